@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The contract between a congestion-control algorithm and whoever runs it.
+ *
+ * The same algorithm source is compiled natively (simulator, tests) and for the BPF virtual machine
+ * (kernel).  Hence the C subset: freestanding C11, unsigned 64-bit integers (signed only where a value
+ * can be negative, and never divided), no libc, no mutable globals, bounded loops.
+ *
+ * An algorithm is five hooks.  Each takes an event and leaves a decision.  A hook may read the sibling
+ * paths of its connection and writes only its own `struct cc_path` and the decision.
+ *
+ *   init           the path has just been established, or the algorithm was just selected
+ *   on_ack         every ACK, in every state, before any growth: counters, RTT rounds, marking fraction
+ *   on_congestion  the host starts a reduction (CC_CAUSE_ECE, CC_CAUSE_LOSS) or its timer expired
+ *                  (CC_CAUSE_RTO): answer with the new ssthresh.  The host calls it at most once per
+ *                  window of data for ECE and LOSS together
+ *   on_grow        an ACK arrived while growth is allowed (state open or disorder, cwnd-limited)
+ *   on_state       the host's recovery state has changed to event->state
+ *
+ * The host owns the recovery state machine (Linux, or the simulator's model of it), and the gradual
+ * reduction (PRR) towards the ssthresh that on_congestion answered.
+ *
+ * Units: windows in packets, times in the unit of the name, `_qN` fixed point with N fractional bits.
+ * A zero in an event field other than flags and state means "unknown" unless its comment says otherwise.
+ */
+#ifndef VMCC_CC_H
+#define VMCC_CC_H
+
+#include <stdint.h>
+
+/* Changes whenever a struct below changes shape or meaning. */
+#define CC_INTERFACE_VERSION 1
+
+#define CC_MAX_PATHS	     8
+#define CC_MAX_PARAMS	     12
+#define CC_MAX_CWND_PKT	     (1u << 20) /* validity range of every fixed-point derivation */
+#define CC_MAX_SRTT_8US	     80000000u	/* 10 s */
+#define CC_SSTHRESH_INFINITE 0x7fffffffu
+
+/* What runs a hook.  BPF needs out-of-line functions that the verifier checks once each. */
+#ifdef __bpf__
+#define CC_NOINLINE static __attribute__((noinline))
+#else
+#define CC_NOINLINE static
+#endif
+#define CC_INLINE static inline __attribute__((always_inline))
+
+enum cc_state {
+	CC_STATE_OPEN = 0,
+	CC_STATE_DISORDER = 1,
+	CC_STATE_CWR = 2,      /* reducing after ECE */
+	CC_STATE_RECOVERY = 3, /* fast recovery */
+	CC_STATE_LOSS = 4,     /* after a retransmission timeout */
+};
+
+enum cc_cause {
+	CC_CAUSE_NONE = 0,
+	CC_CAUSE_ECE = 1,
+	CC_CAUSE_LOSS = 2,
+	CC_CAUSE_RTO = 3,
+};
+
+/* event->flags */
+#define CC_EV_ECE	   (1u << 0) /* this ACK echoes congestion */
+#define CC_EV_CWND_LIMITED (1u << 1) /* the window, not the application, limited sending */
+
+struct cc_event {
+	uint64_t now_us;       /* monotonic; never 0 */
+	uint32_t flags;	       /* CC_EV_* */
+	uint32_t state;	       /* enum cc_state */
+	uint32_t cause;	       /* enum cc_cause; on_congestion only */
+	uint32_t self;	       /* own index in the group; 0 when group is NULL */
+	uint32_t cwnd_pkt;     /* >= 1 */
+	uint32_t ssthresh_pkt; /* CC_SSTHRESH_INFINITE until the first reduction */
+	uint32_t srtt_8us;     /* smoothed RTT in 1/8 us */
+	uint32_t min_rtt_us;   /* the host's windowed minimum */
+	uint32_t rtt_us;       /* this ACK's sample; 0: no sample */
+	uint32_t acked_pkt;    /* packets newly acknowledged by this ACK; may be 0 */
+	uint32_t in_flight_pkt;
+	uint32_t snd_una; /* sequence numbers, any unit, compared modulo 2^32 */
+	uint32_t snd_nxt;
+	uint32_t reserved;
+};
+
+/* slot->flags; a slot with flags == 0 is free */
+#define CC_SLOT_ESTABLISHED (1u << 0)
+#define CC_SLOT_RECOVERY    (1u << 1) /* CWR or fast recovery: cwnd is in transit to ssthresh */
+#define CC_SLOT_LOSS	    (1u << 2)
+#define CC_SLOT_SLOW_START  (1u << 3)
+
+/* What siblings may read of a path.  Published by the host after each hook. */
+struct cc_slot {
+	uint32_t flags;
+	uint32_t cwnd_pkt;
+	uint32_t ssthresh_pkt;
+	uint32_t srtt_8us;
+	uint64_t pub[2]; /* the algorithm's own, copied from cc_path.pub */
+};
+
+/* The paths of one connection.  A single-path connection has none: hooks get a NULL group. */
+struct cc_group {
+	struct cc_slot path[CC_MAX_PATHS];
+};
+
+/* An algorithm's own state on one path.  Fits, with the kernel wrapper's needs, in icsk_ca_priv. */
+struct cc_path {
+	int64_t credit_q40; /* growth not yet turned into whole packets */
+	uint64_t pub[2];    /* what siblings may read */
+	uint64_t priv[7];   /* the algorithm's own struct */
+};
+
+/* Raw parameter values, in the order and fixed point of registry.toml. */
+struct cc_params {
+	uint64_t v[CC_MAX_PARAMS];
+};
+
+/* decision->set: which fields are meant */
+#define CC_SET_CWND	(1u << 0)
+#define CC_SET_SSTHRESH (1u << 1)
+#define CC_CLOSE_PATH	(1u << 2) /* this path shares a bottleneck: close it, reinject its data */
+
+struct cc_decision {
+	uint32_t set;
+	uint32_t cwnd_pkt;
+	uint32_t ssthresh_pkt;
+	uint32_t peer; /* with CC_CLOSE_PATH: the slot of the path that is kept */
+};
+
+#define CC_HOOK_ARGS                                                                               \
+	const struct cc_event *ev, struct cc_path *self, const struct cc_group *group,             \
+		const struct cc_params *params, struct cc_decision *out
+#define CC_PASS_ARGS ev, self, group, params, out
+
+/* What the native build exports for each algorithm; the kernel wrapper names the hooks directly. */
+struct cc_ops {
+	const char *name;
+	void (*init)(CC_HOOK_ARGS);
+	void (*on_ack)(CC_HOOK_ARGS);
+	void (*on_congestion)(CC_HOOK_ARGS);
+	void (*on_grow)(CC_HOOK_ARGS);
+	void (*on_state)(CC_HOOK_ARGS);
+};
+
+/*
+ * Ends an algorithm's file: checks the state's size and, natively, exports its table.
+ * The C stays free of libc, so the table is found by the generated list in crates/cc.
+ */
+#ifdef __bpf__
+#define CC_ALGORITHM(id, state)                                                                    \
+	_Static_assert(sizeof(state) <= sizeof(((struct cc_path *)0)->priv), #id ": state too large")
+#else
+#define CC_ALGORITHM(id, state)                                                                    \
+	_Static_assert(sizeof(state) <= sizeof(((struct cc_path *)0)->priv), #id ": state too large"); \
+	extern const struct cc_ops cc_ops_##id;                                                    \
+	const struct cc_ops cc_ops_##id = {                                                        \
+		.name = #id,                                                                       \
+		.init = id##_init,                                                                 \
+		.on_ack = id##_on_ack,                                                             \
+		.on_congestion = id##_on_congestion,                                               \
+		.on_grow = id##_on_grow,                                                           \
+		.on_state = id##_on_state,                                                         \
+	}
+#endif
+
+_Static_assert(sizeof(struct cc_event) == 64, "cc_event is shared with Rust and BPF");
+_Static_assert(sizeof(struct cc_slot) == 32, "cc_slot is shared with Rust and BPF");
+_Static_assert(sizeof(struct cc_path) == 80, "cc_path must leave 24 bytes of icsk_ca_priv");
+_Static_assert(sizeof(struct cc_decision) == 16, "cc_decision is shared with Rust and BPF");
+
+#endif /* VMCC_CC_H */

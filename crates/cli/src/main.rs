@@ -1,0 +1,2 @@
+//! The vmcc command line.
+fn main() {}
