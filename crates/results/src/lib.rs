@@ -1,1 +1,22 @@
-//! vmcc results.
+//! What every engine returns and every reader gets.
+//!
+//! An engine runs one case with one seed and returns a [`RunOutput`]: metrics, flow records, time series and
+//! the work done. The command line collects these into a [`Summary`] (the JSON contract, `summary.json`), and
+//! a result folder stores it with the flow records and the series as Parquet.
+//!
+//! | file of a result folder | content |
+//! |---|---|
+//! | `summary.json` | [`Summary`] |
+//! | `flows.parquet` | one row per [`FlowRecord`], plus `case`, `run`, `seed` and one `set.<key>` column per swept value |
+//! | `series.parquet` | one row per [`SeriesPoint`], with the same extra columns |
+//!
+//! A metric that was not measured is absent, never zero.
+
+mod metrics;
+mod output;
+pub mod stats;
+mod summary;
+
+pub use metrics::{Dist, Extra, Metrics, PathMetrics};
+pub use output::{FlowRecord, NameId, RunOutput, Series, SeriesPoint};
+pub use summary::{Case, ClaimResult, Environment, Run, SCHEMA_VERSION, Settings, Summary, Work};

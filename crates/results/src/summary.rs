@@ -1,0 +1,143 @@
+//! The JSON contract: `summary.json`, and what `--json` prints.
+
+use crate::Metrics;
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Value of [`Summary::schema`]. Changes when a key changes meaning or goes; new keys may appear without.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// The values that make one case differ from the others: swept keys and overrides, in the scenario's order.
+pub type Settings = IndexMap<String, Value>;
+
+/// Everything a run of a scenario measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// [`SCHEMA_VERSION`].
+    pub schema: u32,
+    /// Name of the scenario: a built-in's name or the file's stem.
+    pub scenario: String,
+    /// The scenario's title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Key of the document the scenario comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// `sim`, `kernel` or `guest`.
+    pub engine: String,
+    /// Where it ran and how to run it again.
+    pub environment: Environment,
+    /// Every case, in the order of the sweep.
+    pub cases: Vec<Case>,
+    /// Every claim of the scenario, checked.
+    #[serde(default)]
+    pub claims: Vec<ClaimResult>,
+    /// What all runs cost together.
+    pub work: Work,
+    /// What the reader of the figures must know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// Where a summary was made and how to make it again.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Environment {
+    /// Version of vmcc.
+    pub vmcc: String,
+    /// Operating system and architecture, as `linux x86_64`.
+    pub os: String,
+    /// Release of the kernel that carried the traffic (kernel and guest engines) or ran the simulator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// Processor model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<String>,
+    /// Processors available to the run.
+    pub cpus: u32,
+    /// The command that repeats the run, with the seed spelled out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// When the run started, RFC 3339 in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<String>,
+    /// Further facts: module versions, virtual switch, qdiscs.
+    #[serde(flatten)]
+    pub extra: IndexMap<String, Value>,
+}
+
+/// One combination of swept values.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// What this case sets.
+    pub set: Settings,
+    /// Its runs, by ascending seed.
+    pub runs: Vec<Run>,
+}
+
+/// One run of a case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Seed of every random stream of the run.
+    pub seed: u64,
+    /// What was measured.
+    pub metrics: Metrics,
+}
+
+/// A claim and what came of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClaimResult {
+    /// Name of the claim in the scenario.
+    pub id: String,
+    /// The expression that was evaluated.
+    pub check: String,
+    /// The number printed in the paper.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paper: Option<String>,
+    /// Our number: the left side of a comparison. Absent when it could not be evaluated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// Whether the expression holds.
+    pub pass: bool,
+    /// Why it could not be evaluated, or what else the reader must know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// What a run cost. Absent when the engine cannot tell.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Work {
+    /// Link traversals by data and ACK packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packet_hops: Option<u64>,
+    /// Events the simulator processed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
+    /// CPU time of the engine, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_s: Option<f64>,
+    /// Largest resident set, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_rss_bytes: Option<u64>,
+}
+
+impl Work {
+    /// Work of two runs together: counts and times add, the resident set is the larger of the two.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            packet_hops: either(self.packet_hops, other.packet_hops, |a, b| a.saturating_add(b)),
+            events: either(self.events, other.events, |a, b| a.saturating_add(b)),
+            cpu_s: either(self.cpu_s, other.cpu_s, |a, b| a + b),
+            peak_rss_bytes: either(self.peak_rss_bytes, other.peak_rss_bytes, u64::max),
+        }
+    }
+}
+
+fn either<T>(a: Option<T>, b: Option<T>, join: impl FnOnce(T, T) -> T) -> Option<T> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(join(a, b)),
+        (a, None) => a,
+        (None, b) => b,
+    }
+}
