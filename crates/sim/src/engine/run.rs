@@ -1,0 +1,124 @@
+//! A whole run: one shard, or several in parallel.
+
+use std::sync::Arc;
+
+use crate::engine::shard::Shard;
+use crate::engine::wheel::{Wheel, WheelShape};
+use crate::engine::{Ctx, Endpoints};
+use crate::net::{LinkCounters, NetError, NetSpec, Network, Totals};
+use crate::packet::LinkId;
+use crate::time::Time;
+
+/// Which shard each node belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    shard_of: Vec<u8>,
+}
+
+impl Partition {
+    /// Everything in one shard.
+    pub fn whole(net: &NetSpec) -> Partition {
+        Partition { shard_of: vec![0; net.nodes() as usize] }
+    }
+
+    /// Node `i` belongs to shard `shard_of[i]`; shards are numbered from 0.
+    pub fn new(shard_of: Vec<u8>) -> Partition {
+        Partition { shard_of }
+    }
+
+    /// Number of shards.
+    pub fn shards(&self) -> usize {
+        self.shard_of.iter().max().map_or(1, |&s| usize::from(s) + 1)
+    }
+
+    /// Shard of each node.
+    pub fn shard_of(&self) -> &[u8] {
+        &self.shard_of
+    }
+}
+
+/// A network with hosts, running.
+#[derive(Debug)]
+pub struct Engine<E> {
+    pub(crate) shards: Vec<Shard<E>>,
+    started: bool,
+}
+
+impl<E: Endpoints> Engine<E> {
+    /// Joins a network and its hosts; `hosts[s]` holds those of shard `s`.
+    ///
+    /// # Errors
+    /// [`NetError::Partition`] if the partition, network and hosts do not fit together.
+    pub fn new(spec: &NetSpec, partition: &Partition, hosts: Vec<E>) -> Result<Engine<E>, NetError> {
+        let shards = partition.shards();
+        if partition.shard_of.len() != spec.nodes() as usize || shards != hosts.len() {
+            return Err(NetError::Partition {
+                given: partition.shard_of.len(),
+                shards,
+                nodes: spec.nodes() as usize,
+                hosts: hosts.len(),
+            });
+        }
+        let routes: Arc<[u32]> = spec.routes.as_slice().into();
+        let shape = wheel_shape(spec, shards);
+        let make = |(s, hosts)| Shard {
+            ctx: Ctx {
+                now: Time::ZERO,
+                wheel: Wheel::new(shape),
+                net: Network::new(spec, Arc::clone(&routes), s as u8, &partition.shard_of),
+                timer_events: 0,
+            },
+            hosts,
+            events: 0,
+        };
+        let shards = hosts.into_iter().enumerate().map(make).collect();
+        Ok(Engine { shards, started: false })
+    }
+
+    /// Handles all events before `end`. May be called again with a later `end`.
+    pub fn run_until(&mut self, end: Time) {
+        for shard in &mut self.shards {
+            if !self.started {
+                shard.hosts.start(&mut shard.ctx);
+            }
+            shard.run_until(end);
+        }
+        self.started = true;
+    }
+
+    /// Sums over all shards.
+    pub fn totals(&self) -> Totals {
+        let mut sum = Totals::default();
+        for shard in &self.shards {
+            sum.add(&shard.ctx.net.totals());
+            sum.events += shard.events;
+            sum.timer_events += shard.ctx.timer_events;
+        }
+        sum
+    }
+
+    /// What happened on `link`.
+    pub fn counters(&self, link: LinkId) -> LinkCounters {
+        let mut sum = LinkCounters::default();
+        for shard in &self.shards {
+            sum.add(&shard.ctx.net.counters(link));
+        }
+        sum
+    }
+
+    /// The hosts of each shard.
+    pub fn hosts(&self) -> impl Iterator<Item = &E> {
+        self.shards.iter().map(|s| &s.hosts)
+    }
+}
+
+/// A wheel for this network under full load.
+fn wheel_shape(spec: &NetSpec, shards: usize) -> WheelShape {
+    let mut per_s = 0.0;
+    let mut horizon = crate::time::Span::ZERO;
+    for link in spec.links() {
+        per_s += link.rate_bps as f64 / 12_000.0;
+        horizon = horizon.max(link.delay + link.queue.longest_wait(link.rate_bps));
+    }
+    WheelShape::fit(per_s / shards as f64, horizon)
+}

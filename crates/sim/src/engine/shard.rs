@@ -1,0 +1,67 @@
+//! One shard: a part of the network, its hosts, and the loop over its events.
+
+use crate::engine::wheel::{Due, Kind};
+use crate::engine::{Ctx, Endpoints, TimerId};
+use crate::net::AT_HOST;
+use crate::packet::{Packet, Sack};
+use crate::time::Time;
+
+/// How many events ahead to prefetch.
+const LOOKAHEAD: usize = 6;
+
+#[derive(Debug)]
+pub(crate) struct Shard<E> {
+    pub(crate) ctx: Ctx,
+    pub(crate) hosts: E,
+    pub(crate) events: u64,
+}
+
+impl<E: Endpoints> Shard<E> {
+    /// Handles all events before `end`.
+    pub(crate) fn run_until(&mut self, end: Time) {
+        while let Some(due) = self.ctx.wheel.pop(end) {
+            self.prefetch();
+            self.ctx.now = due.at;
+            self.events += 1;
+            self.handle(due);
+        }
+    }
+
+    #[inline]
+    fn handle(&mut self, due: Due) {
+        match due.key.kind() {
+            Kind::Arrival if due.target & AT_HOST == 0 => {
+                self.ctx.net.arrive(due.payload, due.target, due.at, &mut self.ctx.wheel);
+            }
+            Kind::Arrival => self.deliver(due.payload),
+            Kind::Timer => {
+                self.ctx.timer_events += 1;
+                self.hosts.on_timer(&mut self.ctx, TimerId(due.key.source()));
+            }
+            Kind::Control | Kind::Service => {}
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, id: u32) {
+        let packet = self.ctx.net.deliver(id);
+        if packet.has(Packet::SACK) {
+            let sack = self.ctx.net.sack(id);
+            self.hosts.on_packet(&mut self.ctx, &packet, &sack);
+        } else {
+            self.hosts.on_packet(&mut self.ctx, &packet, &Sack::EMPTY);
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self) {
+        if let Some((key, payload, target)) = self.ctx.wheel.peek(LOOKAHEAD)
+            && key.kind() == Kind::Arrival
+        {
+            self.ctx.net.prefetch(payload, target);
+            if target & AT_HOST != 0 {
+                self.hosts.prefetch(target & !AT_HOST);
+            }
+        }
+    }
+}
