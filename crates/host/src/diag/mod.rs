@@ -1,0 +1,223 @@
+//! Socket diagnostics: what the kernel knows about each TCP connection and each MPTCP subflow.
+//!
+//! Asked over `NETLINK_SOCK_DIAG` (what `ss` uses), in the network namespace of the calling thread; no text is
+//! scraped. MPTCP subflows are TCP sockets with an upper-layer attribute that carries the connection's tokens.
+
+mod subflow;
+#[cfg(test)]
+mod tests;
+
+pub use subflow::{CaState, Mptcp, Subflow};
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload, NetlinkSerializable,
+};
+use netlink_packet_sock_diag::{
+    AF_INET, AF_INET6, IPPROTO_TCP, SockDiagDestroy, SockDiagMessage,
+    inet::{ExtensionFlags, InetRequest, SocketId, StateFlags},
+};
+use netlink_sys::{Socket, SocketAddr as NetlinkAddr, protocols::NETLINK_SOCK_DIAG};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+/// Sockets read in one listing before it is given up: more than any host carries, so that a broken answer
+/// cannot fill the memory.
+const MAX_SOCKETS: usize = 1 << 20;
+/// Offset of the payload in a netlink message.
+const NLMSG_HEADER_LEN: usize = 16;
+
+/// Why socket diagnostics failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DiagError {
+    /// The netlink socket could not be opened.
+    #[error("cannot open a socket-diagnostics connection: {0}; the kernel needs CONFIG_INET_DIAG")]
+    Open(#[source] io::Error),
+    /// The kernel refused a listing.
+    #[error("cannot list TCP sockets: {0}")]
+    List(#[source] io::Error),
+    /// The kernel refused to close a socket.
+    #[error(
+        "cannot close the subflow {local} -> {remote}: {source}; it needs CAP_NET_ADMIN in its network namespace \
+         and CONFIG_INET_DIAG_DESTROY"
+    )]
+    Destroy {
+        /// Local end of the subflow.
+        local: SocketAddr,
+        /// Remote end of the subflow.
+        remote: SocketAddr,
+        /// What the kernel answered.
+        #[source]
+        source: io::Error,
+    },
+    /// There is no such socket (any more).
+    #[error("there is no TCP socket {local} -> {remote} in this network namespace")]
+    NotFound {
+        /// Local end of the subflow.
+        local: SocketAddr,
+        /// Remote end of the subflow.
+        remote: SocketAddr,
+    },
+}
+
+/// A connection to the kernel's socket diagnostics, in the network namespace of the thread that opened it.
+pub struct Diag {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Diag {
+    /// Opens a connection. It stays in the network namespace that the calling thread is in now.
+    ///
+    /// # Errors
+    /// When the kernel has no socket diagnostics.
+    pub fn open() -> Result<Self, DiagError> {
+        let mut socket = Socket::new(NETLINK_SOCK_DIAG).map_err(DiagError::Open)?;
+        socket.bind_auto().map_err(DiagError::Open)?;
+        socket.connect(&NetlinkAddr::new(0, 0)).map_err(DiagError::Open)?;
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    /// Every TCP socket, IPv4 and IPv6, that can carry data: single-path connections and MPTCP subflows.
+    ///
+    /// MPTCP details are reported to holders of `CAP_NET_ADMIN` only.
+    ///
+    /// # Errors
+    /// When the kernel refuses or answers something that cannot be read.
+    pub fn subflows(&mut self) -> Result<Vec<Subflow>, DiagError> {
+        let mut found = Vec::new();
+        for family in [AF_INET, AF_INET6] {
+            self.list(family, &mut found).map_err(DiagError::List)?;
+        }
+        Ok(found)
+    }
+
+    /// Closes one TCP socket (`SOCK_DESTROY`): the peer is told at once, an MPTCP connection carries on over its
+    /// other subflows.
+    ///
+    /// # Errors
+    /// [`DiagError::NotFound`] when it is gone already, otherwise what the kernel refused.
+    pub fn destroy(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), DiagError> {
+        let request = SockDiagDestroy::new(SockDiagMessage::InetRequest(InetRequest {
+            family: family_of(local),
+            protocol: IPPROTO_TCP,
+            extensions: ExtensionFlags::empty(),
+            states: StateFlags::all(),
+            socket_id: socket_id(local, remote),
+        }));
+        let sent = self.send(request, NLM_F_ACK);
+        let answered = sent.and_then(|()| self.collect(&mut |_| Ok(())));
+        answered.map_err(|source| match source.raw_os_error() {
+            Some(nix::libc::ENOENT) => DiagError::NotFound { local, remote },
+            _ => DiagError::Destroy { local, remote, source },
+        })
+    }
+
+    fn list(&mut self, family: u8, found: &mut Vec<Subflow>) -> io::Result<()> {
+        let carrying = StateFlags::ESTABLISHED
+            | StateFlags::FIN_WAIT1
+            | StateFlags::FIN_WAIT2
+            | StateFlags::CLOSE_WAIT
+            | StateFlags::LAST_ACK
+            | StateFlags::CLOSING;
+        let request = SockDiagMessage::InetRequest(InetRequest {
+            family,
+            protocol: IPPROTO_TCP,
+            extensions: ExtensionFlags::INFO | ExtensionFlags::CONG,
+            states: carrying,
+            socket_id: if family == AF_INET { SocketId::new_v4() } else { SocketId::new_v6() },
+        });
+        self.send(request, NLM_F_DUMP)?;
+        self.collect(&mut |answer| {
+            if found.len() >= MAX_SOCKETS {
+                return Err(io::Error::other("too many sockets in one answer"));
+            }
+            found.extend(Subflow::from_answer(answer));
+            Ok(())
+        })
+    }
+
+    fn send<M: NetlinkSerializable>(&mut self, message: M, flags: u16) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | flags;
+        header.sequence_number = self.sequence;
+        let mut packet = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
+        packet.finalize();
+        let mut bytes = vec![0; packet.buffer_len()];
+        packet.serialize(&mut bytes);
+        self.socket.send(&bytes, 0).map(drop)
+    }
+
+    /// Reads answers until the kernel says that there are no more.
+    fn collect(&mut self, each: &mut dyn FnMut(SockDiagMessage) -> io::Result<()>) -> io::Result<()> {
+        loop {
+            let (datagram, _) = self.socket.recv_from_full()?;
+            if take_datagram(&datagram, self.sequence, each)? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Reads the messages of one datagram; true when the answer to request `sequence` is complete.
+fn take_datagram(
+    datagram: &[u8],
+    sequence: u32,
+    each: &mut dyn FnMut(SockDiagMessage) -> io::Result<()>,
+) -> io::Result<bool> {
+    let mut rest = datagram;
+    while !rest.is_empty() {
+        let message = NetlinkMessage::<Answer>::deserialize(rest).map_err(|error| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("unreadable answer: {error}"))
+        })?;
+        let length = (message.header.length as usize).next_multiple_of(4).max(NLMSG_HEADER_LEN);
+        rest = rest.get(length..).unwrap_or_default();
+        if message.header.sequence_number != sequence {
+            continue;
+        }
+        match message.payload {
+            NetlinkPayload::Done(done) if done.code == 0 => return Ok(true),
+            NetlinkPayload::Done(done) => {
+                return Err(io::Error::from_raw_os_error(done.code.saturating_abs()));
+            }
+            NetlinkPayload::Error(error) if error.code.is_none() => return Ok(true),
+            NetlinkPayload::Error(error) => return Err(error.to_io()),
+            NetlinkPayload::InnerMessage(Answer(Some(inner))) => each(inner)?,
+            _ => {}
+        }
+    }
+    Ok(false)
+}
+
+/// One socket of an answer; `None` for one that this program cannot read (an attribute of a later kernel), which
+/// is left out rather than failing the whole listing.
+struct Answer(Option<SockDiagMessage>);
+
+impl NetlinkDeserializable for Answer {
+    type Error = std::convert::Infallible;
+
+    fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Self, Self::Error> {
+        Ok(Self(SockDiagMessage::deserialize(header, payload).ok()))
+    }
+}
+
+fn family_of(address: SocketAddr) -> u8 {
+    match address.ip() {
+        IpAddr::V4(_) => AF_INET,
+        IpAddr::V6(_) => AF_INET6,
+    }
+}
+
+fn socket_id(local: SocketAddr, remote: SocketAddr) -> SocketId {
+    SocketId {
+        source_port: local.port(),
+        destination_port: remote.port(),
+        source_address: local.ip(),
+        destination_address: remote.ip(),
+        interface_id: 0,
+        // "Any": the kernel checks a cookie only when it is not all ones.
+        cookie: [0xff; 8],
+    }
+}
