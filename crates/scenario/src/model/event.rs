@@ -1,0 +1,140 @@
+//! What changes while a run lasts.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize};
+use vmcc_units::{BitsPerSec, Nanos};
+
+use super::link::Loss;
+use super::tagged::{common_schema, split_common, tagged};
+
+/// One change at one moment.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Event {
+    /// When, since the start of the run.
+    pub at: Nanos,
+    /// What.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+/// The kinds of change.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum EventKind {
+    /// A link, or every link of a path, stops carrying packets.
+    LinkDown(LinkEvent),
+    /// It carries packets again.
+    LinkUp(LinkEvent),
+    /// Its rate changes.
+    SetRate(RateEvent),
+    /// Its one-way delay changes.
+    SetDelay(DelayEvent),
+    /// Its loss changes.
+    SetLoss(LossEvent),
+    /// A vNIC of a VM moves to another physical NIC.
+    Remap(RemapEvent),
+    /// A host is descheduled again and again: on for a while, off for a while.
+    Deschedule(DescheduleEvent),
+}
+
+tagged!(EventKind, "kind", "an event", {
+    "link-down" => LinkDown(LinkEvent),
+    "link-up" => LinkUp(LinkEvent),
+    "set-rate" => SetRate(RateEvent),
+    "set-delay" => SetDelay(DelayEvent),
+    "set-loss" => SetLoss(LossEvent),
+    "remap" => Remap(RemapEvent),
+    "deschedule" => Deschedule(DescheduleEvent),
+});
+
+/// A link or path by name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkEvent {
+    /// The link or path.
+    pub link: String,
+}
+
+/// A new rate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RateEvent {
+    /// The link or path.
+    pub link: String,
+    /// The rate from now on, in each direction.
+    pub rate: BitsPerSec,
+}
+
+/// A new delay.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DelayEvent {
+    /// The link or path.
+    pub link: String,
+    /// The one-way delay from now on.
+    pub delay: Nanos,
+}
+
+/// A new loss.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LossEvent {
+    /// The link or path.
+    pub link: String,
+    /// The loss from now on, in each direction.
+    pub loss: Loss,
+}
+
+/// A vNIC's new NIC (`virtual-host` only).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RemapEvent {
+    /// The VM, such as `vm0`.
+    pub vm: String,
+    /// Its vNIC, counted from 0.
+    pub vnic: u32,
+    /// The NIC from now on, counted from 0.
+    pub nic: u32,
+}
+
+/// A scheduling pattern of a host: while off it neither sends nor handles what arrives.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DescheduleEvent {
+    /// The host, such as `vm0`.
+    pub host: String,
+    /// How long it runs each time.
+    pub on: Nanos,
+    /// How long it is off each time.
+    pub off: Nanos,
+    /// When the pattern ends, since the start of the run. Absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Nanos>,
+    /// Whether `on` and `off` are means of exponential times rather than fixed.
+    #[serde(default)]
+    pub random: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct When {
+    /// When, since the start of the run.
+    at: Nanos,
+}
+
+impl<'de> Deserialize<'de> for Event {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (when, kind) = split_common::<When, EventKind>(Deserialize::deserialize(deserializer)?)
+            .map_err(serde::de::Error::custom)?;
+        Ok(Self { at: when.at, kind })
+    }
+}
+
+impl JsonSchema for Event {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Event".into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        common_schema::<When, EventKind>(generator)
+    }
+}

@@ -1,0 +1,92 @@
+//! Settings of the hosts' transport. Defaults are Linux's.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use vmcc_units::{Bytes, Nanos, Packets};
+
+/// Which transport a connection uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// Multipath TCP (RFC 8684).
+    Mptcp,
+    /// Single-path TCP.
+    Tcp,
+}
+
+/// How a multipath sender chooses the subflow of the next segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheduler {
+    /// The subflow with the lowest smoothed RTT that has room in its window.
+    LowestRtt,
+    /// Each subflow in turn.
+    RoundRobin,
+    /// Every segment on every subflow.
+    Redundant,
+    /// Blocking estimation: waits for the fast subflow if a slow one would block the window.
+    Blest,
+    /// Earliest completion first.
+    Ecf,
+}
+
+/// Settings of every host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Host {
+    /// The congestion-control algorithm, by its registry name.
+    pub cc: String,
+    /// Parameters of the algorithm by registry name, in the registry's units.
+    pub params: BTreeMap<String, f64>,
+    /// Which transport connections use.
+    pub protocol: Protocol,
+    /// Subflows per multipath connection. Absent: one per path between the two hosts' interfaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 8))]
+    pub subflows: Option<u32>,
+    /// How a multipath sender chooses the subflow of the next segment.
+    pub scheduler: Scheduler,
+    /// The largest receive buffer of a connection (`tcp_rmem[2]`).
+    pub receive_buffer: Bytes,
+    /// The largest send buffer of a connection (`tcp_wmem[2]`).
+    pub send_buffer: Bytes,
+    /// The floor of the retransmission timeout.
+    pub min_rto: Nanos,
+    /// The longest delay of an acknowledgment; `"0s"` acknowledges every packet at once.
+    pub delayed_ack: Nanos,
+    /// The initial window.
+    pub initial_window: Packets,
+    /// The largest IP packet.
+    #[schemars(extend("examples" = ["1500B"]))]
+    pub mtu: Bytes,
+    /// The time from a connection's establishment to its host asking for more subflows.
+    pub join_delay: Nanos,
+    /// Whether slow start leaves on rising delay (HyStart).
+    pub hystart: bool,
+    /// Whether connections negotiate ECN. Absent: if the algorithm needs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<bool>,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self {
+            cc: "reno".into(),
+            params: BTreeMap::new(),
+            protocol: Protocol::Mptcp,
+            subflows: None,
+            scheduler: Scheduler::LowestRtt,
+            receive_buffer: Bytes::new(6 << 20),
+            send_buffer: Bytes::new(4 << 20),
+            min_rto: Nanos::from_millis(200),
+            delayed_ack: Nanos::from_millis(40),
+            initial_window: Packets::new(10),
+            mtu: Bytes::new(1500),
+            join_delay: Nanos::ZERO,
+            hystart: false,
+            ecn: None,
+        }
+    }
+}

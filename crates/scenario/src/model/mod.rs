@@ -1,0 +1,92 @@
+//! The typed scenario: what the TOML says, with every default filled in.
+
+mod event;
+mod host;
+mod link;
+mod tagged;
+mod topology;
+mod traffic;
+
+pub use event::{DelayEvent, DescheduleEvent, Event, EventKind, LinkEvent, LossEvent, RateEvent, RemapEvent};
+pub use host::{Host, Protocol, Scheduler};
+pub use link::{Discipline, LambdaRule, Loss, Marking, Queue, RedRule, ThresholdRule};
+pub use topology::{
+    Dumbbell, FatTree, Graph, GraphLink, LinkSettings, ParallelPaths, PathSpec, Paths, Route, Routing, Share,
+    Topology, TwoPod, VirtualHost,
+};
+pub use traffic::{
+    App, Bulk, Common, CongestionGenerator, Incast, OnOffUdp, OneOrMany, Pairing, Poisson, RequestResponse,
+    SizeDist, SizePoint, Sized, Traffic, TrafficKind,
+};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use vmcc_units::Nanos;
+
+/// One experiment: a network, the hosts' settings, the traffic, and what happens when.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// What this shows, in one line.
+    pub title: String,
+    /// The published figure or table it reproduces, such as `vmcc-fig9`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// More about it, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// How long a run lasts.
+    pub duration: Nanos,
+    /// The first part of a run, left out of rates, RTTs and fairness.
+    #[serde(default)]
+    pub warmup: Nanos,
+    /// Runs per case, with seeds `seed`, `seed + 1`, ...
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 10000))]
+    pub runs: u32,
+    /// The first seed.
+    #[serde(default = "one_u64")]
+    pub seed: u64,
+    /// The interval of time series.
+    #[serde(default = "default_interval")]
+    pub interval: Nanos,
+    /// Settings of every host; a traffic entry may set its own.
+    #[serde(default)]
+    pub host: Host,
+    /// The network.
+    pub topology: Topology,
+    /// What is sent.
+    pub traffic: Vec<Traffic>,
+    /// What changes while it runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub event: Vec<Event>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn one_u64() -> u64 {
+    1
+}
+
+fn default_interval() -> Nanos {
+    Nanos::from_millis(100)
+}
+
+/// An expectation over the results, checked after all runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimSpec {
+    /// A short name, unique in the file.
+    pub id: String,
+    /// The published value, as the source words it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paper: Option<String>,
+    /// The expression that must hold, such as
+    /// `mean(goodput_bps, cc='vmcc') >= 1.03 * mean(goodput_bps, cc='lia')`.
+    pub check: String,
+    /// Why the tolerance is what it is, or another remark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}

@@ -1,0 +1,216 @@
+//! Tables whose `kind` (or `rule`) key says which type the other keys belong to.
+//!
+//! Serde's own internally tagged enums lose the place of an error and ignore unknown keys next to flattened
+//! ones, so these are read in two steps: take the tag, then read the rest strictly as the type it names.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserializer;
+use serde::de::{DeserializeOwned, Error};
+use serde_json::{Map, Value};
+
+/// One variant: its tag and how to read and describe its table.
+pub(crate) struct Variant<E> {
+    pub(crate) tag: &'static str,
+    pub(crate) read: fn(Value) -> Result<E, String>,
+    pub(crate) schema: fn(&mut SchemaGenerator) -> Schema,
+}
+
+/// An enum read from a table by the value of one key.
+pub(crate) trait Tagged: Sized + 'static {
+    /// The key that selects the variant.
+    const TAG: &'static str;
+    /// What the table is, for messages.
+    const WHAT: &'static str;
+    fn variants() -> &'static [Variant<Self>];
+
+    /// The tags in order.
+    fn tags() -> Vec<&'static str> {
+        Self::variants().iter().map(|v| v.tag).collect()
+    }
+}
+
+/// Reads one type strictly; an error begins with the key path inside the value.
+pub(crate) fn read_strict<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        at(&path, &error.into_inner().to_string())
+    })
+}
+
+/// Writes a key path in front of a message, joining it with the path the message already has.
+pub(crate) fn at(path: &str, message: &str) -> String {
+    let (inner, message) = split_at_path(message);
+    match (path, inner) {
+        ("." | "", None) => message.to_owned(),
+        ("." | "", Some(inner)) => format!("at `{inner}`: {message}"),
+        (path, None) => format!("at `{path}`: {message}"),
+        (path, Some(inner)) => format!("at `{path}.{inner}`: {message}"),
+    }
+}
+
+/// Takes the key path off a message written by [`at`].
+pub(crate) fn split_at_path(message: &str) -> (Option<&str>, &str) {
+    message
+        .strip_prefix("at `")
+        .and_then(|rest| rest.split_once("`: "))
+        .map_or((None, message), |(path, message)| (Some(path), message))
+}
+
+/// Reads a tagged table.
+pub(crate) fn deserialize<'de, E: Tagged, D: Deserializer<'de>>(deserializer: D) -> Result<E, D::Error> {
+    let value: Value = serde::Deserialize::deserialize(deserializer)?;
+    from_value(value).map_err(D::Error::custom)
+}
+
+/// Reads a tagged table from a value; an error begins with the key path inside it.
+pub(crate) fn from_value<E: Tagged>(value: Value) -> Result<E, String> {
+    let Value::Object(mut table) = value else {
+        return Err(format!("expected {}: a table with a `{}`", E::WHAT, E::TAG));
+    };
+    let tag = match table.remove(E::TAG) {
+        Some(Value::String(tag)) => tag,
+        Some(_) => return Err(at(E::TAG, &format!("expected a text, one of {}", quoted(&E::tags())))),
+        None => {
+            return Err(format!("missing field `{}`: {} has one of {}", E::TAG, E::WHAT, quoted(&E::tags())));
+        }
+    };
+    match E::variants().iter().find(|v| v.tag == tag) {
+        Some(variant) => (variant.read)(Value::Object(table)),
+        None => Err(at(E::TAG, &format!("unknown variant `{tag}`, expected one of {}", quoted(&E::tags())))),
+    }
+}
+
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// The schema of a tagged table: one alternative per tag, each strict.
+pub(crate) fn schema<E: Tagged>(generator: &mut SchemaGenerator) -> Schema {
+    let alternatives: Vec<Value> = E::variants()
+        .iter()
+        .map(|variant| {
+            let inner = (variant.schema)(generator).to_value();
+            let tag = serde_json::json!({
+                "type": "object",
+                "properties": { E::TAG: { "const": variant.tag } },
+                "required": [E::TAG],
+            });
+            merge_objects(tag, inner)
+        })
+        .collect();
+    schemars::json_schema!({ "oneOf": alternatives })
+}
+
+/// One strict object schema with the properties of both.
+pub(crate) fn merge_objects(first: Value, second: Value) -> Value {
+    let (mut first, second) = (object(first), object(second));
+    let mut properties = first.remove("properties").map(object).unwrap_or_default();
+    properties.extend(second.get("properties").cloned().map(object).unwrap_or_default());
+    let required: BTreeSet<String> = [first.get("required"), second.get("required")]
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_array)
+        .flatten()
+        .filter_map(|v| v.as_str().map(str::to_owned))
+        .collect();
+    first.extend(second.into_iter().filter(|(key, _)| matches!(key.as_str(), "description" | "$defs")));
+    first.insert("type".into(), "object".into());
+    first.insert("properties".into(), properties.into());
+    first.insert("required".into(), required.into_iter().collect::<Vec<_>>().into());
+    first.insert("additionalProperties".into(), false.into());
+    Value::Object(first)
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// Splits a table into the keys that belong to `C` and the rest, then reads both.
+pub(crate) fn split_common<C: DeserializeOwned + JsonSchema, E: Tagged>(
+    value: Value,
+) -> Result<(C, E), String> {
+    let Value::Object(table) = value else {
+        return Err(format!("expected {}: a table with a `{}`", E::WHAT, E::TAG));
+    };
+    let names = property_names::<C>();
+    let (common, rest): (Map<_, _>, Map<_, _>) = table.into_iter().partition(|(key, _)| names.contains(key));
+    let kind = from_value::<E>(Value::Object(rest)).map_err(|message| with_expected(message, &names))?;
+    Ok((read_strict(Value::Object(common))?, kind))
+}
+
+/// Adds the shared keys to the list of keys that an unknown-key message names.
+fn with_expected(message: String, names: &BTreeSet<String>) -> String {
+    let shared: Vec<&str> = names.iter().map(String::as_str).collect();
+    if message.contains("unknown field `") {
+        if message.contains("expected") {
+            return format!("{message}, {}", quoted(&shared));
+        }
+        return message.replace("there are no fields", &format!("expected one of {}", quoted(&shared)));
+    }
+    message
+}
+
+/// The keys of a table type, from its schema.
+pub(crate) fn property_names<T: JsonSchema>() -> BTreeSet<String> {
+    let schema = SchemaGenerator::default().into_root_schema_for::<T>().to_value();
+    schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .map(|p| p.keys().cloned().collect())
+        .unwrap_or_default()
+}
+
+/// Implements reading, describing and listing for a tagged enum of newtype variants.
+macro_rules! tagged {
+    ($name:ident, $tag:literal, $what:literal, { $($text:literal => $variant:ident($inner:ty)),+ $(,)? }) => {
+        impl $crate::model::tagged::Tagged for $name {
+            const TAG: &'static str = $tag;
+            const WHAT: &'static str = $what;
+            fn variants() -> &'static [$crate::model::tagged::Variant<Self>] {
+                &[$($crate::model::tagged::Variant {
+                    tag: $text,
+                    read: |value| $crate::model::tagged::read_strict::<$inner>(value).map($name::$variant),
+                    schema: <$inner as schemars::JsonSchema>::json_schema,
+                }),+]
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $crate::model::tagged::deserialize(deserializer)
+            }
+        }
+
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                $crate::model::tagged::schema::<Self>(generator)
+            }
+        }
+    };
+}
+pub(crate) use tagged;
+
+/// The schema name of a table made of a shared part and a tagged part, and its schema.
+pub(crate) fn common_schema<C: JsonSchema, E: Tagged>(generator: &mut SchemaGenerator) -> Schema {
+    let common = C::json_schema(generator).to_value();
+    let mut alternatives = schema::<E>(generator).to_value();
+    if let Some(list) = alternatives.get_mut("oneOf").and_then(Value::as_array_mut) {
+        for alternative in list {
+            let own = alternative.take();
+            *alternative = merge_objects(own, common.clone());
+        }
+    }
+    let description: Cow<'static, str> = E::WHAT.into();
+    let mut schema = Schema::try_from(alternatives).unwrap_or_default();
+    schema.insert("description".into(), description.into_owned().into());
+    schema
+}

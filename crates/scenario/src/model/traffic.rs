@@ -1,0 +1,419 @@
+//! What is sent: who, to whom, when, and how much.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{SeqAccess, Visitor, value::SeqAccessDeserializer};
+use serde::{Deserialize, Deserializer, Serialize};
+use vmcc_units::{BitsPerSec, Bytes, Nanos};
+
+use super::host::Protocol;
+use super::tagged::{common_schema, split_common, tagged};
+
+/// One entry of traffic: the shared part and its kind.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Traffic {
+    /// Who, to whom, when, and which settings of the hosts it replaces.
+    #[serde(flatten)]
+    pub common: Common,
+    /// How much.
+    #[serde(flatten)]
+    pub kind: TrafficKind,
+}
+
+/// What every kind of traffic has.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Common {
+    /// Its name in results (`traffic.<name>.goodput_bps`). Absent: its kind, and a number if that is taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The senders: a host, a pattern with `*`, or a list of them. Absent: the topology's senders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<OneOrMany>,
+    /// The receivers. Absent: the topology's receivers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<OneOrMany>,
+    /// Which sender sends to which receiver.
+    #[serde(default)]
+    pub pairing: Pairing,
+    /// Whether it competes with what is measured, and so is left out of the scenario's own metrics.
+    /// Absent: datagrams compete, connections are measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub competing: Option<bool>,
+    /// When it starts.
+    #[serde(default)]
+    pub start: Nanos,
+    /// When it stops. Absent: at the end of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Nanos>,
+    /// The paths it may use. Absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<OneOrMany>,
+    /// Its queue at every port (`drr` and `priority` queues).
+    #[serde(default)]
+    pub class: u32,
+    /// Its transport, instead of the hosts'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<Protocol>,
+    /// Its congestion control, instead of the hosts'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cc: Option<String>,
+    /// Parameters of its own `cc`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub params: BTreeMap<String, f64>,
+    /// Its number of subflows, instead of the hosts'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 8))]
+    pub subflows: Option<u32>,
+}
+
+/// Which sender sends to which receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pairing {
+    /// The i-th sender to the i-th receiver, the shorter list repeated; never a host to itself.
+    #[default]
+    OneToOne,
+    /// Every sender to every receiver.
+    All,
+    /// Every sender to one random receiver, every receiver from one random sender.
+    Permutation,
+    /// Every connection to a random receiver.
+    Random,
+}
+
+/// One name, or a list of names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct OneOrMany(pub Vec<String>);
+
+impl<'de> Deserialize<'de> for OneOrMany {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NamesVisitor;
+        impl<'de> Visitor<'de> for NamesVisitor {
+            type Value = OneOrMany;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name, or a list of names")
+            }
+            fn visit_str<E>(self, name: &str) -> Result<OneOrMany, E> {
+                Ok(OneOrMany(vec![name.to_owned()]))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<OneOrMany, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(OneOrMany)
+            }
+        }
+        deserializer.deserialize_any(NamesVisitor)
+    }
+}
+
+impl JsonSchema for OneOrMany {
+    fn schema_name() -> Cow<'static, str> {
+        "OneOrMany".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            { "type": "string" },
+            { "type": "array", "items": { "type": "string" }, "minItems": 1 },
+        ] })
+    }
+}
+
+/// The kinds of traffic.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum TrafficKind {
+    /// Connections that always have something to send.
+    Bulk(Bulk),
+    /// Connections that send a given amount.
+    Sized(Sized),
+    /// Connections that arrive at random, with sizes from a distribution.
+    Poisson(Poisson),
+    /// Many senders answer one receiver at once.
+    Incast(Incast),
+    /// Clients that ask, wait for the answer, and ask again.
+    RequestResponse(RequestResponse),
+    /// Datagrams at a constant rate, on for a while, off for a while.
+    OnOffUdp(OnOffUdp),
+    /// Datagrams at random rates for random times, independently on each interface.
+    CongestionGenerator(CongestionGenerator),
+    /// A real program (kernel engines only).
+    App(App),
+}
+
+tagged!(TrafficKind, "kind", "a traffic entry", {
+    "bulk" => Bulk(Bulk),
+    "sized" => Sized(Sized),
+    "poisson" => Poisson(Poisson),
+    "incast" => Incast(Incast),
+    "request-response" => RequestResponse(RequestResponse),
+    "on-off-udp" => OnOffUdp(OnOffUdp),
+    "congestion-generator" => CongestionGenerator(CongestionGenerator),
+    "app" => App(App),
+});
+
+fn one() -> u32 {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Connections that always have something to send.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bulk {
+    /// Connections of each pair of hosts.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 65536))]
+    pub connections: u32,
+}
+
+/// Connections that send a given amount.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sized {
+    /// The bytes of each transfer.
+    pub size: Bytes,
+    /// Connections of each pair of hosts.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 65536))]
+    pub connections: u32,
+    /// Transfers of each, one after the other, each on a new connection.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1))]
+    pub repeat: u32,
+}
+
+/// Connections that arrive at random (a Poisson process per pair of hosts).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Poisson {
+    /// The sizes.
+    pub sizes: SizeDist,
+    /// The offered load as a share of each sender's rate. Either this or `per_second`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 2))]
+    pub load: Option<f64>,
+    /// Arrivals per second of each sender. Either this or `load`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_second: Option<f64>,
+    /// The most connections of this entry in all. Absent: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// A distribution of transfer sizes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum SizeDist {
+    /// A published distribution by name: `web-search`, `data-mining` or `cache`.
+    Named(crate::sizes::Named),
+    /// Always the same.
+    Fixed(Bytes),
+    /// Points of the cumulative distribution; sizes between points are interpolated.
+    Points(Vec<SizePoint>),
+}
+
+/// One point of a cumulative distribution.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SizePoint {
+    /// A size.
+    pub size: Bytes,
+    /// The share of transfers up to this size.
+    #[schemars(range(min = 0, max = 1))]
+    pub cdf: f64,
+}
+
+impl<'de> Deserialize<'de> for SizeDist {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct SizesVisitor;
+        impl<'de> Visitor<'de> for SizesVisitor {
+            type Value = SizeDist;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`web-search`, `data-mining`, `cache`, a size, or a list of { size, cdf }")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<SizeDist, E> {
+                if let Some(named) = crate::sizes::Named::by_name(text) {
+                    return Ok(SizeDist::Named(named));
+                }
+                if text.trim_start().starts_with(|c: char| c.is_ascii_digit()) {
+                    return text.parse().map(SizeDist::Fixed).map_err(E::custom);
+                }
+                Err(E::unknown_variant(text, crate::sizes::Named::NAMES))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<SizeDist, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(SizeDist::Points)
+            }
+        }
+        deserializer.deserialize_any(SizesVisitor)
+    }
+}
+
+impl JsonSchema for SizeDist {
+    fn schema_name() -> Cow<'static, str> {
+        "SizeDist".into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let (size, points) =
+            (generator.subschema_for::<Bytes>(), generator.subschema_for::<Vec<SizePoint>>());
+        json_schema!({ "anyOf": [{ "enum": crate::sizes::Named::NAMES }, size, points] })
+    }
+}
+
+/// Many senders answer one receiver at once, round after round.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Incast {
+    /// What each connection sends per round.
+    pub size: Bytes,
+    /// Connections of each sender.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 65536))]
+    pub connections: u32,
+    /// The time between rounds; a round that lasts longer delays the next. Absent: one round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Nanos>,
+}
+
+/// Clients (`from`) that ask servers (`to`), wait for the answer, and ask again on the same connection.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RequestResponse {
+    /// The size of a request.
+    pub request: Bytes,
+    /// The size of an answer.
+    pub response: Bytes,
+    /// Connections of each pair of hosts.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 65536))]
+    pub connections: u32,
+    /// The mean of an exponential time between an answer and the next request; `"0s"` asks at once.
+    #[serde(default)]
+    pub think: Nanos,
+}
+
+/// Datagrams at a constant rate while on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OnOffUdp {
+    /// The rate while on, counting IP packets.
+    pub rate: BitsPerSec,
+    /// How long it is on. Absent: always.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on: Option<Nanos>,
+    /// How long it is off.
+    #[serde(default)]
+    pub off: Nanos,
+    /// Whether `on` and `off` are means of exponential times rather than fixed.
+    #[serde(default)]
+    pub random: bool,
+    /// The size of an IP packet.
+    #[serde(default = "default_packet")]
+    pub packet: Bytes,
+}
+
+fn default_packet() -> Bytes {
+    Bytes::new(1500)
+}
+
+/// Datagrams at random rates for random times, independently on each interface of each sender.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CongestionGenerator {
+    /// The lowest rate of a busy period.
+    #[serde(default)]
+    pub min_rate: BitsPerSec,
+    /// The highest rate of a busy period; rates are uniform between the two.
+    pub max_rate: BitsPerSec,
+    /// The shortest period.
+    pub min_duration: Nanos,
+    /// The longest period; durations are uniform between the two.
+    pub max_duration: Nanos,
+    /// The share of periods that are busy; the others are silent.
+    #[serde(default = "half")]
+    #[schemars(range(min = 0, max = 1))]
+    pub busy: f64,
+    /// The size of an IP packet.
+    #[serde(default = "default_packet")]
+    pub packet: Bytes,
+    /// Whether each interface draws on its own, rather than all alike.
+    #[serde(default = "yes")]
+    pub independent: bool,
+}
+
+fn half() -> f64 {
+    0.5
+}
+
+/// A real program on each pair of hosts (kernel engines only).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct App {
+    /// The program and its arguments at the sender; `{to}` is the receiver's address.
+    pub command: Vec<String>,
+    /// The program and its arguments at the receiver, started first. Absent: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server: Vec<String>,
+}
+
+impl Traffic {
+    /// Its name in results, given its place among all traffic.
+    pub fn label(all: &[Traffic], index: usize) -> String {
+        let Some(entry) = all.get(index) else { return String::new() };
+        if let Some(name) = &entry.common.name {
+            return name.clone();
+        }
+        let kind = entry.kind.name();
+        let before = all[..index].iter().filter(|t| t.common.name.is_none() && t.kind.name() == kind).count();
+        if before == 0 { kind.to_owned() } else { format!("{kind}{}", before + 1) }
+    }
+}
+
+impl Traffic {
+    /// Whether it is left out of the scenario's own metrics.
+    pub fn is_competing(&self) -> bool {
+        self.common.competing.unwrap_or(self.kind.is_datagram())
+    }
+}
+
+impl TrafficKind {
+    /// Whether it sends datagrams, which have no connections and react to nothing.
+    pub fn is_datagram(&self) -> bool {
+        matches!(self, Self::OnOffUdp(_) | Self::CongestionGenerator(_))
+    }
+    /// The kind as the language names it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Bulk(_) => "bulk",
+            Self::Sized(_) => "sized",
+            Self::Poisson(_) => "poisson",
+            Self::Incast(_) => "incast",
+            Self::RequestResponse(_) => "request-response",
+            Self::OnOffUdp(_) => "on-off-udp",
+            Self::CongestionGenerator(_) => "congestion-generator",
+            Self::App(_) => "app",
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Traffic {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (common, kind) = split_common::<Common, TrafficKind>(Deserialize::deserialize(deserializer)?)
+            .map_err(serde::de::Error::custom)?;
+        Ok(Self { common, kind })
+    }
+}
+
+impl JsonSchema for Traffic {
+    fn schema_name() -> Cow<'static, str> {
+        "Traffic".into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        common_schema::<Common, TrafficKind>(generator)
+    }
+}
