@@ -3,25 +3,29 @@
  * The contract between a congestion-control algorithm and whoever runs it.
  *
  * The same algorithm source is compiled natively (simulator, tests) and for the BPF virtual machine
- * (kernel).  Hence the C subset: freestanding C11, unsigned 64-bit integers (signed only where a value
- * can be negative, and never divided), no libc, no mutable globals, bounded loops.
+ * (kernel).  Hence the C subset: freestanding C11, unsigned 64-bit integers (signed only where a
+ * value can be negative, and never divided), no libc, no mutable globals, bounded loops.
  *
- * An algorithm is five hooks.  Each takes an event and leaves a decision.  A hook may read the sibling
- * paths of its connection and writes only its own `struct cc_path` and the decision.
+ * An algorithm is five hooks.  Each takes an event and leaves a decision.  A hook may read the
+ * sibling paths of its connection and writes only its own `struct cc_path` and the decision.
  *
  *   init           the path has just been established, or the algorithm was just selected
- *   on_ack         every ACK, in every state, before any growth: counters, RTT rounds, marking fraction
- *   on_congestion  the host starts a reduction (CC_CAUSE_ECE, CC_CAUSE_LOSS) or its timer expired
- *                  (CC_CAUSE_RTO): answer with the new ssthresh.  The host calls it at most once per
- *                  window of data for ECE and LOSS together
- *   on_grow        an ACK arrived while growth is allowed (state open or disorder, cwnd-limited)
- *   on_state       the host's recovery state has changed to event->state
+ *   on_ack         every ACK, in every state, before any growth: counters, RTT rounds, marking
+ * fraction on_congestion  the host starts a reduction (CC_CAUSE_ECE, CC_CAUSE_LOSS) or its timer
+ * expired (CC_CAUSE_RTO): answer with the new ssthresh.  The host calls it at most once per window
+ * of data for ECE and LOSS together.  The answer may add a window where the reduction ends
+ * elsewhere than at ssthresh (1 after RTO; below the ssthresh floor after ECE); a host that has its
+ * own recovery machinery may ignore that on_grow        an ACK arrived while growth is allowed
+ * (state open, disorder or loss; cwnd-limited) on_state       the host's recovery state has changed
+ * to event->state
  *
- * The host owns the recovery state machine (Linux, or the simulator's model of it), and the gradual
- * reduction (PRR) towards the ssthresh that on_congestion answered.
+ * The host clears decision->set before each hook.  It owns the recovery state machine (Linux, or
+ * the simulator's model of it), and the gradual reduction (PRR) towards the ssthresh that
+ * on_congestion answered.
  *
- * Units: windows in packets, times in the unit of the name, `_qN` fixed point with N fractional bits.
- * A zero in an event field other than flags and state means "unknown" unless its comment says otherwise.
+ * Units: windows in packets, times in the unit of the name, `_qN` fixed point with N fractional
+ * bits. A zero in an event field other than flags and state means "unknown" unless its comment says
+ * otherwise.
  */
 #ifndef VMCC_CC_H
 #define VMCC_CC_H
@@ -65,19 +69,20 @@ enum cc_cause {
 #define CC_EV_CWND_LIMITED (1u << 1) /* the window, not the application, limited sending */
 
 struct cc_event {
-	uint64_t now_us;       /* monotonic; never 0 */
-	uint32_t flags;	       /* CC_EV_* */
-	uint32_t state;	       /* enum cc_state */
-	uint32_t cause;	       /* enum cc_cause; on_congestion only */
-	uint32_t self;	       /* own index in the group; 0 when group is NULL */
-	uint32_t cwnd_pkt;     /* >= 1 */
-	uint32_t ssthresh_pkt; /* CC_SSTHRESH_INFINITE until the first reduction */
-	uint32_t srtt_8us;     /* smoothed RTT in 1/8 us */
-	uint32_t min_rtt_us;   /* the host's windowed minimum */
-	uint32_t rtt_us;       /* this ACK's sample; 0: no sample */
-	uint32_t acked_pkt;    /* packets newly acknowledged by this ACK; may be 0 */
-	uint32_t in_flight_pkt;
-	uint32_t snd_una; /* sequence numbers, any unit, compared modulo 2^32 */
+	uint64_t now_us;	/* monotonic; never 0 */
+	uint32_t flags;		/* CC_EV_* */
+	uint32_t state;		/* enum cc_state */
+	uint32_t cause;		/* enum cc_cause; on_congestion only */
+	uint32_t self;		/* own index in the group; 0 when group is NULL */
+	uint32_t cwnd_pkt;	/* >= 1 */
+	uint32_t ssthresh_pkt;	/* CC_SSTHRESH_INFINITE until the first reduction */
+	uint32_t srtt_8us;	/* smoothed RTT in 1/8 us */
+	uint32_t min_rtt_us;	/* the host's windowed minimum */
+	uint32_t rtt_us;	/* this ACK's sample; 0: no sample */
+	uint32_t acked_pkt;	/* packets newly acknowledged by this ACK; may be 0 */
+	uint32_t in_flight_pkt; /* in on_congestion: RFC 5681's FlightSize (sent, not yet
+				   acknowledged) */
+	uint32_t snd_una;	/* sequence numbers, any unit, compared modulo 2^32 */
 	uint32_t snd_nxt;
 	uint32_t reserved;
 };
@@ -118,12 +123,16 @@ struct cc_params {
 #define CC_SET_CWND	(1u << 0)
 #define CC_SET_SSTHRESH (1u << 1)
 #define CC_CLOSE_PATH	(1u << 2) /* this path shares a bottleneck: close it, reinject its data */
+#define CC_ONLY_PATH	(1u << 3) /* send new data of the connection on this path only ... */
+#define CC_ALL_PATHS	(1u << 4) /* ... on every path again.  Both are advice to the scheduler */
 
 struct cc_decision {
 	uint32_t set;
 	uint32_t cwnd_pkt;
 	uint32_t ssthresh_pkt;
-	uint32_t peer; /* with CC_CLOSE_PATH: the slot of the path that is kept */
+	uint32_t peer; /* with CC_CLOSE_PATH: the slot of the path that is kept.  Do not close if
+			* the peer is being closed itself: two paths may accuse each other at the
+			* same moment */
 };
 
 #define CC_HOOK_ARGS                                                                               \
@@ -131,36 +140,13 @@ struct cc_decision {
 		const struct cc_params *params, struct cc_decision *out
 #define CC_PASS_ARGS ev, self, group, params, out
 
-/* What the native build exports for each algorithm; the kernel wrapper names the hooks directly. */
-struct cc_ops {
-	const char *name;
-	void (*init)(CC_HOOK_ARGS);
-	void (*on_ack)(CC_HOOK_ARGS);
-	void (*on_congestion)(CC_HOOK_ARGS);
-	void (*on_grow)(CC_HOOK_ARGS);
-	void (*on_state)(CC_HOOK_ARGS);
-};
-
 /*
- * Ends an algorithm's file: checks the state's size and, natively, exports its table.
- * The C stays free of libc, so the table is found by the generated list in crates/cc.
+ * Ends an algorithm's file: checks the size of its state.  Hooks are called by their names,
+ * <id>_init and so on; host.h makes tables and a driver of them where those are wanted.
  */
-#ifdef __bpf__
 #define CC_ALGORITHM(id, state)                                                                    \
-	_Static_assert(sizeof(state) <= sizeof(((struct cc_path *)0)->priv), #id ": state too large")
-#else
-#define CC_ALGORITHM(id, state)                                                                    \
-	_Static_assert(sizeof(state) <= sizeof(((struct cc_path *)0)->priv), #id ": state too large"); \
-	extern const struct cc_ops cc_ops_##id;                                                    \
-	const struct cc_ops cc_ops_##id = {                                                        \
-		.name = #id,                                                                       \
-		.init = id##_init,                                                                 \
-		.on_ack = id##_on_ack,                                                             \
-		.on_congestion = id##_on_congestion,                                               \
-		.on_grow = id##_on_grow,                                                           \
-		.on_state = id##_on_state,                                                         \
-	}
-#endif
+	_Static_assert(sizeof(state) <= sizeof(((struct cc_path *)0)->priv),                       \
+		       #id ": state too large")
 
 _Static_assert(sizeof(struct cc_event) == 64, "cc_event is shared with Rust and BPF");
 _Static_assert(sizeof(struct cc_slot) == 32, "cc_slot is shared with Rust and BPF");

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What every algorithm needs: slow start, fractional growth, decisions, and a few integer helpers.
+ *
+ * Growth below one packet lives in `cc_path.credit_q40`: congestion avoidance adds
+ * acked * increase (Q40 packets per acknowledged packet), moves whole packets into the window and
+ * keeps the remainder, so no acknowledgment is ever lost to rounding.
+ *
+ * Sources: RFC 5681 section 3.1 (slow start, ssthresh, restart after a timeout), RFC 3168
+ * section 6.1.2 (a window reduced by ECE may reach one packet). Valid range: windows up to 2^20
+ * packets, increases up to one packet per acknowledged packet.  Outside it, values are clamped; no
+ * input whatever divides by zero or overflows.
+ */
+#ifndef VMCC_COMMON_H
+#define VMCC_COMMON_H
+
+#include "cc.h"
+#include "cc_params.h" /* generated from registry.toml: CC_P_<ALGORITHM>_<PARAMETER> */
+
+#define CC_CREDIT_BITS 40
+#define CC_CREDIT_ONE  (1ull << CC_CREDIT_BITS)
+/* Bounds a credit read from unknown state: 2^20 packets. */
+#define CC_CREDIT_LIMIT	    ((int64_t)(1ull << 60))
+#define CC_MIN_SSTHRESH_PKT 2u /* RFC 5681, equation 4 */
+#define CC_ALPHA_ONE_Q30    (1u << 30)
+
+CC_INLINE uint32_t cc_min(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+CC_INLINE uint32_t cc_max(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
+CC_INLINE uint64_t cc_min64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+CC_INLINE uint64_t cc_max64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* |a - b| */
+CC_INLINE uint32_t cc_distance(uint32_t a, uint32_t b)
+{
+	return a > b ? a - b : b - a;
+}
+
+/* Is sequence number a before b, modulo 2^32? */
+CC_INLINE int cc_seq_before(uint32_t a, uint32_t b)
+{
+	return (a - b) >> 31;
+}
+
+/* Position of the highest set bit, counted from 1; 0 for 0.  BPF has no instruction for it. */
+CC_INLINE uint32_t cc_bitlen(uint64_t v)
+{
+#ifdef __bpf__
+	uint32_t n = 0;
+
+	if (v >> 32) {
+		n += 32;
+		v >>= 32;
+	}
+	if (v >> 16) {
+		n += 16;
+		v >>= 16;
+	}
+	if (v >> 8) {
+		n += 8;
+		v >>= 8;
+	}
+	if (v >> 4) {
+		n += 4;
+		v >>= 4;
+	}
+	if (v >> 2) {
+		n += 2;
+		v >>= 2;
+	}
+	if (v >> 1) {
+		n += 1;
+		v >>= 1;
+	}
+	return n + (uint32_t)v;
+#else
+	return v ? 64u - (uint32_t)__builtin_clzll(v) : 0u;
+#endif
+}
+
+/*
+ * A product wider than 64 bits, as two words of 32 bits below and 64 above: enough for a factor
+ * below 2^64 times one below 2^32.  BPF has no 128-bit multiplication.
+ */
+struct cc_product {
+	uint64_t hi;
+	uint64_t lo; /* below 2^32 */
+};
+
+CC_INLINE struct cc_product cc_multiply(uint64_t a, uint32_t b)
+{
+	uint64_t low = (a & 0xffffffffu) * b;
+	struct cc_product p = {(a >> 32) * b + (low >> 32), low & 0xffffffffu};
+
+	return p;
+}
+
+/* a * b > c * d? */
+CC_INLINE int cc_product_greater(uint64_t a, uint32_t b, uint64_t c, uint32_t d)
+{
+	struct cc_product x = cc_multiply(a, b);
+	struct cc_product y = cc_multiply(c, d);
+
+	return x.hi > y.hi || (x.hi == y.hi && x.lo > y.lo);
+}
+
+/* The window a hook works on: at least 1, at most the range every derivation holds for. */
+CC_INLINE uint32_t cc_window(uint32_t cwnd_pkt)
+{
+	return cc_min(cc_max(cwnd_pkt, 1), CC_MAX_CWND_PKT);
+}
+
+/* RFC 5681's FlightSize: what an application-limited sender really has in the network. */
+CC_INLINE uint32_t cc_flight(const struct cc_event *ev)
+{
+	uint32_t w = cc_window(ev->cwnd_pkt);
+
+	if ((ev->flags & CC_EV_CWND_LIMITED) || !ev->in_flight_pkt)
+		return w;
+	return cc_min(w, ev->in_flight_pkt);
+}
+
+CC_INLINE void cc_set_cwnd(struct cc_decision *out, uint32_t cwnd_pkt)
+{
+	out->set |= CC_SET_CWND;
+	out->cwnd_pkt = cwnd_pkt;
+}
+
+CC_INLINE void cc_set_ssthresh(struct cc_decision *out, uint32_t ssthresh_pkt)
+{
+	out->set |= CC_SET_SSTHRESH;
+	out->ssthresh_pkt = ssthresh_pkt;
+}
+
+CC_INLINE int cc_in_slow_start(const struct cc_event *ev)
+{
+	return ev->cwnd_pkt < ev->ssthresh_pkt;
+}
+
+/*
+ * Slow start: one packet per acknowledged packet, up to ssthresh.  Returns the acknowledged packets
+ * that are left for congestion avoidance.
+ */
+CC_INLINE uint32_t cc_slow_start(const struct cc_event *ev, uint32_t *w)
+{
+	uint32_t acked = cc_min(ev->acked_pkt, CC_MAX_CWND_PKT);
+	uint32_t limit = cc_min(ev->ssthresh_pkt, CC_MAX_CWND_PKT);
+	uint32_t taken;
+
+	if (*w >= limit)
+		return acked;
+	taken = cc_min(acked, limit - *w);
+	*w += taken;
+	return acked - taken;
+}
+
+/* The credit of a path, brought into range whatever the state was. */
+CC_INLINE int64_t cc_credit(const struct cc_path *self)
+{
+	if (self->credit_q40 > CC_CREDIT_LIMIT)
+		return CC_CREDIT_LIMIT;
+	if (self->credit_q40 < -CC_CREDIT_LIMIT)
+		return -CC_CREDIT_LIMIT;
+	return self->credit_q40;
+}
+
+/* Congestion avoidance with an increase in Q40, at most 1.  Returns the new window. */
+CC_INLINE uint32_t cc_avoidance(struct cc_path *self, uint32_t w, uint32_t acked, uint64_t inc_q40)
+{
+	uint64_t credit = cc_credit(self) > 0 ? (uint64_t)cc_credit(self) : 0;
+	uint64_t whole;
+
+	credit += (uint64_t)acked * inc_q40;
+	whole = credit >> CC_CREDIT_BITS;
+	self->credit_q40 = (int64_t)(credit & (CC_CREDIT_ONE - 1));
+	return (uint32_t)cc_min64(w + whole, CC_MAX_CWND_PKT);
+}
+
+/* Ends on_grow: tells the host the window it should have, never one below what it has. */
+CC_INLINE void cc_grown(const struct cc_event *ev, uint32_t w, struct cc_decision *out)
+{
+	if (w > ev->cwnd_pkt)
+		cc_set_cwnd(out, w);
+}
+
+/* 1 / w in Q40, rounded up: w acknowledged packets then are a whole packet of growth, not a hair
+ * less. */
+CC_INLINE uint64_t cc_inverse_q40(uint32_t w)
+{
+	return (CC_CREDIT_ONE + w - 1) / w;
+}
+
+/* Reno's growth: slow start, then one packet per window of acknowledged packets. */
+CC_INLINE void cc_reno_grow(const struct cc_event *ev, struct cc_path *self,
+			    struct cc_decision *out)
+{
+	uint32_t w = cc_window(ev->cwnd_pkt);
+	uint32_t left = cc_slow_start(ev, &w);
+
+	if (left)
+		w = cc_avoidance(self, w, left, cc_inverse_q40(w));
+	cc_grown(ev, w, out);
+}
+
+/*
+ * Ends on_congestion: the window shall become `target`, not below `floor`.  ssthresh has its own
+ * floor; a timeout restarts from one packet whatever the target.
+ */
+CC_INLINE void cc_reduce(const struct cc_event *ev, struct cc_path *self, uint32_t target,
+			 uint32_t floor, struct cc_decision *out)
+{
+	uint32_t ssthresh = cc_max(target, CC_MIN_SSTHRESH_PKT);
+	uint32_t w = cc_max(target, floor);
+
+	cc_set_ssthresh(out, ssthresh);
+	if (ev->cause == CC_CAUSE_RTO) {
+		self->credit_q40 = 0;
+		w = 1;
+	}
+	if (w != ssthresh)
+		cc_set_cwnd(out, w);
+}
+
+/* Reno's answer (RFC 5681 equation 4; RFC 3168: after ECE the window itself may fall to one
+ * packet). */
+CC_INLINE void cc_reno_reduce(const struct cc_event *ev, struct cc_path *self,
+			      struct cc_decision *out)
+{
+	uint32_t floor = ev->cause == CC_CAUSE_ECE ? 1 : CC_MIN_SSTHRESH_PKT;
+
+	cc_reduce(ev, self, cc_flight(ev) / 2, floor, out);
+}
+
+/* Starts a path from nothing. */
+CC_INLINE void cc_path_clear(struct cc_path *self)
+{
+	int i;
+
+	self->credit_q40 = 0;
+	self->pub[0] = 0;
+	self->pub[1] = 0;
+	for (i = 0; i < 7; i++)
+		self->priv[i] = 0;
+}
+
+/* For hooks that have nothing to do. */
+CC_INLINE void cc_nothing(CC_HOOK_ARGS)
+{
+	(void)ev;
+	(void)self;
+	(void)group;
+	(void)params;
+	(void)out;
+}
+
+#endif /* VMCC_COMMON_H */

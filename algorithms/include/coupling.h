@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The sums over the paths of a connection that the coupled algorithms share.
+ *
+ * With w windows in packets and T smoothed round-trip times, k is the path with the largest w/T^2
+ * and
+ *
+ *     S = sum over i of w_i * T_k / T_i
+ *     c = w_k / S^2 = max(w/T^2) / (sum of w/T)^2        (LIA's alpha / w_total, RFC 6356 section
+ * 3)
+ *
+ * Only established paths with a known round-trip time enter; a path in recovery enters with its
+ * ssthresh, because its window is in transit (RFC 6356 section 3).
+ *
+ * Arithmetic: comparisons are exact (73 bits, in two words).  S carries s fractional bits, with s
+ * chosen from the largest window so that w * 2^s * T fits 63 bits.  Since k maximises w/T^2, every
+ * term of S is at most sqrt(w_i * w_k) <= 2^20.  Relative error of c below 6e-7 for windows up to
+ * 5000 packets, below 2.1 % in the worst corner of the range (w_k = 1 beside 2^20). Valid range: w
+ * up to 2^20, T from 1/8 us to 10 s; outside it values are clamped.
+ */
+#ifndef VMCC_COUPLING_H
+#define VMCC_COUPLING_H
+
+#include "common.h"
+
+/* A private copy of the slots: in the kernel, another CPU may be writing them. */
+struct cc_view {
+	uint32_t w[CC_MAX_PATHS];    /* 0: not there */
+	uint32_t srtt[CC_MAX_PATHS]; /* 1/8 us */
+};
+
+struct cc_coupling {
+	uint64_t sum;	/* S << shift; 0: nothing known, behave as a single path */
+	uint32_t shift; /* fractional bits of sum */
+	uint32_t w;	/* window of path k */
+	uint32_t srtt;	/* srtt of path k, 1/8 us */
+};
+
+CC_INLINE uint32_t cc_own_index(const struct cc_event *ev)
+{
+	return ev->self & (CC_MAX_PATHS - 1);
+}
+
+CC_INLINE int cc_slot_counts(const struct cc_slot *slot)
+{
+	return (slot->flags & CC_SLOT_ESTABLISHED) && slot->srtt_8us;
+}
+
+CC_INLINE uint32_t cc_slot_window(const struct cc_slot *slot)
+{
+	return cc_window(slot->flags & CC_SLOT_RECOVERY ? slot->ssthresh_pkt : slot->cwnd_pkt);
+}
+
+/* Is there anything to couple with? */
+CC_INLINE int cc_is_coupled(const struct cc_event *ev, const struct cc_group *group)
+{
+	return group && ev->srtt_8us;
+}
+
+/* Copies the slots; the own path enters with window `w` and the event's srtt. */
+CC_INLINE void cc_view_load(struct cc_view *view, const struct cc_event *ev,
+			    const struct cc_group *group, uint32_t w)
+{
+	uint32_t me = cc_own_index(ev), i;
+
+	for (i = 0; i < CC_MAX_PATHS; i++) {
+		const struct cc_slot *slot = &group->path[i];
+
+		if (i == me) {
+			view->w[i] = w;
+			view->srtt[i] = cc_min(ev->srtt_8us, CC_MAX_SRTT_8US);
+		} else if (cc_slot_counts(slot)) {
+			view->w[i] = cc_slot_window(slot);
+			view->srtt[i] = cc_min(slot->srtt_8us, CC_MAX_SRTT_8US);
+		} else {
+			view->w[i] = 0;
+			view->srtt[i] = 1;
+		}
+		/* The slot may have changed since it was tested. */
+		view->srtt[i] = cc_max(view->srtt[i], 1);
+	}
+}
+
+CC_INLINE uint32_t cc_view_count(const struct cc_view *view)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < CC_MAX_PATHS; i++)
+		n += view->w[i] != 0;
+	return n;
+}
+
+/* wa / Ta^2 > wb / Tb^2, exactly; w up to 2^20, T up to 2^27. */
+CC_INLINE int cc_better_path(uint32_t wa, uint32_t ta, uint32_t wb, uint32_t tb)
+{
+	return cc_product_greater((uint64_t)wa * tb, tb, (uint64_t)wb * ta, ta);
+}
+
+CC_INLINE void cc_couple(const struct cc_view *view, struct cc_coupling *c)
+{
+	uint32_t i, widest = 1;
+
+	c->w = 0;
+	c->srtt = 1;
+	c->sum = 0;
+	for (i = 0; i < CC_MAX_PATHS; i++) {
+		widest |= view->w[i]; /* has the bit length of the maximum */
+		if (view->w[i] &&
+		    (!c->w || cc_better_path(view->w[i], view->srtt[i], c->w, c->srtt))) {
+			c->w = view->w[i];
+			c->srtt = view->srtt[i];
+		}
+	}
+	c->shift = cc_min(23, 28 - cc_bitlen(widest));
+	for (i = 0; i < CC_MAX_PATHS; i++) {
+		if (view->w[i])
+			c->sum += ((uint64_t)view->w[i] << c->shift) * c->srtt / view->srtt[i];
+	}
+}
+
+/* c in Q40: how much all paths together may take per acknowledged packet.  At most 1. */
+CC_INLINE uint64_t cc_coupled_increase_q40(const struct cc_coupling *c)
+{
+	uint64_t x;
+
+	if (!c->sum)
+		return 0;
+	x = ((uint64_t)c->w << (32 + c->shift)) / c->sum;
+	return (x << (8 + c->shift)) / c->sum;
+}
+
+#endif /* VMCC_COUPLING_H */

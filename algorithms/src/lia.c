@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * LIA, the linked increases algorithm: all paths together take what one TCP would on the best path.
+ *
+ * Source: RFC 6356 section 3.
+ *   growth      w_r += acked * min(alpha / w_total, 1 / w_r),
+ *               alpha = w_total * max(w/T^2) / (sum of w/T)^2
+ *   congestion  Reno
+ * Deviations: alpha is not rounded to a few bits nor cached between acknowledgments (the
+ * out-of-tree Linux module keeps 12 bits and becomes uncoupled Reno for windows above 4096); a
+ * sibling in recovery enters with its ssthresh, as the RFC says and that module does not. Valid
+ * range: see coupling.h.  With one path it is Reno, bit for bit.
+ */
+#include "lia.h"
+
+struct lia {
+	uint64_t unused;
+};
+
+CC_NOINLINE void lia_init(CC_HOOK_ARGS)
+{
+	cc_nothing(CC_PASS_ARGS);
+	cc_path_clear(self);
+}
+
+CC_NOINLINE void lia_on_ack(CC_HOOK_ARGS)
+{
+	cc_nothing(CC_PASS_ARGS);
+}
+
+CC_NOINLINE void lia_on_congestion(CC_HOOK_ARGS)
+{
+	cc_nothing(CC_PASS_ARGS);
+	cc_reno_reduce(ev, self, out);
+}
+
+CC_NOINLINE void lia_on_grow(CC_HOOK_ARGS)
+{
+	cc_nothing(CC_PASS_ARGS);
+	cc_lia_grow(ev, self, group, out);
+}
+
+CC_NOINLINE void lia_on_state(CC_HOOK_ARGS)
+{
+	cc_nothing(CC_PASS_ARGS);
+}
+
+CC_ALGORITHM(lia, struct lia);

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Reno: one packet per round trip, half the window at congestion.
+ *
+ * Source: RFC 5681 section 3.1; RFC 3168 section 6.1.2 for ECE.
+ *   growth      w += acked / w
+ *   congestion  ssthresh = max(FlightSize / 2, 2); after ECE the window may fall to 1
+ * Deviations: none.  As a multipath algorithm it is the uncoupled one: every path on its own.
+ * Valid range: w up to 2^20.
+ */
+#include "common.h"
+
+struct reno {
+	uint64_t unused;
+};
+
+CC_NOINLINE void reno_init(CC_HOOK_ARGS)
+{
+	cc_nothing(CC_PASS_ARGS);
+	cc_path_clear(self);
+}
+
+CC_NOINLINE void reno_on_ack(CC_HOOK_ARGS)
+{
+	cc_nothing(CC_PASS_ARGS);
+}
+
+CC_NOINLINE void reno_on_congestion(CC_HOOK_ARGS)
+{
+	cc_nothing(CC_PASS_ARGS);
+	cc_reno_reduce(ev, self, out);
+}
+
+CC_NOINLINE void reno_on_grow(CC_HOOK_ARGS)
+{
+	cc_nothing(CC_PASS_ARGS);
+	cc_reno_grow(ev, self, out);
+}
+
+CC_NOINLINE void reno_on_state(CC_HOOK_ARGS)
+{
+	cc_nothing(CC_PASS_ARGS);
+}
+
+CC_ALGORITHM(reno, struct reno);

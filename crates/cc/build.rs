@@ -1,0 +1,47 @@
+//! Compiles every algorithm of the registry natively and generates the Rust table.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use vmcc_registry::Registry;
+
+fn main() {
+    let algorithms =
+        Path::new(&env::var("CARGO_MANIFEST_DIR").expect("set by cargo")).join("../../algorithms");
+    let out = PathBuf::from(env::var("OUT_DIR").expect("set by cargo"));
+    println!("cargo:rerun-if-changed={}", algorithms.display());
+
+    let registry = Registry::load(&algorithms.join("registry.toml")).unwrap_or_else(|e| panic!("{e}"));
+    fs::write(out.join("cc_params.h"), registry.c_header()).expect("OUT_DIR is writable");
+    fs::write(out.join("table.rs"), registry.rust_table()).expect("OUT_DIR is writable");
+
+    let mut build = cc::Build::new();
+    build
+        .std("c11")
+        .warnings(true)
+        .extra_warnings(true)
+        .warnings_into_errors(true)
+        .flag_if_supported("-ffreestanding")
+        .flag_if_supported("-Wno-unused-function")
+        .include(algorithms.join("include"))
+        .include(&out);
+    // The simulator calls these tens of millions of times per second, also in its debug tests.
+    build.opt_level(if env::var_os("CARGO_FEATURE_SANITIZE").is_some() { 1 } else { 2 });
+    if env::var_os("CARGO_FEATURE_SANITIZE").is_some() {
+        build.flag("-fsanitize=undefined").flag("-fsanitize-undefined-trap-on-error");
+    }
+    for alg in &registry.algorithms {
+        build.file(translation_unit(&out, &algorithms, &alg.name));
+    }
+    build.compile("vmcc_algorithms");
+}
+
+/// One file per algorithm: its source, and the driver of `host.h` around it.
+fn translation_unit(out: &Path, algorithms: &Path, name: &str) -> PathBuf {
+    let source = algorithms.join("src").join(format!("{name}.c"));
+    assert!(source.is_file(), "registry.toml names `{name}`, but {} does not exist", source.display());
+    let file = out.join(format!("unit_{name}.c"));
+    let text = format!("#include \"{}\"\n#include \"host.h\"\n\nCC_HOST_OPS({name});\n", source.display());
+    fs::write(&file, text).expect("OUT_DIR is writable");
+    file
+}
