@@ -2,7 +2,7 @@
 //!
 //! An engine runs one case with one seed and returns a [`RunOutput`]: metrics, flow records, time series and
 //! the work done. The command line collects these into a [`Summary`] (the JSON contract, `summary.json`), and
-//! a result folder stores it with the flow records and the series as Parquet.
+//! [`folder`] stores it with the flow records and the series as Parquet.
 //!
 //! | file of a result folder | content |
 //! |---|---|
@@ -12,8 +12,10 @@
 //!
 //! A metric that was not measured is absent, never zero.
 
+pub mod folder;
 mod metrics;
 mod output;
+pub mod parquet_files;
 pub mod stats;
 mod summary;
 

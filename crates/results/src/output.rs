@@ -3,6 +3,7 @@
 use crate::{Metrics, Work};
 use indexmap::IndexSet;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// Everything one run produced.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -120,7 +121,12 @@ impl Series {
 
     /// All samples, in the order they were appended.
     pub fn iter(&self) -> impl Iterator<Item = SeriesPoint<'_>> {
-        (0..self.len()).map(|i| SeriesPoint {
+        self.range(0..self.len())
+    }
+
+    /// The samples with these indices, which must exist.
+    pub(crate) fn range(&self, indices: Range<usize>) -> impl Iterator<Item = SeriesPoint<'_>> {
+        indices.map(|i| SeriesPoint {
             t_us: self.t_us[i],
             entity: self.resolve(self.entity[i]),
             metric: self.resolve(self.metric[i]),

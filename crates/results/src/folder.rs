@@ -1,0 +1,452 @@
+//! A result folder: complete or not there.
+//!
+//! While a run is going on, everything is kept in a sibling, `<folder>.partial`:
+//!
+//! ```text
+//! <folder>.partial/plan.json            what is being run; locked while somebody runs it
+//! <folder>.partial/parts/0003-0001.*    case 3, run 1: JSON, flows, series; the JSON is written last
+//! <folder>.partial/result/              the finished folder, renamed to <folder> as the last step
+//! ```
+//!
+//! An interrupted run leaves the sibling with its finished parts, and the same command can resume it.
+
+use crate::parquet_files::{self, RunKey, SetColumns, TableError};
+use crate::{Metrics, RunOutput, Settings, Summary, Work};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Name of the summary inside a result folder.
+pub const SUMMARY_FILE: &str = "summary.json";
+/// Name of the flow records inside a result folder.
+pub const FLOWS_FILE: &str = "flows.parquet";
+/// Name of the time series inside a result folder.
+pub const SERIES_FILE: &str = "series.parquet";
+
+const PLAN_FILE: &str = "plan.json";
+const PARTS_DIR: &str = "parts";
+const RESULT_DIR: &str = "result";
+
+/// Why a result folder could not be made or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FolderError {
+    /// The folder holds something already.
+    #[error("{}: the result folder exists and is not empty", .0.display())]
+    Exists(PathBuf),
+    /// An earlier run was interrupted and its finished parts are still there.
+    #[error("{}: holds the finished runs of an interrupted run", .0.display())]
+    Unfinished(PathBuf),
+    /// Asked to resume, but there is nothing to resume.
+    #[error("{}: nothing to resume, there is no such folder", .0.display())]
+    NothingToResume(PathBuf),
+    /// The interrupted run was of something else.
+    #[error("{}: belongs to another run ({differs} differs)", path.display())]
+    OtherPlan {
+        /// The partial folder.
+        path: PathBuf,
+        /// Which part of the plan differs.
+        differs: String,
+    },
+    /// Another process is running it.
+    #[error("{}: in use by another vmcc", .0.display())]
+    InUse(PathBuf),
+    /// The disk is full.
+    #[error("{}: no space left on the device", .0.display())]
+    DiskFull(PathBuf),
+    /// Any other failure to read or write.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A file of the folder is not what this version of vmcc writes.
+    #[error("{}: not a file of this version of vmcc ({reason})", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        reason: String,
+    },
+}
+
+impl FolderError {
+    fn io(path: &Path, source: io::Error) -> Self {
+        let full = matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        if full { Self::DiskFull(path.to_owned()) } else { Self::Io { path: path.to_owned(), source } }
+    }
+
+    fn json(path: &Path, error: &serde_json::Error) -> Self {
+        Self::Format { path: path.to_owned(), reason: error.to_string() }
+    }
+}
+
+impl From<TableError> for FolderError {
+    fn from(error: TableError) -> Self {
+        match error {
+            TableError::Io { path, source } => Self::io(&path, source),
+            TableError::Format { path, reason } => Self::Format { path, reason },
+        }
+    }
+}
+
+/// What is going to be run. Resuming requires an equal plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Version of vmcc: another version may give other results.
+    pub vmcc: String,
+    /// Name of the scenario.
+    pub scenario: String,
+    /// Engine that runs it.
+    pub engine: String,
+    /// The scenario after overrides, in any form that changes when the experiment changes.
+    pub definition: Value,
+    /// What each case sets.
+    pub cases: Vec<Settings>,
+    /// Seeds of the runs of every case.
+    pub seeds: Vec<u64>,
+}
+
+impl Plan {
+    fn difference(&self, other: &Self) -> Option<&'static str> {
+        let checks = [
+            ("version of vmcc", self.vmcc == other.vmcc),
+            ("scenario", self.scenario == other.scenario),
+            ("engine", self.engine == other.engine),
+            ("definition of the scenario", self.definition == other.definition),
+            ("list of cases", self.cases == other.cases),
+            ("list of seeds", self.seeds == other.seeds),
+        ];
+        checks.iter().find(|(_, same)| !same).map(|(name, _)| *name)
+    }
+}
+
+/// The figures of a finished run; its flows and series lie beside it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StoredRun {
+    /// Seed of the run.
+    pub seed: u64,
+    /// What was measured.
+    pub metrics: Metrics,
+    /// What it cost.
+    pub work: Work,
+    /// What the reader must know.
+    pub warnings: Vec<String>,
+}
+
+/// Index of a case and of a run within it.
+pub type RunIndex = (u32, u32);
+
+/// A result folder that is being made.
+#[derive(Debug)]
+pub struct PartialFolder {
+    target: PathBuf,
+    partial: PathBuf,
+    plan: Plan,
+    columns: SetColumns,
+    finished: BTreeMap<RunIndex, StoredRun>,
+    /// Held for its lock.
+    _lock: File,
+}
+
+impl PartialFolder {
+    /// Prepares to make `target`, or takes up an interrupted run of the same plan.
+    ///
+    /// # Errors
+    /// When `target` exists and is not empty, an interrupted run is in the way (or, resuming, is missing or of
+    /// another plan), another process is at it, or the file system refuses.
+    pub fn open(target: &Path, plan: Plan, resume: bool) -> Result<Self, FolderError> {
+        check_target(target)?;
+        let partial = sibling(target)?;
+        let exists = fs::exists(&partial).map_err(|e| FolderError::io(&partial, e))?;
+        match (exists, resume) {
+            (true, false) => return Err(FolderError::Unfinished(partial)),
+            (false, true) => return Err(FolderError::NothingToResume(partial)),
+            (true, true) => {}
+            (false, false) => create_partial(&partial, &plan)?,
+        }
+        let lock = lock(&partial)?;
+        if resume {
+            check_plan(&partial, &plan)?;
+        }
+        let columns = SetColumns::of(&plan.cases);
+        let finished = read_parts(&partial, &plan)?;
+        Ok(Self { target: target.to_owned(), partial, plan, columns, finished, _lock: lock })
+    }
+
+    /// Runs that an interrupted predecessor finished.
+    pub fn finished(&self) -> &BTreeMap<RunIndex, StoredRun> {
+        &self.finished
+    }
+
+    /// Where finished runs are kept until the whole is done.
+    pub fn partial_path(&self) -> &Path {
+        &self.partial
+    }
+
+    /// Keeps a finished run. May be called from several threads for different runs.
+    ///
+    /// # Errors
+    /// When it cannot be written; then nothing of this run is left.
+    pub fn store(&self, index: RunIndex, seed: u64, output: &RunOutput) -> Result<StoredRun, FolderError> {
+        let stored = StoredRun {
+            seed,
+            metrics: output.metrics.clone(),
+            work: output.work,
+            warnings: output.warnings.clone(),
+        };
+        self.write_part(index, &stored, output).inspect_err(|_| {
+            for extension in ["json", "flows.parquet", "series.parquet"] {
+                // The file may not exist; what matters is the first error, which the caller gets.
+                let _ = fs::remove_file(self.part(index, extension));
+            }
+        })?;
+        Ok(stored)
+    }
+
+    fn write_part(&self, index: RunIndex, stored: &StoredRun, output: &RunOutput) -> Result<(), FolderError> {
+        let no_settings = Settings::new();
+        let set = self.plan.cases.get(index.0 as usize).unwrap_or(&no_settings);
+        let key = RunKey { case: index.0, run: index.1, seed: stored.seed, set };
+        let (flows, series) = (self.part(index, "flows.parquet"), self.part(index, "series.parquet"));
+        // Leftovers of a run that was killed before its JSON was written.
+        for stale in [&flows, &series] {
+            if let Err(e) = fs::remove_file(stale)
+                && e.kind() != io::ErrorKind::NotFound
+            {
+                return Err(FolderError::io(stale, e));
+            }
+        }
+        parquet_files::write_flows(&flows, &self.columns, key, output)?;
+        parquet_files::write_series(&series, &self.columns, key, &output.series)?;
+        write_json(&self.part(index, "json"), stored)
+    }
+
+    fn part(&self, (case, run): RunIndex, extension: &str) -> PathBuf {
+        self.partial.join(PARTS_DIR).join(format!("{case:04}-{run:04}.{extension}"))
+    }
+
+    /// Assembles the result from the parts; `files` are further files (name, content). Returns the folder in
+    /// which a report can still be put before [`AssembledFolder::publish`].
+    ///
+    /// # Errors
+    /// When a part is missing or something cannot be written.
+    pub fn assemble(
+        self,
+        summary: &Summary,
+        files: &[(&str, &[u8])],
+    ) -> Result<AssembledFolder, FolderError> {
+        let result = self.partial.join(RESULT_DIR);
+        remove_dir(&result)?;
+        fs::create_dir(&result).map_err(|e| FolderError::io(&result, e))?;
+        let assembled = AssembledFolder { partial: self, result };
+        assembled.partial.fill(&assembled.result, summary, files).inspect_err(|_| {
+            // The parts stay, so that the run can be resumed; the half-made result goes.
+            let _ = fs::remove_dir_all(&assembled.result);
+        })?;
+        Ok(assembled)
+    }
+
+    fn fill(&self, result: &Path, summary: &Summary, files: &[(&str, &[u8])]) -> Result<(), FolderError> {
+        for (extension, name) in [("flows.parquet", FLOWS_FILE), ("series.parquet", SERIES_FILE)] {
+            let parts: Vec<PathBuf> = self.indices().map(|index| self.part(index, extension)).collect();
+            parquet_files::concatenate(&result.join(name), &parts)?;
+        }
+        for (name, content) in files {
+            let path = result.join(name);
+            write_new(&path, content).map_err(|e| FolderError::io(&path, e))?;
+        }
+        write_json(&result.join(SUMMARY_FILE), summary)
+    }
+
+    fn indices(&self) -> impl Iterator<Item = RunIndex> {
+        let (cases, runs) = (self.plan.cases.len() as u32, self.plan.seeds.len() as u32);
+        (0..cases).flat_map(move |case| (0..runs).map(move |run| (case, run)))
+    }
+
+    /// Ends an interrupted run. Keeps the finished runs and returns where, or removes everything when there is
+    /// none.
+    ///
+    /// # Errors
+    /// When the folder cannot be read or removed.
+    pub fn abandon(self) -> Result<Option<PathBuf>, FolderError> {
+        if read_parts(&self.partial, &self.plan)?.is_empty() {
+            remove_dir(&self.partial)?;
+            return Ok(None);
+        }
+        Ok(Some(self.partial))
+    }
+}
+
+/// A complete result that has not got its name yet.
+#[derive(Debug)]
+pub struct AssembledFolder {
+    partial: PartialFolder,
+    result: PathBuf,
+}
+
+impl AssembledFolder {
+    /// Where the files are for now.
+    pub fn path(&self) -> &Path {
+        &self.result
+    }
+
+    /// Gives the result its name and removes the parts.
+    ///
+    /// # Errors
+    /// When somebody made the target meanwhile, or the file system refuses.
+    pub fn publish(self) -> Result<PathBuf, FolderError> {
+        let target = self.partial.target.clone();
+        check_target(&target)?;
+        fs::rename(&self.result, &target).map_err(|e| FolderError::io(&target, e))?;
+        remove_dir(&self.partial.partial)?;
+        Ok(target)
+    }
+
+    /// Gives up: removes the assembled result, keeps the parts.
+    pub fn discard(self) -> PathBuf {
+        // Called on the way out with an error that matters more.
+        let _ = fs::remove_dir_all(&self.result);
+        self.partial.partial
+    }
+}
+
+/// Reads the summary of a result folder.
+///
+/// # Errors
+/// When there is none, or it is not one of this version.
+pub fn read_summary(folder: &Path) -> Result<Summary, FolderError> {
+    let path = folder.join(SUMMARY_FILE);
+    let text = fs::read(&path).map_err(|e| FolderError::io(&path, e))?;
+    let summary: Summary = serde_json::from_slice(&text).map_err(|e| FolderError::json(&path, &e))?;
+    if summary.schema != crate::SCHEMA_VERSION {
+        let reason = format!("schema {} instead of {}", summary.schema, crate::SCHEMA_VERSION);
+        return Err(FolderError::Format { path, reason });
+    }
+    Ok(summary)
+}
+
+/// Writes `content` to `path` so that a reader sees the old content or the new, never half of it.
+///
+/// # Errors
+/// When the file system refuses; then the old content stays.
+pub fn replace_file(path: &Path, content: &[u8]) -> Result<(), FolderError> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let write = || -> io::Result<()> {
+        let mut file = temporary_file(folder)?;
+        file.write_all(content)?;
+        file.as_file().sync_all()?;
+        file.persist(path).map_err(|e| e.error)?;
+        Ok(())
+    };
+    write().map_err(|e| FolderError::io(path, e))
+}
+
+/// Temporary files are private to their owner by default; results are as readable as the umask lets them be.
+fn temporary_file(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".vmcc-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder)
+}
+
+fn check_target(target: &Path) -> Result<(), FolderError> {
+    match fs::read_dir(target).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(FolderError::Exists(target.to_owned())),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(FolderError::io(target, e)),
+    }
+}
+
+fn sibling(target: &Path) -> Result<PathBuf, FolderError> {
+    let Some(name) = target.file_name() else {
+        let source = io::Error::new(io::ErrorKind::InvalidInput, "a result folder needs a name of its own");
+        return Err(FolderError::io(target, source));
+    };
+    let mut name = OsString::from(name);
+    name.push(".partial");
+    Ok(target.with_file_name(name))
+}
+
+fn create_partial(partial: &Path, plan: &Plan) -> Result<(), FolderError> {
+    let parts = partial.join(PARTS_DIR);
+    fs::create_dir_all(&parts)
+        .map_err(|e| FolderError::io(&parts, e))
+        .and_then(|()| write_json(&partial.join(PLAN_FILE), plan))
+        .inspect_err(|_| {
+            // The caller gets the error that made this necessary.
+            let _ = fs::remove_dir_all(partial);
+        })
+}
+
+fn lock(partial: &Path) -> Result<File, FolderError> {
+    let path = partial.join(PLAN_FILE);
+    let file = File::open(&path).map_err(|e| FolderError::io(&path, e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => Err(FolderError::InUse(partial.to_owned())),
+        Err(fs::TryLockError::Error(e)) => Err(FolderError::io(&path, e)),
+    }
+}
+
+fn check_plan(partial: &Path, plan: &Plan) -> Result<(), FolderError> {
+    let path = partial.join(PLAN_FILE);
+    let text = fs::read(&path).map_err(|e| FolderError::io(&path, e))?;
+    let found: Plan = serde_json::from_slice(&text).map_err(|e| FolderError::json(&path, &e))?;
+    match plan.difference(&found) {
+        None => Ok(()),
+        Some(differs) => {
+            Err(FolderError::OtherPlan { path: partial.to_owned(), differs: differs.to_owned() })
+        }
+    }
+}
+
+fn read_parts(partial: &Path, plan: &Plan) -> Result<BTreeMap<RunIndex, StoredRun>, FolderError> {
+    let mut parts = BTreeMap::new();
+    for (case, _) in plan.cases.iter().enumerate() {
+        for (run, seed) in plan.seeds.iter().enumerate() {
+            let index = (case as u32, run as u32);
+            let path = partial.join(PARTS_DIR).join(format!("{case:04}-{run:04}.json"));
+            let text = match fs::read(&path) {
+                Ok(text) => text,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                Err(e) => return Err(FolderError::io(&path, e)),
+            };
+            let stored: StoredRun =
+                serde_json::from_slice(&text).map_err(|e| FolderError::json(&path, &e))?;
+            if stored.seed != *seed {
+                let reason = format!("seed {} instead of {seed}", stored.seed);
+                return Err(FolderError::Format { path, reason });
+            }
+            parts.insert(index, stored);
+        }
+    }
+    Ok(parts)
+}
+
+fn write_json(path: &Path, value: &impl Serialize) -> Result<(), FolderError> {
+    let mut text = serde_json::to_vec_pretty(value).map_err(|e| FolderError::json(path, &e))?;
+    text.push(b'\n');
+    replace_file(path, &text)
+}
+
+fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+fn remove_dir(path: &Path) -> Result<(), FolderError> {
+    match fs::remove_dir_all(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(FolderError::io(path, e)),
+        _ => Ok(()),
+    }
+}
