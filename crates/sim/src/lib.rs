@@ -6,8 +6,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod engine;
 pub mod net;
 pub mod packet;
 pub mod rng;
 pub mod time;
+pub mod topo;

@@ -107,6 +107,8 @@ pub(crate) struct Wheel {
     run: Vec<Event>,
     cursor: usize,
     buckets: Vec<Vec<Event>>,
+    /// Emptied buffers, reused while they are still in the cache.
+    spare: Vec<Vec<Event>>,
     /// One bit per bucket: not empty.
     occupied: Vec<u64>,
     far: BinaryHeap<Far>,
@@ -122,6 +124,7 @@ impl Wheel {
             run: Vec::new(),
             cursor: 0,
             buckets: vec![Vec::new(); n],
+            spare: Vec::new(),
             occupied: vec![0; n.div_ceil(64)],
             far: BinaryHeap::new(),
             far_pushed: 0,
@@ -137,8 +140,12 @@ impl Wheel {
         if ahead.wrapping_sub(1) < self.buckets.len() as u64 - 1 {
             let index = slot as usize & (self.buckets.len() - 1);
             let event = self.event(at, key, payload, target);
-            self.buckets[index].push(event);
-            self.occupied[index / 64] |= 1 << (index % 64);
+            let bucket = &mut self.buckets[index];
+            if bucket.is_empty() {
+                self.occupied[index / 64] |= 1 << (index % 64);
+                *bucket = self.spare.pop().unwrap_or_default();
+            }
+            bucket.push(event);
         } else {
             self.push_unusual(at, key, payload, target, ahead);
         }
@@ -194,9 +201,10 @@ impl Wheel {
         }
         self.base = slot;
         self.cursor = 0;
-        self.run.clear();
         let index = slot as usize & (self.buckets.len() - 1);
-        std::mem::swap(&mut self.run, &mut self.buckets[index]);
+        let mut spent = std::mem::replace(&mut self.run, std::mem::take(&mut self.buckets[index]));
+        spent.clear();
+        self.spare.push(spent);
         self.occupied[index / 64] &= !(1 << (index % 64));
         if far == Some(slot) {
             self.take_far(slot);

@@ -1,0 +1,5 @@
+//! Topology builders.
+
+mod fat_tree;
+
+pub use fat_tree::{FatTree, FatTreeError, FatTreeSpec};
