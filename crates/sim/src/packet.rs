@@ -24,8 +24,6 @@ pub struct Packet {
     pub sent: Time,
     /// *host*: on an ACK, the `sent` of the segment that is echoed, for the RTT sample.
     pub echo: Time,
-    /// *engine*: arrival at a sojourn-marking queue.
-    pub(crate) stamp: Time,
     /// *host*: subflow sequence number, in segments.
     pub seq: u32,
     /// *host*: data sequence number of the connection, in segments.
@@ -34,21 +32,19 @@ pub struct Packet {
     pub ack: u32,
     /// *host*: cumulative data acknowledgment.
     pub data_ack: u32,
-    /// *host*: receive window beyond `data_ack`, in bytes.
-    pub window_bytes: u32,
+    /// *host*: receive window beyond `data_ack`, in segments.
+    pub window: u32,
     /// *host*: endpoint that receives the packet: index into the receiving shard's table.
     pub to: u32,
     /// *host* sets the route; the *engine* advances it by one per hop.
     pub route: RouteId,
-    /// *engine*: link to arrive at next; while queued or free, the next packet of the list.
-    pub(crate) link: u32,
     /// *host*: bytes on the wire, headers included; 1 to 65535.
     pub size_bytes: u16,
     /// *host*: `Packet::*` bits; the network sets only [`Packet::CE`].
     pub flags: u16,
     /// *host*: anything (number of marked segments an ACK reports, address id, ...).
     pub aux: u16,
-    /// *host*: traffic class of scheduled queues, 0-7.
+    /// *host*: traffic class; scheduled queues give classes beyond their last to their last.
     pub class: u8,
     /// *host*: anything.
     pub tag: u8,

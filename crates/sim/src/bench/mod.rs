@@ -37,8 +37,8 @@ pub fn ceiling(k: u32, subflows: u32, window: u32, duration: Span) -> Measuremen
             hosts.ends.push(End { route: back, peer: index, window: 0 });
         }
     }
-    let mut engine =
-        Engine::new(&net, &Partition::whole(&net), vec![hosts]).expect("one shard fits every network");
+    let mut engine = Engine::new(&net, &Partition::whole(&net), &streams, vec![hosts])
+        .expect("one shard fits every network");
     measure(|| {
         engine.run_until(Time::ZERO + duration);
         engine.totals()

@@ -2,9 +2,29 @@
 
 use crate::engine::timer::{Timer, TimerId};
 use crate::engine::wheel::{EventKey, Kind, Wheel};
-use crate::net::Network;
-use crate::packet::{Packet, Sack};
+use crate::net::{Change, LinkCounters, NetSpec, Network, Probe};
+use crate::packet::{LinkId, Packet, Sack};
 use crate::time::Time;
+
+/// What a control event does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Control {
+    Change(Change),
+    Sample(Probe),
+}
+
+/// State of a queue at an instant, before anything else happens in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueSample {
+    /// When.
+    pub at: Time,
+    /// Whose queue.
+    pub link: LinkId,
+    /// Bytes waiting.
+    pub backlog_bytes: u64,
+    /// Counters since the start.
+    pub counters: LinkCounters,
+}
 
 /// A shard's clock, event queue and network, as hosts see it.
 #[derive(Debug)]
@@ -13,6 +33,8 @@ pub struct Ctx {
     pub(crate) wheel: Wheel,
     pub(crate) net: Network,
     pub(crate) timer_events: u64,
+    pub(crate) controls: Vec<Control>,
+    pub(crate) samples: Vec<QueueSample>,
 }
 
 impl Ctx {
@@ -65,6 +87,34 @@ impl Ctx {
             self.queue_timer(timer, id);
         }
         false
+    }
+
+    /// Schedules the changes and samples of the links that this shard owns.
+    pub(crate) fn plan(&mut self, spec: &NetSpec, owns: impl Fn(LinkId) -> bool) {
+        let changes = spec.changes.iter().map(|c| (c.at, c.link, Control::Change(*c)));
+        let probes = spec.probes.iter().map(|p| (Time::ZERO, p.link, Control::Sample(*p)));
+        for (at, link, control) in changes.chain(probes) {
+            let index = self.controls.len() as u32;
+            self.controls.push(control);
+            if owns(link) {
+                self.wheel.push(at, EventKey::new(Kind::Control, index), 0, 0);
+            }
+        }
+    }
+
+    /// Handles control event `index`.
+    pub(crate) fn control(&mut self, index: u32) {
+        match self.controls[index as usize] {
+            Control::Change(change) => {
+                self.net.change(change.link.0, &change.change, self.now, &mut self.wheel);
+            }
+            Control::Sample(Probe { link, every }) => {
+                let backlog_bytes = self.net.backlog_bytes(link.0, self.now);
+                let counters = self.net.counters(link);
+                self.samples.push(QueueSample { at: self.now, link, backlog_bytes, counters });
+                self.wheel.push(self.now + every, EventKey::new(Kind::Control, index), 0, 0);
+            }
+        }
     }
 
     fn queue_timer(&mut self, timer: &mut Timer, id: TimerId) {

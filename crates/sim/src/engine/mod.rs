@@ -24,7 +24,7 @@ mod shard;
 mod timer;
 pub(crate) mod wheel;
 
-pub use ctx::Ctx;
+pub use ctx::{Ctx, QueueSample};
 pub use run::{Engine, Partition};
 pub use timer::{Timer, TimerId};
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::engine::shard::Shard;
 use crate::engine::wheel::{Wheel, WheelShape};
-use crate::engine::{Ctx, Endpoints};
+use crate::engine::{Ctx, Endpoints, QueueSample};
 use crate::net::{LinkCounters, NetError, NetSpec, Network, Totals};
 use crate::packet::LinkId;
+use crate::rng::Streams;
 use crate::time::Time;
 
 /// Which shard each node belongs to.
@@ -45,11 +46,17 @@ pub struct Engine<E> {
 }
 
 impl<E: Endpoints> Engine<E> {
-    /// Joins a network and its hosts; `hosts[s]` holds those of shard `s`.
+    /// Joins a network and its hosts; `hosts[s]` holds those of shard `s`. Links draw loss, jitter and RED
+    /// from `streams`.
     ///
     /// # Errors
     /// [`NetError::Partition`] if the partition, network and hosts do not fit together.
-    pub fn new(spec: &NetSpec, partition: &Partition, hosts: Vec<E>) -> Result<Engine<E>, NetError> {
+    pub fn new(
+        spec: &NetSpec,
+        partition: &Partition,
+        streams: &Streams,
+        hosts: Vec<E>,
+    ) -> Result<Engine<E>, NetError> {
         let shards = partition.shards();
         if partition.shard_of.len() != spec.nodes() as usize || shards != hosts.len() {
             return Err(NetError::Partition {
@@ -61,15 +68,15 @@ impl<E: Endpoints> Engine<E> {
         }
         let routes: Arc<[u32]> = spec.routes.as_slice().into();
         let shape = wheel_shape(spec, shards);
-        let make = |(s, hosts)| Shard {
-            ctx: Ctx {
-                now: Time::ZERO,
-                wheel: Wheel::new(shape),
-                net: Network::new(spec, Arc::clone(&routes), s as u8, &partition.shard_of),
-                timer_events: 0,
-            },
-            hosts,
-            events: 0,
+        let make = |(s, hosts)| {
+            let net = Network::new(spec, Arc::clone(&routes), s as u8, &partition.shard_of, streams);
+            let wheel = Wheel::new(shape);
+            let controls = Vec::new();
+            let mut ctx = Ctx { now: Time::ZERO, wheel, net, timer_events: 0, controls, samples: Vec::new() };
+            ctx.plan(spec, |link| {
+                partition.shard_of[spec.links()[link.0 as usize].from.0 as usize] == s as u8
+            });
+            Shard { ctx, hosts, events: 0 }
         };
         let shards = hosts.into_iter().enumerate().map(make).collect();
         Ok(Engine { shards, started: false })
@@ -84,6 +91,23 @@ impl<E: Endpoints> Engine<E> {
             shard.run_until(end);
         }
         self.started = true;
+        self.check_conservation();
+    }
+
+    /// Every packet sent was delivered, dropped with a reason, or is in the network.
+    fn check_conservation(&self) {
+        if cfg!(debug_assertions) {
+            let t = self.totals();
+            assert_eq!(t.sent, t.delivered + t.dropped + t.in_flight, "packets are not conserved: {t:?}");
+        }
+    }
+
+    /// Queue samples taken since the last call, by time, then link.
+    pub fn take_samples(&mut self) -> Vec<QueueSample> {
+        let mut all: Vec<QueueSample> =
+            self.shards.iter_mut().flat_map(|s| std::mem::take(&mut s.ctx.samples)).collect();
+        all.sort_by_key(|s| (s.at, s.link));
+        all
     }
 
     /// Sums over all shards.

@@ -38,7 +38,11 @@ impl<E: Endpoints> Shard<E> {
                 self.ctx.timer_events += 1;
                 self.hosts.on_timer(&mut self.ctx, TimerId(due.key.source()));
             }
-            Kind::Control | Kind::Service => {}
+            Kind::Control => self.ctx.control(due.key.source()),
+            Kind::Service => {
+                let ctx = &mut self.ctx;
+                ctx.net.service(due.key.source(), due.payload, due.at, &mut ctx.wheel);
+            }
         }
     }
 

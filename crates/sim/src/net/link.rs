@@ -12,6 +12,8 @@ const RATE_SHIFT: u32 = 16;
 pub(crate) enum Treatment {
     /// FIFO without impairments: departure known on arrival.
     Plain,
+    /// Anything else: [`Link::aux`] tells which entry of the table of unusual links.
+    Unusual,
 }
 
 /// Hot state of a link. Backlog is kept as time: `busy_until - now`.
@@ -44,13 +46,17 @@ const _: () = assert!(size_of::<Link>() == 64);
 impl Link {
     pub(crate) fn new(spec: &LinkSpec, to_shard: u8) -> Link {
         let ps_per_byte_q16 = ps_per_byte_q16(spec.rate_bps);
-        let QueueSpec::Fifo { limit, mark } = &spec.queue;
+        let (limit, mark) = match &spec.queue {
+            QueueSpec::Fifo { limit, mark } => (*limit, *mark),
+            QueueSpec::Red(red) => (red.limit, None),
+            QueueSpec::Classes { .. } | QueueSpec::Shaper { .. } => (Limit::Unlimited, None),
+        };
         let limit = match limit {
-            Limit::Bytes(bytes) => bytes_to_ps(*bytes, ps_per_byte_q16),
-            Limit::Unlimited => u64::MAX,
+            Limit::Bytes(bytes) => wire_ps(bytes, ps_per_byte_q16),
+            Limit::Packets(_) | Limit::Unlimited => u64::MAX,
         };
         let mark = match mark {
-            Some(Threshold::Bytes(bytes)) => bytes_to_ps(*bytes, ps_per_byte_q16),
+            Some(Threshold::Bytes(bytes)) => wire_ps(bytes, ps_per_byte_q16),
             Some(Threshold::Time(span)) => span.ps(),
             None => u64::MAX,
         };
@@ -87,12 +93,13 @@ pub(crate) fn ps_per_byte_q16(rate_bps: u64) -> u64 {
     ((numerator + u128::from(rate_bps / 2)) / u128::from(rate_bps)) as u64
 }
 
-fn bytes_to_ps(bytes: u64, ps_per_byte_q16: u64) -> u64 {
+/// Time `bytes` take, ps; saturates.
+pub(crate) fn wire_ps(bytes: u64, ps_per_byte_q16: u64) -> u64 {
     let ps = (u128::from(bytes) * u128::from(ps_per_byte_q16)) >> RATE_SHIFT;
     u64::try_from(ps).unwrap_or(u64::MAX)
 }
 
-/// Time `size` bytes take at `rate_bps`.
-pub(crate) fn wire_time(size: u64, rate_bps: u64) -> Span {
-    Span::from_ps(bytes_to_ps(size, ps_per_byte_q16(rate_bps)))
+/// Time `bytes` take at `rate_bps`.
+pub(crate) fn wire_time(bytes: u64, rate_bps: u64) -> Span {
+    Span::from_ps(wire_ps(bytes, ps_per_byte_q16(rate_bps)))
 }

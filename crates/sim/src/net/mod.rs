@@ -4,10 +4,18 @@
 //! a packet is known when it arrives, so one event per hop suffices ([`link`]); links that schedule,
 //! shape, or change at run time are *served* and take a second event per packet.
 
+mod impair;
 mod link;
 mod network;
+mod queue;
+mod red;
+mod served;
 mod spec;
 
-pub(crate) use network::{AT_HOST, Network};
-pub use network::{Drop, LinkCounters, Totals};
-pub use spec::{Limit, LinkSpec, NetError, NetSpec, NodeId, QueueSpec, Threshold};
+pub(crate) use network::{AT_HOST, Crossing, Network};
+pub use network::{DropReason, LinkCounters, Totals};
+pub(crate) use spec::{Change, Probe};
+pub use spec::{
+    ClassSpec, JitterSpec, Limit, LinkChange, LinkSpec, LossSpec, Marking, NetError, NetSpec, NodeId,
+    QueueSpec, RedSpec, Scheduling, ShaperClass, Threshold,
+};

@@ -5,10 +5,15 @@ use std::sync::Arc;
 use prefetch_index::prefetch_index;
 
 use crate::engine::wheel::{EventKey, Kind, Wheel};
-use crate::net::link::{Link, Treatment};
-use crate::net::spec::{END, NetSpec};
+use crate::net::impair::Impairment;
+use crate::net::link::{Link, Treatment, ps_per_byte_q16, wire_ps};
+use crate::net::queue::Waiting;
+use crate::net::red::{Red, Verdict};
+use crate::net::served::{Accepted, Action, Served, needs_service};
+use crate::net::spec::{END, LinkChange, LinkSpec, NetSpec, QueueSpec};
 use crate::packet::{LinkId, Packet, Sack};
-use crate::time::Time;
+use crate::rng::Streams;
+use crate::time::{Span, Time};
 
 /// Set in an event's target when the packet has arrived at an endpoint.
 pub(crate) const AT_HOST: u32 = 1 << 31;
@@ -17,7 +22,7 @@ pub(crate) const AT_HOST: u32 = 1 << 31;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[non_exhaustive]
-pub enum Drop {
+pub enum DropReason {
     /// The queue was full.
     Tail = 0,
     /// RED's early drop.
@@ -29,7 +34,7 @@ pub enum Drop {
 }
 
 /// Number of drop reasons.
-pub const DROP_REASONS: usize = 4;
+pub(crate) const DROP_REASONS: usize = 4;
 
 /// What happened on one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +45,7 @@ pub struct LinkCounters {
     pub bytes: u64,
     /// Packets marked.
     pub marks: u64,
-    /// Packets dropped, by [`Drop`].
+    /// Packets dropped, by [`DropReason`].
     pub drops: [u64; DROP_REASONS],
 }
 
@@ -106,30 +111,89 @@ struct Rare {
     drops: [u64; DROP_REASONS],
 }
 
+impl Rare {
+    /// Marks an ECN-capable packet; others pass.
+    fn mark(&mut self, packet: &mut Packet) {
+        if packet.has(Packet::ECT) && !packet.has(Packet::CE) {
+            packet.flags |= Packet::CE;
+            self.marks += 1;
+        }
+    }
+}
+
+/// Packet whose transmission time RED's average decays by while the port idles.
+const RED_SLOT_BYTES: u16 = 1500;
+
+impl Unusual {
+    /// None for a plain FIFO that never changes.
+    fn new(spec: &NetSpec, id: u32, link: &LinkSpec, streams: &Streams) -> Option<Unusual> {
+        let changes = || spec.changes.iter().filter(|c| c.link.0 == id).map(|c| &c.change);
+        let lossy = link.loss.is_some() || changes().any(|c| matches!(c, LinkChange::Loss(_)));
+        let served = needs_service(&link.queue)
+            || changes().any(|c| !matches!(c, LinkChange::Loss(_) | LinkChange::Delay(_)));
+        let red = match &link.queue {
+            QueueSpec::Red(red) => Some(Red::new(*red, streams.stream(&format!("link/{id}/red")))),
+            _ => None,
+        };
+        let impairment = (lossy || link.jitter.is_some()).then(|| {
+            let stream = |what| streams.stream(&format!("link/{id}/{what}"));
+            Impairment::new(link.loss, link.jitter, stream("loss"), stream("jitter"))
+        });
+        let entry = Unusual { red, served: served.then(|| Served::new(link)), impairment };
+        let usual = entry.red.is_none() && entry.served.is_none() && entry.impairment.is_none();
+        (!usual || changes().next().is_some()).then_some(entry)
+    }
+}
+
+/// What makes a link unusual.
+#[derive(Clone, Debug)]
+struct Unusual {
+    red: Option<Red>,
+    served: Option<Served>,
+    impairment: Option<Impairment>,
+}
+
 /// Links, routes and packets of a shard. Link ids are global: each shard has the whole (small) table and
 /// uses the links whose queue it owns.
 #[derive(Debug)]
 pub(crate) struct Network {
     links: Vec<Link>,
     rare: Vec<Rare>,
+    unusual: Vec<Unusual>,
     routes: Arc<[u32]>,
     packets: Vec<Packet>,
     sacks: Vec<Sack>,
     free: Vec<u32>,
     shard: u8,
-    outbox: Vec<Vec<Crossing>>,
+    pub(crate) outbox: Vec<Vec<Crossing>>,
     sent: u64,
     delivered: u64,
     dropped: u64,
 }
 
 impl Network {
-    pub(crate) fn new(spec: &NetSpec, routes: Arc<[u32]>, shard: u8, shard_of: &[u8]) -> Network {
+    pub(crate) fn new(
+        spec: &NetSpec,
+        routes: Arc<[u32]>,
+        shard: u8,
+        shard_of: &[u8],
+        streams: &Streams,
+    ) -> Network {
         let shards = shard_of.iter().max().map_or(1, |&s| usize::from(s) + 1);
-        let links: Vec<Link> = spec.links.iter().map(|l| Link::new(l, shard_of[l.to.0 as usize])).collect();
+        let mut links: Vec<Link> =
+            spec.links.iter().map(|l| Link::new(l, shard_of[l.to.0 as usize])).collect();
+        let mut unusual = Vec::new();
+        for (id, link) in spec.links.iter().enumerate() {
+            if let Some(entry) = Unusual::new(spec, id as u32, link, streams) {
+                links[id].treatment = Treatment::Unusual;
+                links[id].aux = unusual.len() as u32;
+                unusual.push(entry);
+            }
+        }
         Network {
             rare: vec![Rare::default(); links.len()],
             links,
+            unusual,
             routes,
             packets: Vec::new(),
             sacks: Vec::new(),
@@ -178,14 +242,14 @@ impl Network {
     pub(crate) fn arrive(&mut self, id: u32, at: u32, now: Time, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
         let packet = &mut self.packets[id as usize];
-        match link.treatment {
-            Treatment::Plain => {}
+        if link.treatment != Treatment::Plain {
+            return self.arrive_unusual(id, at, now, wheel);
         }
         let wire = link.wire_ps(packet.size_bytes);
         let start = link.busy_until.max(now.ps());
         let backlog = start - now.ps();
         if backlog + wire > link.limit {
-            return self.discard(id, at, Drop::Tail);
+            return self.discard(id, at, DropReason::Tail);
         }
         if backlog > link.mark && packet.flags & Packet::ECT != 0 {
             packet.flags |= Packet::CE;
@@ -196,6 +260,140 @@ impl Network {
         link.bytes += u64::from(packet.size_bytes);
         let arrival = Time::from_ps(start + wire + link.delay);
         self.forward(id, at, arrival, wheel);
+    }
+
+    /// Arrival at a link that is more than a plain FIFO.
+    #[inline(never)]
+    fn arrive_unusual(&mut self, id: u32, at: u32, now: Time, wheel: &mut Wheel) {
+        let link = &mut self.links[at as usize];
+        let unusual = &mut self.unusual[link.aux as usize];
+        let packet = &mut self.packets[id as usize];
+        if let Some(red) = &mut unusual.red {
+            let backlog = unusual.served.as_ref().map_or_else(|| link.backlog_bytes(now.ps()), Served::bytes);
+            let idle_since = Time::from_ps(link.busy_until);
+            if red.arrival(backlog, now, idle_since, link.wire_ps(RED_SLOT_BYTES)) == Verdict::Congested {
+                if !(red.ecn() && packet.has(Packet::ECT)) {
+                    return self.discard(id, at, DropReason::Early);
+                }
+                self.rare[at as usize].mark(packet);
+            }
+        }
+        let Some(served) = &mut unusual.served else { return self.arrive_fifo(id, at, now, wheel) };
+        let waiting = Waiting { id, size: packet.size_bytes, since: now };
+        match served.arrival(packet.class, waiting, link.ps_per_byte_q16) {
+            Accepted::Queued { mark } => {
+                if mark {
+                    self.rare[at as usize].mark(packet);
+                }
+                if !served.sending {
+                    self.serve(at, now, wheel);
+                }
+            }
+            Accepted::Full => self.discard(id, at, DropReason::Tail),
+            Accepted::Down => self.discard(id, at, DropReason::Down),
+        }
+    }
+
+    /// Arrival at a FIFO whose wire may lose or delay packets.
+    fn arrive_fifo(&mut self, id: u32, at: u32, now: Time, wheel: &mut Wheel) {
+        let link = &mut self.links[at as usize];
+        let packet = &mut self.packets[id as usize];
+        let wire = link.wire_ps(packet.size_bytes);
+        let start = link.busy_until.max(now.ps());
+        let backlog = start - now.ps();
+        if backlog.saturating_add(wire) > link.limit {
+            return self.discard(id, at, DropReason::Tail);
+        }
+        if backlog > link.mark {
+            self.rare[at as usize].mark(packet);
+        }
+        link.busy_until = start + wire;
+        self.launch(id, at, wheel);
+    }
+
+    /// A service event of link `at`.
+    pub(crate) fn service(&mut self, at: u32, generation: u32, now: Time, wheel: &mut Wheel) {
+        let aux = self.links[at as usize].aux as usize;
+        let Some(served) = self.unusual.get_mut(aux).and_then(|u| u.served.as_mut()) else { return };
+        if served.generation != generation {
+            return; // superseded
+        }
+        served.sending = false;
+        self.serve(at, now, wheel);
+    }
+
+    /// Puts the next packet of a served link on its free wire.
+    fn serve(&mut self, at: u32, now: Time, wheel: &mut Wheel) {
+        let link = &mut self.links[at as usize];
+        let Some(served) = &mut self.unusual[link.aux as usize].served else { return };
+        let q16 = link.ps_per_byte_q16;
+        let action = served.next(now, |size| Span::from_ps(wire_ps(size.into(), q16)));
+        let again = match action {
+            Action::Idle => return,
+            Action::Wait(until) => until,
+            Action::Send { packet, .. } => {
+                served.sending = true;
+                link.busy_until = now.ps() + link.wire_ps(packet.size);
+                Time::from_ps(link.busy_until)
+            }
+        };
+        served.generation = served.generation.wrapping_add(1);
+        wheel.push(again, EventKey::new(Kind::Service, at), served.generation, 0);
+        if let Action::Send { packet, mark } = action {
+            if mark {
+                self.rare[at as usize].mark(&mut self.packets[packet.id as usize]);
+            }
+            self.launch(packet.id, at, wheel);
+        }
+    }
+
+    /// A packet whose last bit leaves link `at` at its `busy_until` goes on the wire.
+    fn launch(&mut self, id: u32, at: u32, wheel: &mut Wheel) {
+        let link = &mut self.links[at as usize];
+        link.packets += 1;
+        link.bytes += u64::from(self.packets[id as usize].size_bytes);
+        let mut arrival = Time::from_ps(link.busy_until + link.delay);
+        if let Some(impairment) = &mut self.unusual[link.aux as usize].impairment {
+            if impairment.loses() {
+                return self.discard(id, at, DropReason::Loss);
+            }
+            arrival = impairment.jittered(arrival);
+        }
+        self.forward(id, at, arrival, wheel);
+    }
+
+    /// Changes a link at run time.
+    pub(crate) fn change(&mut self, at: u32, change: &LinkChange, now: Time, wheel: &mut Wheel) {
+        let link = &mut self.links[at as usize];
+        let Some(unusual) = self.unusual.get_mut(link.aux as usize) else { return };
+        match (change, &mut unusual.served, &mut unusual.impairment) {
+            (LinkChange::Delay(delay), _, _) => link.delay = delay.ps(),
+            (LinkChange::Loss(loss), _, Some(impairment)) => impairment.set_loss(*loss),
+            (LinkChange::Rate { rate_bps }, _, _) => link.ps_per_byte_q16 = ps_per_byte_q16(*rate_bps),
+            (LinkChange::Pause, Some(served), _) => served.pause(),
+            (LinkChange::Down, Some(served), _) => {
+                for id in served.down() {
+                    self.discard(id, at, DropReason::Down);
+                }
+            }
+            (LinkChange::Up, Some(served), _) => {
+                served.up();
+                if !served.sending {
+                    self.serve(at, now, wheel);
+                }
+            }
+            _ => debug_assert!(false, "the link was not built for {change:?}"),
+        }
+    }
+
+    /// Bytes queued at a link.
+    pub(crate) fn backlog_bytes(&self, at: u32, now: Time) -> u64 {
+        let link = &self.links[at as usize];
+        let served = match link.treatment {
+            Treatment::Plain => None,
+            Treatment::Unusual => self.unusual[link.aux as usize].served.as_ref(),
+        };
+        served.map_or_else(|| link.backlog_bytes(now.ps()), Served::bytes)
     }
 
     /// Schedules the arrival of packet `id` at the far end of link `from`.
@@ -221,6 +419,13 @@ impl Network {
         self.outbox[usize::from(to_shard)].push(Crossing { at, key, target, packet, sack });
     }
 
+    /// Takes in a packet from another shard.
+    pub(crate) fn enter(&mut self, crossing: Crossing, wheel: &mut Wheel) {
+        let id = self.store(crossing.packet);
+        self.sacks[id as usize] = crossing.sack;
+        wheel.push(crossing.at, crossing.key, id, crossing.target);
+    }
+
     /// Takes a packet that has arrived at its endpoint out of the slab.
     #[inline]
     pub(crate) fn deliver(&mut self, id: u32) -> Packet {
@@ -236,7 +441,7 @@ impl Network {
 
     #[cold]
     #[inline(never)]
-    fn discard(&mut self, id: u32, at: u32, why: Drop) {
+    fn discard(&mut self, id: u32, at: u32, why: DropReason) {
         self.rare[at as usize].drops[why as usize] += 1;
         self.dropped += 1;
         self.free.push(id);
@@ -258,11 +463,12 @@ impl Network {
     }
 
     pub(crate) fn totals(&self) -> Totals {
+        let crossing: usize = self.outbox.iter().map(Vec::len).sum();
         Totals {
             sent: self.sent,
             delivered: self.delivered,
             dropped: self.dropped,
-            in_flight: (self.packets.len() - self.free.len()) as u64,
+            in_flight: (self.packets.len() - self.free.len() + crossing) as u64,
             packet_hops: self.links.iter().map(|l| l.packets).sum(),
             marks: self.rare.iter().map(|r| r.marks).sum(),
             ..Totals::default()

@@ -205,7 +205,7 @@ impl FatTree {
                 let (low, high) = ends(layer, i);
                 let (from, to) = if layer % 2 == 0 { (low, high) } else { (high, low) };
                 let queue = queue.clone();
-                net.link(LinkSpec { from, to, rate_bps: spec.rate_bps, delay: spec.delay, queue })?;
+                net.link(LinkSpec::new(from, to, spec.rate_bps, spec.delay, queue))?;
             }
         }
         Ok(())

@@ -1,0 +1,86 @@
+//! Queues of served links: where a packet waits, who goes next.
+
+pub(crate) mod drr;
+pub(crate) mod shaper;
+
+use std::collections::VecDeque;
+
+use crate::net::spec::{Limit, Threshold};
+use crate::time::Time;
+
+/// A waiting packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) id: u32,
+    pub(crate) size: u16,
+    pub(crate) since: Time,
+}
+
+/// What the scheduler says when the wire is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Send the head of this queue.
+    Queue(usize),
+    /// Nothing may be sent before this instant.
+    Wait(Time),
+    /// Nothing waits.
+    Empty,
+}
+
+/// One class's FIFO.
+#[derive(Clone, Debug)]
+pub(crate) struct ClassQueue {
+    packets: VecDeque<Waiting>,
+    bytes: u64,
+    limit: Limit,
+    mark: Option<Threshold>,
+}
+
+impl ClassQueue {
+    pub(crate) fn new(limit: Limit, mark: Option<Threshold>) -> ClassQueue {
+        ClassQueue { packets: VecDeque::new(), bytes: 0, limit, mark }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// Size of the packet at the head.
+    pub(crate) fn head_size(&self) -> Option<u16> {
+        self.packets.front().map(|p| p.size)
+    }
+
+    pub(crate) fn has_room(&self, size: u16) -> bool {
+        match self.limit {
+            Limit::Bytes(bytes) => self.bytes + u64::from(size) <= bytes,
+            Limit::Packets(n) => self.packets.len() < n as usize,
+            Limit::Unlimited => true,
+        }
+    }
+
+    /// Whether an arrival now meets a backlog above the class's threshold, given its time per byte.
+    pub(crate) fn above_threshold(&self, ps_per_byte_q16: u64) -> bool {
+        match self.mark {
+            Some(Threshold::Bytes(bytes)) => self.bytes > bytes,
+            Some(Threshold::Time(span)) => {
+                u128::from(self.bytes) * u128::from(ps_per_byte_q16) > u128::from(span.ps()) << 16
+            }
+            None => false,
+        }
+    }
+
+    pub(crate) fn push(&mut self, packet: Waiting) {
+        self.bytes += u64::from(packet.size);
+        self.packets.push_back(packet);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Waiting> {
+        let packet = self.packets.pop_front()?;
+        self.bytes -= u64::from(packet.size);
+        Some(packet)
+    }
+}

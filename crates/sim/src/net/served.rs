@@ -1,0 +1,181 @@
+//! Links that decide at departure who goes next: scheduled classes, shapers, packet-counted limits, and
+//! links whose rate or state changes. Two events per packet: the wire becomes free, the packet arrives.
+
+use crate::net::queue::drr::Drr;
+use crate::net::queue::shaper::{Shaper, leaves};
+use crate::net::queue::{ClassQueue, Next, Waiting};
+use crate::net::spec::{Limit, LinkSpec, Marking, QueueSpec, Scheduling, Threshold};
+use crate::time::{Span, Time};
+
+#[derive(Clone, Debug)]
+enum Discipline {
+    /// One queue, or the lowest class first.
+    Strict,
+    Drr(Drr),
+    Shaper(Box<Shaper>),
+}
+
+/// What became of an arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accepted {
+    Queued { mark: bool },
+    Full,
+    Down,
+}
+
+/// What a free wire does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Action {
+    /// This packet goes, marked if it waited too long.
+    Send { packet: Waiting, mark: bool },
+    /// Ask again then.
+    Wait(Time),
+    /// Nothing to do.
+    Idle,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Up,
+    Paused,
+    Down,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Served {
+    queues: Vec<ClassQueue>,
+    discipline: Discipline,
+    marking: Marking,
+    state: State,
+    /// Number of the service event that counts; earlier ones are stale.
+    pub(crate) generation: u32,
+    /// The wire is in use until the service event.
+    pub(crate) sending: bool,
+}
+
+impl Served {
+    /// The served form of a link's queue.
+    pub(crate) fn new(spec: &LinkSpec) -> Served {
+        let (queues, discipline, marking) = match &spec.queue {
+            QueueSpec::Fifo { limit, mark } => {
+                (vec![ClassQueue::new(*limit, *mark)], Discipline::Strict, Marking::None)
+            }
+            QueueSpec::Red(red) => {
+                (vec![ClassQueue::new(red.limit, None)], Discipline::Strict, Marking::None)
+            }
+            QueueSpec::Classes { scheduling, marking, classes } => {
+                let discipline = match scheduling {
+                    Scheduling::StrictPriority => Discipline::Strict,
+                    Scheduling::DeficitRoundRobin => {
+                        Discipline::Drr(Drr::new(classes.iter().map(|c| c.quantum_bytes)))
+                    }
+                };
+                let queue = |c: &crate::net::spec::ClassSpec| ClassQueue::new(c.limit, c.mark);
+                (classes.iter().map(queue).collect(), discipline, *marking)
+            }
+            QueueSpec::Shaper { classes } => {
+                let queue = |&leaf: &usize| {
+                    let class = &classes[leaf];
+                    ClassQueue::new(class.limit, class.mark.map(|m| in_bytes(m, class.guarantee_bps)))
+                };
+                let queues = leaves(classes).iter().map(queue).collect();
+                (queues, Discipline::Shaper(Box::new(Shaper::new(classes))), Marking::None)
+            }
+        };
+        Served { queues, discipline, marking, state: State::Up, generation: 0, sending: false }
+    }
+
+    /// A packet of `class` arrives.
+    pub(crate) fn arrival(&mut self, class: u8, packet: Waiting, ps_per_byte_q16: u64) -> Accepted {
+        if self.state == State::Down {
+            return Accepted::Down;
+        }
+        let class = usize::from(class).min(self.queues.len() - 1);
+        let queue = &mut self.queues[class];
+        if !queue.has_room(packet.size) {
+            return Accepted::Full;
+        }
+        let mut mark = queue.above_threshold(ps_per_byte_q16);
+        if let Discipline::Drr(drr) = &mut self.discipline {
+            if queue.is_empty() {
+                drr.activate(class, packet.since, ps_per_byte_q16);
+            }
+            if let Marking::MqEcn { port_threshold_bytes } = self.marking {
+                mark |= queue.bytes() > drr.mq_ecn_threshold(class, port_threshold_bytes, ps_per_byte_q16);
+            }
+        }
+        queue.push(packet);
+        Accepted::Queued { mark }
+    }
+
+    /// The wire is free at `now`: takes out the next packet if there is one.
+    pub(crate) fn next(&mut self, now: Time, wire: impl Fn(u16) -> Span) -> Action {
+        if self.state != State::Up {
+            return Action::Idle;
+        }
+        let next = match &mut self.discipline {
+            Discipline::Strict => {
+                self.queues.iter().position(|q| !q.is_empty()).map_or(Next::Empty, Next::Queue)
+            }
+            Discipline::Drr(drr) => drr.next(&self.queues, now),
+            Discipline::Shaper(shaper) => shaper.next(&self.queues, now),
+        };
+        let class = match next {
+            Next::Queue(class) => class,
+            Next::Wait(until) => return Action::Wait(until),
+            Next::Empty => return Action::Idle,
+        };
+        let queue = &mut self.queues[class];
+        let Some(packet) = queue.pop() else { return Action::Idle };
+        match &mut self.discipline {
+            Discipline::Strict => {}
+            Discipline::Drr(drr) => drr.sent(class, queue.is_empty(), now, wire(packet.size)),
+            Discipline::Shaper(shaper) => shaper.sent(class, packet.size),
+        }
+        let mark = matches!(self.marking, Marking::Tcn { sojourn } if now.since(packet.since) > sojourn);
+        Action::Send { packet, mark }
+    }
+
+    /// Bytes waiting, without the packet in service.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.queues.iter().map(ClassQueue::bytes).sum()
+    }
+
+    pub(crate) fn pause(&mut self) {
+        self.state = State::Paused;
+    }
+
+    pub(crate) fn up(&mut self) {
+        self.state = State::Up;
+    }
+
+    /// Goes down; returns the packets that waited.
+    pub(crate) fn down(&mut self) -> Vec<u32> {
+        self.state = State::Down;
+        if let Discipline::Drr(drr) = &mut self.discipline {
+            drr.clear();
+        }
+        let drain = |q: &mut ClassQueue| std::iter::from_fn(|| q.pop()).map(|p| p.id).collect::<Vec<_>>();
+        self.queues.iter_mut().flat_map(drain).collect()
+    }
+}
+
+/// A threshold in bytes at `rate_bps`.
+fn in_bytes(mark: Threshold, rate_bps: u64) -> Threshold {
+    match mark {
+        Threshold::Bytes(_) => mark,
+        Threshold::Time(span) => {
+            let bytes = u128::from(span.ps()) * u128::from(rate_bps) / 8_000_000_000_000;
+            Threshold::Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
+        }
+    }
+}
+
+/// Whether this queue needs two events per packet even on an unchanging link.
+pub(crate) fn needs_service(queue: &QueueSpec) -> bool {
+    match queue {
+        QueueSpec::Fifo { limit, .. } => matches!(limit, Limit::Packets(_)),
+        QueueSpec::Red(red) => matches!(red.limit, Limit::Packets(_)),
+        QueueSpec::Classes { .. } | QueueSpec::Shaper { .. } => true,
+    }
+}
