@@ -217,13 +217,13 @@ CC_INLINE void cc_reno_grow(const struct cc_event *ev, struct cc_path *self,
 }
 
 /*
- * Ends on_congestion: the window shall become `target`, not below `floor`.  ssthresh has its own
- * floor; a timeout restarts from one packet whatever the target.
+ * Ends on_congestion: the window shall become `target`, at least `floor`, and ssthresh with it, at
+ * least `ssthresh_floor`.  A timeout restarts from one packet whatever the target.
  */
 CC_INLINE void cc_reduce(const struct cc_event *ev, struct cc_path *self, uint32_t target,
-			 uint32_t floor, struct cc_decision *out)
+			 uint32_t floor, uint32_t ssthresh_floor, struct cc_decision *out)
 {
-	uint32_t ssthresh = cc_max(target, CC_MIN_SSTHRESH_PKT);
+	uint32_t ssthresh = cc_max(target, ssthresh_floor);
 	uint32_t w = cc_max(target, floor);
 
 	cc_set_ssthresh(out, ssthresh);
@@ -242,8 +242,15 @@ CC_INLINE void cc_reno_reduce(const struct cc_event *ev, struct cc_path *self,
 {
 	uint32_t floor = ev->cause == CC_CAUSE_ECE ? 1 : CC_MIN_SSTHRESH_PKT;
 
-	cc_reduce(ev, self, cc_flight(ev) / 2, floor, out);
+	cc_reduce(ev, self, cc_flight(ev) / 2, floor, CC_MIN_SSTHRESH_PKT, out);
 }
+
+/*
+ * The private state of a path as the algorithm's own struct.  The words of cc_path are cleared and copied
+ * as integers, so the struct, and any struct within it that is used by pointer, must be CC_PRIVATE.
+ */
+#define CC_PRIVATE __attribute__((may_alias))
+#define CC_STATE(type, path) ((struct type *)(path)->priv)
 
 /* Starts a path from nothing. */
 CC_INLINE void cc_path_clear(struct cc_path *self)

@@ -57,6 +57,19 @@ CC_INLINE int cc_is_coupled(const struct cc_event *ev, const struct cc_group *gr
 	return group && ev->srtt_8us;
 }
 
+/* Does another path of the connection enter the sums? */
+CC_INLINE int cc_has_sibling(const struct cc_event *ev, const struct cc_group *group)
+{
+	uint32_t me = cc_own_index(ev), i;
+	int found = 0;
+
+	if (!cc_is_coupled(ev, group))
+		return 0;
+	for (i = 0; i < CC_MAX_PATHS; i++)
+		found |= i != me && cc_slot_counts(&group->path[i]);
+	return found;
+}
+
 /* Copies the slots; the own path enters with window `w` and the event's srtt. */
 CC_INLINE void cc_view_load(struct cc_view *view, const struct cc_event *ev,
 			    const struct cc_group *group, uint32_t w)

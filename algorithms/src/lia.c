@@ -13,7 +13,7 @@
  */
 #include "lia.h"
 
-struct lia {
+struct CC_PRIVATE lia {
 	uint64_t unused;
 };
 

@@ -10,7 +10,7 @@
  */
 #include "common.h"
 
-struct reno {
+struct CC_PRIVATE reno {
 	uint64_t unused;
 };
 

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * BALIA's increase and reduction, shared by BALIA and vMCC.  Equations, deviations, range:
+ * src/balia.c.
+ */
+#ifndef VMCC_BALIA_H
+#define VMCC_BALIA_H
+
+#include "coupling.h"
+
+/* The path with the largest rate w/T. */
+struct cc_fastest {
+	uint32_t w;
+	uint32_t srtt;
+};
+
+CC_INLINE struct cc_fastest cc_balia_fastest(const struct cc_view *view)
+{
+	struct cc_fastest m = {0, 1};
+	uint32_t i;
+
+	for (i = 0; i < CC_MAX_PATHS; i++) {
+		if ((uint64_t)view->w[i] * m.srtt > (uint64_t)m.w * view->srtt[i]) {
+			m.w = view->w[i];
+			m.srtt = view->srtt[i];
+		}
+	}
+	return m;
+}
+
+/* rho = x_i / x_m in Q16, at most 1. */
+CC_INLINE uint64_t cc_balia_rho_q16(const struct cc_fastest *m, uint32_t w, uint32_t srtt)
+{
+	return (((uint64_t)w * m->srtt) << 16) / ((uint64_t)m->w * srtt);
+}
+
+/* (1 + rho)(1 + 4 rho) / (10 w sigma^2) in Q40. */
+CC_INLINE uint64_t cc_balia_increase_q40(const struct cc_view *view, uint32_t me)
+{
+	struct cc_fastest m = cc_balia_fastest(view);
+	uint64_t sigma = 0, rho, share;
+	uint32_t i;
+
+	if (!m.w)
+		return 0;
+	for (i = 0; i < CC_MAX_PATHS; i++) {
+		if (view->w[i])
+			sigma += cc_balia_rho_q16(&m, view->w[i], view->srtt[i]);
+	}
+	rho = cc_balia_rho_q16(&m, view->w[me], view->srtt[me]);
+	share = ((((1u << 16) + rho) * ((1u << 16) + 4 * rho)) << 28) / (sigma * sigma);
+	return (share << 12) / (10 * (uint64_t)view->w[me]);
+}
+
+CC_INLINE void cc_balia_grow(const struct cc_event *ev, struct cc_path *self,
+			     const struct cc_group *group, struct cc_decision *out)
+{
+	uint32_t w = cc_window(ev->cwnd_pkt);
+	uint32_t left = cc_slow_start(ev, &w);
+	uint64_t inc;
+	struct cc_view view;
+
+	if (left) {
+		inc = cc_inverse_q40(w);
+		if (cc_is_coupled(ev, group)) {
+			cc_view_load(&view, ev, group, w);
+			if (cc_view_count(&view) > 1)
+				inc = cc_balia_increase_q40(&view, cc_own_index(ev));
+		}
+		w = cc_avoidance(self, w, left, inc);
+	}
+	cc_grown(ev, w, out);
+}
+
+/*
+ * w - (w/2) min(alpha, 1.5), rounded down, with alpha = x_m / x_r.  Exact: since x_r = w_r / T_r,
+ * w_r * alpha = w_m T_r / T_m.
+ */
+CC_INLINE uint32_t cc_balia_target(const struct cc_view *view, uint32_t me)
+{
+	struct cc_fastest m = cc_balia_fastest(view);
+	uint64_t mine = (uint64_t)view->w[me] * m.srtt;
+	uint64_t best = (uint64_t)m.w * view->srtt[me];
+
+	if (3 * mine <= 2 * best)
+		return view->w[me] / 4;
+	/* Rounded up, and at most 3/4 of the window. */
+	return view->w[me] - (uint32_t)((best + 2 * (uint64_t)m.srtt - 1) / (2 * (uint64_t)m.srtt));
+}
+
+CC_INLINE void cc_balia_reduce(const struct cc_event *ev, struct cc_path *self,
+			       const struct cc_group *group, struct cc_decision *out)
+{
+	struct cc_view view;
+
+	if (!cc_has_sibling(ev, group)) {
+		cc_reno_reduce(ev, self, out);
+		return;
+	}
+	cc_view_load(&view, ev, group, cc_window(ev->cwnd_pkt));
+	cc_reduce(ev, self, cc_balia_target(&view, cc_own_index(ev)), 1, 1, out);
+}
+
+#endif /* VMCC_BALIA_H */

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * vMCC: coupled increase, DCTCP-like decrease, and detection of paths that share a bottleneck.
+ *
+ * Source: "Multipath Congestion Control for Virtualized Environments" (vMCC), section V, algorithms
+ * 1 and 2. ACK without ECE   the increase of LIA (or OLIA, BALIA: parameter `increase`) ACK with
+ * ECE      no increase; ece_cnt += 1; detection; DCTCP's cut, once per window loss, RTO         as
+ * the chosen increase law does; with LIA Reno's half detection         when ece_cnt_r reaches
+ * `trigger`: path s shares a bottleneck with r if |ece_cnt_r - ece_cnt_s| < theta and |T_r - T_s| <
+ * phi * max(T_r, T_s); then r, the newly marked path, asks to be closed Deviations, where the
+ * paper's text and pseudocode disagree: alpha and the cut follow RFC 8257 (once per window, update
+ * before cut); the path just marked is the one closed; an ACK that triggers detection is cut as
+ * well.  Each path is tested once, within `early` of its establishment.  A path that asked to be
+ * closed is no longer compared with, so that of two alike one survives.
+ * The option `rate` scales a sibling's count to the own number of acknowledged packets before
+ * comparing: raw counts only find sharing paths whose windows are alike. Valid range: see
+ * coupling.h and src/dctcp.c.  Without ECE it is its increase law, bit for bit; with one path it is
+ * DCTCP.
+ */
+#include "balia.h"
+#include "dctcp.h"
+#include "lia.h"
+#include "olia.h"
+
+#define VMCC_COUNT_BITS 28
+#define VMCC_COUNT_MAX	((1u << VMCC_COUNT_BITS) - 1)
+#define VMCC_ACKED_MAX	((1ull << 35) - 1)
+#define VMCC_CLOSING	(1ull << 63)
+#define VMCC_PHI_ONE	1000u /* fixed point of the parameter phi */
+#define VMCC_US_PER_MS	1000u
+
+struct CC_PRIVATE vmcc {
+	struct cc_dctcp ecn;
+	struct cc_olia loss;
+	uint64_t started_us;
+	uint64_t acked_pkt;
+	uint32_t ece_cnt;
+	uint32_t tested; /* detection has run on this path */
+};
+
+/* pub[0]: ece_cnt, acknowledged packets, whether the path asked to be closed. */
+CC_INLINE void vmcc_publish(const struct vmcc *v, struct cc_path *self)
+{
+	self->pub[0] = (self->pub[0] & VMCC_CLOSING) |
+		       cc_min64(v->acked_pkt, VMCC_ACKED_MAX) << VMCC_COUNT_BITS |
+		       cc_min(v->ece_cnt, VMCC_COUNT_MAX);
+}
+
+/* Are the counts of ECE so near that the paths may share a bottleneck? */
+CC_INLINE int vmcc_counts_alike(const struct vmcc *v, uint64_t sibling, uint64_t theta, int by_rate)
+{
+	uint64_t count = sibling & VMCC_COUNT_MAX;
+	uint64_t acked = (sibling & ~VMCC_CLOSING) >> VMCC_COUNT_BITS;
+	uint64_t mine = cc_min(v->ece_cnt, VMCC_COUNT_MAX);
+
+	if (by_rate) {
+		if (!acked)
+			return 0;
+		count = count * cc_min64(v->acked_pkt, VMCC_ACKED_MAX) / acked;
+	}
+	return (mine > count ? mine - count : count - mine) < theta;
+}
+
+CC_INLINE int vmcc_rtts_alike(uint32_t a_8us, uint32_t b_8us, uint64_t phi)
+{
+	uint32_t a = cc_min(a_8us, CC_MAX_SRTT_8US), b = cc_min(b_8us, CC_MAX_SRTT_8US);
+
+	return (uint64_t)cc_distance(a, b) * VMCC_PHI_ONE <
+	       (uint64_t)cc_max(a, b) * cc_min64(phi, VMCC_PHI_ONE);
+}
+
+/* The detection of algorithm 2, on the path that was just marked. */
+CC_INLINE void vmcc_detect(CC_HOOK_ARGS)
+{
+	struct vmcc *v = CC_STATE(vmcc, self);
+	uint64_t theta = params->v[CC_P_VMCC_THETA], phi = params->v[CC_P_VMCC_PHI];
+	int by_rate = params->v[CC_P_VMCC_COUNT] == CC_P_VMCC_COUNT_RATE;
+	uint32_t me = cc_own_index(ev), i;
+
+	for (i = 0; i < CC_MAX_PATHS; i++) {
+		const struct cc_slot *slot = &group->path[i];
+		uint64_t sibling = slot->pub[0];
+
+		if (i == me || !cc_slot_counts(slot) || (sibling & VMCC_CLOSING))
+			continue;
+		v->tested = 1;
+		if (vmcc_counts_alike(v, sibling, theta, by_rate) &&
+		    vmcc_rtts_alike(ev->srtt_8us, slot->srtt_8us, phi)) {
+			self->pub[0] |= VMCC_CLOSING;
+			out->set |= CC_CLOSE_PATH;
+			out->peer = i;
+			return;
+		}
+	}
+}
+
+/* Is it time to test this path? */
+CC_INLINE int vmcc_may_detect(const struct vmcc *v, const struct cc_event *ev,
+			      const struct cc_group *group, const struct cc_params *params)
+{
+	uint64_t trigger = params->v[CC_P_VMCC_TRIGGER];
+
+	if (!trigger || v->tested || v->ece_cnt < trigger || !cc_is_coupled(ev, group))
+		return 0;
+	return ev->now_us - v->started_us < params->v[CC_P_VMCC_EARLY] * VMCC_US_PER_MS;
+}
+
+CC_NOINLINE void vmcc_init(CC_HOOK_ARGS)
+{
+	struct vmcc *v = CC_STATE(vmcc, self);
+
+	cc_nothing(CC_PASS_ARGS);
+	cc_path_clear(self);
+	cc_dctcp_init(&v->ecn, ev, params->v[CC_P_VMCC_ALPHA_INIT]);
+	v->started_us = ev->now_us;
+}
+
+CC_NOINLINE void vmcc_on_ack(CC_HOOK_ARGS)
+{
+	struct vmcc *v = CC_STATE(vmcc, self);
+
+	cc_nothing(CC_PASS_ARGS);
+	cc_dctcp_on_ack(&v->ecn, ev, params->v[CC_P_VMCC_G]);
+	cc_olia_on_ack(&v->loss, ev, self);
+	v->acked_pkt += cc_min(ev->acked_pkt, CC_MAX_CWND_PKT);
+	if (ev->flags & CC_EV_ECE) {
+		v->ece_cnt = cc_min(v->ece_cnt, VMCC_COUNT_MAX) + 1;
+		vmcc_publish(v, self);
+		if (vmcc_may_detect(v, ev, group, params))
+			vmcc_detect(CC_PASS_ARGS);
+	}
+	vmcc_publish(v, self);
+}
+
+CC_NOINLINE void vmcc_on_congestion(CC_HOOK_ARGS)
+{
+	struct vmcc *v = CC_STATE(vmcc, self);
+	uint64_t law = params->v[CC_P_VMCC_INCREASE];
+
+	cc_nothing(CC_PASS_ARGS);
+	if (ev->cause == CC_CAUSE_ECE) {
+		cc_olia_on_loss(&v->loss, self);
+		cc_dctcp_cut(&v->ecn, ev, self, params->v[CC_P_VMCC_FLOOR], out);
+	} else if (law == CC_P_VMCC_INCREASE_OLIA) {
+		cc_olia_reduce(&v->loss, ev, self, group, out);
+	} else if (law == CC_P_VMCC_INCREASE_BALIA) {
+		cc_balia_reduce(ev, self, group, out);
+	} else {
+		cc_reno_reduce(ev, self, out);
+	}
+}
+
+CC_NOINLINE void vmcc_on_grow(CC_HOOK_ARGS)
+{
+	uint64_t law = params->v[CC_P_VMCC_INCREASE];
+
+	cc_nothing(CC_PASS_ARGS);
+	if (ev->flags & CC_EV_ECE)
+		return;
+	if (law == CC_P_VMCC_INCREASE_OLIA)
+		cc_olia_grow(&CC_STATE(vmcc, self)->loss, ev, self, group, out);
+	else if (law == CC_P_VMCC_INCREASE_BALIA)
+		cc_balia_grow(ev, self, group, out);
+	else
+		cc_lia_grow(ev, self, group, out);
+}
+
+CC_NOINLINE void vmcc_on_state(CC_HOOK_ARGS)
+{
+	cc_nothing(CC_PASS_ARGS);
+}
+
+CC_ALGORITHM(vmcc, struct vmcc);
