@@ -132,7 +132,7 @@ impl Wheel {
     }
 
     /// Adds an event; `at` must not lie before the event that is being handled.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, at: Time, key: EventKey, payload: u32, target: u32) {
         let slot = at.ps() >> self.shape.width_bits;
         debug_assert!(slot >= self.base, "event in the past");

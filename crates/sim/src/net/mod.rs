@@ -11,6 +11,8 @@ mod queue;
 mod red;
 mod served;
 mod spec;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use network::{AT_HOST, Crossing, Network};
 pub use network::{DropReason, LinkCounters, Totals};

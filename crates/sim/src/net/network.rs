@@ -231,14 +231,14 @@ impl Network {
     }
 
     /// Queues a packet at the first link of its route.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn first_hop(&mut self, id: u32, now: Time, wheel: &mut Wheel) {
         let link = self.routes[self.packets[id as usize].route.0 as usize];
         self.arrive(id, link, now, wheel);
     }
 
     /// Packet `id` arrives at the queue of link `at`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn arrive(&mut self, id: u32, at: u32, now: Time, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
         let packet = &mut self.packets[id as usize];
@@ -397,7 +397,7 @@ impl Network {
     }
 
     /// Schedules the arrival of packet `id` at the far end of link `from`.
-    #[inline]
+    #[inline(always)]
     fn forward(&mut self, id: u32, from: u32, arrival: Time, wheel: &mut Wheel) {
         let packet = &mut self.packets[id as usize];
         packet.route.0 += 1;

@@ -59,7 +59,8 @@ struct Node {
 struct Leaf {
     node: usize,
     quantum: i64,
-    deficit: i64,
+    /// Of the rounds on own and on borrowed account.
+    deficit: [i64; 2],
 }
 
 /// How a leaf may send: after `wait`, on account of the ancestor `level` steps up.
@@ -74,8 +75,9 @@ struct Offer {
 pub(crate) struct Shaper {
     nodes: Vec<Node>,
     leaves: Vec<Leaf>,
-    /// Leaf whose turn it is.
-    turn: usize,
+    /// Leaf whose turn it is, in the rounds on own and on borrowed account: bandwidth is lent in proportion
+    /// to the guarantees only if own traffic does not disturb that round.
+    turn: [usize; 2],
     refilled: Time,
     /// Level at which the leaf chosen last was served.
     level: usize,
@@ -98,9 +100,9 @@ impl Shaper {
             nodes: classes.iter().map(node).collect(),
             leaves: leaves
                 .iter()
-                .map(|&l| Leaf { node: l, quantum: quantum(l), deficit: quantum(l) })
+                .map(|&l| Leaf { node: l, quantum: quantum(l), deficit: [quantum(l); 2] })
                 .collect(),
-            turn: 0,
+            turn: [0; 2],
             refilled: Time::ZERO,
             level: 0,
         }
@@ -110,25 +112,22 @@ impl Shaper {
     pub(crate) fn next(&mut self, queues: &[ClassQueue], now: Time) -> Next {
         self.refill(now);
         let n = self.leaves.len();
-        let mut best: Option<(Offer, usize)> = None;
-        for i in 0..n {
-            let leaf = (self.turn + i) % n;
-            if queues[leaf].is_empty() {
-                continue;
-            }
-            let offer = self.offer(self.leaves[leaf].node);
-            if best.is_none_or(|(b, _)| offer < b) {
-                best = Some((offer, leaf));
-            }
-        }
+        let backlogged = (0..n).filter(|&leaf| !queues[leaf].is_empty());
+        let best = backlogged
+            .map(|leaf| {
+                let offer = self.offer(self.leaves[leaf].node);
+                let places = (leaf + n - self.turn[account(offer.level)]) % n;
+                (offer, places, leaf)
+            })
+            .min();
         match best {
             None => Next::Empty,
-            Some((offer, leaf)) if offer.wait == Span::ZERO => {
+            Some((offer, _, leaf)) if offer.wait == Span::ZERO => {
                 self.level = offer.level;
-                self.turn = leaf;
+                self.turn[account(offer.level)] = leaf;
                 Next::Queue(leaf)
             }
-            Some((offer, _)) => Next::Wait(now + offer.wait),
+            Some((offer, ..)) => Next::Wait(now + offer.wait),
         }
     }
 
@@ -146,10 +145,11 @@ impl Shaper {
             level += 1;
         }
         let leaf_state = &mut self.leaves[leaf];
-        leaf_state.deficit -= i64::from(size);
-        if leaf_state.deficit < 0 {
-            leaf_state.deficit += leaf_state.quantum;
-            self.turn = (leaf + 1) % self.leaves.len();
+        let account = account(self.level);
+        leaf_state.deficit[account] -= i64::from(size);
+        if leaf_state.deficit[account] < 0 {
+            leaf_state.deficit[account] += leaf_state.quantum;
+            self.turn[account] = (leaf + 1) % self.leaves.len();
         }
     }
 
@@ -177,6 +177,11 @@ impl Shaper {
         }
         self.refilled = now;
     }
+}
+
+/// 0: own account, 1: borrowed.
+fn account(level: usize) -> usize {
+    level.min(1)
 }
 
 /// Indexes of the classes that are nobody's parent.
