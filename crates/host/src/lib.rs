@@ -1,6 +1,17 @@
 //! vmcc host: what vmcc does to a running kernel.
 //!
-//! The only crate that talks BPF: it loads the algorithms, marks on ports, probes what a kernel can do and reads
-//! its sockets. Network namespaces, links and traffic belong to `vmcc-lab`.
+//! The only crate that talks BPF: it loads the algorithms ([`Loaded`]), marks on ports, probes what a kernel can do
+//! and reads its sockets ([`diag`]). Network namespaces, links and traffic belong to `vmcc-lab`.
 
+mod config;
 pub mod diag;
+mod error;
+mod load;
+pub mod mark;
+mod netns;
+mod objects;
+mod registered;
+
+pub use error::{ControlError, LoadError};
+pub use load::Loaded;
+pub use registered::{Status, clean, list, set_params};

@@ -1,0 +1,109 @@
+//! Compiles the BPF objects, one per algorithm of the registry plus the marker, and generates the table of
+//! them that the crate embeds.
+
+use std::env;
+use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use vmcc_registry::{Algorithm, Registry};
+
+/// Tried in this order unless `CLANG` names one.
+const CLANGS: [&str; 8] =
+    ["clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang-14"];
+
+struct Toolchain {
+    clang: String,
+    includes: Vec<PathBuf>,
+    kernel: PathBuf,
+    algorithms: PathBuf,
+    out: PathBuf,
+}
+
+fn main() {
+    let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("set by cargo"));
+    let root = manifest.join("../..");
+    let out = PathBuf::from(env::var("OUT_DIR").expect("set by cargo"));
+    let (kernel, algorithms) = (root.join("kernel"), root.join("algorithms"));
+    for watched in [&kernel, &algorithms] {
+        println!("cargo:rerun-if-changed={}", watched.display());
+    }
+    println!("cargo:rerun-if-env-changed=CLANG");
+
+    let registry = Registry::load(&algorithms.join("registry.toml")).unwrap_or_else(|e| panic!("{e}"));
+    fs::write(out.join("cc_params.h"), registry.c_header()).expect("OUT_DIR is writable");
+    let libbpf = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys says where libbpf's headers are");
+    let includes = vec![kernel.clone(), algorithms.join("include"), out.clone(), PathBuf::from(libbpf)];
+    let tools = Toolchain { clang: find_clang(), includes, kernel, algorithms, out };
+
+    tools.compile("mark.bpf.c", "mark.o", &[]);
+    let mut table = String::from("pub(crate) static OBJECTS: &[Object] = &[\n");
+    for algorithm in &registry.algorithms {
+        table.push_str(&algorithm_entry(&tools, algorithm));
+    }
+    table.push_str("];\n\npub(crate) static MARK: &[u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/mark.o\"));\n");
+    fs::write(tools.out.join("objects.rs"), table).expect("OUT_DIR is writable");
+}
+
+fn algorithm_entry(tools: &Toolchain, algorithm: &Algorithm) -> String {
+    let name = &algorithm.name;
+    let source = tools.algorithms.join("src").join(format!("{name}.c"));
+    let defines = [
+        format!("-DCC_ALG={name}"),
+        format!("-DCC_ALG_SOURCE=\"{}\"", source.display()),
+        format!("-DCC_KERNEL_NAME=\"{}\"", algorithm.kernel_name),
+        format!("-DCC_COUPLED={}", u8::from(algorithm.coupled)),
+        format!("-DCC_NEEDS_ECN={}", u8::from(algorithm.needs_ecn)),
+    ];
+    let program = tools.compile("cc.bpf.c", &format!("cc_{name}.o"), &defines);
+    tools.compile("replay.bpf.c", &format!("replay_{name}.o"), &defines);
+    let build = fingerprint(&fs::read(program).expect("just written"));
+    let mut entry = String::new();
+    writeln!(
+        entry,
+        "    Object {{ name: {name:?}, build: {build:#018x}, \
+         program: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/cc_{name}.o\")), \
+         replay: include_bytes!(concat!(env!(\"OUT_DIR\"), \"/replay_{name}.o\")) }},"
+    )
+    .expect("writing to a string");
+    entry
+}
+
+impl Toolchain {
+    fn compile(&self, source: &str, object: &str, defines: &[String]) -> PathBuf {
+        let target = self.out.join(object);
+        let mut command = Command::new(&self.clang);
+        command.args(["-target", "bpf", "-mcpu=v3", "-g", "-O2", "-ffreestanding", "-Wall", "-Wextra", "-Werror"]);
+        command.args(["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-missing-field-initializers"]);
+        // Debug information without the path of the build, so that the same source gives the same object.
+        command.arg("-fdebug-compilation-dir=.").args(defines);
+        for include in &self.includes {
+            command.arg("-I").arg(include);
+        }
+        command.arg("-c").arg(self.kernel.join(source)).arg("-o").arg(&target);
+        let output = command.output().unwrap_or_else(|e| panic!("cannot run {}: {e}", self.clang));
+        assert!(
+            output.status.success(),
+            "{} failed on {source} ({object}):\n{}",
+            self.clang,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        target
+    }
+}
+
+fn find_clang() -> String {
+    if let Ok(named) = env::var("CLANG") {
+        return named;
+    }
+    let works = |name: &&str| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success());
+    CLANGS.iter().copied().chain(["clang"]).find(|name| works(&name)).map(str::to_owned).unwrap_or_else(|| {
+        panic!("no clang found to compile the BPF programs: install clang (14 or newer), or set CLANG to one")
+    })
+}
+
+/// FNV-1a: tells builds of an algorithm apart, nothing more.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+

@@ -1,0 +1,245 @@
+//! Loading algorithms into the kernel.
+//!
+//! [`Loaded::load`] registers an algorithm under its kernel name; it can then be selected by `sysctl`,
+//! `setsockopt(TCP_CONGESTION)` and per network namespace, for plain TCP and for MPTCP subflows. Dropping
+//! [`Loaded`] unregisters it (connections that use it keep it until they close); [`Loaded::keep`] leaves it.
+//!
+//! Two processes may want the same algorithm. If both have the same build of it and the same parameters they
+//! share one registration, which lasts until the last of them is gone; otherwise the second gets an error.
+
+use crate::config::{CONFIG_MAP, Config};
+use crate::error::{ControlError, LoadError};
+use crate::objects::{Log, Object};
+use crate::registered::{self, Registered};
+use libbpf_rs::{
+    ErrorKind, Link, MapCore, MapFlags, MapHandle, MapType, ObjectBuilder, OpenObject,
+};
+use std::path::Path;
+use vmcc_cc::{Algorithm, Params};
+
+/// The variable in cc.bpf.c, hence the map, that holds the table of callbacks.
+pub(crate) const OPS_MAP: &str = "mp_ops";
+/// `BPF_F_LINK`: the registration is a BPF link. Kernels before 6.4 do not know it.
+pub(crate) const BPF_F_LINK: u32 = 1 << 13;
+/// Lines of the verifier's log that an error carries.
+const LOG_LINES: usize = 12;
+
+/// What keeps the registration alive.
+enum Hold {
+    /// A link of our own object; its drop unregisters.
+    Own { link: Option<Link>, _object: Box<libbpf_rs::Object> },
+    /// Another process's link, kept open.
+    Shared { _link: std::os::fd::OwnedFd },
+}
+
+/// An algorithm in the kernel.
+pub struct Loaded {
+    algorithm: Algorithm,
+    hold: Hold,
+    config: MapHandle,
+    groups: Option<MapHandle>,
+    events: Option<MapHandle>,
+    program_ids: Vec<u32>,
+}
+
+impl Loaded {
+    /// Registers `algorithm` with these parameters, or joins the registration of another process.
+    ///
+    /// # Errors
+    /// Missing privilege or kernel feature, a name held by somebody else, or refusal by the kernel's verifier;
+    /// nothing is left behind.
+    pub fn load(algorithm: Algorithm, params: &Params) -> Result<Self, LoadError> {
+        match Self::register(algorithm, params) {
+            Err(LoadError::AlreadyRegistered { .. }) => Self::join(algorithm, params),
+            other => other,
+        }
+    }
+
+    fn register(algorithm: Algorithm, params: &Params) -> Result<Self, LoadError> {
+        let kernel_name = algorithm.info().kernel_name;
+        if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+            return Err(LoadError::NoBtf);
+        }
+        let log = Log::start();
+        let refused = |error: libbpf_rs::Error| match error.kind() {
+            ErrorKind::PermissionDenied if !nix::unistd::geteuid().is_root() => {
+                LoadError::NotPermitted { kernel_name }
+            }
+            ErrorKind::AlreadyExists => {
+                LoadError::AlreadyRegistered { kernel_name, holder: "something else".to_owned(), remedy: "" }
+            }
+            _ => LoadError::Refused { kernel_name, cause: error.to_string(), log: log.tail(LOG_LINES) },
+        };
+        let with_link = open(algorithm, params, true).and_then(OpenObject::load);
+        // Without links the kernel refuses the flag on the map; what else is wrong shows again.
+        let mut object = match with_link {
+            Ok(object) => object,
+            Err(_) => open(algorithm, params, false).and_then(OpenObject::load).map_err(refused)?,
+        };
+        let link = attach(&mut object).map_err(refused)?;
+        let ids = describe(&object, algorithm, params).map_err(refused)?;
+        let handle = |id: u32| (id != 0).then(|| MapHandle::from_map_id(id)).transpose();
+        let program_ids = object.progs().filter_map(|p| registered::program_id(&p)).collect();
+        Ok(Self {
+            algorithm,
+            config: find_map(&object, CONFIG_MAP).map_err(refused)?,
+            groups: handle(ids.groups_map_id).map_err(refused)?,
+            events: handle(ids.events_map_id).map_err(refused)?,
+            hold: Hold::Own { link: Some(link), _object: Box::new(object) },
+            program_ids,
+        })
+    }
+
+    /// The name is taken: by a vmcc like this one, with the same parameters?
+    fn join(algorithm: Algorithm, params: &Params) -> Result<Self, LoadError> {
+        let kernel_name = algorithm.info().kernel_name;
+        let taken =
+            |holder: String, remedy| Err(LoadError::AlreadyRegistered { kernel_name, holder, remedy });
+        let Some(other) = registered::find(kernel_name) else {
+            return taken("something that is not vmcc".to_owned(), "unload that module or program");
+        };
+        let pid = other.config.owner_pid;
+        if other.config.build != Object::of(algorithm).build {
+            let remedy = "stop it, or remove what it left with `vmcc clean`";
+            return taken(format!("another build of vmcc ({})", holder(pid)), remedy);
+        }
+        if other.config.params != *params.raw() {
+            return Err(LoadError::OtherParameters { kernel_name, pid });
+        }
+        Self::share(algorithm, other).map_or_else(
+            |pid| {
+                // Before links (Linux 6.4) nothing can be shared: the owner's end takes it away.
+                let remedy = "wait until it ends, or remove what it left with `vmcc clean`";
+                taken(holder(pid), remedy)
+            },
+            Ok,
+        )
+    }
+
+    fn share(algorithm: Algorithm, other: Registered) -> Result<Self, u32> {
+        let pid = other.config.owner_pid;
+        let handle = |id: u32| (id != 0).then(|| MapHandle::from_map_id(id).ok()).flatten();
+        Ok(Self {
+            algorithm,
+            hold: Hold::Shared { _link: other.link.ok_or(pid)? },
+            groups: handle(other.config.groups_map_id),
+            events: handle(other.config.events_map_id),
+            program_ids: registered::programs_using(other.config_map_id),
+            config: other.map,
+        })
+    }
+
+    /// The algorithm.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// The name to select it by.
+    pub fn kernel_name(&self) -> &'static str {
+        self.algorithm.info().kernel_name
+    }
+
+    /// Whether the registration belongs to another process.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.hold, Hold::Shared { .. })
+    }
+
+    /// Changes the parameters of everything that runs under this algorithm, from the next ACK on.
+    ///
+    /// # Errors
+    /// Parameters of another algorithm, or the kernel refuses.
+    pub fn set_params(&self, params: &Params) -> Result<(), ControlError> {
+        registered::write_params(self.algorithm, &self.config, params)
+    }
+
+    /// MPTCP connections that are in the table now; `None` for an algorithm that keeps none.
+    pub fn connections(&self) -> Option<usize> {
+        self.groups.as_ref().map(|map| map.keys().count())
+    }
+
+    /// Bytes that the kernel keeps per connection in the table, key and administration included.
+    pub fn bytes_per_connection(&self) -> Option<usize> {
+        // struct htab_elem: list links or free-list node (16), RCU or per-CPU pointer (8), hash (4), padding.
+        const ELEMENT_HEAD_BYTES: usize = 48;
+        let size = |map: &MapHandle| (map.key_size() + map.value_size()) as usize + ELEMENT_HEAD_BYTES;
+        self.groups.as_ref().map(size)
+    }
+
+    /// Kernel identifiers of the programs behind the callbacks.
+    pub fn program_ids(&self) -> &[u32] {
+        &self.program_ids
+    }
+
+    pub(crate) fn events_map(&self) -> Option<&MapHandle> {
+        self.events.as_ref()
+    }
+
+    /// Leaves the algorithm registered when this process ends; [`crate::registered::clean`] removes it.
+    ///
+    /// # Errors
+    /// The BPF file system cannot be used.
+    pub fn keep(mut self) -> Result<(), ControlError> {
+        if let Hold::Own { link, .. } = &mut self.hold
+            && let Some(link) = link.take()
+        {
+            registered::keep(self.kernel_name(), link, &self.config)?;
+        }
+        Ok(())
+    }
+}
+
+/// How messages name a process.
+pub(crate) fn holder(pid: u32) -> String {
+    if pid == 0 { "`vmcc up`".to_owned() } else { format!("vmcc, process {pid}") }
+}
+
+fn open(algorithm: Algorithm, params: &Params, link: bool) -> libbpf_rs::Result<OpenObject> {
+    let object = Object::of(algorithm);
+    let mut open = ObjectBuilder::default().name(format!("vmcc_{}", object.name))?.open_memory(object.program)?;
+    for mut map in open.maps_mut() {
+        if map.name() == OPS_MAP && !link {
+            let flags = map.map_flags() & !BPF_F_LINK;
+            map.set_map_flags(flags)?;
+        }
+        if map.name() == CONFIG_MAP {
+            let initial = map.initial_value().and_then(Config::decode);
+            let mut config = initial.ok_or_else(|| libbpf_rs::Error::from_raw_os_error(nix::libc::EINVAL))?;
+            config.build = object.build;
+            config.owner_pid = std::process::id();
+            map.set_initial_value(&config.with_params(params).encode())?;
+        }
+    }
+    Ok(open)
+}
+
+fn attach(object: &mut libbpf_rs::Object) -> libbpf_rs::Result<Link> {
+    let ops = object.maps_mut().find(|m| m.map_type() == MapType::StructOps);
+    ops.ok_or_else(|| libbpf_rs::Error::from_raw_os_error(nix::libc::ENOENT))?.attach_struct_ops()
+}
+
+/// Writes into the configuration which maps belong together, for other processes to find.
+fn describe(
+    object: &libbpf_rs::Object,
+    algorithm: Algorithm,
+    params: &Params,
+) -> libbpf_rs::Result<Config> {
+    let id = |name: &str| find_map(object, name).and_then(|m| Ok(m.info()?.info.id)).unwrap_or(0);
+    let config_map = find_map(object, CONFIG_MAP)?;
+    let config = Config {
+        interface_version: 1,
+        owner_pid: std::process::id(),
+        ops_map_id: id(OPS_MAP),
+        groups_map_id: id("mp_groups"),
+        events_map_id: id("mp_events"),
+        build: Object::of(algorithm).build,
+        kernel_name: algorithm.info().kernel_name.to_owned(),
+        params: *params.raw(),
+    };
+    config_map.update(&0_u32.to_ne_bytes(), &config.encode(), MapFlags::ANY)?;
+    Ok(config)
+}
+
+fn find_map(object: &libbpf_rs::Object, name: &str) -> libbpf_rs::Result<MapHandle> {
+    let found = object.maps().find(|m| m.name() == name);
+    MapHandle::try_from(&found.ok_or_else(|| libbpf_rs::Error::from_raw_os_error(nix::libc::ENOENT))?)
+}

@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * An algorithm as one of Linux's TCP congestion controls: the only struct_ops wrapper.
+ *
+ * Compiled once per entry of registry.toml with
+ *     CC_ALG          its name          CC_KERNEL_NAME  its name in the kernel, a string
+ *     CC_ALG_SOURCE   its source file   CC_COUPLED      1 if it reads its siblings, else 0
+ *     CC_NEEDS_ECN    1 if it needs every mark echoed, else 0
+ *
+ * What Linux calls, and what becomes of it:
+ *
+ *     in_ack_event, pkts_acked   noted; either may come first (Linux 6.16 swapped them), either may
+ * be missing.  on_ack runs once both are there or growth or a change of state follows, at the
+ * latest when the next ACK arrives ssthresh                   noted.  Linux asks before it says
+ * why; set_state, which follows at once, tells whether a loss, an echoed mark or a timeout was the
+ * reason set_state                  on_congestion if ssthresh was asked for, then on_state
+ *     cong_avoid                 on_ack if still due, on_grow
+ *     cwnd_event                 receiver's echo of marks (echo.bpf.h)
+ *     undo_cwnd                  Linux's own rule; no hook
+ *
+ * The window that on_congestion answers is not taken: Linux reduces gradually (PRR) to ssthresh.
+ */
+#include "kernel_types.h"
+#include "algorithm.bpf.h"
+#include "shared.h"
+#if CC_COUPLED
+#include "group.bpf.h"
+#endif
+#include "echo.bpf.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+struct mp_config mp_config SEC(".data.vmcc") = {
+	.interface_version = CC_INTERFACE_VERSION,
+	.name = CC_KERNEL_NAME,
+};
+
+/* Bits of mp_sk.flags. */
+#define SK_ACK	    (1u << 0) /* in_ack_event has been called for an ACK that on_ack has not seen */
+#define SK_SAMPLE   (1u << 1) /* the same for pkts_acked */
+#define SK_ECE	    (1u << 2) /* that ACK echoed a mark */
+#define SK_CE	    (1u << 3) /* receiver: the last segment carried CE */
+#define SK_REDUCING (1u << 4) /* ssthresh was asked for */
+#define SK_BACKUP   (1u << 5)
+
+/* What a subflow keeps in icsk_ca_priv. */
+struct mp_sk {
+	struct cc_path path;
+	u64 group_key;	   /* 0: not coupled */
+	u32 rtt_us;	   /* with SK_SAMPLE */
+	u32 prior_rcv_nxt; /* receiver: what had arrived at the last segment */
+	u32 round_end;	   /* membership is looked at again when this is acknowledged */
+	u16 acked_pkt;	   /* with SK_SAMPLE */
+	u8 slot;
+	u8 flags;
+};
+
+_Static_assert(sizeof(struct mp_sk) <= 104, "struct mp_sk must fit icsk_ca_priv");
+
+/* One call of an algorithm, on the stack: map or socket memory cannot be passed as plain memory. */
+struct call {
+	struct cc_event ev;
+	struct cc_path path;
+	struct cc_decision out;
+};
+
+static __always_inline struct mp_sk *mp_sk(struct sock *sk)
+{
+	return (struct mp_sk *)((struct inet_connection_sock *)sk)->icsk_ca_priv;
+}
+
+static __always_inline u32 ca_state(struct sock *sk)
+{
+	struct inet_connection_sock *icsk = (struct inet_connection_sock *)sk;
+
+	return BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state);
+}
+
+static __always_inline int cwnd_limited(const struct tcp_sock *tp)
+{
+	if (BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited))
+		return 1;
+	/* In slow start the window may run ahead of what the application sends, up to twice. */
+	return tp->snd_cwnd < tp->snd_ssthresh && tp->snd_cwnd < 2 * tp->max_packets_out;
+}
+
+#if CC_COUPLED
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, MP_EVENT_BYTES);
+} mp_events SEC(".maps");
+
+/* At init, and once per round trip: joins if that was not possible before, follows MP_PRIO. */
+static __always_inline void membership(struct sock *sk, struct mp_sk *ca)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	u8 slot = 0;
+
+	ca->round_end = tp->snd_nxt;
+	if (!tp->is_mptcp)
+		return;
+	if (!ca->group_key) {
+		ca->group_key = group_join(sk, &slot);
+		ca->slot = slot;
+	}
+	ca->flags = subflow_is_backup(sk) ? ca->flags | SK_BACKUP : ca->flags & ~SK_BACKUP;
+}
+
+static __always_inline struct mp_group *group_find(const struct mp_sk *ca)
+{
+	u64 key = ca->group_key;
+
+	return key ? bpf_map_lookup_elem(&mp_groups, &key) : 0;
+}
+
+/* Shows the path to its siblings. */
+static __always_inline void publish(struct sock *sk, const struct mp_sk *ca, const struct call *c,
+				    struct mp_group *entry)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	u32 state = c->ev.state, flags = 0;
+	u8 tcp_state = sk->__sk_common.skc_state;
+	struct cc_slot *slot;
+
+	if (!entry)
+		return;
+	slot = &entry->group.path[ca->slot & (CC_MAX_PATHS - 1)];
+	if ((tcp_state == TCP_ESTABLISHED || tcp_state == TCP_CLOSE_WAIT) &&
+	    !(ca->flags & SK_BACKUP))
+		flags |= CC_SLOT_ESTABLISHED;
+	if (state == CC_STATE_CWR || state == CC_STATE_RECOVERY)
+		flags |= CC_SLOT_RECOVERY;
+	if (state == CC_STATE_LOSS)
+		flags |= CC_SLOT_LOSS;
+	if (tp->snd_cwnd < tp->snd_ssthresh)
+		flags |= CC_SLOT_SLOW_START;
+	slot->cwnd_pkt = tp->snd_cwnd;
+	slot->ssthresh_pkt = tp->snd_ssthresh;
+	slot->srtt_8us = tp->srtt_us;
+	slot->pub[0] = c->path.pub[0];
+	slot->pub[1] = c->path.pub[1];
+	/* Last, so that a new path is not seen before its window. */
+	*(volatile u32 *)&slot->flags = flags;
+}
+
+static __always_inline void copy_addresses(struct mp_close_event *event, const struct sock *sk)
+{
+	const struct sock_common *skc = &sk->__sk_common;
+
+	if (event->family == AF_INET6) {
+		bpf_core_read(event->local_addr, 16, &skc->skc_v6_rcv_saddr);
+		bpf_core_read(event->remote_addr, 16, &skc->skc_v6_daddr);
+	} else {
+		bpf_core_read(event->local_addr, 4, &skc->skc_rcv_saddr);
+		bpf_core_read(event->remote_addr, 4, &skc->skc_daddr);
+	}
+}
+
+/* Asks user space to close this path: BPF cannot. */
+static __noinline void close_path(struct sock *sk, u32 peer)
+{
+	struct mp_sk *ca = mp_sk(sk);
+	struct mp_group *entry = group_find(ca);
+	struct mp_close_event *event;
+
+	if (!entry)
+		return;
+	event = bpf_ringbuf_reserve(&mp_events, sizeof(*event), 0);
+	if (!event)
+		return;
+	__builtin_memset(event, 0, sizeof(*event));
+	event->token = entry->token;
+	event->netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	event->family = sk->__sk_common.skc_family;
+	event->local_port = sk->__sk_common.skc_num;
+	event->remote_port = __builtin_bswap16(sk->__sk_common.skc_dport);
+	event->slot = ca->slot;
+	event->peer = peer;
+	copy_addresses(event, sk);
+	bpf_ringbuf_submit(event, 0);
+}
+
+#else /* !CC_COUPLED: no table, no lookup */
+
+static __always_inline void membership(struct sock *sk, struct mp_sk *ca)
+{
+	(void)sk;
+	(void)ca;
+}
+
+static __always_inline struct mp_group *group_find(const struct mp_sk *ca)
+{
+	(void)ca;
+	return 0;
+}
+
+static __always_inline void publish(struct sock *sk, const struct mp_sk *ca, const struct call *c,
+				    struct mp_group *entry)
+{
+	(void)sk;
+	(void)ca;
+	(void)c;
+	(void)entry;
+}
+
+static __always_inline void close_path(struct sock *sk, u32 peer)
+{
+	(void)sk;
+	(void)peer;
+}
+
+#endif
+
+static __always_inline void call_load(struct call *c, struct sock *sk, const struct mp_sk *ca)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	u32 min_rtt_us = tp->rtt_min.s[0].v;
+	u32 left = tp->sacked_out + tp->lost_out;
+	u32 out = tp->packets_out + tp->retrans_out;
+
+	c->ev.now_us = tp->tcp_mstamp | !tp->tcp_mstamp;
+	c->ev.flags = cwnd_limited(tp) ? CC_EV_CWND_LIMITED : 0;
+	c->ev.state = ca_state(sk);
+	c->ev.cause = CC_CAUSE_NONE;
+	c->ev.self = ca->slot & (CC_MAX_PATHS - 1);
+	c->ev.cwnd_pkt = tp->snd_cwnd;
+	c->ev.ssthresh_pkt = tp->snd_ssthresh;
+	c->ev.srtt_8us = tp->srtt_us;
+	c->ev.min_rtt_us = min_rtt_us == ~0u ? 0 : min_rtt_us;
+	c->ev.rtt_us = 0;
+	c->ev.acked_pkt = 0;
+	c->ev.in_flight_pkt = out > left ? out - left : 0;
+	c->ev.snd_una = tp->snd_una;
+	c->ev.snd_nxt = tp->snd_nxt;
+	c->ev.reserved = 0;
+	c->path = ca->path;
+}
+
+static __always_inline void decision_clear(struct call *c)
+{
+	__builtin_memset(&c->out, 0, sizeof(c->out));
+}
+
+/* Takes over a decision; the event follows, for the next hook of the same ACK. */
+static __always_inline void apply(struct call *c, struct sock *sk)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+
+	if (c->out.set & CC_SET_SSTHRESH) {
+		tp->snd_ssthresh = c->out.ssthresh_pkt;
+		c->ev.ssthresh_pkt = c->out.ssthresh_pkt;
+	}
+	if (c->out.set & CC_SET_CWND) {
+		c->ev.cwnd_pkt = cc_min(cc_max(c->out.cwnd_pkt, 1), tp->snd_cwnd_clamp);
+		tp->snd_cwnd = c->ev.cwnd_pkt;
+	}
+	if (CC_COUPLED && c->out.set & CC_CLOSE_PATH)
+		close_path(sk, c->out.peer);
+}
+
+#define RUN(hook)                                                                                  \
+	do {                                                                                       \
+		decision_clear(&c);                                                                \
+		run_##hook(&c, entry ? &entry->group : 0);                                         \
+	} while (0)
+
+#define DEFINE_RUN(hook)                                                                           \
+	static __noinline int run_##hook(struct call *c, const struct cc_group *group)             \
+	{                                                                                          \
+		CC_HOOK(hook)(&c->ev, &c->path, group, &mp_config.params, &c->out);                \
+		return 0;                                                                          \
+	}
+
+DEFINE_RUN(init)
+DEFINE_RUN(on_ack)
+DEFINE_RUN(on_congestion)
+DEFINE_RUN(on_grow)
+DEFINE_RUN(on_state)
+
+/* Fills in what the callbacks of this ACK noted; true if on_ack is due. */
+static __always_inline int take_ack(struct call *c, struct mp_sk *ca)
+{
+	u8 flags = ca->flags;
+
+	if (!(flags & (SK_ACK | SK_SAMPLE)))
+		return 0;
+	if (flags & SK_ECE)
+		c->ev.flags |= CC_EV_ECE;
+	if (flags & SK_SAMPLE) {
+		c->ev.rtt_us = ca->rtt_us;
+		c->ev.acked_pkt = ca->acked_pkt;
+	}
+	ca->flags = flags & ~(SK_ACK | SK_SAMPLE | SK_ECE);
+	return 1;
+}
+
+/* on_ack by itself: no growth follows. */
+static __noinline void ack_only(struct sock *sk)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	struct mp_sk *ca = mp_sk(sk);
+	struct mp_group *entry;
+	struct call c;
+
+	if (!cc_seq_before(tp->snd_una, ca->round_end))
+		membership(sk, ca);
+	call_load(&c, sk, ca);
+	entry = group_find(ca);
+	if (take_ack(&c, ca)) {
+		RUN(on_ack);
+		apply(&c, sk);
+	}
+	ca->path = c.path;
+	publish(sk, ca, &c, entry);
+}
+
+/* Both callbacks of an ACK have come, and Linux is in a state in which no growth will follow. */
+static __always_inline void ack_complete(struct sock *sk, u8 flags)
+{
+	u32 state = ca_state(sk);
+
+	if ((flags & (SK_ACK | SK_SAMPLE)) == (SK_ACK | SK_SAMPLE) &&
+	    (state == CC_STATE_CWR || state == CC_STATE_RECOVERY))
+		ack_only(sk);
+}
+
+SEC("struct_ops")
+void BPF_PROG(cc_init, struct sock *sk)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	struct mp_sk *ca = mp_sk(sk);
+	struct mp_group *entry;
+	struct call c;
+
+	ca->group_key = 0;
+	ca->rtt_us = 0;
+	ca->prior_rcv_nxt = tp->rcv_nxt;
+	ca->acked_pkt = 0;
+	ca->slot = 0;
+	ca->flags = 0;
+	membership(sk, ca);
+	call_load(&c, sk, ca);
+	entry = group_find(ca);
+	RUN(init);
+	apply(&c, sk);
+	ca->path = c.path;
+	publish(sk, ca, &c, entry);
+}
+
+SEC("struct_ops")
+void BPF_PROG(cc_release, struct sock *sk)
+{
+#if CC_COUPLED
+	struct mp_sk *ca = mp_sk(sk);
+
+	if (ca->group_key)
+		group_leave(ca->group_key, ca->slot);
+	ca->group_key = 0;
+#else
+	(void)sk;
+#endif
+}
+
+SEC("struct_ops")
+void BPF_PROG(cc_in_ack_event, struct sock *sk, u32 ack_flags)
+{
+	struct mp_sk *ca = mp_sk(sk);
+	u8 flags;
+
+	if (ca->flags & SK_ACK)
+		ack_only(sk);
+	flags = ca->flags | SK_ACK;
+	if (ack_flags & CA_ACK_ECE)
+		flags |= SK_ECE;
+	ca->flags = flags;
+	ack_complete(sk, flags);
+}
+
+SEC("struct_ops")
+void BPF_PROG(cc_pkts_acked, struct sock *sk, const struct ack_sample *sample)
+{
+	struct mp_sk *ca = mp_sk(sk);
+	u32 acked = sample->pkts_acked;
+	s32 rtt_us = sample->rtt_us;
+	u8 flags;
+
+	if (ca->flags & SK_SAMPLE)
+		ack_only(sk);
+	ca->rtt_us = rtt_us > 0 ? rtt_us : 0;
+	ca->acked_pkt = cc_min(acked, 0xffff);
+	flags = ca->flags | SK_SAMPLE;
+	ca->flags = flags;
+	ack_complete(sk, flags);
+}
+
+SEC("struct_ops")
+u32 BPF_PROG(cc_ssthresh, struct sock *sk)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	struct mp_sk *ca = mp_sk(sk);
+
+	ca->flags |= SK_REDUCING;
+	/* Overwritten by set_state, which is the next thing Linux calls. */
+	return cc_max(tp->snd_cwnd / 2, CC_MIN_SSTHRESH_PKT);
+}
+
+/* Why Linux reduces. */
+static __always_inline u32 cause_of(u32 new_state, u32 flags)
+{
+	if (new_state == CC_STATE_LOSS)
+		return CC_CAUSE_RTO;
+	return new_state == CC_STATE_CWR && flags & CC_EV_ECE ? CC_CAUSE_ECE : CC_CAUSE_LOSS;
+}
+
+SEC("struct_ops")
+void BPF_PROG(cc_set_state, struct sock *sk, u8 new_state)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct mp_sk *ca = mp_sk(sk);
+	u32 old_state = ca_state(sk);
+	struct mp_group *entry;
+	int asked;
+	struct call c;
+
+	call_load(&c, sk, ca);
+	entry = group_find(ca);
+	if (take_ack(&c, ca)) {
+		RUN(on_ack);
+		apply(&c, sk);
+	}
+	asked = ca->flags & SK_REDUCING;
+	ca->flags &= ~SK_REDUCING;
+	/* A timeout during recovery changes state without asking for a new ssthresh. */
+	if ((asked && new_state >= CC_STATE_CWR) ||
+	    (new_state == CC_STATE_LOSS && old_state != CC_STATE_LOSS)) {
+		c.ev.cause = cause_of(new_state, c.ev.flags);
+		/* After a timeout Linux has already cut the window. */
+		if (c.ev.cause == CC_CAUSE_RTO)
+			c.ev.cwnd_pkt = cc_max(tp->snd_cwnd, tp->prior_cwnd);
+		RUN(on_congestion);
+		if (asked && c.out.set & CC_SET_SSTHRESH)
+			tp->snd_ssthresh = c.out.ssthresh_pkt;
+	}
+	c.ev.state = new_state;
+	c.ev.cwnd_pkt = tp->snd_cwnd;
+	c.ev.ssthresh_pkt = tp->snd_ssthresh;
+	if (new_state != old_state) {
+		RUN(on_state);
+		apply(&c, sk);
+	}
+	ca->path = c.path;
+	publish(sk, ca, &c, entry);
+}
+
+SEC("struct_ops")
+void BPF_PROG(cc_cong_avoid, struct sock *sk, u32 ack, u32 acked)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	struct mp_sk *ca = mp_sk(sk);
+	struct mp_group *entry;
+	struct call c;
+
+	if (!cc_seq_before(tp->snd_una, ca->round_end))
+		membership(sk, ca);
+	call_load(&c, sk, ca);
+	entry = group_find(ca);
+	if (take_ack(&c, ca)) {
+		RUN(on_ack);
+		apply(&c, sk);
+	}
+	if (c.ev.flags & CC_EV_CWND_LIMITED && acked) {
+		c.ev.acked_pkt = acked;
+		RUN(on_grow);
+		apply(&c, sk);
+	}
+	ca->path = c.path;
+	publish(sk, ca, &c, entry);
+}
+
+SEC("struct_ops")
+u32 BPF_PROG(cc_undo_cwnd, struct sock *sk)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+
+	return cc_max(tp->snd_cwnd, tp->prior_cwnd);
+}
+
+#if CC_NEEDS_ECN
+SEC("struct_ops")
+void BPF_PROG(cc_cwnd_event, struct sock *sk, int event)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct mp_sk *ca = mp_sk(sk);
+	int was, ce;
+
+	if (event != CA_EVENT_ECN_IS_CE && event != CA_EVENT_ECN_NO_CE)
+		return;
+	was = !!(ca->flags & SK_CE);
+	ce = event == CA_EVENT_ECN_IS_CE;
+	echo_segment(tp, was, ce, ca->prior_rcv_nxt);
+	ca->prior_rcv_nxt = tp->rcv_nxt;
+	ca->flags = ce ? ca->flags | SK_CE : ca->flags & ~SK_CE;
+}
+#endif
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops mp_ops = {
+	.init = (void *)cc_init,
+	.release = (void *)cc_release,
+	.ssthresh = (void *)cc_ssthresh,
+	.cong_avoid = (void *)cc_cong_avoid,
+	.set_state = (void *)cc_set_state,
+	.in_ack_event = (void *)cc_in_ack_event,
+	.pkts_acked = (void *)cc_pkts_acked,
+	.undo_cwnd = (void *)cc_undo_cwnd,
+#if CC_NEEDS_ECN
+	.cwnd_event = (void *)cc_cwnd_event,
+	.flags = TCP_CONG_NON_RESTRICTED | TCP_CONG_NEEDS_ECN,
+#else
+	.flags = TCP_CONG_NON_RESTRICTED,
+#endif
+	.name = CC_KERNEL_NAME,
+};
