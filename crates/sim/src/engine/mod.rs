@@ -19,6 +19,7 @@
 //! * Nothing may depend on wall clock, addresses, or iteration order of unordered maps.
 
 mod ctx;
+mod parallel;
 mod run;
 mod shard;
 mod timer;

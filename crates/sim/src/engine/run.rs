@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::engine::parallel::{self, Lookahead};
 use crate::engine::shard::Shard;
 use crate::engine::wheel::{Wheel, WheelShape};
 use crate::engine::{Ctx, Endpoints, QueueSample};
@@ -42,6 +43,8 @@ impl Partition {
 #[derive(Debug)]
 pub struct Engine<E> {
     pub(crate) shards: Vec<Shard<E>>,
+    lookahead: Lookahead,
+    reached: Time,
     started: bool,
 }
 
@@ -50,7 +53,8 @@ impl<E: Endpoints> Engine<E> {
     /// from `streams`.
     ///
     /// # Errors
-    /// [`NetError::Partition`] if the partition, network and hosts do not fit together.
+    /// [`NetError::Partition`] if the partition, network and hosts do not fit together,
+    /// [`NetError::NoLookahead`] if a link without delay joins two shards.
     pub fn new(
         spec: &NetSpec,
         partition: &Partition,
@@ -66,6 +70,7 @@ impl<E: Endpoints> Engine<E> {
                 hosts: hosts.len(),
             });
         }
+        let lookahead = Lookahead::new(spec, partition)?;
         let routes: Arc<[u32]> = spec.routes.as_slice().into();
         let shape = wheel_shape(spec, shards);
         let make = |(s, hosts)| {
@@ -79,18 +84,22 @@ impl<E: Endpoints> Engine<E> {
             Shard { ctx, hosts, events: 0 }
         };
         let shards = hosts.into_iter().enumerate().map(make).collect();
-        Ok(Engine { shards, started: false })
+        Ok(Engine { shards, lookahead, reached: Time::ZERO, started: false })
     }
 
-    /// Handles all events before `end`. May be called again with a later `end`.
+    /// Handles all events before `end`, each shard on its own thread. May be called again with a later
+    /// `end`.
     pub fn run_until(&mut self, end: Time) {
-        for shard in &mut self.shards {
-            if !self.started {
+        if !std::mem::replace(&mut self.started, true) {
+            for shard in &mut self.shards {
                 shard.hosts.start(&mut shard.ctx);
             }
-            shard.run_until(end);
         }
-        self.started = true;
+        match &mut self.shards[..] {
+            [only] => only.run_until(end),
+            several => parallel::run(several, &self.lookahead, self.reached, end),
+        }
+        self.reached = self.reached.max(end);
         self.check_conservation();
     }
 

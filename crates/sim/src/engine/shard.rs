@@ -2,7 +2,7 @@
 
 use crate::engine::wheel::{Due, Kind};
 use crate::engine::{Ctx, Endpoints, TimerId};
-use crate::net::AT_HOST;
+use crate::net::{AT_HOST, Crossing};
 use crate::packet::{Packet, Sack};
 use crate::time::Time;
 
@@ -14,6 +14,15 @@ pub(crate) struct Shard<E> {
     pub(crate) ctx: Ctx,
     pub(crate) hosts: E,
     pub(crate) events: u64,
+}
+
+impl<E> Shard<E> {
+    /// Takes in packets from other shards; empties the buffer.
+    pub(crate) fn take_in(&mut self, arrived: &mut Vec<Crossing>) {
+        for crossing in arrived.drain(..) {
+            self.ctx.net.enter(crossing, &mut self.ctx.wheel);
+        }
+    }
 }
 
 impl<E: Endpoints> Shard<E> {

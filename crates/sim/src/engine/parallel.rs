@@ -1,0 +1,288 @@
+//! Conservative parallel execution: each shard on its own thread, never ahead of what it may still receive.
+//!
+//! A packet that crosses from shard t to shard s travels at least the shortest propagation delay of the
+//! links between them, L(t,s). A shard that has handled all its events before T therefore sends nothing
+//! that arrives before T + L. Each shard publishes its T; each works up to the minimum of T + L over the
+//! others, takes in what has arrived, and publishes again (Chandy and Misra, CACM 24(4), 1981, with shared
+//! clocks in place of null messages). Events are ordered by time and cause, not by when they were handed
+//! over, so the results do not depend on the interleaving of threads.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::engine::Endpoints;
+use crate::engine::run::Partition;
+use crate::engine::shard::Shard;
+use crate::net::{Crossing, LinkChange, NetError, NetSpec};
+use crate::time::{Span, Time};
+
+/// Turns of the waiting loop before the processor is offered to others.
+const SPINS: u32 = 200;
+
+/// `L(from, to)` for all pairs of shards; [`Span::MAX`] where no link joins them.
+#[derive(Clone, Debug)]
+pub(crate) struct Lookahead {
+    shards: usize,
+    spans: Vec<Span>,
+}
+
+impl Lookahead {
+    pub(crate) fn new(spec: &NetSpec, partition: &Partition) -> Result<Lookahead, NetError> {
+        let shards = partition.shards();
+        let mut spans = vec![Span::MAX; shards * shards];
+        let shard = |node: crate::net::NodeId| usize::from(partition.shard_of()[node.0 as usize]);
+        let mut lower = |id: usize, delay: Span| {
+            let link = &spec.links()[id];
+            let (from, to) = (shard(link.from), shard(link.to));
+            if from != to && delay == Span::ZERO {
+                return Err(NetError::NoLookahead { link: id as u32 });
+            }
+            let span = &mut spans[from * shards + to];
+            *span = delay.min(*span);
+            Ok(())
+        };
+        for (id, link) in spec.links().iter().enumerate() {
+            lower(id, link.delay)?;
+        }
+        for change in &spec.changes {
+            if let LinkChange::Delay(delay) = change.change {
+                lower(change.link.0 as usize, delay)?;
+            }
+        }
+        Ok(Lookahead { shards, spans })
+    }
+
+    fn between(&self, from: usize, to: usize) -> Span {
+        self.spans[from * self.shards + to]
+    }
+}
+
+/// What the threads share.
+struct Exchange<'a> {
+    lookahead: &'a Lookahead,
+    /// Per shard: all events before this instant are done and their packets handed over, ps.
+    done: Vec<AtomicU64>,
+    inbox: Vec<Mutex<Vec<Crossing>>>,
+    /// A thread has panicked: the others stop.
+    failed: AtomicBool,
+}
+
+/// Runs all shards from `from` to `end`.
+pub(crate) fn run<E: Endpoints>(shards: &mut [Shard<E>], lookahead: &Lookahead, from: Time, end: Time) {
+    let exchange = Exchange {
+        lookahead,
+        done: shards.iter().map(|_| AtomicU64::new(from.ps())).collect(),
+        inbox: shards.iter().map(|_| Mutex::new(Vec::new())).collect(),
+        failed: AtomicBool::new(false),
+    };
+    hand_over_all(shards, &exchange);
+    std::thread::scope(|scope| {
+        for (me, shard) in shards.iter_mut().enumerate() {
+            let exchange = &exchange;
+            scope.spawn(move || work(me, shard, exchange, end));
+        }
+    });
+    let mut arrived = Vec::new();
+    for (me, shard) in shards.iter_mut().enumerate() {
+        exchange.take(me, &mut arrived);
+        shard.take_in(&mut arrived);
+    }
+}
+
+/// Packets sent before the threads start, at time zero.
+fn hand_over_all<E>(shards: &mut [Shard<E>], exchange: &Exchange<'_>) {
+    for shard in shards {
+        exchange.hand_over(&mut shard.ctx.net.outbox);
+    }
+}
+
+fn work<E: Endpoints>(me: usize, shard: &mut Shard<E>, exchange: &Exchange<'_>, end: Time) {
+    let _alarm = Alarm(&exchange.failed);
+    let mut arrived = Vec::new();
+    let mut reached = Time::ZERO;
+    while reached < end {
+        let Some(safe) = exchange.wait(me, reached, end) else { return };
+        exchange.take(me, &mut arrived);
+        shard.take_in(&mut arrived);
+        shard.run_until(safe);
+        exchange.hand_over(&mut shard.ctx.net.outbox);
+        exchange.done[me].store(safe.ps(), Ordering::Release);
+        reached = safe;
+    }
+}
+
+impl Exchange<'_> {
+    /// Waits until shard `me` may go beyond `reached`; how far. None if another thread has failed.
+    fn wait(&self, me: usize, reached: Time, end: Time) -> Option<Time> {
+        for turn in 0u32.. {
+            let others = (0..self.done.len()).filter(|&s| s != me);
+            let horizon = others
+                .map(|s| Time::from_ps(self.done[s].load(Ordering::Acquire)) + self.lookahead.between(s, me));
+            let safe = horizon.min().unwrap_or(end).min(end);
+            if safe > reached {
+                return Some(safe);
+            }
+            if self.failed.load(Ordering::Relaxed) {
+                return None;
+            }
+            if turn % SPINS == SPINS - 1 { std::thread::yield_now() } else { std::hint::spin_loop() }
+        }
+        None
+    }
+
+    fn hand_over(&self, outbox: &mut [Vec<Crossing>]) {
+        for (to, packets) in outbox.iter_mut().enumerate().filter(|(_, p)| !p.is_empty()) {
+            self.inbox[to].lock().unwrap_or_else(|e| e.into_inner()).append(packets);
+        }
+    }
+
+    /// Swaps the inbox of `me` with the (empty) buffer.
+    fn take(&self, me: usize, buffer: &mut Vec<Crossing>) {
+        std::mem::swap(&mut *self.inbox[me].lock().unwrap_or_else(|e| e.into_inner()), buffer);
+    }
+}
+
+/// Tells the other threads when this one unwinds.
+struct Alarm<'a>(&'a AtomicBool);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::engine::{Ctx, Endpoints, Engine, Partition, Timer, TimerId};
+    use crate::net::{JitterSpec, Limit, LossSpec, NetSpec, QueueSpec, Threshold};
+    use crate::packet::{LinkId, Packet, RouteId, Sack};
+    use crate::rng::Streams;
+    use crate::time::{Span, Time};
+    use crate::topo::{FatTree, FatTreeSpec};
+
+    /// Echoes with a window, retries by timer, and keeps a digest of everything it saw.
+    #[derive(Clone, Debug)]
+    struct Echo {
+        route: RouteId,
+        peer: u32,
+        global: u32,
+        window: u32,
+        timer: Timer,
+        digest: u64,
+    }
+
+    #[derive(Debug, Default)]
+    struct Echoes(Vec<Echo>);
+
+    impl Echo {
+        fn send(&self, ctx: &mut Ctx, seq: u32, flags: u16, size_bytes: u16) {
+            let (route, to) = (self.route, self.peer);
+            ctx.send(Packet { route, to, seq, flags, size_bytes, ..Packet::default() });
+        }
+    }
+
+    impl Endpoints for Echoes {
+        fn start(&mut self, ctx: &mut Ctx) {
+            for echo in &mut self.0 {
+                (0..echo.window).for_each(|seq| echo.send(ctx, seq, Packet::DATA | Packet::ECT, 1500));
+                ctx.arm(&mut echo.timer, TimerId(echo.global), ctx.now() + Span::from_us(50));
+            }
+        }
+
+        fn on_packet(&mut self, ctx: &mut Ctx, packet: &Packet, _sack: &Sack) {
+            let echo = &mut self.0[packet.to as usize];
+            let saw = ctx.now().ps() ^ u64::from(packet.seq) << 40 ^ u64::from(packet.flags) << 20;
+            echo.digest = (echo.digest ^ saw).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+            if packet.has(Packet::DATA) {
+                echo.send(ctx, packet.seq, Packet::ACK, 64);
+            } else {
+                echo.send(ctx, packet.seq + 1, Packet::DATA | Packet::ECT, 1500);
+            }
+            ctx.arm(&mut echo.timer, TimerId(echo.global), ctx.now() + Span::from_us(50));
+        }
+
+        fn on_timer(&mut self, ctx: &mut Ctx, id: TimerId) {
+            let echo = self.0.iter_mut().find(|e| e.global == id.0).unwrap();
+            if ctx.expired(&mut echo.timer, id) {
+                echo.digest = echo.digest.wrapping_add(ctx.now().ps());
+                echo.send(ctx, 1 << 20, Packet::DATA, 700);
+                ctx.arm(&mut echo.timer, id, ctx.now() + Span::from_us(50));
+            }
+        }
+    }
+
+    /// A fat tree with everything random on some links; digests of all ends, counters of all links.
+    fn outcome(shards: u32) -> String {
+        let mut net = NetSpec::new();
+        let queue = QueueSpec::Fifo { limit: Limit::Bytes(30_000), mark: Some(Threshold::Bytes(9_000)) };
+        let spec = FatTreeSpec {
+            k: 4,
+            rate_bps: 10_000_000_000,
+            delay: Span::from_us(1),
+            switch_queue: queue.clone(),
+            host_queue: queue,
+        };
+        let tree = FatTree::build(&mut net, &spec).unwrap();
+        for link in (0..96).step_by(7) {
+            net.links[link].loss = Some(LossSpec::Bernoulli(0.01));
+            net.links[link].jitter = Some(JitterSpec { max: Span::from_us(3), keep_order: false });
+        }
+        let shard_of = tree.shard_of(shards);
+        let mut hosts: Vec<Echoes> = (0..shards).map(|_| Echoes::default()).collect();
+        for flow in 0..64 {
+            let (from, to) = (flow % 16, (flow * 5 + 3 + flow / 16) % 16);
+            if from != to {
+                add_flow(&mut net, &tree, &shard_of, &mut hosts, (flow, from, to));
+            }
+        }
+        for link in [3, 40, 80] {
+            net.sample(LinkId(link), Span::from_us(10)).unwrap();
+        }
+        let mut engine = Engine::new(&net, &Partition::new(shard_of), &Streams::new(5), hosts).unwrap();
+        engine.run_until(Time::ZERO + Span::from_us(700));
+        engine.run_until(Time::ZERO + Span::from_us(1500));
+        let totals = engine.totals();
+        assert!(totals.marks > 100 && totals.dropped > 100 && totals.timer_events > 100, "{totals:?}");
+        let mut ends: Vec<(u32, u64)> =
+            engine.hosts().flat_map(|h| &h.0).map(|e| (e.global, e.digest)).collect();
+        ends.sort_unstable();
+        let links: Vec<_> = (0..96).map(|l| engine.counters(LinkId(l))).collect();
+        let samples = engine.take_samples();
+        format!("{ends:?}\n{links:?}\n{totals:?}\n{samples:?}")
+    }
+
+    fn add_flow(
+        net: &mut NetSpec,
+        tree: &FatTree,
+        shard_of: &[u8],
+        hosts: &mut [Echoes],
+        (flow, from, to): (u32, u32, u32),
+    ) {
+        let shard = |host| usize::from(shard_of[tree.host_node(host).0 as usize]);
+        let (a, b) = (shard(from), shard(to));
+        let index_a = hosts[a].0.len() as u32;
+        let index_b = if a == b { index_a + 1 } else { hosts[b].0.len() as u32 };
+        let end = |route, peer, global, window| Echo {
+            route,
+            peer,
+            global,
+            window,
+            timer: Timer::new(),
+            digest: 0,
+        };
+        let there = tree.route(net, from, to, flow).unwrap();
+        let back = tree.route(net, to, from, flow).unwrap();
+        hosts[a].0.push(end(there, index_b, 2 * flow, 12));
+        hosts[b].0.push(end(back, index_a, 2 * flow + 1, 0));
+    }
+
+    #[test]
+    fn any_number_of_threads_gives_identical_results() {
+        let one = outcome(1);
+        for shards in [2, 3, 4] {
+            assert!(outcome(shards) == one, "{shards} threads differ from one");
+        }
+    }
+}
