@@ -41,7 +41,9 @@ fn main() {
     for algorithm in &registry.algorithms {
         table.push_str(&algorithm_entry(&tools, algorithm));
     }
-    table.push_str("];\n\npub(crate) static MARK: &[u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/mark.o\"));\n");
+    table.push_str(
+        "];\n\npub(crate) static MARK: &[u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/mark.o\"));\n",
+    );
     fs::write(tools.out.join("objects.rs"), table).expect("OUT_DIR is writable");
 }
 
@@ -73,7 +75,17 @@ impl Toolchain {
     fn compile(&self, source: &str, object: &str, defines: &[String]) -> PathBuf {
         let target = self.out.join(object);
         let mut command = Command::new(&self.clang);
-        command.args(["-target", "bpf", "-mcpu=v3", "-g", "-O2", "-ffreestanding", "-Wall", "-Wextra", "-Werror"]);
+        command.args([
+            "-target",
+            "bpf",
+            "-mcpu=v3",
+            "-g",
+            "-O2",
+            "-ffreestanding",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+        ]);
         command.args(["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-missing-field-initializers"]);
         // Debug information without the path of the build, so that the same source gives the same object.
         command.arg("-fdebug-compilation-dir=.").args(defines);
@@ -97,13 +109,18 @@ fn find_clang() -> String {
         return named;
     }
     let works = |name: &&str| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success());
-    CLANGS.iter().copied().chain(["clang"]).find(|name| works(&name)).map(str::to_owned).unwrap_or_else(|| {
-        panic!("no clang found to compile the BPF programs: install clang (14 or newer), or set CLANG to one")
-    })
+    CLANGS.iter().copied().chain(["clang"]).find(|name| works(&name)).map(str::to_owned).unwrap_or_else(
+        || {
+            panic!(
+                "no clang found to compile the BPF programs: install clang (14 or newer), or set CLANG to one"
+            )
+        },
+    )
 }
 
 /// FNV-1a: tells builds of an algorithm apart, nothing more.
 fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
-

@@ -18,7 +18,9 @@ pub enum LoadError {
         kernel_name: &'static str,
     },
     /// The kernel does not describe its types.
-    #[error("this kernel has no type information (/sys/kernel/btf/vmlinux); it needs CONFIG_DEBUG_INFO_BTF=y")]
+    #[error(
+        "this kernel has no type information (/sys/kernel/btf/vmlinux); it needs CONFIG_DEBUG_INFO_BTF=y"
+    )]
     NoBtf,
     /// Somebody else registered the name.
     #[error("{kernel_name} is already registered by {holder}; {remedy}")]

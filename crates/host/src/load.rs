@@ -11,9 +11,7 @@ use crate::config::{CONFIG_MAP, Config};
 use crate::error::{ControlError, LoadError};
 use crate::objects::{Log, Object};
 use crate::registered::{self, Registered};
-use libbpf_rs::{
-    ErrorKind, Link, MapCore, MapFlags, MapHandle, MapType, ObjectBuilder, OpenObject,
-};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, MapType, ObjectBuilder, OpenObject};
 use std::path::Path;
 use vmcc_cc::{Algorithm, Params};
 
@@ -195,7 +193,8 @@ pub(crate) fn holder(pid: u32) -> String {
 
 fn open(algorithm: Algorithm, params: &Params, link: bool) -> libbpf_rs::Result<OpenObject> {
     let object = Object::of(algorithm);
-    let mut open = ObjectBuilder::default().name(format!("vmcc_{}", object.name))?.open_memory(object.program)?;
+    let mut open =
+        ObjectBuilder::default().name(format!("vmcc_{}", object.name))?.open_memory(object.program)?;
     for mut map in open.maps_mut() {
         if map.name() == OPS_MAP && !link {
             let flags = map.map_flags() & !BPF_F_LINK;
@@ -218,11 +217,7 @@ fn attach(object: &mut libbpf_rs::Object) -> libbpf_rs::Result<Link> {
 }
 
 /// Writes into the configuration which maps belong together, for other processes to find.
-fn describe(
-    object: &libbpf_rs::Object,
-    algorithm: Algorithm,
-    params: &Params,
-) -> libbpf_rs::Result<Config> {
+fn describe(object: &libbpf_rs::Object, algorithm: Algorithm, params: &Params) -> libbpf_rs::Result<Config> {
     let id = |name: &str| find_map(object, name).and_then(|m| Ok(m.info()?.info.id)).unwrap_or(0);
     let config_map = find_map(object, CONFIG_MAP)?;
     let config = Config {

@@ -40,7 +40,9 @@ pub enum MarkError {
         port: String,
     },
     /// The kernel refused the program.
-    #[error("the kernel refused the marking program: {cause}; it needs bpf_cast_to_kern_ctx (Linux 6.2)\n{log}")]
+    #[error(
+        "the kernel refused the marking program: {cause}; it needs bpf_cast_to_kern_ctx (Linux 6.2)\n{log}"
+    )]
     Refused {
         /// The system's error.
         cause: String,
@@ -48,7 +50,9 @@ pub enum MarkError {
         log: String,
     },
     /// The program could not be attached.
-    #[error("cannot mark on port {port}: {cause}; it needs CAP_NET_ADMIN and CONFIG_NET_SCH_INGRESS (clsact)")]
+    #[error(
+        "cannot mark on port {port}: {cause}; it needs CAP_NET_ADMIN and CONFIG_NET_SCH_INGRESS (clsact)"
+    )]
     Attach {
         /// The port.
         port: String,
@@ -294,7 +298,8 @@ fn load(threshold: Threshold) -> Result<Object, MarkError> {
         }
         open.load()
     })();
-    loaded.map_err(|e: libbpf_rs::Error| MarkError::Refused { cause: e.to_string(), log: log.tail(LOG_LINES) })
+    loaded
+        .map_err(|e: libbpf_rs::Error| MarkError::Refused { cause: e.to_string(), log: log.tail(LOG_LINES) })
 }
 
 #[cfg(test)]

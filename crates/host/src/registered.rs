@@ -97,7 +97,8 @@ pub(crate) fn write_params(
         return Err(ControlError::WrongAlgorithm { algorithm: algorithm.name(), given });
     }
     let action = || format!("set parameters of {}", algorithm.info().kernel_name);
-    let read = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(|e| ControlError::kernel(action(), e))?;
+    let read =
+        map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(|e| ControlError::kernel(action(), e))?;
     let config = read.as_deref().and_then(Config::decode);
     let config = config.ok_or_else(|| ControlError::kernel(action(), "its configuration is unreadable"))?;
     map.update(&0_u32.to_ne_bytes(), &config.with_params(params).encode(), MapFlags::ANY)
@@ -120,7 +121,8 @@ pub fn clean() -> Result<Vec<String>, ControlError> {
         let name = found.config.kernel_name.clone();
         let pin = pin_path(&name);
         if pin.exists() {
-            fs::remove_file(&pin).map_err(|e| ControlError::kernel(format!("remove {}", pin.display()), e))?;
+            fs::remove_file(&pin)
+                .map_err(|e| ControlError::kernel(format!("remove {}", pin.display()), e))?;
         }
         if found.link.is_none() {
             found
@@ -151,7 +153,8 @@ pub(crate) fn keep(kernel_name: &str, mut link: Link, map: &MapHandle) -> Result
         link.pin(&path).map_err(|e| failed(io::Error::other(e.to_string())))?;
     }
     let action = || format!("keep {kernel_name}");
-    let read = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(|e| ControlError::kernel(action(), e))?;
+    let read =
+        map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(|e| ControlError::kernel(action(), e))?;
     let mut config = read
         .as_deref()
         .and_then(Config::decode)

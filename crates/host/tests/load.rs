@@ -45,7 +45,14 @@ fn root_every_algorithm_carries_mptcp_over_two_paths() {
         });
         let mbit = done.bytes as f64 * 8e-6 / done.seconds;
         let carried: Vec<_> = seen.iter().filter(|s| s.remote.port() == 5001).collect();
-        println!("{:<12} {mbit:6.1} Mbit/s, {:?}", loaded.kernel_name(), carried.iter().map(|s| (s.bytes_acked, s.cwnd_pkt, s.delivered_ce_pkt, s.retransmitted_pkt, s.mptcp)).collect::<Vec<_>>());
+        println!(
+            "{:<12} {mbit:6.1} Mbit/s, {:?}",
+            loaded.kernel_name(),
+            carried
+                .iter()
+                .map(|s| (s.bytes_acked, s.cwnd_pkt, s.delivered_ce_pkt, s.retransmitted_pkt, s.mptcp))
+                .collect::<Vec<_>>()
+        );
         assert_eq!(carried.len(), 2, "{carried:?}");
         for subflow in carried {
             assert_eq!(subflow.algorithm, loaded.kernel_name());

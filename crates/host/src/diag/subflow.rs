@@ -42,9 +42,9 @@ pub enum CaState {
 /// What MPTCP adds to a TCP socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Mptcp {
-    /// Token of the connection at this end; the kernel leaves it zero on subflows that this end joined.
+    /// Token of the connection at this end: the same on each of its subflows.
     pub token_local: u32,
-    /// Token of the connection at the other end: the same on every subflow of a connection.
+    /// Token of the connection at the other end; zero on the first subflow.
     pub token_remote: u32,
     /// Identifier of the local address.
     pub id_local: u8,

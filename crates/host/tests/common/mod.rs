@@ -22,7 +22,8 @@ pub fn alone() -> MutexGuard<'static, ()> {
 /// Runs a command of iproute2 and shows what it said if it fails.
 pub fn run(command: &str) {
     let words: Vec<&str> = command.split_whitespace().collect();
-    let output = Command::new(words[0]).args(&words[1..]).output().unwrap_or_else(|e| panic!("{command}: {e}"));
+    let output =
+        Command::new(words[0]).args(&words[1..]).output().unwrap_or_else(|e| panic!("{command}: {e}"));
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -93,7 +94,8 @@ impl Net {
 
     pub fn sysctl(&self, ns: &str, name: &str, value: &str) {
         within(ns, || {
-            std::fs::write(format!("/proc/sys/{name}"), value).unwrap_or_else(|e| panic!("{name}={value}: {e}"));
+            std::fs::write(format!("/proc/sys/{name}"), value)
+                .unwrap_or_else(|e| panic!("{name}={value}: {e}"));
         });
     }
 
