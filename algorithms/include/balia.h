@@ -20,10 +20,11 @@ CC_INLINE struct cc_fastest cc_balia_fastest(const struct cc_view *view)
 	uint32_t i;
 
 	for (i = 0; i < CC_MAX_PATHS; i++) {
-		if ((uint64_t)view->w[i] * m.srtt > (uint64_t)m.w * view->srtt[i]) {
-			m.w = view->w[i];
-			m.srtt = view->srtt[i];
-		}
+		uint64_t faster =
+			cc_less((uint64_t)m.w * view->srtt[i], (uint64_t)view->w[i] * m.srtt);
+
+		m.w = (uint32_t)cc_select(faster, view->w[i], m.w);
+		m.srtt = (uint32_t)cc_select(faster, view->srtt[i], m.srtt);
 	}
 	return m;
 }
@@ -34,8 +35,8 @@ CC_INLINE uint64_t cc_balia_rho_q16(const struct cc_fastest *m, uint32_t w, uint
 	return (((uint64_t)w * m->srtt) << 16) / ((uint64_t)m->w * srtt);
 }
 
-/* (1 + rho)(1 + 4 rho) / (10 w sigma^2) in Q40. */
-CC_INLINE uint64_t cc_balia_increase_q40(const struct cc_view *view, uint32_t me)
+/* (1 + rho)(1 + 4 rho) / (10 w sigma^2) in Q40, for a path of the view. */
+CC_INLINE uint64_t cc_balia_increase_q40(const struct cc_view *view, uint32_t w, uint32_t srtt)
 {
 	struct cc_fastest m = cc_balia_fastest(view);
 	uint64_t sigma = 0, rho, share;
@@ -44,12 +45,12 @@ CC_INLINE uint64_t cc_balia_increase_q40(const struct cc_view *view, uint32_t me
 	if (!m.w)
 		return 0;
 	for (i = 0; i < CC_MAX_PATHS; i++) {
-		if (view->w[i])
-			sigma += cc_balia_rho_q16(&m, view->w[i], view->srtt[i]);
+		CC_SKIP_UNLESS(view->w[i]);
+		sigma += cc_balia_rho_q16(&m, view->w[i], view->srtt[i]);
 	}
-	rho = cc_balia_rho_q16(&m, view->w[me], view->srtt[me]);
+	rho = cc_balia_rho_q16(&m, w, srtt);
 	share = ((((1u << 16) + rho) * ((1u << 16) + 4 * rho)) << 28) / (sigma * sigma);
-	return (share << 12) / (10 * (uint64_t)view->w[me]);
+	return (share << 12) / (10 * (uint64_t)w);
 }
 
 CC_INLINE void cc_balia_grow(const struct cc_event *ev, struct cc_path *self,
@@ -62,10 +63,9 @@ CC_INLINE void cc_balia_grow(const struct cc_event *ev, struct cc_path *self,
 
 	if (left) {
 		inc = cc_inverse_q40(w);
-		if (cc_is_coupled(ev, group)) {
+		if (cc_has_sibling(ev, group)) {
 			cc_view_load(&view, ev, group, w);
-			if (cc_view_count(&view) > 1)
-				inc = cc_balia_increase_q40(&view, cc_own_index(ev));
+			inc = cc_balia_increase_q40(&view, w, cc_known_srtt(ev->srtt_8us));
 		}
 		w = cc_avoidance(self, w, left, inc);
 	}
@@ -76,29 +76,30 @@ CC_INLINE void cc_balia_grow(const struct cc_event *ev, struct cc_path *self,
  * w - (w/2) min(alpha, 1.5), rounded down, with alpha = x_m / x_r.  Exact: since x_r = w_r / T_r,
  * w_r * alpha = w_m T_r / T_m.
  */
-CC_INLINE uint32_t cc_balia_target(const struct cc_view *view, uint32_t me)
+CC_INLINE uint32_t cc_balia_target(const struct cc_view *view, uint32_t w, uint32_t srtt)
 {
 	struct cc_fastest m = cc_balia_fastest(view);
-	uint64_t mine = (uint64_t)view->w[me] * m.srtt;
-	uint64_t best = (uint64_t)m.w * view->srtt[me];
+	uint64_t mine = (uint64_t)w * m.srtt;
+	uint64_t best = (uint64_t)m.w * srtt;
 
 	if (3 * mine <= 2 * best)
-		return view->w[me] / 4;
+		return w / 4;
 	/* Rounded up, and at most 3/4 of the window. */
-	return view->w[me] - (uint32_t)((best + 2 * (uint64_t)m.srtt - 1) / (2 * (uint64_t)m.srtt));
+	return w - (uint32_t)((best + 2 * (uint64_t)m.srtt - 1) / (2 * (uint64_t)m.srtt));
 }
 
 CC_INLINE void cc_balia_reduce(const struct cc_event *ev, struct cc_path *self,
 			       const struct cc_group *group, struct cc_decision *out)
 {
+	uint32_t w = cc_window(ev->cwnd_pkt);
 	struct cc_view view;
 
 	if (!cc_has_sibling(ev, group)) {
 		cc_reno_reduce(ev, self, out);
 		return;
 	}
-	cc_view_load(&view, ev, group, cc_window(ev->cwnd_pkt));
-	cc_reduce(ev, self, cc_balia_target(&view, cc_own_index(ev)), 1, 1, out);
+	cc_view_load(&view, ev, group, w);
+	cc_reduce(ev, self, cc_balia_target(&view, w, cc_known_srtt(ev->srtt_8us)), 1, 1, out);
 }
 
 #endif /* VMCC_BALIA_H */

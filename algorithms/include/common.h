@@ -24,30 +24,93 @@
 #define CC_MIN_SSTHRESH_PKT 2u /* RFC 5681, equation 4 */
 #define CC_ALPHA_ONE_Q30    (1u << 30)
 
-CC_INLINE uint32_t cc_min(uint32_t a, uint32_t b)
+/*
+ * Comparisons and choices.  The BPF verifier follows both sides of every branch, and eight paths
+ * with a few branches each are more than it has patience for; so there, these are arithmetic.
+ * CC_OPAQUE keeps the compiler from turning them back into branches.
+ */
+#ifdef __bpf__
+#define CC_OPAQUE(x) __asm__ volatile("" : "+r"(x))
+
+/* x != 0 */
+CC_INLINE uint64_t cc_nonzero(uint64_t x)
 {
-	return a < b ? a : b;
+	uint64_t negative = x | (0 - x);
+
+	CC_OPAQUE(negative);
+	return negative >> 63;
 }
 
-CC_INLINE uint32_t cc_max(uint32_t a, uint32_t b)
+/* a < b: the borrow of a - b */
+CC_INLINE uint64_t cc_less(uint64_t a, uint64_t b)
 {
-	return a > b ? a : b;
+	uint64_t borrow = (~a & b) | ((~a | b) & (a - b));
+
+	CC_OPAQUE(borrow);
+	return borrow >> 63;
+}
+
+/* condition ? a : b; condition is 0 or 1 */
+CC_INLINE uint64_t cc_select(uint64_t condition, uint64_t a, uint64_t b)
+{
+	uint64_t mask = 0 - condition;
+
+	CC_OPAQUE(mask);
+	return b ^ ((a ^ b) & mask);
+}
+
+/* Nothing is skipped: adding an absent path's zeros costs less than a branch. */
+#define CC_SKIP_UNLESS(condition) ((void)0)
+#else
+CC_INLINE uint64_t cc_nonzero(uint64_t x)
+{
+	return x != 0;
+}
+
+CC_INLINE uint64_t cc_less(uint64_t a, uint64_t b)
+{
+	return a < b;
+}
+
+CC_INLINE uint64_t cc_select(uint64_t condition, uint64_t a, uint64_t b)
+{
+	return condition ? a : b;
+}
+
+#define CC_SKIP_UNLESS(condition)                                                                  \
+	if (!(condition))                                                                          \
+	continue
+#endif
+
+CC_INLINE uint64_t cc_equal(uint64_t a, uint64_t b)
+{
+	return cc_nonzero(a ^ b) ^ 1;
 }
 
 CC_INLINE uint64_t cc_min64(uint64_t a, uint64_t b)
 {
-	return a < b ? a : b;
+	return cc_select(cc_less(a, b), a, b);
 }
 
 CC_INLINE uint64_t cc_max64(uint64_t a, uint64_t b)
 {
-	return a > b ? a : b;
+	return cc_select(cc_less(a, b), b, a);
+}
+
+CC_INLINE uint32_t cc_min(uint32_t a, uint32_t b)
+{
+	return (uint32_t)cc_min64(a, b);
+}
+
+CC_INLINE uint32_t cc_max(uint32_t a, uint32_t b)
+{
+	return (uint32_t)cc_max64(a, b);
 }
 
 /* |a - b| */
 CC_INLINE uint32_t cc_distance(uint32_t a, uint32_t b)
 {
-	return a > b ? a - b : b - a;
+	return cc_max(a, b) - cc_min(a, b);
 }
 
 /* Is sequence number a before b, modulo 2^32? */
@@ -60,33 +123,26 @@ CC_INLINE int cc_seq_before(uint32_t a, uint32_t b)
 CC_INLINE uint32_t cc_bitlen(uint64_t v)
 {
 #ifdef __bpf__
-	uint32_t n = 0;
+	uint64_t n = 0, step;
 
-	if (v >> 32) {
-		n += 32;
-		v >>= 32;
-	}
-	if (v >> 16) {
-		n += 16;
-		v >>= 16;
-	}
-	if (v >> 8) {
-		n += 8;
-		v >>= 8;
-	}
-	if (v >> 4) {
-		n += 4;
-		v >>= 4;
-	}
-	if (v >> 2) {
-		n += 2;
-		v >>= 2;
-	}
-	if (v >> 1) {
-		n += 1;
-		v >>= 1;
-	}
-	return n + (uint32_t)v;
+	step = cc_nonzero(v >> 32) << 5;
+	v >>= step;
+	n += step;
+	step = cc_nonzero(v >> 16) << 4;
+	v >>= step;
+	n += step;
+	step = cc_nonzero(v >> 8) << 3;
+	v >>= step;
+	n += step;
+	step = cc_nonzero(v >> 4) << 2;
+	v >>= step;
+	n += step;
+	step = cc_nonzero(v >> 2) << 1;
+	v >>= step;
+	n += step;
+	step = cc_nonzero(v >> 1);
+	v >>= step;
+	return (uint32_t)(n + step + v);
 #else
 	return v ? 64u - (uint32_t)__builtin_clzll(v) : 0u;
 #endif
@@ -109,13 +165,17 @@ CC_INLINE struct cc_product cc_multiply(uint64_t a, uint32_t b)
 	return p;
 }
 
-/* a * b > c * d? */
-CC_INLINE int cc_product_greater(uint64_t a, uint32_t b, uint64_t c, uint32_t d)
+/* x > y: the borrow of y - x.  High words must be below 2^62. */
+CC_INLINE uint64_t cc_product_greater(struct cc_product x, struct cc_product y)
 {
-	struct cc_product x = cc_multiply(a, b);
-	struct cc_product y = cc_multiply(c, d);
+	uint64_t borrow = (y.lo - x.lo) >> 63;
 
-	return x.hi > y.hi || (x.hi == y.hi && x.lo > y.lo);
+	return cc_less(y.hi, x.hi + borrow);
+}
+
+CC_INLINE uint64_t cc_product_equal(struct cc_product x, struct cc_product y)
+{
+	return cc_equal((x.hi ^ y.hi) | (x.lo ^ y.lo), 0);
 }
 
 /* The window a hook works on: at least 1, at most the range every derivation holds for. */
@@ -246,10 +306,11 @@ CC_INLINE void cc_reno_reduce(const struct cc_event *ev, struct cc_path *self,
 }
 
 /*
- * The private state of a path as the algorithm's own struct.  The words of cc_path are cleared and copied
- * as integers, so the struct, and any struct within it that is used by pointer, must be CC_PRIVATE.
+ * The private state of a path as the algorithm's own struct.  The words of cc_path are cleared and
+ * copied as integers, so the struct, and any struct within it that is used by pointer, must be
+ * CC_PRIVATE.
  */
-#define CC_PRIVATE __attribute__((may_alias))
+#define CC_PRIVATE	     __attribute__((may_alias))
 #define CC_STATE(type, path) ((struct type *)(path)->priv)
 
 /* Starts a path from nothing. */

@@ -41,14 +41,22 @@ CC_INLINE uint32_t cc_own_index(const struct cc_event *ev)
 	return ev->self & (CC_MAX_PATHS - 1);
 }
 
-CC_INLINE int cc_slot_counts(const struct cc_slot *slot)
+/* Does the slot enter the sums?  0 or 1. */
+CC_INLINE uint64_t cc_slot_counts(const struct cc_slot *slot)
 {
-	return (slot->flags & CC_SLOT_ESTABLISHED) && slot->srtt_8us;
+	return (slot->flags & CC_SLOT_ESTABLISHED) & cc_nonzero(slot->srtt_8us);
 }
 
 CC_INLINE uint32_t cc_slot_window(const struct cc_slot *slot)
 {
-	return cc_window(slot->flags & CC_SLOT_RECOVERY ? slot->ssthresh_pkt : slot->cwnd_pkt);
+	uint64_t in_transit = cc_nonzero(slot->flags & CC_SLOT_RECOVERY);
+
+	return cc_window((uint32_t)cc_select(in_transit, slot->ssthresh_pkt, slot->cwnd_pkt));
+}
+
+CC_INLINE uint32_t cc_known_srtt(uint32_t srtt_8us)
+{
+	return cc_max(cc_min(srtt_8us, CC_MAX_SRTT_8US), 1);
 }
 
 /* Is there anything to couple with? */
@@ -61,13 +69,13 @@ CC_INLINE int cc_is_coupled(const struct cc_event *ev, const struct cc_group *gr
 CC_INLINE int cc_has_sibling(const struct cc_event *ev, const struct cc_group *group)
 {
 	uint32_t me = cc_own_index(ev), i;
-	int found = 0;
+	uint64_t found = 0;
 
 	if (!cc_is_coupled(ev, group))
 		return 0;
 	for (i = 0; i < CC_MAX_PATHS; i++)
-		found |= i != me && cc_slot_counts(&group->path[i]);
-	return found;
+		found |= cc_slot_counts(&group->path[i]) & (cc_equal(i, me) ^ 1);
+	return found != 0;
 }
 
 /* Copies the slots; the own path enters with window `w` and the event's srtt. */
@@ -78,19 +86,12 @@ CC_INLINE void cc_view_load(struct cc_view *view, const struct cc_event *ev,
 
 	for (i = 0; i < CC_MAX_PATHS; i++) {
 		const struct cc_slot *slot = &group->path[i];
+		uint64_t window = cc_select(cc_slot_counts(slot), cc_slot_window(slot), 0);
+		uint64_t mine = cc_equal(i, me);
 
-		if (i == me) {
-			view->w[i] = w;
-			view->srtt[i] = cc_min(ev->srtt_8us, CC_MAX_SRTT_8US);
-		} else if (cc_slot_counts(slot)) {
-			view->w[i] = cc_slot_window(slot);
-			view->srtt[i] = cc_min(slot->srtt_8us, CC_MAX_SRTT_8US);
-		} else {
-			view->w[i] = 0;
-			view->srtt[i] = 1;
-		}
-		/* The slot may have changed since it was tested. */
-		view->srtt[i] = cc_max(view->srtt[i], 1);
+		view->w[i] = (uint32_t)cc_select(mine, w, window);
+		view->srtt[i] =
+			cc_known_srtt((uint32_t)cc_select(mine, ev->srtt_8us, slot->srtt_8us));
 	}
 }
 
@@ -99,14 +100,15 @@ CC_INLINE uint32_t cc_view_count(const struct cc_view *view)
 	uint32_t i, n = 0;
 
 	for (i = 0; i < CC_MAX_PATHS; i++)
-		n += view->w[i] != 0;
+		n += (uint32_t)cc_nonzero(view->w[i]);
 	return n;
 }
 
-/* wa / Ta^2 > wb / Tb^2, exactly; w up to 2^20, T up to 2^27. */
-CC_INLINE int cc_better_path(uint32_t wa, uint32_t ta, uint32_t wb, uint32_t tb)
+/* wa / Ta^2 > wb / Tb^2, exactly; w up to 2^32, T up to 2^27. */
+CC_INLINE uint64_t cc_better_path(uint32_t wa, uint32_t ta, uint32_t wb, uint32_t tb)
 {
-	return cc_product_greater((uint64_t)wa * tb, tb, (uint64_t)wb * ta, ta);
+	return cc_product_greater(cc_multiply((uint64_t)wa * tb, tb),
+				  cc_multiply((uint64_t)wb * ta, ta));
 }
 
 CC_INLINE void cc_couple(const struct cc_view *view, struct cc_coupling *c)
@@ -117,17 +119,18 @@ CC_INLINE void cc_couple(const struct cc_view *view, struct cc_coupling *c)
 	c->srtt = 1;
 	c->sum = 0;
 	for (i = 0; i < CC_MAX_PATHS; i++) {
+		uint64_t better;
+
+		CC_SKIP_UNLESS(view->w[i]);
+		better = cc_better_path(view->w[i], view->srtt[i], c->w, c->srtt);
 		widest |= view->w[i]; /* has the bit length of the maximum */
-		if (view->w[i] &&
-		    (!c->w || cc_better_path(view->w[i], view->srtt[i], c->w, c->srtt))) {
-			c->w = view->w[i];
-			c->srtt = view->srtt[i];
-		}
+		c->w = (uint32_t)cc_select(better, view->w[i], c->w);
+		c->srtt = (uint32_t)cc_select(better, view->srtt[i], c->srtt);
 	}
 	c->shift = cc_min(23, 28 - cc_bitlen(widest));
 	for (i = 0; i < CC_MAX_PATHS; i++) {
-		if (view->w[i])
-			c->sum += ((uint64_t)view->w[i] << c->shift) * c->srtt / view->srtt[i];
+		CC_SKIP_UNLESS(view->w[i]);
+		c->sum += ((uint64_t)view->w[i] << c->shift) * c->srtt / view->srtt[i];
 	}
 }
 

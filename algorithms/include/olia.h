@@ -47,19 +47,6 @@ CC_INLINE void cc_olia_on_loss(struct cc_olia *o, struct cc_path *self)
 	cc_olia_publish(o, self);
 }
 
-/* l_a / T_a^2 compared with l_b / T_b^2: 1, 0 or -1. */
-CC_INLINE int cc_olia_compare(uint32_t la, uint32_t ta, uint32_t lb, uint32_t tb)
-{
-	struct cc_product x = cc_multiply((uint64_t)la * tb, tb);
-	struct cc_product y = cc_multiply((uint64_t)lb * ta, ta);
-
-	if (x.hi != y.hi)
-		return x.hi > y.hi ? 1 : -1;
-	if (x.lo != y.lo)
-		return x.lo > y.lo ? 1 : -1;
-	return 0;
-}
-
 /*
  * alpha of path `me`.  M: the paths with the largest window.  B: those with the largest l/T^2.  C
  * is B without M: good paths that deserve a larger window, paid for by the members of M.
@@ -68,47 +55,44 @@ CC_INLINE struct cc_olia_alpha cc_olia_alpha(const struct cc_view *view, const u
 					     uint32_t me)
 {
 	struct cc_olia_alpha alpha = {0, 0};
-	uint32_t widest = 0, best_l = 0, best_t = 0, i;
-	uint32_t n = 0, in_m = 0, in_c = 0;
-	int me_in_c = 0;
+	uint32_t widest = 0, best_l = 0, best_t = 1, i;
+	uint64_t n = 0, in_m = 0, in_c = 0, me_in_m = 0, me_in_c = 0;
 
 	for (i = 0; i < CC_MAX_PATHS; i++) {
-		if (!view->w[i])
-			continue;
+		uint64_t better;
+
+		CC_SKIP_UNLESS(view->w[i]);
 		widest = cc_max(widest, view->w[i]);
-		if (!best_t || cc_olia_compare(l[i], view->srtt[i], best_l, best_t) > 0) {
-			best_l = l[i];
-			best_t = view->srtt[i];
-		}
+		better = cc_better_path(l[i], view->srtt[i], best_l, best_t);
+		best_l = (uint32_t)cc_select(better, l[i], best_l);
+		best_t = (uint32_t)cc_select(better, view->srtt[i], best_t);
 	}
 	for (i = 0; i < CC_MAX_PATHS; i++) {
-		if (!view->w[i])
-			continue;
-		n++;
-		if (view->w[i] == widest) {
-			in_m++;
-		} else if (!cc_olia_compare(l[i], view->srtt[i], best_l, best_t)) {
-			in_c++;
-			me_in_c |= i == me;
-		}
+		uint64_t m, c;
+
+		CC_SKIP_UNLESS(view->w[i]);
+		m = cc_equal(view->w[i], widest);
+		c = cc_product_equal(cc_multiply((uint64_t)l[i] * best_t, best_t),
+				     cc_multiply((uint64_t)best_l * view->srtt[i], view->srtt[i]));
+		c &= (m ^ 1) & cc_nonzero(view->w[i]);
+		n += cc_nonzero(view->w[i]);
+		in_m += m;
+		in_c += c;
+		me_in_m |= m & cc_equal(i, me);
+		me_in_c |= c & cc_equal(i, me);
 	}
 	if (!in_c)
 		return alpha;
-	if (me_in_c) {
-		alpha.divisor = n * in_c;
-	} else if (view->w[me] == widest) {
-		alpha.divisor = n * in_m;
-		alpha.negative = 1;
-	}
+	alpha.divisor = (uint32_t)(n * cc_select(me_in_c, in_c, cc_select(me_in_m, in_m, 0)));
+	alpha.negative = (uint32_t)me_in_m;
 	return alpha;
 }
 
-/* (w_r / T_r^2) / (sum of w/T)^2 in Q40, for path `me`. */
-CC_INLINE uint64_t cc_olia_first_q40(const struct cc_view *view, const struct cc_coupling *c,
-				     uint32_t me)
+/* (w / T^2) / (sum of w/T)^2 in Q40, for a path of the sum. */
+CC_INLINE uint64_t cc_olia_first_q40(const struct cc_coupling *c, uint32_t w, uint32_t srtt)
 {
-	uint64_t u = ((uint64_t)view->w[me] << 16) * c->srtt / view->srtt[me];
-	uint64_t v = u * c->srtt / view->srtt[me];
+	uint64_t u = ((uint64_t)w << 16) * c->srtt / srtt;
+	uint64_t v = u * c->srtt / srtt;
 
 	if (!c->sum)
 		return 0;
@@ -134,40 +118,58 @@ CC_INLINE uint32_t cc_olia_move(struct cc_path *self, uint32_t w, uint32_t acked
 	return w - (uint32_t)whole;
 }
 
-/*
- * Growth.  Returns the alpha that was used, for observers.
- */
+/* l of every path, the own one from its own state; 0 for absent paths. */
+CC_INLINE void cc_olia_load(const struct cc_olia *o, const struct cc_event *ev,
+			    const struct cc_group *group, uint32_t *l)
+{
+	uint32_t me = cc_own_index(ev), own = cc_max(o->l1_pkt, o->l2_pkt), i;
+
+	for (i = 0; i < CC_MAX_PATHS; i++) {
+		const struct cc_slot *slot = &group->path[i];
+		uint64_t mine = cc_equal(i, me);
+		uint64_t sibling = cc_select(cc_slot_counts(slot), slot->pub[CC_OLIA_PUB], 0);
+
+		l[i] = (uint32_t)cc_min64(cc_select(mine, own, sibling), CC_OLIA_MAX_LOSS_GAP);
+	}
+}
+
+/* One step of avoidance among several paths.  Returns the new window. */
+CC_INLINE uint32_t cc_olia_avoidance(const struct cc_view *view, const uint32_t *l,
+				     const struct cc_event *ev, struct cc_path *self,
+				     uint32_t acked, uint32_t w, struct cc_olia_alpha *alpha)
+{
+	uint32_t me = cc_own_index(ev);
+	struct cc_coupling c;
+	uint64_t up, second = 0;
+
+	cc_couple(view, &c);
+	*alpha = cc_olia_alpha(view, l, me);
+	up = cc_olia_first_q40(&c, w, cc_known_srtt(ev->srtt_8us));
+	if (alpha->divisor)
+		second = CC_CREDIT_ONE / ((uint64_t)alpha->divisor * w);
+	if (alpha->negative)
+		return cc_olia_move(self, w, acked, up, second);
+	return cc_olia_move(self, w, acked, up + second, 0);
+}
+
+/* Growth.  Returns the alpha that was used, for observers. */
 CC_INLINE struct cc_olia_alpha cc_olia_grow(const struct cc_olia *o, const struct cc_event *ev,
 					    struct cc_path *self, const struct cc_group *group,
 					    struct cc_decision *out)
 {
 	struct cc_olia_alpha alpha = {0, 0};
-	uint32_t w = cc_window(ev->cwnd_pkt), me = cc_own_index(ev), left, i;
+	uint32_t w = cc_window(ev->cwnd_pkt), left;
 	uint32_t l[CC_MAX_PATHS];
 	struct cc_view view;
-	struct cc_coupling c;
-	uint64_t second;
 
 	left = cc_slow_start(ev, &w);
-	if (left && cc_is_coupled(ev, group)) {
+	if (left && cc_has_sibling(ev, group)) {
 		cc_view_load(&view, ev, group, w);
-		for (i = 0; i < CC_MAX_PATHS; i++)
-			l[i] = (uint32_t)cc_min64(group->path[i].pub[CC_OLIA_PUB],
-						  CC_OLIA_MAX_LOSS_GAP);
-		l[me] = cc_min(cc_max(o->l1_pkt, o->l2_pkt), CC_OLIA_MAX_LOSS_GAP);
-		if (cc_view_count(&view) > 1) {
-			cc_couple(&view, &c);
-			alpha = cc_olia_alpha(&view, l, me);
-			second = alpha.divisor ? CC_CREDIT_ONE / ((uint64_t)alpha.divisor * w) : 0;
-			w = cc_olia_move(self, w, left,
-					 cc_olia_first_q40(&view, &c, me) +
-						 (alpha.negative ? 0 : second),
-					 alpha.negative ? second : 0);
-			left = 0;
-		}
-	}
-	if (left)
+		cc_olia_load(o, ev, group, l);
+		w = cc_olia_avoidance(&view, l, ev, self, left, w, &alpha);
+	} else if (left) {
 		w = cc_avoidance(self, w, left, cc_inverse_q40(w));
+	}
 	/* Above the valid range the host's window is left alone. */
 	if (w != ev->cwnd_pkt && ev->cwnd_pkt <= CC_MAX_CWND_PKT)
 		cc_set_cwnd(out, w);
