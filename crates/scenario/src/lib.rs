@@ -1,11 +1,30 @@
 //! The scenario language: typed TOML in, checked cases and claims out. Nothing is run here.
 //!
-//! Start with [`Document`] (a checked file) and [`Document::plan`] (its cases after overrides, scale and
-//! sweep); [`Scenario`] is what an engine reads.
+//! [`Document`] is a file that was read and found valid; [`Document::plan`] gives its cases after scale,
+//! overrides and sweep; [`Scenario`] is what an engine reads.
+//!
+//! ```
+//! use vmcc_scenario::{Document, Overrides};
+//!
+//! let document = Document::open("demo")?;
+//! let plan = document.plan(&Overrides { set: vec!["duration=2s".into()], ..Overrides::default() })?;
+//! assert!(plan.cases.len() > 1);
+//! # Ok::<(), vmcc_scenario::ScenarioError>(())
+//! ```
 
+pub mod builtin;
+mod claim;
+mod error;
+mod load;
 pub mod model;
 mod plan;
+mod schema;
 pub mod sizes;
+mod validate;
 
+pub use claim::{CaseFigures, Claim, ClaimError, Verdict};
+pub use error::{Diagnostic, Place, ScenarioError};
+pub use load::document::Document;
 pub use model::{ClaimSpec, Scenario};
 pub use plan::{Overrides, Plan, ResolvedCase, Scale};
+pub use schema::schema;

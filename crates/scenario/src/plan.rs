@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Scenario;
-use crate::model::ClaimSpec;
+use crate::claim::Claim;
 
 /// The size at which a scenario is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,5 +57,5 @@ pub struct Plan {
     /// The cases, in the order of the sweep (the last axis varies fastest).
     pub cases: Vec<ResolvedCase>,
     /// The claims to check after all runs.
-    pub claims: Vec<ClaimSpec>,
+    pub claims: Vec<Claim>,
 }

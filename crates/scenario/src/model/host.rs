@@ -32,14 +32,24 @@ pub enum Scheduler {
     Ecf,
 }
 
+/// The value of an algorithm's parameter.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a number, or one of the parameter's words")]
+pub enum Param {
+    /// In the parameter's unit.
+    Number(f64),
+    /// A word of a choice.
+    Word(String),
+}
+
 /// Settings of every host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Host {
     /// The congestion-control algorithm, by its registry name.
     pub cc: String,
-    /// Parameters of the algorithm by registry name, in the registry's units.
-    pub params: BTreeMap<String, f64>,
+    /// Parameters of algorithms in the registry's units: `params.vmcc.theta = 5`. Used where that algorithm is.
+    pub params: BTreeMap<String, BTreeMap<String, Param>>,
     /// Which transport connections use.
     pub protocol: Protocol,
     /// Subflows per multipath connection. Absent: one per path between the two hosts' interfaces.

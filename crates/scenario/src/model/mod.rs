@@ -3,12 +3,13 @@
 mod event;
 mod host;
 mod link;
+mod names;
 mod tagged;
 mod topology;
 mod traffic;
 
 pub use event::{DelayEvent, DescheduleEvent, Event, EventKind, LinkEvent, LossEvent, RateEvent, RemapEvent};
-pub use host::{Host, Protocol, Scheduler};
+pub use host::{Host, Param, Protocol, Scheduler};
 pub use link::{Discipline, LambdaRule, Loss, Marking, Queue, RedRule, ThresholdRule};
 pub use topology::{
     Dumbbell, FatTree, Graph, GraphLink, LinkSettings, ParallelPaths, PathSpec, Paths, Route, Routing, Share,
@@ -18,6 +19,8 @@ pub use traffic::{
     App, Bulk, Common, CongestionGenerator, Incast, OnOffUdp, OneOrMany, Pairing, Poisson, RequestResponse,
     SizeDist, SizePoint, Sized, Traffic, TrafficKind,
 };
+
+pub(crate) use tagged::{Tagged, property_names, read_strict, split_at_path};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -47,6 +47,7 @@ pub(crate) fn at(path: &str, message: &str) -> String {
         ("." | "", None) => message.to_owned(),
         ("." | "", Some(inner)) => format!("at `{inner}`: {message}"),
         (path, None) => format!("at `{path}`: {message}"),
+        (path, Some(inner)) if inner.starts_with('[') => format!("at `{path}{inner}`: {message}"),
         (path, Some(inner)) => format!("at `{path}.{inner}`: {message}"),
     }
 }

@@ -112,9 +112,6 @@ pub(crate) fn path_name(index: usize) -> String {
     }
 }
 
-/// The most paths, VMs, pairs or links a scenario may ask for; keeps a typing error from filling memory.
-pub(crate) const MAX_COUNT: u32 = 65_536;
-
 impl<'de> Deserialize<'de> for Paths {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct PathsVisitor;

@@ -1,7 +1,6 @@
 //! What is sent: who, to whom, when, and how much.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -61,9 +60,6 @@ pub struct Common {
     /// Its congestion control, instead of the hosts'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cc: Option<String>,
-    /// Parameters of its own `cc`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub params: BTreeMap<String, f64>,
     /// Its number of subflows, instead of the hosts'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 8))]

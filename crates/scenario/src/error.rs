@@ -1,0 +1,149 @@
+//! What is wrong with a scenario, where, and what would be right.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Why a scenario could not be loaded or resolved.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScenarioError {
+    /// The file could not be read.
+    #[error("cannot read scenario `{}`: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The file is not text of a sensible size.
+    #[error("scenario `{}` is not usable: {why}", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There is neither a built-in scenario nor a file of this name.
+    #[error(
+        "no built-in scenario and no file is called `{name}`{}; `vmcc scenarios` lists the built-in ones",
+        nearest_text(nearest)
+    )]
+    NotFound {
+        /// The name as given.
+        name: String,
+        /// Built-in scenarios with similar names.
+        nearest: Vec<String>,
+    },
+    /// The text is not a valid scenario.
+    #[error("{0}")]
+    Invalid(Box<Diagnostic>),
+}
+
+fn nearest_text(nearest: &[String]) -> String {
+    match nearest {
+        [] => String::new(),
+        names => format!(" (nearest: {})", names.join(", ")),
+    }
+}
+
+/// One fault of a scenario's text or of an override.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// The file, the built-in scenario's name, or the override (`--set key=value`).
+    pub file: String,
+    /// The place in the text; absent for overrides.
+    pub place: Option<Place>,
+    /// The key, as a path from the top of the scenario.
+    pub key: Option<String>,
+    /// What is wrong, and the expected form.
+    pub message: String,
+    /// What to do, such as the nearest valid name.
+    pub help: Option<String>,
+}
+
+/// A place in a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
+    /// In characters, within the line.
+    pub length: usize,
+    /// The line itself.
+    pub text: String,
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file)?;
+        if let Some(place) = &self.place {
+            write!(f, ":{}:{}", place.line, place.column)?;
+        }
+        if let Some(key) = &self.key {
+            write!(f, ": `{key}`")?;
+        }
+        write!(f, ": {}", self.message)?;
+        if let Some(place) = &self.place {
+            let number = place.line.to_string();
+            let margin = " ".repeat(number.len());
+            let indent = " ".repeat(place.column.saturating_sub(1));
+            write!(f, "\n{margin} |\n{number} | {}\n", place.text)?;
+            write!(f, "{margin} | {indent}{}", "^".repeat(place.length.max(1)))?;
+        }
+        if let Some(help) = &self.help {
+            write!(f, "\nhelp: {help}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Place {
+    /// The place of a byte range of `text`; the range may be anything.
+    pub(crate) fn of(text: &str, range: std::ops::Range<usize>) -> Self {
+        let mut start = range.start.min(text.len());
+        while !text.is_char_boundary(start) {
+            start -= 1;
+        }
+        let line_start = text[..start].rfind('\n').map_or(0, |i| i + 1);
+        let line_end = text[start..].find('\n').map_or(text.len(), |i| start + i);
+        let line = text[line_start..line_end].trim_end_matches('\r');
+        let mut end = range.end.clamp(start, line_end);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        // Very long lines would drown the message.
+        let shown: String = line.chars().take(160).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let column = text[line_start..start].chars().count() + 1;
+        Self {
+            line: text[..start].matches('\n').count() + 1,
+            column,
+            length: text[start..end.max(start)].chars().count().min(160usize.saturating_sub(column - 1)),
+            text: shown,
+        }
+    }
+}
+
+/// The names most like `name`, best first, at most three.
+pub(crate) fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let name = name.to_lowercase();
+    let mut scored: Vec<(f64, &str)> = names
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(&name, &candidate.to_lowercase()), candidate))
+        .filter(|(score, _)| *score >= 0.75)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    scored.dedup_by(|a, b| a.1 == b.1);
+    let best = scored.first().map_or(0.0, |(score, _)| *score);
+    scored.into_iter().filter(|(score, _)| *score >= best - 0.08).take(3).map(|(_, n)| n).collect()
+}
+
+/// "did you mean ...?", or nothing.
+pub(crate) fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let found = nearest(name, names);
+    if found.is_empty() {
+        return None;
+    }
+    let list: Vec<String> = found.iter().map(|n| format!("`{n}`")).collect();
+    Some(format!("did you mean {}?", list.join(" or ")))
+}

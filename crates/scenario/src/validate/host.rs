@@ -1,0 +1,65 @@
+//! Settings of hosts.
+
+use vmcc_cc::{Algorithm, Params};
+use vmcc_units::{Bytes, Nanos};
+
+use super::{Check, fault, require};
+use crate::model::{Host, Param, Protocol};
+
+pub(super) fn check(host: &Host) -> Check {
+    algorithm(&host.cc, "host.cc")?;
+    params(host)?;
+    subflows(host.subflows, host.protocol, "host.subflows")?;
+    let mtu = (Bytes::new(256)..=Bytes::new(65_535)).contains(&host.mtu);
+    require(mtu, "host.mtu", "the MTU must be from 256B to 65535B")?;
+    let least = host.mtu.checked_mul(2).unwrap_or(Bytes::MAX);
+    let most = Bytes::new(1 << 34);
+    for (buffer, path) in
+        [(host.receive_buffer, "host.receive_buffer"), (host.send_buffer, "host.send_buffer")]
+    {
+        require(buffer >= least, path, "a buffer holds at least two packets of the MTU")?;
+        require(buffer <= most, path, "a buffer is at most 16 GiB")?;
+    }
+    let iw = (1..=10_000).contains(&host.initial_window.get());
+    require(iw, "host.initial_window", "the initial window must be from 1pkt to 10000pkt")?;
+    require(!host.min_rto.is_zero(), "host.min_rto", "the floor of the timeout must not be zero")?;
+    require(
+        host.min_rto <= Nanos::from_secs(120),
+        "host.min_rto",
+        "the floor of the timeout is at most 120s",
+    )?;
+    // RFC 5681 section 4.2: an ACK must be sent within 500 ms.
+    let delayed = host.delayed_ack <= Nanos::from_millis(500);
+    require(delayed, "host.delayed_ack", "an ACK may be delayed by at most 500ms")?;
+    require(host.join_delay <= Nanos::from_secs(3600), "host.join_delay", "at most one hour")
+}
+
+/// Whether the registry has the algorithm.
+pub(super) fn algorithm(name: &str, path: &str) -> Check {
+    Algorithm::by_name(name).map(|_| ()).map_err(|error| fault(path, error.to_string()))
+}
+
+fn params(host: &Host) -> Check {
+    for (algorithm, values) in &host.params {
+        let path = format!("host.params.{algorithm}");
+        let found = Algorithm::by_name(algorithm).map_err(|error| fault(path.as_str(), error.to_string()))?;
+        let mut params = Params::defaults(found);
+        for (name, value) in values {
+            let outcome = match value {
+                Param::Number(number) => params.set(name, *number),
+                Param::Word(word) => params.set(name, word.as_str()),
+            };
+            outcome.map_err(|error| fault(format!("{path}.{name}"), error.to_string()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The number of subflows, which plain TCP does not have.
+pub(super) fn subflows(count: Option<u32>, protocol: Protocol, path: &str) -> Check {
+    let Some(count) = count else { return Ok(()) };
+    let most = vmcc_cc::MAX_PATHS as u32;
+    require((1..=most).contains(&count), path, &format!("a connection has from 1 to {most} subflows"))?;
+    let contradiction = protocol == Protocol::Tcp && count > 1;
+    require(!contradiction, path, "plain TCP has one path; use protocol = \"mptcp\" for more subflows")
+}

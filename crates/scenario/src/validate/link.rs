@@ -1,0 +1,105 @@
+//! Settings of links and queues.
+
+use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos, Threshold};
+
+use super::{Check, fault, require};
+use crate::model::{Discipline, LinkSettings, Loss, Marking, Queue};
+
+/// 100 Tbit/s: a 64-byte packet still takes 5 ps.
+const MAX_RATE: BitsPerSec = BitsPerSec::new(100_000_000_000_000);
+
+pub(super) fn rate(rate: BitsPerSec, path: &str) -> Check {
+    require(!rate.is_zero(), path, "a rate of zero carries nothing")?;
+    require(rate >= BitsPerSec::new(1_000), path, "the rate must be at least 1kbit")?;
+    require(rate <= MAX_RATE, path, "the rate must be at most 100tbit")
+}
+
+pub(super) fn delay(delay: Nanos, path: &str) -> Check {
+    require(delay <= Nanos::from_secs(600), path, "a delay is at most 600s")
+}
+
+pub(super) fn loss(loss: &Loss, path: &str) -> Check {
+    let share = (0.0..=1.0).contains(&loss.probability);
+    require(share, path, "a loss probability is a number from 0 to 1")?;
+    let burst = loss.burst.is_none_or(|burst| burst.get() >= 1);
+    require(burst, path, "the mean burst of losses is at least 1pkt")
+}
+
+pub(super) fn buffer(limit: Limit, mtu: Bytes, path: &str) -> Check {
+    let bytes = limit.bytes(mtu).ok_or_else(|| fault(path, "this buffer overflows 64 bits"))?;
+    require(bytes >= mtu, path, &format!("the buffer must hold at least one packet of the MTU ({mtu})"))?;
+    require(bytes <= Bytes::new(1 << 40), path, "a buffer is at most 1 TiB")
+}
+
+/// The queues of a port; answers how many there are.
+pub(super) fn queue(queue: &Queue, path: &str) -> Check {
+    let weights = format!("{path}.weights");
+    match queue.kind {
+        Discipline::Fifo => {
+            require(
+                queue.weights.is_empty(),
+                &weights,
+                "a `fifo` has one queue; weights need kind = \"drr\"",
+            )?;
+            let quantum = format!("{path}.quantum");
+            require(queue.quantum.is_none(), &quantum, "only kind = \"drr\" has a quantum")?;
+        }
+        Discipline::Drr | Discipline::Priority => {
+            let count = (1..=64).contains(&queue.weights.len());
+            require(count, &weights, "expected one weight per queue, from 1 to 64 queues")?;
+            let positive = queue.weights.iter().all(|w| (1..=1_000_000).contains(w));
+            require(positive, &weights, "a weight is a whole number from 1 to 1000000")?;
+        }
+    }
+    let quantum = queue.quantum.is_none_or(|q| !q.is_zero() && q <= Bytes::new(1 << 30));
+    require(quantum, &format!("{path}.quantum"), "a quantum is from 1B to 1GiB")
+}
+
+/// A rule, given the port's rate and buffer.
+pub(super) fn marking(
+    marking: &Marking,
+    port_rate: BitsPerSec,
+    limit: Limit,
+    mtu: Bytes,
+    path: &str,
+) -> Check {
+    let room = limit.bytes(mtu).unwrap_or(Bytes::MAX);
+    let bytes = |threshold: Threshold, key: &str| {
+        let at = format!("{path}.{key}");
+        let bytes =
+            threshold.bytes(port_rate, mtu).ok_or_else(|| fault(&*at, "this threshold overflows 64 bits"))?;
+        let reachable =
+            format!("the queue never gets this long: its buffer is {limit} ({room}), this is {bytes}");
+        require(bytes < room, &at, &reachable)?;
+        Ok::<Bytes, crate::load::decode::BadValue>(bytes)
+    };
+    match marking {
+        Marking::None => Ok(()),
+        Marking::Threshold(rule) => bytes(rule.at, "at").map(|_| ()),
+        Marking::Red(rule) => {
+            let (min, max) = (bytes(rule.min, "min")?, bytes(rule.max, "max")?);
+            require(min < max, &format!("{path}.min"), "`min` must be below `max`")?;
+            let probability = rule.probability > 0.0 && rule.probability <= 1.0;
+            require(probability, &format!("{path}.probability"), "a probability above 0 and at most 1")?;
+            let weight = rule.weight > 0.0 && rule.weight <= 1.0;
+            require(weight, &format!("{path}.weight"), "a weight above 0 and at most 1")
+        }
+        Marking::MqEcn(rule) | Marking::Tcn(rule) => {
+            let lambda = rule.lambda > 0.0 && rule.lambda <= 1000.0;
+            require(lambda, &format!("{path}.lambda"), "lambda is above 0 and at most 1000")?;
+            let rtt = rule.rtt.is_none_or(|rtt| !rtt.is_zero() && rtt <= Nanos::from_secs(600));
+            require(rtt, &format!("{path}.rtt"), "an RTT is above 0s and at most 600s")
+        }
+    }
+}
+
+/// Everything about one link; `path` is where its settings stand.
+pub(super) fn settings(link: &LinkSettings, mtu: Bytes, path: &str) -> Check {
+    rate(link.rate, &format!("{path}.rate"))?;
+    delay(link.delay, &format!("{path}.delay"))?;
+    delay(link.jitter, &format!("{path}.jitter"))?;
+    buffer(link.buffer, mtu, &format!("{path}.buffer"))?;
+    queue(&link.queue, &format!("{path}.queue"))?;
+    loss(&link.loss, &format!("{path}.loss"))?;
+    marking(&link.marking, link.rate, link.buffer, mtu, &format!("{path}.marking"))
+}

@@ -1,0 +1,129 @@
+//! What types cannot say: impossible networks, contradictory settings, quantities that overflow.
+
+mod host;
+mod link;
+mod topology;
+mod traffic;
+
+#[cfg(test)]
+mod tests;
+
+use vmcc_units::Nanos;
+
+use crate::load::decode::BadValue;
+use crate::model::{EventKind, Scenario, Topology};
+
+/// The longest run; keeps every time within 64 bits of picoseconds.
+const MAX_DURATION: Nanos = Nanos::from_secs(86_400);
+/// The most samples of one time series.
+const MAX_SAMPLES: u64 = 1_000_000;
+
+type Check = Result<(), BadValue>;
+
+fn fault(path: impl Into<String>, message: impl Into<String>) -> BadValue {
+    BadValue { path: path.into(), of_key: false, message: message.into(), help: None }
+}
+
+fn fault_with(path: impl Into<String>, message: impl Into<String>, help: Option<String>) -> BadValue {
+    BadValue { help, ..fault(path, message) }
+}
+
+/// Fails with `message` at `path` unless `holds`.
+fn require(holds: bool, path: &str, message: &str) -> Check {
+    if holds { Ok(()) } else { Err(fault(path, message)) }
+}
+
+/// Checks a whole scenario.
+pub(crate) fn check(scenario: &Scenario) -> Check {
+    run(scenario)?;
+    host::check(&scenario.host)?;
+    topology::check(scenario)?;
+    traffic::check(scenario)?;
+    events(scenario)
+}
+
+fn run(scenario: &Scenario) -> Check {
+    require(!scenario.title.trim().is_empty(), "title", "a scenario needs a title")?;
+    require(!scenario.duration.is_zero(), "duration", "a run must last longer than nothing")?;
+    require(scenario.duration <= MAX_DURATION, "duration", "a run lasts at most one day")?;
+    require(scenario.warmup < scenario.duration, "warmup", "the warm-up must end before the run does")?;
+    require((1..=10_000).contains(&scenario.runs), "runs", "from 1 to 10000 runs per case are possible")?;
+    // Seeds are counted up, and kept exact in JSON and TOML.
+    let seeds_fit = scenario.seed.checked_add(u64::from(scenario.runs)).is_some_and(|end| end <= 1 << 53);
+    require(seeds_fit, "seed", "a seed is at most 2^53")?;
+    require(!scenario.interval.is_zero(), "interval", "the interval of time series must not be zero")?;
+    let samples = scenario.duration.get() / scenario.interval.get();
+    require(
+        samples <= MAX_SAMPLES,
+        "interval",
+        "the interval would give more than a million samples per series",
+    )
+}
+
+fn events(scenario: &Scenario) -> Check {
+    let links = if scenario.event.is_empty() { Vec::new() } else { scenario.topology.links() };
+    for (index, event) in scenario.event.iter().enumerate() {
+        let at = |key: &str| format!("event[{index}].{key}");
+        require(event.at <= scenario.duration, &at("at"), "the run ends before this")?;
+        let link = |name: &str| {
+            let help = || crate::error::did_you_mean(name, links.iter().map(String::as_str));
+            let message = || format!("the topology has no link or path called `{name}`");
+            if links.iter().any(|l| l == name) {
+                Ok(())
+            } else {
+                Err(fault_with(at("link"), message(), help()))
+            }
+        };
+        match &event.kind {
+            EventKind::LinkDown(e) | EventKind::LinkUp(e) => link(&e.link)?,
+            EventKind::SetRate(e) => {
+                link(&e.link)?;
+                require(!e.rate.is_zero(), &at("rate"), "a rate of zero; use the event `link-down`")?;
+                link::rate(e.rate, &at("rate"))?;
+            }
+            EventKind::SetDelay(e) => {
+                link(&e.link)?;
+                link::delay(e.delay, &at("delay"))?;
+            }
+            EventKind::SetLoss(e) => {
+                link(&e.link)?;
+                link::loss(&e.loss, &at("loss"))?;
+            }
+            EventKind::Remap(e) => remap(scenario, e, &at)?,
+            EventKind::Deschedule(e) => {
+                require(!e.on.is_zero(), &at("on"), "the host would never run")?;
+                require(!e.off.is_zero(), &at("off"), "the host would never be off")?;
+                require(
+                    e.until.is_none_or(|until| until > event.at),
+                    &at("until"),
+                    "it ends before it begins",
+                )?;
+                host_exists(scenario, &e.host, &at("host"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn host_exists(scenario: &Scenario, name: &str, path: &str) -> Check {
+    let hosts = scenario.topology.hosts();
+    if hosts.iter().any(|host| host == name) {
+        return Ok(());
+    }
+    let help = crate::error::did_you_mean(name, hosts.iter().map(String::as_str));
+    Err(fault_with(path, format!("the topology has no host called `{name}`"), help))
+}
+
+fn remap(scenario: &Scenario, event: &crate::model::RemapEvent, at: &dyn Fn(&str) -> String) -> Check {
+    let Topology::VirtualHost(t) = &scenario.topology else {
+        return Err(fault(at("kind"), "only a `virtual-host` topology has vNICs to remap"));
+    };
+    let vm = event.vm.strip_prefix("vm").and_then(|n| n.parse::<u32>().ok());
+    require(
+        vm.is_some_and(|vm| vm < t.vms),
+        &at("vm"),
+        &format!("expected a VM from vm0 to vm{}", t.vms - 1),
+    )?;
+    require(event.vnic < t.vnics(), &at("vnic"), &format!("VMs have {} vNICs, counted from 0", t.vnics()))?;
+    require(event.nic < t.nics, &at("nic"), &format!("the host has {} NICs, counted from 0", t.nics))
+}

@@ -1,0 +1,252 @@
+//! Traffic that cannot be sent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use vmcc_units::{Bytes, Nanos};
+
+use super::host::{algorithm, subflows};
+use super::topology::reachable;
+use super::{Check, fault, fault_with, link, require};
+use crate::error::did_you_mean;
+use crate::model::{
+    Discipline, OneOrMany, Pairing, Poisson, Routing, Scenario, SizeDist, SizePoint, Topology, Traffic,
+    TrafficKind,
+};
+
+/// The most connections of one entry.
+const MAX_CONNECTIONS: u64 = 1_000_000;
+
+pub(super) fn check(scenario: &Scenario) -> Check {
+    require(!scenario.traffic.is_empty(), "traffic", "a scenario needs at least one [[traffic]]")?;
+    let mut labels = BTreeSet::new();
+    for (index, entry) in scenario.traffic.iter().enumerate() {
+        let path = format!("traffic[{index}]");
+        let label = Traffic::label(&scenario.traffic, index);
+        let plain = label.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+        require(
+            plain && !label.is_empty(),
+            &format!("{path}.name"),
+            "a name is letters, digits, `-` or `_`",
+        )?;
+        require(labels.insert(label), &format!("{path}.name"), "another entry has this name")?;
+        common(scenario, entry, &path)?;
+        kind(scenario, entry, &path)?;
+    }
+    Ok(())
+}
+
+fn common(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
+    let c = &entry.common;
+    require(c.start < scenario.duration, &format!("{path}.start"), "the run ends before this starts")?;
+    let ordered = c.stop.is_none_or(|stop| stop > c.start);
+    require(ordered, &format!("{path}.stop"), "it stops before it starts")?;
+    endpoints(scenario, entry, path)?;
+    paths(scenario, c.path.as_ref(), &format!("{path}.path"))?;
+    class(scenario, c.class, &format!("{path}.class"))?;
+    if entry.kind.is_datagram() {
+        let settings =
+            [("protocol", c.protocol.is_some()), ("cc", c.cc.is_some()), ("subflows", c.subflows.is_some())];
+        for (key, given) in settings {
+            require(
+                !given,
+                &format!("{path}.{key}"),
+                "datagrams have no congestion control and no subflows",
+            )?;
+        }
+        return Ok(());
+    }
+    if let Some(name) = &c.cc {
+        algorithm(name, &format!("{path}.cc"))?;
+    }
+    subflows(c.subflows, c.protocol.unwrap_or(scenario.host.protocol), &format!("{path}.subflows"))
+}
+
+fn endpoints(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
+    let topology = &scenario.topology;
+    for (patterns, key) in [(&entry.common.from, "from"), (&entry.common.to, "to")] {
+        for pattern in patterns.iter().flat_map(|p| &p.0) {
+            if topology.matching(std::slice::from_ref(pattern)).is_empty() {
+                let hosts = topology.hosts();
+                let help = did_you_mean(pattern, hosts.iter().map(String::as_str));
+                let message = format!("no host of this topology is called or matches `{pattern}`");
+                return Err(fault_with(format!("{path}.{key}"), message, help));
+            }
+        }
+    }
+    let (from, to) = topology.endpoints(entry);
+    require(!from.is_empty(), &format!("{path}.from"), "nobody sends")?;
+    require(!to.is_empty(), &format!("{path}.to"), "nobody receives")?;
+    let alone = from.len() == 1 && to == from;
+    require(!alone, &format!("{path}.to"), "a host does not send to itself")?;
+    if entry.common.pairing == Pairing::Permutation {
+        let same = from.len() == to.len();
+        let message =
+            format!("a permutation needs as many senders ({}) as receivers ({})", from.len(), to.len());
+        require(same, &format!("{path}.pairing"), &message)?;
+    }
+    let pairs = match entry.common.pairing {
+        Pairing::All => (from.len() as u64).saturating_mul(to.len() as u64),
+        _ => from.len().max(to.len()) as u64,
+    };
+    let connections = match &entry.kind {
+        TrafficKind::Bulk(k) => k.connections,
+        TrafficKind::Sized(k) => k.connections,
+        TrafficKind::Incast(k) => k.connections,
+        TrafficKind::RequestResponse(k) => k.connections,
+        _ => 1,
+    };
+    let key = if entry.common.pairing == Pairing::All { "pairing" } else { "connections" };
+    let fits = pairs.saturating_mul(u64::from(connections)) <= MAX_CONNECTIONS;
+    require(fits, &format!("{path}.{key}"), "this makes more than a million connections")?;
+    connected(scenario, entry, &from, &to, path)
+}
+
+/// In a graph, every sender must have a way to its receivers.
+fn connected(scenario: &Scenario, entry: &Traffic, from: &[String], to: &[String], path: &str) -> Check {
+    let Topology::Graph(graph) = &scenario.topology else { return Ok(()) };
+    let mut known: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    let pairs: Vec<(&String, &String)> = match entry.common.pairing {
+        Pairing::OneToOne => {
+            let n = from.len().max(to.len());
+            (0..n).map(|i| (&from[i % from.len()], &to[i % to.len()])).collect()
+        }
+        _ => from.iter().flat_map(|a| to.iter().map(move |b| (a, b))).collect(),
+    };
+    for (a, b) in pairs.into_iter().filter(|(a, b)| a != b) {
+        let found = known.entry(a).or_insert_with(|| reachable(graph, a));
+        if !found.contains(b) {
+            let kind =
+                if graph.routing == Routing::Explicit { "no route is given" } else { "there is no path" };
+            return Err(fault(format!("{path}.to"), format!("{kind} from `{a}` to `{b}`")));
+        }
+    }
+    Ok(())
+}
+
+fn paths(scenario: &Scenario, wanted: Option<&OneOrMany>, path: &str) -> Check {
+    let Some(wanted) = wanted else { return Ok(()) };
+    require(!wanted.0.is_empty(), path, "an empty list leaves no path")?;
+    let known = scenario.topology.paths();
+    if known.is_empty() {
+        return Err(fault(path, "this topology spreads flows by hash and has no named paths"));
+    }
+    for name in &wanted.0 {
+        if !known.contains(name) {
+            let message = format!("there is no path `{name}` (the paths are {})", known.join(", "));
+            return Err(fault_with(path, message, did_you_mean(name, known.iter().map(String::as_str))));
+        }
+    }
+    Ok(())
+}
+
+fn class(scenario: &Scenario, class: u32, path: &str) -> Check {
+    let queues: Vec<_> = match &scenario.topology {
+        Topology::ParallelPaths(t) => vec![&t.queue],
+        Topology::Dumbbell(t) => vec![&t.queue],
+        Topology::VirtualHost(t) => vec![&t.queue],
+        Topology::TwoPod(t) => vec![&t.queue],
+        Topology::FatTree(t) => vec![&t.queue],
+        Topology::Graph(t) => t.links.iter().map(|l| &l.queue).collect(),
+    };
+    let count = |queue: &crate::model::Queue| match queue.kind {
+        Discipline::Fifo => 1,
+        Discipline::Drr | Discipline::Priority => queue.weights.len(),
+    };
+    let most = queues.into_iter().map(count).max().unwrap_or(1);
+    let message = format!("the ports have {most} queue(s), counted from 0");
+    require((class as usize) < most, path, &message)
+}
+
+fn kind(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
+    let at = |key: &str| format!("{path}.{key}");
+    let connections = |n: u32| require(n >= 1, &at("connections"), "at least one connection");
+    let size = |bytes: Bytes, key: &str| {
+        require(!bytes.is_zero(), &at(key), "nothing to send")?;
+        require(bytes <= Bytes::new(1 << 50), &at(key), "at most 1 PiB")
+    };
+    match &entry.kind {
+        TrafficKind::Bulk(k) => connections(k.connections),
+        TrafficKind::Sized(k) => {
+            require(k.repeat >= 1, &at("repeat"), "at least one transfer")?;
+            size(k.size, "size")?;
+            connections(k.connections)
+        }
+        TrafficKind::Poisson(k) => poisson(k, &at),
+        TrafficKind::Incast(k) => {
+            size(k.size, "size")?;
+            let interval = k.interval.is_none_or(|i| !i.is_zero());
+            require(interval, &at("interval"), "rounds need time between them")?;
+            connections(k.connections)
+        }
+        TrafficKind::RequestResponse(k) => {
+            size(k.request, "request")?;
+            size(k.response, "response")?;
+            connections(k.connections)
+        }
+        TrafficKind::OnOffUdp(k) => {
+            link::rate(k.rate, &at("rate"))?;
+            require(k.on.is_none_or(|on| !on.is_zero()), &at("on"), "it would never send")?;
+            let pattern = k.off.is_zero() || k.on.is_some();
+            require(pattern, &at("off"), "`off` needs `on`: how long it sends in between")?;
+            packet(k.packet, scenario, &at("packet"))
+        }
+        TrafficKind::CongestionGenerator(k) => {
+            link::rate(k.max_rate, &at("max_rate"))?;
+            require(k.min_rate <= k.max_rate, &at("min_rate"), "`min_rate` must not be above `max_rate`")?;
+            let shortest = k.min_duration >= Nanos::from_millis(1);
+            require(shortest, &at("min_duration"), "a period lasts at least 1ms")?;
+            let ordered = k.min_duration <= k.max_duration;
+            require(ordered, &at("min_duration"), "`min_duration` must not be above `max_duration`")?;
+            require((0.0..=1.0).contains(&k.busy), &at("busy"), "a share from 0 to 1")?;
+            packet(k.packet, scenario, &at("packet"))
+        }
+        TrafficKind::App(k) => {
+            let named = k.command.first().is_some_and(|program| !program.is_empty());
+            require(named, &at("command"), "expected a program and its arguments")
+        }
+    }
+}
+
+fn packet(packet: Bytes, scenario: &Scenario, path: &str) -> Check {
+    // 28 bytes are headers of IPv4 and UDP.
+    let fits = (Bytes::new(29)..=scenario.host.mtu).contains(&packet);
+    require(fits, path, &format!("a datagram is from 29B to the MTU ({})", scenario.host.mtu))
+}
+
+fn poisson(k: &Poisson, at: &dyn Fn(&str) -> String) -> Check {
+    match (k.load, k.per_second) {
+        (Some(load), None) => {
+            let possible = load > 0.0 && load <= 2.0;
+            require(possible, &at("load"), "a load is above 0 and at most 2 (1 is the sender's rate)")?;
+        }
+        (None, Some(rate)) => {
+            let possible = rate > 0.0 && rate <= 1e9;
+            require(possible, &at("per_second"), "from above 0 to 1e9 arrivals per second")?;
+        }
+        (None, None) => return Err(fault(at("load"), "expected either `load` or `per_second`")),
+        (Some(_), Some(_)) => {
+            return Err(fault(at("per_second"), "`load` and `per_second` contradict each other; give one"));
+        }
+    }
+    require(k.limit != Some(0), &at("limit"), "a limit of zero sends nothing")?;
+    match &k.sizes {
+        SizeDist::Named(_) => Ok(()),
+        SizeDist::Fixed(size) => require(!size.is_zero(), &at("sizes"), "nothing to send"),
+        SizeDist::Points(points) => size_points(points, &at("sizes")),
+    }
+}
+
+fn size_points(points: &[SizePoint], path: &str) -> Check {
+    require(!points.is_empty(), path, "a distribution needs at least one point")?;
+    for (i, point) in points.iter().enumerate() {
+        let at = format!("{path}[{i}]");
+        require(!point.size.is_zero(), &format!("{at}.size"), "nothing to send")?;
+        require((0.0..=1.0).contains(&point.cdf), &format!("{at}.cdf"), "a share from 0 to 1")?;
+        if let Some(before) = i.checked_sub(1).map(|b| &points[b]) {
+            let rising = point.size > before.size && point.cdf >= before.cdf;
+            require(rising, &at, "sizes and shares must rise from point to point")?;
+        }
+    }
+    let complete = points.last().is_some_and(|p| p.cdf == 1.0);
+    require(complete, path, "the last point must have cdf = 1")
+}
