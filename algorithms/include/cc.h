@@ -135,10 +135,32 @@ struct cc_decision {
 			* same moment */
 };
 
+#define CC_UNUSED __attribute__((unused))
 #define CC_HOOK_ARGS                                                                               \
-	const struct cc_event *ev, struct cc_path *self, const struct cc_group *group,             \
-		const struct cc_params *params, struct cc_decision *out
+	CC_UNUSED const struct cc_event *ev, CC_UNUSED struct cc_path *self,                       \
+		CC_UNUSED const struct cc_group *group, CC_UNUSED const struct cc_params *params,  \
+		CC_UNUSED struct cc_decision *out
 #define CC_PASS_ARGS ev, self, group, params, out
+
+/*
+ * Put before the end of an out-of-line function without a result: the BPF verifier refuses one that
+ * leaves a pointer in r0, as the compiler may.
+ */
+#ifdef __bpf__
+#define CC_LEAVE() __asm__ volatile("r0 = 0" ::: "r0")
+#else
+#define CC_LEAVE() ((void)0)
+#endif
+
+/* Begins the definition of a hook: CC_HOOK(lia, on_grow) { ... } defines lia_on_grow. */
+#define CC_HOOK(id, hook)                                                                          \
+	CC_INLINE void id##_##hook##_body(CC_HOOK_ARGS);                                           \
+	CC_NOINLINE void id##_##hook(CC_HOOK_ARGS)                                                 \
+	{                                                                                          \
+		id##_##hook##_body(CC_PASS_ARGS);                                                  \
+		CC_LEAVE();                                                                        \
+	}                                                                                          \
+	CC_INLINE void id##_##hook##_body(CC_HOOK_ARGS)
 
 /*
  * Ends an algorithm's file: checks the size of its state.  Hooks are called by their names,

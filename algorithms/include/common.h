@@ -325,14 +325,4 @@ CC_INLINE void cc_path_clear(struct cc_path *self)
 		self->priv[i] = 0;
 }
 
-/* For hooks that have nothing to do. */
-CC_INLINE void cc_nothing(CC_HOOK_ARGS)
-{
-	(void)ev;
-	(void)self;
-	(void)group;
-	(void)params;
-	(void)out;
-}
-
 #endif /* VMCC_COMMON_H */

@@ -124,6 +124,7 @@ CC_INLINE void cc_host_publish(const struct cc_host *h, uint32_t srtt_8us, struc
 		h->reducing = 0;                                                                   \
 		h->decision = (struct cc_decision){0};                                             \
 		CC_HOST_CALL(id, init, CC_CAUSE_NONE, 0);                                          \
+		CC_LEAVE();                                                                        \
 	}                                                                                          \
                                                                                                    \
 	CC_NOINLINE void id##_step(const struct cc_event *ev, struct cc_host *h,                   \
@@ -152,6 +153,7 @@ CC_INLINE void cc_host_publish(const struct cc_host *h, uint32_t srtt_8us, struc
 		} else if (cc_host_may_grow(ev, h)) {                                              \
 			CC_HOST_CALL(id, on_grow, CC_CAUSE_NONE, 0);                               \
 		}                                                                                  \
+		CC_LEAVE();                                                                        \
 	}                                                                                          \
 	_Static_assert(1, "")
 

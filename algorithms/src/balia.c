@@ -8,7 +8,9 @@
  *                    = acked * (1 + rho_r)(1 + 4 rho_r) / (10 w_r sigma^2)
  *   congestion  w_r -= (w_r/2) min(alpha_r, 1.5), floor 1 with several paths; RTO: the same
  * ssthresh Deviations: none from the draft; Linux's module truncates alpha_r to an integer before
- * the minimum and so cuts too little for 1 < alpha < 2. Valid range: see coupling.h; relative error
+ * the minimum and so cuts too little for 1 < alpha < 2.
+ *
+ * Valid range: see coupling.h; relative error
  * of the increase below 2.6e-4, the reduction is exact.  With one path it is Reno, bit for bit.
  */
 #include "balia.h"
@@ -17,32 +19,27 @@ struct CC_PRIVATE balia {
 	uint64_t unused;
 };
 
-CC_NOINLINE void balia_init(CC_HOOK_ARGS)
+CC_HOOK(balia, init)
 {
-	cc_nothing(CC_PASS_ARGS);
 	cc_path_clear(self);
 }
 
-CC_NOINLINE void balia_on_ack(CC_HOOK_ARGS)
+CC_HOOK(balia, on_ack)
 {
-	cc_nothing(CC_PASS_ARGS);
 }
 
-CC_NOINLINE void balia_on_congestion(CC_HOOK_ARGS)
+CC_HOOK(balia, on_congestion)
 {
-	cc_nothing(CC_PASS_ARGS);
 	cc_balia_reduce(ev, self, group, out);
 }
 
-CC_NOINLINE void balia_on_grow(CC_HOOK_ARGS)
+CC_HOOK(balia, on_grow)
 {
-	cc_nothing(CC_PASS_ARGS);
 	cc_balia_grow(ev, self, group, out);
 }
 
-CC_NOINLINE void balia_on_state(CC_HOOK_ARGS)
+CC_HOOK(balia, on_state)
 {
-	cc_nothing(CC_PASS_ARGS);
 }
 
 CC_ALGORITHM(balia, struct balia);

@@ -7,7 +7,9 @@
  * marked/acked growth      Reno ECE         w -= floor(w * alpha / 2), once per window loss, RTO
  * Reno (RFC 8257 section 3.5), one cut per window over all signals Deviations: counts packets, not
  * bytes; the window floor after ECE is a parameter (RFC 1, Linux 2). alpha has 30 fractional bits
- * and is rounded down as a whole, so it decays to 0 (Linux's 10 bits stall). Valid range: w up to
+ * and is rounded down as a whole, so it decays to 0 (Linux's 10 bits stall).
+ *
+ * Valid range: w up to
  * 2^20; alpha exact to 16 * 2^-30.
  */
 #include "dctcp.h"
@@ -16,24 +18,21 @@ struct CC_PRIVATE dctcp {
 	struct cc_dctcp ecn;
 };
 
-CC_NOINLINE void dctcp_init(CC_HOOK_ARGS)
+CC_HOOK(dctcp, init)
 {
-	cc_nothing(CC_PASS_ARGS);
 	cc_path_clear(self);
 	cc_dctcp_init(&CC_STATE(dctcp, self)->ecn, ev, params->v[CC_P_DCTCP_ALPHA_INIT]);
 	self->pub[0] = CC_STATE(dctcp, self)->ecn.alpha_q30;
 }
 
-CC_NOINLINE void dctcp_on_ack(CC_HOOK_ARGS)
+CC_HOOK(dctcp, on_ack)
 {
-	cc_nothing(CC_PASS_ARGS);
 	cc_dctcp_on_ack(&CC_STATE(dctcp, self)->ecn, ev, params->v[CC_P_DCTCP_G]);
 	self->pub[0] = CC_STATE(dctcp, self)->ecn.alpha_q30; /* for observers */
 }
 
-CC_NOINLINE void dctcp_on_congestion(CC_HOOK_ARGS)
+CC_HOOK(dctcp, on_congestion)
 {
-	cc_nothing(CC_PASS_ARGS);
 	if (ev->cause == CC_CAUSE_ECE)
 		cc_dctcp_cut(&CC_STATE(dctcp, self)->ecn, ev, self, params->v[CC_P_DCTCP_FLOOR],
 			     out);
@@ -41,15 +40,13 @@ CC_NOINLINE void dctcp_on_congestion(CC_HOOK_ARGS)
 		cc_reno_reduce(ev, self, out);
 }
 
-CC_NOINLINE void dctcp_on_grow(CC_HOOK_ARGS)
+CC_HOOK(dctcp, on_grow)
 {
-	cc_nothing(CC_PASS_ARGS);
 	cc_reno_grow(ev, self, out);
 }
 
-CC_NOINLINE void dctcp_on_state(CC_HOOK_ARGS)
+CC_HOOK(dctcp, on_state)
 {
-	cc_nothing(CC_PASS_ARGS);
 }
 
 CC_ALGORITHM(dctcp, struct dctcp);

@@ -6,10 +6,12 @@
  *   growth      w_r += acked * min(alpha / w_total, 1 / w_r),
  *               alpha = w_total * max(w/T^2) / (sum of w/T)^2
  *   congestion  Reno
+ *
  * Deviations: alpha is not rounded to a few bits nor cached between acknowledgments (the
  * out-of-tree Linux module keeps 12 bits and becomes uncoupled Reno for windows above 4096); a
- * sibling in recovery enters with its ssthresh, as the RFC says and that module does not. Valid
- * range: see coupling.h.  With one path it is Reno, bit for bit.
+ * sibling in recovery enters with its ssthresh, as the RFC says and that module does not.
+ *
+ * Valid range: see coupling.h.  With one path it is Reno, bit for bit.
  */
 #include "lia.h"
 
@@ -17,32 +19,27 @@ struct CC_PRIVATE lia {
 	uint64_t unused;
 };
 
-CC_NOINLINE void lia_init(CC_HOOK_ARGS)
+CC_HOOK(lia, init)
 {
-	cc_nothing(CC_PASS_ARGS);
 	cc_path_clear(self);
 }
 
-CC_NOINLINE void lia_on_ack(CC_HOOK_ARGS)
+CC_HOOK(lia, on_ack)
 {
-	cc_nothing(CC_PASS_ARGS);
 }
 
-CC_NOINLINE void lia_on_congestion(CC_HOOK_ARGS)
+CC_HOOK(lia, on_congestion)
 {
-	cc_nothing(CC_PASS_ARGS);
 	cc_reno_reduce(ev, self, out);
 }
 
-CC_NOINLINE void lia_on_grow(CC_HOOK_ARGS)
+CC_HOOK(lia, on_grow)
 {
-	cc_nothing(CC_PASS_ARGS);
 	cc_lia_grow(ev, self, group, out);
 }
 
-CC_NOINLINE void lia_on_state(CC_HOOK_ARGS)
+CC_HOOK(lia, on_state)
 {
-	cc_nothing(CC_PASS_ARGS);
 }
 
 CC_ALGORITHM(lia, struct lia);

@@ -10,7 +10,9 @@
  * last two losses, packets since the last loss) congestion  half (ssthresh floor 1 with several
  * paths), l1 = l2, l2 = 0 Deviations: paths are ranked by l/T^2, consistent with a throughput of
  * sqrt(l)/T, as Linux does; some implementations of the draft use l^2/T.  Whole packets leave the
- * window only once a whole packet of decrease has accumulated. Valid range: see coupling.h;
+ * window only once a whole packet of decrease has accumulated.
+ *
+ * Valid range: see coupling.h;
  * absolute error of the first term below 1e-6 in data-center and wide-area ranges, below 0.004 in
  * the corners.  With one path it is Reno, bit for bit.
  */
@@ -20,37 +22,32 @@ struct CC_PRIVATE olia {
 	struct cc_olia loss;
 };
 
-CC_NOINLINE void olia_init(CC_HOOK_ARGS)
+CC_HOOK(olia, init)
 {
-	cc_nothing(CC_PASS_ARGS);
 	cc_path_clear(self);
 }
 
-CC_NOINLINE void olia_on_ack(CC_HOOK_ARGS)
+CC_HOOK(olia, on_ack)
 {
-	cc_nothing(CC_PASS_ARGS);
 	cc_olia_on_ack(&CC_STATE(olia, self)->loss, ev, self);
 }
 
-CC_NOINLINE void olia_on_congestion(CC_HOOK_ARGS)
+CC_HOOK(olia, on_congestion)
 {
-	cc_nothing(CC_PASS_ARGS);
 	cc_olia_reduce(&CC_STATE(olia, self)->loss, ev, self, group, out);
 }
 
-CC_NOINLINE void olia_on_grow(CC_HOOK_ARGS)
+CC_HOOK(olia, on_grow)
 {
 	struct cc_olia_alpha alpha;
 
-	cc_nothing(CC_PASS_ARGS);
 	alpha = cc_olia_grow(&CC_STATE(olia, self)->loss, ev, self, group, out);
 	/* For observers: alpha as sign (bit 32) and divisor. */
 	self->pub[0] = (uint64_t)alpha.negative << 32 | alpha.divisor;
 }
 
-CC_NOINLINE void olia_on_state(CC_HOOK_ARGS)
+CC_HOOK(olia, on_state)
 {
-	cc_nothing(CC_PASS_ARGS);
 }
 
 CC_ALGORITHM(olia, struct olia);

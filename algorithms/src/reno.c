@@ -5,7 +5,9 @@
  * Source: RFC 5681 section 3.1; RFC 3168 section 6.1.2 for ECE.
  *   growth      w += acked / w
  *   congestion  ssthresh = max(FlightSize / 2, 2); after ECE the window may fall to 1
+ *
  * Deviations: none.  As a multipath algorithm it is the uncoupled one: every path on its own.
+ *
  * Valid range: w up to 2^20.
  */
 #include "common.h"
@@ -14,32 +16,27 @@ struct CC_PRIVATE reno {
 	uint64_t unused;
 };
 
-CC_NOINLINE void reno_init(CC_HOOK_ARGS)
+CC_HOOK(reno, init)
 {
-	cc_nothing(CC_PASS_ARGS);
 	cc_path_clear(self);
 }
 
-CC_NOINLINE void reno_on_ack(CC_HOOK_ARGS)
+CC_HOOK(reno, on_ack)
 {
-	cc_nothing(CC_PASS_ARGS);
 }
 
-CC_NOINLINE void reno_on_congestion(CC_HOOK_ARGS)
+CC_HOOK(reno, on_congestion)
 {
-	cc_nothing(CC_PASS_ARGS);
 	cc_reno_reduce(ev, self, out);
 }
 
-CC_NOINLINE void reno_on_grow(CC_HOOK_ARGS)
+CC_HOOK(reno, on_grow)
 {
-	cc_nothing(CC_PASS_ARGS);
 	cc_reno_grow(ev, self, out);
 }
 
-CC_NOINLINE void reno_on_state(CC_HOOK_ARGS)
+CC_HOOK(reno, on_state)
 {
-	cc_nothing(CC_PASS_ARGS);
 }
 
 CC_ALGORITHM(reno, struct reno);

@@ -13,7 +13,9 @@
  * well.  Each path is tested once, within `early` of its establishment.  A path that asked to be
  * closed is no longer compared with, so that of two alike one survives.
  * The option `rate` scales a sibling's count to the own number of acknowledged packets before
- * comparing: raw counts only find sharing paths whose windows are alike. Valid range: see
+ * comparing: raw counts only find sharing paths whose windows are alike.
+ *
+ * Valid range: see
  * coupling.h and src/dctcp.c.  Without ECE it is its increase law, bit for bit; with one path it is
  * DCTCP.
  */
@@ -105,21 +107,19 @@ CC_INLINE int vmcc_may_detect(const struct vmcc *v, const struct cc_event *ev,
 	return ev->now_us - v->started_us < params->v[CC_P_VMCC_EARLY] * VMCC_US_PER_MS;
 }
 
-CC_NOINLINE void vmcc_init(CC_HOOK_ARGS)
+CC_HOOK(vmcc, init)
 {
 	struct vmcc *v = CC_STATE(vmcc, self);
 
-	cc_nothing(CC_PASS_ARGS);
 	cc_path_clear(self);
 	cc_dctcp_init(&v->ecn, ev, params->v[CC_P_VMCC_ALPHA_INIT]);
 	v->started_us = ev->now_us;
 }
 
-CC_NOINLINE void vmcc_on_ack(CC_HOOK_ARGS)
+CC_HOOK(vmcc, on_ack)
 {
 	struct vmcc *v = CC_STATE(vmcc, self);
 
-	cc_nothing(CC_PASS_ARGS);
 	cc_dctcp_on_ack(&v->ecn, ev, params->v[CC_P_VMCC_G]);
 	cc_olia_on_ack(&v->loss, ev, self);
 	v->acked_pkt += cc_min(ev->acked_pkt, CC_MAX_CWND_PKT);
@@ -132,12 +132,11 @@ CC_NOINLINE void vmcc_on_ack(CC_HOOK_ARGS)
 	vmcc_publish(v, self);
 }
 
-CC_NOINLINE void vmcc_on_congestion(CC_HOOK_ARGS)
+CC_HOOK(vmcc, on_congestion)
 {
 	struct vmcc *v = CC_STATE(vmcc, self);
 	uint64_t law = params->v[CC_P_VMCC_INCREASE];
 
-	cc_nothing(CC_PASS_ARGS);
 	if (ev->cause == CC_CAUSE_ECE) {
 		cc_olia_on_loss(&v->loss, self);
 		cc_dctcp_cut(&v->ecn, ev, self, params->v[CC_P_VMCC_FLOOR], out);
@@ -150,11 +149,10 @@ CC_NOINLINE void vmcc_on_congestion(CC_HOOK_ARGS)
 	}
 }
 
-CC_NOINLINE void vmcc_on_grow(CC_HOOK_ARGS)
+CC_HOOK(vmcc, on_grow)
 {
 	uint64_t law = params->v[CC_P_VMCC_INCREASE];
 
-	cc_nothing(CC_PASS_ARGS);
 	if (ev->flags & CC_EV_ECE)
 		return;
 	if (law == CC_P_VMCC_INCREASE_OLIA)
@@ -165,9 +163,8 @@ CC_NOINLINE void vmcc_on_grow(CC_HOOK_ARGS)
 		cc_lia_grow(ev, self, group, out);
 }
 
-CC_NOINLINE void vmcc_on_state(CC_HOOK_ARGS)
+CC_HOOK(vmcc, on_state)
 {
-	cc_nothing(CC_PASS_ARGS);
 }
 
 CC_ALGORITHM(vmcc, struct vmcc);
