@@ -7,7 +7,7 @@
 //! use vmcc_scenario::{Document, Overrides};
 //!
 //! let document = Document::open("demo")?;
-//! let plan = document.plan(&Overrides { set: vec!["duration=2s".into()], ..Overrides::default() })?;
+//! let plan = document.plan(&Overrides { set: vec!["duration=11s".into()], ..Overrides::default() })?;
 //! assert!(plan.cases.len() > 1);
 //! # Ok::<(), vmcc_scenario::ScenarioError>(())
 //! ```

@@ -5,9 +5,6 @@ mod link;
 mod topology;
 mod traffic;
 
-#[cfg(test)]
-mod tests;
-
 use vmcc_units::Nanos;
 
 use crate::load::decode::BadValue;

@@ -1,0 +1,159 @@
+//! The example of the design, and what the command line may do with a scenario.
+
+use indexmap::IndexMap;
+use serde_json::json;
+use vmcc_scenario::model::{Marking, SizeDist, Topology, TrafficKind};
+use vmcc_scenario::{CaseFigures, Document, Overrides, Scale};
+
+const EXAMPLE: &str = r#"
+title = "Long flows: throughput, fairness, RTT, retransmissions"
+source = "vmcc-fig9"
+duration = "10s"
+runs = 5
+[topology]
+kind = "virtual-host"
+vms = 1
+nics = 2
+vm_rate = "600mbit"
+path_rate = "10gbit"
+path_delay = "50us"
+buffer = "100pkt"
+marking = { rule = "mq-ecn", lambda = 1.0 }
+[[traffic]]
+kind = "bulk"
+from = "vm*"
+to = "client"
+connections = 100
+[sweep]
+cc = ["lia", "olia", "vmcc"]
+[scale.small]
+topology.vm_rate = "150mbit"
+traffic.connections = 25
+[[claim]]
+id = "goodput-vs-lia"
+paper = "585 vs 523.1 Mb/s"
+check = "mean(goodput_bps, cc='vmcc') >= 1.03 * mean(goodput_bps, cc='lia')"
+"#;
+
+fn set(options: &[&str]) -> Overrides {
+    Overrides { set: options.iter().map(|s| (*s).to_owned()).collect(), ..Overrides::default() }
+}
+
+fn connections(kind: &TrafficKind) -> u32 {
+    match kind {
+        TrafficKind::Bulk(bulk) => bulk.connections,
+        other => panic!("expected bulk, found {other:?}"),
+    }
+}
+
+#[test]
+fn the_example_of_the_design_resolves() {
+    let document = Document::parse("fig9", EXAMPLE).unwrap();
+    let plan = document.plan(&Overrides::default()).unwrap();
+    assert_eq!((plan.cases.len(), plan.runs, plan.seed), (3, 5, 1));
+    assert_eq!(plan.cases[2].set, IndexMap::from([("cc".to_owned(), json!("vmcc"))]));
+    assert_eq!(plan.cases[2].scenario.host.cc, "vmcc");
+    assert_eq!(connections(&plan.cases[0].scenario.traffic[0].kind), 100);
+}
+
+#[test]
+fn the_small_scale_changes_what_it_says_and_nothing_else() {
+    let document = Document::parse("fig9", EXAMPLE).unwrap();
+    let full = document.plan(&Overrides::default()).unwrap();
+    let small = document.plan(&Overrides { scale: Scale::Small, ..Overrides::default() }).unwrap();
+    let mut expected = full.cases[0].scenario.clone();
+    let Topology::VirtualHost(topology) = &mut expected.topology else { panic!("a virtual host") };
+    topology.vm_rate = "150mbit".parse().unwrap();
+    let TrafficKind::Bulk(bulk) = &mut expected.traffic[0].kind else { panic!("bulk") };
+    bulk.connections = 25;
+    assert_eq!(small.cases[0].scenario, expected);
+}
+
+#[test]
+fn options_override_narrow_and_sweep() {
+    let document = Document::parse("fig9", EXAMPLE).unwrap();
+    let plan = document.plan(&set(&["cc=vmcc,lia", "connections=5,10,20", "runs=2"])).unwrap();
+    assert_eq!((plan.cases.len(), plan.runs), (6, 2));
+    assert_eq!(
+        plan.cases[1].set,
+        IndexMap::from([("cc".into(), json!("vmcc")), ("connections".into(), json!(10))])
+    );
+    assert_eq!(connections(&plan.cases[1].scenario.traffic[0].kind), 10);
+    let plan =
+        document.plan(&set(&["marking={ rule = \"tcn\", rtt = \"1ms\" }", "params.vmcc.theta=3"])).unwrap();
+    let Topology::VirtualHost(topology) = &plan.cases[0].scenario.topology else { panic!("a virtual host") };
+    assert!(matches!(topology.marking, Marking::Tcn(_)));
+    assert!(plan.cases[0].scenario.host.params["vmcc"].contains_key("theta"));
+    let seeded = Overrides { seed: Some(7), runs: Some(3), ..Overrides::default() };
+    let plan = document.plan(&seeded).unwrap();
+    assert_eq!((plan.seed, plan.runs, plan.cases[0].scenario.seed), (7, 3, 7));
+}
+
+#[test]
+fn lists_are_entered_by_index_or_by_name() {
+    let demo = Document::open("demo").unwrap();
+    let plan = demo
+        .plan(&set(&["traffic.competitor.start=2s", "topology.paths.1.delay=9ms", "variant=lia"]))
+        .unwrap();
+    assert_eq!(plan.cases.len(), 1);
+    let scenario = &plan.cases[0].scenario;
+    assert_eq!(scenario.traffic[1].common.start, "2s".parse().unwrap());
+    assert_eq!(scenario.traffic[0].common.start, "0s".parse().unwrap());
+    let Topology::ParallelPaths(topology) = &scenario.topology else { panic!("parallel paths") };
+    assert_eq!(topology.links()[1].1.delay, "9ms".parse().unwrap());
+    assert_eq!(topology.links()[0].1.delay, topology.delay);
+}
+
+#[test]
+fn a_published_distribution_may_be_swept() {
+    let plan = Document::open("examples/poisson").unwrap().plan(&Overrides::default()).unwrap();
+    let sizes: Vec<_> = plan
+        .cases
+        .iter()
+        .map(|case| match &case.scenario.traffic[0].kind {
+            TrafficKind::Poisson(p) => matches!(p.sizes, SizeDist::Named(_)),
+            _ => false,
+        })
+        .collect();
+    assert_eq!(sizes, [true; 3]);
+}
+
+fn figures(cc: &str, goodput: &[f64]) -> CaseFigures {
+    CaseFigures {
+        set: IndexMap::from([("cc".to_owned(), json!(cc))]),
+        runs: goodput.iter().map(|g| [("goodput_bps".to_owned(), *g)].into()).collect(),
+    }
+}
+
+#[test]
+fn the_claim_of_the_design_is_decided_by_the_means() {
+    let plan = Document::parse("fig9", EXAMPLE).unwrap().plan(&Overrides::default()).unwrap();
+    let decide = |lia: &[f64], vmcc: &[f64]| {
+        plan.claims[0].evaluate(&[figures("lia", lia), figures("vmcc", vmcc)]).unwrap()
+    };
+    let better = decide(&[100.0, 102.0], &[104.0, 106.0]);
+    assert!(better.pass);
+    assert_eq!(better.value, Some(105.0));
+    assert!(!decide(&[100.0, 102.0], &[104.0, 104.0]).pass);
+}
+
+#[test]
+fn every_built_in_scenario_is_valid_at_both_scales() {
+    let names: Vec<&str> = vmcc_scenario::builtin::all().iter().map(|b| b.name).collect();
+    assert!(names.contains(&"demo"));
+    let mut kinds = std::collections::BTreeSet::new();
+    for name in names {
+        let document = Document::open(name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let plan = document.plan(&Overrides::default()).unwrap();
+        for case in &plan.cases {
+            kinds.insert(case.scenario.topology.kind());
+            kinds.extend(case.scenario.traffic.iter().map(|t| t.kind.name()));
+            let json = serde_json::to_string(case).unwrap();
+            let back: vmcc_scenario::ResolvedCase = serde_json::from_str(&json).unwrap();
+            assert_eq!(&back, case, "{name} does not survive JSON");
+        }
+    }
+    let all = "bulk congestion-generator dumbbell fat-tree graph incast on-off-udp parallel-paths poisson \
+               request-response sized two-pod virtual-host";
+    assert_eq!(kinds.into_iter().filter(|k| *k != "app").collect::<Vec<_>>().join(" "), all);
+}

@@ -1,0 +1,184 @@
+//! What people read when a scenario is wrong: reviewed texts.
+
+use vmcc_scenario::{Document, Overrides};
+
+const GOOD: &str = r#"title = "t"
+duration = "1s"
+[host]
+cc = "lia"
+[topology]
+kind = "parallel-paths"
+paths = 2
+rate = "100mbit"
+delay = "5ms"
+[[traffic]]
+kind = "bulk"
+connections = 2
+[sweep]
+cc = ["lia", "vmcc"]
+[[claim]]
+id = "c"
+check = "mean(goodput_bps, cc='vmcc') > 1"
+"#;
+
+/// The message of the good scenario with one text replaced.
+fn replaced(old: &str, new: &str) -> String {
+    assert!(GOOD.contains(old), "`{old}` is not in the good scenario");
+    match Document::parse("s.toml", &GOOD.replacen(old, new, 1)) {
+        Ok(_) => panic!("`{new}` instead of `{old}` was accepted"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn option(option: &str) -> String {
+    let document = Document::parse("s.toml", GOOD).unwrap();
+    let overrides = Overrides { set: vec![option.to_owned()], ..Overrides::default() };
+    match document.plan(&overrides) {
+        Ok(_) => panic!("--set {option} was accepted"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn faults_in_the_text() {
+    let cases = [
+        ("cc = \"lia\"", "cc = \"lia"),
+        ("connections = 2", "conections = 2"),
+        ("connections = 2", "connections = \"two\""),
+        ("connections = 2", "size = 2"),
+        ("duration = \"1s\"", "duration = 1"),
+        ("duration = \"1s\"", "duration = \"1sec\""),
+        ("duration = \"1s\"\n", ""),
+        ("duration = \"1s\"", "duration = \"999999999999s\""),
+        ("kind = \"bulk\"", "kind = \"bulky\""),
+        ("kind = \"bulk\"\n", ""),
+        ("kind = \"parallel-paths\"", "kind = \"paralel-paths\""),
+        ("delay = \"5ms\"\n", ""),
+        ("delay = \"5ms\"", "delay = \"5ms\"\nmarking = { rule = \"treshold\", at = \"3kB\" }"),
+        ("delay = \"5ms\"", "delay = \"5ms\"\nmarking = { rule = \"threshold\", at = \"3KB\" }"),
+        ("delay = \"5ms\"", "delay = \"5ms\"\nmarking = { rule = \"threshold\", at = \"101pkt\" }"),
+        ("paths = 2", "paths = [{ name = \"a\" }, { name = \"b\", rte = \"1mbit\" }]"),
+        ("paths = 2", "paths = [{ name = \"a\" }, { name = \"b\", rate = \"0mbit\" }]"),
+        ("paths = 2", "paths = 0"),
+        ("[sweep]", "[swep]"),
+        ("title = \"t\"", "titel = \"t\""),
+    ];
+    let texts: Vec<String> = cases.iter().map(|(old, new)| replaced(old, new)).collect();
+    insta::assert_snapshot!(texts.join("\n\n"));
+}
+
+#[test]
+fn faults_of_meaning() {
+    let cases = [
+        ("rate = \"100mbit\"", "rate = \"0bit\""),
+        ("connections = 2", "cc = \"lja\""),
+        ("cc = \"lia\"", "cc = \"lia\"\nprotocol = \"tcp\"\nsubflows = 2"),
+        ("cc = \"lia\"", "cc = \"lia\"\nparams.vmcc.theta = 1e9"),
+        ("cc = \"lia\"", "cc = \"lia\"\nparams.vmcc.tetha = 1"),
+        ("connections = 2", "from = \"cleint\""),
+        ("connections = 2", "to = \"client\""),
+        ("connections = 2", "path = \"c\""),
+        ("connections = 2", "class = 1"),
+        ("connections = 2", "connections = 2\n[[event]]\nat = \"0s\"\nkind = \"link-down\"\nlink = \"aa\""),
+        ("connections = 2", "connections = 2\n[[event]]\nat = \"2s\"\nkind = \"link-down\"\nlink = \"a\""),
+        (
+            "connections = 2",
+            "connections = 2\n[[event]]\nat = \"0s\"\nkind = \"remap\"\nvm = \"vm0\"\nvnic = 0\nnic = 0",
+        ),
+        ("kind = \"bulk\"\nconnections = 2", "kind = \"poisson\"\nsizes = \"web-serch\"\nload = 0.5"),
+        (
+            "kind = \"bulk\"\nconnections = 2",
+            "kind = \"poisson\"\nsizes = \"1kB\"\nload = 0.5\nper_second = 3.0",
+        ),
+        ("kind = \"bulk\"\nconnections = 2", "kind = \"on-off-udp\"\nrate = \"1mbit\"\ncc = \"lia\""),
+        ("cc = [\"lia\", \"vmcc\"]", "cc = [\"lia\", \"vmc\"]"),
+        ("cc = [\"lia\", \"vmcc\"]", "cx = [\"lia\", \"vmcc\"]"),
+        ("cc = [\"lia\", \"vmcc\"]", "cc = []"),
+        ("[sweep]", "[scale.tiny]\nruns = 1\n[sweep]"),
+        ("[sweep]", "[scale.small]\ntopology.rat = \"1mbit\"\n[sweep]"),
+        ("[sweep]", "[scale.small]\ntopology.rate = \"0mbit\"\n[sweep]"),
+        ("[sweep]", "[scale.small]\nhost.cc = \"reno\"\n[sweep]"),
+    ];
+    let texts: Vec<String> = cases.iter().map(|(old, new)| replaced(old, new)).collect();
+    insta::assert_snapshot!(texts.join("\n\n"));
+}
+
+#[test]
+fn faults_of_claims() {
+    let check = "mean(goodput_bps, cc='vmcc') > 1";
+    let cases = [
+        "mean(godput_bps, cc='vmcc') > 1",
+        "mean(goodput_bps, cc='vmc') > 1",
+        "mean(goodput_bps, c='vmcc') > 1",
+        "mean(goodput_bps, cc='vmcc' > 1",
+        "mean(goodput_bps, cc='vmcc')",
+        "maen(goodput_bps) > 1",
+        "goodput_bps > 1",
+        "mean(goodput_bps) > 1x",
+        "mean(goodput_bps) > (1",
+        "mean(goodput_bps) = 1",
+        "mean(paths.c.goodput_bps) > 1",
+        "spearman(goodput_bps) > 0",
+        "1 > 2",
+        "",
+    ];
+    let texts: Vec<String> = cases.iter().map(|new| replaced(check, new)).collect();
+    insta::assert_snapshot!(texts.join("\n\n"));
+}
+
+#[test]
+fn faults_of_graphs() {
+    let graph = |text: &str| {
+        format!(
+            "title = \"t\"\nduration = \"1s\"\n[topology]\nkind = \"graph\"\nhosts = [\"a\", \"b\"]\n\
+             links = [{{ from = \"a\", to = \"s\", rate = \"1mbit\", delay = \"1ms\" }}, \
+             {{ from = \"t\", to = \"b\", rate = \"1mbit\", delay = \"1ms\" }}]\n{text}\n\
+             [[traffic]]\nkind = \"bulk\"\n"
+        )
+    };
+    let cases = [
+        "",
+        "routing = \"explicit\"",
+        "routes = [{ via = [\"a\", \"b\"] }]",
+        "routing = \"explicit\"\nroutes = [{ via = [\"a\", \"s\", \"a\", \"b\"] }]",
+        "routing = \"explicit\"\nroutes = [{ via = [\"a\", \"s\", \"b\"] }]",
+        "routing = \"explicit\"\nroutes = [{ via = [\"a\", \"x\", \"b\"] }]",
+    ];
+    let message = |text: &&str| match Document::parse("g.toml", &graph(text)) {
+        Ok(_) => panic!("`{text}` was accepted"),
+        Err(error) => error.to_string(),
+    };
+    let texts: Vec<String> = cases.iter().map(message).collect();
+    insta::assert_snapshot!(texts.join("\n\n"));
+}
+
+#[test]
+fn faults_of_options() {
+    let cases = [
+        "cc",
+        "cc=",
+        "cc=lia,",
+        "conections=3",
+        "connections=x",
+        "delay=5",
+        "rate=0mbit",
+        "runs=1,2",
+        "traffic.7.connections=1",
+        "topology.buffer=[",
+        "cc=lia,vmc",
+        "connections=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,x",
+    ];
+    let texts: Vec<String> = cases.iter().map(|text| option(text)).collect();
+    insta::assert_snapshot!(texts.join("\n\n"));
+}
+
+#[test]
+fn a_name_that_does_not_exist() {
+    insta::assert_snapshot!(
+        Document::open("dmo").unwrap_err(),
+        @"no built-in scenario and no file is called `dmo` (nearest: demo); `vmcc scenarios` lists the built-in ones"
+    );
+    assert!(
+        Document::open("/nonexistent/x.toml").unwrap_err().to_string().starts_with("cannot read scenario")
+    );
+}
