@@ -262,21 +262,9 @@ static __always_inline void apply(struct call *c, struct sock *sk)
 #define RUN(hook)                                                                                  \
 	do {                                                                                       \
 		decision_clear(&c);                                                                \
-		run_##hook(&c, entry ? &entry->group : 0);                                         \
+		MP_HOOK(hook)(&c.ev, &c.path, entry ? &entry->group : 0, &mp_config.params,        \
+			      &c.out);                                                             \
 	} while (0)
-
-#define DEFINE_RUN(hook)                                                                           \
-	static __noinline int run_##hook(struct call *c, const struct cc_group *group)             \
-	{                                                                                          \
-		CC_HOOK(hook)(&c->ev, &c->path, group, &mp_config.params, &c->out);                \
-		return 0;                                                                          \
-	}
-
-DEFINE_RUN(init)
-DEFINE_RUN(on_ack)
-DEFINE_RUN(on_congestion)
-DEFINE_RUN(on_grow)
-DEFINE_RUN(on_state)
 
 /* Fills in what the callbacks of this ACK noted; true if on_ack is due. */
 static __always_inline int take_ack(struct call *c, struct mp_sk *ca)
@@ -438,6 +426,8 @@ void BPF_PROG(cc_set_state, struct sock *sk, u8 new_state)
 		/* After a timeout Linux has already cut the window. */
 		if (c.ev.cause == CC_CAUSE_RTO)
 			c.ev.cwnd_pkt = cc_max(tp->snd_cwnd, tp->prior_cwnd);
+		/* RFC 5681 counts everything that is not acknowledged. */
+		c.ev.in_flight_pkt = tp->packets_out;
 		RUN(on_congestion);
 		if (asked && c.out.set & CC_SET_SSTHRESH)
 			tp->snd_ssthresh = c.out.ssthresh_pkt;

@@ -24,8 +24,8 @@ int replay_run(void *ctx)
 	struct replay_step *s = &replay_step;
 
 	if (s->begin)
-		CC_HOOK(begin)
-	(&s->event, &s->host, s->has_group ? &s->group : 0, &s->params);
-	else CC_HOOK(step)(&s->event, &s->host, s->has_group ? &s->group : 0, &s->params);
+		MP_HOOK(begin)(&s->event, &s->host, s->has_group ? &s->group : 0, &s->params);
+	else
+		MP_HOOK(step)(&s->event, &s->host, s->has_group ? &s->group : 0, &s->params);
 	return 0;
 }

@@ -6,11 +6,13 @@
 mod config;
 pub mod diag;
 mod error;
+pub mod guard;
 mod load;
 pub mod mark;
 mod netns;
 mod objects;
 mod registered;
+pub mod replay;
 
 pub use error::{ControlError, LoadError};
 pub use load::Loaded;

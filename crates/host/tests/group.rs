@@ -1,0 +1,150 @@
+//! The table through which subflows see each other. Needs root: without it these tests fail, they do not skip.
+
+mod common;
+
+use common::{Net, Over, alone, connect, listen, transfer, within};
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::{Duration, Instant};
+use vmcc_cc::{Algorithm, Params};
+use vmcc_host::Loaded;
+use vmcc_host::diag::Diag;
+
+const MB: u64 = 1 << 20;
+
+fn lia() -> Loaded {
+    let algorithm = Algorithm::by_name("lia").unwrap();
+    Loaded::load(algorithm, &Params::defaults(algorithm)).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Waits until the table is empty: sockets are released a moment after they are closed.
+fn drained(loaded: &Loaded) -> usize {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while loaded.connections() != Some(0) && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(50));
+    }
+    loaded.connections().unwrap()
+}
+
+/// TIME-WAIT and orphans would only delay the release; a reset ends a connection at once.
+fn reset_on_close(stream: &TcpStream) {
+    socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO)).unwrap();
+}
+
+#[test]
+fn root_a_connection_is_in_the_table_while_it_lives() {
+    let _alone = alone();
+    let loaded = lia();
+    let net = Net::new(2, None);
+    net.select(loaded.kernel_name());
+    let mut seen = None;
+    transfer(&net, Over::Mptcp, 5201, |sent| {
+        if sent >= 64 * MB {
+            seen = loaded.connections();
+        }
+        sent >= 64 * MB
+    });
+    // Both ends run on this kernel, in one table.
+    assert_eq!(seen, Some(2));
+    assert_eq!(drained(&loaded), 0);
+    assert!(loaded.bytes_per_connection().unwrap() <= 1024, "{:?}", loaded.bytes_per_connection());
+}
+
+#[test]
+fn root_plain_tcp_takes_no_entry() {
+    let _alone = alone();
+    let loaded = lia();
+    let net = Net::new(1, None);
+    net.select(loaded.kernel_name());
+    let mut seen = None;
+    transfer(&net, Over::Tcp, 5202, |sent| {
+        seen = loaded.connections();
+        sent >= 8 * MB
+    });
+    assert_eq!(seen, Some(0));
+}
+
+#[test]
+fn root_ten_thousand_connections_leave_nothing() {
+    const CONNECTIONS: usize = 10_000;
+    const WORKERS: usize = 4;
+    let _alone = alone();
+    let loaded = lia();
+    let net = Net::new(2, None);
+    net.select(loaded.kernel_name());
+    let listener = within(&net.server, || listen(Over::Mptcp, 5203));
+    let server = thread::spawn(move || {
+        let mut highest = 0;
+        for _ in 0..CONNECTIONS {
+            let mut stream = TcpStream::from(OwnedFd::from(listener.accept().unwrap().0));
+            let mut word = [0; 4];
+            if stream.read_exact(&mut word).is_ok() {
+                let _ = stream.write_all(&word);
+            }
+            reset_on_close(&stream);
+            highest += 1;
+        }
+        highest
+    });
+    let most = thread::scope(|scope| {
+        let work = |_| {
+            within(&net.client, || {
+                for i in 0..CONNECTIONS / WORKERS {
+                    let mut stream = TcpStream::from(OwnedFd::from(connect(Over::Mptcp, 5203)));
+                    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+                    stream.write_all(b"ping").unwrap();
+                    let mut word = [0; 4];
+                    let _ = stream.read_exact(&mut word);
+                    if i % 2 == 0 {
+                        reset_on_close(&stream);
+                    }
+                }
+            });
+        };
+        let workers: Vec<_> = (0..WORKERS).map(|i| scope.spawn(move || work(i))).collect();
+        let mut most = 0;
+        while workers.iter().any(|w| !w.is_finished()) {
+            most = most.max(loaded.connections().unwrap());
+            thread::sleep(Duration::from_millis(20));
+        }
+        workers.into_iter().for_each(|w| w.join().unwrap());
+        most
+    });
+    assert_eq!(server.join().unwrap(), CONNECTIONS);
+    assert!(most > 0, "connections never reached the table");
+    assert_eq!(drained(&loaded), 0, "entries left after {CONNECTIONS} connections");
+}
+
+#[test]
+fn root_subflows_on_two_cpus_share_one_entry() {
+    let _alone = alone();
+    let loaded = lia();
+    let net = Net::new(8, None);
+    net.select(loaded.kernel_name());
+    let mut entries = Vec::new();
+    let mut subflows = BTreeSet::new();
+    // Two connections of eight subflows each, unshaped: ACKs are handled on both CPUs at once.
+    thread::scope(|scope| {
+        let other = scope.spawn(|| transfer(&net, Over::Mptcp, 5205, |sent| sent >= 512 * MB));
+        transfer(&net, Over::Mptcp, 5204, |sent| {
+            if sent % (64 * MB) == 0 {
+                entries.push(loaded.connections().unwrap());
+            }
+            if sent >= 512 * MB {
+                for s in Diag::open().unwrap().subflows().unwrap() {
+                    if s.remote.port() == 5204 {
+                        subflows.insert(s.local);
+                    }
+                }
+            }
+            sent >= 512 * MB
+        });
+        other.join().unwrap();
+    });
+    assert_eq!(subflows.len(), 8, "{subflows:?}");
+    assert!(entries.iter().all(|n| *n <= 4), "{entries:?}");
+    assert_eq!(drained(&loaded), 0);
+}
