@@ -34,7 +34,8 @@ pub struct Packet {
     pub data_ack: u32,
     /// *host*: receive window beyond `data_ack`, in segments.
     pub window: u32,
-    /// *host*: endpoint that receives the packet: index into the receiving shard's table.
+    /// *host*: endpoint that receives the packet: index into the receiving shard's table, below
+    /// 2^30.
     pub to: u32,
     /// *host* sets the route; the *engine* advances it by one per hop.
     pub route: RouteId,

@@ -42,9 +42,10 @@ pub trait Endpoints: Send {
     /// The event of timer `id` came. Call [`Ctx::expired`] with its [`Timer`] and act if it says `true`.
     fn on_timer(&mut self, ctx: &mut Ctx, id: TimerId);
 
-    /// A packet for endpoint `to` arrives soon: a hint to prefetch its state.
+    /// A packet for endpoint `to` arrives soon, a pure ACK or one that carries data: a hint to prefetch the
+    /// endpoint's state.
     #[inline]
-    fn prefetch(&self, to: u32) {
-        let _ = to;
+    fn prefetch(&self, to: u32, ack: bool) {
+        let _ = (to, ack);
     }
 }

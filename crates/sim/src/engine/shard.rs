@@ -2,12 +2,9 @@
 
 use crate::engine::wheel::{Due, Kind};
 use crate::engine::{Ctx, Endpoints, TimerId};
-use crate::net::{AT_HOST, Crossing};
+use crate::net::{ACK_ONLY, AT_HOST, Crossing, MAX_ENDPOINT};
 use crate::packet::{Packet, Sack};
 use crate::time::Time;
-
-/// How many events ahead to prefetch.
-const LOOKAHEAD: usize = 6;
 
 #[derive(Debug)]
 pub(crate) struct Shard<E> {
@@ -28,8 +25,17 @@ impl<E> Shard<E> {
 impl<E: Endpoints> Shard<E> {
     /// Handles all events before `end`.
     pub(crate) fn run_until(&mut self, end: Time) {
-        while let Some(due) = self.ctx.wheel.pop(end) {
-            self.prefetch();
+        while let Some(due) = {
+            let (net, hosts) = (&self.ctx.net, &self.hosts);
+            self.ctx.wheel.pop(end, |key, payload, target| {
+                if key.kind() == Kind::Arrival {
+                    net.prefetch(payload, target);
+                    if target & AT_HOST != 0 {
+                        hosts.prefetch(target & MAX_ENDPOINT, target & ACK_ONLY != 0);
+                    }
+                }
+            })
+        } {
             self.ctx.now = due.at;
             self.events += 1;
             self.handle(due);
@@ -63,18 +69,6 @@ impl<E: Endpoints> Shard<E> {
             self.hosts.on_packet(&mut self.ctx, &packet, &sack);
         } else {
             self.hosts.on_packet(&mut self.ctx, &packet, &Sack::EMPTY);
-        }
-    }
-
-    #[inline]
-    fn prefetch(&self) {
-        if let Some((key, payload, target)) = self.ctx.wheel.peek(LOOKAHEAD)
-            && key.kind() == Kind::Arrival
-        {
-            self.ctx.net.prefetch(payload, target);
-            if target & AT_HOST != 0 {
-                self.hosts.prefetch(target & !AT_HOST);
-            }
         }
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! Events come out ordered by time, then by [`EventKey`] (what caused the event), then in insertion order.
 //! None of the three depends on how the network was partitioned, so a parallel run replays exactly the
-//! sequential one. Pushing is an append to a bucket; a bucket of a few dozen 16-byte events is sorted by a
-//! single 64-bit key when its turn comes. Events beyond the wheel's horizon wait in a heap.
+//! sequential one.
+//!
+//! Pushing appends a 16-byte event to one of some hundred coarse buckets, few enough that their ends stay
+//! in the cache. A coarse bucket is spread over fine ones when its turn comes, a fine one of a dozen events
+//! is sorted by a single 64-bit key. Events beyond the wheel's horizon wait in a heap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -58,7 +61,7 @@ impl EventKey {
 /// An event in a bucket.
 #[derive(Clone, Copy, Debug)]
 struct Event {
-    /// Time within the bucket (upper half) and key: the sort key.
+    /// Time within the coarse bucket (upper half) and key: the sort key.
     order: u64,
     /// Arrival: the packet.
     payload: u32,
@@ -75,23 +78,29 @@ pub(crate) struct Due {
     pub(crate) target: u32,
 }
 
-/// Shape of the wheel: `2^bucket_bits` buckets of `2^width_bits` picoseconds.
+/// Shape of the wheel. Times to powers of two: a fine bucket lasts `2^fine_bits` ps, a coarse one
+/// `2^coarse_bits`; there are `2^wheel_bits` coarse buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WheelShape {
-    pub(crate) width_bits: u32,
-    pub(crate) bucket_bits: u32,
+    pub(crate) fine_bits: u32,
+    pub(crate) coarse_bits: u32,
+    pub(crate) wheel_bits: u32,
 }
 
 impl WheelShape {
-    /// Events per bucket that sorting and prefetching like best (measured, see docs/simulator-performance.md).
-    const EVENTS_PER_BUCKET: f64 = 16.0;
+    /// Events per fine bucket that sorting and prefetching like best (measured, see
+    /// docs/simulator-performance.md).
+    const EVENTS_PER_BUCKET: f64 = 12.0;
+    /// Fine buckets per coarse one: their ends stay in the first-level cache.
+    const FINE_BITS: u32 = 6;
 
     /// A wheel for `events_per_s` at full load in which events lie at most `horizon` ahead as a rule.
     pub(crate) fn fit(events_per_s: f64, horizon: Span) -> WheelShape {
         let ideal_ps = Self::EVENTS_PER_BUCKET * 1e12 / events_per_s.max(1.0);
-        let width_bits = (ideal_ps.max(1.0).log2().round() as u32).clamp(8, 32);
-        let buckets = (horizon.ps() >> width_bits) + 2;
-        WheelShape { width_bits, bucket_bits: buckets.ilog2().saturating_add(1).clamp(6, 16) }
+        let fine_bits = (ideal_ps.max(1.0).log2().round() as u32).clamp(8, 26);
+        let coarse_bits = fine_bits + Self::FINE_BITS;
+        let buckets = (horizon.ps() >> coarse_bits) + 2;
+        WheelShape { fine_bits, coarse_bits, wheel_bits: buckets.ilog2().saturating_add(1).clamp(6, 14) }
     }
 }
 
@@ -101,31 +110,39 @@ type Far = Reverse<(Time, EventKey, u64, u32, u32)>;
 #[derive(Debug)]
 pub(crate) struct Wheel {
     shape: WheelShape,
-    /// Absolute number of the bucket that is being emptied.
+    /// Absolute number of the coarse bucket that is being emptied.
     base: u64,
+    /// Its events by fine bucket; those up to `fine` are done or in the run.
+    fine: Vec<Vec<Event>>,
+    /// Number of the fine bucket that is being emptied.
+    position: usize,
     /// That bucket, sorted; the part before `cursor` is done.
     run: Vec<Event>,
     cursor: usize,
-    buckets: Vec<Vec<Event>>,
+    /// Events by coarse bucket, modulo their number.
+    coarse: Vec<Vec<Event>>,
+    /// One bit per coarse bucket: not empty.
+    occupied: Vec<u64>,
     /// Emptied buffers, reused while they are still in the cache.
     spare: Vec<Vec<Event>>,
-    /// One bit per bucket: not empty.
-    occupied: Vec<u64>,
     far: BinaryHeap<Far>,
     far_pushed: u64,
 }
 
 impl Wheel {
     pub(crate) fn new(shape: WheelShape) -> Wheel {
-        let n = 1usize << shape.bucket_bits;
+        let n = 1usize << shape.wheel_bits;
+        let fine = 1usize << (shape.coarse_bits - shape.fine_bits);
         Wheel {
             shape,
             base: 0,
+            fine: vec![Vec::new(); fine],
+            position: 0,
             run: Vec::new(),
             cursor: 0,
-            buckets: vec![Vec::new(); n],
-            spare: Vec::new(),
+            coarse: vec![Vec::new(); n],
             occupied: vec![0; n.div_ceil(64)],
+            spare: Vec::new(),
             far: BinaryHeap::new(),
             far_pushed: 0,
         }
@@ -134,13 +151,13 @@ impl Wheel {
     /// Adds an event; `at` must not lie before the event that is being handled.
     #[inline(always)]
     pub(crate) fn push(&mut self, at: Time, key: EventKey, payload: u32, target: u32) {
-        let slot = at.ps() >> self.shape.width_bits;
+        let slot = at.ps() >> self.shape.coarse_bits;
         debug_assert!(slot >= self.base, "event in the past");
-        let ahead = slot - self.base;
-        if ahead.wrapping_sub(1) < self.buckets.len() as u64 - 1 {
-            let index = slot as usize & (self.buckets.len() - 1);
+        let ahead = slot.wrapping_sub(self.base);
+        if ahead.wrapping_sub(1) < self.coarse.len() as u64 - 1 {
+            let index = slot as usize & (self.coarse.len() - 1);
             let event = self.event(at, key, payload, target);
-            let bucket = &mut self.buckets[index];
+            let bucket = &mut self.coarse[index];
             if bucket.is_empty() {
                 self.occupied[index / 64] |= 1 << (index % 64);
                 *bucket = self.spare.pop().unwrap_or_default();
@@ -151,33 +168,45 @@ impl Wheel {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn event(&self, at: Time, key: EventKey, payload: u32, target: u32) -> Event {
-        let within = at.ps() & ((1 << self.shape.width_bits) - 1);
+        let within = at.ps() & ((1 << self.shape.coarse_bits) - 1);
         Event { order: within << 32 | u64::from(key.0), payload, target }
+    }
+
+    /// Which fine bucket an event of the current coarse bucket belongs to.
+    #[inline(always)]
+    fn fine_of(&self, event: &Event) -> usize {
+        (event.order >> (32 + self.shape.fine_bits)) as usize & (self.fine.len() - 1)
     }
 
     #[cold]
     #[inline(never)]
     fn push_unusual(&mut self, at: Time, key: EventKey, payload: u32, target: u32, ahead: u64) {
-        if ahead == 0 {
-            let event = self.event(at, key, payload, target);
-            let place = self.cursor + self.run[self.cursor..].partition_point(|e| e.order <= event.order);
-            self.run.insert(place, event);
-        } else {
+        if ahead != 0 {
             self.far.push(Reverse((at, key, self.far_pushed, payload, target)));
             self.far_pushed += 1;
+            return;
+        }
+        let event = self.event(at, key, payload, target);
+        let fine = self.fine_of(&event);
+        if fine > self.position {
+            self.fine[fine].push(event);
+        } else {
+            let place = self.cursor + self.run[self.cursor..].partition_point(|e| e.order <= event.order);
+            self.run.insert(place, event);
         }
     }
 
-    /// The next event, if it lies before `end`.
-    #[inline]
-    pub(crate) fn pop(&mut self, end: Time) -> Option<Due> {
-        if self.cursor == self.run.len() && !self.advance(end) {
+    /// The next event, if it lies before `end`. `foresee` is shown each event some time before it comes:
+    /// (key, payload, target).
+    #[inline(always)]
+    pub(crate) fn pop(&mut self, end: Time, foresee: impl Fn(EventKey, u32, u32)) -> Option<Due> {
+        if self.cursor == self.run.len() && !self.advance(end, foresee) {
             return None;
         }
         let event = self.run[self.cursor];
-        let at = Time::from_ps((self.base << self.shape.width_bits) | event.order >> 32);
+        let at = Time::from_ps((self.base << self.shape.coarse_bits) | event.order >> 32);
         if at >= end {
             return None;
         }
@@ -185,51 +214,78 @@ impl Wheel {
         Some(Due { at, key: EventKey(event.order as u32), payload: event.payload, target: event.target })
     }
 
-    /// The event `ahead` places after the next in the bucket that is being emptied: (payload, target).
-    #[inline]
-    pub(crate) fn peek(&self, ahead: usize) -> Option<(EventKey, u32, u32)> {
-        self.run.get(self.cursor + ahead).map(|e| (EventKey(e.order as u32), e.payload, e.target))
-    }
-
-    /// Moves on to the next bucket with events, unless it begins at or after `end`.
-    fn advance(&mut self, end: Time) -> bool {
-        let near = self.next_occupied();
-        let far = self.far.peek().map(|Reverse(e)| e.0.ps() >> self.shape.width_bits);
-        let Some(slot) = near.into_iter().chain(far).min() else { return false };
-        if slot << self.shape.width_bits >= end.ps() {
-            return false;
+    /// Moves on to the next fine bucket with events, unless it begins at or after `end`.
+    #[inline(never)]
+    fn advance(&mut self, end: Time, foresee: impl Fn(EventKey, u32, u32)) -> bool {
+        loop {
+            let later = self.position + 1..self.fine.len();
+            if let Some(next) = later.into_iter().find(|&i| !self.fine[i].is_empty()) {
+                self.position = next;
+                break;
+            }
+            if !self.advance_coarse(end) {
+                return false;
+            }
+            if !self.fine[0].is_empty() {
+                self.position = 0;
+                break;
+            }
         }
-        self.base = slot;
         self.cursor = 0;
-        let index = slot as usize & (self.buckets.len() - 1);
-        let mut spent = std::mem::replace(&mut self.run, std::mem::take(&mut self.buckets[index]));
-        spent.clear();
-        self.spare.push(spent);
-        self.occupied[index / 64] &= !(1 << (index % 64));
-        if far == Some(slot) {
-            self.take_far(slot);
-        }
+        self.run.clear();
+        std::mem::swap(&mut self.run, &mut self.fine[self.position]);
         sort(&mut self.run);
+        if let Some(soon) = self.fine.get(self.position + 1) {
+            for event in soon {
+                foresee(EventKey(event.order as u32), event.payload, event.target);
+            }
+        }
         true
     }
 
-    /// Puts the far events of bucket `slot` before those of the run: they were pushed earlier.
+    /// Spreads the next coarse bucket with events over the fine ones, unless it begins at or after `end`.
+    fn advance_coarse(&mut self, end: Time) -> bool {
+        let near = self.next_occupied();
+        let far = self.far.peek().map(|Reverse(e)| e.0.ps() >> self.shape.coarse_bits);
+        let Some(slot) = near.into_iter().chain(far).min() else { return false };
+        if slot << self.shape.coarse_bits >= end.ps() {
+            return false;
+        }
+        self.base = slot;
+        self.position = 0;
+        if far == Some(slot) {
+            self.take_far(slot);
+        }
+        let index = slot as usize & (self.coarse.len() - 1);
+        self.occupied[index / 64] &= !(1 << (index % 64));
+        let mut bucket = std::mem::take(&mut self.coarse[index]);
+        for event in bucket.drain(..) {
+            let fine = self.fine_of(&event);
+            self.fine[fine].push(event);
+        }
+        if bucket.capacity() > 0 {
+            self.spare.push(bucket);
+        }
+        true
+    }
+
+    /// Spreads the far events of coarse bucket `slot`, before its others: they were pushed earlier.
     #[cold]
     fn take_far(&mut self, slot: u64) {
-        let mut early = Vec::new();
         while let Some(Reverse((at, key, _, payload, target))) = self.far.peek().copied() {
-            if at.ps() >> self.shape.width_bits != slot {
+            if at.ps() >> self.shape.coarse_bits != slot {
                 break;
             }
             self.far.pop();
-            early.push(self.event(at, key, payload, target));
+            let event = self.event(at, key, payload, target);
+            let fine = self.fine_of(&event);
+            self.fine[fine].push(event);
         }
-        self.run.splice(0..0, early);
     }
 
-    /// Absolute number of the nearest occupied bucket after the base.
+    /// Absolute number of the nearest occupied coarse bucket after the base.
     fn next_occupied(&self) -> Option<u64> {
-        let n = self.buckets.len();
+        let n = self.coarse.len();
         let start = (self.base as usize + 1) & (n - 1);
         let words = self.occupied.len();
         let first = self.occupied[start / 64] >> (start % 64) << (start % 64);
@@ -247,7 +303,8 @@ impl Wheel {
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.run.len() - self.cursor + self.far.len() + self.buckets.iter().map(Vec::len).sum::<usize>()
+        let waiting = self.fine.iter().chain(&self.coarse).map(Vec::len).sum::<usize>();
+        self.run.len() - self.cursor + self.far.len() + waiting
     }
 }
 
@@ -278,7 +335,7 @@ mod tests {
     #[test]
     fn order_is_that_of_a_stable_sort() {
         let mut rng = Streams::new(1).stream("wheel");
-        let mut wheel = Wheel::new(WheelShape { width_bits: 10, bucket_bits: 6 });
+        let mut wheel = Wheel::new(WheelShape { fine_bits: 8, coarse_bits: 11, wheel_bits: 6 });
         let mut expected: Vec<(u64, u32, u32)> = Vec::new();
         let mut got = Vec::new();
         let mut now = 0;
@@ -289,12 +346,12 @@ mod tests {
             wheel.push(Time::from_ps(at), key, n, 0);
             expected.push((at, key.0, n));
             if n % 3 != 0 {
-                let due = wheel.pop(Time::NEVER).unwrap();
+                let due = wheel.pop(Time::NEVER, |_, _, _| {}).unwrap();
                 now = due.at.ps();
                 got.push((now, due.key.0, due.payload));
             }
         }
-        while let Some(due) = wheel.pop(Time::NEVER) {
+        while let Some(due) = wheel.pop(Time::NEVER, |_, _, _| {}) {
             got.push((due.at.ps(), due.key.0, due.payload));
         }
         assert_eq!(wheel.len(), 0);
@@ -304,12 +361,12 @@ mod tests {
 
     #[test]
     fn pop_stops_at_the_end() {
-        let mut wheel = Wheel::new(WheelShape { width_bits: 10, bucket_bits: 6 });
+        let mut wheel = Wheel::new(WheelShape { fine_bits: 8, coarse_bits: 11, wheel_bits: 6 });
         let key = EventKey::new(Kind::Timer, 0);
         wheel.push(Time::from_ps(5_000), key, 7, 0);
-        assert!(wheel.pop(Time::from_ps(5_000)).is_none());
+        assert!(wheel.pop(Time::from_ps(5_000), |_, _, _| {}).is_none());
         wheel.push(Time::from_ps(5_000), EventKey::new(Kind::Arrival, 0), 6, 0);
-        assert_eq!(wheel.pop(Time::from_ps(5_001)).unwrap().payload, 6);
-        assert_eq!(wheel.pop(Time::from_ps(5_001)).unwrap().payload, 7);
+        assert_eq!(wheel.pop(Time::from_ps(5_001), |_, _, _| {}).unwrap().payload, 6);
+        assert_eq!(wheel.pop(Time::from_ps(5_001), |_, _, _| {}).unwrap().payload, 7);
     }
 }

@@ -14,7 +14,7 @@ mod spec;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use network::{AT_HOST, Crossing, Network};
+pub(crate) use network::{ACK_ONLY, AT_HOST, Crossing, MAX_ENDPOINT, Network};
 pub use network::{DropReason, LinkCounters, Totals};
 pub(crate) use spec::{Change, Probe};
 pub use spec::{

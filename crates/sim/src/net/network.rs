@@ -17,6 +17,10 @@ use crate::time::{Span, Time};
 
 /// Set in an event's target when the packet has arrived at an endpoint.
 pub(crate) const AT_HOST: u32 = 1 << 31;
+/// Set in addition when the packet is a pure ACK.
+pub(crate) const ACK_ONLY: u32 = 1 << 30;
+/// The rest is the endpoint.
+pub(crate) const MAX_ENDPOINT: u32 = ACK_ONLY - 1;
 
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,6 +96,14 @@ impl Totals {
         self.timer_events += other.timer_events;
         self.marks += other.marks;
     }
+}
+
+/// The target of a packet at the end of its route.
+#[inline(always)]
+fn at_host(packet: &Packet) -> u32 {
+    debug_assert!(packet.to <= MAX_ENDPOINT);
+    let ack = if packet.flags & (Packet::DATA | Packet::ACK) == Packet::ACK { ACK_ONLY } else { 0 };
+    AT_HOST | ack | packet.to
 }
 
 /// A packet on its way to another shard.
@@ -402,7 +414,7 @@ impl Network {
         let packet = &mut self.packets[id as usize];
         packet.route.0 += 1;
         let next = self.routes[packet.route.0 as usize];
-        let target = if next == END { AT_HOST | packet.to } else { next };
+        let target = if next == END { at_host(packet) } else { next };
         let key = EventKey::new(Kind::Arrival, from);
         let to_shard = self.links[from as usize].to_shard;
         if to_shard == self.shard {
