@@ -11,6 +11,7 @@ mod load;
 pub mod mark;
 mod netns;
 mod objects;
+pub mod probe;
 mod registered;
 pub mod replay;
 

@@ -59,21 +59,8 @@ impl Loaded {
             return Err(LoadError::NoBtf);
         }
         let log = Log::start();
-        let refused = |error: libbpf_rs::Error| match error.kind() {
-            ErrorKind::PermissionDenied if !nix::unistd::geteuid().is_root() => {
-                LoadError::NotPermitted { kernel_name }
-            }
-            ErrorKind::AlreadyExists => {
-                LoadError::AlreadyRegistered { kernel_name, holder: "something else".to_owned(), remedy: "" }
-            }
-            _ => LoadError::Refused { kernel_name, cause: error.to_string(), log: log.tail(LOG_LINES) },
-        };
-        let with_link = open(algorithm, params, true).and_then(OpenObject::load);
-        // Without links the kernel refuses the flag on the map; what else is wrong shows again.
-        let mut object = match with_link {
-            Ok(object) => object,
-            Err(_) => open(algorithm, params, false).and_then(OpenObject::load).map_err(refused)?,
-        };
+        let refused = |error: libbpf_rs::Error| refusal(kernel_name, &error, &log);
+        let mut object = load_object(algorithm, params).map_err(refused)?;
         let link = attach(&mut object).map_err(refused)?;
         let ids = describe(&object, algorithm, params).map_err(refused)?;
         let handle = |id: u32| (id != 0).then(|| MapHandle::from_map_id(id)).transpose();
@@ -183,6 +170,35 @@ impl Loaded {
             registered::keep(self.kernel_name(), link, &self.config)?;
         }
         Ok(())
+    }
+}
+
+/// Loads and forgets: nothing is registered.
+pub(crate) fn try_load(algorithm: Algorithm) -> Result<(), LoadError> {
+    let kernel_name = algorithm.info().kernel_name;
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Err(LoadError::NoBtf);
+    }
+    let log = Log::start();
+    load_object(algorithm, &Params::defaults(algorithm)).map(drop).map_err(|e| refusal(kernel_name, &e, &log))
+}
+
+/// Loads, with a link if the kernel has them.
+fn load_object(algorithm: Algorithm, params: &Params) -> libbpf_rs::Result<libbpf_rs::Object> {
+    // Without links the kernel refuses the flag on the map; what else is wrong shows again.
+    let with_link = open(algorithm, params, true).and_then(OpenObject::load);
+    with_link.or_else(|_| open(algorithm, params, false).and_then(OpenObject::load))
+}
+
+fn refusal(kernel_name: &'static str, error: &libbpf_rs::Error, log: &Log) -> LoadError {
+    match error.kind() {
+        ErrorKind::PermissionDenied if !nix::unistd::geteuid().is_root() => {
+            LoadError::NotPermitted { kernel_name }
+        }
+        ErrorKind::AlreadyExists => {
+            LoadError::AlreadyRegistered { kernel_name, holder: "something else".to_owned(), remedy: "" }
+        }
+        _ => LoadError::Refused { kernel_name, cause: error.to_string(), log: log.tail(LOG_LINES) },
     }
 }
 

@@ -1,0 +1,226 @@
+//! What this kernel can do, found out by trying.
+//!
+//! Versions and configuration files mislead (backports, modules that are not installed, lockdown), so every answer
+//! comes from doing the thing once and undoing it: creating a map, loading a program, adding a queue in a network
+//! namespace that exists only for the question.
+
+mod qdisc;
+
+use crate::diag::{Diag, DiagError};
+use crate::load;
+use crate::mark;
+use crate::objects;
+use libbpf_rs::{MapHandle, MapType};
+use nix::libc;
+use serde::Serialize;
+use std::fs;
+use std::io;
+use std::path::Path;
+use vmcc_cc::Algorithm;
+
+/// The answer to one question.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What was asked for: a short name that stays the same.
+    pub name: String,
+    /// What it is needed for.
+    pub purpose: &'static str,
+    /// Whether the host can do it.
+    pub ok: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What mends it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+/// Why a thing cannot be done, and what mends it.
+struct Problem {
+    reason: String,
+    remedy: String,
+}
+
+fn problem(reason: impl ToString, remedy: impl Into<String>) -> Problem {
+    Problem { reason: reason.to_string(), remedy: remedy.into() }
+}
+
+type Answer = Result<(), Problem>;
+
+const NEWER_KERNEL: &str = "boot a distribution kernel with this option (Debian's and Ubuntu's have it), or use the \
+                            guest: `vmcc run --engine guest`";
+const BE_ROOT: &str = "run as root: `sudo vmcc ...`";
+
+/// Asks every question. Takes a few seconds, most of it in the kernel's verifier; leaves nothing behind.
+pub fn checks() -> Vec<Check> {
+    let mut all = vec![
+        check("root", "loading BPF programs and making namespaces", root()),
+        check("btf", "fitting the programs to this kernel's structures", btf()),
+        check("bpf", "loading BPF programs", bpf_map(MapType::Array, 4, 8, 1)),
+        check("bpf-jit", "congestion control in BPF", jit()),
+        check(
+            "ring-buffer",
+            "requests of algorithms to close a path",
+            bpf_map(MapType::RingBuf, 0, 0, 65_536),
+        ),
+        check("struct-ops", "congestion control in BPF", struct_ops()),
+        check("mptcp", "more than one path per connection", mptcp()),
+        check("socket-diagnostics", "reading the state of subflows", diagnostics()),
+        check("socket-destroy", "closing a path that shares a bottleneck", destroy()),
+        check("network-namespaces", "the lab", qdisc::in_new_namespace(|| Ok(())).and_then(|answer| answer)),
+    ];
+    for kind in ["htb", "tbf", "bfifo"] {
+        let answer = qdisc::in_new_namespace(move || qdisc::known(kind)).and_then(|answer| answer);
+        all.push(check(&format!("qdisc-{kind}"), "shaping the paths of the lab", answer));
+    }
+    let clsact = qdisc::in_new_namespace(|| qdisc::known("clsact")).and_then(|answer| answer);
+    all.push(check("qdisc-clsact", "marking on a port", clsact));
+    all.push(check("marker", "marking on a port", marker()));
+    all.extend(
+        Algorithm::all().map(|a| check(a.info().kernel_name, "this algorithm in the kernel", algorithm(a))),
+    );
+    all
+}
+
+/// Whether `algorithm` loads on this kernel; nothing is registered.
+///
+/// # Errors
+/// The last lines of the kernel's verifier, or what it lacks.
+pub fn algorithm_loads(algorithm: Algorithm) -> Result<(), crate::LoadError> {
+    load::try_load(algorithm)
+}
+
+fn check(name: &str, purpose: &'static str, answer: Answer) -> Check {
+    let (reason, remedy) = match answer {
+        Ok(()) => (None, None),
+        Err(problem) => (Some(problem.reason), Some(problem.remedy)),
+    };
+    Check { name: name.to_owned(), purpose, ok: reason.is_none(), reason, remedy }
+}
+
+fn root() -> Answer {
+    if nix::unistd::geteuid().is_root() { Ok(()) } else { Err(problem("not root", BE_ROOT)) }
+}
+
+fn btf() -> Answer {
+    let path = "/sys/kernel/btf/vmlinux";
+    let read = fs::File::open(path).map(drop);
+    read.map_err(|e| problem(format!("{path}: {e}"), format!("CONFIG_DEBUG_INFO_BTF: {NEWER_KERNEL}")))
+}
+
+fn jit() -> Answer {
+    let path = "/proc/sys/net/core/bpf_jit_enable";
+    match fs::read_to_string(path) {
+        Ok(text) if text.trim() == "0" => {
+            Err(problem("the BPF compiler is switched off", "sysctl -w net.core.bpf_jit_enable=1"))
+        }
+        Ok(_) => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(problem(e, BE_ROOT)),
+        Err(_) => Err(problem("this kernel has no BPF compiler", format!("CONFIG_BPF_JIT: {NEWER_KERNEL}"))),
+    }
+}
+
+fn bpf_map(kind: MapType, key: u32, value: u32, entries: u32) -> Answer {
+    objects::quiet();
+    let opts = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    let made = MapHandle::create(kind, Some("vmcc_probe"), key, value, entries, &opts);
+    made.map(drop).map_err(|e| match e.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => problem(
+            format!("not permitted ({e})"),
+            "run as root, with CAP_BPF; in a container, give it CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN; where the \
+             kernel is locked down, switch that off",
+        ),
+        _ => problem(format!("the kernel refused a map: {e}"), format!("CONFIG_BPF_SYSCALL: {NEWER_KERNEL}")),
+    })
+}
+
+/// The smallest algorithm, which asks for nothing special.
+fn struct_ops() -> Answer {
+    let simplest = Algorithm::all().find(|a| !a.info().coupled && !a.info().needs_ecn);
+    simplest.map_or(Ok(()), algorithm)
+}
+
+fn algorithm(algorithm: Algorithm) -> Answer {
+    load::try_load(algorithm).map_err(|e| {
+        let remedy = match e {
+            crate::LoadError::NotPermitted { .. } => BE_ROOT.to_owned(),
+            _ => format!(
+                "a kernel with CONFIG_BPF_JIT and CONFIG_DEBUG_INFO_BTF, 6.1 or newer: {NEWER_KERNEL}"
+            ),
+        };
+        problem(e, remedy)
+    })
+}
+
+fn marker() -> Answer {
+    let remedy =
+        "Linux 6.2 or newer has bpf_cast_to_kern_ctx; without it runs work, but nothing is marked on ports";
+    mark::try_load().map_err(|e| problem(e, remedy))
+}
+
+fn mptcp() -> Answer {
+    // SAFETY: takes no pointer; the descriptor is closed below.
+    let fd =
+        unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, libc::IPPROTO_MPTCP) };
+    if fd < 0 {
+        let error = io::Error::last_os_error();
+        let switched_off = fs::read_to_string("/proc/sys/net/mptcp/enabled").is_ok_and(|t| t.trim() == "0");
+        return Err(if switched_off {
+            problem("MPTCP is switched off", "sysctl -w net.mptcp.enabled=1")
+        } else {
+            problem(format!("no MPTCP sockets: {error}"), format!("CONFIG_MPTCP: {NEWER_KERNEL}"))
+        });
+    }
+    // SAFETY: `fd` was just opened and nobody else has it.
+    drop(unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) });
+    Ok(())
+}
+
+fn diagnostics() -> Answer {
+    let listed = Diag::open().and_then(|mut diag| diag.subflows());
+    listed.map(drop).map_err(|e| problem(e, format!("CONFIG_INET_DIAG: {NEWER_KERNEL}")))
+}
+
+/// Asks to close a socket that cannot exist: port 0 on both sides.
+fn destroy() -> Answer {
+    let nobody = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    match Diag::open().and_then(|mut diag| diag.destroy(nobody, nobody)) {
+        Ok(()) | Err(DiagError::NotFound { .. }) => Ok(()),
+        Err(DiagError::Destroy { source, .. }) => {
+            let remedy = match source.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => BE_ROOT.to_owned(),
+                _ => format!("CONFIG_INET_DIAG_DESTROY: {NEWER_KERNEL}"),
+            };
+            Err(problem(source, remedy))
+        }
+        Err(other) => Err(problem(other, format!("CONFIG_INET_DIAG: {NEWER_KERNEL}"))),
+    }
+}
+
+/// The modules' folder of the running kernel, if it is installed.
+fn modules_installed() -> bool {
+    nix::sys::utsname::uname()
+        .is_ok_and(|uts| uts.release().to_str().is_some_and(|r| Path::new("/lib/modules").join(r).exists()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_problem_comes_with_a_remedy_and_every_name_once() {
+        let all = checks();
+        let mut names: Vec<&str> = all.iter().map(|c| c.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all.len());
+        assert!(all.len() > Algorithm::all().len() + 10);
+        for check in &all {
+            assert_eq!(check.ok, check.reason.is_none(), "{check:?}");
+            assert_eq!(check.ok, check.remedy.is_none(), "{check:?}");
+        }
+    }
+}
