@@ -119,6 +119,15 @@ CC_INLINE int cc_seq_before(uint32_t a, uint32_t b)
 	return (a - b) >> 31;
 }
 
+/*
+ * Has something been acknowledged that was sent after `round_end`?  Strictly after (RFC 8257
+ * section 3.3): an ACK that repeats what the last round ended with is not another round.
+ */
+CC_INLINE int cc_round_over(const struct cc_event *ev, uint32_t round_end)
+{
+	return cc_seq_before(round_end, ev->snd_una);
+}
+
 /* Position of the highest set bit, counted from 1; 0 for 0.  BPF has no instruction for it. */
 CC_INLINE uint32_t cc_bitlen(uint64_t v)
 {

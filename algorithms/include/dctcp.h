@@ -44,7 +44,7 @@ CC_INLINE void cc_dctcp_on_ack(struct cc_dctcp *d, const struct cc_event *ev, ui
 	if (ev->flags & CC_EV_ECE)
 		d->marked_pkt = cc_min(d->marked_pkt, 1u << 30) + acked;
 	/* A window in which no whole packet was counted goes on. */
-	if (!cc_seq_before(d->window_end, ev->snd_una) || !d->acked_pkt)
+	if (!cc_round_over(ev, d->window_end) || !d->acked_pkt)
 		return;
 	marked = cc_min(d->marked_pkt, d->acked_pkt);
 	d->alpha_q30 = cc_dctcp_average(d->alpha_q30,

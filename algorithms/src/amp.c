@@ -116,7 +116,7 @@ CC_HOOK(amp, on_ack)
 
 	if (ev->flags & CC_EV_ECE)
 		a->marked = 1;
-	if (cc_has_sibling(ev, group) && !cc_seq_before(ev->snd_una, a->round_end) &&
+	if (cc_has_sibling(ev, group) && cc_round_over(ev, a->round_end) &&
 	    amp_first_path(ev, group) == cc_own_index(ev))
 		amp_round(CC_PASS_ARGS);
 	self->pub[0] = a->suppressing; /* for observers */

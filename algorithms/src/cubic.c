@@ -162,7 +162,7 @@ CC_INLINE void cubic_hystart(struct cubic *c, const struct cc_event *ev, struct 
 {
 	uint32_t thresh;
 
-	if (!cc_seq_before(ev->snd_una, c->window_end))
+	if (cc_round_over(ev, c->window_end))
 		cubic_hystart_round(c, ev, out);
 	if (!ev->rtt_us)
 		return;

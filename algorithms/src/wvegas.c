@@ -176,7 +176,7 @@ CC_HOOK(wvegas, on_grow)
 		cc_reno_grow(ev, self, out);
 		return;
 	}
-	if (cc_seq_before(ev->snd_una, v->round_end)) {
+	if (!cc_round_over(ev, v->round_end)) {
 		if (cc_in_slow_start(ev)) {
 			cc_slow_start(ev, &w);
 			cc_grown(ev, w, out);

@@ -76,7 +76,7 @@ CC_HOOK(xmp, on_ack)
 {
 	struct xmp *x = CC_STATE(xmp, self);
 
-	x->round_over = !cc_seq_before(ev->snd_una, x->round_end);
+	x->round_over = cc_round_over(ev, x->round_end);
 	if (x->round_over)
 		x->round_end = ev->snd_nxt;
 	if (x->before_cut_pkt && !cc_seq_before(ev->snd_una, x->cut_end))
