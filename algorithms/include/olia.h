@@ -171,8 +171,12 @@ CC_INLINE struct cc_olia_alpha cc_olia_grow(const struct cc_olia *o, const struc
 		w = cc_avoidance(self, w, left, cc_inverse_q40(w));
 	}
 	/* Above the valid range the host's window is left alone. */
-	if (w != ev->cwnd_pkt && ev->cwnd_pkt <= CC_MAX_CWND_PKT)
-		cc_set_cwnd(out, w);
+	if (w == ev->cwnd_pkt || ev->cwnd_pkt > CC_MAX_CWND_PKT)
+		return alpha;
+	cc_set_cwnd(out, w);
+	/* Else slow start would at once undo the decrease. */
+	if (w < ev->cwnd_pkt && w < ev->ssthresh_pkt)
+		cc_set_ssthresh(out, w);
 	return alpha;
 }
 

@@ -9,8 +9,9 @@
  * \ M: 1/(n|C|) in C; -1/(n|M|) in M if C is not empty; else 0 l           max(packets between the
  * last two losses, packets since the last loss) congestion  half (ssthresh floor 1 with several
  * paths), l1 = l2, l2 = 0 Deviations: paths are ranked by l/T^2, consistent with a throughput of
- * sqrt(l)/T, as Linux does; some implementations of the draft use l^2/T.  Whole packets leave the
- * window only once a whole packet of decrease has accumulated.
+ * sqrt(l)/T, as Linux does; some implementations of the draft use l^2/T.  When alpha lowers the
+ * window, ssthresh follows, else slow start would undo it.  Whole packets leave the window only
+ * once a whole packet of decrease has accumulated.
  *
  * Valid range: see coupling.h;
  * absolute error of the first term below 1e-6 in data-center and wide-area ranges, below 0.004 in
