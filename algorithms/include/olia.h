@@ -88,15 +88,19 @@ CC_INLINE struct cc_olia_alpha cc_olia_alpha(const struct cc_view *view, const u
 	return alpha;
 }
 
-/* (w / T^2) / (sum of w/T)^2 in Q40, for a path of the sum. */
+/*
+ * (w / T^2) / (sum of w/T)^2 in Q40, for a path of the sum.  v = w (T_k/T)^2 <= w_k in e fractional
+ * bits; u, on the way there, is at most sqrt(w w_k).
+ */
 CC_INLINE uint64_t cc_olia_first_q40(const struct cc_coupling *c, uint32_t w, uint32_t srtt)
 {
-	uint64_t u = ((uint64_t)w << 16) * c->srtt / srtt;
+	uint32_t e = CC_SUM_BITS - cc_bitlen(w | c->w);
+	uint64_t u = ((uint64_t)w << e) * c->srtt / srtt;
 	uint64_t v = u * c->srtt / srtt;
 
 	if (!c->sum)
 		return 0;
-	return (((v << (16 + c->shift)) / c->sum) << (8 + c->shift)) / c->sum;
+	return (((v << 27) / c->sum) << (2 * c->shift + 13 - e)) / c->sum;
 }
 
 /* Avoidance with an increase that may be negative; never below one packet. */

@@ -5,12 +5,16 @@
  *
  * Source: Kheirkhah, Wakeman, Parisis, "AMP: A Better Multipath TCP for Data Center Networks", IFIP
  * Networking 2019 (arXiv 1707.00322); constants as in its authors' ns-3 code.
- *   growth      w_r += acked / w_total
- *   ECE         w = 3/4 w, once per window, floor 1; ssthresh = w
- *   loss, RTO   Reno
- *   suppression after 10 rounds of the first path with every path at one packet: new data on the
- * first path only; after 8 rounds with it above one packet, unmarked, not in recovery: on all The
- * first path is the established one with the lowest index; it decides (CC_ONLY_PATH, CC_ALL_PATHS).
+ *
+ *   growth       w_r += acked / w_total
+ *   ECE          w = 3/4 w, once per window, floor 1; ssthresh = w
+ *   loss, RTO    Reno
+ *   suppression  after 10 rounds of the first path with every path at one packet: new data on the
+ *                first path only; after 8 rounds with it above one packet, unmarked, not in
+ *                recovery: on all
+ *
+ * The first path is the established one with the lowest index; it decides (CC_ONLY_PATH,
+ * CC_ALL_PATHS).
  *
  * Deviations: a path that reduces to one packet counts as being there.  If the first path leaves,
  * the host resumes all paths.

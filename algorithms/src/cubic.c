@@ -3,16 +3,17 @@
  * CUBIC: growth along a cubic curve of the time since the last reduction.
  *
  * Source: RFC 9438 sections 4.1 to 4.10; slow start: RFC 9406 (HyStart++).
+ *
  *   W(t)        C (t - K)^3 + W_max, K = cbrt((W_max - cwnd_epoch) / C)
  *   target      W(t + RTT) clamped to [w, 1.5 w]
  *   W_est       += a * acked / w, a = 3 (1 - beta) / (1 + beta) until W_est >= cwnd_prior, then 1
  *   growth      W(t) < W_est: w = W_est; else w += acked * (target - w) / w
- *   congestion  W_max = w, or w (1 + beta) / 2 if w < W_max (fast convergence); ssthresh = beta *
- *               FlightSize, at least 2; after ECE the window may fall to 1
- *   RTO         the next stage starts with K = 0 and W_max = w, as it does when HyStart++ ends slow
- * start Deviations: t - K is kept in ms, so W(t) is off by up to its slope times 1 ms.  Time during
- * which the application limits the window does not count (RFC 9438 section 4.2); it is measured per
- * ACK.
+ *   congestion  W_max = w, or w (1 + beta) / 2 if w < W_max (fast convergence);
+ *               ssthresh = beta * FlightSize, at least 2; after ECE the window may fall to 1
+ *   RTO         the next stage starts with K = 0 and W_max = w, as when HyStart++ ends slow start
+ *
+ * Deviations: t - K is kept in ms, so W(t) is off by up to its slope times 2 ms.  Time during which
+ * the application limits the window does not count (RFC 9438 section 4.2); it is measured per ACK.
  *
  * Valid range: w up to 2^20, |t - K| up to 2^20 ms (clamped).
  */

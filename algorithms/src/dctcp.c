@@ -3,14 +3,18 @@
  * DCTCP: cuts in proportion to the fraction of marked packets.
  *
  * Source: RFC 8257 sections 3.2 to 3.5.
- *   every ACK   acked += n; with ECE marked += n; once per window alpha = (1 - g) alpha + g
- * marked/acked growth      Reno ECE         w -= floor(w * alpha / 2), once per window loss, RTO
- * Reno (RFC 8257 section 3.5), one cut per window over all signals Deviations: counts packets, not
- * bytes; the window floor after ECE is a parameter (RFC 1, Linux 2). alpha has 30 fractional bits
- * and is rounded down as a whole, so it decays to 0 (Linux's 10 bits stall).
  *
- * Valid range: w up to
- * 2^20; alpha exact to 16 * 2^-30.
+ *   every ACK   acked += n; with ECE marked += n
+ *   per window  alpha = (1 - g) alpha + g marked / acked
+ *   growth      Reno
+ *   ECE         w -= floor(w * alpha / 2), once per window
+ *   loss, RTO   Reno (RFC 8257 section 3.5), one cut per window over all signals
+ *
+ * Deviations: counts packets, not bytes; the window floor after ECE is a parameter (RFC 1, Linux
+ * 2). alpha has 30 fractional bits and is rounded down as a whole, so it decays to 0 (Linux's 10
+ * bits stall).
+ *
+ * Valid range: w up to 2^20; alpha exact to 16 * 2^-30.
  */
 #include "dctcp.h"
 

@@ -3,19 +3,21 @@
  * OLIA, the opportunistic linked increases algorithm: moves traffic to the best paths without
  * flapping.
  *
- * Source: draft-khalili-mptcp-congestion-control-05 section 3.
- *   growth      w_r += acked * ((w_r / T_r^2) / (sum of w/T)^2 + alpha_r / w_r)
- *   alpha_r     with n paths, M those with the largest w, B those with the largest l/T^2, C = B
- * \ M: 1/(n|C|) in C; -1/(n|M|) in M if C is not empty; else 0 l           max(packets between the
- * last two losses, packets since the last loss) congestion  half (ssthresh floor 1 with several
- * paths), l1 = l2, l2 = 0 Deviations: paths are ranked by l/T^2, consistent with a throughput of
- * sqrt(l)/T, as Linux does; some implementations of the draft use l^2/T.  When alpha lowers the
- * window, ssthresh follows, else slow start would undo it.  Whole packets leave the window only
- * once a whole packet of decrease has accumulated.
+ * Source: draft-khalili-mptcp-congestion-control-05 section 3.  With n paths, M those with the
+ * largest w, B those with the largest l/T^2, C the members of B that are not in M:
  *
- * Valid range: see coupling.h;
- * absolute error of the first term below 1e-6 in data-center and wide-area ranges, below 0.004 in
- * the corners.  With one path it is Reno, bit for bit.
+ *   growth      w_r += acked * ((w_r / T_r^2) / (sum of w/T)^2 + alpha_r / w_r)
+ *   alpha_r     1/(n|C|) in C; -1/(n|M|) in M if C is not empty; else 0
+ *   l           max(packets between the last two losses, packets since the last loss)
+ *   congestion  half (ssthresh floor 1 with several paths), l1 = l2, l2 = 0
+ *
+ * Deviations: paths are ranked by l/T^2, consistent with a throughput of sqrt(l)/T, as Linux does;
+ * some implementations of the draft use l^2/T.  When alpha lowers the window, ssthresh follows,
+ * else slow start would undo it.  Whole packets leave the window only once a whole packet of
+ * decrease has accumulated.
+ *
+ * Valid range: see coupling.h; absolute error of the increase below 1e-6 in data-center and
+ * wide-area ranges, below 1e-4 anywhere.  With one path it is Reno, bit for bit.
  */
 #include "olia.h"
 

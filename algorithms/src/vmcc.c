@@ -2,22 +2,26 @@
 /*
  * vMCC: coupled increase, DCTCP-like decrease, and detection of paths that share a bottleneck.
  *
- * Source: "Multipath Congestion Control for Virtualized Environments" (vMCC), section V, algorithms
- * 1 and 2. ACK without ECE   the increase of LIA (or OLIA, BALIA: parameter `increase`) ACK with
- * ECE      no increase; ece_cnt += 1; detection; DCTCP's cut, once per window loss, RTO         as
- * the chosen increase law does; with LIA Reno's half detection         when ece_cnt_r reaches
- * `trigger`: path s shares a bottleneck with r if |ece_cnt_r - ece_cnt_s| < theta and |T_r - T_s| <
- * phi * max(T_r, T_s); then r, the newly marked path, asks to be closed Deviations, where the
- * paper's text and pseudocode disagree: alpha and the cut follow RFC 8257 (once per window, update
- * before cut); the path just marked is the one closed; an ACK that triggers detection is cut as
- * well.  Each path is tested once, within `early` of its establishment.  A path that asked to be
- * closed is no longer compared with, so that of two alike one survives.
- * The option `rate` scales a sibling's count to the own number of acknowledged packets before
- * comparing: raw counts only find sharing paths whose windows are alike.
+ * Source: the vMCC paper (multipath congestion control for virtualized environments), section V,
+ * algorithms 1 and 2.
  *
- * Valid range: see
- * coupling.h and src/dctcp.c.  Without ECE it is its increase law, bit for bit; with one path it is
- * DCTCP.
+ *   ACK without ECE  the increase of LIA (or OLIA, BALIA: parameter `increase`)
+ *   ACK with ECE     no increase; ece_cnt += 1; detection; DCTCP's cut, once per window
+ *   loss, RTO        as the chosen increase law does; with LIA Reno's half
+ *   detection        when ece_cnt_r reaches `trigger`: path s shares a bottleneck with r if
+ *                    |ece_cnt_r - ece_cnt_s| < theta and |T_r - T_s| < phi * max(T_r, T_s);
+ *                    then r, the newly marked path, asks to be closed
+ *
+ * Deviations, where the paper's text and pseudocode disagree: alpha and the cut follow RFC 8257
+ * (once per window, update before cut); the path just marked is the one closed; an ACK that
+ * triggers detection is cut as well.  Each path is tested once, within `early` of its
+ * establishment.  A path that asked to be closed is no longer compared with, so that of two alike
+ * one survives. The option `count = rate` scales a sibling's count to the own number of
+ * acknowledged packets before comparing: raw counts only find sharing paths whose windows are
+ * alike.
+ *
+ * Valid range: see coupling.h and src/dctcp.c.  Without ECE it is its increase law, bit for bit;
+ * with one path it is DCTCP.
  */
 #include "balia.h"
 #include "dctcp.h"

@@ -5,18 +5,23 @@
  *
  * Source: draft-xu-mptcp-congestion-control-05; Linux's out-of-tree module for what the draft
  * leaves open.  Once per round with at least 3 samples, with base the smallest RTT and rtt the
- * round's mean: diff        floor(w (rtt - base) / rtt), packets queued slow start  if diff >
- * gamma: w = min(w, floor(w base / rtt) + 1), ssthresh = min(ssthresh, w) avoidance   if diff >=
- * alpha_r: rate = w / rtt, weight = rate / sum of rates, alpha_r = max(2, floor(total_alpha
- * weight)) w -= 1 if diff > alpha_r (ssthresh = min(ssthresh, w)), += 1 if less q = rtt - base,
- * queue_delay = its minimum; if q >= 2 queue_delay: w = floor(w base / (2 rtt)), queue_delay = 0
- *   fewer       one step of Reno
- *   congestion  Reno.  Leaving the open state disables it, returning resets rate, alpha_r,
- * queue_delay Deviations: sums are wide enough for 10 s round trips; only siblings that are gone
- * leave the sum of rates, not those without a sample in their current round.
+ * round's mean:
  *
- * Valid range: w up to
- * 2^20, RTT samples up to 2^31 us.
+ *   diff         floor(w (rtt - base) / rtt), packets queued
+ *   slow start   if diff > gamma: w = min(w, floor(w base / rtt) + 1), ssthresh = min(ssthresh, w)
+ *   avoidance    if diff >= alpha_r: rate = w / rtt, weight = rate / sum of rates,
+ *                alpha_r = max(2, floor(total_alpha weight));
+ *                w -= 1 if diff > alpha_r (ssthresh = min(ssthresh, w)), += 1 if less;
+ *                q = rtt - base, queue_delay = its minimum; if q >= 2 queue_delay:
+ *                w = floor(w base / (2 rtt)), queue_delay = 0
+ *   fewer        one step of Reno
+ *   congestion   Reno.  Leaving the open state disables it, returning resets rate, alpha_r and
+ *                queue_delay
+ *
+ * Deviations: sums are wide enough for 10 s round trips; only siblings that are gone leave the sum
+ * of rates, not those without a sample in their current round.
+ *
+ * Valid range: w up to 2^20, RTT samples up to 2^31 us.
  */
 #include "coupling.h"
 

@@ -3,17 +3,19 @@
  * XMP: buffer occupancy suppression on each path, traffic shifting between them.
  *
  * Source: Cao et al., "Explicit Multipath Congestion Control for Data Center Networks", CoNEXT
- * 2013; constants and the rate used for shifting as in its authors' circle's ns-3 code. ECE first
- * of a round: w -= max(floor(w / beta), 1), ssthresh = w; in slow start only ssthresh = w; no
- * growth and no further cut until everything sent before is acknowledged growth      once per round
- * w += delta_r, delta_r = w_r / (sum of w_i T_min / T_i) loss, RTO   half, floor 2; one packet
+ * 2013; constants and the rate used for shifting as in the ns-3 code published with AMP.
+ *
+ *   ECE        first of a round: w -= max(floor(w / beta), 1), ssthresh = w; in slow start only
+ *              ssthresh = w; no growth and no further cut until everything sent before is
+ *              acknowledged
+ *   growth     once per round w += delta_r, delta_r = w_r / (sum of w_i T_min / T_i)
+ *   loss, RTO  half, floor 2; one packet
  *
  * Deviations: slow start counts packets, not acknowledgments, which stretch.  The window before the
  * cut enters the sum while a path is reduced.  Floor 2 (the paper), ssthresh = w with slow start
  * strictly below it (the code).
  *
- * Valid range: see coupling.h; delta exact to 2^-16 of the smallest
- * term.
+ * Valid range: see coupling.h; relative error of delta below 2e-4, or absolute below 1e-6.
  */
 #include "coupling.h"
 

@@ -26,6 +26,7 @@
 mod abi;
 mod algorithm;
 mod params;
+pub mod trace;
 
 pub use abi::{Cause, Decision, DecisionFlags, Event, EventFlags, Group, Host, Path, Slot, SlotFlags, State};
 pub use algorithm::{Algorithm, AlgorithmInfo, ParamInfo, UnknownAlgorithm};
