@@ -114,6 +114,17 @@ CC_INLINE uint64_t cc_better_path(uint32_t wa, uint32_t ta, uint32_t wb, uint32_
 				  cc_multiply((uint64_t)wb * ta, ta));
 }
 
+/* round(x * T_k / T) */
+CC_INLINE uint64_t cc_scale(uint64_t x, uint32_t best_srtt, uint32_t srtt)
+{
+#ifndef __bpf__
+	/* The same without a division: always so for path k. */
+	if (best_srtt == srtt)
+		return x;
+#endif
+	return (x * best_srtt + srtt / 2) / srtt;
+}
+
 CC_INLINE void cc_couple(const struct cc_view *view, struct cc_coupling *c)
 {
 	uint32_t i, widest = 1;
@@ -133,8 +144,7 @@ CC_INLINE void cc_couple(const struct cc_view *view, struct cc_coupling *c)
 	c->shift = cc_min(23, CC_SUM_BITS - cc_bitlen(widest));
 	for (i = 0; i < CC_MAX_PATHS; i++) {
 		CC_SKIP_UNLESS(view->w[i]);
-		c->sum += (((uint64_t)view->w[i] << c->shift) * c->srtt + view->srtt[i] / 2) /
-			  view->srtt[i];
+		c->sum += cc_scale((uint64_t)view->w[i] << c->shift, c->srtt, view->srtt[i]);
 	}
 }
 

@@ -95,8 +95,8 @@ CC_INLINE struct cc_olia_alpha cc_olia_alpha(const struct cc_view *view, const u
 CC_INLINE uint64_t cc_olia_first_q40(const struct cc_coupling *c, uint32_t w, uint32_t srtt)
 {
 	uint32_t e = CC_SUM_BITS - cc_bitlen(w | c->w);
-	uint64_t u = ((uint64_t)w << e) * c->srtt / srtt;
-	uint64_t v = u * c->srtt / srtt;
+	uint64_t u = cc_scale((uint64_t)w << e, c->srtt, srtt);
+	uint64_t v = cc_scale(u, c->srtt, srtt);
 
 	if (!c->sum)
 		return 0;

@@ -1,0 +1,78 @@
+//! Nanoseconds per hook, by algorithm and number of subflows: `cargo run --release -p vmcc-cc --example cost`.
+//!
+//! Each figure is the best of several runs over connections whose windows and round-trip times differ from path to
+//! path and change with every call, as in a simulation. `on_grow` is congestion avoidance, the expensive case.
+
+use std::hint::black_box;
+use std::time::Instant;
+use vmcc_cc::{Algorithm, Cause, Decision, Event, EventFlags, Group, Host, Params, Path};
+
+const CALLS: u32 = 20_000;
+const RUNS: u32 = 60;
+
+type Hook = fn(&Algorithm, &Event, &mut Path, Option<&Group>, &Params) -> Decision;
+
+fn group(paths: usize) -> Group {
+    let mut group = Group::default();
+    for (i, slot) in group.path.iter_mut().enumerate().take(paths) {
+        *slot = Host::new(20 + 13 * i as u32).slot(8 * (200 + 37 * i as u32));
+        slot.pub_words[1] = 1000 + 10 * i as u64;
+    }
+    group
+}
+
+fn event(flags: EventFlags) -> Event {
+    Event {
+        now_us: 1,
+        flags,
+        cause: Cause::Ece,
+        cwnd_pkt: 20,
+        ssthresh_pkt: 10,
+        srtt_8us: 1600,
+        min_rtt_us: 180,
+        rtt_us: 200,
+        acked_pkt: 1,
+        in_flight_pkt: 20,
+        ..Event::default()
+    }
+}
+
+/// Best nanoseconds per call of one hook.
+fn measure(algorithm: Algorithm, paths: usize, hook: Hook) -> f64 {
+    let params = Params::defaults(algorithm);
+    let mut group = group(paths);
+    let mut event = event(EventFlags::CWND_LIMITED);
+    let mut best = f64::INFINITY;
+    for _ in 0..RUNS {
+        let mut path = Path::default();
+        algorithm.init(&event, &mut path, Some(&group), &params);
+        // An example measures reality: here the clock is the subject.
+        let start = Instant::now();
+        for i in 0..CALLS {
+            event.now_us += 10;
+            event.snd_una = event.snd_una.wrapping_add(1);
+            event.snd_nxt = event.snd_una.wrapping_add(20);
+            event.srtt_8us = 1600 + (i & 63);
+            event.cwnd_pkt = 20 + (i >> 4 & 15);
+            let sibling = &mut group.path[(i as usize % paths).max(1) % paths];
+            sibling.srtt_8us = 1700 + (i >> 2 & 127);
+            let several = (paths > 1).then_some(&group);
+            black_box(hook(&algorithm, black_box(&event), &mut path, several, &params));
+        }
+        best = best.min(start.elapsed().as_nanos() as f64 / f64::from(CALLS));
+    }
+    best
+}
+
+fn main() {
+    println!("ns per call, best of {RUNS} runs of {CALLS} calls");
+    println!("{:10} {:>8} {:>24} {:>15}", "", "on_ack", "on_grow", "on_congestion");
+    println!("{:10} {:>8} {:>8}{:>8}{:>8} {:>15}", "subflows", "8", "1", "2", "8", "8");
+    for algorithm in Algorithm::all() {
+        let grow = |paths| measure(algorithm, paths, |a, e, p, g, k| a.on_grow(e, p, g, k));
+        let ack = measure(algorithm, 8, |a, e, p, g, k| a.on_ack(e, p, g, k));
+        let cut = measure(algorithm, 8, |a, e, p, g, k| a.on_congestion(e, p, g, k));
+        let name = algorithm.name();
+        println!("{name:10} {ack:8.1} {:8.1}{:8.1}{:8.1} {cut:15.1}", grow(1), grow(2), grow(8));
+    }
+}
