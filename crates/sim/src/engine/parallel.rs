@@ -13,8 +13,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::engine::Endpoints;
 use crate::engine::run::Partition;
 use crate::engine::shard::Shard;
-use crate::net::{Crossing, LinkChange, NetError, NetSpec};
+use crate::net::{Crossings, END, LinkChange, NetError, NetSpec};
 use crate::time::{Span, Time};
+
+/// Steps in which a shard works through the time it may: a shard that is a little slow for a moment does not
+/// stop the others, which may be up to L ahead of what it has published.
+const STEPS: u64 = 4;
 
 /// Turns of the waiting loop before the processor is offered to others.
 const SPINS: u32 = 200;
@@ -30,26 +34,24 @@ impl Lookahead {
     pub(crate) fn new(spec: &NetSpec, partition: &Partition) -> Result<Lookahead, NetError> {
         let shards = partition.shards();
         let mut spans = vec![Span::MAX; shards * shards];
-        let shard = |node: crate::net::NodeId| usize::from(partition.shard_of()[node.0 as usize]);
-        let mut lower = |id: usize, delay: Span| {
-            let link = &spec.links()[id];
-            let (from, to) = (shard(link.from), shard(link.to));
-            if from != to && delay == Span::ZERO {
-                return Err(NetError::NoLookahead { link: id as u32 });
-            }
-            let span = &mut spans[from * shards + to];
-            *span = delay.min(*span);
-            Ok(())
-        };
-        for (id, link) in spec.links().iter().enumerate() {
-            lower(id, link.delay)?;
-        }
-        for change in &spec.changes {
-            if let LinkChange::Delay(delay) = change.change {
-                lower(change.link.0 as usize, delay)?;
+        let delays = least_delays(spec);
+        for route in spec.routes.split(|&link| link == END) {
+            for (i, &id) in route.iter().enumerate() {
+                let link = &spec.links()[id as usize];
+                let next = route.get(i + 1).map(|&next| partition.owner(&spec.links()[next as usize]));
+                let (from, to) = (partition.owner(link), next.unwrap_or(partition.far_end(link)));
+                if from != to && delays[id as usize] == Span::ZERO {
+                    return Err(NetError::NoLookahead { link: id });
+                }
+                let span = &mut spans[usize::from(from) * shards + usize::from(to)];
+                *span = delays[id as usize].min(*span);
             }
         }
         Ok(Lookahead { shards, spans })
+    }
+
+    fn shortest(&self) -> Span {
+        self.spans.iter().copied().min().unwrap_or(Span::MAX)
     }
 
     fn between(&self, from: usize, to: usize) -> Span {
@@ -57,12 +59,29 @@ impl Lookahead {
     }
 }
 
+/// The shortest delay each link ever has.
+fn least_delays(spec: &NetSpec) -> Vec<Span> {
+    let mut delays: Vec<Span> = spec.links().iter().map(|l| l.delay).collect();
+    for change in &spec.changes {
+        if let LinkChange::Delay(delay) = change.change {
+            let least = &mut delays[change.link.0 as usize];
+            *least = delay.min(*least);
+        }
+    }
+    delays
+}
+
+/// A value that is polled by other threads: alone on its cache lines.
+#[repr(align(128))]
+struct Clock(AtomicU64);
+
 /// What the threads share.
 struct Exchange<'a> {
     lookahead: &'a Lookahead,
     /// Per shard: all events before this instant are done and their packets handed over, ps.
-    done: Vec<AtomicU64>,
-    inbox: Vec<Mutex<Vec<Crossing>>>,
+    done: Vec<Clock>,
+    /// By sender, then receiver.
+    mail: Vec<Vec<Mutex<Crossings>>>,
     /// A thread has panicked: the others stop.
     failed: AtomicBool,
 }
@@ -71,42 +90,37 @@ struct Exchange<'a> {
 pub(crate) fn run<E: Endpoints>(shards: &mut [Shard<E>], lookahead: &Lookahead, from: Time, end: Time) {
     let exchange = Exchange {
         lookahead,
-        done: shards.iter().map(|_| AtomicU64::new(from.ps())).collect(),
-        inbox: shards.iter().map(|_| Mutex::new(Vec::new())).collect(),
+        done: shards.iter().map(|_| Clock(AtomicU64::new(from.ps()))).collect(),
+        mail: shards.iter().map(|_| shards.iter().map(|_| Mutex::default()).collect()).collect(),
         failed: AtomicBool::new(false),
     };
-    hand_over_all(shards, &exchange);
+    for (me, shard) in shards.iter_mut().enumerate() {
+        exchange.hand_over(me, &mut shard.ctx.net.outbox); // what `Endpoints::start` has sent
+    }
     std::thread::scope(|scope| {
         for (me, shard) in shards.iter_mut().enumerate() {
             let exchange = &exchange;
-            scope.spawn(move || work(me, shard, exchange, end));
+            scope.spawn(move || work(me, shard, exchange, from, end));
         }
     });
-    let mut arrived = Vec::new();
+    let mut arrived = Crossings::default();
     for (me, shard) in shards.iter_mut().enumerate() {
-        exchange.take(me, &mut arrived);
-        shard.take_in(&mut arrived);
+        exchange.take_in(me, shard, &mut arrived);
     }
 }
 
-/// Packets sent before the threads start, at time zero.
-fn hand_over_all<E>(shards: &mut [Shard<E>], exchange: &Exchange<'_>) {
-    for shard in shards {
-        exchange.hand_over(&mut shard.ctx.net.outbox);
-    }
-}
-
-fn work<E: Endpoints>(me: usize, shard: &mut Shard<E>, exchange: &Exchange<'_>, end: Time) {
+fn work<E: Endpoints>(me: usize, shard: &mut Shard<E>, exchange: &Exchange<'_>, from: Time, end: Time) {
     let _alarm = Alarm(&exchange.failed);
-    let mut arrived = Vec::new();
-    let mut reached = Time::ZERO;
+    let mut arrived = Crossings::default();
+    let mut reached = from;
+    let step = exchange.lookahead.shortest().div(STEPS).max(Span::from_ps(1));
     while reached < end {
         let Some(safe) = exchange.wait(me, reached, end) else { return };
-        exchange.take(me, &mut arrived);
-        shard.take_in(&mut arrived);
+        let safe = safe.min(reached + step);
+        exchange.take_in(me, shard, &mut arrived);
         shard.run_until(safe);
-        exchange.hand_over(&mut shard.ctx.net.outbox);
-        exchange.done[me].store(safe.ps(), Ordering::Release);
+        exchange.hand_over(me, &mut shard.ctx.net.outbox);
+        exchange.done[me].0.store(safe.ps(), Ordering::Release);
         reached = safe;
     }
 }
@@ -116,8 +130,9 @@ impl Exchange<'_> {
     fn wait(&self, me: usize, reached: Time, end: Time) -> Option<Time> {
         for turn in 0u32.. {
             let others = (0..self.done.len()).filter(|&s| s != me);
-            let horizon = others
-                .map(|s| Time::from_ps(self.done[s].load(Ordering::Acquire)) + self.lookahead.between(s, me));
+            let horizon = others.map(|s| {
+                Time::from_ps(self.done[s].0.load(Ordering::Acquire)) + self.lookahead.between(s, me)
+            });
             let safe = horizon.min().unwrap_or(end).min(end);
             if safe > reached {
                 return Some(safe);
@@ -130,15 +145,19 @@ impl Exchange<'_> {
         None
     }
 
-    fn hand_over(&self, outbox: &mut [Vec<Crossing>]) {
+    fn hand_over(&self, me: usize, outbox: &mut [Crossings]) {
         for (to, packets) in outbox.iter_mut().enumerate().filter(|(_, p)| !p.is_empty()) {
-            self.inbox[to].lock().unwrap_or_else(|e| e.into_inner()).append(packets);
+            let mut mail = self.mail[me][to].lock().unwrap_or_else(|e| e.into_inner());
+            if mail.is_empty() { std::mem::swap(&mut *mail, packets) } else { mail.append(packets) }
         }
     }
 
-    /// Swaps the inbox of `me` with the (empty) buffer.
-    fn take(&self, me: usize, buffer: &mut Vec<Crossing>) {
-        std::mem::swap(&mut *self.inbox[me].lock().unwrap_or_else(|e| e.into_inner()), buffer);
+    /// Shard `me` takes in what the others have handed over; `buffer` is empty before and after.
+    fn take_in<E>(&self, me: usize, shard: &mut Shard<E>, buffer: &mut Crossings) {
+        for mail in self.mail.iter().map(|to| &to[me]) {
+            std::mem::swap(&mut *mail.lock().unwrap_or_else(|e| e.into_inner()), buffer);
+            shard.take_in(buffer);
+        }
     }
 }
 
@@ -155,7 +174,7 @@ impl Drop for Alarm<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::engine::{Ctx, Endpoints, Engine, Partition, Timer, TimerId};
+    use crate::engine::{Ctx, Endpoints, Engine, Timer, TimerId};
     use crate::net::{JitterSpec, Limit, LossSpec, NetSpec, QueueSpec, Threshold};
     use crate::packet::{LinkId, Packet, RouteId, Sack};
     use crate::rng::Streams;
@@ -229,18 +248,19 @@ mod tests {
             net.links[link].loss = Some(LossSpec::Bernoulli(0.01));
             net.links[link].jitter = Some(JitterSpec { max: Span::from_us(3), keep_order: false });
         }
-        let shard_of = tree.shard_of(shards);
+        let partition = tree.partition(&net, shards);
+        let shard_of = partition.shard_of();
         let mut hosts: Vec<Echoes> = (0..shards).map(|_| Echoes::default()).collect();
         for flow in 0..64 {
             let (from, to) = (flow % 16, (flow * 5 + 3 + flow / 16) % 16);
             if from != to {
-                add_flow(&mut net, &tree, &shard_of, &mut hosts, (flow, from, to));
+                add_flow(&mut net, &tree, shard_of, &mut hosts, (flow, from, to));
             }
         }
         for link in [3, 40, 80] {
             net.sample(LinkId(link), Span::from_us(10)).unwrap();
         }
-        let mut engine = Engine::new(&net, &Partition::new(shard_of), &Streams::new(5), hosts).unwrap();
+        let mut engine = Engine::new(&net, &partition, &Streams::new(5), hosts).unwrap();
         engine.run_until(Time::ZERO + Span::from_us(700));
         engine.run_until(Time::ZERO + Span::from_us(1500));
         let totals = engine.totals();

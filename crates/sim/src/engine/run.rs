@@ -6,7 +6,9 @@ use crate::engine::parallel::{self, Lookahead};
 use crate::engine::shard::Shard;
 use crate::engine::wheel::{Wheel, WheelShape};
 use crate::engine::{Ctx, Endpoints, QueueSample};
-use crate::net::{LinkCounters, NetError, NetSpec, Network, Totals};
+use crate::net::{
+    LinkCounters, LinkSpec, MAX_SHARDS, NetError, NetSpec, Network, NodeId, Totals, owned_routes,
+};
 use crate::packet::LinkId;
 use crate::rng::Streams;
 use crate::time::Time;
@@ -15,17 +17,25 @@ use crate::time::Time;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     shard_of: Vec<u8>,
+    split: Vec<bool>,
 }
 
 impl Partition {
     /// Everything in one shard.
     pub fn whole(net: &NetSpec) -> Partition {
-        Partition { shard_of: vec![0; net.nodes() as usize] }
+        Partition::new(vec![0; net.nodes() as usize])
     }
 
     /// Node `i` belongs to shard `shard_of[i]`; shards are numbered from 0.
     pub fn new(shard_of: Vec<u8>) -> Partition {
-        Partition { shard_of }
+        let split = vec![false; shard_of.len()];
+        Partition { shard_of, split }
+    }
+
+    /// Gives each port of `node` to the shard of the node it leads to. Ports share nothing, so a switch in
+    /// the middle need not belong to any one shard, and packets cross at most once there. Not for hosts.
+    pub fn split(&mut self, node: NodeId) {
+        self.split[node.0 as usize] = true;
     }
 
     /// Number of shards.
@@ -36,6 +46,17 @@ impl Partition {
     /// Shard of each node.
     pub fn shard_of(&self) -> &[u8] {
         &self.shard_of
+    }
+
+    /// The shard that handles a link's queue.
+    pub(crate) fn owner(&self, link: &LinkSpec) -> u8 {
+        let node = if self.split[link.from.0 as usize] { link.to } else { link.from };
+        self.shard_of[node.0 as usize]
+    }
+
+    /// The shard of a link's far end.
+    pub(crate) fn far_end(&self, link: &LinkSpec) -> u8 {
+        self.shard_of[link.to.0 as usize]
     }
 }
 
@@ -62,7 +83,8 @@ impl<E: Endpoints> Engine<E> {
         hosts: Vec<E>,
     ) -> Result<Engine<E>, NetError> {
         let shards = partition.shards();
-        if partition.shard_of.len() != spec.nodes() as usize || shards != hosts.len() {
+        let fits = partition.shard_of.len() == spec.nodes() as usize;
+        if !fits || shards != hosts.len() || shards > MAX_SHARDS {
             return Err(NetError::Partition {
                 given: partition.shard_of.len(),
                 shards,
@@ -71,16 +93,16 @@ impl<E: Endpoints> Engine<E> {
             });
         }
         let lookahead = Lookahead::new(spec, partition)?;
-        let routes: Arc<[u32]> = spec.routes.as_slice().into();
+        let link = |id: LinkId| &spec.links()[id.0 as usize];
+        let owner = |id| partition.owner(link(id));
+        let routes = owned_routes(spec, owner, |id| partition.far_end(link(id)));
         let shape = wheel_shape(spec, shards);
         let make = |(s, hosts)| {
-            let net = Network::new(spec, Arc::clone(&routes), s as u8, &partition.shard_of, streams);
+            let net = Network::new(spec, Arc::clone(&routes), s as u32, shards, streams);
             let wheel = Wheel::new(shape);
             let controls = Vec::new();
             let mut ctx = Ctx { now: Time::ZERO, wheel, net, timer_events: 0, controls, samples: Vec::new() };
-            ctx.plan(spec, |link| {
-                partition.shard_of[spec.links()[link.0 as usize].from.0 as usize] == s as u8
-            });
+            ctx.plan(spec, |link| usize::from(owner(link)) == s);
             Shard { ctx, hosts, events: 0 }
         };
         let shards = hosts.into_iter().enumerate().map(make).collect();
@@ -137,6 +159,11 @@ impl<E: Endpoints> Engine<E> {
             sum.add(&shard.ctx.net.counters(link));
         }
         sum
+    }
+
+    /// The hosts of each shard, to be changed between two calls of [`Engine::run_until`].
+    pub(crate) fn hosts_mut(&mut self) -> impl Iterator<Item = &mut E> {
+        self.shards.iter_mut().map(|s| &mut s.hosts)
     }
 
     /// The hosts of each shard.

@@ -2,7 +2,7 @@
 
 use crate::engine::wheel::{Due, Kind};
 use crate::engine::{Ctx, Endpoints, TimerId};
-use crate::net::{ACK_ONLY, AT_HOST, Crossing, MAX_ENDPOINT};
+use crate::net::{ACK_ONLY, AT_HOST, Crossings, MAX_ENDPOINT};
 use crate::packet::{Packet, Sack};
 use crate::time::Time;
 
@@ -15,10 +15,8 @@ pub(crate) struct Shard<E> {
 
 impl<E> Shard<E> {
     /// Takes in packets from other shards; empties the buffer.
-    pub(crate) fn take_in(&mut self, arrived: &mut Vec<Crossing>) {
-        for crossing in arrived.drain(..) {
-            self.ctx.net.enter(crossing, &mut self.ctx.wheel);
-        }
+    pub(crate) fn take_in(&mut self, arrived: &mut Crossings) {
+        self.ctx.net.enter(arrived, &mut self.ctx.wheel);
     }
 }
 

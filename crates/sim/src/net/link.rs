@@ -37,14 +37,12 @@ pub(crate) struct Link {
     /// Index into the tables of unusual links.
     pub(crate) aux: u32,
     pub(crate) treatment: Treatment,
-    /// Shard of the node at the far end.
-    pub(crate) to_shard: u8,
 }
 
 const _: () = assert!(size_of::<Link>() == 64);
 
 impl Link {
-    pub(crate) fn new(spec: &LinkSpec, to_shard: u8) -> Link {
+    pub(crate) fn new(spec: &LinkSpec) -> Link {
         let ps_per_byte_q16 = ps_per_byte_q16(spec.rate_bps);
         let (limit, mark) = match &spec.queue {
             QueueSpec::Fifo { limit, mark } => (*limit, *mark),
@@ -70,7 +68,6 @@ impl Link {
             packets: 0,
             aux: 0,
             treatment: Treatment::Plain,
-            to_shard,
         }
     }
 

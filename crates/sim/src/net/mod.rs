@@ -14,9 +14,9 @@ mod spec;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use network::{ACK_ONLY, AT_HOST, Crossing, MAX_ENDPOINT, Network};
+pub(crate) use network::{ACK_ONLY, AT_HOST, Crossings, MAX_ENDPOINT, MAX_SHARDS, Network, owned_routes};
 pub use network::{DropReason, LinkCounters, Totals};
-pub(crate) use spec::{Change, Probe};
+pub(crate) use spec::{Change, END, Probe};
 pub use spec::{
     ClassSpec, JitterSpec, Limit, LinkChange, LinkSpec, LossSpec, Marking, NetError, NetSpec, NodeId,
     QueueSpec, RedSpec, Scheduling, ShaperClass, Threshold,

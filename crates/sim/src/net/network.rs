@@ -15,6 +15,32 @@ use crate::packet::{LinkId, Packet, Sack};
 use crate::rng::Streams;
 use crate::time::{Span, Time};
 
+/// Entry of the run-time route array: link id, shard that owns the link, and [`AT_HOST`] at the end of a
+/// route, where the owner is that of the host.
+const OWNER_SHIFT: u32 = 24;
+const MAX_OWNER: u32 = 0x7f;
+const MAX_LINK: u32 = (1 << OWNER_SHIFT) - 1;
+
+/// Most shards.
+pub(crate) const MAX_SHARDS: usize = MAX_OWNER as usize + 1;
+
+/// The run-time form of the routes.
+pub(crate) fn owned_routes(
+    spec: &NetSpec,
+    owner: impl Fn(LinkId) -> u8,
+    host: impl Fn(LinkId) -> u8,
+) -> Arc<[u32]> {
+    let mut last = LinkId(0);
+    let entry = |&link: &u32| {
+        if link == END {
+            return AT_HOST | u32::from(host(last)) << OWNER_SHIFT;
+        }
+        last = LinkId(link);
+        link | u32::from(owner(last)) << OWNER_SHIFT
+    };
+    spec.routes.iter().map(entry).collect()
+}
+
 /// Set in an event's target when the packet has arrived at an endpoint.
 pub(crate) const AT_HOST: u32 = 1 << 31;
 /// Set in addition when the packet is a pure ACK.
@@ -106,14 +132,30 @@ fn at_host(packet: &Packet) -> u32 {
     AT_HOST | ack | packet.to
 }
 
-/// A packet on its way to another shard.
-#[derive(Clone, Debug)]
-pub(crate) struct Crossing {
-    pub(crate) at: Time,
-    pub(crate) key: EventKey,
-    pub(crate) target: u32,
-    pub(crate) packet: Packet,
-    pub(crate) sack: Sack,
+/// Packets on their way to another shard, in the order in which they were sent.
+#[derive(Debug, Default)]
+pub(crate) struct Crossings {
+    arrivals: Vec<(Time, EventKey, u32)>,
+    packets: Vec<Packet>,
+    /// Of the packets that have them.
+    sacks: Vec<Sack>,
+}
+
+impl Crossings {
+    pub(crate) fn len(&self) -> usize {
+        self.arrivals.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.arrivals.is_empty()
+    }
+
+    /// Moves all of `later` behind these.
+    pub(crate) fn append(&mut self, later: &mut Crossings) {
+        self.arrivals.append(&mut later.arrivals);
+        self.packets.append(&mut later.packets);
+        self.sacks.append(&mut later.sacks);
+    }
 }
 
 /// Counters that change rarely.
@@ -176,24 +218,23 @@ pub(crate) struct Network {
     packets: Vec<Packet>,
     sacks: Vec<Sack>,
     free: Vec<u32>,
-    shard: u8,
-    pub(crate) outbox: Vec<Vec<Crossing>>,
+    shard: u32,
+    pub(crate) outbox: Vec<Crossings>,
     sent: u64,
     delivered: u64,
     dropped: u64,
 }
 
 impl Network {
+    /// Shard `shard` of `shards`; `routes` are shared by all and name the owner of each link.
     pub(crate) fn new(
         spec: &NetSpec,
         routes: Arc<[u32]>,
-        shard: u8,
-        shard_of: &[u8],
+        shard: u32,
+        shards: usize,
         streams: &Streams,
     ) -> Network {
-        let shards = shard_of.iter().max().map_or(1, |&s| usize::from(s) + 1);
-        let mut links: Vec<Link> =
-            spec.links.iter().map(|l| Link::new(l, shard_of[l.to.0 as usize])).collect();
+        let mut links: Vec<Link> = spec.links.iter().map(Link::new).collect();
         let mut unusual = Vec::new();
         for (id, link) in spec.links.iter().enumerate() {
             if let Some(entry) = Unusual::new(spec, id as u32, link, streams) {
@@ -211,7 +252,7 @@ impl Network {
             sacks: Vec::new(),
             free: Vec::new(),
             shard,
-            outbox: vec![Vec::new(); shards],
+            outbox: (0..shards).map(|_| Crossings::default()).collect(),
             sent: 0,
             delivered: 0,
             dropped: 0,
@@ -245,8 +286,9 @@ impl Network {
     /// Queues a packet at the first link of its route.
     #[inline(never)]
     pub(crate) fn first_hop(&mut self, id: u32, now: Time, wheel: &mut Wheel) {
-        let link = self.routes[self.packets[id as usize].route.0 as usize];
-        self.arrive(id, link, now, wheel);
+        let entry = self.routes[self.packets[id as usize].route.0 as usize];
+        debug_assert_eq!(entry >> OWNER_SHIFT, self.shard, "a host sends through a port of its own shard");
+        self.arrive(id, entry & MAX_LINK, now, wheel);
     }
 
     /// Packet `id` arrives at the queue of link `at`.
@@ -414,9 +456,9 @@ impl Network {
         let packet = &mut self.packets[id as usize];
         packet.route.0 += 1;
         let next = self.routes[packet.route.0 as usize];
-        let target = if next == END { at_host(packet) } else { next };
+        let target = if next & AT_HOST != 0 { at_host(packet) } else { next & MAX_LINK };
         let key = EventKey::new(Kind::Arrival, from);
-        let to_shard = self.links[from as usize].to_shard;
+        let to_shard = next >> OWNER_SHIFT & MAX_OWNER;
         if to_shard == self.shard {
             wheel.push(arrival, key, id, target);
         } else {
@@ -425,17 +467,29 @@ impl Network {
     }
 
     #[inline(never)]
-    fn cross(&mut self, id: u32, at: Time, key: EventKey, target: u32, to_shard: u8) {
-        let (packet, sack) = (self.packets[id as usize], self.sacks[id as usize]);
+    fn cross(&mut self, id: u32, at: Time, key: EventKey, target: u32, to_shard: u32) {
+        let packet = self.packets[id as usize];
+        let out = &mut self.outbox[to_shard as usize];
+        out.arrivals.push((at, key, target));
+        out.packets.push(packet);
+        if packet.has(Packet::SACK) {
+            out.sacks.push(self.sacks[id as usize]);
+        }
         self.free.push(id);
-        self.outbox[usize::from(to_shard)].push(Crossing { at, key, target, packet, sack });
     }
 
-    /// Takes in a packet from another shard.
-    pub(crate) fn enter(&mut self, crossing: Crossing, wheel: &mut Wheel) {
-        let id = self.store(crossing.packet);
-        self.sacks[id as usize] = crossing.sack;
-        wheel.push(crossing.at, crossing.key, id, crossing.target);
+    /// Takes in packets from another shard; empties the buffer.
+    pub(crate) fn enter(&mut self, crossings: &mut Crossings, wheel: &mut Wheel) {
+        let mut sacks = crossings.sacks.drain(..);
+        for ((at, key, target), packet) in crossings.arrivals.drain(..).zip(crossings.packets.drain(..)) {
+            let id = self.store(packet);
+            if packet.has(Packet::SACK)
+                && let Some(sack) = sacks.next()
+            {
+                self.sacks[id as usize] = sack;
+            }
+            wheel.push(at, key, id, target);
+        }
     }
 
     /// Takes a packet that has arrived at its endpoint out of the slab.
@@ -475,7 +529,7 @@ impl Network {
     }
 
     pub(crate) fn totals(&self) -> Totals {
-        let crossing: usize = self.outbox.iter().map(Vec::len).sum();
+        let crossing: usize = self.outbox.iter().map(Crossings::len).sum();
         Totals {
             sent: self.sent,
             delivered: self.delivered,

@@ -1,6 +1,5 @@
 //! What a network consists of, before it runs: nodes, links, routes.
 
-use crate::engine::wheel::MAX_SOURCE;
 use crate::net::link::wire_time;
 use crate::packet::{LinkId, RouteId};
 use crate::time::{Span, Time};
@@ -246,8 +245,8 @@ pub enum NetError {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// More links than event keys can name.
-    #[error("a network has at most {MAX_SOURCE} links; use a smaller topology")]
+    /// More links than can be named.
+    #[error("a network has at most {MAX_LINKS} links; use a smaller topology")]
     TooManyLinks,
     /// A route without links.
     #[error("a route needs at least one link; sender and receiver must be different nodes")]
@@ -326,6 +325,9 @@ pub(crate) struct Probe {
     pub(crate) every: Span,
 }
 
+/// Most links: ids take 24 bits at run time.
+const MAX_LINKS: u32 = 1 << 24;
+
 /// Ends a route in the shared array.
 pub(crate) const END: u32 = u32::MAX;
 
@@ -347,7 +349,7 @@ impl NetSpec {
     /// [`NetError::Rate`], [`NetError::TooManyLinks`].
     pub fn link(&mut self, link: LinkSpec) -> Result<LinkId, NetError> {
         let id = self.links.len() as u32;
-        if id >= MAX_SOURCE {
+        if id >= MAX_LINKS {
             return Err(NetError::TooManyLinks);
         }
         check_rate(id, link.rate_bps)?;

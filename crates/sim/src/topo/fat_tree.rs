@@ -5,6 +5,7 @@
 //! per aggregation switch; under one edge switch a single one. A path is named by its number, so ECMP is
 //! drawing a number and explicit multipath is choosing several.
 
+use crate::engine::Partition;
 use crate::net::{LinkSpec, NetError, NetSpec, NodeId, QueueSpec};
 use crate::packet::{LinkId, RouteId};
 use crate::time::Span;
@@ -138,14 +139,37 @@ impl FatTree {
         Ok(net.route(&links)?)
     }
 
-    /// Spreads the pods, and the cores, evenly over `shards` shards: shard of every node of the tree.
-    pub fn shard_of(&self, shards: u32) -> Vec<u8> {
+    /// Spreads the pods evenly over `shards` shards (at most k); the ports of the cores belong to the pods
+    /// they lead to. Nodes outside the tree go to shard 0.
+    pub fn partition(&self, net: &NetSpec, shards: u32) -> Partition {
         let shards = shards.clamp(1, self.k);
-        let pods = (0..self.k).flat_map(|pod| {
-            std::iter::repeat_n((pod * shards / self.k) as u8, self.nodes_per_pod() as usize)
-        });
-        let cores = (self.k / 2) * (self.k / 2);
-        pods.chain((0..cores).map(|core| (core * shards / cores) as u8)).collect()
+        let cores = self.first_node + self.k * self.nodes_per_pod();
+        let pod = |node: u32| (node - self.first_node) / self.nodes_per_pod();
+        let shard = |node: u32| {
+            if (self.first_node..cores).contains(&node) { pod(node) * shards / self.k } else { 0 }
+        };
+        let mut partition = Partition::new((0..net.nodes()).map(|n| shard(n) as u8).collect());
+        for core in 0..(self.k / 2) * (self.k / 2) {
+            partition.split(NodeId(cores + core));
+        }
+        partition
+    }
+
+    /// Both directions of every cable by name: `h3` is host 3's, `p0e1-p0a0` joins edge switch 1 and
+    /// aggregation switch 0 of pod 0, `p0a0-c1` joins an aggregation switch and core switch 1.
+    pub(crate) fn named_links(&self) -> Vec<(String, [LinkId; 2])> {
+        let half = self.k / 2;
+        let mut named: Vec<(String, [LinkId; 2])> =
+            (0..self.hosts()).map(|h| (format!("h{h}"), [self.host_up(h), self.host_down(h)])).collect();
+        for (pod, agg, i) in (0..self.k).flat_map(|p| (0..half * half).map(move |n| (p, n / half, n % half)))
+        {
+            let edge = pod * half + i;
+            let name = format!("p{pod}e{i}-p{pod}a{agg}");
+            named.push((name, [self.edge_up(edge, agg), self.edge_down(edge, agg)]));
+            let name = format!("p{pod}a{agg}-c{}", agg * half + i);
+            named.push((name, [self.agg_up(pod, agg, i), self.agg_down(pod, agg, i)]));
+        }
+        named
     }
 
     fn hosts_per_pod(&self) -> u32 {
