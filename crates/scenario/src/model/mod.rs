@@ -14,6 +14,7 @@ pub use link::{Discipline, LambdaRule, Loss, Marking, Queue, RedRule, ThresholdR
 pub use topology::{
     Dumbbell, FatTree, Graph, GraphLink, LinkSettings, ParallelPaths, PathSpec, Paths, Route, Routing, Share,
     Topology, TwoPod, VirtualHost,
+    path_name,
 };
 pub use traffic::{
     App, Bulk, Common, CongestionGenerator, Incast, OnOffUdp, OneOrMany, Pairing, Poisson, RequestResponse,

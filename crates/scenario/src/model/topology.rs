@@ -68,7 +68,7 @@ pub struct ParallelPaths {
     /// Packets lost on the way, in each direction.
     #[serde(default)]
     pub loss: Loss,
-    /// The standard deviation of a random extra delay; packets are not reordered.
+    /// The most of a random extra delay, uniform from none; packets are not reordered.
     #[serde(default)]
     pub jitter: Nanos,
 }
@@ -105,7 +105,7 @@ pub struct PathSpec {
 }
 
 /// The name of the `index`-th path or route that was not named: `a`, `b`, ..., `z`, `p26`, ...
-pub(crate) fn path_name(index: usize) -> String {
+pub fn path_name(index: usize) -> String {
     match u8::try_from(index) {
         Ok(i) if i < 26 => char::from(b'a' + i).to_string(),
         _ => format!("p{index}"),
@@ -174,7 +174,7 @@ pub struct LinkSettings {
     pub queue: Queue,
     /// Packets lost on the way.
     pub loss: Loss,
-    /// The standard deviation of a random extra delay.
+    /// The most of a random extra delay.
     pub jitter: Nanos,
 }
 
@@ -447,7 +447,7 @@ pub struct GraphLink {
     /// Packets lost on it, in each direction.
     #[serde(default)]
     pub loss: Loss,
-    /// The standard deviation of a random extra delay; packets are not reordered.
+    /// The most of a random extra delay, uniform from none; packets are not reordered.
     #[serde(default)]
     pub jitter: Nanos,
 }

@@ -48,7 +48,7 @@ pub struct Common {
     /// When it stops. Absent: at the end of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Nanos>,
-    /// The paths it may use. Absent: all.
+    /// The paths it may use. Absent: all; a connection with fewer subflows than paths, and datagrams, use the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<OneOrMany>,
     /// Its queue at every port (`drr` and `priority` queues).
@@ -178,10 +178,6 @@ pub struct Sized {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 65536))]
     pub connections: u32,
-    /// Transfers of each, one after the other, each on a new connection.
-    #[serde(default = "one")]
-    #[schemars(range(min = 1))]
-    pub repeat: u32,
 }
 
 /// Connections that arrive at random (a Poisson process per pair of hosts).
@@ -271,7 +267,7 @@ pub struct Incast {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 65536))]
     pub connections: u32,
-    /// The time between rounds; a round that lasts longer delays the next. Absent: one round.
+    /// The time from round to round, each on new connections. Absent: one round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Nanos>,
 }
@@ -288,7 +284,7 @@ pub struct RequestResponse {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 65536))]
     pub connections: u32,
-    /// The mean of an exponential time between an answer and the next request; `"0s"` asks at once.
+    /// The time between an answer and the next request; `"0s"` asks at once.
     #[serde(default)]
     pub think: Nanos,
 }

@@ -6,7 +6,7 @@ use vmcc_units::{BitsPerSec, Bytes};
 
 use super::{Check, fault, fault_with, link, require};
 use crate::model::{
-    Dumbbell, FatTree, Graph, LinkSettings, Loss, ParallelPaths, Route, Routing, Scenario, Share, Topology,
+    Discipline, Dumbbell, FatTree, Graph, LinkSettings, Loss, ParallelPaths, Route, Routing, Scenario, Share, Topology,
     TwoPod, VirtualHost,
 };
 
@@ -122,6 +122,10 @@ fn virtual_host(t: &VirtualHost, mtu: Bytes) -> Check {
     link::marking(&t.marking, vnic_rate, t.buffer, mtu, "topology.marking")?;
     link::marking(&t.path_marking, t.path_rate, t.path_buffer, mtu, "topology.path_marking")?;
     if t.share == Share::Htb {
+        let own = t.queue.kind == Discipline::Fifo;
+        require(own, "topology.queue", "share = \"htb\" has a queue per VM already; leave `queue` out")?;
+        let leaves = t.vms <= 250;
+        require(leaves, "topology.vms", "share = \"htb\" is possible for at most 250 VMs")?;
         let promised = t.vm_rate.checked_mul(u64::from(t.vms));
         let capacity = t.path_rate.checked_mul(u64::from(t.nics));
         let kept = promised.zip(capacity).is_some_and(|(p, c)| p <= c);

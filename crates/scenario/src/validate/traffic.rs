@@ -167,7 +167,6 @@ fn kind(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
     match &entry.kind {
         TrafficKind::Bulk(k) => connections(k.connections),
         TrafficKind::Sized(k) => {
-            require(k.repeat >= 1, &at("repeat"), "at least one transfer")?;
             size(k.size, "size")?;
             connections(k.connections)
         }
