@@ -6,9 +6,9 @@
 # that a distribution kernel needs before it can reach its root, into the guest's initramfs.
 #
 # The host's root file system arrives through virtiofs (tag "vmcc"); the host itself refuses writes
-# to it. Words of the kernel command line:
-#   vmcc.job=DIR    directory of the host whose script `init` takes over
-#   vmcc.share=DIR  optional: the one directory of the host that the guest may write
+# to it. The kernel command line names the job, vmcc.job=DIR, a directory of the host with two files:
+#   init   the script that takes over
+#   share  optional: name of the one directory of the host that the guest may write
 
 PATH=/bin
 busybox mkdir -p /proc /sys /dev /host /over /root
@@ -34,12 +34,11 @@ while read -r module; do
 	busybox insmod "/modules/$module" || fail "module $module does not load"
 done </modules/order
 
-job='' share=''
+job=''
 read -r cmdline </proc/cmdline
 for word in $cmdline; do
 	case $word in
 	vmcc.job=*) job=${word#vmcc.job=} ;;
-	vmcc.share=*) share=${word#vmcc.share=} ;;
 	esac
 done
 [ -n "$job" ] || fail "no vmcc.job= on the kernel command line"
@@ -59,7 +58,8 @@ if ! busybox cat /root/bin/sh >/dev/null 2>&1; then
 	busybox mount -t tmpfs home /root/root
 fi
 
-if [ -n "$share" ]; then
+if [ -s "/host$job/share" ]; then
+	IFS= read -r share <"/host$job/share"
 	busybox mount -o bind "/host$share" "/root$share" || fail "$share is not there to be shared"
 fi
 

@@ -1,0 +1,132 @@
+//! The processes of one guest: QEMU, and the server of its root file system.
+
+use super::files::FileServer;
+use super::{Accel, GuestError, GuestOptions, Job, KernelImage};
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+const QEMU: &str = "qemu-system-x86_64";
+
+/// A running guest. Dropping it kills it; so does the death of the thread that started it.
+#[derive(Debug)]
+pub(super) struct Machine {
+    qemu: Child,
+    _files: FileServer,
+}
+
+impl Machine {
+    pub(super) fn start(
+        kernel: &KernelImage,
+        job: &Job,
+        options: &GuestOptions,
+        accel: Accel,
+    ) -> Result<Self, GuestError> {
+        if !cfg!(target_arch = "x86_64") {
+            let problem = format!("this processor ({}); guests run x86-64 kernels", std::env::consts::ARCH);
+            return Err(GuestError::Options { problem });
+        }
+        let qemu = find(QEMU, &[]).ok_or(GuestError::ProgramMissing { program: QEMU })?;
+        let files = FileServer::start(job, options.shared_dir.as_deref())?;
+        let log = log_file(&job.dir().join("qemu.log"))?;
+        let errors = log.try_clone().map_err(GuestError::file(job.dir()))?;
+        let qemu = dies_with_parent(&qemu)
+            .args(arguments(kernel, job.dir(), &files, options, accel))
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            // Ctrl-C on the terminal is for vmcc, which then stops the guest in order.
+            .process_group(0)
+            .spawn()
+            .map_err(|e| GuestError::Helper { program: QEMU.to_owned(), cause: e.to_string() })?;
+        Ok(Self { qemu, _files: files })
+    }
+
+    /// Whether QEMU has ended; never blocks.
+    pub(super) fn has_ended(&mut self) -> Result<bool, GuestError> {
+        let ended = self.qemu.try_wait();
+        let ended =
+            ended.map_err(|e| GuestError::Helper { program: QEMU.to_owned(), cause: e.to_string() })?;
+        Ok(ended.is_some())
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Neither can fail on a child that has not been waited for, and there is no one to tell.
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+}
+
+/// Whether the machine offers KVM to this user. Whether it works only a boot can tell.
+pub(super) fn kvm_is_offered() -> bool {
+    OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok()
+}
+
+fn arguments(
+    kernel: &KernelImage,
+    dir: &Path,
+    files: &FileServer,
+    options: &GuestOptions,
+    accel: Accel,
+) -> Vec<OsString> {
+    let accelerator = match accel {
+        Accel::Kvm => "kvm",
+        Accel::Emulation => "tcg,thread=multi",
+    };
+    let memory_mib = options.memory_bytes >> 20;
+    let mut arguments: Vec<OsString> = Vec::new();
+    let mut add = |words: &[&str]| arguments.extend(words.iter().map(OsString::from));
+    add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "q35"]);
+    add(&["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"]);
+    add(&["-accel", accelerator, "-cpu", "max", "-smp", &options.cpus.to_string()]);
+    // virtiofs needs the guest's memory to be a file that the server maps as well.
+    add(&["-m", &format!("{memory_mib}M")]);
+    add(&["-object", &format!("memory-backend-memfd,id=memory,size={memory_mib}M,share=on")]);
+    add(&["-numa", "node,memdev=memory"]);
+    add(&["-chardev", &format!("socket,id=files,path={}", escaped(files.socket()))]);
+    add(&["-device", "vhost-user-fs-pci,chardev=files,tag=vmcc"]);
+    add(&["-device", "virtio-serial-pci"]);
+    for name in ["stdout", "stderr", "control"] {
+        let file = escaped(&dir.join(name));
+        add(&["-chardev", &format!("file,id={name},path={file},append=on")]);
+        add(&["-device", &format!("virtserialport,chardev={name},name=vmcc.{name}")]);
+    }
+    add(&["-chardev", &format!("file,id=console,path={}", escaped(&dir.join("console")))]);
+    add(&["-serial", "chardev:console"]);
+    // A kernel that fails reboots, which ends QEMU. Mitigations cost emulation much and the guest runs
+    // nothing that the host would not run itself.
+    let command_line =
+        format!("console=ttyS0 quiet oops=panic panic=-1 mitigations=off vmcc.job={}", dir.display());
+    add(&["-append", &command_line]);
+    arguments.extend(["-kernel".into(), kernel.image().into_os_string()]);
+    arguments.extend(["-initrd".into(), kernel.initrd().into_os_string()]);
+    arguments
+}
+
+/// A path inside one of QEMU's comma-separated options.
+fn escaped(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
+}
+
+/// A command that is killed when the calling thread ends, however it ends.
+pub(super) fn dies_with_parent(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command
+}
+
+/// An executable in PATH, in the directories of root's PATH, or in one of `others`.
+pub(super) fn find(name: &str, others: &[&str]) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let everywhere = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    let candidates = everywhere.map(|dir| dir.join(name)).chain(others.iter().map(PathBuf::from));
+    candidates.into_iter().find(|candidate| candidate.is_file())
+}
+
+pub(super) fn log_file(path: &Path) -> Result<File, GuestError> {
+    File::create(path).map_err(GuestError::file(path))
+}
