@@ -1,0 +1,28 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# Fuzzes the algorithms with any sequence of events, on the stable toolchain: `FUZZ_SECONDS=60 scripts/fuzz.sh`.
+# With clang the C is instrumented too, so that libFuzzer sees which branches of an algorithm it has reached.
+set -eu
+
+cd "$(dirname "$0")/../fuzz"
+target=$(rustc -vV | sed -n 's/^host: //p')
+coverage=inline-8bit-counters,pc-table
+
+for clang in clang clang-19 clang-18 clang-16 clang-14; do
+	if command -v "$clang" >/dev/null; then
+		export CC="$clang" CFLAGS="-fsanitize-coverage=$coverage"
+		break
+	fi
+done
+[ -n "${CC:-}" ] || echo "fuzz: no clang: only the Rust part guides the fuzzer" >&2
+
+# What cargo-fuzz passes, as far as stable Rust knows it.
+export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table --cfg fuzzing"
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}/fuzz"
+cargo build --release --target "$target"
+
+mkdir -p corpus artifacts
+# Each run starts with what earlier ones found; a crash is written to artifacts/ and fails the script.
+exec "$CARGO_TARGET_DIR/$target/release/events" corpus -artifact_prefix=artifacts/ -max_len=16384 \
+	-max_total_time="${FUZZ_SECONDS:-60}" -print_final_stats=1
