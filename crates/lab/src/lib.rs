@@ -1,1 +1,37 @@
-//! vmcc lab.
+//! The kernel engine's lab: real kernels, real programs, real packets.
+//!
+//! [`run`] builds what a [`LabSpec`] asks for out of network namespaces, sends with `iperf3`, samples the
+//! kernel while it runs, and returns what it measured. Everything that it makes is named after the run, written
+//! into a record before it is made, and removed on return, error and panic; what a killed run leaves is removed
+//! by [`clean`].
+//!
+//! | module | |
+//! |---|---|
+//! | `spec` | the input |
+//! | `topology` | namespaces, bridges, shaped ports, addresses, MPTCP endpoints |
+//! | `nl` | netlink: links, queues, offloads, the MPTCP path manager |
+//! | `netns`, `process`, `registry` | what exists while a run lives, and its removal |
+
+mod cpu;
+mod error;
+pub mod guest;
+mod iperf;
+mod marking;
+mod measure;
+mod netns;
+mod nl;
+mod process;
+mod registry;
+mod run;
+mod sampler;
+mod series;
+mod spec;
+mod topology;
+
+pub use error::{Error, ErrorKind};
+pub use iperf::Programs;
+pub use netns::Netns;
+pub use registry::{Cleaned, clean};
+pub use run::{Control, Progress, run};
+pub use spec::{Cc, Flow, LabSpec, Path, Role, Transport};
+pub use topology::Topology;

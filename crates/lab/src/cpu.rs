@@ -1,0 +1,59 @@
+//! CPU time of the whole host, because the kernel does most of the work outside any program.
+
+use std::fs;
+use std::time::Duration;
+
+/// Busy time within a window of the run.
+pub(crate) struct Window {
+    from: Duration,
+    to: Duration,
+    first_s: Option<f64>,
+    last_s: Option<f64>,
+}
+
+impl Window {
+    pub(crate) fn new(from: Duration, to: Duration) -> Self {
+        Self { from, to, first_s: None, last_s: None }
+    }
+
+    /// To be called often; takes the first reading within the window and the first after it.
+    pub(crate) fn update(&mut self, elapsed: Duration) {
+        if self.first_s.is_none() && elapsed >= self.from {
+            self.first_s = busy_s();
+        }
+        if self.last_s.is_none() && elapsed >= self.to {
+            self.last_s = busy_s();
+        }
+    }
+
+    /// Busy seconds of all processors together; `None` if the kernel does not say.
+    pub(crate) fn busy_s(&self) -> Option<f64> {
+        Some((self.last_s.or_else(busy_s)? - self.first_s?).max(0.0))
+    }
+}
+
+fn busy_s() -> Option<f64> {
+    let ticks_per_s = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
+    parse(&fs::read_to_string("/proc/stat").ok()?).map(|ticks| ticks as f64 / ticks_per_s as f64)
+}
+
+/// The fields of the first line: user, nice, system, idle, iowait, irq, softirq.
+fn parse(stat: &str) -> Option<u64> {
+    let fields: Vec<u64> =
+        stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().map_while(|f| f.parse().ok()).collect();
+    let busy = [0, 1, 2, 5, 6].map(|i| fields.get(i).copied());
+    busy.into_iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busy_time_leaves_out_idle_and_waiting() {
+        assert_eq!(parse("cpu  1 2 4 100 100 8 16 0 0 0\ncpu0 1 1 1\n"), Some(31));
+        assert_eq!(parse("cpu  1 2 4"), None);
+        assert_eq!(parse(""), None);
+        assert!(busy_s().is_some_and(|s| s > 0.0));
+    }
+}

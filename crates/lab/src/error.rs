@@ -1,0 +1,199 @@
+//! What can go wrong in the lab, with the object, the cause and the remedy.
+
+use std::io;
+use std::path::PathBuf;
+
+/// What the caller should do about an [`Error`]; the command line turns it into its exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The input is wrong; the same input fails on every host.
+    BadInput,
+    /// The input is right, and this host cannot do it: a privilege, a program or a kernel feature is missing.
+    HostCannot,
+    /// Something that should have worked did not.
+    Failed,
+    /// The caller asked to stop.
+    Interrupted,
+}
+
+/// An error of the lab.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A value of the lab's input is out of range or contradictory.
+    #[error("{key}: {problem}")]
+    Spec {
+        /// The key, as the scenario spells it.
+        key: String,
+        /// What is wrong with it and what would be right.
+        problem: String,
+    },
+    /// The scenario asks for something that the kernel engine cannot express.
+    #[error("{key}: the kernel engine cannot run this ({problem}); {remedy}")]
+    NotExpressible {
+        /// The key, as the scenario spells it.
+        key: String,
+        /// What it asks for.
+        problem: String,
+        /// What to do instead.
+        remedy: String,
+    },
+    /// A namespace of that name exists.
+    #[error(
+        "network namespace {name} exists already; choose another run id, or remove it with `vmcc clean` if it \
+         is left from a run that was killed (`ip netns del {name}` if it is not vmcc's)"
+    )]
+    NamespaceTaken {
+        /// The namespace.
+        name: String,
+    },
+    /// A run of that id is alive.
+    #[error("run {run_id} is in use by process {pid}; choose another run id or wait until it ends")]
+    RunTaken {
+        /// The run.
+        run_id: String,
+        /// Its owner.
+        pid: i32,
+    },
+    /// There is no such network interface.
+    #[error("there is no port {port} in network namespace {namespace}; its ports are: {existing}")]
+    NoSuchPort {
+        /// The interface asked for.
+        port: String,
+        /// Where it was looked for.
+        namespace: String,
+        /// What there is.
+        existing: String,
+    },
+    /// The process may not do this.
+    #[error("{action} needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN); run it with sudo, or use `--engine sim`")]
+    Privilege {
+        /// What was tried.
+        action: String,
+    },
+    /// The running kernel lacks something.
+    #[error("this kernel lacks {feature}: {cause}; {remedy}")]
+    KernelFeature {
+        /// The feature.
+        feature: String,
+        /// How we know.
+        cause: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// A program is not installed.
+    #[error("{program} is not installed or not in PATH; install it with `{remedy}`")]
+    ProgramMissing {
+        /// The program.
+        program: String,
+        /// The command that installs it.
+        remedy: String,
+    },
+    /// A program ran and failed.
+    #[error("{program} in namespace {namespace} failed: {cause}; {remedy}")]
+    ProgramFailed {
+        /// The program.
+        program: String,
+        /// Where it ran.
+        namespace: String,
+        /// What it said.
+        cause: String,
+        /// What to look at.
+        remedy: String,
+    },
+    /// The kernel refused a request.
+    #[error("{action} {object}: {source}")]
+    Kernel {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        object: String,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// The congestion control could not be loaded or attached.
+    #[error("congestion control {name}: {cause}; `vmcc doctor` says what this kernel lacks")]
+    CongestionControl {
+        /// The algorithm.
+        name: String,
+        /// What happened.
+        cause: String,
+    },
+    /// A measurement contradicts the set-up, so its figures would be worthless.
+    #[error("{what}: {cause}; {remedy}")]
+    Measurement {
+        /// What was measured.
+        what: String,
+        /// What was found.
+        cause: String,
+        /// What to look at.
+        remedy: String,
+    },
+    /// A file of the lab could not be read or written.
+    #[error("{}: {source}; check that it is on a writable file system with free space", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The caller asked to stop; everything was removed.
+    #[error("interrupted; everything this run made has been removed")]
+    Interrupted,
+}
+
+impl Error {
+    /// What the caller should do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Spec { .. }
+            | Self::NotExpressible { .. }
+            | Self::NamespaceTaken { .. }
+            | Self::RunTaken { .. }
+            | Self::NoSuchPort { .. } => ErrorKind::BadInput,
+            Self::Privilege { .. }
+            | Self::KernelFeature { .. }
+            | Self::ProgramMissing { .. }
+            | Self::CongestionControl { .. } => ErrorKind::HostCannot,
+            Self::ProgramFailed { .. }
+            | Self::Kernel { .. }
+            | Self::Measurement { .. }
+            | Self::File { .. } => ErrorKind::Failed,
+            Self::Interrupted => ErrorKind::Interrupted,
+        }
+    }
+
+    pub(crate) fn spec(key: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::Spec { key: key.into(), problem: problem.into() }
+    }
+
+    /// A refused request; a missing privilege gets its own variant because the remedy is known.
+    pub(crate) fn kernel(action: &'static str, object: impl Into<String>, source: io::Error) -> Self {
+        let object = object.into();
+        match crate::nl::os_code(&source) {
+            Some(code) if code == nix::libc::EPERM || code == nix::libc::EACCES => {
+                Self::Privilege { action: format!("{action} {object}") }
+            }
+            _ => Self::Kernel { action, object, source },
+        }
+    }
+
+    pub(crate) fn diag(error: &vmcc_host::diag::DiagError) -> Self {
+        Self::Measurement {
+            what: "sampling the sockets".to_owned(),
+            cause: error.to_string(),
+            remedy: "`vmcc doctor` says what this kernel lacks".to_owned(),
+        }
+    }
+
+    pub(crate) fn file(path: impl Into<PathBuf>, source: io::Error) -> Self {
+        let path = path.into();
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => {
+                Self::Privilege { action: format!("writing {}", path.display()) }
+            }
+            _ => Self::File { path, source },
+        }
+    }
+}

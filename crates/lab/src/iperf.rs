@@ -1,0 +1,294 @@
+//! `iperf3`: how it is started and what its JSON says.
+//!
+//! Goodput is what the receiving program read, in the server's intervals, so that bytes in flight at the end,
+//! retransmissions and MPTCP's duplicates do not count.
+
+use crate::process::Program;
+use crate::registry::Record;
+use crate::spec::{Flow, Transport};
+use crate::{Error, Netns, nl};
+use serde::Deserialize;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+/// Each flow has a port of its own, this one and up (iperf3's own default).
+const FIRST_PORT: u16 = 5201;
+/// How long a server may take until it listens, and how often we look.
+const START_TRIES: u32 = 500;
+const START_PAUSE: Duration = Duration::from_millis(10);
+const LOOK_AT: &str = "run the same command by hand in a namespace, and look at `dmesg` if it is killed";
+const INSTALL_IPERF: &str = "apt-get install -y iperf3";
+const INSTALL_MPTCPIZE: &str = "apt-get install -y mptcpize";
+
+/// The server's port of a flow.
+pub(crate) fn port_of(flow: usize) -> u16 {
+    FIRST_PORT.saturating_add(u16::try_from(flow).unwrap_or(u16::MAX))
+}
+
+/// The flow that uses a server's port.
+pub(crate) fn flow_of(port: u16) -> Option<usize> {
+    port.checked_sub(FIRST_PORT).map(usize::from)
+}
+
+/// The programs that send. Replaceable, so that a particular build of iperf3 can be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Programs {
+    /// `iperf3`, version 3.9 or newer.
+    pub iperf3: String,
+    /// `mptcpize`, which makes a program's TCP sockets MPTCP sockets.
+    pub mptcpize: String,
+}
+
+impl Default for Programs {
+    fn default() -> Self {
+        Self { iperf3: "iperf3".to_owned(), mptcpize: "mptcpize".to_owned() }
+    }
+}
+
+impl Programs {
+    /// Checks that everything `flows` need is installed.
+    pub(crate) fn check(&self, flows: &[Flow]) -> Result<(), Error> {
+        let missing = |program: &str, remedy: &str| {
+            Err(Error::ProgramMissing { program: program.to_owned(), remedy: remedy.to_owned() })
+        };
+        if !is_installed(&self.iperf3) {
+            return missing(&self.iperf3, INSTALL_IPERF);
+        }
+        let multipath = flows.iter().any(|flow| matches!(flow.transport, Transport::Mptcp { .. }));
+        if multipath && !is_installed(&self.mptcpize) {
+            return missing(&self.mptcpize, INSTALL_MPTCPIZE);
+        }
+        Ok(())
+    }
+
+    fn command(&self, flow: &Flow, arguments: &[&str]) -> Vec<String> {
+        let wrapper = match flow.transport {
+            Transport::Tcp { .. } => vec![],
+            Transport::Mptcp { .. } => vec![self.mptcpize.clone(), "run".to_owned()],
+        };
+        let program = std::iter::once(self.iperf3.clone());
+        wrapper.into_iter().chain(program).chain(arguments.iter().map(|&a| a.to_owned())).collect()
+    }
+
+    /// Starts the receiving side of `flow` and waits until it listens.
+    pub(crate) fn serve(
+        &self,
+        flow: &Flow,
+        at: &Netns,
+        port: u16,
+        record: &mut Record,
+    ) -> Result<Program, Error> {
+        let port_text = port.to_string();
+        let interval = report_interval(flow);
+        // Not bound to an address: subflows join at the addresses of the other paths.
+        let arguments = ["-4", "-s", "-1", "-J", "-i", interval, "-p", &port_text];
+        let mut server = Program::start(at, record, &self.command(flow, &arguments), INSTALL_IPERF)?;
+        for _ in 0..START_TRIES {
+            let listening = at.run(move || nl::is_listening(port));
+            let listening = listening.map_err(|e| Error::kernel("listing the sockets of", at.name(), e))?;
+            if listening {
+                return Ok(server);
+            }
+            if let Some(ended) = server.output()? {
+                let said = complaint(&ended.stdout).unwrap_or(ended.stderr);
+                return Err(server.failed(format!("it ended before it listened ({said})"), LOOK_AT));
+            }
+            thread::sleep(START_PAUSE);
+        }
+        Err(server.failed(format!("it does not listen on port {port} after 5 s"), LOOK_AT))
+    }
+
+    /// Starts the sending side of `flow`.
+    pub(crate) fn send(
+        &self,
+        flow: &Flow,
+        at: &Netns,
+        to: Ipv4Addr,
+        port: u16,
+        record: &mut Record,
+    ) -> Result<Program, Error> {
+        let (to, port, seconds) = (to.to_string(), port.to_string(), flow.seconds().to_string());
+        let (connections, cc) = (flow.connections.to_string(), flow.cc.kernel_name());
+        let interval = report_interval(flow);
+        let mut arguments = vec!["-c", &to, "-p", &port, "-t", &seconds, "-P", &connections, "-C", &cc];
+        arguments.extend(["-J", "-i", interval, "--get-server-output", "--connect-timeout", "5000"]);
+        Program::start(at, record, &self.command(flow, &arguments), INSTALL_IPERF)
+    }
+}
+
+/// Seconds between reports. With many connections a finer one would cost CPU time that the run needs.
+fn report_interval(flow: &Flow) -> &'static str {
+    if flow.connections <= 10 { "0.1" } else { "1" }
+}
+
+fn is_installed(program: &str) -> bool {
+    if program.contains('/') {
+        return Path::new(program).is_file();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+/// What a transfer's receiver read.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Report {
+    /// Each connection, with the local port of the sender.
+    pub(crate) connections: Vec<Connection>,
+}
+
+/// One connection of a transfer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Connection {
+    pub(crate) sender_port: u16,
+    pub(crate) read: Vec<Interval>,
+}
+
+/// Bytes that the receiving program read from `start_s` to `end_s` after the transfer's start.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Interval {
+    pub(crate) start_s: f64,
+    pub(crate) end_s: f64,
+    pub(crate) bytes: f64,
+}
+
+impl Connection {
+    /// Bytes read within a window, taking the rate as constant within an interval.
+    pub(crate) fn bytes_within(&self, from_s: f64, to_s: f64) -> f64 {
+        self.read.iter().map(|interval| interval.bytes * interval.share_within(from_s, to_s)).sum()
+    }
+}
+
+impl Interval {
+    fn share_within(&self, from_s: f64, to_s: f64) -> f64 {
+        let length = self.end_s - self.start_s;
+        if length <= 0.0 {
+            // An empty interval counts when it lies inside.
+            return f64::from(u8::from((from_s..to_s).contains(&self.start_s)));
+        }
+        (self.end_s.min(to_s) - self.start_s.max(from_s)).max(0.0) / length
+    }
+}
+
+#[derive(Deserialize)]
+struct ClientJson {
+    error: Option<String>,
+    server_output_json: Option<ServerJson>,
+}
+
+#[derive(Deserialize)]
+struct ServerJson {
+    error: Option<String>,
+    start: StartJson,
+    #[serde(default)]
+    intervals: Vec<IntervalJson>,
+}
+
+#[derive(Deserialize)]
+struct StartJson {
+    #[serde(default)]
+    connected: Vec<ConnectedJson>,
+}
+
+#[derive(Deserialize)]
+struct ConnectedJson {
+    socket: i64,
+    remote_port: u16,
+}
+
+#[derive(Deserialize)]
+struct IntervalJson {
+    streams: Vec<StreamJson>,
+}
+
+#[derive(Deserialize)]
+struct StreamJson {
+    socket: i64,
+    start: f64,
+    end: f64,
+    bytes: f64,
+}
+
+/// The error in a program's JSON, if there is one.
+fn complaint(stdout: &[u8]) -> Option<String> {
+    serde_json::from_slice::<ClientJson>(stdout).ok()?.error
+}
+
+/// Reads the client's JSON, which holds the server's. `Err` says what is wrong.
+pub(crate) fn parse(stdout: &[u8]) -> Result<Report, String> {
+    let client: ClientJson =
+        serde_json::from_slice(stdout).map_err(|e| format!("its JSON cannot be read: {e}"))?;
+    if let Some(error) = client.error {
+        return Err(error);
+    }
+    let server = client.server_output_json.ok_or("the server's part is missing from its JSON")?;
+    if let Some(error) = server.error {
+        return Err(format!("the server says: {error}"));
+    }
+    let connections: Vec<Connection> = server
+        .start
+        .connected
+        .iter()
+        .map(|connected| Connection {
+            sender_port: connected.remote_port,
+            read: intervals_of(&server.intervals, connected.socket),
+        })
+        .collect();
+    if connections.is_empty() {
+        return Err("its JSON lists no connection".to_owned());
+    }
+    Ok(Report { connections })
+}
+
+fn intervals_of(intervals: &[IntervalJson], socket: i64) -> Vec<Interval> {
+    let streams = intervals.iter().flat_map(|interval| &interval.streams);
+    streams
+        .filter(|stream| stream.socket == socket)
+        .map(|stream| Interval { start_s: stream.start, end_s: stream.end, bytes: stream.bytes })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"{ "start": {}, "server_output_json": {
+        "start": { "connected": [ { "socket": 5, "remote_port": 4000 }, { "socket": 7, "remote_port": 4002 } ] },
+        "intervals": [
+          { "streams": [ { "socket": 5, "start": 0, "end": 1.0, "bytes": 1000 },
+                         { "socket": 7, "start": 0, "end": 1.0, "bytes": 10 } ], "sum": {} },
+          { "streams": [ { "socket": 5, "start": 1.0, "end": 2.0, "bytes": 3000 },
+                         { "socket": 7, "start": 1.0, "end": 2.0, "bytes": 30 } ] } ],
+        "end": {} } }"#;
+
+    #[test]
+    fn connections_are_told_apart_and_windows_prorated() {
+        let report = parse(GOOD.as_bytes()).unwrap();
+        assert_eq!(report.connections[0].sender_port, 4000);
+        assert_eq!(report.connections[0].bytes_within(0.5, 1.5), 500.0 + 1500.0);
+        assert_eq!(report.connections[1].bytes_within(0.0, 9.0), 40.0);
+        assert_eq!(report.connections[1].bytes_within(2.0, 9.0), 0.0);
+    }
+
+    #[test]
+    fn errors_in_the_json_are_errors_whatever_the_exit_code() {
+        for (json, expected) in [
+            (r#"{ "start": {}, "error": "unable to connect" }"#, "unable to connect"),
+            (r#"{ "server_output_json": { "start": {}, "error": "busy" } }"#, "the server says: busy"),
+            (r#"{ "server_output_json": { "start": {} } }"#, "no connection"),
+            (r#"{ "start": {} }"#, "server's part is missing"),
+            ("", "cannot be read"),
+            ("[]", "cannot be read"),
+        ] {
+            let error = parse(json.as_bytes()).expect_err(json);
+            assert!(error.contains(expected), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn programs_are_looked_for_in_path() {
+        assert!(is_installed("sh") && is_installed("/bin/sh"));
+        assert!(!is_installed("no-such-program") && !is_installed("/no/such/program"));
+    }
+}

@@ -1,0 +1,303 @@
+//! From samples and reports to the metrics of a run.
+//!
+//! | figure | what it is |
+//! |---|---|
+//! | window | from `warmup` to `duration` after the traffic started |
+//! | `goodput_bps` | what the receiving programs read within the window (iperf3's own report), measured flows |
+//! | `competing_goodput_bps` | the same for competing flows, over the part of the window in which they were active |
+//! | `paths[].goodput_bps` | bytes newly acknowledged on the path's subflows within the window; with MPTCP's reinjections, so the sum may exceed `goodput_bps` slightly |
+//! | `rtt_us` | smoothed RTT (`tcp_info.tcpi_rtt`), one value per subflow and sample within the window, measured flows |
+//! | `retransmits`, `drops`, `ce_marks` | counters over the whole run, slow start included |
+//! | `competing_share` | competing goodput over all goodput of its path, while both were active within the window |
+//! | `cpu_s_per_gb` | busy time of the whole host within the window over what all flows delivered in it |
+
+use crate::iperf::Connection;
+use crate::run::Observed;
+use crate::sampler::Track;
+use crate::spec::{Flow, LabSpec, Transport};
+use crate::{Error, Role};
+use std::collections::{BTreeMap, BTreeSet};
+use vmcc_results::{Dist, Extra, FlowRecord, Metrics, PathMetrics, RunOutput, Work, stats};
+
+/// Marks that a path's port set, and packets it could not mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Marks {
+    pub(crate) marked: u64,
+    pub(crate) not_ect: u64,
+}
+
+/// A stretch of the run, in microseconds after its start.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Window {
+    from_us: u64,
+    to_us: u64,
+}
+
+impl Window {
+    fn of(spec: &LabSpec) -> Self {
+        Self { from_us: spec.warmup.get() / 1000, to_us: spec.duration.get() / 1000 }
+    }
+
+    /// The part in which `flow` was meant to send.
+    fn active(self, flow: &Flow) -> Self {
+        let from_us = self.from_us.max(flow.start.get() / 1000);
+        Self { from_us, to_us: self.to_us.min(flow.stop.get() / 1000).max(from_us) }
+    }
+
+    fn seconds(self) -> f64 {
+        (self.to_us - self.from_us) as f64 / 1e6
+    }
+
+    fn bps(self, bytes: f64) -> f64 {
+        if self.to_us == self.from_us { 0.0 } else { bytes * 8.0 / self.seconds() }
+    }
+}
+
+/// One connection: what the program read, and the sockets that carried it.
+struct Transferred<'a> {
+    flow: &'a Flow,
+    started_us: u64,
+    connection: &'a Connection,
+    tracks: Vec<&'a Track>,
+}
+
+impl Transferred<'_> {
+    fn bytes_within(&self, window: Window) -> f64 {
+        let relative = |t_us: u64| (t_us as f64 - self.started_us as f64) / 1e6;
+        self.connection.bytes_within(relative(window.from_us), relative(window.to_us))
+    }
+
+    /// Paths on which data was acknowledged. A refused subflow shows up as a socket, too.
+    fn paths_used(&self) -> usize {
+        // The handshake counts as one byte.
+        let carried = |track: &&&Track| track.points.last().is_some_and(|point| point.bytes_acked > 1);
+        self.tracks.iter().filter(carried).map(|track| track.path).collect::<BTreeSet<_>>().len()
+    }
+
+    fn counter(&self, read: impl Fn(&Track) -> u64) -> u64 {
+        self.tracks.iter().map(|track| read(track)).sum()
+    }
+}
+
+fn retransmits(track: &Track) -> u64 {
+    track.points.iter().map(|point| u64::from(point.retransmits)).max().unwrap_or(0)
+}
+
+fn echoed_marks(track: &Track) -> u64 {
+    track.points.iter().map(|point| u64::from(point.echoed_ce)).max().unwrap_or(0)
+}
+
+/// Reduces a run to its output.
+pub(crate) fn output(
+    spec: &LabSpec,
+    observed: &Observed,
+    marks: &[Option<Marks>],
+) -> Result<RunOutput, Error> {
+    let transfers = join(spec, observed);
+    let warnings = verify(spec, &transfers)?;
+    let mut metrics = totals(spec, observed, &transfers);
+    metrics.paths =
+        (0..spec.paths.len()).map(|path| path_metrics(spec, observed, &transfers, marks, path)).collect();
+    metrics.drops = metrics.paths.iter().map(|path| path.drops).sum();
+    let any_marker = marks.iter().any(Option::is_some);
+    metrics.ce_marks = any_marker.then(|| marks.iter().flatten().map(|m| m.marked).sum());
+    let flows = transfers.iter().enumerate().map(|(i, t)| flow_record(spec, i, t)).collect();
+    let series = crate::series::build(spec, &observed.samples);
+    let work = Work { cpu_s: observed.cpu_s, ..Work::default() };
+    let mut output = RunOutput::default();
+    (output.metrics, output.flows, output.series) = (metrics, flows, series);
+    (output.work, output.warnings) = (work, warnings);
+    Ok(output)
+}
+
+/// Brings together each connection of the reports and its sockets. A sender's port in a report names the first
+/// subflow; its token names the others. The control connection of iperf3 is in no report, so it drops out.
+fn join<'a>(spec: &'a LabSpec, observed: &'a Observed) -> Vec<Transferred<'a>> {
+    let mut transfers = Vec::new();
+    for (index, (flow, report)) in spec.flows.iter().zip(&observed.reports).enumerate() {
+        let of_flow = || observed.samples.tracks.iter().filter(|track| track.flow == index);
+        for connection in &report.connections {
+            let first = of_flow().find(|track| track.local_port == connection.sender_port);
+            let token = first.and_then(|track| track.token);
+            let belongs = |track: &&Track| match token {
+                Some(token) => track.token == Some(token),
+                None => track.local_port == connection.sender_port,
+            };
+            let tracks = of_flow().filter(belongs).collect();
+            let started_us = observed.started_us[index];
+            transfers.push(Transferred { flow, started_us, connection, tracks });
+        }
+    }
+    transfers
+}
+
+/// Refuses figures of a run that did not do what it was asked to.
+fn verify(spec: &LabSpec, transfers: &[Transferred<'_>]) -> Result<Vec<String>, Error> {
+    let mut warnings = Vec::new();
+    for transfer in transfers {
+        let label = &transfer.flow.label;
+        let wrong = |cause: String, remedy: &str| {
+            Err(Error::Measurement { what: format!("traffic {label}"), cause, remedy: remedy.to_owned() })
+        };
+        let Some(first) = transfer.tracks.first() else {
+            return wrong(
+                "none of its sockets was seen in the kernel".to_owned(),
+                "sample more often (interval), or run for longer",
+            );
+        };
+        let wanted = transfer.flow.cc.kernel_name();
+        if let Some(other) = transfer.tracks.iter().find(|track| track.algorithm != wanted) {
+            let cause = format!("a subflow ran under {:?} instead of {wanted:?}", other.algorithm);
+            return wrong(cause, "`vmcc doctor` says whether the algorithm can be selected here");
+        }
+        if matches!(transfer.flow.transport, Transport::Mptcp { .. }) {
+            if !first.multipath {
+                let cause = "it fell back to plain TCP".to_owned();
+                return wrong(
+                    cause,
+                    "check that `sysctl net.mptcp.enabled` is 1 and no firewall strips options",
+                );
+            }
+            let used = transfer.paths_used();
+            if used < spec.paths.len() {
+                let paths = spec.paths.len();
+                warnings.push(format!("traffic {label}: a connection used {used} of {paths} paths"));
+            }
+        }
+    }
+    Ok(warnings)
+}
+
+fn of_role<'a>(transfers: &'a [Transferred<'a>], role: Role) -> impl Iterator<Item = &'a Transferred<'a>> {
+    transfers.iter().filter(move |transfer| transfer.flow.role == role)
+}
+
+fn totals(spec: &LabSpec, observed: &Observed, transfers: &[Transferred<'_>]) -> Metrics {
+    let window = Window::of(spec);
+    let bytes = |role| of_role(transfers, role).map(|t| t.bytes_within(window)).sum::<f64>();
+    let goodputs: Vec<f64> = of_role(transfers, Role::Measured)
+        .map(|t| window.active(t.flow).bps(t.bytes_within(window)))
+        .collect();
+    let tracks = || of_role(transfers, Role::Measured).flat_map(|t| t.tracks.iter().copied());
+    let mut metrics = Metrics::default();
+    metrics.goodput_bps = Some(window.bps(bytes(Role::Measured)));
+    metrics.competing_goodput_bps = competing_goodput(window, transfers);
+    metrics.established = Some(goodputs.len() as u64);
+    metrics.retransmits = Some(of_role(transfers, Role::Measured).map(|t| t.counter(retransmits)).sum());
+    metrics.rtt_us = rtt(window, tracks());
+    metrics.jain = stats::jain(&goodputs);
+    metrics.flow_goodput_bps = Dist::from_samples(&mut goodputs.clone());
+    let gigabytes = (bytes(Role::Measured) + bytes(Role::Competing)) / 1e9;
+    metrics.cpu_s_per_gb = observed.cpu_s.filter(|_| gigabytes > 0.0).map(|cpu_s| cpu_s / gigabytes);
+    metrics.extra = extras(spec, window, transfers);
+    metrics
+}
+
+/// The mean over the flows' own time within the window: a flow that competes for half of the run with 50 Mbit/s
+/// has 50 Mbit/s, not 25.
+fn competing_goodput(window: Window, transfers: &[Transferred<'_>]) -> Option<f64> {
+    let rates: Vec<f64> = of_role(transfers, Role::Competing)
+        .map(|t| window.active(t.flow).bps(t.bytes_within(window)))
+        .collect();
+    (!rates.is_empty()).then(|| rates.iter().sum())
+}
+
+fn extras(spec: &LabSpec, window: Window, transfers: &[Transferred<'_>]) -> BTreeMap<String, Extra> {
+    let mut extra = BTreeMap::new();
+    let echoed = of_role(transfers, Role::Measured).map(|t| t.counter(echoed_marks)).sum::<u64>();
+    extra.insert("echoed_ce_pkt".to_owned(), Extra::Number(echoed as f64));
+    let shares: Vec<f64> = (0..spec.paths.len()).filter_map(|path| share(window, transfers, path)).collect();
+    if !shares.is_empty() {
+        let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+        extra.insert("competing_share".to_owned(), Extra::Number(mean));
+    }
+    extra
+}
+
+/// What competing flows got of a path, over all that was acknowledged on it while they were active.
+fn share(window: Window, transfers: &[Transferred<'_>], path: usize) -> Option<f64> {
+    let on_path = |t: &&Transferred<'_>| t.flow.first_path() == path;
+    let competing: Vec<_> = of_role(transfers, Role::Competing).filter(on_path).collect();
+    let from_us = competing.iter().map(|t| window.active(t.flow).from_us).min()?;
+    let to_us = competing.iter().map(|t| window.active(t.flow).to_us).max()?;
+    let acked = |t: &Transferred<'_>| {
+        let tracks = t.tracks.iter().filter(|track| track.path == path);
+        tracks.map(|track| track.acked_within(from_us, to_us)).sum::<f64>()
+    };
+    let theirs: f64 = competing.iter().map(|t| acked(t)).sum();
+    let ours: f64 = of_role(transfers, Role::Measured).map(acked).sum();
+    (theirs + ours > 0.0).then(|| theirs / (theirs + ours))
+}
+
+fn rtt<'a>(window: Window, tracks: impl Iterator<Item = &'a Track>) -> Option<Dist> {
+    let points = tracks.flat_map(|track| track.within(window.from_us, window.to_us));
+    // Zero: no sample yet.
+    let mut samples: Vec<f64> =
+        points.filter(|point| point.srtt_us > 0).map(|point| f64::from(point.srtt_us)).collect();
+    Dist::from_samples(&mut samples)
+}
+
+fn path_metrics(
+    spec: &LabSpec,
+    observed: &Observed,
+    transfers: &[Transferred<'_>],
+    marks: &[Option<Marks>],
+    path: usize,
+) -> PathMetrics {
+    let window = Window::of(spec);
+    let tracks = || {
+        let all = of_role(transfers, Role::Measured).flat_map(|t| t.tracks.iter().copied());
+        all.filter(move |track| track.path == path)
+    };
+    let acked: f64 = tracks().map(|track| track.acked_within(window.from_us, window.to_us)).sum();
+    let queue = &observed.samples.queues[path];
+    let inside = |t_us: u64| (window.from_us..window.to_us).contains(&t_us);
+    let within: Vec<_> = queue.iter().filter(|point| inside(point.t_us)).collect();
+    let mut backlog: Vec<f64> = within.iter().map(|point| point.stats.backlog_bytes as f64).collect();
+    let sent = within.last().zip(within.first()).map(|(last, first)| {
+        let bits = (last.stats.sent_bytes - first.stats.sent_bytes) as f64 * 8.0;
+        (bits, (last.t_us - first.t_us) as f64 / 1e6)
+    });
+    let mut metrics = PathMetrics::default();
+    metrics.path.clone_from(&spec.paths[path].name);
+    metrics.goodput_bps = Some(window.bps(acked));
+    metrics.rtt_us = rtt(window, tracks());
+    metrics.retransmits = Some(tracks().map(retransmits).sum());
+    metrics.ce_marks = marks.get(path).copied().flatten().map(|marks| marks.marked);
+    metrics.drops = queue.last().map(|point| point.stats.drops);
+    metrics.queue_bytes = Dist::from_samples(&mut backlog);
+    if let Some(marks) = marks.get(path).copied().flatten() {
+        // Met a queue above the threshold, from a sender without ECN.
+        metrics.extra.insert("not_ect_pkt".to_owned(), Extra::Number(marks.not_ect as f64));
+    }
+    metrics.utilization = sent
+        .filter(|(_, seconds)| *seconds > 0.0)
+        .map(|(bits, seconds)| bits / seconds / spec.paths[path].rate.get() as f64);
+    metrics
+}
+
+fn flow_record(spec: &LabSpec, number: usize, transfer: &Transferred<'_>) -> FlowRecord {
+    let window = Window::of(spec);
+    let whole = Window { from_us: 0, to_us: u64::MAX / 2 };
+    let dist = rtt(window, transfer.tracks.iter().copied());
+    let (from, to) = match transfer.flow.role {
+        Role::Measured => ("client", "server"),
+        Role::Competing => ("competing-client", "competing-server"),
+    };
+    let mut record = FlowRecord::default();
+    record.flow = number as u64;
+    record.traffic.clone_from(&transfer.flow.label);
+    (record.from, record.to) = (from.to_owned(), to.to_owned());
+    record.cc = transfer.flow.cc.name().to_owned();
+    record.subflows = u32::try_from(transfer.paths_used()).unwrap_or(u32::MAX);
+    record.start_us = transfer.started_us;
+    record.end_us = transfer.tracks.iter().filter_map(|track| Some(track.points.last()?.t_us)).max();
+    record.delivered_bytes = transfer.bytes_within(whole) as u64;
+    record.goodput_bps = Some(window.active(transfer.flow).bps(transfer.bytes_within(window)));
+    record.rtt_mean_us = dist.map(|d| d.mean);
+    record.rtt_p50_us = dist.map(|d| d.p50);
+    record.rtt_p99_us = dist.map(|d| d.p99);
+    record.retransmits = Some(transfer.counter(retransmits));
+    record.ce_marks = Some(transfer.counter(echoed_marks));
+    record
+}

@@ -1,0 +1,162 @@
+//! Named network namespaces, each with a thread that lives in it.
+//!
+//! A namespace belongs to a thread, not to a process. Everything that must happen inside (opening sockets,
+//! writing sysctls, starting programs) is therefore sent to the namespace's own thread. Programs started from
+//! it die with it (see [`crate::process`]), so that a killed run leaves no program behind.
+
+use crate::nl::{Links, PortInfo};
+use crate::{Error, registry::Record};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+
+/// Where `ip netns` looks for names.
+pub(crate) const NAMES: &str = "/run/netns";
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A network namespace of this run. Dropping it removes the name; the kernel then removes links and queues.
+#[derive(Debug)]
+pub struct Netns {
+    name: String,
+    handle: File,
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Netns {
+    /// Makes the namespace `name`, after writing it into the run's record.
+    pub(crate) fn create(name: &str, record: &mut Record) -> Result<Self, Error> {
+        let path = path_of(name);
+        if path.symlink_metadata().is_ok() {
+            return Err(Error::NamespaceTaken { name: name.to_owned() });
+        }
+        record.add_namespace(name)?;
+        fs::create_dir_all(NAMES).map_err(|e| Error::file(NAMES, e))?;
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                record.forget_namespace(name)?;
+                return Err(Error::NamespaceTaken { name: name.to_owned() });
+            }
+            Err(e) => return Err(Error::file(path, e)),
+            Ok(_) => {}
+        }
+        let started = Self::start(name, &path);
+        if started.is_err() {
+            remove_name(name);
+        }
+        started
+    }
+
+    fn start(name: &str, path: &Path) -> Result<Self, Error> {
+        let failed = |action, e: io::Error| Error::kernel(action, format!("network namespace {name}"), e);
+        let (jobs, queue) = channel::<Job>();
+        let (report, entered) = channel::<io::Result<()>>();
+        let mount_point = path.to_owned();
+        let thread = thread::Builder::new()
+            .name(name.chars().take(15).collect())
+            .spawn(move || {
+                let result = enter_new(&mount_point);
+                let usable = result.is_ok();
+                // The receiver is waiting below; if it is gone there is nobody to tell.
+                let _ = report.send(result);
+                if usable {
+                    queue.into_iter().for_each(|job| job());
+                }
+            })
+            .map_err(|e| failed("starting a thread for", e))?;
+        let result = entered.recv().unwrap_or_else(|_| Err(io::Error::other("its thread died")));
+        result.map_err(|e| failed("creating", e))?;
+        let handle = File::open(path).map_err(|e| failed("opening", e))?;
+        Ok(Self { name: name.to_owned(), handle, jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// The name, as `ip netns` shows it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// For netlink requests that put a link into this namespace.
+    pub(crate) fn raw_fd(&self) -> i32 {
+        self.handle.as_raw_fd()
+    }
+
+    /// Runs `job` inside the namespace and returns its result. A panic of `job` continues in the caller.
+    pub fn run<T, F>(&self, job: F) -> T
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let (report, result) = channel();
+        let boxed: Job = Box::new(move || {
+            let _ = report.send(catch_unwind(AssertUnwindSafe(job)));
+        });
+        let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(boxed).is_ok());
+        assert!(sent, "the thread of namespace {} lives as long as its handle", self.name);
+        match result.recv() {
+            Ok(Ok(value)) => value,
+            Ok(Err(panic)) => resume_unwind(panic),
+            Err(_) => unreachable!("a job always reports"),
+        }
+    }
+
+    /// Sets a sysctl of this namespace, as `net.ipv4.tcp_ecn`.
+    pub(crate) fn sysctl(&self, key: &str, value: &str) -> Result<(), Error> {
+        let path = PathBuf::from("/proc/sys").join(key.replace('.', "/"));
+        let bytes = value.to_owned();
+        let written = self.run(move || fs::write(path, bytes));
+        written.map_err(|e| Error::kernel("setting", format!("{key}={value} in namespace {}", self.name), e))
+    }
+
+    /// The port called `port`, or an error that lists what there is.
+    pub fn port_index(&self, port: &str) -> Result<u32, Error> {
+        let ports = self.ports()?;
+        ports.iter().find(|info| info.name == port).map(|info| info.index).ok_or_else(|| Error::NoSuchPort {
+            port: port.to_owned(),
+            namespace: self.name.clone(),
+            existing: ports.iter().map(|info| info.name.as_str()).collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    fn ports(&self) -> Result<Vec<PortInfo>, Error> {
+        let listed = self.run(|| Links::open()?.list());
+        listed.map_err(|e| Error::kernel("listing the ports of", format!("namespace {}", self.name), e))
+    }
+}
+
+impl Drop for Netns {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        if let Some(thread) = self.thread.take() {
+            // Jobs catch their panics, so the thread ends normally.
+            let _ = thread.join();
+        }
+        remove_name(&self.name);
+    }
+}
+
+fn enter_new(mount_point: &Path) -> io::Result<()> {
+    unshare(CloneFlags::CLONE_NEWNET)?;
+    let no_type: Option<&str> = None;
+    mount(Some("/proc/thread-self/ns/net"), mount_point, no_type, MsFlags::MS_BIND, no_type)?;
+    Ok(())
+}
+
+pub(crate) fn path_of(name: &str) -> PathBuf {
+    Path::new(NAMES).join(name)
+}
+
+/// Removes the name of a namespace if it is there. What cannot be removed now is left for `vmcc clean`, which
+/// reports it.
+pub(crate) fn remove_name(name: &str) {
+    let path = path_of(name);
+    // EINVAL: the file is there but nothing is mounted on it (creation stopped half-way).
+    let _ = umount2(&path, MntFlags::MNT_DETACH);
+    let _ = fs::remove_file(&path);
+}

@@ -1,0 +1,36 @@
+//! Device features, through the ethtool family (Linux 5.6 and newer).
+
+use super::genl::{Family, nest, text};
+use netlink_packet_core::DefaultNla;
+use std::io;
+
+// Numbers from the kernel's user interface, linux/ethtool_netlink.h.
+const ETHTOOL_MSG_FEATURES_SET: u8 = 12;
+const ETHTOOL_A_FEATURES_HEADER: u16 = 1;
+const ETHTOOL_A_FEATURES_WANTED: u16 = 3;
+const ETHTOOL_A_HEADER_DEV_NAME: u16 = 2;
+const ETHTOOL_A_BITSET_BITS: u16 = 3;
+const ETHTOOL_A_BITSET_BITS_BIT: u16 = 1;
+const ETHTOOL_A_BITSET_BIT_NAME: u16 = 2;
+
+/// Everything that makes packets larger than the wire's: such a packet would count as one in a queue.
+const FEATURES: [&str; 6] = [
+    "tx-tcp-segmentation",
+    "tx-tcp-ecn-segmentation",
+    "tx-tcp-mangleid-segmentation",
+    "tx-tcp6-segmentation",
+    "tx-generic-segmentation",
+    "rx-gro",
+];
+
+/// Makes `port` send and receive packets of wire size only.
+pub(crate) fn disable_segmentation_offload(port: &str) -> io::Result<()> {
+    // A bit that is named without the value attribute is cleared; bits that are not named stay.
+    let bits: Vec<DefaultNla> = FEATURES
+        .iter()
+        .map(|name| nest(ETHTOOL_A_BITSET_BITS_BIT, &[text(ETHTOOL_A_BITSET_BIT_NAME, name)]))
+        .collect();
+    let header = nest(ETHTOOL_A_FEATURES_HEADER, &[text(ETHTOOL_A_HEADER_DEV_NAME, port)]);
+    let wanted = nest(ETHTOOL_A_FEATURES_WANTED, &[nest(ETHTOOL_A_BITSET_BITS, &bits)]);
+    Family::open("ethtool")?.execute(ETHTOOL_MSG_FEATURES_SET, vec![header, wanted])
+}

@@ -1,0 +1,98 @@
+//! Generic netlink: families that have no crate of their own.
+
+use super::{Connection, invalid};
+use netlink_packet_core::{
+    DecodeError, DefaultNla, Emitable, NLA_F_NESTED, NlasIterator, Parseable, ParseableParametrized,
+};
+use netlink_packet_generic::ctrl::nlas::GenlCtrlAttrs;
+use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
+use netlink_packet_generic::{GenlFamily, GenlHeader, GenlMessage};
+use netlink_sys::protocols::NETLINK_GENERIC;
+use std::io;
+
+/// Every family used here is at version 1.
+const FAMILY_VERSION: u8 = 1;
+
+/// A command of a family, with its attributes unparsed.
+#[derive(Debug, Clone)]
+pub(super) struct Command {
+    pub(super) command: u8,
+    pub(super) attributes: Vec<DefaultNla>,
+}
+
+impl GenlFamily for Command {
+    // Empty: the family is resolved at run time and travels in the message, see `Family::message`.
+    fn family_name() -> &'static str {
+        ""
+    }
+    fn command(&self) -> u8 {
+        self.command
+    }
+    fn version(&self) -> u8 {
+        FAMILY_VERSION
+    }
+}
+
+impl Emitable for Command {
+    fn buffer_len(&self) -> usize {
+        self.attributes.as_slice().buffer_len()
+    }
+    fn emit(&self, buffer: &mut [u8]) {
+        self.attributes.as_slice().emit(buffer);
+    }
+}
+
+impl ParseableParametrized<[u8], GenlHeader> for Command {
+    fn parse_with_param(payload: &[u8], header: GenlHeader) -> Result<Self, DecodeError> {
+        let attributes =
+            NlasIterator::new(payload).map(|nla| DefaultNla::parse(&nla?)).collect::<Result<_, _>>()?;
+        Ok(Self { command: header.cmd, attributes })
+    }
+}
+
+/// A connection to one family, in the network namespace of the thread that opened it.
+pub(super) struct Family {
+    id: u16,
+    connection: Connection<GenlMessage<Command>>,
+}
+
+impl Family {
+    /// `NotFound` when this kernel has no such family.
+    pub(super) fn open(name: &str) -> io::Result<Self> {
+        let mut control = Connection::<GenlMessage<GenlCtrl>>::open(NETLINK_GENERIC)?;
+        let query =
+            GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![GenlCtrlAttrs::FamilyName(name.to_owned())] };
+        let answers = control.get(GenlMessage::from_payload(query))?;
+        let id = answers.iter().flat_map(|answer| &answer.payload.nlas).find_map(|nla| match nla {
+            GenlCtrlAttrs::FamilyId(id) => Some(*id),
+            _ => None,
+        });
+        let id = id.ok_or_else(|| invalid(format!("family {name} has no number")))?;
+        Ok(Self { id, connection: Connection::open(NETLINK_GENERIC)? })
+    }
+
+    pub(super) fn execute(&mut self, command: u8, attributes: Vec<DefaultNla>) -> io::Result<()> {
+        let message = self.message(command, attributes);
+        self.connection.execute(message, 0)
+    }
+
+    fn message(&self, command: u8, attributes: Vec<DefaultNla>) -> GenlMessage<Command> {
+        let mut message = GenlMessage::from_payload(Command { command, attributes });
+        message.set_resolved_family_id(self.id);
+        message
+    }
+}
+
+/// An attribute that holds attributes.
+pub(super) fn nest(kind: u16, inner: &[DefaultNla]) -> DefaultNla {
+    let mut value = vec![0; inner.buffer_len()];
+    inner.emit(&mut value);
+    DefaultNla::new(kind | NLA_F_NESTED, value)
+}
+
+/// An attribute that holds a string, with its terminating zero.
+pub(super) fn text(kind: u16, value: &str) -> DefaultNla {
+    let mut bytes = value.as_bytes().to_vec();
+    bytes.push(0);
+    DefaultNla::new(kind, bytes)
+}

@@ -1,0 +1,129 @@
+//! Programs inside a namespace. None outlives the run: dropping kills, and the kernel kills them with the
+//! thread that started them, which lives as long as the namespace's handle.
+
+use crate::registry::Record;
+use crate::{Error, netns::Netns};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// The most output of one program that is read.
+const MAX_OUTPUT_BYTES: u64 = 64 << 20;
+
+/// A running program and what it has written.
+#[derive(Debug)]
+pub(crate) struct Program {
+    name: String,
+    namespace: String,
+    child: Child,
+    stdout: File,
+    stderr: File,
+    ended: Option<ExitStatus>,
+}
+
+/// What a program that ended left.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
+}
+
+impl Program {
+    /// Starts `arguments[0]` inside `namespace` and writes it into the run's record. `remedy` installs it.
+    pub(crate) fn start(
+        namespace: &Netns,
+        record: &mut Record,
+        arguments: &[String],
+        remedy: &str,
+    ) -> Result<Self, Error> {
+        let name = arguments.first().cloned().unwrap_or_default();
+        let arguments = arguments.to_vec();
+        let started = namespace.run(move || spawn(&arguments));
+        let (child, stdout, stderr) = started.map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => {
+                Error::ProgramMissing { program: name.clone(), remedy: remedy.to_owned() }
+            }
+            _ => Error::kernel("starting", format!("{name} in namespace {}", namespace.name()), e),
+        })?;
+        let program =
+            Self { name, namespace: namespace.name().to_owned(), child, stdout, stderr, ended: None };
+        record.add_process(program.pid())?;
+        Ok(program)
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap_or(i32::MAX)
+    }
+
+    /// Whether it has ended; never blocks.
+    pub(crate) fn has_ended(&mut self) -> Result<bool, Error> {
+        if self.ended.is_none() {
+            let waited = self.child.try_wait();
+            self.ended = waited.map_err(|e| Error::kernel("waiting for", self.name.clone(), e))?;
+        }
+        Ok(self.ended.is_some())
+    }
+
+    /// What it left, if it has ended.
+    pub(crate) fn output(&mut self) -> Result<Option<Ended>, Error> {
+        if !self.has_ended()? {
+            return Ok(None);
+        }
+        let failed = |e| Error::file(format!("the output of {}", self.name), e);
+        let stdout = read_all(&mut self.stdout).map_err(failed)?;
+        let stderr = read_all(&mut self.stderr).map_err(failed)?;
+        let stderr = String::from_utf8_lossy(&stderr).trim().to_owned();
+        Ok(self.ended.map(|status| Ended { status, stdout, stderr }))
+    }
+
+    /// An error about this program.
+    pub(crate) fn failed(&self, cause: impl Into<String>, remedy: &str) -> Error {
+        Error::ProgramFailed {
+            program: self.name.clone(),
+            namespace: self.namespace.clone(),
+            cause: cause.into(),
+            remedy: remedy.to_owned(),
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            // The program leads its own group; its children die with it.
+            let _ = kill(Pid::from_raw(-self.pid()), Signal::SIGKILL);
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn spawn(arguments: &[String]) -> io::Result<(Child, File, File)> {
+    let (program, rest) = arguments.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    let mut command = Command::new(program);
+    command
+        .args(rest)
+        .stdin(Stdio::null())
+        .stdout(stdout.try_clone()?)
+        .stderr(stderr.try_clone()?)
+        // Its own group: Ctrl-C reaches vmcc only, which then ends the run in order.
+        .process_group(0);
+    // SAFETY: the closure runs between fork and exec and makes one system call, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from));
+    }
+    Ok((command.spawn()?, stdout, stderr))
+}
+
+fn read_all(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

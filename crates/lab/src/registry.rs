@@ -1,0 +1,265 @@
+//! What each live run owns, on disk, so that the leftovers of a killed run can be found and removed.
+//!
+//! One JSON file per run in `/run/vmcc`, rewritten (atomically) before an object is created. It names its
+//! owner by process id, start time and boot: a recycled process id is not mistaken for the owner.
+
+use crate::Error;
+use crate::netns;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Where the records are.
+const DIRECTORY: &str = "/run/vmcc";
+/// Records are small; a larger file is not ours.
+const MAX_RECORD_BYTES: u64 = 1 << 20;
+const MAX_RUN_ID_LEN: usize = 24;
+
+/// A process, told apart from a later one with the same number by when it started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ProcessId {
+    pid: i32,
+    /// Clock ticks since boot (field 22 of /proc/PID/stat).
+    start_ticks: u64,
+    boot_id: String,
+}
+
+impl ProcessId {
+    pub(crate) fn of(pid: i32) -> io::Result<Self> {
+        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
+        Ok(Self { pid, start_ticks: start_ticks(pid)?, boot_id })
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        Self::of(self.pid).is_ok_and(|now| now == *self)
+    }
+
+    fn kill(&self) {
+        if self.is_alive() {
+            // It may have ended since; then there is nothing to kill.
+            let _ = kill(Pid::from_raw(self.pid), Signal::SIGKILL);
+        }
+    }
+}
+
+fn start_ticks(pid: i32) -> io::Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The second field is the program's name in parentheses and may contain anything: count from the last one.
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = after_name.split_whitespace().nth(19).and_then(|field| field.parse().ok());
+    ticks.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat is malformed")))
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Content {
+    run_id: String,
+    owner: ProcessId,
+    namespaces: Vec<String>,
+    processes: Vec<ProcessId>,
+}
+
+/// The record of one run. Dropping it removes the file.
+#[derive(Debug)]
+pub(crate) struct Record {
+    path: PathBuf,
+    content: Content,
+}
+
+impl Record {
+    /// Claims `run_id` for this process, or a free one.
+    pub(crate) fn claim(run_id: Option<&str>) -> Result<Self, Error> {
+        fs::create_dir_all(DIRECTORY).map_err(|e| Error::file(DIRECTORY, e))?;
+        let pid = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
+        let owner = ProcessId::of(pid).map_err(|e| Error::file("/proc/self/stat", e))?;
+        if let Some(run_id) = run_id {
+            check_run_id(run_id)?;
+            return Self::create(run_id, &owner);
+        }
+        // A process may have several runs at once; the counter tells them apart.
+        let mut counter = 0_u32;
+        loop {
+            match Self::create(&format!("{pid}-{counter}"), &owner) {
+                Err(Error::RunTaken { .. }) if counter < 10_000 => counter += 1,
+                other => return other,
+            }
+        }
+    }
+
+    fn create(run_id: &str, owner: &ProcessId) -> Result<Self, Error> {
+        let path = Path::new(DIRECTORY).join(format!("{run_id}.json"));
+        let content = Content {
+            run_id: run_id.to_owned(),
+            owner: owner.clone(),
+            namespaces: Vec::new(),
+            processes: Vec::new(),
+        };
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                let pid = read(&path).map_or(0, |other| other.owner.pid);
+                return Err(Error::RunTaken { run_id: run_id.to_owned(), pid });
+            }
+            Err(e) => return Err(Error::file(path, e)),
+        }
+        let record = Self { path, content };
+        record.write()?;
+        Ok(record)
+    }
+
+    pub(crate) fn run_id(&self) -> &str {
+        &self.content.run_id
+    }
+
+    pub(crate) fn add_namespace(&mut self, name: &str) -> Result<(), Error> {
+        self.content.namespaces.push(name.to_owned());
+        self.write()
+    }
+
+    pub(crate) fn forget_namespace(&mut self, name: &str) -> Result<(), Error> {
+        self.content.namespaces.retain(|other| other != name);
+        self.write()
+    }
+
+    pub(crate) fn add_process(&mut self, pid: i32) -> Result<(), Error> {
+        // A process that is gone already needs no record.
+        if let Ok(process) = ProcessId::of(pid) {
+            self.content.processes.push(process);
+        }
+        self.write()
+    }
+
+    fn write(&self) -> Result<(), Error> {
+        let failed = |e| Error::file(&self.path, e);
+        let temporary = self.path.with_extension("tmp");
+        let bytes = serde_json::to_vec(&self.content).map_err(|e| failed(e.into()))?;
+        let mut file = fs::File::create(&temporary).map_err(failed)?;
+        file.write_all(&bytes).map_err(failed)?;
+        fs::rename(&temporary, &self.path).map_err(failed)
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        // A record that stays is harmless: its owner is dead soon, and `vmcc clean` removes it.
+        let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(self.path.with_extension("tmp"));
+    }
+}
+
+/// What [`clean`] removed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Cleaned {
+    /// Runs whose owner was dead.
+    pub runs: Vec<String>,
+    /// Namespaces removed, with all their links and queues.
+    pub namespaces: Vec<String>,
+    /// Processes killed.
+    pub processes: usize,
+    /// Runs that were left alone because their owner is alive.
+    pub alive: Vec<String>,
+}
+
+/// Removes what runs left behind whose owner is dead: processes, namespaces, and with these links and queues.
+/// Runs whose owner is alive are left alone.
+///
+/// # Errors
+/// When a leftover exists and cannot be removed; the ones before it are removed.
+pub fn clean() -> Result<Cleaned, Error> {
+    let mut cleaned = Cleaned::default();
+    let entries = match fs::read_dir(DIRECTORY) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(cleaned),
+        Err(e) => return Err(Error::file(DIRECTORY, e)),
+    };
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    for path in paths.iter().filter(|path| path.extension().is_some_and(|e| e == "json")) {
+        // Unreadable: being written at this moment, or not ours.
+        let Some(content) = read(path) else { continue };
+        if content.owner.is_alive() {
+            cleaned.alive.push(content.run_id);
+        } else {
+            remove(&content, &mut cleaned)?;
+            fs::remove_file(path).map_err(|e| Error::file(path, e))?;
+            cleaned.runs.push(content.run_id);
+        }
+    }
+    Ok(cleaned)
+}
+
+fn read(path: &Path) -> Option<Content> {
+    if fs::metadata(path).ok()?.len() > MAX_RECORD_BYTES {
+        return None;
+    }
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+fn remove(content: &Content, cleaned: &mut Cleaned) -> Result<(), Error> {
+    for process in content.processes.iter().filter(|process| process.is_alive()) {
+        process.kill();
+        cleaned.processes += 1;
+    }
+    for name in &content.namespaces {
+        let path = netns::path_of(name);
+        if path.symlink_metadata().is_err() {
+            continue;
+        }
+        cleaned.processes += kill_inside(&path);
+        netns::remove_name(name);
+        if path.symlink_metadata().is_ok() {
+            let cause = io::Error::other("it is still there after unmounting and removing its name");
+            return Err(Error::kernel("removing", format!("network namespace {name}"), cause));
+        }
+        cleaned.namespaces.push(name.clone());
+    }
+    Ok(())
+}
+
+/// Kills every process in the namespace: all of them belong to the dead run.
+fn kill_inside(namespace: &Path) -> usize {
+    let Ok(wanted) = fs::metadata(namespace) else { return 0 };
+    let Ok(processes) = fs::read_dir("/proc") else { return 0 };
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let inside = pids.filter(|pid| {
+        let theirs = fs::metadata(format!("/proc/{pid}/ns/net"));
+        theirs.is_ok_and(|theirs| (theirs.dev(), theirs.ino()) == (wanted.dev(), wanted.ino()))
+    });
+    inside.filter(|pid| kill(Pid::from_raw(*pid), Signal::SIGKILL).is_ok()).count()
+}
+
+fn check_run_id(run_id: &str) -> Result<(), Error> {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if run_id.is_empty() || run_id.len() > MAX_RUN_ID_LEN || !run_id.chars().all(allowed) {
+        let problem = format!(
+            "{run_id:?} is not a run id; use 1 to {MAX_RUN_ID_LEN} of the characters a-z, 0-9 and '-'"
+        );
+        return Err(Error::spec("run_id", problem));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_itself_and_not_its_successor() {
+        let me = ProcessId::of(i32::try_from(std::process::id()).unwrap()).unwrap();
+        assert!(me.is_alive());
+        assert!(!ProcessId { start_ticks: me.start_ticks + 1, ..me.clone() }.is_alive());
+        assert!(!ProcessId { boot_id: "another".into(), ..me }.is_alive());
+    }
+
+    #[test]
+    fn run_ids_cannot_leave_the_directory() {
+        for bad in ["", "../x", "a/b", "A", "a b", "0123456789012345678901234"] {
+            assert!(check_run_id(bad).is_err(), "{bad:?}");
+        }
+        assert!(check_run_id("demo-1").is_ok());
+    }
+}

@@ -1,0 +1,263 @@
+//! One run: build, load, send, sample, measure, remove.
+
+use crate::iperf::{self, Programs, Report};
+use crate::process::Program;
+use crate::registry::{self, Record};
+use crate::sampler::{Sampler, Samples};
+use crate::spec::{Cc, Flow, LabSpec};
+use crate::topology::{End, Topology, address};
+use crate::{Error, Netns, Role, cpu, measure};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use vmcc_host::Loaded;
+use vmcc_results::RunOutput;
+
+/// How long a program may take beyond its time; emulated machines are slow to finish.
+const GRACE: Duration = Duration::from_secs(20);
+/// How often progress is reported.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+const LOOK_AT: &str =
+    "run the same command by hand in a namespace, and see whether the machine is overloaded";
+
+/// How far a run is.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Time since the traffic started.
+    pub elapsed: Duration,
+    /// Time that the traffic takes.
+    pub total: Duration,
+    /// What each path carries at this moment, with its name.
+    pub path_rates_bps: Vec<(String, f64)>,
+}
+
+/// How to run.
+pub struct Control<'a> {
+    /// Set by the caller to stop; the run ends with [`Error::Interrupted`] within a few hundred milliseconds.
+    pub cancel: &'a AtomicBool,
+    /// Called a few times per second.
+    pub progress: &'a mut dyn FnMut(&Progress),
+    /// What sends.
+    pub programs: Programs,
+}
+
+impl Control<'_> {
+    fn check(&self) -> Result<(), Error> {
+        if self.cancel.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
+    }
+}
+
+/// Runs `spec` on this machine's kernel.
+///
+/// Needs root. Leftovers of killed runs are removed first.
+///
+/// # Errors
+/// See [`Error`]; whatever was made is removed.
+pub fn run(spec: &LabSpec, control: &mut Control<'_>) -> Result<RunOutput, Error> {
+    spec.check()?;
+    control.programs.check(&spec.flows)?;
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Error::Privilege { action: "making network namespaces".to_owned() });
+    }
+    registry::clean()?;
+    let mut record = Record::claim(spec.run_id.as_deref())?;
+    let algorithms = load(&spec.flows)?;
+    control.check()?;
+    let topology = Topology::build(spec, &mut record)?;
+    let markers = crate::marking::attach(spec, &topology)?;
+    control.check()?;
+    select(spec, &topology)?;
+    let observed = transfer(spec, control, &topology, &mut record)?;
+    let marks = markers.counts()?;
+    // Nothing uses the algorithms any more: the programs have ended.
+    drop((markers, topology, algorithms));
+    measure::output(spec, &observed, &marks)
+}
+
+/// What a transfer left to be measured.
+pub(crate) struct Observed {
+    pub(crate) samples: Samples,
+    /// Per flow.
+    pub(crate) reports: Vec<Report>,
+    /// When each flow's first byte was seen, after the run's start.
+    pub(crate) started_us: Vec<u64>,
+    /// CPU time of the whole host within the measured window.
+    pub(crate) cpu_s: Option<f64>,
+}
+
+/// Loads each algorithm of the registry once.
+fn load(flows: &[Flow]) -> Result<Vec<Loaded>, Error> {
+    let mut wanted = BTreeMap::new();
+    for flow in flows {
+        if let Cc::Registry(params) = &flow.cc {
+            let other = wanted.insert(params.algorithm().name(), *params);
+            if other.is_some_and(|other| other != *params) {
+                let key = format!("traffic[{}].cc", flow.label);
+                let problem =
+                    format!("{} is used with two sets of parameters in one run", params.algorithm());
+                return Err(Error::spec(key, problem));
+            }
+        }
+    }
+    let load = |(name, params): (&str, vmcc_cc::Params)| {
+        Loaded::load(params.algorithm(), &params)
+            .map_err(|e| Error::CongestionControl { name: name.to_owned(), cause: e.to_string() })
+    };
+    wanted.into_iter().map(load).collect()
+}
+
+/// Makes each flow's congestion control the default of its endpoints, so that connections start with it and the
+/// receiver answers in its way (the echo of marks is the receiver's work). iperf3 selects it once more per
+/// connection; that alone suffices for kernel algorithms that may not be a namespace's default.
+fn select(spec: &LabSpec, topology: &Topology) -> Result<(), Error> {
+    for flow in &spec.flows {
+        let (sender, receiver) = topology.ends(flow.role);
+        for end in [sender, receiver] {
+            let done = end.sysctl("net.ipv4.tcp_congestion_control", &flow.cc.kernel_name());
+            match (done, &flow.cc) {
+                (Ok(()), _) | (Err(Error::Privilege { .. }), Cc::Native(_)) => {}
+                (Err(error), _) => return Err(not_selectable(flow, end, &error)),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn not_selectable(flow: &Flow, end: &Netns, error: &Error) -> Error {
+    Error::CongestionControl {
+        name: flow.cc.kernel_name(),
+        cause: format!("it cannot be selected in namespace {} ({error})", end.name()),
+    }
+}
+
+/// A flow's programs.
+struct Running {
+    flow: usize,
+    server: Program,
+    client: Option<Program>,
+    report: Option<Report>,
+}
+
+fn transfer(
+    spec: &LabSpec,
+    control: &mut Control<'_>,
+    topology: &Topology,
+    record: &mut Record,
+) -> Result<Observed, Error> {
+    let mut running = Vec::new();
+    for (index, flow) in spec.flows.iter().enumerate() {
+        let at = topology.ends(flow.role).1;
+        let server = control.programs.serve(flow, at, iperf::port_of(index), record)?;
+        running.push(Running { flow: index, server, client: None, report: None });
+        control.check()?;
+    }
+    let mut sampler = Sampler::open(topology, spec)?;
+    let mut cpu = cpu::Window::new(spec.warmup.to_duration(), spec.duration.to_duration());
+    let start = Instant::now();
+    let deadline = spec.duration.to_duration() + GRACE;
+    let mut next_progress = Duration::ZERO;
+    while running.iter().any(|flow| flow.report.is_none()) {
+        control.check()?;
+        let elapsed = start.elapsed();
+        for flow in &mut running {
+            advance(flow, spec, &control.programs, topology, record, elapsed)?;
+        }
+        sampler.take(micros(elapsed))?;
+        cpu.update(elapsed);
+        if elapsed >= next_progress {
+            next_progress += PROGRESS_INTERVAL;
+            sampler.group()?;
+            report_progress(spec, control, sampler.samples(), elapsed);
+        }
+        if elapsed > deadline {
+            let late = running.iter().find(|flow| flow.report.is_none());
+            return Err(late.map_or(Error::Interrupted, |flow| {
+                let cause = format!("it has not ended {} s after its time", GRACE.as_secs());
+                flow.client.as_ref().unwrap_or(&flow.server).failed(cause, LOOK_AT)
+            }));
+        }
+        sleep_until_next(start, spec.sample_interval.to_duration());
+    }
+    let samples = sampler.finish();
+    let started_us = (0..spec.flows.len()).map(|flow| first_byte(&samples, flow)).collect();
+    let reports = running.into_iter().filter_map(|flow| flow.report).collect();
+    Ok(Observed { samples, reports, started_us, cpu_s: cpu.busy_s() })
+}
+
+fn receiver_of(flow: &Flow) -> std::net::Ipv4Addr {
+    let end = match flow.role {
+        Role::Measured => End::Receiver,
+        Role::Competing => End::CompetingReceiver,
+    };
+    address(flow.first_path(), end)
+}
+
+/// Starts a flow when it is due, and takes its report when it has ended.
+fn advance(
+    flow: &mut Running,
+    spec: &LabSpec,
+    programs: &Programs,
+    topology: &Topology,
+    record: &mut Record,
+    elapsed: Duration,
+) -> Result<(), Error> {
+    let described = &spec.flows[flow.flow];
+    let Some(client) = &mut flow.client else {
+        if elapsed >= described.start.to_duration() {
+            let at = topology.ends(described.role).0;
+            let port = iperf::port_of(flow.flow);
+            flow.client = Some(programs.send(described, at, receiver_of(described), port, record)?);
+        }
+        return Ok(());
+    };
+    if flow.report.is_some() {
+        return Ok(());
+    }
+    if let Some(ended) = client.output()? {
+        let report = iperf::parse(&ended.stdout);
+        // iperf3 may fail with exit code 0, and its reason is in the JSON; without JSON it is on stderr.
+        let report = report.map_err(|cause| match ended.stderr.as_str() {
+            "" => cause,
+            stderr => format!("{cause} ({stderr})"),
+        });
+        let report = report.map_err(|cause| client.failed(format!("{cause} [{}]", ended.status), LOOK_AT))?;
+        flow.report = Some(report);
+    }
+    Ok(())
+}
+
+fn sleep_until_next(start: Instant, interval: Duration) {
+    let elapsed = start.elapsed();
+    // On a late wake-up the next sample falls on the grid again instead of shifting all that follow.
+    let beyond = elapsed.as_nanos() % interval.as_nanos().max(1);
+    let remaining = interval.saturating_sub(Duration::from_nanos(u64::try_from(beyond).unwrap_or(0)));
+    thread::sleep(remaining);
+}
+
+fn report_progress(spec: &LabSpec, control: &mut Control<'_>, samples: &Samples, elapsed: Duration) {
+    let now = micros(elapsed);
+    let from = now.saturating_sub(1_000_000);
+    let rate = |path: usize| {
+        let tracks = samples.tracks.iter().filter(|track| track.path == path);
+        let measured = tracks.filter(|track| spec.flows[track.flow].role == Role::Measured);
+        let bytes: f64 = measured.map(|track| track.acked_within(from, now)).sum();
+        bytes * 8e6 / (now - from).max(1) as f64
+    };
+    let path_rates_bps =
+        spec.paths.iter().enumerate().map(|(i, path)| (path.name.clone(), rate(i))).collect();
+    let total = spec.duration.to_duration();
+    (control.progress)(&Progress { elapsed: elapsed.min(total), total, path_rates_bps });
+}
+
+/// iperf3 exchanges parameters before data; its report counts from the data.
+fn first_byte(samples: &Samples, flow: usize) -> u64 {
+    let tracks = samples.tracks.iter().filter(|track| track.flow == flow);
+    let busiest = tracks.max_by_key(|track| track.points.last().map_or(0, |point| point.bytes_acked));
+    busiest.and_then(|track| track.points.first()).map_or(0, |point| point.t_us)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,77 @@
+//! What the privileged tests share. They run one at a time: each loads the machine.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard};
+use vmcc_lab::{Cc, Control, Error, Flow, LabSpec, Path, Programs, Role, Transport};
+use vmcc_results::RunOutput;
+use vmcc_units::Nanos;
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Holds the machine until dropped.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    // A test that failed leaves nothing behind that matters to the next one.
+    ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+pub(crate) fn native(name: &str) -> Cc {
+    Cc::Native(name.to_owned())
+}
+
+pub(crate) fn registry(name: &str) -> Cc {
+    Cc::Registry(vmcc_cc::Params::defaults(vmcc_cc::Algorithm::by_name(name).unwrap()))
+}
+
+pub(crate) fn path(name: &str) -> Path {
+    Path {
+        name: name.into(),
+        rate: "100mbit".parse().unwrap(),
+        delay: Nanos::ZERO,
+        buffer: "150kB".parse().unwrap(),
+        marking: None,
+    }
+}
+
+pub(crate) fn flow(label: &str, cc: Cc, seconds: u64) -> Flow {
+    Flow {
+        label: label.into(),
+        role: Role::Measured,
+        cc,
+        transport: Transport::Mptcp { first: 0 },
+        connections: 1,
+        start: Nanos::ZERO,
+        stop: Nanos::from_secs(seconds),
+    }
+}
+
+/// One flow over two paths of 100 Mbit/s.
+pub(crate) fn two_paths(cc: Cc, seconds: u64) -> LabSpec {
+    LabSpec {
+        run_id: None,
+        paths: vec![path("a"), path("b")],
+        flows: vec![flow("bulk", cc, seconds)],
+        duration: Nanos::from_secs(seconds),
+        warmup: Nanos::from_secs(1),
+        sample_interval: Nanos::from_millis(10),
+        series_interval: Nanos::from_millis(100),
+        receive_buffer: None,
+        send_buffer: None,
+    }
+}
+
+pub(crate) fn run(spec: &LabSpec) -> Result<RunOutput, Error> {
+    run_with(spec, Programs::default())
+}
+
+pub(crate) fn run_with(spec: &LabSpec, programs: Programs) -> Result<RunOutput, Error> {
+    let cancel = AtomicBool::new(false);
+    vmcc_lab::run(spec, &mut Control { cancel: &cancel, progress: &mut |_| {}, programs })
+}
+
+/// Namespaces whose name says that `run_id` made them.
+pub(crate) fn namespaces_of(run_id: &str) -> Vec<String> {
+    let Ok(names) = std::fs::read_dir("/run/netns") else { return Vec::new() };
+    let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter(|name| name.starts_with(&format!("vmcc-{run_id}-"))).collect()
+}
