@@ -1,0 +1,106 @@
+//! Applications: what writes into connections.
+//!
+//! Modelled: endless and sized transfers, request and response over a pair of connections, paced writing
+//! with on and off periods.
+//! Not modelled: a send buffer that blocks the writer; responses ride on a mirror connection with pure ACKs
+//! instead of piggybacked ones.
+
+use super::config::App;
+use super::conn::ENDLESS;
+use super::tx::Tx;
+use super::wire::{Purpose, Wire};
+use crate::time::{Span, Time};
+
+impl<W: Wire> Tx<'_, W> {
+    /// The application's timer of connection `index` expired: start, stop, or the next write.
+    pub(crate) fn on_app(&mut self, index: u32) {
+        if !self.conn.started {
+            self.begin(index);
+            self.open();
+            return;
+        }
+        if self.conn.closing {
+            return;
+        }
+        if self.now >= self.conn.stop {
+            self.conn.cut_off();
+            if self.conn.una >= self.conn.end && !self.conn.finished {
+                self.finish();
+            }
+            return;
+        }
+        match self.conn.app {
+            App::Bulk | App::Sized { .. } => {}
+            App::RequestResponse { .. } => self.request(),
+            App::OnOff { .. } => self.write_paced(index),
+        }
+    }
+
+    fn begin(&mut self, index: u32) {
+        match self.conn.app {
+            App::Bulk => {
+                self.conn.end = ENDLESS;
+                if self.conn.stop != Time::NEVER {
+                    self.arm_app(index, self.conn.stop);
+                }
+            }
+            App::Sized { bytes } => {
+                self.conn.write(bytes);
+                self.conn.closing = true;
+            }
+            App::RequestResponse { .. } => self.request(),
+            App::OnOff { on, .. } => {
+                self.conn.on_until = self.now + on;
+                self.write_paced(index);
+            }
+        }
+    }
+
+    fn arm_app(&mut self, index: u32, at: Time) {
+        self.wire.arm(&mut self.conn.app_timer, Purpose::App.id(index), at);
+    }
+
+    fn request(&mut self) {
+        let App::RequestResponse { request_bytes, .. } = self.conn.app else { return };
+        self.conn.asked += 1;
+        self.conn.asked_at = self.now;
+        self.conn.write(request_bytes);
+        self.push(None);
+    }
+
+    /// The answer has been read: the next request, after thinking, if one is left.
+    pub(crate) fn on_answer(&mut self, index: u32) {
+        let App::RequestResponse { count, think, .. } = self.conn.app else { return };
+        if count == 0 || self.conn.asked < count {
+            self.arm_app(index, self.now + think);
+        } else {
+            self.conn.acknowledged_at = self.now;
+        }
+    }
+
+    /// The server answers a request.
+    pub(crate) fn respond(&mut self) {
+        let App::RequestResponse { response_bytes, .. } = self.conn.app else { return };
+        if !self.conn.started {
+            self.open_established();
+        }
+        self.conn.write(response_bytes);
+        self.push(None);
+    }
+
+    fn write_paced(&mut self, index: u32) {
+        let App::OnOff { rate_bps, on, off } = self.conn.app else { return };
+        if off != Span::ZERO && self.now >= self.conn.on_until {
+            let resume = self.conn.on_until + off;
+            self.conn.on_until = resume + on;
+            self.arm_app(index, resume.max(self.now));
+            return;
+        }
+        let len_bytes = u64::from(self.conn.mss_bytes);
+        self.conn.write(len_bytes);
+        self.push(None);
+        let gap_ps = u128::from(len_bytes) * 8 * 1_000_000_000_000 / u128::from(rate_bps.max(1));
+        let next = self.now + Span::from_ps(u64::try_from(gap_ps).unwrap_or(u64::MAX));
+        self.arm_app(index, next.min(self.conn.stop));
+    }
+}

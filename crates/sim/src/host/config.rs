@@ -1,0 +1,247 @@
+//! What a caller can choose about hosts: TCP constants, connections, applications.
+//!
+//! Every default is Linux's, with the source beside it.
+
+use crate::packet::RouteId;
+use crate::time::{Span, Time};
+
+/// How segments are declared lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LossDetection {
+    /// Time order with a reordering window (RFC 8985), which Linux has used since 4.18.
+    #[default]
+    Rack,
+    /// Three segments acknowledged above (RFC 6675 `IsLost`); lost retransmissions wait for the timer.
+    Rfc6675,
+}
+
+/// ECN as negotiated for algorithms that do not ask for the accurate form themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Ecn {
+    /// Not negotiated.
+    #[default]
+    Off,
+    /// ECE is repeated until CWR (RFC 3168).
+    Classic,
+    /// ECE mirrors the last CE mark, with an immediate ACK on each change (RFC 8257 section 3.2).
+    Accurate,
+}
+
+/// How the receive buffer, and with it the advertised window, is sized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiveBuffer {
+    /// A constant window, in bytes of payload.
+    Fixed {
+        /// Window, in bytes; at least two segments.
+        bytes: u64,
+    },
+    /// Grows to twice what was read in a round trip (Linux's dynamic right-sizing).
+    Auto {
+        /// First window, in bytes.
+        initial_bytes: u64,
+        /// Largest window, in bytes.
+        max_bytes: u64,
+    },
+}
+
+impl Default for ReceiveBuffer {
+    /// Linux: 64 KiB at first (`tcp_rmem[1]` halved by `tcp_adv_win_scale`), at most 6 MiB (`tcp_rmem[2]`).
+    fn default() -> Self {
+        ReceiveBuffer::Auto { initial_bytes: 65_535, max_bytes: 6 << 20 }
+    }
+}
+
+/// Constants of a host's TCP; shared by many connections.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TcpConfig {
+    /// Size of a full data packet on the wire, in bytes.
+    pub mtu_bytes: u16,
+    /// Headers and options of a single-path data segment, in bytes (IPv4 20, TCP 20, timestamps 12).
+    pub header_bytes: u16,
+    /// More of them on a multipath connection (DSS option with 8-byte data sequence numbers, 20 bytes).
+    pub multipath_header_bytes: u16,
+    /// Size of a pure ACK, SYN or probe on the wire, in bytes (shortest Ethernet frame).
+    pub ack_bytes: u16,
+    /// Initial window, in packets (RFC 6928).
+    pub initial_cwnd_pkt: u32,
+    /// Floor of the variance term of the retransmission timeout (Linux `TCP_RTO_MIN`, 200 ms).
+    pub rto_min: Span,
+    /// Ceiling of the timeout, backoff included (Linux `TCP_RTO_MAX`, 120 s).
+    pub rto_max: Span,
+    /// Timeout before the first RTT sample (RFC 6298, 1 s).
+    pub rto_initial: Span,
+    /// What Linux adds to short timers (`TCP_TIMEOUT_MIN`, two jiffies of 1 ms).
+    pub timer_slack: Span,
+    /// Retransmissions of one segment by timeout after which the path is given up (`tcp_retries2`, 15).
+    pub max_retries: u8,
+    /// Longest time an ACK is delayed (Linux `TCP_ATO_MIN`, 40 ms); zero acknowledges every segment.
+    pub delayed_ack: Span,
+    /// Segments per ACK while in order (RFC 5681 section 4.2: at most 2).
+    pub ack_every: u8,
+    /// Segments acknowledged one by one at the start (Linux `TCP_MAX_QUICKACKS`, 16).
+    pub quick_acks: u8,
+    /// SACK ranges per ACK, 0 to 4 (three fit beside timestamps); 0 disables SACK.
+    pub sack_ranges: u8,
+    /// How loss is detected.
+    pub loss_detection: LossDetection,
+    /// Tail loss probe (RFC 8985 section 7).
+    pub tlp: bool,
+    /// Window restart after an idle timeout (RFC 5681 section 4.1, Linux `tcp_slow_start_after_idle`).
+    pub restart_after_idle: bool,
+    /// ECN for algorithms that do not need the accurate form.
+    pub ecn: Ecn,
+    /// Receive buffer of the connections' far end.
+    pub receive_buffer: ReceiveBuffer,
+    /// Spread a window over the round trip (Linux `SO_MAX_PACING_RATE` machinery with its ratios 2 and 1.2).
+    pub pacing: bool,
+    /// Most duplicate-ACK reordering that is tolerated before dupthresh grows no more (`tcp_max_reordering`).
+    pub max_reordering_pkt: u32,
+    /// Time between the SYN-ACK of an additional subflow and its first data, in halves of its RTT: 1 is the
+    /// RFC 8684 section 3.2 exchange seen from the passive opener, 2 waits for the fourth ACK.
+    pub join_half_rtts: u8,
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        TcpConfig {
+            mtu_bytes: 1500,
+            header_bytes: 52,
+            multipath_header_bytes: 20,
+            ack_bytes: 64,
+            initial_cwnd_pkt: 10,
+            rto_min: Span::from_ms(200),
+            rto_max: Span::from_secs(120),
+            rto_initial: Span::from_secs(1),
+            timer_slack: Span::from_ms(2),
+            max_retries: 15,
+            delayed_ack: Span::from_ms(40),
+            ack_every: 2,
+            quick_acks: 16,
+            sack_ranges: 3,
+            loss_detection: LossDetection::Rack,
+            tlp: true,
+            restart_after_idle: true,
+            ecn: Ecn::Off,
+            receive_buffer: ReceiveBuffer::default(),
+            pacing: false,
+            max_reordering_pkt: 300,
+            join_half_rtts: 1,
+        }
+    }
+}
+
+/// Which subflow carries the next segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Scheduler {
+    /// Smallest smoothed RTT among subflows with room.
+    #[default]
+    LowestRtt,
+    /// Each in turn.
+    RoundRobin {
+        /// Segments per turn, at least 1.
+        num_segments: u8,
+        /// Skip subflows without room; otherwise wait for them.
+        cwnd_limited: bool,
+    },
+    /// Every segment on every subflow.
+    Redundant,
+    /// Blocking estimation: leaves the slow path idle if it would block the receive window.
+    Blest,
+    /// Earliest completion first.
+    Ecf,
+    /// Smallest ratio of packets in flight to window (mTCP).
+    MinPipe,
+}
+
+/// What the sending application does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum App {
+    /// Always has data.
+    Bulk,
+    /// Sends so many bytes, once.
+    Sized {
+        /// Size in bytes; at least 1.
+        bytes: u64,
+    },
+    /// Client and server: the connection carries requests, a mirror connection the responses.
+    RequestResponse {
+        /// Request size in bytes; at least 1.
+        request_bytes: u64,
+        /// Response size in bytes; at least 1.
+        response_bytes: u64,
+        /// Requests before the end; 0 is without end.
+        count: u32,
+        /// Pause between a response and the next request.
+        think: Span,
+    },
+    /// Writes at a constant rate while on.
+    OnOff {
+        /// Rate while on, in bits of payload per second.
+        rate_bps: u64,
+        /// Length of an on period.
+        on: Span,
+        /// Length of an off period; zero never pauses.
+        off: Span,
+    },
+}
+
+/// One subflow's way there and back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubflowSpec {
+    /// Route of the data, ending at the receiver.
+    pub forward: RouteId,
+    /// Route of the acknowledgments, ending at the sender.
+    pub reverse: RouteId,
+    /// Used only when no other subflow works (RFC 8684 `B` flag).
+    pub backup: bool,
+    /// Extra time before the join starts, counted from the first subflow's establishment.
+    pub join_delay: Span,
+}
+
+impl SubflowSpec {
+    /// A subflow over the two routes, neither backup nor delayed.
+    pub fn new(forward: RouteId, reverse: RouteId) -> Self {
+        SubflowSpec { forward, reverse, backup: false, join_delay: Span::ZERO }
+    }
+}
+
+/// An algorithm selected for connections, as returned by [`super::World::add_algorithm`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AlgorithmId(pub(crate) u16);
+
+/// A TCP configuration, as returned by [`super::World::add_config`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfigId(pub(crate) u16);
+
+/// A connection to create.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConnSpec {
+    /// Host that opens the connection and sends the data.
+    pub sender: u32,
+    /// Host that receives.
+    pub receiver: u32,
+    /// When the SYN leaves.
+    pub start: Time,
+    /// When a bulk or on/off application stops; [`Time::NEVER`] without end.
+    pub stop: Time,
+    /// What is sent.
+    pub app: App,
+    /// Congestion control of every subflow.
+    pub algorithm: AlgorithmId,
+    /// TCP constants.
+    pub config: ConfigId,
+    /// Segment scheduler; irrelevant with one subflow.
+    pub scheduler: Scheduler,
+    /// One (plain TCP) to eight subflows; the first opens the connection.
+    pub subflows: Vec<SubflowSpec>,
+    /// Multipath TCP headers and data acknowledgments even with one subflow.
+    pub multipath: bool,
+    /// How fast the receiving application reads, in bytes per second; 0 reads at once.
+    pub read_rate_bytes_per_s: u64,
+    /// Traffic class of the data packets in scheduled queues, 0-7.
+    pub class: u8,
+    /// Index of the RTT distribution to which samples of this connection go; any number below 65,536.
+    pub group: u16,
+    /// Keep a series of window and RTT samples ([`super::World::sample_every`]).
+    pub trace: bool,
+}

@@ -1,0 +1,247 @@
+//! The sending half of a connection: the data stream shared by its subflows.
+//!
+//! Modelled: data sequence numbers, data acknowledgment, the connection-level receive window, reinjection
+//! (RFC 8684 section 3.3), one to eight subflows. Plain TCP is the case of one subflow.
+//! Not modelled: a send buffer's limit on unacknowledged data (an application that always has data never
+//! waits for memory), data checksums, fallback to TCP, address advertisement (subflows are given).
+//!
+//! Data are counted in segments. A message's last segment may be short; those lengths are kept in `tails`
+//! until acknowledged, every other segment is full.
+
+use super::config::{App, ConnSpec, Scheduler};
+use super::sched::BlestState;
+use crate::engine::Timer;
+use crate::time::Time;
+use std::collections::VecDeque;
+use vmcc_cc::Group;
+
+/// No limit of the data stream.
+pub(crate) const ENDLESS: u32 = u32::MAX;
+
+/// A segment that is not full: the last of a message.
+#[derive(Clone, Copy, Debug)]
+struct Tail {
+    data_seq: u32,
+    len_bytes: u16,
+}
+
+/// One connection as its sender sees it.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Conn {
+    /// First data segment not acknowledged.
+    pub(crate) una: u32,
+    /// Next new data segment.
+    pub(crate) nxt: u32,
+    /// One past what the application has written.
+    pub(crate) end: u32,
+    /// One past what the receiver has room for.
+    pub(crate) edge: u32,
+    /// Index of the first subflow in the shard's table; the others follow.
+    pub(crate) first: u32,
+    pub(crate) count: u8,
+    /// Multipath TCP, even with one subflow.
+    pub(crate) multipath: bool,
+    /// More than one subflow: the algorithm sees a group.
+    pub(crate) grouped: bool,
+    pub(crate) class: u8,
+    pub(crate) config: u16,
+    pub(crate) algorithm: u16,
+    pub(crate) mss_bytes: u16,
+    pub(crate) header_bytes: u16,
+    pub(crate) rtt_group: u16,
+    pub(crate) scheduler: Scheduler,
+    /// The only subflow that may carry new data (suppression by the algorithm).
+    pub(crate) only: Option<u8>,
+    /// ECF decided to wait for the fast subflow.
+    pub(crate) ecf_waiting: bool,
+    pub(crate) blest: BlestState,
+    pub(crate) started: bool,
+    pub(crate) finished: bool,
+    /// The last written segment ends the stream.
+    pub(crate) closing: bool,
+    /// Sent and to be sent again on another subflow, oldest first.
+    pub(crate) reinject: VecDeque<u32>,
+    /// Which subflows have carried a data segment: one byte per segment of `una..nxt`, as a ring.
+    carried: Box<[u8]>,
+    tails: VecDeque<Tail>,
+    pub(crate) group: Group,
+    pub(crate) app: App,
+    pub(crate) app_timer: Timer,
+    /// When the on/off application's current on period ends.
+    pub(crate) on_until: Time,
+    pub(crate) start: Time,
+    pub(crate) stop: Time,
+    pub(crate) established_at: Time,
+    pub(crate) acknowledged_at: Time,
+    pub(crate) host: u32,
+    /// Index among all connections of the run.
+    pub(crate) global: u32,
+    pub(crate) trace: bool,
+    /// When the pending request was written, and how many have been.
+    pub(crate) asked_at: Time,
+    pub(crate) asked: u32,
+}
+
+impl Conn {
+    pub(crate) fn new(spec: &ConnSpec, global: u32, first: u32, mss_bytes: u16, header_bytes: u16) -> Conn {
+        Conn {
+            una: 0,
+            nxt: 0,
+            end: 0,
+            edge: 0,
+            first,
+            count: spec.subflows.len() as u8,
+            multipath: spec.multipath || spec.subflows.len() > 1,
+            grouped: spec.subflows.len() > 1,
+            class: spec.class,
+            config: spec.config.0,
+            algorithm: spec.algorithm.0,
+            mss_bytes,
+            header_bytes,
+            rtt_group: spec.group,
+            scheduler: spec.scheduler,
+            only: None,
+            ecf_waiting: false,
+            blest: BlestState::default(),
+            started: false,
+            finished: false,
+            closing: false,
+            reinject: VecDeque::new(),
+            carried: Box::default(),
+            tails: VecDeque::new(),
+            group: Group::default(),
+            app: spec.app,
+            app_timer: Timer::new(),
+            on_until: Time::ZERO,
+            start: spec.start,
+            stop: spec.stop,
+            established_at: Time::NEVER,
+            acknowledged_at: Time::NEVER,
+            host: spec.sender,
+            global,
+            trace: spec.trace,
+            asked_at: Time::NEVER,
+            asked: 0,
+        }
+    }
+
+    /// Segments that a message of `bytes` takes.
+    pub(crate) fn segments(&self, bytes: u64) -> u32 {
+        u32::try_from(bytes.div_ceil(u64::from(self.mss_bytes))).unwrap_or(ENDLESS)
+    }
+
+    /// The application writes a message of at least one byte.
+    pub(crate) fn write(&mut self, bytes: u64) {
+        let segments = self.segments(bytes.max(1));
+        self.end = self.end.saturating_add(segments);
+        let rest = bytes % u64::from(self.mss_bytes);
+        if rest != 0 && self.end != ENDLESS {
+            self.tails.push_back(Tail { data_seq: self.end - 1, len_bytes: rest as u16 });
+        }
+    }
+
+    /// The application writes no more than what has been sent.
+    pub(crate) fn cut_off(&mut self) {
+        self.end = self.end.min(self.nxt);
+        self.tails.retain(|t| t.data_seq < self.end);
+        self.closing = true;
+    }
+
+    /// Payload of a data segment, in bytes.
+    #[inline]
+    pub(crate) fn len_of(&self, data_seq: u32) -> u16 {
+        if self.tails.is_empty() {
+            return self.mss_bytes;
+        }
+        self.short_len_of(data_seq)
+    }
+
+    fn short_len_of(&self, data_seq: u32) -> u16 {
+        match self.tails.binary_search_by_key(&data_seq, |t| t.data_seq) {
+            Ok(i) => self.tails[i].len_bytes,
+            Err(_) => self.mss_bytes,
+        }
+    }
+
+    /// Whether `data_seq` is the stream's last segment.
+    #[inline]
+    pub(crate) fn is_last(&self, data_seq: u32) -> bool {
+        self.closing && data_seq + 1 == self.end
+    }
+
+    /// New data, as far as written and as the window allows, in segments.
+    #[inline]
+    pub(crate) fn sendable(&self) -> u32 {
+        self.end.min(self.edge).saturating_sub(self.nxt)
+    }
+
+    /// Everything acknowledged up to `data_ack`; window open up to `edge`.
+    #[inline]
+    pub(crate) fn acknowledge(&mut self, data_ack: u32, window: u32) {
+        if data_ack > self.una && data_ack <= self.nxt {
+            self.una = data_ack;
+            while self.tails.front().is_some_and(|t| t.data_seq < data_ack) {
+                self.tails.pop_front();
+            }
+        }
+        self.edge = self.edge.max(data_ack.saturating_add(window));
+    }
+
+    /// Notes that subflow `r` carries `data_seq`; `first` forgets who did before.
+    #[inline]
+    pub(crate) fn carry(&mut self, data_seq: u32, r: usize, first: bool) {
+        if !self.grouped {
+            return;
+        }
+        if (self.nxt - self.una) as usize + 1 >= self.carried.len() {
+            self.grow_carried();
+        }
+        let mask = self.carried.len() - 1;
+        let slot = &mut self.carried[data_seq as usize & mask];
+        *slot = if first { 1 << r } else { *slot | 1 << r };
+    }
+
+    fn grow_carried(&mut self) {
+        let mut bigger = vec![0; (self.carried.len() * 2).max(256)].into_boxed_slice();
+        let mask = bigger.len() - 1;
+        if !self.carried.is_empty() {
+            for seq in self.una..self.nxt {
+                bigger[seq as usize & mask] = self.carried[seq as usize & (self.carried.len() - 1)];
+            }
+        }
+        self.carried = bigger;
+    }
+
+    /// Subflows that have carried `data_seq`, as bits.
+    pub(crate) fn carriers(&self, data_seq: u32) -> u8 {
+        if self.carried.is_empty() { 0 } else { self.carried[data_seq as usize & (self.carried.len() - 1)] }
+    }
+
+    /// First data segment waiting for another subflow, if any.
+    #[inline]
+    pub(crate) fn next_reinjection(&mut self) -> Option<u32> {
+        while let Some(&seq) = self.reinject.front() {
+            if seq >= self.una {
+                return Some(seq);
+            }
+            self.reinject.pop_front();
+        }
+        None
+    }
+
+    /// Queues segments for other subflows, oldest first, each once.
+    pub(crate) fn queue_reinjection(&mut self, data_seqs: impl Iterator<Item = u32>) {
+        self.reinject.extend(data_seqs.filter(|&seq| seq >= self.una));
+        self.reinject.make_contiguous().sort_unstable();
+        let mut last = None;
+        self.reinject.retain(|&seq| last.replace(seq) != Some(seq));
+    }
+
+    /// Frees what a finished connection needs no more.
+    pub(crate) fn release(&mut self) {
+        self.reinject = VecDeque::new();
+        self.carried = Box::default();
+        self.finished = true;
+    }
+}

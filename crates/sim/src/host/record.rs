@@ -1,0 +1,170 @@
+//! What a run leaves behind: counters, flow records, samples.
+
+use super::world::ConnId;
+use crate::time::{Span, Time};
+use hdrhistogram::Histogram;
+
+/// Counters of one subflow's sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SubflowCounters {
+    /// Data packets sent, retransmissions included.
+    pub sent: u64,
+    /// Retransmissions.
+    pub retransmits: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u32,
+    /// Tail loss probes.
+    pub probes: u32,
+    /// Fast recoveries.
+    pub recoveries: u32,
+    /// Reductions after ECE.
+    pub ecn_cuts: u32,
+    /// ACKs that echoed congestion.
+    pub ece_acks: u64,
+    /// Timeouts that F-RTO found spurious.
+    pub spurious_timeouts: u32,
+    /// Segments sent again on this subflow because another could not deliver them.
+    pub reinjected: u64,
+}
+
+/// Counters of one subflow's receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverCounters {
+    /// Data packets that arrived.
+    pub packets: u64,
+    /// Payload bytes that arrived for the first time on this subflow.
+    pub bytes: u64,
+    /// Packets that carried a CE mark.
+    pub ce_marked: u64,
+    /// Packets that had arrived on this subflow before.
+    pub duplicates: u64,
+    /// ACKs sent.
+    pub acks: u64,
+}
+
+/// How one connection went.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowRecord {
+    /// Which connection.
+    pub conn: ConnId,
+    /// When its SYN left.
+    pub start: Time,
+    /// When its handshake completed; [`Time::NEVER`] if it never did.
+    pub established: Time,
+    /// When the receiver had the last byte; [`Time::NEVER`] if it has not.
+    pub received: Time,
+    /// When the sender knew; [`Time::NEVER`] if it does not.
+    pub acknowledged: Time,
+    /// Payload bytes delivered in order to the receiving application.
+    pub delivered_bytes: u64,
+    /// Requests answered (request-response only).
+    pub responses: u32,
+    /// Per subflow, in order of creation.
+    pub subflows: Vec<SubflowRecord>,
+}
+
+impl FlowRecord {
+    /// Retransmissions of all subflows.
+    pub fn retransmits(&self) -> u64 {
+        self.subflows.iter().map(|s| s.sender.retransmits).sum()
+    }
+
+    /// Timeouts of all subflows.
+    pub fn timeouts(&self) -> u64 {
+        self.subflows.iter().map(|s| u64::from(s.sender.timeouts)).sum()
+    }
+}
+
+/// Both ends of one subflow, and where it ended up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubflowRecord {
+    /// The sender's counters.
+    pub sender: SubflowCounters,
+    /// The receiver's counters.
+    pub receiver: ReceiverCounters,
+    /// Window, in packets.
+    pub cwnd_pkt: u32,
+    /// Slow-start threshold, in packets.
+    pub ssthresh_pkt: u32,
+    /// Smoothed RTT in 1/8 us; 0 without a sample.
+    pub srtt_8us: u32,
+    /// Whether it can carry data.
+    pub established: bool,
+    /// Whether it was closed, by decision of the algorithm or after too many timeouts.
+    pub closed: bool,
+    /// The words its algorithm publishes to siblings (for DCTCP-like ones the marked fraction).
+    pub algorithm_words: [u64; 2],
+}
+
+/// A sample of one subflow of a traced connection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// When.
+    pub at: Time,
+    /// Which connection.
+    pub conn: ConnId,
+    /// Which subflow.
+    pub subflow: u8,
+    /// Window, in packets.
+    pub cwnd_pkt: u32,
+    /// Packets in flight.
+    pub in_flight_pkt: u32,
+    /// Smoothed RTT in 1/8 us.
+    pub srtt_8us: u32,
+    /// Segments acknowledged on this subflow since it started.
+    pub acked_pkt: u32,
+    /// Retransmissions since it started.
+    pub retransmits: u64,
+}
+
+/// One answered request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Response {
+    /// Which connection carried the request.
+    pub conn: ConnId,
+    /// When the request was written.
+    pub asked: Time,
+    /// When the whole response had been read.
+    pub answered: Time,
+}
+
+/// Longest RTT that distributions tell apart, in nanoseconds (100 s).
+const LONGEST_RTT_NS: u64 = 100_000_000_000;
+
+/// RTT samples by group of connections: every sample that entered an estimator, in nanoseconds, to 1 %.
+#[derive(Clone, Debug, Default)]
+pub struct RttGroups {
+    groups: Vec<Histogram<u64>>,
+}
+
+impl RttGroups {
+    /// Makes room for `group`.
+    pub(crate) fn add_group(&mut self, group: u16) {
+        while self.groups.len() <= usize::from(group) {
+            // Bounds and precision are constants that the constructor accepts.
+            let Ok(histogram) = Histogram::new_with_bounds(1, LONGEST_RTT_NS, 2) else { return };
+            self.groups.push(histogram);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn record(&mut self, group: u16, rtt: Span) {
+        if let Some(histogram) = self.groups.get_mut(usize::from(group)) {
+            histogram.saturating_record(rtt.ns().max(1));
+        }
+    }
+
+    /// Adds another shard's samples.
+    pub fn merge(&mut self, other: &RttGroups) {
+        for (i, histogram) in other.groups.iter().enumerate() {
+            self.add_group(i as u16);
+            // Same bounds and precision: every value fits.
+            let _ = self.groups[i].add(histogram);
+        }
+    }
+
+    /// Distribution of one group, in nanoseconds.
+    pub fn group(&self, group: u16) -> Option<&Histogram<u64>> {
+        self.groups.get(usize::from(group))
+    }
+}

@@ -1,0 +1,506 @@
+//! The receiving transport.
+//!
+//! Modelled: delayed ACKs (RFC 5681 section 4.2, Linux's quick ACKs at the start and immediate ACKs out of
+//! order), SACK with the most recent range first (RFC 2018 section 4), classic ECN echo (RFC 3168 section
+//! 6.1.3), accurate echo with an immediate ACK on each change of CE (RFC 8257 section 3.2), timestamp echo
+//! (RFC 7323 section 4), data sequence reassembly across subflows and data ACKs (RFC 8684 section 3.3), a
+//! shared receive window that is fixed or right-sized as in Linux, a slow reader, window updates.
+//! Not modelled: memory accounting beyond payload (`truesize`), DSACK, window scaling's rounding, the
+//! adaptive ACK timeout (`ato`) between 40 and 200 ms, silly windows below a segment.
+//!
+//! As in Linux, data wait in their subflow's queue until in order there, then in the connection's.
+
+use super::config::{Ecn, ReceiveBuffer, TcpConfig};
+use super::conn::Conn;
+use super::record::ReceiverCounters;
+use super::reorder::Arrivals;
+use super::tx::{TAG_HANDSHAKE, TAG_PROBE};
+use super::wire::{Purpose, Wire};
+use crate::engine::Timer;
+use crate::packet::{Packet, RouteId, Sack, SackRange};
+use crate::time::{Span, Time};
+
+/// The receiving half of a subflow.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct RxSubflow {
+    arrivals: Arrivals,
+    pub(crate) conn: u32,
+    /// Index of the sending half in the sender's shard.
+    pub(crate) to: u32,
+    pub(crate) route: RouteId,
+    unacked: u8,
+    quick: u8,
+    ecn: Ecn,
+    /// The last data packet carried CE.
+    ce: bool,
+    /// ECE is repeated until CWR (classic).
+    echo_ce: bool,
+    /// `sent` of the oldest segment not acknowledged.
+    echo: Time,
+    timer: Timer,
+    pub(crate) counters: ReceiverCounters,
+    out_of_order: Option<Box<OutOfOrder>>,
+}
+
+/// What is kept of a segment until it is in order on its subflow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    data_seq: u32,
+    len_bytes: u16,
+    last: bool,
+}
+
+/// Kept once a subflow has seen reordering.
+#[derive(Clone, Debug, Default)]
+struct OutOfOrder {
+    /// The segments held, by sequence number modulo the length.
+    held: Box<[Held]>,
+    /// Ranges reported, the most recent first.
+    recent: Sack,
+}
+
+impl RxSubflow {
+    pub(crate) fn new(conn: u32, to: u32, route: RouteId, config: &TcpConfig, accurate: bool) -> RxSubflow {
+        RxSubflow {
+            arrivals: Arrivals::default(),
+            conn,
+            to,
+            route,
+            unacked: 0,
+            quick: config.quick_acks,
+            ecn: if accurate { Ecn::Accurate } else { config.ecn },
+            ce: false,
+            echo_ce: false,
+            echo: Time::ZERO,
+            timer: Timer::new(),
+            counters: ReceiverCounters::default(),
+            out_of_order: None,
+        }
+    }
+}
+
+/// What a complete message makes a connection of the same shard do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tell {
+    /// The server answers on this connection.
+    Respond(u32),
+    /// The client notes the answer to this connection's request.
+    Answered(u32),
+}
+
+/// The receiving half of a connection.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct RxConn {
+    data: Arrivals,
+    /// Read by the application.
+    read: u32,
+    /// Largest window, in segments.
+    window: u32,
+    /// One past what was last advertised.
+    advertised: u32,
+    pub(crate) mss_bytes: u16,
+    header_bytes: u16,
+    pub(crate) ack_bytes: u16,
+    pub(crate) class: u8,
+    pub(crate) config: u16,
+    /// One past the last segment of the stream, once known.
+    end: u32,
+    /// The reader's time per segment; zero reads at once.
+    read_gap: Span,
+    read_next: Time,
+    read_timer: Timer,
+    /// Right-sizing: what had been read when the round trip began, when it did, and how much it was before.
+    measured: u32,
+    measured_at: Time,
+    measured_before: u32,
+    max_window: u32,
+    auto: bool,
+    /// Segments per message of a request-response application; 0: nobody is told.
+    pub(crate) message: u32,
+    pub(crate) messages: u32,
+    pub(crate) completed: Time,
+    /// Payload that entered the stream, each byte once.
+    pub(crate) delivered_bytes: u64,
+    pub(crate) host: u32,
+    /// Its first subflow in the shard's table.
+    pub(crate) first: u32,
+    /// Who is told when a message is complete.
+    pub(crate) tells: Option<Tell>,
+}
+
+fn segments(bytes: u64, mss_bytes: u16) -> u32 {
+    u32::try_from(bytes / u64::from(mss_bytes)).unwrap_or(u32::MAX >> 1).clamp(2, u32::MAX >> 1)
+}
+
+impl RxConn {
+    /// The far end of `tx`.
+    pub(crate) fn new(config: &TcpConfig, tx: &Conn, read_rate_bytes_per_s: u64, host: u32) -> RxConn {
+        let mss_bytes = tx.mss_bytes;
+        let (window, max, auto) = match config.receive_buffer {
+            ReceiveBuffer::Fixed { bytes } => (segments(bytes, mss_bytes), segments(bytes, mss_bytes), false),
+            ReceiveBuffer::Auto { initial_bytes, max_bytes } => {
+                (segments(initial_bytes, mss_bytes), segments(max_bytes, mss_bytes), true)
+            }
+        };
+        let gap_ps =
+            u64::from(mss_bytes).saturating_mul(1_000_000_000_000).checked_div(read_rate_bytes_per_s);
+        RxConn {
+            data: Arrivals::default(),
+            read: 0,
+            window,
+            advertised: window,
+            mss_bytes,
+            header_bytes: tx.header_bytes,
+            ack_bytes: config.ack_bytes,
+            class: tx.class,
+            config: tx.config,
+            end: u32::MAX,
+            read_gap: Span::from_ps(gap_ps.unwrap_or(0)),
+            read_next: Time::ZERO,
+            read_timer: Timer::new(),
+            measured: 0,
+            measured_at: Time::ZERO,
+            measured_before: segments(10 * u64::from(mss_bytes), mss_bytes),
+            max_window: max,
+            auto,
+            message: 0,
+            messages: 0,
+            completed: Time::NEVER,
+            delivered_bytes: 0,
+            host,
+            first: 0,
+            tells: None,
+        }
+    }
+
+    /// Segments delivered in order.
+    #[inline]
+    pub(crate) fn next(&self) -> u32 {
+        self.data.next()
+    }
+
+    /// The window as a mirror connection's sender starts with it, in segments.
+    pub(crate) fn initial_window(&self) -> u32 {
+        self.window
+    }
+
+    /// Window beyond what is delivered, in segments.
+    #[inline]
+    fn room(&mut self) -> u32 {
+        // The right edge never moves back (RFC 9293 section 3.8.6).
+        let edge = (self.read.saturating_add(self.window)).max(self.advertised);
+        self.advertised = edge;
+        edge - self.data.next()
+    }
+
+    /// Linux's dynamic right-sizing: room for twice what was read in the last round trip.
+    fn right_size(&mut self, now: Time, echo: Time) {
+        let rtt = now.since(echo);
+        if echo == Time::ZERO || now.since(self.measured_at) < rtt {
+            return;
+        }
+        let copied = self.read - self.measured;
+        if copied > self.measured_before {
+            let grown = u64::from(copied - self.measured_before);
+            let base = 2 * u64::from(copied) + 16;
+            let wanted = base + 2 * (base * grown / u64::from(self.measured_before));
+            self.window = self.window.max(u32::try_from(wanted).unwrap_or(u32::MAX).min(self.max_window));
+            self.measured_before = copied;
+        }
+        self.measured = self.read;
+        self.measured_at = now;
+    }
+}
+
+/// A receiver, lent for the duration of an event.
+pub(crate) struct Rx<'a, W: Wire> {
+    pub(crate) wire: &'a mut W,
+    pub(crate) now: Time,
+    pub(crate) config: &'a TcpConfig,
+    pub(crate) conn: &'a mut RxConn,
+    pub(crate) conn_index: u32,
+    pub(crate) sub: &'a mut RxSubflow,
+    pub(crate) sub_index: u32,
+}
+
+impl<W: Wire> Rx<'_, W> {
+    /// A data packet, SYN or probe arrived.
+    #[inline]
+    pub(crate) fn on_data(&mut self, packet: &Packet) {
+        if packet.has(Packet::SYN) || packet.tag != 0 {
+            self.on_control(packet);
+            return;
+        }
+        let segment = Held {
+            data_seq: packet.data_seq,
+            len_bytes: packet.size_bytes - self.conn.header_bytes,
+            last: packet.has(Packet::DATA_FIN),
+        };
+        self.sub.counters.packets += 1;
+        let mut now = self.echo_congestion(packet);
+        let sub = &mut *self.sub;
+        if sub.unacked == 0 {
+            sub.echo = packet.sent;
+        }
+        if packet.seq == sub.arrivals.next() && sub.arrivals.held() == 0 {
+            sub.arrivals.insert(packet.seq);
+            sub.counters.bytes += u64::from(segment.len_bytes);
+            self.deliver(segment, packet.echo);
+        } else {
+            now = true;
+            self.out_of_order(packet.seq, segment, packet.echo);
+        }
+        self.acknowledge_later(now);
+    }
+
+    #[cold]
+    fn on_control(&mut self, packet: &Packet) {
+        match packet.tag {
+            TAG_HANDSHAKE => {}
+            TAG_PROBE => self.send_ack(),
+            _ => {
+                self.sub.echo = packet.sent;
+                self.send_flags(Packet::SYN | Packet::ACK | packet.flags & Packet::JOIN);
+            }
+        }
+    }
+
+    /// ECN; returns whether an ACK must leave at once because CE changed.
+    #[inline]
+    fn echo_congestion(&mut self, packet: &Packet) -> bool {
+        let ce = packet.has(Packet::CE);
+        let sub = &mut *self.sub;
+        sub.counters.ce_marked += u64::from(ce);
+        match sub.ecn {
+            Ecn::Off => false,
+            Ecn::Classic => {
+                if packet.has(Packet::CWR) {
+                    sub.echo_ce = false;
+                }
+                sub.echo_ce |= ce;
+                false
+            }
+            Ecn::Accurate => {
+                if sub.ce == ce {
+                    return false;
+                }
+                // What came before the change is acknowledged with the old state (RFC 8257 figure 1).
+                if sub.unacked > 0 {
+                    self.send_ack();
+                }
+                self.sub.ce = ce;
+                self.sub.echo_ce = ce;
+                true
+            }
+        }
+    }
+
+    /// A segment in order on its subflow enters the connection's stream.
+    #[inline]
+    fn deliver(&mut self, segment: Held, echo: Time) {
+        let conn = &mut *self.conn;
+        if conn.data.insert(segment.data_seq) {
+            conn.delivered_bytes += u64::from(segment.len_bytes);
+        }
+        if segment.last {
+            conn.end = segment.data_seq + 1;
+        }
+        if conn.read_gap == Span::ZERO {
+            conn.read = conn.data.next();
+        } else {
+            self.read_slowly();
+        }
+        let conn = &mut *self.conn;
+        if conn.auto {
+            conn.right_size(self.now, echo);
+        }
+        if conn.data.next() >= conn.end && conn.completed == Time::NEVER {
+            conn.completed = self.now;
+        }
+    }
+
+    #[cold]
+    fn out_of_order(&mut self, seq: u32, segment: Held, echo: Time) {
+        let sub = &mut *self.sub;
+        let before = sub.arrivals.next();
+        if !sub.arrivals.insert(seq) {
+            sub.counters.duplicates += 1;
+            return;
+        }
+        sub.counters.bytes += u64::from(segment.len_bytes);
+        let store = sub.out_of_order.get_or_insert_default();
+        let next = sub.arrivals.next();
+        if next == before {
+            store.hold(seq, segment, before);
+            store.report(store.run(seq, &sub.arrivals), next);
+            return;
+        }
+        store.drop_below(next);
+        self.deliver(segment, echo);
+        for seq in before + 1..next {
+            let held = self.sub.out_of_order.as_ref().map_or(segment, |s| s.get(seq));
+            self.deliver(held, echo);
+        }
+    }
+
+    /// Acknowledges now, or after the second segment or the delay.
+    #[inline]
+    fn acknowledge_later(&mut self, now: bool) {
+        let sub = &mut *self.sub;
+        sub.unacked += 1;
+        if now
+            || sub.unacked >= self.config.ack_every
+            || sub.quick > 0
+            || self.config.delayed_ack == Span::ZERO
+        {
+            sub.quick = sub.quick.saturating_sub(1);
+            self.send_ack();
+        } else if !sub.timer.is_armed() {
+            let at = self.now + self.config.delayed_ack;
+            self.wire.arm(&mut sub.timer, Purpose::DelayedAck.id(self.sub_index), at);
+        }
+    }
+
+    /// The delayed ACK's time has come.
+    pub(crate) fn on_delayed_ack(&mut self) {
+        if self.sub.unacked > 0 {
+            self.send_ack();
+        }
+    }
+
+    #[inline]
+    fn send_ack(&mut self) {
+        self.send_flags(Packet::ACK);
+    }
+
+    #[inline]
+    fn send_flags(&mut self, flags: u16) {
+        let window = self.conn.room();
+        let sub = &mut *self.sub;
+        sub.unacked = 0;
+        sub.timer.cancel();
+        sub.counters.acks += 1;
+        let mut flags = flags;
+        if sub.echo_ce {
+            flags |= Packet::ECE;
+        }
+        if sub.ecn == Ecn::Accurate {
+            flags |= Packet::ECT;
+        }
+        let ack = Packet {
+            sent: self.now,
+            echo: sub.echo,
+            ack: sub.arrivals.next(),
+            data_ack: self.conn.data.next(),
+            window,
+            to: sub.to,
+            route: sub.route,
+            size_bytes: self.conn.ack_bytes,
+            flags,
+            class: self.conn.class,
+            ..Packet::default()
+        };
+        match &sub.out_of_order {
+            Some(store) if sub.arrivals.held() > 0 => {
+                let mut sack = store.recent;
+                for range in sack.ranges.iter_mut().skip(usize::from(self.config.sack_ranges)) {
+                    *range = SackRange::default();
+                }
+                self.wire.send_with_sack(ack, &sack);
+            }
+            _ => self.wire.send(ack),
+        }
+    }
+
+    /// The application takes one segment per `read_gap`.
+    fn read_slowly(&mut self) {
+        let conn = &mut *self.conn;
+        if !conn.read_timer.is_armed() && conn.read < conn.data.next() {
+            conn.read_next = conn.read_next.max(self.now) + conn.read_gap;
+            self.wire.arm(&mut conn.read_timer, Purpose::Read.id(self.conn_index), conn.read_next);
+        }
+    }
+
+    /// The slow reader takes a segment; a window that was closed is announced open again.
+    pub(crate) fn on_read(&mut self) {
+        let conn = &mut *self.conn;
+        if conn.read < conn.data.next() {
+            conn.read += 1;
+        }
+        let edge = conn.read.saturating_add(conn.window);
+        let shown = conn.advertised - conn.data.next();
+        // RFC 9293 section 3.8.6.2.2: an update when two segments or half the buffer have become free.
+        let worth = (conn.window / 2).clamp(1, 2);
+        if shown < worth && edge >= conn.advertised.max(conn.data.next()) + worth {
+            self.send_ack();
+        }
+        self.read_slowly();
+    }
+}
+
+impl RxSubflow {
+    /// The delayed-ACK timer, for the shard's dispatch.
+    pub(crate) fn timer(&mut self) -> &mut Timer {
+        &mut self.timer
+    }
+}
+
+impl RxConn {
+    /// The reader's timer, for the shard's dispatch.
+    pub(crate) fn timer(&mut self) -> &mut Timer {
+        &mut self.read_timer
+    }
+}
+
+impl OutOfOrder {
+    fn get(&self, seq: u32) -> Held {
+        self.held[seq as usize & (self.held.len() - 1)]
+    }
+
+    /// Keeps segment `seq`, which lies above `next`.
+    fn hold(&mut self, seq: u32, segment: Held, next: u32) {
+        let need = (seq - next) as usize + 1;
+        if need > self.held.len() {
+            let mut bigger = vec![Held::default(); need.next_power_of_two().max(64)].into_boxed_slice();
+            let mask = bigger.len() - 1;
+            for seq in next..next + self.held.len() as u32 {
+                bigger[seq as usize & mask] = self.get(seq);
+            }
+            self.held = bigger;
+        }
+        let mask = self.held.len() - 1;
+        self.held[seq as usize & mask] = segment;
+    }
+
+    /// The run around `seq`, by the ranges reported so far if they know it.
+    fn run(&self, seq: u32, arrivals: &Arrivals) -> (u32, u32) {
+        match self.recent.ranges.iter().find(|r| r.end == seq && r.end > r.start) {
+            Some(r) if !arrivals.has(seq + 1) => (r.start, seq + 1),
+            _ => arrivals.run_around(seq),
+        }
+    }
+
+    /// Puts the run `start..end` first and drops the ranges it has swallowed (RFC 2018 section 4).
+    fn report(&mut self, (start, end): (u32, u32), next: u32) {
+        let old = self.recent.ranges;
+        let mut fresh = Sack::EMPTY;
+        fresh.ranges[0] = SackRange { start, end };
+        let kept =
+            old.iter().filter(|r| r.end > r.start && r.start >= next && (r.end < start || r.start > end));
+        for (slot, range) in fresh.ranges.iter_mut().skip(1).zip(kept) {
+            *slot = *range;
+        }
+        self.recent = fresh;
+    }
+
+    fn drop_below(&mut self, next: u32) {
+        let old = self.recent.ranges;
+        self.recent = Sack::EMPTY;
+        let kept = old.iter().filter(|r| r.start >= next && r.end > r.start);
+        for (slot, range) in self.recent.ranges.iter_mut().zip(kept) {
+            *slot = *range;
+        }
+    }
+}

@@ -1,0 +1,495 @@
+//! What a subflow has in flight: one 16-byte entry and four mark bits per segment, in rings.
+//!
+//! Modelled: the retransmission queue with SACK, lost and retransmitted marks (RFC 6675 section 3 in the
+//! formulation of Linux: `in_flight = out - sacked - lost + retransmitted`), RACK's time order (RFC 8985
+//! section 6.2) and RFC 6675's `IsLost`.
+//! Not modelled: partial acknowledgment of a segment, DSACK undo, SACK reneging.
+//!
+//! While nothing is marked, an ACK moves one number. Marks are scanned 64 segments at a time.
+//!
+//! Invariant: marks of segments outside `una..nxt` are zero.
+
+use crate::time::{Span, Time};
+
+/// A segment in flight.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Segment {
+    /// Time of the last transmission.
+    pub(crate) sent: Time,
+    /// Its data sequence number.
+    pub(crate) data_seq: u32,
+    /// Payload, in bytes.
+    pub(crate) len_bytes: u16,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
+    sacked: u64,
+    lost: u64,
+    /// A retransmission is in flight.
+    again: u64,
+    /// Was ever retransmitted (Karn's rule).
+    ever: u64,
+}
+
+/// What one ACK has newly delivered, gathered while marks change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delivery {
+    /// Segments delivered: cumulatively and not yet SACKed, or newly SACKed.
+    pub(crate) delivered: u32,
+    /// Newly SACKed.
+    pub(crate) sacked: u32,
+    /// First transmission times of the oldest and newest segment delivered without retransmission.
+    pub(crate) first_sent: Time,
+    /// See `first_sent`.
+    pub(crate) last_sent: Time,
+    /// Whether a cumulatively acknowledged segment had been retransmitted: no RTT sample from it.
+    pub(crate) retransmitted: bool,
+    /// Whether a segment never retransmitted was delivered below the highest SACKed one.
+    pub(crate) reordered_below: Option<u32>,
+    /// Lowest segment delivered by its original transmission (F-RTO); [`u32::MAX`] if none was.
+    pub(crate) original_seq: u32,
+}
+
+impl Default for Delivery {
+    fn default() -> Self {
+        Delivery {
+            delivered: 0,
+            sacked: 0,
+            first_sent: Time::NEVER,
+            last_sent: Time::ZERO,
+            retransmitted: false,
+            reordered_below: None,
+            original_seq: u32::MAX,
+        }
+    }
+}
+
+impl Delivery {
+    fn original(&mut self, seq: u32, sent: Time) {
+        self.first_sent = self.first_sent.min(sent);
+        self.last_sent = self.last_sent.max(sent);
+        self.original_seq = self.original_seq.min(seq);
+    }
+}
+
+/// The most recently sent segment that was delivered (RFC 8985 section 5.2).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rack {
+    /// Its transmission time.
+    pub(crate) sent: Time,
+    /// Its sequence number: order among equal times.
+    pub(crate) seq: u32,
+    /// Whether this ACK advanced it.
+    pub(crate) advanced: bool,
+    /// Its round trip.
+    pub(crate) rtt: Span,
+}
+
+impl Rack {
+    /// RFC 8985 section 6.2 step 2; a retransmission answered faster than the minimum RTT was spurious.
+    #[inline]
+    pub(crate) fn advance(&mut self, now: Time, sent: Time, seq: u32, retransmitted: bool, min_rtt: Span) {
+        let rtt = now.since(sent);
+        if retransmitted && rtt < min_rtt {
+            return;
+        }
+        self.advanced = true;
+        self.rtt = rtt;
+        if (sent, seq) > (self.sent, self.seq) {
+            self.sent = sent;
+            self.seq = seq;
+        }
+    }
+
+    fn is_after(&self, sent: Time, seq: u32) -> bool {
+        (self.sent, self.seq) > (sent, seq)
+    }
+}
+
+/// Segments `una..nxt` of a subflow.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scoreboard {
+    una: u32,
+    nxt: u32,
+    mask: u32,
+    /// One past the highest segment that ever had a mark.
+    marked_end: u32,
+    /// One past the highest SACKed segment (Linux's forward acknowledgment).
+    high_sacked: u32,
+    /// No segment below needs a retransmission.
+    hint: u32,
+    sacked_out: u32,
+    lost_out: u32,
+    again_out: u32,
+    ring: Box<[Segment]>,
+    marks: Box<[Marks]>,
+}
+
+/// Bits `from..to` of the word that starts at `base`, as a mask.
+#[inline]
+fn span_mask(base: u32, from: u32, to: u32) -> u64 {
+    let low = if from > base { u64::MAX << (from - base) } else { u64::MAX };
+    let high = if to - base >= 64 { u64::MAX } else { !(u64::MAX << (to - base)) };
+    low & high
+}
+
+impl Scoreboard {
+    /// Room for 64 segments; grows by doubling.
+    pub(crate) fn allocate(&mut self) {
+        if self.ring.is_empty() {
+            self.resize(64);
+        }
+    }
+
+    /// Frees the memory of a finished subflow; nothing is in flight afterwards.
+    pub(crate) fn release(&mut self) {
+        *self = Scoreboard { una: self.nxt, nxt: self.nxt, ..Scoreboard::default() };
+    }
+
+    fn resize(&mut self, capacity: u32) {
+        let mut ring = vec![Segment::default(); capacity as usize].into_boxed_slice();
+        let mut marks = vec![Marks::default(); capacity as usize / 64].into_boxed_slice();
+        let mask = capacity - 1;
+        for seq in self.una..self.nxt {
+            ring[(seq & mask) as usize] = self.ring[(seq & self.mask) as usize];
+        }
+        for base in (self.una & !63..self.nxt).step_by(64).filter(|_| !self.marks.is_empty()) {
+            let valid = span_mask(base, self.una, self.nxt);
+            let old = self.marks[((base & self.mask) >> 6) as usize];
+            let new = &mut marks[((base & mask) >> 6) as usize];
+            new.sacked |= old.sacked & valid;
+            new.lost |= old.lost & valid;
+            new.again |= old.again & valid;
+            new.ever |= old.ever & valid;
+        }
+        self.ring = ring;
+        self.marks = marks;
+        self.mask = mask;
+    }
+
+    #[inline]
+    pub(crate) fn una(&self) -> u32 {
+        self.una
+    }
+
+    #[inline]
+    pub(crate) fn nxt(&self) -> u32 {
+        self.nxt
+    }
+
+    /// Segments sent and not cumulatively acknowledged.
+    #[inline]
+    pub(crate) fn out(&self) -> u32 {
+        self.nxt - self.una
+    }
+
+    #[inline]
+    pub(crate) fn sacked_out(&self) -> u32 {
+        self.sacked_out
+    }
+
+    #[inline]
+    pub(crate) fn lost_out(&self) -> u32 {
+        self.lost_out
+    }
+
+    #[inline]
+    pub(crate) fn again_out(&self) -> u32 {
+        self.again_out
+    }
+
+    /// Linux's `tcp_packets_in_flight`.
+    #[inline]
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.nxt - self.una - self.sacked_out - self.lost_out + self.again_out
+    }
+
+    /// Whether no segment in flight has ever been marked.
+    #[inline]
+    pub(crate) fn is_clean(&self) -> bool {
+        self.una >= self.marked_end
+    }
+
+    #[inline]
+    pub(crate) fn segment(&self, seq: u32) -> &Segment {
+        &self.ring[(seq & self.mask) as usize]
+    }
+
+    #[inline]
+    fn marks_of(&mut self, seq: u32) -> (&mut Marks, u64) {
+        (&mut self.marks[((seq & self.mask) >> 6) as usize], 1 << (seq & 63))
+    }
+
+    /// Adds a first transmission and returns its sequence number.
+    #[inline]
+    pub(crate) fn push(&mut self, segment: Segment) -> u32 {
+        // A word of marks must not hold both ends of the window: keep one word spare.
+        if self.out() + 64 > self.mask {
+            self.resize(((self.mask + 1) * 2).max(128));
+        }
+        let seq = self.nxt;
+        self.ring[(seq & self.mask) as usize] = segment;
+        self.nxt = seq + 1;
+        seq
+    }
+
+    /// Moves `una` up to `ack` (at most `nxt`); the path without marks.
+    #[inline]
+    pub(crate) fn ack_clean(&mut self, ack: u32) {
+        debug_assert!(self.is_clean() && ack <= self.nxt);
+        self.una = ack;
+    }
+
+    /// Moves `una` up to `ack` (at most `nxt`) and clears what was marked below it.
+    pub(crate) fn ack(&mut self, ack: u32, now: Time, min_rtt: Span, rack: &mut Rack, got: &mut Delivery) {
+        debug_assert!(ack <= self.nxt);
+        while self.una < ack {
+            let base = self.una & !63;
+            let upto = ack.min(base + 64);
+            let word = self.marks[((base & self.mask) >> 6) as usize];
+            let span = span_mask(base, self.una, upto);
+            for seq in self.una..upto {
+                let bit = 1u64 << (seq & 63);
+                if word.sacked & bit != 0 {
+                    continue;
+                }
+                got.delivered += 1;
+                let sent = self.ring[(seq & self.mask) as usize].sent;
+                let ever = word.ever & bit != 0;
+                rack.advance(now, sent, seq, ever, min_rtt);
+                if ever {
+                    got.retransmitted = true;
+                } else {
+                    got.original(seq, sent);
+                    if seq < self.high_sacked && got.reordered_below.is_none() {
+                        got.reordered_below = Some(seq);
+                    }
+                }
+            }
+            self.sacked_out -= (word.sacked & span).count_ones();
+            self.lost_out -= (word.lost & span).count_ones();
+            self.again_out -= (word.again & span).count_ones();
+            let word = &mut self.marks[((base & self.mask) >> 6) as usize];
+            word.sacked &= !span;
+            word.lost &= !span;
+            word.again &= !span;
+            word.ever &= !span;
+            self.una = upto;
+        }
+        self.hint = self.hint.max(self.una);
+    }
+
+    /// Marks `start..end` as received.
+    pub(crate) fn sack(
+        &mut self,
+        (start, end): (u32, u32),
+        now: Time,
+        min_rtt: Span,
+        rack: &mut Rack,
+        got: &mut Delivery,
+    ) {
+        let (start, end) = (start.max(self.una), end.min(self.nxt));
+        let high_before = self.high_sacked;
+        let mut at = start;
+        while at < end {
+            let base = at & !63;
+            let upto = end.min(base + 64);
+            let span = span_mask(base, at, upto);
+            let word = &mut self.marks[((base & self.mask) >> 6) as usize];
+            let new = span & !word.sacked;
+            let ever = word.ever;
+            self.lost_out -= (word.lost & new).count_ones();
+            self.again_out -= (word.again & new).count_ones();
+            word.sacked |= new;
+            word.lost &= !new;
+            word.again &= !new;
+            let mut rest = new;
+            while rest != 0 {
+                let seq = base + rest.trailing_zeros();
+                let sent = self.ring[(seq & self.mask) as usize].sent;
+                let was_retransmitted = ever & rest & rest.wrapping_neg() != 0;
+                rack.advance(now, sent, seq, was_retransmitted, min_rtt);
+                if !was_retransmitted {
+                    got.original(seq, sent);
+                    if seq < high_before && got.reordered_below.is_none_or(|s| seq < s) {
+                        got.reordered_below = Some(seq);
+                    }
+                }
+                rest &= rest - 1;
+            }
+            self.sacked_out += new.count_ones();
+            got.sacked += new.count_ones();
+            got.delivered += new.count_ones();
+            at = upto;
+        }
+        if end > start {
+            self.high_sacked = self.high_sacked.max(end);
+            self.marked_end = self.marked_end.max(end);
+        }
+    }
+
+    /// One past the highest SACKed segment; meaningful while something is SACKed.
+    pub(crate) fn high_sacked(&self) -> u32 {
+        self.high_sacked.max(self.una)
+    }
+
+    fn mark_lost_bits(&mut self, base: u32, bits: u64) -> u32 {
+        let word = &mut self.marks[((base & self.mask) >> 6) as usize];
+        let new = bits & !word.lost & !word.sacked;
+        word.lost |= new;
+        let dropped = word.again & bits;
+        word.again &= !bits;
+        self.lost_out += new.count_ones();
+        self.again_out -= dropped.count_ones();
+        let changed = new | dropped;
+        if changed != 0 {
+            self.hint = self.hint.min(base + changed.trailing_zeros());
+            self.marked_end = self.marked_end.max(base + 64 - changed.leading_zeros());
+        }
+        changed.count_ones()
+    }
+
+    /// Everything that is not SACKed is lost, retransmissions too: the timer expired.
+    pub(crate) fn mark_all_lost(&mut self) {
+        for base in (self.una & !63..self.nxt).step_by(64) {
+            let bits = span_mask(base, self.una, self.nxt);
+            let sacked = self.marks[((base & self.mask) >> 6) as usize].sacked;
+            self.mark_lost_bits(base, bits & !sacked);
+        }
+    }
+
+    /// Takes back the marks of segments believed lost (F-RTO).
+    pub(crate) fn clear_lost(&mut self) {
+        for word in &mut self.marks {
+            word.lost = 0;
+        }
+        self.lost_out = 0;
+    }
+
+    /// RFC 8985 section 6.2 step 5: marks what was sent before `rack` and is overdue. Returns the number
+    /// newly lost and the time until the next segment would be (zero: none is waiting).
+    pub(crate) fn rack_mark_lost(&mut self, now: Time, rack: &Rack, reorder_window: Span) -> (u32, Span) {
+        let mut lost = 0;
+        let mut wait = Span::ZERO;
+        let limit = rack.rtt + reorder_window;
+        let mut originals = true;
+        for base in (self.una & !63..self.nxt).step_by(64) {
+            let word = self.marks[((base & self.mask) >> 6) as usize];
+            let span = span_mask(base, self.una, self.nxt) & !word.sacked;
+            // Originals were sent in sequence order: nothing after the first late one can be overdue.
+            let mut rest = span & (word.again | if originals { !word.lost } else { 0 });
+            let mut overdue = 0;
+            while rest != 0 {
+                let bit = rest & rest.wrapping_neg();
+                rest &= rest - 1;
+                let seq = base + bit.trailing_zeros();
+                let sent = self.ring[(seq & self.mask) as usize].sent;
+                if !rack.is_after(sent, seq) {
+                    if word.again & bit == 0 {
+                        originals = false;
+                        rest &= word.again;
+                    }
+                    continue;
+                }
+                let age = now.since(sent);
+                if age >= limit {
+                    overdue |= bit;
+                } else {
+                    wait = wait.max(limit - age);
+                }
+            }
+            if overdue != 0 {
+                lost += self.mark_lost_bits(base, overdue);
+            }
+            if !originals && self.again_out == 0 {
+                break;
+            }
+        }
+        (lost, wait)
+    }
+
+    /// RFC 6675 section 4 `IsLost`: marks every segment with `threshold` SACKed ones above it.
+    pub(crate) fn mark_lost_below(&mut self, threshold: u32) -> u32 {
+        if self.sacked_out < threshold {
+            return 0;
+        }
+        let Some(limit) = self.nth_highest_sacked(threshold) else { return 0 };
+        let mut lost = 0;
+        for base in (self.una & !63..limit).step_by(64) {
+            let word = self.marks[((base & self.mask) >> 6) as usize];
+            let bits = span_mask(base, self.una, limit) & !word.sacked & !word.lost & !word.again;
+            lost += self.mark_lost_bits(base, bits);
+        }
+        lost
+    }
+
+    fn nth_highest_sacked(&self, n: u32) -> Option<u32> {
+        let mut missing = n;
+        let mut base = (self.high_sacked.max(1) - 1) & !63;
+        loop {
+            let mut bits = self.marks[((base & self.mask) >> 6) as usize].sacked
+                & span_mask(base, self.una, self.nxt.max(base));
+            if bits.count_ones() < missing {
+                missing -= bits.count_ones();
+            } else {
+                for _ in 1..missing {
+                    bits &= !(1 << (63 - bits.leading_zeros()));
+                }
+                return Some(base + 63 - bits.leading_zeros());
+            }
+            if base <= self.una {
+                return None;
+            }
+            base -= 64;
+        }
+    }
+
+    /// Lowest lost segment without a retransmission in flight.
+    pub(crate) fn next_lost(&mut self) -> Option<u32> {
+        if self.lost_out == 0 {
+            return None;
+        }
+        let mut base = self.hint.max(self.una) & !63;
+        while base < self.nxt {
+            let word = self.marks[((base & self.mask) >> 6) as usize];
+            let bits = word.lost & !word.again & span_mask(base, self.una, self.nxt);
+            if bits != 0 {
+                self.hint = base + bits.trailing_zeros();
+                return Some(self.hint);
+            }
+            base += 64;
+        }
+        self.hint = self.nxt;
+        None
+    }
+
+    /// Notes a retransmission of `seq` at `now` and returns the segment.
+    pub(crate) fn retransmit(&mut self, seq: u32, now: Time) -> Segment {
+        debug_assert!((self.una..self.nxt).contains(&seq));
+        let (word, bit) = self.marks_of(seq);
+        let added = word.again & bit == 0;
+        word.again |= bit;
+        word.ever |= bit;
+        self.again_out += u32::from(added);
+        self.marked_end = self.marked_end.max(seq + 1);
+        let segment = &mut self.ring[(seq & self.mask) as usize];
+        segment.sent = now;
+        *segment
+    }
+
+    /// Highest segment in flight that is not SACKed: what a tail loss probe repeats.
+    pub(crate) fn highest_unsacked(&self) -> Option<u32> {
+        (self.una..self.nxt).rev().find(|&seq| !self.is_sacked(seq))
+    }
+
+    /// Whether `seq` is in flight and SACKed.
+    pub(crate) fn is_sacked(&self, seq: u32) -> bool {
+        self.marks[((seq & self.mask) >> 6) as usize].sacked & 1 << (seq & 63) != 0
+    }
+
+    /// Data sequence numbers in flight, in order of sending.
+    pub(crate) fn data_seqs(&self) -> impl Iterator<Item = u32> + '_ {
+        (self.una..self.nxt).map(|seq| self.segment(seq).data_seq)
+    }
+}

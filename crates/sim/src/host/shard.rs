@@ -1,0 +1,299 @@
+//! All hosts of one shard of the engine: flat tables, and where each event goes.
+
+use super::config::TcpConfig;
+use super::conn::Conn;
+use super::datagram::{DatagramRecord, Datagrams};
+use super::pause::{Deferred, Pauses};
+use super::record::{Response, RttGroups, Sample};
+use super::rx::{Rx, RxConn, RxSubflow, Tell};
+use super::subflow::Subflow;
+use super::tx::{Selected, Tx};
+use super::wire::{Purpose, Wire};
+use super::world::ConnId;
+use crate::engine::{Ctx, Endpoints, Timer, TimerId};
+use crate::packet::{Packet, Sack};
+use crate::time::{Span, Time};
+use std::sync::Arc;
+
+/// Tables of one shard.
+#[derive(Clone, Debug, Default)]
+pub struct Hosts {
+    pub(crate) configs: Arc<[TcpConfig]>,
+    pub(crate) algorithms: Arc<[Selected]>,
+    pub(crate) conns: Vec<Conn>,
+    pub(crate) subs: Vec<Subflow>,
+    pub(crate) rx_conns: Vec<RxConn>,
+    pub(crate) rx_subs: Vec<RxSubflow>,
+    pub(crate) datagrams: Vec<Datagrams>,
+    pub(crate) sinks: Vec<(u32, DatagramRecord)>,
+    pub(crate) pauses: Vec<Pauses>,
+    pub(crate) rtts: RttGroups,
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) responses: Vec<Response>,
+    pub(crate) sample_every: Span,
+    pub(crate) sample_timer: Timer,
+}
+
+impl Hosts {
+    /// Samples of traced connections, in order of time.
+    pub fn samples(&self) -> &[Sample] {
+        &self.samples
+    }
+
+    /// Answered requests, in order of time.
+    pub fn responses(&self) -> &[Response] {
+        &self.responses
+    }
+
+    /// RTT distributions of this shard's senders.
+    pub fn rtts(&self) -> &RttGroups {
+        &self.rtts
+    }
+
+    #[inline]
+    fn with_tx<W: Wire, T>(&mut self, wire: &mut W, conn: u32, act: impl FnOnce(&mut Tx<'_, W>) -> T) -> T {
+        let conn = &mut self.conns[conn as usize];
+        let first = conn.first as usize;
+        let subs = &mut self.subs[first..first + usize::from(conn.count)];
+        let now = wire.now();
+        let config = &self.configs[usize::from(conn.config)];
+        let cc = &self.algorithms[usize::from(conn.algorithm)];
+        act(&mut Tx { wire, now, config, cc, conn, subs, rtts: &mut self.rtts })
+    }
+
+    #[inline]
+    fn with_rx<W: Wire>(&mut self, wire: &mut W, sub_index: u32, act: impl FnOnce(&mut Rx<'_, W>)) -> u32 {
+        let sub = &mut self.rx_subs[sub_index as usize];
+        let conn_index = sub.conn;
+        let conn = &mut self.rx_conns[conn_index as usize];
+        let now = wire.now();
+        let config = &self.configs[usize::from(conn.config)];
+        act(&mut Rx { wire, now, config, conn, conn_index, sub, sub_index });
+        conn_index
+    }
+
+    /// A packet for one of this shard's endpoints.
+    #[inline]
+    pub(crate) fn packet<W: Wire>(&mut self, wire: &mut W, packet: &Packet, sack: &Sack) {
+        if !self.pauses.is_empty() && self.defer_packet(packet, sack) {
+            return;
+        }
+        self.handle(wire, packet, sack);
+    }
+
+    #[inline]
+    fn handle<W: Wire>(&mut self, wire: &mut W, packet: &Packet, sack: &Sack) {
+        if packet.has(Packet::DATA) || !packet.has(Packet::ACK) {
+            if packet.has(Packet::UDP) {
+                self.sink(packet);
+                return;
+            }
+            let conn = self.with_rx(wire, packet.to, |rx| rx.on_data(packet));
+            if self.rx_conns[conn as usize].message != 0 {
+                self.tell(wire, conn);
+            }
+        } else {
+            let sub = packet.to as usize;
+            let conn = self.subs[sub].conn;
+            let r = sub - self.conns[conn as usize].first as usize;
+            self.with_tx(wire, conn, |tx| tx.on_ack(r, packet, sack));
+        }
+    }
+
+    fn sink(&mut self, packet: &Packet) {
+        if let Some((_, record)) = self.sinks.get_mut(packet.to as usize) {
+            record.received += 1;
+            record.received_bytes += u64::from(packet.size_bytes);
+        }
+    }
+
+    /// Messages of a request-response connection that have become complete.
+    fn tell<W: Wire>(&mut self, wire: &mut W, rx_conn: u32) {
+        loop {
+            let rx = &mut self.rx_conns[rx_conn as usize];
+            if rx.next() < rx.message.saturating_mul(rx.messages + 1) {
+                return;
+            }
+            rx.messages += 1;
+            match rx.tells {
+                Some(Tell::Respond(conn)) => self.with_tx(wire, conn, |tx| tx.respond()),
+                Some(Tell::Answered(conn)) => {
+                    let asker = &self.conns[conn as usize];
+                    let (asked, id) = (asker.asked_at, ConnId(asker.global));
+                    self.responses.push(Response { conn: id, asked, answered: wire.now() });
+                    self.with_tx(wire, conn, |tx| tx.on_answer(conn));
+                }
+                None => return,
+            }
+        }
+    }
+
+    fn owner(&mut self, purpose: Purpose, index: u32) -> Option<(u32, &mut Timer)> {
+        let i = index as usize;
+        Some(match purpose {
+            Purpose::App => {
+                let conn = &mut self.conns[i];
+                (conn.host, &mut conn.app_timer)
+            }
+            Purpose::Subflow | Purpose::Pace => {
+                let sub = &mut self.subs[i];
+                let host = self.conns[sub.conn as usize].host;
+                let timer = if purpose == Purpose::Pace { &mut sub.pace_timer } else { &mut sub.timer };
+                (host, timer)
+            }
+            Purpose::DelayedAck => {
+                let sub = &mut self.rx_subs[i];
+                (self.rx_conns[sub.conn as usize].host, sub.timer())
+            }
+            Purpose::Read => {
+                let conn = &mut self.rx_conns[i];
+                (conn.host, conn.timer())
+            }
+            Purpose::Datagram => {
+                let sender = &mut self.datagrams[i];
+                (sender.host(), &mut sender.timer)
+            }
+            Purpose::Pause => (u32::MAX, &mut self.pauses[i].timer),
+            Purpose::Sample => (u32::MAX, &mut self.sample_timer),
+        })
+    }
+
+    /// A timer's event.
+    pub(crate) fn timer<W: Wire>(&mut self, wire: &mut W, id: TimerId) {
+        let (purpose, index) = Purpose::of(id);
+        let Some((host, timer)) = self.owner(purpose, index) else { return };
+        if !wire.expired(timer, id) {
+            return;
+        }
+        if !self.pauses.is_empty() && self.defer_timer(wire.now(), host, id) {
+            return;
+        }
+        self.fire(wire, purpose, index);
+    }
+
+    fn fire<W: Wire>(&mut self, wire: &mut W, purpose: Purpose, index: u32) {
+        match purpose {
+            Purpose::App => self.with_tx(wire, index, |tx| tx.on_app(index)),
+            Purpose::Subflow | Purpose::Pace => {
+                let conn = self.subs[index as usize].conn;
+                let r = (index - self.conns[conn as usize].first) as usize;
+                self.with_tx(wire, conn, |tx| {
+                    if purpose == Purpose::Pace { tx.on_pace(r) } else { tx.on_alarm(r) }
+                });
+            }
+            Purpose::DelayedAck => {
+                self.with_rx(wire, index, |rx| rx.on_delayed_ack());
+            }
+            Purpose::Read => {
+                let sub = self.rx_conns[index as usize].first;
+                self.with_rx(wire, sub, |rx| rx.on_read());
+            }
+            Purpose::Datagram => self.datagrams[index as usize].on_timer(wire, index),
+            Purpose::Pause => self.change_pause(wire, index),
+            Purpose::Sample => self.sample(wire),
+        }
+    }
+
+    fn pause_of(&mut self, host: u32) -> Option<&mut Pauses> {
+        let i = self.pauses.binary_search_by_key(&host, |p| p.host).ok()?;
+        self.pauses[i].paused.then(|| &mut self.pauses[i])
+    }
+
+    fn defer_packet(&mut self, packet: &Packet, sack: &Sack) -> bool {
+        let to = packet.to as usize;
+        let host = if packet.has(Packet::UDP) {
+            return false; // counting what arrives at the vNIC needs no CPU
+        } else if packet.has(Packet::DATA) || !packet.has(Packet::ACK) {
+            self.rx_conns[self.rx_subs[to].conn as usize].host
+        } else {
+            self.conns[self.subs[to].conn as usize].host
+        };
+        let Some(pauses) = self.pause_of(host) else { return false };
+        pauses.waiting.push(Deferred::Packet(*packet, *sack));
+        true
+    }
+
+    /// Keeps the deadline, so that what is handled before it at resumption may still move or cancel it.
+    fn defer_timer(&mut self, now: Time, host: u32, id: TimerId) -> bool {
+        let Some(pauses) = self.pause_of(host) else { return false };
+        pauses.waiting.push(Deferred::Timer(id));
+        let (purpose, index) = Purpose::of(id);
+        if let Some((_, timer)) = self.owner(purpose, index) {
+            timer.deadline = now;
+        }
+        true
+    }
+
+    fn change_pause<W: Wire>(&mut self, wire: &mut W, index: u32) {
+        let waiting = self.pauses[index as usize].change();
+        self.pauses[index as usize].arm(wire, index);
+        for item in waiting {
+            match item {
+                Deferred::Packet(packet, sack) => self.handle(wire, &packet, &sack),
+                Deferred::Timer(id) => {
+                    let (purpose, index) = Purpose::of(id);
+                    let Some((_, timer)) = self.owner(purpose, index) else { continue };
+                    if timer.deadline() <= wire.now() {
+                        timer.cancel();
+                        self.fire(wire, purpose, index);
+                    }
+                }
+            }
+        }
+    }
+
+    fn sample<W: Wire>(&mut self, wire: &mut W) {
+        let at = wire.now();
+        for conn in self.conns.iter().filter(|c| c.trace && c.started) {
+            let first = conn.first as usize;
+            for (i, sf) in self.subs[first..first + usize::from(conn.count)].iter().enumerate() {
+                self.samples.push(Sample {
+                    at,
+                    conn: ConnId(conn.global),
+                    subflow: i as u8,
+                    cwnd_pkt: sf.cwnd,
+                    in_flight_pkt: sf.board.in_flight(),
+                    srtt_8us: sf.rtt.srtt_8us,
+                    acked_pkt: sf.board.una(),
+                    retransmits: sf.counters.retransmits,
+                });
+            }
+        }
+        let next = at + self.sample_every;
+        wire.arm(&mut self.sample_timer, Purpose::Sample.id(0), next);
+    }
+
+    /// Arms what starts by itself.
+    pub(crate) fn begin<W: Wire>(&mut self, wire: &mut W) {
+        for (i, pauses) in self.pauses.iter_mut().enumerate() {
+            pauses.arm(wire, i as u32);
+        }
+        for (i, conn) in self.conns.iter_mut().enumerate() {
+            if conn.start != Time::NEVER {
+                wire.arm(&mut conn.app_timer, Purpose::App.id(i as u32), conn.start);
+            }
+        }
+        for (i, sender) in self.datagrams.iter_mut().enumerate() {
+            sender.start(wire, i as u32);
+        }
+        if self.sample_every != Span::ZERO {
+            let at = wire.now() + self.sample_every;
+            wire.arm(&mut self.sample_timer, Purpose::Sample.id(0), at);
+        }
+    }
+}
+
+impl Endpoints for Hosts {
+    fn start(&mut self, ctx: &mut Ctx) {
+        self.begin(ctx);
+    }
+
+    #[inline]
+    fn on_packet(&mut self, ctx: &mut Ctx, packet: &Packet, sack: &Sack) {
+        self.packet(ctx, packet, sack);
+    }
+
+    fn on_timer(&mut self, ctx: &mut Ctx, id: TimerId) {
+        self.timer(ctx, id);
+    }
+}

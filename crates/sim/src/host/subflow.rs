@@ -1,0 +1,243 @@
+//! The sending half of a subflow: window, recovery state, clocks.
+//!
+//! The fields that an ACK touches come first; a subflow with nothing lost is read and written in a few
+//! cache lines.
+
+use super::config::SubflowSpec;
+use super::prr::Prr;
+use super::record::SubflowCounters;
+use super::rtt::Rtt;
+use super::scoreboard::{Rack, Scoreboard};
+use crate::engine::Timer;
+use crate::packet::RouteId;
+use crate::time::{Span, Time};
+use vmcc_cc::{Path, SSTHRESH_INFINITE, Slot, SlotFlags, State};
+
+/// Where a subflow is between creation and end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// Not started.
+    Idle,
+    /// SYN sent.
+    SynSent,
+    /// SYN-ACK received, the join's last messages are on their way.
+    Joining,
+    /// Carries data.
+    Established,
+    /// Closed or given up.
+    Closed,
+}
+
+/// What the subflow's timer means when it expires; one at a time, as in Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alarm {
+    /// Retransmission timeout.
+    Retransmit,
+    /// Tail loss probe.
+    Probe,
+    /// RACK's reordering window closes.
+    Reorder,
+    /// Zero-window probe.
+    Window,
+    /// The SYN was lost, or it is time to send it.
+    Handshake,
+}
+
+/// One subflow as its sender sees it.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Subflow {
+    pub(crate) board: Scoreboard,
+    pub(crate) conn: u32,
+    pub(crate) cwnd: u32,
+    pub(crate) ssthresh: u32,
+    /// `nxt` when the current reduction or recovery began.
+    pub(crate) high_seq: u32,
+    /// Most segments out in the current window, and when that window ends (congestion window validation).
+    pub(crate) max_out: u32,
+    pub(crate) usage_seq: u32,
+    pub(crate) state: State,
+    pub(crate) status: Status,
+    pub(crate) alarm: Alarm,
+    pub(crate) cwnd_limited: bool,
+    /// ECN negotiated: data is sent ECN-capable.
+    pub(crate) ecn: bool,
+    /// The algorithm reads the accurate echo: every packet is ECN-capable.
+    pub(crate) ecn_accurate: bool,
+    /// CWR goes out with the next new segment.
+    pub(crate) cwr_pending: bool,
+    /// No answer since the last timeout: other subflows are preferred.
+    pub(crate) failed: bool,
+    pub(crate) backup: bool,
+    pub(crate) timer: Timer,
+    pub(crate) rtt: Rtt,
+    pub(crate) rack: Rack,
+    pub(crate) route: RouteId,
+    /// Index of the receiving half in the receiver's shard.
+    pub(crate) to: u32,
+    /// `sent` of the newest ACK, echoed for the receiver's RTT.
+    pub(crate) echo: Time,
+    pub(crate) path: Path,
+    /// Time of the last transmission (restart after idle).
+    pub(crate) last_sent: Time,
+    // Recovery only.
+    pub(crate) prr: Prr,
+    /// Window at which the current reduction ends.
+    pub(crate) reduce_to: u32,
+    pub(crate) dupthresh: u32,
+    pub(crate) reordering_seen: bool,
+    pub(crate) retries: u8,
+    /// Segments of this turn (round robin).
+    pub(crate) turn: u8,
+    /// The tail loss probe repeated a segment.
+    pub(crate) probe_repeats: bool,
+    /// `nxt` when a tail loss probe was sent; 0: none is out.
+    pub(crate) probe_high: u32,
+    /// F-RTO is watching for original transmissions.
+    pub(crate) frto: bool,
+    /// F-RTO wants new data instead of retransmissions, once.
+    pub(crate) frto_new_data: bool,
+    /// The ACK in progress moves the retransmission timer.
+    pub(crate) rearm: bool,
+    /// Window and ssthresh before the timeout, for F-RTO.
+    pub(crate) undo: (u32, u32),
+    /// Next data segment of the redundant scheduler.
+    pub(crate) next_copy: u32,
+    /// When this subflow last penalized others.
+    pub(crate) last_penalty: Time,
+    pub(crate) pace_timer: Timer,
+    /// No paced segment before.
+    pub(crate) pace_until: Time,
+    /// Waiting for `pace_until`.
+    pub(crate) paced_out: bool,
+    pub(crate) join_delay: Span,
+    pub(crate) syn_sent: Time,
+    pub(crate) syn_retries: u8,
+    pub(crate) counters: SubflowCounters,
+}
+
+impl Subflow {
+    pub(crate) fn new(conn: u32, to: u32, spec: &SubflowSpec, initial_cwnd: u32) -> Subflow {
+        Subflow {
+            board: Scoreboard::default(),
+            conn,
+            cwnd: initial_cwnd,
+            ssthresh: SSTHRESH_INFINITE,
+            high_seq: 0,
+            max_out: 0,
+            usage_seq: 0,
+            state: State::Open,
+            status: Status::Idle,
+            alarm: Alarm::Handshake,
+            cwnd_limited: false,
+            ecn: false,
+            ecn_accurate: false,
+            cwr_pending: false,
+            failed: false,
+            backup: spec.backup,
+            timer: Timer::new(),
+            rtt: Rtt::new(),
+            rack: Rack::default(),
+            route: spec.forward,
+            to,
+            echo: Time::ZERO,
+            path: Path::default(),
+            last_sent: Time::ZERO,
+            prr: Prr::default(),
+            reduce_to: 0,
+            dupthresh: 3,
+            reordering_seen: false,
+            retries: 0,
+            turn: 0,
+            probe_repeats: false,
+            probe_high: 0,
+            frto: false,
+            frto_new_data: false,
+            rearm: false,
+            undo: (0, 0),
+            next_copy: 0,
+            last_penalty: Time::ZERO,
+            pace_timer: Timer::new(),
+            pace_until: Time::ZERO,
+            paced_out: false,
+            join_delay: spec.join_delay,
+            syn_sent: Time::ZERO,
+            syn_retries: 0,
+            counters: SubflowCounters::default(),
+        }
+    }
+
+    /// Packets the window still allows.
+    #[inline]
+    pub(crate) fn room(&self) -> u32 {
+        self.cwnd.saturating_sub(self.board.in_flight())
+    }
+
+    #[inline]
+    pub(crate) fn is_reducing(&self) -> bool {
+        matches!(self.state, State::Cwr | State::Recovery)
+    }
+
+    #[inline]
+    pub(crate) fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// RFC 8985 section 6.2 step 4 as Linux does it: none until reordering was seen if three segments were
+    /// SACKed or recovery has begun, else a quarter of the minimum RTT, at most one smoothed RTT.
+    pub(crate) fn reorder_window(&self) -> Span {
+        let started = matches!(self.state, State::Recovery | State::Loss);
+        if !self.reordering_seen && (started || self.board.sacked_out() >= self.dupthresh) {
+            return Span::ZERO;
+        }
+        self.rtt.min_rtt.div(4).min(self.rtt.srtt())
+    }
+
+    /// Linux's `tcp_is_cwnd_limited`.
+    #[inline]
+    pub(crate) fn is_cwnd_limited(&self) -> bool {
+        self.cwnd_limited || (self.in_slow_start() && self.cwnd < 2 * self.max_out)
+    }
+
+    /// Linux's `tcp_cwnd_validate`, without its window decay for idle applications.
+    #[inline]
+    pub(crate) fn validate(&mut self, limited: bool) {
+        let out = self.board.out();
+        if limited || self.board.una() >= self.usage_seq || (!self.cwnd_limited && out > self.max_out) {
+            self.cwnd_limited = limited;
+            self.max_out = out;
+            self.usage_seq = self.board.nxt();
+        }
+    }
+
+    /// RFC 5681 section 4.1 as Linux does it: one halving per timeout of idleness, down to `restart`.
+    pub(crate) fn restart_after(&mut self, idle: Span, rto: Span, restart: u32) {
+        self.ssthresh = self.ssthresh.max((self.cwnd >> 1) + (self.cwnd >> 2));
+        let restart = restart.min(self.cwnd);
+        let mut left = idle;
+        while left > rto && self.cwnd > restart {
+            self.cwnd >>= 1;
+            left = left - rto;
+        }
+        self.cwnd = self.cwnd.max(restart);
+        self.cwnd_limited = false;
+    }
+
+    /// What siblings may read.
+    #[inline]
+    pub(crate) fn slot(&self) -> Slot {
+        if self.status != Status::Established {
+            return Slot::default();
+        }
+        Slot {
+            flags: SlotFlags::ESTABLISHED
+                .with(SlotFlags::RECOVERY, self.is_reducing())
+                .with(SlotFlags::LOSS, self.state == State::Loss)
+                .with(SlotFlags::SLOW_START, self.in_slow_start()),
+            cwnd_pkt: self.cwnd,
+            ssthresh_pkt: self.ssthresh,
+            srtt_8us: self.rtt.srtt_8us,
+            pub_words: self.path.pub_words,
+        }
+    }
+}

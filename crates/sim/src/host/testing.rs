@@ -1,0 +1,218 @@
+//! A network of one pipe per route, for packet-level tests: each packet is delayed, or lost, as a script says.
+
+use super::config::{App, ConnSpec, Scheduler, SubflowSpec, TcpConfig};
+use super::shard::Hosts;
+use super::wire::Wire;
+use super::world::{ConnId, Directory, World};
+use crate::engine::{Timer, TimerId};
+use crate::packet::{Packet, RouteId, Sack};
+use crate::time::{Span, Time};
+use std::collections::BTreeMap;
+use vmcc_cc::{Algorithm, Params};
+
+enum Event {
+    Arrival(Packet, Sack),
+    Timer(TimerId),
+}
+
+/// Decides about a packet put on the wire: extra delay, or loss. May change the packet (marks).
+pub(crate) type Script = Box<dyn FnMut(&mut Packet, Time) -> Option<Span>>;
+
+/// Every route is a pipe: a rate, a delay, and the script.
+pub(crate) struct Pipe {
+    now: Time,
+    serial: u64,
+    queue: BTreeMap<(Time, u64), Event>,
+    /// By route: delay and time per packet.
+    pub(crate) routes: Vec<(Span, Span)>,
+    busy: Vec<Time>,
+    pub(crate) script: Script,
+    /// Every packet put on the wire, with its time and whether it was lost.
+    pub(crate) log: Vec<(Time, Packet, bool)>,
+}
+
+impl Pipe {
+    pub(crate) fn new(routes: Vec<(Span, Span)>, script: Script) -> Pipe {
+        let busy = vec![Time::ZERO; routes.len()];
+        Pipe { now: Time::ZERO, serial: 0, queue: BTreeMap::new(), routes, busy, script, log: Vec::new() }
+    }
+
+    fn push(&mut self, at: Time, event: Event) {
+        self.serial += 1;
+        self.queue.insert((at, self.serial), event);
+    }
+
+    fn put(&mut self, mut packet: Packet, sack: Sack) {
+        let extra = (self.script)(&mut packet, self.now);
+        self.log.push((self.now, packet, extra.is_none()));
+        let Some(extra) = extra else { return };
+        let route = packet.route.0 as usize;
+        let (delay, gap) = self.routes[route];
+        self.busy[route] = self.busy[route].max(self.now) + gap;
+        self.push(self.busy[route] + delay + extra, Event::Arrival(packet, sack));
+    }
+}
+
+impl Wire for Pipe {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn send(&mut self, packet: Packet) {
+        self.put(packet, Sack::EMPTY);
+    }
+
+    fn send_with_sack(&mut self, mut packet: Packet, sack: &Sack) {
+        packet.flags |= Packet::SACK;
+        self.put(packet, *sack);
+    }
+
+    fn arm(&mut self, timer: &mut Timer, id: TimerId, at: Time) {
+        timer.deadline = at;
+        if at < timer.queued {
+            timer.queued = at.max(self.now);
+            self.push(timer.queued, Event::Timer(id));
+        }
+    }
+
+    fn expired(&mut self, timer: &mut Timer, id: TimerId) -> bool {
+        if timer.queued != self.now {
+            return false;
+        }
+        timer.queued = Time::NEVER;
+        if timer.deadline <= self.now {
+            timer.deadline = Time::NEVER;
+            return true;
+        }
+        if timer.is_armed() {
+            timer.queued = timer.deadline;
+            self.push(timer.queued, Event::Timer(id));
+        }
+        false
+    }
+}
+
+/// One sender (node 0), one receiver (node 1), one shard.
+pub(crate) struct Lab {
+    pub(crate) pipe: Pipe,
+    pub(crate) hosts: Hosts,
+    pub(crate) directory: Directory,
+    pub(crate) conn: ConnId,
+    started: bool,
+}
+
+/// What a test varies of a connection.
+pub(crate) struct Setup {
+    pub(crate) algorithm: &'static str,
+    pub(crate) app: App,
+    pub(crate) config: TcpConfig,
+    pub(crate) scheduler: Scheduler,
+    /// One-way delay of each subflow, and the time its bottleneck takes per packet.
+    pub(crate) paths: Vec<(Span, Span)>,
+    pub(crate) backup: Vec<usize>,
+    pub(crate) read_rate_bytes_per_s: u64,
+    pub(crate) pauses: Vec<(u32, Time, Time)>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Setup {
+            algorithm: "reno",
+            app: App::Sized { bytes: 100 * 1448 },
+            config: TcpConfig::default(),
+            scheduler: Scheduler::LowestRtt,
+            paths: vec![(Span::from_ms(10), Span::ZERO)],
+            backup: Vec::new(),
+            read_rate_bytes_per_s: 0,
+            pauses: Vec::new(),
+        }
+    }
+}
+
+impl Lab {
+    pub(crate) fn new(setup: Setup, script: Script) -> Lab {
+        let mut world = World::new(&[0, 0]);
+        let config = world.add_config(setup.config).expect("test configuration is valid");
+        let algorithm = Algorithm::by_name(setup.algorithm).expect("test names a known algorithm");
+        let algorithm = world.add_algorithm(algorithm, Params::defaults(algorithm));
+        let subflows = (0..setup.paths.len())
+            .map(|i| SubflowSpec {
+                backup: setup.backup.contains(&i),
+                ..SubflowSpec::new(RouteId(2 * i as u32), RouteId(2 * i as u32 + 1))
+            })
+            .collect();
+        for (node, start, end) in setup.pauses {
+            world.pause(node, start, end).expect("both nodes exist");
+        }
+        let conn = world
+            .add_connection(ConnSpec {
+                sender: 0,
+                receiver: 1,
+                start: Time::ZERO,
+                stop: Time::NEVER,
+                app: setup.app,
+                algorithm,
+                config,
+                scheduler: setup.scheduler,
+                subflows,
+                multipath: false,
+                read_rate_bytes_per_s: setup.read_rate_bytes_per_s,
+                class: 0,
+                group: 0,
+                trace: false,
+            })
+            .expect("test connection is valid");
+        let (mut hosts, directory) = world.build();
+        let routes =
+            setup.paths.iter().flat_map(|&(delay, gap)| [(delay, gap), (delay, Span::ZERO)]).collect();
+        let hosts = hosts.remove(0);
+        Lab { pipe: Pipe::new(routes, script), hosts, directory, conn, started: false }
+    }
+
+    /// Handles everything before `end`.
+    pub(crate) fn run_until(&mut self, end: Time) {
+        if !std::mem::replace(&mut self.started, true) {
+            self.hosts.begin(&mut self.pipe);
+        }
+        while let Some(entry) = self.pipe.queue.first_entry() {
+            if entry.key().0 >= end {
+                break;
+            }
+            let ((at, _), event) = entry.remove_entry();
+            self.pipe.now = at;
+            match event {
+                Event::Arrival(packet, sack) => self.hosts.packet(&mut self.pipe, &packet, &sack),
+                Event::Timer(id) => self.hosts.timer(&mut self.pipe, id),
+            }
+        }
+        self.pipe.now = end;
+    }
+
+    pub(crate) fn run_ms(&mut self, ms: u64) {
+        self.run_until(Time::ZERO + Span::from_ms(ms));
+    }
+
+    pub(crate) fn flow(&self) -> super::record::FlowRecord {
+        self.directory.flow(self.conn, &[&self.hosts])
+    }
+
+    /// Data packets sent on `route`, lost ones included: time, sequence number, retransmission?
+    pub(crate) fn data(&self, route: u32) -> Vec<(Time, u32, bool)> {
+        let is_data =
+            |p: &&(Time, Packet, bool)| p.1.has(Packet::DATA) && p.1.tag == 0 && p.1.route.0 == route;
+        self.pipe.log.iter().filter(is_data).map(|(t, p, _)| (*t, p.seq, p.has(Packet::RETRANSMIT))).collect()
+    }
+}
+
+/// Loses nothing, delays nothing.
+pub(crate) fn clean() -> Script {
+    Box::new(|_, _| Some(Span::ZERO))
+}
+
+/// Loses the first transmissions of these segments on route 0.
+pub(crate) fn lose(seqs: &'static [u32]) -> Script {
+    Box::new(move |p, _| {
+        let first = p.has(Packet::DATA) && !p.has(Packet::RETRANSMIT) && p.tag == 0 && p.route.0 == 0;
+        (!(first && seqs.contains(&p.seq))).then_some(Span::ZERO)
+    })
+}

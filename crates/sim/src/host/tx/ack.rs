@@ -1,0 +1,158 @@
+//! What an acknowledgment does to a subflow, in the order of Linux's `tcp_ack`.
+
+use super::Tx;
+use crate::host::config::LossDetection;
+use crate::host::scoreboard::Delivery;
+use crate::host::subflow::Status;
+use crate::host::wire::Wire;
+use crate::packet::{Packet, Sack};
+use vmcc_cc::{Algorithm, State};
+
+impl<W: Wire> Tx<'_, W> {
+    /// An ACK arrived on subflow `r`.
+    pub(crate) fn on_ack(&mut self, r: usize, packet: &Packet, sack: &Sack) {
+        if packet.has(Packet::SYN) {
+            self.on_syn_ack(r, packet);
+            return;
+        }
+        if self.conn.finished {
+            return;
+        }
+        let before = self.conn.una;
+        self.conn.acknowledge(packet.data_ack, packet.window);
+        if self.subs[r].status == Status::Established {
+            self.subflow_ack(r, packet, sack);
+        }
+        if self.conn.una >= self.conn.end && self.conn.closing {
+            self.finish();
+        } else if self.subs[r].status == Status::Established || self.conn.una > before {
+            self.push(Some(r));
+        }
+    }
+
+    fn subflow_ack(&mut self, r: usize, packet: &Packet, sack: &Sack) {
+        let now = self.now;
+        let sf = &mut self.subs[r];
+        let una = sf.board.una();
+        let ack = packet.ack;
+        if ack > sf.board.nxt() {
+            return;
+        }
+        sf.echo = packet.sent;
+        sf.rack.advanced = false;
+        let mut got = Delivery::default();
+        let acked = ack.saturating_sub(una);
+        let clean = sf.board.is_clean() && !packet.has(Packet::SACK);
+        if clean {
+            if acked > 0 {
+                got.delivered = acked;
+                got.first_sent = sf.board.segment(una).sent;
+                got.last_sent = sf.board.segment(ack - 1).sent;
+                sf.rack.advance(now, got.last_sent, ack - 1, false, sf.rtt.min_rtt);
+                sf.board.ack_clean(ack);
+            }
+        } else {
+            take_sack(sf, packet, sack, ack, now, &mut got);
+        }
+        let rtt_us = self.sample_rtt(r, packet, acked, &got);
+        let sf = &mut self.subs[r];
+        if acked > 0 {
+            sf.retries = 0;
+            sf.failed = false;
+        }
+        let ece = sf.ecn && packet.has(Packet::ECE);
+        sf.counters.ece_acks += u64::from(ece);
+        let mut event = self.event(r, ece);
+        event.rtt_us = rtt_us;
+        event.acked_pkt = got.delivered;
+        self.ask(r, Algorithm::on_ack, &event);
+        if self.subs[r].status != Status::Established {
+            return; // the algorithm closed it
+        }
+        self.subs[r].rearm = acked > 0;
+        let state = self.subs[r].state;
+        let mut safe = acked > 0;
+        if ece || !clean || state != State::Open || self.subs[r].probe_high != 0 {
+            safe &= !self.react(r, acked > 0, &got, ece);
+        }
+        if self.subs[r].is_reducing() {
+            self.reduce(r, got.delivered, safe);
+        } else if self.subs[r].status == Status::Established && self.may_grow(r, acked, &got) {
+            let mut event = self.event(r, ece);
+            event.rtt_us = rtt_us;
+            event.acked_pkt = got.delivered;
+            self.ask(r, Algorithm::on_grow, &event);
+        }
+    }
+
+    /// Linux's `tcp_may_raise_cwnd` and `tcp_is_cwnd_limited`.
+    #[inline]
+    fn may_grow(&self, r: usize, acked: u32, got: &Delivery) -> bool {
+        let sf = &self.subs[r];
+        let progress = if sf.dupthresh > 3 { got.delivered > 0 } else { acked > 0 };
+        progress && sf.is_cwnd_limited()
+    }
+
+    /// Feeds the estimator and returns the newest segment's round trip in microseconds, 0 without one.
+    #[inline]
+    fn sample_rtt(&mut self, r: usize, packet: &Packet, acked: u32, got: &Delivery) -> u32 {
+        let sf = &mut self.subs[r];
+        // Karn's rule; the timestamp tells for retransmitted segments (RFC 7323 section 4).
+        let (first, last) = if got.first_sent <= got.last_sent && !got.retransmitted {
+            (got.first_sent, got.last_sent)
+        } else if acked > 0 && packet.echo.ps() != 0 {
+            (packet.echo, packet.echo)
+        } else {
+            return 0;
+        };
+        let oldest = self.now.since(first);
+        let newest = self.now.since(last);
+        sf.rtt.sample_min(self.now, newest);
+        sf.rtt.sample(oldest, sf.board.una(), sf.board.nxt(), self.config.rto_min);
+        self.rtts.record(self.conn.rtt_group, oldest);
+        (newest.us() as u32).max(1)
+    }
+}
+
+/// Marks what SACK ranges and the cumulative acknowledgment report.
+fn take_sack(
+    sf: &mut crate::host::subflow::Subflow,
+    packet: &Packet,
+    sack: &Sack,
+    ack: u32,
+    now: crate::time::Time,
+    got: &mut Delivery,
+) {
+    let min_rtt = sf.rtt.min_rtt;
+    if packet.has(Packet::SACK) {
+        for range in sack.ranges.iter().filter(|range| range.end > ack.max(range.start)) {
+            sf.board.sack((range.start, range.end), now, min_rtt, &mut sf.rack, got);
+        }
+    }
+    sf.board.ack(ack, now, min_rtt, &mut sf.rack, got);
+    if let Some(low) = got.reordered_below {
+        sf.reordering_seen = true;
+        sf.dupthresh = sf.dupthresh.max(sf.board.high_sacked() - low);
+    }
+}
+
+impl<W: Wire> Tx<'_, W> {
+    /// Finds losses by the configured rule; returns how many were found.
+    pub(super) fn detect(&mut self, r: usize) -> u32 {
+        let sf = &mut self.subs[r];
+        sf.dupthresh = sf.dupthresh.min(self.config.max_reordering_pkt.max(3));
+        if self.config.loss_detection == LossDetection::Rfc6675 {
+            return sf.board.mark_lost_below(sf.dupthresh);
+        }
+        if !sf.rack.advanced {
+            return 0;
+        }
+        sf.rack.advanced = false;
+        let window = sf.reorder_window();
+        let (lost, wait) = sf.board.rack_mark_lost(self.now, &sf.rack, window);
+        if wait.ps() != 0 {
+            self.arm_reorder(r, wait);
+        }
+        lost
+    }
+}

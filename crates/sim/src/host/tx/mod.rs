@@ -1,0 +1,134 @@
+//! The sending transport: TCP as Linux behaves, and multipath TCP above it.
+//!
+//! Modelled: initial window of ten (RFC 6928); Linux's recovery states open, disorder, CWR, recovery and loss;
+//! SACK recovery with RACK-TLP (RFC 8985) or RFC 6675 marking; PRR (RFC 9937); retransmission timer with
+//! backoff (RFC 6298); F-RTO (RFC 5682); congestion window validation and restart after idle (RFC 7661 in
+//! spirit, RFC 5681 section 4.1); classic ECN (RFC 3168) and the sender side of accurate echo (RFC 8257);
+//! zero-window probes; optional pacing; handshakes and joins (RFC 8684 section 3), reinjection, penalization
+//! and opportunistic retransmission when the receive window limits, path failure and closing.
+//! Not modelled: segmentation offload and its bursts, Nagle and auto-corking, TCP Small Queues, DSACK and
+//! timestamp undo, SACK reneging, path MTU discovery, keepalive, FIN exchange, urgent data, TCP options'
+//! negotiation, sequence wrap.
+//!
+//! Congestion control is `vmcc_cc` throughout; this module owns when it is asked and what becomes of the
+//! answer.
+
+mod ack;
+mod multipath;
+mod recovery;
+mod send;
+#[cfg(test)]
+mod tests;
+mod timers;
+
+use super::config::TcpConfig;
+use super::conn::Conn;
+use super::record::RttGroups;
+use super::subflow::{Status, Subflow};
+use super::wire::Wire;
+use crate::time::Time;
+use vmcc_cc::{Algorithm, Cause, Decision, DecisionFlags, Event, EventFlags, Group, Params};
+
+/// A congestion-control algorithm with its parameters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Selected {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) params: Params,
+    pub(crate) needs_ecn: bool,
+}
+
+/// Tag of a packet to which the receiver answers at once: a zero-window probe.
+pub(crate) const TAG_PROBE: u8 = 1;
+/// Tag of a handshake's last message: no answer.
+pub(crate) const TAG_HANDSHAKE: u8 = 2;
+
+/// One connection's sender, lent for the duration of an event.
+pub(crate) struct Tx<'a, W: Wire> {
+    pub(crate) wire: &'a mut W,
+    pub(crate) now: Time,
+    pub(crate) config: &'a TcpConfig,
+    pub(crate) cc: &'a Selected,
+    pub(crate) conn: &'a mut Conn,
+    pub(crate) subs: &'a mut [Subflow],
+    pub(crate) rtts: &'a mut RttGroups,
+}
+
+type Hook = fn(&Algorithm, &Event, &mut vmcc_cc::Path, Option<&Group>, &Params) -> Decision;
+
+impl<W: Wire> Tx<'_, W> {
+    /// What the algorithm may know of subflow `r` now.
+    #[inline]
+    fn event(&self, r: usize, ece: bool) -> Event {
+        let sf = &self.subs[r];
+        Event {
+            now_us: self.now.us().max(1),
+            flags: EventFlags::NONE
+                .with(EventFlags::ECE, ece)
+                .with(EventFlags::CWND_LIMITED, sf.is_cwnd_limited()),
+            state: sf.state,
+            cause: Cause::None,
+            self_index: r as u32,
+            cwnd_pkt: sf.cwnd,
+            ssthresh_pkt: sf.ssthresh,
+            srtt_8us: sf.rtt.srtt_8us.min(vmcc_cc::MAX_SRTT_8US),
+            min_rtt_us: if sf.rtt.srtt_8us == 0 { 0 } else { (sf.rtt.min_rtt.us() as u32).max(1) },
+            rtt_us: 0,
+            acked_pkt: 0,
+            in_flight_pkt: sf.board.in_flight(),
+            snd_una: sf.board.una(),
+            snd_nxt: sf.board.nxt(),
+            reserved: 0,
+        }
+    }
+
+    /// Asks the algorithm, publishes the path to its siblings, carries out the decision.
+    #[inline]
+    fn ask(&mut self, r: usize, hook: Hook, event: &Event) -> Decision {
+        let group = if self.conn.grouped { Some(&self.conn.group) } else { None };
+        let decision = hook(&self.cc.algorithm, event, &mut self.subs[r].path, group, &self.cc.params);
+        if decision.set != DecisionFlags::NONE {
+            self.apply(r, &decision, event.cause);
+        }
+        if self.conn.grouped {
+            self.conn.group.path[r] = self.subs[r].slot();
+        }
+        decision
+    }
+
+    fn apply(&mut self, r: usize, decision: &Decision, cause: Cause) {
+        let sf = &mut self.subs[r];
+        if let Some(ssthresh) = decision.ssthresh() {
+            sf.ssthresh = ssthresh;
+        }
+        // A window that answers congestion is where the gradual reduction ends, not a jump.
+        if let Some(cwnd) = decision.cwnd().filter(|_| cause == Cause::None) {
+            sf.cwnd = cwnd.clamp(1, vmcc_cc::MAX_CWND_PKT);
+        }
+        if decision.set.has(DecisionFlags::ONLY_PATH) {
+            self.conn.only = Some(r as u8);
+        }
+        if decision.set.has(DecisionFlags::ALL_PATHS) {
+            self.conn.only = None;
+        }
+        if let Some(kept) = decision.close_in_favor_of() {
+            let peer_lives =
+                kept != r && self.subs.get(kept).is_some_and(|s| s.status == Status::Established);
+            if peer_lives {
+                self.close_subflow(r);
+            }
+        }
+    }
+
+    /// Publishes subflow `r` when it changed without a hook.
+    pub(crate) fn publish(&mut self, r: usize) {
+        if self.conn.grouped {
+            self.conn.group.path[r] = self.subs[r].slot();
+        }
+    }
+
+    /// Index of subflow `r` in the shard's table.
+    #[inline]
+    fn index(&self, r: usize) -> u32 {
+        self.conn.first + r as u32
+    }
+}

@@ -1,0 +1,177 @@
+//! Connection life, and what subflows do for each other: joins, reinjection, relief of a full window.
+
+use super::{TAG_HANDSHAKE, Tx};
+use crate::host::config::{Ecn, Scheduler};
+use crate::host::sched;
+use crate::host::subflow::Status;
+use crate::host::wire::Wire;
+use crate::packet::Packet;
+use crate::time::{Span, Time};
+use vmcc_cc::{Algorithm, State};
+
+impl<W: Wire> Tx<'_, W> {
+    /// The connection's start: the first SYN leaves.
+    pub(crate) fn open(&mut self) {
+        self.conn.started = true;
+        self.open_subflow(0, Span::ZERO);
+    }
+
+    /// A mirror connection needs no handshake of its own: its twin's has been.
+    pub(crate) fn open_established(&mut self) {
+        self.conn.started = true;
+        self.conn.established_at = self.now;
+        for sf in self.subs.iter_mut() {
+            sf.status = Status::Joining;
+        }
+        for r in 0..self.subs.len() {
+            self.establish(r);
+        }
+    }
+
+    pub(super) fn on_syn_ack(&mut self, r: usize, packet: &Packet) {
+        if self.subs[r].status != Status::SynSent {
+            return;
+        }
+        self.conn.acknowledge(packet.data_ack, packet.window);
+        let rtt = self.now.since(packet.echo);
+        let sf = &mut self.subs[r];
+        sf.timer.cancel();
+        sf.echo = packet.sent;
+        sf.rtt.sample_min(self.now, rtt);
+        sf.rtt.sample(rtt, sf.board.una(), sf.board.nxt(), self.config.rto_min);
+        let join = if r == 0 { 0 } else { Packet::JOIN };
+        self.send_control(r, Packet::DATA | join, TAG_HANDSHAKE);
+        let wait = Span::from_ps(rtt.ps() / 2 * u64::from(self.config.join_half_rtts));
+        if r == 0 || wait == Span::ZERO {
+            self.establish(r);
+        } else {
+            self.wait_for_join(r, wait);
+        }
+    }
+
+    /// Subflow `r` may carry data from now on.
+    pub(super) fn establish(&mut self, r: usize) {
+        let sf = &mut self.subs[r];
+        sf.board.allocate();
+        sf.status = Status::Established;
+        sf.ecn_accurate = self.cc.needs_ecn || self.config.ecn == Ecn::Accurate;
+        sf.ecn = sf.ecn_accurate || self.config.ecn == Ecn::Classic;
+        sf.last_sent = self.now;
+        sf.next_copy = self.conn.una;
+        let event = self.event(r, false);
+        self.ask(r, Algorithm::init, &event);
+        if r == 0 {
+            if self.conn.established_at == Time::NEVER {
+                self.conn.established_at = self.now;
+            }
+            for other in 1..self.subs.len() {
+                if self.subs[other].status == Status::Idle {
+                    let delay = self.subs[other].join_delay;
+                    self.open_subflow(other, delay);
+                }
+            }
+        }
+        self.push(Some(r));
+    }
+
+    /// Queues what subflow `r` has in flight for the others.
+    pub(super) fn reinject_from(&mut self, r: usize) {
+        if !self.conn.grouped || self.conn.scheduler == Scheduler::Redundant {
+            return;
+        }
+        self.conn.queue_reinjection(self.subs[r].board.data_seqs());
+    }
+
+    /// Subflow `r` carries nothing any more; what it had in flight goes to the others.
+    pub(crate) fn close_subflow(&mut self, r: usize) {
+        self.reinject_from(r);
+        let sf = &mut self.subs[r];
+        sf.status = Status::Closed;
+        sf.timer.cancel();
+        sf.pace_timer.cancel();
+        sf.paced_out = false;
+        sf.board.release();
+        self.publish(r);
+        if self.conn.only == Some(r as u8) {
+            self.conn.only = None;
+        }
+        if self.conn.scheduler == Scheduler::Redundant {
+            // Its copies may have been the only ones: the others walk the stream again from the start.
+            for sf in self.subs.iter_mut() {
+                sf.next_copy = self.conn.una;
+            }
+        }
+    }
+
+    /// All data is acknowledged.
+    pub(crate) fn finish(&mut self) {
+        self.conn.acknowledged_at = self.now;
+        self.conn.release();
+        for r in 0..self.subs.len() {
+            let sf = &mut self.subs[r];
+            sf.timer.cancel();
+            sf.pace_timer.cancel();
+            sf.board.release();
+        }
+    }
+
+    /// The receive window is full although a subflow has room: whoever holds the oldest segment back is
+    /// slowed down, and the segment is sent again where it arrives sooner (opportunistic retransmission
+    /// and penalization; C. Raiciu et al., NSDI 2012, section 4.2, in the form of the out-of-tree kernel).
+    pub(super) fn relieve_window(&mut self, touched: &mut u8) {
+        let head = self.conn.una;
+        if self.conn.nxt == head {
+            return;
+        }
+        let now_us = self.now.us();
+        let carriers = self.conn.carriers(head);
+        let Some(fast) = sched::select(self.conn, self.subs, carriers, now_us) else { return };
+        self.penalize(fast, carriers);
+        if carriers & 1 << fast != 0 || !self.helps(fast, carriers) {
+            return;
+        }
+        *touched |= 1 << fast;
+        self.conn.blest.blocked = true;
+        self.subs[fast].counters.reinjected += 1;
+        self.conn.carry(head, fast, false);
+        self.transmit(fast, head);
+    }
+
+    /// Halves the window of slower subflows that hold the oldest segment, once per round trip of `fast`.
+    fn penalize(&mut self, fast: usize, carriers: u8) {
+        let srtt_8us = self.subs[fast].rtt.srtt_8us;
+        if self.now.since(self.subs[fast].last_penalty) <= self.subs[fast].rtt.srtt() {
+            return;
+        }
+        for r in 0..self.subs.len() {
+            let sf = &mut self.subs[r];
+            if r == fast || carriers & 1 << r == 0 || sf.rtt.srtt_8us <= srtt_8us || sf.state != State::Open {
+                continue;
+            }
+            let slow_start = sf.in_slow_start();
+            sf.cwnd = (sf.cwnd / 2).max(1);
+            if !slow_start {
+                sf.ssthresh = (sf.ssthresh / 2).max(2);
+            }
+            self.subs[fast].last_penalty = self.now;
+            self.publish(r);
+        }
+    }
+
+    /// Whether the oldest segment would arrive sooner on `fast` than where it is.
+    fn helps(&self, fast: usize, carriers: u8) -> bool {
+        let limit = 4 * u64::from(self.subs[fast].rtt.srtt_8us);
+        let holders = (0..self.subs.len()).filter(|&r| r != fast && carriers & 1 << r != 0);
+        let mut any = false;
+        for r in holders {
+            if self.subs[r].cwnd <= 4 {
+                return true;
+            }
+            if limit >= u64::from(self.subs[r].rtt.srtt_8us) {
+                return false;
+            }
+            any = true;
+        }
+        any
+    }
+}

@@ -1,0 +1,182 @@
+//! Recovery states: Linux's `tcp_fastretrans_alert`, `tcp_enter_cwr`, `tcp_enter_recovery`, `tcp_enter_loss`.
+
+use super::Tx;
+use crate::host::prr::Prr;
+use crate::host::scoreboard::Delivery;
+use crate::host::wire::Wire;
+use vmcc_cc::{Algorithm, Cause, State};
+
+impl<W: Wire> Tx<'_, W> {
+    /// An ACK that needs thought: marks, ECE, or a state that is not open. Returns whether it revealed a
+    /// loss.
+    pub(super) fn react(&mut self, r: usize, advanced: bool, got: &Delivery, ece: bool) -> bool {
+        if self.subs[r].probe_high != 0 {
+            self.on_probe_answer(r, advanced, got);
+        }
+        self.leave(r);
+        let state = self.subs[r].state;
+        if state == State::Loss && self.is_spurious_timeout(r, advanced, got) {
+            return false;
+        }
+        let lost = self.detect(r);
+        if matches!(state, State::Open | State::Disorder | State::Cwr) {
+            if self.subs[r].board.lost_out() > 0 {
+                self.enter_recovery(r, ece);
+            } else if ece && state != State::Cwr {
+                self.reduce_for(r, Cause::Ece);
+                self.subs[r].counters.ecn_cuts += 1;
+                self.set_state(r, State::Cwr);
+            } else if state != State::Cwr {
+                self.keep_open(r);
+            }
+        }
+        lost > 0
+    }
+
+    /// Ends a state whose window of data has been acknowledged.
+    fn leave(&mut self, r: usize) {
+        let sf = &mut self.subs[r];
+        let una = sf.board.una();
+        match sf.state {
+            State::Cwr if una > sf.high_seq => self.end_reduction(r),
+            State::Recovery if una >= sf.high_seq => self.end_reduction(r),
+            State::Loss if una >= sf.high_seq => {
+                sf.frto = false;
+                self.set_state(r, State::Open);
+            }
+            _ => {}
+        }
+    }
+
+    fn end_reduction(&mut self, r: usize) {
+        let sf = &mut self.subs[r];
+        sf.cwnd = sf.reduce_to.max(1);
+        self.set_state(r, State::Open);
+    }
+
+    fn keep_open(&mut self, r: usize) {
+        let board = &self.subs[r].board;
+        let disorder = board.sacked_out() + board.lost_out() + board.again_out() > 0;
+        self.set_state(r, if disorder { State::Disorder } else { State::Open });
+    }
+
+    pub(super) fn set_state(&mut self, r: usize, state: State) {
+        if self.subs[r].state != state {
+            self.subs[r].state = state;
+            let event = self.event(r, false);
+            self.ask(r, Algorithm::on_state, &event);
+        }
+    }
+
+    /// Asks for the new ssthresh and begins a gradual reduction towards it.
+    pub(super) fn reduce_for(&mut self, r: usize, cause: Cause) {
+        let mut event = self.event(r, cause == Cause::Ece);
+        event.cause = cause;
+        let board = &self.subs[r].board;
+        event.in_flight_pkt = board.out();
+        let decision = self.ask(r, Algorithm::on_congestion, &event);
+        let sf = &mut self.subs[r];
+        sf.high_seq = sf.board.nxt();
+        sf.probe_high = 0;
+        sf.cwr_pending = true;
+        sf.prr = Prr::start(sf.cwnd);
+        sf.reduce_to = decision.cwnd().unwrap_or(sf.ssthresh).clamp(1, sf.cwnd.max(1));
+    }
+
+    pub(super) fn enter_recovery(&mut self, r: usize, ece: bool) {
+        if self.subs[r].state != State::Cwr {
+            self.reduce_for(r, if ece { Cause::Ece } else { Cause::Loss });
+        }
+        self.subs[r].counters.recoveries += 1;
+        self.set_state(r, State::Recovery);
+    }
+
+    /// One step of PRR.
+    pub(super) fn reduce(&mut self, r: usize, delivered: u32, safe: bool) {
+        if delivered == 0 {
+            return;
+        }
+        let sf = &mut self.subs[r];
+        let pipe = sf.board.in_flight();
+        let send = sf.prr.on_ack(pipe, sf.reduce_to, delivered, safe);
+        sf.cwnd = (pipe + send).max(1);
+        self.publish(r);
+    }
+
+    /// The retransmission timer expired: everything not SACKed is lost.
+    pub(super) fn enter_loss(&mut self, r: usize) {
+        let sf = &self.subs[r];
+        let fresh = !matches!(sf.state, State::Recovery | State::Loss);
+        let repeated = sf.retries > 0;
+        let una_past = sf.board.una() >= sf.high_seq;
+        if matches!(sf.state, State::Open | State::Disorder)
+            || una_past
+            || (sf.state == State::Loss && !repeated)
+        {
+            self.subs[r].undo = (sf.cwnd, sf.ssthresh);
+            let mut event = self.event(r, false);
+            event.cause = Cause::Rto;
+            event.in_flight_pkt = self.subs[r].board.out();
+            self.ask(r, Algorithm::on_congestion, &event);
+        }
+        let sf = &mut self.subs[r];
+        sf.board.mark_all_lost();
+        sf.cwnd = sf.board.in_flight() + 1;
+        sf.cwnd_limited = true;
+        sf.dupthresh = sf.dupthresh.min(3);
+        sf.high_seq = sf.board.nxt();
+        sf.probe_high = 0;
+        sf.cwr_pending = true;
+        sf.frto = fresh || repeated;
+        self.set_state(r, State::Loss);
+    }
+
+    /// F-RTO (RFC 5682 section 3.1): an original transmission was delivered, so nothing was lost.
+    fn is_spurious_timeout(&mut self, r: usize, advanced: bool, got: &Delivery) -> bool {
+        let sf = &mut self.subs[r];
+        if !sf.frto {
+            return false;
+        }
+        if got.original_seq < sf.high_seq {
+            sf.frto = false;
+            sf.board.clear_lost();
+            sf.cwnd = sf.cwnd.max(sf.undo.0);
+            sf.ssthresh = sf.ssthresh.max(sf.undo.1);
+            sf.counters.spurious_timeouts += 1;
+            self.set_state(r, State::Open);
+            return true;
+        }
+        if sf.board.nxt() > sf.high_seq {
+            // Step 3a: new data was sent and a duplicate came back: the loss was real.
+            sf.frto &= got.sacked == 0;
+        } else if advanced {
+            // Step 2b: send new data and watch; `push` prefers it while `frto` is set.
+            sf.high_seq = sf.board.nxt();
+            sf.frto = self.conn.sendable() > 0 && !self.conn.grouped;
+            sf.frto_new_data = sf.frto;
+        }
+        false
+    }
+
+    /// Answer to a tail loss probe (RFC 8985 section 7.4).
+    fn on_probe_answer(&mut self, r: usize, advanced: bool, got: &Delivery) {
+        let sf = &mut self.subs[r];
+        if sf.board.una() < sf.probe_high {
+            return;
+        }
+        if !sf.probe_repeats {
+            sf.probe_high = 0;
+        } else if sf.board.una() > sf.probe_high {
+            // The probe repaired a loss that nothing else showed: react to it once.
+            sf.probe_high = 0;
+            if matches!(sf.state, State::Open | State::Disorder) {
+                self.reduce_for(r, Cause::Loss);
+                self.set_state(r, State::Cwr);
+                self.end_reduction(r);
+                self.keep_open(r);
+            }
+        } else if !advanced && got.sacked == 0 {
+            sf.probe_high = 0;
+        }
+    }
+}

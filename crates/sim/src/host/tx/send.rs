@@ -1,0 +1,252 @@
+//! Putting segments on the wire.
+
+use super::Tx;
+use crate::host::config::Scheduler;
+use crate::host::sched;
+use crate::host::scoreboard::Segment;
+use crate::host::subflow::{Status, Subflow};
+use crate::host::wire::{Purpose, Wire};
+use crate::packet::Packet;
+use crate::time::Span;
+use vmcc_cc::State;
+
+impl<W: Wire> Tx<'_, W> {
+    /// Sends what windows and application allow. `acked`: the subflow whose state just changed.
+    pub(crate) fn push(&mut self, acked: Option<usize>) {
+        let mut touched = 0u8;
+        if let Some(r) = acked
+            && self.subs[r].status == Status::Established
+        {
+            touched |= 1 << r;
+            if self.subs[r].board.lost_out() > 0 {
+                self.push_lost(r);
+            }
+        }
+        if !self.conn.grouped {
+            self.push_single(&mut touched);
+        } else if self.conn.scheduler == Scheduler::Redundant {
+            self.push_redundant(&mut touched);
+        } else {
+            self.push_scheduled(&mut touched);
+        }
+        self.settle(touched, acked);
+        if self.conn.sendable() == 0 && self.conn.end > self.conn.nxt {
+            self.watch_window();
+        }
+    }
+
+    /// Retransmissions of subflow `r` within its window; F-RTO may put new data first, once.
+    fn push_lost(&mut self, r: usize) {
+        if std::mem::take(&mut self.subs[r].frto_new_data) {
+            return;
+        }
+        while self.subs[r].room() > 0 && !self.subs[r].paced_out {
+            let Some(seq) = self.subs[r].board.next_lost() else { break };
+            self.retransmit(r, seq);
+        }
+    }
+
+    fn push_single(&mut self, touched: &mut u8) {
+        let sf = &self.subs[0];
+        if sf.status != Status::Established {
+            return;
+        }
+        let count = sf.room().min(self.conn.sendable());
+        if count == 0 || sf.paced_out {
+            return;
+        }
+        *touched |= 1;
+        self.restart_if_idle(0);
+        for _ in 0..count.min(self.subs[0].room()) {
+            if self.subs[0].paced_out {
+                break;
+            }
+            let seq = self.conn.nxt;
+            self.conn.nxt += 1;
+            self.transmit(0, seq);
+        }
+    }
+
+    fn push_scheduled(&mut self, touched: &mut u8) {
+        let now_us = self.now.us();
+        loop {
+            let again = self.conn.next_reinjection();
+            if again.is_none() && self.conn.sendable() == 0 {
+                break;
+            }
+            let carriers = again.map_or(0, |seq| self.conn.carriers(seq));
+            let Some(r) = sched::select(self.conn, self.subs, carriers, now_us) else { return };
+            *touched |= 1 << r;
+            self.restart_if_idle(r);
+            match again {
+                Some(seq) => {
+                    self.conn.reinject.pop_front();
+                    // Already under way there, or nobody else can carry it.
+                    if carriers & 1 << r == 0 {
+                        self.subs[r].counters.reinjected += 1;
+                        self.conn.carry(seq, r, false);
+                        self.transmit(r, seq);
+                    }
+                }
+                None => {
+                    let seq = self.conn.nxt;
+                    self.conn.carry(seq, r, true);
+                    self.conn.nxt += 1;
+                    self.transmit(r, seq);
+                }
+            }
+        }
+        if self.conn.end > self.conn.nxt {
+            self.relieve_window(touched);
+        }
+    }
+
+    /// Every subflow walks the data stream on its own; what was acknowledged meanwhile is skipped.
+    fn push_redundant(&mut self, touched: &mut u8) {
+        let others = self.subs.iter().any(|s| s.status == Status::Established && !s.backup && !s.failed);
+        for r in 0..self.subs.len() {
+            let sf = &self.subs[r];
+            if sf.status != Status::Established || (sf.backup && others) {
+                continue;
+            }
+            while self.subs[r].room() > 0 && !self.subs[r].paced_out {
+                let seq = self.subs[r].next_copy.max(self.conn.una);
+                if seq >= self.conn.end.min(self.conn.edge) {
+                    break;
+                }
+                *touched |= 1 << r;
+                self.restart_if_idle(r);
+                let first = seq == self.conn.nxt;
+                self.conn.carry(seq, r, first);
+                self.conn.nxt = self.conn.nxt.max(seq + 1);
+                self.subs[r].next_copy = seq + 1;
+                self.transmit(r, seq);
+            }
+        }
+    }
+
+    /// After sending: congestion window validation and timers of the subflows that were touched.
+    fn settle(&mut self, touched: u8, acked: Option<usize>) {
+        let mut bits = touched;
+        while bits != 0 {
+            let r = bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            let sf = &mut self.subs[r];
+            let limited = sf.room() == 0;
+            let sent = sf.last_sent == self.now && sf.board.out() > 0;
+            if sent || limited {
+                sf.validate(limited);
+            }
+            let advanced = acked == Some(r) && std::mem::take(&mut sf.rearm);
+            if advanced || sent {
+                self.schedule(r, advanced);
+            }
+        }
+    }
+
+    #[inline]
+    fn restart_if_idle(&mut self, r: usize) {
+        let sf = &mut self.subs[r];
+        if sf.board.out() == 0 && self.config.restart_after_idle && sf.rtt.srtt_8us != 0 {
+            let idle = self.now.since(sf.last_sent);
+            let rto = sf.rtt.rto(self.config);
+            if idle > rto {
+                sf.restart_after(idle, rto, self.config.initial_cwnd_pkt);
+                self.publish(r);
+            }
+        }
+    }
+
+    /// A data segment's first transmission on subflow `r`.
+    #[inline]
+    pub(super) fn transmit(&mut self, r: usize, data_seq: u32) {
+        let len_bytes = self.conn.len_of(data_seq);
+        let sf = &mut self.subs[r];
+        let seq = sf.board.push(Segment { sent: self.now, data_seq, len_bytes });
+        let mut flags = Packet::DATA;
+        if sf.ecn {
+            flags |= Packet::ECT;
+            if std::mem::take(&mut sf.cwr_pending) {
+                flags |= Packet::CWR;
+            }
+        }
+        self.emit(r, seq, data_seq, len_bytes, flags);
+    }
+
+    /// Sends segment `seq` of subflow `r` again.
+    pub(super) fn retransmit(&mut self, r: usize, seq: u32) {
+        let sf = &mut self.subs[r];
+        let segment = sf.board.retransmit(seq, self.now);
+        sf.counters.retransmits += 1;
+        // RFC 3168 section 6.1.5: retransmissions are not ECN-capable; RFC 8257 keeps them so.
+        let ect = if sf.ecn_accurate { Packet::ECT } else { 0 };
+        let flags = Packet::DATA | Packet::RETRANSMIT | ect;
+        self.emit(r, seq, segment.data_seq, segment.len_bytes, flags);
+    }
+
+    #[inline]
+    fn emit(&mut self, r: usize, seq: u32, data_seq: u32, len_bytes: u16, flags: u16) {
+        let last = if self.conn.is_last(data_seq) { Packet::DATA_FIN } else { 0 };
+        let sf = &mut self.subs[r];
+        sf.counters.sent += 1;
+        sf.last_sent = self.now;
+        if sf.is_reducing() {
+            sf.prr.out += 1;
+        }
+        self.wire.send(Packet {
+            sent: self.now,
+            echo: sf.echo,
+            seq,
+            data_seq,
+            to: sf.to,
+            route: sf.route,
+            size_bytes: len_bytes + self.conn.header_bytes,
+            flags: flags | last,
+            class: self.conn.class,
+            ..Packet::default()
+        });
+        if self.config.pacing {
+            self.pace(r);
+        }
+    }
+
+    /// Linux's pacing rate: twice the window per round trip in slow start, 1.2 times it later.
+    fn pace(&mut self, r: usize) {
+        let index = self.index(r);
+        let sf = &mut self.subs[r];
+        if sf.rtt.srtt_8us == 0 {
+            return;
+        }
+        let percent = if sf.cwnd < sf.ssthresh / 2 { 200 } else { 120 };
+        let gap_ps = sf.rtt.srtt().ps() * 100 / (u64::from(sf.cwnd) * percent);
+        sf.pace_until = sf.pace_until.max(self.now) + Span::from_ps(gap_ps);
+        if sf.pace_until > self.now {
+            sf.paced_out = true;
+            self.wire.arm(&mut sf.pace_timer, Purpose::Pace.id(index), sf.pace_until);
+        }
+    }
+
+    /// The next paced segment may go.
+    pub(crate) fn on_pace(&mut self, r: usize) {
+        self.subs[r].paced_out = false;
+        self.push(Some(r));
+    }
+
+    /// A packet without data: SYN, handshake's last message, zero-window probe.
+    pub(super) fn send_control(&mut self, r: usize, flags: u16, tag: u8) {
+        let sf: &Subflow = &self.subs[r];
+        let ect = if sf.ecn_accurate && sf.state == State::Open && tag != 0 { Packet::ECT } else { 0 };
+        self.wire.send(Packet {
+            sent: self.now,
+            seq: sf.board.nxt(),
+            data_seq: self.conn.nxt,
+            to: sf.to,
+            route: sf.route,
+            size_bytes: self.config.ack_bytes,
+            flags: flags | ect,
+            class: self.conn.class,
+            tag,
+            ..Packet::default()
+        });
+    }
+}

@@ -1,0 +1,404 @@
+//! Setting up hosts, and finding their results again.
+
+use super::config::{AlgorithmId, App, ConfigId, ConnSpec, ReceiveBuffer, SubflowSpec, TcpConfig};
+use super::conn::Conn;
+use super::datagram::{DatagramRecord, DatagramSpec, Datagrams};
+use super::pause::Pauses;
+use super::record::{FlowRecord, RttGroups, SubflowRecord};
+use super::rx::{RxConn, RxSubflow, Tell};
+use super::shard::Hosts;
+use super::subflow::{Status, Subflow};
+use super::tx::Selected;
+use super::wire::MAX_INDEX;
+use crate::engine::Endpoints;
+use crate::packet::RouteId;
+use crate::time::{Span, Time};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use vmcc_cc::{Algorithm, MAX_PATHS, Params};
+
+/// A connection, numbered in order of creation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId(pub u32);
+
+/// A datagram sender, numbered in order of creation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DatagramId(pub u32);
+
+/// Why a connection or sender cannot be created. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// A node number beyond the network.
+    #[error("node {node} does not exist: the network has {nodes} nodes, numbered from 0")]
+    UnknownNode {
+        /// The number given.
+        node: u32,
+        /// Nodes of the network.
+        nodes: usize,
+    },
+    /// No subflow, or more than a connection can have.
+    #[error("a connection has 1 to {MAX_PATHS} subflows, not {count}")]
+    Subflows {
+        /// The number given.
+        count: usize,
+    },
+    /// A size, rate or count of zero, or a stream longer than sequence numbers reach.
+    #[error("{what} of {value} is out of range: {range}")]
+    Quantity {
+        /// What was given.
+        what: &'static str,
+        /// Its value.
+        value: u64,
+        /// What is allowed.
+        range: &'static str,
+    },
+    /// More subflows in one shard than timers can name.
+    #[error("one shard holds at most {MAX_INDEX} subflows: use more shards or fewer connections")]
+    Full,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    tx_shard: u8,
+    tx: u32,
+    rx_shard: u8,
+    rx: u32,
+}
+
+/// Hosts being set up.
+#[derive(Debug)]
+pub struct World {
+    shard_of: Vec<u8>,
+    configs: Vec<TcpConfig>,
+    algorithms: Vec<Selected>,
+    shards: Vec<Hosts>,
+    places: Vec<Place>,
+    datagrams: Vec<(u8, u32, u8, u32)>,
+    pauses: BTreeMap<u32, Vec<(Time, Time)>>,
+}
+
+fn check(what: &'static str, value: u64, ok: bool, range: &'static str) -> Result<(), HostError> {
+    if ok { Ok(()) } else { Err(HostError::Quantity { what, value, range }) }
+}
+
+/// Longest stream, in segments: sequence numbers do not wrap.
+const MAX_SEGMENTS: u64 = (u32::MAX - 1) as u64;
+
+impl World {
+    /// `shard_of[node]` is the shard of each node, as in [`crate::engine`]'s partition.
+    pub fn new(shard_of: &[u8]) -> World {
+        let shards = shard_of.iter().max().map_or(1, |&s| usize::from(s) + 1);
+        World {
+            shard_of: shard_of.to_vec(),
+            configs: Vec::new(),
+            algorithms: Vec::new(),
+            shards: vec![Hosts::default(); shards],
+            places: Vec::new(),
+            datagrams: Vec::new(),
+            pauses: BTreeMap::new(),
+        }
+    }
+
+    fn shard(&self, node: u32) -> Result<u8, HostError> {
+        let shard = self.shard_of.get(node as usize).copied();
+        shard.ok_or(HostError::UnknownNode { node, nodes: self.shard_of.len() })
+    }
+
+    /// Constants that connections can refer to.
+    ///
+    /// # Errors
+    /// [`HostError::Quantity`] if the sizes leave no payload or a window is below two segments.
+    pub fn add_config(&mut self, config: TcpConfig) -> Result<ConfigId, HostError> {
+        let headers = config.header_bytes + config.multipath_header_bytes;
+        check("mtu_bytes", config.mtu_bytes.into(), config.mtu_bytes > headers, "more than the headers")?;
+        check("ack_bytes", config.ack_bytes.into(), config.ack_bytes > 0, "at least 1")?;
+        check("initial_cwnd_pkt", config.initial_cwnd_pkt.into(), config.initial_cwnd_pkt > 0, "at least 1")?;
+        check("ack_every", config.ack_every.into(), config.ack_every > 0, "at least 1")?;
+        let sack = config.sack_ranges;
+        check("sack_ranges", sack.into(), (1..=4).contains(&sack), "1 to 4")?;
+        let least = match config.receive_buffer {
+            ReceiveBuffer::Fixed { bytes } => bytes,
+            ReceiveBuffer::Auto { initial_bytes, max_bytes } => initial_bytes.min(max_bytes),
+        };
+        check("receive_buffer", least, least >= 2 * u64::from(config.mtu_bytes), "two packets or more")?;
+        self.configs.push(config);
+        Ok(ConfigId((self.configs.len() - 1) as u16))
+    }
+
+    /// An algorithm that connections can refer to.
+    pub fn add_algorithm(&mut self, algorithm: Algorithm, params: Params) -> AlgorithmId {
+        let needs_ecn = algorithm.info().needs_ecn;
+        self.algorithms.push(Selected { algorithm, params, needs_ecn });
+        AlgorithmId((self.algorithms.len() - 1) as u16)
+    }
+
+    /// Keeps windows and RTTs of traced connections every `every`; zero keeps none.
+    pub fn sample_every(&mut self, every: Span) {
+        for shard in &mut self.shards {
+            shard.sample_every = every;
+        }
+    }
+
+    /// The host at `node` is descheduled from `start` to `end`.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownNode`].
+    pub fn pause(&mut self, node: u32, start: Time, end: Time) -> Result<(), HostError> {
+        self.shard(node)?;
+        self.pauses.entry(node).or_default().push((start, end));
+        Ok(())
+    }
+
+    /// Creates a connection; a request-response application takes two numbers, the second for the
+    /// connection of its responses.
+    ///
+    /// # Errors
+    /// [`HostError`] if a node does not exist, there are no or too many subflows, or a quantity is out of
+    /// range.
+    pub fn add_connection(&mut self, spec: ConnSpec) -> Result<ConnId, HostError> {
+        self.check(&spec)?;
+        let id = self.insert(&spec)?;
+        let App::RequestResponse { request_bytes, response_bytes, .. } = spec.app else { return Ok(id) };
+        let mirror = ConnSpec {
+            sender: spec.receiver,
+            receiver: spec.sender,
+            start: Time::NEVER,
+            subflows: spec
+                .subflows
+                .iter()
+                .map(|s| SubflowSpec { forward: s.reverse, reverse: s.forward, ..*s })
+                .collect(),
+            ..spec
+        };
+        let answer = self.insert(&mirror)?;
+        let (asks, answers) = (self.places[id.0 as usize], self.places[answer.0 as usize]);
+        let edge = self.rx(answers).initial_window();
+        self.tx(answers).edge = edge;
+        let messages = [
+            (asks, request_bytes, Tell::Respond(answers.tx)),
+            (answers, response_bytes, Tell::Answered(asks.tx)),
+        ];
+        for (place, bytes, tells) in messages {
+            let segments = self.tx(place).segments(bytes);
+            let rx = self.rx(place);
+            rx.message = segments;
+            rx.tells = Some(tells);
+        }
+        Ok(id)
+    }
+
+    fn tx(&mut self, place: Place) -> &mut Conn {
+        &mut self.shards[usize::from(place.tx_shard)].conns[place.tx as usize]
+    }
+
+    fn rx(&mut self, place: Place) -> &mut RxConn {
+        &mut self.shards[usize::from(place.rx_shard)].rx_conns[place.rx as usize]
+    }
+
+    fn check(&self, spec: &ConnSpec) -> Result<(), HostError> {
+        self.shard(spec.sender)?;
+        self.shard(spec.receiver)?;
+        let count = spec.subflows.len();
+        if !(1..=MAX_PATHS).contains(&count) {
+            return Err(HostError::Subflows { count });
+        }
+        let longest = MAX_SEGMENTS * 500;
+        let size = |what, bytes| check(what, bytes, (1..=longest).contains(&bytes), "1 byte to 2 TB");
+        match spec.app {
+            App::Bulk => Ok(()),
+            App::Sized { bytes } => size("flow size", bytes),
+            App::RequestResponse { request_bytes, response_bytes, .. } => {
+                size("request size", request_bytes)?;
+                size("response size", response_bytes)
+            }
+            App::OnOff { rate_bps, on, off } => {
+                check("rate_bps", rate_bps, rate_bps > 0, "at least 1 bit/s")?;
+                check("on period", on.ps(), off == Span::ZERO || on > Span::ZERO, "longer than 0")
+            }
+        }
+    }
+
+    fn insert(&mut self, spec: &ConnSpec) -> Result<ConnId, HostError> {
+        let (tx_shard, rx_shard) = (self.shard(spec.sender)?, self.shard(spec.receiver)?);
+        let global = self.places.len() as u32;
+        let config = &self.configs[usize::from(spec.config.0)];
+        let accurate = self.algorithms[usize::from(spec.algorithm.0)].needs_ecn;
+        let multipath = spec.multipath || spec.subflows.len() > 1;
+        let header = config.header_bytes + if multipath { config.multipath_header_bytes } else { 0 };
+        let mss = config.mtu_bytes - header;
+
+        let tx_hosts = &self.shards[usize::from(tx_shard)];
+        let (tx, tx_first) = (tx_hosts.conns.len() as u32, tx_hosts.subs.len() as u32);
+        let rx_hosts = &self.shards[usize::from(rx_shard)];
+        let (rx, rx_first) = (rx_hosts.rx_conns.len() as u32, rx_hosts.rx_subs.len() as u32);
+        let count = spec.subflows.len() as u32;
+        if tx_first.max(rx_first) + count > MAX_INDEX {
+            return Err(HostError::Full);
+        }
+
+        let conn = Conn::new(spec, global, tx_first, mss, header);
+        let mut rx_conn = RxConn::new(config, &conn, spec.read_rate_bytes_per_s, spec.receiver);
+        rx_conn.first = rx_first;
+        let initial_cwnd = config.initial_cwnd_pkt;
+        let make_rx = |(i, s): (usize, &SubflowSpec)| {
+            RxSubflow::new(rx, tx_first + i as u32, s.reverse, config, accurate)
+        };
+        let rx_subs: Vec<RxSubflow> = spec.subflows.iter().enumerate().map(make_rx).collect();
+        let make_tx = |(i, s): (usize, &SubflowSpec)| Subflow::new(tx, rx_first + i as u32, s, initial_cwnd);
+        let subs: Vec<Subflow> = spec.subflows.iter().enumerate().map(make_tx).collect();
+
+        let hosts = &mut self.shards[usize::from(tx_shard)];
+        hosts.conns.push(conn);
+        hosts.subs.extend(subs);
+        hosts.rtts.add_group(spec.group);
+        let hosts = &mut self.shards[usize::from(rx_shard)];
+        hosts.rx_conns.push(rx_conn);
+        hosts.rx_subs.extend(rx_subs);
+        self.places.push(Place { tx_shard, tx, rx_shard, rx });
+        Ok(ConnId(global))
+    }
+
+    /// Connections created so far.
+    pub(crate) fn connections(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Creates a datagram sender.
+    ///
+    /// # Errors
+    /// [`HostError`] if a node does not exist or rate or size is zero.
+    pub fn add_datagrams(&mut self, spec: DatagramSpec) -> Result<DatagramId, HostError> {
+        let (tx_shard, rx_shard) = (self.shard(spec.sender)?, self.shard(spec.receiver)?);
+        check("rate_bps", spec.rate_bps, spec.rate_bps > 0, "at least 1 bit/s")?;
+        check("size_bytes", spec.size_bytes.into(), spec.size_bytes > 0, "at least 1 byte")?;
+        let id = self.datagrams.len() as u32;
+        let to = self.shards[usize::from(rx_shard)].sinks.len() as u32;
+        self.shards[usize::from(rx_shard)].sinks.push((id, DatagramRecord::default()));
+        let senders = &mut self.shards[usize::from(tx_shard)].datagrams;
+        let tx = senders.len() as u32;
+        senders.push(Datagrams::new(spec, to));
+        self.datagrams.push((tx_shard, tx, rx_shard, to));
+        Ok(DatagramId(id))
+    }
+
+    /// The hosts of each shard, and where everything is.
+    pub fn build(mut self) -> (Vec<Hosts>, Directory) {
+        let configs: Arc<[TcpConfig]> = self.configs.into();
+        let algorithms: Arc<[Selected]> = self.algorithms.into();
+        for shard in &mut self.shards {
+            shard.configs = Arc::clone(&configs);
+            shard.algorithms = Arc::clone(&algorithms);
+        }
+        for (node, windows) in self.pauses {
+            let shard = usize::from(self.shard_of[node as usize]);
+            self.shards[shard].pauses.push(Pauses::new(node, windows));
+        }
+        (self.shards, Directory { places: self.places, datagrams: self.datagrams })
+    }
+}
+
+/// Where the halves of each connection are.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    places: Vec<Place>,
+    datagrams: Vec<(u8, u32, u8, u32)>,
+}
+
+impl Directory {
+    /// Number of connections.
+    pub fn connections(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Payload bytes that connection `id` has delivered so far, each once.
+    ///
+    /// # Panics
+    /// If `id` or `hosts` come from another world.
+    pub fn delivered_bytes(&self, id: ConnId, hosts: &[&Hosts]) -> u64 {
+        let place = self.places[id.0 as usize];
+        hosts[usize::from(place.rx_shard)].rx_conns[place.rx as usize].delivered_bytes
+    }
+
+    /// Sends subflow `subflow` of connection `id` over other routes from now on; what is on its way arrives.
+    ///
+    /// # Panics
+    /// If `id`, `subflow` or `hosts` come from another world.
+    pub(crate) fn reroute(
+        &self,
+        id: ConnId,
+        subflow: usize,
+        (forward, reverse): (RouteId, RouteId),
+        hosts: &mut [&mut Hosts],
+    ) {
+        let place = self.places[id.0 as usize];
+        let tx = &mut hosts[usize::from(place.tx_shard)];
+        let first = tx.conns[place.tx as usize].first as usize;
+        tx.subs[first + subflow].route = forward;
+        let rx = &mut hosts[usize::from(place.rx_shard)];
+        let first = rx.rx_conns[place.rx as usize].first as usize;
+        rx.rx_subs[first + subflow].route = reverse;
+    }
+
+    /// How connection `id` went so far; `hosts` are those of the engine, by shard.
+    ///
+    /// # Panics
+    /// If `id` or `hosts` come from another world.
+    pub fn flow(&self, id: ConnId, hosts: &[&Hosts]) -> FlowRecord {
+        let place = self.places[id.0 as usize];
+        let tx = hosts[usize::from(place.tx_shard)];
+        let rx = hosts[usize::from(place.rx_shard)];
+        let conn = &tx.conns[place.tx as usize];
+        let rx_conn = &rx.rx_conns[place.rx as usize];
+        let subs = &tx.subs[conn.first as usize..][..usize::from(conn.count)];
+        let rx_subs = &rx.rx_subs[rx_conn.first as usize..][..usize::from(conn.count)];
+        FlowRecord {
+            conn: id,
+            start: conn.start,
+            established: conn.established_at,
+            received: rx_conn.completed,
+            acknowledged: conn.acknowledged_at,
+            delivered_bytes: rx_conn.delivered_bytes,
+            responses: rx_conn.messages,
+            subflows: subs.iter().zip(rx_subs).map(|(s, r)| subflow_record(s, r)).collect(),
+        }
+    }
+
+    /// What a datagram sender's packets did.
+    ///
+    /// # Panics
+    /// If `id` or `hosts` come from another world.
+    pub fn datagrams(&self, id: DatagramId, hosts: &[&Hosts]) -> DatagramRecord {
+        let (tx_shard, tx, rx_shard, rx) = self.datagrams[id.0 as usize];
+        let received = hosts[usize::from(rx_shard)].sinks[rx as usize].1;
+        DatagramRecord { sent: hosts[usize::from(tx_shard)].datagrams[tx as usize].sent, ..received }
+    }
+
+    /// RTT distributions of all shards together.
+    pub fn rtts<'a>(&self, hosts: impl IntoIterator<Item = &'a Hosts>) -> RttGroups {
+        let mut all = RttGroups::default();
+        for shard in hosts {
+            all.merge(shard.rtts());
+        }
+        all
+    }
+}
+
+fn subflow_record(sf: &Subflow, rx: &RxSubflow) -> SubflowRecord {
+    SubflowRecord {
+        sender: sf.counters,
+        receiver: rx.counters,
+        cwnd_pkt: sf.cwnd,
+        ssthresh_pkt: sf.ssthresh,
+        srtt_8us: sf.rtt.srtt_8us,
+        established: sf.status == Status::Established,
+        closed: sf.status == Status::Closed,
+        algorithm_words: sf.path.pub_words,
+    }
+}
+
+/// The tables are moved into the engine's threads.
+const _: fn() = || {
+    fn is_endpoints<T: Endpoints>() {}
+    is_endpoints::<Hosts>();
+};
