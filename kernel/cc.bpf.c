@@ -42,6 +42,7 @@ struct mp_config mp_config SEC(".data.vmcc") = {
 #define SK_CE	    (1u << 3) /* receiver: the last segment carried CE */
 #define SK_REDUCING (1u << 4) /* ssthresh was asked for */
 #define SK_BACKUP   (1u << 5)
+#define SK_LIVE	    (1u << 6) /* init has run: Linux calls back already during the handshake */
 
 /* What a subflow keeps in icsk_ca_priv. */
 struct mp_sk {
@@ -69,6 +70,11 @@ static __always_inline struct mp_sk *mp_sk(struct sock *sk)
 	return (struct mp_sk *)((struct inet_connection_sock *)sk)->icsk_ca_priv;
 }
 
+static __always_inline int live(struct sock *sk)
+{
+	return mp_sk(sk)->flags & SK_LIVE;
+}
+
 static __always_inline u32 ca_state(struct sock *sk)
 {
 	struct inet_connection_sock *icsk = (struct inet_connection_sock *)sk;
@@ -91,7 +97,10 @@ struct {
 	__uint(max_entries, MP_EVENT_BYTES);
 } mp_events SEC(".maps");
 
-/* At init, and once per round trip: joins if that was not possible before, follows MP_PRIO. */
+/*
+ * At init, and once per round trip: joins if that was not possible before, follows MP_PRIO.  Called
+ * where little is on the stack, which an entry to insert needs.
+ */
 static __always_inline void membership(struct sock *sk, struct mp_sk *ca)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
@@ -158,17 +167,17 @@ static __always_inline void copy_addresses(struct mp_close_event *event, const s
 }
 
 /* Asks user space to close this path: BPF cannot. */
-static __noinline void close_path(struct sock *sk, u32 peer)
+static __noinline int close_path(struct sock *sk, u32 peer)
 {
 	struct mp_sk *ca = mp_sk(sk);
 	struct mp_group *entry = group_find(ca);
 	struct mp_close_event *event;
 
 	if (!entry)
-		return;
+		return 0;
 	event = bpf_ringbuf_reserve(&mp_events, sizeof(*event), 0);
 	if (!event)
-		return;
+		return 0;
 	__builtin_memset(event, 0, sizeof(*event));
 	event->token = entry->token;
 	event->netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
@@ -179,6 +188,7 @@ static __noinline void close_path(struct sock *sk, u32 peer)
 	event->peer = peer;
 	copy_addresses(event, sk);
 	bpf_ringbuf_submit(event, 0);
+	return 0;
 }
 
 #else /* !CC_COUPLED: no table, no lookup */
@@ -284,15 +294,12 @@ static __always_inline int take_ack(struct call *c, struct mp_sk *ca)
 }
 
 /* on_ack by itself: no growth follows. */
-static __noinline void ack_only(struct sock *sk)
+static __noinline int ack_only(struct sock *sk)
 {
-	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 	struct mp_sk *ca = mp_sk(sk);
 	struct mp_group *entry;
 	struct call c;
 
-	if (!cc_seq_before(tp->snd_una, ca->round_end))
-		membership(sk, ca);
 	call_load(&c, sk, ca);
 	entry = group_find(ca);
 	if (take_ack(&c, ca)) {
@@ -301,6 +308,7 @@ static __noinline void ack_only(struct sock *sk)
 	}
 	ca->path = c.path;
 	publish(sk, ca, &c, entry);
+	return 0;
 }
 
 /* Both callbacks of an ACK have come, and Linux is in a state in which no growth will follow. */
@@ -313,27 +321,35 @@ static __always_inline void ack_complete(struct sock *sk, u8 flags)
 		ack_only(sk);
 }
 
-SEC("struct_ops")
-void BPF_PROG(cc_init, struct sock *sk)
+static __noinline int init_path(struct sock *sk)
 {
-	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 	struct mp_sk *ca = mp_sk(sk);
 	struct mp_group *entry;
 	struct call c;
 
-	ca->group_key = 0;
-	ca->rtt_us = 0;
-	ca->prior_rcv_nxt = tp->rcv_nxt;
-	ca->acked_pkt = 0;
-	ca->slot = 0;
-	ca->flags = 0;
-	membership(sk, ca);
 	call_load(&c, sk, ca);
 	entry = group_find(ca);
 	RUN(init);
 	apply(&c, sk);
 	ca->path = c.path;
 	publish(sk, ca, &c, entry);
+	return 0;
+}
+
+SEC("struct_ops")
+void BPF_PROG(cc_init, struct sock *sk)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	struct mp_sk *ca = mp_sk(sk);
+
+	ca->group_key = 0;
+	ca->rtt_us = 0;
+	ca->prior_rcv_nxt = tp->rcv_nxt;
+	ca->acked_pkt = 0;
+	ca->slot = 0;
+	ca->flags = SK_LIVE;
+	membership(sk, ca);
+	init_path(sk);
 }
 
 SEC("struct_ops")
@@ -342,20 +358,24 @@ void BPF_PROG(cc_release, struct sock *sk)
 #if CC_COUPLED
 	struct mp_sk *ca = mp_sk(sk);
 
-	if (ca->group_key)
+	if (live(sk) && ca->group_key)
 		group_leave(ca->group_key, ca->slot);
 	ca->group_key = 0;
-#else
-	(void)sk;
 #endif
+	mp_sk(sk)->flags = 0;
 }
 
 SEC("struct_ops")
 void BPF_PROG(cc_in_ack_event, struct sock *sk, u32 ack_flags)
 {
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 	struct mp_sk *ca = mp_sk(sk);
 	u8 flags;
 
+	if (!live(sk))
+		return;
+	if (!cc_seq_before(tp->snd_una, ca->round_end))
+		membership(sk, ca);
 	if (ca->flags & SK_ACK)
 		ack_only(sk);
 	flags = ca->flags | SK_ACK;
@@ -373,6 +393,8 @@ void BPF_PROG(cc_pkts_acked, struct sock *sk, const struct ack_sample *sample)
 	s32 rtt_us = sample->rtt_us;
 	u8 flags;
 
+	if (!live(sk))
+		return;
 	if (ca->flags & SK_SAMPLE)
 		ack_only(sk);
 	ca->rtt_us = rtt_us > 0 ? rtt_us : 0;
@@ -411,6 +433,8 @@ void BPF_PROG(cc_set_state, struct sock *sk, u8 new_state)
 	int asked;
 	struct call c;
 
+	if (!live(sk))
+		return;
 	call_load(&c, sk, ca);
 	entry = group_find(ca);
 	if (take_ack(&c, ca)) {
@@ -446,13 +470,12 @@ void BPF_PROG(cc_set_state, struct sock *sk, u8 new_state)
 SEC("struct_ops")
 void BPF_PROG(cc_cong_avoid, struct sock *sk, u32 ack, u32 acked)
 {
-	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 	struct mp_sk *ca = mp_sk(sk);
 	struct mp_group *entry;
 	struct call c;
 
-	if (!cc_seq_before(tp->snd_una, ca->round_end))
-		membership(sk, ca);
+	if (!live(sk))
+		return;
 	call_load(&c, sk, ca);
 	entry = group_find(ca);
 	if (take_ack(&c, ca)) {
@@ -484,7 +507,7 @@ void BPF_PROG(cc_cwnd_event, struct sock *sk, int event)
 	struct mp_sk *ca = mp_sk(sk);
 	int was, ce;
 
-	if (event != CA_EVENT_ECN_IS_CE && event != CA_EVENT_ECN_NO_CE)
+	if (!live(sk) || (event != CA_EVENT_ECN_IS_CE && event != CA_EVENT_ECN_NO_CE))
 		return;
 	was = !!(ca->flags & SK_CE);
 	ce = event == CA_EVENT_ECN_IS_CE;

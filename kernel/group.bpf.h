@@ -5,23 +5,31 @@
  * One entry per connection, keyed by the address of its MPTCP socket and its token: an address that
  * the kernel uses again belongs to a connection with another token, hence to another entry.  A
  * subflow takes a slot when it becomes part of a connection and gives it back in release(); the
- * last one deletes the entry.  Subflows of one connection are acknowledged on several CPUs at once,
- * so membership changes by atomic operations:
+ * last one deletes the entry.  Subflows of one connection come and go on several CPUs at once, and
+ * the kernel may reuse the memory of a deleted entry at once, also while another CPU still holds a
+ * pointer to it.  So membership is one 64-bit word, which says whose entry this is and who is in
+ * it, and changes by compare-and-swap:
  *
- *     join    old = fetch_or(members, bit)         taken before?  try the next bit
- *     leave   old = fetch_and(members, ~bit)       others left?   done
- *             cmpxchg(members, 0, DEAD)            somebody joined in between?  done
- *             delete the entry
+ *     members = owner (56 bits of the key) | a bit per slot
  *
- * A subflow that meets a DEAD entry has not joined; it tries again one round trip later.  Slots are
- * written by their owner only and read by siblings without a lock: each field is a whole word, and
- * a reader that sees two fields of different moments sees a path as it was a moment ago.
+ *     make    insert the entry with the own bit set, unless it exists
+ *     join    owner|bits -> owner|bits|own      fails on an entry that has been deleted or reused
+ *     leave   owner|bits -> owner|bits&~own     cannot fail: a member's entry is never deleted
+ *             owner|0 -> MP_GROUP_DEAD          fails if somebody has joined; else delete the entry
+ *
+ * A subflow that could not join tries again one round trip later.  Slots are written by their owner
+ * only and read by siblings without a lock: each field is a whole word, and a reader that sees two
+ * fields of different moments sees a path as it was a moment ago.
  */
 #ifndef VMCC_GROUP_BPF_H
 #define VMCC_GROUP_BPF_H
 
 #include "kernel_types.h"
 #include "shared.h"
+
+#define MP_GROUP_SLOTS ((1u << CC_MAX_PATHS) - 1)
+/* Attempts to join while others change the same word: more than there can be others. */
+#define MP_GROUP_TRIES (2 * CC_MAX_PATHS)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -30,8 +38,6 @@ struct {
 	__type(key, u64);
 	__type(value, struct mp_group);
 } mp_groups SEC(".maps");
-
-static const struct mp_group empty_group;
 
 /* Reads what MPTCP hung onto the subflow; NULL for plain TCP and while the handshake is under way.
  */
@@ -55,6 +61,11 @@ static __always_inline u64 connection_key(const struct mptcp_subflow_context *su
 	return conn >> 3 << 16 | (*token & 0xffff);
 }
 
+static __always_inline u64 group_owner(u64 key)
+{
+	return key << CC_MAX_PATHS;
+}
+
 /* Is the path to be used only when no other is left?  Then it does not count in its siblings' sums.
  */
 static __always_inline int subflow_is_backup(const struct sock *sk)
@@ -67,6 +78,38 @@ static __always_inline int subflow_is_backup(const struct sock *sk)
 	       BPF_CORE_READ_BITFIELD_PROBED(subflow, request_bkup);
 }
 
+/* Makes the connection's entry with slot 0 taken; false if there is one.  By itself for its stack.
+ */
+static __noinline int group_make(u64 key, u32 token)
+{
+	struct mp_group entry;
+
+	__builtin_memset(&entry, 0, sizeof(entry));
+	entry.members = group_owner(key) | 1;
+	entry.token = token;
+	return bpf_map_update_elem(&mp_groups, &key, &entry, BPF_NOEXIST) == 0;
+}
+
+/* Takes a free slot of an entry, which may be another connection's by now; false if that fails. */
+static __always_inline int group_take(struct mp_group *entry, u64 owner, u8 *slot)
+{
+	u32 i;
+
+	for (i = 0; i < MP_GROUP_TRIES; i++) {
+		u64 members = *(volatile u64 *)&entry->members;
+		u64 free = ~members & (members + 1) & MP_GROUP_SLOTS;
+
+		if ((members & ~(u64)MP_GROUP_SLOTS) != owner || !free)
+			return 0;
+		if (__sync_val_compare_and_swap(&entry->members, members, members | free) ==
+		    members) {
+			*slot = cc_bitlen(free) - 1;
+			return 1;
+		}
+	}
+	return 0;
+}
+
 /*
  * Takes a slot of the connection's entry, which is made if need be.  Returns the key, or 0: plain
  * TCP, all slots taken, the table is full, or the entry is just being deleted.
@@ -77,48 +120,36 @@ static __noinline u64 group_join(const struct sock *sk, u8 *slot)
 	struct mp_group *entry;
 	u32 token = 0;
 	u64 key;
-	u32 i;
 
 	if (!subflow)
 		return 0;
 	key = connection_key(subflow, &token);
 	if (!key)
 		return 0;
+	*slot = 0;
+	if (group_make(key, token))
+		return key;
 	entry = bpf_map_lookup_elem(&mp_groups, &key);
-	if (!entry) {
-		bpf_map_update_elem(&mp_groups, &key, &empty_group, BPF_NOEXIST);
-		entry = bpf_map_lookup_elem(&mp_groups, &key);
-		if (!entry)
-			return 0;
-		entry->token = token;
-	}
-	for (i = 0; i < CC_MAX_PATHS; i++) {
-		u32 old = __sync_fetch_and_or(&entry->members, 1u << i);
-
-		if (old & MP_GROUP_DEAD)
-			return 0;
-		if (!(old & (1u << i))) {
-			*slot = i;
-			return key;
-		}
-	}
-	return 0;
+	if (!entry || !group_take(entry, group_owner(key), slot))
+		return 0;
+	return key;
 }
 
-static __noinline void group_leave(u64 key, u8 slot)
+static __noinline int group_leave(u64 key, u8 slot)
 {
 	struct mp_group *entry = bpf_map_lookup_elem(&mp_groups, &key);
-	u32 bit;
+	u64 owner = group_owner(key), bit;
 
 	if (!entry)
-		return;
+		return 0;
 	slot &= CC_MAX_PATHS - 1;
-	bit = 1u << slot;
+	bit = 1ull << slot;
 	entry->group.path[slot].flags = 0;
-	if (__sync_fetch_and_and(&entry->members, ~bit) & ~bit)
-		return;
-	if (__sync_val_compare_and_swap(&entry->members, 0, MP_GROUP_DEAD) == 0)
+	if (__sync_fetch_and_and(&entry->members, ~bit) != (owner | bit))
+		return 0;
+	if (__sync_val_compare_and_swap(&entry->members, owner, MP_GROUP_DEAD) == owner)
 		bpf_map_delete_elem(&mp_groups, &key);
+	return 0;
 }
 
 #endif /* VMCC_GROUP_BPF_H */

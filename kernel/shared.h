@@ -26,12 +26,13 @@ struct mp_config {
 /* The paths of one connection, keyed by the connection. */
 struct mp_group {
 	struct cc_group group;
-	uint32_t members; /* bit per slot taken, and MP_GROUP_DEAD */
+	uint64_t members; /* whose entry this is and which slots are taken: group.bpf.h */
 	uint32_t token;	  /* of the MPTCP connection */
+	uint32_t reserved;
 };
 
 /* Set once, by the last member to leave, before the entry is deleted: nobody may join any more. */
-#define MP_GROUP_DEAD (1u << 31)
+#define MP_GROUP_DEAD (~0ull)
 
 /* An algorithm decided to close a path (CC_CLOSE_PATH). */
 struct mp_close_event {
@@ -70,7 +71,7 @@ struct mark_config {
 };
 
 _Static_assert(sizeof(struct mp_config) == 144, "mirrored in crates/host");
-_Static_assert(sizeof(struct mp_group) == 264, "mirrored in crates/host");
+_Static_assert(sizeof(struct mp_group) == 272, "mirrored in crates/host");
 _Static_assert(sizeof(struct mp_close_event) == 48, "mirrored in crates/host");
 _Static_assert(sizeof(struct replay_step) == 544, "mirrored in crates/host");
 _Static_assert(sizeof(struct mark_counters) == 40, "mirrored in crates/host");

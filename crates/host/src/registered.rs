@@ -7,11 +7,13 @@ use crate::config::{CONFIG_BYTES, CONFIG_MAP, Config};
 use crate::error::ControlError;
 use crate::load::{BPF_F_LINK, OPS_MAP};
 use crate::objects::Object;
-use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter, ProgInfoQueryOptions};
-use libbpf_rs::{AsRawLibbpf, Link, MapCore, MapFlags, MapHandle};
+use libbpf_rs::query::{
+    LinkInfo, LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter, ProgInfoQueryOptions,
+};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use std::fs;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use vmcc_cc::{Algorithm, Params};
 
@@ -143,9 +145,8 @@ pub fn clean() -> Result<Vec<String>, ControlError> {
 
 /// Makes a registration outlive this process.
 pub(crate) fn keep(kernel_name: &str, mut link: Link, map: &MapHandle) -> Result<(), ControlError> {
-    // SAFETY: the pointer belongs to the live `link`.
-    let real_link = unsafe { libbpf_sys::bpf_link__fd(link.as_libbpf_object().as_ptr()) } >= 0
-        && libbpf_rs::query::LinkInfo::from_fd(std::os::fd::AsFd::as_fd(&link)).is_ok();
+    // On kernels without links this is the descriptor of a map.
+    let real_link = LinkInfo::from_fd(link.as_fd()).is_ok();
     if real_link {
         let path = pin_path(kernel_name);
         let failed = |source| ControlError::Pin { name: kernel_name.to_owned(), path: path.clone(), source };
@@ -162,7 +163,10 @@ pub(crate) fn keep(kernel_name: &str, mut link: Link, map: &MapHandle) -> Result
     config.owner_pid = 0;
     map.update(&0_u32.to_ne_bytes(), &config.encode(), MapFlags::ANY)
         .map_err(|e| ControlError::kernel(action(), e))?;
-    link.disconnect();
+    if !real_link {
+        // Its drop would unregister; that of a pinned link only closes our descriptor.
+        link.disconnect();
+    }
     Ok(())
 }
 
@@ -213,7 +217,7 @@ fn in_use(ops: &MapHandle) -> bool {
 }
 
 fn link_of(ops_map_id: u32) -> Option<OwnedFd> {
-    let ours = |info: &libbpf_rs::query::LinkInfo| match &info.info {
+    let ours = |info: &LinkInfo| match &info.info {
         LinkTypeInfo::StructOps(ops) => ops.map_id == ops_map_id,
         _ => false,
     };
@@ -238,6 +242,5 @@ pub(crate) fn alive(pid: u32) -> bool {
 
 /// The kernel's identifier of a loaded program.
 pub(crate) fn program_id(program: &libbpf_rs::Program<'_>) -> Option<u32> {
-    use std::os::fd::AsFd;
     libbpf_rs::Program::id_from_fd(program.as_fd()).ok()
 }

@@ -67,44 +67,50 @@ fn root_plain_tcp_takes_no_entry() {
     assert_eq!(seen, Some(0));
 }
 
+/// Joins settle before a connection closes: Linux 6.18 itself now and then loses the socket of a subflow that joins
+/// while its connection closes (with its own Reno as well), and a lost socket keeps its slot.
+const SETTLE: Duration = Duration::from_millis(30);
+
 #[test]
 fn root_ten_thousand_connections_leave_nothing() {
     const CONNECTIONS: usize = 10_000;
     const WORKERS: usize = 4;
+    const BATCH: usize = 50;
     let _alone = alone();
     let loaded = lia();
     let net = Net::new(2, None);
     net.select(loaded.kernel_name());
     let listener = within(&net.server, || listen(Over::Mptcp, 5203));
     let server = thread::spawn(move || {
-        let mut highest = 0;
+        // Closed by the client first, except the last ones.
+        let mut open = std::collections::VecDeque::new();
         for _ in 0..CONNECTIONS {
             let mut stream = TcpStream::from(OwnedFd::from(listener.accept().unwrap().0));
             let mut word = [0; 4];
-            if stream.read_exact(&mut word).is_ok() {
-                let _ = stream.write_all(&word);
+            stream.read_exact(&mut word).unwrap();
+            stream.write_all(&word).unwrap();
+            open.push_back(stream);
+            if open.len() > 2 * WORKERS * BATCH {
+                open.pop_front();
             }
-            reset_on_close(&stream);
-            highest += 1;
         }
-        highest
     });
+    let batch = |number: usize| {
+        let open: Vec<TcpStream> = (0..BATCH)
+            .map(|_| {
+                let mut stream = TcpStream::from(OwnedFd::from(connect(Over::Mptcp, 5203)));
+                stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+                stream.write_all(b"ping").unwrap();
+                stream.read_exact(&mut [0; 4]).unwrap();
+                stream
+            })
+            .collect();
+        thread::sleep(SETTLE);
+        open.iter().filter(|_| number % 2 == 0).for_each(reset_on_close);
+    };
     let most = thread::scope(|scope| {
-        let work = |_| {
-            within(&net.client, || {
-                for i in 0..CONNECTIONS / WORKERS {
-                    let mut stream = TcpStream::from(OwnedFd::from(connect(Over::Mptcp, 5203)));
-                    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-                    stream.write_all(b"ping").unwrap();
-                    let mut word = [0; 4];
-                    let _ = stream.read_exact(&mut word);
-                    if i % 2 == 0 {
-                        reset_on_close(&stream);
-                    }
-                }
-            });
-        };
-        let workers: Vec<_> = (0..WORKERS).map(|i| scope.spawn(move || work(i))).collect();
+        let work = || within(&net.client, || (0..CONNECTIONS / WORKERS / BATCH).for_each(batch));
+        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
         let mut most = 0;
         while workers.iter().any(|w| !w.is_finished()) {
             most = most.max(loaded.connections().unwrap());
@@ -113,8 +119,8 @@ fn root_ten_thousand_connections_leave_nothing() {
         workers.into_iter().for_each(|w| w.join().unwrap());
         most
     });
-    assert_eq!(server.join().unwrap(), CONNECTIONS);
-    assert!(most > 0, "connections never reached the table");
+    server.join().unwrap();
+    assert!(most > BATCH, "connections never reached the table");
     assert_eq!(drained(&loaded), 0, "entries left after {CONNECTIONS} connections");
 }
 

@@ -64,13 +64,13 @@ fn root_every_algorithm_carries_mptcp_over_two_paths() {
 #[test]
 fn root_every_algorithm_carries_plain_tcp() {
     let _alone = alone();
-    let net = Net::new(1, Some(Shape { rate_mbit: 100, buffer_kb: 150 }));
+    let net = Net::new(1, Some(Shape { rate_mbit: 30, buffer_kb: 150 }));
     for algorithm in Algorithm::all() {
         let loaded = load(algorithm);
         net.select(loaded.kernel_name());
-        let done = transfer(&net, Over::Tcp, 5002, |sent| sent >= 8 * MB);
+        let done = transfer(&net, Over::Tcp, 5002, |sent| sent >= 4 * MB);
         let mbit = done.bytes as f64 * 8e-6 / done.seconds;
         println!("{:<12} {mbit:6.1} Mbit/s", loaded.kernel_name());
-        assert!(mbit > 60.0, "{} reached {mbit} Mbit/s of 100", loaded.kernel_name());
+        assert!(mbit > 20.0, "{} reached {mbit} Mbit/s of 30", loaded.kernel_name());
     }
 }

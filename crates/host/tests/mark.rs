@@ -6,6 +6,7 @@ use common::{Net, Over, Shape, alone, run, transfer, within};
 use std::time::{Duration, Instant};
 use vmcc_cc::{Algorithm, Params};
 use vmcc_host::Loaded;
+use vmcc_host::diag::Diag;
 use vmcc_host::mark::{MarkCounters, MarkError, Marker, Threshold, marked_ports, unmark};
 
 const SHAPE: Shape = Shape { rate_mbit: 100, buffer_kb: 300 };
@@ -128,4 +129,31 @@ fn root_a_marked_port_may_disappear() {
     let marker = mark(&net, Threshold::Bytes(1));
     run(&format!("ip -n {} link del p0", net.client));
     marker.detach().unwrap();
+}
+
+#[test]
+fn root_the_receiver_echoes_every_mark() {
+    let _alone = alone();
+    let loaded = dctcp();
+    let net = Net::new(1, Some(SHAPE));
+    net.select(loaded.kernel_name());
+    // A low threshold: many marks, in runs and alone.
+    let marker = mark(&net, Threshold::Bytes(6_000));
+    let until = Instant::now() + Duration::from_secs(3);
+    let mut echoed = 0;
+    transfer(&net, Over::Tcp, 5106, |_| {
+        if Instant::now() < until {
+            return false;
+        }
+        // Let what is on the way arrive.
+        std::thread::sleep(Duration::from_millis(300));
+        let all = Diag::open().unwrap().subflows().unwrap();
+        echoed = all.iter().find(|s| s.remote.port() == 5106).unwrap().delivered_ce_pkt;
+        true
+    });
+    let marked = marker.counters().unwrap().marked;
+    println!("marked {marked}, echoed {echoed}");
+    assert!(marked > 100, "{marked}");
+    let missing = marked.abs_diff(u64::from(echoed));
+    assert!(missing * 100 <= marked, "marked {marked}, echoed {echoed}");
 }

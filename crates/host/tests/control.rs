@@ -1,0 +1,191 @@
+//! Parameters at run time, several processes at once, what a killed process leaves, paths closed on request.
+//! Needs root: without it these tests fail, they do not skip.
+
+mod common;
+
+use common::{Net, Over, Shape, alone, transfer};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use vmcc_cc::{Algorithm, Params};
+use vmcc_host::diag::Diag;
+use vmcc_host::guard::Guard;
+use vmcc_host::mark::{Marker, Threshold};
+use vmcc_host::{ControlError, LoadError, Loaded, clean, list, set_params};
+
+const HOLD: &str = "VMCC_TEST_HOLD";
+
+fn algorithm(name: &str) -> Algorithm {
+    Algorithm::by_name(name).unwrap()
+}
+
+fn load(name: &str) -> Result<Loaded, LoadError> {
+    Loaded::load(algorithm(name), &Params::defaults(algorithm(name)))
+}
+
+fn registered(kernel_name: &str) -> bool {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+    text.split_whitespace().any(|name| name == kernel_name)
+}
+
+/// Unregistering ends when the kernel has closed a dead process's files, a moment after its death.
+fn gone(kernel_name: &str) -> bool {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while registered(kernel_name) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    !registered(kernel_name)
+}
+
+/// Not a test of its own: a second process that holds an algorithm until it is killed.
+#[test]
+fn root_helper_holds_an_algorithm() {
+    let Ok(name) = std::env::var(HOLD) else { return };
+    let _loaded = load(&name).unwrap_or_else(|e| panic!("{e}"));
+    println!("\nholding");
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+/// Another process that holds `name`.
+struct Holder(Child);
+
+impl Holder {
+    fn start(name: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "root_helper_holds_an_algorithm", "--nocapture"])
+            .env(HOLD, name)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(
+            lines.map_while(Result::ok).any(|line| line == "holding"),
+            "the other process did not load {name}"
+        );
+        Self(child)
+    }
+
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn root_a_second_process_shares_the_registration_or_is_told_why_not() {
+    let _alone = alone();
+    let holder = Holder::start("lia");
+    match load("lia") {
+        Ok(shared) => {
+            assert!(shared.is_shared());
+            holder.kill();
+            assert!(registered("mp_lia"), "it lasts until the last user is gone");
+            drop(shared);
+        }
+        // Before Linux 6.4 a registration belongs to one process.
+        Err(error @ LoadError::AlreadyRegistered { .. }) => {
+            assert!(error.to_string().contains("process"), "{error}");
+            holder.kill();
+            assert_eq!(clean().unwrap(), ["mp_lia"]);
+        }
+        Err(other) => panic!("{other}"),
+    }
+    assert!(gone("mp_lia"));
+}
+
+#[test]
+fn root_a_killed_process_leaves_nothing_that_clean_does_not_remove() {
+    let _alone = alone();
+    Holder::start("reno").kill();
+    clean().unwrap();
+    assert!(gone("mp_reno"));
+    assert_eq!(list().unwrap(), []);
+    drop(load("reno").unwrap());
+}
+
+#[test]
+fn root_other_parameters_are_refused_while_another_process_runs() {
+    let _alone = alone();
+    let holder = Holder::start("ewtcp");
+    let mut params = Params::defaults(algorithm("ewtcp"));
+    params.set("weight", 0.5).unwrap();
+    let refused = Loaded::load(algorithm("ewtcp"), &params).err().expect("refused");
+    assert!(
+        matches!(refused, LoadError::OtherParameters { .. } | LoadError::AlreadyRegistered { .. }),
+        "{refused}"
+    );
+    holder.kill();
+    clean().unwrap();
+    assert!(gone("mp_ewtcp"));
+}
+
+#[test]
+fn root_kept_algorithms_stay_are_listed_take_parameters_and_are_cleaned() {
+    let _alone = alone();
+    load("vmcc").unwrap().keep().unwrap();
+    assert!(registered("mp_vmcc"));
+    let all = list().unwrap();
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert!(all[0].kernel_name == "mp_vmcc" && all[0].owner_pid.is_none() && all[0].same_build);
+    let mut params = Params::defaults(algorithm("vmcc"));
+    params.set("theta", 5.0).unwrap();
+    set_params(&params).unwrap();
+    assert!(params.set("theta", 5000.0).unwrap_err().to_string().contains("1000"), "the range is named");
+    assert_eq!(clean().unwrap(), ["mp_vmcc"]);
+    assert!(gone("mp_vmcc"));
+    assert!(matches!(set_params(&params), Err(ControlError::NotLoaded { .. })));
+}
+
+#[test]
+fn root_parameters_of_another_algorithm_are_refused() {
+    let _alone = alone();
+    let loaded = load("reno").unwrap();
+    let wrong = loaded.set_params(&Params::defaults(algorithm("vmcc")));
+    assert!(matches!(wrong, Err(ControlError::WrongAlgorithm { .. })), "{wrong:?}");
+}
+
+#[test]
+fn root_parameters_take_effect_at_once_and_the_guard_closes_the_path() {
+    let _alone = alone();
+    let vmcc = algorithm("vmcc");
+    let mut params = Params::defaults(vmcc);
+    params.set("trigger", 0.0).unwrap();
+    let loaded = Loaded::load(vmcc, &params).unwrap_or_else(|e| panic!("{e}"));
+    let net = Net::new(2, Some(Shape { rate_mbit: 30, buffer_kb: 150 }));
+    net.select(loaded.kernel_name());
+    let _markers: Vec<Marker> = ["p0", "p1"]
+        .map(|port| Marker::attach_in(&Net::file(&net.client), port, Threshold::Bytes(4_000)).unwrap())
+        .into();
+    let started = Instant::now();
+    let end = Duration::from_secs(6);
+    std::thread::scope(|scope| {
+        let traffic = scope.spawn(|| {
+            let mut left = Vec::new();
+            transfer(&net, Over::Mptcp, 5301, |_| {
+                if started.elapsed() > end {
+                    let all = Diag::open().unwrap().subflows().unwrap();
+                    left = all.into_iter().filter(|s| s.remote.port() == 5301 && s.established).collect();
+                }
+                started.elapsed() > end
+            });
+            left
+        });
+        let guard = Guard::new(&loaded).unwrap().expect("vMCC asks to close paths");
+        let before = guard.requests(Duration::from_millis(1500)).unwrap();
+        assert_eq!(before, [], "detection is off");
+        // Whatever the counts and round-trip times are, they are alike.
+        for (name, value) in [("theta", 1000.0), ("phi", 1.0), ("trigger", 10.0), ("early", 86_400_000.0)] {
+            params.set(name, value).unwrap();
+        }
+        loaded.set_params(&params).unwrap();
+        let mut closed = Vec::new();
+        while closed.is_empty() && started.elapsed() < end {
+            closed = guard.step(Duration::from_millis(200)).unwrap();
+        }
+        println!("closed {closed:?} after {:?}", started.elapsed());
+        assert_eq!(closed.len(), 1, "{closed:?}");
+        let left = traffic.join().unwrap();
+        assert_eq!(left.len(), 1, "{left:?}");
+        assert_ne!(left[0].local, closed[0].local);
+    });
+}
