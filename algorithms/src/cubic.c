@@ -14,6 +14,8 @@
  *
  * Deviations: t - K is kept in ms, so W(t) is off by up to its slope times 2 ms.  Time during which
  * the application limits the window does not count (RFC 9438 section 4.2); it is measured per ACK.
+ * HyStart++'s limit of growth per ACK is a parameter: with segmentation offload one ACK stands for
+ * many.
  *
  * Valid range: w up to 2^20, |t - K| up to 2^20 ms (clamped).
  */
@@ -32,7 +34,6 @@
 #define HYSTART_SAMPLES	      8u
 #define HYSTART_CSS_BITS      2 /* conservative slow start grows by a quarter */
 #define HYSTART_CSS_ROUNDS    5u
-#define HYSTART_LIMIT_PKT     8u /* per ACK, without pacing */
 
 struct CC_PRIVATE cubic {
 	uint64_t last_us;  /* of the last ACK */
@@ -231,7 +232,8 @@ CC_HOOK(cubic, on_grow)
 	uint32_t w = cc_window(ev->cwnd_pkt), left;
 
 	if (cubic_hystart_active(ev, params)) {
-		left = cc_min(ev->acked_pkt, HYSTART_LIMIT_PKT);
+		left = (uint32_t)cc_min64(cc_min(ev->acked_pkt, CC_MAX_CWND_PKT),
+					  params->v[CC_P_CUBIC_HYSTART_LIMIT]);
 		w = cc_avoidance(self, w, left,
 				 CC_CREDIT_ONE >> (c->baseline_us ? HYSTART_CSS_BITS : 0));
 	} else {

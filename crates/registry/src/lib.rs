@@ -5,6 +5,8 @@
 //! [`Registry::c_header`] returns (write it as `cc_params.h` into the include path).
 
 mod generate;
+#[cfg(test)]
+mod tests;
 
 use serde::Deserialize;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,6 @@
 //! shortcuts; every value is a ratio of big integers until it is compared.
 
 use num_bigint::BigUint;
-use num_integer::Roots;
 use num_traits::ToPrimitive;
 use std::cmp::Ordering;
 
