@@ -140,20 +140,28 @@ fn root_the_receiver_echoes_every_mark() {
     // A low threshold: many marks, in runs and alone.
     let marker = mark(&net, Threshold::Bytes(6_000));
     let until = Instant::now() + Duration::from_secs(3);
-    let mut echoed = 0;
+    let (mut echoed, mut again) = (0, 0);
     transfer(&net, Over::Tcp, 5106, |_| {
         if Instant::now() < until {
             return false;
         }
-        // Let what is on the way arrive.
-        std::thread::sleep(Duration::from_millis(300));
-        let all = Diag::open().unwrap().subflows().unwrap();
-        echoed = all.iter().find(|s| s.remote.port() == 5106).unwrap().delivered_ce_pkt;
+        let ours = || {
+            let all = Diag::open().unwrap().subflows().unwrap();
+            all.into_iter().find(|s| s.remote.port() == 5106).unwrap()
+        };
+        // Let everything that is written arrive, and its acknowledgments come back.
+        while ours().not_sent_bytes > 0 || ours().in_flight_pkt > 0 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let end = ours();
+        echoed = end.delivered_ce_pkt;
+        again = (end.bytes_sent - end.bytes_acked).div_ceil(u64::from(end.mss_bytes));
         true
     });
     let marked = marker.counters().unwrap().marked;
-    println!("marked {marked}, echoed {echoed}");
-    assert!(marked > 100, "{marked}");
-    let missing = marked.abs_diff(u64::from(echoed));
-    assert!(missing * 100 <= marked, "marked {marked}, echoed {echoed}");
+    println!("marked {marked}, echoed {echoed}, sent again {again}");
+    assert!(marked > 1000, "{marked}");
+    // A packet that a busy machine drops behind the marker is marked twice and delivered once.
+    let unexplained = marked.abs_diff(u64::from(echoed)).saturating_sub(again);
+    assert!(unexplained * 500 <= marked, "marked {marked}, echoed {echoed}, sent again {again}");
 }
