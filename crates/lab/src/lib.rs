@@ -12,7 +12,9 @@
 //! | `nl` | netlink: links, queues, offloads, the MPTCP path manager |
 //! | `netns`, `process`, `registry` | what exists while a run lives, and its removal |
 
+mod convert;
 mod cpu;
+pub mod demo;
 mod error;
 pub mod guest;
 mod iperf;
@@ -28,6 +30,7 @@ mod series;
 mod spec;
 mod topology;
 
+pub use convert::OWN_DELAY;
 pub use error::{Error, ErrorKind};
 pub use iperf::Programs;
 pub use netns::Netns;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{alone, native, run, two_paths};
+use common::{alone, native, registry, run, two_paths};
 
 #[test]
 fn root_mptcp_fills_both_paths() {
@@ -18,4 +18,20 @@ fn root_mptcp_fills_both_paths() {
         assert!(path.drops.unwrap() > 0, "reno fills the buffer: {path:?}");
     }
     assert!(output.series.len() > 100);
+}
+
+#[test]
+fn root_vmcc_on_marking_ports_keeps_the_queues_short() {
+    let _alone = alone();
+    let mut spec = two_paths(registry("vmcc"), 5);
+    for path in &mut spec.paths {
+        path.marking = Some("30kB".parse().unwrap());
+    }
+    let out = run(&spec).unwrap();
+    for p in out.series.iter() {
+        println!("S {} {} {} {:.0}", p.t_us, p.entity, p.metric, p.value);
+    }
+    let metrics = out.metrics;
+    assert!(metrics.goodput_bps.unwrap() > 150e6);
+    assert!(metrics.ce_marks.unwrap() > 100);
 }

@@ -26,7 +26,6 @@ mod machine;
 use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -83,7 +82,7 @@ pub struct GuestOptions {
     /// A directory of the host that the guest may write, under the same path.
     pub shared_dir: Option<PathBuf>,
     /// Setting this to true ends the run with [`GuestError::Interrupted`].
-    pub cancel: Option<Arc<AtomicBool>>,
+    pub stop: Option<&'static AtomicBool>,
     /// `None`: KVM if it brings the guest up, else emulation.
     pub accel: Option<Accel>,
 }
@@ -98,7 +97,7 @@ impl Default for GuestOptions {
             env: Vec::new(),
             cwd: None,
             shared_dir: None,
-            cancel: None,
+            stop: None,
             accel: None,
         }
     }
@@ -214,7 +213,7 @@ impl Guest {
         };
 
         let boot_time = loop {
-            self.check_cancelled()?;
+            self.check_stop()?;
             let ended = machine.has_ended()?;
             if job.poll(sink)?.ready {
                 break started.elapsed();
@@ -231,7 +230,7 @@ impl Guest {
 
         let mut exited: Option<(i32, Instant)> = None;
         loop {
-            self.check_cancelled()?;
+            self.check_stop()?;
             let ended = machine.has_ended()?;
             let state = job.poll(sink)?;
             if let (None, Some(code)) = (exited, state.exit_code) {
@@ -260,8 +259,8 @@ impl Guest {
         }
     }
 
-    fn check_cancelled(&self) -> Result<(), GuestError> {
-        match &self.options.cancel {
+    fn check_stop(&self) -> Result<(), GuestError> {
+        match self.options.stop {
             Some(flag) if flag.load(Ordering::Relaxed) => Err(GuestError::Interrupted),
             _ => Ok(()),
         }

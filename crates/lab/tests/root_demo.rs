@@ -1,0 +1,46 @@
+//! The demo's promises, on this machine's kernel.
+
+mod common;
+
+use common::{alone, run};
+use vmcc_lab::LabSpec;
+use vmcc_results::Metrics;
+use vmcc_scenario::{Document, Overrides};
+
+fn share(metrics: &Metrics) -> f64 {
+    metrics.get("competing_share").unwrap()
+}
+
+#[test]
+fn root_the_demo_holds_its_promises() {
+    let _alone = alone();
+    let set = ["duration=7s", "traffic.competitor.start=3s", "traffic.competitor.stop=6s"];
+    let overrides = Overrides { set: set.map(str::to_owned).to_vec(), ..Overrides::default() };
+    let plan = Document::open("demo").unwrap().plan(&overrides).unwrap();
+    let names: Vec<String> =
+        plan.cases.iter().map(|case| case.set["variant"].as_str().unwrap().to_owned()).collect();
+    let specs: Vec<LabSpec> = plan.cases.iter().map(|case| LabSpec::try_from(case).unwrap()).collect();
+    let metrics: Vec<Metrics> = specs.iter().map(|spec| run(spec).unwrap().metrics).collect();
+
+    let variants: Vec<_> = names.iter().map(String::as_str).zip(&metrics).collect();
+    let report = vmcc_lab::demo::report(&variants).unwrap();
+    println!("{}", report.header.join(" | "));
+    report.rows.iter().for_each(|row| println!("{}", row.join(" | ")));
+    println!("{}", report.conclusion);
+
+    let [single, reno, lia, vmcc] = &metrics[..] else { panic!("four variants: {names:?}") };
+    let goodput = |m: &Metrics| m.goodput_bps.unwrap();
+    let p50 = |m: &Metrics| m.rtt_us.unwrap().p50;
+    for multipath in [reno, lia, vmcc] {
+        let ours: f64 = multipath.paths.iter().map(|path| path.goodput_bps.unwrap()).sum();
+        let theirs = multipath.competing_goodput_bps.unwrap() * share(multipath).signum() * 0.5;
+        assert!(ours + theirs > 130e6, "both paths are used: {multipath:?}");
+        assert!(multipath.paths.iter().all(|path| path.goodput_bps.unwrap() > 20e6), "{:?}", multipath.paths);
+    }
+    assert!(goodput(vmcc) > 1.2 * goodput(single), "two paths carry more than one");
+    assert!(p50(vmcc) < 0.6 * p50(lia), "marking keeps queues short: {} against {}", p50(vmcc), p50(lia));
+    assert!(vmcc.ce_marks.unwrap() > 0);
+    for coupled in [lia, vmcc] {
+        assert!(share(coupled) > 0.4, "the competing flow gets a fair share: {}", share(coupled));
+    }
+}
