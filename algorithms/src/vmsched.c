@@ -106,8 +106,7 @@ CC_INLINE void vmsched_view(struct cc_view *view, const struct cc_event *ev,
 	}
 }
 
-/* min(alpha / w_total, 1/w) in Q40; the alpha of an inflated ACK is the largest of the last second.
- */
+/* min(alpha / w_total, 1/w) in Q40, where an inflated ACK uses the largest alpha of a second. */
 CC_INLINE uint64_t vmsched_increase_q40(struct vmsched *v, const struct cc_event *ev,
 					struct cc_path *self, const struct cc_group *group,
 					uint32_t w)
