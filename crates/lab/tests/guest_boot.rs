@@ -3,7 +3,6 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vmcc_lab::guest::{self, Accel, Guest, GuestError, GuestOptions, Stream, kernel, newest_kernel};
@@ -115,8 +114,8 @@ fn guest_is_stopped_by_its_time_limit() {
 
 #[test]
 fn guest_is_stopped_by_the_callers_flag() {
-    let cancel = Arc::new(AtomicBool::new(false));
-    let options = GuestOptions { cancel: Some(Arc::clone(&cancel)), ..options() };
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let options = GuestOptions { stop: Some(&STOP), ..options() };
     let mut seen = false;
     let started = Instant::now();
     let error = Guest::new(options)
@@ -126,7 +125,7 @@ fn guest_is_stopped_by_the_callers_flag() {
             ["-c", "echo up; sleep 1000"],
             &mut |_, _| {
                 seen = true;
-                cancel.store(true, Ordering::Relaxed);
+                STOP.store(true, Ordering::Relaxed);
             },
         )
         .expect_err("the flag must end it");
