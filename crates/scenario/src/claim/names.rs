@@ -8,9 +8,10 @@ use crate::load::sweep::plain;
 use crate::model::{Scenario, Traffic};
 
 /// Metrics of a run that are one figure.
-const PLAIN: [&str; 9] = [
+const PLAIN: [&str; 10] = [
     "goodput_bps",
     "competing_goodput_bps",
+    "competing_share",
     "completed",
     "established",
     "retransmits",
@@ -20,7 +21,7 @@ const PLAIN: [&str; 9] = [
     "jain",
 ];
 /// Metrics that only real kernels have.
-const KERNEL: [&str; 1] = ["cpu_s_per_gb"];
+const KERNEL: [&str; 2] = ["cpu_s_per_gb", "echoed_ce_pkt"];
 /// Metrics of a run that are distributions.
 const DISTRIBUTIONS: [&str; 3] = ["rtt_us", "fct_us", "flow_goodput_bps"];
 /// The figures of a distribution; without one, the mean is meant.

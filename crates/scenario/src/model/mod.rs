@@ -13,8 +13,7 @@ pub use host::{Host, Param, Protocol, Scheduler};
 pub use link::{Discipline, LambdaRule, Loss, Marking, Queue, RedRule, ThresholdRule};
 pub use topology::{
     Dumbbell, FatTree, Graph, GraphLink, LinkSettings, ParallelPaths, PathSpec, Paths, Route, Routing, Share,
-    Topology, TwoPod, VirtualHost,
-    path_name,
+    Topology, TwoPod, VirtualHost, path_name,
 };
 pub use traffic::{
     App, Bulk, Common, CongestionGenerator, Incast, OnOffUdp, OneOrMany, Pairing, Poisson, RequestResponse,

@@ -6,8 +6,8 @@ use vmcc_units::{BitsPerSec, Bytes};
 
 use super::{Check, fault, fault_with, link, require};
 use crate::model::{
-    Discipline, Dumbbell, FatTree, Graph, LinkSettings, Loss, ParallelPaths, Route, Routing, Scenario, Share, Topology,
-    TwoPod, VirtualHost,
+    Discipline, Dumbbell, FatTree, Graph, LinkSettings, Loss, ParallelPaths, Route, Routing, Scenario, Share,
+    Topology, TwoPod, VirtualHost,
 };
 
 /// Keeps a typing error from filling memory.

@@ -1,0 +1,52 @@
+//! Why a case could not be simulated.
+
+use crate::host::HostError;
+use crate::net::NetError;
+use crate::topo::FabricError;
+
+/// Why a case could not be simulated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// The topology.
+    #[error("topology: {0}")]
+    Fabric(#[from] FabricError),
+    /// The network.
+    #[error("network: {0}")]
+    Net(#[from] NetError),
+    /// A connection or sender.
+    #[error("traffic `{traffic}`: {source}")]
+    Host {
+        /// The traffic entry.
+        traffic: String,
+        /// The reason.
+        source: HostError,
+    },
+    /// Host settings.
+    #[error("host settings: {0}")]
+    Config(HostError),
+    /// An algorithm or parameter that the registry does not have.
+    #[error("congestion control: {0}")]
+    Algorithm(String),
+    /// Something that the simulator does not have.
+    #[error("{what} is not simulated; {remedy}")]
+    Unsupported {
+        /// What was asked for.
+        what: String,
+        /// What to do instead.
+        remedy: &'static str,
+    },
+    /// More connections than fit.
+    #[error(
+        "traffic `{traffic}` makes more than {most} connections or busy periods; shorten the run or lower the load"
+    )]
+    TooMany {
+        /// The traffic entry.
+        traffic: String,
+        /// The limit.
+        most: usize,
+    },
+    /// The caller asked to stop.
+    #[error("the run was interrupted")]
+    Canceled,
+}

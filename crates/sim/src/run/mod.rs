@@ -1,0 +1,92 @@
+//! One case of a scenario, simulated.
+//!
+//! | figure | what it is |
+//! |---|---|
+//! | window | from `warmup` to `duration` |
+//! | `goodput_bps` | payload delivered in order to applications within the window, measured traffic |
+//! | `competing_goodput_bps` | the same for competing traffic, each connection over its own time within the window |
+//! | `paths[].goodput_bps` | payload that arrived first on the path within the window, measured traffic |
+//! | `rtt_us` | smoothed RTT, one value per subflow at equal intervals of the window; for traffic of short transfers only, every RTT sample of the window |
+//! | `fct_us` | from the first SYN to the last byte at the receiver (requests: to the whole answer), transfers begun within the window |
+//! | `established`, `completed`, `retransmits`, `timeouts`, `ce_marks`, `drops` | counters over the whole run |
+//! | `competing_share` | competing goodput over all goodput of its path, while competing connections were active within the window |
+//! | `traffic.<name>.*` | the same figures for one entry |
+
+mod accounts;
+mod changes;
+mod error;
+mod measure;
+mod series;
+mod setup;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use vmcc_results::RunOutput;
+use vmcc_scenario::ResolvedCase;
+
+pub use error::SimError;
+
+use crate::time::{Span, Time};
+use accounts::Accounts;
+use setup::Setup;
+
+/// How a case is run.
+#[derive(Default)]
+pub struct Options<'a> {
+    /// Threads for this one run, at least 1; the results do not depend on it.
+    pub threads: u32,
+    /// Set by another thread to stop the run.
+    pub cancel: Option<&'a AtomicBool>,
+    /// Called with the share of simulated time that is done, from 0 to 1.
+    pub progress: Option<&'a (dyn Fn(f64) + Sync)>,
+}
+
+impl std::fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("threads", &self.threads).finish_non_exhaustive()
+    }
+}
+
+/// Parts into which a run is cut at least, for progress and interruption.
+const PARTS: u64 = 100;
+
+/// Simulates a case with a seed. Same case, seed and version give the same output on every machine.
+///
+/// # Errors
+/// [`SimError`] if the simulator cannot express the case, or if it was canceled.
+pub fn run_case(case: &ResolvedCase, seed: u64, options: &Options<'_>) -> Result<RunOutput, SimError> {
+    let mut setup = Setup::build(case, seed, options.threads.max(1))?;
+    let mut accounts = Accounts::new(&setup);
+    for stop in stops(&setup) {
+        if options.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
+            return Err(SimError::Canceled);
+        }
+        setup.engine.run_until(stop);
+        accounts.settle(&setup, stop);
+        changes::remap(&mut setup, stop);
+        if let Some(progress) = options.progress {
+            progress(stop.ps() as f64 / setup.end.ps().max(1) as f64);
+        }
+    }
+    Ok(measure::output(&mut setup, accounts))
+}
+
+/// The moments at which counters are read: every interval, warm-up, remaps, starts and ends of competing
+/// traffic, the end.
+fn stops(setup: &Setup) -> Vec<Time> {
+    let every = setup.interval.ps().min((setup.end.ps() / PARTS).max(1));
+    let mut stops: Vec<Time> =
+        (1..).map(|i| Time::ZERO + Span::from_ps(every).times(i)).take_while(|t| *t < setup.end).collect();
+    // Series are read at multiples of their own interval, which need not be multiples of the parts.
+    let reads = (1..).map(|i| Time::ZERO + setup.interval.times(i)).take_while(|t| *t < setup.end);
+    stops.extend(reads);
+    stops.extend(setup.remaps.iter().map(|remap| remap.at));
+    stops.extend([setup.warmup, setup.end]);
+    stops.extend(setup.competing_times());
+    stops.retain(|t| *t > Time::ZERO && *t <= setup.end);
+    stops.sort_unstable();
+    stops.dedup();
+    stops
+}

@@ -1,0 +1,149 @@
+//! The language's queues and marking rules as the network's.
+
+use vmcc_scenario::model::{Discipline, LinkSettings, Loss, Marking, Queue};
+use vmcc_units::{BitsPerSec, Bytes, Nanos, Packets};
+
+use super::fabric::{FabricError, span};
+use crate::net::{
+    ClassSpec, Limit, LossSpec, Marking as PortMarking, QueueSpec, RedSpec, Scheduling, Threshold,
+};
+use crate::time::Span;
+
+/// What a queue is made from.
+pub(crate) struct Port<'a> {
+    pub(crate) rate: BitsPerSec,
+    pub(crate) buffer: vmcc_units::Limit,
+    pub(crate) marking: &'a Marking,
+    pub(crate) queue: &'a Queue,
+    pub(crate) mtu: Bytes,
+    /// The RTT of rules that give none.
+    pub(crate) base_rtt: Span,
+}
+
+impl<'a> Port<'a> {
+    pub(crate) fn of(link: &'a LinkSettings, mtu: Bytes, base_rtt: Span) -> Self {
+        Self {
+            rate: link.rate,
+            buffer: link.buffer,
+            marking: &link.marking,
+            queue: &link.queue,
+            mtu,
+            base_rtt,
+        }
+    }
+
+    /// The queue of one port.
+    ///
+    /// # Errors
+    /// [`FabricError::Unsupported`] for RED in several queues.
+    pub(crate) fn spec(&self) -> Result<QueueSpec, FabricError> {
+        match self.queue.kind {
+            Discipline::Fifo => Ok(self.fifo()),
+            Discipline::Drr | Discipline::Priority => self.classes(),
+        }
+    }
+
+    fn fifo(&self) -> QueueSpec {
+        let limit = limit(self.buffer);
+        let mark = |mark| QueueSpec::Fifo { limit, mark };
+        match self.marking {
+            Marking::None => mark(None),
+            Marking::Threshold(rule) => mark(Some(self.threshold(rule.at))),
+            // One queue has the whole port: its threshold is the port's.
+            Marking::MqEcn(rule) => mark(Some(Threshold::Bytes(self.port_bytes(rule.lambda, rule.rtt)))),
+            Marking::Tcn(rule) => QueueSpec::Classes {
+                scheduling: Scheduling::StrictPriority,
+                marking: PortMarking::Tcn { sojourn: self.sojourn(rule.lambda, rule.rtt) },
+                classes: vec![ClassSpec { quantum_bytes: 1, limit, mark: None }],
+            },
+            Marking::Red(rule) => QueueSpec::Red(RedSpec {
+                limit,
+                min_bytes: self.bytes(rule.min),
+                max_bytes: self.bytes(rule.max),
+                max_probability: rule.probability,
+                weight: rule.weight,
+                ecn: true,
+            }),
+        }
+    }
+
+    fn classes(&self) -> Result<QueueSpec, FabricError> {
+        let (mark, marking) = match self.marking {
+            Marking::None => (None, PortMarking::None),
+            Marking::Threshold(rule) => (Some(self.threshold(rule.at)), PortMarking::None),
+            Marking::MqEcn(rule) => {
+                let port_threshold_bytes = self.port_bytes(rule.lambda, rule.rtt);
+                (None, PortMarking::MqEcn { port_threshold_bytes })
+            }
+            Marking::Tcn(rule) => (None, PortMarking::Tcn { sojourn: self.sojourn(rule.lambda, rule.rtt) }),
+            Marking::Red(_) => {
+                return Err(FabricError::Unsupported {
+                    what: "RED in a port of several queues",
+                    remedy: "use the rule mq-ecn, tcn or threshold there",
+                });
+            }
+        };
+        let quantum = self.queue.quantum.unwrap_or(self.mtu).get();
+        let class = |weight: &u32| ClassSpec {
+            quantum_bytes: u32::try_from(quantum.saturating_mul(u64::from(*weight))).unwrap_or(u32::MAX),
+            limit: limit(self.buffer),
+            mark,
+        };
+        let scheduling = match self.queue.kind {
+            Discipline::Priority => Scheduling::StrictPriority,
+            Discipline::Fifo | Discipline::Drr => Scheduling::DeficitRoundRobin,
+        };
+        Ok(QueueSpec::Classes {
+            scheduling,
+            marking,
+            classes: self.queue.weights.iter().map(class).collect(),
+        })
+    }
+
+    pub(crate) fn threshold(&self, threshold: vmcc_units::Threshold) -> Threshold {
+        match threshold {
+            vmcc_units::Threshold::Time(time) => Threshold::Time(span(time)),
+            other => Threshold::Bytes(self.bytes(other)),
+        }
+    }
+
+    /// Validation has refused what overflows.
+    fn bytes(&self, threshold: vmcc_units::Threshold) -> u64 {
+        threshold.bytes(self.rate, self.mtu).map_or(u64::MAX, Bytes::get)
+    }
+
+    fn sojourn(&self, lambda: f64, rtt: Option<Nanos>) -> Span {
+        let rtt = rtt.map_or(self.base_rtt, span);
+        Span::from_ps((rtt.ps() as f64 * lambda) as u64)
+    }
+
+    /// Capacity x RTT x lambda.
+    pub(crate) fn port_bytes(&self, lambda: f64, rtt: Option<Nanos>) -> u64 {
+        let seconds = self.sojourn(lambda, rtt).secs_f64();
+        (self.rate.get() as f64 / 8.0 * seconds) as u64
+    }
+}
+
+/// A buffer.
+pub(crate) fn limit(buffer: vmcc_units::Limit) -> Limit {
+    match buffer {
+        vmcc_units::Limit::Bytes(bytes) => Limit::Bytes(bytes.get()),
+        vmcc_units::Limit::Packets(count) => Limit::Packets(u32::try_from(count.get()).unwrap_or(u32::MAX)),
+    }
+}
+
+/// Loss; `None` if there is none.
+pub(crate) fn loss(loss: &Loss) -> Option<LossSpec> {
+    let p = loss.probability;
+    let burst = loss.burst.map_or(1, Packets::get) as f64;
+    if p <= 0.0 {
+        return None;
+    }
+    if burst <= 1.0 || p >= 1.0 {
+        return Some(LossSpec::Bernoulli(p));
+    }
+    // The bad state loses everything and lasts `burst` packets; a share p of packets falls into it.
+    let to_good = 1.0 / burst;
+    let to_bad = (to_good * p / (1.0 - p)).min(1.0);
+    Some(LossSpec::GilbertElliott { to_bad, to_good, loss_good: 0.0, loss_bad: 1.0 })
+}

@@ -1,0 +1,172 @@
+//! Datagram senders: on-off patterns, and the random congestion generator.
+
+use vmcc_scenario::Scenario;
+use vmcc_scenario::model::{CongestionGenerator, OnOffUdp, Traffic, TrafficKind};
+
+use super::pairs::{Sender, senders};
+use super::{MAX_FLOWS, exponential, uniform};
+use crate::host::DatagramSpec;
+use crate::packet::RouteId;
+use crate::rng::{Stream, Streams};
+use crate::run::SimError;
+use crate::time::{Span, Time};
+use crate::topo::{Fabric, Way, span};
+
+/// One busy period, or one regular pattern, of one interface.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PlannedDatagrams {
+    /// Index of the traffic entry.
+    pub(crate) traffic: usize,
+    pub(crate) spec: DatagramSpec,
+}
+
+/// The datagram senders of every entry.
+pub(crate) fn plan_datagrams(
+    scenario: &Scenario,
+    fabric: &mut Fabric,
+    streams: &Streams,
+) -> Result<Vec<PlannedDatagrams>, SimError> {
+    let mut all = Vec::new();
+    for (traffic, entry) in scenario.traffic.iter().enumerate().filter(|(_, t)| t.kind.is_datagram()) {
+        let label = Traffic::label(&scenario.traffic, traffic);
+        let end = entry.common.stop.map_or(scenario.duration, |stop| stop.min(scenario.duration));
+        for sender in senders(scenario, fabric, entry, &label, streams)? {
+            for receiver in 0..sender.receivers.len() {
+                let plan = Plan {
+                    streams,
+                    entry,
+                    label: &label,
+                    sender: &sender,
+                    receiver,
+                    end: Time::ZERO + span(end),
+                };
+                let specs = plan.specs(fabric)?;
+                all.extend(specs.into_iter().map(|spec| PlannedDatagrams { traffic, spec }));
+                if all.len() > MAX_FLOWS {
+                    return Err(SimError::TooMany { traffic: label, most: MAX_FLOWS });
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+struct Plan<'a> {
+    streams: &'a Streams,
+    entry: &'a Traffic,
+    label: &'a str,
+    sender: &'a Sender,
+    receiver: usize,
+    end: Time,
+}
+
+impl Plan<'_> {
+    fn specs(&self, fabric: &mut Fabric) -> Result<Vec<DatagramSpec>, SimError> {
+        let (to, to_name) = &self.sender.receivers[self.receiver];
+        let base = format!("traffic/{}/{}>{to_name}", self.label, self.sender.name);
+        let mut ecmp = self.streams.stream(&format!("{base}/ecmp"));
+        let allowed = self.entry.common.path.as_ref().map(|p| p.0.as_slice());
+        let ways = fabric.ways(self.sender.host, *to, allowed, None, &mut ecmp)?;
+        // The generator keeps every interface busy; a plain sender uses one, unless it names several.
+        let used = match (&self.entry.kind, allowed) {
+            (TrafficKind::CongestionGenerator(_), _) | (_, Some(_)) => ways.len(),
+            _ => 1,
+        };
+        let mut specs = Vec::new();
+        for (interface, way) in ways.iter().take(used).enumerate() {
+            let spec = self.spec(fabric, *to, way)?;
+            match &self.entry.kind {
+                TrafficKind::OnOffUdp(k) => {
+                    let mut stream = self.streams.stream(&format!("{base}/{interface}/periods"));
+                    self.on_off(k, spec, &mut stream, &mut specs)?;
+                }
+                TrafficKind::CongestionGenerator(k) => {
+                    let own = if k.independent { interface } else { 0 };
+                    let mut stream = self.streams.stream(&format!("{base}/{own}/periods"));
+                    self.generator(k, spec, &mut stream, &mut specs)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(specs)
+    }
+
+    fn spec(&self, fabric: &mut Fabric, to: usize, way: &Way) -> Result<DatagramSpec, SimError> {
+        let route: RouteId = fabric.route(&way.forward)?;
+        Ok(DatagramSpec {
+            sender: fabric.hosts[self.sender.host].0,
+            receiver: fabric.hosts[to].0,
+            route,
+            start: Time::ZERO + span(self.entry.common.start),
+            stop: self.end,
+            rate_bps: 1,
+            size_bytes: 0,
+            on: Span::ZERO,
+            off: Span::ZERO,
+            class: fabric.class_of(self.sender.host, self.entry.common.class),
+        })
+    }
+
+    fn full(&self, specs: &[DatagramSpec]) -> Result<(), SimError> {
+        if specs.len() < MAX_FLOWS {
+            return Ok(());
+        }
+        Err(SimError::TooMany { traffic: self.label.to_owned(), most: MAX_FLOWS })
+    }
+
+    fn on_off(
+        &self,
+        k: &OnOffUdp,
+        base: DatagramSpec,
+        stream: &mut Stream,
+        specs: &mut Vec<DatagramSpec>,
+    ) -> Result<(), SimError> {
+        let base = DatagramSpec { rate_bps: k.rate.get(), size_bytes: packet(k.packet), ..base };
+        let (Some(on), true) = (k.on, k.random) else {
+            let on = k.on.filter(|_| !k.off.is_zero()).map_or(Span::ZERO, span);
+            specs.push(DatagramSpec { on, off: span(k.off), ..base });
+            return Ok(());
+        };
+        let mut at = base.start;
+        while at < self.end {
+            self.full(specs)?;
+            let on_time = random_span(stream, span(on));
+            specs.push(DatagramSpec { start: at, stop: (at + on_time).min(self.end), ..base.clone() });
+            // A pattern without any pause still makes progress.
+            at = at + on_time + random_span(stream, span(k.off)) + Span::from_ns(1);
+        }
+        Ok(())
+    }
+
+    fn generator(
+        &self,
+        k: &CongestionGenerator,
+        base: DatagramSpec,
+        stream: &mut Stream,
+        specs: &mut Vec<DatagramSpec>,
+    ) -> Result<(), SimError> {
+        let between = |low: u64, high: u64, u: f64| low + ((high - low) as f64 * u) as u64;
+        let mut at = base.start;
+        while at < self.end {
+            self.full(specs)?;
+            let lasts = between(k.min_duration.get(), k.max_duration.get(), uniform(stream));
+            let rate_bps = between(k.min_rate.get(), k.max_rate.get(), uniform(stream));
+            let busy = uniform(stream) < k.busy;
+            let stop = (at + Span::from_ns(lasts)).min(self.end);
+            if busy && rate_bps > 0 {
+                let size_bytes = packet(k.packet);
+                specs.push(DatagramSpec { start: at, stop, rate_bps, size_bytes, ..base.clone() });
+            }
+            at += Span::from_ns(lasts);
+        }
+        Ok(())
+    }
+}
+
+fn random_span(stream: &mut Stream, mean: Span) -> Span {
+    Span::from_ps(exponential(stream, mean.ps() as f64) as u64)
+}
+
+fn packet(bytes: vmcc_units::Bytes) -> u16 {
+    u16::try_from(bytes.get()).unwrap_or(u16::MAX)
+}
