@@ -1,4 +1,4 @@
-//! CPU time and memory of a piece of work.
+//! CPU time, wall time and memory of a piece of work.
 
 use nix::sys::resource::{UsageWho, getrusage};
 
@@ -11,8 +11,13 @@ pub struct Measurement {
     pub totals: Totals,
     /// CPU seconds of the process (user and system) during the run.
     pub cpu_s: f64,
-    /// Peak resident memory of the process so far, bytes.
+    /// Seconds that passed.
+    pub wall_s: f64,
+    /// Peak resident memory of the process during building and running, bytes. Where the peak cannot be
+    /// reset (outside Linux), of the process so far.
     pub peak_rss_bytes: u64,
+    /// Mean goodput per connection as a share of the line rate; absent without a transport.
+    pub utilization: Option<f64>,
 }
 
 impl Measurement {
@@ -23,11 +28,12 @@ impl Measurement {
 }
 
 /// Runs `work` and measures it.
-pub fn measure(work: impl FnOnce() -> Totals) -> Measurement {
-    let before = cpu_s();
+pub(crate) fn measure(work: impl FnOnce() -> Totals) -> Measurement {
+    let (cpu, wall) = (cpu_s(), std::time::Instant::now());
     let totals = work();
-    let cpu_s = cpu_s() - before;
-    Measurement { totals, cpu_s, peak_rss_bytes: peak_rss_bytes() }
+    let cpu_s = cpu_s() - cpu;
+    let wall_s = wall.elapsed().as_secs_f64();
+    Measurement { totals, cpu_s, wall_s, peak_rss_bytes: peak_rss_bytes(), utilization: None }
 }
 
 fn cpu_s() -> f64 {
@@ -36,6 +42,18 @@ fn cpu_s() -> f64 {
     seconds(usage.user_time()) + seconds(usage.system_time())
 }
 
+/// Starts a new peak (proc_pid_clear_refs, value 5); without effect elsewhere.
+pub(crate) fn reset_peak_rss() {
+    if std::fs::write("/proc/self/clear_refs", "5").is_err() {
+        tracing::debug!("the peak of resident memory cannot be reset: it is that of the process so far");
+    }
+}
+
 fn peak_rss_bytes() -> u64 {
-    getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| usage.max_rss() as u64 * 1024)
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    let kib = peak.and_then(|l| l.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    // The unit of ru_maxrss is KiB on Linux.
+    let whole = || getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| usage.max_rss() as u64);
+    kib.unwrap_or_else(whole) * 1024
 }

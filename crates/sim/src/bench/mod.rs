@@ -1,70 +1,54 @@
 //! Named speed cases, and the measurement of work done per CPU second.
+//!
+//! The only place of this crate that looks at a clock: it measures the simulator, nothing simulated.
 
+mod cases;
 mod fixed;
 mod measure;
+#[cfg(test)]
+mod tests;
 
-use crate::engine::{Engine, Partition};
-use crate::net::{Limit, NetSpec, QueueSpec};
-use crate::rng::{Stream, Streams};
-use crate::time::{Span, Time};
-use crate::topo::{FatTree, FatTreeSpec};
+pub use cases::{CASES, Case, Load, Shape};
+pub use measure::Measurement;
 
-pub use measure::{Measurement, measure};
+use crate::host::HostError;
+use crate::net::NetError;
+use crate::topo::FatTreeError;
 
-use fixed::{End, FixedWindow};
-
-/// Builds and measures the engine-only case: fixed windows on a fat tree.
-pub fn ceiling(k: u32, subflows: u32, window: u32, duration: Span) -> Measurement {
-    let mut net = NetSpec::new();
-    let queue = |packets: u64| QueueSpec::Fifo { limit: Limit::Bytes(packets * 1500), mark: None };
-    let spec = FatTreeSpec {
-        k,
-        rate_bps: 10_000_000_000,
-        delay: Span::from_us(1),
-        switch_queue: queue(100),
-        host_queue: queue(1000),
-    };
-    let tree = FatTree::build(&mut net, &spec).expect("k of a named case is valid");
-    let streams = Streams::new(1);
-    let mut ecmp = streams.stream("bench/ecmp");
-    let mut hosts = FixedWindow::default();
-    for (from, to) in permutation(tree.hosts(), &mut streams.stream("bench/permutation")) {
-        for path in distinct_paths(&mut ecmp, tree.paths(from, to), subflows) {
-            let there = tree.route(&mut net, from, to, path).expect("hosts exist");
-            let back = tree.route(&mut net, to, from, path).expect("hosts exist");
-            let index = hosts.ends.len() as u32;
-            hosts.ends.push(End { route: there, peer: index + 1, window });
-            hosts.ends.push(End { route: back, peer: index, window: 0 });
-        }
-    }
-    let mut engine = Engine::new(&net, &Partition::whole(&net), &streams, vec![hosts])
-        .expect("one shard fits every network");
-    measure(|| {
-        engine.run_until(Time::ZERO + duration);
-        engine.totals()
-    })
+/// Why a case cannot be measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BenchError {
+    /// No case of this name.
+    #[error("there is no benchmark case {0:?}; the cases are: {known}", known = CASES.map(|c| c.name).join(", "))]
+    UnknownCase(String),
+    /// Unusable number of threads.
+    #[error("{0} threads cannot be used; choose 1 to 8")]
+    Threads(u32),
+    /// An algorithm of the case is not in the registry.
+    #[error(transparent)]
+    Algorithm(#[from] vmcc_cc::UnknownAlgorithm),
+    /// The network was refused.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// The hosts were refused.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The tree was refused.
+    #[error(transparent)]
+    FatTree(#[from] FatTreeError),
 }
 
-/// Each host sends to another, each receives from one: a random cyclic permutation (Sattolo's algorithm).
-fn permutation(hosts: u32, rng: &mut Stream) -> Vec<(u32, u32)> {
-    let mut to: Vec<u32> = (0..hosts).collect();
-    for i in (1..hosts).rev() {
-        to.swap(i as usize, below(rng, i) as usize);
+/// Builds a case and measures its run on `threads` threads; building is not measured.
+///
+/// # Errors
+/// [`BenchError`]; none for a case of [`CASES`] and 1 to 8 threads.
+pub fn run(case: &Case, threads: u32) -> Result<Measurement, BenchError> {
+    if !(1..=8).contains(&threads) {
+        return Err(BenchError::Threads(threads));
     }
-    (0..hosts).zip(to).collect()
-}
-
-/// `n` path numbers out of `paths`, without repetition as long as there are enough.
-fn distinct_paths(rng: &mut Stream, paths: u32, n: u32) -> Vec<u32> {
-    let mut all: Vec<u32> = (0..paths).collect();
-    for i in (1..paths).rev() {
-        all.swap(i as usize, below(rng, i + 1) as usize);
-    }
-    all.iter().copied().cycle().take(n as usize).collect()
-}
-
-/// A number below `n`.
-fn below(rng: &mut Stream, n: u32) -> u32 {
-    use rand_xoshiro::rand_core::Rng;
-    ((u64::from(rng.next_u32()) * u64::from(n)) >> 32) as u32
+    measure::reset_peak_rss();
+    let mut built = case.build(threads)?;
+    let measured = measure::measure(|| built.run());
+    Ok(Measurement { utilization: built.utilization(), ..measured })
 }

@@ -42,10 +42,17 @@ pub trait Endpoints: Send {
     /// The event of timer `id` came. Call [`Ctx::expired`] with its [`Timer`] and act if it says `true`.
     fn on_timer(&mut self, ctx: &mut Ctx, id: TimerId);
 
-    /// A packet for endpoint `to` arrives soon, a pure ACK or one that carries data: a hint to prefetch the
-    /// endpoint's state.
+    /// A packet for endpoint `to` arrives soon, a pure ACK or one that carries data: a hint to bring the
+    /// endpoint's state closer.
     #[inline]
     fn prefetch(&self, to: u32, ack: bool) {
+        let _ = (to, ack);
+    }
+
+    /// The same packet arrives very soon: what [`Endpoints::prefetch`] asked for is there and may be read to
+    /// find out what else will be needed.
+    #[inline]
+    fn prefetch_more(&self, to: u32, ack: bool) {
         let _ = (to, ack);
     }
 }

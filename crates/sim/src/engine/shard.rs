@@ -1,8 +1,8 @@
 //! One shard: a part of the network, its hosts, and the loop over its events.
 
-use crate::engine::wheel::{Due, Kind};
+use crate::engine::wheel::{Due, EventKey, Foresee, Kind};
 use crate::engine::{Ctx, Endpoints, TimerId};
-use crate::net::{ACK_ONLY, AT_HOST, Crossings, MAX_ENDPOINT};
+use crate::net::{ACK_ONLY, AT_HOST, Crossings, MAX_ENDPOINT, Network};
 use crate::packet::{Packet, Sack};
 use crate::time::Time;
 
@@ -11,6 +11,31 @@ pub(crate) struct Shard<E> {
     pub(crate) ctx: Ctx,
     pub(crate) hosts: E,
     pub(crate) events: u64,
+}
+
+/// Brings closer what coming arrivals will touch.
+struct Ahead<'a, E> {
+    net: &'a Network,
+    hosts: &'a E,
+}
+
+impl<E: Endpoints> Foresee for Ahead<'_, E> {
+    #[inline(always)]
+    fn soon(&self, key: EventKey, payload: u32, target: u32) {
+        if key.kind() == Kind::Arrival {
+            self.net.prefetch(payload, target);
+            if target & AT_HOST != 0 {
+                self.hosts.prefetch(target & MAX_ENDPOINT, target & ACK_ONLY != 0);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn near(&self, key: EventKey, target: u32) {
+        if key.kind() == Kind::Arrival && target & AT_HOST != 0 {
+            self.hosts.prefetch_more(target & MAX_ENDPOINT, target & ACK_ONLY != 0);
+        }
+    }
 }
 
 impl<E> Shard<E> {
@@ -23,17 +48,7 @@ impl<E> Shard<E> {
 impl<E: Endpoints> Shard<E> {
     /// Handles all events before `end`.
     pub(crate) fn run_until(&mut self, end: Time) {
-        while let Some(due) = {
-            let (net, hosts) = (&self.ctx.net, &self.hosts);
-            self.ctx.wheel.pop(end, |key, payload, target| {
-                if key.kind() == Kind::Arrival {
-                    net.prefetch(payload, target);
-                    if target & AT_HOST != 0 {
-                        hosts.prefetch(target & MAX_ENDPOINT, target & ACK_ONLY != 0);
-                    }
-                }
-            })
-        } {
+        while let Some(due) = self.ctx.wheel.pop(end, &Ahead { net: &self.ctx.net, hosts: &self.hosts }) {
             self.ctx.now = due.at;
             self.events += 1;
             self.handle(due);

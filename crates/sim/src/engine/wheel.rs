@@ -78,6 +78,17 @@ pub(crate) struct Due {
     pub(crate) target: u32,
 }
 
+/// Somebody who prepares for events: key, payload, target. Nothing that changes results.
+pub(crate) trait Foresee {
+    /// The event comes within a fine bucket or two.
+    fn soon(&self, key: EventKey, payload: u32, target: u32);
+    /// The event comes after [`NEAR`] others.
+    fn near(&self, key: EventKey, target: u32);
+}
+
+/// How many events ahead the second look is.
+const NEAR: usize = 3;
+
 /// Shape of the wheel. Times to powers of two: a fine bucket lasts `2^fine_bits` ps, a coarse one
 /// `2^coarse_bits`; there are `2^wheel_bits` coarse buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,12 +209,15 @@ impl Wheel {
         }
     }
 
-    /// The next event, if it lies before `end`. `foresee` is shown each event some time before it comes:
-    /// (key, payload, target).
+    /// The next event, if it lies before `end`. `foresee` is shown nearly every event twice before it comes:
+    /// a fine bucket ahead, and a few events ahead.
     #[inline(always)]
-    pub(crate) fn pop(&mut self, end: Time, foresee: impl Fn(EventKey, u32, u32)) -> Option<Due> {
+    pub(crate) fn pop(&mut self, end: Time, foresee: &impl Foresee) -> Option<Due> {
         if self.cursor == self.run.len() && !self.advance(end, foresee) {
             return None;
+        }
+        if let Some(event) = self.run.get(self.cursor + NEAR) {
+            foresee.near(EventKey(event.order as u32), event.target);
         }
         let event = self.run[self.cursor];
         let at = Time::from_ps((self.base << self.shape.coarse_bits) | event.order >> 32);
@@ -216,7 +230,7 @@ impl Wheel {
 
     /// Moves on to the next fine bucket with events, unless it begins at or after `end`.
     #[inline(never)]
-    fn advance(&mut self, end: Time, foresee: impl Fn(EventKey, u32, u32)) -> bool {
+    fn advance(&mut self, end: Time, foresee: &impl Foresee) -> bool {
         loop {
             let later = self.position + 1..self.fine.len();
             if let Some(next) = later.into_iter().find(|&i| !self.fine[i].is_empty()) {
@@ -235,9 +249,12 @@ impl Wheel {
         self.run.clear();
         std::mem::swap(&mut self.run, &mut self.fine[self.position]);
         sort(&mut self.run);
+        for event in self.run.iter().take(NEAR) {
+            foresee.near(EventKey(event.order as u32), event.target);
+        }
         if let Some(soon) = self.fine.get(self.position + 1) {
             for event in soon {
-                foresee(EventKey(event.order as u32), event.payload, event.target);
+                foresee.soon(EventKey(event.order as u32), event.payload, event.target);
             }
         }
         true
@@ -331,6 +348,13 @@ mod tests {
     use crate::rng::Streams;
     use rand_xoshiro::rand_core::Rng;
 
+    struct Blind;
+
+    impl Foresee for Blind {
+        fn soon(&self, _: EventKey, _: u32, _: u32) {}
+        fn near(&self, _: EventKey, _: u32) {}
+    }
+
     /// Events come out as a stable sort by (time, key) would give them, whatever the distance.
     #[test]
     fn order_is_that_of_a_stable_sort() {
@@ -346,12 +370,12 @@ mod tests {
             wheel.push(Time::from_ps(at), key, n, 0);
             expected.push((at, key.0, n));
             if n % 3 != 0 {
-                let due = wheel.pop(Time::NEVER, |_, _, _| {}).unwrap();
+                let due = wheel.pop(Time::NEVER, &Blind).unwrap();
                 now = due.at.ps();
                 got.push((now, due.key.0, due.payload));
             }
         }
-        while let Some(due) = wheel.pop(Time::NEVER, |_, _, _| {}) {
+        while let Some(due) = wheel.pop(Time::NEVER, &Blind) {
             got.push((due.at.ps(), due.key.0, due.payload));
         }
         assert_eq!(wheel.len(), 0);
@@ -364,9 +388,9 @@ mod tests {
         let mut wheel = Wheel::new(WheelShape { fine_bits: 8, coarse_bits: 11, wheel_bits: 6 });
         let key = EventKey::new(Kind::Timer, 0);
         wheel.push(Time::from_ps(5_000), key, 7, 0);
-        assert!(wheel.pop(Time::from_ps(5_000), |_, _, _| {}).is_none());
+        assert!(wheel.pop(Time::from_ps(5_000), &Blind).is_none());
         wheel.push(Time::from_ps(5_000), EventKey::new(Kind::Arrival, 0), 6, 0);
-        assert_eq!(wheel.pop(Time::from_ps(5_001), |_, _, _| {}).unwrap().payload, 6);
-        assert_eq!(wheel.pop(Time::from_ps(5_001), |_, _, _| {}).unwrap().payload, 7);
+        assert_eq!(wheel.pop(Time::from_ps(5_001), &Blind).unwrap().payload, 6);
+        assert_eq!(wheel.pop(Time::from_ps(5_001), &Blind).unwrap().payload, 7);
     }
 }

@@ -13,6 +13,8 @@ use super::world::ConnId;
 use crate::engine::{Ctx, Endpoints, Timer, TimerId};
 use crate::packet::{Packet, Sack};
 use crate::time::{Span, Time};
+use prefetch_index::prefetch_index;
+use std::slice;
 use std::sync::Arc;
 
 /// Tables of one shard.
@@ -295,5 +297,27 @@ impl Endpoints for Hosts {
 
     fn on_timer(&mut self, ctx: &mut Ctx, id: TimerId) {
         self.timer(ctx, id);
+    }
+
+    #[inline]
+    fn prefetch(&self, to: u32, ack: bool) {
+        if !ack {
+            prefetch_index(&self.rx_subs, to as usize);
+        } else if let Some(sub) = self.subs.get(to as usize) {
+            prefetch_index(slice::from_ref(&sub.board), 0);
+            prefetch_index(slice::from_ref(&sub.timer), 0);
+            prefetch_index(slice::from_ref(&sub.path), 0);
+        }
+    }
+
+    #[inline]
+    fn prefetch_more(&self, to: u32, ack: bool) {
+        if !ack {
+            if let Some(sub) = self.rx_subs.get(to as usize) {
+                prefetch_index(&self.rx_conns, sub.conn as usize);
+            }
+        } else if let Some(sub) = self.subs.get(to as usize) {
+            prefetch_index(&self.conns, sub.conn as usize);
+        }
     }
 }

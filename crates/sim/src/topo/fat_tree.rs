@@ -63,7 +63,7 @@ impl FatTree {
     /// [`FatTreeError::Ports`] or [`FatTreeError::Net`].
     pub fn build(net: &mut NetSpec, spec: &FatTreeSpec) -> Result<FatTree, FatTreeError> {
         let k = spec.k;
-        if !(2..=64).contains(&k) || k % 2 != 0 {
+        if !(2..=64).contains(&k) || !k.is_multiple_of(2) {
             return Err(FatTreeError::Ports(k));
         }
         let tree = FatTree { k, first_node: net.nodes(), first_link: net.links().len() as u32 };

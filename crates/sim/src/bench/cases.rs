@@ -1,0 +1,381 @@
+//! The named cases: what each builds and what is expected of it.
+//!
+//! All use 1500-byte packets, 10 Gbit/s links with 1 us of delay, 100-packet queues at every port, hosts
+//! included, Linux's TCP constants, and bulk transfers that start within the first 100 us. Fat trees
+//! carry a random permutation: every host sends to one other and receives from one other.
+
+use vmcc_cc::{Algorithm, Params};
+
+use crate::bench::BenchError;
+use crate::bench::fixed::{End, FixedWindow};
+use crate::engine::{Endpoints, Engine, Partition};
+use crate::host::{
+    AlgorithmId, App, ConfigId, ConnId, ConnSpec, Directory, Hosts, Scheduler, SubflowSpec, TcpConfig, World,
+};
+use crate::net::{Limit, LinkSpec, NetSpec, NodeId, QueueSpec, Threshold};
+use crate::packet::RouteId;
+use crate::rng::{Stream, Streams};
+use crate::time::{Span, Time};
+use crate::topo::{FatTree, FatTreeSpec};
+
+const RATE_BPS: u64 = 10_000_000_000;
+const PACKET_BYTES: u64 = 1500;
+const QUEUE_PKT: u64 = 100;
+/// Marking threshold at 10 Gbit/s: Alizadeh et al., Data Center TCP, SIGCOMM 2010, section 4.1.
+const MARK_PKT: u64 = 65;
+const LINK_DELAY: Span = Span::from_us(1);
+const SEED: u64 = 1;
+
+/// The network of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Shape {
+    /// A fat tree with so many ports per switch.
+    FatTree {
+        /// Ports per switch.
+        k: u32,
+    },
+    /// So many senders, one bottleneck, as many receivers.
+    Dumbbell {
+        /// Number of flows.
+        flows: u32,
+    },
+}
+
+/// What sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Load {
+    /// Connections under this congestion control.
+    Transport {
+        /// Registry name of the algorithm.
+        algorithm: &'static str,
+        /// Subflows per connection over distinct paths.
+        subflows: u32,
+    },
+    /// No transport: fixed windows, to show what the engine alone costs.
+    FixedWindow {
+        /// Windows per pair of hosts, over distinct paths.
+        subflows: u32,
+        /// Packets per window.
+        window_pkt: u32,
+    },
+}
+
+/// One named case.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Case {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub title: &'static str,
+    /// Network.
+    pub shape: Shape,
+    /// Traffic.
+    pub load: Load,
+    /// Simulated time.
+    pub duration: Span,
+    /// Least packet-hops per CPU second, millions, on the machine where the peers were measured.
+    pub floor_mhops: Option<f64>,
+    /// What csg-htsim did there in the same case.
+    pub htsim_mhops: Option<f64>,
+    /// Most resident memory, MB.
+    pub memory_mb: Option<u64>,
+}
+
+const fn case(name: &'static str, title: &'static str, shape: Shape, load: Load, duration: Span) -> Case {
+    Case { name, title, shape, load, duration, floor_mhops: None, htsim_mhops: None, memory_mb: None }
+}
+
+const DCTCP: Load = Load::Transport { algorithm: "dctcp", subflows: 1 };
+const LIA8: Load = Load::Transport { algorithm: "lia", subflows: 8 };
+
+/// All cases.
+pub const CASES: [Case; 8] = [
+    Case {
+        floor_mhops: Some(14.0),
+        htsim_mhops: Some(4.45),
+        ..case(
+            "dctcp-k8",
+            "DCTCP, fat tree k=8 (128 hosts), 50 ms",
+            Shape::FatTree { k: 8 },
+            DCTCP,
+            Span::from_ms(50),
+        )
+    },
+    Case {
+        floor_mhops: Some(11.0),
+        htsim_mhops: Some(3.32),
+        ..case(
+            "mptcp-k8",
+            "MPTCP x 8 (LIA), fat tree k=8, 50 ms",
+            Shape::FatTree { k: 8 },
+            LIA8,
+            Span::from_ms(50),
+        )
+    },
+    Case {
+        floor_mhops: Some(7.0),
+        htsim_mhops: Some(1.14),
+        memory_mb: Some(150),
+        ..case(
+            "mptcp-k16",
+            "MPTCP x 8 (LIA), fat tree k=16 (1024 hosts), 5 ms",
+            Shape::FatTree { k: 16 },
+            LIA8,
+            Span::from_ms(5),
+        )
+    },
+    Case {
+        floor_mhops: Some(20.0),
+        htsim_mhops: Some(10.4),
+        ..case(
+            "dctcp-dumbbell",
+            "DCTCP, dumbbell, 20 flows, 1 s",
+            Shape::Dumbbell { flows: 20 },
+            DCTCP,
+            Span::from_secs(1),
+        )
+    },
+    Case {
+        memory_mb: Some(4096),
+        ..case(
+            "mptcp-k32",
+            "MPTCP x 8 (LIA), fat tree k=32 (8192 hosts), 1 ms",
+            Shape::FatTree { k: 32 },
+            LIA8,
+            Span::from_ms(1),
+        )
+    },
+    case(
+        "dctcp-k16",
+        "DCTCP, fat tree k=16 (1024 hosts), 10 ms",
+        Shape::FatTree { k: 16 },
+        DCTCP,
+        Span::from_ms(10),
+    ),
+    case(
+        "engine-k8",
+        "no transport, fixed windows, fat tree k=8, 20 ms",
+        Shape::FatTree { k: 8 },
+        Load::FixedWindow { subflows: 1, window_pkt: 20 },
+        Span::from_ms(20),
+    ),
+    case(
+        "engine-k16",
+        "no transport, 8 fixed windows, fat tree k=16, 2 ms",
+        Shape::FatTree { k: 16 },
+        Load::FixedWindow { subflows: 8, window_pkt: 10 },
+        Span::from_ms(2),
+    ),
+];
+
+/// A pair of hosts and the routes between them.
+struct Pair {
+    from: NodeId,
+    to: NodeId,
+    routes: Vec<(RouteId, RouteId)>,
+}
+
+/// Network, partition and host pairs of a case.
+struct Plan {
+    net: NetSpec,
+    partition: Partition,
+    pairs: Vec<Pair>,
+}
+
+impl Case {
+    /// The case called `name`.
+    ///
+    /// # Errors
+    /// [`BenchError::UnknownCase`].
+    pub fn by_name(name: &str) -> Result<Case, BenchError> {
+        CASES.into_iter().find(|c| c.name == name).ok_or_else(|| BenchError::UnknownCase(name.to_owned()))
+    }
+
+    fn plan(&self, threads: u32, subflows: u32, marks: bool) -> Result<Plan, BenchError> {
+        match self.shape {
+            Shape::FatTree { k } => fat_tree(k, threads, subflows, marks),
+            Shape::Dumbbell { flows } => dumbbell(flows, threads, marks),
+        }
+    }
+
+    /// Builds the case for so many threads.
+    ///
+    /// # Errors
+    /// [`BenchError`] if a named algorithm is missing.
+    pub(crate) fn build(&self, threads: u32) -> Result<Built, BenchError> {
+        let end = Time::ZERO + self.duration;
+        match self.load {
+            Load::Transport { algorithm, subflows } => {
+                let algorithm = Algorithm::by_name(algorithm)?;
+                let plan = self.plan(threads, subflows, algorithm.info().needs_ecn)?;
+                let (hosts, directory) = transport(&plan, algorithm)?;
+                let engine = engine(&plan, hosts)?;
+                Ok(Built::Transport { engine, directory, end, pairs: plan.pairs.len() })
+            }
+            Load::FixedWindow { subflows, window_pkt } => {
+                let plan = self.plan(threads, subflows, false)?;
+                let hosts = fixed(&plan, window_pkt);
+                Ok(Built::Fixed { engine: engine(&plan, hosts)?, end })
+            }
+        }
+    }
+}
+
+/// A case that is ready to run.
+pub(crate) enum Built {
+    Transport { engine: Engine<Hosts>, directory: Directory, end: Time, pairs: usize },
+    Fixed { engine: Engine<FixedWindow>, end: Time },
+}
+
+impl Built {
+    pub(crate) fn run(&mut self) -> crate::net::Totals {
+        match self {
+            Built::Transport { engine, end, .. } => {
+                engine.run_until(*end);
+                engine.totals()
+            }
+            Built::Fixed { engine, end } => {
+                engine.run_until(*end);
+                engine.totals()
+            }
+        }
+    }
+
+    /// Mean goodput per pair as a share of the line rate.
+    pub(crate) fn utilization(&self) -> Option<f64> {
+        let Built::Transport { engine, directory, end, pairs } = self else { return None };
+        let hosts: Vec<&Hosts> = engine.hosts().collect();
+        let conns = 0..directory.connections() as u32;
+        let bytes: u64 = conns.map(|c| directory.delivered_bytes(ConnId(c), &hosts)).sum();
+        Some(bytes as f64 * 8.0 / (end.secs_f64() * *pairs as f64 * RATE_BPS as f64))
+    }
+}
+
+fn engine<E: Endpoints>(plan: &Plan, hosts: Vec<E>) -> Result<Engine<E>, BenchError> {
+    Ok(Engine::new(&plan.net, &plan.partition, &Streams::new(SEED), hosts)?)
+}
+
+fn queue(marks: bool) -> QueueSpec {
+    let mark = marks.then_some(Threshold::Bytes(MARK_PKT * PACKET_BYTES));
+    QueueSpec::Fifo { limit: Limit::Bytes(QUEUE_PKT * PACKET_BYTES), mark }
+}
+
+fn fat_tree(k: u32, threads: u32, subflows: u32, marks: bool) -> Result<Plan, BenchError> {
+    let mut net = NetSpec::new();
+    let spec = FatTreeSpec {
+        k,
+        rate_bps: RATE_BPS,
+        delay: LINK_DELAY,
+        switch_queue: queue(marks),
+        host_queue: queue(marks),
+    };
+    let tree = FatTree::build(&mut net, &spec)?;
+    let streams = Streams::new(SEED);
+    let mut ecmp = streams.stream("bench/ecmp");
+    let mut pairs = Vec::new();
+    for (from, to) in permutation(tree.hosts(), &mut streams.stream("bench/permutation")) {
+        let mut routes = Vec::new();
+        for path in distinct_paths(&mut ecmp, tree.paths(from, to), subflows) {
+            routes.push((tree.route(&mut net, from, to, path)?, tree.route(&mut net, to, from, path)?));
+        }
+        pairs.push(Pair { from: tree.host_node(from), to: tree.host_node(to), routes });
+    }
+    let partition = tree.partition(&net, threads);
+    Ok(Plan { net, partition, pairs })
+}
+
+/// Senders and one switch in the first shard, the other switch and receivers in the last.
+fn dumbbell(flows: u32, threads: u32, marks: bool) -> Result<Plan, BenchError> {
+    let mut net = NetSpec::new();
+    let (left, right) = (net.node(), net.node());
+    let link =
+        |net: &mut NetSpec, from, to| net.link(LinkSpec::new(from, to, RATE_BPS, LINK_DELAY, queue(marks)));
+    let there = link(&mut net, left, right)?;
+    let back = link(&mut net, right, left)?;
+    let last = if threads > 1 { 1 } else { 0 };
+    let mut shard_of = vec![0, last];
+    let mut pairs = Vec::new();
+    for _ in 0..flows {
+        let (from, to) = (net.node(), net.node());
+        shard_of.extend([0, last]);
+        let up = link(&mut net, from, left)?;
+        let down = link(&mut net, right, to)?;
+        let ack_up = link(&mut net, to, right)?;
+        let ack_down = link(&mut net, left, from)?;
+        let routes = vec![(net.route(&[up, there, down])?, net.route(&[ack_up, back, ack_down])?)];
+        pairs.push(Pair { from, to, routes });
+    }
+    Ok(Plan { net, partition: Partition::new(shard_of), pairs })
+}
+
+fn transport(plan: &Plan, algorithm: Algorithm) -> Result<(Vec<Hosts>, Directory), BenchError> {
+    let mut world = World::new(plan.partition.shard_of());
+    let config = world.add_config(TcpConfig::default())?;
+    let selected = world.add_algorithm(algorithm, Params::defaults(algorithm));
+    let mut starts = Streams::new(SEED).stream("bench/start");
+    for pair in &plan.pairs {
+        let start = Time::ZERO + Span::from_ns(u64::from(below(&mut starts, 100_000)));
+        world.add_connection(bulk(pair, start, selected, config))?;
+    }
+    Ok(world.build())
+}
+
+fn bulk(pair: &Pair, start: Time, algorithm: AlgorithmId, config: ConfigId) -> ConnSpec {
+    ConnSpec {
+        sender: pair.from.0,
+        receiver: pair.to.0,
+        start,
+        stop: Time::NEVER,
+        app: App::Bulk,
+        algorithm,
+        config,
+        scheduler: Scheduler::LowestRtt,
+        subflows: pair.routes.iter().map(|&(there, back)| SubflowSpec::new(there, back)).collect(),
+        multipath: pair.routes.len() > 1,
+        read_rate_bytes_per_s: 0,
+        class: 0,
+        group: 0,
+        trace: false,
+    }
+}
+
+fn fixed(plan: &Plan, window: u32) -> Vec<FixedWindow> {
+    let mut hosts = vec![FixedWindow::default(); plan.partition.shards()];
+    let shard = |node: NodeId| usize::from(plan.partition.shard_of()[node.0 as usize]);
+    for pair in &plan.pairs {
+        let (a, b) = (shard(pair.from), shard(pair.to));
+        for &(there, back) in &pair.routes {
+            let index_a = hosts[a].ends.len() as u32;
+            let index_b = if a == b { index_a + 1 } else { hosts[b].ends.len() as u32 };
+            hosts[a].ends.push(End { route: there, peer: index_b, window });
+            hosts[b].ends.push(End { route: back, peer: index_a, window: 0 });
+        }
+    }
+    hosts
+}
+
+/// Each host sends to another, each receives from one: a random cyclic permutation (Sattolo's algorithm).
+fn permutation(hosts: u32, rng: &mut Stream) -> Vec<(u32, u32)> {
+    let mut to: Vec<u32> = (0..hosts).collect();
+    for i in (1..hosts).rev() {
+        to.swap(i as usize, below(rng, i) as usize);
+    }
+    (0..hosts).zip(to).collect()
+}
+
+/// `n` path numbers out of `paths`, without repetition as long as there are enough.
+fn distinct_paths(rng: &mut Stream, paths: u32, n: u32) -> Vec<u32> {
+    let mut all: Vec<u32> = (0..paths).collect();
+    for i in (1..paths).rev() {
+        all.swap(i as usize, below(rng, i + 1) as usize);
+    }
+    all.iter().copied().cycle().take(n as usize).collect()
+}
+
+/// A number below `n`.
+fn below(rng: &mut Stream, n: u32) -> u32 {
+    use rand_xoshiro::rand_core::Rng;
+    ((u64::from(rng.next_u32()) * u64::from(n)) >> 32) as u32
+}
