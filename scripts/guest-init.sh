@@ -26,7 +26,7 @@ fail() {
 overlay() {
 	upper=/over/$(busybox echo "$1" | busybox tr / _)
 	busybox mkdir -p "$upper/up" "$upper/work"
-	busybox mount -t overlay -o "lowerdir=$1,upperdir=$upper/up,workdir=$upper/work" overlay "$2"
+	busybox mount -t overlay -o "nosuid,lowerdir=$1,upperdir=$upper/up,workdir=$upper/work" overlay "$2"
 }
 
 # Dependency order, fixed when the initramfs was made.
@@ -43,7 +43,9 @@ for word in $cmdline; do
 done
 [ -n "$job" ] || fail "no vmcc.job= on the kernel command line"
 
-busybox mount -t virtiofs vmcc /host || fail "the host's file system does not mount"
+# Where the host serves its files without being root, mount(8) and others would be set-user-ID of the
+# wrong user. Everything runs as root here anyway.
+busybox mount -t virtiofs -o nosuid vmcc /host || fail "the host's file system does not mount"
 busybox mount -t tmpfs -o mode=0755 over /over || fail "no tmpfs"
 overlay /host /root || fail "no overlay"
 

@@ -101,10 +101,15 @@ apt_update_once() {
 }
 
 apt_install() {
+	local log
 	say "installing: $*"
+	log=$(mktemp)
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
-		-o Dpkg::Use-Pty=0 install "$@" >/dev/null ||
-		stop "apt-get install failed. Try: apt-get install $*"
+		-o Dpkg::Use-Pty=0 install "$@" >"$log" 2>&1 || {
+		tail -n 20 "$log" >&2
+		stop "apt-get install failed; all it said is in $log. Try: apt-get install $*"
+	}
+	rm -f "$log"
 }
 
 # Version that apt would install, or nothing.

@@ -20,7 +20,7 @@ all_stages=(rust-format c-format shell clippy portable kernel root guests releas
 
 # One feature set for every stage with kernel code, so that dependencies are compiled once.
 kernel_crates=(-p vmcc-host -p vmcc-lab -p vmcc)
-kernel_features=(--features "vmcc/kernel,vmcc-host/root-tests,vmcc-lab/root-tests,vmcc/root-tests")
+kernel_features=(--features "vmcc/kernel,vmcc/root-tests,vmcc-lab/root-tests")
 
 # --- stages -----------------------------------------------------------------------------------
 # A stage succeeds, fails, or returns 77 after printing why this machine cannot run it.

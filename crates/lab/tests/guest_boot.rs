@@ -1,6 +1,8 @@
 //! Boots real guests: on any machine with what `make setup-guest` installs, root or not.
 #![cfg(feature = "root-tests")]
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,6 +84,38 @@ fn guest_writes_reach_the_shared_directory_only() {
     assert_ne!(output.exit_code, 0);
     assert_eq!(std::fs::read_to_string(shared.path().join("a file")).expect("the guest's file"), "kept\n");
     assert_eq!(other.path().read_dir().expect("a directory").count(), 0);
+}
+
+/// A user without any privilege gets guests too; the other tests run as whoever runs the suite.
+#[test]
+fn guest_needs_no_root() {
+    if !nix::unistd::geteuid().is_root() {
+        // Then every test of this file shows it.
+        return;
+    }
+    let own = std::env::current_exe().expect("this program");
+    // The build folder may lie where others must not look.
+    let public = tempfile::tempdir().expect("a directory");
+    let copy = public.path().join("tests");
+    std::fs::copy(own, &copy).expect("a copy");
+    std::fs::set_permissions(public.path(), Permissions::from_mode(0o755)).expect("permissions");
+    let output = Command::new("setpriv")
+        .args([
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "--bounding-set=-all",
+            "--no-new-privs",
+            "--",
+        ])
+        .arg(&copy)
+        .args(["--exact", "guest_writes_reach_the_shared_directory_only"])
+        .env("HOME", "/nonexistent")
+        .current_dir("/")
+        .output()
+        .expect("setpriv");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
 #[test]
