@@ -372,11 +372,16 @@ void BPF_PROG(cc_in_ack_event, struct sock *sk, u32 ack_flags)
 	struct mp_sk *ca = mp_sk(sk);
 	u8 flags;
 
-	if (!live(sk))
+	flags = ca->flags;
+	if (!(flags & SK_LIVE))
+		return;
+	/* A receiver is called for each segment; it has nothing in flight that could be
+	 * acknowledged. */
+	if (!tp->packets_out && !(flags & SK_SAMPLE) && !(ack_flags & CA_ACK_ECE))
 		return;
 	if (!cc_seq_before(tp->snd_una, ca->round_end))
 		membership(sk, ca);
-	if (ca->flags & SK_ACK)
+	if (flags & SK_ACK)
 		ack_only(sk);
 	flags = ca->flags | SK_ACK;
 	if (ack_flags & CA_ACK_ECE)

@@ -15,6 +15,7 @@ const CLANGS: [&str; 8] =
 struct Toolchain {
     clang: String,
     includes: Vec<PathBuf>,
+    root: PathBuf,
     kernel: PathBuf,
     algorithms: PathBuf,
     out: PathBuf,
@@ -22,7 +23,7 @@ struct Toolchain {
 
 fn main() {
     let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("set by cargo"));
-    let root = manifest.join("../..");
+    let root = manifest.join("../..").canonicalize().expect("the workspace is there");
     let out = PathBuf::from(env::var("OUT_DIR").expect("set by cargo"));
     let (kernel, algorithms) = (root.join("kernel"), root.join("algorithms"));
     for watched in [&kernel, &algorithms] {
@@ -34,7 +35,7 @@ fn main() {
     fs::write(out.join("cc_params.h"), registry.c_header()).expect("OUT_DIR is writable");
     let libbpf = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys says where libbpf's headers are");
     let includes = vec![kernel.clone(), algorithms.join("include"), out.clone(), PathBuf::from(libbpf)];
-    let tools = Toolchain { clang: find_clang(), includes, kernel, algorithms, out };
+    let tools = Toolchain { clang: find_clang(), includes, root, kernel, algorithms, out };
 
     tools.compile("mark.bpf.c", "mark.o", &[]);
     let mut table = String::from("pub(crate) static OBJECTS: &[Object] = &[\n");
@@ -87,8 +88,11 @@ impl Toolchain {
             "-Werror",
         ]);
         command.args(["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-missing-field-initializers"]);
-        // Debug information without the path of the build, so that the same source gives the same object.
+        // Debug information without the paths of this machine: the same source gives the same object.
         command.arg("-fdebug-compilation-dir=.").args(defines);
+        for mapped in [&self.out, &self.root] {
+            command.arg(format!("-ffile-prefix-map={}=.", mapped.display()));
+        }
         for include in &self.includes {
             command.arg("-I").arg(include);
         }
@@ -109,13 +113,9 @@ fn find_clang() -> String {
         return named;
     }
     let works = |name: &&str| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success());
-    CLANGS.iter().copied().chain(["clang"]).find(|name| works(&name)).map(str::to_owned).unwrap_or_else(
-        || {
-            panic!(
-                "no clang found to compile the BPF programs: install clang (14 or newer), or set CLANG to one"
-            )
-        },
-    )
+    CLANGS.iter().copied().chain(["clang"]).find(|name| works(name)).map(str::to_owned).unwrap_or_else(|| {
+        panic!("no clang found to compile the BPF programs: install clang (14 or newer), or set CLANG to one")
+    })
 }
 
 /// FNV-1a: tells builds of an algorithm apart, nothing more.

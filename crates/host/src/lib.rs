@@ -3,6 +3,7 @@
 //! The only crate that talks BPF: it loads the algorithms ([`Loaded`]), marks on ports, probes what a kernel can do
 //! and reads its sockets ([`diag`]). Network namespaces, links and traffic belong to `vmcc-lab`.
 
+pub mod bench;
 mod config;
 pub mod diag;
 mod error;

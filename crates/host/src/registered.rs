@@ -21,7 +21,6 @@ use vmcc_cc::{Algorithm, Params};
 const BPFFS: &str = "/sys/fs/bpf";
 /// Our folder in it.
 const FOLDER: &str = "vmcc";
-const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
 
 /// One registration.
 pub(crate) struct Registered {
@@ -176,7 +175,8 @@ fn pin_path(kernel_name: &str) -> PathBuf {
 
 /// Mounts the BPF file system where it belongs, unless it is there, and makes our folder.
 fn prepare_bpffs() -> io::Result<()> {
-    let mounted = nix::sys::statfs::statfs(BPFFS).is_ok_and(|s| s.filesystem_type().0 as i64 == BPF_FS_MAGIC);
+    let mounted =
+        nix::sys::statfs::statfs(BPFFS).is_ok_and(|s| s.filesystem_type() == nix::sys::statfs::BPF_FS_MAGIC);
     if !mounted {
         let none: Option<&str> = None;
         nix::mount::mount(Some("bpf"), BPFFS, Some("bpf"), nix::mount::MsFlags::empty(), none)?;

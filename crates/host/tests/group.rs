@@ -106,7 +106,7 @@ fn root_ten_thousand_connections_leave_nothing() {
             })
             .collect();
         thread::sleep(SETTLE);
-        open.iter().filter(|_| number % 2 == 0).for_each(reset_on_close);
+        open.iter().filter(|_| number.is_multiple_of(2)).for_each(reset_on_close);
     };
     let most = thread::scope(|scope| {
         let work = || within(&net.client, || (0..CONNECTIONS / WORKERS / BATCH).for_each(batch));

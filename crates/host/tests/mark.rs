@@ -155,7 +155,7 @@ fn root_the_receiver_echoes_every_mark() {
         }
         let end = ours();
         echoed = end.delivered_ce_pkt;
-        again = (end.bytes_sent - end.bytes_acked).div_ceil(u64::from(end.mss_bytes));
+        again = end.bytes_sent.saturating_sub(end.bytes_acked).div_ceil(u64::from(end.mss_bytes));
         true
     });
     let marked = marker.counters().unwrap().marked;

@@ -1,5 +1,5 @@
 //! What the privileged tests share: two network namespaces joined by veth paths, and transfers between them.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use sha2::{Digest, Sha256};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -13,10 +13,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Tests register algorithms under fixed names: one at a time.
-pub fn alone() -> MutexGuard<'static, ()> {
+/// Tests register algorithms under fixed names: one at a time, in this process and on this machine.
+pub fn alone() -> (MutexGuard<'static, ()>, File) {
     static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+    let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let file = File::create("/run/vmcc-host-tests.lock").expect("these tests need root");
+    file.lock().expect("lock");
+    (guard, file)
 }
 
 /// Runs a command of iproute2 and shows what it said if it fails.
