@@ -63,6 +63,16 @@ impl Hosts {
         act(&mut Tx { wire, now, config, cc, conn, subs, rtts: &mut self.rtts })
     }
 
+    #[cfg(test)]
+    pub(crate) fn with_tx_for_test<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        conn: u32,
+        act: impl FnOnce(&mut Tx<'_, W>),
+    ) {
+        self.with_tx(wire, conn, act);
+    }
+
     #[inline]
     fn with_rx<W: Wire>(&mut self, wire: &mut W, sub_index: u32, act: impl FnOnce(&mut Rx<'_, W>)) -> u32 {
         let sub = &mut self.rx_subs[sub_index as usize];

@@ -15,6 +15,8 @@
 
 mod ack;
 mod multipath;
+#[cfg(test)]
+mod multipath_tests;
 mod recovery;
 mod send;
 #[cfg(test)]
