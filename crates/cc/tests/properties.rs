@@ -2,7 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use vmcc_cc::{Algorithm, Cause, Event, EventFlags, Group, Host, Params, Slot, SlotFlags};
+use vmcc_cc::{Algorithm, Cause, Event, EventFlags, Group, Host, Params, Path, Slot, SlotFlags};
 
 /// One thing that happens to one path.
 #[derive(Debug, Clone)]
@@ -194,4 +194,52 @@ proptest! {
 fn ghost(w: u32, established: bool) -> Slot {
     let slot = Host::new(w).slot(if established { 0 } else { 800 });
     Slot { flags: slot.flags.with(SlotFlags::ESTABLISHED, established), ..slot }
+}
+
+/// A host that calls `on_grow` where it should not: the algorithms that say so do not grow.
+#[test]
+fn marked_or_reduced_paths_do_not_grow() {
+    let event = Event {
+        now_us: 1,
+        flags: EventFlags::CWND_LIMITED,
+        cause: Cause::Ece,
+        cwnd_pkt: 40,
+        ssthresh_pkt: 20,
+        srtt_8us: 800,
+        acked_pkt: 40,
+        snd_una: 1,
+        snd_nxt: 41,
+        ..Event::default()
+    };
+    for name in ["vmcc", "xmp"] {
+        let algorithm = Algorithm::by_name(name).expect("in the registry");
+        let params = Params::defaults(algorithm);
+        let mut path = Path::default();
+        algorithm.init(&Event { snd_una: 0, snd_nxt: 0, ..event }, &mut path, None, &params);
+        let marked = Event { flags: event.flags | EventFlags::ECE, ..event };
+        algorithm.on_ack(&marked, &mut path, None, &params);
+        assert_eq!(algorithm.on_grow(&marked, &mut path, None, &params).cwnd(), None, "{name}");
+        assert_eq!(path.credit_q40, 0, "{name}");
+        if name == "xmp" {
+            algorithm.on_congestion(&marked, &mut path, None, &params);
+            let later = Event { snd_una: 30, ..event };
+            algorithm.on_ack(&later, &mut path, None, &params);
+            algorithm.on_grow(&later, &mut path, None, &params);
+            assert_eq!(path.credit_q40, 0, "reduced until everything sent before is acknowledged");
+        }
+    }
+}
+
+/// A host that asks for a second cut within the window: XMP, which keeps its own gate, does not cut again.
+#[test]
+fn xmp_cuts_once_per_round_even_if_asked_twice() {
+    let mut run = Run::new("xmp", &[], 1, false);
+    run.hosts[0].cwnd_pkt = 40;
+    run.hosts[0].ssthresh_pkt = 40;
+    let event = Event { cause: Cause::Ece, cwnd_pkt: 40, ssthresh_pkt: 40, snd_nxt: 40, ..run.event(0) };
+    let path = &mut run.hosts[0].path;
+    let first = run.algorithm.on_congestion(&event, path, None, &run.params);
+    assert_eq!(first.ssthresh(), Some(30));
+    let again = Event { cwnd_pkt: 30, ssthresh_pkt: 30, ..event };
+    assert_eq!(run.algorithm.on_congestion(&again, path, None, &run.params).ssthresh(), Some(30));
 }

@@ -90,10 +90,10 @@ impl Connection {
     }
 
     fn set_window(&mut self, row: &Row) -> Result<usize, String> {
-        row.only(&["path", "w"])?;
+        row.only(&["path", "w", "ssthresh"])?;
         let (path, w) = (self.path(row)?, row.get("w", 0.0)? as u32);
         self.ends[path].host.cwnd_pkt = w;
-        self.ends[path].host.ssthresh_pkt = w;
+        self.ends[path].host.ssthresh_pkt = row.get("ssthresh", f64::from(w))? as u32;
         Ok(0)
     }
 
