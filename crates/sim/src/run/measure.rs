@@ -38,7 +38,7 @@ pub(crate) fn output(setup: &mut Setup, accounts: Accounts) -> RunOutput {
         metrics,
         flows: (0..setup.flows.len()).map(|index| finale.flow_record(index)).collect(),
         series: series::build(&finale),
-        work: Work { packet_hops: Some(totals.packet_hops), events: Some(totals.events), ..Work::default() },
+        work: Work { packet_hops: Some(totals.packet_hops), events: Some(totals.events - setup.sample_events()), ..Work::default() },
         warnings,
     }
 }

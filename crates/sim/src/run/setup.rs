@@ -50,6 +50,7 @@ pub(crate) struct Setup {
     pub(crate) warmup: Time,
     pub(crate) end: Time,
     pub(crate) interval: Span,
+    pub(crate) sample_every: Span,
     pub(crate) warnings: Vec<String>,
 }
 
@@ -64,7 +65,8 @@ impl Setup {
         let planned = plan_flows(&scenario, &fabric, &streams)?;
         let remaps = changes::plan(&scenario, &mut fabric, &mut world, &streams)?;
         let (warmup, end) = (Time::ZERO + span(scenario.warmup), Time::ZERO + span(scenario.duration));
-        world.sample_every(sample_every(&scenario, &planned));
+        let sample_every = sample_every(&scenario, &planned);
+        world.sample_every(sample_every);
         let mut maker = Maker::new(&scenario, &mut fabric, &mut world, &streams)?;
         let count = planned.len();
         let flows = planned.into_iter().map(|p| maker.flow(p, count)).collect::<Result<Vec<_>, _>>()?;
@@ -97,6 +99,7 @@ impl Setup {
             warmup,
             end,
             interval,
+            sample_every,
             warnings,
         })
     }
@@ -112,6 +115,12 @@ impl Setup {
         times.dedup();
         // Many short competing transfers would cut the run into too many parts; their times do not matter then.
         if times.len() > 64 { Vec::new() } else { times }
+    }
+
+    /// Events that only take samples, one per interval and shard: the one count that depends on threads.
+    pub(crate) fn sample_events(&self) -> u64 {
+        let each = (self.end.ps() - 1) / self.sample_every.ps().max(1);
+        each * self.engine.hosts().count() as u64
     }
 
     /// The hosts of all shards.
