@@ -12,9 +12,12 @@
 //!
 //! A metric that was not measured is absent, never zero.
 
+pub mod figure;
+#[cfg(feature = "files")]
 pub mod folder;
 mod metrics;
 mod output;
+#[cfg(feature = "files")]
 pub mod parquet_files;
 pub mod stats;
 mod summary;
