@@ -69,7 +69,7 @@ pub fn checks() -> Vec<Check> {
         check("socket-destroy", "closing a path that shares a bottleneck", destroy()),
         check("network-namespaces", "the lab", qdisc::in_new_namespace(|| Ok(())).and_then(|answer| answer)),
     ];
-    for kind in ["htb", "tbf", "bfifo"] {
+    for kind in ["htb", "tbf", "bfifo", "netem"] {
         let answer = qdisc::in_new_namespace(move || qdisc::known(kind)).and_then(|answer| answer);
         all.push(check(&format!("qdisc-{kind}"), "shaping the paths of the lab", answer));
     }

