@@ -1,0 +1,156 @@
+//! Figures as people read them: names, units, digits, and which of them belong into a table.
+
+use crate::stats::{MeanCi, mean_ci95};
+use crate::{Case, Summary};
+
+/// Figures worth a column when a case has them, with the column's title. `*` stands for each path.
+const COLUMNS: [(&str, &str); 16] = [
+    ("goodput_bps", "goodput"),
+    ("paths.*.goodput_bps", "path *"),
+    ("competing_goodput_bps", "competing"),
+    ("competing_share", "share left"),
+    ("rtt_us.p50", "RTT p50"),
+    ("rtt_us.p99", "RTT p99"),
+    ("fct_us.p50", "FCT p50"),
+    ("fct_us.p99", "FCT p99"),
+    ("jain", "Jain index"),
+    ("established", "established"),
+    ("completed", "completed"),
+    ("retransmits", "retransmits"),
+    ("timeouts", "timeouts"),
+    ("ce_marks", "CE marks"),
+    ("drops", "drops"),
+    ("cpu_s_per_gb", "CPU s/GB"),
+];
+/// More paths than this would make the table unreadable.
+const MOST_PATHS: usize = 4;
+
+/// A unit for figures: what to divide by, and its name.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scale {
+    /// Divisor.
+    pub divisor: f64,
+    /// Name, empty for a pure number.
+    pub unit: &'static str,
+}
+
+/// A figure over all cases.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    /// Dotted name of the figure.
+    pub name: String,
+    /// Title for people.
+    pub title: String,
+    /// Unit for all cells.
+    pub scale: Scale,
+    /// One per case, in the summary's order; `None` where the case has no such figure.
+    pub cells: Vec<Option<MeanCi>>,
+}
+
+/// The columns of the table of cases: those that at least one case has.
+pub fn columns(summary: &Summary) -> Vec<Column> {
+    let mut columns = Vec::new();
+    for (name, title) in COLUMNS {
+        if name.contains('*') {
+            for path in path_names(summary) {
+                columns.extend(column(summary, &name.replace('*', &path), &title.replace('*', &path)));
+            }
+        } else {
+            columns.extend(column(summary, name, title));
+        }
+    }
+    columns
+}
+
+/// The figure `name` over all cases; `None` when no case has it.
+pub fn column(summary: &Summary, name: &str, title: &str) -> Option<Column> {
+    let cells: Vec<Option<MeanCi>> = summary.cases.iter().map(|case| over_runs(case, name)).collect();
+    let largest = cells.iter().flatten().map(|c| c.mean.abs()).reduce(f64::max)?;
+    Some(Column { name: name.to_owned(), title: title.to_owned(), scale: scale_of(name, largest), cells })
+}
+
+/// A figure of one case over its runs.
+pub fn over_runs(case: &Case, name: &str) -> Option<MeanCi> {
+    let values: Vec<f64> = case.runs.iter().filter_map(|run| run.metrics.get(name)).collect();
+    mean_ci95(&values)
+}
+
+fn path_names(summary: &Summary) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for path in summary.cases.iter().flat_map(|c| &c.runs).flat_map(|r| &r.metrics.paths) {
+        if !names.contains(&path.path) {
+            names.push(path.path.clone());
+        }
+    }
+    if names.len() > MOST_PATHS { Vec::new() } else { names }
+}
+
+/// The unit in which `largest` of the figure `name` reads well. The figure's own unit is the end of its name.
+pub fn scale_of(name: &str, largest: f64) -> Scale {
+    let mut parts = name.rsplit('.');
+    let last = parts.next().unwrap_or(name);
+    let is_statistic = ["mean", "p50", "p99", "min", "max"].contains(&last);
+    let base = if is_statistic { parts.next().unwrap_or(name) } else { last };
+    let steps: &[(f64, &'static str)] = if base.ends_with("_bps") {
+        &[(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")]
+    } else if base.ends_with("_us") {
+        &[(1e6, "s"), (1e3, "ms"), (1.0, "µs")]
+    } else if base.ends_with("_bytes") {
+        &[(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")]
+    } else if base.ends_with("_pkt") {
+        &[(1.0, "packets")]
+    } else {
+        &[(1.0, "")]
+    };
+    let smallest = steps[steps.len() - 1];
+    let (divisor, unit) = steps.iter().find(|(from, _)| largest.abs() >= *from).copied().unwrap_or(smallest);
+    Scale { divisor, unit }
+}
+
+/// A figure with as many digits as a person wants to read: about four.
+pub fn digits(value: f64) -> String {
+    let magnitude = value.abs();
+    if value == 0.0 || (magnitude >= 100.0 && value.fract() == 0.0) || magnitude >= 1000.0 {
+        format!("{value:.0}")
+    } else if magnitude >= 100.0 {
+        format!("{value:.1}")
+    } else if magnitude >= 1.0 {
+        format!("{value:.2}")
+    } else {
+        format!("{value:.3}")
+    }
+}
+
+/// A mean with its confidence interval, in the column's unit.
+pub fn mean_text(figure: MeanCi, scale: Scale) -> String {
+    let mean = digits(figure.mean / scale.divisor);
+    match figure.half_width {
+        Some(half) => format!("{mean} ± {}", digits(half / scale.divisor)),
+        None => mean,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unit_follows_the_name_and_the_size() {
+        assert_eq!(scale_of("goodput_bps", 93e6).unit, "Mbit/s");
+        assert_eq!(scale_of("paths.a.goodput_bps", 2.4e9).unit, "Gbit/s");
+        assert_eq!(scale_of("rtt_us.p99", 1500.0).unit, "ms");
+        assert_eq!(scale_of("rtt_us", 150.0).unit, "µs");
+        assert_eq!(scale_of("rtt_us", 0.0).unit, "µs");
+        assert_eq!(scale_of("queue_bytes.mean", 1500.0).unit, "kB");
+        assert_eq!(scale_of("jain", 0.9).unit, "");
+        assert_eq!(scale_of("retransmits", 1e7), Scale { divisor: 1.0, unit: "" });
+    }
+
+    #[test]
+    fn figures_have_about_four_digits() {
+        assert_eq!(
+            [0.0, 0.1234, 1.0, 93.456, 123.456, 123.0, 12345.6].map(digits),
+            ["0", "0.123", "1.00", "93.46", "123.5", "123", "12346"]
+        );
+    }
+}
