@@ -105,7 +105,8 @@ impl Units {
     /// Prints in the largest unit that needs at most three decimals, so that the text reads back exactly.
     pub(crate) fn print(&self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fits = |scale: u64| {
-            value >= scale && (value % scale == 0 || (scale % 1000 == 0 && value % (scale / 1000) == 0))
+            let thousandth = || scale.is_multiple_of(1000) && value.is_multiple_of(scale / 1000);
+            value >= scale && (value.is_multiple_of(scale) || thousandth())
         };
         let (name, scale) =
             self.names.iter().rev().find(|(_, scale)| fits(*scale)).copied().unwrap_or(self.names[0]);

@@ -38,7 +38,11 @@ pub(crate) fn output(setup: &mut Setup, accounts: Accounts) -> RunOutput {
         metrics,
         flows: (0..setup.flows.len()).map(|index| finale.flow_record(index)).collect(),
         series: series::build(&finale),
-        work: Work { packet_hops: Some(totals.packet_hops), events: Some(totals.events - setup.sample_events()), ..Work::default() },
+        work: Work {
+            packet_hops: Some(totals.packet_hops),
+            events: Some(totals.events - setup.sample_events()),
+            ..Work::default()
+        },
         warnings,
     }
 }
@@ -84,9 +88,14 @@ impl<'a> Finale<'a> {
         let measured = self.flows(|flow| !flow.competing);
         let finite = measured.iter().any(|&index| !endless(&self.setup.flows[index]));
         let goodputs = self.flow_goodputs(&measured);
-        let mut metrics = Metrics::default();
-        metrics.goodput_bps = self.goodput(false);
-        metrics.competing_goodput_bps = self.goodput(true);
+        let mut metrics = Metrics {
+            goodput_bps: self.goodput(false),
+            competing_goodput_bps: self.goodput(true),
+            drops: Some(dropped),
+            paths: (0..self.setup.fabric.paths.len()).map(|path| self.path(path)).collect(),
+            extra: self.extras(),
+            ..Metrics::default()
+        };
         if !measured.is_empty() {
             let established = |i: &&usize| self.records[**i].0.established != Time::NEVER;
             metrics.established = Some(measured.iter().filter(established).count() as u64);
@@ -99,9 +108,6 @@ impl<'a> Finale<'a> {
             metrics.jain = stats::jain(&goodputs);
             metrics.flow_goodput_bps = Dist::from_samples(&mut goodputs.clone());
         }
-        metrics.drops = Some(dropped);
-        metrics.paths = (0..self.setup.fabric.paths.len()).map(|path| self.path(path)).collect();
-        metrics.extra = self.extras();
         metrics
     }
 
@@ -247,16 +253,17 @@ impl<'a> Finale<'a> {
             .map(|sample| sample.backlog_bytes as f64)
             .collect();
         let counters = named.links.iter().map(|link| setup.engine.counters(*link));
-        let mut metrics = PathMetrics::default();
-        metrics.path.clone_from(&named.name);
-        metrics.goodput_bps = Some(bytes as f64 * 8.0 / self.window_secs());
-        metrics.rtt_us = Dist::from_samples(&mut self.srtts(measured, on));
-        metrics.retransmits = Some(counted(|s| s.sender.retransmits));
-        metrics.ce_marks = Some(counted(|s| s.receiver.ce_marked));
-        metrics.drops = Some(counters.map(|c| c.drops.iter().sum::<u64>()).sum());
-        metrics.queue_bytes = Dist::from_samples(&mut queue);
-        metrics.utilization = self.utilization(path);
-        metrics
+        PathMetrics {
+            path: named.name.clone(),
+            goodput_bps: Some(bytes as f64 * 8.0 / self.window_secs()),
+            rtt_us: Dist::from_samples(&mut self.srtts(measured, on)),
+            retransmits: Some(counted(|s| s.sender.retransmits)),
+            ce_marks: Some(counted(|s| s.receiver.ce_marked)),
+            drops: Some(counters.map(|c| c.drops.iter().sum::<u64>()).sum()),
+            queue_bytes: Dist::from_samples(&mut queue),
+            utilization: self.utilization(path),
+            ..PathMetrics::default()
+        }
     }
 
     fn on_path(&self, index: usize, path: usize, counter: fn(&crate::host::SubflowRecord) -> u64) -> u64 {
