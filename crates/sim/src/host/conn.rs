@@ -53,6 +53,10 @@ pub(crate) struct Conn {
     pub(crate) scheduler: Scheduler,
     /// The only subflow that may carry new data (suppression by the algorithm).
     pub(crate) only: Option<u8>,
+    /// Established regular subflows that answer and are not in loss state, as bits.
+    pub(crate) healthy: u8,
+    /// Those of them that may have room: a bit may be set in vain, never missing.
+    pub(crate) ready: u8,
     /// ECF decided to wait for the fast subflow.
     pub(crate) ecf_waiting: bool,
     pub(crate) blest: BlestState,
@@ -102,6 +106,8 @@ impl Conn {
             rtt_group: spec.group,
             scheduler: spec.scheduler,
             only: None,
+            healthy: 0,
+            ready: 0,
             ecf_waiting: false,
             blest: BlestState::default(),
             started: false,

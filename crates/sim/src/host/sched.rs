@@ -189,8 +189,42 @@ fn round_robin(subs: &mut [Subflow], bits: u8, num_segments: u8, cwnd_limited: b
     Some(chosen)
 }
 
+/// Lowest RTT for new data when nothing is unusual: reads the subflows' published slots, and of the subflows
+/// themselves only the one it takes.
+#[inline]
+fn lowest_rtt_of_ready(conn: &mut Conn, subs: &[Subflow]) -> Option<usize> {
+    while conn.ready != 0 {
+        let first = conn.ready.trailing_zeros() as usize;
+        let best = if conn.ready & (conn.ready - 1) == 0 {
+            first
+        } else {
+            indices(conn.ready).min_by_key(|&i| (conn.group.path[i].srtt_8us, i))?
+        };
+        if subs[best].room() > 0 && !subs[best].paced_out {
+            return Some(best);
+        }
+        conn.ready &= !(1 << best);
+    }
+    None
+}
+
+/// Brings the summary of subflow `r` up to date, after an event that may have given it room.
+#[inline]
+pub(crate) fn refresh(conn: &mut Conn, sf: &Subflow, r: usize) {
+    let bit = 1 << r;
+    let healthy = sf.status == Status::Established && !sf.backup && !sf.failed && sf.state != State::Loss;
+    conn.healthy = if healthy { conn.healthy | bit } else { conn.healthy & !bit };
+    let ready = healthy && !sf.paced_out && sf.room() > 0;
+    conn.ready = if ready { conn.ready | bit } else { conn.ready & !bit };
+}
+
 /// The subflow for the next segment of `conn`, or none for now. `carriers` are those that have carried it.
+#[inline]
 pub(crate) fn select(conn: &mut Conn, subs: &mut [Subflow], carriers: u8, now_us: u64) -> Option<usize> {
+    let usual = conn.scheduler == Scheduler::LowestRtt && carriers == 0 && conn.only.is_none();
+    if usual && conn.healthy.count_ones() > 1 {
+        return lowest_rtt_of_ready(conn, subs);
+    }
     let bits = Candidates::of(conn, subs).bits;
     match conn.scheduler {
         Scheduler::LowestRtt | Scheduler::Redundant => lowest_rtt(subs, bits, carriers),

@@ -9,7 +9,7 @@ use super::record::SubflowCounters;
 use super::rtt::Rtt;
 use super::scoreboard::{Rack, Scoreboard};
 use crate::engine::Timer;
-use crate::packet::RouteId;
+use crate::packet::{RouteId, Sack};
 use crate::time::{Span, Time};
 use vmcc_cc::{Path, SSTHRESH_INFINITE, Slot, SlotFlags, State};
 
@@ -81,6 +81,8 @@ pub(crate) struct Subflow {
     /// Time of the last transmission (restart after idle).
     pub(crate) last_sent: Time,
     // Recovery only.
+    /// Ranges of the last ACK that had some: what they report is on the scoreboard already.
+    pub(crate) last_sack: Sack,
     pub(crate) prr: Prr,
     /// Window at which the current reduction ends.
     pub(crate) reduce_to: u32,
@@ -143,6 +145,7 @@ impl Subflow {
             echo: Time::ZERO,
             path: Path::default(),
             last_sent: Time::ZERO,
+            last_sack: Sack::EMPTY,
             prr: Prr::default(),
             reduce_to: 0,
             dupthresh: 3,

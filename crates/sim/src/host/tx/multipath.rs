@@ -92,6 +92,7 @@ impl<W: Wire> Tx<'_, W> {
         sf.paced_out = false;
         sf.board.release();
         self.publish(r);
+        sched::refresh(self.conn, &self.subs[r], r);
         if self.conn.only == Some(r as u8) {
             self.conn.only = None;
         }

@@ -21,6 +21,9 @@ impl<W: Wire> Tx<'_, W> {
             if self.subs[r].board.lost_out() > 0 {
                 self.push_lost(r);
             }
+            if self.conn.grouped {
+                sched::refresh(self.conn, &self.subs[r], r);
+            }
         }
         if !self.conn.grouped {
             self.push_single(&mut touched);
