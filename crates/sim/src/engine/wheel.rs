@@ -191,7 +191,6 @@ impl Wheel {
         (event.order >> (32 + self.shape.fine_bits)) as usize & (self.fine.len() - 1)
     }
 
-    #[cold]
     #[inline(never)]
     fn push_unusual(&mut self, at: Time, key: EventKey, payload: u32, target: u32, ahead: u64) {
         if ahead != 0 {
