@@ -29,10 +29,12 @@ CC_INLINE struct cc_fastest cc_balia_fastest(const struct cc_view *view)
 	return m;
 }
 
-/* rho = x_i / x_m in Q16, at most 1. */
+/* rho = x_i / x_m in Q16, rounded, at most 1. */
 CC_INLINE uint64_t cc_balia_rho_q16(const struct cc_fastest *m, uint32_t w, uint32_t srtt)
 {
-	return (((uint64_t)w * m->srtt) << 16) / ((uint64_t)m->w * srtt);
+	uint64_t best = (uint64_t)m->w * srtt;
+
+	return ((((uint64_t)w * m->srtt) << 16) + best / 2) / best;
 }
 
 /* (1 + rho)(1 + 4 rho) / (10 w sigma^2) in Q40, for a path of the view. */
@@ -50,7 +52,7 @@ CC_INLINE uint64_t cc_balia_increase_q40(const struct cc_view *view, uint32_t w,
 	}
 	rho = cc_balia_rho_q16(&m, w, srtt);
 	share = ((((1u << 16) + rho) * ((1u << 16) + 4 * rho)) << 28) / (sigma * sigma);
-	return (share << 12) / (10 * (uint64_t)w);
+	return ((share << 12) + 5 * (uint64_t)w) / (10 * (uint64_t)w);
 }
 
 CC_INLINE void cc_balia_grow(const struct cc_event *ev, struct cc_path *self,

@@ -6,16 +6,17 @@
  * and
  *
  *     S = sum over i of w_i * T_k / T_i
- *     c = w_k / S^2 = max(w/T^2) / (sum of w/T)^2        (LIA's alpha / w_total, RFC 6356 section
- * 3)
+ *     c = w_k / S^2 = max(w/T^2) / (sum of w/T)^2
+ *
+ * c is LIA's alpha / w_total (RFC 6356 section 3).
  *
  * Only established paths with a known round-trip time enter; a path in recovery enters with its
  * ssthresh, because its window is in transit (RFC 6356 section 3).
  *
- * Arithmetic: comparisons are exact (73 bits, in two words).  S carries s fractional bits, as many
- * as let w * 2^s * T fit 63 bits, at most 23.  Since k maximises w/T^2, every term of S is at most
- * sqrt(w_i * w_k) <= 2^20.  Relative error of c below 6e-7 for windows up to 5000 packets, below
- * 1e-4 anywhere in the range.
+ * Arithmetic: comparisons are exact (73 bits, in two words).  S is added up in as many fractional
+ * bits as let w * 2^s * T fit 64 bits, rounded term by term, and kept in s <= 23 of them.  Since k
+ * maximises w/T^2, every term of S is at most sqrt(w_i * w_k) <= 2^20.  Relative error of c below
+ * 6e-7 for windows up to 5000 packets, below 1e-4 anywhere in the range.
  *
  * Valid range: w up to 2^20, T from 1/8 us to 10 s; outside it values are clamped.
  */
@@ -30,7 +31,9 @@ struct cc_view {
 	uint32_t srtt[CC_MAX_PATHS]; /* 1/8 us */
 };
 
-#define CC_SUM_BITS 36 /* 63 less the 27 of T */
+#define CC_SUM_BITS    37 /* w * 2^places < 2^37, times 10 s in 1/8 us, stays below 2^64 */
+#define CC_SUM_PLACES  30 /* fractional bits while adding up, at most */
+#define CC_KEPT_PLACES 23 /* fractional bits of the sum, at most */
 
 struct cc_coupling {
 	uint64_t sum;	/* S << shift; 0: nothing known, behave as a single path */
@@ -127,11 +130,11 @@ CC_INLINE uint64_t cc_scale(uint64_t x, uint32_t best_srtt, uint32_t srtt)
 
 CC_INLINE void cc_couple(const struct cc_view *view, struct cc_coupling *c)
 {
-	uint32_t i, widest = 1;
+	uint32_t i, widest = 1, places;
+	uint64_t sum = 0;
 
 	c->w = 0;
 	c->srtt = 1;
-	c->sum = 0;
 	for (i = 0; i < CC_MAX_PATHS; i++) {
 		uint64_t better;
 
@@ -141,11 +144,14 @@ CC_INLINE void cc_couple(const struct cc_view *view, struct cc_coupling *c)
 		c->w = (uint32_t)cc_select(better, view->w[i], c->w);
 		c->srtt = (uint32_t)cc_select(better, view->srtt[i], c->srtt);
 	}
-	c->shift = cc_min(23, CC_SUM_BITS - cc_bitlen(widest));
+	places = cc_min(CC_SUM_PLACES, CC_SUM_BITS - cc_bitlen(widest));
 	for (i = 0; i < CC_MAX_PATHS; i++) {
 		CC_SKIP_UNLESS(view->w[i]);
-		c->sum += cc_scale((uint64_t)view->w[i] << c->shift, c->srtt, view->srtt[i]);
+		sum += cc_scale((uint64_t)view->w[i] << places, c->srtt, view->srtt[i]);
 	}
+	c->shift = cc_min(CC_KEPT_PLACES, places);
+	places -= c->shift;
+	c->sum = (sum + (1ull << places >> 1)) >> places;
 }
 
 /*

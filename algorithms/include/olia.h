@@ -94,7 +94,7 @@ CC_INLINE struct cc_olia_alpha cc_olia_alpha(const struct cc_view *view, const u
  */
 CC_INLINE uint64_t cc_olia_first_q40(const struct cc_coupling *c, uint32_t w, uint32_t srtt)
 {
-	uint32_t e = CC_SUM_BITS - cc_bitlen(w | c->w);
+	uint32_t e = 36 - cc_bitlen(w | c->w); /* u and v below 2^36, times T below 2^63 */
 	uint64_t u = cc_scale((uint64_t)w << e, c->srtt, srtt);
 	uint64_t v = cc_scale(u, c->srtt, srtt);
 

@@ -221,8 +221,8 @@ fn marked_or_reduced_paths_do_not_grow() {
         assert_eq!(algorithm.on_grow(&marked, &mut path, None, &params).cwnd(), None, "{name}");
         assert_eq!(path.credit_q40, 0, "{name}");
         if name == "xmp" {
-            algorithm.on_congestion(&marked, &mut path, None, &params);
-            let later = Event { snd_una: 30, ..event };
+            algorithm.on_congestion(&Event { snd_nxt: 60, ..marked }, &mut path, None, &params);
+            let later = Event { snd_una: 50, ..event };
             algorithm.on_ack(&later, &mut path, None, &params);
             algorithm.on_grow(&later, &mut path, None, &params);
             assert_eq!(path.credit_q40, 0, "reduced until everything sent before is acknowledged");
