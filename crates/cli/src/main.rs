@@ -1,2 +1,65 @@
-//! The vmcc command line.
-fn main() {}
+//! The vmcc command line: the only place that prints, and the only one that asks the host about itself.
+
+mod args;
+mod commands;
+mod failure;
+mod interrupt;
+#[cfg(feature = "kernel")]
+mod kernel;
+mod run;
+mod table;
+mod ui;
+
+use args::{Arguments, Command};
+use clap::Parser;
+use failure::{Exit, Failure};
+use std::process::ExitCode;
+use ui::Ui;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return wrong_use(&error),
+    };
+    let ui = Ui::new(arguments.json, arguments.quiet());
+    match dispatch(arguments.command, &ui) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            ui.failure(&failure);
+            failure.exit.into()
+        }
+    }
+}
+
+/// Help and version are answers; everything else that clap stops at is wrong use.
+fn wrong_use(error: &clap::Error) -> ExitCode {
+    // The message goes to a terminal or a pipe that may be closed; there is nobody left to tell.
+    let _ = error.print();
+    if !error.use_stderr() {
+        return Exit::Done.into();
+    }
+    if std::env::args_os().any(|a| a == "--json") {
+        let text = error.render().to_string();
+        let first = text.lines().next().unwrap_or_default();
+        let failure = Failure::usage(first.trim_start_matches("error: ").to_owned());
+        Ui::new(true, true).failure_json(&failure);
+    }
+    Exit::WrongUse.into()
+}
+
+fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
+    match command {
+        Command::Doctor => commands::doctor::doctor(ui),
+        Command::Algorithms => commands::algorithms::algorithms(ui),
+        Command::Scenarios => commands::scenarios::list(ui),
+        Command::Scenario { action } => commands::scenarios::scenario(&action, ui),
+        Command::Run(options) => commands::run::run(&options, ui),
+        Command::Demo(options) => commands::run::run(&options.for_scenario("demo"), ui),
+        Command::Report { folder } => commands::report::report(&folder, ui),
+        Command::Bench(options) => commands::bench::bench(&options, ui),
+        Command::Mark(options) => commands::mark::mark(&options, ui),
+        Command::Unmark { port } => commands::mark::unmark(&port, ui),
+        Command::Clean => commands::clean::clean(ui),
+        Command::Internal { action } => commands::internal::internal(action, ui),
+    }
+}

@@ -1,0 +1,254 @@
+//! What can be asked for.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Multipath congestion control for virtualized datacenters: simulator, kernel lab and host tools around one
+/// source of every algorithm.
+#[derive(Debug, Parser)]
+#[command(
+    name = "vmcc",
+    version,
+    propagate_version = true,
+    max_term_width = 110,
+    after_help = "Exit codes: 0 done, 1 a claim or check failed, 2 wrong use or bad input, \
+                  3 this host cannot do it, 130 interrupted."
+)]
+pub(crate) struct Arguments {
+    /// Print one JSON document on stdout and nothing else there
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+impl Arguments {
+    /// Whether the command was asked to keep quiet.
+    pub(crate) fn quiet(&self) -> bool {
+        match &self.command {
+            Command::Run(options) => options.common.quiet,
+            Command::Demo(options) => options.quiet,
+            _ => false,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// What this host can do, and for each thing it cannot: why, and the command that mends it
+    Doctor,
+    /// The congestion-control algorithms with their sources and parameters
+    Algorithms,
+    /// The built-in scenarios
+    Scenarios,
+    /// Check a scenario file, or print the language's JSON schema
+    Scenario {
+        #[command(subcommand)]
+        action: ScenarioAction,
+    },
+    /// Run a scenario and check its claims
+    Run(RunOptions),
+    /// Run the built-in scenario `demo`
+    Demo(DemoOptions),
+    /// Rebuild the HTML report of a result folder
+    Report {
+        /// The result folder
+        folder: PathBuf,
+    },
+    /// Measure the speed of an engine: work done, CPU seconds, work per CPU second, peak memory
+    Bench(BenchOptions),
+    /// Mark packets on a port when its backlog exceeds a threshold
+    Mark(MarkOptions),
+    /// Stop marking on a port
+    Unmark {
+        /// The network interface
+        port: String,
+    },
+    /// Remove what crashed runs left behind
+    Clean,
+    /// For scripts of this repository
+    #[command(hide = true)]
+    Internal {
+        #[command(subcommand)]
+        action: InternalAction,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ScenarioAction {
+    /// Validate a scenario file and count its cases
+    Check {
+        /// A TOML file, or a built-in name
+        scenario: String,
+    },
+    /// Print a built-in scenario, to start your own from
+    Show {
+        /// A built-in name
+        scenario: String,
+    },
+    /// Print the JSON schema of the scenario language
+    Schema,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RunOptions {
+    /// A built-in name (`vmcc scenarios`) or a TOML file
+    pub(crate) scenario: String,
+
+    #[command(flatten)]
+    pub(crate) common: DemoOptions,
+}
+
+/// The options of `vmcc run` without the scenario.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DemoOptions {
+    /// What carries the traffic
+    #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
+    pub(crate) engine: EngineChoice,
+
+    /// Override a value of the scenario; a list of values is swept: --set cc=lia,vmcc
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+
+    /// The first seed; run r of each case has seed N + r
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+
+    /// Runs per case
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) runs: Option<u32>,
+
+    /// Runs at the same time (simulator only) [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) jobs: Option<u32>,
+
+    /// Size of the experiment: as written, or shrunk for one small machine
+    #[arg(long, value_enum, default_value_t = ScaleChoice::Full)]
+    pub(crate) scale: ScaleChoice,
+
+    /// The result folder, which must not exist or be empty
+    /// [default: vmcc-results/<scenario>-<time>]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Continue an interrupted run of the same command with the same --out
+    #[arg(long, requires = "out")]
+    pub(crate) resume: bool,
+
+    /// No progress, no notes: only the result, warnings and errors
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+impl DemoOptions {
+    /// The same options for a named scenario.
+    pub(crate) fn for_scenario(self, name: &str) -> RunOptions {
+        RunOptions { scenario: name.to_owned(), common: self }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineChoice {
+    /// Kernel if this host can, else guest, else sim; says which and why
+    Auto,
+    /// The packet-level simulator
+    Sim,
+    /// This host's kernel, in network namespaces (root)
+    Kernel,
+    /// A kernel in a small virtual machine
+    Guest,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScaleChoice {
+    /// As the scenario is written
+    Full,
+    /// With the scenario's [scale.small]
+    Small,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchOptions {
+    /// What to measure
+    #[arg(value_enum)]
+    pub(crate) target: BenchTarget,
+
+    /// Only this case (may be given several times)
+    #[arg(long = "case", value_name = "NAME")]
+    pub(crate) cases: Vec<String>,
+
+    /// Threads for one simulation
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8))]
+    pub(crate) threads: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchTarget {
+    /// The simulator: packet-hops per CPU second
+    Sim,
+    /// The kernel programs: nanoseconds per hook, goodput beside the kernel's own Reno (root)
+    Kernel,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MarkOptions {
+    /// The network interface whose backlog counts
+    pub(crate) port: String,
+
+    /// Mark above this backlog: bytes (30kB), packets (20pkt) or queueing time at --rate (200us)
+    #[arg(long, value_name = "THRESHOLD")]
+    pub(crate) threshold: String,
+
+    /// The rate at which the port drains, for a threshold in time (10gbit)
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum InternalAction {
+    /// Print a shell completion script
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a folder
+    Man {
+        /// The folder, which must exist
+        folder: PathBuf,
+    },
+    /// Load, attach and carry a hash-checked transfer with each algorithm; one line per algorithm
+    #[cfg(feature = "kernel")]
+    KernelCheck {
+        /// Only these algorithms
+        #[arg(long = "algorithm", value_name = "NAME")]
+        algorithms: Vec<String>,
+    },
+    /// Run a program in a guest kernel
+    #[cfg(feature = "kernel")]
+    Guest(GuestProgram),
+    /// Runs cases that the host puts into a folder; inside a guest
+    #[cfg(feature = "kernel")]
+    GuestWorker {
+        /// The folder
+        folder: PathBuf,
+    },
+}
+
+#[cfg(feature = "kernel")]
+#[derive(Debug, Args)]
+pub(crate) struct GuestProgram {
+    /// Kernel series, such as 6.12 [default: the newest]
+    #[arg(long, value_name = "SERIES")]
+    pub(crate) kernel: Option<String>,
+    /// Stop after this many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub(crate) time_limit: u64,
+    /// A folder of the host that the guest can write
+    #[arg(long, value_name = "DIR")]
+    pub(crate) share: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(required = true, last = true)]
+    pub(crate) program: Vec<String>,
+}

@@ -1,0 +1,266 @@
+//! `vmcc run` and `vmcc demo`.
+
+use crate::args::{RunOptions, ScaleChoice};
+use crate::commands::report::report_failure;
+use crate::failure::{Exit, Failure, folder_failure, scenario_failure};
+use crate::interrupt;
+use crate::run::engine::{self, Engine};
+use crate::run::environment::{self, environment};
+use crate::run::execute::{Execution, Stopped, indices, seed_of};
+use crate::run::progress::Progress;
+use crate::run::{command, conclusion, overview};
+use crate::ui::Ui;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use vmcc_results::folder::{self, FolderError, PartialFolder, RunIndex, StoredRun};
+use vmcc_results::{Case, ClaimResult, Run, SCHEMA_VERSION, Summary, Work};
+use vmcc_scenario::{CaseFigures, Document, Overrides, Plan, Scale};
+
+/// Name of the copy of the scenario inside a result folder.
+const SCENARIO_FILE: &str = "scenario.toml";
+
+pub(crate) fn run(options: &RunOptions, ui: &Ui) -> Result<Exit, Failure> {
+    let document = Document::open(&options.scenario).map_err(|e| scenario_failure(&e))?;
+    let plan = document.plan(&overrides(options)).map_err(|e| scenario_failure(&e))?;
+    let target = options.common.out.clone().unwrap_or_else(|| default_folder(&plan));
+    let engine = engine::choose(options.common.engine, &plan, ui)?;
+    let folder = open_folder(options, &plan, engine.name(), &target, ui)?;
+    let session = Session { options, plan: &plan, engine: engine.as_ref(), target: &target, ui };
+    let mut finished = folder.as_ref().map(|f| f.finished().clone()).unwrap_or_default();
+    session.announce(finished.len());
+    let cpu_before = environment::process_cpu_s();
+    let resumed_cpu_s: f64 = finished.values().filter_map(|r| r.work.cpu_s).sum();
+    if let Err(stopped) = session.execute(folder.as_ref(), &mut finished) {
+        return Err(session.stopped(stopped, folder, finished.len()));
+    }
+    let spent =
+        environment::process_cpu_s().zip(cpu_before).map(|(now, before)| now - before + resumed_cpu_s);
+    let summary = session.summarize(&finished, spent);
+    let published = match folder {
+        Some(folder) => Some(session.publish(folder, &summary, document.text())?),
+        None => None,
+    };
+    ui.answer(&summary, || session.text(&summary, published.as_deref()));
+    Ok(if summary.claims.iter().all(|c| c.pass) { Exit::Done } else { Exit::CheckFailed })
+}
+
+fn overrides(options: &RunOptions) -> Overrides {
+    Overrides {
+        set: options.common.set.clone(),
+        scale: match options.common.scale {
+            ScaleChoice::Full => Scale::Full,
+            ScaleChoice::Small => Scale::Small,
+        },
+        seed: options.common.seed,
+        runs: options.common.runs,
+    }
+}
+
+fn default_folder(plan: &Plan) -> PathBuf {
+    let name: String = plan.name.chars().map(|c| if c == '/' { '-' } else { c }).collect();
+    Path::new("vmcc-results").join(format!("{name}-{}", environment::time_for_name()))
+}
+
+/// The folder for the results. A folder that was asked for must be usable; without one in a place where nothing
+/// can be written, the results are only printed.
+fn open_folder(
+    options: &RunOptions,
+    plan: &Plan,
+    engine: &str,
+    target: &Path,
+    ui: &Ui,
+) -> Result<Option<PartialFolder>, Failure> {
+    let folder_plan = folder::Plan {
+        vmcc: env!("CARGO_PKG_VERSION").to_owned(),
+        scenario: plan.name.clone(),
+        engine: engine.to_owned(),
+        definition: json!(plan.cases.iter().map(|c| &c.scenario).collect::<Vec<_>>()),
+        cases: plan.cases.iter().map(|c| c.set.clone()).collect(),
+        seeds: (0..plan.runs).map(|run| seed_of(plan, run)).collect(),
+    };
+    match PartialFolder::open(target, folder_plan, options.common.resume) {
+        Ok(folder) => Ok(Some(folder)),
+        Err(FolderError::Io { path, source }) if options.common.out.is_none() => {
+            ui.warn(&format!("{}: {source}; the results are printed and not kept", path.display()));
+            Ok(None)
+        }
+        Err(error) => Err(folder_failure(&error, target)),
+    }
+}
+
+/// One `vmcc run`.
+struct Session<'a> {
+    options: &'a RunOptions,
+    plan: &'a Plan,
+    engine: &'a dyn Engine,
+    target: &'a Path,
+    ui: &'a Ui,
+}
+
+impl Session<'_> {
+    fn announce(&self, finished: usize) {
+        let runs = indices(self.plan).len();
+        let plural = |n: usize| if n == 1 { "" } else { "s" };
+        let cases = self.plan.cases.len();
+        let name = &self.plan.name;
+        self.ui.note(&format!("{name}: {cases} case{}, {runs} run{}", plural(cases), plural(runs)));
+        if finished > 0 {
+            self.ui.note(&format!("resuming: {finished} of {runs} runs were finished before"));
+        }
+    }
+
+    fn jobs(&self) -> usize {
+        let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let wanted = self.options.common.jobs.map_or_else(processors, |jobs| jobs as usize);
+        let most = self.engine.most_jobs().unwrap_or(wanted);
+        if self.options.common.jobs.is_some() && wanted > most {
+            let name = self.engine.name();
+            self.ui.warn(&format!(
+                "--jobs {wanted}: runs of engine {name} would disturb each other; using {most}"
+            ));
+        }
+        wanted.min(most)
+    }
+
+    fn execute(
+        &self,
+        folder: Option<&PartialFolder>,
+        finished: &mut BTreeMap<RunIndex, StoredRun>,
+    ) -> Result<(), Stopped> {
+        let stop = interrupt::listen().map_err(Stopped::Failed)?;
+        let progress = Progress::new(self.ui, indices(self.plan).len());
+        let execution = Execution {
+            plan: self.plan,
+            engine: self.engine,
+            jobs: self.jobs(),
+            folder,
+            progress: &progress,
+            stop,
+        };
+        execution.run(finished)
+    }
+
+    /// Cleans up after a run that did not come to its end.
+    fn stopped(&self, stopped: Stopped, folder: Option<PartialFolder>, finished: usize) -> Failure {
+        let kept = folder.map(PartialFolder::abandon);
+        let failure = match stopped {
+            Stopped::Interrupted => Failure::interrupted("interrupted"),
+            Stopped::Failed(failure) => failure,
+            Stopped::Storage(error) => folder_failure(&error, self.target),
+        };
+        match kept {
+            Some(Ok(Some(partial))) => {
+                let runs = indices(self.plan).len();
+                let resume = command::command(self.options, self.plan, self.engine.name(), Some(self.target));
+                let remedy = failure.help.as_ref().map(|h| format!("{h}; then ")).unwrap_or_default();
+                let help = format!(
+                    "{remedy}{finished} of {runs} runs are kept in {}; continue with: {resume} --resume",
+                    partial.display()
+                );
+                failure.help(help)
+            }
+            Some(Err(error)) => {
+                self.ui.warn(&format!("{error}"));
+                failure
+            }
+            Some(Ok(None)) | None => failure,
+        }
+    }
+
+    fn summarize(&self, finished: &BTreeMap<RunIndex, StoredRun>, cpu_s: Option<f64>) -> Summary {
+        let cases: Vec<Case> = self
+            .plan
+            .cases
+            .iter()
+            .enumerate()
+            .map(|(index, case)| {
+                let runs = (0..self.plan.runs).filter_map(|run| finished.get(&(index as u32, run)));
+                let runs = runs.map(|r| Run { seed: r.seed, metrics: r.metrics.clone() }).collect();
+                Case { set: case.set.clone(), runs }
+            })
+            .collect();
+        let mut work = finished.values().map(|r| r.work).fold(Work::default(), Work::plus);
+        work.cpu_s = cpu_s.or(work.cpu_s);
+        work.peak_rss_bytes = work.peak_rss_bytes.max(environment::peak_rss_bytes());
+        let mut environment =
+            environment(command::command(self.options, self.plan, self.engine.name(), None));
+        for (key, value) in self.engine.facts() {
+            match key.as_str() {
+                "kernel" => environment.kernel = Some(value),
+                _ => drop(environment.extra.insert(key, json!(value))),
+            }
+        }
+        let mut warnings: Vec<String> = finished.values().flat_map(|r| r.warnings.clone()).collect();
+        let mut seen = std::collections::BTreeSet::new();
+        warnings.retain(|w| seen.insert(w.clone()));
+        Summary {
+            schema: SCHEMA_VERSION,
+            scenario: self.plan.name.clone(),
+            title: Some(self.plan.title.clone()),
+            source: self.plan.source.clone(),
+            engine: self.engine.name().to_owned(),
+            environment,
+            claims: check_claims(self.plan, &cases),
+            cases,
+            work,
+            warnings,
+        }
+    }
+
+    fn publish(&self, folder: PartialFolder, summary: &Summary, scenario: &str) -> Result<PathBuf, Failure> {
+        let storage = |error: FolderError| folder_failure(&error, self.target);
+        let assembled = folder.assemble(summary, &[(SCENARIO_FILE, scenario.as_bytes())]).map_err(storage)?;
+        if let Err(error) = vmcc_report::write(assembled.path()) {
+            let failure = report_failure(&error, self.target);
+            let partial = assembled.discard();
+            let note = format!("the finished runs are kept in {}; continue with --resume", partial.display());
+            let help = failure.help.as_ref().map_or_else(|| note.clone(), |h| format!("{h}; {note}"));
+            return Err(failure.help(help));
+        }
+        assembled.publish().map_err(storage)
+    }
+
+    fn text(&self, summary: &Summary, published: Option<&Path>) -> String {
+        let mut text = format!("{}\n\n{}", overview::headline(summary), overview::cases(summary));
+        if let Some(sentence) = conclusion::sentence(summary) {
+            text.push_str(&format!("\n\n{sentence}"));
+        }
+        if !summary.claims.is_empty() {
+            text.push_str(&format!("\n\n{}", overview::claims(&summary.claims)));
+        }
+        for warning in &summary.warnings {
+            text.push_str(&format!("\n\nNote: {warning}"));
+        }
+        if let Some(folder) = published {
+            text.push_str(&format!("\n\nReport: {}", folder.join(vmcc_report::REPORT_FILE).display()));
+        }
+        text
+    }
+}
+
+fn check_claims(plan: &Plan, cases: &[Case]) -> Vec<ClaimResult> {
+    let figures: Vec<CaseFigures> = cases
+        .iter()
+        .map(|case| CaseFigures {
+            set: case.set.clone(),
+            runs: case.runs.iter().map(|r| r.metrics.figures().into_iter().collect()).collect(),
+        })
+        .collect();
+    let check = |claim: &vmcc_scenario::Claim| {
+        let spec = &claim.spec;
+        let (value, pass, problem) = match claim.evaluate(&figures) {
+            Ok(verdict) => (verdict.value, verdict.pass, None),
+            Err(error) => (None, false, Some(error.to_string())),
+        };
+        ClaimResult {
+            id: spec.id.clone(),
+            check: spec.check.clone(),
+            paper: spec.paper.clone(),
+            value,
+            pass,
+            note: problem.or_else(|| spec.note.clone()),
+        }
+    };
+    plan.claims.iter().map(check).collect()
+}

@@ -1,0 +1,125 @@
+//! How a command ends.
+
+use std::fmt::Display;
+use std::path::Path;
+use std::process::ExitCode;
+use vmcc_results::folder::FolderError;
+use vmcc_scenario::ScenarioError;
+
+/// The exit codes that scripts can rely on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done.
+    Done = 0,
+    /// A claim or check failed.
+    CheckFailed = 1,
+    /// Wrong use or bad input.
+    WrongUse = 2,
+    /// This host cannot do it.
+    HostCannot = 3,
+    /// Interrupted, after cleaning up.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a command stopped: object and cause in `message`, remedy in `help`.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) message: String,
+    pub(crate) help: Option<String>,
+}
+
+impl Failure {
+    fn new(exit: Exit, message: impl Display) -> Self {
+        Self { exit, message: message.to_string(), help: None }
+    }
+
+    /// The user asked for something that is not there or makes no sense.
+    pub(crate) fn usage(message: impl Display) -> Self {
+        Self::new(Exit::WrongUse, message)
+    }
+
+    /// The request is fine; this host cannot fulfill it.
+    pub(crate) fn host(message: impl Display) -> Self {
+        Self::new(Exit::HostCannot, message)
+    }
+
+    /// Ctrl-C or a termination signal, after cleaning up.
+    pub(crate) fn interrupted(message: impl Display) -> Self {
+        Self::new(Exit::Interrupted, message)
+    }
+
+    /// Adds the remedy.
+    #[must_use]
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+/// An error with its chain of causes on one line, each cause once.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// What went wrong with a result folder, with the command-line remedy.
+pub(crate) fn folder_failure(error: &FolderError, target: &Path) -> Failure {
+    let target = target.display();
+    match error {
+        FolderError::Exists(_) => {
+            Failure::usage(error).help("give another folder with --out, or remove this one")
+        }
+        FolderError::Unfinished(partial) => Failure::usage(error)
+            .help(format!("add --resume to continue it, or remove {} to start over", partial.display())),
+        FolderError::NothingToResume(_) => Failure::usage(error).help("leave out --resume to start"),
+        FolderError::OtherPlan { path, .. } => Failure::usage(error).help(format!(
+            "resume with the command that started it, or remove {} to start over",
+            path.display()
+        )),
+        FolderError::InUse(_) => Failure::usage(error).help("wait for it, or give another folder with --out"),
+        FolderError::DiskFull(_) => Failure::host(error)
+            .help(format!("free some space, or put the results elsewhere than {target} with --out")),
+        FolderError::Format { .. } => Failure::usage(error)
+            .help("point at a folder that `vmcc run` of this version made, or run the scenario again"),
+        _ => Failure::host(error).help("check that the folder exists, and its owner and permissions"),
+    }
+}
+
+/// What is wrong with a scenario; its own diagnostic has object, cause and place.
+pub(crate) fn scenario_failure(error: &ScenarioError) -> Failure {
+    match error {
+        ScenarioError::Invalid(diagnostic) => {
+            let mut bare = diagnostic.clone();
+            let help = bare.help.take();
+            let failure = Failure::usage(bare);
+            match help {
+                Some(help) => failure.help(help),
+                None => failure,
+            }
+        }
+        other => Failure::usage(chain(other)).help("`vmcc scenarios` lists the built-in scenarios"),
+    }
+}
+
+/// `what` needs the kernel engine, which this build does not have.
+#[cfg(not(feature = "kernel"))]
+pub(crate) fn without_kernel(what: &str) -> Failure {
+    Failure::host(format!("{what}: this vmcc was built without the kernel engine")).help(
+        "build it with `make build`, or `cargo build --release -p vmcc --features kernel` (needs clang, libelf and zlib)",
+    )
+}

@@ -1,0 +1,33 @@
+//! Ctrl-C: the first asks everything to stop and clean up, the second leaves at once.
+
+use crate::failure::{Exit, Failure};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// Starts to listen for SIGINT, SIGTERM and SIGHUP and returns the flag that they set.
+pub(crate) fn listen() -> Result<&'static AtomicBool, Failure> {
+    let handler = || {
+        if STOP.swap(true, Ordering::SeqCst) {
+            // Cleaning up hangs or takes too long for the user's taste.
+            eprintln!("vmcc: stopped before everything was cleaned up; `vmcc clean` removes the rest");
+            std::process::exit(Exit::Interrupted as i32);
+        }
+    };
+    match ctrlc::set_handler(handler) {
+        // A command that runs another one has installed it already.
+        Ok(()) | Err(ctrlc::Error::MultipleHandlers) => Ok(&STOP),
+        Err(error) => Err(Failure::host(format!("signals: cannot install a handler: {error}"))),
+    }
+}
+
+/// The flag, also without listening.
+#[cfg(feature = "kernel")]
+pub(crate) fn flag() -> &'static AtomicBool {
+    &STOP
+}
+
+/// Whether one of the signals has come.
+pub(crate) fn stopped() -> bool {
+    STOP.load(Ordering::SeqCst)
+}

@@ -1,0 +1,30 @@
+//! Removing what crashed runs left behind.
+
+use crate::failure::{Exit, Failure, chain};
+use crate::kernel::lab_failure;
+use crate::ui::Ui;
+use serde_json::json;
+
+pub(crate) fn clean(ui: &Ui) -> Result<Exit, Failure> {
+    let guests = vmcc_lab::guest::clean().map_err(|e| Failure::host(chain(&e)))?;
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Failure::host("clean: only root can see and remove what runs of the kernel engine left")
+            .help("run it with sudo"));
+    }
+    let lab = vmcc_lab::clean().map_err(|e| lab_failure(&e))?;
+    let kernel = vmcc_host::clean().map_err(|e| Failure::host(chain(&e)))?;
+    ui.answer(&json!({ "lab": lab, "algorithms": kernel, "guests": guests }), || {
+        let removed = lab.runs.len() + kernel.len() + guests.len();
+        let mut lines = Vec::new();
+        lines.extend(lab.runs.iter().map(|r| format!("removed run {r}")));
+        lines.extend(lab.namespaces.iter().map(|n| format!("removed network namespace {n}")));
+        lines.extend(kernel.iter().map(|k| format!("removed congestion control {k}")));
+        lines.extend(guests.iter().map(|g| format!("removed {}", g.display())));
+        lines.extend(lab.alive.iter().map(|r| format!("run {r} is alive and was left alone")));
+        if removed == 0 {
+            lines.push("nothing was left behind".to_owned());
+        }
+        lines.join("\n")
+    });
+    Ok(Exit::Done)
+}

@@ -1,0 +1,213 @@
+//! Two network namespaces joined by unshaped veth paths, for checks and benchmarks of the kernel programs.
+//!
+//! The namespaces have no name: they live as long as the threads inside them, so that nothing is left behind
+//! however the process ends.
+
+use sha2::{Digest, Sha256};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::process::Command;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// `IPPROTO_MPTCP` of <linux/in.h>.
+const MPTCP: i32 = 262;
+/// Nothing on one machine may take longer between two bytes.
+const TIMEOUT: Duration = Duration::from_secs(30);
+const BLOCK_BYTES: usize = 1 << 20;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A network namespace, entered by one thread.
+struct Side {
+    jobs: Sender<Job>,
+    /// Of the thread; names the namespace for `ip link ... netns`.
+    thread_id: i32,
+}
+
+impl Side {
+    fn new() -> Result<Self, String> {
+        let (jobs, queue) = channel::<Job>();
+        let (report, entered) = channel();
+        thread::spawn(move || {
+            let result = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET);
+            // The receiver waits just below.
+            let _ = report.send(result.map(|()| nix::unistd::gettid().as_raw()));
+            queue.into_iter().for_each(|job| job());
+        });
+        match entered.recv() {
+            Ok(Ok(thread_id)) => Ok(Self { jobs, thread_id }),
+            Ok(Err(error)) => Err(format!("cannot make a network namespace: {error}")),
+            Err(_) => Err("the thread of a network namespace died".to_owned()),
+        }
+    }
+
+    fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+        let (report, result) = channel();
+        let boxed: Job = Box::new(move || {
+            let _ = report.send(job());
+        });
+        let dead = |_| "the thread of a network namespace died".to_owned();
+        self.jobs.send(boxed).map_err(|e| dead(std::sync::mpsc::SendError(drop(e))))?;
+        result.recv().map_err(|_| dead(std::sync::mpsc::SendError(())))
+    }
+
+    fn commands(&self, lines: Vec<String>) -> Result<(), String> {
+        self.run(move || lines.iter().try_for_each(|line| command(line)))?
+    }
+
+    fn sysctl(&self, name: &str, value: &str) -> Result<(), String> {
+        let (path, value) = (format!("/proc/sys/{name}"), value.to_owned());
+        self.run(move || fs::write(&path, &value).map_err(|e| format!("{path}={value}: {e}")))?
+    }
+}
+
+/// A command of iproute2.
+fn command(line: &str) -> Result<(), String> {
+    let mut words = line.split_whitespace();
+    let program = words.next().unwrap_or("ip");
+    let output = Command::new(program).args(words).output().map_err(|e| format!("{program}: {e}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(format!("{line}: {}", said.trim())) }
+}
+
+/// Client and server with `paths` veth pairs between them: 10.77.`path`.1 at the client, .2 at the server.
+pub(crate) struct Veth {
+    client: Side,
+    server: Side,
+    paths: usize,
+    port: u16,
+}
+
+/// What was sent, and how long until the receiver had all of it.
+pub(crate) struct Transfer {
+    pub(crate) bytes: u64,
+    pub(crate) seconds: f64,
+}
+
+impl Veth {
+    /// Builds it; `paths` from 1 to 8.
+    pub(crate) fn new(paths: usize) -> Result<Self, String> {
+        let (client, server) = (Side::new()?, Side::new()?);
+        let peer = server.thread_id;
+        client.commands(
+            (0..paths).map(|p| format!("ip link add p{p} type veth peer name p{p} netns {peer}")).collect(),
+        )?;
+        for (side, host) in [(&client, 1), (&server, 2)] {
+            let mut lines = vec![
+                "ip link set lo up".to_owned(),
+                "ip mptcp limits set subflow 8 add_addr_accepted 8".to_owned(),
+            ];
+            for path in 0..paths {
+                lines.push(format!("ip addr add 10.77.{path}.{host}/24 dev p{path}"));
+                lines.push(format!("ip link set p{path} up"));
+                if host == 2 && path > 0 {
+                    lines.push(format!("ip mptcp endpoint add 10.77.{path}.2 dev p{path} signal"));
+                }
+            }
+            side.commands(lines)?;
+            side.sysctl("net/mptcp/enabled", "1")?;
+            side.sysctl("net/ipv4/tcp_rmem", "4096 131072 16777216")?;
+            side.sysctl("net/ipv4/tcp_wmem", "4096 131072 16777216")?;
+        }
+        Ok(Self { client, server, paths, port: 5400 })
+    }
+
+    /// Number of paths.
+    pub(crate) fn paths(&self) -> usize {
+        self.paths
+    }
+
+    /// Makes `kernel_name` the congestion control of new connections, at both ends.
+    pub(crate) fn select(&self, kernel_name: &str) -> Result<(), String> {
+        [&self.client, &self.server]
+            .iter()
+            .try_for_each(|side| side.sysctl("net/ipv4/tcp_congestion_control", kernel_name))
+    }
+
+    /// Sends over MPTCP for about `duration` and compares the SHA-256 of what was sent and received.
+    pub(crate) fn transfer(&mut self, duration: Duration) -> Result<Transfer, String> {
+        self.port += 1;
+        let port = self.port;
+        let listener = self.server.run(move || listen(port))??;
+        let started = Instant::now();
+        let receiver = thread::spawn(move || receive(&listener));
+        let sent = self.client.run(move || send(port, duration))?;
+        let received = receiver.join().map_err(|_| "the receiver died".to_owned())?;
+        // A sender that failed makes the receiver fail as well; the first cause is the sender's.
+        let ((sent_hash, sent), (received_hash, received, done)) = (sent?, received?);
+        if sent != received || sent_hash != received_hash {
+            return Err(format!("what arrived ({received} bytes) is not what was sent ({sent} bytes)"));
+        }
+        Ok(Transfer { bytes: sent, seconds: (done - started).as_secs_f64() })
+    }
+}
+
+type Hash = sha2::digest::Output<Sha256>;
+
+fn socket() -> Result<Socket, String> {
+    Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::from(MPTCP)))
+        .map_err(|e| format!("MPTCP socket: {e}"))
+}
+
+fn listen(port: u16) -> Result<Socket, String> {
+    let failed = |e| format!("listening: {e}");
+    let listener = socket()?;
+    listener.set_reuse_address(true).map_err(failed)?;
+    listener.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).into()).map_err(failed)?;
+    listener.listen(8).map_err(failed)?;
+    listener.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
+    Ok(listener)
+}
+
+fn receive(listener: &Socket) -> Result<(Hash, u64, Instant), String> {
+    let failed = |e| format!("receiving: {e}");
+    let (socket, _) = listener.accept().map_err(failed)?;
+    let mut stream = TcpStream::from(OwnedFd::from(socket));
+    stream.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
+    let (mut hash, mut bytes, mut buffer) = (Sha256::new(), 0_u64, vec![0; 1 << 18]);
+    loop {
+        match stream.read(&mut buffer).map_err(failed)? {
+            0 => return Ok((hash.finalize(), bytes, Instant::now())),
+            n => {
+                hash.update(&buffer[..n]);
+                bytes += n as u64;
+            }
+        }
+    }
+}
+
+fn send(port: u16, duration: Duration) -> Result<(Hash, u64), String> {
+    let failed = |e| format!("sending: {e}");
+    let socket = socket()?;
+    let server = SocketAddr::from((Ipv4Addr::new(10, 77, 0, 2), port));
+    socket.connect_timeout(&server.into(), TIMEOUT).map_err(failed)?;
+    let mut stream = TcpStream::from(OwnedFd::from(socket));
+    stream.set_write_timeout(Some(TIMEOUT)).map_err(failed)?;
+    let block = pattern();
+    let (mut hash, mut sent) = (Sha256::new(), 0_u64);
+    let until = Instant::now() + duration;
+    while Instant::now() < until {
+        stream.write_all(&block).map_err(failed)?;
+        hash.update(&block);
+        sent += block.len() as u64;
+    }
+    Ok((hash.finalize(), sent))
+}
+
+/// Bytes of a xorshift generator: no period that a transport could mistake.
+fn pattern() -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut bytes = Vec::with_capacity(BLOCK_BYTES);
+    while bytes.len() < BLOCK_BYTES {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes
+}

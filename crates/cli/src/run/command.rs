@@ -1,0 +1,47 @@
+//! The command line that does the same again.
+
+use crate::args::{RunOptions, ScaleChoice};
+use std::path::Path;
+use vmcc_scenario::Plan;
+
+/// The command that repeats this run, with engine, seed and number of runs spelled out.
+pub(crate) fn command(options: &RunOptions, plan: &Plan, engine: &str, out: Option<&Path>) -> String {
+    let mut words = vec!["vmcc".to_owned(), "run".to_owned(), options.scenario.clone()];
+    let mut add = |option: &str, value: String| words.extend([option.to_owned(), value]);
+    add("--engine", engine.to_owned());
+    for setting in &options.common.set {
+        add("--set", setting.clone());
+    }
+    if options.common.scale == ScaleChoice::Small {
+        add("--scale", "small".to_owned());
+    }
+    add("--seed", plan.seed.to_string());
+    add("--runs", plan.runs.to_string());
+    if let Some(out) = out {
+        add("--out", out.display().to_string());
+    }
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// `word` as a POSIX shell reads it back.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=,:+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_a_shell() {
+        assert_eq!(quoted("cc=lia,vmcc"), "cc=lia,vmcc");
+        assert_eq!(quoted("my file.toml"), "'my file.toml'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+}

@@ -1,0 +1,137 @@
+//! One sentence that says what the figures show. Every word depends on a figure.
+//!
+//! The last case is compared with the first (what one gets without it), with all others in what it leaves to
+//! competing traffic, and in delay with the other that carried the most.
+
+use vmcc_results::figure::{digits, over_runs, scale_of};
+use vmcc_results::parquet_files::plain_text;
+use vmcc_results::{Case, Summary};
+
+/// More cases than this do not fit into a sentence.
+const MOST_CASES: usize = 8;
+/// Relative differences below this are called equal.
+const EQUAL: f64 = 0.05;
+
+/// The sentence; `None` unless the cases differ in one thing that is not a number, and have goodput.
+pub(crate) fn sentence(summary: &Summary) -> Option<String> {
+    let (last, others) = summary.cases.split_last()?;
+    let first = others.first()?;
+    let is_choice = |case: &Case| case.set.len() == 1 && case.set.values().all(serde_json::Value::is_string);
+    if summary.cases.len() > MOST_CASES || !summary.cases.iter().all(is_choice) {
+        return None;
+    }
+    let mut parts = vec![goodput(first, last)?];
+    parts.extend(share_left(others, last));
+    parts.extend(delay(others, last));
+    Some(format!("{}.", joined(&parts)))
+}
+
+fn mean(case: &Case, metric: &str) -> Option<f64> {
+    over_runs(case, metric).map(|ci| ci.mean)
+}
+
+fn name(case: &Case) -> String {
+    case.set.values().map(plain_text).collect()
+}
+
+fn with_unit(metric: &str, value: f64) -> String {
+    let scale = scale_of(metric, value);
+    format!("{} {}", digits(value / scale.divisor), scale.unit)
+}
+
+fn goodput(first: &Case, last: &Case) -> Option<String> {
+    let (before, after) = (mean(first, "goodput_bps")?, mean(last, "goodput_bps")?);
+    let mut text = format!("{} carried {}", name(last), with_unit("goodput_bps", after));
+    if before > 0.0 {
+        text.push_str(&format!(", {} times {}", digits(after / before), name(first)));
+    }
+    Some(text)
+}
+
+fn share_left(others: &[Case], last: &Case) -> Option<String> {
+    let share = |case: &Case| mean(case, "competing_share").map(|share| format!("{:.0} %", share * 100.0));
+    let compared: Vec<String> =
+        others.iter().filter_map(|case| Some(format!("{}: {}", name(case), share(case)?))).collect();
+    let ours = share(last)?;
+    let compared = if compared.is_empty() { String::new() } else { format!(" ({})", compared.join(", ")) };
+    Some(format!("left the competing traffic {ours} of the shared path{compared}"))
+}
+
+fn delay(others: &[Case], last: &Case) -> Option<String> {
+    let carried = |case: &&Case| mean(case, "goodput_bps").unwrap_or(0.0);
+    let rival = others.iter().max_by(|a, b| carried(a).total_cmp(&carried(b)))?;
+    let (ours, theirs) = (mean(last, "rtt_us.p50")?, mean(rival, "rtt_us.p50")?);
+    let verb = match ours / theirs {
+        ratio if ratio < 1.0 - EQUAL => "cut the median RTT to",
+        ratio if ratio > 1.0 + EQUAL => "raised the median RTT to",
+        _ => "left the median RTT at",
+    };
+    let [ours, theirs] = [ours, theirs].map(|v| with_unit("rtt_us", v));
+    Some(format!("{verb} {ours}, where {} had {theirs}", name(rival)))
+}
+
+fn joined(parts: &[String]) -> String {
+    match parts {
+        [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
+        parts => parts.concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vmcc_results::{Dist, Environment, Extra, Metrics, Run, Settings, Work};
+
+    fn case(cc: &str, goodput_bps: f64, p50: f64, share: f64) -> Case {
+        let mut metrics = Metrics {
+            goodput_bps: Some(goodput_bps),
+            rtt_us: Some(Dist { p50, ..Dist::default() }),
+            ..Metrics::default()
+        };
+        metrics.extra.insert("competing_share".into(), Extra::Number(share));
+        Case { set: Settings::from_iter([("cc".into(), cc.into())]), runs: vec![Run { seed: 1, metrics }] }
+    }
+
+    fn summary(cases: Vec<Case>) -> Summary {
+        Summary {
+            schema: 1,
+            scenario: "x".into(),
+            title: None,
+            source: None,
+            engine: "sim".into(),
+            environment: Environment::default(),
+            cases,
+            claims: Vec::new(),
+            work: Work::default(),
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn it_compares_the_last_case_with_the_others() {
+        let cases =
+            vec![case("cubic", 50e6, 9e3, 0.5), case("lia", 90e6, 7e3, 0.4), case("vmcc", 100e6, 2e3, 0.55)];
+        assert_eq!(
+            sentence(&summary(cases)).unwrap(),
+            "vmcc carried 100 Mbit/s, 2.00 times cubic, left the competing traffic 55 % of the shared path \
+             (cubic: 50 %, lia: 40 %) and cut the median RTT to 2.00 ms, where lia had 7.00 ms."
+        );
+    }
+
+    #[test]
+    fn a_bad_result_is_not_praised() {
+        let text =
+            sentence(&summary(vec![case("cubic", 90e6, 2e3, 0.5), case("vmcc", 45e6, 8e3, 0.1)])).unwrap();
+        assert!(text.contains("0.500 times cubic") && text.contains("raised the median RTT"), "{text}");
+    }
+
+    #[test]
+    fn one_case_and_numeric_sweeps_have_no_sentence() {
+        assert_eq!(sentence(&summary(vec![case("vmcc", 1e6, 1e3, 0.5)])), None);
+        let mut cases = vec![case("a", 1e6, 1e3, 0.5), case("b", 1e6, 1e3, 0.5)];
+        for (i, case) in cases.iter_mut().enumerate() {
+            case.set.insert("cc".into(), i.into());
+        }
+        assert_eq!(sentence(&summary(cases)), None);
+    }
+}

@@ -1,0 +1,55 @@
+//! The result for people: a table of cases with confidence intervals, and the claims.
+
+use crate::table;
+use std::fmt::Write;
+use vmcc_results::figure::{columns, digits, mean_text};
+use vmcc_results::parquet_files::plain_text;
+use vmcc_results::{ClaimResult, Summary};
+
+/// The table of cases.
+pub(crate) fn cases(summary: &Summary) -> String {
+    let keys: Vec<&String> = summary.cases.first().map(|c| c.set.keys().collect()).unwrap_or_default();
+    let columns = columns(summary);
+    let mut header: Vec<String> = keys.iter().map(|k| (*k).clone()).collect();
+    header.extend(columns.iter().map(|c| match c.scale.unit {
+        "" => c.title.clone(),
+        unit => format!("{}\n{unit}", c.title),
+    }));
+    let mut table = table::plain(&header.iter().map(String::as_str).collect::<Vec<_>>());
+    for (row, case) in summary.cases.iter().enumerate() {
+        let settings = keys.iter().map(|k| case.set.get(*k).map_or_else(String::new, plain_text));
+        let figures =
+            columns.iter().map(|c| c.cells[row].map_or_else(String::new, |v| mean_text(v, c.scale)));
+        table.add_row(settings.chain(figures).collect::<Vec<String>>());
+    }
+    table::align_right_from(&mut table, keys.len());
+    table::render(&table)
+}
+
+/// One line per claim.
+pub(crate) fn claims(claims: &[ClaimResult]) -> String {
+    let mut table = table::plain(&["CLAIM", "", "OURS", "PAPER", "CHECK"]);
+    for claim in claims {
+        let ours = claim.value.map_or_else(|| "-".to_owned(), digits);
+        let verdict = if claim.pass { "pass" } else { "FAIL" };
+        let check = match &claim.note {
+            Some(note) if !claim.pass => format!("{} ({note})", claim.check),
+            _ => claim.check.clone(),
+        };
+        table.add_row([claim.id.as_str(), verdict, &ours, claim.paper.as_deref().unwrap_or("-"), &check]);
+    }
+    table::render(&table)
+}
+
+/// What ran, in two lines.
+pub(crate) fn headline(summary: &Summary) -> String {
+    let runs: usize = summary.cases.iter().map(|c| c.runs.len()).sum();
+    let mut line = summary.scenario.clone();
+    if let Some(title) = &summary.title {
+        let _ = write!(line, ": {title}");
+    }
+    let plural = if runs == 1 { "" } else { "s" };
+    let interval = if runs > summary.cases.len() { ", mean ± 95 % confidence interval" } else { "" };
+    let _ = write!(line, "\n{runs} run{plural}, engine {}{interval}", summary.engine);
+    line
+}

@@ -1,0 +1,125 @@
+//! How far a run is, on stderr: a bar on a terminal, a line now and then elsewhere.
+
+use crate::ui::Ui;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Nothing is shown for runs shorter than this.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Without a terminal, at most one line in this time.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+/// Steps of the bar: fine enough that it moves.
+const STEPS: f64 = 10_000.0;
+
+/// Progress of many runs, some at the same time.
+pub(crate) struct Progress<'a> {
+    ui: &'a Ui,
+    bar: ProgressBar,
+    /// Bits of the fraction done of each run.
+    fractions: Vec<AtomicU64>,
+    started: Instant,
+    lines: Mutex<Lines>,
+}
+
+struct Lines {
+    bar_shown: bool,
+    last: Instant,
+}
+
+impl<'a> Progress<'a> {
+    /// For `runs` runs.
+    pub(crate) fn new(ui: &'a Ui, runs: usize) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(STEPS as u64), ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:32}] {percent:>3}%, {eta} left") {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        let now = Instant::now();
+        Self {
+            ui,
+            bar,
+            fractions: (0..runs).map(|_| AtomicU64::new(0)).collect(),
+            started: now,
+            lines: Mutex::new(Lines { bar_shown: false, last: now }),
+        }
+    }
+
+    /// Run `index` has done `fraction` (0 to 1) of its work.
+    pub(crate) fn update(&self, index: usize, fraction: f64) {
+        if let Some(slot) = self.fractions.get(index) {
+            slot.store(fraction.clamp(0.0, 1.0).to_bits(), Ordering::Relaxed);
+        }
+        self.show();
+    }
+
+    fn done(&self) -> (f64, usize) {
+        let fractions = self.fractions.iter().map(|f| f64::from_bits(f.load(Ordering::Relaxed)));
+        let (sum, whole) = fractions.fold((0.0, 0), |(s, n), f| (s + f, n + usize::from(f >= 1.0)));
+        (sum / self.fractions.len().max(1) as f64, whole)
+    }
+
+    fn show(&self) {
+        if self.ui.quiet() || self.started.elapsed() < PATIENCE {
+            return;
+        }
+        let (fraction, whole) = self.done();
+        let counts = format!("{whole} of {} runs", self.fractions.len());
+        // Another thread that is showing shows this as well.
+        let Ok(mut lines) = self.lines.try_lock() else { return };
+        if self.ui.bars() {
+            if !lines.bar_shown {
+                lines.bar_shown = true;
+                self.bar.set_draw_target(ProgressDrawTarget::stderr());
+                self.bar.enable_steady_tick(Duration::from_millis(500));
+            }
+            self.bar.set_message(counts);
+            self.bar.set_position((fraction * STEPS) as u64);
+        } else if lines.last.elapsed() >= LINE_INTERVAL {
+            lines.last = Instant::now();
+            let left = remaining(self.started.elapsed(), fraction);
+            self.ui.note(&format!("{counts}, {:.0} %, about {left} left", fraction * 100.0));
+        }
+    }
+}
+
+impl Drop for Progress<'_> {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn remaining(elapsed: Duration, fraction: f64) -> String {
+    if fraction <= 0.0 {
+        return "an unknown time".to_owned();
+    }
+    let seconds = (elapsed.as_secs_f64() * (1.0 - fraction) / fraction).round() as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, s) => format!("{s} s"),
+        (0, m, s) => format!("{m} min {s} s"),
+        (h, m, _) => format!("{h} h {m} min"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remaining_time_extrapolates() {
+        assert_eq!(remaining(Duration::from_secs(10), 0.5), "10 s");
+        assert_eq!(remaining(Duration::from_secs(30), 0.1), "4 min 30 s");
+        assert_eq!(remaining(Duration::from_secs(3600), 0.25), "3 h 0 min");
+        assert_eq!(remaining(Duration::from_secs(1), 0.0), "an unknown time");
+    }
+
+    #[test]
+    fn the_whole_is_the_mean_of_its_runs() {
+        let ui = Ui::new(false, true);
+        let progress = Progress::new(&ui, 4);
+        progress.update(0, 1.0);
+        progress.update(1, 0.5);
+        progress.update(9, 1.0);
+        assert_eq!(progress.done(), (0.375, 1));
+    }
+}

@@ -1,0 +1,97 @@
+//! Everything that is printed: one JSON document or a text for people on stdout, the rest on stderr.
+
+use crate::failure::Failure;
+use serde::Serialize;
+use serde_json::json;
+use std::io::{self, IsTerminal, Write};
+
+/// How to talk to whoever started us.
+#[derive(Debug)]
+pub(crate) struct Ui {
+    json: bool,
+    quiet: bool,
+    color: bool,
+    bars: bool,
+}
+
+impl Ui {
+    pub(crate) fn new(json: bool, quiet: bool) -> Self {
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+        let terminal = io::stderr().is_terminal();
+        Self { json, quiet, color: terminal && !no_color, bars: terminal && !quiet }
+    }
+
+    /// Whether only results and problems are wanted.
+    pub(crate) fn quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Whether progress bars may be drawn on stderr.
+    pub(crate) fn bars(&self) -> bool {
+        self.bars
+    }
+
+    /// Prints `value` as the JSON document, or `text` for people.
+    pub(crate) fn answer(&self, value: &impl Serialize, text: impl FnOnce() -> String) {
+        if self.json {
+            match serde_json::to_string_pretty(value) {
+                Ok(document) => print(&document),
+                Err(error) => self.warn(&format!("result: cannot be written as JSON: {error}")),
+            }
+        } else {
+            print(&text());
+        }
+    }
+
+    /// One line about what is going on, on stderr.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.quiet {
+            to_stderr(text);
+        }
+    }
+
+    /// Something the user should know although the command goes on.
+    pub(crate) fn warn(&self, text: &str) {
+        to_stderr(&format!("{} {text}", self.paint("warning:", "33")));
+    }
+
+    /// Why the command stops; with `--json` also as the JSON document.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        to_stderr(&format!("{} {}", self.paint("error:", "31"), failure.message));
+        if let Some(help) = &failure.help {
+            to_stderr(&format!("{} {help}", self.paint("help:", "36")));
+        }
+        if self.json {
+            self.failure_json(failure);
+        }
+    }
+
+    /// The JSON document of a failure.
+    pub(crate) fn failure_json(&self, failure: &Failure) {
+        let mut error = json!({ "message": failure.message, "exit": failure.exit as u8 });
+        if let Some(help) = &failure.help {
+            error["help"] = json!(help);
+        }
+        self.answer(&json!({ "error": error }), String::new);
+    }
+
+    fn paint(&self, text: &str, color: &str) -> String {
+        if self.color { format!("\x1b[1;{color}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// Writes to stdout. A reader that went away (`vmcc algorithms | head`) wants no more and gets no complaint.
+fn print(text: &str) {
+    let mut out = io::stdout().lock();
+    if let Err(error) = writeln!(out, "{}", text.trim_end_matches('\n'))
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        to_stderr(&format!("error: standard output: {error}"));
+        std::process::exit(crate::failure::Exit::HostCannot as i32);
+    }
+}
+
+fn to_stderr(text: &str) {
+    // With stderr closed there is nowhere left to report that.
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}

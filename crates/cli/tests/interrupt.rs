@@ -1,0 +1,100 @@
+//! Ctrl-C keeps finished runs, and the same command resumes them.
+
+mod common;
+
+use common::{folder, json, names, output};
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const RUNS: &str = "200";
+const ARGUMENTS: [&str; 10] =
+    ["run", "two.toml", "--engine", "sim", "--runs", RUNS, "--jobs", "1", "--out", "out"];
+
+fn start(dir: &Path) -> Child {
+    Command::new(assert_cmd::cargo::cargo_bin("vmcc"))
+        .args(ARGUMENTS)
+        .current_dir(dir)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn finished(dir: &Path) -> usize {
+    let Ok(parts) = fs::read_dir(dir.join("out.partial/parts")) else { return 0 };
+    parts.filter(|e| e.as_ref().unwrap().path().extension().is_some_and(|x| x == "json")).count()
+}
+
+fn wait_for_runs(dir: &Path, at_least: usize) {
+    let started = Instant::now();
+    while finished(dir) < at_least {
+        assert!(started.elapsed() < Duration::from_secs(60), "no run was finished");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+#[test]
+fn an_interrupted_run_is_resumed_to_the_same_results() {
+    let dir = folder();
+    let child = start(dir.path());
+    wait_for_runs(dir.path(), 3);
+    signal(&child, "INT");
+    let ended = child.wait_with_output().unwrap();
+    let message = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{message}");
+    assert!(message.contains("runs are kept in out.partial") && message.contains("--resume"), "{message}");
+    assert!(ended.stdout.is_empty());
+    assert_eq!(names(dir.path()), ["out.partial", "two.toml"]);
+    let kept = finished(dir.path());
+    assert!((3..400).contains(&kept));
+
+    // The hint is a command that works as it is printed.
+    let hint = message.split("continue with: vmcc ").nth(1).unwrap().trim();
+    let arguments: Vec<&str> = hint.split(' ').chain(["--json", "--jobs", "2"]).collect();
+    let resumed = output(dir.path(), &arguments);
+    let message = String::from_utf8(resumed.stderr).unwrap();
+    assert_eq!(resumed.status.code(), Some(0), "{message}");
+    assert!(message.contains(&format!("resuming: {kept} of 400 runs")), "{message}");
+    let resumed: serde_json::Value = serde_json::from_slice(&resumed.stdout).unwrap();
+
+    let (_, whole) =
+        json(dir.path(), &["run", "two.toml", "--engine", "sim", "--runs", RUNS, "--out", "whole"]);
+    assert_eq!(resumed["cases"], whole["cases"]);
+    for file in ["flows.parquet", "series.parquet"] {
+        let read = |out: &str| fs::read(dir.path().join(out).join(file)).unwrap();
+        assert!(read("out") == read("whole"), "{file} differs");
+    }
+    assert_eq!(names(dir.path()), ["out", "two.toml", "whole"]);
+}
+
+#[test]
+fn a_killed_run_is_not_taken_for_a_result() {
+    let dir = folder();
+    let mut child = start(dir.path());
+    wait_for_runs(dir.path(), 1);
+    signal(&child, "KILL");
+    child.wait().unwrap();
+    assert_eq!(names(dir.path()), ["out.partial", "two.toml"]);
+    let message = common::refused(dir.path(), &ARGUMENTS, 2);
+    assert!(message.contains("--resume"), "{message}");
+    let other = [&ARGUMENTS[..], &["--resume", "--seed", "99"]].concat();
+    let message = common::refused(dir.path(), &other, 2);
+    assert!(message.contains("list of seeds differs") || message.contains("definition"), "{message}");
+}
+
+#[test]
+fn a_termination_signal_is_an_interrupt_too() {
+    let dir = folder();
+    let child = start(dir.path());
+    wait_for_runs(dir.path(), 1);
+    signal(&child, "TERM");
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+}

@@ -1,0 +1,123 @@
+//! The HTML report in a real browser: drawn, in both themes, without a word on the console and without the network.
+
+mod common;
+
+use common::{folder, json};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// First line color of each theme, as in report.css.
+const FIRST_LINE: [(&str, [u8; 3]); 2] = [("light", [0x2f, 0x6d, 0xb5]), ("dark", [0x6f, 0xa8, 0xee])];
+
+fn chromium(dir: &Path, extra: &[&str], url: &str) -> Output {
+    let profile = dir.join("profile");
+    let fixed = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--enable-logging=stderr",
+        "--force-device-scale-factor=1",
+        "--window-size=1280,2400",
+        "--virtual-time-budget=3000",
+    ];
+    Command::new("chromium")
+        .args(fixed)
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .args(extra)
+        .arg(url)
+        .output()
+        .unwrap_or_else(|e| panic!("chromium: {e}; run `make setup-test`"))
+}
+
+fn report(dir: &Path, extra: &[&str]) -> String {
+    let arguments = ["run", "two.toml", "--engine", "sim", "--out", "out"];
+    json(dir, &[&arguments[..], extra].concat());
+    format!("file://{}", dir.join("out/report.html").canonicalize().unwrap().display())
+}
+
+/// What pages said on the console.
+fn console(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stderr);
+    text.lines().filter(|l| l.contains("CONSOLE")).map(str::to_owned).collect()
+}
+
+fn dom(dir: &Path, url: &str) -> String {
+    let output = chromium(dir, &["--dump-dom"], url);
+    assert_eq!(console(&output), Vec::<String>::new());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Pixels of exactly this color.
+fn pixels(png: &Path, color: [u8; 3]) -> usize {
+    let decoder = png::Decoder::new(std::io::BufReader::new(fs::File::open(png).unwrap()));
+    let mut reader = decoder.read_info().unwrap();
+    let mut buffer = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut buffer).unwrap();
+    buffer[..info.buffer_size()].chunks(info.color_type.samples()).filter(|p| p[..3] == color).count()
+}
+
+#[test]
+fn the_report_draws_its_plots_in_both_themes() {
+    let dir = folder();
+    let url = report(dir.path(), &[]);
+    for (theme, color) in FIRST_LINE {
+        let shot = dir.path().join(format!("{theme}.png"));
+        let output =
+            chromium(dir.path(), &[&format!("--screenshot={}", shot.display())], &format!("{url}#{theme}"));
+        assert_eq!(console(&output), Vec::<String>::new(), "{theme}");
+        assert!(pixels(&shot, color) > 2000, "{theme}: bars and lines are missing");
+    }
+}
+
+#[test]
+fn the_page_has_cases_claims_plots_and_how_to_run_it_again() {
+    let dir = folder();
+    let url = report(dir.path(), &[]);
+    let dom = dom(dir.path(), &url);
+    for wanted in
+        ["moves-data", "at least a little", "badge pass", "--seed 7", "Over time", "Distributions", "<canvas"]
+    {
+        assert!(dom.contains(wanted), "{wanted}");
+    }
+    assert!(!dom.contains("data-charts=\"0\""));
+    assert_eq!(dom.matches("class=\"u-legend").count(), dom.matches("<canvas").count(), "a legend per plot");
+}
+
+#[test]
+fn a_numeric_sweep_is_drawn_as_lines() {
+    let dir = folder();
+    let url = report(
+        dir.path(),
+        &["--set", "topology.rate=10mbit,20mbit,30mbit", "--set", "traffic.bulk.connections=1,2,4"],
+    );
+    assert!(dom(dir.path(), &url).contains("Sweep over traffic.bulk.connections"));
+}
+
+#[test]
+fn nothing_is_loaded_from_anywhere() {
+    let dir = folder();
+    report(dir.path(), &[]);
+    let html = fs::read_to_string(dir.path().join("out/report.html")).unwrap();
+    assert!(html.contains("default-src 'none'"), "the browser itself refuses to load anything");
+    for attribute in ["src=\"", "href=\"", "url("] {
+        for after in html.split(attribute).skip(1) {
+            assert!(after.starts_with("data:"), "{attribute}{}", after.chars().take(60).collect::<String>());
+        }
+    }
+}
+
+#[test]
+fn text_from_a_scenario_cannot_become_markup() {
+    let dir = folder();
+    let evil = "</script><script>console.error('evil')</script><b>bold</b>";
+    let text = fs::read_to_string(dir.path().join("two.toml")).unwrap();
+    fs::write(dir.path().join("two.toml"), text.replace("Two short paths", evil)).unwrap();
+    let url = report(dir.path(), &[]);
+    assert!(dom(dir.path(), &url).contains("&lt;b&gt;bold"));
+}

@@ -1,0 +1,242 @@
+//! The page around tables and plots.
+
+use crate::bars;
+use crate::plots::{Plots, case_name, numeric_axis};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use vmcc_results::figure::{columns, digits, mean_text};
+use vmcc_results::parquet_files::plain_text;
+use vmcc_results::{ClaimResult, Summary};
+
+const UPLOT_JS: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
+const UPLOT_CSS: &str = include_str!("../assets/uplot/uPlot.min.css");
+const REPORT_JS: &str = include_str!("../assets/report.js");
+const REPORT_CSS: &str = include_str!("../assets/report.css");
+/// Nothing may be loaded from anywhere: the browser itself enforces that the file is self-contained.
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
+/// Bars for more cases than this are a wall, not a comparison.
+const MOST_BARS: usize = 16;
+
+/// The whole file.
+pub(crate) fn page(summary: &Summary, plots: &Plots, scenario: Option<&str>) -> String {
+    let title = summary.title.as_deref().unwrap_or(&summary.scenario);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="color-scheme" content="light dark";
+                link rel="icon" href="data:,";
+                title { (title) " - vmcc" }
+                style { (PreEscaped(UPLOT_CSS)) (PreEscaped(REPORT_CSS)) }
+            }
+            body {
+                (header(summary, title))
+                main {
+                    (warnings(summary))
+                    (claims(&summary.claims))
+                    (comparison(summary, plots))
+                    (lines("distributions", "Distributions", !plots.distributions.is_empty(), html! {
+                        p.hint { "Share of values up to the one on the horizontal axis, all runs of a case together. \
+                                  Hover for values, click a name to hide its line, drag to zoom, double-click to reset." }
+                    }))
+                    (lines("series", "Over time", !plots.series.is_empty(), case_choice(plots)))
+                    (table(summary))
+                    (rerun(summary, scenario))
+                }
+                footer {
+                    "Made by vmcc " (summary.environment.vmcc) ". Beside this file: " code { "summary.json" } ", "
+                    code { "flows.parquet" } " and " code { "series.parquet" } " with everything shown here."
+                }
+                script type="application/json" id="data" { (PreEscaped(json_for_script(plots))) }
+                script { (PreEscaped(UPLOT_JS)) }
+                script { (PreEscaped(REPORT_JS)) }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// JSON that cannot end the script element it is put into.
+fn json_for_script(plots: &Plots) -> String {
+    // Plots are plain lists of numbers and texts; serialization has no way to fail on them.
+    serde_json::to_string(plots).unwrap_or_else(|_| "null".to_owned()).replace('<', "\\u003c")
+}
+
+fn header(summary: &Summary, title: &str) -> Markup {
+    let runs: usize = summary.cases.iter().map(|c| c.runs.len()).sum();
+    let passed = summary.claims.iter().filter(|c| c.pass).count();
+    html! {
+        header {
+            div.top {
+                span.brand { "vmcc" }
+                button #theme type="button" title="Switch between light and dark" { "◐" }
+            }
+            h1 { (title) }
+            ul.facts {
+                li { "scenario " b { (summary.scenario) } }
+                @if let Some(source) = &summary.source { li { "source " b { (source) } } }
+                li { "engine " b { (summary.engine) } }
+                li { b { (summary.cases.len()) } " cases" }
+                li { b { (runs) } " runs" }
+                @if !summary.claims.is_empty() {
+                    li class=(if passed == summary.claims.len() { "pass" } else { "fail" }) {
+                        b { (passed) " of " (summary.claims.len()) } " claims hold"
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn warnings(summary: &Summary) -> Markup {
+    html! {
+        @for warning in &summary.warnings { p.note { (warning) } }
+    }
+}
+
+fn claims(claims: &[ClaimResult]) -> Markup {
+    html! {
+        @if !claims.is_empty() {
+            section #claims {
+                h2 { "Claims" }
+                div.scroll { table {
+                    thead { tr { th { "Claim" } th { "Verdict" } th.number { "Ours" } th { "Paper" } th { "Check" } } }
+                    tbody {
+                        @for claim in claims {
+                            tr {
+                                td { (claim.id) }
+                                td { span class=(if claim.pass { "badge pass" } else { "badge fail" }) {
+                                    (if claim.pass { "pass" } else { "fail" })
+                                } }
+                                td.number { (claim.value.map_or_else(|| "–".to_owned(), digits)) }
+                                td { (claim.paper.as_deref().unwrap_or("–")) }
+                                td { code { (claim.check) } @if let Some(note) = &claim.note { br; small { (note) } } }
+                            }
+                        }
+                    }
+                } }
+            }
+        }
+    }
+}
+
+/// Sweep lines when an axis is a number, else bars.
+fn comparison(summary: &Summary, plots: &Plots) -> Markup {
+    if !plots.sweeps.is_empty() {
+        let axis = numeric_axis(summary).unwrap_or_default();
+        return lines(
+            "sweeps",
+            &format!("Sweep over {axis}"),
+            true,
+            html! {
+                p.hint { "Means over the runs of each case; bands are 95 % confidence intervals (Student's t)." }
+            },
+        );
+    }
+    let cases: Vec<String> = summary.cases.iter().map(case_name).collect();
+    if cases.len() < 2 || cases.len() > MOST_BARS {
+        return html! {};
+    }
+    html! {
+        section #comparison {
+            h2 { "Comparison" }
+            @if summary.cases.iter().any(|c| c.runs.len() > 1) {
+                p.hint { "Means over the runs of each case; whiskers are 95 % confidence intervals (Student's t)." }
+            }
+            div.cards { @for column in columns(summary) { (bars::card(&column, &cases)) } }
+        }
+    }
+}
+
+fn lines(id: &str, title: &str, any: bool, intro: Markup) -> Markup {
+    html! {
+        @if any {
+            section id=(id) {
+                h2 { (title) }
+                (intro)
+                noscript { p.note { "These plots are drawn by a script inside this file, which is switched off." } }
+                div.cards.plots {}
+            }
+        }
+    }
+}
+
+fn case_choice(plots: &Plots) -> Markup {
+    html! {
+        p.hint { "The first run of one case. Values are means over the interval between points." }
+        @if plots.cases.len() > 1 {
+            label.choice { "Case "
+                select #case { @for (i, case) in plots.cases.iter().enumerate() { option value=(i) { (case) } } }
+            }
+        }
+    }
+}
+
+fn table(summary: &Summary) -> Markup {
+    let keys: Vec<&String> = summary.cases.first().map(|c| c.set.keys().collect()).unwrap_or_default();
+    let columns = columns(summary);
+    html! {
+        section #cases {
+            h2 { "Cases" }
+            div.scroll { table {
+                thead { tr {
+                    @for key in &keys { th { (key) } }
+                    @for c in &columns { th.number { (c.title) @if !c.scale.unit.is_empty() { br; small { (c.scale.unit) } } } }
+                    th.number { "runs" }
+                } }
+                tbody {
+                    @for (row, case) in summary.cases.iter().enumerate() {
+                        tr {
+                            @for key in &keys { td { (case.set.get(*key).map(plain_text).unwrap_or_default()) } }
+                            @for c in &columns {
+                                td.number { @if let Some(cell) = c.cells[row] { (mean_text(cell, c.scale)) } @else { "–" } }
+                            }
+                            td.number { (case.runs.len()) }
+                        }
+                    }
+                }
+            } }
+        }
+    }
+}
+
+fn rerun(summary: &Summary, scenario: Option<&str>) -> Markup {
+    let environment = &summary.environment;
+    let seeds = summary.cases.first().map(|c| c.runs.iter().map(|r| r.seed.to_string()).collect::<Vec<_>>());
+    let seeds = match seeds.as_deref() {
+        Some([first, .., last]) => format!("{first} to {last}"),
+        Some([only]) => only.clone(),
+        _ => "–".to_owned(),
+    };
+    let optional = |value: &Option<String>| value.clone().unwrap_or_else(|| "–".to_owned());
+    let mut facts = vec![
+        ("vmcc", environment.vmcc.clone()),
+        ("Engine", summary.engine.clone()),
+        ("Seeds", seeds),
+        ("Kernel", optional(&environment.kernel)),
+        ("System", environment.os.clone()),
+        ("Processor", format!("{} ({} usable)", optional(&environment.cpu), environment.cpus)),
+        ("Started", optional(&environment.started)),
+    ];
+    let work = &summary.work;
+    facts.extend(work.packet_hops.map(|n| ("Packet-hops", n.to_string())));
+    facts.extend(work.events.map(|n| ("Events", n.to_string())));
+    facts.extend(work.cpu_s.map(|s| ("CPU time", format!("{} s", digits(s)))));
+    facts.extend(work.peak_rss_bytes.map(|n| ("Peak memory", format!("{} MB", digits(n as f64 / 1e6)))));
+    html! {
+        section #rerun {
+            h2 { "Run it again" }
+            @if let Some(command) = &environment.command { pre { code { (command) } } }
+            dl {
+                @for (name, value) in &facts { div { dt { (name) } dd { (value) } } }
+                @for (name, value) in &environment.extra { div { dt { (name) } dd { (plain_text(value)) } } }
+            }
+            @if let Some(text) = scenario {
+                details { summary { "The scenario as it was run (before options of the command line)" } pre { code { (text) } } }
+            }
+        }
+    }
+}

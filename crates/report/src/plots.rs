@@ -1,0 +1,293 @@
+//! The data of the plots, reduced to what a screen can show.
+
+use crate::rows::{FLOW_FIGURES, FlowValue, Sample};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use vmcc_results::figure::{Scale, columns, scale_of};
+use vmcc_results::parquet_files::plain_text;
+use vmcc_results::stats::percentile_sorted;
+use vmcc_results::{Case, Summary};
+
+/// A distribution of fewer values than this is a list, not a curve.
+const FEWEST_FOR_CDF: usize = 8;
+/// Points of a distribution per case.
+const CDF_POINTS: usize = 120;
+/// Points of a time series: more than a screen has columns for.
+const SERIES_POINTS: usize = 400;
+/// Lines in one plot: more cannot be told apart.
+const MOST_LINES: usize = 10;
+/// Values of an axis from which on it is drawn as a line.
+const FEWEST_FOR_SWEEP: usize = 3;
+
+/// Everything that the browser draws.
+#[derive(Debug, Serialize)]
+pub(crate) struct Plots {
+    pub(crate) sweeps: Vec<Plot>,
+    pub(crate) distributions: Vec<Plot>,
+    pub(crate) series: Vec<SeriesPlot>,
+    /// Names of the cases, for the choice of a time series.
+    pub(crate) cases: Vec<String>,
+}
+
+/// One plot of lines over a common axis.
+#[derive(Debug, Serialize)]
+pub(crate) struct Plot {
+    pub(crate) title: String,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    pub(crate) xs: Vec<f64>,
+    pub(crate) lines: Vec<Line>,
+    /// Lines that were left out.
+    pub(crate) omitted: usize,
+}
+
+/// What an axis shows.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Axis {
+    pub(crate) label: String,
+    pub(crate) unit: String,
+    /// Whether values spread over decades.
+    pub(crate) log: bool,
+}
+
+/// One line; `None` where it has no value. `low` and `high` bound its 95 % confidence interval.
+#[derive(Debug, Serialize)]
+pub(crate) struct Line {
+    pub(crate) label: String,
+    pub(crate) ys: Vec<Option<f64>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) low: Vec<Option<f64>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) high: Vec<Option<f64>>,
+}
+
+/// A metric over time, one plot per case.
+#[derive(Debug, Serialize)]
+pub(crate) struct SeriesPlot {
+    pub(crate) metric: String,
+    /// By case; `None` when the case has no such series.
+    pub(crate) cases: Vec<Option<Plot>>,
+}
+
+impl Plots {
+    pub(crate) fn of(summary: &Summary, flows: &[FlowValue], samples: &[Sample]) -> Self {
+        let cases: Vec<String> = summary.cases.iter().map(case_name).collect();
+        Self {
+            sweeps: sweeps(summary),
+            distributions: distributions(&cases, flows, samples),
+            series: series(cases.len(), samples),
+            cases,
+        }
+    }
+}
+
+/// What tells a case from the others.
+pub(crate) fn case_name(case: &Case) -> String {
+    match case.set.len() {
+        0 => "all".to_owned(),
+        1 => case.set.values().map(plain_text).collect(),
+        _ => case.set.iter().map(|(k, v)| format!("{k} {}", plain_text(v))).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn distributions(cases: &[String], flows: &[FlowValue], samples: &[Sample]) -> Vec<Plot> {
+    let mut plots = Vec::new();
+    for (figure, (name, title)) in FLOW_FIGURES.iter().enumerate() {
+        let mut values = vec![Vec::new(); cases.len()];
+        for flow in flows.iter().filter(|f| f.figure == figure) {
+            if let Some(list) = values.get_mut(flow.case as usize) {
+                list.push(flow.value);
+            }
+        }
+        plots.extend(distribution(name, title, "Share of flows", cases, values));
+    }
+    let mut rtts = vec![Vec::new(); cases.len()];
+    for sample in samples.iter().filter(|s| s.metric == "srtt_us") {
+        if let Some(list) = rtts.get_mut(sample.case as usize) {
+            list.push(sample.value);
+        }
+    }
+    plots.extend(distribution("srtt_us", "RTT over time", "Share of samples", cases, rtts));
+    plots
+}
+
+fn distribution(
+    name: &str,
+    title: &str,
+    share: &str,
+    cases: &[String],
+    mut values: Vec<Vec<f64>>,
+) -> Option<Plot> {
+    for list in &mut values {
+        list.retain(|v| v.is_finite());
+        list.sort_unstable_by(f64::total_cmp);
+    }
+    if values.iter().all(|list| list.len() < FEWEST_FOR_CDF) {
+        return None;
+    }
+    let shown: Vec<usize> = (0..values.len()).filter(|i| !values[*i].is_empty()).collect();
+    let mut xs: Vec<f64> = Vec::new();
+    for case in shown.iter().take(MOST_LINES) {
+        let last = CDF_POINTS.min(values[*case].len().max(2)) - 1;
+        xs.extend((0..=last).map(|i| percentile_sorted(&values[*case], i as f64 / last as f64)));
+    }
+    xs.sort_unstable_by(f64::total_cmp);
+    xs.dedup();
+    let (smallest, largest) = (*xs.first()?, *xs.last()?);
+    let log = smallest > 0.0 && largest / smallest > 300.0;
+    let scale = scale_of(name, if log { (smallest * largest).sqrt() } else { largest });
+    let line = |case: usize| {
+        let list = &values[case];
+        let share = |x: &f64| list.partition_point(|v| v <= x) as f64 / list.len() as f64;
+        Line {
+            label: cases[case].clone(),
+            ys: xs.iter().map(|x| Some(share(x))).collect(),
+            low: vec![],
+            high: vec![],
+        }
+    };
+    Some(Plot {
+        title: title.to_owned(),
+        x: axis(title, scale, log),
+        y: Axis { label: share.to_owned(), unit: String::new(), log: false },
+        lines: shown.iter().take(MOST_LINES).map(|case| line(*case)).collect(),
+        omitted: shown.len().saturating_sub(MOST_LINES),
+        xs: xs.iter().map(|x| x / scale.divisor).collect(),
+    })
+}
+
+fn axis(label: &str, scale: Scale, log: bool) -> Axis {
+    Axis { label: label.to_owned(), unit: scale.unit.to_owned(), log }
+}
+
+/// One plot per numeric axis and figure: the mean over runs with its confidence band.
+fn sweeps(summary: &Summary) -> Vec<Plot> {
+    let Some(key) = numeric_axis(summary) else { return Vec::new() };
+    let x_of = |case: &Case| case.set.get(&key).and_then(serde_json::Value::as_f64);
+    let mut xs: Vec<f64> = summary.cases.iter().filter_map(x_of).collect();
+    xs.sort_unstable_by(f64::total_cmp);
+    xs.dedup();
+    let others = |case: &Case| {
+        let rest: Vec<String> =
+            case.set.iter().filter(|(k, _)| **k != key).map(|(_, v)| plain_text(v)).collect();
+        if rest.is_empty() { "all".to_owned() } else { rest.join(", ") }
+    };
+    let mut labels: Vec<String> = Vec::new();
+    for label in summary.cases.iter().map(others) {
+        if !labels.contains(&label) {
+            labels.push(label);
+        }
+    }
+    let spread = xs.first().zip(xs.last()).is_some_and(|(a, b)| *a > 0.0 && b / a >= 30.0);
+    let mut plots = Vec::new();
+    for column in columns(summary) {
+        let cell = |label: &str, x: f64| {
+            let at = summary.cases.iter().position(|c| others(c) == label && x_of(c) == Some(x))?;
+            column.cells[at]
+        };
+        let divisor = column.scale.divisor;
+        let line = |label: &String| {
+            let cells: Vec<_> = xs.iter().map(|x| cell(label, *x)).collect();
+            let bound = |sign: f64| {
+                let edge = |c: &vmcc_results::stats::MeanCi| Some((c.mean + sign * c.half_width?) / divisor);
+                cells.iter().map(|c| c.as_ref().and_then(edge)).collect::<Vec<_>>()
+            };
+            let has_interval = cells.iter().flatten().any(|c| c.half_width.is_some());
+            Line {
+                label: label.clone(),
+                ys: cells.iter().map(|c| c.map(|c| c.mean / divisor)).collect(),
+                low: if has_interval { bound(-1.0) } else { vec![] },
+                high: if has_interval { bound(1.0) } else { vec![] },
+            }
+        };
+        plots.push(Plot {
+            title: column.title.clone(),
+            x: Axis { label: key.clone(), unit: String::new(), log: spread },
+            y: axis(&column.title, column.scale, false),
+            lines: labels.iter().take(MOST_LINES).map(line).collect(),
+            omitted: labels.len().saturating_sub(MOST_LINES),
+            xs: xs.clone(),
+        });
+    }
+    plots
+}
+
+/// The swept key with the most numeric values, if it has enough of them for a line.
+pub(crate) fn numeric_axis(summary: &Summary) -> Option<String> {
+    let mut values: BTreeMap<&String, Vec<f64>> = BTreeMap::new();
+    for (key, value) in summary.cases.iter().flat_map(|c| &c.set) {
+        let list = values.entry(key).or_default();
+        match value.as_f64() {
+            Some(x) if !list.contains(&x) => list.push(x),
+            _ => {}
+        }
+    }
+    let best = values.into_iter().max_by_key(|(_, list)| list.len())?;
+    (best.1.len() >= FEWEST_FOR_SWEEP).then(|| best.0.clone())
+}
+
+fn series(cases: usize, samples: &[Sample]) -> Vec<SeriesPlot> {
+    let mut metrics: Vec<&str> = Vec::new();
+    let mut grouped: BTreeMap<(&str, u32), Vec<&Sample>> = BTreeMap::new();
+    for sample in samples.iter().filter(|s| s.value.is_finite()) {
+        if !metrics.contains(&sample.metric.as_str()) {
+            metrics.push(&sample.metric);
+        }
+        grouped.entry((&sample.metric, sample.case)).or_default().push(sample);
+    }
+    let plot = |metric: &str| SeriesPlot {
+        metric: metric.to_owned(),
+        cases: (0..cases as u32)
+            .map(|case| grouped.get(&(metric, case)).and_then(|list| over_time(metric, list)))
+            .collect(),
+    };
+    metrics.into_iter().map(plot).collect()
+}
+
+fn over_time(metric: &str, samples: &[&Sample]) -> Option<Plot> {
+    let mut entities: Vec<&str> = Vec::new();
+    let mut times: Vec<u64> = Vec::new();
+    for sample in samples {
+        if !entities.contains(&sample.entity.as_str()) {
+            entities.push(&sample.entity);
+        }
+        times.push(sample.t_us);
+    }
+    times.sort_unstable();
+    times.dedup();
+    let chunk = times.len().div_ceil(SERIES_POINTS).max(1);
+    let points = times.len().div_ceil(chunk);
+    let largest = samples.iter().map(|s| s.value.abs()).reduce(f64::max)?;
+    let (scale, time_scale) = (scale_of(metric, largest), scale_of("t_us", *times.last()? as f64));
+    let line = |entity: &&str| {
+        let mut sums = vec![(0.0, 0u32); points];
+        for sample in samples.iter().filter(|s| s.entity == **entity) {
+            if let Ok(at) = times.binary_search(&sample.t_us) {
+                sums[at / chunk].0 += sample.value;
+                sums[at / chunk].1 += 1;
+            }
+        }
+        let mean = |(sum, n): &(f64, u32)| (*n > 0).then(|| sum / f64::from(*n) / scale.divisor);
+        Line { label: (*entity).to_owned(), ys: sums.iter().map(mean).collect(), low: vec![], high: vec![] }
+    };
+    Some(Plot {
+        title: metric_title(metric),
+        x: axis("Time", time_scale, false),
+        y: axis(&metric_title(metric), scale, false),
+        lines: entities.iter().take(MOST_LINES).map(line).collect(),
+        omitted: entities.len().saturating_sub(MOST_LINES),
+        xs: times.chunks(chunk).filter_map(|c| c.last()).map(|t| *t as f64 / time_scale.divisor).collect(),
+    })
+}
+
+/// A metric's name for people.
+fn metric_title(metric: &str) -> String {
+    match metric {
+        "goodput_bps" => "Goodput".to_owned(),
+        "srtt_us" => "Smoothed RTT".to_owned(),
+        "rtt_us" => "RTT".to_owned(),
+        "cwnd_pkt" => "Congestion window".to_owned(),
+        "queue_bytes" => "Queue".to_owned(),
+        other => other.to_owned(),
+    }
+}

@@ -1,0 +1,95 @@
+//! The columns of the Parquet files that plots need.
+
+use crate::ReportError;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, RecordBatch};
+use std::path::Path;
+use vmcc_results::parquet_files::{TableError, read_columns};
+
+/// Figures of flows that have a distribution plot: column and title.
+pub(crate) const FLOW_FIGURES: [(&str, &str); 3] = [
+    ("goodput_bps", "Goodput per flow"),
+    ("fct_us", "Flow completion time"),
+    ("rtt_mean_us", "Mean RTT per flow"),
+];
+
+/// One figure of one flow.
+pub(crate) struct FlowValue {
+    pub(crate) case: u32,
+    /// Index into [`FLOW_FIGURES`].
+    pub(crate) figure: usize,
+    pub(crate) value: f64,
+}
+
+/// One sample of the first run of a case.
+pub(crate) struct Sample {
+    pub(crate) case: u32,
+    pub(crate) t_us: u64,
+    pub(crate) entity: String,
+    pub(crate) metric: String,
+    pub(crate) value: f64,
+}
+
+/// Every figure of every flow, in the order of the file.
+pub(crate) fn flows(path: &Path) -> Result<Vec<FlowValue>, ReportError> {
+    let names: Vec<&str> = ["case"].into_iter().chain(FLOW_FIGURES.map(|(name, _)| name)).collect();
+    let mut values = Vec::new();
+    for_each_batch(path, &names, |batch| {
+        let case = batch.column_by_name("case").and_then(|c| c.as_primitive_opt::<UInt32Type>());
+        let case = case.ok_or_else(|| wrong(path, "case"))?;
+        for (figure, (name, _)) in FLOW_FIGURES.iter().enumerate() {
+            let column = batch.column_by_name(name).and_then(|c| c.as_primitive_opt::<Float64Type>());
+            let column = column.ok_or_else(|| wrong(path, name))?;
+            let present = (0..batch.num_rows()).filter(|row| column.is_valid(*row));
+            values.extend(present.map(|row| FlowValue {
+                case: case.value(row),
+                figure,
+                value: column.value(row),
+            }));
+        }
+        Ok(())
+    })?;
+    Ok(values)
+}
+
+/// The samples of the first run of every case, in the order of the file.
+pub(crate) fn series(path: &Path) -> Result<Vec<Sample>, ReportError> {
+    let mut samples = Vec::new();
+    for_each_batch(path, &["case", "run", "t_us", "entity", "metric", "value"], |batch| {
+        let column = |name: &'static str| batch.column_by_name(name).ok_or_else(|| wrong(path, name));
+        let case = column("case")?.as_primitive_opt::<UInt32Type>().ok_or_else(|| wrong(path, "case"))?;
+        let run = column("run")?.as_primitive_opt::<UInt32Type>().ok_or_else(|| wrong(path, "run"))?;
+        let t_us = column("t_us")?.as_primitive_opt::<UInt64Type>().ok_or_else(|| wrong(path, "t_us"))?;
+        let entity = column("entity")?.as_string_opt::<i32>().ok_or_else(|| wrong(path, "entity"))?;
+        let metric = column("metric")?.as_string_opt::<i32>().ok_or_else(|| wrong(path, "metric"))?;
+        let value = column("value")?.as_primitive_opt::<Float64Type>().ok_or_else(|| wrong(path, "value"))?;
+        let first_run = (0..batch.num_rows()).filter(|row| run.value(*row) == 0);
+        samples.extend(first_run.map(|row| Sample {
+            case: case.value(row),
+            t_us: t_us.value(row),
+            entity: entity.value(row).to_owned(),
+            metric: metric.value(row).to_owned(),
+            value: value.value(row),
+        }));
+        Ok(())
+    })?;
+    Ok(samples)
+}
+
+fn for_each_batch(
+    path: &Path,
+    columns: &[&str],
+    mut each: impl FnMut(&RecordBatch) -> Result<(), ReportError>,
+) -> Result<(), ReportError> {
+    for batch in read_columns(path, columns)? {
+        let unreadable =
+            |e: &dyn std::fmt::Display| TableError::Format { path: path.to_owned(), reason: e.to_string() };
+        each(&batch.map_err(|e| unreadable(&e))?)?;
+    }
+    Ok(())
+}
+
+fn wrong(path: &Path, column: &'static str) -> ReportError {
+    ReportError::Column { path: path.to_owned(), column }
+}
