@@ -88,6 +88,8 @@ impl Toolchain {
             "-Werror",
         ]);
         command.args(["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-missing-field-initializers"]);
+        // Unrolled, the loops over paths spill more registers than the stack of a BPF program holds.
+        command.arg("-fno-unroll-loops");
         // Debug information without the paths of this machine: the same source gives the same object.
         command.arg("-fdebug-compilation-dir=.").args(defines);
         for mapped in [&self.out, &self.root] {
