@@ -15,7 +15,9 @@ mod objects;
 pub mod probe;
 mod registered;
 pub mod replay;
+mod table;
 
 pub use error::{ControlError, LoadError};
 pub use load::Loaded;
 pub use registered::{Status, clean, list, set_params};
+pub use table::{Connection, PathView};

@@ -11,6 +11,7 @@ use crate::config::{CONFIG_MAP, Config};
 use crate::error::{ControlError, LoadError};
 use crate::objects::{Log, Object};
 use crate::registered::{self, Registered};
+use crate::table::{self, Connection};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, MapType, ObjectBuilder, OpenObject};
 use std::path::Path;
 use vmcc_cc::{Algorithm, Params};
@@ -140,6 +141,14 @@ impl Loaded {
     /// MPTCP connections that are in the table now; `None` for an algorithm that keeps none.
     pub fn connections(&self) -> Option<usize> {
         self.groups.as_ref().map(|map| map.keys().count())
+    }
+
+    /// The MPTCP connections in the table and their paths; empty for an algorithm that keeps none.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn table(&self) -> Result<Vec<Connection>, ControlError> {
+        self.groups.as_ref().map_or_else(|| Ok(Vec::new()), table::read)
     }
 
     /// Bytes that the kernel keeps per connection in the table, key and administration included.

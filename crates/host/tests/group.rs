@@ -154,3 +154,43 @@ fn root_subflows_on_two_cpus_share_one_entry() {
     assert!(entries.iter().all(|n| *n <= 4), "{entries:?}");
     assert_eq!(drained(&loaded), 0);
 }
+
+/// The sender's end of the only connection: the one whose windows have grown.
+fn sender(loaded: &Loaded) -> vmcc_host::Connection {
+    let busiest = |c: &vmcc_host::Connection| c.paths.iter().map(|p| p.cwnd_pkt).max();
+    loaded.table().unwrap().into_iter().max_by_key(busiest).expect("a connection")
+}
+
+#[test]
+fn root_backup_and_closed_paths_do_not_count() {
+    let _alone = alone();
+    let loaded = lia();
+    let net = Net::new(2, Some(common::Shape { rate_mbit: 50, buffer_kb: 100 }));
+    net.select(loaded.kernel_name());
+    let started = Instant::now();
+    let mut seen = Vec::new();
+    transfer(&net, Over::Mptcp, 5206, |_| {
+        match (seen.len(), started.elapsed().as_millis()) {
+            (0, 800..) => {
+                seen.push(sender(&loaded));
+                // The server's address of path 1 becomes a backup: it tells the client so (MP_PRIO).
+                common::run(&format!("ip -n {} mptcp endpoint change id 1 backup", net.server));
+            }
+            (1, 1800..) => {
+                seen.push(sender(&loaded));
+                let mut diag = Diag::open().unwrap();
+                let all = diag.subflows().unwrap();
+                let backup = all.iter().find(|s| s.mptcp.is_some_and(|m| m.joined)).expect("path 1");
+                diag.destroy(backup.local, backup.remote).unwrap();
+            }
+            (2, 2300..) => seen.push(sender(&loaded)),
+            _ => {}
+        }
+        seen.len() == 3
+    });
+    let counting = |c: &vmcc_host::Connection| c.paths.iter().filter(|p| p.counts).count();
+    assert_eq!((seen[0].paths.len(), counting(&seen[0])), (2, 2), "{seen:#?}");
+    assert_eq!((seen[1].paths.len(), counting(&seen[1])), (2, 1), "{seen:#?}");
+    assert_eq!((seen[2].paths.len(), counting(&seen[2])), (1, 1), "{seen:#?}");
+    assert!(seen.iter().all(|c| c.token == seen[0].token));
+}
