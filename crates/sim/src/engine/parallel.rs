@@ -175,7 +175,10 @@ impl Drop for Alarm<'_> {
 #[cfg(test)]
 mod tests {
     use crate::engine::{Ctx, Endpoints, Engine, Timer, TimerId};
-    use crate::net::{JitterSpec, Limit, LossSpec, NetSpec, QueueSpec, Threshold};
+    use crate::net::{
+        ClassSpec, JitterSpec, Limit, LinkChange, LossSpec, Marking, NetSpec, QueueSpec, RedSpec, Scheduling,
+        ShaperClass, Threshold,
+    };
     use crate::packet::{LinkId, Packet, RouteId, Sack};
     use crate::rng::Streams;
     use crate::time::{Span, Time};
@@ -198,7 +201,8 @@ mod tests {
     impl Echo {
         fn send(&self, ctx: &mut Ctx, seq: u32, flags: u16, size_bytes: u16) {
             let (route, to) = (self.route, self.peer);
-            ctx.send(Packet { route, to, seq, flags, size_bytes, ..Packet::default() });
+            let class = (self.global % 4) as u8;
+            ctx.send(Packet { route, to, seq, flags, size_bytes, class, ..Packet::default() });
         }
     }
 
@@ -232,7 +236,7 @@ mod tests {
         }
     }
 
-    /// A fat tree with everything random on some links; digests of all ends, counters of all links.
+    /// A fat tree with links of every kind; digests of all ends, counters of all links.
     fn outcome(shards: u32) -> String {
         let mut net = NetSpec::new();
         let queue = QueueSpec::Fifo { limit: Limit::Bytes(30_000), mark: Some(Threshold::Bytes(9_000)) };
@@ -244,10 +248,7 @@ mod tests {
             host_queue: queue,
         };
         let tree = FatTree::build(&mut net, &spec).unwrap();
-        for link in (0..96).step_by(7) {
-            net.links[link].loss = Some(LossSpec::Bernoulli(0.01));
-            net.links[link].jitter = Some(JitterSpec { max: Span::from_us(3), keep_order: false });
-        }
+        every_kind_of_link(&mut net);
         let partition = tree.partition(&net, shards);
         let shard_of = partition.shard_of();
         let mut hosts: Vec<Echoes> = (0..shards).map(|_| Echoes::default()).collect();
@@ -271,6 +272,57 @@ mod tests {
         let links: Vec<_> = (0..96).map(|l| engine.counters(LinkId(l))).collect();
         let samples = engine.take_samples();
         format!("{ends:?}\n{links:?}\n{totals:?}\n{samples:?}")
+    }
+
+    /// Every queue, impairment and change somewhere in the tree.
+    fn every_kind_of_link(net: &mut NetSpec) {
+        let class = |quantum_bytes| ClassSpec { quantum_bytes, limit: Limit::Bytes(15_000), mark: None };
+        let classes = |scheduling, marking| QueueSpec::Classes {
+            scheduling,
+            marking,
+            classes: vec![class(1500), class(3000), class(1500)],
+        };
+        let shaper = ShaperClass {
+            parent: None,
+            guarantee_bps: 4_000_000_000,
+            ceiling_bps: 4_000_000_000,
+            burst_bytes: 3000,
+            limit: Limit::Packets(20),
+            mark: None,
+        };
+        let kinds = [
+            classes(Scheduling::DeficitRoundRobin, Marking::MqEcn { port_threshold_bytes: 9_000 }),
+            classes(Scheduling::StrictPriority, Marking::Tcn { sojourn: Span::from_us(5) }),
+            QueueSpec::Shaper { classes: vec![shaper] },
+            QueueSpec::Red(RedSpec {
+                limit: Limit::Bytes(30_000),
+                min_bytes: 3_000,
+                max_bytes: 15_000,
+                max_probability: 0.1,
+                weight: 0.1,
+                ecn: true,
+            }),
+        ];
+        for (i, link) in (0..96).step_by(5).enumerate() {
+            net.links[link].queue = kinds[i % kinds.len()].clone();
+        }
+        for link in (0..96).step_by(7) {
+            net.links[link].loss = Some(LossSpec::Bernoulli(0.01));
+            net.links[link].jitter = Some(JitterSpec { max: Span::from_us(3), keep_order: false });
+        }
+        let changes = [
+            (300, LinkChange::Down),
+            (350, LinkChange::Pause),
+            (400, LinkChange::Up),
+            (500, LinkChange::Rate { rate_bps: 1_000_000_000 }),
+            (600, LinkChange::Delay(Span::from_ns(700))),
+            (900, LinkChange::Loss(Some(LossSpec::Bernoulli(0.1)))),
+        ];
+        for link in [9, 33, 65] {
+            for (us, change) in changes {
+                net.change(Time::ZERO + Span::from_us(us), LinkId(link), change).unwrap();
+            }
+        }
     }
 
     fn add_flow(
