@@ -112,7 +112,8 @@ pub(crate) fn scenario_failure(error: &ScenarioError) -> Failure {
                 None => failure,
             }
         }
-        other => Failure::usage(chain(other)).help("`vmcc scenarios` lists the built-in scenarios"),
+        // These say in their message what to do.
+        other => Failure::usage(chain(other)),
     }
 }
 

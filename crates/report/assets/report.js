@@ -6,6 +6,8 @@
   const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
   const color = (i) => css(`--c${i % 10}`);
   const HEIGHT = 260;
+  // The padding of a card lies to its left and right.
+  const width = ({ card }) => Math.max(240, card.clientWidth - 34);
   let charts = [];
 
   const number = (v) => {
@@ -61,7 +63,7 @@
     }, values];
   }
 
-  function draw(holder, plot, kind) {
+  function place(holder, plot, kind) {
     const card = document.createElement("figure");
     card.className = "card";
     const caption = document.createElement("figcaption");
@@ -69,8 +71,7 @@
     const target = document.createElement("div");
     card.append(caption, target);
     holder.append(card);
-    const [opts, values] = options(plot, kind, Math.max(240, card.clientWidth - 34));
-    charts.push({ card, chart: new uPlot(opts, values, target) });
+    return { card, target, plot, kind };
   }
 
   function render() {
@@ -78,13 +79,19 @@
     charts = [];
     document.querySelectorAll(".plots").forEach((holder) => holder.replaceChildren());
     const holder = (id) => document.querySelector(`#${id} .plots`);
-    data.sweeps.forEach((plot) => draw(holder("sweeps"), plot, "sweep"));
-    data.distributions.forEach((plot) => draw(holder("distributions"), plot, "cdf"));
     const choice = document.getElementById("case");
     const index = choice ? Number(choice.value) : 0;
-    data.series.forEach((metric) => {
-      const plot = metric.cases[index];
-      if (plot) draw(holder("series"), plot, "series");
+    const series = data.series.map((metric) => metric.cases[index]).filter(Boolean);
+    // All cards first: their widths depend on how many there are.
+    const cards = [
+      ...data.sweeps.map((plot) => place(holder("sweeps"), plot, "sweep")),
+      ...data.distributions.map((plot) => place(holder("distributions"), plot, "cdf")),
+      ...series.map((plot) => place(holder("series"), plot, "series")),
+    ];
+    const widths = cards.map(width);
+    charts = cards.map(({ card, target, plot, kind }, i) => {
+      const [opts, values] = options(plot, kind, widths[i]);
+      return { card, chart: new uPlot(opts, values, target) };
     });
     root.dataset.charts = String(charts.length);
   }
@@ -100,11 +107,11 @@
   document.getElementById("theme").addEventListener("click", () => theme(root.dataset.theme === "dark" ? "light" : "dark"));
   system.addEventListener("change", () => theme(preferred()));
   document.getElementById("case")?.addEventListener("change", render);
-  let width = innerWidth;
+  let windowWidth = innerWidth;
   addEventListener("resize", () => {
-    if (innerWidth === width) return;
-    width = innerWidth;
-    charts.forEach(({ card, chart }) => chart.setSize({ width: Math.max(240, card.clientWidth - 34), height: HEIGHT }));
+    if (innerWidth === windowWidth) return;
+    windowWidth = innerWidth;
+    charts.forEach((c) => c.chart.setSize({ width: width(c), height: HEIGHT }));
   });
   theme(wanted === "dark" || wanted === "light" ? wanted : preferred());
 })();

@@ -2,7 +2,8 @@
 //! JavaScript, colored by the page's theme.
 
 use maud::{Markup, html};
-use vmcc_results::figure::{Column, digits, mean_text};
+use vmcc_results::figure::{Column, mean_text};
+use vmcc_results::stats::MeanCi;
 
 const LABEL_WIDTH: f64 = 132.0;
 const BAR_WIDTH: f64 = 196.0;
@@ -16,7 +17,7 @@ const LABEL_CHARS: usize = 20;
 pub(crate) fn card(column: &Column, cases: &[String]) -> Markup {
     let width = LABEL_WIDTH + BAR_WIDTH + VALUE_WIDTH;
     let height = ROW * cases.len() as f64 + 4.0;
-    let reach = |c: &vmcc_results::stats::MeanCi| c.mean + c.half_width.unwrap_or(0.0);
+    let reach = |c: &MeanCi| c.mean + c.half_width.unwrap_or(0.0);
     let largest = column.cells.iter().flatten().map(reach).fold(f64::MIN_POSITIVE, f64::max);
     let x = |value: f64| (value / largest).clamp(0.0, 1.0) * BAR_WIDTH;
     html! {
@@ -39,7 +40,7 @@ pub(crate) fn card(column: &Column, cases: &[String]) -> Markup {
                                     middle - 4.0, middle + 4.0, middle - 4.0, middle + 4.0)) {}
                             }
                             text.value x=(LABEL_WIDTH + BAR_WIDTH + 8.0) y=(y + BAR - 4.0) {
-                                (digits(cell.mean / column.scale.divisor))
+                                (mean_text(MeanCi { half_width: None, ..*cell }, column.scale))
                             }
                         } @else {
                             text.value x=(LABEL_WIDTH + 4.0) y=(y + BAR - 4.0) { "not measured" }

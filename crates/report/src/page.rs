@@ -3,7 +3,7 @@
 use crate::bars;
 use crate::plots::{Plots, case_name, numeric_axis};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use vmcc_results::figure::{columns, digits, mean_text};
+use vmcc_results::figure::{Column, columns, compact, digits, mean_text};
 use vmcc_results::parquet_files::plain_text;
 use vmcc_results::{ClaimResult, Summary};
 
@@ -111,7 +111,7 @@ fn claims(claims: &[ClaimResult]) -> Markup {
                                 td { span class=(if claim.pass { "badge pass" } else { "badge fail" }) {
                                     (if claim.pass { "pass" } else { "fail" })
                                 } }
-                                td.number { (claim.value.map_or_else(|| "–".to_owned(), digits)) }
+                                td.number { (claim.value.map_or_else(|| "–".to_owned(), compact)) }
                                 td { (claim.paper.as_deref().unwrap_or("–")) }
                                 td { code { (claim.check) } @if let Some(note) = &claim.note { br; small { (note) } } }
                             }
@@ -146,9 +146,16 @@ fn comparison(summary: &Summary, plots: &Plots) -> Markup {
             @if summary.cases.iter().any(|c| c.runs.len() > 1) {
                 p.hint { "Means over the runs of each case; whiskers are 95 % confidence intervals (Student's t)." }
             }
-            div.cards { @for column in columns(summary) { (bars::card(&column, &cases)) } }
+            div.cards { @for column in columns(summary).iter().filter(|c| tells_apart(c)) { (bars::card(column, &cases)) } }
         }
     }
+}
+
+/// A figure that is the same in every case needs no picture.
+fn tells_apart(column: &Column) -> bool {
+    let mut means = column.cells.iter().map(|c| c.map(|c| c.mean));
+    let first = means.next();
+    means.any(|mean| Some(mean) != first)
 }
 
 fn lines(id: &str, title: &str, any: bool, intro: Markup) -> Markup {

@@ -102,13 +102,18 @@ fn distributions(cases: &[String], flows: &[FlowValue], samples: &[Sample]) -> V
         plots.extend(distribution(name, title, "Share of flows", cases, values));
     }
     let mut rtts = vec![Vec::new(); cases.len()];
-    for sample in samples.iter().filter(|s| s.metric == "srtt_us") {
+    for sample in samples.iter().filter(|s| s.metric == "srtt_us" && !is_flow(&s.entity)) {
         if let Some(list) = rtts.get_mut(sample.case as usize) {
             list.push(sample.value);
         }
     }
-    plots.extend(distribution("srtt_us", "RTT over time", "Share of samples", cases, rtts));
+    plots.extend(distribution("srtt_us", "Smoothed RTT on the paths", "Share of samples", cases, rtts));
     plots
+}
+
+/// Single flows are among the paths' figures already, and some of them compete with what is measured.
+fn is_flow(entity: &str) -> bool {
+    entity.strip_prefix("flow").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 fn distribution(

@@ -109,6 +109,8 @@ pub fn scale_of(name: &str, largest: f64) -> Scale {
 
 /// A figure with as many digits as a person wants to read: about four.
 pub fn digits(value: f64) -> String {
+    // A sum of nothing is -0.0, which would be printed with its sign.
+    let value = value + 0.0;
     let magnitude = value.abs();
     if value == 0.0 || (magnitude >= 100.0 && value.fract() == 0.0) || magnitude >= 1000.0 {
         format!("{value:.0}")
@@ -121,9 +123,19 @@ pub fn digits(value: f64) -> String {
     }
 }
 
+/// A figure whose unit is not known, with a prefix for millions and more.
+pub fn compact(value: f64) -> String {
+    match value.abs() {
+        m if m >= 1e9 => format!("{} G", digits(value / 1e9)),
+        m if m >= 1e6 => format!("{} M", digits(value / 1e6)),
+        _ => digits(value),
+    }
+}
+
 /// A mean with its confidence interval, in the column's unit.
 pub fn mean_text(figure: MeanCi, scale: Scale) -> String {
-    let mean = digits(figure.mean / scale.divisor);
+    let is_count = scale.unit.is_empty() && figure.mean.fract() == 0.0;
+    let mean = if is_count { format!("{:.0}", figure.mean + 0.0) } else { digits(figure.mean / scale.divisor) };
     match figure.half_width {
         Some(half) => format!("{mean} ± {}", digits(half / scale.divisor)),
         None => mean,
@@ -149,8 +161,9 @@ mod tests {
     #[test]
     fn figures_have_about_four_digits() {
         assert_eq!(
-            [0.0, 0.1234, 1.0, 93.456, 123.456, 123.0, 12345.6].map(digits),
+            [-0.0, 0.1234, 1.0, 93.456, 123.456, 123.0, 12345.6].map(digits),
             ["0", "0.123", "1.00", "93.46", "123.5", "123", "12346"]
         );
+        assert_eq!([1.5, 2606.0, 153_586_333.0, 2e10].map(compact), ["1.50", "2606", "153.6 M", "20.00 G"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::table;
 use std::fmt::Write;
-use vmcc_results::figure::{columns, digits, mean_text};
+use vmcc_results::figure::{columns, compact, mean_text};
 use vmcc_results::parquet_files::plain_text;
 use vmcc_results::{ClaimResult, Summary};
 
@@ -30,7 +30,7 @@ pub(crate) fn cases(summary: &Summary) -> String {
 pub(crate) fn claims(claims: &[ClaimResult]) -> String {
     let mut table = table::plain(&["CLAIM", "", "OURS", "PAPER", "CHECK"]);
     for claim in claims {
-        let ours = claim.value.map_or_else(|| "-".to_owned(), digits);
+        let ours = claim.value.map_or_else(|| "-".to_owned(), compact);
         let verdict = if claim.pass { "pass" } else { "FAIL" };
         let check = match &claim.note {
             Some(note) if !claim.pass => format!("{} ({note})", claim.check),
