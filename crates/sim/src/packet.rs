@@ -8,7 +8,7 @@
 
 use crate::time::Time;
 
-/// Index of a route's first link in the shared route array ([`crate::net::Routes`]).
+/// Index of a route's first link in the shared route array; see [`crate::net::NetSpec::route`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RouteId(pub u32);
 

@@ -1,7 +1,7 @@
 //! Links and their queues, routes, packets in flight.
 //!
 //! A link is one direction of a cable with the queue in front of it. In a plain FIFO the departure time of
-//! a packet is known when it arrives, so one event per hop suffices ([`link`]); links that schedule,
+//! a packet is known when it arrives, so one event per hop suffices; links that schedule,
 //! shape, or change at run time are *served* and take a second event per packet.
 
 mod impair;
