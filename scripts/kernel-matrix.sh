@@ -11,7 +11,7 @@
 
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
-vmcc=${CARGO_TARGET_DIR:-target}/release/vmcc
+vmcc=${VMCC:-${CARGO_TARGET_DIR:-target}/release/vmcc}
 [ $# -gt 0 ] || {
 	sed -n '4,/^$/s/^# \{0,1\}//p' "$0" >&2
 	exit 2
