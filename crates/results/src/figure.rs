@@ -135,7 +135,8 @@ pub fn compact(value: f64) -> String {
 /// A mean with its confidence interval, in the column's unit.
 pub fn mean_text(figure: MeanCi, scale: Scale) -> String {
     let is_count = scale.unit.is_empty() && figure.mean.fract() == 0.0;
-    let mean = if is_count { format!("{:.0}", figure.mean + 0.0) } else { digits(figure.mean / scale.divisor) };
+    let mean =
+        if is_count { format!("{:.0}", figure.mean + 0.0) } else { digits(figure.mean / scale.divisor) };
     match figure.half_width {
         Some(half) => format!("{mean} ± {}", digits(half / scale.divisor)),
         None => mean,

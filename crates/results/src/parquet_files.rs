@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Rows converted at a time: bounds the memory that conversion takes beside the run's own buffers.
 const BATCH_ROWS: usize = 65_536;
@@ -177,11 +177,41 @@ fn builder(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, TableEr
     ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| TableError::from_parquet(path, e))
 }
 
+/// A file that remembers the first error of the system: the Parquet library passes some on as text only, and a
+/// full disk must be told from a fault.
+struct Remembering {
+    file: File,
+    first_error: Arc<OnceLock<i32>>,
+}
+
+impl Remembering {
+    fn noted<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        if let Err(code) = result.as_ref().map_err(|e| e.raw_os_error().unwrap_or(0)) {
+            // Only the first one counts.
+            let _ = self.first_error.set(code);
+        }
+        result
+    }
+}
+
+impl Write for Remembering {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let result = self.file.write(bytes);
+        self.noted(result)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let result = self.file.flush();
+        self.noted(result)
+    }
+}
+
 /// A file being written; keeps the path for messages.
 struct Writer<'a> {
     path: &'a Path,
     schema: SchemaRef,
-    inner: ArrowWriter<File>,
+    inner: ArrowWriter<Remembering>,
+    first_error: Arc<OnceLock<i32>>,
 }
 
 impl<'a> Writer<'a> {
@@ -192,9 +222,11 @@ impl<'a> Writer<'a> {
             .set_compression(Compression::SNAPPY)
             .set_created_by(concat!("vmcc ", env!("CARGO_PKG_VERSION")).to_owned())
             .build();
+        let first_error = Arc::new(OnceLock::new());
+        let file = Remembering { file, first_error: Arc::clone(&first_error) };
         let inner = ArrowWriter::try_new(file, schema.clone(), Some(properties))
-            .map_err(|e| TableError::from_parquet(path, e))?;
-        Ok(Self { path, schema, inner })
+            .map_err(|e| failure(path, &first_error, e))?;
+        Ok(Self { path, schema, inner, first_error })
     }
 
     fn write_arrays(&mut self, arrays: Vec<ArrayRef>) -> Result<(), TableError> {
@@ -204,15 +236,20 @@ impl<'a> Writer<'a> {
     }
 
     fn write(&mut self, batch: &RecordBatch) -> Result<(), TableError> {
-        self.inner.write(batch).map_err(|e| TableError::from_parquet(self.path, e))
+        self.inner.write(batch).map_err(|e| failure(self.path, &self.first_error, e))
     }
 
     fn finish(self) -> Result<(), TableError> {
         let path = self.path;
-        let mut file = self.inner.into_inner().map_err(|e| TableError::from_parquet(path, e))?;
-        file.flush()
-            .and_then(|()| file.sync_all())
-            .map_err(|source| TableError::Io { path: path.to_owned(), source })
+        let file = self.inner.into_inner().map_err(|e| failure(path, &self.first_error, e))?.file;
+        file.sync_all().map_err(|source| TableError::Io { path: path.to_owned(), source })
+    }
+}
+
+fn failure(path: &Path, first_error: &OnceLock<i32>, error: ParquetError) -> TableError {
+    match first_error.get() {
+        Some(code) => TableError::Io { path: path.to_owned(), source: io::Error::from_raw_os_error(*code) },
+        None => TableError::from_parquet(path, error),
     }
 }
 
