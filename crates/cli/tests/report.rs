@@ -92,11 +92,17 @@ fn the_page_has_cases_claims_plots_and_how_to_run_it_again() {
 #[test]
 fn a_numeric_sweep_is_drawn_as_lines() {
     let dir = folder();
-    let url = report(
-        dir.path(),
-        &["--set", "topology.rate=10mbit,20mbit,30mbit", "--set", "traffic.bulk.connections=1,2,4"],
-    );
-    assert!(dom(dir.path(), &url).contains("Sweep over traffic.bulk.connections"));
+    let url = report(dir.path(), &["--set", "traffic.0.connections=1,2,4"]);
+    let dom = dom(dir.path(), &url);
+    assert!(dom.contains("Sweep over traffic.0.connections") && dom.contains("id=\"sweeps\""));
+}
+
+#[test]
+fn a_sweep_over_quantities_is_drawn_as_lines() {
+    let dir = folder();
+    let url = report(dir.path(), &["--set", "topology.rate=10mbit,20mbit,30mbit"]);
+    let dom = dom(dir.path(), &url);
+    assert!(dom.contains("Sweep over topology.rate") && dom.contains("\"unit\":\"Mbit/s\""));
 }
 
 #[test]

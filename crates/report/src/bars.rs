@@ -1,6 +1,7 @@
 //! Cases compared as bars, with whiskers for confidence intervals. Plain SVG: sharp in a talk, readable without
 //! JavaScript, colored by the page's theme.
 
+use crate::plots::sentence_case;
 use maud::{Markup, html};
 use vmcc_results::figure::{Column, mean_text};
 use vmcc_results::stats::MeanCi;
@@ -53,10 +54,7 @@ pub(crate) fn card(column: &Column, cases: &[String]) -> Markup {
 }
 
 fn title(column: &Column) -> String {
-    let mut title = column.title.clone();
-    if let Some(first) = title.get(..1).map(str::to_uppercase) {
-        title.replace_range(..1, &first);
-    }
+    let title = sentence_case(&column.title);
     match column.scale.unit {
         "" => title,
         unit => format!("{title} [{unit}]"),

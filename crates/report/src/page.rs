@@ -126,7 +126,7 @@ fn claims(claims: &[ClaimResult]) -> Markup {
 /// Sweep lines when an axis is a number, else bars.
 fn comparison(summary: &Summary, plots: &Plots) -> Markup {
     if !plots.sweeps.is_empty() {
-        let axis = numeric_axis(summary).unwrap_or_default();
+        let axis = numeric_axis(summary).map(|axis| axis.key).unwrap_or_default();
         return lines(
             "sweeps",
             &format!("Sweep over {axis}"),

@@ -7,6 +7,7 @@ use vmcc_results::figure::{Scale, columns, scale_of};
 use vmcc_results::parquet_files::plain_text;
 use vmcc_results::stats::percentile_sorted;
 use vmcc_results::{Case, Summary};
+use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 /// A distribution of fewer values than this is a list, not a curve.
 const FEWEST_FOR_CDF: usize = 8;
@@ -167,11 +168,9 @@ fn axis(label: &str, scale: Scale, log: bool) -> Axis {
 
 /// One plot per numeric axis and figure: the mean over runs with its confidence band.
 fn sweeps(summary: &Summary) -> Vec<Plot> {
-    let Some(key) = numeric_axis(summary) else { return Vec::new() };
-    let x_of = |case: &Case| case.set.get(&key).and_then(serde_json::Value::as_f64);
-    let mut xs: Vec<f64> = summary.cases.iter().filter_map(x_of).collect();
-    xs.sort_unstable_by(f64::total_cmp);
-    xs.dedup();
+    let Some(NumericAxis { key, values, like }) = numeric_axis(summary) else { return Vec::new() };
+    let xs = distinct(&values);
+    let x_scale = scale_of(like, xs.last().copied().unwrap_or(1.0));
     let others = |case: &Case| {
         let rest: Vec<String> =
             case.set.iter().filter(|(k, _)| **k != key).map(|(_, v)| plain_text(v)).collect();
@@ -187,7 +186,7 @@ fn sweeps(summary: &Summary) -> Vec<Plot> {
     let mut plots = Vec::new();
     for column in columns(summary) {
         let cell = |label: &str, x: f64| {
-            let at = summary.cases.iter().position(|c| others(c) == label && x_of(c) == Some(x))?;
+            let at = (0..values.len()).find(|i| values[*i] == x && others(&summary.cases[*i]) == label)?;
             column.cells[at]
         };
         let divisor = column.scale.divisor;
@@ -206,29 +205,55 @@ fn sweeps(summary: &Summary) -> Vec<Plot> {
             }
         };
         plots.push(Plot {
-            title: column.title.clone(),
-            x: Axis { label: key.clone(), unit: String::new(), log: spread },
-            y: axis(&column.title, column.scale, false),
+            title: sentence_case(&column.title),
+            x: axis(&key, x_scale, spread),
+            y: axis(&sentence_case(&column.title), column.scale, false),
             lines: labels.iter().take(MOST_LINES).map(line).collect(),
             omitted: labels.len().saturating_sub(MOST_LINES),
-            xs: xs.clone(),
+            xs: xs.iter().map(|x| x / x_scale.divisor).collect(),
         });
     }
     plots
 }
 
-/// The swept key with the most numeric values, if it has enough of them for a line.
-pub(crate) fn numeric_axis(summary: &Summary) -> Option<String> {
-    let mut values: BTreeMap<&String, Vec<f64>> = BTreeMap::new();
-    for (key, value) in summary.cases.iter().flat_map(|c| &c.set) {
-        let list = values.entry(key).or_default();
-        match value.as_f64() {
-            Some(x) if !list.contains(&x) => list.push(x),
-            _ => {}
-        }
-    }
-    let best = values.into_iter().max_by_key(|(_, list)| list.len())?;
-    (best.1.len() >= FEWEST_FOR_SWEEP).then(|| best.0.clone())
+/// A swept key whose values are numbers, or quantities of one kind.
+pub(crate) struct NumericAxis {
+    pub(crate) key: String,
+    /// By case.
+    values: Vec<f64>,
+    /// Name of a figure with the same unit.
+    like: &'static str,
+}
+
+/// The swept key with the most values, if it has enough of them for a line and they have an order.
+pub(crate) fn numeric_axis(summary: &Summary) -> Option<NumericAxis> {
+    let keys: Vec<&String> = summary.cases.first()?.set.keys().collect();
+    let axes = keys.iter().filter_map(|key| {
+        let texts: Option<Vec<String>> =
+            summary.cases.iter().map(|case| case.set.get(*key).map(plain_text)).collect();
+        let (values, like) = quantities(&texts?)?;
+        Some(NumericAxis { key: (*key).clone(), values, like })
+    });
+    let best = axes.max_by_key(|axis| distinct(&axis.values).len())?;
+    (distinct(&best.values).len() >= FEWEST_FOR_SWEEP).then_some(best)
+}
+
+fn distinct(values: &[f64]) -> Vec<f64> {
+    let mut values = values.to_vec();
+    values.sort_unstable_by(f64::total_cmp);
+    values.dedup();
+    values
+}
+
+/// Plain numbers, sizes, times or rates, if all are of one kind.
+fn quantities(texts: &[String]) -> Option<(Vec<f64>, &'static str)> {
+    let all =
+        |read: &dyn Fn(&str) -> Option<f64>| texts.iter().map(|t| read(t)).collect::<Option<Vec<f64>>>();
+    all(&|t| t.parse().ok())
+        .map(|values| (values, ""))
+        .or_else(|| Some((all(&|t| Some(t.parse::<BitsPerSec>().ok()?.get() as f64))?, "rate_bps")))
+        .or_else(|| Some((all(&|t| Some(t.parse::<Bytes>().ok()?.get() as f64))?, "size_bytes")))
+        .or_else(|| Some((all(&|t| Some(t.parse::<Nanos>().ok()?.get() as f64 / 1e3))?, "time_us")))
 }
 
 fn series(cases: usize, samples: &[Sample]) -> Vec<SeriesPlot> {
@@ -295,4 +320,10 @@ fn metric_title(metric: &str) -> String {
         "queue_bytes" => "Queue".to_owned(),
         other => other.to_owned(),
     }
+}
+
+/// A title with a capital letter.
+pub(crate) fn sentence_case(title: &str) -> String {
+    let mut letters = title.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
