@@ -12,7 +12,9 @@ use super::config::{App, ConnSpec, Scheduler};
 use super::sched::BlestState;
 use crate::engine::Timer;
 use crate::time::Time;
+use prefetch_index::prefetch_index;
 use std::collections::VecDeque;
+use std::slice;
 use vmcc_cc::Group;
 
 /// No limit of the data stream.
@@ -129,6 +131,18 @@ impl Conn {
             trace: spec.trace,
             asked_at: Time::NEVER,
             asked: 0,
+        }
+    }
+
+    /// Asks for the cache lines that an ACK touches.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch_index(slice::from_ref(&self.una), 0);
+        prefetch_index(slice::from_ref(&self.reinject), 0);
+        if self.grouped {
+            for pair in self.group.path.chunks_exact(2) {
+                prefetch_index(pair, 0);
+            }
         }
     }
 

@@ -19,6 +19,8 @@ use super::wire::{Purpose, Wire};
 use crate::engine::Timer;
 use crate::packet::{Packet, RouteId, Sack, SackRange};
 use crate::time::{Span, Time};
+use prefetch_index::prefetch_index;
+use std::slice;
 
 /// The receiving half of a subflow.
 #[derive(Clone, Debug)]
@@ -441,6 +443,13 @@ impl<W: Wire> Rx<'_, W> {
 }
 
 impl RxSubflow {
+    /// Asks for the cache lines that a data packet touches.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch_index(slice::from_ref(&self.arrivals), 0);
+        prefetch_index(slice::from_ref(&self.counters), 0);
+    }
+
     /// The delayed-ACK timer, for the shard's dispatch.
     pub(crate) fn timer(&mut self) -> &mut Timer {
         &mut self.timer
@@ -448,6 +457,13 @@ impl RxSubflow {
 }
 
 impl RxConn {
+    /// Asks for the cache lines that a data packet touches.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch_index(slice::from_ref(&self.data), 0);
+        prefetch_index(slice::from_ref(&self.read_gap), 0);
+    }
+
     /// The reader's timer, for the shard's dispatch.
     pub(crate) fn timer(&mut self) -> &mut Timer {
         &mut self.read_timer

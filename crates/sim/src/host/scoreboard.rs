@@ -10,6 +10,7 @@
 //! Invariant: marks of segments outside `una..nxt` are zero.
 
 use crate::time::{Span, Time};
+use prefetch_index::prefetch_index;
 
 /// A segment in flight.
 #[derive(Clone, Copy, Debug, Default)]
@@ -178,6 +179,15 @@ impl Scoreboard {
     #[inline]
     pub(crate) fn nxt(&self) -> u32 {
         self.nxt
+    }
+
+    /// Asks for the cache lines of the oldest segment in flight.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch_index(&self.ring, (self.una & self.mask) as usize);
+        if !self.is_clean() {
+            prefetch_index(&self.marks, ((self.una & self.mask) >> 6) as usize);
+        }
     }
 
     /// Segments sent and not cumulatively acknowledged.
@@ -515,3 +525,7 @@ impl Scoreboard {
             && inside.count() as u32 == total
     }
 }
+
+#[cfg(test)]
+#[path = "scoreboard_tests.rs"]
+mod tests;

@@ -13,8 +13,6 @@ use super::world::ConnId;
 use crate::engine::{Ctx, Endpoints, Timer, TimerId};
 use crate::packet::{Packet, Sack};
 use crate::time::{Span, Time};
-use prefetch_index::prefetch_index;
-use std::slice;
 use std::sync::Arc;
 
 /// Tables of one shard.
@@ -312,11 +310,11 @@ impl Endpoints for Hosts {
     #[inline]
     fn prefetch(&self, to: u32, ack: bool) {
         if !ack {
-            prefetch_index(&self.rx_subs, to as usize);
+            if let Some(sub) = self.rx_subs.get(to as usize) {
+                sub.prefetch();
+            }
         } else if let Some(sub) = self.subs.get(to as usize) {
-            prefetch_index(slice::from_ref(&sub.board), 0);
-            prefetch_index(slice::from_ref(&sub.timer), 0);
-            prefetch_index(slice::from_ref(&sub.path), 0);
+            sub.prefetch();
         }
     }
 
@@ -324,10 +322,11 @@ impl Endpoints for Hosts {
     fn prefetch_more(&self, to: u32, ack: bool) {
         if !ack {
             if let Some(sub) = self.rx_subs.get(to as usize) {
-                prefetch_index(&self.rx_conns, sub.conn as usize);
+                self.rx_conns[sub.conn as usize].prefetch();
             }
         } else if let Some(sub) = self.subs.get(to as usize) {
-            prefetch_index(&self.conns, sub.conn as usize);
+            self.conns[sub.conn as usize].prefetch();
+            sub.board.prefetch();
         }
     }
 }

@@ -11,6 +11,8 @@ use super::scoreboard::{Rack, Scoreboard};
 use crate::engine::Timer;
 use crate::packet::{RouteId, Sack};
 use crate::time::{Span, Time};
+use prefetch_index::prefetch_index;
+use std::slice;
 use vmcc_cc::{Path, SSTHRESH_INFINITE, Slot, SlotFlags, State};
 
 /// Where a subflow is between creation and end.
@@ -115,6 +117,7 @@ pub(crate) struct Subflow {
     pub(crate) join_delay: Span,
     pub(crate) syn_sent: Time,
     pub(crate) syn_retries: u8,
+    /// All but `sent`, which follows from the sequence numbers: see [`Subflow::counters`].
     pub(crate) counters: SubflowCounters,
 }
 
@@ -168,6 +171,21 @@ impl Subflow {
             syn_retries: 0,
             counters: SubflowCounters::default(),
         }
+    }
+
+    /// Counters so far.
+    pub(crate) fn counters(&self) -> SubflowCounters {
+        SubflowCounters { sent: u64::from(self.board.nxt()) + self.counters.retransmits, ..self.counters }
+    }
+
+    /// Asks for the cache lines that an ACK touches.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch_index(slice::from_ref(&self.board), 0);
+        prefetch_index(slice::from_ref(&self.timer), 0);
+        prefetch_index(slice::from_ref(&self.rtt), 0);
+        prefetch_index(slice::from_ref(&self.path), 0);
+        prefetch_index(slice::from_ref(&self.last_sent), 0);
     }
 
     /// Packets the window still allows.

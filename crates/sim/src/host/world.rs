@@ -386,7 +386,7 @@ impl Directory {
 
 fn subflow_record(sf: &Subflow, rx: &RxSubflow) -> SubflowRecord {
     SubflowRecord {
-        sender: sf.counters,
+        sender: sf.counters(),
         receiver: rx.counters,
         cwnd_pkt: sf.cwnd,
         ssthresh_pkt: sf.ssthresh,

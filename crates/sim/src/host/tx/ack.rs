@@ -61,7 +61,9 @@ impl<W: Wire> Tx<'_, W> {
             sf.failed = false;
         }
         let ece = sf.ecn && packet.has(Packet::ECE);
-        sf.counters.ece_acks += u64::from(ece);
+        if ece {
+            sf.counters.ece_acks += 1;
+        }
         let mut event = self.event(r, ece);
         event.rtt_us = rtt_us;
         event.acked_pkt = got.delivered;

@@ -191,7 +191,6 @@ impl<W: Wire> Tx<'_, W> {
     fn emit(&mut self, r: usize, seq: u32, data_seq: u32, len_bytes: u16, flags: u16) {
         let last = if self.conn.is_last(data_seq) { Packet::DATA_FIN } else { 0 };
         let sf = &mut self.subs[r];
-        sf.counters.sent += 1;
         sf.last_sent = self.now;
         if sf.is_reducing() {
             sf.prr.out += 1;
