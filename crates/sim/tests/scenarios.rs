@@ -3,14 +3,14 @@
 
 mod common;
 
-use common::{case_figures, figures, plan, run, run_threads};
-use vmcc_scenario::Document;
+use common::{case_figures, figures, plan, plan_at, run, run_threads};
+use vmcc_scenario::{Document, Scale};
 use vmcc_sim::{Options, SimError, run_case};
 
 #[test]
 fn every_built_in_scenario_runs_and_its_claims_hold() {
     for builtin in vmcc_scenario::builtin::all() {
-        let plan = plan(builtin.name, &[]);
+        let plan = plan_at(Scale::Small, builtin.name, &[]);
         // Other suites of scenarios reproduce papers; here are those that show the language.
         if !(builtin.name == "demo" || builtin.name.starts_with("examples/")) {
             continue;
@@ -55,7 +55,7 @@ fn what_was_not_measured_is_absent() {
 
 #[test]
 fn the_same_seed_gives_the_same_bytes_with_any_number_of_threads() {
-    let tree = plan("examples/fat-tree", &["duration=20ms", "warmup=5ms", "transport=mptcp x 8"]);
+    let tree = plan("examples/fat-tree", &["k=4", "duration=20ms", "warmup=5ms", "transport=mptcp x 8"]);
     let bytes = |seed, threads| serde_json::to_string(&run_threads(&tree, 0, seed, threads)).unwrap();
     let first = bytes(1, 1);
     assert_eq!(first, bytes(1, 1));

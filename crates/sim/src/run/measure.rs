@@ -51,9 +51,8 @@ fn us(time: Time, since: Time) -> f64 {
     time.since(since).ps() as f64 / 1e6
 }
 
-/// An application that sends as long as it may.
 fn endless(flow: &Flow) -> bool {
-    matches!(flow.planned.app, App::Bulk | App::OnOff { .. })
+    super::setup::endless(flow.planned.app)
 }
 
 impl<'a> Finale<'a> {

@@ -65,11 +65,11 @@ impl Setup {
         let planned = plan_flows(&scenario, &fabric, &streams)?;
         let remaps = changes::plan(&scenario, &mut fabric, &mut world, &streams)?;
         let (warmup, end) = (Time::ZERO + span(scenario.warmup), Time::ZERO + span(scenario.duration));
-        let sample_every = sample_every(&scenario, &planned);
-        world.sample_every(sample_every);
-        let mut maker = Maker::new(&scenario, &mut fabric, &mut world, &streams)?;
         let count = planned.len();
+        let mut maker = Maker::new(&scenario, &mut fabric, &mut world, &streams)?;
         let flows = planned.into_iter().map(|p| maker.flow(p, count)).collect::<Result<Vec<_>, _>>()?;
+        let sample_every = sample_every(&scenario, &flows);
+        world.sample_every(sample_every);
         let labels: Vec<String> =
             (0..scenario.traffic.len()).map(|i| Traffic::label(&scenario.traffic, i)).collect();
         let mut datagrams = Vec::new();
@@ -134,9 +134,16 @@ fn queue_interval(interval: Span, end: Time) -> Span {
     Span::from_ps((interval.ps() / 10).max(end.ps() / 100_000).max(1))
 }
 
-fn sample_every(scenario: &Scenario, planned: &[Planned]) -> Span {
-    let steps = (SAMPLES / (planned.len().max(1) as u64)).clamp(10, 1_000);
+fn sample_every(scenario: &Scenario, flows: &[Flow]) -> Span {
+    let traced: usize =
+        flows.iter().filter(|flow| endless(flow.planned.app)).map(|flow| flow.paths.len()).sum();
+    let steps = (SAMPLES / (traced.max(1) as u64)).clamp(10, 1_000);
     Span::from_ps((span(scenario.duration).ps() / steps).max(Span::from_us(100).ps()))
+}
+
+/// An application that sends as long as it may: what is sampled. Of short transfers every RTT is counted.
+pub(crate) fn endless(app: App) -> bool {
+    matches!(app, App::Bulk | App::OnOff { .. })
 }
 
 /// Settings that the simulator has no model of.
@@ -216,7 +223,7 @@ impl<'a> Maker<'a> {
             read_rate_bytes_per_s: 0,
             class: self.fabric.class_of(planned.from, common.class),
             group: group as u16,
-            trace: true,
+            trace: endless(planned.app),
         };
         let traffic = || Traffic::label(&scenario.traffic, planned.traffic);
         let conn = self

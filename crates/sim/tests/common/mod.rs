@@ -3,16 +3,21 @@
 use std::collections::BTreeMap;
 
 use vmcc_results::RunOutput;
-use vmcc_scenario::{CaseFigures, Document, Overrides, Plan};
+use vmcc_scenario::{CaseFigures, Document, Overrides, Plan, Scale};
 use vmcc_sim::{Options, run_case};
 
 pub fn plan(name_or_text: &str, set: &[&str]) -> Plan {
+    plan_at(Scale::Full, name_or_text, set)
+}
+
+pub fn plan_at(scale: Scale, name_or_text: &str, set: &[&str]) -> Plan {
     let document = if name_or_text.contains('\n') {
         Document::parse("test", name_or_text)
     } else {
         Document::open(name_or_text)
     };
-    let overrides = Overrides { set: set.iter().map(|s| (*s).to_owned()).collect(), ..Overrides::default() };
+    let overrides =
+        Overrides { set: set.iter().map(|s| (*s).to_owned()).collect(), scale, ..Overrides::default() };
     document.and_then(|d| d.plan(&overrides)).unwrap_or_else(|e| panic!("{e}"))
 }
 
