@@ -113,7 +113,10 @@ static __always_inline void membership(struct sock *sk, struct mp_sk *ca)
 		ca->group_key = group_join(sk, &slot);
 		ca->slot = slot;
 	}
-	ca->flags = subflow_is_backup(sk) ? ca->flags | SK_BACKUP : ca->flags & ~SK_BACKUP;
+	ca->flags =
+		subflow_is_backup(subflow_of(sk)) ? ca->flags | SK_BACKUP : ca->flags & ~SK_BACKUP;
+	if (ca->group_key)
+		group_find_backups(ca->group_key);
 }
 
 static __always_inline struct mp_group *group_find(const struct mp_sk *ca)
@@ -342,6 +345,10 @@ void BPF_PROG(cc_init, struct sock *sk)
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 	struct mp_sk *ca = mp_sk(sk);
 
+	/* Keeps the configuration alive, by which a registration is found after its owner was
+	 * killed. */
+	if (mp_config.interface_version != CC_INTERFACE_VERSION)
+		return;
 	ca->group_key = 0;
 	ca->rtt_us = 0;
 	ca->prior_rcv_nxt = tp->rcv_nxt;

@@ -68,10 +68,8 @@ static __always_inline u64 group_owner(u64 key)
 
 /* Is the path to be used only when no other is left?  Then it does not count in its siblings' sums.
  */
-static __always_inline int subflow_is_backup(const struct sock *sk)
+static __always_inline int subflow_is_backup(const struct mptcp_subflow_context *subflow)
 {
-	const struct mptcp_subflow_context *subflow = subflow_of(sk);
-
 	if (!subflow)
 		return 0;
 	return BPF_CORE_READ_BITFIELD_PROBED(subflow, backup) ||
@@ -80,13 +78,14 @@ static __always_inline int subflow_is_backup(const struct sock *sk)
 
 /* Makes the connection's entry with slot 0 taken; false if there is one.  By itself for its stack.
  */
-static __noinline int group_make(u64 key, u32 token)
+static __noinline int group_make(u64 key, u32 token, u64 subflow)
 {
 	struct mp_group entry;
 
 	__builtin_memset(&entry, 0, sizeof(entry));
 	entry.members = group_owner(key) | 1;
 	entry.token = token;
+	entry.subflow[0] = subflow;
 	return bpf_map_update_elem(&mp_groups, &key, &entry, BPF_NOEXIST) == 0;
 }
 
@@ -127,11 +126,12 @@ static __noinline u64 group_join(const struct sock *sk, u8 *slot)
 	if (!key)
 		return 0;
 	*slot = 0;
-	if (group_make(key, token))
+	if (group_make(key, token, (u64)subflow))
 		return key;
 	entry = bpf_map_lookup_elem(&mp_groups, &key);
 	if (!entry || !group_take(entry, group_owner(key), slot))
 		return 0;
+	entry->subflow[*slot & (CC_MAX_PATHS - 1)] = (u64)subflow;
 	return key;
 }
 
@@ -145,10 +145,29 @@ static __noinline int group_leave(u64 key, u8 slot)
 	slot &= CC_MAX_PATHS - 1;
 	bit = 1ull << slot;
 	entry->group.path[slot].flags = 0;
+	entry->subflow[slot] = 0;
 	if (__sync_fetch_and_and(&entry->members, ~bit) != (owner | bit))
 		return 0;
 	if (__sync_val_compare_and_swap(&entry->members, owner, MP_GROUP_DEAD) == owner)
 		bpf_map_delete_elem(&mp_groups, &key);
+	return 0;
+}
+
+/*
+ * A path that became a backup may carry nothing any more, so that no callback of its own tells its
+ * siblings: whoever is alive looks after all.  The owner's next callback has the last word.
+ */
+static __noinline int group_find_backups(u64 key)
+{
+	struct mp_group *entry = bpf_map_lookup_elem(&mp_groups, &key);
+	u32 i;
+
+	if (!entry)
+		return 0;
+	for (i = 0; i < CC_MAX_PATHS; i++) {
+		if (subflow_is_backup((const struct mptcp_subflow_context *)entry->subflow[i]))
+			__sync_fetch_and_and(&entry->group.path[i].flags, ~CC_SLOT_ESTABLISHED);
+	}
 	return 0;
 }
 

@@ -29,6 +29,7 @@ struct mp_group {
 	uint64_t members; /* whose entry this is and which slots are taken: group.bpf.h */
 	uint32_t token;	  /* of the MPTCP connection */
 	uint32_t reserved;
+	uint64_t subflow[CC_MAX_PATHS]; /* where the kernel keeps what it knows of each */
 };
 
 /* Set once, by the last member to leave, before the entry is deleted: nobody may join any more. */
@@ -71,7 +72,7 @@ struct mark_config {
 };
 
 _Static_assert(sizeof(struct mp_config) == 144, "mirrored in crates/host");
-_Static_assert(sizeof(struct mp_group) == 272, "mirrored in crates/host");
+_Static_assert(sizeof(struct mp_group) == 336, "mirrored in crates/host");
 _Static_assert(sizeof(struct mp_close_event) == 48, "mirrored in crates/host");
 _Static_assert(sizeof(struct replay_step) == 544, "mirrored in crates/host");
 _Static_assert(sizeof(struct mark_counters) == 40, "mirrored in crates/host");

@@ -26,7 +26,7 @@ const LOG_LINES: usize = 12;
 /// What keeps the registration alive.
 enum Hold {
     /// A link of our own object; its drop unregisters.
-    Own { link: Option<Link>, _object: Box<libbpf_rs::Object> },
+    Own { link: Option<Link>, is_link: bool, _object: Box<libbpf_rs::Object> },
     /// Another process's link, kept open.
     Shared { _link: std::os::fd::OwnedFd },
 }
@@ -61,7 +61,7 @@ impl Loaded {
         }
         let log = Log::start();
         let refused = |error: libbpf_rs::Error| refusal(kernel_name, &error, &log);
-        let mut object = load_object(algorithm, params).map_err(refused)?;
+        let (mut object, is_link) = load_object(algorithm, params).map_err(refused)?;
         let link = attach(&mut object).map_err(refused)?;
         let ids = describe(&object, algorithm, params).map_err(refused)?;
         let handle = |id: u32| (id != 0).then(|| MapHandle::from_map_id(id)).transpose();
@@ -71,7 +71,7 @@ impl Loaded {
             config: find_map(&object, CONFIG_MAP).map_err(refused)?,
             groups: handle(ids.groups_map_id).map_err(refused)?,
             events: handle(ids.events_map_id).map_err(refused)?,
-            hold: Hold::Own { link: Some(link), _object: Box::new(object) },
+            hold: Hold::Own { link: Some(link), is_link, _object: Box::new(object) },
             program_ids,
         })
     }
@@ -173,10 +173,11 @@ impl Loaded {
     /// # Errors
     /// The BPF file system cannot be used.
     pub fn keep(mut self) -> Result<(), ControlError> {
-        if let Hold::Own { link, .. } = &mut self.hold
+        if let Hold::Own { link, is_link, .. } = &mut self.hold
             && let Some(link) = link.take()
         {
-            registered::keep(self.kernel_name(), link, &self.config)?;
+            let is_link = *is_link;
+            registered::keep(self.kernel_name(), link, is_link, &self.config)?;
         }
         Ok(())
     }
@@ -192,11 +193,14 @@ pub(crate) fn try_load(algorithm: Algorithm) -> Result<(), LoadError> {
     load_object(algorithm, &Params::defaults(algorithm)).map(drop).map_err(|e| refusal(kernel_name, &e, &log))
 }
 
-/// Loads, with a link if the kernel has them.
-fn load_object(algorithm: Algorithm, params: &Params) -> libbpf_rs::Result<libbpf_rs::Object> {
+/// Loads, for registration by a link if the kernel has them; the answer says which.
+fn load_object(algorithm: Algorithm, params: &Params) -> libbpf_rs::Result<(libbpf_rs::Object, bool)> {
     // Without links the kernel refuses the flag on the map; what else is wrong shows again.
     let with_link = open(algorithm, params, true).and_then(OpenObject::load);
-    with_link.or_else(|_| open(algorithm, params, false).and_then(OpenObject::load))
+    with_link.map(|object| (object, true)).or_else(|_| {
+        let without = open(algorithm, params, false).and_then(OpenObject::load);
+        without.map(|object| (object, false))
+    })
 }
 
 fn refusal(kernel_name: &'static str, error: &libbpf_rs::Error, log: &Log) -> LoadError {

@@ -143,10 +143,13 @@ pub fn clean() -> Result<Vec<String>, ControlError> {
 }
 
 /// Makes a registration outlive this process.
-pub(crate) fn keep(kernel_name: &str, mut link: Link, map: &MapHandle) -> Result<(), ControlError> {
-    // On kernels without links this is the descriptor of a map.
-    let real_link = LinkInfo::from_fd(link.as_fd()).is_ok();
-    if real_link {
+pub(crate) fn keep(
+    kernel_name: &str,
+    mut link: Link,
+    is_link: bool,
+    map: &MapHandle,
+) -> Result<(), ControlError> {
+    if is_link {
         let path = pin_path(kernel_name);
         let failed = |source| ControlError::Pin { name: kernel_name.to_owned(), path: path.clone(), source };
         prepare_bpffs().map_err(failed)?;
@@ -162,7 +165,7 @@ pub(crate) fn keep(kernel_name: &str, mut link: Link, map: &MapHandle) -> Result
     config.owner_pid = 0;
     map.update(&0_u32.to_ne_bytes(), &config.encode(), MapFlags::ANY)
         .map_err(|e| ControlError::kernel(action(), e))?;
-    if !real_link {
+    if !is_link {
         // Its drop would unregister; that of a pinned link only closes our descriptor.
         link.disconnect();
     }

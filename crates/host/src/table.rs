@@ -6,7 +6,7 @@ use serde::Serialize;
 use vmcc_cc::{MAX_PATHS, SlotFlags};
 
 /// Bytes of `struct mp_group`, and where its fields are.
-const GROUP_BYTES: usize = 272;
+const GROUP_BYTES: usize = 336;
 const MEMBERS_AT: usize = 256;
 const TOKEN_AT: usize = 264;
 /// Bytes of `struct cc_slot`.
