@@ -48,11 +48,12 @@ impl Path {
 /// A connection over some of the paths.
 struct Flow {
     algorithm: &'static str,
+    params: &'static [(&'static str, f64)],
     paths: Vec<usize>,
 }
 
 fn flow(algorithm: &'static str, paths: &[usize]) -> Flow {
-    Flow { algorithm, paths: paths.to_vec() }
+    Flow { algorithm, params: &[], paths: paths.to_vec() }
 }
 
 struct Run {
@@ -81,7 +82,11 @@ impl Run {
         let config = world.add_config(config()).expect("a valid configuration");
         for (i, flow) in flows.iter().enumerate() {
             let algorithm = Algorithm::by_name(flow.algorithm).expect("a registered algorithm");
-            let algorithm = world.add_algorithm(algorithm, Params::defaults(algorithm));
+            let mut params = Params::defaults(algorithm);
+            for &(name, value) in flow.params {
+                params.set(name, value).expect("a value in range");
+            }
+            let algorithm = world.add_algorithm(algorithm, params);
             let subflows = flow.paths.iter().map(|&p| SubflowSpec::new(routes[p].0, routes[p].1)).collect();
             world
                 .add_connection(ConnSpec {
@@ -342,4 +347,18 @@ fn equal_flows_share_equally() {
     // And nothing is wasted: 1448 of 1500 bytes are payload.
     assert!(reno.iter().sum::<f64>() > 0.93 * 1e8 * 0.965, "{reno:?}");
     assert!(dctcp.iter().sum::<f64>() > 0.97 * 1e9 * 0.965, "{dctcp:?}");
+}
+
+/// A connection whose algorithm asks to close one of two subflows (vMCC, made sure that it does) goes on over
+/// the other at full rate. A gap in the stream would fill the receive window of 64 MiB within the second.
+#[test]
+fn a_subflow_closed_by_its_algorithm_leaves_nothing_behind() {
+    let vmcc = Flow { params: &[("theta", 1000.0), ("phi", 1.0)], ..flow("vmcc", &[0, 0]) };
+    let mut run = Run::new(&[dctcp_path(40)], &[vmcc], 2);
+    let goodput = run.goodputs(500, 1_500)[0];
+    let record = &run.records()[0];
+    let closed = record.subflows.iter().filter(|s| s.closed).count();
+    println!("{:.1} Mbit/s, closed {closed}", goodput / 1e6);
+    assert_eq!(closed, 1);
+    assert!(goodput > 0.95 * 1e9 * MULTIPATH_SEGMENT_BYTES / 1500.0, "{goodput:.3e}");
 }

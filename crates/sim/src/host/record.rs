@@ -55,7 +55,7 @@ pub struct FlowRecord {
     pub received: Time,
     /// When the sender knew; [`Time::NEVER`] if it does not.
     pub acknowledged: Time,
-    /// Payload bytes delivered in order to the receiving application.
+    /// Payload bytes that entered the connection's stream at the receiver, each once.
     pub delivered_bytes: u64,
     /// Requests answered (request-response only).
     pub responses: u32,
