@@ -12,6 +12,7 @@
 //!
 //! A metric that was not measured is absent, never zero.
 
+#[cfg(feature = "files")]
 pub mod figure;
 #[cfg(feature = "files")]
 pub mod folder;
