@@ -1,7 +1,17 @@
 //! vmcc host: what vmcc does to a running kernel.
 //!
-//! The only crate that talks BPF: it loads the algorithms ([`Loaded`]), marks on ports, probes what a kernel can do
-//! and reads its sockets ([`diag`]). Network namespaces, links and traffic belong to `vmcc-lab`.
+//! The only crate that talks BPF. Network namespaces, links and traffic belong to `vmcc-lab`.
+//!
+//! | | |
+//! |---|---|
+//! | [`Loaded`] | an algorithm in the kernel: parameters, connections, lifetime |
+//! | [`list`], [`set_params`], [`clean`] | what any process has loaded |
+//! | [`guard`] | closes paths that an algorithm asks to close |
+//! | [`mark`] | CE on packets that meet a long queue at a port |
+//! | [`diag`] | TCP and MPTCP sockets, as the kernel knows them |
+//! | [`probe`] | what this kernel can do, found out by trying |
+//! | [`bench`] | what an algorithm costs |
+//! | [`replay`] | recorded events through the BPF build, for comparison with the native one |
 
 pub mod bench;
 mod config;
