@@ -479,7 +479,7 @@ impl OutOfOrder {
     fn hold(&mut self, seq: u32, segment: Held, next: u32) {
         let need = (seq - next) as usize + 1;
         if need > self.held.len() {
-            let mut bigger = vec![Held::default(); need.next_power_of_two().max(64)].into_boxed_slice();
+            let mut bigger = vec![Held::default(); need.next_power_of_two().max(32)].into_boxed_slice();
             let mask = bigger.len() - 1;
             for seq in next..next + self.held.len() as u32 {
                 bigger[seq as usize & mask] = self.get(seq);

@@ -116,6 +116,7 @@ pub(crate) struct Scoreboard {
     una: u32,
     nxt: u32,
     mask: u32,
+    word_mask: u32,
     /// One past the highest segment that ever had a mark.
     marked_end: u32,
     /// One past the highest SACKed segment (Linux's forward acknowledgment).
@@ -129,6 +130,9 @@ pub(crate) struct Scoreboard {
     marks: Box<[Marks]>,
 }
 
+/// Segments that a ring holds at first: the initial window and its first doubling.
+const SMALLEST_RING: u32 = 32;
+
 /// Bits `from..to` of the word that starts at `base`, as a mask.
 #[inline]
 fn span_mask(base: u32, from: u32, to: u32) -> u64 {
@@ -138,10 +142,18 @@ fn span_mask(base: u32, from: u32, to: u32) -> u64 {
 }
 
 impl Scoreboard {
-    /// Room for 64 segments; grows by doubling.
+    /// Room for a few segments; grows by doubling. Small rings stay in the cache.
     pub(crate) fn allocate(&mut self) {
         if self.ring.is_empty() {
-            self.resize(64);
+            self.resize(SMALLEST_RING);
+        }
+    }
+
+    /// Gives back what a burst needed and the window does not.
+    pub(crate) fn shrink(&mut self) {
+        let enough = (2 * self.out()).next_power_of_two().max(SMALLEST_RING);
+        if 2 * enough <= self.mask {
+            self.resize(enough);
         }
     }
 
@@ -152,15 +164,17 @@ impl Scoreboard {
 
     fn resize(&mut self, capacity: u32) {
         let mut ring = vec![Segment::default(); capacity as usize].into_boxed_slice();
-        let mut marks = vec![Marks::default(); capacity as usize / 64].into_boxed_slice();
-        let mask = capacity - 1;
+        // A word of marks must not hold both ends of the window: one word more than the segments fill.
+        let words = (capacity / 64 + 1).next_power_of_two().max(2);
+        let mut marks = vec![Marks::default(); words as usize].into_boxed_slice();
+        let (mask, word_mask) = (capacity - 1, words - 1);
         for seq in self.una..self.nxt {
             ring[(seq & mask) as usize] = self.ring[(seq & self.mask) as usize];
         }
         for base in (self.una & !63..self.nxt).step_by(64).filter(|_| !self.marks.is_empty()) {
             let valid = span_mask(base, self.una, self.nxt);
-            let old = self.marks[((base & self.mask) >> 6) as usize];
-            let new = &mut marks[((base & mask) >> 6) as usize];
+            let old = self.marks[self.word(base)];
+            let new = &mut marks[(base >> 6 & word_mask) as usize];
             new.sacked |= old.sacked & valid;
             new.lost |= old.lost & valid;
             new.again |= old.again & valid;
@@ -168,7 +182,12 @@ impl Scoreboard {
         }
         self.ring = ring;
         self.marks = marks;
-        self.mask = mask;
+        (self.mask, self.word_mask) = (mask, word_mask);
+    }
+
+    #[inline]
+    fn word(&self, seq: u32) -> usize {
+        (seq >> 6 & self.word_mask) as usize
     }
 
     #[inline]
@@ -186,7 +205,7 @@ impl Scoreboard {
     pub(crate) fn prefetch(&self) {
         prefetch_index(&self.ring, (self.una & self.mask) as usize);
         if !self.is_clean() {
-            prefetch_index(&self.marks, ((self.una & self.mask) >> 6) as usize);
+            prefetch_index(&self.marks, self.word(self.una));
         }
     }
 
@@ -230,15 +249,14 @@ impl Scoreboard {
 
     #[inline]
     fn marks_of(&mut self, seq: u32) -> (&mut Marks, u64) {
-        (&mut self.marks[((seq & self.mask) >> 6) as usize], 1 << (seq & 63))
+        (&mut self.marks[(seq >> 6 & self.word_mask) as usize], 1 << (seq & 63))
     }
 
     /// Adds a first transmission and returns its sequence number.
     #[inline]
     pub(crate) fn push(&mut self, segment: Segment) -> u32 {
-        // A word of marks must not hold both ends of the window: keep one word spare.
-        if self.out() + 64 > self.mask {
-            self.resize(((self.mask + 1) * 2).max(128));
+        if self.out() > self.mask {
+            self.resize((self.mask + 1) * 2);
         }
         let seq = self.nxt;
         self.ring[(seq & self.mask) as usize] = segment;
@@ -259,7 +277,7 @@ impl Scoreboard {
         while self.una < ack {
             let base = self.una & !63;
             let upto = ack.min(base + 64);
-            let word = self.marks[((base & self.mask) >> 6) as usize];
+            let word = self.marks[self.word(base)];
             let span = span_mask(base, self.una, upto);
             for seq in self.una..upto {
                 let bit = 1u64 << (seq & 63);
@@ -282,7 +300,7 @@ impl Scoreboard {
             self.sacked_out -= (word.sacked & span).count_ones();
             self.lost_out -= (word.lost & span).count_ones();
             self.again_out -= (word.again & span).count_ones();
-            let word = &mut self.marks[((base & self.mask) >> 6) as usize];
+            let word = &mut self.marks[(base >> 6 & self.word_mask) as usize];
             word.sacked &= !span;
             word.lost &= !span;
             word.again &= !span;
@@ -308,7 +326,7 @@ impl Scoreboard {
             let base = at & !63;
             let upto = end.min(base + 64);
             let span = span_mask(base, at, upto);
-            let word = &mut self.marks[((base & self.mask) >> 6) as usize];
+            let word = &mut self.marks[(base >> 6 & self.word_mask) as usize];
             let new = span & !word.sacked;
             let ever = word.ever;
             self.lost_out -= (word.lost & new).count_ones();
@@ -347,7 +365,7 @@ impl Scoreboard {
     }
 
     fn mark_lost_bits(&mut self, base: u32, bits: u64) -> u32 {
-        let word = &mut self.marks[((base & self.mask) >> 6) as usize];
+        let word = &mut self.marks[(base >> 6 & self.word_mask) as usize];
         let new = bits & !word.lost & !word.sacked;
         word.lost |= new;
         let dropped = word.again & bits;
@@ -366,7 +384,7 @@ impl Scoreboard {
     pub(crate) fn mark_all_lost(&mut self) {
         for base in (self.una & !63..self.nxt).step_by(64) {
             let bits = span_mask(base, self.una, self.nxt);
-            let sacked = self.marks[((base & self.mask) >> 6) as usize].sacked;
+            let sacked = self.marks[self.word(base)].sacked;
             self.mark_lost_bits(base, bits & !sacked);
         }
     }
@@ -387,7 +405,7 @@ impl Scoreboard {
         let limit = rack.rtt + reorder_window;
         let mut originals = true;
         for base in (self.una & !63..self.nxt).step_by(64) {
-            let word = self.marks[((base & self.mask) >> 6) as usize];
+            let word = self.marks[self.word(base)];
             let span = span_mask(base, self.una, self.nxt) & !word.sacked;
             // Originals were sent in sequence order: nothing after the first late one can be overdue.
             let mut rest = span & (word.again | if originals { !word.lost } else { 0 });
@@ -429,7 +447,7 @@ impl Scoreboard {
         let Some(limit) = self.nth_highest_sacked(threshold) else { return 0 };
         let mut lost = 0;
         for base in (self.una & !63..limit).step_by(64) {
-            let word = self.marks[((base & self.mask) >> 6) as usize];
+            let word = self.marks[self.word(base)];
             let bits = span_mask(base, self.una, limit) & !word.sacked & !word.lost & !word.again;
             lost += self.mark_lost_bits(base, bits);
         }
@@ -440,8 +458,7 @@ impl Scoreboard {
         let mut missing = n;
         let mut base = (self.high_sacked.max(1) - 1) & !63;
         loop {
-            let mut bits = self.marks[((base & self.mask) >> 6) as usize].sacked
-                & span_mask(base, self.una, self.nxt.max(base));
+            let mut bits = self.marks[self.word(base)].sacked & span_mask(base, self.una, self.nxt.max(base));
             if bits.count_ones() < missing {
                 missing -= bits.count_ones();
             } else {
@@ -464,7 +481,7 @@ impl Scoreboard {
         }
         let mut base = self.hint.max(self.una) & !63;
         while base < self.nxt {
-            let word = self.marks[((base & self.mask) >> 6) as usize];
+            let word = self.marks[self.word(base)];
             let bits = word.lost & !word.again & span_mask(base, self.una, self.nxt);
             if bits != 0 {
                 self.hint = base + bits.trailing_zeros();
@@ -497,7 +514,7 @@ impl Scoreboard {
 
     /// Whether `seq` is in flight and SACKed.
     pub(crate) fn is_sacked(&self, seq: u32) -> bool {
-        self.marks[((seq & self.mask) >> 6) as usize].sacked & 1 << (seq & 63) != 0
+        self.marks[self.word(seq)].sacked & 1 << (seq & 63) != 0
     }
 
     /// Data sequence numbers in flight, in order of sending.
@@ -510,7 +527,7 @@ impl Scoreboard {
     pub(crate) fn is_consistent(&self) -> bool {
         let (mut sacked, mut lost, mut again) = (0, 0, 0);
         for seq in self.una..self.nxt {
-            let word = &self.marks[((seq & self.mask) >> 6) as usize];
+            let word = &self.marks[self.word(seq)];
             let has = |bits: u64| u32::from(bits >> (seq & 63) & 1 != 0);
             sacked += has(word.sacked);
             lost += has(word.lost);
@@ -518,7 +535,7 @@ impl Scoreboard {
         }
         let total: u32 = self.marks.iter().map(|w| (w.sacked | w.lost | w.again | w.ever).count_ones()).sum();
         let inside = (self.una..self.nxt).filter(|&seq| {
-            let w = &self.marks[((seq & self.mask) >> 6) as usize];
+            let w = &self.marks[self.word(seq)];
             (w.sacked | w.lost | w.again | w.ever) >> (seq & 63) & 1 != 0
         });
         (sacked, lost, again) == (self.sacked_out, self.lost_out, self.again_out)

@@ -42,6 +42,7 @@ impl<W: Wire> Tx<'_, W> {
             State::Recovery if una >= sf.high_seq => self.end_reduction(r),
             State::Loss if una >= sf.high_seq => {
                 sf.frto = false;
+                sf.board.shrink();
                 self.set_state(r, State::Open);
             }
             _ => {}
@@ -51,6 +52,9 @@ impl<W: Wire> Tx<'_, W> {
     fn end_reduction(&mut self, r: usize) {
         let sf = &mut self.subs[r];
         sf.cwnd = sf.reduce_to.max(1);
+        if sf.state == State::Recovery {
+            sf.board.shrink();
+        }
         self.set_state(r, State::Open);
     }
 
