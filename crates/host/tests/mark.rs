@@ -33,7 +33,7 @@ fn root_ecn_traffic_is_marked_and_its_queue_stays_short() {
     let loaded = dctcp();
     let net = Net::new(1, Some(SHAPE));
     net.select(loaded.kernel_name());
-    let marker = mark(&net, Threshold::Bytes(30_000));
+    let marker = mark(&net, Threshold::Bytes(9_000));
     let counted = load_for_a_second(&net, &marker, 5101);
     println!("{counted:?}");
     assert!(counted.marked > 10 && counted.not_ect < 10, "{counted:?}");
@@ -71,7 +71,7 @@ fn root_marking_starts_changes_and_stops_while_traffic_runs() {
             (1, 1000..) => {
                 let marker = marker.as_ref().unwrap();
                 counts.push(marker.counters().unwrap().marked);
-                marker.set_threshold(Threshold::Bytes(20_000)).unwrap();
+                marker.set_threshold(Threshold::Bytes(9_000)).unwrap();
             }
             (2, 1500..) => counts.push(marker.take().unwrap().detach().unwrap().marked),
             _ => {}
@@ -99,7 +99,7 @@ fn root_backlogs_of_tbf_and_bfifo_count_too() {
         if queue.starts_with("handle") {
             run(&format!("tc -n {} qdisc add dev p0 parent 1: bfifo limit 300k", net.client));
         }
-        let marker = mark(&net, Threshold::Bytes(30_000));
+        let marker = mark(&net, Threshold::Bytes(9_000));
         let counted = load_for_a_second(&net, &marker, port);
         assert!(counted.marked > 10, "{queue}: {counted:?}");
     }
