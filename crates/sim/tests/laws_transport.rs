@@ -328,7 +328,7 @@ fn dctcp_marks_and_queue_follow_the_fluid_model() {
     assert_eq!(empty, 0, "the link is never idle");
     assert_eq!(
         after.iter().map(FlowRecord::retransmits).sum::<u64>(),
-        before.iter().map(FlowRecord::retransmits).sum()
+        before.iter().map(FlowRecord::retransmits).sum::<u64>()
     );
 }
 
