@@ -7,14 +7,15 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `spec` | the input |
+//! | `spec`, `convert` | the input, and how a scenario's case becomes one |
 //! | `topology` | namespaces, bridges, shaped ports, addresses, MPTCP endpoints |
 //! | `nl` | netlink: links, queues, offloads, the MPTCP path manager |
+//! | `iperf`, `marking`, `sampler` | traffic, marks, what the kernel says meanwhile |
+//! | `measure`, `series`, `cpu` | the figures: exactly what each is |
 //! | `netns`, `process`, `registry` | what exists while a run lives, and its removal |
 
 mod convert;
 mod cpu;
-pub mod demo;
 mod error;
 pub mod guest;
 mod iperf;

@@ -179,18 +179,19 @@ fn totals(spec: &LabSpec, observed: &Observed, transfers: &[Transferred<'_>]) ->
         .map(|t| window.active(t.flow).bps(t.bytes_within(window)))
         .collect();
     let tracks = || of_role(transfers, Role::Measured).flat_map(|t| t.tracks.iter().copied());
-    let mut metrics = Metrics::default();
-    metrics.goodput_bps = Some(window.bps(bytes(Role::Measured)));
-    metrics.competing_goodput_bps = competing_goodput(window, transfers);
-    metrics.established = Some(goodputs.len() as u64);
-    metrics.retransmits = Some(of_role(transfers, Role::Measured).map(|t| t.counter(retransmits)).sum());
-    metrics.rtt_us = rtt(window, tracks());
-    metrics.jain = stats::jain(&goodputs);
-    metrics.flow_goodput_bps = Dist::from_samples(&mut goodputs.clone());
     let gigabytes = (bytes(Role::Measured) + bytes(Role::Competing)) / 1e9;
-    metrics.cpu_s_per_gb = observed.cpu_s.filter(|_| gigabytes > 0.0).map(|cpu_s| cpu_s / gigabytes);
-    metrics.extra = extras(spec, window, transfers);
-    metrics
+    Metrics {
+        goodput_bps: Some(window.bps(bytes(Role::Measured))),
+        competing_goodput_bps: competing_goodput(window, transfers),
+        established: Some(goodputs.len() as u64),
+        retransmits: Some(of_role(transfers, Role::Measured).map(|t| t.counter(retransmits)).sum()),
+        rtt_us: rtt(window, tracks()),
+        jain: stats::jain(&goodputs),
+        flow_goodput_bps: Dist::from_samples(&mut goodputs.clone()),
+        cpu_s_per_gb: observed.cpu_s.filter(|_| gigabytes > 0.0).map(|cpu_s| cpu_s / gigabytes),
+        extra: extras(spec, window, transfers),
+        ..Metrics::default()
+    }
 }
 
 /// The mean over the flows' own time within the window: a flow that competes for half of the run with 50 Mbit/s
@@ -284,20 +285,22 @@ fn flow_record(spec: &LabSpec, number: usize, transfer: &Transferred<'_>) -> Flo
         Role::Measured => ("client", "server"),
         Role::Competing => ("competing-client", "competing-server"),
     };
-    let mut record = FlowRecord::default();
-    record.flow = number as u64;
-    record.traffic.clone_from(&transfer.flow.label);
-    (record.from, record.to) = (from.to_owned(), to.to_owned());
-    record.cc = transfer.flow.cc.name().to_owned();
-    record.subflows = u32::try_from(transfer.paths_used()).unwrap_or(u32::MAX);
-    record.start_us = transfer.started_us;
-    record.end_us = transfer.tracks.iter().filter_map(|track| Some(track.points.last()?.t_us)).max();
-    record.delivered_bytes = transfer.bytes_within(whole) as u64;
-    record.goodput_bps = Some(window.active(transfer.flow).bps(transfer.bytes_within(window)));
-    record.rtt_mean_us = dist.map(|d| d.mean);
-    record.rtt_p50_us = dist.map(|d| d.p50);
-    record.rtt_p99_us = dist.map(|d| d.p99);
-    record.retransmits = Some(transfer.counter(retransmits));
-    record.ce_marks = Some(transfer.counter(echoed_marks));
-    record
+    FlowRecord {
+        flow: number as u64,
+        traffic: transfer.flow.label.clone(),
+        from: from.to_owned(),
+        to: to.to_owned(),
+        cc: transfer.flow.cc.name().to_owned(),
+        subflows: u32::try_from(transfer.paths_used()).unwrap_or(u32::MAX),
+        start_us: transfer.started_us,
+        end_us: transfer.tracks.iter().filter_map(|track| Some(track.points.last()?.t_us)).max(),
+        delivered_bytes: transfer.bytes_within(whole) as u64,
+        goodput_bps: Some(window.active(transfer.flow).bps(transfer.bytes_within(window))),
+        rtt_mean_us: dist.map(|d| d.mean),
+        rtt_p50_us: dist.map(|d| d.p50),
+        rtt_p99_us: dist.map(|d| d.p99),
+        retransmits: Some(transfer.counter(retransmits)),
+        ce_marks: Some(transfer.counter(echoed_marks)),
+        ..FlowRecord::default()
+    }
 }

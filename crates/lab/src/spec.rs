@@ -188,7 +188,7 @@ impl LabSpec {
                 format!("from {} to {} is not within the duration {}", flow.start, flow.stop, self.duration);
             return Err(Error::spec(key("stop"), problem));
         }
-        if (flow.stop.get() - flow.start.get()) % 1_000_000_000 != 0 {
+        if !(flow.stop.get() - flow.start.get()).is_multiple_of(1_000_000_000) {
             return Err(Error::NotExpressible {
                 key: key("stop"),
                 problem: format!("iperf3 sends for whole seconds, not from {} to {}", flow.start, flow.stop),

@@ -22,11 +22,18 @@ fn root_the_demo_holds_its_promises() {
     let specs: Vec<LabSpec> = plan.cases.iter().map(|case| LabSpec::try_from(case).unwrap()).collect();
     let metrics: Vec<Metrics> = specs.iter().map(|spec| run(spec).unwrap().metrics).collect();
 
-    let variants: Vec<_> = names.iter().map(String::as_str).zip(&metrics).collect();
-    let report = vmcc_lab::demo::report(&variants).unwrap();
-    println!("{}", report.header.join(" | "));
-    report.rows.iter().for_each(|row| println!("{}", row.join(" | ")));
-    println!("{}", report.conclusion);
+    for (name, metrics) in names.iter().zip(&metrics) {
+        let rtt = metrics.rtt_us.unwrap();
+        println!(
+            "{name}: {:.1} Mbit/s, competitor {:.2}, RTT {:.1} / {:.1} ms, {} retransmits, {:?} marks",
+            metrics.goodput_bps.unwrap() / 1e6,
+            share(metrics),
+            rtt.p50 / 1e3,
+            rtt.p99 / 1e3,
+            metrics.retransmits.unwrap(),
+            metrics.ce_marks
+        );
+    }
 
     let [single, reno, lia, vmcc] = &metrics[..] else { panic!("four variants: {names:?}") };
     let goodput = |m: &Metrics| m.goodput_bps.unwrap();

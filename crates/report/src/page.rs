@@ -1,9 +1,9 @@
 //! The page around tables and plots.
 
 use crate::bars;
-use crate::plots::{Plots, case_name, numeric_axis};
+use crate::plots::{Plots, numeric_axis};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use vmcc_results::figure::{Column, columns, compact, digits, mean_text};
+use vmcc_results::figure::{Column, columns, common_settings, compact, digits, mean_text, varying_keys};
 use vmcc_results::parquet_files::plain_text;
 use vmcc_results::{ClaimResult, Summary};
 
@@ -79,6 +79,7 @@ fn header(summary: &Summary, title: &str) -> Markup {
                 li { "scenario " b { (summary.scenario) } }
                 @if let Some(source) = &summary.source { li { "source " b { (source) } } }
                 li { "engine " b { (summary.engine) } }
+                @for setting in common_settings(summary) { li { b { (setting) } } }
                 li { b { (summary.cases.len()) } " cases" }
                 li { b { (runs) } " runs" }
                 @if !summary.claims.is_empty() {
@@ -136,7 +137,7 @@ fn comparison(summary: &Summary, plots: &Plots) -> Markup {
             },
         );
     }
-    let cases: Vec<String> = summary.cases.iter().map(case_name).collect();
+    let cases = &plots.cases;
     if cases.len() < 2 || cases.len() > MOST_BARS {
         return html! {};
     }
@@ -146,7 +147,7 @@ fn comparison(summary: &Summary, plots: &Plots) -> Markup {
             @if summary.cases.iter().any(|c| c.runs.len() > 1) {
                 p.hint { "Means over the runs of each case; whiskers are 95 % confidence intervals (Student's t)." }
             }
-            div.cards { @for column in columns(summary).iter().filter(|c| tells_apart(c)) { (bars::card(column, &cases)) } }
+            div.cards { @for column in columns(summary).iter().filter(|c| tells_apart(c)) { (bars::card(column, cases)) } }
         }
     }
 }
@@ -183,7 +184,7 @@ fn case_choice(plots: &Plots) -> Markup {
 }
 
 fn table(summary: &Summary) -> Markup {
-    let keys: Vec<&String> = summary.cases.first().map(|c| c.set.keys().collect()).unwrap_or_default();
+    let keys = varying_keys(summary);
     let columns = columns(summary);
     html! {
         section #cases {
@@ -197,7 +198,7 @@ fn table(summary: &Summary) -> Markup {
                 tbody {
                     @for (row, case) in summary.cases.iter().enumerate() {
                         tr {
-                            @for key in &keys { td { (case.set.get(*key).map(plain_text).unwrap_or_default()) } }
+                            @for key in &keys { td { (case.set.get(key).map(plain_text).unwrap_or_default()) } }
                             @for c in &columns {
                                 td.number { @if let Some(cell) = c.cells[row] { (mean_text(cell, c.scale)) } @else { "–" } }
                             }

@@ -3,7 +3,7 @@
 use crate::rows::{FLOW_FIGURES, FlowValue, Sample};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use vmcc_results::figure::{Scale, columns, scale_of};
+use vmcc_results::figure::{Scale, case_name, columns, scale_of, varying_keys};
 use vmcc_results::parquet_files::plain_text;
 use vmcc_results::stats::percentile_sorted;
 use vmcc_results::{Case, Summary};
@@ -72,22 +72,14 @@ pub(crate) struct SeriesPlot {
 
 impl Plots {
     pub(crate) fn of(summary: &Summary, flows: &[FlowValue], samples: &[Sample]) -> Self {
-        let cases: Vec<String> = summary.cases.iter().map(case_name).collect();
+        let varying = varying_keys(summary);
+        let cases: Vec<String> = summary.cases.iter().map(|case| case_name(case, &varying)).collect();
         Self {
             sweeps: sweeps(summary),
             distributions: distributions(&cases, flows, samples),
             series: series(cases.len(), samples),
             cases,
         }
-    }
-}
-
-/// What tells a case from the others.
-pub(crate) fn case_name(case: &Case) -> String {
-    match case.set.len() {
-        0 => "all".to_owned(),
-        1 => case.set.values().map(plain_text).collect(),
-        _ => case.set.iter().map(|(k, v)| format!("{k} {}", plain_text(v))).collect::<Vec<_>>().join(", "),
     }
 }
 
@@ -171,9 +163,14 @@ fn sweeps(summary: &Summary) -> Vec<Plot> {
     let Some(NumericAxis { key, values, like }) = numeric_axis(summary) else { return Vec::new() };
     let xs = distinct(&values);
     let x_scale = scale_of(like, xs.last().copied().unwrap_or(1.0));
+    let varying = varying_keys(summary);
     let others = |case: &Case| {
-        let rest: Vec<String> =
-            case.set.iter().filter(|(k, _)| **k != key).map(|(_, v)| plain_text(v)).collect();
+        let rest: Vec<String> = case
+            .set
+            .iter()
+            .filter(|(k, _)| **k != key && varying.contains(k))
+            .map(|(_, v)| plain_text(v))
+            .collect();
         if rest.is_empty() { "all".to_owned() } else { rest.join(", ") }
     };
     let mut labels: Vec<String> = Vec::new();

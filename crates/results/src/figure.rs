@@ -1,5 +1,6 @@
 //! Figures as people read them: names, units, digits, and which of them belong into a table.
 
+use crate::parquet_files::plain_text;
 use crate::stats::{MeanCi, mean_ci95};
 use crate::{Case, Summary};
 
@@ -45,6 +46,30 @@ pub struct Column {
     pub scale: Scale,
     /// One per case, in the summary's order; `None` where the case has no such figure.
     pub cells: Vec<Option<MeanCi>>,
+}
+
+/// The settings in which cases differ, in the scenario's order.
+pub fn varying_keys(summary: &Summary) -> Vec<String> {
+    let Some(first) = summary.cases.first() else { return Vec::new() };
+    let differs = |key: &&String| summary.cases.iter().any(|case| case.set.get(*key) != first.set.get(*key));
+    first.set.keys().filter(differs).cloned().collect()
+}
+
+/// The settings that all cases share, as `key = value` texts.
+pub fn common_settings(summary: &Summary) -> Vec<String> {
+    let varying = varying_keys(summary);
+    let first = summary.cases.first().into_iter().flat_map(|case| &case.set);
+    first.filter(|(key, _)| !varying.contains(key)).map(|(k, v)| format!("{k} = {}", plain_text(v))).collect()
+}
+
+/// What tells a case from the others: the values in which they differ, with their keys if there are several.
+pub fn case_name(case: &Case, varying: &[String]) -> String {
+    let value = |key: &String| case.set.get(key).map(plain_text).unwrap_or_default();
+    match varying {
+        [] => "all".to_owned(),
+        [only] => value(only),
+        _ => varying.iter().map(|key| format!("{key} {}", value(key))).collect::<Vec<_>>().join(", "),
+    }
 }
 
 /// The columns of the table of cases: those that at least one case has.

@@ -36,7 +36,7 @@ pub(crate) fn bench(options: &Options, ui: &Ui) -> Result<Exit, Failure> {
     let algorithms = if named.is_empty() { Algorithm::all().collect() } else { named };
     let wanted = BenchOptions { algorithms, ..BenchOptions::default() };
     let results = bench::run(&wanted, &mut Networks::default(), &mut |what| ui.note(what))
-        .map_err(|e| Failure::host(chain(&e)).help("`vmcc doctor` says what this kernel lacks"))?;
+        .map_err(|e| Failure::host(chain(&e)))?;
     ui.answer(&json!({ "engine": "kernel", "algorithms": results }), || text(&results));
     Ok(Exit::Done)
 }

@@ -102,7 +102,7 @@ impl Engine for GuestEngine {
 impl Worker {
     fn start(kernel: &KernelImage, time_limit: Duration) -> Result<Self, Failure> {
         let file = |e: io::Error| Failure::host(format!("engine guest: {e}"));
-        let directory = tempfile::Builder::new().prefix("vmcc-guest-").tempdir().map_err(file)?;
+        let directory = tempfile::Builder::new().prefix("vmcc-cases-").tempdir().map_err(file)?;
         let program = std::env::current_exe().map_err(file)?;
         let shared = directory.path().to_owned();
         let options = GuestOptions {

@@ -51,9 +51,9 @@ impl Side {
         let boxed: Job = Box::new(move || {
             let _ = report.send(job());
         });
-        let dead = |_| "the thread of a network namespace died".to_owned();
-        self.jobs.send(boxed).map_err(|e| dead(std::sync::mpsc::SendError(drop(e))))?;
-        result.recv().map_err(|_| dead(std::sync::mpsc::SendError(())))
+        let dead = || "the thread of a network namespace died".to_owned();
+        self.jobs.send(boxed).map_err(|_| dead())?;
+        result.recv().map_err(|_| dead())
     }
 
     fn commands(&self, lines: Vec<String>) -> Result<(), String> {

@@ -3,8 +3,7 @@
 //! The last case is compared with the first (what one gets without it), with all others in what it leaves to
 //! competing traffic, and in delay with the other that carried the most.
 
-use vmcc_results::figure::{digits, over_runs, scale_of};
-use vmcc_results::parquet_files::plain_text;
+use vmcc_results::figure::{case_name, digits, over_runs, scale_of, varying_keys};
 use vmcc_results::{Case, Summary};
 
 /// More cases than this do not fit into a sentence.
@@ -16,22 +15,24 @@ const EQUAL: f64 = 0.05;
 pub(crate) fn sentence(summary: &Summary) -> Option<String> {
     let (last, others) = summary.cases.split_last()?;
     let first = others.first()?;
-    let is_choice = |case: &Case| case.set.len() == 1 && case.set.values().all(serde_json::Value::is_string);
+    let keys = varying_keys(summary);
+    let [key] = keys.as_slice() else { return None };
+    let is_choice = |case: &Case| case.set.get(key).is_some_and(serde_json::Value::is_string);
     if summary.cases.len() > MOST_CASES || !summary.cases.iter().all(is_choice) {
         return None;
     }
-    let mut parts = vec![goodput(first, last)?];
-    parts.extend(share_left(others, last));
-    parts.extend(delay(others, last));
+    let name = |case: &Case| case_name(case, &keys);
+    let mut parts = vec![goodput(first, last, &name)?];
+    parts.extend(share_left(others, last, &name));
+    parts.extend(delay(others, last, &name));
     Some(format!("{}.", joined(&parts)))
 }
 
+/// How to call a case.
+type Name<'a> = &'a dyn Fn(&Case) -> String;
+
 fn mean(case: &Case, metric: &str) -> Option<f64> {
     over_runs(case, metric).map(|ci| ci.mean)
-}
-
-fn name(case: &Case) -> String {
-    case.set.values().map(plain_text).collect()
 }
 
 fn with_unit(metric: &str, value: f64) -> String {
@@ -39,7 +40,7 @@ fn with_unit(metric: &str, value: f64) -> String {
     format!("{} {}", digits(value / scale.divisor), scale.unit)
 }
 
-fn goodput(first: &Case, last: &Case) -> Option<String> {
+fn goodput(first: &Case, last: &Case, name: Name<'_>) -> Option<String> {
     let (before, after) = (mean(first, "goodput_bps")?, mean(last, "goodput_bps")?);
     let mut text = format!("{} carried {}", name(last), with_unit("goodput_bps", after));
     if before > 0.0 {
@@ -48,7 +49,7 @@ fn goodput(first: &Case, last: &Case) -> Option<String> {
     Some(text)
 }
 
-fn share_left(others: &[Case], last: &Case) -> Option<String> {
+fn share_left(others: &[Case], last: &Case, name: Name<'_>) -> Option<String> {
     let share = |case: &Case| mean(case, "competing_share").map(|share| format!("{:.0} %", share * 100.0));
     let compared: Vec<String> =
         others.iter().filter_map(|case| Some(format!("{}: {}", name(case), share(case)?))).collect();
@@ -57,7 +58,7 @@ fn share_left(others: &[Case], last: &Case) -> Option<String> {
     Some(format!("left the competing traffic {ours} of the shared path{compared}"))
 }
 
-fn delay(others: &[Case], last: &Case) -> Option<String> {
+fn delay(others: &[Case], last: &Case, name: Name<'_>) -> Option<String> {
     let carried = |case: &&Case| mean(case, "goodput_bps").unwrap_or(0.0);
     let rival = others.iter().max_by(|a, b| carried(a).total_cmp(&carried(b)))?;
     let (ours, theirs) = (mean(last, "rtt_us.p50")?, mean(rival, "rtt_us.p50")?);

@@ -2,22 +2,22 @@
 
 use crate::table;
 use std::fmt::Write;
-use vmcc_results::figure::{columns, compact, mean_text};
+use vmcc_results::figure::{columns, common_settings, compact, mean_text, varying_keys};
 use vmcc_results::parquet_files::plain_text;
 use vmcc_results::{ClaimResult, Summary};
 
 /// The table of cases.
 pub(crate) fn cases(summary: &Summary) -> String {
-    let keys: Vec<&String> = summary.cases.first().map(|c| c.set.keys().collect()).unwrap_or_default();
+    let keys = varying_keys(summary);
     let columns = columns(summary);
-    let mut header: Vec<String> = keys.iter().map(|k| (*k).clone()).collect();
+    let mut header: Vec<String> = keys.clone();
     header.extend(columns.iter().map(|c| match c.scale.unit {
         "" => c.title.clone(),
         unit => format!("{}\n{unit}", c.title),
     }));
     let mut table = table::plain(&header.iter().map(String::as_str).collect::<Vec<_>>());
     for (row, case) in summary.cases.iter().enumerate() {
-        let settings = keys.iter().map(|k| case.set.get(*k).map_or_else(String::new, plain_text));
+        let settings = keys.iter().map(|k| case.set.get(k).map_or_else(String::new, plain_text));
         let figures =
             columns.iter().map(|c| c.cells[row].map_or_else(String::new, |v| mean_text(v, c.scale)));
         table.add_row(settings.chain(figures).collect::<Vec<String>>());
@@ -50,6 +50,8 @@ pub(crate) fn headline(summary: &Summary) -> String {
     }
     let plural = if runs == 1 { "" } else { "s" };
     let interval = if runs > summary.cases.len() { ", mean ± 95 % confidence interval" } else { "" };
-    let _ = write!(line, "\n{runs} run{plural}, engine {}{interval}", summary.engine);
+    let common = common_settings(summary);
+    let common = if common.is_empty() { String::new() } else { format!(", {}", common.join(", ")) };
+    let _ = write!(line, "\n{runs} run{plural}, engine {}{common}{interval}", summary.engine);
     line
 }

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Without a terminal, at most one line in this time.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
+/// Before this fraction is done, what is left cannot be told from the start-up.
+const KNOWN_FROM: f64 = 0.01;
 /// Steps of the bar: fine enough that it moves.
 const STEPS: f64 = 10_000.0;
 
@@ -90,7 +92,7 @@ impl Drop for Progress<'_> {
 }
 
 fn remaining(elapsed: Duration, fraction: f64) -> String {
-    if fraction <= 0.0 {
+    if fraction < KNOWN_FROM {
         return "an unknown time".to_owned();
     }
     let seconds = (elapsed.as_secs_f64() * (1.0 - fraction) / fraction).round() as u64;

@@ -75,3 +75,16 @@ pub(crate) fn namespaces_of(run_id: &str) -> Vec<String> {
     let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names.filter(|name| name.starts_with(&format!("vmcc-{run_id}-"))).collect()
 }
+
+/// Processes in the network namespace of that name.
+pub(crate) fn processes_in(name: &str) -> Vec<i32> {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(wanted) = std::fs::metadata(format!("/run/netns/{name}")) else { return Vec::new() };
+    let processes = std::fs::read_dir("/proc").unwrap();
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let inside = |pid: &i32| {
+        let theirs = std::fs::metadata(format!("/proc/{pid}/ns/net"));
+        theirs.is_ok_and(|theirs| (theirs.dev(), theirs.ino()) == (wanted.dev(), wanted.ino()))
+    };
+    pids.filter(inside).collect()
+}

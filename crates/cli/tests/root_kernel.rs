@@ -1,0 +1,137 @@
+//! The kernel engine and the host commands as root uses them.
+#![cfg(feature = "root-tests")]
+
+mod common;
+
+use common::{folder, json, names, output, refused};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A scenario short enough for a test, that the kernel engine can express.
+const SCENARIO: &str = r#"
+title = "Two paths of the kernel"
+duration = "3s"
+warmup = "1s"
+[topology]
+kind = "parallel-paths"
+paths = 2
+rate = "50mbit"
+delay = "50us"
+buffer = "100kB"
+[[traffic]]
+kind = "bulk"
+[sweep]
+cc = ["lia"]
+"#;
+
+fn kernel_folder() -> tempfile::TempDir {
+    let dir = folder();
+    fs::write(dir.path().join("kernel.toml"), SCENARIO).unwrap();
+    dir
+}
+
+fn namespaces_of(pid: u32) -> Vec<String> {
+    let listed = Command::new("ip").args(["netns", "list"]).output().unwrap();
+    let text = String::from_utf8(listed.stdout).unwrap();
+    text.lines()
+        .filter(|l| l.starts_with("vmcc-") && l.contains(&pid.to_string()))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn ip(arguments: &str) {
+    let done = Command::new("ip").args(arguments.split(' ')).output().unwrap();
+    assert!(done.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn root_a_case_runs_on_the_kernel() {
+    let dir = kernel_folder();
+    let (code, document) = json(dir.path(), &["run", "kernel.toml", "--engine", "kernel", "--out", "out"]);
+    assert_eq!((code, &document["engine"]), (0, &"kernel".into()), "{document}");
+    let metrics = &document["cases"][0]["runs"][0]["metrics"];
+    assert!(metrics["goodput_bps"].as_f64().unwrap() > 20e6, "{metrics}");
+    assert!(metrics["rtt_us"]["p50"].as_f64().unwrap() > 50.0, "{metrics}");
+    assert!(dir.path().join("out/report.html").exists());
+}
+
+#[test]
+fn root_ctrl_c_removes_everything_and_is_exit_130() {
+    let dir = kernel_folder();
+    let child = Command::new(assert_cmd::cargo::cargo_bin("vmcc"))
+        .args(["run", "kernel.toml", "--engine", "kernel", "--out", "out", "--set", "duration=30s"])
+        .current_dir(dir.path())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(6));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let (pid, asked) = (child.id(), Instant::now());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(asked.elapsed() < Duration::from_secs(20), "cleaning up is quick");
+    assert_eq!(namespaces_of(pid), Vec::<String>::new());
+    assert_eq!(names(dir.path()), ["kernel.toml", "two.toml"], "no run was finished, so nothing is kept");
+}
+
+#[test]
+fn root_what_the_kernel_cannot_express_is_refused_by_key() {
+    let dir = kernel_folder();
+    let arguments =
+        ["run", "kernel.toml", "--engine", "kernel", "--set", "topology.jitter=1ms", "--out", "out"];
+    let message = refused(dir.path(), &arguments, 2);
+    assert!(message.contains("topology.jitter") && message.contains("--engine sim"), "{message}");
+}
+
+/// A veth pair of this test; removed on drop.
+struct Port(String);
+
+impl Port {
+    fn new() -> Self {
+        let name = format!("vmt{}", std::process::id() % 100_000);
+        ip(&format!("link add {name} type veth peer name {name}p"));
+        ip(&format!("link set {name} up"));
+        Self(name)
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        // The test's own failure matters more.
+        let _ = Command::new("ip").args(["link", "del", &self.0]).output();
+    }
+}
+
+#[test]
+fn root_a_port_is_marked_once_and_unmarked() {
+    let (dir, port) = (folder(), Port::new());
+    let mark = ["mark", &port.0, "--threshold", "30kB"];
+    let (code, document) = json(dir.path(), &mark);
+    assert_eq!((code, &document["threshold_bytes"]), (0, &30_000.into()), "{document}");
+    assert!(refused(dir.path(), &mark, 2).contains("marked on already"));
+    let (_, document) = json(dir.path(), &["unmark", &port.0]);
+    assert_eq!(document["was_marking"], true);
+    let (_, document) = json(dir.path(), &["unmark", &port.0]);
+    assert_eq!(document["was_marking"], false);
+    assert!(refused(dir.path(), &["mark", "nosuchport", "--threshold", "1kB"], 2).contains("nosuchport"));
+}
+
+#[test]
+fn root_kernel_check_prints_a_line_per_algorithm() {
+    let done =
+        output(Path::new("."), &["internal", "kernel-check", "--algorithm", "reno", "--algorithm", "vmcc"]);
+    let text = String::from_utf8(done.stdout).unwrap();
+    let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split('\t').collect()).collect();
+    assert_eq!(lines.iter().map(|l| l[0]).collect::<Vec<_>>(), ["reno", "vmcc"], "{text}");
+    assert!(lines.iter().all(|l| l[1] == "ok" && l[2].contains("SHA-256 equal")), "{text}");
+}
+
+#[test]
+fn root_clean_finds_nothing_after_clean_runs() {
+    let dir = folder();
+    let (code, document) = json(dir.path(), &["clean"]);
+    assert_eq!(code, 0);
+    assert!(document["lab"]["runs"].is_array(), "{document}");
+}

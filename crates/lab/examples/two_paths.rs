@@ -1,0 +1,72 @@
+//! Two paths of 100 Mbit/s under the kernel's own Reno, straight through the library.
+//!
+//! `two_paths RUN_ID SECONDS`: prints the metrics as JSON. Ctrl-C ends it with exit code 130 after cleaning up.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use vmcc_lab::{Cc, Control, Error, ErrorKind, Flow, LabSpec, Path, Programs, Role, Transport};
+use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let (run_id, seconds) = (arguments.next(), arguments.next().and_then(|text| text.parse().ok()));
+    let cancel = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&cancel)) {
+            eprintln!("cannot handle signals: {error}");
+            return ExitCode::from(3);
+        }
+    }
+    match measure(&spec(run_id, seconds.unwrap_or(5)), &cancel) {
+        Ok(json) => {
+            println!("{json}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(match error.kind() {
+                ErrorKind::BadInput => 2,
+                ErrorKind::Interrupted => 130,
+                _ => 3,
+            })
+        }
+    }
+}
+
+fn measure(spec: &LabSpec, cancel: &AtomicBool) -> Result<String, Error> {
+    let mut progress = |p: &vmcc_lab::Progress| eprintln!("{:.1} s {:?}", p.elapsed.as_secs_f64(), p.path_rates_bps);
+    let mut control = Control { cancel, progress: &mut progress, programs: Programs::default() };
+    let metrics = vmcc_lab::run(spec, &mut control)?.metrics;
+    Ok(serde_json::to_string_pretty(&metrics).unwrap_or_default())
+}
+
+fn spec(run_id: Option<String>, seconds: u64) -> LabSpec {
+    let path = |name: &str| Path {
+        name: name.to_owned(),
+        rate: BitsPerSec::new(100_000_000),
+        delay: Nanos::ZERO,
+        buffer: Limit::Bytes(Bytes::new(150_000)),
+        marking: None,
+    };
+    let flow = Flow {
+        label: "bulk".to_owned(),
+        role: Role::Measured,
+        cc: Cc::Native("reno".to_owned()),
+        transport: Transport::Mptcp { first: 0 },
+        connections: 1,
+        start: Nanos::ZERO,
+        stop: Nanos::from_secs(seconds),
+    };
+    LabSpec {
+        run_id,
+        paths: vec![path("a"), path("b")],
+        flows: vec![flow],
+        duration: Nanos::from_secs(seconds),
+        warmup: Nanos::from_millis(500),
+        sample_interval: Nanos::from_millis(10),
+        series_interval: Nanos::from_millis(100),
+        receive_buffer: None,
+        send_buffer: None,
+    }
+}

@@ -1,0 +1,128 @@
+//! Bad input and hosts that cannot: a clear message of the right kind, and nothing left behind.
+
+mod common;
+
+use common::{alone, namespaces_of, native, run, run_with, two_paths};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use vmcc_lab::{ErrorKind, LabSpec, Programs};
+use vmcc_units::Nanos;
+
+fn named(tag: &str) -> LabSpec {
+    let mut spec = two_paths(native("reno"), 2);
+    spec.run_id = Some(format!("{tag}-{}", std::process::id()));
+    spec
+}
+
+fn nothing_left(spec: &LabSpec) {
+    assert_eq!(namespaces_of(spec.run_id.as_deref().unwrap()), Vec::<String>::new());
+}
+
+#[test]
+fn root_iperf3_missing_is_a_host_that_cannot() {
+    let _alone = alone();
+    let spec = named("noiperf");
+    let programs = Programs { iperf3: "iperf3-that-is-not-there".into(), ..Programs::default() };
+    let error = run_with(&spec, programs).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::HostCannot);
+    let text = error.to_string();
+    assert!(text.contains("iperf3-that-is-not-there") && text.contains("apt-get install"), "{text}");
+    nothing_left(&spec);
+}
+
+#[test]
+fn root_iperf3_failing_is_reported_with_its_own_words() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("iperf3");
+    std::fs::write(&script, "#!/bin/sh\necho 'out of order' >&2\nexit 7\n").unwrap();
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    let spec = named("badiperf");
+    let programs = Programs { iperf3: script.to_str().unwrap().into(), ..Programs::default() };
+    let error = run_with(&spec, programs).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Failed);
+    let text = error.to_string();
+    assert!(text.contains("out of order") && text.contains("before it listened"), "{text}");
+    nothing_left(&spec);
+}
+
+#[test]
+fn root_a_client_that_fails_ends_the_run() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("iperf3");
+    // A real server, and a client that fails as iperf3 does: exit code 0, reason in the JSON.
+    let text = "#!/bin/sh\ncase \" $* \" in *' -s '*) exec iperf3 \"$@\";; esac\necho '{\"error\":\"no luck\"}'\n";
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    let spec = named("badclient");
+    let programs = Programs { iperf3: script.to_str().unwrap().into(), ..Programs::default() };
+    let error = run_with(&spec, programs).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Failed);
+    assert!(error.to_string().contains("no luck"), "{error}");
+    nothing_left(&spec);
+}
+
+#[test]
+fn root_a_taken_run_id_names_its_owner() {
+    let _alone = alone();
+    let spec = named("taken");
+    let run_id = spec.run_id.clone().unwrap();
+    let record = format!("/run/vmcc/{run_id}.json");
+    // Unreadable, so that cleaning leaves it alone.
+    std::fs::create_dir_all("/run/vmcc").unwrap();
+    std::fs::write(&record, "").unwrap();
+    let error = run(&spec).unwrap_err();
+    std::fs::remove_file(&record).unwrap();
+    assert_eq!(error.kind(), ErrorKind::BadInput);
+    assert!(error.to_string().contains(&run_id), "{error}");
+    nothing_left(&spec);
+}
+
+#[test]
+fn root_an_algorithm_that_the_kernel_lacks_is_named() {
+    let _alone = alone();
+    let mut spec = named("nocc");
+    spec.flows[0].cc = native("nosuchcc");
+    let error = run(&spec).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::HostCannot);
+    assert!(error.to_string().contains("nosuchcc"), "{error}");
+    nothing_left(&spec);
+}
+
+#[test]
+fn root_delay_needs_netem_and_says_so() {
+    let _alone = alone();
+    let mut spec = named("delay");
+    for path in &mut spec.paths {
+        path.delay = Nanos::from_millis(10);
+    }
+    match run(&spec) {
+        Ok(output) => {
+            let rtt = output.metrics.rtt_us.unwrap();
+            assert!(rtt.min.unwrap() >= 20_000.0, "two directions of 10 ms: {rtt:?}");
+        }
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::HostCannot);
+            assert!(error.to_string().contains("netem"), "{error}");
+        }
+    }
+    nothing_left(&spec);
+}
+
+#[test]
+fn root_without_privilege_the_message_says_what_is_needed() {
+    let _alone = alone();
+    let own = std::env::current_exe().unwrap();
+    let example = own.parent().unwrap().parent().unwrap().join("examples/two_paths");
+    // The build directory may be closed to others, so the program travels.
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let program = directory.path().join("two_paths");
+    std::fs::copy(example, &program).unwrap();
+    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let output = Command::new("setpriv").args(nobody).arg(&program).args(["nopriv", "2"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("needs root") && text.contains("sudo"), "{text}");
+}
