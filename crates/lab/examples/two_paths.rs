@@ -35,7 +35,8 @@ fn main() -> ExitCode {
 }
 
 fn measure(spec: &LabSpec, cancel: &AtomicBool) -> Result<String, Error> {
-    let mut progress = |p: &vmcc_lab::Progress| eprintln!("{:.1} s {:?}", p.elapsed.as_secs_f64(), p.path_rates_bps);
+    let mut progress =
+        |p: &vmcc_lab::Progress| eprintln!("{:.1} s {:?}", p.elapsed.as_secs_f64(), p.path_rates_bps);
     let mut control = Control { cancel, progress: &mut progress, programs: Programs::default() };
     let metrics = vmcc_lab::run(spec, &mut control)?.metrics;
     Ok(serde_json::to_string_pretty(&metrics).unwrap_or_default())

@@ -52,7 +52,8 @@ fn root_a_client_that_fails_ends_the_run() {
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("iperf3");
     // A real server, and a client that fails as iperf3 does: exit code 0, reason in the JSON.
-    let text = "#!/bin/sh\ncase \" $* \" in *' -s '*) exec iperf3 \"$@\";; esac\necho '{\"error\":\"no luck\"}'\n";
+    let text =
+        "#!/bin/sh\ncase \" $* \" in *' -s '*) exec iperf3 \"$@\";; esac\necho '{\"error\":\"no luck\"}'\n";
     std::fs::write(&script, text).unwrap();
     std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
     let spec = named("badclient");

@@ -3,11 +3,11 @@
 mod common;
 
 use common::{alone, namespaces_of, native, processes_in, run, two_paths};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use vmcc_lab::Error;
 
 fn record_of(run_id: &str) -> PathBuf {
@@ -41,7 +41,8 @@ impl Running {
 
     /// Sends the signal and waits; returns the exit code and the processes that were inside.
     fn stop(&mut self, signal: Signal) -> (Option<i32>, Vec<i32>) {
-        let inside: Vec<i32> = namespaces_of(&self.run_id).iter().flat_map(|name| processes_in(name)).collect();
+        let inside: Vec<i32> =
+            namespaces_of(&self.run_id).iter().flat_map(|name| processes_in(name)).collect();
         assert!(inside.len() >= 2, "iperf3 at both ends: {inside:?}");
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
         (self.child.wait().unwrap().code(), inside)
