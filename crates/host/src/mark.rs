@@ -34,7 +34,7 @@ pub enum MarkError {
         port: String,
     },
     /// Someone (another vmcc) marks there already.
-    #[error("port {port} is marked on already; remove that marking first (`vmcc mark {port} --off`)")]
+    #[error("port {port} is marked on already; remove that marking first (`vmcc unmark {port}`)")]
     AlreadyMarked {
         /// The port.
         port: String,

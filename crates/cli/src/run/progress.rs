@@ -70,13 +70,14 @@ impl<'a> Progress<'a> {
         // Another thread that is showing shows this as well.
         let Ok(mut lines) = self.lines.try_lock() else { return };
         if self.ui.bars() {
+            // Before it is shown: a bar without its first position claims that nothing is left.
+            self.bar.set_message(counts);
+            self.bar.set_position((fraction * STEPS) as u64);
             if !lines.bar_shown {
                 lines.bar_shown = true;
                 self.bar.set_draw_target(ProgressDrawTarget::stderr());
                 self.bar.enable_steady_tick(Duration::from_millis(500));
             }
-            self.bar.set_message(counts);
-            self.bar.set_position((fraction * STEPS) as u64);
         } else if lines.last.elapsed() >= LINE_INTERVAL {
             lines.last = Instant::now();
             let left = remaining(self.started.elapsed(), fraction);
