@@ -34,6 +34,11 @@ fn root_vmcc_on_marking_ports_keeps_the_queues_short() {
         path.marking = Some("30kB".parse().unwrap());
     }
     let metrics = run_until(&spec, |m| m.goodput_bps.unwrap() > 130e6).metrics;
+    println!(
+        "{:.1} Mbit/s, {} retransmits",
+        metrics.goodput_bps.unwrap() / 1e6,
+        metrics.retransmits.unwrap()
+    );
     assert!(metrics.goodput_bps.unwrap() > 130e6, "{metrics:?}");
     assert!(metrics.ce_marks.unwrap() > 100, "{metrics:?}");
     // A full buffer is 12 ms, the marking threshold 2.4 ms.
