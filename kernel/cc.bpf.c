@@ -372,6 +372,21 @@ void BPF_PROG(cc_release, struct sock *sk)
 	mp_sk(sk)->flags = 0;
 }
 
+/*
+ * On Linux 6.18 a reduction has been seen to start with a ssthresh that nobody answered (the low
+ * half of a kernel address, above every value there is), whereupon PRR raises the window without
+ * limit.  The next ACK ends that.
+ */
+static __always_inline void mend_ssthresh(struct sock *sk)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+
+	if (tp->snd_ssthresh <= CC_SSTHRESH_INFINITE)
+		return;
+	tp->snd_ssthresh = cc_max(tp->prior_cwnd / 2, CC_MIN_SSTHRESH_PKT);
+	tp->snd_cwnd = cc_max(cc_min(tp->snd_cwnd, tp->prior_cwnd), 1);
+}
+
 SEC("struct_ops")
 void BPF_PROG(cc_in_ack_event, struct sock *sk, u32 ack_flags)
 {
@@ -382,6 +397,7 @@ void BPF_PROG(cc_in_ack_event, struct sock *sk, u32 ack_flags)
 	flags = ca->flags;
 	if (!(flags & SK_LIVE))
 		return;
+	mend_ssthresh(sk);
 	/* A receiver is called for each segment; it has nothing in flight that could be
 	 * acknowledged. */
 	if (!tp->packets_out && !(flags & SK_SAMPLE) && !(ack_flags & CA_ACK_ECE))
