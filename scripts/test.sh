@@ -68,7 +68,8 @@ stage_portable() {
 
 unprivileged() {
 	if [ "$(id -u)" = 0 ]; then
-		setpriv --bounding-set=-all --inh-caps=-all --no-new-privs "$@"
+		# setfcap: without it root may not map itself into a user namespace, which one test needs.
+		setpriv --bounding-set=-all,+setfcap --inh-caps=-all --no-new-privs "$@"
 	else
 		"$@"
 	fi
