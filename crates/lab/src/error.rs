@@ -171,7 +171,7 @@ impl Error {
     /// A refused request; a missing privilege gets its own variant because the remedy is known.
     pub(crate) fn kernel(action: &'static str, object: impl Into<String>, source: io::Error) -> Self {
         let object = object.into();
-        match crate::nl::os_code(&source) {
+        match vmcc_netlink::os_code(&source) {
             Some(code) if code == nix::libc::EPERM || code == nix::libc::EACCES => {
                 Self::Privilege { action: format!("{action} {object}") }
             }

@@ -6,7 +6,7 @@
 use crate::process::Program;
 use crate::registry::Record;
 use crate::spec::{Flow, Transport};
-use crate::{Error, Netns, nl};
+use crate::{Error, Netns};
 use serde::Deserialize;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -86,7 +86,7 @@ impl Programs {
         let arguments = ["-4", "-s", "-1", "-J", "-i", interval, "-p", &port_text];
         let mut server = Program::start(at, record, &self.command(flow, &arguments), INSTALL_IPERF)?;
         for _ in 0..START_TRIES {
-            let listening = at.run(move || nl::is_listening(port));
+            let listening = at.run(move || vmcc_netlink::is_listening(port));
             let listening = listening.map_err(|e| Error::kernel("listing the sockets of", at.name(), e))?;
             if listening {
                 return Ok(server);

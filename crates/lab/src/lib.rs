@@ -9,7 +9,6 @@
 //! |---|---|
 //! | `spec`, `convert` | the input, and how a scenario's case becomes one |
 //! | `topology` | namespaces, bridges, shaped ports, addresses, MPTCP endpoints |
-//! | `nl` | netlink: links, queues, offloads, the MPTCP path manager |
 //! | `iperf`, `marking`, `sampler` | traffic, marks, what the kernel says meanwhile |
 //! | `measure`, `series`, `cpu` | the figures: exactly what each is |
 //! | `netns`, `process`, `registry` | what exists while a run lives, and its removal |
@@ -22,7 +21,6 @@ mod iperf;
 mod marking;
 mod measure;
 mod netns;
-mod nl;
 mod process;
 mod registry;
 mod run;

@@ -4,7 +4,6 @@
 //! writing sysctls, starting programs) is therefore sent to the namespace's own thread. Programs started from
 //! it die with it (see [`crate::process`]), so that a killed run leaves no program behind.
 
-use crate::nl::{Links, PortInfo};
 use crate::{Error, registry::Record};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
@@ -15,6 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
+use vmcc_netlink::{Links, PortInfo};
 
 /// Where `ip netns` looks for names.
 pub(crate) const NAMES: &str = "/run/netns";

@@ -1,13 +1,13 @@
 //! Samples of the kernel's sockets and queues while a run lasts.
 
 use crate::iperf;
-use crate::nl::QueueStats;
 use crate::spec::LabSpec;
 use crate::topology::{QueueReader, Topology, path_of};
 use crate::{Error, Role};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use vmcc_host::diag::{Diag, Subflow};
+use vmcc_netlink::QueueStats;
 
 /// More points than any run of the lab takes; beyond, sampling stops.
 const MAX_POINTS: usize = 10_000_000;

@@ -12,11 +12,11 @@
 //! subflow leaves by the port of its addresses without any routing rule. Nothing is made outside namespaces of
 //! this run, so removing these removes everything.
 
-use crate::nl::{Links, PathManager, Qdiscs, QueueStats, Shaper, disable_segmentation_offload, os_code};
 use crate::spec::{FRAME_BYTES, LabSpec, Path, Role};
-use crate::{Error, netns::Netns, nl, registry::Record};
+use crate::{Error, netns::Netns, registry::Record};
 use std::io;
 use std::net::Ipv4Addr;
+use vmcc_netlink::{Links, PathManager, Qdiscs, QueueStats, Shaper, disable_segmentation_offload, os_code};
 use vmcc_units::Nanos;
 
 /// The shaped port towards the receiver, inside a path's namespace.
@@ -200,7 +200,7 @@ fn no_mptcp(cause: &str) -> Error {
 fn announce(end: &Netns, addresses: Vec<Ipv4Addr>) -> Result<(), Error> {
     let done = end.run(move || {
         let mut manager = PathManager::open()?;
-        manager.set_limits(nl::MAX_LIMIT, nl::MAX_LIMIT)?;
+        manager.set_limits(vmcc_netlink::MAX_LIMIT, vmcc_netlink::MAX_LIMIT)?;
         addresses.into_iter().try_for_each(|address| manager.signal(address))
     });
     done.map_err(|e| match os_code(&e) {

@@ -1,6 +1,6 @@
 //! Queues of one network namespace: token bucket with a bounded FIFO, netem delay, and their counters.
 
-use super::Connection;
+use crate::Connection;
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption, TcStats2};
@@ -21,37 +21,46 @@ const ONLY_CLASS: TcHandle = TcHandle { major: 1, minor: 1 };
 
 /// A rate limiter with one bounded FIFO behind it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shaper {
+pub struct Shaper {
     /// Bytes per second, Ethernet header included.
-    pub(crate) rate_bytes_per_s: u64,
+    pub rate_bytes_per_s: u64,
     /// What may leave back to back after an idle time.
-    pub(crate) burst_bytes: u32,
+    pub burst_bytes: u32,
     /// Bytes that may wait.
-    pub(crate) limit_bytes: u32,
+    pub limit_bytes: u32,
     /// Bound in packets instead of bytes.
-    pub(crate) limit_pkt: Option<u32>,
+    pub limit_pkt: Option<u32>,
 }
 
 /// Counters of the queue at a port's root, since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct QueueStats {
-    pub(crate) sent_bytes: u64,
-    pub(crate) sent_pkt: u64,
-    pub(crate) drops: u64,
-    pub(crate) backlog_bytes: u64,
-    pub(crate) backlog_pkt: u64,
+pub struct QueueStats {
+    /// Bytes that left.
+    pub sent_bytes: u64,
+    /// Packets that left.
+    pub sent_pkt: u64,
+    /// Packets dropped.
+    pub drops: u64,
+    /// Bytes that wait now.
+    pub backlog_bytes: u64,
+    /// Packets that wait now.
+    pub backlog_pkt: u64,
 }
 
 /// Traffic control, in the network namespace of the thread that opened it.
-pub(crate) struct Qdiscs(Connection<RouteNetlinkMessage>);
+pub struct Qdiscs(Connection<RouteNetlinkMessage>);
 
 impl Qdiscs {
-    pub(crate) fn open() -> io::Result<Self> {
+    /// Opens a connection; it stays in the namespace that the calling thread is in now.
+    ///
+    /// # Errors
+    /// The system refuses a netlink socket.
+    pub fn open() -> io::Result<Self> {
         Connection::open(NETLINK_ROUTE).map(Self)
     }
 
     /// Makes `shaper` the root queue of the port.
-    pub(crate) fn add_shaper(&mut self, port: u32, shaper: &Shaper) -> io::Result<()> {
+    pub fn add_shaper(&mut self, port: u32, shaper: &Shaper) -> io::Result<()> {
         self.add(port, TcHandle::ROOT, ROOT_HANDLE, "tbf", tbf_options(shaper))?;
         match shaper.limit_pkt {
             Some(limit) => {
@@ -63,7 +72,7 @@ impl Qdiscs {
     }
 
     /// Delays what leaves the port by `delay_us`; `NotFound` when the kernel has no netem.
-    pub(crate) fn add_delay(&mut self, port: u32, delay_us: u32, limit_pkt: u32) -> io::Result<()> {
+    pub fn add_delay(&mut self, port: u32, delay_us: u32, limit_pkt: u32) -> io::Result<()> {
         let mut qopt = Vec::with_capacity(24);
         let latency_ticks = u64::from(delay_us) * PSCHED_TICKS_PER_SECOND / 1_000_000;
         let latency_ticks = u32::try_from(latency_ticks).unwrap_or(u32::MAX);
@@ -92,7 +101,7 @@ impl Qdiscs {
     }
 
     /// Counters of the port's root queue.
-    pub(crate) fn stats(&mut self, port: u32) -> io::Result<QueueStats> {
+    pub fn stats(&mut self, port: u32) -> io::Result<QueueStats> {
         let mut message = TcMessage::default();
         message.header.index = index(port)?;
         let answers = self.0.dump(RouteNetlinkMessage::GetQueueDiscipline(message))?;

@@ -1,6 +1,6 @@
 //! Generic netlink: families that have no crate of their own.
 
-use super::{Connection, invalid};
+use crate::{Connection, invalid};
 use netlink_packet_core::{
     DecodeError, DefaultNla, Emitable, NLA_F_NESTED, NlasIterator, Parseable, ParseableParametrized,
 };
@@ -15,9 +15,9 @@ const FAMILY_VERSION: u8 = 1;
 
 /// A command of a family, with its attributes unparsed.
 #[derive(Debug, Clone)]
-pub(super) struct Command {
-    pub(super) command: u8,
-    pub(super) attributes: Vec<DefaultNla>,
+pub(crate) struct Command {
+    pub(crate) command: u8,
+    pub(crate) attributes: Vec<DefaultNla>,
 }
 
 impl GenlFamily for Command {
@@ -51,14 +51,14 @@ impl ParseableParametrized<[u8], GenlHeader> for Command {
 }
 
 /// A connection to one family, in the network namespace of the thread that opened it.
-pub(super) struct Family {
+pub(crate) struct Family {
     id: u16,
     connection: Connection<GenlMessage<Command>>,
 }
 
 impl Family {
     /// `NotFound` when this kernel has no such family.
-    pub(super) fn open(name: &str) -> io::Result<Self> {
+    pub(crate) fn open(name: &str) -> io::Result<Self> {
         let mut control = Connection::<GenlMessage<GenlCtrl>>::open(NETLINK_GENERIC)?;
         let query =
             GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![GenlCtrlAttrs::FamilyName(name.to_owned())] };
@@ -71,7 +71,7 @@ impl Family {
         Ok(Self { id, connection: Connection::open(NETLINK_GENERIC)? })
     }
 
-    pub(super) fn execute(&mut self, command: u8, attributes: Vec<DefaultNla>) -> io::Result<()> {
+    pub(crate) fn execute(&mut self, command: u8, attributes: Vec<DefaultNla>) -> io::Result<()> {
         let message = self.message(command, attributes);
         self.connection.execute(message, 0)
     }
@@ -84,14 +84,14 @@ impl Family {
 }
 
 /// An attribute that holds attributes.
-pub(super) fn nest(kind: u16, inner: &[DefaultNla]) -> DefaultNla {
+pub(crate) fn nest(kind: u16, inner: &[DefaultNla]) -> DefaultNla {
     let mut value = vec![0; inner.buffer_len()];
     inner.emit(&mut value);
     DefaultNla::new(kind | NLA_F_NESTED, value)
 }
 
 /// An attribute that holds a string, with its terminating zero.
-pub(super) fn text(kind: u16, value: &str) -> DefaultNla {
+pub(crate) fn text(kind: u16, value: &str) -> DefaultNla {
     let mut bytes = value.as_bytes().to_vec();
     bytes.push(0);
     DefaultNla::new(kind, bytes)

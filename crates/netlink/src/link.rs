@@ -1,6 +1,6 @@
 //! Links and addresses of one network namespace.
 
-use super::Connection;
+use crate::Connection;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
@@ -14,26 +14,27 @@ use std::os::fd::RawFd;
 
 /// One interface.
 #[derive(Debug, Clone)]
-pub(crate) struct PortInfo {
-    pub(crate) index: u32,
-    pub(crate) name: String,
+pub struct PortInfo {
+    /// Its number in its namespace.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
 }
 
 /// Route netlink, in the network namespace of the thread that opened it.
-pub(crate) struct Links(Connection<RouteNetlinkMessage>);
+pub struct Links(Connection<RouteNetlinkMessage>);
 
 impl Links {
-    pub(crate) fn open() -> io::Result<Self> {
+    /// Opens a connection; it stays in the namespace that the calling thread is in now.
+    ///
+    /// # Errors
+    /// The system refuses a netlink socket.
+    pub fn open() -> io::Result<Self> {
         Connection::open(NETLINK_ROUTE).map(Self)
     }
 
     /// Makes a pair of connected ports; `peer_name` appears in the namespace behind `peer_namespace`.
-    pub(crate) fn add_veth(
-        &mut self,
-        name: &str,
-        peer_name: &str,
-        peer_namespace: Option<RawFd>,
-    ) -> io::Result<()> {
+    pub fn add_veth(&mut self, name: &str, peer_name: &str, peer_namespace: Option<RawFd>) -> io::Result<()> {
         let mut peer = LinkMessage::default();
         peer.attributes.push(LinkAttribute::IfName(peer_name.to_owned()));
         peer.attributes.extend(peer_namespace.map(LinkAttribute::NetNsFd));
@@ -42,7 +43,7 @@ impl Links {
     }
 
     /// Makes a bridge, without spanning tree.
-    pub(crate) fn add_bridge(&mut self, name: &str) -> io::Result<()> {
+    pub fn add_bridge(&mut self, name: &str) -> io::Result<()> {
         self.create(name, vec![LinkInfo::Kind(InfoKind::Bridge)])
     }
 
@@ -53,7 +54,7 @@ impl Links {
     }
 
     /// Switches a port on, first making it a port of a bridge if `bridge` is given.
-    pub(crate) fn bring_up(&mut self, port: u32, bridge: Option<u32>) -> io::Result<()> {
+    pub fn bring_up(&mut self, port: u32, bridge: Option<u32>) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.header.index = port;
         link.header.flags = LinkFlags::Up;
@@ -63,7 +64,7 @@ impl Links {
     }
 
     /// Gives a port an address; the kernel adds the route to its network.
-    pub(crate) fn add_address(&mut self, port: u32, address: Ipv4Addr, prefix_len: u8) -> io::Result<()> {
+    pub fn add_address(&mut self, port: u32, address: Ipv4Addr, prefix_len: u8) -> io::Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = AddressFamily::Inet;
         message.header.prefix_len = prefix_len;
@@ -74,7 +75,7 @@ impl Links {
     }
 
     /// Every port of the namespace.
-    pub(crate) fn list(&mut self) -> io::Result<Vec<PortInfo>> {
+    pub fn list(&mut self) -> io::Result<Vec<PortInfo>> {
         let answers = self.0.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
         Ok(answers.into_iter().filter_map(port_info).collect())
     }

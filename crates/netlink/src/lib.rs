@@ -10,11 +10,11 @@ mod mptcp;
 mod qdisc;
 mod sockets;
 
-pub(crate) use ethtool::disable_segmentation_offload;
-pub(crate) use link::{Links, PortInfo};
-pub(crate) use mptcp::{MAX_LIMIT, PathManager};
-pub(crate) use qdisc::{Qdiscs, QueueStats, Shaper};
-pub(crate) use sockets::is_listening;
+pub use ethtool::disable_segmentation_offload;
+pub use link::{Links, PortInfo};
+pub use mptcp::{MAX_LIMIT, PathManager};
+pub use qdisc::{Qdiscs, QueueStats, Shaper};
+pub use sockets::is_listening;
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage,
@@ -30,7 +30,7 @@ const NLMSG_HEADER_LEN: usize = 16;
 const NLMSGERR_ATTR_MSG: u16 = 1;
 
 /// One netlink socket, in the network namespace of the thread that opened it.
-pub(crate) struct Connection<M> {
+pub struct Connection<M> {
     socket: Socket,
     sequence: u32,
     messages: PhantomData<M>,
@@ -40,7 +40,11 @@ impl<M> Connection<M>
 where
     M: NetlinkSerializable + NetlinkDeserializable,
 {
-    pub(crate) fn open(protocol: isize) -> io::Result<Self> {
+    /// Opens a socket of a `NETLINK_...` protocol in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// The kernel has no such protocol.
+    pub fn open(protocol: isize) -> io::Result<Self> {
         let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
@@ -50,19 +54,19 @@ where
     }
 
     /// Sends a request that changes something and waits for its acknowledgement.
-    pub(crate) fn execute(&mut self, message: M, flags: u16) -> io::Result<()> {
+    pub fn execute(&mut self, message: M, flags: u16) -> io::Result<()> {
         self.send(message, NLM_F_ACK | flags)?;
         self.collect().map(drop)
     }
 
     /// Sends a request that lists something and returns every answer.
-    pub(crate) fn dump(&mut self, message: M) -> io::Result<Vec<M>> {
+    pub fn dump(&mut self, message: M) -> io::Result<Vec<M>> {
         self.send(message, NLM_F_DUMP)?;
         self.collect()
     }
 
     /// Sends a request that reads one thing and returns the answer.
-    pub(crate) fn get(&mut self, message: M) -> io::Result<Vec<M>> {
+    pub fn get(&mut self, message: M) -> io::Result<Vec<M>> {
         self.send(message, NLM_F_ACK)?;
         self.collect()
     }
@@ -133,7 +137,7 @@ impl From<Explained> for io::Error {
 }
 
 /// The error number behind an error of this module.
-pub(crate) fn os_code(error: &io::Error) -> Option<i32> {
+pub fn os_code(error: &io::Error) -> Option<i32> {
     let explained = || Some(error.get_ref()?.downcast_ref::<Explained>()?.code);
     error.raw_os_error().or_else(explained)
 }

@@ -1,6 +1,6 @@
 //! Device features, through the ethtool family (Linux 5.6 and newer).
 
-use super::genl::{Family, nest, text};
+use crate::genl::{Family, nest, text};
 use netlink_packet_core::DefaultNla;
 use std::io;
 
@@ -24,7 +24,7 @@ const FEATURES: [&str; 6] = [
 ];
 
 /// Makes `port` send and receive packets of wire size only.
-pub(crate) fn disable_segmentation_offload(port: &str) -> io::Result<()> {
+pub fn disable_segmentation_offload(port: &str) -> io::Result<()> {
     // A bit that is named without the value attribute is cleared; bits that are not named stay.
     let bits: Vec<DefaultNla> = FEATURES
         .iter()

@@ -1,13 +1,13 @@
 //! Whether a program is listening, from the kernel's socket diagnostics.
 
-use super::Connection;
+use crate::Connection;
 use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, StateFlags};
 use netlink_packet_sock_diag::{AF_INET, IPPROTO_TCP, SockDiagMessage};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use std::io;
 
 /// Whether some socket of the calling thread's namespace listens on `port` (TCP over IPv4, MPTCP included).
-pub(crate) fn is_listening(port: u16) -> io::Result<bool> {
+pub fn is_listening(port: u16) -> io::Result<bool> {
     let request = SockDiagMessage::InetRequest(InetRequest {
         family: AF_INET,
         protocol: IPPROTO_TCP,

@@ -1,6 +1,6 @@
 //! The in-kernel MPTCP path manager of one network namespace.
 
-use super::genl::{Family, nest};
+use crate::genl::{Family, nest};
 use netlink_packet_core::DefaultNla;
 use std::io;
 use std::net::Ipv4Addr;
@@ -17,19 +17,19 @@ const MPTCP_PM_ADDR_ATTR_FLAGS: u16 = 6;
 const MPTCP_PM_ADDR_FLAG_SIGNAL: u32 = 1;
 
 /// The most additional subflows, and the most accepted addresses, that the kernel allows.
-pub(crate) const MAX_LIMIT: u32 = 8;
+pub const MAX_LIMIT: u32 = 8;
 
 /// A connection to the path manager of the calling thread's namespace.
-pub(crate) struct PathManager(Family);
+pub struct PathManager(Family);
 
 impl PathManager {
     /// `NotFound` when the kernel has no MPTCP.
-    pub(crate) fn open() -> io::Result<Self> {
+    pub fn open() -> io::Result<Self> {
         Family::open("mptcp_pm").map(Self)
     }
 
     /// Allows `subflows` additional subflows per connection and `accepted` addresses announced by the peer.
-    pub(crate) fn set_limits(&mut self, subflows: u32, accepted: u32) -> io::Result<()> {
+    pub fn set_limits(&mut self, subflows: u32, accepted: u32) -> io::Result<()> {
         let attributes = vec![
             DefaultNla::new(MPTCP_PM_ATTR_RCV_ADD_ADDRS, accepted.to_ne_bytes().to_vec()),
             DefaultNla::new(MPTCP_PM_ATTR_SUBFLOWS, subflows.to_ne_bytes().to_vec()),
@@ -38,7 +38,7 @@ impl PathManager {
     }
 
     /// Announces `address` to the peer of every connection.
-    pub(crate) fn signal(&mut self, address: Ipv4Addr) -> io::Result<()> {
+    pub fn signal(&mut self, address: Ipv4Addr) -> io::Result<()> {
         let family = u16::try_from(nix::libc::AF_INET).unwrap_or_default();
         let endpoint = nest(
             MPTCP_PM_ATTR_ADDR,
