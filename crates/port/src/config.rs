@@ -1,0 +1,146 @@
+//! What a port is told to do.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use vmcc_scenario::model::{Discipline, Marking};
+use vmcc_units::{BitsPerSec, Bytes, Limit, Packets};
+
+/// Service queues of one port, at most.
+pub const MAX_CLASSES: usize = 8;
+
+/// One port: its rate, its service queues, and when they mark.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PortConfig {
+    /// What the port may send, a hard cap. Absent: what the link carries; no queue builds on the port then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<BitsPerSec>,
+    /// The VM that the port belongs to, if its ports share one budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vm: Option<VmBudget>,
+    /// In which order the queues are served: `fifo` (one queue), `drr` (by weight) or `priority` (the first first).
+    #[serde(default)]
+    pub queue: Discipline,
+    /// What a queue of weight 1 may send per round. Absent: one packet of the port's MTU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantum: Option<Bytes>,
+    /// What each queue holds before it drops.
+    #[serde(default = "default_buffer")]
+    pub buffer: Limit,
+    /// When the queues mark. Where a rule's `rtt` is absent, the RTT is measured from the traffic that passes.
+    #[serde(default)]
+    pub marking: Marking,
+    /// Mark by a virtual queue that drains at this share of the real rate, instead of by the real queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.5, max = 1))]
+    pub phantom: Option<f64>,
+    /// What schedules the queues.
+    #[serde(default)]
+    pub backend: Backend,
+    /// The service queues; none stands for one that takes everything. What no class asks for goes to the last.
+    #[serde(default, rename = "class", skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassConfig>,
+}
+
+fn default_buffer() -> Limit {
+    Limit::Packets(Packets::new(1000))
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// One service queue and the packets that it takes. A packet goes to the first class that asks for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClassConfig {
+    /// Its name in counters.
+    pub name: String,
+    /// Its weight against the other queues (`drr`).
+    #[serde(default = "one")]
+    pub weight: u32,
+    /// What it gets when it has that much to send. Absent: its weight's share of the port's rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guarantee: Option<BitsPerSec>,
+    /// What it may use of idle bandwidth. Absent: the port's rate; equal to the guarantee: a hard cap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<BitsPerSec>,
+    /// What it holds before it drops. Absent: the port's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<Limit>,
+    /// When it marks. Absent: as the port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub marking: Option<Marking>,
+    /// Packets with one of these DSCPs (0 to 63).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dscp: Vec<u8>,
+    /// Packets whose socket or filter gave them one of these priorities (`SO_PRIORITY`, `skb->priority`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub priority: Vec<u32>,
+    /// Packets of sockets in this cgroup (v2) or below it. Only for sockets of this host's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<PathBuf>,
+    /// Packets that one of these matches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filter: Vec<Filter>,
+}
+
+/// Packets by address, protocol and port; what is absent matches everything.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Filter {
+    /// Source address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<IpAddr>,
+    /// Destination address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<IpAddr>,
+    /// IP protocol number: 6 for TCP, 17 for UDP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<u8>,
+    /// Source port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_port: Option<u16>,
+    /// Destination port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_port: Option<u16>,
+}
+
+/// What all ports of one VM may send together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VmBudget {
+    /// The VM; ports that name the same one share its budget.
+    pub name: String,
+    /// What the VM may send, over all its ports.
+    pub rate: BitsPerSec,
+    /// How its ports share it.
+    #[serde(default)]
+    pub share: VmShare,
+}
+
+/// How a VM's ports share its budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum VmShare {
+    /// In equal parts, one per port; what one port leaves is lost.
+    #[default]
+    Split,
+    /// From one bucket; a port may use what the others leave.
+    Shared,
+}
+
+/// What schedules a port's queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum Backend {
+    /// The best that loads: `bpf`, else `htb`.
+    #[default]
+    Auto,
+    /// A queueing discipline in BPF (Linux 6.16 with `NET_SCH_BPF`).
+    Bpf,
+    /// Linux's hierarchical token bucket.
+    Htb,
+}
