@@ -9,6 +9,10 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Packets};
 
 /// Service queues of one port, at most.
 pub const MAX_CLASSES: usize = 8;
+/// Filters of one port, at most.
+pub const MAX_FILTERS: usize = 32;
+/// Priorities (`skb->priority`) that one port tells apart, at most.
+pub const MAX_PRIORITIES: usize = 32;
 
 /// One port: its rate, its service queues, and when they mark.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -85,6 +89,40 @@ pub struct ClassConfig {
     /// Packets that one of these matches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<Filter>,
+}
+
+impl ClassConfig {
+    /// A class of weight 1 that asks for nothing in particular.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            weight: one(),
+            guarantee: None,
+            ceiling: None,
+            buffer: None,
+            marking: None,
+            dscp: Vec::new(),
+            priority: Vec::new(),
+            cgroup: None,
+            filter: Vec::new(),
+        }
+    }
+}
+
+impl Default for PortConfig {
+    fn default() -> Self {
+        Self {
+            rate: None,
+            vm: None,
+            queue: Discipline::default(),
+            quantum: None,
+            buffer: default_buffer(),
+            marking: Marking::default(),
+            phantom: None,
+            backend: Backend::default(),
+            classes: Vec::new(),
+        }
+    }
 }
 
 /// Packets by address, protocol and port; what is absent matches everything.

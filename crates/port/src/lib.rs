@@ -3,8 +3,17 @@
 //! Only data, and the same on every machine; `vmcc-host` makes a kernel's port behave so. The vocabulary is that of
 //! the scenario language, so that a scenario's virtual host and a real port are configured by the same keys.
 
+mod cgroup;
+mod check;
 mod config;
+mod error;
+mod plan;
 mod stats;
 
-pub use config::{Backend, ClassConfig, Filter, MAX_CLASSES, PortConfig, VmBudget, VmShare};
+pub use cgroup::cgroup_id;
+pub use config::{
+    Backend, ClassConfig, Filter, MAX_CLASSES, MAX_FILTERS, MAX_PRIORITIES, PortConfig, VmBudget, VmShare,
+};
+pub use error::ConfigError;
+pub use plan::{ClassPlan, LINK_HEADER_BYTES, Lambda, LinkFacts, ONLY_CLASS, Plan, Rule, SharedBudget};
 pub use stats::{ClassStats, PortStats};

@@ -1,0 +1,91 @@
+//! The numbers that a configuration stands for.
+
+use vmcc_port::{ClassConfig, Lambda, LinkFacts, PortConfig, Rule, VmBudget, VmShare};
+use vmcc_scenario::model::{Discipline, Marking};
+use vmcc_units::{BitsPerSec, Bytes};
+
+const LINK: LinkFacts = LinkFacts { mtu: Bytes::new(1500), speed: None, vm_ports: 1 };
+
+fn mbit(rate: u64) -> BitsPerSec {
+    BitsPerSec::new(rate * 1_000_000)
+}
+
+fn weighted(weights: &[u32]) -> PortConfig {
+    let class = |(i, &weight): (usize, &u32)| ClassConfig { weight, ..ClassConfig::named(format!("c{i}")) };
+    let classes = weights.iter().enumerate().map(class).collect();
+    PortConfig { rate: Some(mbit(70)), queue: Discipline::Drr, classes, ..PortConfig::default() }
+}
+
+fn shares(config: &PortConfig) -> Vec<Option<u64>> {
+    config.plan(&LINK).unwrap().classes.iter().map(|c| c.share).collect()
+}
+
+#[test]
+fn weights_share_the_rate_and_quanta_follow_them() {
+    let plan = weighted(&[4, 2, 1]).plan(&LINK).unwrap();
+    let numbers: Vec<_> = plan.classes.iter().map(|c| (c.share, c.quantum_bytes, c.ceiling)).collect();
+    let all = Some(8_750_000);
+    assert_eq!(
+        numbers,
+        [(Some(5_000_000), 6056, all), (Some(2_500_000), 3028, all), (Some(1_250_000), 1514, all)]
+    );
+}
+
+#[test]
+fn guarantees_come_before_weights() {
+    let mut config = weighted(&[4, 2, 1]);
+    config.classes[0].guarantee = Some(mbit(10));
+    assert_eq!(shares(&config), [Some(1_250_000), Some(5_000_000), Some(2_500_000)]);
+}
+
+#[test]
+fn a_ceiling_caps_its_share_too() {
+    let mut config = weighted(&[1, 1]);
+    config.classes[0].ceiling = Some(mbit(8));
+    let plan = config.plan(&LINK).unwrap();
+    assert_eq!((plan.classes[0].share, plan.classes[0].ceiling), (Some(1_000_000), Some(1_000_000)));
+}
+
+#[test]
+fn without_classes_there_is_one_for_everything() {
+    let plan = PortConfig { rate: Some(mbit(8)), ..PortConfig::default() }.plan(&LINK).unwrap();
+    assert_eq!(plan.classes.len(), 1);
+    assert_eq!(plan.classes[0].name, vmcc_port::ONLY_CLASS);
+    assert_eq!(plan.classes[0].share, Some(1_000_000));
+    assert_eq!(plan.classes[0].buffer_bytes, 1000 * 1514);
+    assert_eq!(plan.classes[0].buffer_packets, Some(1000));
+}
+
+#[test]
+fn a_split_budget_is_divided_and_a_shared_one_is_not() {
+    let budget = |share| PortConfig {
+        vm: Some(VmBudget { name: "vm0".into(), rate: mbit(80), share }),
+        ..PortConfig::default()
+    };
+    let two = LinkFacts { vm_ports: 2, ..LINK };
+    let split = budget(VmShare::Split).plan(&two).unwrap();
+    assert_eq!((split.rate, split.vm), (Some(5_000_000), None));
+    let shared = budget(VmShare::Shared).plan(&two).unwrap();
+    assert_eq!((shared.rate, shared.vm.unwrap().rate), (Some(10_000_000), 10_000_000));
+}
+
+#[test]
+fn the_links_speed_is_the_capacity_of_an_uncapped_port() {
+    let marking: Marking = toml::from_str("rule = 'mq-ecn'\nrtt = '100us'\nlambda = 0.5").unwrap();
+    let config = PortConfig { marking, ..PortConfig::default() };
+    let plan = config.plan(&LinkFacts { speed: Some(mbit(1000)), ..LINK }).unwrap();
+    assert_eq!((plan.rate, plan.capacity), (None, Some(125_000_000)));
+    assert_eq!(plan.classes[0].rule, Rule::MqEcn(Lambda { lambda_q16: 32768, rtt_ns: Some(100_000) }));
+}
+
+#[test]
+fn thresholds_are_in_bytes_whatever_their_unit() {
+    let rule = |at: &str| {
+        let marking = toml::from_str(&format!("rule = 'threshold'\nat = '{at}'")).unwrap();
+        PortConfig { rate: Some(mbit(100)), marking, ..PortConfig::default() }.plan(&LINK).unwrap().classes[0]
+            .rule
+    };
+    assert_eq!(rule("30kB"), Rule::Threshold(30_000));
+    assert_eq!(rule("20pkt"), Rule::Threshold(20 * 1514));
+    assert_eq!(rule("1ms"), Rule::Threshold(12_500));
+}
