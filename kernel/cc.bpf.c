@@ -9,14 +9,21 @@
  *
  * What Linux calls, and what becomes of it:
  *
- *     in_ack_event, pkts_acked   noted; either may come first (Linux 6.16 swapped them), either may
- * be missing.  on_ack runs once both are there or growth or a change of state follows, at the
- * latest when the next ACK arrives ssthresh                   noted.  Linux asks before it says
- * why; set_state, which follows at once, tells whether a loss, an echoed mark or a timeout was the
- * reason set_state                  on_congestion if ssthresh was asked for, then on_state
- *     cong_avoid                 on_ack if still due, on_grow
- *     cwnd_event                 receiver's echo of marks (echo.bpf.h)
- *     undo_cwnd                  Linux's own rule; no hook
+ *   pkts_acked, in_ack_event: noted.  Either may come first (Linux 6.16 swapped them), either may
+ *   be missing.  on_ack runs once both are there, or growth or a change of state follows, at the
+ *   latest when the next ACK arrives.  in_ack_event exists for echoed marks only: Linux calls it
+ *   for every segment at a receiver as well, which an algorithm without ECN need not pay for.
+ *
+ *   ssthresh: noted.  Linux asks before it says why; set_state, which follows at once, tells
+ *   whether a loss, an echoed mark or a timeout was the reason.
+ *
+ *   set_state: on_congestion if ssthresh was asked for, then on_state.
+ *
+ *   cong_avoid: on_ack if still due, on_grow.
+ *
+ *   cwnd_event: the receiver's echo of marks (echo.bpf.h).
+ *
+ *   undo_cwnd: Linux's own rule; no hook.
  *
  * The window that on_congestion answers is not taken: Linux reduces gradually (PRR) to ssthresh.
  */
@@ -44,13 +51,19 @@ struct mp_config mp_config SEC(".data.vmcc") = {
 #define SK_BACKUP   (1u << 5)
 #define SK_LIVE	    (1u << 6) /* init has run: Linux calls back already during the handshake */
 
+/* What Linux says about an ACK before it lets the window grow. */
+#define SK_WHOLE_ACK (CC_NEEDS_ECN ? SK_ACK | SK_SAMPLE : SK_SAMPLE)
+
+/* How often a member looks for siblings that have become backups. */
+#define LOOK_AGAIN_US 10000
+
 /* What a subflow keeps in icsk_ca_priv. */
 struct mp_sk {
 	struct cc_path path;
 	u64 group_key;	   /* 0: not coupled */
 	u32 rtt_us;	   /* with SK_SAMPLE */
 	u32 prior_rcv_nxt; /* receiver: what had arrived at the last segment */
-	u32 round_end;	   /* membership is looked at again when this is acknowledged */
+	u32 look_us;	   /* membership is looked at again when the socket's clock says this */
 	u16 acked_pkt;	   /* with SK_SAMPLE */
 	u8 slot;
 	u8 flags;
@@ -98,15 +111,14 @@ struct {
 } mp_events SEC(".maps");
 
 /*
- * At init, and once per round trip: joins if that was not possible before, follows MP_PRIO.  Called
- * where little is on the stack, which an entry to insert needs.
+ * At init, and now and then: joins if that was not possible before (tried once per round trip),
+ * follows MP_PRIO.  Called where little is on the stack, which an entry to insert needs.
  */
 static __always_inline void membership(struct sock *sk, struct mp_sk *ca)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 	u8 slot = 0;
 
-	ca->round_end = tp->snd_nxt;
 	if (!tp->is_mptcp)
 		return;
 	if (!ca->group_key) {
@@ -117,6 +129,14 @@ static __always_inline void membership(struct sock *sk, struct mp_sk *ca)
 		subflow_is_backup(subflow_of(sk)) ? ca->flags | SK_BACKUP : ca->flags & ~SK_BACKUP;
 	if (ca->group_key)
 		group_find_backups(ca->group_key);
+	ca->look_us = (u32)tp->tcp_mstamp + (ca->group_key ? LOOK_AGAIN_US : tp->srtt_us >> 3);
+}
+
+static __always_inline int membership_due(const struct sock *sk, const struct mp_sk *ca)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+
+	return tp->is_mptcp && (s32)((u32)tp->tcp_mstamp - ca->look_us) >= 0;
 }
 
 static __always_inline struct mp_group *group_find(const struct mp_sk *ca)
@@ -200,6 +220,13 @@ static __always_inline void membership(struct sock *sk, struct mp_sk *ca)
 {
 	(void)sk;
 	(void)ca;
+}
+
+static __always_inline int membership_due(const struct sock *sk, const struct mp_sk *ca)
+{
+	(void)sk;
+	(void)ca;
+	return 0;
 }
 
 static __always_inline struct mp_group *group_find(const struct mp_sk *ca)
@@ -314,12 +341,12 @@ static __noinline int ack_only(struct sock *sk)
 	return 0;
 }
 
-/* Both callbacks of an ACK have come, and Linux is in a state in which no growth will follow. */
+/* Every callback of an ACK has come, and Linux is in a state in which no growth will follow. */
 static __always_inline void ack_complete(struct sock *sk, u8 flags)
 {
 	u32 state = ca_state(sk);
 
-	if ((flags & (SK_ACK | SK_SAMPLE)) == (SK_ACK | SK_SAMPLE) &&
+	if ((flags & SK_WHOLE_ACK) == SK_WHOLE_ACK &&
 	    (state == CC_STATE_CWR || state == CC_STATE_RECOVERY))
 		ack_only(sk);
 }
@@ -373,9 +400,9 @@ void BPF_PROG(cc_release, struct sock *sk)
 }
 
 /*
- * On Linux 6.18 a reduction has been seen to start with a ssthresh that nobody answered (the low
- * half of a kernel address, above every value there is), whereupon PRR raises the window without
- * limit.  The next ACK ends that.
+ * A kernel may skip our programs: one that guards its init process was seen to skip every BPF
+ * program in softirqs that interrupt process 1.  ssthresh then answers what was on the stack, and
+ * PRR raises the window towards it without limit.  The next ACK ends that.
  */
 static __always_inline void mend_ssthresh(struct sock *sk)
 {
@@ -387,23 +414,20 @@ static __always_inline void mend_ssthresh(struct sock *sk)
 	tp->snd_cwnd = cc_max(cc_min(tp->snd_cwnd, tp->prior_cwnd), 1);
 }
 
+#if CC_NEEDS_ECN
 SEC("struct_ops")
 void BPF_PROG(cc_in_ack_event, struct sock *sk, u32 ack_flags)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 	struct mp_sk *ca = mp_sk(sk);
-	u8 flags;
+	u8 flags = ca->flags;
 
-	flags = ca->flags;
-	if (!(flags & SK_LIVE))
-		return;
-	mend_ssthresh(sk);
 	/* A receiver is called for each segment; it has nothing in flight that could be
 	 * acknowledged. */
 	if (!tp->packets_out && !(flags & SK_SAMPLE) && !(ack_flags & CA_ACK_ECE))
 		return;
-	if (!cc_seq_before(tp->snd_una, ca->round_end))
-		membership(sk, ca);
+	if (!(flags & SK_LIVE))
+		return;
 	if (flags & SK_ACK)
 		ack_only(sk);
 	flags = ca->flags | SK_ACK;
@@ -412,6 +436,7 @@ void BPF_PROG(cc_in_ack_event, struct sock *sk, u32 ack_flags)
 	ca->flags = flags;
 	ack_complete(sk, flags);
 }
+#endif
 
 SEC("struct_ops")
 void BPF_PROG(cc_pkts_acked, struct sock *sk, const struct ack_sample *sample)
@@ -423,6 +448,9 @@ void BPF_PROG(cc_pkts_acked, struct sock *sk, const struct ack_sample *sample)
 
 	if (!live(sk))
 		return;
+	mend_ssthresh(sk);
+	if (membership_due(sk, ca))
+		membership(sk, ca);
 	if (ca->flags & SK_SAMPLE)
 		ack_only(sk);
 	ca->rtt_us = rtt_us > 0 ? rtt_us : 0;
@@ -552,10 +580,10 @@ struct tcp_congestion_ops mp_ops = {
 	.ssthresh = (void *)cc_ssthresh,
 	.cong_avoid = (void *)cc_cong_avoid,
 	.set_state = (void *)cc_set_state,
-	.in_ack_event = (void *)cc_in_ack_event,
 	.pkts_acked = (void *)cc_pkts_acked,
 	.undo_cwnd = (void *)cc_undo_cwnd,
 #if CC_NEEDS_ECN
+	.in_ack_event = (void *)cc_in_ack_event,
 	.cwnd_event = (void *)cc_cwnd_event,
 	.flags = TCP_CONG_NON_RESTRICTED | TCP_CONG_NEEDS_ECN,
 #else

@@ -11,6 +11,9 @@ use vmcc_cc::Algorithm;
 use vmcc_host::bench::{self, AlgorithmBench, BenchOptions, REFERENCE, Traffic};
 use vmcc_results::figure::digits;
 
+/// Longer than the kernel's shortest retransmission timeout: what overshoots in slow start is over by then.
+const WARMUP: Duration = Duration::from_millis(300);
+
 /// MPTCP over unshaped veth pairs; a network per number of subflows.
 #[derive(Default)]
 struct Networks(Vec<Veth>);
@@ -22,8 +25,7 @@ impl Traffic for Networks {
         }
         let network = self.0.iter_mut().find(|n| n.paths() == subflows).ok_or("no network")?;
         network.select(kernel_name)?;
-        let done = network.transfer(duration)?;
-        Ok(done.bytes as f64 * 8.0 / done.seconds)
+        network.throughput(WARMUP, duration)
     }
 }
 

@@ -131,23 +131,92 @@ impl Veth {
 
     /// Sends over MPTCP for about `duration` and compares the SHA-256 of what was sent and received.
     pub(crate) fn transfer(&mut self, duration: Duration) -> Result<Transfer, String> {
+        let (sent, received, seconds) =
+            self.send_and_receive(duration, (Sha256::new(), 0), (Sha256::new(), 0))?;
+        let ((sent_hash, sent), (received_hash, received)) = (sent, received);
+        if sent != received || sent_hash.finalize() != received_hash.finalize() {
+            return Err(format!("what arrived ({received} bytes) is not what was sent ({sent} bytes)"));
+        }
+        Ok(Transfer { bytes: sent, seconds })
+    }
+
+    /// Bits per second that arrive over MPTCP from `warmup` on, for about `duration`. Nothing is done with the
+    /// data, so that the kernel's share of the work is as large as it can be.
+    pub(crate) fn throughput(&mut self, warmup: Duration, duration: Duration) -> Result<f64, String> {
+        let meter = Meter { from: Instant::now() + warmup, first: None, last: None, bytes: 0 };
+        let (_, meter, _) = self.send_and_receive(warmup + duration, (), meter)?;
+        meter.bits_per_second()
+    }
+
+    fn send_and_receive<S: Observer, R: Observer>(
+        &mut self,
+        duration: Duration,
+        sender: S,
+        receiver: R,
+    ) -> Result<(S, R, f64), String> {
         self.port += 1;
         let port = self.port;
         let listener = self.server.run(move || listen(port))??;
         let started = Instant::now();
-        let receiver = thread::spawn(move || receive(&listener));
-        let sent = self.client.run(move || send(port, duration))?;
+        let receiver = thread::spawn(move || receive(&listener, receiver));
+        let sent = self.client.run(move || send(port, duration, sender))?;
         let received = receiver.join().map_err(|_| "the receiver died".to_owned())?;
         // A sender that failed makes the receiver fail as well; the first cause is the sender's.
-        let ((sent_hash, sent), (received_hash, received, done)) = (sent?, received?);
-        if sent != received || sent_hash != received_hash {
-            return Err(format!("what arrived ({received} bytes) is not what was sent ({sent} bytes)"));
-        }
-        Ok(Transfer { bytes: sent, seconds: (done - started).as_secs_f64() })
+        let (sent, (received, done)) = (sent?, received?);
+        Ok((sent, received, (done - started).as_secs_f64()))
     }
 }
 
-type Hash = sha2::digest::Output<Sha256>;
+/// Sees all data at one end.
+trait Observer: Send + 'static {
+    fn see(&mut self, data: &[u8]);
+}
+
+impl Observer for () {
+    fn see(&mut self, _: &[u8]) {}
+}
+
+impl Observer for (Sha256, u64) {
+    fn see(&mut self, data: &[u8]) {
+        self.0.update(data);
+        self.1 += data.len() as u64;
+    }
+}
+
+/// Counts what arrives from a moment on.
+struct Meter {
+    from: Instant,
+    /// The first and the last arrival that counted.
+    first: Option<Instant>,
+    last: Option<Instant>,
+    /// After the first.
+    bytes: u64,
+}
+
+impl Observer for Meter {
+    fn see(&mut self, data: &[u8]) {
+        let now = Instant::now();
+        if now < self.from {
+            return;
+        }
+        match self.first {
+            None => self.first = Some(now),
+            Some(_) => self.bytes += data.len() as u64,
+        }
+        self.last = Some(now);
+    }
+}
+
+impl Meter {
+    fn bits_per_second(&self) -> Result<f64, String> {
+        match (self.first, self.last) {
+            (Some(first), Some(last)) if last > first => {
+                Ok(self.bytes as f64 * 8.0 / (last - first).as_secs_f64())
+            }
+            _ => Err("nothing arrived after the warm-up".to_owned()),
+        }
+    }
+}
 
 fn socket() -> Result<Socket, String> {
     Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::from(MPTCP)))
@@ -164,24 +233,21 @@ fn listen(port: u16) -> Result<Socket, String> {
     Ok(listener)
 }
 
-fn receive(listener: &Socket) -> Result<(Hash, u64, Instant), String> {
+fn receive<R: Observer>(listener: &Socket, mut observer: R) -> Result<(R, Instant), String> {
     let failed = |e| format!("receiving: {e}");
     let (socket, _) = listener.accept().map_err(failed)?;
     let mut stream = TcpStream::from(OwnedFd::from(socket));
     stream.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
-    let (mut hash, mut bytes, mut buffer) = (Sha256::new(), 0_u64, vec![0; 1 << 18]);
+    let mut buffer = vec![0; 1 << 18];
     loop {
         match stream.read(&mut buffer).map_err(failed)? {
-            0 => return Ok((hash.finalize(), bytes, Instant::now())),
-            n => {
-                hash.update(&buffer[..n]);
-                bytes += n as u64;
-            }
+            0 => return Ok((observer, Instant::now())),
+            n => observer.see(&buffer[..n]),
         }
     }
 }
 
-fn send(port: u16, duration: Duration) -> Result<(Hash, u64), String> {
+fn send<S: Observer>(port: u16, duration: Duration, mut observer: S) -> Result<S, String> {
     let failed = |e| format!("sending: {e}");
     let socket = socket()?;
     let server = SocketAddr::from((Ipv4Addr::new(10, 77, 0, 2), port));
@@ -189,14 +255,12 @@ fn send(port: u16, duration: Duration) -> Result<(Hash, u64), String> {
     let mut stream = TcpStream::from(OwnedFd::from(socket));
     stream.set_write_timeout(Some(TIMEOUT)).map_err(failed)?;
     let block = pattern();
-    let (mut hash, mut sent) = (Sha256::new(), 0_u64);
     let until = Instant::now() + duration;
     while Instant::now() < until {
         stream.write_all(&block).map_err(failed)?;
-        hash.update(&block);
-        sent += block.len() as u64;
+        observer.see(&block);
     }
-    Ok((hash.finalize(), sent))
+    Ok(observer)
 }
 
 /// Bytes of a xorshift generator: no period that a transport could mistake.
