@@ -36,10 +36,7 @@ pub struct Connection<M> {
     messages: PhantomData<M>,
 }
 
-impl<M> Connection<M>
-where
-    M: NetlinkSerializable + NetlinkDeserializable,
-{
+impl<M: NetlinkDeserializable> Connection<M> {
     /// Opens a socket of a `NETLINK_...` protocol in the network namespace of the calling thread.
     ///
     /// # Errors
@@ -54,24 +51,55 @@ where
     }
 
     /// Sends a request that changes something and waits for its acknowledgement.
-    pub fn execute(&mut self, message: M, flags: u16) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The kernel refuses; [`os_code`] has its number.
+    pub fn execute(&mut self, message: impl NetlinkSerializable, flags: u16) -> io::Result<()> {
         self.send(message, NLM_F_ACK | flags)?;
-        self.collect().map(drop)
+        self.collect(&mut |_| Ok(()))
     }
 
     /// Sends a request that lists something and returns every answer.
-    pub fn dump(&mut self, message: M) -> io::Result<Vec<M>> {
+    ///
+    /// # Errors
+    /// The kernel refuses, or answers something that cannot be read.
+    pub fn dump(&mut self, message: impl NetlinkSerializable) -> io::Result<Vec<M>> {
+        let mut answers = Vec::new();
+        self.dump_each(message, &mut |answer| {
+            answers.push(answer);
+            Ok(())
+        })?;
+        Ok(answers)
+    }
+
+    /// Sends a request that lists something and hands over each answer; an error of `each` ends it.
+    ///
+    /// # Errors
+    /// The kernel refuses, or answers something that cannot be read, or `each` fails.
+    pub fn dump_each(
+        &mut self,
+        message: impl NetlinkSerializable,
+        each: &mut dyn FnMut(M) -> io::Result<()>,
+    ) -> io::Result<()> {
         self.send(message, NLM_F_DUMP)?;
-        self.collect()
+        self.collect(each)
     }
 
     /// Sends a request that reads one thing and returns the answer.
-    pub fn get(&mut self, message: M) -> io::Result<Vec<M>> {
+    ///
+    /// # Errors
+    /// As [`Connection::dump`].
+    pub fn get(&mut self, message: impl NetlinkSerializable) -> io::Result<Vec<M>> {
+        let mut answers = Vec::new();
         self.send(message, NLM_F_ACK)?;
-        self.collect()
+        self.collect(&mut |answer| {
+            answers.push(answer);
+            Ok(())
+        })?;
+        Ok(answers)
     }
 
-    fn send(&mut self, message: M, flags: u16) -> io::Result<()> {
+    fn send(&mut self, message: impl NetlinkSerializable, flags: u16) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | flags;
@@ -84,29 +112,43 @@ where
     }
 
     /// Reads answers until the kernel says that there are no more.
-    fn collect(&mut self) -> io::Result<Vec<M>> {
-        let mut answers = Vec::new();
+    fn collect(&mut self, each: &mut dyn FnMut(M) -> io::Result<()>) -> io::Result<()> {
         loop {
             let (datagram, _) = self.socket.recv_from_full()?;
-            let mut rest = datagram.as_slice();
-            while !rest.is_empty() {
-                let message = NetlinkMessage::<M>::deserialize(rest).map_err(invalid)?;
-                let length = (message.header.length as usize).next_multiple_of(4);
-                let ours = message.header.sequence_number == self.sequence;
-                match message.payload {
-                    _ if !ours => {}
-                    NetlinkPayload::Done(done) if done.code == 0 => return Ok(answers),
-                    NetlinkPayload::Done(done) => return Err(io::Error::from_raw_os_error(done.code.abs())),
-                    NetlinkPayload::Error(error) if error.code.is_none() => return Ok(answers),
-                    NetlinkPayload::Error(error) => return Err(explain(error.to_io(), &error.header)),
-                    NetlinkPayload::InnerMessage(inner) => answers.push(inner),
-                    _ => {}
-                }
-                // A length of zero would loop forever; the parser refuses it, this is the second lock.
-                rest = rest.get(length.max(NLMSG_HEADER_LEN)..).unwrap_or_default();
+            if take_datagram(&datagram, self.sequence, each)? {
+                return Ok(());
             }
         }
     }
+}
+
+/// Reads the messages of one datagram; true when the answer to request `sequence` is complete.
+fn take_datagram<M: NetlinkDeserializable>(
+    datagram: &[u8],
+    sequence: u32,
+    each: &mut dyn FnMut(M) -> io::Result<()>,
+) -> io::Result<bool> {
+    let mut rest = datagram;
+    while !rest.is_empty() {
+        let message = NetlinkMessage::<M>::deserialize(rest).map_err(invalid)?;
+        // A length of zero would loop forever; the parser refuses it, this is the second lock.
+        let length = (message.header.length as usize).next_multiple_of(4).max(NLMSG_HEADER_LEN);
+        rest = rest.get(length..).unwrap_or_default();
+        if message.header.sequence_number != sequence {
+            continue;
+        }
+        match message.payload {
+            NetlinkPayload::Done(done) if done.code == 0 => return Ok(true),
+            NetlinkPayload::Done(done) => {
+                return Err(io::Error::from_raw_os_error(done.code.saturating_abs()));
+            }
+            NetlinkPayload::Error(error) if error.code.is_none() => return Ok(true),
+            NetlinkPayload::Error(error) => return Err(explain(error.to_io(), &error.header)),
+            NetlinkPayload::InnerMessage(inner) => each(inner)?,
+            _ => {}
+        }
+    }
+    Ok(false)
 }
 
 /// Adds the kernel's own words to an error, when it sent any.
@@ -149,6 +191,21 @@ fn invalid(error: impl std::fmt::Display) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use netlink_packet_route::RouteNetlinkMessage;
+
+    #[test]
+    fn malformed_datagrams_are_refused_not_fatal() {
+        let mut seen = 0;
+        for length in 0..64_usize {
+            for byte in [0_u8, 1, 16, 20, 0xff] {
+                let _ = take_datagram::<RouteNetlinkMessage>(&vec![byte; length], 1, &mut |_| {
+                    seen += 1;
+                    Ok(())
+                });
+            }
+        }
+        assert_eq!(seen, 0);
+    }
 
     #[test]
     fn the_kernels_words_and_the_error_number_survive() {

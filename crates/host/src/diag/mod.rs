@@ -9,23 +9,19 @@ mod tests;
 
 pub use subflow::{CaState, Mptcp, Subflow};
 
-use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload, NetlinkSerializable,
-};
+use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader};
 use netlink_packet_sock_diag::{
     AF_INET, AF_INET6, IPPROTO_TCP, SockDiagDestroy, SockDiagMessage,
     inet::{ExtensionFlags, InetRequest, SocketId, StateFlags},
 };
-use netlink_sys::{Socket, SocketAddr as NetlinkAddr, protocols::NETLINK_SOCK_DIAG};
+use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use vmcc_netlink::{Connection, os_code};
 
 /// Sockets read in one listing before it is given up: more than any host carries, so that a broken answer
 /// cannot fill the memory.
 const MAX_SOCKETS: usize = 1 << 20;
-/// Offset of the payload in a netlink message.
-const NLMSG_HEADER_LEN: usize = 16;
 
 /// Why socket diagnostics failed.
 #[derive(Debug, thiserror::Error)]
@@ -62,10 +58,7 @@ pub enum DiagError {
 }
 
 /// A connection to the kernel's socket diagnostics, in the network namespace of the thread that opened it.
-pub struct Diag {
-    socket: Socket,
-    sequence: u32,
-}
+pub struct Diag(Connection<Answer>);
 
 impl Diag {
     /// Opens a connection. It stays in the network namespace that the calling thread is in now.
@@ -73,10 +66,7 @@ impl Diag {
     /// # Errors
     /// When the kernel has no socket diagnostics.
     pub fn open() -> Result<Self, DiagError> {
-        let mut socket = Socket::new(NETLINK_SOCK_DIAG).map_err(DiagError::Open)?;
-        socket.bind_auto().map_err(DiagError::Open)?;
-        socket.connect(&NetlinkAddr::new(0, 0)).map_err(DiagError::Open)?;
-        Ok(Self { socket, sequence: 0 })
+        Connection::open(NETLINK_SOCK_DIAG).map(Self).map_err(DiagError::Open)
     }
 
     /// Every TCP socket, IPv4 and IPv6, that can carry data: single-path connections and MPTCP subflows.
@@ -106,9 +96,7 @@ impl Diag {
             states: StateFlags::all(),
             socket_id: socket_id(local, remote),
         }));
-        let sent = self.send(request, NLM_F_ACK);
-        let answered = sent.and_then(|()| self.collect(&mut |_| Ok(())));
-        answered.map_err(|source| match source.raw_os_error() {
+        self.0.execute(request, 0).map_err(|source| match os_code(&source) {
             Some(nix::libc::ENOENT) => DiagError::NotFound { local, remote },
             _ => DiagError::Destroy { local, remote, source },
         })
@@ -128,67 +116,14 @@ impl Diag {
             states: carrying,
             socket_id: if family == AF_INET { SocketId::new_v4() } else { SocketId::new_v6() },
         });
-        self.send(request, NLM_F_DUMP)?;
-        self.collect(&mut |answer| {
+        self.0.dump_each(request, &mut |answer| {
             if found.len() >= MAX_SOCKETS {
                 return Err(io::Error::other("too many sockets in one answer"));
             }
-            found.extend(Subflow::from_answer(answer));
+            found.extend(answer.0.and_then(Subflow::from_answer));
             Ok(())
         })
     }
-
-    fn send<M: NetlinkSerializable>(&mut self, message: M, flags: u16) -> io::Result<()> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | flags;
-        header.sequence_number = self.sequence;
-        let mut packet = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
-        packet.finalize();
-        let mut bytes = vec![0; packet.buffer_len()];
-        packet.serialize(&mut bytes);
-        self.socket.send(&bytes, 0).map(drop)
-    }
-
-    /// Reads answers until the kernel says that there are no more.
-    fn collect(&mut self, each: &mut dyn FnMut(SockDiagMessage) -> io::Result<()>) -> io::Result<()> {
-        loop {
-            let (datagram, _) = self.socket.recv_from_full()?;
-            if take_datagram(&datagram, self.sequence, each)? {
-                return Ok(());
-            }
-        }
-    }
-}
-
-/// Reads the messages of one datagram; true when the answer to request `sequence` is complete.
-fn take_datagram(
-    datagram: &[u8],
-    sequence: u32,
-    each: &mut dyn FnMut(SockDiagMessage) -> io::Result<()>,
-) -> io::Result<bool> {
-    let mut rest = datagram;
-    while !rest.is_empty() {
-        let message = NetlinkMessage::<Answer>::deserialize(rest).map_err(|error| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("unreadable answer: {error}"))
-        })?;
-        let length = (message.header.length as usize).next_multiple_of(4).max(NLMSG_HEADER_LEN);
-        rest = rest.get(length..).unwrap_or_default();
-        if message.header.sequence_number != sequence {
-            continue;
-        }
-        match message.payload {
-            NetlinkPayload::Done(done) if done.code == 0 => return Ok(true),
-            NetlinkPayload::Done(done) => {
-                return Err(io::Error::from_raw_os_error(done.code.saturating_abs()));
-            }
-            NetlinkPayload::Error(error) if error.code.is_none() => return Ok(true),
-            NetlinkPayload::Error(error) => return Err(error.to_io()),
-            NetlinkPayload::InnerMessage(Answer(Some(inner))) => each(inner)?,
-            _ => {}
-        }
-    }
-    Ok(false)
 }
 
 /// One socket of an answer; `None` for one that this program cannot read (an attribute of a later kernel), which
