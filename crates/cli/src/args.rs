@@ -58,6 +58,12 @@ pub(crate) enum Command {
     },
     /// Measure the speed of an engine: work done, CPU seconds, work per CPU second, peak memory
     Bench(BenchOptions),
+    /// Make the algorithms congestion controls of this host, until `vmcc down` or a restart (root)
+    Up(UpOptions),
+    /// Remove the congestion controls that `vmcc up` made (root)
+    Down,
+    /// The algorithms that are loaded, by whom, and their connections (root)
+    Status,
     /// Mark packets on a port when its backlog exceeds a threshold
     Mark(MarkOptions),
     /// Stop marking on a port
@@ -189,6 +195,21 @@ pub(crate) enum BenchTarget {
     Sim,
     /// The kernel programs: nanoseconds per hook, goodput beside the kernel's own Reno (root)
     Kernel,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UpOptions {
+    /// Which algorithms [default: all]
+    #[arg(value_name = "ALGORITHM")]
+    pub(crate) algorithms: Vec<String>,
+
+    /// Set a parameter (`vmcc algorithms` lists them); again on what is up: changes it at once
+    #[arg(long = "set", value_name = "ALGORITHM.PARAMETER=VALUE")]
+    pub(crate) set: Vec<String>,
+
+    /// Stay, and close the paths that an algorithm finds to share a bottleneck, until Ctrl-C
+    #[arg(long)]
+    pub(crate) guard: bool,
 }
 
 #[derive(Debug, Args)]

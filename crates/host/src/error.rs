@@ -63,7 +63,7 @@ pub enum ControlError {
     #[error(transparent)]
     Param(#[from] ParamError),
     /// Not loaded by vmcc.
-    #[error("{kernel_name} is not loaded; load it with `vmcc up` or keep the run that loads it alive")]
+    #[error("{kernel_name} is not loaded; load it with `vmcc up`, or keep the run that loads it alive")]
     NotLoaded {
         /// Name in the kernel.
         kernel_name: &'static str,

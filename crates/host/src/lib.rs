@@ -5,7 +5,7 @@
 //! | | |
 //! |---|---|
 //! | [`Loaded`] | an algorithm in the kernel: parameters, connections, lifetime |
-//! | [`list`], [`set_params`], [`clean`] | what any process has loaded |
+//! | [`list`], [`set_params`], [`take_down`], [`clean`] | what any process has loaded |
 //! | [`guard`] | closes paths that an algorithm asks to close |
 //! | [`mark`] | CE on packets that meet a long queue at a port |
 //! | [`diag`] | TCP and MPTCP sockets, as the kernel knows them |
@@ -29,5 +29,5 @@ mod table;
 
 pub use error::{ControlError, LoadError};
 pub use load::Loaded;
-pub use registered::{Status, clean, list, set_params};
+pub use registered::{Status, clean, list, set_params, take_down};
 pub use table::{Connection, PathView};

@@ -86,7 +86,7 @@ impl Loaded {
         };
         let pid = other.config.owner_pid;
         if other.config.build != Object::of(algorithm).build {
-            let remedy = "stop it, or remove what it left with `vmcc clean`";
+            let remedy = "stop it, or take it down with `vmcc down`";
             return taken(format!("another build of vmcc ({})", holder(pid)), remedy);
         }
         if other.config.params != *params.raw() {
@@ -95,7 +95,7 @@ impl Loaded {
         Self::share(algorithm, other).map_or_else(
             |pid| {
                 // Before links (Linux 6.4) nothing can be shared: the owner's end takes it away.
-                let remedy = "wait until it ends, or remove what it left with `vmcc clean`";
+                let remedy = "wait until it ends, or remove what it left with `vmcc clean` or `vmcc down`";
                 taken(holder(pid), remedy)
             },
             Ok,
@@ -168,7 +168,7 @@ impl Loaded {
         self.events.as_ref()
     }
 
-    /// Leaves the algorithm registered when this process ends; [`crate::registered::clean`] removes it.
+    /// Leaves the algorithm registered when this process ends; [`crate::take_down`] removes it.
     ///
     /// # Errors
     /// The BPF file system cannot be used.

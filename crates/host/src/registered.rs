@@ -106,19 +106,27 @@ pub(crate) fn write_params(
         .map_err(|e| ControlError::kernel(action(), e))
 }
 
-/// Removes what vmcc left in the kernel: registrations that outlive their process, and, on kernels without links,
-/// those of processes that were killed. Answers the kernel names removed.
+/// Removes what killed processes left in the kernel. (With links, Linux 6.4, the kernel does so itself.) Answers
+/// the kernel names removed.
 ///
 /// # Errors
 /// Something that was left cannot be removed.
 pub fn clean() -> Result<Vec<String>, ControlError> {
+    remove(|found| found.config.owner_pid != 0 && found.link.is_none() && !alive(found.config.owner_pid))
+}
+
+/// Removes what [`crate::Loaded::keep`] left registered. Answers the kernel names removed; connections that run
+/// under them keep them until they end.
+///
+/// # Errors
+/// Something cannot be removed.
+pub fn take_down() -> Result<Vec<String>, ControlError> {
+    remove(|found| found.config.owner_pid == 0)
+}
+
+fn remove(wanted: impl Fn(&Registered) -> bool) -> Result<Vec<String>, ControlError> {
     let mut removed = Vec::new();
-    for found in registrations() {
-        let kept = found.config.owner_pid == 0;
-        let orphaned = found.link.is_none() && !alive(found.config.owner_pid);
-        if !kept && !orphaned {
-            continue;
-        }
+    for found in registrations().into_iter().filter(wanted) {
         let name = found.config.kernel_name.clone();
         let pin = pin_path(&name);
         if pin.exists() {

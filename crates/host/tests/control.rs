@@ -11,7 +11,7 @@ use vmcc_cc::{Algorithm, Params};
 use vmcc_host::diag::Diag;
 use vmcc_host::guard::Guard;
 use vmcc_host::mark::{Marker, Threshold};
-use vmcc_host::{ControlError, LoadError, Loaded, clean, list, set_params};
+use vmcc_host::{ControlError, LoadError, Loaded, clean, list, set_params, take_down};
 
 const HOLD: &str = "VMCC_TEST_HOLD";
 
@@ -120,7 +120,7 @@ fn root_other_parameters_are_refused_while_another_process_runs() {
 }
 
 #[test]
-fn root_kept_algorithms_stay_are_listed_take_parameters_and_are_cleaned() {
+fn root_kept_algorithms_stay_are_listed_take_parameters_and_are_taken_down() {
     let _alone = alone();
     load("vmcc").unwrap().keep().unwrap();
     assert!(registered("mp_vmcc"));
@@ -131,7 +131,8 @@ fn root_kept_algorithms_stay_are_listed_take_parameters_and_are_cleaned() {
     params.set("theta", 5.0).unwrap();
     set_params(&params).unwrap();
     assert!(params.set("theta", 5000.0).unwrap_err().to_string().contains("1000"), "the range is named");
-    assert_eq!(clean().unwrap(), ["mp_vmcc"]);
+    assert!(clean().unwrap().is_empty(), "what is kept on purpose is no leftover");
+    assert_eq!(take_down().unwrap(), ["mp_vmcc"]);
     assert!(gone("mp_vmcc"));
     assert!(matches!(set_params(&params), Err(ControlError::NotLoaded { .. })));
 }

@@ -1,5 +1,6 @@
 //! One module per command.
 
+pub(crate) mod agent;
 pub(crate) mod algorithms;
 pub(crate) mod bench;
 pub(crate) mod clean;

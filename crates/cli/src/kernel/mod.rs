@@ -1,5 +1,6 @@
 //! What needs a kernel: the kernel and guest engines, marking, probes, and the speed of the kernel programs.
 
+pub(crate) mod agent;
 pub(crate) mod bench;
 pub(crate) mod checks;
 pub(crate) mod clean;

@@ -1,0 +1,84 @@
+//! `vmcc up`, `vmcc status` and `vmcc down`: the algorithms as congestion controls of this host.
+
+use crate::args::UpOptions;
+use crate::failure::{Exit, Failure};
+use crate::ui::Ui;
+use vmcc_cc::{Algorithm, Params};
+
+/// Parses everything before anything is loaded.
+#[cfg_attr(not(feature = "kernel"), expect(unused_variables, reason = "only the kernel can load"))]
+pub(crate) fn up(options: &UpOptions, ui: &Ui) -> Result<Exit, Failure> {
+    let wanted = parameters(options)?;
+    #[cfg(feature = "kernel")]
+    return crate::kernel::agent::up(&wanted, options.guard, ui);
+    #[cfg(not(feature = "kernel"))]
+    Err(crate::failure::without_kernel("vmcc up"))
+}
+
+#[cfg_attr(not(feature = "kernel"), expect(unused_variables, reason = "only the kernel can load"))]
+pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
+    #[cfg(feature = "kernel")]
+    return crate::kernel::agent::status(ui);
+    #[cfg(not(feature = "kernel"))]
+    Err(crate::failure::without_kernel("vmcc status"))
+}
+
+#[cfg_attr(not(feature = "kernel"), expect(unused_variables, reason = "only the kernel can load"))]
+pub(crate) fn down(ui: &Ui) -> Result<Exit, Failure> {
+    #[cfg(feature = "kernel")]
+    return crate::kernel::agent::down(ui);
+    #[cfg(not(feature = "kernel"))]
+    Err(crate::failure::without_kernel("vmcc down"))
+}
+
+/// The algorithms asked for with their parameters.
+fn parameters(options: &UpOptions) -> Result<Vec<Params>, Failure> {
+    let by_name = |name: &String| Algorithm::by_name(name).map_err(Failure::usage);
+    let named: Vec<Algorithm> = options.algorithms.iter().map(by_name).collect::<Result<_, _>>()?;
+    let algorithms = if named.is_empty() { Algorithm::all().collect() } else { named };
+    let mut wanted: Vec<Params> = algorithms.into_iter().map(Params::defaults).collect();
+    for setting in &options.set {
+        apply(setting, &mut wanted)?;
+    }
+    Ok(wanted)
+}
+
+/// `vmcc.theta=5`
+fn apply(setting: &str, wanted: &mut [Params]) -> Result<(), Failure> {
+    let wrong = |problem: String| Failure::usage(format!("--set {setting}: {problem}"));
+    let (algorithm, rest) = setting
+        .split_once('.')
+        .ok_or_else(|| wrong("expected ALGORITHM.PARAMETER=VALUE, such as vmcc.theta=5".to_owned()))?;
+    let (name, value) =
+        rest.split_once('=').ok_or_else(|| wrong("there is no `=` with a value".to_owned()))?;
+    let algorithm = Algorithm::by_name(algorithm).map_err(|e| wrong(e.to_string()))?;
+    let params = wanted
+        .iter_mut()
+        .find(|params| params.algorithm() == algorithm)
+        .ok_or_else(|| wrong(format!("{algorithm} is not among the algorithms to load")))?;
+    params.set(name.trim(), value.trim()).map_err(|e| wrong(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(algorithms: &[&str], set: &str) -> String {
+        let options = UpOptions {
+            algorithms: algorithms.iter().map(|&a| a.to_owned()).collect(),
+            set: vec![set.to_owned()],
+            guard: false,
+        };
+        parameters(&options).expect_err("refused").message
+    }
+
+    #[test]
+    fn settings_are_checked_before_anything_is_loaded() {
+        assert!(refused(&[], "theta=5").contains("vmcc.theta=5"));
+        assert!(refused(&[], "vmcc.theta").contains('='));
+        assert!(refused(&[], "vmcc.thet=5").contains("theta"), "the nearest name is given");
+        assert!(refused(&[], "vmcc.theta=5000").contains("1000"), "the range is given");
+        assert!(refused(&["lia"], "vmcc.theta=5").contains("not among"));
+        assert!(refused(&["vmc"], "vmcc.theta=5").contains("vmcc"));
+    }
+}

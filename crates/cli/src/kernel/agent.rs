@@ -1,0 +1,144 @@
+//! Algorithms that stay in the kernel until they are taken down.
+
+use crate::failure::{Exit, Failure, chain};
+use crate::interrupt;
+use crate::table;
+use crate::ui::Ui;
+use serde_json::json;
+use std::time::Duration;
+use vmcc_cc::Params;
+use vmcc_host::guard::{CloseRequest, Guard};
+use vmcc_host::{ControlError, LoadError, Loaded, Status};
+
+/// How soon the guard notices Ctrl-C.
+const WAIT: Duration = Duration::from_millis(200);
+
+pub(crate) fn up(wanted: &[Params], guard: bool, ui: &Ui) -> Result<Exit, Failure> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Failure::host("up: only root can load congestion controls").help("run it with sudo"));
+    }
+    let kept = kept()?;
+    // All are loaded before any is kept: if one is refused, none stays.
+    let loaded: Vec<Option<Loaded>> =
+        wanted.iter().map(|params| load(params, &kept, guard)).collect::<Result<_, _>>()?;
+    let guards = if guard { guards(&loaded).map_err(control)? } else { Vec::new() };
+    for one in loaded.into_iter().flatten() {
+        one.keep().map_err(control)?;
+    }
+    let names: Vec<&str> = wanted.iter().map(|params| params.algorithm().info().kernel_name).collect();
+    if !guard {
+        ui.answer(&json!({ "up": names }), || {
+            format!(
+                "up: {}\nselect one with, for example, `sysctl -w net.ipv4.tcp_congestion_control={}`; `vmcc down` removes them",
+                names.join(", "),
+                names.first().copied().unwrap_or("mp_vmcc"),
+            )
+        });
+        return Ok(Exit::Done);
+    }
+    ui.note(&format!("up: {}; closing paths that share a bottleneck until Ctrl-C", names.join(", ")));
+    watch(&guards, ui)
+}
+
+/// Loads an algorithm. One that is up already gets the new parameters; then there is nothing to hold, except for
+/// a guard that wants to read its events.
+fn load(params: &Params, kept: &[Status], guard: bool) -> Result<Option<Loaded>, Failure> {
+    let kernel_name = params.algorithm().info().kernel_name;
+    let up_already = kept.iter().any(|k| k.kernel_name == kernel_name && k.same_build);
+    if up_already {
+        vmcc_host::set_params(params).map_err(control)?;
+        if !guard {
+            return Ok(None);
+        }
+    }
+    let loaded = Loaded::load(params.algorithm(), params).map_err(|e| failure(&e))?;
+    if loaded.is_shared() && !up_already {
+        return Err(Failure::host(format!(
+            "up: {kernel_name} belongs to another vmcc process that runs now"
+        ))
+        .help("wait until that process ends, then try again"));
+    }
+    Ok(Some(loaded))
+}
+
+fn guards(loaded: &[Option<Loaded>]) -> Result<Vec<Guard>, ControlError> {
+    loaded.iter().flatten().filter_map(|one| Guard::new(one).transpose()).collect()
+}
+
+/// What an earlier `vmcc up` left.
+fn kept() -> Result<Vec<Status>, Failure> {
+    let all = vmcc_host::list().map_err(control)?;
+    Ok(all.into_iter().filter(|status| status.owner_pid.is_none()).collect())
+}
+
+fn watch(guards: &[Guard], ui: &Ui) -> Result<Exit, Failure> {
+    interrupt::listen()?;
+    let share = WAIT / u32::try_from(guards.len().max(1)).unwrap_or(1);
+    let mut closed = Vec::new();
+    while !interrupt::stopped() {
+        if guards.is_empty() {
+            std::thread::sleep(WAIT);
+        }
+        for guard in guards {
+            match guard.step(share) {
+                Ok(requests) => {
+                    requests.iter().for_each(|request| ui.note(&line(request)));
+                    closed.extend(requests);
+                }
+                // One path that cannot be closed is no reason to leave the others unguarded.
+                Err(error) => ui.warn(&chain(&error)),
+            }
+        }
+    }
+    ui.answer(&json!({ "closed": closed }), || {
+        format!("closed {} paths; the algorithms stay up", closed.len())
+    });
+    Ok(Exit::Done)
+}
+
+fn line(request: &CloseRequest) -> String {
+    format!(
+        "closed {} -> {} (connection {:08x}): it shares a bottleneck with path {}",
+        request.local, request.remote, request.token, request.peer
+    )
+}
+
+pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
+    let all = vmcc_host::list().map_err(control)?;
+    ui.answer(&json!({ "algorithms": all }), || match all.as_slice() {
+        [] => "no algorithm is loaded; `vmcc up` loads them".to_owned(),
+        some => text(some),
+    });
+    Ok(Exit::Done)
+}
+
+fn text(all: &[Status]) -> String {
+    let mut lines = table::plain(&["ALGORITHM", "HELD BY", "BUILD", "MPTCP CONNECTIONS"]);
+    for one in all {
+        lines.add_row([
+            one.kernel_name.clone(),
+            one.owner_pid.map_or_else(|| "vmcc up".to_owned(), |pid| format!("process {pid}")),
+            if one.same_build { "this".to_owned() } else { "another".to_owned() },
+            one.connections.map_or_else(|| "-".to_owned(), |count| count.to_string()),
+        ]);
+    }
+    table::render(&lines)
+}
+
+pub(crate) fn down(ui: &Ui) -> Result<Exit, Failure> {
+    let removed = vmcc_host::take_down().map_err(control)?;
+    ui.answer(&json!({ "down": removed }), || match removed.as_slice() {
+        [] => "nothing was up".to_owned(),
+        names => format!("down: {}", names.join(", ")),
+    });
+    Ok(Exit::Done)
+}
+
+fn control(error: ControlError) -> Failure {
+    let failure = Failure::host(chain(&error));
+    if nix::unistd::geteuid().is_root() { failure } else { failure.help("run it with sudo") }
+}
+
+fn failure(error: &LoadError) -> Failure {
+    Failure::host(chain(error)).help("`vmcc doctor` says what this kernel lacks")
+}

@@ -1,0 +1,76 @@
+//! `vmcc up`, `status` and `down` as an operator uses them.
+#![cfg(feature = "root-tests")]
+
+mod common;
+
+use common::{folder, json, refused};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+fn available() -> String {
+    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
+}
+
+/// Takes down what a failed test left up.
+struct Down;
+
+impl Drop for Down {
+    fn drop(&mut self) {
+        let _ = Command::new(env!("CARGO_BIN_EXE_vmcc")).arg("down").output();
+    }
+}
+
+#[test]
+fn root_what_is_up_can_be_selected_until_it_is_taken_down() {
+    let (dir, _down) = (folder(), Down);
+    let (code, up) = json(dir.path(), &["up", "lia", "vmcc", "--set", "vmcc.theta=5"]);
+    assert_eq!((code, &up["up"]), (0, &serde_json::json!(["mp_lia", "mp_vmcc"])), "{up}");
+    assert!(available().contains("mp_lia") && available().contains("mp_vmcc"));
+
+    let (code, status) = json(dir.path(), &["status"]);
+    let name = |i: usize| status["algorithms"][i]["kernel_name"].as_str();
+    assert_eq!((code, name(0), name(1)), (0, Some("mp_lia"), Some("mp_vmcc")), "{status}");
+    assert!(status["algorithms"][0]["owner_pid"].is_null(), "it outlives its process: {status}");
+
+    assert_eq!(json(dir.path(), &["up", "vmcc", "--set", "vmcc.theta=3"]).0, 0, "again: new parameters");
+    assert_eq!(json(dir.path(), &["clean"]).0, 0);
+    assert!(available().contains("mp_vmcc"), "what is up on purpose is no leftover");
+
+    let (code, down) = json(dir.path(), &["down"]);
+    assert_eq!((code, &down["down"]), (0, &serde_json::json!(["mp_lia", "mp_vmcc"])), "{down}");
+    assert!(!available().contains("mp_"));
+    assert_eq!(json(dir.path(), &["down"]).1["down"], serde_json::json!([]), "nothing is left");
+}
+
+#[test]
+fn root_bad_input_loads_nothing() {
+    let (dir, _down) = (folder(), Down);
+    for (arguments, says) in [
+        (["up", "lia", "--set", "lia.nothing=1"], "nothing"),
+        (["up", "vmcc", "--set", "vmcc.theta=5000"], "1000"),
+        (["up", "vmc", "--set", "vmcc.theta=5"], "vmcc"),
+    ] {
+        let said = refused(dir.path(), &arguments, 2);
+        assert!(said.contains(says), "{arguments:?}: {said}");
+    }
+    assert!(!available().contains("mp_"));
+}
+
+#[test]
+fn root_a_guard_ends_on_sigint_and_leaves_the_algorithms_up() {
+    let _down = Down;
+    let mut guard = Command::new(env!("CARGO_BIN_EXE_vmcc"))
+        .args(["up", "vmcc", "--guard"])
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    BufReader::new(guard.stderr.take().unwrap()).read_line(&mut first).unwrap();
+    assert!(first.contains("mp_vmcc"), "{first}");
+    kill(Pid::from_raw(i32::try_from(guard.id()).unwrap()), Signal::SIGINT).unwrap();
+    assert_eq!(guard.wait().unwrap().code(), Some(0));
+    assert!(available().contains("mp_vmcc"));
+}
