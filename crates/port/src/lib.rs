@@ -7,7 +7,9 @@ mod cgroup;
 mod check;
 mod config;
 mod error;
+mod file;
 mod plan;
+mod prometheus;
 mod stats;
 
 pub use cgroup::cgroup_id;
@@ -15,5 +17,7 @@ pub use config::{
     Backend, ClassConfig, Filter, MAX_CLASSES, MAX_FILTERS, MAX_PRIORITIES, PortConfig, VmBudget, VmShare,
 };
 pub use error::ConfigError;
+pub use file::{ConfigFile, FileError, schema};
 pub use plan::{ClassPlan, LINK_HEADER_BYTES, Lambda, LinkFacts, ONLY_CLASS, Plan, Rule, SharedBudget};
+pub use prometheus::prometheus;
 pub use stats::{ClassStats, PortStats};

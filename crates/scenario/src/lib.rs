@@ -20,6 +20,7 @@ pub mod model;
 mod plan;
 mod schema;
 pub mod sizes;
+pub mod text;
 mod validate;
 
 pub use claim::{CaseFigures, Claim, ClaimError, Verdict};

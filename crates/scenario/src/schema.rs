@@ -47,7 +47,7 @@ fn scale() -> Value {
 }
 
 /// Object keys in alphabetical order, so that the text of the schema is stable.
-fn sorted(value: Value) -> Value {
+pub fn sorted(value: Value) -> Value {
     match value {
         Value::Object(map) => {
             let mut entries: Vec<(String, Value)> = map.into_iter().map(|(k, v)| (k, sorted(v))).collect();

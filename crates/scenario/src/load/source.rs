@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Number, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::decode::decode;
 use crate::error::{Diagnostic, Place};
 
-/// The largest scenario that is read.
-pub(crate) const MAX_BYTES: usize = 1 << 20;
+/// The largest text that is read.
+pub const MAX_BYTES: usize = 1 << 20;
 
-/// A parsed text.
+/// A TOML text as a tree of values, which knows the place of every key.
 #[derive(Debug, Clone)]
-pub(crate) struct Source {
+pub struct Source {
     pub(crate) file: String,
     pub(crate) text: String,
     pub(crate) tree: Map<String, Value>,
@@ -33,7 +35,11 @@ pub(crate) fn join(path: &str, key: &str) -> String {
 }
 
 impl Source {
-    pub(crate) fn parse(file: &str, text: &str) -> Result<Self, Box<Diagnostic>> {
+    /// Parses `text`; `file` stands for it in messages.
+    ///
+    /// # Errors
+    /// It is not TOML, is longer than [`MAX_BYTES`], or has dates, or numbers that are not finite or do not fit.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Box<Diagnostic>> {
         let fault = |message: String, range: Option<Range<usize>>| {
             Box::new(Diagnostic {
                 file: file.to_owned(),
@@ -44,7 +50,7 @@ impl Source {
             })
         };
         if text.len() > MAX_BYTES {
-            return Err(fault(format!("a scenario is at most {MAX_BYTES} bytes long"), None));
+            return Err(fault(format!("the text is longer than {MAX_BYTES} bytes"), None));
         }
         let table =
             DeTable::parse(text).map_err(|e| fault(format!("not TOML: {}", e.message()), e.span()))?;
@@ -54,14 +60,18 @@ impl Source {
         Ok(Self { file: file.to_owned(), text: text.to_owned(), tree, places })
     }
 
-    /// A diagnostic at a key path, or at the nearest enclosing key that the text has.
-    pub(crate) fn diagnostic(
-        &self,
-        path: &str,
-        of_key: bool,
-        message: String,
-        help: Option<String>,
-    ) -> Diagnostic {
+    /// Reads the text as a type.
+    ///
+    /// # Errors
+    /// The diagnostic of the first key that does not fit, with the nearest valid name.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Box<Diagnostic>> {
+        decode(Value::Object(self.tree.clone()))
+            .map_err(|bad| Box::new(self.diagnostic(&bad.path, bad.of_key, bad.message, bad.help)))
+    }
+
+    /// A diagnostic at a key path such as `class[1].weight`, or at the nearest enclosing key that the text has;
+    /// `of_key` points at the key instead of at its value.
+    pub fn diagnostic(&self, path: &str, of_key: bool, message: String, help: Option<String>) -> Diagnostic {
         let mut at = path;
         let found = loop {
             if let Some(span) = self.places.get(at) {
@@ -151,7 +161,7 @@ fn convert(
             let parsed = number.as_str().replace('_', "").parse::<f64>().ok().and_then(Number::from_f64);
             Value::Number(parsed.ok_or_else(|| bad("a number must be finite"))?)
         }
-        DeValue::Datetime(_) => return Err(bad("a scenario has no dates; times are texts such as \"10s\"")),
+        DeValue::Datetime(_) => return Err(bad("dates have no place here; times are texts such as \"10s\"")),
         DeValue::Array(items) => {
             let mut list = Vec::new();
             for (index, item) in items.iter().enumerate() {

@@ -1,0 +1,95 @@
+//! A port's configuration as a TOML text.
+
+use crate::check;
+use crate::config::PortConfig;
+use crate::error::ConfigError;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use vmcc_scenario::Diagnostic;
+use vmcc_scenario::text::{MAX_BYTES, Source};
+
+/// A configuration that was read, and the text that it came from.
+#[derive(Debug, Clone)]
+pub struct ConfigFile {
+    /// What it says.
+    pub config: PortConfig,
+    source: Source,
+}
+
+/// Why a configuration could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The file cannot be read.
+    #[error("cannot read `{}`: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The file is not text, or too long.
+    #[error("`{}` is not a configuration: {why}", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The text is not a valid configuration.
+    #[error("{0}")]
+    Invalid(Box<Diagnostic>),
+}
+
+impl ConfigFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or it is no configuration of a port.
+    pub fn load(path: &Path) -> Result<Self, FileError> {
+        let read = |source| FileError::Read { path: path.to_owned(), source };
+        let unusable = |why: String| FileError::Unusable { path: path.to_owned(), why };
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(path).map_err(read)?;
+        // Not by the file's length: a pipe or device has none.
+        file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(read)?;
+        if bytes.len() > MAX_BYTES {
+            return Err(unusable(format!("it is longer than {MAX_BYTES} bytes")));
+        }
+        let text = String::from_utf8(bytes).map_err(|e| unusable(format!("it is not UTF-8 text: {e}")))?;
+        Self::parse(&path.display().to_string(), &text)
+    }
+
+    /// Reads a text; `name` stands for the file in messages.
+    ///
+    /// # Errors
+    /// It is no configuration of a port.
+    pub fn parse(name: &str, text: &str) -> Result<Self, FileError> {
+        let source = Source::parse(name, text).map_err(FileError::Invalid)?;
+        let config: PortConfig = source.decode().map_err(FileError::Invalid)?;
+        let file = Self { config, source };
+        match check::config(&file.config) {
+            Ok(()) => Ok(file),
+            Err(error) => Err(FileError::Invalid(Box::new(file.locate(&error)))),
+        }
+    }
+
+    /// The place in the text that an error of this configuration is about.
+    pub fn locate(&self, error: &ConfigError) -> Diagnostic {
+        let message = match &error.class {
+            Some(class) if !class.is_empty() => format!("class `{class}`: {}", error.message),
+            _ => error.message.clone(),
+        };
+        self.source.diagnostic(&error.key, false, message, error.help.clone())
+    }
+}
+
+/// The JSON schema of the configuration.
+pub fn schema() -> serde_json::Value {
+    let generator = schemars::SchemaGenerator::default();
+    let mut schema = generator.into_root_schema_for::<PortConfig>().to_value();
+    if let Some(object) = schema.as_object_mut() {
+        object.insert("title".into(), "vmcc port".into());
+    }
+    vmcc_scenario::text::sorted(schema)
+}
