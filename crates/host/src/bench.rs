@@ -59,8 +59,8 @@ impl Default for BenchOptions {
             algorithms: Algorithm::all().collect(),
             subflows: vec![1, 2, 8],
             goodput_subflows: 2,
-            pairs: 9,
-            duration: Duration::from_millis(500),
+            pairs: 7,
+            duration: Duration::from_millis(400),
         }
     }
 }

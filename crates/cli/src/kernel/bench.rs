@@ -12,7 +12,7 @@ use vmcc_host::bench::{self, AlgorithmBench, BenchOptions, REFERENCE, Traffic};
 use vmcc_results::figure::digits;
 
 /// Longer than the kernel's shortest retransmission timeout: what overshoots in slow start is over by then.
-const WARMUP: Duration = Duration::from_millis(300);
+const WARMUP: Duration = Duration::from_millis(250);
 
 /// MPTCP over unshaped veth pairs; a network per number of subflows.
 #[derive(Default)]
