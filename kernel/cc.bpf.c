@@ -299,11 +299,12 @@ static __always_inline void apply(struct call *c, struct sock *sk)
 		close_path(sk, c->out.peer);
 }
 
-#define RUN(hook)                                                                                  \
+/* Asks the algorithm; `c` is a struct call *, `entry` the connection's. */
+#define RUN(hook, c, entry)                                                                        \
 	do {                                                                                       \
-		decision_clear(&c);                                                                \
-		MP_HOOK(hook)(&c.ev, &c.path, entry ? &entry->group : 0, &mp_config.params,        \
-			      &c.out);                                                             \
+		decision_clear(c);                                                                 \
+		MP_HOOK(hook)(&(c)->ev, &(c)->path, (entry) ? &(entry)->group : 0,                 \
+			      &mp_config.params, &(c)->out);                                       \
 	} while (0)
 
 /* Fills in what the callbacks of this ACK noted; true if on_ack is due. */
@@ -323,6 +324,28 @@ static __always_inline int take_ack(struct call *c, struct mp_sk *ca)
 	return 1;
 }
 
+/* Starts a call: the event, and on_ack if an ACK is still due. */
+static __always_inline struct mp_group *call_begin(struct call *c, struct sock *sk,
+						   struct mp_sk *ca)
+{
+	struct mp_group *entry = group_find(ca);
+
+	call_load(c, sk, ca);
+	if (take_ack(c, ca)) {
+		RUN(on_ack, c, entry);
+		apply(c, sk);
+	}
+	return entry;
+}
+
+/* Ends a call: what the algorithm keeps, and what it shows to siblings. */
+static __always_inline void call_end(const struct call *c, struct sock *sk, struct mp_sk *ca,
+				     struct mp_group *entry)
+{
+	ca->path = c->path;
+	publish(sk, ca, c, entry);
+}
+
 /* on_ack by itself: no growth follows. */
 static __noinline int ack_only(struct sock *sk)
 {
@@ -330,14 +353,8 @@ static __noinline int ack_only(struct sock *sk)
 	struct mp_group *entry;
 	struct call c;
 
-	call_load(&c, sk, ca);
-	entry = group_find(ca);
-	if (take_ack(&c, ca)) {
-		RUN(on_ack);
-		apply(&c, sk);
-	}
-	ca->path = c.path;
-	publish(sk, ca, &c, entry);
+	entry = call_begin(&c, sk, ca);
+	call_end(&c, sk, ca, entry);
 	return 0;
 }
 
@@ -359,10 +376,9 @@ static __noinline int init_path(struct sock *sk)
 
 	call_load(&c, sk, ca);
 	entry = group_find(ca);
-	RUN(init);
+	RUN(init, &c, entry);
 	apply(&c, sk);
-	ca->path = c.path;
-	publish(sk, ca, &c, entry);
+	call_end(&c, sk, ca, entry);
 	return 0;
 }
 
@@ -491,12 +507,7 @@ void BPF_PROG(cc_set_state, struct sock *sk, u8 new_state)
 
 	if (!live(sk))
 		return;
-	call_load(&c, sk, ca);
-	entry = group_find(ca);
-	if (take_ack(&c, ca)) {
-		RUN(on_ack);
-		apply(&c, sk);
-	}
+	entry = call_begin(&c, sk, ca);
 	asked = ca->flags & SK_REDUCING;
 	ca->flags &= ~SK_REDUCING;
 	/* A timeout during recovery changes state without asking for a new ssthresh. */
@@ -508,7 +519,7 @@ void BPF_PROG(cc_set_state, struct sock *sk, u8 new_state)
 			c.ev.cwnd_pkt = cc_max(tp->snd_cwnd, tp->prior_cwnd);
 		/* RFC 5681 counts everything that is not acknowledged. */
 		c.ev.in_flight_pkt = tp->packets_out;
-		RUN(on_congestion);
+		RUN(on_congestion, &c, entry);
 		if (asked && c.out.set & CC_SET_SSTHRESH)
 			tp->snd_ssthresh = c.out.ssthresh_pkt;
 	}
@@ -516,11 +527,10 @@ void BPF_PROG(cc_set_state, struct sock *sk, u8 new_state)
 	c.ev.cwnd_pkt = tp->snd_cwnd;
 	c.ev.ssthresh_pkt = tp->snd_ssthresh;
 	if (new_state != old_state) {
-		RUN(on_state);
+		RUN(on_state, &c, entry);
 		apply(&c, sk);
 	}
-	ca->path = c.path;
-	publish(sk, ca, &c, entry);
+	call_end(&c, sk, ca, entry);
 }
 
 SEC("struct_ops")
@@ -532,19 +542,13 @@ void BPF_PROG(cc_cong_avoid, struct sock *sk, u32 ack, u32 acked)
 
 	if (!live(sk))
 		return;
-	call_load(&c, sk, ca);
-	entry = group_find(ca);
-	if (take_ack(&c, ca)) {
-		RUN(on_ack);
-		apply(&c, sk);
-	}
+	entry = call_begin(&c, sk, ca);
 	if (c.ev.flags & CC_EV_CWND_LIMITED && acked) {
 		c.ev.acked_pkt = acked;
-		RUN(on_grow);
+		RUN(on_grow, &c, entry);
 		apply(&c, sk);
 	}
-	ca->path = c.path;
-	publish(sk, ca, &c, entry);
+	call_end(&c, sk, ca, entry);
 }
 
 SEC("struct_ops")
