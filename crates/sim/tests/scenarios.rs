@@ -11,8 +11,9 @@ use vmcc_sim::{Options, SimError, run_case};
 fn every_built_in_scenario_runs_and_its_claims_hold() {
     for builtin in vmcc_scenario::builtin::all() {
         let plan = plan_at(Scale::Small, builtin.name, &[]);
-        // Other suites of scenarios reproduce papers; here are those that show the language.
-        if !(builtin.name == "demo" || builtin.name.starts_with("examples/")) {
+        // Other suites of scenarios reproduce papers; here are those that show the language and the marking ports.
+        let own = ["demo", "examples/", "marking/"];
+        if !own.iter().any(|prefix| builtin.name.starts_with(prefix)) {
             continue;
         }
         let cases = case_figures(&plan);
@@ -34,7 +35,14 @@ fn every_built_in_scenario_runs_and_its_claims_hold() {
 
 #[test]
 fn whatever_a_run_reports_may_be_claimed() {
-    for name in ["demo", "examples/request-response", "examples/two-pod", "examples/poisson"] {
+    for name in [
+        "demo",
+        "examples/request-response",
+        "examples/two-pod",
+        "examples/poisson",
+        "marking/weights-21",
+        "marking/tenants",
+    ] {
         let text = vmcc_scenario::builtin::find(name).unwrap().text;
         for metric in figures(&run(name, &[])).into_keys() {
             let text = format!("{text}\n[[claim]]\nid = \"x\"\ncheck = \"mean({metric}) >= 0\"\n");

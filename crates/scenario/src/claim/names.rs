@@ -5,10 +5,10 @@ use serde_json::Value;
 use super::{BadClaim, Filter, Selector};
 use crate::error::did_you_mean;
 use crate::load::sweep::plain;
-use crate::model::{Scenario, Traffic};
+use crate::model::{Scenario, Share, Topology, Traffic};
 
 /// Metrics of a run that are one figure.
-const PLAIN: [&str; 10] = [
+const PLAIN: [&str; 11] = [
     "goodput_bps",
     "competing_goodput_bps",
     "competing_share",
@@ -19,6 +19,7 @@ const PLAIN: [&str; 10] = [
     "ce_marks",
     "drops",
     "jain",
+    "tenant_jain",
 ];
 /// Metrics that only real kernels have.
 const KERNEL: [&str; 2] = ["cpu_s_per_gb", "echoed_ce_pkt"];
@@ -29,6 +30,11 @@ const FIGURES: [&str; 6] = ["mean", "p50", "p99", "min", "max", "samples"];
 /// Metrics of a path: `paths.<name>.<metric>`.
 const OF_PATH: [&str; 5] = ["goodput_bps", "retransmits", "ce_marks", "drops", "utilization"];
 const OF_PATH_DISTRIBUTIONS: [&str; 2] = ["rtt_us", "queue_bytes"];
+/// Metrics of one of several queues of a path's port: `paths.<name>.class.<queue>.<metric>`. The queue is a number,
+/// or the VM where VMs borrow from each other.
+const OF_CLASS_DISTRIBUTIONS: [&str; 2] = ["queue_bytes", "threshold_bytes"];
+/// The same, which only real kernels count.
+const OF_CLASS: [&str; 2] = ["ce_marks", "drops"];
 /// Metrics of a traffic entry: `traffic.<name>.<metric>`.
 const OF_TRAFFIC: [&str; 3] = ["goodput_bps", "completed", "retransmits"];
 const OF_TRAFFIC_DISTRIBUTIONS: [&str; 2] = ["rtt_us", "fct_us"];
@@ -40,6 +46,11 @@ fn metrics(scenario: &Scenario) -> Vec<String> {
     for path in scenario.topology.paths() {
         all.extend(OF_PATH.iter().map(|m| format!("paths.{path}.{m}")));
         all.extend(OF_PATH_DISTRIBUTIONS.iter().flat_map(|d| figures(&format!("paths.{path}.{d}"))));
+        for class in classes(scenario) {
+            let of = |metric: &str| format!("paths.{path}.class.{class}.{metric}");
+            all.extend(OF_CLASS.iter().map(|m| of(m)));
+            all.extend(OF_CLASS_DISTRIBUTIONS.iter().flat_map(|d| figures(&of(d))));
+        }
     }
     for index in 0..scenario.traffic.len() {
         let label = Traffic::label(&scenario.traffic, index);
@@ -47,6 +58,21 @@ fn metrics(scenario: &Scenario) -> Vec<String> {
         all.extend(OF_TRAFFIC_DISTRIBUTIONS.iter().flat_map(|d| figures(&format!("traffic.{label}.{d}"))));
     }
     all
+}
+
+/// The queues of a path's port where there are several.
+fn classes(scenario: &Scenario) -> Vec<String> {
+    let queue = match &scenario.topology {
+        Topology::VirtualHost(t) if t.share == Share::Htb => {
+            return (0..t.vms).map(|vm| format!("vm{vm}")).collect();
+        }
+        Topology::VirtualHost(t) => &t.queue,
+        Topology::ParallelPaths(t) => &t.queue,
+        Topology::Dumbbell(t) => &t.queue,
+        Topology::TwoPod(t) => &t.queue,
+        Topology::FatTree(_) | Topology::Graph(_) => return Vec::new(),
+    };
+    (0..queue.weights.len()).map(|class| class.to_string()).collect()
 }
 
 fn figures(distribution: &str) -> Vec<String> {

@@ -135,7 +135,7 @@ pub enum Discipline {
 }
 
 /// The queues of a port. Traffic chooses its queue with `class`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, Default)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Queue {
     /// In which order the queues are served.
@@ -147,6 +147,19 @@ pub struct Queue {
     /// What a queue of weight 1 may send per round. Absent: one MTU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantum: Option<Bytes>,
+    /// Whether a queue may use what the others leave idle (`drr`). If not, its weight's share is its ceiling.
+    #[serde(default = "yes")]
+    pub lending: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self { kind: Discipline::Fifo, weights: Vec::new(), quantum: None, lending: true }
+    }
 }
 
 /// Packets lost on a link: a probability, or bursts of loss.

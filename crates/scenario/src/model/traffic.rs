@@ -60,6 +60,9 @@ pub struct Common {
     /// Its congestion control, instead of the hosts'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cc: Option<String>,
+    /// Whether its connections negotiate ECN, instead of the hosts' `ecn`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<bool>,
     /// Its number of subflows, instead of the hosts'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 8))]

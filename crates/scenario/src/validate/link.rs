@@ -51,6 +51,11 @@ pub(super) fn queue(queue: &Queue, path: &str) -> Check {
             require(positive, &weights, "a weight is a whole number from 1 to 1000000")?;
         }
     }
+    require(
+        queue.lending || queue.kind == Discipline::Drr,
+        &format!("{path}.lending"),
+        "only the queues of kind \"drr\" have shares to be capped at",
+    )?;
     let quantum = queue.quantum.is_none_or(|q| !q.is_zero() && q <= Bytes::new(1 << 30));
     require(quantum, &format!("{path}.quantum"), "a quantum is from 1B to 1GiB")
 }

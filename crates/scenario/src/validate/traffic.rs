@@ -44,13 +44,17 @@ fn common(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
     paths(scenario, c.path.as_ref(), &format!("{path}.path"))?;
     class(scenario, c.class, &format!("{path}.class"))?;
     if entry.kind.is_datagram() {
-        let settings =
-            [("protocol", c.protocol.is_some()), ("cc", c.cc.is_some()), ("subflows", c.subflows.is_some())];
+        let settings = [
+            ("protocol", c.protocol.is_some()),
+            ("cc", c.cc.is_some()),
+            ("ecn", c.ecn.is_some()),
+            ("subflows", c.subflows.is_some()),
+        ];
         for (key, given) in settings {
             require(
                 !given,
                 &format!("{path}.{key}"),
-                "datagrams have no congestion control and no subflows",
+                "datagrams have no congestion control, no ECN and no subflows",
             )?;
         }
         return Ok(());

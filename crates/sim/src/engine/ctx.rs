@@ -26,6 +26,21 @@ pub struct QueueSample {
     pub counters: LinkCounters,
 }
 
+/// State of one of several queues of a link at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassSample {
+    /// When.
+    pub at: Time,
+    /// Whose queue.
+    pub link: LinkId,
+    /// The queue's number.
+    pub class: u8,
+    /// Bytes waiting.
+    pub backlog_bytes: u64,
+    /// Above how many bytes it marks, if it does by length.
+    pub threshold_bytes: Option<u64>,
+}
+
 /// A shard's clock, event queue and network, as hosts see it.
 #[derive(Debug)]
 pub struct Ctx {
@@ -35,6 +50,7 @@ pub struct Ctx {
     pub(crate) timer_events: u64,
     pub(crate) controls: Vec<Control>,
     pub(crate) samples: Vec<QueueSample>,
+    pub(crate) class_samples: Vec<ClassSample>,
 }
 
 impl Ctx {
@@ -112,6 +128,11 @@ impl Ctx {
                 let backlog_bytes = self.net.backlog_bytes(link.0, self.now);
                 let counters = self.net.counters(link);
                 self.samples.push(QueueSample { at: self.now, link, backlog_bytes, counters });
+                for (class, (backlog_bytes, threshold_bytes)) in (0..).zip(self.net.classes(link.0)) {
+                    let at = self.now;
+                    let sample = ClassSample { at, link, class, backlog_bytes, threshold_bytes };
+                    self.class_samples.push(sample);
+                }
                 self.wheel.push(self.now + every, EventKey::new(Kind::Control, index), 0, 0);
             }
         }

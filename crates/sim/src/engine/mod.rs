@@ -25,7 +25,7 @@ mod shard;
 mod timer;
 pub(crate) mod wheel;
 
-pub use ctx::{Ctx, QueueSample};
+pub use ctx::{ClassSample, Ctx, QueueSample};
 pub use run::{Engine, Partition};
 pub use timer::{Timer, TimerId};
 

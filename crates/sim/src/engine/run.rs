@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::engine::parallel::{self, Lookahead};
 use crate::engine::shard::Shard;
 use crate::engine::wheel::{Wheel, WheelShape};
-use crate::engine::{Ctx, Endpoints, QueueSample};
+use crate::engine::{ClassSample, Ctx, Endpoints, QueueSample};
 use crate::net::{
     LinkCounters, LinkSpec, MAX_SHARDS, NetError, NetSpec, Network, NodeId, Totals, owned_routes,
 };
@@ -101,7 +101,15 @@ impl<E: Endpoints> Engine<E> {
             let net = Network::new(spec, Arc::clone(&routes), s as u32, shards, streams);
             let wheel = Wheel::new(shape);
             let controls = Vec::new();
-            let mut ctx = Ctx { now: Time::ZERO, wheel, net, timer_events: 0, controls, samples: Vec::new() };
+            let mut ctx = Ctx {
+                now: Time::ZERO,
+                wheel,
+                net,
+                timer_events: 0,
+                controls,
+                samples: Vec::new(),
+                class_samples: Vec::new(),
+            };
             ctx.plan(spec, |link| usize::from(owner(link)) == s);
             Shard { ctx, hosts, events: 0 }
         };
@@ -138,6 +146,14 @@ impl<E: Endpoints> Engine<E> {
         let mut all: Vec<QueueSample> =
             self.shards.iter_mut().flat_map(|s| std::mem::take(&mut s.ctx.samples)).collect();
         all.sort_by_key(|s| (s.at, s.link));
+        all
+    }
+
+    /// Samples of links with several queues taken since the last call, by time, link and queue.
+    pub fn take_class_samples(&mut self) -> Vec<ClassSample> {
+        let mut all: Vec<ClassSample> =
+            self.shards.iter_mut().flat_map(|s| std::mem::take(&mut s.ctx.class_samples)).collect();
+        all.sort_by_key(|s| (s.at, s.link, s.class));
         all
     }
 

@@ -450,6 +450,16 @@ impl Network {
         served.map_or_else(|| link.backlog_bytes(now.ps()), Served::bytes)
     }
 
+    /// Waiting bytes and marking threshold of each class of a link with several.
+    pub(crate) fn classes(&self, at: u32) -> impl Iterator<Item = (u64, Option<u64>)> {
+        let link = &self.links[at as usize];
+        let served = match link.treatment {
+            Treatment::Plain => None,
+            Treatment::Unusual => self.unusual[link.aux as usize].served.as_ref(),
+        };
+        served.into_iter().flat_map(|served| served.classes(link.ps_per_byte_q16))
+    }
+
     /// Schedules the arrival of packet `id` at the far end of link `from`.
     #[inline(always)]
     fn forward(&mut self, id: u32, from: u32, arrival: Time, wheel: &mut Wheel) {

@@ -141,6 +141,18 @@ impl Served {
         self.queues.iter().map(ClassQueue::bytes).sum()
     }
 
+    /// Waiting bytes and marking threshold in bytes of each class; nothing where there is one queue only.
+    pub(crate) fn classes(&self, ps_per_byte_q16: u64) -> impl Iterator<Item = (u64, Option<u64>)> {
+        let threshold = move |class: usize, queue: &ClassQueue| match (&self.discipline, self.marking) {
+            (Discipline::Drr(drr), Marking::MqEcn { port_threshold_bytes }) => {
+                Some(drr.mq_ecn_threshold(class, port_threshold_bytes, ps_per_byte_q16))
+            }
+            _ => queue.threshold_bytes(ps_per_byte_q16),
+        };
+        let several = if self.queues.len() > 1 { &self.queues[..] } else { &[] };
+        several.iter().enumerate().map(move |(class, queue)| (queue.bytes(), threshold(class, queue)))
+    }
+
     pub(crate) fn pause(&mut self) {
         self.state = State::Paused;
     }

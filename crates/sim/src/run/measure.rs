@@ -8,7 +8,7 @@ use vmcc_scenario::model::EventKind;
 use super::accounts::Accounts;
 use super::series;
 use super::setup::{Flow, Setup};
-use crate::engine::QueueSample;
+use crate::engine::{ClassSample, QueueSample};
 use crate::host::{App, FlowRecord as Finished, Hosts, RttGroups, Sample};
 use crate::time::Time;
 
@@ -21,6 +21,7 @@ pub(crate) struct Finale<'a> {
     /// Samples of windows and RTTs, by time, connection and subflow, with the flow's index.
     pub(crate) samples: Vec<(usize, Sample)>,
     pub(crate) queues: Vec<QueueSample>,
+    pub(crate) classes: Vec<ClassSample>,
     rtts: RttGroups,
     /// Completion times of each flow's transfers begun within the window, in microseconds.
     completions: Vec<Vec<f64>>,
@@ -29,7 +30,7 @@ pub(crate) struct Finale<'a> {
 }
 
 pub(crate) fn output(setup: &mut Setup, accounts: Accounts) -> RunOutput {
-    let queues = setup.engine.take_samples();
+    let queues = (setup.engine.take_samples(), setup.engine.take_class_samples());
     let warnings = std::mem::take(&mut setup.warnings);
     let totals = setup.engine.totals();
     let finale = Finale::new(setup, accounts, queues);
@@ -56,7 +57,11 @@ fn endless(flow: &Flow) -> bool {
 }
 
 impl<'a> Finale<'a> {
-    fn new(setup: &'a Setup, accounts: Accounts, queues: Vec<QueueSample>) -> Self {
+    fn new(
+        setup: &'a Setup,
+        accounts: Accounts,
+        (queues, classes): (Vec<QueueSample>, Vec<ClassSample>),
+    ) -> Self {
         let hosts = setup.hosts();
         let record = |flow: &Flow| {
             let answers = flow.answers.map(|id| setup.directory.flow(id, &hosts));
@@ -68,7 +73,7 @@ impl<'a> Finale<'a> {
         let samples = samples(&hosts, &by_conn);
         let (completions, completed) = completions(setup, &records, &hosts, &by_conn);
         let rtts = setup.directory.rtts(hosts.iter().copied());
-        Self { setup, accounts, records, samples, queues, rtts, completions, completed }
+        Self { setup, accounts, records, samples, queues, classes, rtts, completions, completed }
     }
 
     pub(crate) fn in_window(&self, at: Time) -> bool {
@@ -261,7 +266,7 @@ impl<'a> Finale<'a> {
             drops: Some(counters.map(|c| c.drops.iter().sum::<u64>()).sum()),
             queue_bytes: Dist::from_samples(&mut queue),
             utilization: self.utilization(path),
-            ..PathMetrics::default()
+            extra: super::classes::extras(self, path),
         }
     }
 
@@ -308,10 +313,24 @@ impl<'a> Finale<'a> {
             put("rtt_us", self.rtt(&flows).map(Extra::Dist));
             put("fct_us", self.fct(&flows).map(Extra::Dist));
         }
+        if let Some(jain) = self.tenant_jain() {
+            extra.insert("tenant_jain".into(), Extra::Number(jain));
+        }
         if let Some(share) = self.competing_share() {
             extra.insert("competing_share".into(), Extra::Number(share));
         }
         extra
+    }
+
+    /// Fairness among the hosts that send without end, whoever they are.
+    fn tenant_jain(&self) -> Option<f64> {
+        let mut tenants: BTreeMap<usize, f64> = BTreeMap::new();
+        for (index, flow) in self.setup.flows.iter().enumerate().filter(|(_, flow)| endless(flow)) {
+            let secs = self.active_secs(flow.planned.traffic);
+            let rate = if secs > 0.0 { self.accounts.window[index] as f64 * 8.0 / secs } else { 0.0 };
+            *tenants.entry(flow.planned.from).or_default() += rate;
+        }
+        stats::jain(&tenants.into_values().collect::<Vec<f64>>())
     }
 
     /// What competing connections got of their paths while the first to the last of them was active.

@@ -14,6 +14,7 @@
 
 mod accounts;
 mod changes;
+mod classes;
 mod error;
 mod measure;
 mod series;

@@ -3,6 +3,7 @@
 //! | entity | metrics |
 //! |---|---|
 //! | a path's name | `goodput_bps`, `srtt_us`, `cwnd_pkt` of measured traffic on it, `queue_bytes` |
+//! | `<path>.<class>` where a path's port has several queues | `queue_bytes`, `threshold_bytes` |
 //! | a traffic entry's name | `goodput_bps` |
 //! | `flow<n>.<path or subflow>` (few connections only) | `srtt_us`, `cwnd_pkt` |
 
@@ -30,6 +31,7 @@ pub(crate) fn build(finale: &Finale<'_>) -> Series {
     goodputs(finale, &mut intervals, step);
     samples(finale, &mut intervals, step);
     queues(finale, &mut intervals, step);
+    classes(finale, &mut intervals, step);
     let mut series = Series::default();
     for (index, sums) in intervals.iter().enumerate() {
         let end = (Time::ZERO + Span::from_ps(every).times(index as u64 + 1)).min(setup.end);
@@ -92,6 +94,23 @@ fn samples(finale: &Finale<'_>, intervals: &mut [Sums], step: impl Fn(Time) -> u
         if own {
             let subflow = sample.subflow.to_string();
             add(&format!("flow{index}.{}", path.unwrap_or(&subflow)));
+        }
+    }
+}
+
+fn classes(finale: &Finale<'_>, intervals: &mut [Sums], step: impl Fn(Time) -> usize) {
+    for sample in &finale.classes {
+        let path = finale.setup.fabric.paths.iter().find(|path| path.queue == sample.link);
+        let (Some(path), Some(sums)) = (path, intervals.get_mut(step(sample.at))) else { continue };
+        let entity = format!("{}.{}", path.name, finale.class_name(sample.class));
+        let mut add = |metric, value: u64| {
+            let sum = sums.entry((entity.clone(), metric)).or_default();
+            sum.0 += value as f64;
+            sum.1 += 1.0;
+        };
+        add("queue_bytes", sample.backlog_bytes);
+        if let Some(threshold) = sample.threshold_bytes {
+            add("threshold_bytes", threshold);
         }
     }
 }

@@ -167,7 +167,8 @@ struct Maker<'a> {
     fabric: &'a mut Fabric,
     world: &'a mut World,
     streams: &'a Streams,
-    config: ConfigId,
+    /// Without and with ECN asked for.
+    configs: [ConfigId; 2],
     algorithms: BTreeMap<String, AlgorithmId>,
 }
 
@@ -178,8 +179,12 @@ impl<'a> Maker<'a> {
         world: &'a mut World,
         streams: &'a Streams,
     ) -> Result<Self, SimError> {
-        let config = world.add_config(tcp_config(&scenario.host)).map_err(SimError::Config)?;
-        Ok(Self { scenario, fabric, world, streams, config, algorithms: BTreeMap::new() })
+        let mut add = |ecn| {
+            let config = TcpConfig { ecn, ..tcp_config(&scenario.host) };
+            world.add_config(config).map_err(SimError::Config)
+        };
+        let configs = [add(Ecn::Off)?, add(Ecn::Classic)?];
+        Ok(Self { scenario, fabric, world, streams, configs, algorithms: BTreeMap::new() })
     }
 
     fn algorithm(&mut self, name: &str) -> Result<AlgorithmId, SimError> {
@@ -216,7 +221,7 @@ impl<'a> Maker<'a> {
             stop: planned.stop,
             app: planned.app,
             algorithm: self.algorithm(&cc)?,
-            config: self.config,
+            config: self.configs[usize::from(common.ecn.or(host.ecn) == Some(true))],
             scheduler: scheduler(host.scheduler),
             subflows,
             multipath,
@@ -286,7 +291,6 @@ fn tcp_config(host: &Host) -> TcpConfig {
         initial_cwnd_pkt: u32::try_from(host.initial_window.get()).unwrap_or(u32::MAX),
         rto_min: span(host.min_rto),
         delayed_ack: span(host.delayed_ack),
-        ecn: if host.ecn == Some(true) { Ecn::Classic } else { Ecn::Off },
         receive_buffer: ReceiveBuffer::Auto { initial_bytes, max_bytes },
         ..default
     }

@@ -5,7 +5,8 @@ use vmcc_units::{BitsPerSec, Bytes, Nanos, Packets};
 
 use super::fabric::{FabricError, span};
 use crate::net::{
-    ClassSpec, Limit, LossSpec, Marking as PortMarking, QueueSpec, RedSpec, Scheduling, Threshold,
+    ClassSpec, Limit, LossSpec, Marking as PortMarking, QueueSpec, RedSpec, Scheduling, ShaperClass,
+    Threshold,
 };
 use crate::time::Span;
 
@@ -39,6 +40,7 @@ impl<'a> Port<'a> {
     pub(crate) fn spec(&self) -> Result<QueueSpec, FabricError> {
         match self.queue.kind {
             Discipline::Fifo => Ok(self.fifo()),
+            Discipline::Drr if !self.queue.lending => self.capped(),
             Discipline::Drr | Discipline::Priority => self.classes(),
         }
     }
@@ -98,6 +100,41 @@ impl<'a> Port<'a> {
             marking,
             classes: self.queue.weights.iter().map(class).collect(),
         })
+    }
+
+    /// Token buckets whose ceiling is the weight's share. Rates are fixed, and so are MQ-ECN's thresholds; a sojourn
+    /// time is a length.
+    fn capped(&self) -> Result<QueueSpec, FabricError> {
+        let all: u64 = self.queue.weights.iter().map(|weight| u64::from(*weight)).sum();
+        let part = |whole: u64, weight: u32| {
+            let part = u128::from(whole) * u128::from(weight) / u128::from(all.max(1));
+            u64::try_from(part).unwrap_or(whole)
+        };
+        let class = |parent, rate: u64, mark| ShaperClass {
+            parent,
+            guarantee_bps: rate,
+            ceiling_bps: rate,
+            burst_bytes: 2 * self.mtu.get(),
+            limit: limit(self.buffer),
+            mark,
+        };
+        let mark = |weight: u32| match self.marking {
+            Marking::None => Ok(None),
+            Marking::Threshold(rule) => Ok(Some(self.threshold(rule.at))),
+            Marking::MqEcn(rule) => {
+                Ok(Some(Threshold::Bytes(part(self.port_bytes(rule.lambda, rule.rtt), weight))))
+            }
+            Marking::Tcn(rule) => Ok(Some(Threshold::Time(self.sojourn(rule.lambda, rule.rtt)))),
+            Marking::Red(_) => Err(FabricError::Unsupported {
+                what: "RED in a port of several queues",
+                remedy: "use the rule mq-ecn, tcn or threshold there",
+            }),
+        };
+        let mut classes = vec![class(None, self.rate.get(), None)];
+        for &weight in &self.queue.weights {
+            classes.push(class(Some(0), part(self.rate.get(), weight).max(1), mark(weight)?));
+        }
+        Ok(QueueSpec::Shaper { classes })
     }
 
     pub(crate) fn threshold(&self, threshold: vmcc_units::Threshold) -> Threshold {

@@ -2,7 +2,8 @@
 //!
 //! A vNIC's port is a link in each direction between the VM and the virtual switch; the physical path of the
 //! NIC that the vNIC is mapped to follows. With a hard cap the port has the vNIC's share of the VM's rate.
-//! With borrowing the port is as fast as the NIC, and each NIC serves the VMs by hierarchical token buckets:
+//! With borrowing the port only hands packets over, faster than any NIC sends, so that a VM alone on a NIC waits in
+//! its own bucket, too; and each NIC serves the VMs by hierarchical token buckets:
 //! every VM is guaranteed its share and may use what is idle.
 
 use vmcc_scenario::model::{Marking, Share, VirtualHost};
@@ -58,11 +59,14 @@ fn hosts(builder: &mut Builder, t: &VirtualHost) -> (Vec<NodeId>, Vec<NodeId>) {
     (vms, clients)
 }
 
+/// How much faster than a NIC a port is that only hands packets over.
+const HANDING_OVER: u64 = 10;
+
 /// What a vNIC's port can carry.
 fn port_rate(t: &VirtualHost) -> BitsPerSec {
     match t.share {
         Share::Hard => BitsPerSec::new(t.vm_rate.get() / u64::from(t.vnics())),
-        Share::Htb => t.path_rate,
+        Share::Htb => BitsPerSec::new(t.path_rate.get().saturating_mul(HANDING_OVER)),
     }
 }
 

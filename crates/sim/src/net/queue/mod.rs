@@ -73,6 +73,17 @@ impl ClassQueue {
         }
     }
 
+    /// The threshold in bytes, if it has one of its own.
+    pub(crate) fn threshold_bytes(&self, ps_per_byte_q16: u64) -> Option<u64> {
+        match self.mark? {
+            Threshold::Bytes(bytes) => Some(bytes),
+            Threshold::Time(span) => {
+                let bytes = (u128::from(span.ps()) << 16) / u128::from(ps_per_byte_q16.max(1));
+                u64::try_from(bytes).ok()
+            }
+        }
+    }
+
     pub(crate) fn push(&mut self, packet: Waiting) {
         self.bytes += u64::from(packet.size);
         self.packets.push_back(packet);
