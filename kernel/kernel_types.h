@@ -29,12 +29,16 @@ typedef __s32 s32;
 /* From <linux/bpf.h>. */
 enum {
 	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_CGROUP_ARRAY = 8,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
 enum {
 	BPF_NOEXIST = 1,
 	BPF_F_NO_PREALLOC = 1,
+	BPF_F_RECOMPUTE_CSUM = 1,
 };
 
 #include <bpf/bpf_helpers.h>
@@ -152,7 +156,17 @@ struct gnet_stats_queue {
 	__u32 backlog;
 };
 
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
 struct Qdisc {
+	u32 handle;
+	struct hlist_node hash;
 	struct gnet_stats_queue qstats;
 };
 
@@ -162,6 +176,7 @@ struct netdev_queue {
 
 struct net_device {
 	struct netdev_queue *_tx;
+	struct hlist_head qdisc_hash[16];
 };
 
 struct sk_buff {

@@ -5,16 +5,20 @@
 
 mod ethtool;
 mod genl;
+mod htb;
 mod link;
 mod mptcp;
 mod qdisc;
 mod sockets;
+mod tc;
 
 pub use ethtool::disable_segmentation_offload;
+pub use htb::{Existing, HtbClass};
 pub use link::{Links, PortInfo};
 pub use mptcp::{MAX_LIMIT, PathManager};
 pub use qdisc::{Qdiscs, QueueStats, Shaper};
 pub use sockets::is_listening;
+pub use tc::{Counters, QueueInfo, ROOT, TrafficControl};
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage,

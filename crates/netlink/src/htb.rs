@@ -1,0 +1,185 @@
+//! Linux's hierarchical token bucket and the FIFO queues below its classes.
+
+use crate::tc::{RTM_DELTCLASS, RTM_NEWQDISC, RTM_NEWTCLASS, ROOT, Tc, TrafficControl};
+use netlink_packet_core::{DefaultNla, Emitable, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use std::io;
+use vmcc_units::Limit;
+
+// Numbers from the kernel's user interface, linux/pkt_sched.h.
+const TCA_HTB_PARMS: u16 = 1;
+const TCA_HTB_INIT: u16 = 2;
+const TCA_HTB_RATE64: u16 = 6;
+const TCA_HTB_CEIL64: u16 = 7;
+const HTB_VERSION: u32 = 3;
+const TC_LINKLAYER_ETHERNET: u8 = 1;
+/// Bursts travel as the time that they take, in units of the packet scheduler's clock.
+const PSCHED_TICK_NS: u128 = 64;
+/// What the kernel divides a rate by for a class without a quantum; ours all have one.
+const RATE_TO_QUANTUM: u32 = 10;
+
+/// One class of an HTB queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HtbClass {
+    /// `major << 16 | minor`.
+    pub id: u32,
+    /// The class or queue above it.
+    pub parent: u32,
+    /// What it has a right to, in bytes per second, link-layer header included.
+    pub rate_bytes_per_s: u64,
+    /// What it may borrow up to, in bytes per second.
+    pub ceil_bytes_per_s: u64,
+    /// What may leave back to back at `rate_bytes_per_s` after an idle time, in bytes.
+    pub burst_bytes: u64,
+    /// The same at `ceil_bytes_per_s`.
+    pub ceil_burst_bytes: u64,
+    /// What it may send per round among classes that borrow, in bytes.
+    pub quantum_bytes: u32,
+    /// 0 (served first) to 7.
+    pub priority: u32,
+}
+
+/// How a request treats what exists already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// Refuse.
+    Refuse,
+    /// Replace it or change it.
+    Replace,
+}
+
+impl Existing {
+    fn flags(self) -> u16 {
+        NLM_F_CREATE | if self == Self::Refuse { NLM_F_EXCL } else { NLM_F_REPLACE }
+    }
+}
+
+impl TrafficControl {
+    /// Makes an HTB queue the root of the port; packets without a class go to the class `default_minor`.
+    ///
+    /// # Errors
+    /// The kernel refuses: `NotFound` when it has no HTB.
+    pub fn add_htb(&mut self, port: u32, handle: u32, default_minor: u32) -> io::Result<()> {
+        // struct tc_htb_glob: version, rate2quantum, defcls, debug, direct_pkts.
+        let glob = words(&[HTB_VERSION, RATE_TO_QUANTUM, default_minor, 0, 0]);
+        let options = nested(&[DefaultNla::new(TCA_HTB_INIT, glob)]);
+        let message = Tc::new(RTM_NEWQDISC, port, ROOT, handle).kind("htb").options(options);
+        self.0.execute(message, Existing::Replace.flags())
+    }
+
+    /// Adds a class, or changes it while packets wait in it.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set_htb_class(&mut self, port: u32, class: &HtbClass) -> io::Result<()> {
+        let message =
+            Tc::new(RTM_NEWTCLASS, port, class.parent, class.id).kind("htb").options(class_options(class));
+        self.0.execute(message, NLM_F_CREATE)
+    }
+
+    /// Removes a class, its queue and the packets in it.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn delete_class(&mut self, port: u32, id: u32) -> io::Result<()> {
+        self.0.execute(Tc::new(RTM_DELTCLASS, port, 0, id), 0)
+    }
+
+    /// Makes a FIFO the queue of a class.
+    ///
+    /// # Errors
+    /// The kernel refuses; `AlreadyExists` when `handle` is taken.
+    pub fn add_fifo(&mut self, port: u32, parent: u32, handle: u32, limit: Limit) -> io::Result<()> {
+        self.0.execute(fifo(port, parent, handle, limit), Existing::Refuse.flags())
+    }
+
+    /// Changes the limit of a FIFO; what is beyond it is dropped.
+    ///
+    /// # Errors
+    /// The kernel refuses; another unit (bytes, packets) is another kind of queue and cannot be changed to.
+    pub fn change_fifo(&mut self, port: u32, parent: u32, handle: u32, limit: Limit) -> io::Result<()> {
+        self.0.execute(fifo(port, parent, handle, limit), 0)
+    }
+}
+
+fn fifo(port: u32, parent: u32, handle: u32, limit: Limit) -> Tc {
+    let (kind, limit) = match limit {
+        Limit::Bytes(bytes) => ("bfifo", bytes.get()),
+        Limit::Packets(count) => ("pfifo", count.get()),
+    };
+    let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+    Tc::new(RTM_NEWQDISC, port, parent, handle).kind(kind).options(words(&[limit]))
+}
+
+/// `struct tc_htb_opt`, with the rates also as 64 bits.
+fn class_options(class: &HtbClass) -> Vec<u8> {
+    let mut parms = Vec::with_capacity(44);
+    push_ratespec(&mut parms, class.rate_bytes_per_s);
+    push_ratespec(&mut parms, class.ceil_bytes_per_s);
+    let buffer = ticks(class.burst_bytes, class.rate_bytes_per_s);
+    let ceil_buffer = ticks(class.ceil_burst_bytes, class.ceil_bytes_per_s);
+    // buffer, cbuffer, quantum, level (the kernel's own), prio.
+    parms.extend(words(&[buffer, ceil_buffer, class.quantum_bytes, 0, class.priority]));
+    nested(&[
+        DefaultNla::new(TCA_HTB_PARMS, parms),
+        DefaultNla::new(TCA_HTB_RATE64, class.rate_bytes_per_s.to_ne_bytes().to_vec()),
+        DefaultNla::new(TCA_HTB_CEIL64, class.ceil_bytes_per_s.to_ne_bytes().to_vec()),
+    ])
+}
+
+/// How long `bytes` take at a rate, in the scheduler's ticks; at least one.
+fn ticks(bytes: u64, rate_bytes_per_s: u64) -> u32 {
+    let ns = u128::from(bytes) * 1_000_000_000 / u128::from(rate_bytes_per_s.max(1));
+    u32::try_from(ns.div_ceil(PSCHED_TICK_NS)).unwrap_or(u32::MAX).max(1)
+}
+
+/// `struct tc_ratespec`: `cell_log`, `linklayer`, `overhead` (u16), `cell_align` (i16), `mpu` (u16), rate. The rate
+/// here saturates; the 64-bit attribute counts.
+fn push_ratespec(out: &mut Vec<u8>, rate_bytes_per_s: u64) {
+    out.extend_from_slice(&[0, TC_LINKLAYER_ETHERNET, 0, 0, 0, 0, 0, 0]);
+    out.extend_from_slice(&u32::try_from(rate_bytes_per_s).unwrap_or(u32::MAX).to_ne_bytes());
+}
+
+fn words(values: &[u32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+fn nested(inner: &[DefaultNla]) -> Vec<u8> {
+    let mut bytes = vec![0; inner.buffer_len()];
+    inner.emit(&mut bytes);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLASS: HtbClass = HtbClass {
+        id: 0x10010,
+        parent: 0x10001,
+        rate_bytes_per_s: 12_500_000,
+        ceil_bytes_per_s: 12_500_000_000,
+        burst_bytes: 12_500,
+        ceil_burst_bytes: 12_500_000,
+        quantum_bytes: 1514,
+        priority: 3,
+    };
+
+    #[test]
+    fn class_options_have_the_kernels_layout() {
+        let bytes = class_options(&CLASS);
+        assert_eq!(bytes.len(), 4 + 44 + 2 * 12);
+        assert_eq!(bytes[12..16], 12_500_000_u32.to_ne_bytes());
+        assert_eq!(bytes[24..28], u32::MAX.to_ne_bytes(), "beyond 32 bits: the 64-bit attribute counts");
+        assert_eq!(bytes[28..32], 15_625_u32.to_ne_bytes(), "1 ms in ticks of 64 ns");
+        assert_eq!(bytes[36..40], 1514_u32.to_ne_bytes());
+        assert_eq!(bytes[44..48], 3_u32.to_ne_bytes());
+        assert_eq!(bytes[64..72], 12_500_000_000_u64.to_ne_bytes());
+    }
+
+    #[test]
+    fn ticks_saturate_and_are_never_zero() {
+        assert_eq!(ticks(0, 1), 1);
+        assert_eq!(ticks(u64::MAX, 1), u32::MAX);
+        assert_eq!(ticks(1500, 0), u32::MAX);
+    }
+}

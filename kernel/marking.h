@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Marking thresholds: one queue (K = C x RTT x lambda) and MQ-ECN (Bai et al., NSDI 2016), a share of
+ * that per service queue.
+ *
+ * K_i = min(quantum_i / T_round, C) x RTT x lambda, T_round the smoothed time of one round of the
+ * scheduler; zero (idle) gives K_port.  Freestanding unsigned integers, the same text in BPF and
+ * natively.  Rates in bytes per second up to 2^40, times in ns.  Results below a byte are cut off.
+ */
+#ifndef VMCC_MARKING_H
+#define VMCC_MARKING_H
+
+#define MARK_NS_PER_S 1000000000ull
+/* Times beyond this are taken as this: keeps products in 64 bits. */
+#define MARK_MAX_NS 16000000000ull
+/* Thresholds and quanta beyond this (8 TB) are taken as this. */
+#define MARK_MAX (1ull << 43)
+/* T_round is kept in 1/256 ns, so that smoothing loses nothing that matters. */
+#define MARK_ROUND_SHIFT 8
+/* Idle slots after which a port counts as never used. */
+#define MARK_IDLE_SLOTS 10
+
+static inline unsigned long long mark_min(unsigned long long a, unsigned long long b)
+{
+	return a < b ? a : b;
+}
+
+/* What `rate` carries in `ns`. */
+static inline unsigned long long mark_bytes(unsigned long long rate, unsigned long long ns)
+{
+	ns = mark_min(ns, MARK_MAX_NS);
+	return rate / MARK_NS_PER_S * ns + rate % MARK_NS_PER_S * ns / MARK_NS_PER_S;
+}
+
+/* How long `bytes` take at `rate`. */
+static inline unsigned long long mark_ns(unsigned long long rate, unsigned long long bytes)
+{
+	if (!rate)
+		return MARK_MAX_NS;
+	/* 2^34 bytes x 10^9 fit 64 bits. */
+	return mark_min(mark_min(bytes, 1ull << 34) * MARK_NS_PER_S / rate, MARK_MAX_NS);
+}
+
+/* K_port = C x RTT x lambda; lambda in 1/65536. */
+static inline unsigned long long mark_port_threshold(unsigned long long rate, unsigned long long rtt_ns,
+						     unsigned int lambda_q16)
+{
+	unsigned long long bdp = mark_min(mark_bytes(rate, rtt_ns), MARK_MAX);
+
+	/* In two parts: 43 bits x 32 bits do not fit. */
+	return mark_min((bdp >> 16) * lambda_q16 + ((bdp & 0xffff) * lambda_q16 >> 16), MARK_MAX);
+}
+
+/* T_round <- 3/4 T_round + 1/4 sample; both in 1/256 ns from here on. */
+static inline unsigned long long mark_round_smooth(unsigned long long round_q8, unsigned long long sample_ns)
+{
+	return (3 * round_q8 + (mark_min(sample_ns, MARK_MAX_NS) << MARK_ROUND_SHIFT)) / 4;
+}
+
+/* What is left of T_round after an idle time, in slots of one packet's transmission time. */
+static inline unsigned long long mark_round_idle(unsigned long long round_q8, unsigned long long idle_ns,
+						 unsigned long long slot_ns)
+{
+	unsigned long long slots = slot_ns ? idle_ns / slot_ns : MARK_IDLE_SLOTS + 1;
+	int i;
+
+	if (slots > MARK_IDLE_SLOTS)
+		return 0;
+	for (i = 0; i < MARK_IDLE_SLOTS; i++) {
+		if (i < (int)slots)
+			round_q8 = 3 * round_q8 / 4;
+	}
+	return round_q8;
+}
+
+/* K_i; `quantum_ns` is the time that the queue's quantum takes at the port's rate. */
+static inline unsigned long long mark_queue_threshold(unsigned long long k_port, unsigned long long quantum_ns,
+						      unsigned long long round_q8)
+{
+	unsigned long long quantum_q8 = mark_min(quantum_ns, MARK_MAX_NS) << MARK_ROUND_SHIFT;
+
+	if (quantum_q8 >= round_q8)
+		return k_port;
+	/* A share of less than one, in 1/2^20. */
+	return mark_min(k_port, MARK_MAX) * ((quantum_q8 << 20) / round_q8) >> 20;
+}
+
+#endif /* VMCC_MARKING_H */

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A port of a virtual switch: puts each packet into its class and marks CE where the class's queue is
+ * longer than its threshold.
+ *
+ * Runs at the clsact egress hook, before the packet is queued, and reads the real length of the queue
+ * that the packet is about to join.  Deciding on arrival by instantaneous length is what RFC 8257
+ * section 3.1 asks of a switch.
+ *
+ * Tunnels: the outermost IP header decides and is the only one changed, and only if it is ECN-capable.
+ * RFC 6040 makes the decapsulating end copy CE from there to an ECN-capable inner header, and drop the
+ * packet if the inner one is not; so a tunnel must encapsulate in RFC 6040's normal mode (Linux's
+ * VXLAN does), where the outer header is ECN-capable only if the inner one is.
+ */
+#include "kernel_types.h"
+#include "port_shared.h"
+#include "marking.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+#define TC_ACT_UNSPEC (-1) /* continue with the next filter, then the queue */
+
+/* The part of the user interface's structure that is used; the verifier rewrites each access. */
+struct __sk_buff {
+	__u32 len;
+	__u32 pkt_type;
+	__u32 mark;
+	__u32 queue_mapping;
+	__u32 protocol;
+	__u32 vlan_present;
+	__u32 vlan_tci;
+	__u32 vlan_proto;
+	__u32 priority;
+	__u32 ingress_ifindex;
+	__u32 ifindex;
+	__u32 tc_index;
+	__u32 cb[5];
+	__u32 hash;
+	__u32 tc_classid;
+	__u32 data;
+	__u32 data_end;
+	__u32 napi_id;
+	__u32 family;
+	__u32 remote_ip4;
+	__u32 local_ip4;
+	__u32 remote_ip6[4];
+	__u32 local_ip6[4];
+	__u32 remote_port;
+	__u32 local_port;
+	__u32 data_meta;
+	__u64 flow_keys;
+	__u64 tstamp;
+	__u32 wire_len;
+	__u32 gso_segs;
+};
+
+#include "port_parse.h"
+#include "port_class.h"
+#include "port_queue.h"
+#include "port_mark.h"
+
+/* Two, so that a change appears at once and whole: one is in use while the other is written. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, u32);
+	__type(value, struct port_config);
+} port_configs SEC(".maps");
+
+/* Which of the two is in use. */
+u32 port_active SEC(".data.active");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct port_state);
+} port_states SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, PORT_CLASSES);
+	__type(key, u32);
+	__type(value, struct port_counters);
+} port_counts SEC(".maps");
+
+static __always_inline struct port_config *active_config(void)
+{
+	u32 key = *(volatile u32 *)&port_active & 1;
+
+	return bpf_map_lookup_elem(&port_configs, &key);
+}
+
+static __always_inline struct port_state *the_state(void)
+{
+	u32 key = 0;
+
+	return bpf_map_lookup_elem(&port_states, &key);
+}
+
+SEC("tc")
+int vmcc_port_out(struct __sk_buff *skb)
+{
+	struct port_config *cfg = active_config();
+	struct port_state *state = the_state();
+	struct port_counters *count;
+	struct lengths queue;
+	struct packet p;
+	u64 threshold;
+	u32 class;
+
+	if (!cfg || !state)
+		return TC_ACT_UNSPEC;
+	parse_packet(skb, 0, &p);
+	class = classify(skb, cfg, &p, 0);
+	if (class >= PORT_CLASSES)
+		return TC_ACT_UNSPEC;
+	if (cfg->classes[class].class_id)
+		skb->priority = cfg->classes[class].class_id;
+	queue_lengths(skb, cfg->class_count, class, &queue);
+	threshold = class_threshold(cfg, state, class);
+
+	count = bpf_map_lookup_elem(&port_counts, &class);
+	if (!count)
+		return TC_ACT_UNSPEC;
+	count->packets += skb->gso_segs ? skb->gso_segs : 1;
+	count->bytes += skb->wire_len;
+	if (!p.version)
+		count->unclassified++;
+	if (queue.own > count->max_backlog_bytes)
+		count->max_backlog_bytes = queue.own;
+	if (queue.own <= threshold)
+		return TC_ACT_UNSPEC;
+	switch (mark_ce(skb, &p)) {
+	case MARK_DONE:
+		count->marked++;
+		break;
+	case MARK_NOT_ECT:
+		count->not_ect++;
+		break;
+	}
+	return TC_ACT_UNSPEC;
+}

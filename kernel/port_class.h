@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Which class a packet belongs to: the first that asks for it by any of its marks, else the last. */
+#ifndef VMCC_PORT_CLASS_H
+#define VMCC_PORT_CLASS_H
+
+/* The cgroups of classes that ask by one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
+	__uint(max_entries, PORT_CLASSES);
+	__type(key, u32);
+	__type(value, u32);
+} port_cgroups SEC(".maps");
+
+static __always_inline int same(const u8 *a, const u8 *b, u8 version)
+{
+	const u32 *x = (const u32 *)a, *y = (const u32 *)b;
+
+	if (x[0] != y[0])
+		return 0;
+	return version == 4 || (x[1] == y[1] && x[2] == y[2] && x[3] == y[3]);
+}
+
+static __always_inline int matches(const struct port_filter *f, const struct packet *p)
+{
+	if (f->version && f->version != p->version)
+		return 0;
+	if (f->protocol && f->protocol != p->protocol)
+		return 0;
+	if (f->from_port && f->from_port != p->from_port)
+		return 0;
+	if (f->to_port && f->to_port != p->to_port)
+		return 0;
+	if (f->has_from && !same(f->from, p->from, p->version))
+		return 0;
+	return !f->has_to || same(f->to, p->to, p->version);
+}
+
+static __noinline u32 class_by_filter(const struct port_config *cfg, const struct packet *p, u32 best)
+{
+	u32 i;
+
+	if (!cfg || !p)
+		return best;
+	for (i = 0; i < PORT_FILTERS && i < cfg->filter_count; i++) {
+		const struct port_filter *f = &cfg->filters[i];
+
+		if (f->class < best && matches(f, p))
+			best = f->class;
+	}
+	return best;
+}
+
+static __always_inline u32 class_by_priority(const struct port_config *cfg, u32 priority, u32 best)
+{
+	u32 i;
+
+	for (i = 0; i < PORT_PRIORITIES && i < cfg->priority_count; i++) {
+		if (cfg->priority_class[i] < best && cfg->priorities[i] == priority)
+			best = cfg->priority_class[i];
+	}
+	return best;
+}
+
+static __always_inline u32 class_by_cgroup(struct __sk_buff *skb, u32 mask, u32 best)
+{
+	u32 i;
+
+	for (i = 0; i < PORT_CLASSES; i++) {
+		if (i < best && mask & 1u << i && bpf_skb_under_cgroup(skb, &port_cgroups, i) == 1)
+			best = i;
+	}
+	return best;
+}
+
+/* `p` is the outermost packet, `inner` the one that it carries or null. */
+static __always_inline u32 classify(struct __sk_buff *skb, const struct port_config *cfg, const struct packet *p,
+				    const struct packet *inner)
+{
+	u32 best = PORT_NO_CLASS;
+
+	if (p->version) {
+		u8 wanted = cfg->dscp_class[p->tos >> 2 & 63];
+
+		if (wanted < best)
+			best = wanted;
+		if (cfg->filter_count) {
+			best = class_by_filter(cfg, p, best);
+			if (inner && inner->version)
+				best = class_by_filter(cfg, inner, best);
+		}
+	}
+	best = class_by_priority(cfg, skb->priority, best);
+	if (cfg->cgroup_classes)
+		best = class_by_cgroup(skb, cfg->cgroup_classes, best);
+	return best < cfg->class_count ? best : cfg->class_count - 1;
+}
+
+#endif /* VMCC_PORT_CLASS_H */

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the programs of a port and the loader (crates/host/src/port) both read.  Fixed layouts, no pointers. */
+#ifndef VMCC_PORT_SHARED_H
+#define VMCC_PORT_SHARED_H
+
+#include <stdint.h>
+
+#define PORT_CLASSES	8
+#define PORT_FILTERS	16
+#define PORT_PRIORITIES 16
+#define PORT_NO_CLASS	0xff
+
+/* Where the length of a class's queue is read. */
+enum {
+	PORT_SOURCE_ROOT = 0, /* the root queue of the port, whatever it is */
+	PORT_SOURCE_LEAF = 1, /* a queue below the root per class, found by its handle */
+	PORT_SOURCE_MAP = 2,  /* the map port_queues, where our own queueing discipline publishes it */
+};
+
+/* When a class marks. */
+enum {
+	PORT_RULE_NONE = 0,
+	PORT_RULE_LENGTH = 1, /* above threshold_bytes */
+	PORT_RULE_SHARE = 2,  /* above the class's MQ-ECN threshold */
+};
+
+/*
+ * Handles of the leaf queues.  The kernel finds a queue by handle in a hash of 16 buckets
+ * (dev->qdisc_hash, bucket = handle * 0x61C88647 >> 28).  For a handle `major << 16` that is the top
+ * four bits of the 16-bit product major * 0x8647; the majors below give consecutive products, so one
+ * bucket holds all leaves and the product tells the class.
+ */
+#define PORT_LEAF_FACTOR 0x8647
+#define PORT_LEAF_FIRST	 0x5010 /* product of class 0 */
+#define PORT_LEAF_BUCKET 5
+
+struct port_class {
+	uint64_t threshold_bytes; /* PORT_RULE_LENGTH */
+	uint64_t rtt_ns;	  /* PORT_RULE_SHARE; 0: measured */
+	uint64_t rate;		  /* what it may use, bytes per second */
+	uint64_t quantum_ns;	  /* its quantum at the port's rate */
+	uint32_t rule;
+	uint32_t lambda_q16;
+	uint32_t class_id; /* skb->priority of its packets; 0: left alone */
+	uint32_t reserved;
+};
+
+/* Absent addresses and ports match everything; IPv4 in the first four bytes. */
+struct port_filter {
+	uint8_t from[16];
+	uint8_t to[16];
+	uint16_t from_port; /* host byte order; 0: any */
+	uint16_t to_port;
+	uint8_t protocol; /* 0: any */
+	uint8_t version;  /* 4, 6; 0: either */
+	uint8_t has_from;
+	uint8_t has_to;
+	uint32_t class;
+};
+
+struct port_config {
+	struct port_class classes[PORT_CLASSES];
+	struct port_filter filters[PORT_FILTERS];
+	uint32_t priorities[PORT_PRIORITIES];
+	uint8_t priority_class[PORT_PRIORITIES];
+	uint8_t dscp_class[64];
+	uint64_t rate;		/* of the port, bytes per second */
+	uint64_t slot_ns;	/* one MTU at that rate */
+	uint32_t class_count;
+	uint32_t filter_count;
+	uint32_t priority_count;
+	uint32_t cgroup_classes; /* bit i: class i has a cgroup */
+	uint32_t phantom_q16;	 /* share of the rate at which virtual queues drain; 0: real queues */
+	uint32_t measure_rtt;	 /* some class needs it */
+	uint32_t vxlan_port;
+	uint32_t floor_bytes; /* no threshold is below it */
+};
+
+/* Counters of one class, per CPU. */
+struct port_counters {
+	uint64_t packets;
+	uint64_t bytes;
+	uint64_t marked;
+	uint64_t not_ect;
+	uint64_t max_backlog_bytes;
+	uint64_t unclassified; /* only in class 0's: of the port */
+};
+
+/* One class's queue as our own queueing discipline publishes it (PORT_SOURCE_MAP). */
+struct port_queue {
+	uint64_t backlog_bytes;
+	uint64_t backlog_packets;
+	uint64_t round_q8;   /* smoothed time of a round as this queue saw it, 1/256 ns */
+	uint64_t drops_full;
+	uint64_t drops_other;
+	uint64_t sent_bytes;
+	uint64_t sent_packets;
+	uint64_t reserved;
+};
+
+/* What the programs keep and the loader shows. */
+struct port_state {
+	uint64_t round_q8; /* smoothed time of one round, 1/256 ns */
+	uint64_t round_at; /* when it was last brought up to date */
+	uint64_t rtt_ns;   /* shortest seen of late; 0: none yet */
+	uint64_t rtt_samples;
+	uint64_t rtt_window[2]; /* shortest of this window and of the one before; 0: none */
+	uint64_t rtt_window_at;
+	uint64_t threshold[PORT_CLASSES];
+};
+
+_Static_assert(sizeof(struct port_class) == 48, "mirrored in crates/host");
+_Static_assert(sizeof(struct port_filter) == 44, "mirrored in crates/host");
+_Static_assert(sizeof(struct port_config) == 8 * 48 + 16 * 44 + 64 + 16 + 64 + 16 + 32, "mirrored in crates/host");
+_Static_assert(sizeof(struct port_counters) == 48, "mirrored in crates/host");
+_Static_assert(sizeof(struct port_queue) == 64, "mirrored in crates/host");
+_Static_assert(sizeof(struct port_state) == 120, "mirrored in crates/host");
+
+#endif /* VMCC_PORT_SHARED_H */
