@@ -107,20 +107,22 @@ int vmcc_port_out(struct __sk_buff *skb)
 	struct lengths queue;
 	struct packet p;
 	u64 threshold;
-	u32 class;
+	u32 class, key;
 
 	if (!cfg || !state)
 		return TC_ACT_UNSPEC;
 	parse_packet(skb, 0, &p);
-	class = classify(skb, cfg, &p, 0);
-	if (class >= PORT_CLASSES)
-		return TC_ACT_UNSPEC;
+	class = classify(skb, cfg, &p, 0) & (PORT_CLASSES - 1);
+	/* So that the compiler keeps the bound where the verifier looks for it. */
+	barrier_var(class);
+	class &= PORT_CLASSES - 1;
 	if (cfg->classes[class].class_id)
 		skb->priority = cfg->classes[class].class_id;
-	queue_lengths(skb, cfg->class_count, class, &queue);
+	queue_lengths(skb, cfg, class, &queue);
 	threshold = class_threshold(cfg, state, class);
 
-	count = bpf_map_lookup_elem(&port_counts, &class);
+	key = class;
+	count = bpf_map_lookup_elem(&port_counts, &key);
 	if (!count)
 		return TC_ACT_UNSPEC;
 	count->packets += skb->gso_segs ? skb->gso_segs : 1;

@@ -38,12 +38,14 @@ fn main() {
     let tools = Toolchain { clang: find_clang(), includes, root, kernel, algorithms, out };
 
     tools.compile("mark.bpf.c", "mark.o", &[]);
+    tools.compile("port.bpf.c", "port.o", &[]);
     let mut table = String::from("pub(crate) static OBJECTS: &[Object] = &[\n");
     for algorithm in &registry.algorithms {
         table.push_str(&algorithm_entry(&tools, algorithm));
     }
     table.push_str(
-        "];\n\npub(crate) static MARK: &[u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/mark.o\"));\n",
+        "];\n\npub(crate) static MARK: &[u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/mark.o\"));\n\
+         pub(crate) static PORT: &[u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/port.o\"));\n",
     );
     fs::write(tools.out.join("objects.rs"), table).expect("OUT_DIR is writable");
 }

@@ -8,6 +8,7 @@
 //! | [`list`], [`set_params`], [`take_down`], [`clean`] | what any process has loaded |
 //! | [`guard`] | closes paths that an algorithm asks to close |
 //! | [`mark`] | CE on packets that meet a long queue at a port |
+//! | [`port`] | a port of a virtual switch: service queues that are shaped and mark |
 //! | [`diag`] | TCP and MPTCP sockets, as the kernel knows them |
 //! | [`probe`] | what this kernel can do, found out by trying |
 //! | [`bench`] | what an algorithm costs |
@@ -22,6 +23,7 @@ mod load;
 pub mod mark;
 mod netns;
 mod objects;
+pub mod port;
 pub mod probe;
 mod registered;
 pub mod replay;

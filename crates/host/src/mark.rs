@@ -268,11 +268,6 @@ pub fn marked_ports() -> Result<Vec<String>, ControlError> {
         .collect())
 }
 
-/// Loads the program and forgets it.
-pub(crate) fn try_load() -> Result<(), MarkError> {
-    load(Threshold::Bytes(u64::MAX)).map(drop)
-}
-
 /// Our place on a port; only attaching needs the program.
 fn filter_at(program: Option<BorrowedFd<'_>>, ifindex: i32) -> TcHook {
     objects::quiet();

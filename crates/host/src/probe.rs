@@ -8,8 +8,8 @@ mod qdisc;
 
 use crate::diag::{Diag, DiagError};
 use crate::load;
-use crate::mark;
 use crate::objects;
+use crate::port;
 use libbpf_rs::{MapHandle, MapType};
 use nix::libc;
 use serde::Serialize;
@@ -158,7 +158,7 @@ fn algorithm(algorithm: Algorithm) -> Answer {
 fn marker() -> Answer {
     let remedy =
         "Linux 6.2 or newer has bpf_cast_to_kern_ctx; without it runs work, but nothing is marked on ports";
-    mark::try_load().map_err(|e| problem(e, remedy))
+    port::try_load().map_err(|e| problem(e, remedy))
 }
 
 fn mptcp() -> Answer {

@@ -1,6 +1,6 @@
 //! Linux's hierarchical token bucket and the FIFO queues below its classes.
 
-use crate::tc::{RTM_DELTCLASS, RTM_NEWQDISC, RTM_NEWTCLASS, ROOT, Tc, TrafficControl};
+use crate::tc::{ROOT, RTM_DELTCLASS, RTM_NEWQDISC, RTM_NEWTCLASS, Tc, TrafficControl};
 use netlink_packet_core::{DefaultNla, Emitable, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use std::io;
 use vmcc_units::Limit;

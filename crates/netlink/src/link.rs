@@ -12,6 +12,9 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::RawFd;
 
+/// The MTU of a port that does not say.
+const ETHERNET_MTU: u32 = 1500;
+
 /// One interface.
 #[derive(Debug, Clone)]
 pub struct PortInfo {
@@ -19,6 +22,8 @@ pub struct PortInfo {
     pub index: u32,
     /// Its name.
     pub name: String,
+    /// What it sends in one packet, without the link-layer header, in bytes.
+    pub mtu: u32,
 }
 
 /// Route netlink, in the network namespace of the thread that opened it.
@@ -87,5 +92,9 @@ fn port_info(message: RouteNetlinkMessage) -> Option<PortInfo> {
         LinkAttribute::IfName(name) => Some(name.clone()),
         _ => None,
     })?;
-    Some(PortInfo { index: link.header.index, name })
+    let mtu = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Mtu(mtu) => Some(*mtu),
+        _ => None,
+    });
+    Some(PortInfo { index: link.header.index, name, mtu: mtu.unwrap_or(ETHERNET_MTU) })
 }

@@ -3,8 +3,8 @@
 
 use crate::Connection;
 use netlink_packet_core::{
-    DecodeError, DefaultNla, Emitable, NetlinkDeserializable, NetlinkHeader, NetlinkPayload,
-    NetlinkSerializable, NlasIterator, Parseable,
+    DecodeError, DefaultNla, Emitable, NLM_F_CREATE, NLM_F_REPLACE, NetlinkDeserializable, NetlinkHeader,
+    NetlinkPayload, NetlinkSerializable, NlasIterator, Parseable,
 };
 use netlink_sys::protocols::NETLINK_ROUTE;
 use std::io;
@@ -111,7 +111,9 @@ fn counters(bytes: &[u8]) -> Counters {
     let mut found = Counters::default();
     for nla in NlasIterator::new(bytes).filter_map(Result::ok) {
         let value = nla.value();
-        let word = |i: usize| value.get(4 * i..4 * i + 4).map(|b| u32::from_ne_bytes(b.try_into().unwrap_or([0; 4])));
+        let word = |i: usize| {
+            value.get(4 * i..4 * i + 4).map(|b| u32::from_ne_bytes(b.try_into().unwrap_or([0; 4])))
+        };
         let long = |i: usize| value.get(i..i + 8).map(|b| u64::from_ne_bytes(b.try_into().unwrap_or([0; 8])));
         match nla.kind() & NLA_TYPE_MASK {
             TCA_STATS_BASIC => {
@@ -210,6 +212,15 @@ impl TrafficControl {
     pub fn classes(&mut self, port: u32) -> io::Result<Vec<QueueInfo>> {
         let answers = self.0.dump(Tc::new(RTM_GETTCLASS, port, 0, 0))?;
         Ok(answers.iter().filter(|a| a.port == port).map(Tc::queue).collect())
+    }
+
+    /// Makes a queue with settings as [`QueueInfo::options`] gives them the root of the port.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn add_root(&mut self, port: u32, kind: &str, handle: u32, options: Vec<u8>) -> io::Result<()> {
+        let message = Tc::new(RTM_NEWQDISC, port, ROOT, handle).kind(kind).options(options);
+        self.0.execute(message, NLM_F_CREATE | NLM_F_REPLACE)
     }
 
     /// Removes the root queue and what hangs from it; the kernel puts its default in place.

@@ -1,0 +1,256 @@
+//! Linux's hierarchical token bucket: a class per service queue below one for the port, a FIFO in each.
+//!
+//! ```text
+//! c0de:            root; what the tc program has not classified goes to class 0, which always exists
+//! └ c0de:1         the port: rate = ceil = its rate
+//!   ├ c0de:10      class 0: rate = its right, ceil = its ceiling, quantum = its weight
+//!   │ └ FIFO       found by the tc program by its handle (kernel/port_shared.h)
+//!   └ c0de:11 ...
+//! ```
+
+use super::{QueueCounters, Queues, Source};
+use crate::port::error::PortError;
+use crate::port::plan::{ClassPlan, Plan};
+use crate::port::program::Program;
+use crate::port::site::Site;
+use std::io;
+use std::thread;
+use std::time::Duration;
+use vmcc_netlink::{HtbClass, QueueInfo, os_code};
+use vmcc_port::Backend;
+use vmcc_units::Limit;
+
+const ROOT_HANDLE: u32 = 0xc0de_0000;
+const PORT_CLASS: u32 = ROOT_HANDLE | 1;
+const FIRST_CLASS: u32 = ROOT_HANDLE | 0x10;
+/// `PORT_LEAF_FIRST` of kernel/port_shared.h times the inverse of `PORT_LEAF_FACTOR`, modulo 2^16; and that inverse.
+const LEAF_FIRST: u32 = 0x6770;
+const LEAF_STEP: u32 = 0x4377;
+/// What may leave back to back: this long at the class's rate, at least two frames. Timers on a busy machine are
+/// late by some tenths of a millisecond; a bucket that is full before its timer fires loses capacity.
+const BURST_US: u64 = 1_000;
+/// "No cap", for emptying queues: 1 Tbit/s in bytes.
+const UNCAPPED: u64 = 125_000_000_000;
+const DRAIN_STEP: Duration = Duration::from_millis(1);
+const DRAIN_STEPS: u32 = 2_000;
+
+/// HTB on one port.
+#[derive(Debug)]
+pub(crate) struct Htb;
+
+fn class_id(class: usize) -> u32 {
+    FIRST_CLASS + u32::try_from(class).unwrap_or(0)
+}
+
+fn leaf_handle(class: usize) -> u32 {
+    let steps = u32::try_from(class).unwrap_or(0) * LEAF_STEP;
+    ((LEAF_FIRST + steps) & 0xffff) << 16
+}
+
+fn burst(rate_bytes_per_s: u64, frame_bytes: u64) -> u64 {
+    (rate_bytes_per_s / 1_000_000 * BURST_US).max(2 * frame_bytes)
+}
+
+fn port_class(rate: u64, plan: &Plan) -> HtbClass {
+    HtbClass {
+        id: PORT_CLASS,
+        parent: ROOT_HANDLE,
+        rate_bytes_per_s: rate,
+        ceil_bytes_per_s: rate,
+        burst_bytes: burst(rate, plan.frame_bytes),
+        ceil_burst_bytes: burst(rate, plan.frame_bytes),
+        quantum_bytes: u32::try_from(plan.frame_bytes).unwrap_or(u32::MAX),
+        priority: 0,
+    }
+}
+
+fn service_class(index: usize, class: &ClassPlan, plan: &Plan) -> HtbClass {
+    HtbClass {
+        id: class_id(index),
+        parent: PORT_CLASS,
+        rate_bytes_per_s: class.right,
+        ceil_bytes_per_s: class.ceiling,
+        burst_bytes: burst(class.right, plan.frame_bytes),
+        ceil_burst_bytes: burst(class.ceiling, plan.frame_bytes),
+        quantum_bytes: class.quantum,
+        priority: class.priority,
+    }
+}
+
+impl Htb {
+    fn build(site: &mut Site, plan: &Plan) -> Result<(), PortError> {
+        let made = site.tc.add_htb(site.index, ROOT_HANDLE, FIRST_CLASS & 0xffff);
+        made.map_err(|e| match os_code(&e) {
+            Some(nix::libc::ENOENT) => PortError::Feature {
+                port: site.name.clone(),
+                feature: "shape by HTB".to_owned(),
+                cause: e.to_string(),
+                remedy: "modprobe sch_htb, or boot a kernel with CONFIG_NET_SCH_HTB".to_owned(),
+            },
+            _ => PortError::kernel(&site.name, "make HTB its root queue", e),
+        })?;
+        Self::set(site, &port_class(plan.rate, plan))?;
+        for (index, class) in plan.classes.iter().enumerate() {
+            Self::add(site, index, class, plan)?;
+        }
+        Ok(())
+    }
+
+    fn set(site: &mut Site, class: &HtbClass) -> Result<(), PortError> {
+        let set = site.tc.set_htb_class(site.index, class);
+        set.map_err(|e| PortError::kernel(&site.name, format!("set HTB class {:x}", class.id & 0xffff), e))
+    }
+
+    fn add(site: &mut Site, index: usize, class: &ClassPlan, plan: &Plan) -> Result<(), PortError> {
+        Self::set(site, &service_class(index, class, plan))?;
+        let added = site.tc.add_fifo(site.index, class_id(index), leaf_handle(index), class.limit);
+        added.map_err(|e| PortError::kernel(&site.name, format!("make the queue of class {}", class.name), e))
+    }
+
+    /// Waits until the queues of these classes are empty.
+    fn drain(site: &mut Site, classes: &[usize]) -> Result<(), PortError> {
+        for _ in 0..DRAIN_STEPS {
+            let queues = Self::leaves(site)?;
+            let waits = |index: &usize| leaf(&queues, *index).is_some_and(|q| q.counters.backlog_pkt > 0);
+            if !classes.iter().any(waits) {
+                break;
+            }
+            thread::sleep(DRAIN_STEP);
+        }
+        Ok(())
+    }
+
+    fn leaves(site: &mut Site) -> Result<Vec<QueueInfo>, PortError> {
+        let queues = site.tc.queues(site.index);
+        queues.map_err(|e| PortError::kernel(&site.name, "read its queues", e))
+    }
+
+    /// Lets everything through, so that what waits leaves at once.
+    fn open_up(site: &mut Site, plan: &Plan) -> Result<(), PortError> {
+        for (index, class) in plan.classes.iter().enumerate() {
+            let open = HtbClass {
+                rate_bytes_per_s: UNCAPPED,
+                ceil_bytes_per_s: UNCAPPED,
+                ..service_class(index, class, plan)
+            };
+            Self::set(site, &open)?;
+        }
+        Self::set(site, &port_class(UNCAPPED, plan))
+    }
+}
+
+fn leaf(queues: &[QueueInfo], class: usize) -> Option<&QueueInfo> {
+    queues.iter().find(|queue| queue.handle == leaf_handle(class))
+}
+
+fn same_unit(a: Limit, b: Limit) -> bool {
+    matches!((a, b), (Limit::Bytes(_), Limit::Bytes(_)) | (Limit::Packets(_), Limit::Packets(_)))
+}
+
+impl Queues for Htb {
+    fn kind(&self) -> Backend {
+        Backend::Htb
+    }
+
+    fn source(&self) -> Source {
+        Source::Leaf
+    }
+
+    fn class_id(&self, class: usize) -> u32 {
+        class_id(class)
+    }
+
+    fn install(&mut self, site: &mut Site, plan: &Plan, _program: &Program) -> Result<(), PortError> {
+        let built = Self::build(site, plan);
+        if built.is_err() {
+            // The first error tells more than one about undoing it.
+            let _ = site.restore();
+        }
+        built
+    }
+
+    fn change(
+        &mut self,
+        site: &mut Site,
+        old: &Plan,
+        new: &Plan,
+        switch: &mut dyn FnMut() -> Result<(), PortError>,
+    ) -> Result<(), PortError> {
+        for (index, (before, after)) in old.classes.iter().zip(&new.classes).enumerate() {
+            if !same_unit(before.limit, after.limit) {
+                let problem = "the unit of a buffer (bytes or packets) cannot change while packets wait; keep the unit, \
+                               or unmark the port first";
+                return Err(PortError::config(&site.name, format!("class {}: buffer", after.name), problem));
+            }
+            Self::set(site, &service_class(index, after, new))?;
+            let changed = site.tc.change_fifo(site.index, class_id(index), leaf_handle(index), after.limit);
+            changed.map_err(|e| {
+                PortError::kernel(&site.name, format!("change the buffer of {}", after.name), e)
+            })?;
+        }
+        for (index, class) in new.classes.iter().enumerate().skip(old.classes.len()) {
+            Self::add(site, index, class, new)?;
+        }
+        Self::set(site, &port_class(new.rate, new))?;
+        switch()?;
+        let unneeded: Vec<usize> = (new.classes.len()..old.classes.len()).collect();
+        Self::drain(site, &unneeded)?;
+        for index in unneeded {
+            let deleted = site.tc.delete_class(site.index, class_id(index));
+            deleted.map_err(|e| PortError::kernel(&site.name, format!("remove class {index}"), e))?;
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, site: &mut Site, plan: &Plan) -> Result<(), PortError> {
+        if site.root().ok().flatten().is_none_or(|root| root.handle != ROOT_HANDLE) {
+            // The port is gone, or somebody put another queue there.
+            return Ok(());
+        }
+        Self::open_up(site, plan)?;
+        Self::drain(site, &(0..plan.classes.len()).collect::<Vec<_>>())?;
+        site.restore()
+    }
+
+    fn counters(&self, site: &mut Site, plan: &Plan) -> Result<Vec<QueueCounters>, PortError> {
+        let queues = Self::leaves(site)?;
+        let classes = site
+            .tc
+            .classes(site.index)
+            .map_err(|e: io::Error| PortError::kernel(&site.name, "read its classes", e))?;
+        let counters = |index: usize| {
+            let queue = leaf(&queues, index).map(|q| q.counters).unwrap_or_default();
+            let class = classes.iter().find(|c| c.handle == class_id(index));
+            let class_drops = class.map_or(0, |c| c.counters.drops);
+            QueueCounters {
+                backlog_bytes: queue.backlog_bytes,
+                backlog_packets: queue.backlog_pkt,
+                drops_full: queue.drops,
+                drops_other: class_drops.saturating_sub(queue.drops),
+            }
+        };
+        Ok((0..plan.classes.len()).map(counters).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_of_leaves_are_those_that_the_program_looks_for() {
+        for class in 0..8 {
+            let handle = leaf_handle(class);
+            let product = ((handle >> 16) * 0x8647) & 0xffff;
+            assert_eq!(product, 0x5010 + u32::try_from(class).unwrap());
+            assert_eq!(handle.wrapping_mul(0x61C8_8647) >> 28, 5, "the bucket");
+            assert_ne!(handle, ROOT_HANDLE);
+        }
+    }
+
+    #[test]
+    fn a_burst_is_a_millisecond_or_two_frames() {
+        assert_eq!(burst(125_000_000, 1514), 125_000);
+        assert_eq!(burst(1_250_000, 1514), 3028);
+    }
+}

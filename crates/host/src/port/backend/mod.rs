@@ -1,0 +1,66 @@
+//! What schedules the queues of a port: the seam between a port and the kinds of queueing discipline.
+
+pub(crate) mod htb;
+mod untouched;
+
+use super::error::PortError;
+use super::plan::Plan;
+use super::program::Program;
+use super::site::Site;
+use vmcc_port::Backend;
+
+pub(crate) use htb::Htb;
+pub(crate) use untouched::Untouched;
+
+/// Where the tc program reads the length of a class's queue; `PORT_SOURCE_...` of kernel/port_shared.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Source {
+    /// The port's root queue.
+    Root = 0,
+    /// A queue per class, found by its handle.
+    Leaf = 1,
+    /// The map `port_queues`, written by the queueing discipline.
+    #[allow(dead_code, reason = "for the BPF queueing discipline")]
+    Map = 2,
+}
+
+/// What a class's queue did since it was made, and holds now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct QueueCounters {
+    pub(crate) backlog_bytes: u64,
+    pub(crate) backlog_packets: u64,
+    pub(crate) drops_full: u64,
+    pub(crate) drops_other: u64,
+}
+
+/// The queues of one port. Every method runs in the port's network namespace.
+pub(crate) trait Queues: Send {
+    /// What users call it.
+    fn kind(&self) -> Backend;
+
+    /// Where the tc program reads the lengths.
+    fn source(&self) -> Source;
+
+    /// What the tc program writes into `skb->priority` of a class's packets; 0 leaves it alone.
+    fn class_id(&self, class: usize) -> u32;
+
+    /// Puts the queues on the port in place of what is there. On an error the port is as before.
+    fn install(&mut self, site: &mut Site, plan: &Plan, program: &Program) -> Result<(), PortError>;
+
+    /// Goes from one plan to another while packets wait, without losing one. `switch` tells the tc program; it is
+    /// called when the new classes exist and the old ones still do.
+    fn change(
+        &mut self,
+        site: &mut Site,
+        old: &Plan,
+        new: &Plan,
+        switch: &mut dyn FnMut() -> Result<(), PortError>,
+    ) -> Result<(), PortError>;
+
+    /// Takes the queues away when they are empty, and puts back what was there before. A port that is gone is fine.
+    fn remove(&mut self, site: &mut Site, plan: &Plan) -> Result<(), PortError>;
+
+    /// Counters of each class, in the plan's order.
+    fn counters(&self, site: &mut Site, plan: &Plan) -> Result<Vec<QueueCounters>, PortError>;
+}

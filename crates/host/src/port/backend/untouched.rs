@@ -1,0 +1,54 @@
+//! No queues of ours: packets are marked by the queue that the port has already.
+
+use super::{QueueCounters, Queues, Source};
+use crate::port::error::PortError;
+use crate::port::plan::Plan;
+use crate::port::program::Program;
+use crate::port::site::Site;
+use vmcc_port::Backend;
+
+/// For a port without a rate and with one class: whatever shapes it (the link itself, somebody's own queue) stays.
+#[derive(Debug)]
+pub(crate) struct Untouched;
+
+impl Queues for Untouched {
+    fn kind(&self) -> Backend {
+        Backend::Auto
+    }
+
+    fn source(&self) -> Source {
+        Source::Root
+    }
+
+    fn class_id(&self, _class: usize) -> u32 {
+        0
+    }
+
+    fn install(&mut self, _site: &mut Site, _plan: &Plan, _program: &Program) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn change(
+        &mut self,
+        _site: &mut Site,
+        _old: &Plan,
+        _new: &Plan,
+        switch: &mut dyn FnMut() -> Result<(), PortError>,
+    ) -> Result<(), PortError> {
+        switch()
+    }
+
+    fn remove(&mut self, _site: &mut Site, _plan: &Plan) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn counters(&self, site: &mut Site, _plan: &Plan) -> Result<Vec<QueueCounters>, PortError> {
+        let root = site.root()?.map(|queue| queue.counters).unwrap_or_default();
+        Ok(vec![QueueCounters {
+            backlog_bytes: root.backlog_bytes,
+            backlog_packets: root.backlog_pkt,
+            drops_full: root.drops,
+            drops_other: 0,
+        }])
+    }
+}

@@ -1,0 +1,114 @@
+//! Why a port could not be served.
+
+use crate::error::ControlError;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a port is not served, or not as asked. What was there before is there still.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PortError {
+    /// No such port in this network namespace.
+    #[error("there is no port `{port}` in this network namespace; `ip link` lists them")]
+    NoSuchPort {
+        /// The name given.
+        port: String,
+    },
+    /// vmcc serves the port already.
+    #[error(
+        "port {port} is served already; change it with `vmcc mark {port}` once nobody holds it, or `vmcc unmark \
+         {port}` first"
+    )]
+    AlreadyAttached {
+        /// The port.
+        port: String,
+    },
+    /// Another process of vmcc holds the port.
+    #[error("port {port} belongs to a running vmcc (process {pid}); stop that first")]
+    Held {
+        /// The port.
+        port: String,
+        /// The process; 0 when it did not say.
+        pid: u32,
+    },
+    /// vmcc does not serve the port.
+    #[error("port {port} is not served by vmcc; `vmcc mark --list` shows those that are")]
+    NotAttached {
+        /// The port.
+        port: String,
+    },
+    /// The settings cannot be had on this port.
+    #[error("port {port}: {key}: {problem}")]
+    Config {
+        /// The port.
+        port: String,
+        /// The setting.
+        key: String,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
+    /// Somebody configured a queue on the port that could not be put back.
+    #[error(
+        "port {port} has a queue of its own ({queue}) that vmcc could not put back later; remove it first (`tc qdisc \
+         del dev {port} root`), or set no rate: then packets are marked by the queue that is there"
+    )]
+    ForeignQueue {
+        /// The port.
+        port: String,
+        /// What is there.
+        queue: String,
+    },
+    /// The kernel refused the program.
+    #[error("the kernel refused the port's program: {cause}\n{log}")]
+    Refused {
+        /// The system's error.
+        cause: String,
+        /// The last lines of the verifier or of libbpf.
+        log: String,
+    },
+    /// The kernel lacks something.
+    #[error("port {port}: this kernel cannot {feature}: {cause}; {remedy}")]
+    Feature {
+        /// The port.
+        port: String,
+        /// What it cannot do.
+        feature: String,
+        /// The system's error.
+        cause: String,
+        /// What mends it.
+        remedy: String,
+    },
+    /// The kernel refused a queue, a class or a filter.
+    #[error("port {port}: cannot {action}: {source}")]
+    Kernel {
+        /// The port.
+        port: String,
+        /// What was tried.
+        action: String,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// The record of what is attached cannot be kept.
+    #[error("{}: {source}; it remembers what vmcc did to ports, and needs root", path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// Something else went wrong.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+}
+
+impl PortError {
+    pub(crate) fn kernel(port: &str, action: impl Into<String>, source: io::Error) -> Self {
+        Self::Kernel { port: port.to_owned(), action: action.into(), source }
+    }
+
+    pub(crate) fn config(port: &str, key: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::Config { port: port.to_owned(), key: key.into(), problem: problem.into() }
+    }
+}

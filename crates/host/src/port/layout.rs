@@ -1,0 +1,199 @@
+//! The structures of kernel/port_shared.h, to bytes and back.
+
+use super::backend::Queues;
+use super::error::PortError;
+use super::plan::{Plan, Rule};
+use std::net::IpAddr;
+use vmcc_port::{ClassConfig, Filter, MAX_CLASSES, PortConfig};
+
+const CLASS_BYTES: usize = 48;
+const FILTERS: usize = 16;
+const FILTER_BYTES: usize = 44;
+const PRIORITIES: usize = 16;
+const DSCPS: usize = 64;
+const NO_CLASS: u8 = 0xff;
+const FILTERS_AT: usize = MAX_CLASSES * CLASS_BYTES;
+const PRIORITIES_AT: usize = FILTERS_AT + FILTERS * FILTER_BYTES;
+const PRIORITY_CLASS_AT: usize = PRIORITIES_AT + PRIORITIES * 4;
+const DSCP_AT: usize = PRIORITY_CLASS_AT + PRIORITIES;
+const TAIL_AT: usize = DSCP_AT + DSCPS;
+/// Bytes of `struct port_config`.
+pub(crate) const CONFIG_BYTES: usize = TAIL_AT + 16 + 32;
+/// The port number of VXLAN (RFC 7348).
+const VXLAN_PORT: u32 = 4789;
+
+const NS_PER_S: u128 = 1_000_000_000;
+
+/// `struct port_config`.
+pub(crate) fn config(
+    port: &str,
+    config: &PortConfig,
+    plan: &Plan,
+    queues: &dyn Queues,
+) -> Result<[u8; CONFIG_BYTES], PortError> {
+    let mut out = [0; CONFIG_BYTES];
+    for (index, class) in plan.classes.iter().enumerate() {
+        let at = index * CLASS_BYTES;
+        let (rule, threshold, rtt, lambda) = match class.rule {
+            Rule::Never => (0_u32, 0, 0, 0),
+            Rule::Length(bytes) => (1, bytes, 0, 0),
+            Rule::Share { lambda_q16, rtt_ns } => (2, 0, rtt_ns, lambda_q16),
+        };
+        let quantum_ns = u128::from(class.quantum) * NS_PER_S / u128::from(plan.rate.max(1));
+        let longs = [threshold, rtt, class.ceiling, u64::try_from(quantum_ns).unwrap_or(u64::MAX)];
+        put_longs(&mut out, at, &longs);
+        put_words(&mut out, at + 32, &[rule, lambda, queues.class_id(index), 0]);
+    }
+    let tables = Tables::new(port, &config.classes)?;
+    tables.put(&mut out);
+    let slot_ns = u128::from(plan.frame_bytes) * NS_PER_S / u128::from(plan.rate.max(1));
+    put_longs(&mut out, TAIL_AT, &[plan.rate, u64::try_from(slot_ns).unwrap_or(u64::MAX)]);
+    let words = [
+        count(plan.classes.len()),
+        count(tables.filters.len()),
+        count(tables.priorities.len()),
+        tables.cgroups,
+        plan.phantom_q16,
+        u32::from(plan.measures_rtt()),
+        VXLAN_PORT,
+        u32::try_from(plan.frame_bytes).unwrap_or(u32::MAX),
+    ];
+    put_words(&mut out, TAIL_AT + 16, &words);
+    Ok(out)
+}
+
+/// What chooses a class.
+struct Tables<'a> {
+    filters: Vec<(&'a Filter, u32)>,
+    priorities: Vec<(u32, u8)>,
+    dscp: [u8; DSCPS],
+    cgroups: u32,
+}
+
+impl<'a> Tables<'a> {
+    fn new(port: &str, classes: &'a [ClassConfig]) -> Result<Self, PortError> {
+        let mut tables =
+            Self { filters: Vec::new(), priorities: Vec::new(), dscp: [NO_CLASS; DSCPS], cgroups: 0 };
+        for (class, index) in classes.iter().zip(0_u8..) {
+            tables.filters.extend(class.filter.iter().map(|filter| (filter, u32::from(index))));
+            tables.priorities.extend(class.priority.iter().map(|priority| (*priority, index)));
+            for dscp in &class.dscp {
+                let slot = tables.dscp.get_mut(usize::from(*dscp)).ok_or_else(|| {
+                    let key = format!("class {}: dscp", class.name);
+                    PortError::config(port, key, format!("{dscp}; a DSCP is 0 to 63"))
+                })?;
+                *slot = index.min(*slot);
+            }
+            tables.cgroups |= u32::from(class.cgroup.is_some()) << index;
+        }
+        for (what, found, most) in
+            [("filters", tables.filters.len(), FILTERS), ("priorities", tables.priorities.len(), PRIORITIES)]
+        {
+            if found > most {
+                return Err(PortError::config(
+                    port,
+                    "class",
+                    format!("{found} {what}; a port has at most {most}"),
+                ));
+            }
+        }
+        Ok(tables)
+    }
+
+    fn put(&self, out: &mut [u8]) {
+        for (slot, (filter, class)) in self.filters.iter().enumerate() {
+            put_filter(&mut out[FILTERS_AT + slot * FILTER_BYTES..][..FILTER_BYTES], filter, *class);
+        }
+        for (slot, (priority, class)) in self.priorities.iter().enumerate() {
+            put_words(out, PRIORITIES_AT + 4 * slot, &[*priority]);
+            out[PRIORITY_CLASS_AT + slot] = *class;
+        }
+        out[DSCP_AT..TAIL_AT].copy_from_slice(&self.dscp);
+    }
+}
+
+fn put_filter(out: &mut [u8], filter: &Filter, class: u32) {
+    let mut version = 0;
+    for (at, address, present_at) in [(0, filter.from, 38), (16, filter.to, 39)] {
+        match address {
+            Some(IpAddr::V4(v4)) => {
+                out[at..at + 4].copy_from_slice(&v4.octets());
+                version = 4;
+            }
+            Some(IpAddr::V6(v6)) => {
+                out[at..at + 16].copy_from_slice(&v6.octets());
+                version = 6;
+            }
+            None => {}
+        }
+        out[present_at] = u8::from(address.is_some());
+    }
+    out[32..34].copy_from_slice(&filter.from_port.unwrap_or(0).to_ne_bytes());
+    out[34..36].copy_from_slice(&filter.to_port.unwrap_or(0).to_ne_bytes());
+    out[36] = filter.protocol.unwrap_or(0);
+    out[37] = version;
+    put_words(out, 40, &[class]);
+}
+
+fn count(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+fn put_longs(out: &mut [u8], at: usize, values: &[u64]) {
+    for (i, value) in values.iter().enumerate() {
+        out[at + 8 * i..at + 8 * i + 8].copy_from_slice(&value.to_ne_bytes());
+    }
+}
+
+fn put_words(out: &mut [u8], at: usize, values: &[u32]) {
+    for (i, value) in values.iter().enumerate() {
+        out[at + 4 * i..at + 4 * i + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+}
+
+fn long(bytes: &[u8], index: usize) -> u64 {
+    let word = bytes.get(8 * index..8 * index + 8).and_then(|b| b.try_into().ok());
+    word.map_or(0, u64::from_ne_bytes)
+}
+
+/// `struct port_counters`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ClassCounters {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    pub(crate) marked: u64,
+    pub(crate) not_ect: u64,
+    pub(crate) max_backlog_bytes: u64,
+    pub(crate) unclassified: u64,
+}
+
+impl ClassCounters {
+    pub(crate) fn add(self, bytes: &[u8]) -> Self {
+        Self {
+            packets: self.packets + long(bytes, 0),
+            bytes: self.bytes + long(bytes, 1),
+            marked: self.marked + long(bytes, 2),
+            not_ect: self.not_ect + long(bytes, 3),
+            max_backlog_bytes: self.max_backlog_bytes.max(long(bytes, 4)),
+            unclassified: self.unclassified + long(bytes, 5),
+        }
+    }
+}
+
+/// `struct port_state`, as far as it is shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) rtt_ns: u64,
+    pub(crate) rtt_samples: u64,
+    pub(crate) threshold: [u64; MAX_CLASSES],
+}
+
+impl State {
+    pub(crate) fn decode(bytes: &[u8]) -> Self {
+        Self {
+            rtt_ns: long(bytes, 2),
+            rtt_samples: long(bytes, 3),
+            threshold: std::array::from_fn(|class| long(bytes, 7 + class)),
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! A port of a virtual switch: its rate, its service queues, and when they mark.
+//!
+//! | | |
+//! |---|---|
+//! | `plan` | what a configuration means on this port, in the kernel's units |
+//! | `backend` | what schedules: HTB, or nothing of ours |
+//! | `program` | the tc programs (`kernel/port.bpf.c`): classify, read the queue, mark |
+//! | `record` | who holds the port, and what was there before |
+//!
+//! A port is attached, changed and detached while traffic runs. Queues that go away are emptied first: their rate is
+//! lifted, and they are removed when nothing waits in them.
+
+mod backend;
+mod error;
+mod layout;
+mod plan;
+mod program;
+mod record;
+mod site;
+
+pub use error::PortError;
+
+use crate::error::ControlError;
+use crate::netns;
+use backend::{Htb, QueueCounters, Queues, Untouched};
+use plan::{Plan, Rule};
+use program::Program;
+use record::{Content, Record};
+use site::Site;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use vmcc_port::{Backend, ClassStats, PortConfig, PortStats};
+
+/// A port that vmcc serves. Dropping it detaches; [`Port::keep`] leaves it served.
+pub struct Port {
+    netns: OwnedFd,
+    /// `None` once it is detached or kept.
+    served: Option<Served>,
+}
+
+/// What serving a port consists of.
+struct Served {
+    site: Mutex<Site>,
+    index: i32,
+    name: String,
+    plan: Plan,
+    program: Program,
+    queues: Box<dyn Queues>,
+    record: Record,
+}
+
+impl Port {
+    /// Serves `port` of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// No such port, served already, a setting that cannot be had, or the kernel refuses. The port is as before.
+    pub fn attach(port: &str, config: &PortConfig) -> Result<Self, PortError> {
+        Self::attach_in(Path::new("/proc/thread-self/ns/net"), port, config)
+    }
+
+    /// Serves `port` of the network namespace at `netns` (`/run/netns/NAME`, `/proc/PID/ns/net`).
+    ///
+    /// # Errors
+    /// As [`Port::attach`]; also when the namespace cannot be entered.
+    pub fn attach_in(netns: &Path, port: &str, config: &PortConfig) -> Result<Self, PortError> {
+        let netns = netns::open(netns)?;
+        let served = netns::within(netns.as_fd(), || Served::begin(port, config))??;
+        Ok(Self { netns, served: Some(served) })
+    }
+
+    /// Goes on with a port that [`Port::keep`] left, or a process that died.
+    ///
+    /// # Errors
+    /// No such port, not served, or held by a process that is alive.
+    pub fn adopt(port: &str) -> Result<Self, PortError> {
+        let netns = netns::open(Path::new("/proc/thread-self/ns/net"))?;
+        let served = netns::within(netns.as_fd(), || Served::adopt(port))??;
+        Ok(Self { netns, served: Some(served) })
+    }
+
+    /// The port's name.
+    pub fn name(&self) -> &str {
+        &self.served().name
+    }
+
+    /// Changes everything to `config` while traffic runs.
+    ///
+    /// # Errors
+    /// A setting that cannot be had (nothing has changed then), or the kernel refuses.
+    pub fn reconfigure(&mut self, config: &PortConfig) -> Result<(), PortError> {
+        let Self { netns, served } = self;
+        let served = served.as_mut().expect("present until it is taken");
+        netns::within(netns.as_fd(), || served.change(config))?
+    }
+
+    /// Counters since it was attached, and its state now.
+    ///
+    /// # Errors
+    /// The kernel refuses; the port is gone.
+    pub fn stats(&self) -> Result<PortStats, PortError> {
+        self.served().stats()
+    }
+
+    /// Stops serving the port: what was there before is back. A port that is gone is not an error.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn detach(mut self) -> Result<PortStats, PortError> {
+        let served = self.served.take().expect("present until it is taken");
+        netns::within(self.netns.as_fd(), || {
+            let stats = served.stats();
+            served.end()?;
+            stats
+        })?
+    }
+
+    /// Leaves the port served when this process ends; [`Port::adopt`] goes on with it.
+    pub fn keep(mut self) {
+        self.served = None;
+    }
+
+    fn served(&self) -> &Served {
+        self.served.as_ref().expect("present until it is taken")
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        if let Some(served) = self.served.take() {
+            // Nobody is left to tell; the record stays, and the next `adopt` finds it.
+            let _ = netns::within(self.netns.as_fd(), || served.end());
+        }
+    }
+}
+
+/// The ports of the calling thread's network namespace that vmcc serves.
+///
+/// # Errors
+/// The ports cannot be listed.
+pub fn attached() -> Result<Vec<String>, PortError> {
+    let ports = nix::net::if_::if_nameindex().map_err(|e| ControlError::kernel("list ports", e))?;
+    let served = |index: u32| i32::try_from(index).is_ok_and(program::is_attached);
+    let names = ports.iter().filter(|port| served(port.index()));
+    Ok(names.map(|port| port.name().to_string_lossy().into_owned()).collect())
+}
+
+/// Loads the programs and forgets them.
+pub(crate) fn try_load() -> Result<(), PortError> {
+    Program::load(backend::Source::Leaf).map(drop)
+}
+
+/// The kind of queues that a plan needs.
+fn choose(port: &str, config: &PortConfig, plan: &Plan) -> Result<Box<dyn Queues>, PortError> {
+    match config.backend {
+        Backend::Bpf => {
+            Err(PortError::config(port, "backend", "`bpf` is not built into this vmcc; use `htb` or `auto`"))
+        }
+        _ if !plan.queues => Ok(Box::new(Untouched)),
+        Backend::Auto | Backend::Htb => Ok(Box::new(Htb)),
+    }
+}
+
+fn signed(index: u32) -> i32 {
+    i32::try_from(index).unwrap_or(i32::MAX)
+}
+
+impl Served {
+    fn begin(port: &str, config: &PortConfig) -> Result<Self, PortError> {
+        let mut site = Site::open(port)?;
+        let plan = Plan::new(port, config, site.facts)?;
+        let mut queues = choose(port, config, &plan)?;
+        let record = Record::lock(port, site.index)?;
+        let index = signed(site.index);
+        if program::is_attached(index) {
+            return Err(PortError::AlreadyAttached { port: port.to_owned() });
+        }
+        if plan.queues {
+            site.remember()?;
+        }
+        let mut program = Program::load(queues.source())?;
+        configure(port, config, &plan, queues.as_ref(), &program)?;
+        // From here on there is something to undo; the record says what, should this process die.
+        write(&record, port, config, queues.as_ref(), &plan, &site)?;
+        let made = queues.install(&mut site, &plan, &program);
+        let made = made.and_then(|()| {
+            let attached = program.attach(port, index);
+            if attached.is_err() {
+                // The first error tells more than one about undoing it.
+                let _ = queues.remove(&mut site, &plan);
+            }
+            attached
+        });
+        if let Err(error) = made {
+            record.remove();
+            return Err(error);
+        }
+        Ok(Self { site: Mutex::new(site), index, name: port.to_owned(), plan, program, queues, record })
+    }
+
+    fn adopt(port: &str) -> Result<Self, PortError> {
+        let mut site = Site::open(port)?;
+        let record = Record::lock(port, site.index)?;
+        let index = signed(site.index);
+        let not_served = || PortError::NotAttached { port: port.to_owned() };
+        let content = record.read();
+        let (Some(content), Some(program)) = (content, Program::find(index)?) else {
+            return Err(not_served());
+        };
+        let plan = Plan::new(port, &content.config, site.facts)?;
+        let queues: Box<dyn Queues> = if content.queues { Box::new(Htb) } else { Box::new(Untouched) };
+        site.previous = content.previous;
+        Ok(Self { site: Mutex::new(site), index, name: port.to_owned(), plan, program, queues, record })
+    }
+
+    fn change(&mut self, config: &PortConfig) -> Result<(), PortError> {
+        let site = self.site.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let plan = Plan::new(&self.name, config, site.facts)?;
+        if plan.queues != self.plan.queues {
+            let problem = "a port with queues of vmcc's own (a rate, or several classes) cannot become one without, nor \
+                           the reverse; unmark it first";
+            return Err(PortError::config(&self.name, "rate", problem));
+        }
+        let queues = self.queues.as_mut();
+        // Built before anything changes: a setting that cannot be had is found here.
+        let bytes = layout::config(&self.name, config, &plan, queues)?;
+        set_cgroups(&self.name, config, &self.program)?;
+        let program = &self.program;
+        let mut switch = || program.configure(&bytes);
+        queues.change(site, &self.plan, &plan, &mut switch)?;
+        self.plan = plan;
+        write(&self.record, &self.name, config, self.queues.as_ref(), &self.plan, site)
+    }
+
+    fn stats(&self) -> Result<PortStats, PortError> {
+        let mut site = self.site.lock().unwrap_or_else(PoisonError::into_inner);
+        let counters = self.program.counters()?;
+        let state = self.program.state()?;
+        let queues = self.queues.counters(&mut site, &self.plan)?;
+        let fixed_rtt = self.plan.classes.iter().find_map(|class| match class.rule {
+            Rule::Share { rtt_ns, .. } if rtt_ns > 0 => Some(rtt_ns),
+            _ => None,
+        });
+        let classes = self.plan.classes.iter().enumerate().map(|(index, class)| {
+            let counted = counters.get(index).copied().unwrap_or_default();
+            let QueueCounters { backlog_bytes, backlog_packets, drops_full, drops_other } =
+                queues.get(index).copied().unwrap_or_default();
+            ClassStats {
+                name: class.name.clone(),
+                packets: counted.packets,
+                bytes: counted.bytes,
+                marked: counted.marked,
+                not_ect: counted.not_ect,
+                drops_full,
+                drops_other,
+                backlog_bytes,
+                backlog_packets,
+                max_backlog_bytes: counted.max_backlog_bytes,
+                threshold_bytes: match class.rule {
+                    Rule::Never => None,
+                    Rule::Length(bytes) => Some(bytes),
+                    Rule::Share { .. } => state.threshold.get(index).copied().filter(|bytes| *bytes > 0),
+                },
+            }
+        });
+        Ok(PortStats {
+            port: self.name.clone(),
+            backend: self.queues.kind(),
+            rate_bps: self.plan.capped.then(|| self.plan.rate.saturating_mul(8)),
+            rtt_ns: fixed_rtt.or(Some(state.rtt_ns).filter(|ns| *ns > 0)),
+            rtt_samples: state.rtt_samples,
+            unclassified: counters.iter().map(|class| class.unclassified).sum(),
+            classes: classes.collect(),
+        })
+    }
+
+    fn end(self) -> Result<(), PortError> {
+        let Self { site, index, name, plan, mut queues, record, .. } = self;
+        let mut site = site.into_inner().unwrap_or_else(PoisonError::into_inner);
+        queues.remove(&mut site, &plan)?;
+        Program::detach(&name, index)?;
+        record.remove();
+        Ok(())
+    }
+}
+
+fn configure(
+    port: &str,
+    config: &PortConfig,
+    plan: &Plan,
+    queues: &dyn Queues,
+    program: &Program,
+) -> Result<(), PortError> {
+    let bytes = layout::config(port, config, plan, queues)?;
+    set_cgroups(port, config, program)?;
+    program.configure(&bytes)
+}
+
+fn set_cgroups(port: &str, config: &PortConfig, program: &Program) -> Result<(), PortError> {
+    for (index, class) in config.classes.iter().enumerate() {
+        if let Some(path) = &class.cgroup {
+            program.set_cgroup(port, index, path)?;
+        }
+    }
+    Ok(())
+}
+
+fn write(
+    record: &Record,
+    port: &str,
+    config: &PortConfig,
+    queues: &dyn Queues,
+    plan: &Plan,
+    site: &Site,
+) -> Result<(), PortError> {
+    record.write(&Content {
+        port: port.to_owned(),
+        config: config.clone(),
+        backend: queues.kind(),
+        queues: plan.queues,
+        previous: site.previous.clone(),
+        pid: std::process::id(),
+    })
+}

@@ -1,0 +1,179 @@
+//! The tc programs of a port (`kernel/port.bpf.c`) and their maps.
+
+use super::backend::Source;
+use super::error::PortError;
+use super::layout::{self, ClassCounters, State};
+use crate::error::ControlError;
+use crate::objects::{self, Log, PORT};
+use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
+use libbpf_rs::{
+    ErrorKind, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, TC_EGRESS, TcHook, TcHookBuilder,
+};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::Path;
+use vmcc_port::MAX_CLASSES;
+
+/// Where our filter sits among a port's filters: found again by it, and unlikely to be anyone else's.
+const PRIORITY: u32 = 0xc0da;
+const HANDLE: u32 = 1;
+const OUT_PROGRAM: &str = "vmcc_port_out";
+const LOG_LINES: usize = 12;
+
+/// The maps of one port's programs. They live as long as the filters or this.
+pub(crate) struct Program {
+    configs: MapHandle,
+    active: MapHandle,
+    state: MapHandle,
+    counts: MapHandle,
+    cgroups: MapHandle,
+    /// `struct port_queue` per class, for a queueing discipline that publishes its state.
+    #[allow(dead_code, reason = "for the BPF queueing discipline")]
+    pub(crate) queues: MapHandle,
+    /// Before it is attached: what was loaded.
+    object: Option<Object>,
+}
+
+impl Program {
+    /// Loads the programs; nothing is attached.
+    pub(crate) fn load(source: Source) -> Result<Self, PortError> {
+        let log = Log::start();
+        let loaded = (|| {
+            let mut open = ObjectBuilder::default().name("vmcc_port")?.open_memory(PORT)?;
+            for mut map in open.maps_mut().filter(|m| m.name().to_string_lossy().ends_with(".rodata")) {
+                map.set_initial_value(&(source as u32).to_ne_bytes())?;
+            }
+            open.load()
+        })();
+        let refused =
+            |e: libbpf_rs::Error| PortError::Refused { cause: e.to_string(), log: log.tail(LOG_LINES) };
+        let object = loaded.map_err(refused)?;
+        let handles: Vec<(String, MapHandle)> = object
+            .maps()
+            .map(|map| Ok((map.name().to_string_lossy().into_owned(), MapHandle::try_from(&map)?)))
+            .collect::<libbpf_rs::Result<_>>()
+            .map_err(|e| ControlError::kernel("open the maps of a port", e))?;
+        Self::from_maps(handles, Some(object))
+    }
+
+    /// Finds the programs that are attached to the port; `None` if there are none.
+    pub(crate) fn find(ifindex: i32) -> Result<Option<Self>, PortError> {
+        let Ok(id) = filter_at(None, ifindex).query() else { return Ok(None) };
+        let options = ProgInfoQueryOptions::default().include_map_ids(true);
+        let Some(info) = ProgInfoIter::with_query_opts(options).find(|info| info.id == id) else {
+            return Ok(None);
+        };
+        if info.name.to_string_lossy() != OUT_PROGRAM {
+            return Ok(None);
+        }
+        let failed = |e| ControlError::kernel("open the maps of a port", e);
+        let mut handles = Vec::new();
+        for id in info.map_ids {
+            let map = MapHandle::from_map_id(id).map_err(failed)?;
+            handles.push((map.name().to_string_lossy().into_owned(), map));
+        }
+        Self::from_maps(handles, None).map(Some)
+    }
+
+    fn from_maps(mut handles: Vec<(String, MapHandle)>, object: Option<Object>) -> Result<Self, PortError> {
+        let mut take = |name: &str| {
+            let at = handles.iter().position(|(found, _)| found == name);
+            at.map(|at| handles.swap_remove(at).1)
+                .ok_or_else(|| ControlError::kernel("open the maps of a port", format!("there is no {name}")))
+        };
+        Ok(Self {
+            configs: take("port_configs")?,
+            active: take(".data.active")?,
+            state: take("port_states")?,
+            counts: take("port_counts")?,
+            cgroups: take("port_cgroups")?,
+            queues: take("port_queues")?,
+            object,
+        })
+    }
+
+    /// From now on packets that leave the port pass the program.
+    pub(crate) fn attach(&mut self, port: &str, ifindex: i32) -> Result<(), PortError> {
+        let Some(object) = self.object.take() else { return Ok(()) };
+        let program = object.progs().find(|p| p.name() == OUT_PROGRAM).expect("the object defines it");
+        let mut filter = filter_at(Some(program.as_fd()), ifindex);
+        let failed = |e: libbpf_rs::Error| PortError::Feature {
+            port: port.to_owned(),
+            feature: "attach a program to a port".to_owned(),
+            cause: e.to_string(),
+            remedy: "it needs CAP_NET_ADMIN and CONFIG_NET_SCH_INGRESS (clsact): modprobe sch_ingress"
+                .to_owned(),
+        };
+        // Kept when it exists: others may filter there too.
+        match filter.create() {
+            Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(failed(e)),
+            _ => {}
+        }
+        // The filter holds the program and its maps from here on.
+        filter.attach().map_err(failed).map(drop)
+    }
+
+    /// Takes the program off the port; a port that is gone is fine.
+    pub(crate) fn detach(port: &str, ifindex: i32) -> Result<(), PortError> {
+        match filter_at(None, ifindex).detach() {
+            Err(e) if e.kind() == ErrorKind::NotFound || e.to_string().contains("No such device") => Ok(()),
+            Err(e) => Err(ControlError::kernel(format!("take the program off port {port}"), e).into()),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Writes a configuration beside the one in use, and makes it the one in use.
+    pub(crate) fn configure(&self, config: &[u8; layout::CONFIG_BYTES]) -> Result<(), PortError> {
+        let failed = |e| ControlError::kernel("configure a port's program", e);
+        let first = 0_u32.to_ne_bytes();
+        let active = self.active.lookup(&first, MapFlags::ANY).map_err(failed)?;
+        let active = active.and_then(|bytes| bytes.first_chunk().copied()).map_or(0, u32::from_ne_bytes);
+        let next = (active ^ 1) & 1;
+        self.configs.update(&next.to_ne_bytes(), config, MapFlags::ANY).map_err(failed)?;
+        Ok(self.active.update(&first, &next.to_ne_bytes(), MapFlags::ANY).map_err(failed)?)
+    }
+
+    /// Makes `path` the cgroup of a class.
+    pub(crate) fn set_cgroup(&self, port: &str, class: usize, path: &Path) -> Result<(), PortError> {
+        let at = format!("class {class}: cgroup");
+        let folder =
+            File::open(path).map_err(|e| PortError::config(port, &at, format!("{}: {e}", path.display())))?;
+        let key = u32::try_from(class).unwrap_or(u32::MAX).to_ne_bytes();
+        let value = folder.as_raw_fd().to_ne_bytes();
+        self.cgroups.update(&key, &value, MapFlags::ANY).map_err(|e| {
+            PortError::config(port, &at, format!("{} is not a cgroup (v2): {e}", path.display()))
+        })
+    }
+
+    /// What passed, per class, over all CPUs.
+    pub(crate) fn counters(&self) -> Result<Vec<ClassCounters>, PortError> {
+        let read = |class: usize| {
+            let key = u32::try_from(class).unwrap_or(u32::MAX).to_ne_bytes();
+            let per_cpu = self.counts.lookup_percpu(&key, MapFlags::ANY);
+            let per_cpu = per_cpu.map_err(|e| ControlError::kernel("read a port's counters", e))?;
+            Ok(per_cpu.unwrap_or_default().iter().fold(ClassCounters::default(), |sum, cpu| sum.add(cpu)))
+        };
+        (0..MAX_CLASSES).map(read).collect()
+    }
+
+    /// What the programs know now.
+    pub(crate) fn state(&self) -> Result<State, PortError> {
+        let bytes = self.state.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
+        let bytes = bytes.map_err(|e| ControlError::kernel("read a port's state", e))?;
+        Ok(State::decode(bytes.as_deref().unwrap_or_default()))
+    }
+}
+
+/// Whether one of our programs is on the port.
+pub(crate) fn is_attached(ifindex: i32) -> bool {
+    filter_at(None, ifindex).query().is_ok()
+}
+
+/// Our place on a port; only attaching needs the program.
+fn filter_at(program: Option<BorrowedFd<'_>>, ifindex: i32) -> TcHook {
+    objects::quiet();
+    let stdin = std::io::stdin();
+    let mut builder = TcHookBuilder::new(program.unwrap_or_else(|| stdin.as_fd()));
+    builder.ifindex(ifindex).priority(PRIORITY).handle(HANDLE).replace(false);
+    builder.hook(TC_EGRESS)
+}

@@ -1,0 +1,90 @@
+//! A port as the kernel has it: its number, its size, the queue that was there before ours.
+
+use super::error::PortError;
+use super::plan::Facts;
+use serde::{Deserialize, Serialize};
+use std::io;
+use vmcc_netlink::{Links, QueueInfo, ROOT, TrafficControl, os_code};
+
+/// Queues that take their settings back as they give them, and have nothing below them that could be lost.
+const RESTORABLE: [&str; 6] = ["pfifo", "bfifo", "tbf", "fq_codel", "fq", "pfifo_fast"];
+/// The handle of clsact and ingress, which are not in the way.
+const INGRESS: u32 = 0xffff_0000;
+
+/// A root queue that can be put back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Previous {
+    kind: String,
+    handle: u32,
+    options: Vec<u8>,
+}
+
+/// One port, in the network namespace of the thread that opened it.
+pub(crate) struct Site {
+    pub(crate) name: String,
+    pub(crate) index: u32,
+    pub(crate) facts: Facts,
+    pub(crate) tc: TrafficControl,
+    /// What [`Site::restore`] puts back; nothing stands for the kernel's default.
+    pub(crate) previous: Option<Previous>,
+}
+
+impl Site {
+    pub(crate) fn open(port: &str) -> Result<Self, PortError> {
+        let failed = |e| PortError::kernel(port, "open a netlink socket", e);
+        let mut links = Links::open().map_err(failed)?;
+        let all = links.list().map_err(|e| PortError::kernel(port, "list ports", e))?;
+        let found = all.into_iter().find(|link| link.name == port);
+        let link = found.ok_or_else(|| PortError::NoSuchPort { port: port.to_owned() })?;
+        let tc = TrafficControl::open().map_err(failed)?;
+        let facts = Facts { mtu: link.mtu };
+        Ok(Self { name: port.to_owned(), index: link.index, facts, tc, previous: None })
+    }
+
+    /// The queue at the root, if somebody or something has put one there.
+    pub(crate) fn root(&mut self) -> Result<Option<QueueInfo>, PortError> {
+        let root = self.tc.root(self.index);
+        root.map_err(|e| PortError::kernel(&self.name, "read its queues", e))
+    }
+
+    /// Remembers the root queue, or refuses when it could not be put back.
+    pub(crate) fn remember(&mut self) -> Result<(), PortError> {
+        let queues = self.tc.queues(self.index);
+        let queues = queues.map_err(|e| PortError::kernel(&self.name, "read its queues", e))?;
+        let Some(root) = queues.iter().find(|queue| queue.parent == ROOT) else { return Ok(()) };
+        if root.handle == 0 {
+            // The kernel's own choice comes back by itself.
+            return Ok(());
+        }
+        let tree = queues.iter().any(|q| q.parent != ROOT && q.parent & INGRESS != INGRESS && q.handle != 0);
+        if tree || !RESTORABLE.contains(&root.kind.as_str()) {
+            return Err(PortError::ForeignQueue {
+                port: self.name.clone(),
+                queue: format!("{} {:x}:", root.kind, root.handle >> 16),
+            });
+        }
+        self.previous =
+            Some(Previous { kind: root.kind.clone(), handle: root.handle, options: root.options.clone() });
+        Ok(())
+    }
+
+    /// Puts the remembered root queue in the place of ours. A port that is gone is fine.
+    pub(crate) fn restore(&mut self) -> Result<(), PortError> {
+        let deleted = self.tc.delete_root(self.index);
+        gone_is_fine(deleted).map_err(|e| PortError::kernel(&self.name, "remove its queues", e))?;
+        let Some(previous) = &self.previous else { return Ok(()) };
+        let restored =
+            self.tc.add_root(self.index, &previous.kind, previous.handle, previous.options.clone());
+        gone_is_fine(restored)
+            .map_err(|e| PortError::kernel(&self.name, format!("put back its {} queue", previous.kind), e))
+    }
+}
+
+fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(e) if matches!(os_code(&e), Some(nix::libc::ENOENT | nix::libc::ENODEV | nix::libc::EINVAL)) => {
+            Ok(())
+        }
+        other => other,
+    }
+}

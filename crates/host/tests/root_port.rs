@@ -1,0 +1,46 @@
+//! A port of a virtual switch: rates, marks, lifetime. Needs root: without it these tests fail, they do not skip.
+
+mod ports;
+
+use ports::{Pair, config, iperf, within};
+use vmcc_host::port::{Port, PortError, attached};
+
+fn attach(pair: &Pair, text: &str) -> Port {
+    Port::attach_in(&pair.netns(), "p0", &config(text)).unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn root_port_one_class_is_capped_and_marks() {
+    let pair = Pair::new();
+    let before = pair.queues();
+    let port = attach(&pair, "rate = '100mbit'\nmarking = { rule = 'threshold', at = '30kB' }");
+    let rate = iperf(&pair, 5601, "-t 2");
+    let stats = port.detach().unwrap();
+    println!("{:.1} Mbit/s {stats:?}", rate / 1e6);
+    let class = &stats.classes[0];
+    assert!(class.marked > 10 && class.drops_full == 0, "{class:?}");
+    assert!(class.max_backlog_bytes < 400_000, "{class:?}");
+    assert!(rate < 100e6, "{rate}");
+    assert_eq!(pair.queues(), before.replace("qdisc clsact ffff: parent ffff:fff1", ""), "as before");
+}
+
+#[test]
+fn root_port_is_served_once_and_survives_its_process() {
+    let pair = Pair::new();
+    let port = attach(&pair, "rate = '100mbit'");
+    let again = Port::attach_in(&pair.netns(), "p0", &config("rate = '1gbit'"));
+    assert!(matches!(again, Err(PortError::Held { .. })), "{:?}", again.err());
+    port.keep();
+    within(&pair.a, || {
+        assert_eq!(attached().unwrap(), ["p0"]);
+        let again = Port::attach("p0", &config("rate = '1gbit'"));
+        assert!(matches!(again, Err(PortError::AlreadyAttached { .. })), "{:?}", again.err());
+        let mut port = Port::adopt("p0").unwrap_or_else(|e| panic!("{e}"));
+        port.reconfigure(&config("rate = '200mbit'")).unwrap();
+        assert_eq!(port.stats().unwrap().rate_bps, Some(200_000_000));
+        port.detach().unwrap();
+        assert_eq!(attached().unwrap(), Vec::<String>::new());
+        assert!(matches!(Port::adopt("p0"), Err(PortError::NotAttached { .. })));
+        assert!(matches!(Port::adopt("p9"), Err(PortError::NoSuchPort { .. })));
+    });
+}
