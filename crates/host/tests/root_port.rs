@@ -2,7 +2,8 @@
 
 mod ports;
 
-use ports::{Pair, config, iperf, within};
+use ports::{Pair, config, iperf, run, within};
+use std::process::Command;
 use vmcc_host::port::{Port, PortError, attached};
 
 fn attach(pair: &Pair, text: &str) -> Port {
@@ -21,7 +22,42 @@ fn root_port_one_class_is_capped_and_marks() {
     assert!(class.marked > 10 && class.drops_full == 0, "{class:?}");
     assert!(class.max_backlog_bytes < 400_000, "{class:?}");
     assert!(rate < 100e6, "{rate}");
-    assert_eq!(pair.queues(), before.replace("qdisc clsact ffff: parent ffff:fff1", ""), "as before");
+    assert_eq!(pair.queues(), before, "as before");
+}
+
+#[test]
+fn root_port_leaves_what_was_there_and_what_others_added() {
+    let pair = Pair::new();
+    let tc = |command: &str| run(&format!("tc -n {} {command}", pair.a));
+    // A queue and a place for filters of somebody else's: both stay.
+    tc("qdisc add dev p0 root handle 7: bfifo limit 77777");
+    tc("qdisc add dev p0 clsact");
+    let before = pair.queues();
+    let port = attach(&pair, "rate = '100mbit'");
+    port.detach().unwrap();
+    assert_eq!(pair.queues(), before);
+    tc("qdisc del dev p0 clsact");
+    // A filter that came while the port was served keeps its place.
+    let port = attach(&pair, "rate = '100mbit'");
+    let filter = ["filter", "add", "dev", "p0", "ingress", "bpf", "bytecode", "1,6 0 0 0,"];
+    assert!(Command::new("tc").args(["-n", &pair.a]).args(filter).status().unwrap().success());
+    port.detach().unwrap();
+    assert!(tc("filter show dev p0 ingress").contains("bpf"));
+    assert_eq!(pair.queues(), before);
+}
+
+#[test]
+fn root_port_is_cleaned_after_a_process_that_died_half_way() {
+    let pair = Pair::new();
+    run(&format!("tc -n {} qdisc add dev p0 root handle 7: bfifo limit 77777", pair.a));
+    let before = pair.queues();
+    attach(&pair, "rate = '100mbit'").keep();
+    // What a kill between taking the program off and removing the queues leaves, or between making both.
+    run(&format!("tc -n {} filter del dev p0 egress", pair.a));
+    let port = attach(&pair, "rate = '200mbit'");
+    assert_eq!(port.stats().unwrap().rate_bps, Some(200_000_000));
+    port.detach().unwrap();
+    assert_eq!(pair.queues(), before);
 }
 
 #[test]

@@ -175,6 +175,10 @@ impl Served {
         if program::is_attached(index) {
             return Err(PortError::AlreadyAttached { port: port.to_owned() });
         }
+        if let Some(content) = record.read() {
+            undo_half(&mut site, index, content)?;
+        }
+        site.remember_clsact()?;
         if plan.queues {
             site.remember()?;
         }
@@ -182,17 +186,12 @@ impl Served {
         configure(port, config, &plan, queues.as_ref(), &program)?;
         // From here on there is something to undo; the record says what, should this process die.
         write(&record, port, config, queues.as_ref(), &plan, &site)?;
-        let made = queues.install(&mut site, &plan, &program);
-        let made = made.and_then(|()| {
-            let attached = program.attach(port, index);
-            if attached.is_err() {
-                // The first error tells more than one about undoing it.
-                let _ = queues.remove(&mut site, &plan);
-            }
-            attached
-        });
+        let made = queues.install(&mut site, &plan, &program).and_then(|()| program.attach(port, index));
         if let Err(error) = made {
-            record.remove();
+            // The first error tells more than one about undoing it. The record stays where undoing failed too.
+            if undo(&mut site, index, &plan, queues.as_mut()).is_ok() {
+                record.remove();
+            }
             return Err(error);
         }
         Ok(Self { site: Mutex::new(site), index, name: port.to_owned(), plan, program, queues, record })
@@ -208,8 +207,9 @@ impl Served {
             return Err(not_served());
         };
         let plan = Plan::new(port, &content.config, site.facts)?;
-        let queues: Box<dyn Queues> = if content.queues { Box::new(Htb) } else { Box::new(Untouched) };
+        let queues = queues_of(&content);
         site.previous = content.previous;
+        site.made_clsact = content.made_clsact;
         Ok(Self { site: Mutex::new(site), index, name: port.to_owned(), plan, program, queues, record })
     }
 
@@ -275,13 +275,36 @@ impl Served {
     }
 
     fn end(self) -> Result<(), PortError> {
-        let Self { site, index, name, plan, mut queues, record, .. } = self;
+        let Self { site, index, plan, mut queues, record, .. } = self;
         let mut site = site.into_inner().unwrap_or_else(PoisonError::into_inner);
-        queues.remove(&mut site, &plan)?;
-        Program::detach(&name, index)?;
+        undo(&mut site, index, &plan, queues.as_mut())?;
         record.remove();
         Ok(())
     }
+}
+
+/// Brings back what was there before.
+fn undo(site: &mut Site, index: i32, plan: &Plan, queues: &mut dyn Queues) -> Result<(), PortError> {
+    queues.remove(site, plan)?;
+    Program::detach(&site.name, index)?;
+    site.restore_clsact()
+}
+
+/// Cleans up behind a process that died while it attached the port or let go of it: there is a record, and no
+/// program.
+fn undo_half(site: &mut Site, index: i32, content: Content) -> Result<(), PortError> {
+    let plan = Plan::new(&site.name, &content.config, site.facts)?;
+    let mut queues = queues_of(&content);
+    site.previous = content.previous;
+    site.made_clsact = content.made_clsact;
+    undo(site, index, &plan, queues.as_mut())?;
+    site.previous = None;
+    Ok(())
+}
+
+/// The queues that a record speaks of.
+fn queues_of(content: &Content) -> Box<dyn Queues> {
+    if content.queues { Box::new(Htb) } else { Box::new(Untouched) }
 }
 
 fn configure(
@@ -319,6 +342,7 @@ fn write(
         backend: queues.kind(),
         queues: plan.queues,
         previous: site.previous.clone(),
+        made_clsact: site.made_clsact,
         pid: std::process::id(),
     })
 }

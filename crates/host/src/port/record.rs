@@ -25,6 +25,8 @@ pub(crate) struct Content {
     pub(crate) backend: Backend,
     pub(crate) queues: bool,
     pub(crate) previous: Option<Previous>,
+    /// Whether clsact goes when the port is no longer served.
+    pub(crate) made_clsact: bool,
     /// The process that wrote it.
     pub(crate) pid: u32,
 }

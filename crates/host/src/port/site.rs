@@ -27,6 +27,8 @@ pub(crate) struct Site {
     pub(crate) tc: TrafficControl,
     /// What [`Site::restore`] puts back; nothing stands for the kernel's default.
     pub(crate) previous: Option<Previous>,
+    /// Whether clsact came with us, so that it goes with us.
+    pub(crate) made_clsact: bool,
 }
 
 impl Site {
@@ -38,7 +40,7 @@ impl Site {
         let link = found.ok_or_else(|| PortError::NoSuchPort { port: port.to_owned() })?;
         let tc = TrafficControl::open().map_err(failed)?;
         let facts = Facts { mtu: link.mtu };
-        Ok(Self { name: port.to_owned(), index: link.index, facts, tc, previous: None })
+        Ok(Self { name: port.to_owned(), index: link.index, facts, tc, previous: None, made_clsact: false })
     }
 
     /// The queue at the root, if somebody or something has put one there.
@@ -47,10 +49,34 @@ impl Site {
         root.map_err(|e| PortError::kernel(&self.name, "read its queues", e))
     }
 
+    fn queues(&mut self) -> Result<Vec<QueueInfo>, PortError> {
+        let queues = self.tc.queues(self.index);
+        queues.map_err(|e| PortError::kernel(&self.name, "read its queues", e))
+    }
+
+    /// Remembers whether clsact is there already.
+    pub(crate) fn remember_clsact(&mut self) -> Result<(), PortError> {
+        let found = self.tc.has_clsact(self.index);
+        self.made_clsact = !found.map_err(|e| PortError::kernel(&self.name, "read its queues", e))?;
+        Ok(())
+    }
+
+    /// Removes clsact if it came with us and nobody else's filter sits there. A port that is gone is fine.
+    pub(crate) fn restore_clsact(&mut self) -> Result<(), PortError> {
+        if !self.made_clsact {
+            return Ok(());
+        }
+        let removed = match self.tc.has_filters(self.index) {
+            Ok(true) => Ok(()),
+            Ok(false) => self.tc.delete_clsact(self.index),
+            Err(e) => Err(e),
+        };
+        gone_is_fine(removed).map_err(|e| PortError::kernel(&self.name, "remove its clsact", e))
+    }
+
     /// Remembers the root queue, or refuses when it could not be put back.
     pub(crate) fn remember(&mut self) -> Result<(), PortError> {
-        let queues = self.tc.queues(self.index);
-        let queues = queues.map_err(|e| PortError::kernel(&self.name, "read its queues", e))?;
+        let queues = self.queues()?;
         let Some(root) = queues.iter().find(|queue| queue.parent == ROOT) else { return Ok(()) };
         if root.handle == 0 {
             // The kernel's own choice comes back by itself.

@@ -1,0 +1,43 @@
+//! clsact: the place beside a port's queues where tc programs run on every packet that leaves or comes in.
+
+use crate::tc::{RTM_DELQDISC, Tc, TrafficControl};
+use std::io;
+
+// Numbers from the kernel's user interface, linux/rtnetlink.h and linux/pkt_sched.h.
+const RTM_GETTFILTER: u16 = 46;
+const CLSACT: u32 = 0xffff_fff1;
+const CLSACT_HANDLE: u32 = 0xffff_0000;
+/// Filters of packets that come in, and of packets that leave.
+const BLOCKS: [u32; 2] = [0xffff_fff2, 0xffff_fff3];
+
+impl TrafficControl {
+    /// Whether the port has a place for filters (clsact, or the older ingress).
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn has_clsact(&mut self, port: u32) -> io::Result<bool> {
+        Ok(self.queues(port)?.iter().any(|queue| queue.parent == CLSACT))
+    }
+
+    /// Whether anybody's filter sits there.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn has_filters(&mut self, port: u32) -> io::Result<bool> {
+        for parent in BLOCKS {
+            let answers = self.0.dump(Tc::new(RTM_GETTFILTER, port, parent, 0))?;
+            if answers.iter().any(|filter| filter.port == port) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Removes the place and every filter there.
+    ///
+    /// # Errors
+    /// `NotFound` or `InvalidInput` when there is none.
+    pub fn delete_clsact(&mut self, port: u32) -> io::Result<()> {
+        self.0.execute(Tc::new(RTM_DELQDISC, port, CLSACT, CLSACT_HANDLE), 0)
+    }
+}
