@@ -5,7 +5,10 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use vmcc_lab::{Cc, Control, Error, ErrorKind, Flow, LabSpec, Path, Programs, Role, Transport};
+use vmcc_lab::{
+    Cc, Control, Error, ErrorKind, Flow, LabSpec, Layout, Path, Programs, Role, Shape, Transport,
+};
+use vmcc_scenario::model::{Marking, Queue};
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 
 fn main() -> ExitCode {
@@ -43,26 +46,33 @@ fn measure(spec: &LabSpec, cancel: &AtomicBool) -> Result<String, Error> {
 }
 
 fn spec(run_id: Option<String>, seconds: u64) -> LabSpec {
-    let path = |name: &str| Path {
-        name: name.to_owned(),
+    let shape = Shape {
         rate: BitsPerSec::new(100_000_000),
-        delay: Nanos::ZERO,
         buffer: Limit::Bytes(Bytes::new(150_000)),
-        marking: None,
+        marking: Marking::None,
+        queue: Queue::default(),
     };
+    let path = |name: &str| Path { name: name.to_owned(), delay: Nanos::ZERO, shape: Some(shape.clone()) };
     let flow = Flow {
         label: "bulk".to_owned(),
         role: Role::Measured,
+        from: 0,
+        to: 1,
         cc: Cc::Native("reno".to_owned()),
+        ecn: None,
         transport: Transport::Mptcp { first: 0 },
+        class: 0,
         connections: 1,
         start: Nanos::ZERO,
         stop: Nanos::from_secs(seconds),
     };
     LabSpec {
         run_id,
+        layout: Layout::ParallelPaths,
+        hosts: vec!["client".to_owned(), "server".to_owned()],
         paths: vec![path("a"), path("b")],
         flows: vec![flow],
+        remaps: Vec::new(),
         duration: Nanos::from_secs(seconds),
         warmup: Nanos::from_millis(500),
         sample_interval: Nanos::from_millis(10),

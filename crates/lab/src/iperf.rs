@@ -5,7 +5,7 @@
 
 use crate::process::Program;
 use crate::registry::Record;
-use crate::spec::{Flow, Transport};
+use crate::spec::{Flow, Transport, dscp};
 use crate::{Error, Netns};
 use serde::Deserialize;
 use std::net::Ipv4Addr;
@@ -112,8 +112,12 @@ impl Programs {
         let (to, port, seconds) = (to.to_string(), port.to_string(), flow.seconds().to_string());
         let (connections, cc) = (flow.connections.to_string(), flow.cc.kernel_name());
         let interval = report_interval(flow);
+        let dscp = dscp(flow.class).to_string();
         let mut arguments = vec!["-c", &to, "-p", &port, "-t", &seconds, "-P", &connections, "-C", &cc];
         arguments.extend(["-J", "-i", interval, "--get-server-output", "--connect-timeout", "5000"]);
+        if flow.class > 0 {
+            arguments.extend(["--dscp", &dscp]);
+        }
         Program::start(at, record, &self.command(flow, &arguments), INSTALL_IPERF)
     }
 }

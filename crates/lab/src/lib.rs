@@ -8,8 +8,9 @@
 //! | module | |
 //! |---|---|
 //! | `spec`, `convert` | the input, and how a scenario's case becomes one |
-//! | `topology` | namespaces, bridges, shaped ports, addresses, MPTCP endpoints |
-//! | `iperf`, `marking`, `sampler` | traffic, marks, what the kernel says meanwhile |
+//! | `topology` | namespaces, bridges, addresses, MPTCP endpoints |
+//! | `ports` | the virtual switches' ports: rates, queues, marks |
+//! | `iperf`, `sampler` | traffic, and what the kernel says meanwhile |
 //! | `measure`, `series`, `cpu` | the figures: exactly what each is |
 //! | `netns`, `process`, `registry` | what exists while a run lives, and its removal |
 
@@ -18,9 +19,9 @@ mod cpu;
 mod error;
 pub mod guest;
 mod iperf;
-mod marking;
 mod measure;
 mod netns;
+mod ports;
 mod process;
 mod registry;
 mod run;
@@ -35,5 +36,6 @@ pub use iperf::Programs;
 pub use netns::Netns;
 pub use registry::{Cleaned, clean};
 pub use run::{Control, Progress, run};
-pub use spec::{Cc, Flow, LabSpec, Path, Role, Transport};
-pub use topology::Topology;
+pub use spec::{
+    Cc, Flow, Guarantee, LabSpec, Layout, Path, Remap, Role, Shape, Sharing, Transport, VirtualHost,
+};

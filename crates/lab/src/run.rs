@@ -1,12 +1,13 @@
 //! One run: build, load, send, sample, measure, remove.
 
 use crate::iperf::{self, Programs, Report};
+use crate::ports::{PortRecord, Ports};
 use crate::process::Program;
 use crate::registry::{self, Record};
 use crate::sampler::{Sampler, Samples};
 use crate::spec::{Cc, Flow, LabSpec};
-use crate::topology::{End, Topology, address};
-use crate::{Error, Netns, Role, cpu, measure};
+use crate::topology::Topology;
+use crate::{Error, Netns, Role, cpu, measure, ports};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -66,14 +67,13 @@ pub fn run(spec: &LabSpec, control: &mut Control<'_>) -> Result<RunOutput, Error
     let algorithms = load(&spec.flows)?;
     control.check()?;
     let topology = Topology::build(spec, &mut record)?;
-    let markers = crate::marking::attach(spec, &topology)?;
+    let ports = ports::attach(spec, &topology)?;
     control.check()?;
     select(spec, &topology)?;
-    let observed = transfer(spec, control, &topology, &mut record)?;
-    let marks = markers.counts()?;
+    let observed = transfer(spec, control, (&topology, &ports), &mut record)?;
     // Nothing uses the algorithms any more: the programs have ended.
-    drop((markers, topology, algorithms));
-    measure::output(spec, &observed, &marks)
+    drop((ports, topology, algorithms));
+    measure::output(spec, &observed)
 }
 
 /// What a transfer left to be measured.
@@ -83,6 +83,8 @@ pub(crate) struct Observed {
     pub(crate) reports: Vec<Report>,
     /// When each flow's first byte was seen, after the run's start.
     pub(crate) started_us: Vec<u64>,
+    /// What the ports did.
+    pub(crate) ports: Vec<PortRecord>,
     /// CPU time of the whole host within the measured window.
     pub(crate) cpu_s: Option<f64>,
 }
@@ -112,8 +114,8 @@ fn load(flows: &[Flow]) -> Result<Vec<Loaded>, Error> {
 /// receiver answers in its way (the echo of marks is the receiver's work). iperf3 selects it once more per
 /// connection; that alone suffices for kernel algorithms that may not be a namespace's default.
 fn select(spec: &LabSpec, topology: &Topology) -> Result<(), Error> {
-    for flow in &spec.flows {
-        let (sender, receiver) = topology.ends(flow.role);
+    for (index, flow) in spec.flows.iter().enumerate() {
+        let (sender, receiver) = topology.ends(index);
         for end in [sender, receiver] {
             let done = end.sysctl("net.ipv4.tcp_congestion_control", &flow.cc.kernel_name());
             match (done, &flow.cc) {
@@ -143,17 +145,18 @@ struct Running {
 fn transfer(
     spec: &LabSpec,
     control: &mut Control<'_>,
-    topology: &Topology,
+    (topology, ports): (&Topology, &Ports),
     record: &mut Record,
 ) -> Result<Observed, Error> {
     let mut running = Vec::new();
     for (index, flow) in spec.flows.iter().enumerate() {
-        let at = topology.ends(flow.role).1;
+        let at = topology.ends(index).1;
         let server = control.programs.serve(flow, at, iperf::port_of(index), record)?;
         running.push(Running { flow: index, server, client: None, report: None });
         control.check()?;
     }
-    let mut sampler = Sampler::open(topology, spec)?;
+    let mut sampler = Sampler::open(topology, ports, spec)?;
+    let mut remaps = spec.remaps.iter().peekable();
     let mut cpu = cpu::Window::new(spec.warmup.to_duration(), spec.duration.to_duration());
     let start = Instant::now();
     let deadline = spec.duration.to_duration() + GRACE;
@@ -161,6 +164,10 @@ fn transfer(
     while running.iter().any(|flow| flow.report.is_none()) {
         control.check()?;
         let elapsed = start.elapsed();
+        while let Some(remap) = remaps.next_if(|remap| elapsed >= remap.at.to_duration()) {
+            topology.remap(spec, remap)?;
+            sampler.remap(remap);
+        }
         for flow in &mut running {
             advance(flow, spec, &control.programs, topology, record, elapsed)?;
         }
@@ -183,15 +190,7 @@ fn transfer(
     let samples = sampler.finish();
     let started_us = (0..spec.flows.len()).map(|flow| first_byte(&samples, flow)).collect();
     let reports = running.into_iter().filter_map(|flow| flow.report).collect();
-    Ok(Observed { samples, reports, started_us, cpu_s: cpu.busy_s() })
-}
-
-fn receiver_of(flow: &Flow) -> std::net::Ipv4Addr {
-    let end = match flow.role {
-        Role::Measured => End::Receiver,
-        Role::Competing => End::CompetingReceiver,
-    };
-    address(flow.first_path(), end)
+    Ok(Observed { samples, reports, started_us, ports: ports.records()?, cpu_s: cpu.busy_s() })
 }
 
 /// Starts a flow when it is due, and takes its report when it has ended.
@@ -206,9 +205,10 @@ fn advance(
     let described = &spec.flows[flow.flow];
     let Some(client) = &mut flow.client else {
         if elapsed >= described.start.to_duration() {
-            let at = topology.ends(described.role).0;
+            let at = topology.ends(flow.flow).0;
             let port = iperf::port_of(flow.flow);
-            flow.client = Some(programs.send(described, at, receiver_of(described), port, record)?);
+            let to = topology.receiver_of(flow.flow, described);
+            flow.client = Some(programs.send(described, at, to, port, record)?);
         }
         return Ok(());
     };

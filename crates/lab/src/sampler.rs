@@ -1,9 +1,10 @@
 //! Samples of the kernel's sockets and queues while a run lasts.
 
+use crate::Error;
 use crate::iperf;
-use crate::spec::LabSpec;
-use crate::topology::{QueueReader, Topology, path_of};
-use crate::{Error, Role};
+use crate::ports::Ports;
+use crate::spec::{LabSpec, Layout, Remap};
+use crate::topology::{QueueReader, Topology, lane_of};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use vmcc_host::diag::{Diag, Subflow};
@@ -23,7 +24,8 @@ pub(crate) struct Point {
     pub(crate) echoed_ce: u32,
 }
 
-/// One subflow (or single-path connection) over time.
+/// One subflow (or single-path connection) over time, as long as it takes the same path. A subflow whose vNIC
+/// moves continues in a new track; each counts from its own start.
 #[derive(Debug, Clone)]
 pub(crate) struct Track {
     /// Index into [`LabSpec::flows`].
@@ -38,6 +40,15 @@ pub(crate) struct Track {
     pub(crate) token: Option<u32>,
     pub(crate) algorithm: String,
     pub(crate) points: Vec<Point>,
+    /// The socket's counters when the track began.
+    base: Counters,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Counters {
+    bytes_acked: u64,
+    retransmits: u32,
+    echoed_ce: u32,
 }
 
 /// What a queue said at one moment.
@@ -47,50 +58,97 @@ pub(crate) struct QueuePoint {
     pub(crate) stats: QueueStats,
 }
 
+/// What one class of a port said at one moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct ClassPoint {
+    pub(crate) t_us: u64,
+    pub(crate) backlog_bytes: u64,
+    pub(crate) threshold_bytes: Option<u64>,
+}
+
 /// Everything sampled.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Samples {
     pub(crate) tracks: Vec<Track>,
-    /// Per path.
+    /// Per path: the queue of the port that stands for it.
     pub(crate) queues: Vec<Vec<QueuePoint>>,
+    /// Per path: the classes of that port, by name.
+    pub(crate) classes: Vec<BTreeMap<String, Vec<ClassPoint>>>,
     points: usize,
 }
 
+/// The port that stands for a path.
+struct Watched {
+    path: usize,
+    port: usize,
+    reader: QueueReader,
+}
+
 /// Open connections to everything that is sampled.
-pub(crate) struct Sampler {
+pub(crate) struct Sampler<'a> {
     senders: Vec<Diag>,
     receivers: Vec<Diag>,
-    queues: Vec<QueueReader>,
-    flows: usize,
+    ports: &'a Ports,
+    watched: Vec<Watched>,
+    /// The path of each lane, by the flow.
+    paths: Vec<Vec<usize>>,
+    spec: &'a LabSpec,
     known: BTreeMap<(SocketAddr, SocketAddr), usize>,
     samples: Samples,
 }
 
-impl Sampler {
-    pub(crate) fn open(topology: &Topology, spec: &LabSpec) -> Result<Self, Error> {
-        let (mut senders, mut receivers) = (Vec::new(), Vec::new());
-        let roles = [Role::Measured, Role::Competing];
-        for role in roles.into_iter().filter(|role| spec.flows.iter().any(|flow| flow.role == *role)) {
-            let (sender, receiver) = topology.ends(role);
-            senders.push(sender.run(Diag::open).map_err(|e| Error::diag(&e))?);
-            receivers.push(receiver.run(Diag::open).map_err(|e| Error::diag(&e))?);
+impl<'a> Sampler<'a> {
+    pub(crate) fn open(topology: &Topology, ports: &'a Ports, spec: &'a LabSpec) -> Result<Self, Error> {
+        let (senders, receivers) = topology.senders_and_receivers();
+        let open = |ends: Vec<&crate::Netns>| {
+            ends.into_iter().map(|end| end.run(Diag::open).map_err(|e| Error::diag(&e))).collect()
+        };
+        let (senders, receivers): (Result<Vec<_>, _>, Result<Vec<_>, _>) = (open(senders), open(receivers));
+        let mut watched = Vec::new();
+        for path in 0..spec.paths.len() {
+            if let Some(port) = ports.first_of(path) {
+                let reader = topology.queue_reader(&topology.ports()[port])?;
+                watched.push(Watched { path, port, reader });
+            }
         }
-        let queues: Result<Vec<_>, _> =
-            (0..spec.paths.len()).map(|path| topology.queue_reader(path)).collect();
-        let samples = Samples { queues: vec![Vec::new(); spec.paths.len()], ..Samples::default() };
-        let (queues, flows) = (queues?, spec.flows.len());
-        Ok(Self { senders, receivers, queues, flows, known: BTreeMap::new(), samples })
+        let lanes = || (0..spec.lanes()).map(|lane| spec.layout.path_of_lane(lane)).collect();
+        let paths = spec.flows.iter().map(|_| lanes()).collect();
+        let samples = Samples {
+            queues: vec![Vec::new(); spec.paths.len()],
+            classes: vec![BTreeMap::new(); spec.paths.len()],
+            ..Samples::default()
+        };
+        let (senders, receivers) = (senders?, receivers?);
+        Ok(Self { senders, receivers, ports, watched, paths, spec, known: BTreeMap::new(), samples })
+    }
+
+    /// From now on a vNIC's subflows are on another path.
+    pub(crate) fn remap(&mut self, remap: &Remap) {
+        if !matches!(self.spec.layout, Layout::VirtualHost(_)) {
+            return;
+        }
+        for (flow, paths) in self.spec.flows.iter().zip(&mut self.paths) {
+            if flow.from == remap.vm || flow.to == remap.vm {
+                paths[remap.vnic] = remap.nic;
+            }
+        }
     }
 
     /// Takes one sample of everything.
     pub(crate) fn take(&mut self, t_us: u64) -> Result<(), Error> {
-        for (path, queue) in self.queues.iter_mut().enumerate() {
-            let stats = queue.read()?;
-            self.samples.queues[path].push(QueuePoint { t_us, stats });
+        for watched in &mut self.watched {
+            let stats = watched.reader.read()?;
+            self.samples.queues[watched.path].push(QueuePoint { t_us, stats });
+            let classes = &mut self.samples.classes[watched.path];
+            for class in self.ports.stats(watched.port)?.classes {
+                let (backlog_bytes, threshold_bytes) = (class.backlog_bytes, class.threshold_bytes);
+                let point = ClassPoint { t_us, backlog_bytes, threshold_bytes };
+                classes.entry(class.name).or_default().push(point);
+            }
         }
         for end in &mut self.senders {
             for subflow in end.subflows().map_err(|e| Error::diag(&e))? {
-                record(&mut self.known, &mut self.samples, self.flows, t_us, &subflow);
+                record(&mut self.known, &mut self.samples, &self.paths, t_us, &subflow);
             }
         }
         Ok(())
@@ -124,29 +182,38 @@ impl Sampler {
 fn record(
     known: &mut BTreeMap<(SocketAddr, SocketAddr), usize>,
     samples: &mut Samples,
-    flows: usize,
+    paths: &[Vec<usize>],
     t_us: u64,
     subflow: &Subflow,
 ) {
     let IpAddr::V4(local) = subflow.local.ip() else { return };
-    let flow = iperf::flow_of(subflow.remote.port()).filter(|flow| *flow < flows);
-    let (Some(flow), Some(path)) = (flow, path_of(local)) else { return };
+    let flow = iperf::flow_of(subflow.remote.port()).filter(|flow| *flow < paths.len());
+    let (Some(flow), Some(lane)) = (flow, lane_of(local)) else { return };
+    let Some(&path) = paths[flow].get(lane) else { return };
     if samples.points >= MAX_POINTS {
         return;
     }
     samples.points += 1;
-    let index = *known.entry((subflow.local, subflow.remote)).or_insert_with(|| {
-        samples.tracks.push(Track {
-            flow,
-            path,
-            local_port: subflow.local.port(),
-            multipath: false,
-            token: None,
-            algorithm: subflow.algorithm.clone(),
-            points: Vec::new(),
-        });
-        samples.tracks.len() - 1
-    });
+    let key = (subflow.local, subflow.remote);
+    let before = known.get(&key).copied();
+    let index = match before.filter(|index| samples.tracks[*index].path == path) {
+        Some(index) => index,
+        None => {
+            let continued = before.map(|index| &samples.tracks[index]);
+            samples.tracks.push(Track {
+                flow,
+                path,
+                local_port: subflow.local.port(),
+                multipath: false,
+                token: continued.and_then(|track| track.token),
+                algorithm: subflow.algorithm.clone(),
+                points: Vec::new(),
+                base: if before.is_some() { Counters::of(subflow) } else { Counters::default() },
+            });
+            known.insert(key, samples.tracks.len() - 1);
+            samples.tracks.len() - 1
+        }
+    };
     let track = &mut samples.tracks[index];
     track.multipath |= subflow.mptcp.is_some();
     // The program selects its algorithm after connecting; the last word counts.
@@ -157,10 +224,20 @@ fn record(
         t_us,
         srtt_us: subflow.srtt_us,
         cwnd_pkt: subflow.cwnd_pkt,
-        bytes_acked: subflow.bytes_acked,
-        retransmits: subflow.retransmitted_pkt,
-        echoed_ce: subflow.delivered_ce_pkt,
+        bytes_acked: subflow.bytes_acked.saturating_sub(track.base.bytes_acked),
+        retransmits: subflow.retransmitted_pkt.saturating_sub(track.base.retransmits),
+        echoed_ce: subflow.delivered_ce_pkt.saturating_sub(track.base.echoed_ce),
     });
+}
+
+impl Counters {
+    fn of(subflow: &Subflow) -> Self {
+        Self {
+            bytes_acked: subflow.bytes_acked,
+            retransmits: subflow.retransmitted_pkt,
+            echoed_ce: subflow.delivered_ce_pkt,
+        }
+    }
 }
 
 impl Track {
@@ -212,6 +289,7 @@ mod tests {
             token: None,
             algorithm: String::new(),
             points: points.iter().map(point).collect(),
+            base: Counters::default(),
         }
     }
 

@@ -4,6 +4,7 @@ mod common;
 
 use common::{alone, native, registry, run_until, two_paths};
 use vmcc_results::Metrics;
+use vmcc_scenario::model::{Marking, ThresholdRule};
 
 /// More than one path can carry.
 fn uses_both(metrics: &Metrics) -> bool {
@@ -31,7 +32,8 @@ fn root_vmcc_on_marking_ports_keeps_the_queues_short() {
     let _alone = alone();
     let mut spec = two_paths(registry("vmcc"), 5);
     for path in &mut spec.paths {
-        path.marking = Some("30kB".parse().unwrap());
+        let shape = path.shape.as_mut().unwrap();
+        shape.marking = Marking::Threshold(ThresholdRule { at: "30kB".parse().unwrap() });
     }
     let metrics = run_until(&spec, |m| m.goodput_bps.unwrap() > 130e6).metrics;
     println!(

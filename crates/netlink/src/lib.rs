@@ -3,6 +3,7 @@
 //! Message formats come from the netlink-packet crates. What those lack (options of the TBF, FIFO and netem
 //! queues, the ethtool and MPTCP families) is built from their attribute types in the modules below.
 
+mod address;
 mod clsact;
 mod ethtool;
 mod genl;

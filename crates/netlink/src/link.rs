@@ -52,6 +52,10 @@ impl Links {
         self.create(name, vec![LinkInfo::Kind(InfoKind::Bridge)])
     }
 
+    pub(crate) fn execute(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.0.execute(message, flags)
+    }
+
     fn create(&mut self, name: &str, info: Vec<LinkInfo>) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.attributes = vec![LinkAttribute::IfName(name.to_owned()), LinkAttribute::LinkInfo(info)];

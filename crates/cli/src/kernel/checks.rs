@@ -69,7 +69,7 @@ pub(crate) fn kernel_engine(plan: &Plan) -> Result<(), Failure> {
     }
     let mut names: Vec<String> = REQUIRED.map(str::to_owned).to_vec();
     for spec in plan.cases.iter().filter_map(|case| LabSpec::try_from(case).ok()) {
-        if spec.paths.iter().any(|path| path.marking.is_some()) {
+        if spec.serves_ports() {
             names.extend(["qdisc-clsact".to_owned(), "marker".to_owned()]);
         }
         if spec.paths.iter().any(|path| !path.delay.is_zero()) {

@@ -3,8 +3,9 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard};
-use vmcc_lab::{Cc, Control, Error, Flow, LabSpec, Path, Programs, Role, Transport};
+use vmcc_lab::{Cc, Control, Error, Flow, LabSpec, Layout, Path, Programs, Role, Shape, Transport};
 use vmcc_results::{Metrics, RunOutput};
+use vmcc_scenario::model::{Marking, Queue};
 use vmcc_units::Nanos;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -24,21 +25,25 @@ pub(crate) fn registry(name: &str) -> Cc {
 }
 
 pub(crate) fn path(name: &str) -> Path {
-    Path {
-        name: name.into(),
+    let shape = Shape {
         rate: "100mbit".parse().unwrap(),
-        delay: Nanos::ZERO,
         buffer: "150kB".parse().unwrap(),
-        marking: None,
-    }
+        marking: Marking::None,
+        queue: Queue::default(),
+    };
+    Path { name: name.into(), delay: Nanos::ZERO, shape: Some(shape) }
 }
 
 pub(crate) fn flow(label: &str, cc: Cc, seconds: u64) -> Flow {
     Flow {
         label: label.into(),
         role: Role::Measured,
+        from: 0,
+        to: 1,
         cc,
+        ecn: None,
         transport: Transport::Mptcp { first: 0 },
+        class: 0,
         connections: 1,
         start: Nanos::ZERO,
         stop: Nanos::from_secs(seconds),
@@ -49,8 +54,11 @@ pub(crate) fn flow(label: &str, cc: Cc, seconds: u64) -> Flow {
 pub(crate) fn two_paths(cc: Cc, seconds: u64) -> LabSpec {
     LabSpec {
         run_id: None,
+        layout: Layout::ParallelPaths,
+        hosts: vec!["client".into(), "server".into()],
         paths: vec![path("a"), path("b")],
         flows: vec![flow("bulk", cc, seconds)],
+        remaps: Vec::new(),
         duration: Nanos::from_secs(seconds),
         warmup: Nanos::from_secs(1),
         sample_interval: Nanos::from_millis(10),

@@ -1,25 +1,38 @@
 //! The lab's own input: what to build and what to send, in plain types.
 
-use crate::Error;
-use vmcc_cc::Params;
-use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos, Threshold};
+mod flow;
+mod layout;
 
-/// An Ethernet frame that carries a full packet: 1500 bytes and a header of 14.
-pub(crate) const FRAME_BYTES: u64 = 1514;
-/// One subnet per path, and at most 8 subflows per connection in the kernel.
-const MAX_PATHS: usize = 8;
+pub(crate) use flow::dscp;
+pub use flow::{Cc, Flow, Remap, Role, Transport};
+pub(crate) use layout::FRAME_BYTES;
+pub use layout::{Guarantee, Layout, Path, Shape, Sharing, VirtualHost};
+
+use crate::Error;
+use vmcc_units::{Bytes, Nanos};
+
+/// One subnet per lane, and at most 8 subflows per connection in the kernel.
+const MAX_LANES: usize = 8;
 /// The lab is for one machine; beyond this the programs measure each other.
 const MAX_CONNECTIONS: u32 = 100;
+/// Programs at a time, for the same reason.
+const MAX_FLOWS: usize = 64;
 
 /// One run of the lab.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabSpec {
     /// Part of the name of everything the run makes; `None` chooses a free one.
     pub run_id: Option<String>,
-    /// The paths between sender and receiver, disjoint.
+    /// What is between the hosts.
+    pub layout: Layout,
+    /// The names of the hosts; flows refer to them by number.
+    pub hosts: Vec<String>,
+    /// The paths, disjoint.
     pub paths: Vec<Path>,
     /// What is sent.
     pub flows: Vec<Flow>,
+    /// What changes meanwhile.
+    pub remaps: Vec<Remap>,
     /// How long the run lasts.
     pub duration: Nanos,
     /// The first part of the run, left out of every figure except counters (drops, marks, retransmissions).
@@ -34,124 +47,35 @@ pub struct LabSpec {
     pub send_buffer: Option<Bytes>,
 }
 
-/// A link with one shaped port in each direction.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Path {
-    /// As results call it.
-    pub name: String,
-    /// Rate of Ethernet frames (14 bytes of header on each packet).
-    pub rate: BitsPerSec,
-    /// One-way propagation delay; needs the kernel's netem unless it is zero.
-    pub delay: Nanos,
-    /// What may wait in the port's queue. Bytes are bytes of Ethernet frames.
-    pub buffer: Limit,
-    /// Queue length above which ECN-capable packets are marked; `None`: never.
-    pub marking: Option<Threshold>,
-}
-
-/// Whether a flow is what the run is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// Its figures are the run's metrics.
-    Measured,
-    /// It has its own endpoints and shares the bottleneck queue of its path.
-    Competing,
-}
-
-/// How a flow uses the paths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
-    /// Single-path TCP over path number `path`.
-    Tcp {
-        /// Index into [`LabSpec::paths`].
-        path: usize,
-    },
-    /// MPTCP over every path, the first subflow over path number `first`.
-    Mptcp {
-        /// Index into [`LabSpec::paths`].
-        first: usize,
-    },
-}
-
-/// A congestion control.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Cc {
-    /// One that the kernel has, by the kernel's name.
-    Native(String),
-    /// One of the registry with its parameters, loaded for the time of the run.
-    Registry(Params),
-}
-
-/// Bulk data from sender to receiver, by `iperf3`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Flow {
-    /// Label in the results.
-    pub label: String,
-    /// Whether it is measured.
-    pub role: Role,
-    /// Its congestion control, at both ends.
-    pub cc: Cc,
-    /// Its paths.
-    pub transport: Transport,
-    /// Parallel connections.
-    pub connections: u32,
-    /// When it starts.
-    pub start: Nanos,
-    /// When it stops; whole seconds after `start` (iperf3 counts in seconds).
-    pub stop: Nanos,
-}
-
-impl Cc {
-    /// The name by which the kernel knows it.
-    pub fn kernel_name(&self) -> String {
-        match self {
-            Self::Native(name) => name.clone(),
-            Self::Registry(params) => params.algorithm().info().kernel_name.to_owned(),
-        }
-    }
-
-    /// The name by which people know it.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Native(name) => name,
-            Self::Registry(params) => params.algorithm().name(),
-        }
-    }
-}
-
-impl Flow {
-    /// The path of a single-path flow, or of the first subflow.
-    pub(crate) fn first_path(&self) -> usize {
-        match self.transport {
-            Transport::Tcp { path } => path,
-            Transport::Mptcp { first } => first,
-        }
-    }
-
-    pub(crate) fn seconds(&self) -> u64 {
-        (self.stop.get().saturating_sub(self.start.get())) / 1_000_000_000
-    }
-}
-
-impl Path {
-    /// The buffer in bytes of Ethernet frames.
-    pub(crate) fn buffer_bytes(&self) -> Option<u64> {
-        Some(self.buffer.bytes(Bytes::new(FRAME_BYTES))?.get())
-    }
-}
-
 impl LabSpec {
+    /// Whether packets wait at a port of a virtual switch, rather than only in the hosts.
+    pub fn serves_ports(&self) -> bool {
+        let hard =
+            matches!(&self.layout, Layout::VirtualHost(host) if matches!(host.sharing, Sharing::Hard(_)));
+        hard || self.paths.iter().any(|path| path.shape.is_some())
+    }
+
+    /// Subnets, and so subflows of an MPTCP connection.
+    pub(crate) fn lanes(&self) -> usize {
+        self.layout.lanes(self.paths.len())
+    }
+
     /// Checks every value before anything is made.
     ///
     /// # Errors
     /// [`Error::Spec`] or [`Error::NotExpressible`], naming the key.
     pub fn check(&self) -> Result<(), Error> {
-        if self.paths.is_empty() || self.paths.len() > MAX_PATHS {
-            let problem = format!("{} paths; the kernel engine takes 1 to {MAX_PATHS}", self.paths.len());
-            return Err(Error::spec("topology.paths", problem));
+        for (count, key) in [(self.paths.len(), "paths"), (self.lanes(), "vnics")] {
+            if count == 0 || count > MAX_LANES {
+                let problem = format!("{count} of them; the kernel engine takes 1 to {MAX_LANES}");
+                return Err(Error::spec(format!("topology.{key}"), problem));
+            }
         }
         for path in &self.paths {
             path.check()?;
+        }
+        if let Layout::VirtualHost(host) = &self.layout {
+            host.check(self)?;
         }
         if self.duration.get() == 0 || self.warmup >= self.duration {
             let problem = format!("warmup {} leaves nothing of {} to measure", self.warmup, self.duration);
@@ -169,15 +93,20 @@ impl LabSpec {
                 "nothing to measure; give at least one flow that is not competing",
             ));
         }
+        if self.flows.len() > MAX_FLOWS {
+            let problem = format!("{} programs send; the kernel engine takes {MAX_FLOWS}", self.flows.len());
+            return Err(Error::spec("traffic", problem));
+        }
         self.flows.iter().try_for_each(|flow| self.check_flow(flow))
     }
 
     fn check_flow(&self, flow: &Flow) -> Result<(), Error> {
         let key = |key: &str| format!("traffic[{}].{key}", flow.label);
-        if flow.first_path() >= self.paths.len() {
-            let problem = format!("path number {} of {}", flow.first_path(), self.paths.len());
+        if flow.first_lane() >= self.lanes() {
+            let problem = format!("lane number {} of {}", flow.first_lane(), self.lanes());
             return Err(Error::spec(key("path"), problem));
         }
+        self.layout.check_direction(flow, self.hosts.len(), &key("to"))?;
         if flow.connections == 0 || flow.connections > MAX_CONNECTIONS {
             let problem =
                 format!("{} connections; the kernel engine takes 1 to {MAX_CONNECTIONS}", flow.connections);
@@ -206,52 +135,40 @@ impl LabSpec {
     }
 }
 
-impl Path {
-    fn check(&self) -> Result<(), Error> {
-        let key = |key: &str| format!("topology.paths[{}].{key}", self.name);
-        // Below, a full frame takes over 12 ms; above, one core cannot keep up and the figure would lie.
-        if !(1_000_000..=10_000_000_000).contains(&self.rate.get()) {
-            let problem = format!("{} is outside 1mbit to 10gbit, what the kernel engine shapes", self.rate);
-            return Err(Error::spec(key("rate"), problem));
-        }
-        if self.delay > Nanos::from_secs(2) {
-            return Err(Error::spec(key("delay"), format!("{} is more than 2s", self.delay)));
-        }
-        match self.buffer_bytes() {
-            Some(bytes) if (FRAME_BYTES..=u64::from(u32::MAX / 2)).contains(&bytes) => Ok(()),
-            _ => {
-                Err(Error::spec(key("buffer"), format!("{} is not within one packet and 2 GB", self.buffer)))
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ErrorKind;
+    use vmcc_units::BitsPerSec;
 
     fn good() -> LabSpec {
-        let path = Path {
-            name: "a".into(),
+        let shape = Shape {
             rate: "100mbit".parse().unwrap(),
-            delay: Nanos::ZERO,
             buffer: "150kB".parse().unwrap(),
-            marking: None,
+            marking: vmcc_scenario::model::Marking::None,
+            queue: vmcc_scenario::model::Queue::default(),
         };
+        let path = Path { name: "a".into(), delay: Nanos::ZERO, shape: Some(shape) };
         let flow = Flow {
             label: "bulk".into(),
             role: Role::Measured,
+            from: 0,
+            to: 1,
             cc: Cc::Native("reno".into()),
+            ecn: None,
             transport: Transport::Mptcp { first: 0 },
+            class: 0,
             connections: 1,
             start: Nanos::ZERO,
             stop: Nanos::from_secs(4),
         };
         LabSpec {
             run_id: None,
+            layout: Layout::ParallelPaths,
+            hosts: vec!["client".into(), "server".into()],
             paths: vec![path],
             flows: vec![flow],
+            remaps: Vec::new(),
             duration: Nanos::from_secs(4),
             warmup: Nanos::from_secs(1),
             sample_interval: Nanos::from_millis(10),
@@ -259,6 +176,10 @@ mod tests {
             receive_buffer: None,
             send_buffer: None,
         }
+    }
+
+    fn shape(spec: &mut LabSpec) -> &mut Shape {
+        spec.paths[0].shape.as_mut().unwrap()
     }
 
     fn refused(change: impl FnOnce(&mut LabSpec), key: &str) {
@@ -273,14 +194,16 @@ mod tests {
     fn bad_values_are_refused_by_key() {
         good().check().unwrap();
         refused(|s| s.paths.clear(), "topology.paths");
-        refused(|s| s.paths[0].rate = BitsPerSec::ZERO, "topology.paths[a].rate");
+        refused(|s| shape(s).rate = BitsPerSec::ZERO, "topology.paths[a].rate");
         refused(|s| s.paths[0].delay = Nanos::from_secs(3), "topology.paths[a].delay");
-        refused(|s| s.paths[0].buffer = "0pkt".parse().unwrap(), "topology.paths[a].buffer");
+        refused(|s| shape(s).buffer = "0pkt".parse().unwrap(), "topology.paths[a].buffer");
         refused(|s| s.warmup = s.duration, "warmup");
         refused(|s| s.sample_interval = Nanos::ZERO, "interval");
         refused(|s| s.flows.clear(), "traffic");
         refused(|s| s.flows[0].role = Role::Competing, "traffic");
-        refused(|s| s.flows[0].transport = Transport::Tcp { path: 1 }, "traffic[bulk].path");
+        refused(|s| s.flows[0].transport = Transport::Tcp { lane: 1 }, "traffic[bulk].path");
+        refused(|s| s.flows[0].to = 0, "traffic[bulk].to");
+        refused(|s| s.flows[0].to = 2, "traffic[bulk].to");
         refused(|s| s.flows[0].connections = 0, "traffic[bulk].connections");
         refused(|s| s.flows[0].stop = Nanos::from_secs(5), "traffic[bulk].stop");
         refused(|s| s.flows[0].stop = Nanos::from_millis(1500), "traffic[bulk].stop");

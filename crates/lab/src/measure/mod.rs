@@ -8,23 +8,23 @@
 //! | `paths[].goodput_bps` | bytes newly acknowledged on the path's subflows within the window; with MPTCP's reinjections, so the sum may exceed `goodput_bps` slightly |
 //! | `rtt_us` | smoothed RTT (`tcp_info.tcpi_rtt`), one value per subflow and sample within the window, measured flows |
 //! | `retransmits`, `drops`, `ce_marks` | counters over the whole run, slow start included |
+//! | `traffic.<label>.*` | the same figures for one entry of traffic, over the part of the window in which it was active |
+//! | `tenant_jain` | Jain's index over what each sending host got, competing ones included |
+//! | `paths[].class.<name>.*` | of the port that stands for the path: packets marked and dropped, waiting bytes, threshold |
 //! | `competing_share` | competing goodput over all goodput of its path, while both were active within the window |
 //! | `cpu_s_per_gb` | busy time of the whole host within the window over what all flows delivered in it |
 
+mod classes;
+mod entries;
+
 use crate::iperf::Connection;
+use crate::ports::PortRecord;
 use crate::run::Observed;
-use crate::sampler::Track;
+use crate::sampler::{ClassPoint, Track};
 use crate::spec::{Flow, LabSpec, Transport};
 use crate::{Error, Role};
 use std::collections::{BTreeMap, BTreeSet};
 use vmcc_results::{Dist, Extra, FlowRecord, Metrics, PathMetrics, RunOutput, Work, stats};
-
-/// Marks that a path's port set, and packets it could not mark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Marks {
-    pub(crate) marked: u64,
-    pub(crate) not_ect: u64,
-}
 
 /// A stretch of the run, in microseconds after its start.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -88,19 +88,14 @@ fn echoed_marks(track: &Track) -> u64 {
 }
 
 /// Reduces a run to its output.
-pub(crate) fn output(
-    spec: &LabSpec,
-    observed: &Observed,
-    marks: &[Option<Marks>],
-) -> Result<RunOutput, Error> {
+pub(crate) fn output(spec: &LabSpec, observed: &Observed) -> Result<RunOutput, Error> {
     let transfers = join(spec, observed);
     let warnings = verify(spec, &transfers)?;
     let mut metrics = totals(spec, observed, &transfers);
     metrics.paths =
-        (0..spec.paths.len()).map(|path| path_metrics(spec, observed, &transfers, marks, path)).collect();
-    metrics.drops = metrics.paths.iter().map(|path| path.drops).sum();
-    let any_marker = marks.iter().any(Option::is_some);
-    metrics.ce_marks = any_marker.then(|| marks.iter().flatten().map(|m| m.marked).sum());
+        (0..spec.paths.len()).map(|path| path_metrics(spec, observed, &transfers, path)).collect();
+    metrics.drops = sum(metrics.paths.iter().map(|path| path.drops));
+    metrics.ce_marks = sum(metrics.paths.iter().map(|path| path.ce_marks));
     let flows = transfers.iter().enumerate().map(|(i, t)| flow_record(spec, i, t)).collect();
     let series = crate::series::build(spec, &observed.samples);
     let work = Work { cpu_s: observed.cpu_s, ..Work::default() };
@@ -108,6 +103,11 @@ pub(crate) fn output(
     (output.metrics, output.flows, output.series) = (metrics, flows, series);
     (output.work, output.warnings) = (work, warnings);
     Ok(output)
+}
+
+/// The sum of those that were measured.
+fn sum(values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    values.flatten().reduce(|a, b| a + b)
 }
 
 /// Brings together each connection of the reports and its sockets. A sender's port in a report names the first
@@ -134,6 +134,8 @@ fn join<'a>(spec: &'a LabSpec, observed: &'a Observed) -> Vec<Transferred<'a>> {
 /// Refuses figures of a run that did not do what it was asked to.
 fn verify(spec: &LabSpec, transfers: &[Transferred<'_>]) -> Result<Vec<String>, Error> {
     let mut warnings = Vec::new();
+    let lanes = (0..spec.lanes()).map(|lane| spec.layout.path_of_lane(lane));
+    let paths = lanes.collect::<BTreeSet<_>>().len();
     for transfer in transfers {
         let label = &transfer.flow.label;
         let wrong = |cause: String, remedy: &str| {
@@ -159,8 +161,7 @@ fn verify(spec: &LabSpec, transfers: &[Transferred<'_>]) -> Result<Vec<String>, 
                 );
             }
             let used = transfer.paths_used();
-            if used < spec.paths.len() {
-                let paths = spec.paths.len();
+            if used < paths {
                 warnings.push(format!("traffic {label}: a connection used {used} of {paths} paths"));
             }
         }
@@ -204,10 +205,11 @@ fn competing_goodput(window: Window, transfers: &[Transferred<'_>]) -> Option<f6
 }
 
 fn extras(spec: &LabSpec, window: Window, transfers: &[Transferred<'_>]) -> BTreeMap<String, Extra> {
-    let mut extra = BTreeMap::new();
+    let mut extra = entries::extras(spec, window, transfers);
     let echoed = of_role(transfers, Role::Measured).map(|t| t.counter(echoed_marks)).sum::<u64>();
     extra.insert("echoed_ce_pkt".to_owned(), Extra::Number(echoed as f64));
-    let shares: Vec<f64> = (0..spec.paths.len()).filter_map(|path| share(window, transfers, path)).collect();
+    let shares: Vec<f64> =
+        (0..spec.paths.len()).filter_map(|path| share(spec, window, transfers, path)).collect();
     if !shares.is_empty() {
         let mean = shares.iter().sum::<f64>() / shares.len() as f64;
         extra.insert("competing_share".to_owned(), Extra::Number(mean));
@@ -216,8 +218,8 @@ fn extras(spec: &LabSpec, window: Window, transfers: &[Transferred<'_>]) -> BTre
 }
 
 /// What competing flows got of a path, over all that was acknowledged on it while they were active.
-fn share(window: Window, transfers: &[Transferred<'_>], path: usize) -> Option<f64> {
-    let on_path = |t: &&Transferred<'_>| t.flow.first_path() == path;
+fn share(spec: &LabSpec, window: Window, transfers: &[Transferred<'_>], path: usize) -> Option<f64> {
+    let on_path = |t: &&Transferred<'_>| spec.layout.path_of_lane(t.flow.first_lane()) == path;
     let competing: Vec<_> = of_role(transfers, Role::Competing).filter(on_path).collect();
     let from_us = competing.iter().map(|t| window.active(t.flow).from_us).min()?;
     let to_us = competing.iter().map(|t| window.active(t.flow).to_us).max()?;
@@ -242,7 +244,6 @@ fn path_metrics(
     spec: &LabSpec,
     observed: &Observed,
     transfers: &[Transferred<'_>],
-    marks: &[Option<Marks>],
     path: usize,
 ) -> PathMetrics {
     let window = Window::of(spec);
@@ -264,16 +265,23 @@ fn path_metrics(
     metrics.goodput_bps = Some(window.bps(acked));
     metrics.rtt_us = rtt(window, tracks());
     metrics.retransmits = Some(tracks().map(retransmits).sum());
-    metrics.ce_marks = marks.get(path).copied().flatten().map(|marks| marks.marked);
-    metrics.drops = queue.last().map(|point| point.stats.drops);
+    let ports: Vec<&PortRecord> = observed.ports.iter().filter(|port| port.path == path).collect();
+    metrics.ce_marks = sum(ports.iter().filter(|port| port.marks).map(|port| Some(classes::marked(port))));
+    metrics.drops = sum(ports.iter().map(|port| Some(classes::dropped(port))));
     metrics.queue_bytes = Dist::from_samples(&mut backlog);
-    if let Some(marks) = marks.get(path).copied().flatten() {
+    if ports.iter().any(|port| port.marks) {
         // Met a queue above the threshold, from a sender without ECN.
-        metrics.extra.insert("not_ect_pkt".to_owned(), Extra::Number(marks.not_ect as f64));
+        let not_ect = ports.iter().map(|port| classes::not_ect(port)).sum::<u64>();
+        metrics.extra.insert("not_ect_pkt".to_owned(), Extra::Number(not_ect as f64));
     }
-    metrics.utilization = sent
-        .filter(|(_, seconds)| *seconds > 0.0)
-        .map(|(bits, seconds)| bits / seconds / spec.paths[path].rate.get() as f64);
+    if let Some(first) = ports.first() {
+        let inside = |point: &&ClassPoint| (window.from_us..window.to_us).contains(&point.t_us);
+        metrics.extra.extend(classes::extras(first, &observed.samples.classes[path], inside));
+        metrics.utilization = sent
+            .zip(first.stats.rate_bps)
+            .filter(|((_, seconds), _)| *seconds > 0.0)
+            .map(|((bits, seconds), rate_bps)| bits / seconds / rate_bps as f64);
+    }
     metrics
 }
 
@@ -281,15 +289,11 @@ fn flow_record(spec: &LabSpec, number: usize, transfer: &Transferred<'_>) -> Flo
     let window = Window::of(spec);
     let whole = Window { from_us: 0, to_us: u64::MAX / 2 };
     let dist = rtt(window, transfer.tracks.iter().copied());
-    let (from, to) = match transfer.flow.role {
-        Role::Measured => ("client", "server"),
-        Role::Competing => ("competing-client", "competing-server"),
-    };
     FlowRecord {
         flow: number as u64,
         traffic: transfer.flow.label.clone(),
-        from: from.to_owned(),
-        to: to.to_owned(),
+        from: spec.hosts[transfer.flow.from].clone(),
+        to: spec.hosts[transfer.flow.to].clone(),
         cc: transfer.flow.cc.name().to_owned(),
         subflows: u32::try_from(transfer.paths_used()).unwrap_or(u32::MAX),
         start_us: transfer.started_us,

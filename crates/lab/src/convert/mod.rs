@@ -1,0 +1,102 @@
+//! From a scenario's case to the lab's input. What the kernel engine cannot express is refused by key.
+
+mod network;
+mod traffic;
+
+#[cfg(test)]
+mod tests;
+
+use crate::Error;
+use crate::spec::{LabSpec, Remap};
+use vmcc_scenario::model::{Event, EventKind, Host};
+use vmcc_scenario::{ResolvedCase, Scenario};
+use vmcc_units::Nanos;
+
+/// How often the kernel is sampled.
+const SAMPLE_INTERVAL: Nanos = Nanos::from_millis(10);
+/// One-way delay that the lab's own links and bridges have anyway; up to this none is added.
+pub const OWN_DELAY: Nanos = Nanos::from_micros(50);
+const REMEDY: &str = "change it, or use `--engine sim`";
+
+impl TryFrom<&ResolvedCase> for LabSpec {
+    type Error = Error;
+
+    /// # Errors
+    /// [`Error::NotExpressible`] or [`Error::Spec`], naming the key.
+    fn try_from(case: &ResolvedCase) -> Result<Self, Error> {
+        let scenario = &case.scenario;
+        check_host(&scenario.host)?;
+        let (layout, paths) = network::convert(&scenario.topology)?;
+        let hosts = scenario.topology.hosts();
+        let flows = traffic::convert(scenario, &layout, &paths, &hosts)?;
+        let spec = LabSpec {
+            run_id: None,
+            layout,
+            hosts,
+            paths,
+            flows,
+            remaps: remaps(scenario)?,
+            duration: scenario.duration,
+            warmup: scenario.warmup,
+            sample_interval: SAMPLE_INTERVAL,
+            series_interval: scenario.interval,
+            receive_buffer: Some(scenario.host.receive_buffer),
+            send_buffer: Some(scenario.host.send_buffer),
+        };
+        spec.check()?;
+        Ok(spec)
+    }
+}
+
+fn refuse<T>(key: impl Into<String>, problem: impl Into<String>) -> Result<T, Error> {
+    Err(Error::NotExpressible { key: key.into(), problem: problem.into(), remedy: REMEDY.to_owned() })
+}
+
+/// Settings that shape the simulator's model of a host are the kernel's own here.
+fn check_host(host: &Host) -> Result<(), Error> {
+    let linux = Host::default();
+    let differs = [
+        ("scheduler", host.scheduler != linux.scheduler),
+        ("min_rto", host.min_rto != linux.min_rto),
+        ("delayed_ack", host.delayed_ack != linux.delayed_ack),
+        ("initial_window", host.initial_window != linux.initial_window),
+        ("mtu", host.mtu != linux.mtu),
+        ("join_delay", host.join_delay != linux.join_delay),
+        ("hystart", host.hystart != linux.hystart),
+    ];
+    match differs.iter().find(|(_, differs)| *differs) {
+        Some((key, _)) => {
+            refuse(format!("host.{key}"), "it is the kernel's own business and not Linux's default")
+        }
+        None => Ok(()),
+    }
+}
+
+fn remaps(scenario: &Scenario) -> Result<Vec<Remap>, Error> {
+    let mut remaps = scenario.event.iter().map(remap).collect::<Result<Vec<_>, _>>()?;
+    remaps.sort_by_key(|remap| remap.at);
+    Ok(remaps)
+}
+
+fn remap(event: &Event) -> Result<Remap, Error> {
+    let kind = match &event.kind {
+        EventKind::Remap(e) => {
+            // Validation knows the VM, the vNIC and the NIC.
+            let vm = e.vm.strip_prefix("vm").and_then(|number| number.parse().ok()).unwrap_or(usize::MAX);
+            return Ok(Remap { at: event.at, vm, vnic: e.vnic as usize, nic: e.nic as usize });
+        }
+        EventKind::Deschedule(e) => {
+            let problem = format!(
+                "{} is a container, which has no virtual CPUs to take away; only a virtual machine can be descheduled",
+                e.host
+            );
+            return refuse("event.deschedule", problem);
+        }
+        EventKind::LinkDown(_) => "link-down",
+        EventKind::LinkUp(_) => "link-up",
+        EventKind::SetRate(_) => "set-rate",
+        EventKind::SetDelay(_) => "set-delay",
+        EventKind::SetLoss(_) => "set-loss",
+    };
+    refuse(format!("event.{kind}"), format!("a change of a link at {}; only \"remap\" is possible", event.at))
+}

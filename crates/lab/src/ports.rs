@@ -1,0 +1,76 @@
+//! The ports of the virtual switches, served as on any host: scheduled, capped and marked by `vmcc-host`.
+
+use crate::netns;
+use crate::topology::{PortPlace, Topology};
+use crate::{Error, spec::LabSpec};
+use vmcc_host::port::{Port, PortError};
+use vmcc_port::PortStats;
+use vmcc_scenario::model::Marking;
+
+/// A port that is served. Dropping it detaches.
+struct Served {
+    port: Port,
+    path: usize,
+    marks: bool,
+}
+
+/// The ports of a run. Dropping them gives the ports back; removing their namespaces does, too.
+pub(crate) struct Ports(Vec<Served>);
+
+/// What a port did.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PortRecord {
+    pub(crate) path: usize,
+    /// Whether it marks at all.
+    pub(crate) marks: bool,
+    pub(crate) stats: PortStats,
+}
+
+/// Begins to serve every port of the topology.
+pub(crate) fn attach(spec: &LabSpec, topology: &Topology) -> Result<Ports, Error> {
+    let attach = |place: &PortPlace| {
+        let attached = Port::attach_in(&netns::path_of(&place.namespace), &place.port, &place.config);
+        let port = attached.map_err(|e| refused(spec, place, &e))?;
+        let rules = place.config.classes.iter().map(|class| class.marking.unwrap_or(place.config.marking));
+        let marks = place.config.marking != Marking::None || rules.into_iter().any(|m| m != Marking::None);
+        Ok(Served { port, path: place.path, marks })
+    };
+    topology.ports().iter().map(attach).collect::<Result<_, Error>>().map(Ports)
+}
+
+impl Ports {
+    /// What each port did, in the topology's order.
+    pub(crate) fn records(&self) -> Result<Vec<PortRecord>, Error> {
+        let record = |served: &Served| {
+            let stats = served.port.stats().map_err(|e| unreadable(&e))?;
+            Ok(PortRecord { path: served.path, marks: served.marks, stats })
+        };
+        self.0.iter().map(record).collect()
+    }
+
+    /// The state of one port now.
+    pub(crate) fn stats(&self, index: usize) -> Result<PortStats, Error> {
+        self.0[index].port.stats().map_err(|e| unreadable(&e))
+    }
+
+    /// The port that stands for a path: the first.
+    pub(crate) fn first_of(&self, path: usize) -> Option<usize> {
+        self.0.iter().position(|served| served.path == path)
+    }
+}
+
+fn unreadable(error: &PortError) -> Error {
+    Error::Measurement {
+        what: "reading a port's counters".to_owned(),
+        cause: error.to_string(),
+        remedy: "`vmcc doctor` says what this kernel lacks".to_owned(),
+    }
+}
+
+fn refused(spec: &LabSpec, place: &PortPlace, error: &PortError) -> Error {
+    Error::KernelFeature {
+        feature: format!("the port {} of path {}", place.port, spec.paths[place.path].name),
+        cause: error.to_string(),
+        remedy: "`vmcc doctor` says what is missing".to_owned(),
+    }
+}

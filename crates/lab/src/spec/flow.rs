@@ -1,0 +1,114 @@
+//! What is sent.
+
+use vmcc_cc::Params;
+use vmcc_units::Nanos;
+
+/// Whether a flow is what the run is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Its figures are the run's metrics.
+    Measured,
+    /// It has its own endpoints and shares the queues of its path.
+    Competing,
+}
+
+/// How a flow uses the lanes: the paths, or the vNICs of a virtual machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// Single-path TCP over one lane.
+    Tcp {
+        /// The lane.
+        lane: usize,
+    },
+    /// MPTCP over every lane, the first subflow over lane `first`.
+    Mptcp {
+        /// The lane.
+        first: usize,
+    },
+}
+
+/// A congestion control.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cc {
+    /// One that the kernel has, by the kernel's name.
+    Native(String),
+    /// One of the registry with its parameters, loaded for the time of the run.
+    Registry(Params),
+}
+
+/// Bulk data from one host to another, by `iperf3`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flow {
+    /// Label in the results; several flows may share one.
+    pub label: String,
+    /// Whether it is measured.
+    pub role: Role,
+    /// The sending host.
+    pub from: usize,
+    /// The receiving host.
+    pub to: usize,
+    /// Its congestion control, at both ends.
+    pub cc: Cc,
+    /// Whether its connections ask for ECN. `None`: if the congestion control does.
+    pub ecn: Option<bool>,
+    /// Its paths.
+    pub transport: Transport,
+    /// Its service queue at every port; its packets carry [`dscp`] of it.
+    pub class: u32,
+    /// Parallel connections.
+    pub connections: u32,
+    /// When it starts.
+    pub start: Nanos,
+    /// When it stops; whole seconds after `start` (iperf3 counts in seconds).
+    pub stop: Nanos,
+}
+
+/// A vNIC that moves to another physical NIC while the run lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remap {
+    /// When, after the run's start.
+    pub at: Nanos,
+    /// The virtual machine's host number.
+    pub vm: usize,
+    /// Its vNIC.
+    pub vnic: usize,
+    /// The NIC, and so the path, from then on.
+    pub nic: usize,
+}
+
+/// The DSCP that a class's packets carry: class selector k (RFC 2474), so that class 0 is ordinary traffic.
+pub(crate) fn dscp(class: u32) -> u8 {
+    u8::try_from(class.min(7) * 8).unwrap_or(0)
+}
+
+impl Cc {
+    /// The name by which the kernel knows it.
+    pub fn kernel_name(&self) -> String {
+        match self {
+            Self::Native(name) => name.clone(),
+            Self::Registry(params) => params.algorithm().info().kernel_name.to_owned(),
+        }
+    }
+
+    /// The name by which people know it.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Native(name) => name,
+            Self::Registry(params) => params.algorithm().name(),
+        }
+    }
+}
+
+impl Flow {
+    /// The lane of a single-path flow, or of the first subflow.
+    pub(crate) fn first_lane(&self) -> usize {
+        match self.transport {
+            Transport::Tcp { lane } => lane,
+            Transport::Mptcp { first } => first,
+        }
+    }
+
+    pub(crate) fn seconds(&self) -> u64 {
+        (self.stop.get().saturating_sub(self.start.get())) / 1_000_000_000
+    }
+}

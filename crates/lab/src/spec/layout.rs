@@ -1,0 +1,207 @@
+//! What is built: paths, shaped ports, virtual machines.
+
+use super::{Flow, LabSpec};
+use crate::Error;
+use vmcc_port::PortConfig;
+use vmcc_scenario::model::{Marking, Queue};
+use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
+
+/// An Ethernet frame that carries a full packet: 1500 bytes and a header of 14.
+pub(crate) const FRAME_BYTES: u64 = 1514;
+/// vNICs of one run; each is two veth pairs and a bridge, and two cores serve them all.
+const MAX_PORTS: usize = 32;
+
+/// A port that sends at a rate, with its queues.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shape {
+    /// Rate of Ethernet frames (14 bytes of header on each packet).
+    pub rate: BitsPerSec,
+    /// What may wait in each of the port's queues. Bytes are bytes of Ethernet frames.
+    pub buffer: Limit,
+    /// When the queues mark ECN-capable packets.
+    pub marking: Marking,
+    /// The queues.
+    pub queue: Queue,
+}
+
+/// A way between the hosts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Path {
+    /// As results call it.
+    pub name: String,
+    /// One-way propagation delay; needs the kernel's netem unless it is zero.
+    pub delay: Nanos,
+    /// The ports of the link, one in each direction. `None`: as fast as the machine forwards, where what feeds
+    /// the link cannot fill it.
+    pub shape: Option<Shape>,
+}
+
+/// The hosts and what is between them.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Layout {
+    /// Hosts 0 (`client`) and 1 (`server`), joined by the paths.
+    ParallelPaths,
+    /// Virtual machines behind the virtual switch of one host; each path begins at a physical NIC.
+    VirtualHost(VirtualHost),
+}
+
+/// Virtual machines, their vNICs, and who is at the far end of the paths.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VirtualHost {
+    /// Hosts 0 to `vms` - 1 are virtual machines, the others are behind the network.
+    pub vms: usize,
+    /// The NIC, and so the path, of each vNIC of every VM at the start.
+    pub nic_of_vnic: Vec<usize>,
+    /// Who may send how much.
+    pub sharing: Sharing,
+}
+
+/// How the VMs share the NICs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sharing {
+    /// Each vNIC's port is capped.
+    Hard(Shape),
+    /// Each NIC guarantees every VM a rate, by the VM's number, and lends what is idle.
+    Borrowing(Vec<Guarantee>),
+}
+
+/// What a VM gets of a NIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Guarantee {
+    /// Sent whenever the VM has that much to send.
+    pub rate: BitsPerSec,
+    /// Its part of what is idle, relative to the other VMs.
+    pub weight: u32,
+}
+
+impl Layout {
+    /// Subnets between the hosts, and so subflows of an MPTCP connection: one per path, or one per vNIC.
+    pub(crate) fn lanes(&self, paths: usize) -> usize {
+        match self {
+            Self::ParallelPaths => paths,
+            Self::VirtualHost(host) => host.nic_of_vnic.len(),
+        }
+    }
+
+    /// The path that a lane takes at the start.
+    pub(crate) fn path_of_lane(&self, lane: usize) -> usize {
+        match self {
+            Self::ParallelPaths => lane,
+            Self::VirtualHost(host) => host.nic_of_vnic.get(lane).copied().unwrap_or(lane),
+        }
+    }
+}
+
+impl Shape {
+    /// The largest buffer of a queue, in bytes of Ethernet frames.
+    pub(crate) fn buffer_bytes(&self) -> Option<u64> {
+        Some(self.buffer.bytes(Bytes::new(FRAME_BYTES))?.get())
+    }
+
+    /// The same as data for a port of the virtual switch. Class k takes the packets of [`crate::spec::dscp`] k.
+    pub(crate) fn config(&self) -> PortConfig {
+        let all: u64 = self.queue.weights.iter().map(|weight| u64::from(*weight)).sum();
+        let share = |weight: u32| {
+            let part = u128::from(self.rate.get()) * u128::from(weight) / u128::from(all.max(1));
+            BitsPerSec::new(u64::try_from(part).unwrap_or(u64::MAX))
+        };
+        let class = |(number, weight): (usize, &u32)| vmcc_port::ClassConfig {
+            name: number.to_string(),
+            weight: *weight,
+            guarantee: None,
+            ceiling: (!self.queue.lending).then(|| share(*weight)),
+            buffer: None,
+            marking: None,
+            dscp: vec![super::dscp(u32::try_from(number).unwrap_or(u32::MAX))],
+            priority: Vec::new(),
+            cgroup: None,
+            filter: Vec::new(),
+        };
+        PortConfig {
+            rate: Some(self.rate),
+            vm: None,
+            queue: self.queue.kind,
+            quantum: self.queue.quantum,
+            buffer: self.buffer,
+            marking: self.marking,
+            phantom: None,
+            backend: vmcc_port::Backend::Auto,
+            classes: self.queue.weights.iter().enumerate().map(class).collect(),
+        }
+    }
+
+    pub(crate) fn check(&self, key: impl Fn(&str) -> String) -> Result<(), Error> {
+        // Below, a full frame takes over 12 ms; above, one core cannot keep up and the figure would lie.
+        if !(1_000_000..=10_000_000_000).contains(&self.rate.get()) {
+            let problem = format!("{} is outside 1mbit to 10gbit, what the kernel engine shapes", self.rate);
+            return Err(Error::spec(key("rate"), problem));
+        }
+        match self.buffer_bytes() {
+            Some(bytes) if (FRAME_BYTES..=u64::from(u32::MAX / 2)).contains(&bytes) => Ok(()),
+            _ => {
+                Err(Error::spec(key("buffer"), format!("{} is not within one packet and 2 GB", self.buffer)))
+            }
+        }
+    }
+}
+
+impl Path {
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let key = |key: &str| format!("topology.paths[{}].{key}", self.name);
+        if self.delay > Nanos::from_secs(2) {
+            return Err(Error::spec(key("delay"), format!("{} is more than 2s", self.delay)));
+        }
+        self.shape.as_ref().map_or(Ok(()), |shape| shape.check(key))
+    }
+}
+
+impl Layout {
+    /// Data crosses the network: from one side to the other.
+    pub(crate) fn check_direction(&self, flow: &Flow, hosts: usize, key: &str) -> Result<(), Error> {
+        let left = |host: usize| match self {
+            Self::ParallelPaths => host == 0,
+            Self::VirtualHost(layout) => host < layout.vms,
+        };
+        if flow.from >= hosts || flow.to >= hosts {
+            return Err(Error::spec(key, format!("host number {} of {hosts}", flow.from.max(flow.to))));
+        }
+        if left(flow.from) == left(flow.to) {
+            return Err(Error::NotExpressible {
+                key: key.to_owned(),
+                problem: "sender and receiver are on the same side of the network".to_owned(),
+                remedy: "send from one side to the other, or use `--engine sim`".to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether data of `flow` goes from host 0's side to the other.
+    pub(crate) fn is_outward(&self, flow: &Flow) -> bool {
+        match self {
+            Self::ParallelPaths => flow.from == 0,
+            Self::VirtualHost(layout) => flow.from < layout.vms,
+        }
+    }
+}
+
+impl VirtualHost {
+    pub(crate) fn check(&self, spec: &LabSpec) -> Result<(), Error> {
+        let ports = self.vms * self.nic_of_vnic.len();
+        if self.vms == 0 || ports > MAX_PORTS || spec.hosts.len() > MAX_PORTS {
+            let problem = format!("{ports} vNICs in all; the kernel engine takes 1 to {MAX_PORTS}");
+            return Err(Error::spec("topology.vms", problem));
+        }
+        if self.nic_of_vnic.iter().any(|nic| *nic >= spec.paths.len()) {
+            return Err(Error::spec("topology.nic_of_vnic", "it names a NIC that is not there"));
+        }
+        match &self.sharing {
+            Sharing::Hard(shape) => shape.check(|key| format!("topology.vm.{key}")),
+            Sharing::Borrowing(_) if self.vms > vmcc_port::MAX_CLASSES => {
+                let most = vmcc_port::MAX_CLASSES;
+                let problem = format!("{} VMs borrow from each other; a port takes {most}", self.vms);
+                Err(Error::spec("topology.vms", problem))
+            }
+            Sharing::Borrowing(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What a run is made of, out of network namespaces.
+//!
+//! Every host is a namespace, or several that are plugged in at the same place: flows that differ in congestion
+//! control or ECN need TCP stacks of their own, because Linux settles both by namespace when a connection begins.
+//! Lane k is the subnet 10.77.k.0/24: a subflow leaves by the port of its addresses without any routing rule.
+//! A lane is a path, or a vNIC of every virtual machine. Nothing is made outside namespaces of this run, so
+//! removing these removes everything.
+//!
+//! | module | |
+//! |---|---|
+//! | `stack` | the hosts' namespaces: which there are, their settings and addresses |
+//! | `parallel`, `virtual_host` | what is between the hosts |
+//! | `wire`, `shape` | veth pairs and bridges; rates, queues and delays |
+
+mod parallel;
+mod shape;
+mod stack;
+mod virtual_host;
+mod wire;
+
+pub(crate) use shape::QueueReader;
+pub(crate) use stack::lane_of;
+
+use crate::spec::{Flow, LabSpec, Layout, Remap};
+use crate::{Error, netns::Netns, registry::Record};
+use stack::{Ends, Stack, StackPlan};
+use std::net::Ipv4Addr;
+use vmcc_netlink::Qdiscs;
+use vmcc_port::PortConfig;
+
+/// A port of a virtual switch on which packets wait.
+#[derive(Debug, Clone)]
+pub(crate) struct PortPlace {
+    /// Its namespace.
+    pub(crate) namespace: String,
+    /// Its name there.
+    pub(crate) port: String,
+    /// What it is told to do.
+    pub(crate) config: PortConfig,
+    /// The path that its packets take (at the start of the run).
+    pub(crate) path: usize,
+}
+
+/// The namespaces of one run. Dropping it removes them.
+#[derive(Debug)]
+pub(crate) struct Topology {
+    stacks: Vec<Stack>,
+    ends: Ends,
+    switches: Vec<Netns>,
+    ports: Vec<PortPlace>,
+}
+
+impl Topology {
+    /// Builds everything that `spec` asks for. On an error what was built is removed.
+    pub(crate) fn build(spec: &LabSpec, record: &mut Record) -> Result<Self, Error> {
+        let prefix = format!("vmcc-{}", record.run_id());
+        let mut make = |name: &str| Netns::create(&format!("{prefix}-{name}"), record);
+        let (plans, ends) = stack::plan(spec)?;
+        let mut topology = Self { stacks: Vec::new(), ends, switches: Vec::new(), ports: Vec::new() };
+        for (number, plan) in plans.iter().enumerate() {
+            let netns = make(&StackPlan::name(&plans, number, &spec.hosts))?;
+            topology.stacks.push(Stack::new(number, plan, netns, spec)?);
+        }
+        let switch_names = match &spec.layout {
+            Layout::ParallelPaths => (0..spec.paths.len()).map(|path| format!("mid{path}")).collect(),
+            Layout::VirtualHost(_) => vec!["switch".to_owned(), "net".to_owned()],
+        };
+        for name in switch_names {
+            topology.switches.push(make(&name)?);
+        }
+        topology.ports = match &spec.layout {
+            Layout::ParallelPaths => parallel::build(spec, &topology.stacks, &topology.switches)?,
+            Layout::VirtualHost(layout) => {
+                virtual_host::build(spec, layout, &topology.stacks, &topology.switches)?
+            }
+        };
+        topology.stacks.iter().try_for_each(|stack| stack.announce(spec.lanes()))?;
+        Ok(topology)
+    }
+
+    /// Where a flow starts and ends.
+    pub(crate) fn ends(&self, flow: usize) -> (&Netns, &Netns) {
+        let (sender, receiver) = self.ends[flow];
+        (&self.stacks[sender].netns, &self.stacks[receiver].netns)
+    }
+
+    /// The address to which a flow connects.
+    pub(crate) fn receiver_of(&self, flow: usize, described: &Flow) -> Ipv4Addr {
+        self.stacks[self.ends[flow].1].address(described.first_lane())
+    }
+
+    /// Namespaces in which flows start, and those in which they end, each once.
+    pub(crate) fn senders_and_receivers(&self) -> (Vec<&Netns>, Vec<&Netns>) {
+        let of = |wanted: fn(&(usize, usize)) -> usize| {
+            let used = |index: &usize| self.ends.iter().any(|ends| wanted(ends) == *index);
+            (0..self.stacks.len()).filter(used).map(|index| &self.stacks[index].netns).collect()
+        };
+        (of(|ends| ends.0), of(|ends| ends.1))
+    }
+
+    /// The ports where packets wait in the directions in which data flows.
+    pub(crate) fn ports(&self) -> &[PortPlace] {
+        &self.ports
+    }
+
+    /// Counters of a port's queue.
+    pub(crate) fn queue_reader(&self, place: &PortPlace) -> Result<QueueReader, Error> {
+        let found = self.switches.iter().find(|switch| switch.name() == place.namespace);
+        let Some(switch) = found else { return Err(Error::spec("topology", "a port in no namespace")) };
+        let port = switch.port_index(&place.port)?;
+        let opened = switch.run(Qdiscs::open);
+        let qdiscs = opened.map_err(|e| Error::kernel("reading the queues of", switch.name(), e))?;
+        Ok(QueueReader::new(qdiscs, port))
+    }
+
+    /// Moves a vNIC to another physical NIC.
+    pub(crate) fn remap(&self, spec: &LabSpec, remap: &Remap) -> Result<(), Error> {
+        match &spec.layout {
+            Layout::ParallelPaths => Ok(()),
+            Layout::VirtualHost(layout) => {
+                virtual_host::remap(remap, layout.vms, &self.stacks, &self.switches)
+            }
+        }
+    }
+}

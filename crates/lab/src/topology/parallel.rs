@@ -1,0 +1,53 @@
+//! Parallel paths.
+//!
+//! ```text
+//!  client ─── p0 ──┐  mid0                           ┌── p0 ─── server
+//!                  ├─ bridge l ── lt ═══ rt ── bridge r ─┤
+//!  client.2 ─ p0 ──┘              shaped             └── p0 ─── server.2
+//! ```
+//!
+//! Each path has a namespace of its own in the middle with two bridges, joined by a pair of ports that are
+//! shaped in each direction: the path's bottleneck.
+
+use super::stack::Stack;
+use super::wire::{Interface, Leg, add_bridge, join, no_ipv6, plug};
+use super::{PortPlace, shape};
+use crate::spec::{LabSpec, Path};
+use crate::{Error, netns::Netns};
+
+pub(super) fn build(spec: &LabSpec, stacks: &[Stack], middles: &[Netns]) -> Result<Vec<PortPlace>, Error> {
+    let mut places = Vec::new();
+    for (index, (path, middle)) in spec.paths.iter().zip(middles).enumerate() {
+        add_path(path, index, stacks, middle)?;
+        let Some(shape) = &path.shape else { continue };
+        for (port, outward) in [("lt", true), ("rt", false)] {
+            if spec.flows.iter().any(|flow| spec.layout.is_outward(flow) == outward) {
+                let (namespace, config) = (middle.name().to_owned(), shape.config());
+                places.push(PortPlace { namespace, port: port.to_owned(), config, path: index });
+            } else {
+                shape::limit(middle, port, shape)?;
+            }
+        }
+    }
+    Ok(places)
+}
+
+fn add_path(path: &Path, index: usize, stacks: &[Stack], middle: &Netns) -> Result<(), Error> {
+    no_ipv6(middle)?;
+    for bridge in ["l", "r"] {
+        add_bridge(middle, bridge)?;
+    }
+    join(&Leg::new(middle, "lt", "l"), &Leg::new(middle, "rt", "r"))?;
+    for stack in stacks {
+        let port = format!("s{}", stack.number);
+        let bridge = if stack.host == 0 { "l" } else { "r" };
+        let interface = Interface {
+            name: format!("p{index}"),
+            addresses: vec![stack.address(index)],
+            ..Interface::default()
+        };
+        plug(&Leg::new(middle, port.as_str(), bridge), &stack.netns, interface)?;
+        shape::delay(middle, &port, path)?;
+    }
+    Ok(())
+}

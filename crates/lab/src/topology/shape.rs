@@ -1,0 +1,82 @@
+//! Rates, queues and delays that need no marking, and the counters of any queue.
+
+use crate::spec::{FRAME_BYTES, Path, Shape};
+use crate::{Error, netns::Netns};
+use std::io;
+use vmcc_netlink::{Qdiscs, QueueStats, Shaper, os_code};
+use vmcc_units::{Limit, Nanos};
+
+/// What may leave a port back to back after an idle time: this much time at the port's rate. A shorter time
+/// loses rate when the kernel's timer is late, a longer one lets bursts pass that the queue should see.
+const BURST: Nanos = Nanos::from_micros(500);
+
+/// Reads the counters of one queue.
+pub(crate) struct QueueReader {
+    qdiscs: Qdiscs,
+    port: u32,
+}
+
+impl QueueReader {
+    pub(super) fn new(qdiscs: Qdiscs, port: u32) -> Self {
+        Self { qdiscs, port }
+    }
+
+    pub(crate) fn read(&mut self) -> Result<QueueStats, Error> {
+        self.qdiscs.stats(self.port).map_err(|e| Error::kernel("reading the counters of", "a shaped port", e))
+    }
+}
+
+/// Limits what leaves a port in a direction that carries only acknowledgments.
+pub(super) fn limit(at: &Netns, port: &str, shape: &Shape) -> Result<(), Error> {
+    let index = at.port_index(port)?;
+    let shaper = shaper_of(shape);
+    let done = at.run(move || Qdiscs::open()?.add_shaper(index, &shaper));
+    done.map_err(|e| missing_queue(e, at, "tbf", "the token bucket shaper (CONFIG_NET_SCH_TBF)"))
+}
+
+fn shaper_of(shape: &Shape) -> Shaper {
+    let burst = shape.rate.data_in(BURST).map_or(0, |bytes| bytes.get()).max(2 * FRAME_BYTES);
+    let limit_pkt = match shape.buffer {
+        Limit::Packets(count) => u32::try_from(count.get()).ok(),
+        Limit::Bytes(_) => None,
+    };
+    // Checked when the input was: fits 32 bits.
+    let limit_bytes = shape.buffer_bytes().and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(u32::MAX);
+    Shaper {
+        rate_bytes_per_s: shape.rate.bytes_per_sec(),
+        burst_bytes: u32::try_from(burst).unwrap_or(u32::MAX),
+        limit_bytes,
+        limit_pkt,
+    }
+}
+
+/// Delays what leaves a path towards a host, behind the bottleneck, if the path has a delay.
+pub(super) fn delay(at: &Netns, port: &str, path: &Path) -> Result<(), Error> {
+    if path.delay.is_zero() {
+        return Ok(());
+    }
+    let index = at.port_index(port)?;
+    let delay_us = u32::try_from(path.delay.get() / 1000).unwrap_or(u32::MAX);
+    // Everything that can be on the wire at once, twice over, so that netem itself never drops.
+    let rate = path.shape.as_ref().map_or(MOST, |shape| shape.rate);
+    let in_flight = rate.data_in(path.delay).map_or(0, |bytes| bytes.get());
+    let limit = u32::try_from(2 * in_flight / 64 + 1000).unwrap_or(u32::MAX);
+    let done = at.run(move || Qdiscs::open()?.add_delay(index, delay_us, limit));
+    done.map_err(|e| missing_queue(e, at, "netem", "path delay (netem, CONFIG_NET_SCH_NETEM)"))
+}
+
+/// More than a path without a shaper carries here.
+const MOST: vmcc_units::BitsPerSec = vmcc_units::BitsPerSec::new(10_000_000_000);
+
+fn missing_queue(error: io::Error, namespace: &Netns, kind: &str, feature: &str) -> Error {
+    match os_code(&error) {
+        Some(nix::libc::ENOENT) => Error::KernelFeature {
+            feature: feature.to_owned(),
+            cause: format!("it has no queueing discipline {kind}"),
+            remedy: format!(
+                "`modprobe sch_{kind}` if it is a module, else `--engine guest` or `--engine sim`"
+            ),
+        },
+        _ => Error::kernel("adding a queue in", format!("namespace {}", namespace.name()), error),
+    }
+}

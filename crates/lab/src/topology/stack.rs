@@ -1,0 +1,138 @@
+//! The hosts' namespaces.
+
+use crate::spec::{Flow, LabSpec, Role};
+use crate::{Error, netns::Netns};
+use std::net::Ipv4Addr;
+use vmcc_netlink::{Links, PathManager, os_code};
+
+/// The last byte of an address is a stack's number, from 1.
+const MAX_STACKS: usize = 250;
+
+/// A host's TCP stack as some of the flows need it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct StackPlan {
+    pub(super) host: usize,
+    role: Role,
+    cc: String,
+    ecn: Option<bool>,
+    receives: bool,
+}
+
+/// The sending and the receiving stack of each flow.
+pub(super) type Ends = Vec<(usize, usize)>;
+
+/// A namespace with a host's TCP stack.
+#[derive(Debug)]
+pub(super) struct Stack {
+    pub(super) netns: Netns,
+    pub(super) host: usize,
+    /// Among all stacks of the run, from 0.
+    pub(super) number: usize,
+    receives: bool,
+}
+
+/// The lane that an address belongs to.
+pub(crate) fn lane_of(address: Ipv4Addr) -> Option<usize> {
+    let [10, 77, lane, _] = address.octets() else { return None };
+    Some(usize::from(lane))
+}
+
+/// The stacks that the flows of `spec` need, and the sender's and the receiver's of each flow.
+pub(super) fn plan(spec: &LabSpec) -> Result<(Vec<StackPlan>, Ends), Error> {
+    let mut plans: Vec<StackPlan> = Vec::new();
+    let mut find = |host: usize, flow: &Flow, receives: bool| {
+        let cc = flow.cc.kernel_name();
+        let same = |plan: &StackPlan| {
+            (plan.host, plan.role, plan.ecn) == (host, flow.role, flow.ecn) && plan.cc == cc
+        };
+        let index = plans.iter().position(same).unwrap_or_else(|| {
+            plans.push(StackPlan { host, role: flow.role, cc: cc.clone(), ecn: flow.ecn, receives });
+            plans.len() - 1
+        });
+        plans[index].receives |= receives;
+        index
+    };
+    let ends = spec.flows.iter().map(|flow| (find(flow.from, flow, false), find(flow.to, flow, true)));
+    let ends = ends.collect();
+    if plans.len() > MAX_STACKS {
+        let problem = format!("{} kinds of TCP stack; the kernel engine takes {MAX_STACKS}", plans.len());
+        return Err(Error::spec("traffic", problem));
+    }
+    Ok((plans, ends))
+}
+
+impl Stack {
+    pub(super) fn new(number: usize, plan: &StackPlan, netns: Netns, spec: &LabSpec) -> Result<Self, Error> {
+        set_up(&netns, spec, plan)?;
+        Ok(Self { netns, host: plan.host, number, receives: plan.receives })
+    }
+
+    /// Its address on a lane.
+    pub(super) fn address(&self, lane: usize) -> Ipv4Addr {
+        let byte = |number: usize| u8::try_from(number).unwrap_or(u8::MAX);
+        Ipv4Addr::new(10, 77, byte(lane), byte(self.number + 1))
+    }
+
+    /// The MPTCP endpoints: whoever receives announces an address on every lane.
+    pub(super) fn announce(&self, lanes: usize) -> Result<(), Error> {
+        let addresses: Vec<_> =
+            if self.receives { (0..lanes).map(|lane| self.address(lane)).collect() } else { Vec::new() };
+        let done = self.netns.run(move || {
+            let mut manager = PathManager::open()?;
+            manager.set_limits(vmcc_netlink::MAX_LIMIT, vmcc_netlink::MAX_LIMIT)?;
+            addresses.into_iter().try_for_each(|address| manager.signal(address))
+        });
+        done.map_err(|e| match os_code(&e) {
+            Some(nix::libc::ENOENT) => no_mptcp("the path manager's netlink family is missing"),
+            _ => {
+                Error::kernel("setting the MPTCP endpoints of", format!("namespace {}", self.netns.name()), e)
+            }
+        })
+    }
+}
+
+impl StackPlan {
+    /// A name among `plans`: the host's, and a number from its second stack on.
+    pub(super) fn name(plans: &[Self], index: usize, hosts: &[String]) -> String {
+        let host = &hosts[plans[index].host];
+        match plans[..index].iter().filter(|plan| plan.host == plans[index].host).count() {
+            0 => host.clone(),
+            before => format!("{host}.{}", before + 1),
+        }
+    }
+}
+
+/// Settings of an endpoint's TCP. All are settings of the namespace.
+fn set_up(end: &Netns, spec: &LabSpec, plan: &StackPlan) -> Result<(), Error> {
+    super::wire::in_namespace(end, "bringing up loopback in", || Links::open()?.bring_up(1, None))?;
+    super::wire::no_ipv6(end)?;
+    end.sysctl("net.mptcp.enabled", "1").map_err(|_| no_mptcp("net.mptcp.enabled cannot be set"))?;
+    // What an earlier connection learned about a path would make the runs of a sweep depend on their order.
+    end.sysctl("net.ipv4.tcp_no_metrics_save", "1")?;
+    // 2: accept ECN when asked; whether to ask is the congestion control's business.
+    let ecn = match plan.ecn {
+        None => "2",
+        Some(true) => "1",
+        Some(false) => "0",
+    };
+    end.sysctl("net.ipv4.tcp_ecn", ecn)?;
+    // A vNIC that moved is answered over another port than its address's.
+    end.sysctl("net.ipv4.conf.all.rp_filter", "0")?;
+    end.sysctl("net.ipv4.conf.default.rp_filter", "0")?;
+    let minimum_and_default = "4096 131072";
+    if let Some(bytes) = spec.receive_buffer {
+        end.sysctl("net.ipv4.tcp_rmem", &format!("{minimum_and_default} {}", bytes.get()))?;
+    }
+    if let Some(bytes) = spec.send_buffer {
+        end.sysctl("net.ipv4.tcp_wmem", &format!("4096 16384 {}", bytes.get()))?;
+    }
+    Ok(())
+}
+
+fn no_mptcp(cause: &str) -> Error {
+    Error::KernelFeature {
+        feature: "Multipath TCP".to_owned(),
+        cause: cause.to_owned(),
+        remedy: "use a kernel with CONFIG_MPTCP, or `--engine guest`".to_owned(),
+    }
+}
