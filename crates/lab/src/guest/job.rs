@@ -199,10 +199,13 @@ fn end_of(path: &Path) -> String {
     let end = read().unwrap_or_default();
     let end = String::from_utf8_lossy(&end);
     let lines = end.lines().filter(|line| !line.trim().is_empty()).collect::<Vec<_>>();
-    // A crashed kernel says why first and where at length.
-    let crash = |line: &&str| ["BUG: ", "Oops: ", "Kernel panic"].iter().any(|word| line.contains(word));
-    let start = lines.iter().position(crash).unwrap_or(lines.len().saturating_sub(DIAGNOSIS_LINES));
-    lines[start..].iter().take(DIAGNOSIS_LINES).map(|line| format!("  {name}: {line}\n")).collect()
+    // A crashed kernel says why first and where at length; what made it give up may come far behind a first complaint.
+    let has = |words: &[&str], line: &str| words.iter().any(|word| line.contains(word));
+    let crash = lines.iter().position(|line| has(&["BUG: ", "Oops: ", "Kernel panic"], line));
+    let start = crash.unwrap_or(lines.len().saturating_sub(DIAGNOSIS_LINES));
+    let beyond = lines.iter().skip(start + DIAGNOSIS_LINES).find(|line| has(&["Kernel panic"], line));
+    let shown = lines[start..].iter().take(DIAGNOSIS_LINES).chain(beyond);
+    shown.map(|line| format!("  {name}: {line}\n")).collect()
 }
 
 /// Removes the directories of runs whose process is gone.
