@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Marking thresholds: one queue (K = C x RTT x lambda) and MQ-ECN (Bai et al., NSDI 2016), a share of
- * that per service queue.
+ * Marking thresholds: one queue (K = C x RTT x lambda) and MQ-ECN (Bai et al., NSDI 2016), a share
+ * of that per service queue.
  *
  * K_i = min(quantum_i / T_round, C) x RTT x lambda, T_round the smoothed time of one round of the
  * scheduler; zero (idle) gives K_port.  Freestanding unsigned integers, the same text in BPF and
@@ -42,8 +42,8 @@ static inline unsigned long long mark_ns(unsigned long long rate, unsigned long 
 }
 
 /* K_port = C x RTT x lambda; lambda in 1/65536. */
-static inline unsigned long long mark_port_threshold(unsigned long long rate, unsigned long long rtt_ns,
-						     unsigned int lambda_q16)
+static inline unsigned long long
+mark_port_threshold(unsigned long long rate, unsigned long long rtt_ns, unsigned int lambda_q16)
 {
 	unsigned long long bdp = mark_min(mark_bytes(rate, rtt_ns), MARK_MAX);
 
@@ -52,14 +52,15 @@ static inline unsigned long long mark_port_threshold(unsigned long long rate, un
 }
 
 /* T_round <- 3/4 T_round + 1/4 sample; both in 1/256 ns from here on. */
-static inline unsigned long long mark_round_smooth(unsigned long long round_q8, unsigned long long sample_ns)
+static inline unsigned long long mark_round_smooth(unsigned long long round_q8,
+						   unsigned long long sample_ns)
 {
 	return (3 * round_q8 + (mark_min(sample_ns, MARK_MAX_NS) << MARK_ROUND_SHIFT)) / 4;
 }
 
 /* What is left of T_round after an idle time, in slots of one packet's transmission time. */
-static inline unsigned long long mark_round_idle(unsigned long long round_q8, unsigned long long idle_ns,
-						 unsigned long long slot_ns)
+static inline unsigned long long
+mark_round_idle(unsigned long long round_q8, unsigned long long idle_ns, unsigned long long slot_ns)
 {
 	unsigned long long slots = slot_ns ? idle_ns / slot_ns : MARK_IDLE_SLOTS + 1;
 	int i;
@@ -74,7 +75,8 @@ static inline unsigned long long mark_round_idle(unsigned long long round_q8, un
 }
 
 /* K_i; `quantum_ns` is the time that the queue's quantum takes at the port's rate. */
-static inline unsigned long long mark_queue_threshold(unsigned long long k_port, unsigned long long quantum_ns,
+static inline unsigned long long mark_queue_threshold(unsigned long long k_port,
+						      unsigned long long quantum_ns,
 						      unsigned long long round_q8)
 {
 	unsigned long long quantum_q8 = mark_min(quantum_ns, MARK_MAX_NS) << MARK_ROUND_SHIFT;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A port of a virtual switch: puts each packet into its class and marks CE where the class's queue is
- * longer than its threshold.
+ * A port of a virtual switch: puts each packet into its class and marks CE where the class's queue
+ * is longer than its threshold.
  *
- * Runs at the clsact egress hook, before the packet is queued, and reads the real length of the queue
- * that the packet is about to join.  Deciding on arrival by instantaneous length is what RFC 8257
- * section 3.1 asks of a switch.
+ * Runs at the clsact egress hook, before the packet is queued, and reads the real length of the
+ * queue that the packet is about to join.  Deciding on arrival by instantaneous length is what RFC
+ * 8257 section 3.1 asks of a switch.
  *
- * Tunnels: the outermost IP header decides and is the only one changed, and only if it is ECN-capable.
- * RFC 6040 makes the decapsulating end copy CE from there to an ECN-capable inner header, and drop the
- * packet if the inner one is not; so a tunnel must encapsulate in RFC 6040's normal mode (Linux's
- * VXLAN does), where the outer header is ECN-capable only if the inner one is.
+ * Tunnels: the outermost IP header decides and is the only one changed, and only if it is
+ * ECN-capable. RFC 6040 makes the decapsulating end copy CE from there to an ECN-capable inner
+ * header, and drop the packet if the inner one is not; so a tunnel must encapsulate in RFC 6040's
+ * normal mode (Linux's VXLAN does), where the outer header is ECN-capable only if the inner one is.
  */
 #include "kernel_types.h"
 #include "port_shared.h"
@@ -58,6 +58,7 @@ struct __sk_buff {
 #include "port_class.h"
 #include "port_queue.h"
 #include "port_mark.h"
+#include "port_rtt.h"
 
 /* Two, so that a change appears at once and whole: one is in use while the other is written. */
 struct {
@@ -98,42 +99,23 @@ static __always_inline struct port_state *the_state(void)
 	return bpf_map_lookup_elem(&port_states, &key);
 }
 
-SEC("tc")
-int vmcc_port_out(struct __sk_buff *skb)
+/* Counts a packet that meets `queue`, and marks it if that is too long. */
+static __always_inline void count_and_mark(struct __sk_buff *skb, const struct packet *p, u32 class,
+					   u64 queue, u64 threshold)
 {
-	struct port_config *cfg = active_config();
-	struct port_state *state = the_state();
-	struct port_counters *count;
-	struct lengths queue;
-	struct packet p;
-	u64 threshold;
-	u32 class, key;
+	struct port_counters *count = bpf_map_lookup_elem(&port_counts, &class);
 
-	if (!cfg || !state)
-		return TC_ACT_UNSPEC;
-	parse_packet(skb, 0, &p);
-	class = classify(skb, cfg, &p, 0) & (PORT_CLASSES - 1);
-	/* So that the compiler keeps the bound where the verifier looks for it. */
-	barrier_var(class);
-	class &= PORT_CLASSES - 1;
-	if (cfg->classes[class].class_id)
-		skb->priority = cfg->classes[class].class_id;
-	queue_lengths(skb, cfg, class, &queue);
-	threshold = class_threshold(cfg, state, class);
-
-	key = class;
-	count = bpf_map_lookup_elem(&port_counts, &key);
 	if (!count)
-		return TC_ACT_UNSPEC;
+		return;
 	count->packets += skb->gso_segs ? skb->gso_segs : 1;
 	count->bytes += skb->wire_len;
-	if (!p.version)
+	if (!p->version)
 		count->unclassified++;
-	if (queue.own > count->max_backlog_bytes)
-		count->max_backlog_bytes = queue.own;
-	if (queue.own <= threshold)
-		return TC_ACT_UNSPEC;
-	switch (mark_ce(skb, &p)) {
+	if (queue > count->max_backlog_bytes)
+		count->max_backlog_bytes = queue;
+	if (queue <= threshold)
+		return;
+	switch (mark_ce(skb, p)) {
 	case MARK_DONE:
 		count->marked++;
 		break;
@@ -141,5 +123,53 @@ int vmcc_port_out(struct __sk_buff *skb)
 		count->not_ect++;
 		break;
 	}
+}
+
+SEC("tc")
+int vmcc_port_out(struct __sk_buff *skb)
+{
+	struct port_config *cfg = active_config();
+	struct port_state *state = the_state();
+	const struct port_class *c;
+	struct lengths queue = {};
+	struct packet p = {}, inner = {};
+	int tunnel = 0;
+	u64 threshold;
+	u32 class;
+
+	if (!cfg || !state)
+		return TC_ACT_UNSPEC;
+	parse_packet(skb, 0, &p);
+	if (cfg->filter_count || cfg->measure_rtt)
+		tunnel = parse_inner(skb, &p, cfg->vxlan_port, &inner);
+	if (cfg->measure_rtt)
+		rtt_packet(skb, tunnel ? &inner : &p, state, 1);
+	class = classify(skb, cfg, &p, tunnel ? &inner : 0) & (PORT_CLASSES - 1);
+	/* So that the compiler keeps the bound where the verifier looks for it. */
+	barrier_var(class);
+	class &= PORT_CLASSES - 1;
+	c = &cfg->classes[class];
+	if (c->class_id)
+		skb->priority = c->class_id;
+	queue_lengths(skb, cfg, class, &queue);
+	threshold = class_threshold(cfg, c, state, &queue);
+	state->threshold[class] = threshold;
+	count_and_mark(skb, &p, class, queue.own, threshold);
+	return TC_ACT_UNSPEC;
+}
+
+SEC("tc")
+int vmcc_port_in(struct __sk_buff *skb)
+{
+	struct port_config *cfg = active_config();
+	struct port_state *state = the_state();
+	struct packet p = {}, inner = {};
+	int tunnel;
+
+	if (!cfg || !state || !cfg->measure_rtt)
+		return TC_ACT_UNSPEC;
+	parse_packet(skb, 0, &p);
+	tunnel = parse_inner(skb, &p, cfg->vxlan_port, &inner);
+	rtt_packet(skb, tunnel ? &inner : &p, state, 0);
 	return TC_ACT_UNSPEC;
 }

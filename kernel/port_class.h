@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which class a packet belongs to: the first that asks for it by any of its marks, else the last. */
+/* Which class a packet belongs to: the first that asks for it by any of its marks, else the last.
+ */
 #ifndef VMCC_PORT_CLASS_H
 #define VMCC_PORT_CLASS_H
 
@@ -35,7 +36,7 @@ static __always_inline int matches(const struct port_filter *f, const struct pac
 	return !f->has_to || same(f->to, p->to, p->version);
 }
 
-static __noinline u32 class_by_filter(const struct port_config *cfg, const struct packet *p, u32 best)
+__noinline u32 class_by_filter(const struct port_config *cfg, const struct packet *p, u32 best)
 {
 	u32 i;
 
@@ -50,10 +51,12 @@ static __noinline u32 class_by_filter(const struct port_config *cfg, const struc
 	return best;
 }
 
-static __always_inline u32 class_by_priority(const struct port_config *cfg, u32 priority, u32 best)
+__noinline u32 class_by_priority(const struct port_config *cfg, u32 priority, u32 best)
 {
 	u32 i;
 
+	if (!cfg)
+		return best;
 	for (i = 0; i < PORT_PRIORITIES && i < cfg->priority_count; i++) {
 		if (cfg->priority_class[i] < best && cfg->priorities[i] == priority)
 			best = cfg->priority_class[i];
@@ -61,7 +64,7 @@ static __always_inline u32 class_by_priority(const struct port_config *cfg, u32 
 	return best;
 }
 
-static __always_inline u32 class_by_cgroup(struct __sk_buff *skb, u32 mask, u32 best)
+__noinline u32 class_by_cgroup(struct __sk_buff *skb, u32 mask, u32 best)
 {
 	u32 i;
 
@@ -73,8 +76,8 @@ static __always_inline u32 class_by_cgroup(struct __sk_buff *skb, u32 mask, u32 
 }
 
 /* `p` is the outermost packet, `inner` the one that it carries or null. */
-static __always_inline u32 classify(struct __sk_buff *skb, const struct port_config *cfg, const struct packet *p,
-				    const struct packet *inner)
+static __always_inline u32 classify(struct __sk_buff *skb, const struct port_config *cfg,
+				    const struct packet *p, const struct packet *inner)
 {
 	u32 best = PORT_NO_CLASS;
 

@@ -12,14 +12,59 @@ enum {
 	MARK_DONE,
 };
 
-/* The queue length above which a packet of `class` is marked. */
-static __always_inline u64 class_threshold(const struct port_config *cfg, struct port_state *state, u32 class)
+/*
+ * Brings T_round up to date.  HTB does not show its rounds: one round is taken to be what the
+ * classes that have anything queued now send in one, smoothed once per such round, so that
+ * thresholds follow when classes come and go.  `sample_ns` is zero while the port is idle.
+ */
+static __always_inline void update_round(const struct port_config *cfg, struct port_state *state,
+					 u64 sample_ns, u64 now)
 {
-	const struct port_class *c = &cfg->classes[class];
+	u64 at = state->round_at, round = state->round_q8;
+	u64 period = sample_ns > cfg->slot_ns ? sample_ns : cfg->slot_ns;
+	u64 periods;
+	int i;
+
+	if (!period || now - at < period)
+		return;
+	/* One CPU at a time; the others go on with what is there. */
+	if (__sync_val_compare_and_swap(&state->round_at, at, now) != at)
+		return;
+	if (!sample_ns) {
+		state->round_q8 = mark_round_idle(round, now - at, cfg->slot_ns);
+		return;
+	}
+	periods = (now - at) / period;
+	for (i = 0; i < MARK_IDLE_SLOTS; i++) {
+		if ((u64)i < periods)
+			round = mark_round_smooth(round, sample_ns);
+	}
+	state->round_q8 = round;
+}
+
+/*
+ * The queue length above which a packet of `class` is marked.  A sojourn rule (TCN) ends here too:
+ * before a packet is queued its waiting time is the queue over the class's share of the rate, so
+ * "longer than RTT x lambda" is the same length.
+ */
+static __always_inline u64 class_threshold(const struct port_config *cfg,
+					   const struct port_class *c, struct port_state *state,
+					   const struct lengths *queue)
+{
+	u64 rtt, k;
 
 	if (c->rule == PORT_RULE_LENGTH)
 		return c->threshold_bytes;
-	return ~0ull;
+	if (c->rule != PORT_RULE_SHARE)
+		return ~0ull;
+	rtt = c->rtt_ns ? c->rtt_ns : state->rtt_ns;
+	if (!rtt)
+		return ~0ull; /* nothing measured yet */
+	update_round(cfg, state, queue->round_ns, bpf_ktime_get_ns());
+	k = mark_queue_threshold(mark_port_threshold(cfg->rate, rtt, c->lambda_q16), c->quantum_ns,
+				 state->round_q8);
+	k = mark_min(k, mark_port_threshold(c->rate, rtt, c->lambda_q16));
+	return k > cfg->floor_bytes ? k : cfg->floor_bytes;
 }
 
 /*
@@ -41,7 +86,8 @@ static __always_inline int mark_ce(struct __sk_buff *skb, const struct packet *p
 		byte = p->tos | ECN_CE;
 		if (bpf_l3_csum_replace(skb, p->ip_at + 10, from, to, sizeof(from)))
 			return MARK_NOT_ECT;
-		/* The sum and the byte cancel out in a sum over the packet: no BPF_F_RECOMPUTE_CSUM. */
+		/* The sum and the byte cancel out in a sum over the packet: no
+		 * BPF_F_RECOMPUTE_CSUM. */
 		bpf_skb_store_bytes(skb, p->ip_at + 1, &byte, 1, 0);
 		return MARK_DONE;
 	}

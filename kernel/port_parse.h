@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Headers of a packet at a port: Ethernet, up to two VLAN tags, IPv4 or IPv6 with its extension
- * headers, the ports of TCP and UDP.  Every length is checked by the helper that copies; every loop is
- * bounded.  A VLAN tag that the kernel keeps beside the packet (skb->vlan_tci) is not in the bytes.
+ * headers, the ports of TCP and UDP.  Every length is checked by the helper that copies; every loop
+ * is bounded.  A VLAN tag that the kernel keeps beside the packet (skb->vlan_tci) is not in the
+ * bytes.
  */
 #ifndef VMCC_PORT_PARSE_H
 #define VMCC_PORT_PARSE_H
@@ -144,17 +145,33 @@ static __always_inline void parse_ipv6(struct __sk_buff *skb, u32 at, struct pac
 	}
 }
 
-/* The packet whose Ethernet header is at `at`. */
-static __always_inline void parse_packet(struct __sk_buff *skb, u32 at, struct packet *p)
+/*
+ * The packet whose Ethernet header is at `at`.  Not static, as some others here: the verifier looks
+ * at such a function once, not again for each way to it.
+ */
+__noinline int parse_packet(struct __sk_buff *skb, u32 at, struct packet *p)
 {
 	u16 type;
 
+	if (!p)
+		return 0;
 	__builtin_memset(p, 0, sizeof(*p));
 	type = parse_ethernet(skb, &at);
 	if (type == ETH_P_IPV4)
 		parse_ipv4(skb, at, p);
 	else if (type == ETH_P_IPV6)
 		parse_ipv6(skb, at, p);
+	return 0;
+}
+
+/* Whether `p` carries a whole frame in VXLAN (RFC 7348), and then that frame's packet. */
+static __always_inline int parse_inner(struct __sk_buff *skb, const struct packet *p,
+				       u32 vxlan_port, struct packet *inner)
+{
+	if (p->protocol != PROTOCOL_UDP || !p->transport_at || p->to_port != vxlan_port)
+		return 0;
+	parse_packet(skb, p->transport_at + UDP_HEADER_BYTES + VXLAN_BYTES, inner);
+	return inner->version != 0;
 }
 
 #endif /* VMCC_PORT_PARSE_H */

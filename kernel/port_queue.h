@@ -14,40 +14,56 @@ struct {
 	__type(value, struct port_queue);
 } port_queues SEC(".maps");
 
-extern void *bpf_cast_to_kern_ctx(void *skb) __ksym;
-extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym;
+/* Linux 6.2.  Older kernels get the same by a detour, see kernel_skb(). */
+extern void *bpf_cast_to_kern_ctx(void *skb) __ksym __weak;
+extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
 
 /* Queues that one bucket of dev->qdisc_hash may hold besides ours. */
 #define FOREIGN_QUEUES 4
 
-/* The queue of class `own`, and the round: what all classes that have anything queued send in one. */
+/* The queue of class `own`, and the round: what all classes that have anything queued send in one.
+ */
 struct lengths {
 	u64 own;
 	u64 round_ns;
 };
 
-static __always_inline void add_length(const struct port_config *cfg, u32 class, u32 own, u64 backlog,
-				       struct lengths *out)
+static __always_inline void add_length(const struct port_config *cfg, u32 class, u32 own,
+				       u64 backlog, struct lengths *out)
 {
 	/* Sums, not bits per class: what the verifier cannot tell apart it need not visit apart. */
 	out->round_ns += backlog ? cfg->classes[class & (PORT_CLASSES - 1)].quantum_ns : 0;
 	out->own += class == own ? backlog : 0;
 }
 
-static __always_inline void leaf_lengths(struct net_device *dev, const struct port_config *cfg, u32 own,
-					 struct lengths *out)
+/*
+ * `direct`: pointers of the kernel's are followed by plain loads, which a program may only do with
+ * those that the two functions above hand out; else by a helper, which takes any address.
+ */
+#define FOLLOW(direct, object, member) ((direct) ? (object)->member : BPF_CORE_READ(object, member))
+
+static __always_inline struct Qdisc *queue_of(struct hlist_node *node, const int direct)
 {
-	struct hlist_node *node = dev->qdisc_hash[PORT_LEAF_BUCKET].first;
+	void *queue = (void *)node - bpf_core_field_offset(struct Qdisc, hash);
+
+	return direct ? bpf_rdonly_cast(queue, bpf_core_type_id_kernel(struct Qdisc)) : queue;
+}
+
+static __always_inline void leaf_lengths(struct net_device *dev, const struct port_config *cfg,
+					 u32 own, struct lengths *out, const int direct)
+{
+	struct hlist_node *node = FOLLOW(direct, dev, qdisc_hash[PORT_LEAF_BUCKET].first);
 	int i;
 
 	for (i = 0; i < PORT_CLASSES + FOREIGN_QUEUES && node; i++) {
-		struct Qdisc *q = bpf_rdonly_cast((void *)node - bpf_core_field_offset(struct Qdisc, hash),
-						  bpf_core_type_id_kernel(struct Qdisc));
-		u32 class = ((q->handle >> 16) * PORT_LEAF_FACTOR - PORT_LEAF_FIRST) & 0xffff;
+		struct Qdisc *q = queue_of(node, direct);
+		u32 class =
+			((FOLLOW(direct, q, handle) >> 16) * PORT_LEAF_FACTOR - PORT_LEAF_FIRST) &
+			0xffff;
 
 		if (class < PORT_CLASSES)
-			add_length(cfg, class, own, q->qstats.backlog, out);
-		node = q->hash.next;
+			add_length(cfg, class, own, FOLLOW(direct, q, qstats.backlog), out);
+		node = FOLLOW(direct, q, hash.next);
 	}
 }
 
@@ -64,19 +80,48 @@ static __always_inline void map_lengths(const struct port_config *cfg, u32 own, 
 	}
 }
 
-static __always_inline void queue_lengths(struct __sk_buff *skb, const struct port_config *cfg, u32 own,
-					  struct lengths *out)
+static __always_inline void kernel_lengths(struct sk_buff *skb, const struct port_config *cfg,
+					   u32 own, struct lengths *out, const int direct)
 {
-	struct sk_buff *kskb = bpf_cast_to_kern_ctx(skb);
+	struct net_device *dev = FOLLOW(direct, skb, dev);
+	struct Qdisc *root;
 
+	if (port_source == PORT_SOURCE_LEAF) {
+		leaf_lengths(dev, cfg, own, out, direct);
+		return;
+	}
+	root = direct ? dev->_tx->qdisc : BPF_CORE_READ(dev, _tx, qdisc);
+	add_length(cfg, 0, 0, FOLLOW(direct, root, qstats.backlog), out);
+}
+
+/*
+ * The kernel's own structure behind `skb` before Linux 6.2: the program's argument is its address,
+ * which the verifier lets nobody compute with.  Stored and read back by a helper it is a mere
+ * number.
+ */
+static __always_inline struct sk_buff *kernel_skb(struct __sk_buff *skb)
+{
+	void *stored = skb;
+	struct sk_buff *address = 0;
+
+	bpf_probe_read_kernel(&address, sizeof(address), &stored);
+	return address;
+}
+
+__noinline int queue_lengths(struct __sk_buff *skb, const struct port_config *cfg, u32 own,
+			     struct lengths *out)
+{
+	if (!cfg || !out)
+		return 0;
 	out->own = 0;
 	out->round_ns = 0;
-	if (port_source == PORT_SOURCE_LEAF)
-		leaf_lengths(kskb->dev, cfg, own, out);
-	else if (port_source == PORT_SOURCE_MAP)
+	if (port_source == PORT_SOURCE_MAP)
 		map_lengths(cfg, own, out);
+	else if (bpf_ksym_exists(bpf_cast_to_kern_ctx))
+		kernel_lengths(bpf_cast_to_kern_ctx(skb), cfg, own, out, 1);
 	else
-		add_length(cfg, 0, 0, kskb->dev->_tx->qdisc->qstats.backlog, out);
+		kernel_lengths(kernel_skb(skb), cfg, own, out, 0);
+	return 0;
 }
 
 #endif /* VMCC_PORT_QUEUE_H */

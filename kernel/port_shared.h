@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the programs of a port and the loader (crates/host/src/port) both read.  Fixed layouts, no pointers. */
+/* What the programs of a port and the loader (crates/host/src/port) both read.  Fixed layouts, no
+ * pointers. */
 #ifndef VMCC_PORT_SHARED_H
 #define VMCC_PORT_SHARED_H
 
 #include <stdint.h>
 
 #define PORT_CLASSES	8
-#define PORT_FILTERS	16
-#define PORT_PRIORITIES 16
+#define PORT_FILTERS	32
+#define PORT_PRIORITIES 32
 #define PORT_NO_CLASS	0xff
 
 /* Where the length of a class's queue is read. */
 enum {
 	PORT_SOURCE_ROOT = 0, /* the root queue of the port, whatever it is */
 	PORT_SOURCE_LEAF = 1, /* a queue below the root per class, found by its handle */
-	PORT_SOURCE_MAP = 2,  /* the map port_queues, where our own queueing discipline publishes it */
+	PORT_SOURCE_MAP =
+		2, /* the map port_queues, where our own queueing discipline publishes it */
 };
 
 /* When a class marks. */
@@ -26,9 +28,9 @@ enum {
 
 /*
  * Handles of the leaf queues.  The kernel finds a queue by handle in a hash of 16 buckets
- * (dev->qdisc_hash, bucket = handle * 0x61C88647 >> 28).  For a handle `major << 16` that is the top
- * four bits of the 16-bit product major * 0x8647; the majors below give consecutive products, so one
- * bucket holds all leaves and the product tells the class.
+ * (dev->qdisc_hash, bucket = handle * 0x61C88647 >> 28).  For a handle `major << 16` that is the
+ * top four bits of the 16-bit product major * 0x8647; the majors below give consecutive products,
+ * so one bucket holds all leaves and the product tells the class.
  */
 #define PORT_LEAF_FACTOR 0x8647
 #define PORT_LEAF_FIRST	 0x5010 /* product of class 0 */
@@ -64,14 +66,14 @@ struct port_config {
 	uint32_t priorities[PORT_PRIORITIES];
 	uint8_t priority_class[PORT_PRIORITIES];
 	uint8_t dscp_class[64];
-	uint64_t rate;		/* of the port, bytes per second */
-	uint64_t slot_ns;	/* one MTU at that rate */
+	uint64_t rate;	  /* of the port, bytes per second */
+	uint64_t slot_ns; /* one MTU at that rate */
 	uint32_t class_count;
 	uint32_t filter_count;
 	uint32_t priority_count;
 	uint32_t cgroup_classes; /* bit i: class i has a cgroup */
-	uint32_t phantom_q16;	 /* share of the rate at which virtual queues drain; 0: real queues */
-	uint32_t measure_rtt;	 /* some class needs it */
+	uint32_t phantom_q16; /* share of the rate at which virtual queues drain; 0: real queues */
+	uint32_t measure_rtt; /* some class needs it */
 	uint32_t vxlan_port;
 	uint32_t floor_bytes; /* no threshold is below it */
 };
@@ -90,7 +92,7 @@ struct port_counters {
 struct port_queue {
 	uint64_t backlog_bytes;
 	uint64_t backlog_packets;
-	uint64_t round_q8;   /* smoothed time of a round as this queue saw it, 1/256 ns */
+	uint64_t round_q8; /* smoothed time of a round as this queue saw it, 1/256 ns */
 	uint64_t drops_full;
 	uint64_t drops_other;
 	uint64_t sent_bytes;
@@ -111,7 +113,8 @@ struct port_state {
 
 _Static_assert(sizeof(struct port_class) == 48, "mirrored in crates/host");
 _Static_assert(sizeof(struct port_filter) == 44, "mirrored in crates/host");
-_Static_assert(sizeof(struct port_config) == 8 * 48 + 16 * 44 + 64 + 16 + 64 + 16 + 32, "mirrored in crates/host");
+_Static_assert(sizeof(struct port_config) == 8 * 48 + 32 * 44 + 128 + 32 + 64 + 16 + 32,
+	       "mirrored in crates/host");
 _Static_assert(sizeof(struct port_counters) == 48, "mirrored in crates/host");
 _Static_assert(sizeof(struct port_queue) == 64, "mirrored in crates/host");
 _Static_assert(sizeof(struct port_state) == 120, "mirrored in crates/host");

@@ -156,8 +156,8 @@ fn algorithm(algorithm: Algorithm) -> Answer {
 }
 
 fn marker() -> Answer {
-    let remedy =
-        "Linux 6.2 or newer has bpf_cast_to_kern_ctx; without it runs work, but nothing is marked on ports";
+    let remedy = "as root, on Linux 6.1 or newer with CONFIG_DEBUG_INFO_BTF; without it runs work, but nothing is \
+                  marked on ports";
     port::try_load().map_err(|e| problem(e, remedy))
 }
 

@@ -2,8 +2,10 @@
 
 mod ports;
 
-use ports::{Pair, config, iperf, run, within};
+use ports::{Pair, Server, client, config, iperf, run, socket_min_rtt_ns, sysctl, within};
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 use vmcc_host::port::{Port, PortError, attached};
 
 fn attach(pair: &Pair, text: &str) -> Port {
@@ -79,4 +81,37 @@ fn root_port_is_served_once_and_survives_its_process() {
         assert!(matches!(Port::adopt("p0"), Err(PortError::NotAttached { .. })));
         assert!(matches!(Port::adopt("p9"), Err(PortError::NoSuchPort { .. })));
     });
+}
+
+/// Sends for two seconds, and asks sockets and port for the RTT after one and a half.
+fn rtts(pair: &Pair, port: &Port, number: u16, options: &str) -> (u64, u64) {
+    let _server = Server::start(pair, number);
+    thread::scope(|scope| {
+        let transfer = scope.spawn(|| client(pair, number, &format!("-t 2 {options}")));
+        thread::sleep(Duration::from_millis(1500));
+        let socket = socket_min_rtt_ns(pair, number);
+        let measured = port.stats().unwrap();
+        println!("{options}: socket {socket} ns, port {:?} ns ({})", measured.rtt_ns, measured.rtt_samples);
+        transfer.join().unwrap();
+        assert!(measured.rtt_samples > 20, "{measured:?}");
+        (socket, measured.rtt_ns.unwrap())
+    })
+}
+
+#[test]
+fn root_port_measures_the_rtt_of_what_passes() {
+    let pair = Pair::new();
+    // Data that leaves, data that comes in; by echoed timestamps, and by acknowledgment numbers.
+    for (number, options, timestamps) in
+        [(5611, "", "1"), (5612, "-R", "1"), (5613, "-6", "1"), (5614, "", "0")]
+    {
+        sysctl(&pair.a, "net/ipv4/tcp_timestamps", timestamps);
+        let port = attach(&pair, "rate = '100mbit'\nmarking = { rule = 'mq-ecn', lambda = 1.0 }");
+        assert_eq!(port.stats().unwrap().rtt_ns, None, "nothing has passed");
+        let (socket, measured) = rtts(&pair, &port, number, options);
+        assert!(measured < 4 * socket && socket < 4 * measured, "{options}: {measured} ns, {socket} ns");
+        let stats = port.detach().unwrap();
+        let class = &stats.classes[0];
+        assert!(class.threshold_bytes.is_some() && (class.marked > 10 || options == "-R"), "{stats:?}");
+    }
 }

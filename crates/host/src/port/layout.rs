@@ -4,18 +4,16 @@ use super::backend::Queues;
 use super::error::PortError;
 use super::plan::{Plan, Rule};
 use std::net::IpAddr;
-use vmcc_port::{ClassConfig, Filter, MAX_CLASSES, PortConfig};
+use vmcc_port::{ClassConfig, Filter, MAX_CLASSES, MAX_FILTERS, MAX_PRIORITIES, PortConfig};
 
 const CLASS_BYTES: usize = 48;
-const FILTERS: usize = 16;
 const FILTER_BYTES: usize = 44;
-const PRIORITIES: usize = 16;
 const DSCPS: usize = 64;
 const NO_CLASS: u8 = 0xff;
 const FILTERS_AT: usize = MAX_CLASSES * CLASS_BYTES;
-const PRIORITIES_AT: usize = FILTERS_AT + FILTERS * FILTER_BYTES;
-const PRIORITY_CLASS_AT: usize = PRIORITIES_AT + PRIORITIES * 4;
-const DSCP_AT: usize = PRIORITY_CLASS_AT + PRIORITIES;
+const PRIORITIES_AT: usize = FILTERS_AT + MAX_FILTERS * FILTER_BYTES;
+const PRIORITY_CLASS_AT: usize = PRIORITIES_AT + MAX_PRIORITIES * 4;
+const DSCP_AT: usize = PRIORITY_CLASS_AT + MAX_PRIORITIES;
 const TAIL_AT: usize = DSCP_AT + DSCPS;
 /// Bytes of `struct port_config`.
 pub(crate) const CONFIG_BYTES: usize = TAIL_AT + 16 + 32;
@@ -86,9 +84,10 @@ impl<'a> Tables<'a> {
             }
             tables.cgroups |= u32::from(class.cgroup.is_some()) << index;
         }
-        for (what, found, most) in
-            [("filters", tables.filters.len(), FILTERS), ("priorities", tables.priorities.len(), PRIORITIES)]
-        {
+        for (what, found, most) in [
+            ("filters", tables.filters.len(), MAX_FILTERS),
+            ("priorities", tables.priorities.len(), MAX_PRIORITIES),
+        ] {
             if found > most {
                 return Err(PortError::config(
                     port,

@@ -7,7 +7,8 @@ use crate::error::ControlError;
 use crate::objects::{self, Log, PORT};
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{
-    ErrorKind, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, TC_EGRESS, TcHook, TcHookBuilder,
+    ErrorKind, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, TC_EGRESS, TC_INGRESS, TcAttachPoint,
+    TcHook, TcHookBuilder,
 };
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -18,6 +19,7 @@ use vmcc_port::MAX_CLASSES;
 const PRIORITY: u32 = 0xc0da;
 const HANDLE: u32 = 1;
 const OUT_PROGRAM: &str = "vmcc_port_out";
+const IN_PROGRAM: &str = "vmcc_port_in";
 const LOG_LINES: usize = 12;
 
 /// The maps of one port's programs. They live as long as the filters or this.
@@ -58,7 +60,7 @@ impl Program {
 
     /// Finds the programs that are attached to the port; `None` if there are none.
     pub(crate) fn find(ifindex: i32) -> Result<Option<Self>, PortError> {
-        let Ok(id) = filter_at(None, ifindex).query() else { return Ok(None) };
+        let Ok(id) = filter_at(None, ifindex, TC_EGRESS).query() else { return Ok(None) };
         let options = ProgInfoQueryOptions::default().include_map_ids(true);
         let Some(info) = ProgInfoIter::with_query_opts(options).find(|info| info.id == id) else {
             return Ok(None);
@@ -95,8 +97,6 @@ impl Program {
     /// From now on packets that leave the port pass the program.
     pub(crate) fn attach(&mut self, port: &str, ifindex: i32) -> Result<(), PortError> {
         let Some(object) = self.object.take() else { return Ok(()) };
-        let program = object.progs().find(|p| p.name() == OUT_PROGRAM).expect("the object defines it");
-        let mut filter = filter_at(Some(program.as_fd()), ifindex);
         let failed = |e: libbpf_rs::Error| PortError::Feature {
             port: port.to_owned(),
             feature: "attach a program to a port".to_owned(),
@@ -104,22 +104,34 @@ impl Program {
             remedy: "it needs CAP_NET_ADMIN and CONFIG_NET_SCH_INGRESS (clsact): modprobe sch_ingress"
                 .to_owned(),
         };
-        // Kept when it exists: others may filter there too.
-        match filter.create() {
-            Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(failed(e)),
-            _ => {}
+        // Leaving last: whoever looks for a port that is served looks there.
+        for (name, direction) in [(IN_PROGRAM, TC_INGRESS), (OUT_PROGRAM, TC_EGRESS)] {
+            let program = object.progs().find(|p| p.name() == name).expect("the object defines it");
+            let mut filter = filter_at(Some(program.as_fd()), ifindex, direction);
+            // Kept when it exists: others may filter there too.
+            match filter.create() {
+                Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(failed(e)),
+                _ => {}
+            }
+            // The filter holds the program and its maps from here on.
+            filter.attach().map_err(failed)?;
         }
-        // The filter holds the program and its maps from here on.
-        filter.attach().map_err(failed).map(drop)
+        Ok(())
     }
 
-    /// Takes the program off the port; a port that is gone is fine.
+    /// Takes the programs off the port; a port that is gone is fine.
     pub(crate) fn detach(port: &str, ifindex: i32) -> Result<(), PortError> {
-        match filter_at(None, ifindex).detach() {
-            Err(e) if e.kind() == ErrorKind::NotFound || e.to_string().contains("No such device") => Ok(()),
-            Err(e) => Err(ControlError::kernel(format!("take the program off port {port}"), e).into()),
-            Ok(()) => Ok(()),
+        for direction in [TC_EGRESS, TC_INGRESS] {
+            match filter_at(None, ifindex, direction).detach() {
+                Err(e) if e.kind() == ErrorKind::NotFound || e.to_string().contains("No such device") => {}
+                Err(e) if e.kind() == ErrorKind::InvalidInput => {}
+                Err(e) => {
+                    return Err(ControlError::kernel(format!("take the program off port {port}"), e).into());
+                }
+                Ok(()) => {}
+            }
         }
+        Ok(())
     }
 
     /// Writes a configuration beside the one in use, and makes it the one in use.
@@ -166,14 +178,14 @@ impl Program {
 
 /// Whether one of our programs is on the port.
 pub(crate) fn is_attached(ifindex: i32) -> bool {
-    filter_at(None, ifindex).query().is_ok()
+    filter_at(None, ifindex, TC_EGRESS).query().is_ok()
 }
 
 /// Our place on a port; only attaching needs the program.
-fn filter_at(program: Option<BorrowedFd<'_>>, ifindex: i32) -> TcHook {
+fn filter_at(program: Option<BorrowedFd<'_>>, ifindex: i32, direction: TcAttachPoint) -> TcHook {
     objects::quiet();
     let stdin = std::io::stdin();
     let mut builder = TcHookBuilder::new(program.unwrap_or_else(|| stdin.as_fd()));
     builder.ifindex(ifindex).priority(PRIORITY).handle(HANDLE).replace(false);
-    builder.hook(TC_EGRESS)
+    builder.hook(direction)
 }

@@ -117,9 +117,27 @@ pub fn iperf(pair: &Pair, port: u16, options: &str) -> f64 {
 
 /// The client alone.
 pub fn client(pair: &Pair, port: u16, options: &str) -> f64 {
-    let text = run(&format!("ip netns exec {} iperf3 -J -c 10.78.0.2 -p {port} {options}", pair.a));
+    let to = if options.contains("-6") { "fd78::2" } else { "10.78.0.2" };
+    let text = run(&format!("ip netns exec {} iperf3 -J -c {to} -p {port} {options}", pair.a));
     let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     report["end"]["sum_received"]["bits_per_second"].as_f64().expect("a rate")
+}
+
+/// The shortest RTT that TCP has seen on connections to `port`, at either end, in nanoseconds (`ss`); waits for one.
+pub fn socket_min_rtt_ns(pair: &Pair, port: u16) -> u64 {
+    loop {
+        let ends = [&pair.a, &pair.b].map(|ns| {
+            run(&format!(
+                "ip netns exec {ns} ss -Htin state established ( sport = :{port} or dport = :{port} )"
+            ))
+        });
+        let words = ends.iter().flat_map(|text| text.split_whitespace());
+        let values = words.filter_map(|word| word.strip_prefix("minrtt:")?.parse::<f64>().ok());
+        if let Some(shortest) = values.min_by(f64::total_cmp) {
+            return (shortest * 1e6) as u64;
+        }
+        thread::sleep(std::time::Duration::from_millis(10));
+    }
 }
 
 /// A configuration from TOML.

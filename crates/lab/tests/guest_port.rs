@@ -1,0 +1,65 @@
+//! Ports on the kernels that `vmcc-host`'s tests on the host's own do not reach: the oldest one that is served (whose
+//! programs read queues by a detour), and paths with a delay, which takes netem.
+#![cfg(feature = "root-tests")]
+
+#[path = "../../host/tests/ports/mod.rs"]
+mod ports;
+
+use ports::{Pair, Server, client, config, run, socket_min_rtt_ns};
+use std::thread;
+use std::time::Duration;
+use vmcc_host::port::Port;
+use vmcc_lab::guest::{Guest, GuestOptions, kernel};
+
+/// Runs the tests of this file that begin with `inside_` in a guest.
+fn run_inside(series: &str) {
+    let time_limit = Duration::from_secs(240);
+    let options = GuestOptions { memory_bytes: 1 << 30, time_limit, ..GuestOptions::default() };
+    let own = std::env::current_exe().expect("this program");
+    let arguments = ["inside_", "--ignored", "--nocapture", "--test-threads=1"];
+    let output = Guest::new(options)
+        .run(&kernel(series).expect("a kernel"), own.to_str().expect("UTF-8"), arguments)
+        .expect("a guest");
+    let said = String::from_utf8_lossy(&output.stdout);
+    println!("{series}: {said}");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.exit_code == 0 && said.contains("1 passed"), "{series}: {said}\n{error}");
+}
+
+#[test]
+fn guest_port_on_the_oldest_kernel() {
+    run_inside("6.1");
+}
+
+#[test]
+fn guest_port_on_the_newest_kernel() {
+    run_inside("7");
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn inside_a_port_measures_a_long_rtt_and_marks_by_it() {
+    let pair = Pair::new();
+    run(&format!("tc -n {} qdisc add dev p0 root netem delay 8ms limit 10000", pair.b));
+    let text = "rate = '20mbit'\nbuffer = '100pkt'\nmarking = { rule = 'mq-ecn', lambda = 1.0 }";
+    let port = Port::attach_in(&pair.netns(), "p0", &config(text)).unwrap_or_else(|e| panic!("{e}"));
+    let (socket, rate) = {
+        let _server = Server::start(&pair, 5621);
+        thread::scope(|scope| {
+            let transfer = scope.spawn(|| client(&pair, 5621, "-t 5 -P 4"));
+            thread::sleep(Duration::from_secs(4));
+            (socket_min_rtt_ns(&pair, 5621), transfer.join().unwrap())
+        })
+    };
+    let stats = port.detach().unwrap();
+    println!("{:.1} Mbit/s, socket {socket} ns, {stats:?}", rate / 1e6);
+    let measured = stats.rtt_ns.expect("a measured RTT");
+    assert!((8_000_000..16_000_000).contains(&measured) && measured < 2 * socket, "{measured} {socket}");
+    // C x RTT x lambda.
+    let bdp = 20_000_000 / 8 * measured / 1_000_000_000;
+    let class = &stats.classes[0];
+    let threshold = class.threshold_bytes.expect("it marks");
+    assert!(threshold.abs_diff(bdp) <= bdp / 10, "{threshold} instead of {bdp}");
+    assert!(class.marked > 0 && class.drops_full == 0, "{class:?}");
+    assert!(rate > 8e6, "{rate}");
+}
