@@ -1,5 +1,9 @@
 //! What can be asked for.
 
+mod mark;
+
+pub(crate) use mark::{BackendChoice, MarkOptions, MarkSettings, QueueChoice, UnmarkOptions};
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -62,15 +66,12 @@ pub(crate) enum Command {
     Up(UpOptions),
     /// Remove the congestion controls that `vmcc up` made (root)
     Down,
-    /// The algorithms that are loaded, by whom, and their connections (root)
+    /// The algorithms that are loaded, by whom, their connections, and the ports that are served (root)
     Status,
-    /// Mark packets on a port when its backlog exceeds a threshold
+    /// Serve a virtual switch's port: cap its rate, share it between classes, mark packets with ECN
     Mark(MarkOptions),
-    /// Stop marking on a port
-    Unmark {
-        /// The network interface
-        port: String,
-    },
+    /// Stop serving a port; what was there before comes back
+    Unmark(UnmarkOptions),
     /// Remove what crashed runs left behind
     Clean,
     /// For scripts of this repository
@@ -210,20 +211,6 @@ pub(crate) struct UpOptions {
     /// Stay, and close the paths that an algorithm finds to share a bottleneck, until Ctrl-C
     #[arg(long)]
     pub(crate) guard: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct MarkOptions {
-    /// The network interface whose backlog counts
-    pub(crate) port: String,
-
-    /// Mark above this backlog: bytes (30kB), packets (20pkt) or queueing time at --rate (200us)
-    #[arg(long, value_name = "THRESHOLD")]
-    pub(crate) threshold: String,
-
-    /// The rate at which the port drains, for a threshold in time (10gbit)
-    #[arg(long, value_name = "RATE")]
-    pub(crate) rate: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -6,6 +6,7 @@ mod failure;
 mod interrupt;
 #[cfg(feature = "kernel")]
 mod kernel;
+mod port;
 mod run;
 mod table;
 mod ui;
@@ -61,7 +62,7 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Down => commands::agent::down(ui),
         Command::Status => commands::agent::status(ui),
         Command::Mark(options) => commands::mark::mark(&options, ui),
-        Command::Unmark { port } => commands::mark::unmark(&port, ui),
+        Command::Unmark(options) => commands::mark::unmark(&options, ui),
         Command::Clean => commands::clean::clean(ui),
         Command::Internal { action } => commands::internal::internal(action, ui),
     }

@@ -43,6 +43,12 @@ impl Ui {
         }
     }
 
+    /// Prints a text that is for another program as it is.
+    #[cfg(feature = "kernel")]
+    pub(crate) fn plain(&self, text: &str) {
+        print(text);
+    }
+
     /// One line about what is going on, on stderr.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {

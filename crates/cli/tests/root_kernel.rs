@@ -41,11 +41,6 @@ fn namespaces_of(pid: u32) -> Vec<String> {
         .collect()
 }
 
-fn ip(arguments: &str) {
-    let done = Command::new("ip").args(arguments.split(' ')).output().unwrap();
-    assert!(done.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&done.stderr));
-}
-
 #[test]
 fn root_a_case_runs_on_the_kernel() {
     let dir = kernel_folder();
@@ -83,39 +78,6 @@ fn root_what_the_kernel_cannot_express_is_refused_by_key() {
         ["run", "kernel.toml", "--engine", "kernel", "--set", "topology.jitter=1ms", "--out", "out"];
     let message = refused(dir.path(), &arguments, 2);
     assert!(message.contains("topology.jitter") && message.contains("--engine sim"), "{message}");
-}
-
-/// A veth pair of this test; removed on drop.
-struct Port(String);
-
-impl Port {
-    fn new() -> Self {
-        let name = format!("vmt{}", std::process::id() % 100_000);
-        ip(&format!("link add {name} type veth peer name {name}p"));
-        ip(&format!("link set {name} up"));
-        Self(name)
-    }
-}
-
-impl Drop for Port {
-    fn drop(&mut self) {
-        // The test's own failure matters more.
-        let _ = Command::new("ip").args(["link", "del", &self.0]).output();
-    }
-}
-
-#[test]
-fn root_a_port_is_marked_once_and_unmarked() {
-    let (dir, port) = (folder(), Port::new());
-    let mark = ["mark", &port.0, "--threshold", "30kB"];
-    let (code, document) = json(dir.path(), &mark);
-    assert_eq!((code, &document["threshold_bytes"]), (0, &30_000.into()), "{document}");
-    assert!(refused(dir.path(), &mark, 2).contains("marked on already"));
-    let (_, document) = json(dir.path(), &["unmark", &port.0]);
-    assert_eq!(document["was_marking"], true);
-    let (_, document) = json(dir.path(), &["unmark", &port.0]);
-    assert_eq!(document["was_marking"], false);
-    assert!(refused(dir.path(), &["mark", "nosuchport", "--threshold", "1kB"], 2).contains("nosuchport"));
 }
 
 #[test]

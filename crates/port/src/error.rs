@@ -17,7 +17,8 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    pub(crate) fn at(key: impl Into<String>, message: impl Into<String>) -> Self {
+    /// The setting `key` is wrong because of `message`.
+    pub fn at(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self { key: key.into(), class: None, message: message.into(), help: None }
     }
 

@@ -110,6 +110,14 @@ pub struct Lambda {
 }
 
 impl PortConfig {
+    /// Whether the configuration makes sense on any link.
+    ///
+    /// # Errors
+    /// It contradicts itself.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        check::config(self)
+    }
+
     /// The configuration in plain numbers, for a link.
     ///
     /// # Errors

@@ -1,47 +1,85 @@
-//! `vmcc mark` and `vmcc unmark`: marking on one port.
+//! `vmcc mark` and `vmcc unmark`: serving ports of virtual switches.
 
-use crate::args::MarkOptions;
+use crate::args::{MarkOptions, MarkSettings, UnmarkOptions};
 use crate::failure::{Exit, Failure};
+use crate::port::options::Asked;
 use crate::ui::Ui;
-use vmcc_units::{BitsPerSec, Bytes, Threshold};
 
-/// What a packet counts when a threshold is given in packets.
-const PACKET: Bytes = Bytes::new(1514);
-
-#[cfg_attr(not(feature = "kernel"), expect(unused_variables, reason = "only the kernel can mark"))]
 pub(crate) fn mark(options: &MarkOptions, ui: &Ui) -> Result<Exit, Failure> {
-    let threshold = threshold(options)?;
-    #[cfg(feature = "kernel")]
-    return crate::kernel::mark::mark(&options.port, threshold, ui);
-    #[cfg(not(feature = "kernel"))]
-    Err(crate::failure::without_kernel("vmcc mark"))
+    if options.schema {
+        let schema = vmcc_port::schema();
+        ui.answer(&schema, || format!("{schema:#}"));
+        return Ok(Exit::Done);
+    }
+    let Some(port) = &options.port else { return list(options, ui) };
+    if options.stats {
+        return stats(port, options, ui);
+    }
+    if says_nothing(&options.settings) {
+        return Err(Failure::usage(format!("port {port}: nothing says how to serve it")).help(
+            "give --config FILE, --rate RATE or --threshold LENGTH; `vmcc mark PORT --stats` prints counters",
+        ));
+    }
+    serve(port, &Asked::read(&options.settings)?, options.foreground, ui)
 }
 
-#[cfg_attr(not(feature = "kernel"), expect(unused_variables, reason = "only the kernel can mark"))]
-pub(crate) fn unmark(port: &str, ui: &Ui) -> Result<Exit, Failure> {
-    #[cfg(feature = "kernel")]
-    return crate::kernel::mark::unmark(port, ui);
-    #[cfg(not(feature = "kernel"))]
-    Err(crate::failure::without_kernel("vmcc unmark"))
+/// A backend alone would be a port that does nothing.
+fn says_nothing(s: &MarkSettings) -> bool {
+    let texts = [&s.rate, &s.classes, &s.marking, &s.threshold, &s.rtt, &s.buffer, &s.vm];
+    s.config.is_none() && texts.iter().all(|t| t.is_none()) && s.lambda.is_none() && s.phantom.is_none()
 }
 
-fn threshold(options: &MarkOptions) -> Result<Bytes, Failure> {
-    let wrong = |option: &str, error: &dyn std::fmt::Display| Failure::usage(format!("{option}: {error}"));
-    let threshold: Threshold = options.threshold.parse().map_err(|e| wrong("--threshold", &e))?;
-    let rate: Option<BitsPerSec> = match &options.rate {
-        Some(text) => Some(text.parse().map_err(|e| wrong("--rate", &e))?),
-        None => None,
-    };
-    let rate = match (threshold, rate) {
-        (Threshold::Time(_), None) => {
-            return Err(Failure::usage("--threshold: a time needs the rate at which the port drains")
-                .help("add --rate, such as --rate 10gbit, or give the threshold in bytes"));
+#[cfg(feature = "kernel")]
+mod with_kernel {
+    use super::{Asked, Exit, Failure, MarkOptions, Ui, UnmarkOptions};
+    use crate::kernel::mark as kernel;
+
+    pub(super) fn serve(port: &str, asked: &Asked, foreground: bool, ui: &Ui) -> Result<Exit, Failure> {
+        kernel::serve(port, asked, foreground, ui)
+    }
+
+    pub(super) fn list(options: &MarkOptions, ui: &Ui) -> Result<Exit, Failure> {
+        kernel::list(options.prometheus, ui)
+    }
+
+    pub(super) fn stats(port: &str, options: &MarkOptions, ui: &Ui) -> Result<Exit, Failure> {
+        kernel::stats(port, options.prometheus, ui)
+    }
+
+    pub(crate) fn unmark(options: &UnmarkOptions, ui: &Ui) -> Result<Exit, Failure> {
+        match &options.port {
+            Some(port) => kernel::unmark(port, ui),
+            None => kernel::unmark_all(ui),
         }
-        (_, rate) => rate.unwrap_or(BitsPerSec::ZERO),
-    };
-    let bytes = threshold.bytes(rate, PACKET).filter(|bytes| !bytes.is_zero());
-    bytes.ok_or_else(|| {
-        Failure::usage(format!("--threshold: {threshold} is no queue length"))
-            .help("give at least one byte, and less than 2^64")
-    })
+    }
 }
+#[cfg(feature = "kernel")]
+pub(crate) use with_kernel::unmark;
+#[cfg(feature = "kernel")]
+use with_kernel::{list, serve, stats};
+
+#[cfg(not(feature = "kernel"))]
+mod without {
+    use super::{Asked, Exit, Failure, MarkOptions, Ui, UnmarkOptions};
+    use crate::failure::without_kernel;
+
+    pub(super) fn serve(_: &str, _: &Asked, _: bool, _: &Ui) -> Result<Exit, Failure> {
+        Err(without_kernel("vmcc mark"))
+    }
+
+    pub(super) fn list(_: &MarkOptions, _: &Ui) -> Result<Exit, Failure> {
+        Err(without_kernel("vmcc mark --list"))
+    }
+
+    pub(super) fn stats(_: &str, _: &MarkOptions, _: &Ui) -> Result<Exit, Failure> {
+        Err(without_kernel("vmcc mark --stats"))
+    }
+
+    pub(crate) fn unmark(_: &UnmarkOptions, _: &Ui) -> Result<Exit, Failure> {
+        Err(without_kernel("vmcc unmark"))
+    }
+}
+#[cfg(not(feature = "kernel"))]
+pub(crate) use without::unmark;
+#[cfg(not(feature = "kernel"))]
+use without::{list, serve, stats};

@@ -8,6 +8,7 @@ use serde_json::json;
 use std::time::Duration;
 use vmcc_cc::Params;
 use vmcc_host::guard::{CloseRequest, Guard};
+use vmcc_host::port;
 use vmcc_host::{ControlError, LoadError, Loaded, Status};
 
 /// How soon the guard notices Ctrl-C.
@@ -105,9 +106,18 @@ fn line(request: &CloseRequest) -> String {
 
 pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
     let all = vmcc_host::list().map_err(control)?;
-    ui.answer(&json!({ "algorithms": all }), || match all.as_slice() {
-        [] => "no algorithm is loaded; `vmcc up` loads them".to_owned(),
-        some => text(some),
+    let ports = port::attached().map_err(|e| Failure::host(chain(&e)))?;
+    ui.answer(&json!({ "algorithms": all, "ports": ports }), || {
+        let algorithms = match all.as_slice() {
+            [] => "no algorithm is loaded; `vmcc up` loads them".to_owned(),
+            some => text(some),
+        };
+        match ports.as_slice() {
+            [] => algorithms,
+            names => {
+                format!("{algorithms}\n\nports: {}; `vmcc mark --list` has their counters", names.join(", "))
+            }
+        }
     });
     Ok(Exit::Done)
 }

@@ -4,6 +4,7 @@ use crate::failure::{Exit, Failure, chain};
 use crate::kernel::lab_failure;
 use crate::ui::Ui;
 use serde_json::json;
+use vmcc_host::port::{self, PortError};
 
 pub(crate) fn clean(ui: &Ui) -> Result<Exit, Failure> {
     let guests = vmcc_lab::guest::clean().map_err(|e| Failure::host(chain(&e)))?;
@@ -13,12 +14,14 @@ pub(crate) fn clean(ui: &Ui) -> Result<Exit, Failure> {
     }
     let lab = vmcc_lab::clean().map_err(|e| lab_failure(&e))?;
     let kernel = vmcc_host::clean().map_err(|e| Failure::host(chain(&e)))?;
-    ui.answer(&json!({ "lab": lab, "algorithms": kernel, "guests": guests }), || {
-        let removed = lab.runs.len() + kernel.len() + guests.len();
+    let ports = ports().map_err(|e| Failure::host(chain(&e)))?;
+    ui.answer(&json!({ "lab": lab, "algorithms": kernel, "guests": guests, "ports": ports }), || {
+        let removed = lab.runs.len() + kernel.len() + guests.len() + ports.len();
         let mut lines = Vec::new();
         lines.extend(lab.runs.iter().map(|r| format!("removed run {r}")));
         lines.extend(lab.namespaces.iter().map(|n| format!("removed network namespace {n}")));
         lines.extend(kernel.iter().map(|k| format!("removed congestion control {k}")));
+        lines.extend(ports.iter().map(|p| format!("removed what served port {p}")));
         lines.extend(guests.iter().map(|g| format!("removed {}", g.display())));
         lines.extend(lab.alive.iter().map(|r| format!("run {r} is alive and was left alone")));
         if removed == 0 {
@@ -27,4 +30,11 @@ pub(crate) fn clean(ui: &Ui) -> Result<Exit, Failure> {
         lines.join("\n")
     });
     Ok(Exit::Done)
+}
+
+/// Ports of this network namespace whose process was killed, and records of ports that are gone.
+fn ports() -> Result<Vec<String>, PortError> {
+    let mut ports = port::detach_orphans()?;
+    ports.extend(port::forget_gone()?);
+    Ok(ports)
 }

@@ -1,39 +1,248 @@
-//! Marking on one port of this host.
+//! Serving ports of this host.
 
 use crate::failure::{Exit, Failure, chain};
+use crate::interrupt;
+use crate::port::live::Live;
+use crate::port::options::Asked;
+use crate::port::show;
 use crate::ui::Ui;
 use serde_json::json;
-use vmcc_host::mark::{self, MarkError, Marker, Threshold};
-use vmcc_units::Bytes;
+use std::time::Duration;
+use vmcc_host::port::{self, Port, PortError};
+use vmcc_port::{Backend, PortConfig, PortStats};
 
-/// Starts marking; it lasts until `vmcc unmark` or a restart of the host.
-pub(crate) fn mark(port: &str, threshold: Bytes, ui: &Ui) -> Result<Exit, Failure> {
-    let bytes = threshold.get();
-    let marker = Marker::attach(port, Threshold::Bytes(bytes)).map_err(|e| failure(&e))?;
-    marker.keep();
-    ui.answer(&json!({ "port": port, "threshold_bytes": bytes, "marking": true }), || {
-        format!("{port}: marks packets that meet a backlog above {threshold}; `vmcc unmark {port}` stops it")
-    });
-    Ok(Exit::Done)
-}
+/// How soon a foreground process notices a signal, or that its port is gone.
+const GLANCE: Duration = Duration::from_millis(100);
 
-/// Stops marking.
-pub(crate) fn unmark(port: &str, ui: &Ui) -> Result<Exit, Failure> {
-    let was = mark::unmark(port).map_err(|e| failure(&e))?;
-    ui.answer(&json!({ "port": port, "marking": false, "was_marking": was }), || match was {
-        true => format!("{port}: no longer marks"),
-        false => format!("{port}: was not marking"),
-    });
-    Ok(Exit::Done)
-}
+/// The version of the documents below.
+const SCHEMA: u32 = 1;
 
-fn failure(error: &MarkError) -> Failure {
-    match error {
-        MarkError::NoSuchPort { .. } => Failure::usage(error).help("`ip link` lists the ports"),
-        MarkError::AlreadyMarked { port } => {
-            Failure::usage(error).help(format!("`vmcc unmark {port}` removes it"))
+/// Serves a port, or changes how it is served.
+pub(crate) fn serve(name: &str, asked: &Asked, foreground: bool, ui: &Ui) -> Result<Exit, Failure> {
+    needs_root(&format!("port {name}: serving it"))?;
+    // From here on a signal must not leave half of it.
+    interrupt::listen()?;
+    let (port, changed) = match Port::attach(name, &asked.config) {
+        Ok(port) => (port, false),
+        Err(PortError::AlreadyAttached { .. }) => (change(name, asked, foreground)?, true),
+        Err(error) => return Err(refused(&error, asked)),
+    };
+    // Not `?`: the port would be dropped, and that detaches a port that others may rely on.
+    let stats = match port.stats() {
+        Ok(stats) => stats,
+        Err(error) => {
+            if changed {
+                port.keep();
+            }
+            return Err(refused(&error, asked));
         }
-        other if !nix::unistd::geteuid().is_root() => Failure::host(chain(other)).help("run it with sudo"),
-        other => Failure::host(chain(other)).help("`vmcc doctor` says what this kernel lacks"),
+    };
+    let why = why(&asked.config, stats.backend);
+    if foreground {
+        ui.note(&format!("{}; Ctrl-C ends it", sentence(&stats, &why, changed)));
+        return hold(port, ui);
+    }
+    port.keep();
+    let document = json!({
+        "schema": SCHEMA,
+        "port": name,
+        "marking": true,
+        "changed": changed,
+        "backend": stats.backend,
+        "backend_reason": why,
+        "stats": stats,
+    });
+    ui.answer(&document, || format!("{}; `vmcc unmark {name}` ends it", sentence(&stats, &why, changed)));
+    Ok(Exit::Done)
+}
+
+/// Goes on with a port that is served and that nobody holds.
+fn change(name: &str, asked: &Asked, foreground: bool) -> Result<Port, Failure> {
+    let mut port = Port::adopt(name).map_err(|e| refused(&e, asked))?;
+    if foreground && port.is_kept() {
+        port.keep();
+        return Err(Failure::usage(format!(
+            "port {name} is served until `vmcc unmark {name}`; --foreground would end that with this process"
+        ))
+        .help(format!("unmark it first, or change it with `vmcc mark {name}` without --foreground")));
+    }
+    match port.reconfigure(&asked.config) {
+        Ok(()) => Ok(port),
+        Err(error) => {
+            // It goes on as before.
+            port.keep();
+            Err(refused(&error, asked))
+        }
+    }
+}
+
+/// Serves until a signal comes or the port goes.
+fn hold(port: Port, ui: &Ui) -> Result<Exit, Failure> {
+    let name = port.name().to_owned();
+    let index = nix::net::if_::if_nametoindex(name.as_str());
+    let mut live = Live::new(ui);
+    while !interrupt::stopped() {
+        // Not just any port of this name: it may come back as another one.
+        if index.is_err() || nix::net::if_::if_nametoindex(name.as_str()) != index {
+            live.end();
+            drop(port);
+            let _ = port::forget_gone();
+            return Err(Failure::host(format!("port {name} is gone, and with it what served it"))
+                .help("serve it again when it is back"));
+        }
+        if let Err(error) = live.show(|| port.stats()) {
+            ui.warn(&chain(&error));
+        }
+        std::thread::sleep(GLANCE);
+    }
+    live.end();
+    let stats = port.detach().map_err(|e| failure(&e))?;
+    let document = json!({ "schema": SCHEMA, "port": name, "marking": false, "stats": stats });
+    ui.answer(&document, || {
+        format!("{}\n{name}: no longer served", show::ports(std::slice::from_ref(&stats)))
+    });
+    Ok(Exit::Interrupted)
+}
+
+fn sentence(stats: &PortStats, why: &str, changed: bool) -> String {
+    let verb = if changed { "was served already and is changed:" } else { "is served" };
+    let classes: Vec<&str> = stats.classes.iter().map(|class| class.name.as_str()).collect();
+    format!(
+        "{}: {verb} by {} ({why}); classes: {}",
+        stats.port,
+        show::backend(stats.backend),
+        classes.join(", ")
+    )
+}
+
+/// Why this backend.
+fn why(config: &PortConfig, chosen: Backend) -> String {
+    match (config.backend, chosen) {
+        (Backend::Auto, Backend::Bpf) => "the best that loads".to_owned(),
+        (Backend::Auto, _) => match port::usable(Backend::Bpf) {
+            Err(reason) => format!("bpf: {reason}"),
+            Ok(()) => "without a rate, the port's own queue stays".to_owned(),
+        },
+        _ => "as asked".to_owned(),
+    }
+}
+
+/// All served ports.
+pub(crate) fn list(prometheus: bool, ui: &Ui) -> Result<Exit, Failure> {
+    needs_root("mark: reading counters")?;
+    let mut ports = Vec::new();
+    for name in port::attached().map_err(|e| failure(&e))? {
+        match port::peek(&name) {
+            Ok(stats) => ports.push(stats),
+            // It went away since it was listed; the others are still worth a line.
+            Err(PortError::NoSuchPort { .. } | PortError::NotAttached { .. }) => {}
+            Err(error) => ui.warn(&chain(&error)),
+        }
+    }
+    print(&ports, &json!({ "schema": SCHEMA, "ports": ports }), prometheus, ui)
+}
+
+/// One served port.
+pub(crate) fn stats(name: &str, prometheus: bool, ui: &Ui) -> Result<Exit, Failure> {
+    needs_root(&format!("port {name}: reading its counters"))?;
+    let stats = port::peek(name).map_err(|e| failure(&e))?;
+    let mut document = json!(stats);
+    document["schema"] = SCHEMA.into();
+    print(std::slice::from_ref(&stats), &document, prometheus, ui)
+}
+
+fn print(
+    ports: &[PortStats],
+    document: &serde_json::Value,
+    prometheus: bool,
+    ui: &Ui,
+) -> Result<Exit, Failure> {
+    if prometheus {
+        let text = vmcc_port::prometheus(ports).map_err(|e| Failure::host(format!("counters: {e}")))?;
+        ui.plain(text.trim_end());
+    } else if ports.is_empty() {
+        ui.answer(document, || "vmcc serves no port of this network namespace".to_owned());
+    } else {
+        ui.answer(document, || show::ports(ports));
+    }
+    Ok(Exit::Done)
+}
+
+/// Stops serving a port.
+pub(crate) fn unmark(name: &str, ui: &Ui) -> Result<Exit, Failure> {
+    needs_root(&format!("port {name}: to stop serving it"))?;
+    let gone = port::forget_gone().map_err(|e| failure(&e))?;
+    let (stats, text) = match end(name) {
+        Ok(Some(stats)) => (Some(stats), format!("{name}: no longer served")),
+        Ok(None) => (None, format!("{name}: was not served")),
+        Err(PortError::NoSuchPort { .. }) if gone.iter().any(|port| port == name) => {
+            (None, format!("{name}: the port is gone, and with it what served it"))
+        }
+        Err(error) => return Err(failure(&error)),
+    };
+    let document = json!({ "schema": SCHEMA, "port": name, "marking": false, "was_marking": stats.is_some(), "stats": stats });
+    ui.answer(&document, || text);
+    Ok(Exit::Done)
+}
+
+/// Stops serving all ports; one that cannot be ended does not keep the others.
+pub(crate) fn unmark_all(ui: &Ui) -> Result<Exit, Failure> {
+    needs_root("unmark: to stop serving ports")?;
+    let gone = port::forget_gone().map_err(|e| failure(&e))?;
+    let (mut ended, mut first_error) = (Vec::new(), None);
+    for name in port::attached().map_err(|e| failure(&e))? {
+        match end(&name) {
+            Ok(_) | Err(PortError::NoSuchPort { .. }) => ended.push(name),
+            Err(error) => {
+                if let Some(earlier) = first_error.replace(failure(&error)) {
+                    ui.warn(&earlier.message);
+                }
+            }
+        }
+    }
+    if let Some(error) = first_error {
+        return Err(error);
+    }
+    ui.answer(&json!({ "schema": SCHEMA, "unmarked": ended, "gone": gone }), || match ended.as_slice() {
+        [] => "vmcc serves no port of this network namespace".to_owned(),
+        names => names.iter().map(|n| format!("{n}: no longer served")).collect::<Vec<_>>().join("\n"),
+    });
+    Ok(Exit::Done)
+}
+
+/// Its last counters; `None` if it was not served.
+fn end(name: &str) -> Result<Option<PortStats>, PortError> {
+    match Port::adopt(name) {
+        Ok(port) => port.detach().map(Some),
+        Err(PortError::NotAttached { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn needs_root(what: &str) -> Result<(), Failure> {
+    if nix::unistd::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(Failure::host(format!("{what} needs root")).help("run it with sudo"))
+}
+
+/// An error of a configuration is shown where it was written.
+fn refused(error: &PortError, asked: &Asked) -> Failure {
+    match error {
+        PortError::Config { error, .. } => asked.failure(error),
+        other => failure(other),
+    }
+}
+
+fn failure(error: &PortError) -> Failure {
+    let text = chain(error);
+    match error {
+        PortError::NoSuchPort { .. }
+        | PortError::AlreadyAttached { .. }
+        | PortError::NotAttached { .. }
+        | PortError::Held { .. }
+        | PortError::Config { .. }
+        | PortError::ForeignQueue { .. } => Failure::usage(text),
+        _ => Failure::host(text).help("`vmcc doctor` says what this kernel lacks"),
     }
 }

@@ -3,6 +3,7 @@
 use crate::error::ControlError;
 use std::io;
 use std::path::PathBuf;
+use vmcc_port::ConfigError;
 
 /// Why a port is not served, or not as asked. What was there before is there still.
 #[derive(Debug, thiserror::Error)]
@@ -38,14 +39,12 @@ pub enum PortError {
         port: String,
     },
     /// The settings cannot be had on this port.
-    #[error("port {port}: {key}: {problem}")]
+    #[error("port {port}: {error}")]
     Config {
         /// The port.
         port: String,
-        /// The setting.
-        key: String,
-        /// What is wrong, and what would be right.
-        problem: String,
+        /// Which setting, what is wrong with it, and what would be right.
+        error: Box<ConfigError>,
     },
     /// Somebody configured a queue on the port that could not be put back.
     #[error(
@@ -109,6 +108,6 @@ impl PortError {
     }
 
     pub(crate) fn config(port: &str, key: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::Config { port: port.to_owned(), key: key.into(), problem: problem.into() }
+        Self::Config { port: port.to_owned(), error: Box::new(ConfigError::at(key, problem)) }
     }
 }

@@ -12,17 +12,21 @@
 
 mod backend;
 mod error;
+mod half;
 mod layout;
+mod look;
 mod plan;
 mod program;
 mod record;
 mod site;
 
 pub use error::PortError;
+pub use look::{detach_orphans, forget_gone, peek};
 
 use crate::error::ControlError;
 use crate::netns;
 use backend::{Htb, QueueCounters, Queues, Untouched};
+use half::Found;
 use plan::{Plan, Rule};
 use program::Program;
 use record::{Content, Record};
@@ -47,7 +51,8 @@ struct Served {
     plan: Plan,
     program: Program,
     queues: Box<dyn Queues>,
-    record: Record,
+    /// Locked; `None` when somebody only looks.
+    record: Option<Record>,
 }
 
 impl Port {
@@ -117,7 +122,14 @@ impl Port {
 
     /// Leaves the port served when this process ends; [`Port::adopt`] goes on with it.
     pub fn keep(mut self) {
-        self.served = None;
+        if let Some(served) = self.served.take() {
+            served.mark_kept();
+        }
+    }
+
+    /// Whether an earlier process left the port on purpose ([`Port::keep`]); not one that was killed while it held it.
+    pub fn is_kept(&self) -> bool {
+        self.served().recorded().is_some_and(|content| content.kept)
     }
 
     fn served(&self) -> &Served {
@@ -150,6 +162,17 @@ pub(crate) fn try_load() -> Result<(), PortError> {
     Program::load(backend::Source::Leaf).map(drop)
 }
 
+/// Whether this kernel takes a backend.
+///
+/// # Errors
+/// Why it does not.
+pub fn usable(backend: Backend) -> Result<(), String> {
+    match backend {
+        Backend::Bpf => Err("it is not built into this vmcc".to_owned()),
+        Backend::Auto | Backend::Htb => Ok(()),
+    }
+}
+
 /// The kind of queues that a plan needs.
 fn choose(port: &str, config: &PortConfig, plan: &Plan) -> Result<Box<dyn Queues>, PortError> {
     match config.backend {
@@ -172,11 +195,8 @@ impl Served {
         let mut queues = choose(port, config, &plan)?;
         let record = Record::lock(port, site.index)?;
         let index = signed(site.index);
-        if program::is_attached(index) {
+        if let Found::Whole(..) = half::settle(&mut site, &record)? {
             return Err(PortError::AlreadyAttached { port: port.to_owned() });
-        }
-        if let Some(content) = record.read() {
-            undo_half(&mut site, index, content)?;
         }
         site.remember_clsact()?;
         if plan.queues {
@@ -194,23 +214,53 @@ impl Served {
             }
             return Err(error);
         }
-        Ok(Self { site: Mutex::new(site), index, name: port.to_owned(), plan, program, queues, record })
+        Ok(Self {
+            site: Mutex::new(site),
+            index,
+            name: port.to_owned(),
+            plan,
+            program,
+            queues,
+            record: Some(record),
+        })
     }
 
     fn adopt(port: &str) -> Result<Self, PortError> {
         let mut site = Site::open(port)?;
         let record = Record::lock(port, site.index)?;
-        let index = signed(site.index);
-        let not_served = || PortError::NotAttached { port: port.to_owned() };
-        let content = record.read();
-        let (Some(content), Some(program)) = (content, Program::find(index)?) else {
-            return Err(not_served());
+        match half::settle(&mut site, &record)? {
+            Found::Whole(content, program) => Self::open_as(site, *content, *program, Some(record)),
+            Found::Nothing | Found::Undone => {
+                record.remove();
+                Err(PortError::NotAttached { port: port.to_owned() })
+            }
+        }
+    }
+
+    /// As it is, whoever holds it.
+    fn look(port: &str) -> Result<Self, PortError> {
+        let site = Site::open(port)?;
+        let content = record::peek(site.index)?;
+        let (Some(content), Some(program)) = (content, Program::find(signed(site.index))?) else {
+            return Err(PortError::NotAttached { port: port.to_owned() });
         };
-        let plan = Plan::new(port, &content.config, site.facts)?;
+        Self::open_as(site, content, program, None)
+    }
+
+    /// What a record speaks of.
+    fn open_as(
+        mut site: Site,
+        content: Content,
+        program: Program,
+        record: Option<Record>,
+    ) -> Result<Self, PortError> {
+        let port = site.name.clone();
+        let index = signed(site.index);
+        let plan = Plan::new(&port, &content.config, site.facts)?;
         let queues = queues_of(&content);
         site.previous = content.previous;
         site.made_clsact = content.made_clsact;
-        Ok(Self { site: Mutex::new(site), index, name: port.to_owned(), plan, program, queues, record })
+        Ok(Self { site: Mutex::new(site), index, name: port, plan, program, queues, record })
     }
 
     fn change(&mut self, config: &PortConfig) -> Result<(), PortError> {
@@ -225,11 +275,22 @@ impl Served {
         // Built before anything changes: a setting that cannot be had is found here.
         let bytes = layout::config(&self.name, config, &plan, queues)?;
         set_cgroups(&self.name, config, &self.program)?;
+        let Some(record) = &self.record else { return Ok(()) };
+        let before = record.read();
+        if let Some(content) = &before {
+            // Should this process die in the middle, or the kernel refuse there.
+            record.write(&Content { half: true, ..content.clone() })?;
+        }
         let program = &self.program;
         let mut switch = || program.configure(&bytes);
-        queues.change(site, &self.plan, &plan, &mut switch)?;
+        let changed = queues.change(site, &self.plan, &plan, &mut switch);
+        if let (Err(PortError::Config { .. }), Some(content)) = (&changed, &before) {
+            // Nothing has changed.
+            record.write(content)?;
+        }
+        changed?;
         self.plan = plan;
-        write(&self.record, &self.name, config, self.queues.as_ref(), &self.plan, site)
+        write(record, &self.name, config, self.queues.as_ref(), &self.plan, site)
     }
 
     fn stats(&self) -> Result<PortStats, PortError> {
@@ -274,11 +335,25 @@ impl Served {
         })
     }
 
+    fn recorded(&self) -> Option<Content> {
+        self.record.as_ref()?.read()
+    }
+
+    /// Whoever comes next knows that it was no accident.
+    fn mark_kept(&self) {
+        if let (Some(record), Some(content)) = (&self.record, self.recorded()) {
+            // Without it `vmcc clean` takes the port for a leftover; that is all.
+            let _ = record.write(&Content { kept: true, ..content });
+        }
+    }
+
     fn end(self) -> Result<(), PortError> {
         let Self { site, index, plan, mut queues, record, .. } = self;
         let mut site = site.into_inner().unwrap_or_else(PoisonError::into_inner);
         undo(&mut site, index, &plan, queues.as_mut())?;
-        record.remove();
+        if let Some(record) = record {
+            record.remove();
+        }
         Ok(())
     }
 }
@@ -288,18 +363,6 @@ fn undo(site: &mut Site, index: i32, plan: &Plan, queues: &mut dyn Queues) -> Re
     queues.remove(site, plan)?;
     Program::detach(&site.name, index)?;
     site.restore_clsact()
-}
-
-/// Cleans up behind a process that died while it attached the port or let go of it: there is a record, and no
-/// program.
-fn undo_half(site: &mut Site, index: i32, content: Content) -> Result<(), PortError> {
-    let plan = Plan::new(&site.name, &content.config, site.facts)?;
-    let mut queues = queues_of(&content);
-    site.previous = content.previous;
-    site.made_clsact = content.made_clsact;
-    undo(site, index, &plan, queues.as_mut())?;
-    site.previous = None;
-    Ok(())
 }
 
 /// The queues that a record speaks of.
@@ -343,6 +406,8 @@ fn write(
         queues: plan.queues,
         previous: site.previous.clone(),
         made_clsact: site.made_clsact,
+        kept: false,
+        half: false,
         pid: std::process::id(),
     })
 }

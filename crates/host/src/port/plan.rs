@@ -2,7 +2,7 @@
 
 use super::error::PortError;
 use serde::{Deserialize, Serialize};
-use vmcc_port::{ClassConfig, MAX_CLASSES, PortConfig};
+use vmcc_port::{ClassConfig, LinkFacts, ONLY_CLASS, PortConfig};
 use vmcc_scenario::model::{Discipline, LambdaRule, Marking};
 use vmcc_units::{BitsPerSec, Bytes, Limit};
 
@@ -13,8 +13,6 @@ const UNCAPPED: u64 = 12_500_000_000;
 /// What a class without a guarantee gets under strict priority before it borrows, in bytes per second: nearly
 /// nothing, for HTB serves rights before priorities.
 const NO_RIGHT: u64 = 1_000;
-/// The name of the class that stands for none.
-pub(crate) const ONLY_CLASS: &str = "all";
 
 /// When a class marks.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -66,12 +64,12 @@ pub(crate) struct Facts {
 
 impl Plan {
     pub(crate) fn new(port: &str, config: &PortConfig, facts: Facts) -> Result<Self, PortError> {
+        check(port, config, facts)?;
         let frame_bytes = u64::from(facts.mtu) + ETHERNET_HEADER_BYTES;
         let cap = config.rate.map(BitsPerSec::bytes_per_sec);
         let rate = cap.unwrap_or(UNCAPPED);
-        let only = only_class();
+        let only = ClassConfig::named(ONLY_CLASS);
         let classes = if config.classes.is_empty() { std::slice::from_ref(&only) } else { &config.classes };
-        check(port, config, classes)?;
         let rights = rights(config, classes, rate);
         let resolve = |(index, class): (usize, &ClassConfig)| {
             Ok(ClassPlan {
@@ -101,34 +99,16 @@ impl Plan {
     }
 }
 
-/// The class that takes everything.
-fn only_class() -> ClassConfig {
-    ClassConfig {
-        name: ONLY_CLASS.to_owned(),
-        weight: 1,
-        guarantee: None,
-        ceiling: None,
-        buffer: None,
-        marking: None,
-        dscp: Vec::new(),
-        priority: Vec::new(),
-        cgroup: None,
-        filter: Vec::new(),
+/// Everything that is wrong with the configuration in itself, and on this port.
+fn check(port: &str, config: &PortConfig, facts: Facts) -> Result<(), PortError> {
+    let link = LinkFacts { mtu: Bytes::new(facts.mtu.into()), speed: None, vm_ports: 1 };
+    if config.vm.is_some() {
+        return Err(PortError::config(port, "vm", "budgets of VMs are not built into this vmcc yet"));
     }
-}
-
-fn check(port: &str, config: &PortConfig, classes: &[ClassConfig]) -> Result<(), PortError> {
-    if classes.len() > MAX_CLASSES {
-        let problem = format!("{} classes; a port has at most {MAX_CLASSES}", classes.len());
-        return Err(PortError::config(port, "class", problem));
+    match config.plan(&link) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(PortError::Config { port: port.to_owned(), error: Box::new(error) }),
     }
-    if config.rate.is_some_and(|rate| rate.bytes_per_sec() == 0) {
-        return Err(PortError::config(port, "rate", "zero lets nothing pass; leave it out for no cap"));
-    }
-    if let Some(class) = classes.iter().find(|class| class.weight == 0) {
-        return Err(PortError::config(port, format!("class {}: weight", class.name), "zero; the least is 1"));
-    }
-    Ok(())
 }
 
 /// What each class has a right to: its guarantee, or its weight's share of what the guarantees leave.

@@ -27,11 +27,15 @@ pub(crate) struct Content {
     pub(crate) previous: Option<Previous>,
     /// Whether clsact goes when the port is no longer served.
     pub(crate) made_clsact: bool,
+    /// Left served on purpose; without it, its process still holds it or was killed.
+    pub(crate) kept: bool,
+    /// A change was under way: the queues may be neither as before nor as after it.
+    pub(crate) half: bool,
     /// The process that wrote it.
     pub(crate) pid: u32,
 }
 
-/// A locked record. Dropping it unlocks; [`Record::remove`] deletes.
+/// A locked record. Dropping it unlocks, and deletes it if it says nothing; [`Record::remove`] deletes.
 pub(crate) struct Record {
     path: PathBuf,
     file: Flock<File>,
@@ -83,6 +87,60 @@ impl Record {
     }
 }
 
+impl Drop for Record {
+    fn drop(&mut self) {
+        // One that was removed may have a successor of the same name.
+        if self.file.metadata().is_ok_and(|file| file.len() == 0 && file.nlink() > 0) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The numbers of the ports of the calling thread's network namespace that have a record.
+pub(crate) fn recorded() -> Result<Vec<u32>, PortError> {
+    let here = namespace_inode()?;
+    let Ok(entries) = fs::read_dir(DIRECTORY) else { return Ok(Vec::new()) };
+    let found = entries.flatten().filter_map(|entry| entry.file_name().to_str().and_then(numbers));
+    Ok(found.filter(|(inode, _)| *inode == here).map(|(_, index)| index).collect())
+}
+
+/// What is on record about a port of the calling thread's network namespace, whoever holds it.
+pub(crate) fn peek(ifindex: u32) -> Result<Option<Content>, PortError> {
+    Ok(File::open(path(ifindex)?).ok().as_ref().and_then(read))
+}
+
+/// Removes the records of ports that are gone from the calling thread's network namespace, and of namespaces for
+/// which `alive` says no; the ports' names.
+pub(crate) fn forget(
+    is_there: impl Fn(u32) -> bool,
+    alive: impl Fn(u64) -> bool,
+) -> Result<Vec<String>, PortError> {
+    let here = namespace_inode()?;
+    let Ok(entries) = fs::read_dir(DIRECTORY) else { return Ok(Vec::new()) };
+    let mut gone = Vec::new();
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some((inode, index)) = name.to_str().and_then(numbers) else { continue };
+        if alive(inode) && (inode != here || is_there(index)) {
+            continue;
+        }
+        let Ok(file) = File::open(entry.path()) else { continue };
+        // One that is held will be removed by its holder.
+        let Ok(file) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else { continue };
+        if fs::remove_file(entry.path()).is_ok() {
+            gone.extend(read(&file).map(|content| content.port));
+        }
+    }
+    gone.sort();
+    Ok(gone)
+}
+
+/// The namespace's inode and the port's number in a record's name.
+fn numbers(file_name: &str) -> Option<(u64, u32)> {
+    let (inode, index) = file_name.strip_suffix(".json")?.split_once('-')?;
+    Some((inode.parse().ok()?, index.parse().ok()?))
+}
+
 fn read(mut file: &File) -> Option<Content> {
     if file.metadata().ok()?.len() > MAX_BYTES {
         return None;
@@ -94,8 +152,11 @@ fn read(mut file: &File) -> Option<Content> {
 }
 
 fn path(ifindex: u32) -> Result<PathBuf, PortError> {
+    Ok(PathBuf::from(DIRECTORY).join(format!("{}-{ifindex}.json", namespace_inode()?)))
+}
+
+fn namespace_inode() -> Result<u64, PortError> {
     let namespace = PathBuf::from("/proc/thread-self/ns/net");
-    let inode =
-        fs::metadata(&namespace).map_err(|source| PortError::Record { path: namespace, source })?.ino();
-    Ok(PathBuf::from(DIRECTORY).join(format!("{inode}-{ifindex}.json")))
+    let found = fs::metadata(&namespace);
+    found.map(|file| file.ino()).map_err(|source| PortError::Record { path: namespace, source })
 }

@@ -8,6 +8,8 @@ use vmcc_netlink::{Links, QueueInfo, ROOT, TrafficControl, os_code};
 
 /// Queues that take their settings back as they give them, and have nothing below them that could be lost.
 const RESTORABLE: [&str; 6] = ["pfifo", "bfifo", "tbf", "fq_codel", "fq", "pfifo_fast"];
+/// The handle of our root queues.
+pub(crate) const OUR_HANDLE: u32 = 0xc0de_0000;
 /// The handle of clsact and ingress, which are not in the way.
 const INGRESS: u32 = 0xffff_0000;
 
@@ -72,6 +74,11 @@ impl Site {
             Err(e) => Err(e),
         };
         gone_is_fine(removed).map_err(|e| PortError::kernel(&self.name, "remove its clsact", e))
+    }
+
+    /// Whether the root queue is one of ours.
+    pub(crate) fn has_our_queues(&mut self) -> Result<bool, PortError> {
+        Ok(self.root()?.is_some_and(|root| root.handle == OUR_HANDLE))
     }
 
     /// Remembers the root queue, or refuses when it could not be put back.

@@ -12,7 +12,7 @@ use super::{QueueCounters, Queues, Source};
 use crate::port::error::PortError;
 use crate::port::plan::{ClassPlan, Plan};
 use crate::port::program::Program;
-use crate::port::site::Site;
+use crate::port::site::{OUR_HANDLE, Site};
 use std::io;
 use std::thread;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use vmcc_netlink::{HtbClass, QueueInfo, os_code};
 use vmcc_port::Backend;
 use vmcc_units::Limit;
 
-const ROOT_HANDLE: u32 = 0xc0de_0000;
+const ROOT_HANDLE: u32 = OUR_HANDLE;
 const PORT_CLASS: u32 = ROOT_HANDLE | 1;
 const FIRST_CLASS: u32 = ROOT_HANDLE | 0x10;
 /// `PORT_LEAF_FIRST` of kernel/port_shared.h times the inverse of `PORT_LEAF_FACTOR`, modulo 2^16; and that inverse.

@@ -1,0 +1,120 @@
+//! The options of `vmcc mark` and `vmcc unmark`.
+
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct MarkOptions {
+    /// The port: a network interface of this network namespace (tap, veth, bridge or OVS port, NIC)
+    #[arg(required_unless_present_any = ["list", "schema"])]
+    pub(crate) port: Option<String>,
+
+    /// Print the counters of the port
+    #[arg(long, requires = "port", conflicts_with = "settings", group = "question")]
+    pub(crate) stats: bool,
+
+    /// Print the counters of all ports that vmcc serves in this network namespace
+    #[arg(long, conflicts_with_all = ["port", "settings"], group = "question")]
+    pub(crate) list: bool,
+
+    /// With --list or --stats: in Prometheus's text format
+    #[arg(long, requires = "question", conflicts_with = "json")]
+    pub(crate) prometheus: bool,
+
+    /// Print the JSON schema of --config
+    #[arg(long, conflicts_with_all = ["port", "question", "settings"])]
+    pub(crate) schema: bool,
+
+    /// Serve the port only while this process lives, and show its counters; Ctrl-C or SIGTERM ends it [default: until
+    /// `vmcc unmark`, or a restart of the host]
+    #[arg(long, conflicts_with_all = ["question", "schema"])]
+    pub(crate) foreground: bool,
+
+    #[command(flatten)]
+    pub(crate) settings: MarkSettings,
+}
+
+/// How a port is to be served.
+#[derive(Debug, Args)]
+#[group(id = "settings", multiple = true)]
+pub(crate) struct MarkSettings {
+    /// Read everything from a TOML file (docs/guide-marking.md); `--schema` prints its schema
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "classes", "queue", "marking", "threshold", "rtt",
+        "lambda", "buffer", "backend", "phantom", "vm"])]
+    pub(crate) config: Option<PathBuf>,
+
+    /// What the port may send: a hard cap (600mbit)
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<String>,
+
+    /// The service queues, the last for everything else: gold:4:dscp=46,silver:2,rest:1
+    #[arg(long, value_name = "CLASSES")]
+    pub(crate) classes: Option<String>,
+
+    /// In which order the queues are served [default: drr with several classes, else fifo]
+    #[arg(long, value_enum)]
+    pub(crate) queue: Option<QueueChoice>,
+
+    /// When to mark: mq-ecn, tcn, threshold=30kB or none [default: mq-ecn; tcn with --queue priority]
+    #[arg(long, value_name = "RULE")]
+    pub(crate) marking: Option<String>,
+
+    /// Short for --marking threshold=...: bytes (30kB), packets (20pkt) or queueing time at the rate (200us)
+    #[arg(long, value_name = "THRESHOLD", conflicts_with = "marking")]
+    pub(crate) threshold: Option<String>,
+
+    /// The RTT that thresholds are computed from (250us) [default: measured from passing traffic]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) rtt: Option<String>,
+
+    /// The threshold is rate x RTT x lambda [default: 1]
+    #[arg(long, value_name = "FACTOR")]
+    pub(crate) lambda: Option<f64>,
+
+    /// What each queue holds before it drops (150kB, 1000pkt) [default: 1000pkt]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) buffer: Option<String>,
+
+    /// What schedules the queues
+    #[arg(long, value_enum, default_value_t = BackendChoice::Auto)]
+    pub(crate) backend: BackendChoice,
+
+    /// Mark by a virtual queue that drains at this share of the rate (0.5 to 1)
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) phantom: Option<f64>,
+
+    /// The VM's budget over all its ports, in equal parts or, with :shared, from one bucket
+    #[arg(long, value_name = "NAME=RATE[:shared]")]
+    pub(crate) vm: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UnmarkOptions {
+    /// The port
+    #[arg(required_unless_present = "all")]
+    pub(crate) port: Option<String>,
+
+    /// Every port that vmcc serves in this network namespace
+    #[arg(long, conflicts_with = "port")]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum QueueChoice {
+    /// One queue
+    Fifo,
+    /// By weight (deficit round robin)
+    Drr,
+    /// The first class first
+    Priority,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackendChoice {
+    /// The best that loads: bpf, else htb
+    Auto,
+    /// A queueing discipline in BPF (Linux 6.16 with NET_SCH_BPF)
+    Bpf,
+    /// Linux's hierarchical token bucket
+    Htb,
+}

@@ -1,0 +1,171 @@
+//! The configuration that the options of `vmcc mark` ask for, and errors in their terms.
+
+use super::classes;
+use crate::args::{BackendChoice, MarkSettings, QueueChoice};
+use crate::failure::Failure;
+use std::fmt::Display;
+use std::str::FromStr;
+use vmcc_port::{Backend, ConfigError, ConfigFile, FileError, PortConfig, VmBudget, VmShare};
+use vmcc_scenario::Diagnostic;
+use vmcc_scenario::model::{Discipline, LambdaRule, Marking, ThresholdRule};
+use vmcc_units::Threshold;
+
+/// What was asked for, and where each setting was written.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) config: PortConfig,
+    file: Option<ConfigFile>,
+}
+
+impl Asked {
+    /// Reads the file, or else the options.
+    pub(crate) fn read(settings: &MarkSettings) -> Result<Self, Failure> {
+        let asked = match &settings.config {
+            Some(path) => {
+                let file = ConfigFile::load(path).map_err(|e| unreadable(&e))?;
+                Self { config: file.config.clone(), file: Some(file) }
+            }
+            None => Self { config: from_options(settings)?, file: None },
+        };
+        asked.config.check().map_err(|e| asked.failure(&e))?;
+        Ok(asked)
+    }
+
+    /// An error of the configuration, at the line or option that caused it.
+    pub(crate) fn failure(&self, error: &ConfigError) -> Failure {
+        match &self.file {
+            Some(file) => diagnostic(file.locate(error)),
+            None => {
+                let class = error.class.as_ref().map_or_else(String::new, |name| format!(" class `{name}`:"));
+                let message = format!("{}:{class} {}", option_of(&error.key), error.message);
+                with_help(Failure::usage(message), error.help.clone())
+            }
+        }
+    }
+}
+
+fn unreadable(error: &FileError) -> Failure {
+    match error {
+        FileError::Invalid(found) => diagnostic((**found).clone()),
+        other => Failure::usage(format!("--config: {other}")).help(
+            "give a TOML file as docs/guide-marking.md describes it; `vmcc mark --schema` prints its schema",
+        ),
+    }
+}
+
+fn diagnostic(mut found: Diagnostic) -> Failure {
+    let help = found.help.take();
+    with_help(Failure::usage(found), help)
+}
+
+fn with_help(failure: Failure, help: Option<String>) -> Failure {
+    match help {
+        Some(help) => failure.help(help),
+        None => failure,
+    }
+}
+
+/// The option that sets a key.
+fn option_of(key: &str) -> &'static str {
+    let words: Vec<&str> = key.split(['.', '[']).collect();
+    match words[0] {
+        "rate" => "--rate",
+        "vm" => "--vm",
+        "queue" => "--queue",
+        "buffer" => "--buffer",
+        "phantom" => "--phantom",
+        "backend" => "--backend",
+        "marking" if words.last() == Some(&"rtt") => "--rtt",
+        "marking" if words.last() == Some(&"lambda") => "--lambda",
+        "marking" if words.last() == Some(&"at") => "--threshold",
+        "marking" => "--marking",
+        _ => "--classes",
+    }
+}
+
+fn from_options(settings: &MarkSettings) -> Result<PortConfig, Failure> {
+    let mut config = PortConfig { rate: option("--rate", &settings.rate)?, ..PortConfig::default() };
+    if let Some(text) = &settings.classes {
+        config.classes = classes::parse(text)?;
+    }
+    config.queue = match settings.queue {
+        Some(QueueChoice::Fifo) => Discipline::Fifo,
+        Some(QueueChoice::Drr) => Discipline::Drr,
+        Some(QueueChoice::Priority) => Discipline::Priority,
+        None if config.classes.len() > 1 => Discipline::Drr,
+        None => Discipline::Fifo,
+    };
+    if let Some(limit) = option("--buffer", &settings.buffer)? {
+        config.buffer = limit;
+    }
+    config.phantom = settings.phantom;
+    config.backend = match settings.backend {
+        BackendChoice::Auto => Backend::Auto,
+        BackendChoice::Bpf => Backend::Bpf,
+        BackendChoice::Htb => Backend::Htb,
+    };
+    config.vm = settings.vm.as_deref().map(budget).transpose()?;
+    config.marking = marking(settings, config.queue)?;
+    let in_time = matches!(config.marking, Marking::Threshold(ThresholdRule { at: Threshold::Time(_) }));
+    if in_time && config.rate.is_none() && config.vm.is_none() {
+        return Err(Failure::usage("--threshold: a time needs the rate at which the port drains")
+            .help("add --rate, such as --rate 600mbit, or give the threshold in bytes"));
+    }
+    Ok(config)
+}
+
+fn option<T: FromStr<Err: Display>>(name: &str, text: &Option<String>) -> Result<Option<T>, Failure> {
+    text.as_ref().map(|text| value(name, text)).transpose()
+}
+
+fn value<T: FromStr<Err: Display>>(name: &str, text: &str) -> Result<T, Failure> {
+    text.parse().map_err(|e| Failure::usage(format!("{name}: {e}")))
+}
+
+/// `NAME=RATE[:shared|:split]`
+fn budget(text: &str) -> Result<VmBudget, Failure> {
+    let form = || {
+        Failure::usage(format!("--vm: `{text}` is not NAME=RATE[:shared]"))
+            .help("such as --vm db1=1gbit:shared")
+    };
+    let (name, rest) = text.split_once('=').ok_or_else(form)?;
+    let (rate, share) = match rest.split_once(':') {
+        None => (rest, VmShare::Split),
+        Some((rate, "split")) => (rate, VmShare::Split),
+        Some((rate, "shared")) => (rate, VmShare::Shared),
+        Some(_) => return Err(form()),
+    };
+    Ok(VmBudget { name: name.to_owned(), rate: value("--vm", rate)?, share })
+}
+
+fn marking(settings: &MarkSettings, queue: Discipline) -> Result<Marking, Failure> {
+    let threshold = |name: &str, text: &str| Ok(Marking::Threshold(ThresholdRule { at: value(name, text)? }));
+    let rule = LambdaRule { lambda: settings.lambda.unwrap_or(1.0), rtt: option("--rtt", &settings.rtt)? };
+    let chosen = match (&settings.threshold, settings.marking.as_deref()) {
+        (Some(text), _) => threshold("--threshold", text)?,
+        // Strict priority has no rounds to share a threshold by.
+        (None, None) if queue == Discipline::Priority => Marking::Tcn(rule),
+        (None, None | Some("mq-ecn")) => Marking::MqEcn(rule),
+        (None, Some("tcn")) => Marking::Tcn(rule),
+        (None, Some("none")) => Marking::None,
+        (None, Some(other)) => match other.split_once('=') {
+            Some(("threshold", text)) => threshold("--marking", text)?,
+            _ => return Err(unknown_rule(other)),
+        },
+    };
+    let needs_rtt = matches!(chosen, Marking::MqEcn(_) | Marking::Tcn(_));
+    if !needs_rtt && (settings.rtt.is_some() || settings.lambda.is_some()) {
+        let name = if settings.rtt.is_some() { "--rtt" } else { "--lambda" };
+        return Err(Failure::usage(format!("{name}: only `mq-ecn` and `tcn` compute with it")));
+    }
+    Ok(chosen)
+}
+
+fn unknown_rule(name: &str) -> Failure {
+    let message = match name {
+        "red" => "--marking: `red` marks by an average queue length, which ports do not keep".to_owned(),
+        "threshold" => "--marking: `threshold` needs a queue length".to_owned(),
+        other => format!("--marking: there is no rule `{other}`"),
+    };
+    Failure::usage(message).help("the rules are mq-ecn, tcn, threshold=30kB and none")
+}

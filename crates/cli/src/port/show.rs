@@ -1,0 +1,116 @@
+//! Counters of ports for people.
+
+use crate::table;
+use vmcc_port::{Backend, PortStats};
+use vmcc_units::{BitsPerSec, Bytes, Nanos};
+
+/// How a backend is called.
+pub(crate) fn backend(backend: Backend) -> &'static str {
+    match backend {
+        Backend::Auto => "auto",
+        Backend::Bpf => "bpf",
+        Backend::Htb => "htb",
+    }
+}
+
+/// One paragraph per port: what it is, and a line per class.
+pub(crate) fn ports(ports: &[PortStats]) -> String {
+    ports.iter().map(port).collect::<Vec<_>>().join("\n\n")
+}
+
+fn port(stats: &PortStats) -> String {
+    let rate = stats.rate_bps.map_or_else(|| "no rate".to_owned(), |bps| BitsPerSec::new(bps).to_string());
+    let rtt = match (stats.rtt_ns, stats.rtt_samples) {
+        (None, _) => "no RTT yet".to_owned(),
+        (Some(ns), 0) => format!("RTT {}", rounded(ns)),
+        (Some(ns), samples) => format!("RTT {} ({samples} samples)", rounded(ns)),
+    };
+    let mut head = format!("{}: {}, {rate}, {rtt}", stats.port, backend(stats.backend));
+    if stats.unclassified > 0 {
+        head.push_str(&format!(", {} packets without a class", stats.unclassified));
+    }
+    format!("{head}\n{}", classes(stats))
+}
+
+fn classes(stats: &PortStats) -> String {
+    let header = [
+        "  CLASS",
+        "PACKETS",
+        "BYTES",
+        "MARKED",
+        "NOT ECT",
+        "FULL",
+        "OTHER",
+        "WAITING",
+        "LONGEST",
+        "THRESHOLD",
+    ];
+    let mut table = table::plain(&header);
+    table::align_right_from(&mut table, 1);
+    for class in &stats.classes {
+        let threshold =
+            class.threshold_bytes.map_or_else(|| "-".to_owned(), |bytes| Bytes::new(bytes).to_string());
+        table.add_row([
+            format!("  {}", class.name),
+            class.packets.to_string(),
+            class.bytes.to_string(),
+            class.marked.to_string(),
+            class.not_ect.to_string(),
+            class.drops_full.to_string(),
+            class.drops_other.to_string(),
+            Bytes::new(class.backlog_bytes).to_string(),
+            Bytes::new(class.max_backlog_bytes).to_string(),
+            threshold,
+        ]);
+    }
+    table::render(&table)
+}
+
+/// Whole microseconds are enough for people.
+fn rounded(ns: u64) -> Nanos {
+    if ns < 10_000 { Nanos::new(ns) } else { Nanos::from_micros((ns + 500) / 1000) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vmcc_port::ClassStats;
+
+    #[test]
+    fn a_table_per_port() {
+        let gold = ClassStats {
+            name: "gold".into(),
+            packets: 120_000,
+            bytes: 181_680_000,
+            marked: 3100,
+            not_ect: 2,
+            drops_full: 3,
+            drops_other: 1,
+            backlog_bytes: 4542,
+            backlog_packets: 3,
+            max_backlog_bytes: 30_280,
+            threshold_bytes: Some(17_857),
+        };
+        let rest = ClassStats { name: "rest".into(), packets: 1, bytes: 60, ..ClassStats::default() };
+        let capped = PortStats {
+            port: "vnet0".into(),
+            backend: Backend::Htb,
+            rate_bps: Some(600_000_000),
+            rtt_ns: Some(312_499),
+            rtt_samples: 77,
+            unclassified: 5,
+            classes: vec![gold, rest.clone()],
+        };
+        let open = PortStats {
+            port: "vnet1".into(),
+            backend: Backend::Bpf,
+            rate_bps: None,
+            rtt_ns: None,
+            rtt_samples: 0,
+            unclassified: 0,
+            classes: vec![rest],
+        };
+        insta::assert_snapshot!(ports(&[capped, open]));
+        assert_eq!(ports(&[]), "");
+    }
+}

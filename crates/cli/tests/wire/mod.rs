@@ -1,0 +1,237 @@
+//! Two network namespaces joined by a veth pair, traffic between them, and the program run in the first.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_vmcc");
+const RECORDS: &str = "/run/vmcc/ports";
+
+/// Runs a command and shows what it said if it fails; its output.
+pub fn run(command: &str) -> String {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let output =
+        Command::new(words[0]).args(&words[1..]).output().unwrap_or_else(|e| panic!("{command}: {e}"));
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command}: {err} {out}");
+    out.into_owned()
+}
+
+/// Namespaces `a` and `b`, joined by `p0` in each: 10.79.0.1 at a, .2 at b. Packets of wire size only. The program
+/// runs in `a`. Removed on drop.
+pub struct Pair {
+    pub a: String,
+    pub b: String,
+    folder: tempfile::TempDir,
+    inode: u64,
+}
+
+impl Pair {
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let id = format!("vmccm{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let folder = tempfile::tempdir().unwrap();
+        let mut pair = Self { a: format!("{id}a"), b: format!("{id}b"), folder, inode: 0 };
+        for ns in [&pair.a, &pair.b] {
+            run(&format!("ip netns add {ns}"));
+            run(&format!("ip -n {ns} link set lo up"));
+        }
+        pair.inode = fs::metadata(pair.namespace()).unwrap().ino();
+        pair.join("p0", 79);
+        for ns in [&pair.a, &pair.b] {
+            let set = "net.ipv4.tcp_ecn=1 net.ipv4.tcp_congestion_control=reno";
+            run(&format!("nsenter --net=/run/netns/{ns} sysctl -qw {set}"));
+        }
+        pair
+    }
+
+    /// Another pair of ports, 10.`net`.0.1 and .2.
+    pub fn join(&self, port: &str, net: u8) {
+        run(&format!("ip -n {} link add {port} type veth peer name {port} netns {}", self.a, self.b));
+        for (ns, host) in [(&self.a, 1), (&self.b, 2)] {
+            run(&format!("ip -n {ns} addr add 10.{net}.0.{host}/24 dev {port}"));
+            run(&format!("ip -n {ns} link set {port} up"));
+            // One segment per packet, so that queues count packets as the wire has them.
+            run(&format!("ip -n {ns} link set {port} gso_max_segs 1"));
+        }
+    }
+
+    fn namespace(&self) -> PathBuf {
+        PathBuf::from(format!("/run/netns/{}", self.a))
+    }
+
+    /// `ip` in the sending namespace.
+    pub fn ip(&self, arguments: &str) -> String {
+        run(&format!("ip -n {} {arguments}", self.a))
+    }
+
+    /// `tc` in the sending namespace.
+    pub fn tc(&self, arguments: &str) -> String {
+        run(&format!("tc -n {} {arguments}", self.a))
+    }
+
+    /// What `tc` shows of all queues and of the filters at the port.
+    pub fn queues(&self) -> String {
+        let filters = |hook: &str| {
+            let shown =
+                Command::new("tc").args(["-n", &self.a, "filter", "show", "dev", "p0", hook]).output();
+            // Nothing when the port is gone.
+            String::from_utf8(shown.unwrap().stdout).unwrap()
+        };
+        [self.tc("qdisc show"), filters("egress"), filters("ingress")].concat()
+    }
+
+    /// Writes a file where the program runs.
+    pub fn file(&self, name: &str, text: &str) {
+        fs::write(self.folder.path().join(name), text).unwrap();
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net={}", self.namespace().display())).arg(PROGRAM).args(arguments);
+        command.current_dir(self.folder.path());
+        command
+    }
+
+    pub fn output(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Runs the program with `--json`; the exit code and the document, which is all of stdout.
+    pub fn json(&self, arguments: &[&str]) -> (i32, Value) {
+        let output = self.output(&[arguments, &["--json"]].concat());
+        let document = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|e| panic!("{arguments:?}: {e}: {}", String::from_utf8_lossy(&output.stderr)));
+        (output.status.code().unwrap(), document)
+    }
+
+    /// Runs the program, which must succeed; its stdout.
+    pub fn text(&self, arguments: &[&str]) -> String {
+        let output = self.output(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs the program, which must refuse with this exit code, change nothing, and say why; its stderr.
+    pub fn refused(&self, arguments: &[&str], code: i32) -> String {
+        let (before, records) = (self.queues(), self.records());
+        let output = self.output(arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(output.stdout.is_empty() && stderr.contains("error: "), "{arguments:?}: {stderr}");
+        assert_eq!(self.queues(), before, "{arguments:?} changed something");
+        assert_eq!(self.records(), records, "{arguments:?} left a record");
+        stderr
+    }
+
+    /// Starts `vmcc mark p0 --foreground` and waits until it serves.
+    pub fn foreground(&self, arguments: &[&str]) -> Foreground {
+        let mut command = self.command(&[&["mark", "p0", "--foreground"], arguments].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut first = String::new();
+        stderr.read_line(&mut first).unwrap();
+        assert!(first.contains("is served") || first.contains("was served already"), "{first}");
+        Foreground { child, _stderr: stderr }
+    }
+
+    /// An iperf3 run to `b` over `p0`, in bits per second at the receiver.
+    pub fn iperf(&self, options: &str) -> f64 {
+        let _server = self.server(5301);
+        self.client(&format!("-c 10.79.0.2 -p 5301 {options}"))
+    }
+
+    /// An iperf3 server in `b`, for one test.
+    pub fn server(&self, port: u16) -> Server {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.b, "iperf3", "-s", "-1", "-p", &port.to_string()]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let server = Server(command.spawn().expect("iperf3"));
+        // Listening is seen from inside; a connection would use up the one test.
+        while !run(&format!("ip netns exec {} ss -Hltn sport = :{port}", self.b)).contains("LISTEN") {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        server
+    }
+
+    /// What an iperf3 client in `a` measured at the receiver, in bits per second.
+    pub fn client(&self, options: &str) -> f64 {
+        let text = run(&format!("ip netns exec {} iperf3 -J {options}", self.a));
+        let report: Value = serde_json::from_str(&text).expect("JSON");
+        report["end"]["sum_received"]["bits_per_second"].as_f64().expect("a rate")
+    }
+
+    /// Records of ports of the sending namespace.
+    pub fn records(&self) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(RECORDS) else { return Vec::new() };
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.filter(|n| n.starts_with(&format!("{}-", self.inode))).collect();
+        names.sort();
+        names
+    }
+
+    /// No port is served, and no record speaks of one.
+    pub fn assert_nothing_left(&self) {
+        assert_eq!(self.json(&["mark", "--list"]).1["ports"], serde_json::json!([]));
+        assert_eq!(self.records(), Vec::<String>::new());
+        let queues = self.tc("qdisc show");
+        assert!(!queues.contains("htb") && !queues.contains("clsact"), "{queues}");
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        for ns in [&self.a, &self.b] {
+            let _ = Command::new("ip").args(["netns", "del", ns]).output();
+        }
+        for record in self.records() {
+            let _ = fs::remove_file(PathBuf::from(RECORDS).join(record));
+        }
+    }
+}
+
+/// A running `vmcc mark --foreground`; killed on drop.
+pub struct Foreground {
+    child: Child,
+    /// Open, so that writing there does not fail.
+    _stderr: BufReader<ChildStderr>,
+}
+
+impl Foreground {
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&mut self, name: &str) {
+        run(&format!("kill -{name} {}", self.child.id()));
+    }
+
+    /// Waits until it ends: its exit code and its stdout.
+    pub fn end(mut self) -> (Option<i32>, String) {
+        let mut out = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        (self.child.wait().unwrap().code(), out)
+    }
+}
+
+impl Drop for Foreground {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Ends by itself after its test, or with this.
+pub struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

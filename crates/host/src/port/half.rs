@@ -1,0 +1,57 @@
+//! What a process that died in the middle left on a port.
+
+use super::error::PortError;
+use super::plan::Plan;
+use super::program::Program;
+use super::record::{Content, Record};
+use super::site::Site;
+use super::{queues_of, signed, undo};
+
+/// What was found on a port.
+pub(crate) enum Found {
+    /// Nothing of ours.
+    Nothing,
+    /// Something that was not whole; it is gone now.
+    Undone,
+    /// Everything that the record speaks of.
+    Whole(Box<Content>, Box<Program>),
+}
+
+/// Looks at a port whose record is locked, and undoes what is not whole: the queues or the programs are missing, or a
+/// change was under way.
+pub(crate) fn settle(site: &mut Site, record: &Record) -> Result<Found, PortError> {
+    let index = signed(site.index);
+    let (content, program) = (record.read(), Program::find(index)?);
+    let queues = site.has_our_queues()?;
+    match (content, program) {
+        (Some(content), Some(program)) if !content.half && content.queues == queues => {
+            Ok(Found::Whole(Box::new(content), Box::new(program)))
+        }
+        (None, None) if !queues => Ok(Found::Nothing),
+        (Some(content), _) => undo_recorded(site, index, content),
+        (None, _) => undo_unrecorded(site, index),
+    }
+}
+
+fn undo_recorded(site: &mut Site, index: i32, content: Content) -> Result<Found, PortError> {
+    site.previous = content.previous.clone();
+    site.made_clsact = content.made_clsact;
+    // Of a version with other rules, or the port is another one now.
+    let Ok(plan) = Plan::new(&site.name, &content.config, site.facts) else {
+        return undo_unrecorded(site, index);
+    };
+    undo(site, index, &plan, queues_of(&content).as_mut())?;
+    site.previous = None;
+    Ok(Found::Undone)
+}
+
+/// Without waiting for the queues to become empty: what is in them is not known.
+fn undo_unrecorded(site: &mut Site, index: i32) -> Result<Found, PortError> {
+    if site.has_our_queues()? {
+        site.restore()?;
+    }
+    Program::detach(&site.name, index)?;
+    site.restore_clsact()?;
+    site.previous = None;
+    Ok(Found::Undone)
+}
