@@ -10,9 +10,9 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Packets};
 /// Service queues of one port, at most.
 pub const MAX_CLASSES: usize = 8;
 /// Filters of one port, at most.
-pub const MAX_FILTERS: usize = 16;
+pub const MAX_FILTERS: usize = 32;
 /// Priorities (`skb->priority`) that one port tells apart, at most.
-pub const MAX_PRIORITIES: usize = 16;
+pub const MAX_PRIORITIES: usize = 32;
 
 /// One port: its rate, its service queues, and when they mark.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
