@@ -1,27 +1,25 @@
 //! Cgroups by path.
 
 use crate::error::ConfigError;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where cgroup v2 is mounted.
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// The id of the cgroup at `path`, as the kernel's `bpf_skb_cgroup_id` gives it: the inode of its folder. A path that
-/// is not absolute starts at the root of the hierarchy (`system.slice/db.service`). `key` names the setting in errors.
+/// The folder of the cgroup at `path`. A path that is not absolute starts at the root of the hierarchy
+/// (`system.slice/db.service`). `key` names the setting in errors.
 ///
 /// # Errors
 /// There is no cgroup (v2) of this path.
-pub fn cgroup_id(path: &Path, key: &str) -> Result<u64, ConfigError> {
+pub fn cgroup_folder(path: &Path, key: &str) -> Result<PathBuf, ConfigError> {
     let full = Path::new(ROOT).join(path);
     let wrong = |message: String| {
         ConfigError::at(key, message).help("`systemd-cgls` or `find /sys/fs/cgroup -type d` lists cgroups")
     };
-    let folder = std::fs::metadata(&full)
-        .map_err(|e| wrong(format!("there is no cgroup `{}`: {e}", full.display())))?;
+    std::fs::metadata(&full).map_err(|e| wrong(format!("there is no cgroup `{}`: {e}", full.display())))?;
     // The file that every cgroup of version 2 has and no folder of version 1.
     if !full.join("cgroup.controllers").exists() {
         return Err(wrong(format!("`{}` is not a cgroup of version 2", full.display())));
     }
-    Ok(folder.ino())
+    Ok(full)
 }

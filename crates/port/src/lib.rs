@@ -12,7 +12,7 @@ mod plan;
 mod prometheus;
 mod stats;
 
-pub use cgroup::cgroup_id;
+pub use cgroup::cgroup_folder;
 pub use config::{
     Backend, ClassConfig, Filter, MAX_CLASSES, MAX_FILTERS, MAX_PRIORITIES, PortConfig, VmBudget, VmShare,
 };

@@ -81,7 +81,7 @@ pub struct ClassPlan {
     pub dscp: u64,
     /// Priorities (`skb->priority`) that it takes.
     pub priority: Vec<u32>,
-    /// The cgroup whose sockets' packets it takes, as configured; [`crate::cgroup_id`] gives its id.
+    /// The cgroup whose sockets' packets it takes, as configured; [`crate::cgroup_folder`] finds it.
     pub cgroup: Option<PathBuf>,
     /// Filters of which one must match.
     pub filter: Vec<Filter>,

@@ -163,9 +163,10 @@ fn files_that_are_none() {
 
 #[test]
 fn a_cgroup_that_does_not_exist_is_named() {
-    let error = vmcc_port::cgroup_id("no-such.slice".as_ref(), "class[0].cgroup").unwrap_err().to_string();
+    let error =
+        vmcc_port::cgroup_folder("no-such.slice".as_ref(), "class[0].cgroup").unwrap_err().to_string();
     assert!(error.contains("`class[0].cgroup`") && error.contains("/sys/fs/cgroup/no-such.slice"), "{error}");
     // A folder, but no cgroup.
-    let error = vmcc_port::cgroup_id("/usr".as_ref(), "class[0].cgroup").unwrap_err().to_string();
+    let error = vmcc_port::cgroup_folder("/usr".as_ref(), "class[0].cgroup").unwrap_err().to_string();
     assert!(error.contains("`/usr` is not a cgroup of version 2"), "{error}");
 }

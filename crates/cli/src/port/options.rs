@@ -59,10 +59,9 @@ fn diagnostic(mut found: Diagnostic) -> Failure {
 }
 
 fn with_help(failure: Failure, help: Option<String>) -> Failure {
-    match help {
-        Some(help) => failure.help(help),
-        None => failure,
-    }
+    failure.help(help.unwrap_or_else(|| {
+        "docs/guide-marking.md has every setting with its unit and range; `vmcc mark --schema` prints them".to_owned()
+    }))
 }
 
 /// The option that sets a key.
@@ -119,7 +118,9 @@ fn option<T: FromStr<Err: Display>>(name: &str, text: &Option<String>) -> Result
 }
 
 fn value<T: FromStr<Err: Display>>(name: &str, text: &str) -> Result<T, Failure> {
-    text.parse().map_err(|e| Failure::usage(format!("{name}: {e}")))
+    text.parse().map_err(|e| {
+        Failure::usage(format!("{name}: {e}")).help("`vmcc mark --help` shows a value of every option")
+    })
 }
 
 /// `NAME=RATE[:shared|:split]`

@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_vmcc");
 const RECORDS: &str = "/run/vmcc/ports";
@@ -127,6 +128,14 @@ impl Pair {
         assert_eq!(self.queues(), before, "{arguments:?} changed something");
         assert_eq!(self.records(), records, "{arguments:?} left a record");
         stderr
+    }
+
+    /// Starts the program and kills it after this time, wherever it is then.
+    pub fn killed_after(&self, arguments: &[&str], time: Duration) {
+        let mut child = self.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(time);
+        let _ = child.kill();
+        child.wait().unwrap();
     }
 
     /// Starts `vmcc mark p0 --foreground` and waits until it serves.

@@ -147,14 +147,14 @@ impl Program {
 
     /// Makes `path` the cgroup of a class.
     pub(crate) fn set_cgroup(&self, port: &str, class: usize, path: &Path) -> Result<(), PortError> {
-        let at = format!("class {class}: cgroup");
-        let folder =
-            File::open(path).map_err(|e| PortError::config(port, &at, format!("{}: {e}", path.display())))?;
+        let at = format!("class[{class}].cgroup");
+        let folder = vmcc_port::cgroup_folder(path, &at)
+            .map_err(|error| PortError::Config { port: port.to_owned(), error: Box::new(error) })?;
+        let failed = |cause: String| PortError::config(port, &at, format!("{}: {cause}", folder.display()));
+        let open = File::open(&folder).map_err(|e| failed(e.to_string()))?;
         let key = u32::try_from(class).unwrap_or(u32::MAX).to_ne_bytes();
-        let value = folder.as_raw_fd().to_ne_bytes();
-        self.cgroups.update(&key, &value, MapFlags::ANY).map_err(|e| {
-            PortError::config(port, &at, format!("{} is not a cgroup (v2): {e}", path.display()))
-        })
+        let value = open.as_raw_fd().to_ne_bytes();
+        self.cgroups.update(&key, &value, MapFlags::ANY).map_err(|e| failed(e.to_string()))
     }
 
     /// What passed, per class, over all CPUs.

@@ -1,0 +1,51 @@
+//! `vmcc mark` on a kernel that lacks something, in a guest with Linux 6.1.
+#![cfg(feature = "root-tests")]
+
+use std::process::Command;
+
+/// sch_htb cannot be loaded at first, as on a kernel without it.
+const SCRIPT: &str = r#"
+ip link add p0 type veth peer name p1
+ip link set p0 up
+mkdir -p /etc/modprobe.d
+left() { tc qdisc show dev p0; ls -A /run/vmcc/ports 2>/dev/null; }
+before=$(left)
+try() {
+    "$VMCC" "$@" 2>&1
+    echo "exit $?"
+    [ "$(left)" = "$before" ] && echo "nothing left"
+}
+echo 'install sch_htb /bin/false' >/etc/modprobe.d/none.conf
+echo "== no htb"; try mark p0 --rate 20mbit
+rm /etc/modprobe.d/none.conf
+echo "== no bpf"; try mark p0 --rate 20mbit --backend bpf
+echo "== served"; try mark p0 --rate 20mbit
+echo "== listed"; try mark --list
+echo "== ended"; try unmark p0
+"#;
+
+#[test]
+fn guest_mark_says_what_an_old_kernel_lacks_and_changes_nothing() {
+    let done = Command::new(env!("CARGO_BIN_EXE_vmcc"))
+        .args(["internal", "guest", "--kernel", "6.1", "--time-limit", "240", "--", "sh", "-c"])
+        .arg(SCRIPT.replace("$VMCC", env!("CARGO_BIN_EXE_vmcc")))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    let part = |name: &str| {
+        let found = text.split("== ").find_map(|part| part.strip_prefix(name));
+        found.unwrap_or_else(|| panic!("no {name}: {text} {}", String::from_utf8_lossy(&done.stderr)))
+    };
+    let htb = part("no htb");
+    for says in ["exit 3", "port p0", "HTB", "modprobe sch_htb", "nothing left"] {
+        assert!(htb.contains(says), "{says}: {htb}");
+    }
+    let bpf = part("no bpf");
+    assert!(bpf.contains("`bpf`") && bpf.contains("`htb`") && bpf.contains("nothing left"), "{bpf}");
+    assert!(!bpf.contains("exit 0"), "{bpf}");
+    let served = part("served");
+    assert!(served.contains("exit 0") && served.contains("by htb (bpf: "), "{served}");
+    assert!(part("listed").contains("p0: htb, 20mbit"), "{text}");
+    let ended = part("ended");
+    assert!(ended.contains("exit 0") && ended.contains("nothing left"), "{ended}");
+}
