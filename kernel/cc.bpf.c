@@ -415,19 +415,34 @@ void BPF_PROG(cc_release, struct sock *sk)
 	mp_sk(sk)->flags = 0;
 }
 
+/* Whether the window or what it is reduced to are nothing that an algorithm can have answered. */
+static __always_inline int unanswered(struct sock *sk)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	u32 highest = CC_SSTHRESH_INFINITE;
+
+	if (ca_state(sk) >= CC_STATE_CWR)
+		highest = cc_max(tp->prior_cwnd, CC_MIN_SSTHRESH_PKT);
+	return tp->snd_ssthresh > highest || tp->snd_cwnd > CC_MAX_CWND_PKT;
+}
+
 /*
  * A kernel may skip our programs: one that guards its init process was seen to skip every BPF
- * program in softirqs that interrupt process 1.  ssthresh then answers what was on the stack, and
- * PRR raises the window towards it without limit.  The next ACK ends that.
+ * program in softirqs that interrupt process 1.  ssthresh then answers what was on the stack; PRR
+ * raises the window towards it without limit, and the end of the reduction sets the window to it.
+ * The next ACK ends that.
  */
 static __always_inline void mend_ssthresh(struct sock *sk)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	u32 before = tp->prior_cwnd;
 
-	if (tp->snd_ssthresh <= CC_SSTHRESH_INFINITE)
+	if (!unanswered(sk))
 		return;
-	tp->snd_ssthresh = cc_max(tp->prior_cwnd / 2, CC_MIN_SSTHRESH_PKT);
-	tp->snd_cwnd = cc_max(cc_min(tp->snd_cwnd, tp->prior_cwnd), 1);
+	if (before > CC_MAX_CWND_PKT)
+		before = CC_MIN_SSTHRESH_PKT;
+	tp->snd_ssthresh = cc_max(before / 2, CC_MIN_SSTHRESH_PKT);
+	tp->snd_cwnd = cc_max(cc_min(tp->snd_cwnd, before), 1);
 }
 
 #if CC_NEEDS_ECN
