@@ -103,6 +103,14 @@ static __always_inline int cwnd_limited(const struct tcp_sock *tp)
 	return tp->snd_cwnd < tp->snd_ssthresh && tp->snd_cwnd < 2 * tp->max_packets_out;
 }
 
+static __always_inline u32 in_flight(const struct tcp_sock *tp)
+{
+	u32 left = tp->sacked_out + tp->lost_out;
+	u32 out = tp->packets_out + tp->retrans_out;
+
+	return out > left ? out - left : 0;
+}
+
 #if CC_COUPLED
 
 struct {
@@ -256,8 +264,6 @@ static __always_inline void call_load(struct call *c, struct sock *sk, const str
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 	u32 min_rtt_us = tp->rtt_min.s[0].v;
-	u32 left = tp->sacked_out + tp->lost_out;
-	u32 out = tp->packets_out + tp->retrans_out;
 
 	c->ev.now_us = tp->tcp_mstamp | !tp->tcp_mstamp;
 	c->ev.flags = cwnd_limited(tp) ? CC_EV_CWND_LIMITED : 0;
@@ -270,7 +276,7 @@ static __always_inline void call_load(struct call *c, struct sock *sk, const str
 	c->ev.min_rtt_us = min_rtt_us == ~0u ? 0 : min_rtt_us;
 	c->ev.rtt_us = 0;
 	c->ev.acked_pkt = 0;
-	c->ev.in_flight_pkt = out > left ? out - left : 0;
+	c->ev.in_flight_pkt = in_flight(tp);
 	c->ev.snd_una = tp->snd_una;
 	c->ev.snd_nxt = tp->snd_nxt;
 	c->ev.reserved = 0;
@@ -502,6 +508,22 @@ u32 BPF_PROG(cc_ssthresh, struct sock *sk)
 	return cc_max(tp->snd_cwnd / 2, CC_MIN_SSTHRESH_PKT);
 }
 
+/*
+ * PRR reduces what is in flight by the ratio of ssthresh to the window that the reduction started
+ * from.  With far more in flight than that window, as a run-away leaves it, both are at the floor
+ * and the ratio is one: a packet is sent for each that leaves, and marks change nothing any more.
+ * So when a reduction ends the window is what is in flight.  The next reduction may start within
+ * the same ACK, without another call in between.
+ */
+static __always_inline void mend_window(struct sock *sk)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	u32 out = in_flight(tp);
+
+	if (out / 2 > tp->snd_cwnd)
+		tp->snd_cwnd = out;
+}
+
 /* Why Linux reduces. */
 static __always_inline u32 cause_of(u32 new_state, u32 flags)
 {
@@ -522,6 +544,8 @@ void BPF_PROG(cc_set_state, struct sock *sk, u8 new_state)
 
 	if (!live(sk))
 		return;
+	if (new_state == CC_STATE_OPEN && old_state >= CC_STATE_CWR)
+		mend_window(sk);
 	entry = call_begin(&c, sk, ca);
 	asked = ca->flags & SK_REDUCING;
 	ca->flags &= ~SK_REDUCING;
