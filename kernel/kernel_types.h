@@ -41,6 +41,10 @@ enum {
 	BPF_F_RECOMPUTE_CSUM = 1,
 };
 
+struct bpf_spin_lock {
+	__u32 val;
+};
+
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>

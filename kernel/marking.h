@@ -87,4 +87,27 @@ static inline unsigned long long mark_queue_threshold(unsigned long long k_port,
 	return mark_min(k_port, MARK_MAX) * ((quantum_q8 << 20) / round_q8) >> 20;
 }
 
+/* What a class has of `rate` while the quanta of those that have anything queued sum up to
+ * `round_ns`. */
+static inline unsigned long long mark_share(unsigned long long rate, unsigned long long quantum_ns,
+					    unsigned long long round_ns)
+{
+	quantum_ns = mark_min(quantum_ns, MARK_MAX_NS);
+	if (quantum_ns >= round_ns)
+		return rate;
+	/* 40 bits x 20 bits. */
+	return mark_min(rate, 1ull << 40) * ((quantum_ns << 20) / round_ns) >> 20;
+}
+
+/* What is left of a virtual queue, in 1/256 bytes, after it drained for `ns` at a share (1/65536)
+ * of `rate`. */
+static inline unsigned long long mark_drain(unsigned long long length_q8, unsigned long long rate,
+					    unsigned int share_q16, unsigned long long ns)
+{
+	unsigned long long drained = mark_min(rate, 1ull << 40) * mark_min(share_q16, 65536) >> 8;
+
+	drained = mark_bytes(drained, ns);
+	return length_q8 > drained ? length_q8 - drained : 0;
+}
+
 #endif /* VMCC_MARKING_H */

@@ -57,6 +57,7 @@ struct __sk_buff {
 #include "port_parse.h"
 #include "port_class.h"
 #include "port_queue.h"
+#include "port_virtual.h"
 #include "port_mark.h"
 #include "port_rtt.h"
 
@@ -101,7 +102,7 @@ static __always_inline struct port_state *the_state(void)
 
 /* Counts a packet that meets `queue`, and marks it if that is too long. */
 static __always_inline void count_and_mark(struct __sk_buff *skb, const struct packet *p, u32 class,
-					   u64 queue, u64 threshold)
+					   const struct lengths *queue, u64 threshold)
 {
 	struct port_counters *count = bpf_map_lookup_elem(&port_counts, &class);
 
@@ -111,9 +112,9 @@ static __always_inline void count_and_mark(struct __sk_buff *skb, const struct p
 	count->bytes += skb->wire_len;
 	if (!p->version)
 		count->unclassified++;
-	if (queue > count->max_backlog_bytes)
-		count->max_backlog_bytes = queue;
-	if (queue <= threshold)
+	if (queue->own > count->max_backlog_bytes)
+		count->max_backlog_bytes = queue->own;
+	if (queue->judged <= threshold)
 		return;
 	switch (mark_ce(skb, p)) {
 	case MARK_DONE:
@@ -145,16 +146,16 @@ int vmcc_port_out(struct __sk_buff *skb)
 	if (cfg->measure_rtt)
 		rtt_packet(skb, tunnel ? &inner : &p, state, 1);
 	class = classify(skb, cfg, &p, tunnel ? &inner : 0) & (PORT_CLASSES - 1);
-	/* So that the compiler keeps the bound where the verifier looks for it. */
-	barrier_var(class);
-	class &= PORT_CLASSES - 1;
-	c = &cfg->classes[class];
+	c = class_of(cfg, class);
 	if (c->class_id)
 		skb->priority = c->class_id;
 	queue_lengths(skb, cfg, class, &queue);
+	if (cfg->phantom_q16)
+		virtual_lengths(cfg, class, skb->wire_len, &queue);
 	threshold = class_threshold(cfg, c, state, &queue);
-	state->threshold[class] = threshold;
-	count_and_mark(skb, &p, class, queue.own, threshold);
+	barrier_var(class);
+	state->threshold[class & (PORT_CLASSES - 1)] = threshold;
+	count_and_mark(skb, &p, class, &queue, threshold);
 	return TC_ACT_UNSPEC;
 }
 

@@ -43,27 +43,37 @@ static __always_inline void update_round(const struct port_config *cfg, struct p
 }
 
 /*
- * The queue length above which a packet of `class` is marked.  A sojourn rule (TCN) ends here too:
- * before a packet is queued its waiting time is the queue over the class's share of the rate, so
- * "longer than RTT x lambda" is the same length.
+ * The queue length above which a packet is marked.  A sojourn rule (TCN) ends here too: before a
+ * packet is queued, its waiting time is the queue over what its class has of the rate now, so
+ * "longer than RTT x lambda" is a length.
  */
 static __always_inline u64 class_threshold(const struct port_config *cfg,
 					   const struct port_class *c, struct port_state *state,
 					   const struct lengths *queue)
 {
-	u64 rtt, k;
+	u64 rtt, k, round, others;
 
 	if (c->rule == PORT_RULE_LENGTH)
 		return c->threshold_bytes;
-	if (c->rule != PORT_RULE_SHARE)
+	if (c->rule != PORT_RULE_SHARE && c->rule != PORT_RULE_SOJOURN)
 		return ~0ull;
 	rtt = c->rtt_ns ? c->rtt_ns : state->rtt_ns;
 	if (!rtt)
 		return ~0ull; /* nothing measured yet */
-	update_round(cfg, state, queue->round_ns, bpf_ktime_get_ns());
-	k = mark_queue_threshold(mark_port_threshold(cfg->rate, rtt, c->lambda_q16), c->quantum_ns,
-				 state->round_q8);
-	k = mark_min(k, mark_port_threshold(c->rate, rtt, c->lambda_q16));
+	if (c->rule == PORT_RULE_SOJOURN || cfg->strict) {
+		others = queue->round_ns - (queue->judged ? c->quantum_ns : 0);
+		k = mark_port_threshold(class_rate(cfg, c, others, queue->ahead), rtt,
+					c->lambda_q16);
+	} else {
+		round = queue->round_q8;
+		if (port_source != PORT_SOURCE_MAP || cfg->phantom_q16) {
+			update_round(cfg, state, queue->round_ns, bpf_ktime_get_ns());
+			round = state->round_q8;
+		}
+		k = mark_queue_threshold(mark_port_threshold(cfg->rate, rtt, c->lambda_q16),
+					 c->quantum_ns, round);
+		k = mark_min(k, mark_port_threshold(c->ceiling, rtt, c->lambda_q16));
+	}
 	return k > cfg->floor_bytes ? k : cfg->floor_bytes;
 }
 

@@ -21,19 +21,43 @@ extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
 /* Queues that one bucket of dev->qdisc_hash may hold besides ours. */
 #define FOREIGN_QUEUES 4
 
-/* The queue of class `own`, and the round: what all classes that have anything queued send in one.
- */
+/* The queues that a packet of class `own` meets. */
 struct lengths {
-	u64 own;
-	u64 round_ns;
+	u64 own;      /* its class's real queue */
+	u64 judged;   /* what decides about marking: that, or its class's virtual queue */
+	u64 ahead;    /* queues that a strict order serves before its class's */
+	u64 round_ns; /* what all classes that have anything queued send in one round */
+	u64 round_q8; /* smoothed, by the queueing discipline that knows it */
 };
+
+static __always_inline const struct port_class *class_of(const struct port_config *cfg, u32 index)
+{
+	/* So that the compiler keeps the bound where the verifier looks for it. */
+	barrier_var(index);
+	return &cfg->classes[index & (PORT_CLASSES - 1)];
+}
 
 static __always_inline void add_length(const struct port_config *cfg, u32 class, u32 own,
 				       u64 backlog, struct lengths *out)
 {
 	/* Sums, not bits per class: what the verifier cannot tell apart it need not visit apart. */
-	out->round_ns += backlog ? cfg->classes[class & (PORT_CLASSES - 1)].quantum_ns : 0;
+	out->round_ns += backlog ? class_of(cfg, class)->quantum_ns : 0;
 	out->own += class == own ? backlog : 0;
+	out->ahead += class < own ? backlog : 0;
+}
+
+/*
+ * What a class has of the port's rate now, when the quanta of the others that have anything queued
+ * sum up to `others_ns`.  In turns: its share by quanta.  In strict order: all, or while somebody
+ * is ahead its right alone.
+ */
+static __always_inline u64 class_rate(const struct port_config *cfg, const struct port_class *c,
+				      u64 others_ns, u64 ahead)
+{
+	if (cfg->strict)
+		return ahead ? c->right : c->ceiling;
+	return mark_min(mark_share(cfg->rate, c->quantum_ns, others_ns + c->quantum_ns),
+			c->ceiling);
 }
 
 /*
@@ -75,8 +99,10 @@ static __always_inline void map_lengths(const struct port_config *cfg, u32 own, 
 		u32 key = i;
 		struct port_queue *queue = bpf_map_lookup_elem(&port_queues, &key);
 
-		if (queue)
-			add_length(cfg, i, own, queue->backlog_bytes, out);
+		if (!queue)
+			continue;
+		add_length(cfg, i, own, queue->backlog_bytes, out);
+		out->round_q8 = queue->round_q8;
 	}
 }
 
@@ -113,14 +139,13 @@ __noinline int queue_lengths(struct __sk_buff *skb, const struct port_config *cf
 {
 	if (!cfg || !out)
 		return 0;
-	out->own = 0;
-	out->round_ns = 0;
 	if (port_source == PORT_SOURCE_MAP)
 		map_lengths(cfg, own, out);
 	else if (bpf_ksym_exists(bpf_cast_to_kern_ctx))
 		kernel_lengths(bpf_cast_to_kern_ctx(skb), cfg, own, out, 1);
 	else
 		kernel_lengths(kernel_skb(skb), cfg, own, out, 0);
+	out->judged = out->own;
 	return 0;
 }
 

@@ -22,8 +22,9 @@ enum {
 /* When a class marks. */
 enum {
 	PORT_RULE_NONE = 0,
-	PORT_RULE_LENGTH = 1, /* above threshold_bytes */
-	PORT_RULE_SHARE = 2,  /* above the class's MQ-ECN threshold */
+	PORT_RULE_LENGTH = 1,  /* above threshold_bytes */
+	PORT_RULE_SHARE = 2,   /* above the class's MQ-ECN threshold */
+	PORT_RULE_SOJOURN = 3, /* when the packet will wait longer than RTT x lambda (TCN) */
 };
 
 /*
@@ -38,8 +39,9 @@ enum {
 
 struct port_class {
 	uint64_t threshold_bytes; /* PORT_RULE_LENGTH */
-	uint64_t rtt_ns;	  /* PORT_RULE_SHARE; 0: measured */
-	uint64_t rate;		  /* what it may use, bytes per second */
+	uint64_t rtt_ns;	  /* PORT_RULE_SHARE, _SOJOURN; 0: measured */
+	uint64_t ceiling;	  /* what it may use, bytes per second */
+	uint64_t right;		  /* what it has a right to, bytes per second */
 	uint64_t quantum_ns;	  /* its quantum at the port's rate */
 	uint32_t rule;
 	uint32_t lambda_q16;
@@ -76,6 +78,8 @@ struct port_config {
 	uint32_t measure_rtt; /* some class needs it */
 	uint32_t vxlan_port;
 	uint32_t floor_bytes; /* no threshold is below it */
+	uint32_t strict;      /* classes are served in their order, not in turns */
+	uint32_t reserved;
 };
 
 /* Counters of one class, per CPU. */
@@ -111,9 +115,9 @@ struct port_state {
 	uint64_t threshold[PORT_CLASSES];
 };
 
-_Static_assert(sizeof(struct port_class) == 48, "mirrored in crates/host");
+_Static_assert(sizeof(struct port_class) == 56, "mirrored in crates/host");
 _Static_assert(sizeof(struct port_filter) == 44, "mirrored in crates/host");
-_Static_assert(sizeof(struct port_config) == 8 * 48 + 32 * 44 + 128 + 32 + 64 + 16 + 32,
+_Static_assert(sizeof(struct port_config) == 8 * 56 + 32 * 44 + 128 + 32 + 64 + 16 + 40,
 	       "mirrored in crates/host");
 _Static_assert(sizeof(struct port_counters) == 48, "mirrored in crates/host");
 _Static_assert(sizeof(struct port_queue) == 64, "mirrored in crates/host");

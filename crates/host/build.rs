@@ -39,6 +39,9 @@ fn main() {
 
     tools.compile("mark.bpf.c", "mark.o", &[]);
     tools.compile("port.bpf.c", "port.o", &[]);
+    tools.compile("marking.bpf.c", "marking.o", &[]);
+    // For the tests that compare it with the BPF build.
+    cc::Build::new().file(tools.kernel.join("marking_native.c")).std("c11").compile("vmcc_marking");
     let mut table = String::from("pub(crate) static OBJECTS: &[Object] = &[\n");
     for algorithm in &registry.algorithms {
         table.push_str(&algorithm_entry(&tools, algorithm));

@@ -6,7 +6,7 @@ use super::plan::{Plan, Rule};
 use std::net::IpAddr;
 use vmcc_port::{ClassConfig, Filter, MAX_CLASSES, MAX_FILTERS, MAX_PRIORITIES, PortConfig};
 
-const CLASS_BYTES: usize = 48;
+const CLASS_BYTES: usize = 56;
 const FILTER_BYTES: usize = 44;
 const DSCPS: usize = 64;
 const NO_CLASS: u8 = 0xff;
@@ -16,7 +16,7 @@ const PRIORITY_CLASS_AT: usize = PRIORITIES_AT + MAX_PRIORITIES * 4;
 const DSCP_AT: usize = PRIORITY_CLASS_AT + MAX_PRIORITIES;
 const TAIL_AT: usize = DSCP_AT + DSCPS;
 /// Bytes of `struct port_config`.
-pub(crate) const CONFIG_BYTES: usize = TAIL_AT + 16 + 32;
+pub(crate) const CONFIG_BYTES: usize = TAIL_AT + 16 + 40;
 /// The port number of VXLAN (RFC 7348).
 const VXLAN_PORT: u32 = 4789;
 
@@ -32,15 +32,18 @@ pub(crate) fn config(
     let mut out = [0; CONFIG_BYTES];
     for (index, class) in plan.classes.iter().enumerate() {
         let at = index * CLASS_BYTES;
-        let (rule, threshold, rtt, lambda) = match class.rule {
-            Rule::Never => (0_u32, 0, 0, 0),
-            Rule::Length(bytes) => (1, bytes, 0, 0),
-            Rule::Share { lambda_q16, rtt_ns } => (2, 0, rtt_ns, lambda_q16),
+        let (rule, threshold, lambda) = match class.rule {
+            Rule::Never => (0, 0, None),
+            Rule::Length(bytes) => (1, bytes, None),
+            Rule::Share(lambda) => (2, 0, Some(lambda)),
+            Rule::Sojourn(lambda) => (3, 0, Some(lambda)),
         };
+        let lambda_q16 = lambda.map_or(0, |lambda| lambda.lambda_q16);
+        let rtt = lambda.and_then(|lambda| lambda.rtt_ns).unwrap_or(0);
         let quantum_ns = u128::from(class.quantum) * NS_PER_S / u128::from(plan.rate.max(1));
-        let longs = [threshold, rtt, class.ceiling, u64::try_from(quantum_ns).unwrap_or(u64::MAX)];
-        put_longs(&mut out, at, &longs);
-        put_words(&mut out, at + 32, &[rule, lambda, queues.class_id(index), 0]);
+        let quantum_ns = u64::try_from(quantum_ns).unwrap_or(u64::MAX).max(1);
+        put_longs(&mut out, at, &[threshold, rtt, class.ceiling, class.right, quantum_ns]);
+        put_words(&mut out, at + 40, &[rule, lambda_q16, queues.class_id(index), 0]);
     }
     let tables = Tables::new(port, &config.classes)?;
     tables.put(&mut out);
@@ -55,6 +58,8 @@ pub(crate) fn config(
         u32::from(plan.measures_rtt()),
         VXLAN_PORT,
         u32::try_from(plan.frame_bytes).unwrap_or(u32::MAX),
+        u32::from(plan.strict),
+        0,
     ];
     put_words(&mut out, TAIL_AT + 16, &words);
     Ok(out)
@@ -184,7 +189,7 @@ impl ClassCounters {
 pub(crate) struct State {
     pub(crate) rtt_ns: u64,
     pub(crate) rtt_samples: u64,
-    pub(crate) threshold: [u64; MAX_CLASSES],
+    threshold: [u64; MAX_CLASSES],
 }
 
 impl State {
@@ -194,5 +199,10 @@ impl State {
             rtt_samples: long(bytes, 3),
             threshold: std::array::from_fn(|class| long(bytes, 7 + class)),
         }
+    }
+
+    /// What the last packet of a class was held against; `None` before the first, and before an RTT is measured.
+    pub(crate) fn threshold(&self, class: usize) -> Option<u64> {
+        self.threshold.get(class).copied().filter(|bytes| *bytes > 0 && *bytes < u64::MAX)
     }
 }

@@ -15,6 +15,8 @@ mod error;
 mod half;
 mod layout;
 mod look;
+#[cfg(test)]
+mod marking;
 mod plan;
 mod program;
 mod record;
@@ -298,10 +300,6 @@ impl Served {
         let counters = self.program.counters()?;
         let state = self.program.state()?;
         let queues = self.queues.counters(&mut site, &self.plan)?;
-        let fixed_rtt = self.plan.classes.iter().find_map(|class| match class.rule {
-            Rule::Share { rtt_ns, .. } if rtt_ns > 0 => Some(rtt_ns),
-            _ => None,
-        });
         let classes = self.plan.classes.iter().enumerate().map(|(index, class)| {
             let counted = counters.get(index).copied().unwrap_or_default();
             let QueueCounters { backlog_bytes, backlog_packets, drops_full, drops_other } =
@@ -320,7 +318,7 @@ impl Served {
                 threshold_bytes: match class.rule {
                     Rule::Never => None,
                     Rule::Length(bytes) => Some(bytes),
-                    Rule::Share { .. } => state.threshold.get(index).copied().filter(|bytes| *bytes > 0),
+                    Rule::Share(_) | Rule::Sojourn(_) => state.threshold(index),
                 },
             }
         });
@@ -328,7 +326,7 @@ impl Served {
             port: self.name.clone(),
             backend: self.queues.kind(),
             rate_bps: self.plan.capped.then(|| self.plan.rate.saturating_mul(8)),
-            rtt_ns: fixed_rtt.or(Some(state.rtt_ns).filter(|ns| *ns > 0)),
+            rtt_ns: self.plan.fixed_rtt().or(Some(state.rtt_ns).filter(|ns| *ns > 0)),
             rtt_samples: state.rtt_samples,
             unclassified: counters.iter().map(|class| class.unclassified).sum(),
             classes: classes.collect(),

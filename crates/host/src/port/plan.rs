@@ -1,30 +1,40 @@
-//! What a configuration means on one port: rates, quanta and buffers of each class in the kernel's units.
+//! What a configuration means on one port: rates, quanta and buffers of each class as the queues and the tc program
+//! take them.
 
 use super::error::PortError;
 use serde::{Deserialize, Serialize};
-use vmcc_port::{ClassConfig, LinkFacts, ONLY_CLASS, PortConfig};
-use vmcc_scenario::model::{Discipline, LambdaRule, Marking};
-use vmcc_units::{BitsPerSec, Bytes, Limit};
+use vmcc_port::{Lambda, LinkFacts, PortConfig};
+use vmcc_scenario::model::Discipline;
+use vmcc_units::{Bytes, Limit, Packets};
 
-/// Ethernet's header, which queues and rates count.
-const ETHERNET_HEADER_BYTES: u64 = 14;
-/// The rate that stands for none, when classes need one: 100 Gbit/s, in bytes per second.
+/// The rate that stands for none: 100 Gbit/s, in bytes per second.
 const UNCAPPED: u64 = 12_500_000_000;
 /// What a class without a guarantee gets under strict priority before it borrows, in bytes per second: nearly
-/// nothing, for HTB serves rights before priorities.
-const NO_RIGHT: u64 = 1_000;
+/// nothing.
+pub(crate) const NO_RIGHT: u64 = 1_000;
+/// HTB takes quanta of up to 200,000 bytes without complaint.
+const MAX_QUANTUM_FRAMES: u64 = 60;
 
 /// When a class marks.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
     Never,
     /// Above this many bytes.
     Length(u64),
-    /// Above the class's share of C x RTT x lambda; `rtt_ns` zero: measured.
-    Share {
-        lambda_q16: u32,
-        rtt_ns: u64,
-    },
+    /// Above its share of C x RTT x lambda, by the smoothed time of a round (MQ-ECN).
+    Share(Lambda),
+    /// When a packet will wait longer than RTT x lambda (TCN).
+    Sojourn(Lambda),
+}
+
+impl Rule {
+    /// The RTT that it uses: `Some(None)` for the measured one.
+    pub(crate) fn rtt(self) -> Option<Option<u64>> {
+        match self {
+            Self::Never | Self::Length(_) => None,
+            Self::Share(lambda) | Self::Sojourn(lambda) => Some(lambda.rtt_ns),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -47,6 +57,10 @@ pub(crate) struct Plan {
     /// Whether the port has a rate or several classes, so that it needs queues of its own.
     pub(crate) queues: bool,
     pub(crate) capped: bool,
+    /// Whether classes are served in their order instead of in turns.
+    pub(crate) strict: bool,
+    /// Whether a class has a guarantee, which is served before turns and order.
+    pub(crate) guarantees: bool,
     /// Bytes per second.
     pub(crate) rate: u64,
     /// One MTU with its Ethernet header.
@@ -64,115 +78,124 @@ pub(crate) struct Facts {
 
 impl Plan {
     pub(crate) fn new(port: &str, config: &PortConfig, facts: Facts) -> Result<Self, PortError> {
-        check(port, config, facts)?;
-        let frame_bytes = u64::from(facts.mtu) + ETHERNET_HEADER_BYTES;
-        let cap = config.rate.map(BitsPerSec::bytes_per_sec);
-        let rate = cap.unwrap_or(UNCAPPED);
-        let only = ClassConfig::named(ONLY_CLASS);
-        let classes = if config.classes.is_empty() { std::slice::from_ref(&only) } else { &config.classes };
-        let rights = rights(config, classes, rate);
-        let resolve = |(index, class): (usize, &ClassConfig)| {
-            Ok(ClassPlan {
+        let link = LinkFacts { mtu: Bytes::new(facts.mtu.into()), speed: None, vm_ports: 1 };
+        if config.vm.is_some() {
+            return Err(PortError::config(port, "vm", "budgets of VMs are not built into this vmcc yet"));
+        }
+        let refused = |error| PortError::Config { port: port.to_owned(), error: Box::new(error) };
+        let checked = config.plan(&link).map_err(refused)?;
+        let rate = checked.rate.or(checked.capacity).unwrap_or(UNCAPPED);
+        let strict = checked.discipline == Discipline::Priority && checked.classes.len() > 1;
+        let resolve = |(index, class): (usize, &vmcc_port::ClassPlan)| {
+            let ceiling = class.ceiling.unwrap_or(rate).min(rate).max(1);
+            let share = class.share.unwrap_or(if strict { NO_RIGHT } else { rate });
+            ClassPlan {
                 name: class.name.clone(),
-                right: rights[index],
-                ceiling: class.ceiling.map_or(rate, BitsPerSec::bytes_per_sec).min(rate).max(1),
-                quantum: quantum(config, classes, &rights, index, frame_bytes),
-                priority: if config.queue == Discipline::Priority { index as u32 } else { 0 },
-                limit: class.buffer.unwrap_or(config.buffer),
-                rule: rule(port, class.marking.unwrap_or(config.marking), rate, frame_bytes)?,
-            })
+                right: share.clamp(1, ceiling),
+                ceiling,
+                quantum: u32::try_from(class.quantum_bytes).unwrap_or(u32::MAX),
+                priority: if strict { u32::try_from(index).unwrap_or(u32::MAX) } else { 0 },
+                limit: match class.buffer_packets {
+                    Some(packets) => Limit::Packets(Packets::new(packets)),
+                    None => Limit::Bytes(Bytes::new(class.buffer_bytes)),
+                },
+                rule: match class.rule {
+                    vmcc_port::Rule::None => Rule::Never,
+                    vmcc_port::Rule::Threshold(bytes) => Rule::Length(bytes),
+                    vmcc_port::Rule::MqEcn(lambda) => Rule::Share(lambda),
+                    vmcc_port::Rule::Tcn(lambda) => Rule::Sojourn(lambda),
+                },
+            }
         };
-        let classes: Vec<ClassPlan> =
-            classes.iter().enumerate().map(resolve).collect::<Result<_, PortError>>()?;
+        let mut classes: Vec<ClassPlan> = checked.classes.iter().enumerate().map(resolve).collect();
+        let guarantees = config.classes.iter().any(|class| class.guarantee.is_some());
+        if guarantees {
+            quanta_by_right(&mut classes);
+        }
+        for class in &mut classes {
+            let most = MAX_QUANTUM_FRAMES * checked.packet_bytes;
+            let bytes = u64::from(class.quantum).clamp(checked.packet_bytes, most);
+            class.quantum = u32::try_from(bytes).unwrap_or(u32::MAX);
+        }
         Ok(Self {
-            queues: cap.is_some() || classes.len() > 1,
-            capped: cap.is_some(),
+            queues: checked.rate.is_some() || classes.len() > 1,
+            capped: checked.rate.is_some(),
+            strict,
+            guarantees,
             rate,
-            frame_bytes,
-            phantom_q16: config.phantom.map_or(0, q16),
+            frame_bytes: checked.packet_bytes,
+            phantom_q16: checked.phantom_q16.unwrap_or(0),
             classes,
         })
     }
 
     pub(crate) fn measures_rtt(&self) -> bool {
-        self.classes.iter().any(|class| matches!(class.rule, Rule::Share { rtt_ns: 0, .. }))
+        self.classes.iter().any(|class| class.rule.rtt() == Some(None))
+    }
+
+    /// The RTT that was set, if a class uses one.
+    pub(crate) fn fixed_rtt(&self) -> Option<u64> {
+        self.classes.iter().find_map(|class| class.rule.rtt().flatten())
     }
 }
 
-/// Everything that is wrong with the configuration in itself, and on this port.
-fn check(port: &str, config: &PortConfig, facts: Facts) -> Result<(), PortError> {
-    let link = LinkFacts { mtu: Bytes::new(facts.mtu.into()), speed: None, vm_ports: 1 };
-    if config.vm.is_some() {
-        return Err(PortError::config(port, "vm", "budgets of VMs are not built into this vmcc yet"));
-    }
-    match config.plan(&link) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(PortError::Config { port: port.to_owned(), error: Box::new(error) }),
+/// With guarantees, idle bandwidth is lent in the proportion of the rights.
+fn quanta_by_right(classes: &mut [ClassPlan]) {
+    let least = classes.iter().map(|class| class.right).min().unwrap_or(1).max(1);
+    let unit = classes.iter().map(|class| class.quantum).min().unwrap_or(1);
+    for class in classes {
+        let bytes = u128::from(unit) * u128::from(class.right) / u128::from(least);
+        class.quantum = u32::try_from(bytes).unwrap_or(u32::MAX);
     }
 }
 
-/// What each class has a right to: its guarantee, or its weight's share of what the guarantees leave.
-fn rights(config: &PortConfig, classes: &[ClassConfig], rate: u64) -> Vec<u64> {
-    let guaranteed = |class: &ClassConfig| class.guarantee.map(BitsPerSec::bytes_per_sec);
-    let left = rate.saturating_sub(classes.iter().filter_map(guaranteed).sum());
-    let weights: u64 =
-        classes.iter().filter(|c| c.guarantee.is_none()).map(|c| u64::from(c.weight)).sum::<u64>().max(1);
-    let share = |class: &ClassConfig| {
-        let right = match (guaranteed(class), config.queue) {
-            (Some(guarantee), _) => guarantee,
-            (None, Discipline::Priority) if classes.len() > 1 => NO_RIGHT,
-            (None, _) => (u128::from(left) * u128::from(class.weight) / u128::from(weights)) as u64,
-        };
-        let ceiling = class.ceiling.map_or(rate, BitsPerSec::bytes_per_sec);
-        right.min(ceiling).max(1)
-    };
-    classes.iter().map(share).collect()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// What a class may send per round. With weights, weight x the port's quantum; with guarantees, in proportion to the
-/// rights, so that idle bandwidth is lent in the same proportion as the guarantees.
-fn quantum(
-    config: &PortConfig,
-    classes: &[ClassConfig],
-    rights: &[u64],
-    index: usize,
-    frame_bytes: u64,
-) -> u32 {
-    let unit = config.quantum.map_or(frame_bytes, Bytes::get).max(1);
-    let bytes = if classes.iter().any(|class| class.guarantee.is_some()) {
-        let least = rights.iter().min().copied().unwrap_or(1).max(1);
-        unit.saturating_mul(rights[index] / least)
-    } else {
-        unit.saturating_mul(classes[index].weight.into())
-    };
-    // HTB takes at most 200,000 without complaint; one frame is the least that makes sense.
-    u32::try_from(bytes.clamp(frame_bytes, 60 * frame_bytes)).unwrap_or(u32::MAX)
-}
-
-fn rule(port: &str, marking: Marking, rate: u64, frame_bytes: u64) -> Result<Rule, PortError> {
-    match marking {
-        Marking::None => Ok(Rule::Never),
-        Marking::Threshold(rule) => {
-            let bits = BitsPerSec::new(rate.saturating_mul(8));
-            let bytes = rule
-                .at
-                .bytes(bits, Bytes::new(frame_bytes))
-                .ok_or_else(|| PortError::config(port, "marking.at", format!("{} is too large", rule.at)))?;
-            Ok(Rule::Length(bytes.get()))
-        }
-        Marking::MqEcn(rule) | Marking::Tcn(rule) => Ok(share(rule)),
-        Marking::Red(_) => {
-            let problem = "ports do not offer `red`; use `threshold`, `mq-ecn` or `tcn`";
-            Err(PortError::config(port, "marking.rule", problem))
-        }
+    fn plan(text: &str) -> Result<Plan, PortError> {
+        Plan::new("p0", &toml::from_str(text).unwrap(), Facts { mtu: 1500 })
     }
-}
 
-fn share(rule: LambdaRule) -> Rule {
-    Rule::Share { lambda_q16: q16(rule.lambda), rtt_ns: rule.rtt.map_or(0, |rtt| rtt.get()) }
-}
+    #[test]
+    fn weights_become_rights_and_quanta() {
+        let text = "rate = '70mbit'\nqueue = 'drr'\n[[class]]\nname = 'a'\nweight = 4\n[[class]]\nname = 'b'\n\
+                    weight = 2\n[[class]]\nname = 'c'";
+        let plan = plan(text).unwrap();
+        let rights: Vec<u64> = plan.classes.iter().map(|c| c.right).collect();
+        let quanta: Vec<u32> = plan.classes.iter().map(|c| c.quantum).collect();
+        assert_eq!(rights, [5_000_000, 2_500_000, 1_250_000]);
+        assert_eq!(quanta, [4 * 1514, 2 * 1514, 1514]);
+        assert!(plan.queues && plan.capped && !plan.strict);
+    }
 
-fn q16(value: f64) -> u32 {
-    // Saturates, and takes what is not a number for zero.
-    (value * 65_536.0).round() as u32
+    #[test]
+    fn guarantees_lend_in_their_own_proportion() {
+        let text = "rate = '100mbit'\nqueue = 'drr'\n[[class]]\nname = 'a'\nguarantee = '75mbit'\n[[class]]\n\
+                    name = 'b'\nguarantee = '25mbit'\nceiling = '25mbit'";
+        let plan = plan(text).unwrap();
+        assert_eq!((plan.classes[0].quantum, plan.classes[1].quantum), (3 * 1514, 1514));
+        assert_eq!(plan.classes[1].ceiling, 3_125_000);
+    }
+
+    #[test]
+    fn under_priority_a_class_without_guarantee_has_next_to_no_right() {
+        let text = "rate = '10mbit'\nqueue = 'priority'\n[[class]]\nname = 'a'\n[[class]]\nname = 'b'";
+        let plan = plan(text).unwrap();
+        assert!(plan.strict && plan.classes.iter().all(|c| c.right == NO_RIGHT));
+        assert_eq!((plan.classes[0].priority, plan.classes[1].priority), (0, 1));
+    }
+
+    #[test]
+    fn a_bad_setting_is_named_with_its_port_and_remedy() {
+        let error = plan("rate = '1mbit'\n[[class]]\nname = 'a'\nweight = 0").unwrap_err().to_string();
+        assert!(error.contains("p0") && error.contains("class[0].weight"), "{error}");
+    }
+
+    #[test]
+    fn a_port_without_rate_and_classes_keeps_its_queue() {
+        let plan = plan("marking = { rule = 'threshold', at = '30kB' }").unwrap();
+        assert!(!plan.queues && !plan.capped && plan.rate == UNCAPPED);
+        assert_eq!(plan.classes[0].rule, Rule::Length(30_000));
+    }
 }

@@ -124,8 +124,9 @@ pub fn client(pair: &Pair, port: u16, options: &str) -> f64 {
 }
 
 /// The shortest RTT that TCP has seen on connections to `port`, at either end, in nanoseconds (`ss`); waits for one.
+/// Panics when none appears.
 pub fn socket_min_rtt_ns(pair: &Pair, port: u16) -> u64 {
-    loop {
+    for _ in 0..500 {
         let ends = [&pair.a, &pair.b].map(|ns| {
             run(&format!(
                 "ip netns exec {ns} ss -Htin state established ( sport = :{port} or dport = :{port} )"
@@ -138,6 +139,7 @@ pub fn socket_min_rtt_ns(pair: &Pair, port: u16) -> u64 {
         }
         thread::sleep(std::time::Duration::from_millis(10));
     }
+    panic!("no connection to port {port} was seen");
 }
 
 /// A configuration from TOML.

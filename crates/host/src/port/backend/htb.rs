@@ -3,14 +3,14 @@
 //! ```text
 //! c0de:            root; what the tc program has not classified goes to class 0, which always exists
 //! └ c0de:1         the port: rate = ceil = its rate
-//!   ├ c0de:10      class 0: rate = its right, ceil = its ceiling, quantum = its weight
+//!   ├ c0de:10      class 0: rate = its guarantee, ceil = its ceiling, quantum = its weight
 //!   │ └ FIFO       found by the tc program by its handle (kernel/port_shared.h)
 //!   └ c0de:11 ...
 //! ```
 
 use super::{QueueCounters, Queues, Source};
 use crate::port::error::PortError;
-use crate::port::plan::{ClassPlan, Plan};
+use crate::port::plan::{ClassPlan, NO_RIGHT, Plan};
 use crate::port::program::Program;
 use crate::port::site::{OUR_HANDLE, Site};
 use std::io;
@@ -65,12 +65,15 @@ fn port_class(rate: u64, plan: &Plan) -> HtbClass {
 }
 
 fn service_class(index: usize, class: &ClassPlan, plan: &Plan) -> HtbClass {
+    // HTB serves rights before turns. A late timer makes a class lose some of its right, but nobody loses a turn: so
+    // without guarantees everything is lent by the port's class, in turns.
+    let right = if plan.guarantees { class.right } else { class.right.min(NO_RIGHT) };
     HtbClass {
         id: class_id(index),
         parent: PORT_CLASS,
-        rate_bytes_per_s: class.right,
+        rate_bytes_per_s: right,
         ceil_bytes_per_s: class.ceiling,
-        burst_bytes: burst(class.right, plan.frame_bytes),
+        burst_bytes: burst(right, plan.frame_bytes),
         ceil_burst_bytes: burst(class.ceiling, plan.frame_bytes),
         quantum_bytes: class.quantum,
         priority: class.priority,

@@ -1,0 +1,182 @@
+//! The arithmetic of `kernel/marking.h`: worked examples, through the native build and the BPF build of the same text.
+//!
+//! The examples are those of the MQ-ECN paper's authors' code (Bai et al., NSDI 2016) at 1 Gbit/s with a quantum of
+//! 1538 bytes and a port threshold of 30,000 bytes.
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput};
+use proptest::prelude::*;
+
+static BPF: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/marking.o"));
+
+const GIGABIT: u64 = 125_000_000;
+const K_PORT: u64 = 30_000;
+/// 1538 bytes at 1 Gbit/s.
+const QUANTUM_NS: u64 = 12_304;
+const LAMBDA_ONE: u64 = 65_536;
+
+/// A function of marking.h, `MARKING_...` of kernel/marking_step.h.
+#[derive(Debug, Clone, Copy)]
+#[repr(u64)]
+enum Function {
+    PortThreshold = 0,
+    RoundSmooth = 1,
+    RoundIdle = 2,
+    QueueThreshold = 3,
+    Share = 4,
+    Drain = 5,
+}
+use Function::*;
+
+const FUNCTIONS: [Function; 6] = [PortThreshold, RoundSmooth, RoundIdle, QueueThreshold, Share, Drain];
+
+/// `struct marking_step`.
+#[repr(C)]
+struct Step {
+    function: u64,
+    arguments: [u64; 4],
+    result: u64,
+}
+
+unsafe extern "C" {
+    fn vmcc_marking_native(step: *mut Step);
+}
+
+fn native(function: Function, arguments: [u64; 4]) -> u64 {
+    let mut step = Step { function: function as u64, arguments, result: 0 };
+    // SAFETY: the function reads and writes the structure alone, whose layout is the same.
+    unsafe { vmcc_marking_native(&raw mut step) };
+    step.result
+}
+
+/// The BPF build, loaded.
+struct Bpf {
+    object: Object,
+    step: MapHandle,
+}
+
+impl Bpf {
+    fn load() -> Self {
+        let object = ObjectBuilder::default().open_memory(BPF).unwrap().load().expect("needs root");
+        let map = object.maps().find(|map| map.name() == ".data.step").unwrap();
+        let step = MapHandle::try_from(&map).unwrap();
+        Self { object, step }
+    }
+
+    fn call(&self, function: Function, arguments: [u64; 4]) -> u64 {
+        let words = [&[function as u64][..], &arguments, &[0]].concat();
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let key = 0_u32.to_ne_bytes();
+        self.step.update(&key, &bytes, MapFlags::ANY).unwrap();
+        let program = self.object.progs_mut().find(|program| program.name() == "marking_run").unwrap();
+        program.test_run(ProgramInput::default()).unwrap();
+        let bytes = self.step.lookup(&key, MapFlags::ANY).unwrap().unwrap();
+        u64::from_ne_bytes(bytes[40..48].try_into().unwrap())
+    }
+}
+
+type Call<'a> = &'a dyn Fn(Function, [u64; 4]) -> u64;
+
+fn port_thresholds(call: Call<'_>) {
+    let k = |rate, rtt_ns, lambda_q16| call(PortThreshold, [rate, rtt_ns, lambda_q16, 0]);
+    assert_eq!(k(GIGABIT, 250_000, LAMBDA_ONE), 31_250);
+    assert_eq!(k(10 * GIGABIT, 100_000, LAMBDA_ONE), 125_000);
+    assert!(k(10 * GIGABIT, 100_000, (0.17 * 65_536.0_f64).round() as u64).abs_diff(21_250) <= 1);
+}
+
+/// K for a queue in a round of `round_ns`.
+fn queue(call: Call<'_>, quantum_ns: u64, round_ns: f64) -> f64 {
+    call(QueueThreshold, [K_PORT, quantum_ns, (round_ns * 256.0) as u64, 0]) as f64
+}
+
+fn shares_of_a_round(call: Call<'_>) {
+    for (backlogged, k) in [(1.0, 30_000.0), (2.0, 15_000.0), (8.0, 3_750.0)] {
+        let found = queue(call, QUANTUM_NS, backlogged * QUANTUM_NS as f64);
+        assert!((found - k).abs() <= 1.0, "{backlogged} queues: {found} instead of {k}");
+    }
+    let round = 4.0 * QUANTUM_NS as f64;
+    for (weight, k) in [(3, 22_500.0), (1, 7_500.0)] {
+        let found = queue(call, weight * QUANTUM_NS, round);
+        assert!((found - k).abs() <= 1.0, "weight {weight}: {found} instead of {k}");
+    }
+    assert_eq!(queue(call, QUANTUM_NS, 0.0), 30_000.0, "idle");
+}
+
+fn smoothing(call: Call<'_>) {
+    let mut round = 0;
+    let expected = [(6_152.0, 30_000.0), (10_766.0, 30_000.0), (14_226.5, 25_945.9), (16_821.875, 21_942.9)];
+    for (t, k) in expected {
+        round = call(RoundSmooth, [round, 24_608, 0, 0]);
+        let found = round as f64 / 256.0;
+        assert!((found - t).abs() < 0.01, "{found} instead of {t}");
+        let threshold = queue(call, QUANTUM_NS, found);
+        assert!((threshold - k).abs() <= 1.0, "{threshold} instead of {k}");
+    }
+    let slot = 12_000;
+    let idle = call(RoundIdle, [round, 10 * slot, slot, 0]) as f64 / 256.0;
+    assert!((idle - 947.3).abs() < 0.1, "{idle}");
+    assert_eq!(call(RoundIdle, [round, 11 * slot, slot, 0]), 0);
+    assert_eq!(call(RoundIdle, [round, slot - 1, slot, 0]), round);
+}
+
+fn all_thresholds_together_are_the_ports(call: Call<'_>) {
+    let weights = [1, 2, 4, 8, 3, 5, 7, 6];
+    let round = weights.iter().sum::<u64>() * QUANTUM_NS;
+    let sum: f64 = weights.iter().map(|weight| queue(call, weight * QUANTUM_NS, round as f64)).sum();
+    assert!((sum - 30_000.0).abs() <= 8.0, "{sum}");
+}
+
+fn virtual_queues(call: Call<'_>) {
+    // A third of 1 Gbit/s; all of it alone.
+    assert!(call(Share, [GIGABIT, 1_000, 3_000, 0]).abs_diff(GIGABIT / 3) <= GIGABIT >> 19);
+    assert_eq!(call(Share, [GIGABIT, 1_000, 1_000, 0]), GIGABIT);
+    assert_eq!(call(Share, [GIGABIT, 1_000, 0, 0]), GIGABIT);
+    // 10 us at 1 Gbit/s are 1250 bytes, at 0.9 of it 1125.
+    assert_eq!(call(Drain, [30_000 << 8, GIGABIT, 65_536, 10_000]), 28_750 << 8);
+    let left = call(Drain, [30_000 << 8, GIGABIT, 58_982, 10_000]);
+    assert!(left.abs_diff(28_875 << 8) <= 8, "{left}");
+    assert_eq!(call(Drain, [30_000 << 8, GIGABIT, 65_536, 1_000_000]), 0);
+}
+
+fn examples(call: Call<'_>) {
+    port_thresholds(call);
+    shares_of_a_round(call);
+    smoothing(call);
+    all_thresholds_together_are_the_ports(call);
+    virtual_queues(call);
+}
+
+#[test]
+fn worked_examples_hold_in_the_native_build() {
+    examples(&native);
+}
+
+#[test]
+fn root_port_worked_examples_hold_in_the_bpf_build() {
+    let bpf = Bpf::load();
+    examples(&|function, arguments| bpf.call(function, arguments));
+}
+
+/// Any number, and small ones more often than chance would have it.
+fn number() -> impl Strategy<Value = u64> {
+    (any::<u64>(), 0..64_u32).prop_map(|(bits, shift)| bits >> shift)
+}
+
+#[test]
+fn root_port_both_builds_agree_on_any_arguments() {
+    let bpf = Bpf::load();
+    let arguments = (0..FUNCTIONS.len(), [number(), number(), number(), number()]);
+    let config = ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() };
+    proptest!(config, |((function, arguments) in arguments)| {
+        let function = FUNCTIONS[function];
+        prop_assert_eq!(native(function, arguments), bpf.call(function, arguments), "{:?}", function);
+    });
+}
+
+proptest! {
+    #[test]
+    fn no_queue_has_more_than_its_port_and_a_virtual_queue_never_grows(arguments in [number(), number(), number(), number()]) {
+        prop_assert!(native(QueueThreshold, arguments) <= arguments[0]);
+        prop_assert!(native(Share, arguments) <= arguments[0]);
+        prop_assert!(native(Drain, arguments) <= arguments[0]);
+    }
+}

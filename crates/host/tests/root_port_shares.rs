@@ -1,0 +1,192 @@
+//! Service queues of a port: shares by weight, thresholds that follow who is there, strict order, virtual queues.
+
+mod ports;
+
+use ports::{Pair, Server, client, config};
+use std::thread;
+use std::time::Duration;
+use vmcc_host::port::Port;
+use vmcc_port::PortStats;
+
+/// Classes by TCP port, with their weights; the rest of the port's configuration in front.
+fn classes(rest: &str, classes: &[(u16, u32)]) -> String {
+    let class = |(port, weight): &(u16, u32)| {
+        format!("[[class]]\nname = 'c{port}'\nweight = {weight}\nfilter = [{{ to_port = {port} }}]\n")
+    };
+    format!("{rest}\n{}", classes.iter().map(class).collect::<String>())
+}
+
+fn attach(pair: &Pair, text: &str) -> Port {
+    Port::attach_in(&pair.netns(), "p0", &config(text)).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// A transfer to each TCP port for its time (seconds), and what `watch` sees meanwhile.
+fn with_traffic<T>(pair: &Pair, transfers: &[(u16, &str)], watch: impl FnOnce() -> T) -> T {
+    let _servers: Vec<Server> = transfers.iter().map(|(port, _)| Server::start(pair, *port)).collect();
+    thread::scope(|scope| {
+        for (port, options) in transfers {
+            scope.spawn(move || client(pair, *port, options));
+        }
+        watch()
+    })
+}
+
+/// Each class's part of what all sent between two looks, in percent.
+fn shares(before: &PortStats, after: &PortStats) -> Vec<f64> {
+    let sent = |stats: &PortStats, class: usize| {
+        let class = &stats.classes[class];
+        // Datagrams carry no offload: dropped ones were of full size, like the others.
+        class.bytes - class.backlog_bytes - class.drops_full * class.bytes / class.packets.max(1)
+    };
+    let each: Vec<f64> =
+        (0..before.classes.len()).map(|class| (sent(after, class) - sent(before, class)) as f64).collect();
+    let all: f64 = each.iter().sum();
+    each.iter().map(|bytes| 100.0 * bytes / all).collect()
+}
+
+fn look(port: &Port, seconds: f64) -> (PortStats, PortStats) {
+    let before = port.stats().unwrap();
+    thread::sleep(Duration::from_secs_f64(seconds));
+    (before, port.stats().unwrap())
+}
+
+#[track_caller]
+fn assert_near(found: &[f64], ideal: &[f64], within: f64) {
+    let near = |(found, ideal): (&f64, &f64)| (found / ideal - 1.0).abs() <= within;
+    assert!(found.iter().zip(ideal).all(near), "{found:.1?} instead of {ideal:.1?}");
+}
+
+/// Medians of the thresholds of every class over some looks: a queue that is empty for a moment, on a busy machine,
+/// leaves the others more.
+fn thresholds(port: &Port) -> Vec<f64> {
+    let looks: Vec<PortStats> = (0..15)
+        .map(|_| {
+            thread::sleep(Duration::from_millis(30));
+            port.stats().unwrap()
+        })
+        .collect();
+    let median = |class: usize| {
+        let mut seen: Vec<u64> =
+            looks.iter().map(|stats| stats.classes[class].threshold_bytes.unwrap_or(0)).collect();
+        seen.sort_unstable();
+        seen[seen.len() / 2] as f64
+    };
+    (0..looks[0].classes.len()).map(median).collect()
+}
+
+const RATE_70: &str = "rate = '70mbit'\nqueue = 'drr'\nbackend = 'htb'\n";
+
+/// Datagrams that fill the queues, whatever else the machine does: shares are the scheduler's alone.
+#[test]
+fn root_port_shares_by_weight_and_lends_what_one_class_leaves() {
+    let pair = Pair::new();
+    let port = attach(&pair, &classes(RATE_70, &[(5751, 4), (5752, 2), (5753, 1)]));
+    let flood = |seconds: u32| format!("-u -b 80M -l 1448 -t {seconds}");
+    let (short, long) = (flood(4), flood(9));
+    let transfers = [(5751, short.as_str()), (5752, long.as_str()), (5753, long.as_str())];
+    let (all, two) = with_traffic(&pair, &transfers, || {
+        thread::sleep(Duration::from_secs(1));
+        let all = look(&port, 2.0);
+        // Its queue of 1000 packets takes its time to empty.
+        thread::sleep(Duration::from_millis(2500));
+        (all, look(&port, 2.0))
+    });
+    let waiting = |stats: &PortStats| stats.classes.iter().map(|c| c.backlog_packets).collect::<Vec<_>>();
+    println!("{:.2?} {:?}", shares(&all.0, &all.1), waiting(&all.1));
+    println!("{:.2?} {:?}", shares(&two.0, &two.1), waiting(&two.1));
+    let stats = port.detach().unwrap();
+    assert!(stats.classes.iter().all(|class| class.marked == 0), "{stats:?}");
+    assert_near(&shares(&all.0, &all.1), &[400.0 / 7.0, 200.0 / 7.0, 100.0 / 7.0], 0.05);
+    assert_near(&shares(&two.0, &two.1)[1..], &[200.0 / 3.0, 100.0 / 3.0], 0.05);
+}
+
+/// TCP that listens to marks.
+fn weights(rule: &str, first: u16) {
+    let pair = Pair::new();
+    // C x RTT = 70,000 bytes.
+    let marking = format!("marking = {{ rule = '{rule}', rtt = '8ms', lambda = 1.0 }}");
+    let text = classes(&format!("{RATE_70}{marking}"), &[(first, 4), (first + 1, 2), (first + 2, 1)]);
+    let port = attach(&pair, &text);
+    let transfers = [(first, "-t 4 -P 4"), (first + 1, "-t 7 -P 4"), (first + 2, "-t 7 -P 4")];
+    let (three, two) = with_traffic(&pair, &transfers, || {
+        thread::sleep(Duration::from_secs(2));
+        let three = thresholds(&port);
+        thread::sleep(Duration::from_millis(2500));
+        (three, thresholds(&port))
+    });
+    println!("{rule}: {three:.0?}, without the first {two:.0?}");
+    let stats = port.detach().unwrap();
+    println!("{stats:?}");
+    assert!(stats.classes.iter().all(|class| class.marked > 0 && class.drops_full == 0), "{stats:?}");
+    assert_near(&three, &[40_000.0, 20_000.0, 10_000.0], 0.1);
+    assert_near(&two[1..], &[46_667.0, 23_333.0], 0.1);
+}
+
+#[test]
+fn root_port_thresholds_follow_who_is_there_by_rounds() {
+    weights("mq-ecn", 5701);
+}
+
+#[test]
+fn root_port_thresholds_follow_who_is_there_by_sojourn() {
+    weights("tcn", 5711);
+}
+
+#[test]
+fn root_port_serves_in_strict_order_and_the_second_marks_by_what_is_left() {
+    let pair = Pair::new();
+    let marking = "marking = { rule = 'tcn', rtt = '8ms', lambda = 1.0 }";
+    let text = format!(
+        "rate = '70mbit'\nqueue = 'priority'\nbackend = 'htb'\n{marking}\n\
+         [[class]]\nname = 'first'\nfilter = [{{ to_port = 5721 }}]\n\
+         [[class]]\nname = 'second'\nguarantee = '7mbit'\n"
+    );
+    let port = attach(&pair, &text);
+    let (both, alone) = with_traffic(&pair, &[(5721, "-t 3 -P 4"), (5722, "-t 6 -P 4")], || {
+        thread::sleep(Duration::from_secs(1));
+        let both = look(&port, 1.5);
+        thread::sleep(Duration::from_secs(1));
+        (both, look(&port, 1.5))
+    });
+    let [busy, free] = [shares(&both.0, &both.1), shares(&alone.0, &alone.1)];
+    println!("{busy:.2?} {free:.2?} {both:?} {alone:?}");
+    port.detach().unwrap();
+    assert!(busy[0] > 80.0 && busy[1] > 5.0 && free[1] > 99.0, "{busy:?} {free:?}");
+    assert_eq!(alone.1.classes[1].threshold_bytes, Some(70_000));
+}
+
+#[test]
+fn root_port_virtual_queues_mark_before_the_real_ones_are_long() {
+    let pair = Pair::new();
+    let measure = |phantom: &str, first: u16| {
+        let rest = format!(
+            "rate = '100mbit'\nqueue = 'drr'\nbackend = 'htb'\n{phantom}\nmarking = {{ rule = 'threshold', at = '30kB' }}"
+        );
+        let port = attach(&pair, &classes(&rest, &[(first, 2), (first + 1, 1)]));
+        let (seen, longest) = with_traffic(&pair, &[(first, "-t 4 -P 2"), (first + 1, "-t 4 -P 2")], || {
+            thread::sleep(Duration::from_secs(1));
+            let before = port.stats().unwrap();
+            let mut backlogs = Vec::new();
+            for _ in 0..100 {
+                thread::sleep(Duration::from_millis(15));
+                let stats = port.stats().unwrap();
+                backlogs.push(stats.classes.iter().map(|class| class.backlog_bytes).sum::<u64>());
+            }
+            backlogs.sort_unstable();
+            ((before, port.stats().unwrap()), backlogs[50])
+        });
+        let stats = port.detach().unwrap();
+        let sent: u64 = seen.1.classes.iter().zip(&seen.0.classes).map(|(b, a)| b.bytes - a.bytes).sum();
+        println!(
+            "{phantom}: median backlog {longest}, {sent} bytes, {:?} {stats:?}",
+            shares(&seen.0, &seen.1)
+        );
+        assert!(stats.classes.iter().all(|class| class.marked > 0), "{stats:?}");
+        (longest, sent as f64, shares(&seen.0, &seen.1))
+    };
+    let (real, sent_real, _) = measure("", 5731);
+    let (phantom, sent_phantom, by_weight) = measure("phantom = 0.9", 5741);
+    assert!(2 * phantom < real, "{phantom} {real}");
+    assert!((0.7..1.02).contains(&(sent_phantom / sent_real)), "{sent_phantom} {sent_real}");
+    assert_near(&by_weight, &[200.0 / 3.0, 100.0 / 3.0], 0.25);
+}

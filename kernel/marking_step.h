@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* One function of marking.h by number: what the test of the BPF build and that of the native one
+ * call. */
+#ifndef VMCC_MARKING_STEP_H
+#define VMCC_MARKING_STEP_H
+
+#include "marking.h"
+
+/* Mirrored in crates/host/src/port/marking.rs. */
+enum {
+	MARKING_PORT_THRESHOLD = 0,
+	MARKING_ROUND_SMOOTH = 1,
+	MARKING_ROUND_IDLE = 2,
+	MARKING_QUEUE_THRESHOLD = 3,
+	MARKING_SHARE = 4,
+	MARKING_DRAIN = 5,
+};
+
+struct marking_step {
+	unsigned long long function;
+	unsigned long long in[4];
+	unsigned long long out;
+};
+
+static inline void marking_step(struct marking_step *s)
+{
+	const unsigned long long *in = s->in;
+
+	switch (s->function) {
+	case MARKING_PORT_THRESHOLD:
+		s->out = mark_port_threshold(in[0], in[1], (unsigned int)in[2]);
+		break;
+	case MARKING_ROUND_SMOOTH:
+		s->out = mark_round_smooth(in[0], in[1]);
+		break;
+	case MARKING_ROUND_IDLE:
+		s->out = mark_round_idle(in[0], in[1], in[2]);
+		break;
+	case MARKING_QUEUE_THRESHOLD:
+		s->out = mark_queue_threshold(in[0], in[1], in[2]);
+		break;
+	case MARKING_SHARE:
+		s->out = mark_share(in[0], in[1], in[2]);
+		break;
+	case MARKING_DRAIN:
+		s->out = mark_drain(in[0], in[1], (unsigned int)in[2], in[3]);
+		break;
+	}
+}
+
+#endif /* VMCC_MARKING_STEP_H */
