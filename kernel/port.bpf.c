@@ -7,10 +7,9 @@
  * queue that the packet is about to join.  Deciding on arrival by instantaneous length is what RFC
  * 8257 section 3.1 asks of a switch.
  *
- * Tunnels: the outermost IP header decides and is the only one changed, and only if it is
- * ECN-capable. RFC 6040 makes the decapsulating end copy CE from there to an ECN-capable inner
- * header, and drop the packet if the inner one is not; so a tunnel must encapsulate in RFC 6040's
- * normal mode (Linux's VXLAN does), where the outer header is ECN-capable only if the inner one is.
+ * Packets in VXLAN are marked inside and outside, see port_mark.h.  Other tunnels count as what
+ * they are outside: there a tunnel must encapsulate in RFC 6040's normal mode, as Linux's do, where
+ * the outer header is ECN-capable only if the inner one is.
  */
 #include "kernel_types.h"
 #include "port_shared.h"
@@ -101,14 +100,17 @@ static __always_inline struct port_state *the_state(void)
 }
 
 /* Counts a packet that meets `queue`, and marks it if that is too long. */
-static __always_inline void count_and_mark(struct __sk_buff *skb, const struct packet *p, u32 class,
+static __always_inline void count_and_mark(struct __sk_buff *skb, const struct packet *p,
+					   const struct packet *inner, u32 class,
 					   const struct lengths *queue, u64 threshold)
 {
 	struct port_counters *count = bpf_map_lookup_elem(&port_counts, &class);
+	u32 packets = skb->gso_segs ? skb->gso_segs : 1;
+	int mark = MARK_NOT_ECT;
 
 	if (!count)
 		return;
-	count->packets += skb->gso_segs ? skb->gso_segs : 1;
+	count->packets += packets;
 	count->bytes += skb->wire_len;
 	if (!p->version)
 		count->unclassified++;
@@ -116,14 +118,10 @@ static __always_inline void count_and_mark(struct __sk_buff *skb, const struct p
 		count->max_backlog_bytes = queue->own;
 	if (queue->judged <= threshold)
 		return;
-	switch (mark_ce(skb, p)) {
-	case MARK_DONE:
-		count->marked++;
-		break;
-	case MARK_NOT_ECT:
-		count->not_ect++;
-		break;
-	}
+	if (p->version)
+		mark = inner ? mark_tunnel(skb, p, inner) : mark_header(skb, p);
+	count->marked += mark == MARK_DONE ? packets : 0;
+	count->not_ect += mark == MARK_NOT_ECT ? packets : 0;
 }
 
 SEC("tc")
@@ -134,15 +132,14 @@ int vmcc_port_out(struct __sk_buff *skb)
 	const struct port_class *c;
 	struct lengths queue = {};
 	struct packet p = {}, inner = {};
-	int tunnel = 0;
 	u64 threshold;
+	int tunnel;
 	u32 class;
 
 	if (!cfg || !state)
 		return TC_ACT_UNSPEC;
 	parse_packet(skb, 0, &p);
-	if (cfg->filter_count || cfg->measure_rtt)
-		tunnel = parse_inner(skb, &p, cfg->vxlan_port, &inner);
+	tunnel = parse_inner(skb, &p, &inner);
 	if (cfg->measure_rtt)
 		rtt_packet(skb, tunnel ? &inner : &p, state, 1);
 	class = classify(skb, cfg, &p, tunnel ? &inner : 0) & (PORT_CLASSES - 1);
@@ -155,7 +152,7 @@ int vmcc_port_out(struct __sk_buff *skb)
 	threshold = class_threshold(cfg, c, state, &queue);
 	barrier_var(class);
 	state->threshold[class & (PORT_CLASSES - 1)] = threshold;
-	count_and_mark(skb, &p, class, &queue, threshold);
+	count_and_mark(skb, &p, tunnel ? &inner : 0, class, &queue, threshold);
 	return TC_ACT_UNSPEC;
 }
 
@@ -170,7 +167,7 @@ int vmcc_port_in(struct __sk_buff *skb)
 	if (!cfg || !state || !cfg->measure_rtt)
 		return TC_ACT_UNSPEC;
 	parse_packet(skb, 0, &p);
-	tunnel = parse_inner(skb, &p, cfg->vxlan_port, &inner);
+	tunnel = parse_inner(skb, &p, &inner);
 	rtt_packet(skb, tunnel ? &inner : &p, state, 0);
 	return TC_ACT_UNSPEC;
 }

@@ -78,36 +78,69 @@ static __always_inline u64 class_threshold(const struct port_config *cfg,
 }
 
 /*
- * Sets CE in the outermost IP header.  By hand, because the helper for it looks at skb->protocol,
- * which is the VLAN's where the tag is in the packet's bytes.
+ * Sets CE in the ECN-capable IP header at `ip_at`.  By hand, because the helper for it looks at
+ * skb->protocol, which is the VLAN's where the tag is in the packet's bytes.
  */
-static __always_inline int mark_ce(struct __sk_buff *skb, const struct packet *p)
+__noinline int set_ce(struct __sk_buff *skb, u32 ip_at, u32 version, u32 tos)
 {
 	u8 byte;
 
-	if (!p->version || !(p->tos & ECN_MASK))
-		return MARK_NOT_ECT;
-	if ((p->tos & ECN_MASK) == ECN_CE)
-		return MARK_WAS_CE;
-	if (p->version == 4) {
+	if (version == 4) {
 		/* The header's sum covers the word that the byte is the low half of. */
-		u16 from = __builtin_bswap16(p->tos), to = __builtin_bswap16(p->tos | ECN_CE);
+		u16 from = __builtin_bswap16(tos & 0xff);
+		u16 to = __builtin_bswap16((tos & 0xff) | ECN_CE);
 
-		byte = p->tos | ECN_CE;
-		if (bpf_l3_csum_replace(skb, p->ip_at + 10, from, to, sizeof(from)))
+		byte = tos | ECN_CE;
+		if (bpf_l3_csum_replace(skb, ip_at + 10, from, to, sizeof(from)))
 			return MARK_NOT_ECT;
-		/* The sum and the byte cancel out in a sum over the packet: no
-		 * BPF_F_RECOMPUTE_CSUM. */
-		bpf_skb_store_bytes(skb, p->ip_at + 1, &byte, 1, 0);
+		/* The sum and the byte cancel out in a sum over the packet (the outer UDP's too):
+		 * no BPF_F_RECOMPUTE_CSUM. */
+		bpf_skb_store_bytes(skb, ip_at + 1, &byte, 1, 0);
 		return MARK_DONE;
 	}
 	/* The traffic class is the low half of byte 0 and the high half of byte 1. */
-	if (bpf_skb_load_bytes(skb, p->ip_at + 1, &byte, 1))
+	if (bpf_skb_load_bytes(skb, ip_at + 1, &byte, 1))
 		return MARK_NOT_ECT;
 	byte |= ECN_CE << 4;
-	if (bpf_skb_store_bytes(skb, p->ip_at + 1, &byte, 1, BPF_F_RECOMPUTE_CSUM))
+	if (bpf_skb_store_bytes(skb, ip_at + 1, &byte, 1, BPF_F_RECOMPUTE_CSUM))
 		return MARK_NOT_ECT;
 	return MARK_DONE;
+}
+
+static __always_inline int mark_header(struct __sk_buff *skb, const struct packet *p)
+{
+	if (!(p->tos & ECN_MASK))
+		return MARK_NOT_ECT;
+	if ((p->tos & ECN_MASK) == ECN_CE)
+		return MARK_WAS_CE;
+	return set_ce(skb, p->ip_at, p->version, p->tos);
+}
+
+/*
+ * A tunnel's packet.  What carries decides nothing: a packet whose inner header is not ECN-capable
+ * would be dropped at the tunnel's end if the outer one said CE (RFC 6040 section 4.2), so it is
+ * not marked at all.  Else both headers are, so that a tunnel's end that does not do RFC 6040
+ * delivers the mark as well.  Where an IPv6 header inside is covered by a UDP checksum, the outer
+ * header alone: that sum may be one that hardware completes, or one that is final, and a program
+ * cannot tell.
+ */
+static __always_inline int mark_tunnel(struct __sk_buff *skb, const struct packet *outer,
+				       const struct packet *inner)
+{
+	int first, second = MARK_NOT_ECT;
+	u16 sum = 0;
+
+	if (!(inner->tos & ECN_MASK))
+		return MARK_NOT_ECT;
+	first = mark_header(skb, outer);
+	if (inner->version == 6 &&
+	    bpf_skb_load_bytes(skb, outer->transport_at + UDP_CHECKSUM_AT, &sum, sizeof(sum)))
+		return first;
+	if (!sum)
+		second = mark_header(skb, inner);
+	if (first == MARK_DONE || second == MARK_DONE)
+		return MARK_DONE;
+	return first == MARK_WAS_CE || second == MARK_WAS_CE ? MARK_WAS_CE : MARK_NOT_ECT;
 }
 
 #endif /* VMCC_PORT_MARK_H */

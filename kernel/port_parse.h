@@ -21,6 +21,7 @@
 #define PROTOCOL_TCP	  6
 #define PROTOCOL_UDP	  17
 #define UDP_HEADER_BYTES  8
+#define UDP_CHECKSUM_AT	  6
 #define VXLAN_BYTES	  8
 
 /* What is known of a packet; addresses as on the wire, IPv4 in the first four bytes. */
@@ -164,13 +165,25 @@ __noinline int parse_packet(struct __sk_buff *skb, u32 at, struct packet *p)
 	return 0;
 }
 
-/* Whether `p` carries a whole frame in VXLAN (RFC 7348), and then that frame's packet. */
+/* RFC 7348, and what Linux took before and still takes unless told. */
+#define VXLAN_PORT	 4789
+#define VXLAN_PORT_LINUX 8472
+#define VXLAN_HAS_ID	 0x08
+
+/* Whether `p` carries an Ethernet frame with an IP packet in VXLAN, and then that packet. */
 static __always_inline int parse_inner(struct __sk_buff *skb, const struct packet *p,
-				       u32 vxlan_port, struct packet *inner)
+				       struct packet *inner)
 {
-	if (p->protocol != PROTOCOL_UDP || !p->transport_at || p->to_port != vxlan_port)
+	u32 at = p->transport_at + UDP_HEADER_BYTES;
+	u8 flags;
+
+	if (p->protocol != PROTOCOL_UDP || !p->transport_at)
 		return 0;
-	parse_packet(skb, p->transport_at + UDP_HEADER_BYTES + VXLAN_BYTES, inner);
+	if (p->to_port != VXLAN_PORT && p->to_port != VXLAN_PORT_LINUX)
+		return 0;
+	if (bpf_skb_load_bytes(skb, at, &flags, sizeof(flags)) || flags != VXLAN_HAS_ID)
+		return 0;
+	parse_packet(skb, at + VXLAN_BYTES, inner);
 	return inner->version != 0;
 }
 

@@ -76,10 +76,8 @@ struct port_config {
 	uint32_t cgroup_classes; /* bit i: class i has a cgroup */
 	uint32_t phantom_q16; /* share of the rate at which virtual queues drain; 0: real queues */
 	uint32_t measure_rtt; /* some class needs it */
-	uint32_t vxlan_port;
 	uint32_t floor_bytes; /* no threshold is below it */
 	uint32_t strict;      /* classes are served in their order, not in turns */
-	uint32_t reserved;
 };
 
 /* Counters of one class, per CPU. */
@@ -117,7 +115,7 @@ struct port_state {
 
 _Static_assert(sizeof(struct port_class) == 56, "mirrored in crates/host");
 _Static_assert(sizeof(struct port_filter) == 44, "mirrored in crates/host");
-_Static_assert(sizeof(struct port_config) == 8 * 56 + 32 * 44 + 128 + 32 + 64 + 16 + 40,
+_Static_assert(sizeof(struct port_config) == 8 * 56 + 32 * 44 + 128 + 32 + 64 + 16 + 32,
 	       "mirrored in crates/host");
 _Static_assert(sizeof(struct port_counters) == 48, "mirrored in crates/host");
 _Static_assert(sizeof(struct port_queue) == 64, "mirrored in crates/host");

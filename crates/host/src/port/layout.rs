@@ -16,9 +16,7 @@ const PRIORITY_CLASS_AT: usize = PRIORITIES_AT + MAX_PRIORITIES * 4;
 const DSCP_AT: usize = PRIORITY_CLASS_AT + MAX_PRIORITIES;
 const TAIL_AT: usize = DSCP_AT + DSCPS;
 /// Bytes of `struct port_config`.
-pub(crate) const CONFIG_BYTES: usize = TAIL_AT + 16 + 40;
-/// The port number of VXLAN (RFC 7348).
-const VXLAN_PORT: u32 = 4789;
+pub(crate) const CONFIG_BYTES: usize = TAIL_AT + 16 + 32;
 
 const NS_PER_S: u128 = 1_000_000_000;
 
@@ -56,10 +54,8 @@ pub(crate) fn config(
         tables.cgroups,
         plan.phantom_q16,
         u32::from(plan.measures_rtt()),
-        VXLAN_PORT,
         u32::try_from(plan.frame_bytes).unwrap_or(u32::MAX),
         u32::from(plan.strict),
-        0,
     ];
     put_words(&mut out, TAIL_AT + 16, &words);
     Ok(out)

@@ -1,5 +1,8 @@
 //! The tc programs of a port (`kernel/port.bpf.c`) and their maps.
 
+#[cfg(test)]
+mod packets;
+
 use super::backend::Source;
 use super::error::PortError;
 use super::layout::{self, ClassCounters, State};
