@@ -83,3 +83,10 @@ fn a_vnic_that_moves_takes_its_cap_along() {
     near("NIC a after", rate_within(&output, "a", 4_300_000, 8_000_000), 114.2e6, 0.02);
     near("the VM after", rate_within(&output, "first", 4_300_000, 8_000_000), 76.2e6, 0.02);
 }
+
+#[test]
+fn a_vnic_mapped_otherwise_from_the_start_is_never_elsewhere() {
+    let output = run("marking/virtual-host", &["variant=moving", "event.0.at=0s", "duration=3s"]);
+    near("NIC a", rate_within(&output, "a", 1_000_000, 3_000_000), 114.2e6, 0.02);
+    near("NIC b", rate_within(&output, "b", 1_000_000, 3_000_000), 38.1e6, 0.02);
+}

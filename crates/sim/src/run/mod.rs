@@ -59,6 +59,8 @@ const PARTS: u64 = 100;
 /// [`SimError`] if the simulator cannot express the case, or if it was canceled.
 pub fn run_case(case: &ResolvedCase, seed: u64, options: &Options<'_>) -> Result<RunOutput, SimError> {
     let mut setup = Setup::build(case, seed, options.threads.max(1))?;
+    // A mapping that holds from the start is no stop.
+    changes::remap(&mut setup, Time::ZERO);
     let mut accounts = Accounts::new(&setup);
     for stop in stops(&setup) {
         if options.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
