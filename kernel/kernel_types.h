@@ -158,6 +158,11 @@ enum inet_csk_ack_state_t {
 
 struct gnet_stats_queue {
 	__u32 backlog;
+	__u32 drops;
+};
+
+struct qdisc_skb_head {
+	__u32 qlen;
 };
 
 struct hlist_node {
@@ -171,6 +176,7 @@ struct hlist_head {
 struct Qdisc {
 	u32 handle;
 	struct hlist_node hash;
+	struct qdisc_skb_head q;
 	struct gnet_stats_queue qstats;
 };
 
@@ -185,6 +191,12 @@ struct net_device {
 
 struct sk_buff {
 	struct net_device *dev;
+	__u32 priority;
+	char cb[48];
+};
+
+struct qdisc_skb_cb {
+	unsigned int pkt_len;
 };
 
 #pragma clang attribute pop

@@ -99,7 +99,7 @@ struct port_queue {
 	uint64_t drops_other;
 	uint64_t sent_bytes;
 	uint64_t sent_packets;
-	uint64_t reserved;
+	uint64_t sojourn_ns; /* of the packet that left last */
 };
 
 /* What the programs keep and the loader shows. */

@@ -4,13 +4,18 @@
 use std::env;
 use std::fmt::Write;
 use std::fs;
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use vmcc_registry::{Algorithm, Registry};
 
 /// Tried in this order unless `CLANG` names one.
 const CLANGS: [&str; 8] =
     ["clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang-14"];
+
+/// The queueing discipline keeps packets in maps, which takes the type tags of this clang; without it that one
+/// object is left out.
+const QDISC_NEEDS_CLANG: u32 = 15;
 
 struct Toolchain {
     clang: String,
@@ -42,6 +47,12 @@ fn main() {
     tools.compile("marking.bpf.c", "marking.o", &[]);
     // For the tests that compare it with the BPF build.
     cc::Build::new().file(tools.kernel.join("marking_native.c")).std("c11").compile("vmcc_marking");
+    let qdisc = if tools.clang_major() >= QDISC_NEEDS_CLANG {
+        tools.compile("qdisc.bpf.c", "qdisc.o", &[]);
+        "Some(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/qdisc.o\")))"
+    } else {
+        "None"
+    };
     let mut table = String::from("pub(crate) static OBJECTS: &[Object] = &[\n");
     for algorithm in &registry.algorithms {
         table.push_str(&algorithm_entry(&tools, algorithm));
@@ -50,6 +61,7 @@ fn main() {
         "];\n\npub(crate) static MARK: &[u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/mark.o\"));\n\
          pub(crate) static PORT: &[u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/port.o\"));\n",
     );
+    writeln!(table, "pub(crate) static QDISC: Option<&[u8]> = {qdisc};").expect("writing to a string");
     fs::write(tools.out.join("objects.rs"), table).expect("OUT_DIR is writable");
 }
 
@@ -78,6 +90,19 @@ fn algorithm_entry(tools: &Toolchain, algorithm: &Algorithm) -> String {
 }
 
 impl Toolchain {
+    /// Its major version; 0 if it does not say.
+    fn clang_major(&self) -> u32 {
+        let words = ["-E", "-P", "-x", "c", "-"];
+        let child =
+            Command::new(&self.clang).args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let Ok(mut child) = child else { return 0 };
+        let asked = child.stdin.take().map(|mut stdin| stdin.write_all(b"__clang_major__\n"));
+        match (asked, child.wait_with_output()) {
+            (Some(Ok(())), Ok(output)) => String::from_utf8_lossy(&output.stdout).trim().parse().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
     fn compile(&self, source: &str, object: &str, defines: &[String]) -> PathBuf {
         let target = self.out.join(object);
         let mut command = Command::new(&self.clang);

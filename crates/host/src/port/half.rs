@@ -28,19 +28,26 @@ pub(crate) fn settle(site: &mut Site, record: &Record) -> Result<Found, PortErro
             Ok(Found::Whole(Box::new(content), Box::new(program)))
         }
         (None, None) if !queues => Ok(Found::Nothing),
-        (Some(content), _) => undo_recorded(site, index, content),
+        (Some(content), program) => undo_recorded(site, index, content, program.as_ref()),
         (None, _) => undo_unrecorded(site, index),
     }
 }
 
-fn undo_recorded(site: &mut Site, index: i32, content: Content) -> Result<Found, PortError> {
+fn undo_recorded(
+    site: &mut Site,
+    index: i32,
+    content: Content,
+    program: Option<&Program>,
+) -> Result<Found, PortError> {
     site.previous = content.previous.clone();
     site.made_clsact = content.made_clsact;
     // Of a version with other rules, or the port is another one now.
     let Ok(plan) = Plan::new(&site.name, &content.config, site.facts) else {
         return undo_unrecorded(site, index);
     };
-    undo(site, index, &plan, queues_of(&content).as_mut())?;
+    // The queues may be what is missing.
+    let mut queues = queues_of(&content, program).or_else(|_| queues_of(&content, None))?;
+    undo(site, index, &plan, queues.as_mut())?;
     site.previous = None;
     Ok(Found::Undone)
 }

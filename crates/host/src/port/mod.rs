@@ -27,7 +27,7 @@ pub use look::{detach_orphans, forget_gone, peek};
 
 use crate::error::ControlError;
 use crate::netns;
-use backend::{Htb, QueueCounters, Queues, Untouched};
+use backend::{Bpf, Htb, QueueCounters, Queues, Untouched};
 use half::Found;
 use plan::{Plan, Rule};
 use program::Program;
@@ -170,7 +170,7 @@ pub(crate) fn try_load() -> Result<(), PortError> {
 /// Why it does not.
 pub fn usable(backend: Backend) -> Result<(), String> {
     match backend {
-        Backend::Bpf => Err("it is not built into this vmcc".to_owned()),
+        Backend::Bpf => Bpf::try_load(),
         Backend::Auto | Backend::Htb => Ok(()),
     }
 }
@@ -178,10 +178,11 @@ pub fn usable(backend: Backend) -> Result<(), String> {
 /// The kind of queues that a plan needs.
 fn choose(port: &str, config: &PortConfig, plan: &Plan) -> Result<Box<dyn Queues>, PortError> {
     match config.backend {
-        Backend::Bpf => {
-            Err(PortError::config(port, "backend", "`bpf` is not built into this vmcc; use `htb` or `auto`"))
-        }
         _ if !plan.queues => Ok(Box::new(Untouched)),
+        Backend::Bpf => Ok(Box::new(Bpf::default())),
+        Backend::Auto if Bpf::check(port, plan).is_ok() && Bpf::try_load().is_ok() => {
+            Ok(Box::new(Bpf::default()))
+        }
         Backend::Auto | Backend::Htb => Ok(Box::new(Htb)),
     }
 }
@@ -259,7 +260,7 @@ impl Served {
         let port = site.name.clone();
         let index = signed(site.index);
         let plan = Plan::new(&port, &content.config, site.facts)?;
-        let queues = queues_of(&content);
+        let queues = queues_of(&content, Some(&program))?;
         site.previous = content.previous;
         site.made_clsact = content.made_clsact;
         Ok(Self { site: Mutex::new(site), index, name: port, plan, program, queues, record })
@@ -363,9 +364,14 @@ fn undo(site: &mut Site, index: i32, plan: &Plan, queues: &mut dyn Queues) -> Re
     site.restore_clsact()
 }
 
-/// The queues that a record speaks of.
-fn queues_of(content: &Content) -> Box<dyn Queues> {
-    if content.queues { Box::new(Htb) } else { Box::new(Untouched) }
+/// The queues that a record speaks of; `program` is the one on the port, if it is there.
+fn queues_of(content: &Content, program: Option<&Program>) -> Result<Box<dyn Queues>, PortError> {
+    Ok(match (content.backend, program) {
+        _ if !content.queues => Box::new(Untouched),
+        (Backend::Bpf, Some(program)) => Box::new(Bpf::find(&content.port, program)?),
+        (Backend::Bpf, None) => Box::new(Bpf::default()),
+        (Backend::Auto | Backend::Htb, _) => Box::new(Htb),
+    })
 }
 
 fn configure(

@@ -33,7 +33,6 @@ pub(crate) struct Program {
     counts: MapHandle,
     cgroups: MapHandle,
     /// `struct port_queue` per class, for a queueing discipline that publishes its state.
-    #[allow(dead_code, reason = "for the BPF queueing discipline")]
     pub(crate) queues: MapHandle,
     /// Before it is attached: what was loaded.
     object: Option<Object>,

@@ -80,6 +80,11 @@ fn service_class(index: usize, class: &ClassPlan, plan: &Plan) -> HtbClass {
     }
 }
 
+/// A service class without limits.
+fn open_class(index: usize, class: &ClassPlan, plan: &Plan) -> HtbClass {
+    HtbClass { rate_bytes_per_s: UNCAPPED, ceil_bytes_per_s: UNCAPPED, ..service_class(index, class, plan) }
+}
+
 impl Htb {
     fn build(site: &mut Site, plan: &Plan) -> Result<(), PortError> {
         let made = site.tc.add_htb(site.index, ROOT_HANDLE, FIRST_CLASS & 0xffff);
@@ -92,11 +97,16 @@ impl Htb {
             },
             _ => PortError::kernel(&site.name, "make HTB its root queue", e),
         })?;
-        Self::set(site, &port_class(plan.rate, plan))?;
+        // A class comes with a queue that its FIFO replaces: nothing may wait in it then, so rates come last.
+        Self::set(site, &port_class(UNCAPPED, plan))?;
         for (index, class) in plan.classes.iter().enumerate() {
-            Self::add(site, index, class, plan)?;
+            Self::set(site, &open_class(index, class, plan))?;
+            Self::add_fifo(site, index, class)?;
         }
-        Ok(())
+        for (index, class) in plan.classes.iter().enumerate() {
+            Self::set(site, &service_class(index, class, plan))?;
+        }
+        Self::set(site, &port_class(plan.rate, plan))
     }
 
     fn set(site: &mut Site, class: &HtbClass) -> Result<(), PortError> {
@@ -106,6 +116,10 @@ impl Htb {
 
     fn add(site: &mut Site, index: usize, class: &ClassPlan, plan: &Plan) -> Result<(), PortError> {
         Self::set(site, &service_class(index, class, plan))?;
+        Self::add_fifo(site, index, class)
+    }
+
+    fn add_fifo(site: &mut Site, index: usize, class: &ClassPlan) -> Result<(), PortError> {
         let added = site.tc.add_fifo(site.index, class_id(index), leaf_handle(index), class.limit);
         added.map_err(|e| PortError::kernel(&site.name, format!("make the queue of class {}", class.name), e))
     }
@@ -131,12 +145,7 @@ impl Htb {
     /// Lets everything through, so that what waits leaves at once.
     fn open_up(site: &mut Site, plan: &Plan) -> Result<(), PortError> {
         for (index, class) in plan.classes.iter().enumerate() {
-            let open = HtbClass {
-                rate_bytes_per_s: UNCAPPED,
-                ceil_bytes_per_s: UNCAPPED,
-                ..service_class(index, class, plan)
-            };
-            Self::set(site, &open)?;
+            Self::set(site, &open_class(index, class, plan))?;
         }
         Self::set(site, &port_class(UNCAPPED, plan))
     }

@@ -1,5 +1,6 @@
 //! What schedules the queues of a port: the seam between a port and the kinds of queueing discipline.
 
+mod bpf;
 pub(crate) mod htb;
 mod untouched;
 
@@ -9,6 +10,7 @@ use super::program::Program;
 use super::site::Site;
 use vmcc_port::Backend;
 
+pub(crate) use bpf::Bpf;
 pub(crate) use htb::Htb;
 pub(crate) use untouched::Untouched;
 
@@ -21,7 +23,6 @@ pub(crate) enum Source {
     /// A queue per class, found by its handle.
     Leaf = 1,
     /// The map `port_queues`, written by the queueing discipline.
-    #[allow(dead_code, reason = "for the BPF queueing discipline")]
     Map = 2,
 }
 

@@ -1,0 +1,67 @@
+//! The maps of one port's queueing discipline.
+
+use super::super::QueueCounters;
+use super::{CONFIG_MAP, SHARED_MAP, layout};
+use crate::error::ControlError;
+use crate::port::error::PortError;
+use crate::port::plan::Plan;
+use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
+use vmcc_port::MAX_CLASSES;
+
+/// A program of kernel/qdisc.bpf.c that uses every map.
+const PROGRAM: &str = "vmcc_enqueue";
+const FIRST: [u8; 4] = [0; 4];
+
+#[derive(Debug)]
+pub(super) struct QueueMaps {
+    config: MapHandle,
+    queues: MapHandle,
+}
+
+impl QueueMaps {
+    pub(super) fn of(object: &Object) -> Result<Self, PortError> {
+        let take = |name: &str| {
+            let map = object.maps().find(|map| map.name() == name).expect("the object defines it");
+            MapHandle::try_from(&map).map_err(opening)
+        };
+        Ok(Self { config: take(CONFIG_MAP)?, queues: take(SHARED_MAP)? })
+    }
+
+    /// Those of the discipline that publishes its queues in `shared`.
+    pub(super) fn find(shared: &MapHandle) -> Result<Option<Self>, PortError> {
+        let shared_id = shared.info().map_err(opening)?.info.id;
+        let options = ProgInfoQueryOptions::default().include_map_ids(true);
+        let ours = |info: &libbpf_rs::query::ProgramInfo| {
+            info.name.to_string_lossy() == PROGRAM && info.map_ids.contains(&shared_id)
+        };
+        let Some(info) = ProgInfoIter::with_query_opts(options).find(ours) else { return Ok(None) };
+        for id in info.map_ids {
+            let map = MapHandle::from_map_id(id).map_err(opening)?;
+            if map.name() == CONFIG_MAP {
+                return Ok(Some(Self { config: map, queues: MapHandle::try_from(shared).map_err(opening)? }));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn configure(&self, plan: &Plan, open: bool) -> Result<(), PortError> {
+        let written = self.config.update(&FIRST, &layout::config(plan, open), MapFlags::ANY);
+        Ok(written.map_err(|e| ControlError::kernel("configure a queueing discipline", e))?)
+    }
+
+    /// Of every class, in use or not.
+    pub(super) fn counters(&self) -> Result<Vec<QueueCounters>, PortError> {
+        let read = |class: usize| {
+            let key = u32::try_from(class).unwrap_or(u32::MAX).to_ne_bytes();
+            let bytes = self.queues.lookup(&key, MapFlags::ANY);
+            let bytes = bytes.map_err(|e| ControlError::kernel("read the queues of a port", e))?;
+            Ok(layout::counters(bytes.as_deref().unwrap_or_default()))
+        };
+        (0..MAX_CLASSES).map(read).collect()
+    }
+}
+
+fn opening(error: libbpf_rs::Error) -> PortError {
+    ControlError::kernel("open the maps of a queueing discipline", error).into()
+}

@@ -1,0 +1,210 @@
+//! The queueing discipline in BPF (`kernel/qdisc.bpf.c`), for Linux 6.16 with `CONFIG_NET_SCH_BPF`.
+//!
+//! Registering makes it known by name; putting it on a port makes an instance, which holds the programs and their
+//! maps. The registration is taken back at once: the instance lives on with the port, whoever dies, and the next
+//! process finds its maps through the map that it shares with the port's marking program.
+
+mod layout;
+mod maps;
+
+use super::{QueueCounters, Queues, Source};
+use crate::objects::{Log, QDISC};
+use crate::port::error::PortError;
+use crate::port::plan::Plan;
+use crate::port::program::Program;
+use crate::port::site::{OUR_HANDLE, Site};
+use libbpf_rs::{ErrorKind, MapCore, MapHandle, MapType, Object, ObjectBuilder};
+use maps::QueueMaps;
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::Duration;
+use vmcc_port::Backend;
+use vmcc_units::Limit;
+
+/// What `tc qdisc` shows; `id` of kernel/qdisc.bpf.c.
+const KIND: &str = "vmcc";
+
+const CONFIG_MAP: &str = "qdisc_config";
+const SHARED_MAP: &str = "port_queues";
+const LOG_LINES: usize = 12;
+const STEP: Duration = Duration::from_millis(1);
+/// How long queues may take to empty, and another process to take its registration back.
+const STEPS: u32 = 2_000;
+
+/// The BPF queueing discipline on one port.
+#[derive(Debug, Default)]
+pub(crate) struct Bpf {
+    /// Once it is on the port; those that a dead process left are found only with its marking program.
+    maps: Option<QueueMaps>,
+}
+
+impl Bpf {
+    /// One that an earlier process left on the port.
+    pub(crate) fn find(port: &str, program: &Program) -> Result<Self, PortError> {
+        let maps = QueueMaps::find(&program.queues)?;
+        let missing = || PortError::NotAttached { port: port.to_owned() };
+        Ok(Self { maps: Some(maps.ok_or_else(missing)?) })
+    }
+
+    /// Why this kernel does not take the programs; nothing is registered.
+    pub(crate) fn try_load() -> Result<(), String> {
+        load(None).map(drop).map_err(|missing| missing.short.to_owned())
+    }
+
+    /// Refuses what the queues cannot hold.
+    pub(crate) fn check(port: &str, plan: &Plan) -> Result<(), PortError> {
+        for class in &plan.classes {
+            if let Limit::Packets(packets) = class.limit
+                && packets.get() > layout::SLOTS
+            {
+                let problem = format!(
+                    "{} packets; with the `bpf` backend a queue holds at most {}: give fewer, or use `backend = \"htb\"`",
+                    packets.get(),
+                    layout::SLOTS
+                );
+                return Err(PortError::config(port, format!("class {}: buffer", class.name), problem));
+            }
+        }
+        Ok(())
+    }
+
+    fn maps(&self) -> &QueueMaps {
+        self.maps.as_ref().expect("installed or found before it is used")
+    }
+
+    /// Registers, puts an instance on the port, and takes the registration back.
+    fn place(site: &mut Site, object: &mut Object) -> Result<(), PortError> {
+        let port = site.name.clone();
+        let registering = |e: libbpf_rs::Error| PortError::Feature {
+            port: port.clone(),
+            feature: "register a queueing discipline in BPF".to_owned(),
+            cause: e.to_string(),
+            remedy: "use `backend = \"htb\"`".to_owned(),
+        };
+        let mut ops =
+            object.maps_mut().find(|m| m.map_type() == MapType::StructOps).expect("the object defines it");
+        let mut steps = 0;
+        let link = loop {
+            match ops.attach_struct_ops() {
+                // Somebody else is between registering and taking it back.
+                Err(e) if e.kind() == ErrorKind::AlreadyExists && steps < STEPS => thread::sleep(STEP),
+                other => break other.map_err(registering)?,
+            }
+            steps += 1;
+        };
+        let placed = site.tc.add_root(site.index, KIND, OUR_HANDLE, Vec::new());
+        drop(link);
+        placed
+            .map_err(|e| PortError::kernel(&site.name, "make the BPF queueing discipline its root queue", e))
+    }
+
+    fn is_in_place(site: &mut Site) -> bool {
+        site.root().ok().flatten().is_some_and(|root| root.kind == KIND && root.handle == OUR_HANDLE)
+    }
+}
+
+/// Why the programs do not load.
+struct Missing {
+    short: &'static str,
+    cause: String,
+    remedy: &'static str,
+}
+
+impl Missing {
+    fn on(self, port: &str) -> PortError {
+        PortError::Feature {
+            port: port.to_owned(),
+            feature: "schedule by the `bpf` backend".to_owned(),
+            cause: self.cause,
+            remedy: self.remedy.to_owned(),
+        }
+    }
+}
+
+/// Loads the programs on the map that the port's marking program reads.
+fn load(shared: Option<&MapHandle>) -> Result<Object, Missing> {
+    let Some(bytes) = QDISC else {
+        let short = "vmcc was built by a clang too old for it";
+        let remedy = "build with clang 15 or newer, or use `backend = \"htb\"`";
+        return Err(Missing { short, cause: short.to_owned(), remedy });
+    };
+    let log = Log::start();
+    let loaded = (|| {
+        let mut open = ObjectBuilder::default().name("vmcc_qdisc")?.open_memory(bytes)?;
+        for mut map in open.maps_mut() {
+            if let Some(shared) = shared.filter(|_| map.name() == SHARED_MAP) {
+                map.reuse_fd(shared.as_fd())?;
+            }
+        }
+        open.load()
+    })();
+    loaded.map_err(|e| Missing {
+        short: "it takes Linux 6.16 or newer with CONFIG_NET_SCH_BPF",
+        cause: format!("{e}\n{}", log.tail(LOG_LINES)),
+        remedy: "it takes Linux 6.16 or newer with CONFIG_NET_SCH_BPF; `backend = \"htb\"` works everywhere",
+    })
+}
+
+impl Queues for Bpf {
+    fn kind(&self) -> Backend {
+        Backend::Bpf
+    }
+
+    fn source(&self) -> Source {
+        Source::Map
+    }
+
+    fn class_id(&self, class: usize) -> u32 {
+        layout::class_id(class)
+    }
+
+    fn install(&mut self, site: &mut Site, plan: &Plan, program: &Program) -> Result<(), PortError> {
+        Self::check(&site.name, plan)?;
+        let mut object = load(Some(&program.queues)).map_err(|missing| missing.on(&site.name))?;
+        let maps = QueueMaps::of(&object)?;
+        maps.configure(plan, false)?;
+        let placed = Self::place(site, &mut object);
+        if placed.is_err() {
+            // The first error tells more than one about undoing it.
+            let _ = site.restore();
+        }
+        self.maps = Some(maps);
+        placed
+    }
+
+    fn change(
+        &mut self,
+        site: &mut Site,
+        _old: &Plan,
+        new: &Plan,
+        switch: &mut dyn FnMut() -> Result<(), PortError>,
+    ) -> Result<(), PortError> {
+        Self::check(&site.name, new)?;
+        // Every class always has its queue, and what waits in one that nobody uses any more leaves in its turn.
+        self.maps().configure(new, false)?;
+        switch()
+    }
+
+    fn remove(&mut self, site: &mut Site, plan: &Plan) -> Result<(), PortError> {
+        if !Self::is_in_place(site) {
+            // The port is gone, or somebody put another queue there.
+            return Ok(());
+        }
+        if let Some(maps) = &self.maps {
+            maps.configure(plan, true)?;
+        }
+        for _ in 0..STEPS {
+            if site.root()?.is_none_or(|root| root.counters.backlog_pkt == 0) {
+                break;
+            }
+            thread::sleep(STEP);
+        }
+        site.restore()
+    }
+
+    fn counters(&self, _site: &mut Site, plan: &Plan) -> Result<Vec<QueueCounters>, PortError> {
+        let mut counters = self.maps().counters()?;
+        counters.truncate(plan.classes.len());
+        Ok(counters)
+    }
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The maps of the BPF queueing discipline: settings, queues, waiting packets. */
+#ifndef VMCC_QDISC_MAPS_H
+#define VMCC_QDISC_MAPS_H
+
+#define CLASS_MASK (PORT_CLASSES - 1)
+#define SLOT_MASK  (QDISC_SLOTS - 1)
+
+/* A waiting packet.  Class C's queue is the ring of slots from C * QDISC_SLOTS on. */
+struct slot {
+	struct sk_buff __kptr *skb;
+	u64 queued_ns;
+	u64 bytes;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PORT_CLASSES *QDISC_SLOTS);
+	__type(key, u32);
+	__type(value, struct slot);
+} qdisc_slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct qdisc_config);
+} qdisc_config SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PORT_CLASSES);
+	__type(key, u32);
+	__type(value, struct qdisc_queue);
+} qdisc_queues SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct qdisc_port);
+} qdisc_port SEC(".maps");
+
+/* What others read of the queues: the marking program's map of this name is this one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PORT_CLASSES);
+	__type(key, u32);
+	__type(value, struct port_queue);
+} port_queues SEC(".maps");
+
+/* The loader puts the map of the port's VM in its place. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct qdisc_vm);
+} qdisc_vm SEC(".maps");
+
+static __always_inline struct qdisc_config *config(void)
+{
+	u32 key = 0;
+
+	return bpf_map_lookup_elem(&qdisc_config, &key);
+}
+
+static __always_inline struct qdisc_port *port_state(void)
+{
+	u32 key = 0;
+
+	return bpf_map_lookup_elem(&qdisc_port, &key);
+}
+
+static __always_inline struct qdisc_queue *queue_of(u32 class)
+{
+	class &= CLASS_MASK;
+	return bpf_map_lookup_elem(&qdisc_queues, &class);
+}
+
+static __always_inline struct port_queue *public_of(u32 class)
+{
+	class &= CLASS_MASK;
+	return bpf_map_lookup_elem(&port_queues, &class);
+}
+
+static __always_inline struct qdisc_vm *vm_bucket(void)
+{
+	u32 key = 0;
+
+	return bpf_map_lookup_elem(&qdisc_vm, &key);
+}
+
+static __always_inline struct slot *slot_of(u32 class, u32 index)
+{
+	u32 key = (class & CLASS_MASK) * QDISC_SLOTS + (index & SLOT_MASK);
+
+	return bpf_map_lookup_elem(&qdisc_slots, &key);
+}
+
+#endif /* VMCC_QDISC_MAPS_H */
