@@ -91,6 +91,11 @@ fn arguments(
     add(&["-numa", "node,memdev=memory"]);
     add(&["-chardev", &format!("socket,id=files,path={}", escaped(files.socket()))]);
     add(&["-device", "vhost-user-fs-pci,chardev=files,tag=vmcc"]);
+    if let Some(tap) = &options.tap {
+        // An existing interface, so its name holds no comma.
+        add(&["-netdev", &format!("tap,id=net,ifname={tap},script=no,downscript=no")]);
+        add(&["-device", "virtio-net-pci,netdev=net,romfile="]);
+    }
     add(&["-device", "virtio-serial-pci"]);
     for name in ["stdout", "stderr", "control"] {
         let file = escaped(&dir.join(name));

@@ -1,0 +1,76 @@
+//! The `bpf` backend of a port keeps what every backend promises. It takes Linux 6.16 with `CONFIG_NET_SCH_BPF`, so
+//! all of it runs in guests.
+#![cfg(feature = "root-tests")]
+
+mod switch;
+
+use std::time::Duration;
+use switch::{Bridge, conformance};
+use vmcc_port::Backend;
+
+const LIMIT: Duration = Duration::from_secs(240);
+
+#[test]
+fn guest_qdisc_on_the_first_series_that_has_it() {
+    switch::guests::run_inside("6.18", "inside_", LIMIT);
+}
+
+#[test]
+fn guest_qdisc_on_the_newest_kernel() {
+    switch::guests::run_inside("7", "inside_weights_4_2_1", LIMIT);
+}
+
+#[test]
+fn guest_qdisc_is_refused_where_the_kernel_lacks_it() {
+    switch::guests::run_inside("6.12", "without_it", LIMIT);
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn inside_weights_4_2_1() {
+    conformance::shares_follow_weights_within_the_rate("auto", Backend::Bpf, &[4, 2, 1]);
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn inside_weights_2_1() {
+    conformance::shares_follow_weights_within_the_rate("bpf", Backend::Bpf, &[2, 1]);
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn inside_marks_and_limits() {
+    conformance::marks_ecn_at_the_threshold_and_drops_the_rest_at_its_limit("bpf");
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn inside_changes() {
+    conformance::changes_under_traffic_lose_no_packet("bpf");
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn inside_detaching() {
+    conformance::detaching_loses_no_waiting_packet("bpf");
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn inside_priority() {
+    conformance::the_first_class_comes_first("bpf");
+}
+
+/// `auto` falls back and says so; `bpf` says what is missing, and leaves the port as it was.
+#[test]
+#[ignore = "runs in a guest"]
+fn without_it() {
+    let bridge = Bridge::new(1);
+    let before = bridge.queues(0);
+    let error = bridge.try_attach(0, "rate = '40mbit'\nbackend = 'bpf'\n").err().expect("it cannot");
+    println!("{error}");
+    assert!(error.to_string().contains("CONFIG_NET_SCH_BPF"), "{error}");
+    assert_eq!(bridge.queues(0), before, "as before");
+    let port = bridge.attach(0, "rate = '40mbit'\n");
+    assert_eq!(port.detach().unwrap().backend, Backend::Htb);
+}

@@ -1,0 +1,37 @@
+//! The `htb` backend of a port keeps what every backend promises. Needs root.
+#![cfg(feature = "root-tests")]
+
+mod switch;
+
+use switch::conformance;
+use vmcc_port::Backend;
+
+#[test]
+fn root_port_htb_weights_4_2_1() {
+    conformance::shares_follow_weights_within_the_rate("htb", Backend::Htb, &[4, 2, 1]);
+}
+
+#[test]
+fn root_port_htb_weights_2_1() {
+    conformance::shares_follow_weights_within_the_rate("htb", Backend::Htb, &[2, 1]);
+}
+
+#[test]
+fn root_port_htb_marks_and_limits() {
+    conformance::marks_ecn_at_the_threshold_and_drops_the_rest_at_its_limit("htb");
+}
+
+#[test]
+fn root_port_htb_changes() {
+    conformance::changes_under_traffic_lose_no_packet("htb");
+}
+
+#[test]
+fn root_port_htb_detaching() {
+    conformance::detaching_loses_no_waiting_packet("htb");
+}
+
+#[test]
+fn root_port_htb_priority() {
+    conformance::the_first_class_comes_first("htb");
+}

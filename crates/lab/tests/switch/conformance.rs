@@ -1,0 +1,187 @@
+//! What every backend of a port must do, as one body per property: HTB on this host, the BPF queueing discipline in
+//! guests. Rates are such that emulation carries them.
+
+use super::traffic::{Inbox, send_datagrams, transfer, transfers};
+use super::{Bridge, config};
+use std::thread;
+use std::time::Duration;
+use vmcc_host::port::Port;
+use vmcc_port::Backend;
+
+/// Wire bytes per byte of goodput at an MTU of 1500 with TCP timestamps, Ethernet header included.
+const WIRE: f64 = 1514.0 / 1448.0;
+const RATE_BPS: f64 = 40e6;
+/// Deep enough that the queue never runs dry while a sender waits for a processor.
+const AT_200_KB: &str = "marking = { rule = 'threshold', at = '200kB' }";
+const AT_30_KB: &str = "marking = { rule = 'threshold', at = '30kB' }";
+/// Where the classes of [`classes`] find their packets.
+const FIRST_PORT: u16 = 5201;
+
+/// A port's configuration with a class for each of some TCP ports, by weight.
+fn classes(backend: &str, weights: &[u32], rest: &str) -> String {
+    let mut text = format!("rate = '40mbit'\nqueue = 'drr'\nbackend = '{backend}'\n{rest}\n");
+    for (port, weight) in (FIRST_PORT..).zip(weights) {
+        text +=
+            &format!("[[class]]\nname = 'to{port}'\nweight = {weight}\nfilter = [{{ to_port = {port} }}]\n");
+    }
+    text
+}
+
+/// What each class has sent.
+fn sent(port: &Port) -> Vec<u64> {
+    let classes = port.stats().unwrap().classes;
+    classes.iter().map(|class| class.bytes.saturating_sub(class.backlog_bytes)).collect()
+}
+
+/// Bytes that each class sends in three seconds of `running`, from when all of them have a queue.
+fn sent_while_all_wait(port: &Port, running: impl Fn() -> bool) -> Vec<u64> {
+    while running() && port.stats().unwrap().classes.iter().any(|class| class.backlog_bytes < 100_000) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let before = sent(port);
+    thread::sleep(Duration::from_secs(3));
+    assert!(running(), "not all classes waited in time");
+    sent(port).iter().zip(before).map(|(after, before)| after - before).collect()
+}
+
+/// Backlogged classes share the port by their weights, within its rate; what was there before comes back.
+pub fn shares_follow_weights_within_the_rate(backend: &str, kind: Backend, weights: &[u32]) {
+    let count = weights.len();
+    let bridge = Bridge::new(u8::try_from(count + 1).expect("few classes"));
+    let sink = &bridge.hosts[count];
+    let before = bridge.queues(count);
+    let port = bridge.attach(count, &classes(backend, weights, AT_200_KB));
+    let pairs: Vec<_> =
+        bridge.hosts.iter().zip(FIRST_PORT..).map(|(host, port)| (host, sink, port)).collect();
+    let (sent, measured) = thread::scope(|scope| {
+        let transfers = scope.spawn(|| transfers(&pairs[..count], "-t 9 -O 3 -P 2"));
+        let sent = sent_while_all_wait(&port, || !transfers.is_finished());
+        (sent, transfers.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
+    });
+    let stats = port.detach().unwrap();
+    assert_eq!(stats.backend, kind);
+    assert_eq!(bridge.queues(count), before, "as before");
+
+    println!("{kind:?} {weights:?}: {sent:?} bytes, {measured:?}");
+    let (total, sum) = (sent.iter().sum::<u64>() as f64, weights.iter().sum::<u32>());
+    for (sent, weight) in sent.iter().zip(weights) {
+        let error = *sent as f64 / total * f64::from(sum) / f64::from(*weight) - 1.0;
+        assert!(error.abs() < 0.05, "{sent} of {total} bytes instead of {weight}/{sum}: {error:.3}");
+    }
+    let wire = measured.iter().map(|m| m.goodput_bps).sum::<f64>() * WIRE;
+    println!("{:.1} Mbit/s on the wire", wire / 1e6);
+    assert!(wire < 1.02 * RATE_BPS, "{wire} bit/s on the wire");
+    // An emulated machine sends nothing while it waits for a processor; this one's kernel does not wait.
+    assert!(kind == Backend::Bpf || wire > 0.9 * RATE_BPS, "{wire} bit/s on the wire");
+    for class in &stats.classes {
+        assert!(
+            class.marked > 0 && class.drops_full + class.drops_other == 0,
+            "marks before it drops: {class:?}"
+        );
+    }
+}
+
+/// A queue of ECN traffic stays near its threshold; one of legacy traffic is never marked, and dropped at its limit.
+pub fn marks_ecn_at_the_threshold_and_drops_the_rest_at_its_limit(backend: &str) {
+    let bridge = Bridge::new(3);
+    let [ecn, legacy, sink] = &bridge.hosts[..] else { panic!("three hosts") };
+    legacy.namespace.within(|| std::fs::write("/proc/sys/net/ipv4/tcp_ecn", "0").unwrap());
+    let text = format!(
+        "rate = '40mbit'\nqueue = 'drr'\nbackend = '{backend}'\n{AT_30_KB}\n\
+         [[class]]\nname = 'ecn'\nfilter = [{{ to_port = 5201 }}]\n\
+         [[class]]\nname = 'legacy'\nbuffer = '20pkt'\n"
+    );
+    let port = bridge.attach(2, &text);
+    let (measured, mut backlogs) = thread::scope(|scope| {
+        let both = scope.spawn(|| transfers(&[(ecn, sink, 5201), (legacy, sink, 5202)], "-t 4"));
+        let mut backlogs: Vec<[u64; 2]> = Vec::new();
+        while !both.is_finished() {
+            let classes = port.stats().unwrap().classes;
+            backlogs.push([classes[0].backlog_bytes, classes[1].backlog_packets]);
+            thread::sleep(Duration::from_millis(20));
+        }
+        (both.join().unwrap(), backlogs)
+    });
+    let stats = port.detach().unwrap();
+    let most_legacy = backlogs.iter().map(|b| b[1]).max().unwrap_or(0);
+    backlogs.sort_unstable();
+    let (p50, p90) = (backlogs[backlogs.len() / 2][0], backlogs[backlogs.len() * 9 / 10][0]);
+    println!("{measured:?}\n{stats:?}\nbacklog p50 {p50} p90 {p90} of {} samples", backlogs.len());
+    let [first, second] = &stats.classes[..] else { panic!("two classes") };
+    assert!(first.marked > 0 && first.drops_full == 0, "marked instead of dropped: {first:?}");
+    // Reno halves its window at a mark: around the threshold, never twice as much for long.
+    assert!(p50 < 60_000 && (1_000..80_000).contains(&p90), "p50 {p50} p90 {p90}");
+    assert_eq!(second.marked, 0, "not ECN-capable: {second:?}");
+    assert!(second.not_ect > 0 && second.drops_full > 0, "dropped instead: {second:?}");
+    assert!(most_legacy <= 20, "{most_legacy} packets in a queue of 20");
+    assert!(measured[1].retransmits >= second.drops_full / 2, "the sender knows of them: {measured:?}");
+}
+
+/// Rates, classes and thresholds change while packets wait, and none is lost.
+pub fn changes_under_traffic_lose_no_packet(backend: &str) {
+    let bridge = Bridge::new(2);
+    let [from, sink] = &bridge.hosts[..] else { panic!("two hosts") };
+    let wide = config(&classes(backend, &[4, 2, 1], AT_30_KB));
+    let narrow = config(&format!(
+        "rate = '20mbit'\nqueue = 'drr'\nbackend = '{backend}'\nmarking = {{ rule = 'threshold', at = '60kB' }}\n\
+         [[class]]\nname = 'one'\n[[class]]\nname = 'two'\n"
+    ));
+    let mut port = bridge.attach(1, &classes(backend, &[4, 2, 1], AT_30_KB));
+    let measured = thread::scope(|scope| {
+        let running = scope.spawn(|| transfer(from, sink, 5202, "-t 4"));
+        thread::sleep(Duration::from_millis(800));
+        for _ in 0..4 {
+            port.reconfigure(&narrow).unwrap();
+            thread::sleep(Duration::from_millis(300));
+            port.reconfigure(&wide).unwrap();
+            thread::sleep(Duration::from_millis(300));
+        }
+        running.join().unwrap()
+    });
+    let stats = port.detach().unwrap();
+    println!("{measured:?}\n{stats:?}");
+    assert!(stats.classes.iter().all(|class| class.drops_full + class.drops_other == 0), "{stats:?}");
+    assert_eq!(from.segments_lost_to(sink), 0, "{measured:?}");
+    assert!(measured.goodput_bps > 10e6, "{measured:?}");
+}
+
+/// Datagrams that wait at a slow port; `to` are the TCP and UDP ports that choose their class, in this order.
+fn fill(bridge: &Bridge, to: &[u16]) -> Inbox {
+    let [from, sink] = &bridge.hosts[..] else { panic!("two hosts") };
+    let inbox = Inbox::open(sink, FIRST_PORT..FIRST_PORT + 2);
+    // Whoever does not know the way yet keeps what it sends.
+    send_datagrams(from, sink, &to[..1]);
+    assert_eq!(inbox.receive(1).len(), 1);
+    send_datagrams(from, sink, to);
+    inbox
+}
+
+/// The port stops being served while packets wait, and none of those is lost. (What arrives in the moment in which the
+/// kernel changes a root queue the kernel itself drops: nothing arrives here.)
+pub fn detaching_loses_no_waiting_packet(backend: &str) {
+    let bridge = Bridge::new(2);
+    let before = bridge.queues(1);
+    let port = bridge.attach(1, &classes(backend, &[1, 1], AT_30_KB).replace("40mbit", "1mbit"));
+    let inbox = fill(&bridge, &[FIRST_PORT, FIRST_PORT + 1].repeat(30));
+    let waited: u64 = port.stats().unwrap().classes.iter().map(|class| class.backlog_packets).sum();
+    assert!(waited > 20, "{waited} of 60 wait at 1 Mbit/s");
+    port.detach().unwrap();
+    assert_eq!(bridge.queues(1), before, "as before");
+    assert_eq!(inbox.receive(60).len(), 60, "{waited} waited");
+}
+
+/// With strict priority the first class's packets overtake the second's.
+pub fn the_first_class_comes_first(backend: &str) {
+    let bridge = Bridge::new(2);
+    let text = classes(backend, &[1, 1], "").replace("40mbit", "1mbit").replace("'drr'", "'priority'");
+    let port = bridge.attach(1, &text);
+    let (first, second) = (FIRST_PORT, FIRST_PORT + 1);
+    let inbox = fill(&bridge, &[[second; 30], [first; 30]].concat());
+    let order = inbox.receive(60);
+    port.detach().unwrap();
+    assert_eq!(order.len(), 60, "{order:?}");
+    let last_of_first = order.iter().rposition(|port| *port == first).expect("some");
+    let overtaken = order[last_of_first..].iter().filter(|port| **port == second).count();
+    println!("{overtaken} of 30 overtaken: {order:?}");
+    assert!(overtaken > 15, "{overtaken} of 30: {order:?}");
+}

@@ -1,0 +1,23 @@
+//! Tests of this binary that run inside a guest, where the kernel has what the host's lacks.
+
+use std::time::Duration;
+use vmcc_lab::guest::{Guest, GuestOptions, Stream, kernel};
+
+/// Runs tests of this binary whose names begin with `prefix` (they are `#[ignore]`d outside) under a guest kernel.
+pub fn run_inside(series: &str, prefix: &str, limit: Duration) {
+    let image = kernel(series).unwrap_or_else(|e| panic!("{e}"));
+    let program = std::env::current_exe().expect("this binary");
+    let options = GuestOptions { time_limit: limit, ..GuestOptions::default() };
+    let arguments = [prefix, "--ignored", "--nocapture", "--test-threads=1"];
+    println!("kernel {}:", image.release());
+    let mut out = Vec::new();
+    // As it comes: of a guest that hangs one wants to know where.
+    let mut show = |stream, text: &[u8]| {
+        out.extend_from_slice(if stream == Stream::Stdout { text } else { &[] });
+        print!("{}", String::from_utf8_lossy(text));
+    };
+    let output = Guest::new(options).run_streaming(&image, program, arguments, &mut show);
+    let output = output.unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(output.exit_code, 0, "see above");
+    assert!(!String::from_utf8_lossy(&out).contains("running 0 tests"), "no test of that name");
+}

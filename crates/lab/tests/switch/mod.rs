@@ -1,0 +1,163 @@
+//! What the tests of virtual-switch ports share: a switch in a namespace, hosts on its ports, real traffic, and the
+//! comparison of marking with tail drop on one port.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+pub mod conformance;
+pub mod guests;
+pub mod ovs;
+pub mod traffic;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+use vmcc_host::port::{Port, PortError};
+use vmcc_port::{ConfigFile, PortConfig};
+
+/// Runs a command and shows what it said if it fails; its output.
+pub fn run(command: &str) -> String {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let output =
+        Command::new(words[0]).args(&words[1..]).output().unwrap_or_else(|e| panic!("{command}: {e}"));
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command}: {err} {out}");
+    out.into_owned()
+}
+
+/// A name of this process's own, for namespaces.
+pub fn own_name(what: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("vmccs{}-{}{what}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A network namespace; removed on drop, with everything in it.
+pub struct Namespace(pub String);
+
+impl Namespace {
+    pub fn new(what: &str) -> Self {
+        let namespace = Self(own_name(what));
+        run(&format!("ip netns add {}", namespace.0));
+        run(&format!("ip -n {} link set lo up", namespace.0));
+        namespace
+    }
+
+    pub fn file(&self) -> PathBuf {
+        PathBuf::from(format!("/run/netns/{}", self.0))
+    }
+
+    /// Runs `action` on a thread inside.
+    pub fn within<T: Send>(&self, action: impl FnOnce() -> T + Send) -> T {
+        let file = std::fs::File::open(self.file()).unwrap_or_else(|e| panic!("{}: {e}", self.0));
+        thread::scope(|scope| {
+            let inside = scope.spawn(move || {
+                nix::sched::setns(&file, nix::sched::CloneFlags::CLONE_NEWNET).expect("enter namespace");
+                action()
+            });
+            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).output();
+    }
+}
+
+/// A host (or container) on a port of a switch: a namespace with one interface `e0`, 10.79.0.N.
+pub struct Host {
+    pub namespace: Namespace,
+    /// The port's name on the switch's side.
+    pub port: String,
+    pub address: String,
+}
+
+impl Host {
+    /// Connects a new host to the namespace of a switch; `None`: that of this process. The port is not yet part of a
+    /// switch.
+    pub fn new(switch: Option<&Namespace>, number: u8) -> Self {
+        let namespace = Namespace::new("h");
+        // Interfaces have 15 characters; without a namespace of its own the port needs a name of its own.
+        let port = if switch.is_some() {
+            format!("p{number}")
+        } else {
+            format!("vs{}p{number}", std::process::id())
+        };
+        let place = switch.map_or_else(|| "ip".to_owned(), |s| format!("ip -n {}", s.0));
+        run(&format!("{place} link add {port} type veth peer name e0 netns {}", namespace.0));
+        run(&format!("{place} link set {port} up"));
+        let address = format!("10.79.0.{number}");
+        run(&format!("ip -n {} addr add {address}/24 dev e0", namespace.0));
+        run(&format!("ip -n {} link set e0 up", namespace.0));
+        namespace.within(|| {
+            // What enters the switch is of the wire's size, as from a NIC without offloads.
+            vmcc_netlink::disable_segmentation_offload("e0").unwrap();
+            std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno").unwrap();
+            std::fs::write("/proc/sys/net/ipv4/tcp_ecn", "1").unwrap();
+        });
+        Self { namespace, port, address }
+    }
+
+    /// TCP segments that this host sent and `to` did not get, once what is on its way has arrived.
+    pub fn segments_lost_to(&self, to: &Host) -> u64 {
+        let mut lost = 0;
+        for _ in 0..100 {
+            let got = to.tcp_counter("InSegs");
+            lost = (self.tcp_counter("OutSegs") + self.tcp_counter("RetransSegs")).saturating_sub(got);
+            if lost == 0 {
+                break;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        lost
+    }
+
+    fn tcp_counter(&self, name: &str) -> u64 {
+        let text = self.namespace.within(|| std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+        let names = lines.next().expect("names").split(' ');
+        let mut values = names.zip(lines.next().expect("values").split(' '));
+        values
+            .find(|(found, _)| *found == name)
+            .and_then(|(_, value)| value.parse().ok())
+            .expect("the counter")
+    }
+}
+
+/// A Linux bridge in a namespace of its own, with hosts on its ports.
+pub struct Bridge {
+    pub namespace: Namespace,
+    pub hosts: Vec<Host>,
+}
+
+impl Bridge {
+    pub fn new(hosts: u8) -> Self {
+        let namespace = Namespace::new("s");
+        run(&format!("ip -n {} link add br0 type bridge", namespace.0));
+        run(&format!("ip -n {} link set br0 up", namespace.0));
+        let hosts: Vec<Host> = (1..=hosts).map(|number| Host::new(Some(&namespace), number)).collect();
+        for host in &hosts {
+            run(&format!("ip -n {} link set {} master br0", namespace.0, host.port));
+        }
+        Self { namespace, hosts }
+    }
+
+    pub fn attach(&self, host: usize, text: &str) -> Port {
+        self.try_attach(host, text).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    pub fn try_attach(&self, host: usize, text: &str) -> Result<Port, PortError> {
+        Port::attach_in(&self.namespace.file(), &self.hosts[host].port, &config(text))
+    }
+
+    /// What `tc` shows of the queues of a host's port.
+    pub fn queues(&self, host: usize) -> String {
+        run(&format!("tc -n {} qdisc show dev {}", self.namespace.0, self.hosts[host].port))
+    }
+}
+
+/// A configuration from TOML.
+pub fn config(text: &str) -> PortConfig {
+    ConfigFile::parse("test", text).unwrap_or_else(|e| panic!("{e}")).config
+}

@@ -1,0 +1,166 @@
+//! iperf3 between hosts of a switch, and marking against tail drop on the port between them.
+
+use super::{Host, Namespace, config, run};
+use std::net::UdpSocket;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+use vmcc_host::port::Port;
+
+/// An iperf3 server for one test; ends by itself or with this.
+pub struct Server(Child);
+
+impl Server {
+    pub fn start(namespace: &Namespace, port: u16) -> Self {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &namespace.0, "iperf3", "-s", "-1", "-p", &port.to_string()]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let server = Self(command.spawn().expect("iperf3"));
+        // Listening is seen from inside; a connection would use up the one test.
+        while !run(&format!("ip netns exec {} ss -Hltn sport = :{port}", namespace.0)).contains("LISTEN") {
+            thread::sleep(Duration::from_millis(10));
+        }
+        server
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What one iperf3 run measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Measured {
+    /// At the receiver.
+    pub goodput_bps: f64,
+    /// Median over time of the sender's smoothed RTT.
+    pub rtt_p50_us: u64,
+    pub retransmits: u64,
+}
+
+impl Measured {
+    /// From what `iperf3 -J` printed.
+    pub fn from_json(text: &str) -> Self {
+        let report: serde_json::Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        let end = &report["end"];
+        let goodput = end["sum_received"]["bits_per_second"].as_f64();
+        let intervals = report["intervals"].as_array().cloned().unwrap_or_default();
+        let streams = intervals.iter().flat_map(|i| i["streams"].as_array().cloned().unwrap_or_default());
+        let mut rtts: Vec<u64> = streams.filter_map(|s| s["rtt"].as_u64()).collect();
+        rtts.sort_unstable();
+        Self {
+            goodput_bps: goodput.unwrap_or_else(|| panic!("iperf3 measured nothing: {text}")),
+            rtt_p50_us: rtts.get(rtts.len() / 2).copied().unwrap_or(0),
+            retransmits: end["sum_sent"]["retransmits"].as_u64().unwrap_or(0),
+        }
+    }
+}
+
+/// Sends from one host to another; `options` are iperf3's.
+pub fn transfer(from: &Host, to: &Host, port: u16, options: &str) -> Measured {
+    transfers(&[(from, to, port)], options)[0]
+}
+
+/// Several transfers at once, each to its own TCP port; the answers in the same order.
+pub fn transfers(pairs: &[(&Host, &Host, u16)], options: &str) -> Vec<Measured> {
+    // All of them first: in an emulated machine starting one takes as long as a transfer.
+    let _servers: Vec<Server> =
+        pairs.iter().map(|(_, to, port)| Server::start(&to.namespace, *port)).collect();
+    let client = |&(from, to, port): &(&Host, &Host, u16)| {
+        let client = format!("iperf3 -J -i 0.1 -c {} -p {port} {options}", to.address);
+        Measured::from_json(&run(&format!("ip netns exec {} {client}", from.namespace.0)))
+    };
+    thread::scope(|scope| {
+        let running: Vec<_> = pairs.iter().map(|pair| scope.spawn(move || client(pair))).collect();
+        running.into_iter().map(|r| r.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
+    })
+}
+
+/// Where datagrams arrive.
+pub struct Inbox {
+    sockets: Vec<(u16, UdpSocket)>,
+}
+
+impl Inbox {
+    pub fn open(host: &Host, ports: std::ops::Range<u16>) -> Self {
+        let bind = |port| (port, UdpSocket::bind((host.address.as_str(), port)).expect("a free port"));
+        let sockets = host.namespace.within(|| ports.map(bind).collect::<Vec<_>>());
+        for (_, socket) in &sockets {
+            socket.set_nonblocking(true).expect("a socket");
+        }
+        Self { sockets }
+    }
+
+    /// The ports at which `count` datagrams arrived, in order; fewer when nothing arrives for two seconds.
+    pub fn receive(&self, count: usize) -> Vec<u16> {
+        let mut arrived = Vec::new();
+        let mut buffer = [0; 2048];
+        let mut quiet = 0;
+        while arrived.len() < count && quiet < 2_000 {
+            let before = arrived.len();
+            for (port, socket) in &self.sockets {
+                while socket.recv(&mut buffer).is_ok() {
+                    arrived.push(*port);
+                }
+            }
+            quiet = if arrived.len() > before { 0 } else { quiet + 1 };
+            thread::sleep(Duration::from_millis(1));
+        }
+        arrived
+    }
+}
+
+/// Sends a datagram of 1,400 bytes to each of these ports, back to back.
+pub fn send_datagrams(from: &Host, to: &Host, ports: &[u16]) {
+    from.namespace.within(|| {
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+        for port in ports {
+            socket.send_to(&[0; 1400], (to.address.as_str(), *port)).expect("sent");
+        }
+    });
+}
+
+/// A port of 100 Mbit/s that marks at 30 kB; then the same with tail drop at Linux's default of 1,000 packets.
+pub const MARKING: &str = "rate = '100mbit'\nmarking = { rule = 'threshold', at = '30kB' }\n";
+pub const TAIL_DROP: &str = "rate = '100mbit'\nmarking = { rule = 'none' }\n";
+
+/// One line of the table of platforms.
+#[derive(Debug)]
+pub struct Row {
+    pub marked: Measured,
+    pub tail_drop: Measured,
+    pub marks: u64,
+}
+
+/// Runs `measure` over a port that marks and over the same port that drops, prints the line, and checks what marking is
+/// for: CE marks on the way, no less goodput, and a much shorter queue.
+pub fn compare(name: &str, mut port: Port, backend: &str, measure: impl Fn() -> Measured) -> Row {
+    let marked = measure();
+    let stats = port.stats().unwrap_or_else(|e| panic!("{e}"));
+    let kind = stats.backend;
+    port.reconfigure(&config(&format!("{TAIL_DROP}backend = '{backend}'\n")))
+        .unwrap_or_else(|e| panic!("{e}"));
+    let tail_drop = measure();
+    let after = port.detach().unwrap_or_else(|e| panic!("{e}"));
+    let marks = stats.classes[0].marked;
+    let row = Row { marked, tail_drop, marks };
+    println!(
+        "| {name} | {backend} ({kind:?}) | {:.1} | {:.1} | {:.2} | {:.2} | {marks} | {} | {} |",
+        marked.goodput_bps / 1e6,
+        tail_drop.goodput_bps / 1e6,
+        marked.rtt_p50_us as f64 / 1e3,
+        tail_drop.rtt_p50_us as f64 / 1e3,
+        marked.retransmits,
+        tail_drop.retransmits,
+    );
+    assert!(marks > 0, "{name}: {stats:?}");
+    assert_eq!(stats.classes[0].drops_full, 0, "{name}: marked before the queue was full: {stats:?}");
+    assert_eq!(after.classes[0].marked, marks, "{name}: no marks without a rule: {after:?}");
+    // The speed of an emulated machine varies from one run to the next, so this is coarse.
+    assert!(marked.goodput_bps > 0.6 * tail_drop.goodput_bps, "{name}: {row:?}");
+    assert!(marked.rtt_p50_us * 3 < tail_drop.rtt_p50_us, "{name}: {row:?}");
+    row
+}
