@@ -8,6 +8,7 @@ mod clsact;
 mod ethtool;
 mod genl;
 mod htb;
+mod ifb;
 mod link;
 mod mptcp;
 mod qdisc;

@@ -27,7 +27,7 @@ pub struct PortInfo {
 }
 
 /// Route netlink, in the network namespace of the thread that opened it.
-pub struct Links(Connection<RouteNetlinkMessage>);
+pub struct Links(pub(crate) Connection<RouteNetlinkMessage>);
 
 impl Links {
     /// Opens a connection; it stays in the namespace that the calling thread is in now.

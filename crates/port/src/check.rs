@@ -5,7 +5,7 @@ mod marking;
 
 pub(crate) use marking::{red, threshold_bytes};
 
-use crate::config::{MAX_CLASSES, PortConfig};
+use crate::config::{MAX_CLASSES, PortConfig, VmShare};
 use crate::error::{Check, ConfigError, require};
 use crate::plan::{LinkFacts, Plan};
 use vmcc_scenario::model::Discipline;
@@ -17,6 +17,8 @@ const MIN_RATE: BitsPerSec = BitsPerSec::new(8_000);
 const MAX_RATE: BitsPerSec = BitsPerSec::new(8_000_000_000_000);
 /// The largest buffer, quantum and threshold; keeps the kernel's products of bytes and rates within 64 bits.
 const MAX_BYTES: Bytes = Bytes::new(1 << 32);
+/// The largest sum of the weights of a VM's ports.
+const MAX_WEIGHTS: u32 = 1_000;
 /// The longest name of a class or VM, in bytes; the kernel's records have room for it.
 const MAX_NAME: usize = 31;
 
@@ -46,7 +48,25 @@ fn vm(config: &PortConfig) -> Check {
     require(!vm.rate.is_zero(), "vm.rate", || {
         format!("a budget of zero would stop all ports of VM `{}`", vm.name)
     })?;
-    rate(vm.rate, "vm.rate")
+    rate(vm.rate, "vm.rate")?;
+    match vm.share {
+        VmShare::Split => {
+            require(vm.weight > 0, "vm.weight", || "a port of weight zero gets nothing".to_owned())?;
+            let (weight, weights) = (vm.weight, vm.weights);
+            let fits = weight <= weights && weights <= MAX_WEIGHTS;
+            require(fits, "vm.weights", || {
+                format!("the part {weight}/{weights} is not from 1/{MAX_WEIGHTS} to 1/1")
+            })?;
+            rate(vm.part(), "vm.weight")
+        }
+        VmShare::Shared => {
+            require(vm.weight == 1 && vm.weights == 1, "vm.weight", || {
+                "a shared budget has no parts".to_owned()
+            })?;
+            let message = "the ports of a shared budget have one rate, that of the budget";
+            require(config.rate.is_none(), "rate", || message.to_owned())
+        }
+    }
 }
 
 fn queue(config: &PortConfig) -> Check {

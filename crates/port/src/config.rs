@@ -157,16 +157,31 @@ pub struct VmBudget {
     /// How its ports share it.
     #[serde(default)]
     pub share: VmShare,
+    /// With `split`: the part of this port is `weight / weights`.
+    #[serde(default = "one")]
+    pub weight: u32,
+    /// With `split`: the sum of the weights of all the VM's ports.
+    #[serde(default = "one")]
+    pub weights: u32,
+}
+
+impl VmBudget {
+    /// What a port with a fixed part may send.
+    pub fn part(&self) -> BitsPerSec {
+        let part = u128::from(self.rate.get()) * u128::from(self.weight) / u128::from(self.weights.max(1));
+        BitsPerSec::new(u64::try_from(part).unwrap_or(u64::MAX))
+    }
 }
 
 /// How a VM's ports share its budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum VmShare {
-    /// In equal parts, one per port; what one port leaves is lost.
+    /// In fixed parts, one per port; what one port leaves is lost.
     #[default]
     Split,
-    /// From one bucket; a port may use what the others leave.
+    /// From one bucket for all; a port may use what the others leave. The ports also share the queues: all have the
+    /// same settings.
     Shared,
 }
 

@@ -20,8 +20,6 @@ pub struct LinkFacts {
     pub mtu: Bytes,
     /// What the link carries. `None` when unknown or only nominal: a tap or veth says a number that means nothing.
     pub speed: Option<BitsPerSec>,
-    /// Ports that share the VM's budget, this one included; 1 without a budget.
-    pub vm_ports: u32,
 }
 
 /// A port in plain numbers. Rates are in bytes per second.
@@ -125,7 +123,7 @@ impl PortConfig {
     pub fn plan(&self, link: &LinkFacts) -> Result<Plan, ConfigError> {
         check::config(self)?;
         check::link(self, link)?;
-        let rate = port_rate(self, link);
+        let rate = port_rate(self);
         let plan = Plan {
             rate,
             capacity: rate.or(link.speed.map(BitsPerSec::bytes_per_sec)),
@@ -146,10 +144,10 @@ fn q16(value: f64) -> u32 {
     ((value * 65536.0).round() as u32).max(1)
 }
 
-fn port_rate(config: &PortConfig, link: &LinkFacts) -> Option<u64> {
+fn port_rate(config: &PortConfig) -> Option<u64> {
     let own = config.rate.map(BitsPerSec::bytes_per_sec);
     let of_vm = config.vm.as_ref().map(|vm| match vm.share {
-        VmShare::Split => vm.rate.bytes_per_sec() / u64::from(link.vm_ports.max(1)),
+        VmShare::Split => vm.part().bytes_per_sec(),
         VmShare::Shared => vm.rate.bytes_per_sec(),
     });
     own.into_iter().chain(of_vm).min()

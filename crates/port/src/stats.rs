@@ -6,8 +6,11 @@ use serde::{Deserialize, Serialize};
 /// Counters of one port since it was attached, and its state now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PortStats {
-    /// The port.
+    /// The port; the VM, for a budget that its ports share.
     pub port: String,
+    /// The ports that share the budget; none for a port that is served by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<String>,
     /// What schedules it.
     pub backend: Backend,
     /// What the port may send, in bits per second, if it is capped.

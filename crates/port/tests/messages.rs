@@ -17,8 +17,7 @@ dscp = [46]
 name = "rest"
 "#;
 
-const LINK: LinkFacts =
-    LinkFacts { mtu: Bytes::new(1500), speed: Some(BitsPerSec::new(1_000_000_000)), vm_ports: 1 };
+const LINK: LinkFacts = LinkFacts { mtu: Bytes::new(1500), speed: Some(BitsPerSec::new(1_000_000_000)) };
 
 /// The message of the good configuration with one text replaced, from reading or else from planning.
 fn replaced(old: &str, new: &str) -> String {

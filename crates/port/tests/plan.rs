@@ -4,7 +4,7 @@ use vmcc_port::{ClassConfig, Lambda, LinkFacts, PortConfig, Rule, VmBudget, VmSh
 use vmcc_scenario::model::{Discipline, Marking};
 use vmcc_units::{BitsPerSec, Bytes};
 
-const LINK: LinkFacts = LinkFacts { mtu: Bytes::new(1500), speed: None, vm_ports: 1 };
+const LINK: LinkFacts = LinkFacts { mtu: Bytes::new(1500), speed: None };
 
 fn mbit(rate: u64) -> BitsPerSec {
     BitsPerSec::new(rate * 1_000_000)
@@ -58,14 +58,13 @@ fn without_classes_there_is_one_for_everything() {
 
 #[test]
 fn a_split_budget_is_divided_and_a_shared_one_is_not() {
-    let budget = |share| PortConfig {
-        vm: Some(VmBudget { name: "vm0".into(), rate: mbit(80), share }),
+    let budget = |share, weight, weights| PortConfig {
+        vm: Some(VmBudget { name: "vm0".into(), rate: mbit(80), share, weight, weights }),
         ..PortConfig::default()
     };
-    let two = LinkFacts { vm_ports: 2, ..LINK };
-    let split = budget(VmShare::Split).plan(&two).unwrap();
-    assert_eq!((split.rate, split.vm), (Some(5_000_000), None));
-    let shared = budget(VmShare::Shared).plan(&two).unwrap();
+    let split = budget(VmShare::Split, 1, 4).plan(&LINK).unwrap();
+    assert_eq!((split.rate, split.vm), (Some(2_500_000), None));
+    let shared = budget(VmShare::Shared, 1, 1).plan(&LINK).unwrap();
     assert_eq!((shared.rate, shared.vm.unwrap().rate), (Some(10_000_000), 10_000_000));
 }
 

@@ -7,7 +7,7 @@ use vmcc_scenario::model::{Discipline, Marking};
 use vmcc_units::{BitsPerSec, Bytes, Limit, Packets};
 
 const BASE: &str = r#"rate = "100mbit"
-vm = { name = "vm0", rate = "150mbit", share = "shared" }
+vm = { name = "vm0", rate = "150mbit", weight = 2, weights = 3 }
 queue = "drr"
 quantum = "1514B"
 buffer = "200pkt"
@@ -63,8 +63,8 @@ const SPLICES: &[&str] = &[
 
 fn links() -> impl Strategy<Value = LinkFacts> {
     let speed = proptest::option::of((1u64..1 << 40).prop_map(BitsPerSec::new));
-    let link = (1u64..70_000, speed, 0u32..100);
-    link.prop_map(|(mtu, speed, vm_ports)| LinkFacts { mtu: Bytes::new(mtu), speed, vm_ports })
+    let link = (1u64..70_000, speed);
+    link.prop_map(|(mtu, speed)| LinkFacts { mtu: Bytes::new(mtu), speed })
 }
 
 /// Reads and plans; whatever comes out, nothing panics and every error can be shown at its place.
@@ -118,7 +118,13 @@ fn class() -> impl Strategy<Value = ClassConfig> {
 fn configs() -> impl Strategy<Value = PortConfig> {
     let queue = prop_oneof![Just(Discipline::Fifo), Just(Discipline::Drr), Just(Discipline::Priority)];
     let share = prop_oneof![Just(VmShare::Split), Just(VmShare::Shared)];
-    let vm = (rates(), share).prop_map(|(rate, share)| VmBudget { name: "v".into(), rate, share });
+    let vm = (rates(), share, 0u32..4, 0u32..4).prop_map(|(rate, share, weight, weights)| VmBudget {
+        name: "v".into(),
+        rate,
+        share,
+        weight,
+        weights,
+    });
     let classes = proptest::collection::vec(class(), 0..9);
     (
         weighted(0.9, rates()),
@@ -198,7 +204,7 @@ proptest! {
         let text = toml::to_string(&config).unwrap();
         match ConfigFile::parse("x", &text) {
             Ok(file) => prop_assert_eq!(file.config, config),
-            Err(error) => prop_assert!(config.plan(&LinkFacts { mtu: Bytes::new(1500), speed: None, vm_ports: 1 }).is_err(), "{}", error),
+            Err(error) => prop_assert!(config.plan(&LinkFacts { mtu: Bytes::new(1500), speed: None }).is_err(), "{}", error),
         }
     }
 }
@@ -211,11 +217,7 @@ fn what_plans_is_consistent() {
         proptest::test_runner::TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha),
     );
     let planned = std::cell::Cell::new(0);
-    let link = (100u64..9000, 1u32..4).prop_map(|(mtu, vm_ports)| LinkFacts {
-        mtu: Bytes::new(mtu),
-        speed: None,
-        vm_ports,
-    });
+    let link = (100u64..9000).prop_map(|mtu| LinkFacts { mtu: Bytes::new(mtu), speed: None });
     let outcome = runner.run(&(configs(), link), |(config, link)| {
         planned.set(planned.get() + u32::from(consistent(&config, &link)?));
         Ok(())
@@ -227,5 +229,5 @@ fn what_plans_is_consistent() {
 #[test]
 fn the_base_is_good() {
     let file = ConfigFile::parse("x", BASE).unwrap();
-    file.config.plan(&LinkFacts { mtu: Bytes::new(1500), speed: None, vm_ports: 2 }).unwrap();
+    file.config.plan(&LinkFacts { mtu: Bytes::new(1500), speed: None }).unwrap();
 }

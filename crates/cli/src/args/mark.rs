@@ -83,8 +83,8 @@ pub(crate) struct MarkSettings {
     #[arg(long, value_name = "SHARE")]
     pub(crate) phantom: Option<f64>,
 
-    /// The VM's budget over all its ports, in equal parts or, with :shared, from one bucket
-    #[arg(long, value_name = "NAME=RATE[:shared]")]
+    /// The VM's budget over all its ports, from one bucket (db1=1gbit:shared) or this port's part (db1=1gbit:1/2)
+    #[arg(long, value_name = "NAME=RATE:HOW")]
     pub(crate) vm: Option<String>,
 }
 

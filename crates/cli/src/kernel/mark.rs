@@ -39,7 +39,7 @@ pub(crate) fn serve(name: &str, asked: &Asked, foreground: bool, ui: &Ui) -> Res
     };
     let why = why(&asked.config, stats.backend);
     if foreground {
-        ui.note(&format!("{}; Ctrl-C ends it", sentence(&stats, &why, changed)));
+        ui.note(&format!("{}; Ctrl-C ends it", sentence(name, &stats, &why, changed)));
         return hold(port, ui);
     }
     port.keep();
@@ -52,7 +52,9 @@ pub(crate) fn serve(name: &str, asked: &Asked, foreground: bool, ui: &Ui) -> Res
         "backend_reason": why,
         "stats": stats,
     });
-    ui.answer(&document, || format!("{}; `vmcc unmark {name}` ends it", sentence(&stats, &why, changed)));
+    ui.answer(&document, || {
+        format!("{}; `vmcc unmark {name}` ends it", sentence(name, &stats, &why, changed))
+    });
     Ok(Exit::Done)
 }
 
@@ -104,15 +106,15 @@ fn hold(port: Port, ui: &Ui) -> Result<Exit, Failure> {
     Ok(Exit::Interrupted)
 }
 
-fn sentence(stats: &PortStats, why: &str, changed: bool) -> String {
+fn sentence(name: &str, stats: &PortStats, why: &str, changed: bool) -> String {
+    let budget = match stats.members.as_slice() {
+        [] => String::new(),
+        ports => format!(" from the budget of VM {} (ports: {})", stats.port, ports.join(", ")),
+    };
     let verb = if changed { "was served already and is changed:" } else { "is served" };
     let classes: Vec<&str> = stats.classes.iter().map(|class| class.name.as_str()).collect();
-    format!(
-        "{}: {verb} by {} ({why}); classes: {}",
-        stats.port,
-        show::backend(stats.backend),
-        classes.join(", ")
-    )
+    let backend = show::backend(stats.backend);
+    format!("{name}: {verb} by {backend} ({why}){budget}; classes: {}", classes.join(", "))
 }
 
 /// Why this backend.
@@ -130,8 +132,12 @@ fn why(config: &PortConfig, chosen: Backend) -> String {
 /// All served ports.
 pub(crate) fn list(prometheus: bool, ui: &Ui) -> Result<Exit, Failure> {
     needs_root("mark: reading counters")?;
-    let mut ports = Vec::new();
+    let mut ports: Vec<PortStats> = Vec::new();
     for name in port::attached().map_err(|e| failure(&e))? {
+        // The ports of one budget have the same counters.
+        if ports.iter().any(|port| port.members.contains(&name)) {
+            continue;
+        }
         match port::peek(&name) {
             Ok(stats) => ports.push(stats),
             // It went away since it was listed; the others are still worth a line.

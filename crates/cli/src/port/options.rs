@@ -123,20 +123,23 @@ fn value<T: FromStr<Err: Display>>(name: &str, text: &str) -> Result<T, Failure>
     })
 }
 
-/// `NAME=RATE[:shared|:split]`
+/// `NAME=RATE`, `NAME=RATE:shared` or `NAME=RATE:WEIGHT/WEIGHTS`
 fn budget(text: &str) -> Result<VmBudget, Failure> {
     let form = || {
-        Failure::usage(format!("--vm: `{text}` is not NAME=RATE[:shared]"))
-            .help("such as --vm db1=1gbit:shared")
+        Failure::usage(format!("--vm: `{text}` is not NAME=RATE:shared or NAME=RATE:WEIGHT/WEIGHTS"))
+            .help("such as db1=1gbit:shared, or db1=1gbit:1/2 for one half")
     };
     let (name, rest) = text.split_once('=').ok_or_else(form)?;
-    let (rate, share) = match rest.split_once(':') {
-        None => (rest, VmShare::Split),
-        Some((rate, "split")) => (rate, VmShare::Split),
-        Some((rate, "shared")) => (rate, VmShare::Shared),
-        Some(_) => return Err(form()),
+    let (rate, how) = rest.split_once(':').unwrap_or((rest, "1/1"));
+    let (share, weight, weights) = match how.split_once('/') {
+        None if how == "shared" => (VmShare::Shared, 1, 1),
+        None => return Err(form()),
+        Some((weight, weights)) => {
+            let number = |text: &str| text.parse().map_err(|_| form());
+            (VmShare::Split, number(weight)?, number(weights)?)
+        }
     };
-    Ok(VmBudget { name: name.to_owned(), rate: value("--vm", rate)?, share })
+    Ok(VmBudget { name: name.to_owned(), rate: value("--vm", rate)?, share, weight, weights })
 }
 
 fn marking(settings: &MarkSettings, queue: Discipline) -> Result<Marking, Failure> {

@@ -25,7 +25,11 @@ fn port(stats: &PortStats) -> String {
         (Some(ns), 0) => format!("RTT {}", rounded(ns)),
         (Some(ns), samples) => format!("RTT {} ({samples} samples)", rounded(ns)),
     };
-    let mut head = format!("{}: {}, {rate}, {rtt}", stats.port, backend(stats.backend));
+    let name = match stats.members.as_slice() {
+        [] => stats.port.clone(),
+        ports => format!("VM {} ({})", stats.port, ports.join(", ")),
+    };
+    let mut head = format!("{name}: {}, {rate}, {rtt}", backend(stats.backend));
     if stats.unclassified > 0 {
         head.push_str(&format!(", {} packets without a class", stats.unclassified));
     }
@@ -94,6 +98,7 @@ mod tests {
         let rest = ClassStats { name: "rest".into(), packets: 1, bytes: 60, ..ClassStats::default() };
         let capped = PortStats {
             port: "vnet0".into(),
+            members: Vec::new(),
             backend: Backend::Htb,
             rate_bps: Some(600_000_000),
             rtt_ns: Some(312_499),
@@ -103,6 +108,7 @@ mod tests {
         };
         let open = PortStats {
             port: "vnet1".into(),
+            members: Vec::new(),
             backend: Backend::Bpf,
             rate_bps: None,
             rtt_ns: None,

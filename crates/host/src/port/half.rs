@@ -5,7 +5,7 @@ use super::plan::Plan;
 use super::program::Program;
 use super::record::{Content, Record};
 use super::site::Site;
-use super::{queues_of, signed, undo};
+use super::{budget, queues_of, signed, undo};
 
 /// What was found on a port.
 pub(crate) enum Found {
@@ -15,6 +15,8 @@ pub(crate) enum Found {
     Undone,
     /// Everything that the record speaks of.
     Whole(Box<Content>, Box<Program>),
+    /// A port that shares the budget of its VM, as the record says.
+    Member(Box<Content>),
 }
 
 /// Looks at a port whose record is locked, and undoes what is not whole: the queues or the programs are missing, or a
@@ -24,10 +26,11 @@ pub(crate) fn settle(site: &mut Site, record: &Record) -> Result<Found, PortErro
     let (content, program) = (record.read(), Program::find(index)?);
     let queues = site.has_our_queues()?;
     match (content, program) {
+        (Some(content), _) if content.member.is_some() => budget::settle(site, content),
         (Some(content), Some(program)) if !content.half && content.queues == queues => {
             Ok(Found::Whole(Box::new(content), Box::new(program)))
         }
-        (None, None) if !queues => Ok(Found::Nothing),
+        (None, None) if !queues && !budget::is_member(site)? => Ok(Found::Nothing),
         (Some(content), program) => undo_recorded(site, index, content, program.as_ref()),
         (None, _) => undo_unrecorded(site, index),
     }
@@ -57,8 +60,7 @@ fn undo_unrecorded(site: &mut Site, index: i32) -> Result<Found, PortError> {
     if site.has_our_queues()? {
         site.restore()?;
     }
-    Program::detach(&site.name, index)?;
-    site.restore_clsact()?;
+    budget::part(site, index)?;
     site.previous = None;
     Ok(Found::Undone)
 }

@@ -4,7 +4,7 @@ use super::error::PortError;
 use super::half::{self, Found};
 use super::record::{self, Record};
 use super::site::Site;
-use super::{Served, program, signed};
+use super::{Held, Served, budget, program, signed};
 use crate::error::ControlError;
 use std::collections::HashSet;
 use std::fs;
@@ -16,7 +16,7 @@ use vmcc_port::PortStats;
 /// # Errors
 /// No such port, not served, or the kernel refuses.
 pub fn peek(port: &str) -> Result<PortStats, PortError> {
-    Served::look(port)?.stats()
+    Held::look(port)?.stats()
 }
 
 /// Forgets what was on record about ports that are gone; their names. They took their queues and programs with them.
@@ -24,6 +24,7 @@ pub fn peek(port: &str) -> Result<PortStats, PortError> {
 /// # Errors
 /// The ports of this network namespace cannot be listed.
 pub fn forget_gone() -> Result<Vec<String>, PortError> {
+    budget::remove_unused()?;
     let ports = nix::net::if_::if_nameindex().map_err(|e| ControlError::kernel("list ports", e))?;
     let indices: HashSet<u32> = ports.iter().map(|port| port.index()).collect();
     let namespaces = namespaces();
@@ -42,6 +43,8 @@ pub fn detach_orphans() -> Result<Vec<String>, PortError> {
     for port in &ports {
         let known = recorded.contains(&port.index()) || program::is_attached(signed(port.index()));
         let name = port.name().to_string_lossy();
+        // A bucket goes with its last port.
+        let known = known && !budget::is_bucket(&name);
         if known && Served::end_if_orphan(&name)? {
             detached.push(name.into_owned());
         }
@@ -58,7 +61,11 @@ impl Served {
             looked => looked?,
         };
         match half::settle(&mut site, &record)? {
-            Found::Whole(content, _) if content.kept => Ok(false),
+            Found::Whole(content, _) | Found::Member(content) if content.kept => Ok(false),
+            Found::Member(content) => match budget::Member::open_as(site, &content, Some(record)) {
+                Some(member) => member.end().map(|()| true),
+                None => Ok(false),
+            },
             Found::Whole(content, program) => {
                 Self::open_as(site, *content, *program, Some(record))?.end().map(|()| true)
             }

@@ -5,12 +5,14 @@
 //! | `plan` | what a configuration means on this port, in the kernel's units |
 //! | `backend` | what schedules: HTB, or nothing of ours |
 //! | `program` | the tc programs (`kernel/port.bpf.c`): classify, read the queue, mark |
+//! | `budget` | ports of one VM that share its rate |
 //! | `record` | who holds the port, and what was there before |
 //!
 //! A port is attached, changed and detached while traffic runs. Queues that go away are emptied first: their rate is
 //! lifted, and they are removed when nothing waits in them.
 
 mod backend;
+mod budget;
 mod error;
 mod half;
 mod layout;
@@ -28,6 +30,7 @@ pub use look::{detach_orphans, forget_gone, peek};
 use crate::error::ControlError;
 use crate::netns;
 use backend::{Bpf, Htb, QueueCounters, Queues, Untouched};
+use budget::Member;
 use half::Found;
 use plan::{Plan, Rule};
 use program::Program;
@@ -42,7 +45,13 @@ use vmcc_port::{Backend, ClassStats, PortConfig, PortStats};
 pub struct Port {
     netns: OwnedFd,
     /// `None` once it is detached or kept.
-    served: Option<Served>,
+    served: Option<Held>,
+}
+
+/// A port that is held: with queues of its own, or sharing the budget of its VM.
+enum Held {
+    Own(Box<Served>),
+    Member(Box<Member>),
 }
 
 /// What serving a port consists of.
@@ -72,7 +81,7 @@ impl Port {
     /// As [`Port::attach`]; also when the namespace cannot be entered.
     pub fn attach_in(netns: &Path, port: &str, config: &PortConfig) -> Result<Self, PortError> {
         let netns = netns::open(netns)?;
-        let served = netns::within(netns.as_fd(), || Served::begin(port, config))??;
+        let served = netns::within(netns.as_fd(), || Held::begin(port, config))??;
         Ok(Self { netns, served: Some(served) })
     }
 
@@ -82,13 +91,13 @@ impl Port {
     /// No such port, not served, or held by a process that is alive.
     pub fn adopt(port: &str) -> Result<Self, PortError> {
         let netns = netns::open(Path::new("/proc/thread-self/ns/net"))?;
-        let served = netns::within(netns.as_fd(), || Served::adopt(port))??;
+        let served = netns::within(netns.as_fd(), || Held::adopt(port))??;
         Ok(Self { netns, served: Some(served) })
     }
 
     /// The port's name.
     pub fn name(&self) -> &str {
-        &self.served().name
+        self.served().name()
     }
 
     /// Changes everything to `config` while traffic runs.
@@ -101,12 +110,18 @@ impl Port {
         netns::within(netns.as_fd(), || served.change(config))?
     }
 
-    /// Counters since it was attached, and its state now.
+    /// Counters since it was attached, and its state now. Of a port that shares its VM's budget: those of the budget.
     ///
     /// # Errors
     /// The kernel refuses; the port is gone.
     pub fn stats(&self) -> Result<PortStats, PortError> {
-        self.served().stats()
+        match self.served() {
+            Held::Own(served) => served.stats(),
+            Held::Member(member) => {
+                let vm = member.vm();
+                netns::within(self.netns.as_fd(), || budget::stats(vm))?
+            }
+        }
     }
 
     /// Stops serving the port: what was there before is back. A port that is gone is not an error.
@@ -131,11 +146,111 @@ impl Port {
 
     /// Whether an earlier process left the port on purpose ([`Port::keep`]); not one that was killed while it held it.
     pub fn is_kept(&self) -> bool {
-        self.served().recorded().is_some_and(|content| content.kept)
+        self.served().record().and_then(Record::read).is_some_and(|content| content.kept)
     }
 
-    fn served(&self) -> &Served {
+    fn served(&self) -> &Held {
         self.served.as_ref().expect("present until it is taken")
+    }
+}
+
+impl Held {
+    fn begin(port: &str, config: &PortConfig) -> Result<Self, PortError> {
+        if budget::shared(config).is_none() {
+            return Served::begin(port, config).map(|served| Self::Own(Box::new(served)));
+        }
+        let mut site = Site::open(port)?;
+        // Refused here, what is wrong with the settings leaves no trace of a budget.
+        Plan::new(port, config, site.facts)?;
+        let record = Record::lock(port, site.index)?;
+        match half::settle(&mut site, &record)? {
+            Found::Whole(..) | Found::Member(_) => Err(PortError::AlreadyAttached { port: port.to_owned() }),
+            Found::Nothing | Found::Undone => {
+                Member::begin(site, record, config).map(|member| Self::Member(Box::new(member)))
+            }
+        }
+    }
+
+    fn adopt(port: &str) -> Result<Self, PortError> {
+        let mut site = Site::open(port)?;
+        let record = Record::lock(port, site.index)?;
+        Self::settled(half::settle(&mut site, &record)?, site, record)
+    }
+
+    fn settled(found: Found, site: Site, record: Record) -> Result<Self, PortError> {
+        let port = site.name.clone();
+        match found {
+            Found::Whole(content, program) => Served::open_as(site, *content, *program, Some(record))
+                .map(|served| Self::Own(Box::new(served))),
+            Found::Member(content) => Member::open_as(site, &content, Some(record))
+                .map(|member| Self::Member(Box::new(member)))
+                .ok_or(PortError::NotAttached { port }),
+            Found::Nothing | Found::Undone => {
+                record.remove();
+                Err(PortError::NotAttached { port })
+            }
+        }
+    }
+
+    /// As it is, whoever holds it.
+    fn look(port: &str) -> Result<Self, PortError> {
+        let mut site = Site::open(port)?;
+        match record::peek(site.index)? {
+            Some(content) if content.member.is_some() && budget::is_member(&mut site)? => {
+                let member = Member::open_as(site, &content, None);
+                member
+                    .map(|member| Self::Member(Box::new(member)))
+                    .ok_or_else(|| PortError::NotAttached { port: port.to_owned() })
+            }
+            _ => Served::look(port).map(|served| Self::Own(Box::new(served))),
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Own(served) => &served.name,
+            Self::Member(member) => &member.name,
+        }
+    }
+
+    fn record(&self) -> Option<&Record> {
+        match self {
+            Self::Own(served) => served.record.as_ref(),
+            Self::Member(member) => member.record(),
+        }
+    }
+
+    fn change(&mut self, config: &PortConfig) -> Result<(), PortError> {
+        match self {
+            Self::Own(served) if budget::shared(config).is_some() => {
+                let problem = "a port with queues of its own cannot join a shared budget; unmark it first";
+                Err(PortError::config(&served.name, "vm", problem))
+            }
+            Self::Own(served) => served.change(config),
+            Self::Member(member) => member.change(config),
+        }
+    }
+
+    fn stats(&self) -> Result<PortStats, PortError> {
+        match self {
+            Self::Own(served) => served.stats(),
+            Self::Member(member) => budget::stats(member.vm()),
+        }
+    }
+
+    /// Whoever comes next knows that it was no accident.
+    fn mark_kept(&self) {
+        if let Some((record, content)) = self.record().and_then(|record| Some((record, record.read()?))) {
+            // Without it `vmcc clean` takes the port for a leftover; that is all.
+            let _ = record.write(&Content { kept: true, ..content });
+        }
+    }
+
+    fn end(self) -> Result<(), PortError> {
+        match self {
+            Self::Own(served) => served.end(),
+            Self::Member(member) => member.end(),
+        }
     }
 }
 
@@ -154,9 +269,17 @@ impl Drop for Port {
 /// The ports cannot be listed.
 pub fn attached() -> Result<Vec<String>, PortError> {
     let ports = nix::net::if_::if_nameindex().map_err(|e| ControlError::kernel("list ports", e))?;
-    let served = |index: u32| i32::try_from(index).is_ok_and(program::is_attached);
-    let names = ports.iter().filter(|port| served(port.index()));
-    Ok(names.map(|port| port.name().to_string_lossy().into_owned()).collect())
+    let mut names = Vec::new();
+    for port in &ports {
+        let name = port.name().to_string_lossy();
+        if program::is_attached(signed(port.index())) {
+            // The device of a budget is no port.
+            names.extend((!budget::is_bucket(&name)).then(|| name.into_owned()));
+        } else if record::peek(port.index())?.is_some_and(|content| content.member.is_some()) {
+            names.push(name.into_owned());
+        }
+    }
+    Ok(names)
 }
 
 /// Loads the programs and forgets them.
@@ -198,7 +321,8 @@ impl Served {
         let mut queues = choose(port, config, &plan)?;
         let record = Record::lock(port, site.index)?;
         let index = signed(site.index);
-        if let Found::Whole(..) = half::settle(&mut site, &record)? {
+        budget::check_parts(&site, config)?;
+        if let Found::Whole(..) | Found::Member(_) = half::settle(&mut site, &record)? {
             return Err(PortError::AlreadyAttached { port: port.to_owned() });
         }
         site.remember_clsact()?;
@@ -233,6 +357,7 @@ impl Served {
         let record = Record::lock(port, site.index)?;
         match half::settle(&mut site, &record)? {
             Found::Whole(content, program) => Self::open_as(site, *content, *program, Some(record)),
+            Found::Member(_) => Err(PortError::NotAttached { port: port.to_owned() }),
             Found::Nothing | Found::Undone => {
                 record.remove();
                 Err(PortError::NotAttached { port: port.to_owned() })
@@ -269,6 +394,7 @@ impl Served {
     fn change(&mut self, config: &PortConfig) -> Result<(), PortError> {
         let site = self.site.get_mut().unwrap_or_else(PoisonError::into_inner);
         let plan = Plan::new(&self.name, config, site.facts)?;
+        budget::check_parts(site, config)?;
         if plan.queues != self.plan.queues {
             let problem = "a port with queues of vmcc's own (a rate, or several classes) cannot become one without, nor \
                            the reverse; unmark it first";
@@ -331,11 +457,16 @@ impl Served {
             rtt_samples: state.rtt_samples,
             unclassified: counters.iter().map(|class| class.unclassified).sum(),
             classes: classes.collect(),
+            members: Vec::new(),
         })
     }
 
     fn recorded(&self) -> Option<Content> {
         self.record.as_ref()?.read()
+    }
+
+    fn site_index(&self) -> u32 {
+        self.index.unsigned_abs()
     }
 
     /// Whoever comes next knows that it was no accident.
@@ -412,6 +543,7 @@ fn write(
         made_clsact: site.made_clsact,
         kept: false,
         half: false,
+        member: None,
         pid: std::process::id(),
     })
 }

@@ -78,10 +78,7 @@ pub(crate) struct Facts {
 
 impl Plan {
     pub(crate) fn new(port: &str, config: &PortConfig, facts: Facts) -> Result<Self, PortError> {
-        let link = LinkFacts { mtu: Bytes::new(facts.mtu.into()), speed: None, vm_ports: 1 };
-        if config.vm.is_some() {
-            return Err(PortError::config(port, "vm", "budgets of VMs are not built into this vmcc yet"));
-        }
+        let link = LinkFacts { mtu: Bytes::new(facts.mtu.into()), speed: None };
         let refused = |error| PortError::Config { port: port.to_owned(), error: Box::new(error) };
         let checked = config.plan(&link).map_err(refused)?;
         let rate = checked.rate.or(checked.capacity).unwrap_or(UNCAPPED);

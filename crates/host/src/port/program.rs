@@ -99,24 +99,10 @@ impl Program {
     /// From now on packets that leave the port pass the program.
     pub(crate) fn attach(&mut self, port: &str, ifindex: i32) -> Result<(), PortError> {
         let Some(object) = self.object.take() else { return Ok(()) };
-        let failed = |e: libbpf_rs::Error| PortError::Feature {
-            port: port.to_owned(),
-            feature: "attach a program to a port".to_owned(),
-            cause: e.to_string(),
-            remedy: "it needs CAP_NET_ADMIN and CONFIG_NET_SCH_INGRESS (clsact): modprobe sch_ingress"
-                .to_owned(),
-        };
         // Leaving last: whoever looks for a port that is served looks there.
         for (name, direction) in [(IN_PROGRAM, TC_INGRESS), (OUT_PROGRAM, TC_EGRESS)] {
             let program = object.progs().find(|p| p.name() == name).expect("the object defines it");
-            let mut filter = filter_at(Some(program.as_fd()), ifindex, direction);
-            // Kept when it exists: others may filter there too.
-            match filter.create() {
-                Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(failed(e)),
-                _ => {}
-            }
-            // The filter holds the program and its maps from here on.
-            filter.attach().map_err(failed)?;
+            place(port, program.as_fd(), ifindex, direction)?;
         }
         Ok(())
     }
@@ -176,6 +162,38 @@ impl Program {
         let bytes = bytes.map_err(|e| ControlError::kernel("read a port's state", e))?;
         Ok(State::decode(bytes.as_deref().unwrap_or_default()))
     }
+}
+
+/// Puts the program that sees what comes in at one port also on another: it measures RTTs of what leaves the first.
+/// The other port may have had no place for it yet.
+pub(crate) fn lend_ingress(port: &str, from: i32, to: i32) -> Result<(), PortError> {
+    let failed = |e| ControlError::kernel(format!("measure RTTs at port {port}"), e);
+    let id = filter_at(None, from, TC_INGRESS).query().map_err(failed)?;
+    let program = libbpf_rs::Program::fd_from_id(id).map_err(failed)?;
+    place(port, program.as_fd(), to, TC_INGRESS)
+}
+
+/// Puts a program on a port.
+fn place(
+    port: &str,
+    program: BorrowedFd<'_>,
+    ifindex: i32,
+    direction: TcAttachPoint,
+) -> Result<(), PortError> {
+    let failed = |e: libbpf_rs::Error| PortError::Feature {
+        port: port.to_owned(),
+        feature: "attach a program to a port".to_owned(),
+        cause: e.to_string(),
+        remedy: "it needs CAP_NET_ADMIN and CONFIG_NET_SCH_INGRESS (clsact): modprobe sch_ingress".to_owned(),
+    };
+    let mut filter = filter_at(Some(program), ifindex, direction);
+    // Kept when it exists: others may filter there too.
+    match filter.create() {
+        Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(failed(e)),
+        _ => {}
+    }
+    // The filter holds the program and its maps from here on.
+    filter.attach().map_err(failed).map(drop)
 }
 
 /// Whether one of our programs is on the port.

@@ -31,8 +31,17 @@ pub(crate) struct Content {
     pub(crate) kept: bool,
     /// A change was under way: the queues may be neither as before nor as after it.
     pub(crate) half: bool,
+    /// The port shares the budget of its VM: its queues and program are elsewhere.
+    #[serde(default)]
+    pub(crate) member: Option<Member>,
     /// The process that wrote it.
     pub(crate) pid: u32,
+}
+
+/// Of which VM a port shares the budget.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Member {
+    pub(crate) vm: String,
 }
 
 /// A locked record. Dropping it unlocks, and deletes it if it says nothing; [`Record::remove`] deletes.
@@ -102,6 +111,12 @@ pub(crate) fn recorded() -> Result<Vec<u32>, PortError> {
     let Ok(entries) = fs::read_dir(DIRECTORY) else { return Ok(Vec::new()) };
     let found = entries.flatten().filter_map(|entry| entry.file_name().to_str().and_then(numbers));
     Ok(found.filter(|(inode, _)| *inode == here).map(|(_, index)| index).collect())
+}
+
+/// What is on record about the other ports of the calling thread's network namespace.
+pub(crate) fn others(ifindex: u32) -> Result<Vec<Content>, PortError> {
+    let others = recorded()?.into_iter().filter(|index| *index != ifindex);
+    Ok(others.filter_map(|index| peek(index).ok().flatten()).collect())
 }
 
 /// What is on record about a port of the calling thread's network namespace, whoever holds it.

@@ -113,7 +113,7 @@ impl Site {
     }
 }
 
-fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
+pub(crate) fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(e) if matches!(os_code(&e), Some(nix::libc::ENOENT | nix::libc::ENODEV | nix::libc::EINVAL)) => {
             Ok(())

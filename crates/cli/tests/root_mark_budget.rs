@@ -1,0 +1,188 @@
+//! One budget for the ports of a VM, in fixed parts or shared, as an operator sets it, with real traffic.
+#![cfg(feature = "root-tests")]
+
+mod common;
+mod wire;
+
+use serde_json::json;
+use std::thread;
+use std::time::Duration;
+use wire::Pair;
+
+/// Bytes on the wire per byte of payload: Ethernet, IPv4 and TCP with timestamps.
+const WIRE: f64 = 1514.0 / 1448.0;
+
+/// What each port sends at the same time, in Mbit/s on the wire.
+fn rates(pair: &Pair, hosts: &[&str]) -> Vec<f64> {
+    thread::scope(|scope| {
+        let clients: Vec<_> = hosts
+            .iter()
+            .zip(5310..)
+            .map(|(host, port)| {
+                let server = pair.server(port);
+                let client = move || pair.client(&format!("-c {host} -p {port} -O 1 -t 5"));
+                (scope.spawn(client), server)
+            })
+            .collect();
+        clients.into_iter().map(|(client, _server)| client.join().unwrap() * WIRE / 1e6).collect()
+    })
+}
+
+fn two_ports() -> Pair {
+    let pair = Pair::new();
+    pair.join("p1", 80);
+    pair
+}
+
+/// Whether a device of a budget is there.
+fn has_bucket(pair: &Pair) -> bool {
+    pair.ip("-o link show").contains("vmccb")
+}
+
+#[test]
+fn root_mark_two_ports_share_the_budget_of_their_vm() {
+    let pair = two_ports();
+    let before = pair.queues();
+    // On a busy machine a queue of one packet, which such short RTTs call for, runs empty now and then.
+    for port in ["p0", "p1"] {
+        let (code, said) = pair.json(&["mark", port, "--vm", "db1=100mbit:shared", "--threshold", "100kB"]);
+        assert_eq!((code, &said["stats"]["port"]), (0, &"db1".into()), "{said}");
+    }
+    let both = rates(&pair, &["10.79.0.2", "10.80.0.2"]);
+    let alone = rates(&pair, &["10.79.0.2"]);
+    println!("both {both:.1?}, alone {alone:.1?} Mbit/s");
+    assert!((98.0..=102.0).contains(&both.iter().sum::<f64>()), "{both:?}");
+    assert!((98.0..=102.0).contains(&alone[0]), "one takes what the other leaves: {alone:?}");
+
+    let (_, list) = pair.json(&["mark", "--list"]);
+    assert_eq!(list["ports"].as_array().map(Vec::len), Some(1), "{list}");
+    assert_eq!(list["ports"][0]["members"], json!(["p0", "p1"]), "{list}");
+    assert!(pair.text(&["mark", "p1", "--stats"]).contains("VM db1 (p0, p1)"));
+
+    let (code, said) = pair.json(&["mark", "p1", "--vm", "db1=50mbit:shared"]);
+    assert_eq!((code, &said["changed"]), (0, &true.into()), "{said}");
+    let alone = rates(&pair, &["10.79.0.2"]);
+    assert!((30.0..=51.0).contains(&alone[0]), "changed for all: {alone:?}");
+    let (_, stats) = pair.json(&["mark", "p0", "--stats"]);
+    assert!(stats["rtt_samples"].as_u64().unwrap() > 100, "ACKs come in at the ports: {stats}");
+    assert!(stats["classes"][0]["marked"].as_u64().unwrap() > 100, "{stats}");
+
+    assert_eq!(pair.json(&["unmark", "p0"]).0, 0);
+    assert_eq!(pair.json(&["mark", "--list"]).1["ports"][0]["members"], json!(["p1"]));
+    assert_eq!(pair.json(&["unmark", "p1"]).0, 0);
+    assert!(!has_bucket(&pair));
+    assert_eq!(pair.queues(), before);
+    pair.assert_nothing_left();
+}
+
+#[test]
+fn root_mark_two_ports_have_fixed_parts_of_the_budget() {
+    let pair = two_ports();
+    for port in ["p0", "p1"] {
+        let (code, said) = pair.json(&["mark", port, "--vm", "db1=100mbit:1/2", "--threshold", "100kB"]);
+        assert_eq!((code, &said["stats"]["rate_bps"]), (0, &50_000_000.into()), "{said}");
+    }
+    let both = rates(&pair, &["10.79.0.2", "10.80.0.2"]);
+    let alone = rates(&pair, &["10.79.0.2"]);
+    println!("both {both:.1?}, alone {alone:.1?} Mbit/s");
+    assert!((98.0..=102.0).contains(&both.iter().sum::<f64>()), "{both:?}");
+    assert!((49.0..=51.0).contains(&alone[0]), "what the other leaves is lost: {alone:?}");
+    pair.join("p2", 81);
+    let said = pair.refused(&["mark", "p2", "--vm", "db1=100mbit:1/2"], 2);
+    assert!(said.contains("p0, p1") && said.contains("more than its budget"), "{said}");
+    assert_eq!(pair.json(&["mark", "p2", "--vm", "db2=100mbit:1/2"]).0, 0, "another VM");
+    assert_eq!(pair.json(&["unmark", "--all"]).0, 0);
+    pair.assert_nothing_left();
+}
+
+#[test]
+fn root_mark_a_shared_budget_refuses_what_does_not_fit() {
+    let pair = two_ports();
+    assert_eq!(pair.json(&["mark", "p0", "--vm", "db1=100mbit:shared"]).0, 0);
+    for (arguments, says) in [
+        (&["mark", "p1", "--vm", "db1=90mbit:shared"][..], "other settings"),
+        (&["mark", "p1", "--vm", "db1=100mbit:shared", "--rate", "10mbit"], "one rate"),
+        (&["mark", "p1", "--vm", "db1=100mbit:some"], "WEIGHT/WEIGHTS"),
+        (&["mark", "p1", "--vm", "db1=100mbit:0/2"], "weight zero"),
+        (&["mark", "p1", "--vm", "db1=100mbit:3/2"], "3/2"),
+        (&["mark", "p0", "--vm", "db2=100mbit:shared"], "VM `db1`"),
+        (&["mark", "p0", "--rate", "10mbit"], "VM `db1`"),
+    ] {
+        let said = pair.refused(arguments, 2);
+        assert!(said.contains(says) && said.contains("help: "), "{arguments:?}: {said}");
+    }
+    assert_eq!(pair.json(&["mark", "p1", "--rate", "10mbit"]).0, 0);
+    assert!(pair.refused(&["mark", "p1", "--vm", "db1=100mbit:shared"], 2).contains("unmark it first"));
+    assert_eq!(pair.json(&["unmark", "--all"]).0, 0);
+    assert!(!has_bucket(&pair));
+    pair.assert_nothing_left();
+}
+
+#[test]
+fn root_mark_a_bucket_goes_with_its_last_port() {
+    let pair = two_ports();
+    let before = pair.queues();
+    // The ports vanish, as when the VM ends.
+    for port in ["p0", "p1"] {
+        assert_eq!(pair.json(&["mark", port, "--vm", "db1=100mbit:shared"]).0, 0);
+    }
+    pair.ip("link del p0");
+    assert_eq!(pair.json(&["mark", "--list"]).1["ports"][0]["members"], json!(["p1"]));
+    pair.ip("link del p1");
+    assert_eq!(pair.json(&["clean"]).0, 0);
+    assert!(!has_bucket(&pair));
+    pair.assert_nothing_left();
+
+    // Held in the foreground, ended by a signal and by a kill.
+    let pair = two_ports();
+    let mut held = pair.foreground(&["--vm", "db1=100mbit:shared"]);
+    held.signal("TERM");
+    assert_eq!(held.end().0, Some(130));
+    assert!(!has_bucket(&pair));
+    let mut held = pair.foreground(&["--vm", "db1=100mbit:shared"]);
+    assert!(pair.refused(&["unmark", "p0"], 2).contains("running vmcc"));
+    held.signal("KILL");
+    held.end();
+    assert_eq!(pair.json(&["clean"]).1["ports"], json!(["p0"]));
+    assert!(!has_bucket(&pair));
+    assert_eq!(pair.queues(), before);
+
+    // Somebody removes the device.
+    assert_eq!(pair.json(&["mark", "p0", "--vm", "db1=100mbit:shared"]).0, 0);
+    let links = pair.ip("-o link show");
+    let device = links.split_whitespace().find(|word| word.starts_with("vmccb")).unwrap();
+    pair.ip(&format!("link del {}", device.trim_end_matches(':')));
+    assert_eq!(pair.json(&["mark", "p0", "--vm", "db1=100mbit:shared"]).0, 0, "made again");
+    let alone = rates(&pair, &["10.79.0.2"]);
+    assert!((60.0..=102.0).contains(&alone[0]), "{alone:?}");
+    assert_eq!(pair.json(&["unmark", "p0"]).0, 0);
+    assert_eq!(pair.queues(), before);
+    pair.assert_nothing_left();
+}
+
+#[test]
+fn root_mark_killed_while_it_joins_or_leaves_is_cleaned() {
+    let pair = two_ports();
+    let before = pair.queues();
+    for round in 0..24 {
+        assert_eq!(pair.json(&["mark", "p1", "--vm", "db1=100mbit:shared"]).0, 0);
+        let join = ["mark", "p0", "--vm", "db1=100mbit:shared"];
+        if round % 2 == 0 {
+            assert_eq!(pair.json(&["unmark", "p1"]).0, 0);
+            pair.killed_after(&join, Duration::from_millis(10 * round));
+        } else {
+            assert_eq!(pair.json(&join).0, 0);
+            assert_eq!(pair.json(&["unmark", "p1"]).0, 0);
+            pair.killed_after(&["unmark", "p0"], Duration::from_millis(10 * round));
+        }
+        match round % 3 {
+            0 => assert_eq!(pair.json(&["clean"]).0, 0),
+            1 => assert_eq!(pair.json(&join).0, 0, "round {round}"),
+            _ => {}
+        }
+        assert_eq!(pair.json(&["unmark", "p0"]).0, 0);
+        assert!(!has_bucket(&pair), "round {round}");
+        assert_eq!(pair.queues(), before, "round {round}");
+    }
+    pair.assert_nothing_left();
+}

@@ -1,0 +1,194 @@
+//! The bucket that all ports of a VM share: an IFB with the VM's queues and program on it.
+//!
+//! ```text
+//! port 1 ─ redirect ─┐                  ┌─ port 1
+//! port 2 ─ redirect ─┴─ IFB: the queues ┴─ port 2     each packet leaves at its own port
+//! ```
+
+use super::super::Served;
+use super::super::error::PortError;
+use super::super::site::Site;
+use super::{PREFIX, REDIRECT};
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::{self, File, OpenOptions};
+use std::path::PathBuf;
+use vmcc_netlink::{Links, PortInfo, os_code};
+use vmcc_port::{PortConfig, PortStats, VmBudget};
+
+/// Held by whoever makes a bucket, joins or leaves it.
+const LOCK: &str = "/run/vmcc/budgets.lock";
+
+/// Nobody else makes, joins or leaves a bucket while it lives.
+pub(super) struct Lock(#[allow(dead_code, reason = "unlocks when it is dropped")] Flock<File>);
+
+impl Lock {
+    pub(super) fn take() -> Result<Self, PortError> {
+        let path = PathBuf::from(LOCK);
+        let failed = |source| PortError::Record { path: path.clone(), source };
+        fs::create_dir_all(path.parent().unwrap_or(&path)).map_err(failed)?;
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+        Flock::lock(file, FlockArg::LockExclusive).map(Self).map_err(|(_, e)| failed(e.into()))
+    }
+}
+
+/// The device of a VM's bucket: names of VMs are longer than those of devices may be.
+pub(super) fn device(vm: &str) -> String {
+    // FNV-1a.
+    let hash =
+        vm.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    format!("{PREFIX}{hash:08x}")
+}
+
+/// The bucket of a VM, made if it is not there; the IFB's number. An existing one must have the same settings.
+pub(super) fn open(_: &Lock, port: &Site, config: &PortConfig, vm: &VmBudget) -> Result<u32, PortError> {
+    let name = device(&vm.name);
+    if let Some(index) = joinable(port, &name, config, vm)? {
+        return Ok(index);
+    }
+    let failed = |action: &str, e| PortError::kernel(&port.name, format!("{action} of VM `{}`", vm.name), e);
+    let mut links = Links::open().map_err(|e| failed("open a netlink socket for the budget", e))?;
+    links.add_ifb(&name, port.facts.mtu).map_err(|e| match os_code(&e) {
+        Some(nix::libc::EOPNOTSUPP) => PortError::Feature {
+            port: port.name.clone(),
+            feature: "share a budget between ports".to_owned(),
+            cause: e.to_string(),
+            remedy: "modprobe ifb, or boot a kernel with CONFIG_IFB; or give each port its part (`share = \"split\"`)"
+                .to_owned(),
+        },
+        _ => failed("make the device for the budget", e),
+    })?;
+    let made = (|| {
+        let index =
+            find(&mut links, &name)?.ok_or_else(|| PortError::NoSuchPort { port: name.clone() })?.index;
+        // For people who look at the device; nothing depends on it.
+        let _ = links.set_alias(index, &format!("vmcc: budget of VM {}", vm.name));
+        Served::begin(&name, config)?.mark_kept();
+        Ok(index)
+    })();
+    if made.is_err() {
+        // The first error tells more than one about undoing it.
+        let _ = remove_device(&name);
+    }
+    made.map_err(|e| on_behalf(e, port))
+}
+
+/// The bucket, if it is whole and has these settings. One that is not whole is removed.
+fn joinable(port: &Site, name: &str, config: &PortConfig, vm: &VmBudget) -> Result<Option<u32>, PortError> {
+    let bucket = match Served::adopt(name) {
+        Ok(bucket) => bucket,
+        Err(PortError::NoSuchPort { .. }) => return Ok(None),
+        Err(PortError::NotAttached { .. }) => return remove_device(name).map(|()| None),
+        Err(error) => return Err(on_behalf(error, port)),
+    };
+    let theirs = bucket.recorded().map(|content| content.config);
+    if theirs.as_ref() == Some(config) {
+        return Ok(Some(bucket.site_index()));
+    }
+    let others = members(bucket.site_index())?;
+    if others.is_empty() {
+        // Its ports are gone.
+        remove(name)?;
+        return Ok(None);
+    }
+    let problem = format!(
+        "VM `{}` has a budget with other settings already, at {}; its ports share the queues: give the same settings, \
+         or change them first with `vmcc mark {}`",
+        vm.name,
+        others.join(", "),
+        others[0]
+    );
+    Err(PortError::config(&port.name, "vm", problem))
+}
+
+/// An error about the device is one about the port that asked for it.
+fn on_behalf(error: PortError, port: &Site) -> PortError {
+    match error {
+        PortError::Config { error, .. } => PortError::Config { port: port.name.clone(), error },
+        PortError::Feature { feature, cause, remedy, .. } => {
+            PortError::Feature { port: port.name.clone(), feature, cause, remedy }
+        }
+        other => other,
+    }
+}
+
+/// Changes the settings of a bucket, for all its ports.
+pub(super) fn change(_: &Lock, vm: &str, config: &PortConfig) -> Result<(), PortError> {
+    let mut bucket = Served::adopt(&device(vm))?;
+    let changed = bucket.change(config);
+    // It stays, whoever asked.
+    bucket.mark_kept();
+    changed
+}
+
+/// The number of the bucket's device, if the bucket is there and works.
+pub(super) fn served(vm: &str) -> Result<Option<u32>, PortError> {
+    match Served::look(&device(vm)) {
+        Ok(bucket) => Ok(Some(bucket.site_index())),
+        Err(PortError::NoSuchPort { .. } | PortError::NotAttached { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Counters of a bucket and its ports.
+pub(super) fn stats(vm: &str) -> Result<PortStats, PortError> {
+    let bucket = Served::look(&device(vm))?;
+    let members = members(bucket.site_index())?;
+    Ok(PortStats { port: vm.to_owned(), members, ..bucket.stats()? })
+}
+
+/// Removes a bucket that no port uses.
+pub(super) fn remove_if_unused(_: &Lock, name: &str) -> Result<bool, PortError> {
+    let mut links = Links::open().map_err(|e| PortError::kernel(name, "open a netlink socket", e))?;
+    let Some(found) = find(&mut links, name)? else { return Ok(false) };
+    if members(found.index)?.is_empty() {
+        return remove(name).map(|()| true);
+    }
+    Ok(false)
+}
+
+/// Lets what waits leave, then removes the device.
+fn remove(name: &str) -> Result<(), PortError> {
+    match Served::adopt(name) {
+        Ok(bucket) => bucket.end()?,
+        Err(PortError::NoSuchPort { .. } | PortError::NotAttached { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    remove_device(name)
+}
+
+fn remove_device(name: &str) -> Result<(), PortError> {
+    let failed = |e| PortError::kernel(name, "remove the device of a budget", e);
+    let mut links = Links::open().map_err(failed)?;
+    match find(&mut links, name)? {
+        Some(found) => links.delete(found.index).map_err(failed),
+        None => Ok(()),
+    }
+}
+
+fn find(links: &mut Links, name: &str) -> Result<Option<PortInfo>, PortError> {
+    let all = links.list().map_err(|e| PortError::kernel(name, "list ports", e))?;
+    Ok(all.into_iter().find(|link| link.name == name))
+}
+
+/// The names of the ports whose packets go through a device.
+pub(super) fn members(device: u32) -> Result<Vec<String>, PortError> {
+    let failed = |e| PortError::kernel("", "list the ports of a budget", e);
+    let mut links = Links::open().map_err(failed)?;
+    let mut tc = vmcc_netlink::TrafficControl::open().map_err(failed)?;
+    let mut names = Vec::new();
+    for link in links.list().map_err(failed)? {
+        // A port that is gone in the meantime is none.
+        if link.index != device && tc.redirected(link.index, REDIRECT).ok().flatten() == Some(device) {
+            names.push(link.name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The devices of buckets in this network namespace.
+pub(super) fn devices() -> Result<Vec<String>, PortError> {
+    let failed = |e| PortError::kernel("", "list ports", e);
+    let all = Links::open().and_then(|mut links| links.list()).map_err(failed)?;
+    Ok(all.into_iter().map(|link| link.name).filter(|name| super::is_bucket(name)).collect())
+}

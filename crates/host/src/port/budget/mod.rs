@@ -1,0 +1,242 @@
+//! One budget for all ports of a VM, shared: what leaves any of them goes through one bucket.
+//!
+//! A member port has two things: a filter that redirects its packets to the VM's IFB, and the program that measures
+//! RTTs from the ACKs that come in. The queues, the marking program and its maps are the IFB's. The last port to
+//! leave takes the bucket with it; one that vanishes is noticed by the next who looks.
+
+mod bucket;
+
+use super::error::PortError;
+use super::half::Found;
+use super::program::{self, Program};
+use super::record::{Content, Member as MemberRecord, Record};
+use super::signed;
+use super::site::Site;
+use bucket::Lock;
+use vmcc_netlink::os_code;
+use vmcc_port::{Backend, PortConfig, PortStats, VmBudget, VmShare};
+
+/// What devices of buckets are called, with a number behind it.
+const PREFIX: &str = "vmccb";
+/// Where the redirecting filter sits among a port's filters: before our program, which a member does not have.
+const REDIRECT: u16 = 0xc0d9;
+
+/// A port that shares its VM's budget.
+pub(crate) struct Member {
+    pub(crate) name: String,
+    site: Site,
+    vm: String,
+    /// Locked; `None` when somebody only looks.
+    record: Option<Record>,
+}
+
+/// The budget that a configuration shares.
+pub(crate) fn shared(config: &PortConfig) -> Option<&VmBudget> {
+    config.vm.as_ref().filter(|vm| vm.share == VmShare::Shared)
+}
+
+/// Whether a port is a bucket's device, which is no port to its users.
+pub(crate) fn is_bucket(name: &str) -> bool {
+    let number = name.strip_prefix(PREFIX);
+    number.is_some_and(|number| number.len() == 8 && number.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+/// Whether a port's packets go through a bucket.
+pub(crate) fn is_member(site: &mut Site) -> Result<bool, PortError> {
+    Ok(redirected(site)?.is_some())
+}
+
+fn redirected(site: &mut Site) -> Result<Option<u32>, PortError> {
+    let found = site.tc.redirected(site.index, REDIRECT);
+    found.map_err(|e| PortError::kernel(&site.name, "read its filters", e))
+}
+
+impl Member {
+    /// Joins the VM's bucket. The port has nothing of ours, and its record is locked.
+    pub(crate) fn begin(mut site: Site, record: Record, config: &PortConfig) -> Result<Self, PortError> {
+        let Some(vm) = shared(config) else {
+            return Err(PortError::config(&site.name, "vm", "there is no shared budget"));
+        };
+        let lock = Lock::take()?;
+        site.remember_clsact()?;
+        let device = bucket::open(&lock, &site, config, vm)?;
+        let vm = vm.name.clone();
+        let joined = write(&record, &site, config, &vm).and_then(|()| join(&mut site, device));
+        let mut member = Self { name: site.name.clone(), site, vm, record: Some(record) };
+        if let Err(error) = joined {
+            // The first error tells more than one about undoing it.
+            let _ = member.leave(&lock);
+            return Err(error);
+        }
+        Ok(member)
+    }
+
+    /// What a record speaks of.
+    pub(crate) fn open_as(mut site: Site, content: &Content, record: Option<Record>) -> Option<Self> {
+        let member = content.member.as_ref()?;
+        site.made_clsact = content.made_clsact;
+        Some(Self { name: site.name.clone(), site, vm: member.vm.clone(), record })
+    }
+
+    /// Changes the settings of all ports of the VM.
+    pub(crate) fn change(&mut self, config: &PortConfig) -> Result<(), PortError> {
+        if shared(config).map(|vm| &vm.name) != Some(&self.vm) {
+            let problem = format!(
+                "the port shares the budget of VM `{}`; unmark it first to serve it by itself or with another VM",
+                self.vm
+            );
+            return Err(PortError::config(&self.name, "vm", problem));
+        }
+        let lock = Lock::take()?;
+        bucket::change(&lock, &self.vm, config)?;
+        match &self.record {
+            Some(record) => write(record, &self.site, config, &self.vm),
+            None => Ok(()),
+        }
+    }
+
+    /// The VM.
+    pub(crate) fn vm(&self) -> &str {
+        &self.vm
+    }
+
+    pub(crate) fn record(&self) -> Option<&Record> {
+        self.record.as_ref()
+    }
+
+    /// Leaves the bucket; the last takes it away.
+    pub(crate) fn end(mut self) -> Result<(), PortError> {
+        let lock = Lock::take()?;
+        self.leave(&lock)
+    }
+
+    fn leave(&mut self, lock: &Lock) -> Result<(), PortError> {
+        let index = signed(self.site.index);
+        part(&mut self.site, index)?;
+        bucket::remove_if_unused(lock, &bucket::device(&self.vm))?;
+        if let Some(record) = self.record.take() {
+            record.remove();
+        }
+        Ok(())
+    }
+}
+
+/// Counters of a VM's bucket and its ports, in the calling thread's network namespace.
+pub(crate) fn stats(vm: &str) -> Result<PortStats, PortError> {
+    bucket::stats(vm)
+}
+
+/// Looks at a port that its record calls a member, and undoes what is not whole.
+pub(crate) fn settle(site: &mut Site, content: Content) -> Result<Found, PortError> {
+    let lock = Lock::take()?;
+    let vm = content.member.as_ref().map(|member| member.vm.clone()).unwrap_or_default();
+    let redirected = redirected(site)?;
+    if redirected.is_some() && redirected == bucket::served(&vm)? {
+        return Ok(Found::Member(Box::new(content)));
+    }
+    site.made_clsact = content.made_clsact;
+    let index = signed(site.index);
+    part(site, index)?;
+    bucket::remove_if_unused(&lock, &bucket::device(&vm))?;
+    Ok(Found::Undone)
+}
+
+/// Removes buckets whose ports are gone; how many.
+pub(crate) fn remove_unused() -> Result<usize, PortError> {
+    let names = bucket::devices()?;
+    if names.is_empty() {
+        return Ok(0);
+    }
+    let lock = Lock::take()?;
+    let mut removed = 0;
+    for name in names {
+        removed += usize::from(bucket::remove_if_unused(&lock, &name)?);
+    }
+    Ok(removed)
+}
+
+/// Refuses a part that, with the parts of the VM's other ports, is more than the whole.
+pub(crate) fn check_parts(site: &Site, config: &PortConfig) -> Result<(), PortError> {
+    let Some(vm) = config.vm.as_ref().filter(|vm| vm.share == VmShare::Split) else { return Ok(()) };
+    let part = |vm: &VmBudget| f64::from(vm.weight) / f64::from(vm.weights.max(1));
+    let others = super::record::others(site.index)?;
+    let of_vm = others.iter().filter_map(|content| {
+        let theirs = content.config.vm.as_ref().filter(|theirs| theirs.name == vm.name)?;
+        nix::net::if_::if_nametoindex(content.port.as_str())
+            .is_ok()
+            .then_some((content.port.as_str(), theirs))
+    });
+    let (mut sum, mut names) = (part(vm), Vec::new());
+    for (name, theirs) in of_vm {
+        sum += part(theirs);
+        names.push(name);
+    }
+    names.sort_unstable();
+    // Thirds do not sum up to one exactly.
+    if sum <= 1.0 + 1e-9 {
+        return Ok(());
+    }
+    let problem = format!(
+        "the parts of VM `{}` at {} and here are more than its budget; give each port WEIGHT/WEIGHTS that sum up to one",
+        vm.name,
+        names.join(", ")
+    );
+    Err(PortError::config(&site.name, "vm.weight", problem))
+}
+
+fn join(site: &mut Site, device: u32) -> Result<(), PortError> {
+    // Before its packets go there: ACKs that come in find the flows that went out.
+    program::lend_ingress(&site.name, signed(device), signed(site.index))?;
+    let redirected = site.tc.redirect(site.index, device, REDIRECT);
+    redirected.map_err(|e| match os_code(&e) {
+        Some(nix::libc::ENOENT) => PortError::Feature {
+            port: site.name.clone(),
+            feature: "send a port's packets through a shared budget".to_owned(),
+            cause: e.to_string(),
+            remedy: "modprobe act_mirred, or boot a kernel with CONFIG_NET_ACT_MIRRED; or give each port its part (`share = \"split\"`)"
+                .to_owned(),
+        },
+        _ => PortError::kernel(&site.name, "redirect its packets to the budget of its VM", e),
+    })
+}
+
+/// Takes everything of a member off the port. A port that is gone is fine.
+pub(crate) fn part(site: &mut Site, index: i32) -> Result<(), PortError> {
+    if is_member(site)? {
+        let ended = site.tc.end_redirect(site.index, REDIRECT);
+        super::site::gone_is_fine(ended)
+            .map_err(|e| PortError::kernel(&site.name, "end its redirection", e))?;
+    }
+    Program::detach(&site.name, index)?;
+    site.restore_clsact()
+}
+
+fn write(record: &Record, site: &Site, config: &PortConfig, vm: &str) -> Result<(), PortError> {
+    record.write(&Content {
+        port: site.name.clone(),
+        config: config.clone(),
+        backend: Backend::Auto,
+        queues: false,
+        previous: None,
+        made_clsact: site.made_clsact,
+        kept: false,
+        half: false,
+        member: Some(MemberRecord { vm: vm.to_owned() }),
+        pid: std::process::id(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_named_after_its_vm_and_known_by_its_name() {
+        let long = bucket::device("a-name-of-31-characters-is-long");
+        assert!(long.len() <= 15 && is_bucket(&long), "{long}");
+        assert_ne!(bucket::device("db1"), bucket::device("db2"));
+        for other in ["vmccb", "vmccb1234567", "vmccb1234567g", "vmccbridge0", "eth0"] {
+            assert!(!is_bucket(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Intermediate functional blocks: devices that queue packets on behalf of other ports and hand them back.
+
+use crate::link::Links;
+use crate::tc::{TCA_OPTIONS, Tc, TrafficControl};
+use netlink_packet_core::{DefaultNla, Emitable, NLM_F_CREATE, NLM_F_EXCL, Nla, NlasIterator};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use std::io;
+
+// Numbers from the kernel's user interface: linux/rtnetlink.h, linux/pkt_cls.h, linux/tc_act/tc_mirred.h.
+const RTM_NEWTFILTER: u16 = 44;
+const RTM_DELTFILTER: u16 = 45;
+const RTM_GETTFILTER: u16 = 46;
+const CLSACT_EGRESS: u32 = 0xffff_fff3;
+const ETH_P_ALL: u16 = 3;
+const TCA_BPF_ACT: u16 = 1;
+const TCA_BPF_OPS_LEN: u16 = 4;
+const TCA_BPF_OPS: u16 = 5;
+/// One instruction of classic BPF, `ret #-1`: every packet matches. (There are kernels without matchall, but none that
+/// serves a port and has no BPF classifier.)
+const MATCH_ALL: [u8; 8] = [6, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+const FIRST_ACTION: u16 = 1;
+const TCA_ACT_OPTIONS: u16 = 2;
+const TCA_ACT_KIND: u16 = 1;
+const TCA_MIRRED_PARMS: u16 = 2;
+const TC_ACT_STOLEN: u32 = 4;
+const TCA_EGRESS_REDIR: u32 = 1;
+/// Where `struct tc_mirred` has the device.
+const MIRRED_IFINDEX_AT: usize = 24;
+const HANDLE: u32 = 1;
+const KIND: &str = "bpf";
+
+impl Links {
+    /// Makes an IFB with one queue and switches it on.
+    ///
+    /// # Errors
+    /// The kernel refuses; `Unsupported` when it has no IFB.
+    pub fn add_ifb(&mut self, name: &str, mtu: u32) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.flags = LinkFlags::Up;
+        link.header.change_mask = LinkFlags::Up;
+        link.attributes = vec![
+            LinkAttribute::IfName(name.to_owned()),
+            LinkAttribute::Mtu(mtu),
+            LinkAttribute::NumTxQueues(1),
+            LinkAttribute::NumRxQueues(1),
+            LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Ifb)]),
+        ];
+        self.0.execute(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Says for people what a device is for.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set_alias(&mut self, port: u32, alias: &str) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = port;
+        link.attributes = vec![LinkAttribute::IfAlias(alias.to_owned())];
+        self.0.execute(RouteNetlinkMessage::SetLink(link), 0)
+    }
+
+    /// Removes a device.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn delete(&mut self, port: u32) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = port;
+        self.0.execute(RouteNetlinkMessage::DelLink(link), 0)
+    }
+}
+
+impl TrafficControl {
+    /// From now on every packet that leaves `port` goes through `device` first. The port has clsact.
+    ///
+    /// # Errors
+    /// The kernel refuses: `NotFound` when it lacks mirred.
+    pub fn redirect(&mut self, port: u32, device: u32, priority: u16) -> io::Result<()> {
+        // struct tc_mirred: index, capab, action, refcnt, bindcnt, eaction, ifindex.
+        let words = [0, 0, TC_ACT_STOLEN, 0, 0, TCA_EGRESS_REDIR, device];
+        let parms: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let options = crate::genl::nest(TCA_ACT_OPTIONS, &[DefaultNla::new(TCA_MIRRED_PARMS, parms)]);
+        let action = crate::genl::nest(FIRST_ACTION, &[crate::genl::text(TCA_ACT_KIND, "mirred"), options]);
+        let inner = [
+            DefaultNla::new(TCA_BPF_OPS_LEN, 1_u16.to_ne_bytes().to_vec()),
+            DefaultNla::new(TCA_BPF_OPS, MATCH_ALL.to_vec()),
+            crate::genl::nest(TCA_BPF_ACT, &[action]),
+        ];
+        let mut value = vec![0; inner.as_slice().buffer_len()];
+        inner.as_slice().emit(&mut value);
+        let message = filter(RTM_NEWTFILTER, port, priority).kind(KIND).options(value);
+        self.0.execute(message, NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// The device that the port's packets go through, by the filter of this priority.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn redirected(&mut self, port: u32, priority: u16) -> io::Result<Option<u32>> {
+        let answers = self.0.dump(Tc::new(RTM_GETTFILTER, port, CLSACT_EGRESS, 0));
+        let answers = match answers {
+            // There is no clsact.
+            Err(e) if matches!(crate::os_code(&e), Some(nix::libc::EINVAL | nix::libc::ENOENT)) => {
+                return Ok(None);
+            }
+            answers => answers?,
+        };
+        let ours = answers.iter().filter(|a| a.port == port && a.info >> 16 == u32::from(priority));
+        Ok(ours.filter_map(device).next())
+    }
+
+    /// Ends [`TrafficControl::redirect`].
+    ///
+    /// # Errors
+    /// The kernel refuses; `NotFound` or `InvalidInput` when there is no such filter.
+    pub fn end_redirect(&mut self, port: u32, priority: u16) -> io::Result<()> {
+        self.0.execute(filter(RTM_DELTFILTER, port, priority).kind(KIND), 0)
+    }
+}
+
+fn filter(message_type: u16, port: u32, priority: u16) -> Tc {
+    let mut message = Tc::new(message_type, port, CLSACT_EGRESS, HANDLE);
+    message.info = u32::from(priority) << 16 | u32::from(ETH_P_ALL.to_be());
+    message
+}
+
+fn device(answer: &Tc) -> Option<u32> {
+    let options = answer.attributes.iter().find(|nla| nla.kind() == TCA_OPTIONS)?;
+    let mut bytes = vec![0; options.value_len()];
+    options.emit_value(&mut bytes);
+    for kind in [TCA_BPF_ACT, FIRST_ACTION, TCA_ACT_OPTIONS, TCA_MIRRED_PARMS] {
+        bytes = inner(&bytes, kind)?;
+    }
+    let word = bytes.get(MIRRED_IFINDEX_AT..MIRRED_IFINDEX_AT + 4)?;
+    Some(u32::from_ne_bytes(word.try_into().ok()?))
+}
+
+fn inner(bytes: &[u8], kind: u16) -> Option<Vec<u8>> {
+    const TYPE_MASK: u16 = 0x3fff;
+    let mut attributes = NlasIterator::new(bytes).filter_map(Result::ok);
+    attributes.find(|nla| nla.kind() & TYPE_MASK == kind).map(|nla| nla.value().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_without_a_device_is_none_not_a_panic() {
+        for length in 0..40 {
+            for byte in [0_u8, 1, 4, 8, 0xff] {
+                let answer = Tc::new(RTM_NEWTFILTER, 1, CLSACT_EGRESS, 1).options(vec![byte; length]);
+                assert_eq!(device(&answer), None);
+            }
+        }
+    }
+}
