@@ -1,12 +1,13 @@
-//! Marking against tail drop on the switches that this host's kernel lacks, and with the `bpf` backend: Linux bridge,
-//! Open vSwitch with its kernel datapath, and with its userspace datapath (the stand-in for DPDK). See docs/platforms.md.
+//! Marking against tail drop with the `bpf` backend, and on the switch that needs a kernel module: Linux bridge and Open
+//! vSwitch's kernel datapath; and a VM on a tap. See docs/platforms.md.
 #![cfg(feature = "root-tests")]
 
 mod switch;
 
 use std::time::Duration;
-use switch::ovs::{Datapath, Ovs};
+use switch::ovs::{self, Datapath, Ovs};
 use switch::traffic::{MARKING, compare, transfer};
+use switch::vm::{Vm, add_tap};
 use switch::{Bridge, Host, config, run};
 use vmcc_host::port::Port;
 
@@ -24,13 +25,27 @@ fn guest_platforms_open_vswitch_kernel() {
 }
 
 #[test]
-fn guest_platforms_open_vswitch_userspace() {
-    switch::guests::run_inside("6.18", "inside_open_vswitch_userspace_datapath", LIMIT);
-}
-
-#[test]
 fn guest_platforms_open_vswitch_without_noop() {
     switch::guests::run_inside("6.18", "inside_open_vswitch_without_noop", LIMIT);
+}
+
+/// Towards the VM its tap marks; from the VM the port marks by which its packets leave the bridge.
+#[test]
+fn guest_platforms_vm_on_a_tap() {
+    let bridge = Bridge::new(1);
+    let host = &bridge.hosts[0];
+    bridge.namespace.within(|| {
+        add_tap("tap0");
+        let vm = Vm::start("tap0", &host.address);
+        vm.receive(host);
+        let slow = MARKING.replace("100mbit", "50mbit");
+        for (name, port) in [("tap, to the VM", "tap0"), ("uplink, from the VM", host.port.as_str())] {
+            let text = format!("{slow}backend = 'htb'\n");
+            let port = Port::attach(port, &config(&text)).unwrap_or_else(|e| panic!("{e}"));
+            let measure = || if name.starts_with("tap") { vm.receive(host) } else { vm.send(host) };
+            compare(&format!("QEMU VM: {name}"), port, "htb", measure);
+        }
+    });
 }
 
 #[test]
@@ -43,37 +58,10 @@ fn inside_linux_bridge() {
     }
 }
 
-fn on_open_vswitch(datapath: Datapath) {
-    let ovs = Ovs::start(datapath);
-    let hosts = [Host::new(None, 1), Host::new(None, 2)];
-    for host in &hosts {
-        ovs.add_port(&host.port);
-        ovs.leave_queues_alone(&host.port);
-    }
-    let root = |port: &str| run(&format!("tc qdisc show dev {port}")).lines().next().map(str::to_owned);
-    for backend in BACKENDS {
-        let text = format!("{MARKING}backend = '{backend}'\n");
-        let port = Port::attach(&hosts[1].port, &config(&text)).unwrap_or_else(|e| panic!("{e}"));
-        let ours = root(&hosts[1].port);
-        ovs.change_other_things(&hosts[1].port);
-        ovs.restart();
-        assert_eq!(root(&hosts[1].port), ours, "Open vSwitch left the queue alone");
-        compare(&format!("Open vSwitch, {}", datapath.name()), port, backend, || {
-            transfer(&hosts[0], &hosts[1], 5201, "-t 3")
-        });
-    }
-}
-
 #[test]
 #[ignore = "runs in a guest"]
 fn inside_open_vswitch_kernel_datapath() {
-    on_open_vswitch(Datapath::Kernel);
-}
-
-#[test]
-#[ignore = "runs in a guest"]
-fn inside_open_vswitch_userspace_datapath() {
-    on_open_vswitch(Datapath::Userspace);
+    ovs::compare_backends(Datapath::Kernel, &BACKENDS);
 }
 
 /// What docs/platforms.md warns of: without `linux-noop`, Open vSwitch removes a queue that it finds when it starts.

@@ -23,10 +23,22 @@ const FEATURES: [&str; 6] = [
     "rx-gro",
 ];
 
+/// What leaves the checksum of a packet to a device that may not be there.
+const CHECKSUMS: [&str; 1] = ["tx-checksum-ip-generic"];
+
 /// Makes `port` send and receive packets of wire size only.
 pub fn disable_segmentation_offload(port: &str) -> io::Result<()> {
+    clear(port, &FEATURES)
+}
+
+/// Makes `port` send packets with their checksums filled in, as a switch in user space needs them.
+pub fn disable_checksum_offload(port: &str) -> io::Result<()> {
+    clear(port, &CHECKSUMS)
+}
+
+fn clear(port: &str, features: &[&str]) -> io::Result<()> {
     // A bit that is named without the value attribute is cleared; bits that are not named stay.
-    let bits: Vec<DefaultNla> = FEATURES
+    let bits: Vec<DefaultNla> = features
         .iter()
         .map(|name| nest(ETHTOOL_A_BITSET_BITS_BIT, &[text(ETHTOOL_A_BITSET_BIT_NAME, name)]))
         .collect();

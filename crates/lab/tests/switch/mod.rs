@@ -5,7 +5,9 @@
 pub mod conformance;
 pub mod guests;
 pub mod ovs;
+pub mod podman;
 pub mod traffic;
+pub mod vm;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -90,12 +92,7 @@ impl Host {
         let address = format!("10.79.0.{number}");
         run(&format!("ip -n {} addr add {address}/24 dev e0", namespace.0));
         run(&format!("ip -n {} link set e0 up", namespace.0));
-        namespace.within(|| {
-            // What enters the switch is of the wire's size, as from a NIC without offloads.
-            vmcc_netlink::disable_segmentation_offload("e0").unwrap();
-            std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno").unwrap();
-            std::fs::write("/proc/sys/net/ipv4/tcp_ecn", "1").unwrap();
-        });
+        settle(&namespace, "e0");
         Self { namespace, port, address }
     }
 
@@ -123,6 +120,15 @@ impl Host {
             .and_then(|(_, value)| value.parse().ok())
             .expect("the counter")
     }
+}
+
+/// ECN Reno, and packets of the wire's size, as from a NIC without offloads.
+fn settle(namespace: &Namespace, device: &str) {
+    namespace.within(|| {
+        vmcc_netlink::disable_segmentation_offload(device).unwrap();
+        std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno").unwrap();
+        std::fs::write("/proc/sys/net/ipv4/tcp_ecn", "1").unwrap();
+    });
 }
 
 /// A Linux bridge in a namespace of its own, with hosts on its ports.

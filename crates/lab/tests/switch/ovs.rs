@@ -1,11 +1,12 @@
-//! Open vSwitch, run privately: its own database, sockets and logs, in the network namespace of this process. For
-//! guests: the kernel datapath exists once per kernel.
+//! Open vSwitch, run privately: its own database, sockets and logs, in the network namespace of the calling thread.
 
-use super::{own_name, run};
+use super::traffic::{MARKING, compare, transfer};
+use super::{Host, config, own_name, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
+use vmcc_host::port::Port;
 
 /// What moves the packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,10 +37,9 @@ impl Ovs {
         let directory = Path::new("/run").join(own_name("ovs"));
         std::fs::create_dir(&directory).unwrap_or_else(|e| panic!("{}: {e}", directory.display()));
         let ovs = Self { directory, bridge: format!("ovs{}", std::process::id()) };
-        run(match datapath {
-            Datapath::Kernel => "modprobe openvswitch",
-            Datapath::Userspace => "modprobe tun",
-        });
+        if datapath == Datapath::Kernel {
+            run("modprobe openvswitch");
+        }
         // Open vSwitch counts processors only from ten seconds after boot on, and starts no handlers before.
         while uptime() < 11.0 {
             thread::sleep(Duration::from_millis(100));
@@ -124,4 +124,30 @@ impl Drop for Ovs {
 fn uptime() -> f64 {
     let text = std::fs::read_to_string("/proc/uptime").expect("/proc/uptime");
     text.split(' ').next().and_then(|seconds| seconds.parse().ok()).expect("seconds")
+}
+
+/// Marking against tail drop on one port of two. The port's queue stays whatever Open vSwitch does meanwhile.
+pub fn compare_backends(datapath: Datapath, backends: &[&str]) {
+    let ovs = Ovs::start(datapath);
+    let hosts = [Host::new(None, 1), Host::new(None, 2)];
+    for host in &hosts {
+        if datapath == Datapath::Userspace {
+            // A switch in user space passes packets on as they come: nothing fills in a checksum left to a device.
+            host.namespace.within(|| vmcc_netlink::disable_checksum_offload("e0").unwrap());
+        }
+        ovs.add_port(&host.port);
+        ovs.leave_queues_alone(&host.port);
+    }
+    let root = |port: &str| run(&format!("tc qdisc show dev {port}")).lines().next().map(str::to_owned);
+    for backend in backends {
+        let text = format!("{MARKING}backend = '{backend}'\n");
+        let port = Port::attach(&hosts[1].port, &config(&text)).unwrap_or_else(|e| panic!("{e}"));
+        let ours = root(&hosts[1].port);
+        ovs.change_other_things(&hosts[1].port);
+        ovs.restart();
+        assert_eq!(root(&hosts[1].port), ours, "Open vSwitch left the queue alone");
+        compare(&format!("Open vSwitch, {}", datapath.name()), port, backend, || {
+            transfer(&hosts[0], &hosts[1], 5201, "-t 3")
+        });
+    }
 }

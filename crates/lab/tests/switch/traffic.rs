@@ -123,9 +123,8 @@ pub fn send_datagrams(from: &Host, to: &Host, ports: &[u16]) {
     });
 }
 
-/// A port of 100 Mbit/s that marks at 30 kB; then the same with tail drop at Linux's default of 1,000 packets.
+/// A port of 100 Mbit/s that marks at 30 kB.
 pub const MARKING: &str = "rate = '100mbit'\nmarking = { rule = 'threshold', at = '30kB' }\n";
-pub const TAIL_DROP: &str = "rate = '100mbit'\nmarking = { rule = 'none' }\n";
 
 /// One line of the table of platforms.
 #[derive(Debug)]
@@ -141,8 +140,9 @@ pub fn compare(name: &str, mut port: Port, backend: &str, measure: impl Fn() -> 
     let marked = measure();
     let stats = port.stats().unwrap_or_else(|e| panic!("{e}"));
     let kind = stats.backend;
-    port.reconfigure(&config(&format!("{TAIL_DROP}backend = '{backend}'\n")))
-        .unwrap_or_else(|e| panic!("{e}"));
+    let rate = stats.rate_bps.expect("a rate") / 1_000_000;
+    let tail_drop = format!("rate = '{rate}mbit'\nmarking = {{ rule = 'none' }}\nbackend = '{backend}'\n");
+    port.reconfigure(&config(&tail_drop)).unwrap_or_else(|e| panic!("{e}"));
     let tail_drop = measure();
     let after = port.detach().unwrap_or_else(|e| panic!("{e}"));
     let marks = stats.classes[0].marked;
