@@ -231,3 +231,15 @@ fn the_base_is_good() {
     let file = ConfigFile::parse("x", BASE).unwrap();
     file.config.plan(&LinkFacts { mtu: Bytes::new(1500), speed: None }).unwrap();
 }
+
+#[test]
+fn the_guides_example_is_good() {
+    let guide = include_str!("../../../docs/guide-marking.md");
+    let examples: Vec<&str> =
+        guide.split("```toml\n").skip(1).filter_map(|part| part.split("```").next()).collect();
+    assert!(!examples.is_empty());
+    for example in examples {
+        let file = ConfigFile::parse("the guide", example).unwrap_or_else(|e| panic!("{e}"));
+        file.config.plan(&LinkFacts { mtu: Bytes::new(1500), speed: None }).unwrap_or_else(|e| panic!("{e}"));
+    }
+}

@@ -120,10 +120,11 @@ fn sentence(name: &str, stats: &PortStats, why: &str, changed: bool) -> String {
 /// Why this backend.
 fn why(config: &PortConfig, chosen: Backend) -> String {
     match (config.backend, chosen) {
+        (_, Backend::Auto) => "no rate and one class: marks by the queue that is there".to_owned(),
         (Backend::Auto, Backend::Bpf) => "the best that loads".to_owned(),
-        (Backend::Auto, _) => match port::usable(Backend::Bpf) {
+        (Backend::Auto, Backend::Htb) => match port::usable(Backend::Bpf) {
             Err(reason) => format!("bpf: {reason}"),
-            Ok(()) => "without a rate, the port's own queue stays".to_owned(),
+            Ok(()) => "what suits these settings".to_owned(),
         },
         _ => "as asked".to_owned(),
     }

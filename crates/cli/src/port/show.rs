@@ -7,7 +7,7 @@ use vmcc_units::{BitsPerSec, Bytes, Nanos};
 /// How a backend is called.
 pub(crate) fn backend(backend: Backend) -> &'static str {
     match backend {
-        Backend::Auto => "auto",
+        Backend::Auto => "its own queue",
         Backend::Bpf => "bpf",
         Backend::Htb => "htb",
     }
@@ -31,7 +31,7 @@ fn port(stats: &PortStats) -> String {
     };
     let mut head = format!("{name}: {}, {rate}, {rtt}", backend(stats.backend));
     if stats.unclassified > 0 {
-        head.push_str(&format!(", {} packets without a class", stats.unclassified));
+        head.push_str(&format!(", not IP: {}", stats.unclassified));
     }
     format!("{head}\n{}", classes(stats))
 }
