@@ -196,6 +196,8 @@ pub(crate) enum BenchTarget {
     Sim,
     /// The kernel programs: nanoseconds per hook, goodput beside the kernel's own Reno (root)
     Kernel,
+    /// Ports of a virtual switch: how exact rates and shares are, nanoseconds per packet, throughput (root)
+    Port,
 }
 
 #[derive(Debug, Args)]

@@ -221,7 +221,7 @@ fn cost(
     duration: Duration,
     traffic: &mut dyn Traffic,
 ) -> Result<Cost, BenchError> {
-    let statistics = enable_statistics()?;
+    let statistics = Statistics::enable()?;
     let before = spent(loaded);
     let goodput_bps = transfer(traffic, loaded.kernel_name(), subflows, duration)?;
     let after = spent(loaded);
@@ -281,14 +281,24 @@ fn goodput(
     Ok(GoodputRatio { subflows, median, min: ratios[0], max: ratios[ratios.len() - 1], pairs_bps })
 }
 
-/// The kernel keeps run-time statistics while the answer is open.
-fn enable_statistics() -> Result<OwnedFd, ControlError> {
-    // SAFETY: takes no pointer.
-    let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
-    if fd < 0 {
-        let cause = std::io::Error::from_raw_os_error(-fd);
-        return Err(ControlError::kernel("switch on BPF statistics (needs root and Linux 5.8)", cause));
+/// The kernel measures the run time of BPF programs while this lives.
+pub struct Statistics {
+    _open: OwnedFd,
+}
+
+impl Statistics {
+    /// Begins.
+    ///
+    /// # Errors
+    /// Missing privilege, or a kernel before 5.8.
+    pub fn enable() -> Result<Self, ControlError> {
+        // SAFETY: takes no pointer.
+        let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
+        if fd < 0 {
+            let cause = std::io::Error::from_raw_os_error(-fd);
+            return Err(ControlError::kernel("switch on BPF statistics (needs root and Linux 5.8)", cause));
+        }
+        // SAFETY: a file descriptor that nobody else owns.
+        Ok(Self { _open: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
-    // SAFETY: a file descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

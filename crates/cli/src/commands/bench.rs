@@ -13,6 +13,7 @@ pub(crate) fn bench(options: &BenchOptions, ui: &Ui) -> Result<Exit, Failure> {
     match options.target {
         BenchTarget::Sim => simulator(options, ui),
         BenchTarget::Kernel => kernel(options, ui),
+        BenchTarget::Port => port(ui),
     }
 }
 
@@ -121,4 +122,14 @@ fn kernel(_: &BenchOptions, _: &Ui) -> Result<Exit, Failure> {
 #[cfg(feature = "kernel")]
 fn kernel(options: &BenchOptions, ui: &Ui) -> Result<Exit, Failure> {
     crate::kernel::bench::bench(options, ui)
+}
+
+#[cfg(not(feature = "kernel"))]
+fn port(_: &Ui) -> Result<Exit, Failure> {
+    Err(crate::failure::without_kernel("vmcc bench port"))
+}
+
+#[cfg(feature = "kernel")]
+fn port(ui: &Ui) -> Result<Exit, Failure> {
+    crate::kernel::bench_port::bench(ui)
 }

@@ -2,9 +2,11 @@
 
 pub(crate) mod agent;
 pub(crate) mod bench;
+pub(crate) mod bench_port;
 pub(crate) mod checks;
 pub(crate) mod clean;
 pub(crate) mod engine;
+mod flood;
 pub(crate) mod guest;
 pub(crate) mod mark;
 pub(crate) mod matrix;

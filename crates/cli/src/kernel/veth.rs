@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
@@ -90,31 +90,89 @@ pub(crate) struct Transfer {
 }
 
 impl Veth {
-    /// Builds it; `paths` from 1 to 8.
+    /// Builds it for MPTCP; `paths` from 1 to 8.
     pub(crate) fn new(paths: usize) -> Result<Self, String> {
+        Self::build(paths, true)
+    }
+
+    /// Builds it for TCP on each path alone; `paths` from 1 to 200.
+    pub(crate) fn plain(paths: usize) -> Result<Self, String> {
+        Self::build(paths, false)
+    }
+
+    fn build(paths: usize, mptcp: bool) -> Result<Self, String> {
         let (client, server) = (Side::new()?, Side::new()?);
         let peer = server.thread_id;
         client.commands(
             (0..paths).map(|p| format!("ip link add p{p} type veth peer name p{p} netns {peer}")).collect(),
         )?;
         for (side, host) in [(&client, 1), (&server, 2)] {
-            let mut lines = vec![
-                "ip link set lo up".to_owned(),
-                "ip mptcp limits set subflow 8 add_addr_accepted 8".to_owned(),
-            ];
+            let mut lines = vec!["ip link set lo up".to_owned()];
+            if mptcp {
+                lines.push("ip mptcp limits set subflow 8 add_addr_accepted 8".to_owned());
+            }
             for path in 0..paths {
                 lines.push(format!("ip addr add 10.77.{path}.{host}/24 dev p{path}"));
                 lines.push(format!("ip link set p{path} up"));
-                if host == 2 && path > 0 {
+                if mptcp && host == 2 && path > 0 {
                     lines.push(format!("ip mptcp endpoint add 10.77.{path}.2 dev p{path} signal"));
                 }
             }
             side.commands(lines)?;
-            side.sysctl("net/mptcp/enabled", "1")?;
+            if mptcp {
+                side.sysctl("net/mptcp/enabled", "1")?;
+            }
             side.sysctl("net/ipv4/tcp_rmem", "4096 131072 16777216")?;
             side.sysctl("net/ipv4/tcp_wmem", "4096 131072 16777216")?;
         }
         Ok(Self { client, server, paths, port: 5400 })
+    }
+
+    /// Runs `job` in the client's namespace.
+    pub(crate) fn in_client<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, String> {
+        self.client.run(job)
+    }
+
+    /// Packets of wire size only, at both ends of `path`.
+    pub(crate) fn no_offload(&self, path: usize) -> Result<(), String> {
+        [&self.client, &self.server].iter().try_for_each(|side| {
+            let port = format!("p{path}");
+            side.run(move || {
+                vmcc_netlink::disable_segmentation_offload(&port).map_err(|e| format!("{port}: {e}"))
+            })?
+        })
+    }
+
+    /// Whether new connections use ECN, at both ends.
+    pub(crate) fn ecn(&self, on: bool) -> Result<(), String> {
+        let value = if on { "1" } else { "0" };
+        [&self.client, &self.server].iter().try_for_each(|side| side.sysctl("net/ipv4/tcp_ecn", value))
+    }
+
+    /// TCP connections over `path` to `port`: the client's and the server's ends.
+    pub(crate) fn connect(
+        &self,
+        path: usize,
+        port: u16,
+        count: usize,
+    ) -> Result<Vec<(TcpStream, TcpStream)>, String> {
+        let server = SocketAddr::from((Ipv4Addr::new(10, 77, path as u8, 2), port));
+        let listener = self
+            .server
+            .run(move || TcpListener::bind(server).map_err(|e| format!("listening at {server}: {e}")))??;
+        let connect = move || {
+            let failed = |e| format!("connecting to {server}: {e}");
+            (0..count)
+                .map(|_| {
+                    let client = TcpStream::connect_timeout(&server, TIMEOUT).map_err(failed)?;
+                    Ok((client, listener.accept().map_err(failed)?.0))
+                })
+                .collect()
+        };
+        self.client.run(connect)?
     }
 
     /// Number of paths.
@@ -264,7 +322,7 @@ fn send<S: Observer>(port: u16, duration: Duration, mut observer: S) -> Result<S
 }
 
 /// Bytes of a xorshift generator: no period that a transport could mistake.
-fn pattern() -> Vec<u8> {
+pub(crate) fn pattern() -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut bytes = Vec::with_capacity(BLOCK_BYTES);
     while bytes.len() < BLOCK_BYTES {

@@ -26,6 +26,7 @@ mod site;
 
 pub use error::PortError;
 pub use look::{detach_orphans, forget_gone, peek};
+pub use program::RunTime;
 
 use crate::error::ControlError;
 use crate::netns;
@@ -122,6 +123,17 @@ impl Port {
                 netns::within(self.netns.as_fd(), || budget::stats(vm))?
             }
         }
+    }
+
+    /// What its programs took: for packets that leave, for packets that come in. Nothing for a port that shares its
+    /// VM's budget, which is not where those sit.
+    ///
+    /// # Errors
+    /// The port's network namespace cannot be entered.
+    pub fn run_times(&self) -> Result<[RunTime; 2], PortError> {
+        let Held::Own(served) = self.served() else { return Ok([RunTime::default(); 2]) };
+        let index = served.index;
+        Ok(netns::within(self.netns.as_fd(), || program::run_times(index))?)
     }
 
     /// Stops serving the port: what was there before is back. A port that is gone is not an error.

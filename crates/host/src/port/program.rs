@@ -196,6 +196,24 @@ fn place(
     filter.attach().map_err(failed).map(drop)
 }
 
+/// What a program of a port took, as far as the kernel measured it ([`crate::bench::Statistics`]).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunTime {
+    /// Nanoseconds in all.
+    pub ns: u64,
+    /// Packets, or trains of them where the sender leaves segmentation to the device.
+    pub calls: u64,
+}
+
+/// The run times of the programs for packets that leave, and for packets that come in.
+pub(crate) fn run_times(ifindex: i32) -> [RunTime; 2] {
+    [TC_EGRESS, TC_INGRESS].map(|direction| {
+        let id = filter_at(None, ifindex, direction).query().ok();
+        let info = id.and_then(|id| ProgInfoIter::default().find(|info| info.id == id));
+        info.map_or_else(RunTime::default, |info| RunTime { ns: info.run_time_ns, calls: info.run_cnt })
+    })
+}
+
 /// Whether one of our programs is on the port.
 pub(crate) fn is_attached(ifindex: i32) -> bool {
     filter_at(None, ifindex, TC_EGRESS).query().is_ok()

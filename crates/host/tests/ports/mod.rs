@@ -17,8 +17,9 @@ pub fn run(command: &str) -> String {
     out.into_owned()
 }
 
-/// Two namespaces, `a` and `b`, joined by port `p0` in each: 10.78.0.1 and fd78::1 at a, .2 and ::2 at b. Packets of
-/// wire size only. Removed on drop.
+/// Two namespaces, `a` and `b`, joined by port `p0` in each: 10.78.0.1 and fd78::1 at a, .2 and ::2 at b. Segmentation
+/// is left to no device; TCP makes short trains of packets all the same, which come apart below the queue. Removed on
+/// drop.
 pub struct Pair {
     pub a: String,
     pub b: String,

@@ -3,7 +3,7 @@
 //! ```text
 //! c0de:            root; what the tc program has not classified goes to class 0, which always exists
 //! └ c0de:1         the port: rate = ceil = its rate
-//!   ├ c0de:10      class 0: rate = its guarantee, ceil = its ceiling, quantum = its weight
+//!   ├ c0de:10      class 0: rate = its guarantee, ceil = its ceiling, quantum = its weight, in trains
 //!   │ └ FIFO       found by the tc program by its handle (kernel/port_shared.h)
 //!   └ c0de:11 ...
 //! ```
@@ -28,7 +28,12 @@ const LEAF_FIRST: u32 = 0x6770;
 const LEAF_STEP: u32 = 0x4377;
 /// What may leave back to back: this long at the class's rate, at least two frames. Timers on a busy machine are
 /// late by some tenths of a millisecond; a bucket that is full before its timer fires loses capacity.
-const BURST_US: u64 = 1_000;
+const BURST_US: u64 = 2_000;
+/// HTB sends a packet per turn at least, however long: turns are fair only if they are no shorter than packets. TCP
+/// makes trains of packets that the device segments below the queue: of about a millisecond at the connection's pace,
+/// and where it is alone in its class those of this long at the port's rate; two segments at least, 64 kB at most.
+const TRAIN_US: u64 = 500;
+const MAX_TRAIN_BYTES: u64 = 65_536;
 /// "No cap", for emptying queues: 1 Tbit/s in bytes.
 const UNCAPPED: u64 = 125_000_000_000;
 const DRAIN_STEP: Duration = Duration::from_millis(1);
@@ -49,6 +54,13 @@ fn leaf_handle(class: usize) -> u32 {
 
 fn burst(rate_bytes_per_s: u64, frame_bytes: u64) -> u64 {
     (rate_bytes_per_s / 1_000_000 * BURST_US).max(2 * frame_bytes)
+}
+
+/// By how much turns are longer than the plan's quanta.
+fn turn_factor(plan: &Plan) -> u32 {
+    let train = (plan.rate / 1_000 * TRAIN_US / 1_000).clamp(2 * plan.frame_bytes, MAX_TRAIN_BYTES);
+    let least = plan.classes.iter().map(|class| class.quantum).min().unwrap_or(1).max(1);
+    u32::try_from(train.div_ceil(least.into())).unwrap_or(1)
 }
 
 fn port_class(rate: u64, plan: &Plan) -> HtbClass {
@@ -75,7 +87,7 @@ fn service_class(index: usize, class: &ClassPlan, plan: &Plan) -> HtbClass {
         ceil_bytes_per_s: class.ceiling,
         burst_bytes: burst(right, plan.frame_bytes),
         ceil_burst_bytes: burst(class.ceiling, plan.frame_bytes),
-        quantum_bytes: class.quantum,
+        quantum_bytes: class.quantum.saturating_mul(turn_factor(plan)),
         priority: class.priority,
     }
 }
@@ -261,8 +273,9 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_a_millisecond_or_two_frames() {
-        assert_eq!(burst(125_000_000, 1514), 125_000);
+    fn a_burst_is_two_milliseconds_or_two_frames() {
+        assert_eq!(burst(125_000_000, 1514), 250_000);
         assert_eq!(burst(1_250_000, 1514), 3028);
+        assert_eq!(burst(12_500_000, 1514), 24_000);
     }
 }
