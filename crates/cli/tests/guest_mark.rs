@@ -1,7 +1,9 @@
-//! `vmcc mark` on a kernel that lacks something, in a guest with Linux 6.1.
+//! `vmcc mark` where only a guest can show it: a kernel that lacks something, a link with a speed of its own.
 #![cfg(feature = "root-tests")]
 
 use std::process::Command;
+use std::time::Duration;
+use vmcc_lab::guest::{Guest, GuestOptions, newest_kernel};
 
 /// sch_htb cannot be loaded at first, as on a kernel without it.
 const SCRIPT: &str = r#"
@@ -53,4 +55,51 @@ fn guest_mark_says_what_an_old_kernel_lacks_and_changes_nothing() {
     assert!(part("listed").contains("p0: htb, 20mbit"), "{text}");
     let ended = part("ended");
     assert!(ended.contains("exit 0") && ended.contains("nothing left"), "{ended}");
+}
+
+/// A tap of this test; removed on drop.
+struct Tap(String);
+
+impl Tap {
+    fn new() -> Self {
+        let tap = Self(format!("vmt{}", std::process::id()));
+        let made = Command::new("ip").args(["tuntap", "add", &tap.0, "mode", "tap"]).status().unwrap();
+        assert!(made.success(), "a tap needs root");
+        tap
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        // The test's own failure matters more.
+        let _ = Command::new("ip").args(["link", "del", &self.0]).output();
+    }
+}
+
+#[test]
+fn guest_mark_refuses_a_rate_above_the_links() {
+    let tap = Tap::new();
+    let options = GuestOptions {
+        tap: Some(tap.0.clone()),
+        time_limit: Duration::from_secs(240),
+        ..GuestOptions::default()
+    };
+    let script = r#"
+modprobe virtio_net
+while ! nic=$(cd /sys/class/net && ls -d e*); do sleep 0.1; done
+ip link set "$nic" up
+before=$(tc qdisc show dev "$nic")
+"$0" mark "$nic" --rate 2gbit 2>&1; echo "exit $?"
+[ "$(tc qdisc show dev "$nic")" = "$before" ] && echo "nothing left"
+"$0" mark "$nic" --rate 900mbit 2>&1; echo "exit $?"
+"#;
+    let program = env!("CARGO_BIN_EXE_vmcc");
+    let output =
+        Guest::new(options).run(&newest_kernel().unwrap(), "sh", ["-c", script, program]).expect("a guest");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (refused, served) = text.split_once("nothing left").unwrap_or_else(|| panic!("{text}"));
+    for says in ["--rate", "2gbit is more than the link carries (1gbit)", "give at most 1gbit", "exit 2"] {
+        assert!(refused.contains(says), "{says}: {text}");
+    }
+    assert!(served.contains("is served by") && served.contains("exit 0"), "{text}");
 }

@@ -76,6 +76,13 @@ impl Family {
         self.connection.execute(message, 0)
     }
 
+    /// The attributes of the answers.
+    pub(crate) fn get(&mut self, command: u8, attributes: Vec<DefaultNla>) -> io::Result<Vec<DefaultNla>> {
+        let message = self.message(command, attributes);
+        let answers = self.connection.get(message)?;
+        Ok(answers.into_iter().flat_map(|answer| answer.payload.attributes).collect())
+    }
+
     fn message(&self, command: u8, attributes: Vec<DefaultNla>) -> GenlMessage<Command> {
         let mut message = GenlMessage::from_payload(Command { command, attributes });
         message.set_resolved_family_id(self.id);

@@ -15,7 +15,7 @@ mod qdisc;
 mod sockets;
 mod tc;
 
-pub use ethtool::{disable_checksum_offload, disable_segmentation_offload};
+pub use ethtool::{disable_checksum_offload, disable_segmentation_offload, link_speed};
 pub use htb::{Existing, HtbClass};
 pub use link::{Links, PortInfo};
 pub use mptcp::{MAX_LIMIT, PathManager};

@@ -24,6 +24,9 @@ pub struct PortInfo {
     pub name: String,
     /// What it sends in one packet, without the link-layer header, in bytes.
     pub mtu: u32,
+    /// Whether it is a device on a bus (PCI, virtio), and not only software: then its speed means something. The
+    /// kernel says so since Linux 5.14.
+    pub on_bus: bool,
 }
 
 /// Route netlink, in the network namespace of the thread that opened it.
@@ -100,5 +103,6 @@ fn port_info(message: RouteNetlinkMessage) -> Option<PortInfo> {
         LinkAttribute::Mtu(mtu) => Some(*mtu),
         _ => None,
     });
-    Some(PortInfo { index: link.header.index, name, mtu: mtu.unwrap_or(ETHERNET_MTU) })
+    let on_bus = link.attributes.iter().any(|attribute| matches!(attribute, LinkAttribute::ParentDevName(_)));
+    Some(PortInfo { index: link.header.index, name, mtu: mtu.unwrap_or(ETHERNET_MTU), on_bus })
 }

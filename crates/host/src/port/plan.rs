@@ -5,7 +5,7 @@ use super::error::PortError;
 use serde::{Deserialize, Serialize};
 use vmcc_port::{Lambda, LinkFacts, PortConfig};
 use vmcc_scenario::model::Discipline;
-use vmcc_units::{Bytes, Limit, Packets};
+use vmcc_units::{BitsPerSec, Bytes, Limit, Packets};
 
 /// The rate that stands for none: 100 Gbit/s, in bytes per second.
 const UNCAPPED: u64 = 12_500_000_000;
@@ -74,11 +74,13 @@ pub(crate) struct Plan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Facts {
     pub(crate) mtu: u32,
+    /// What its link carries, of a device on a bus that says so.
+    pub(crate) speed: Option<BitsPerSec>,
 }
 
 impl Plan {
     pub(crate) fn new(port: &str, config: &PortConfig, facts: Facts) -> Result<Self, PortError> {
-        let link = LinkFacts { mtu: Bytes::new(facts.mtu.into()), speed: None };
+        let link = LinkFacts { mtu: Bytes::new(facts.mtu.into()), speed: facts.speed };
         let refused = |error| PortError::Config { port: port.to_owned(), error: Box::new(error) };
         let checked = config.plan(&link).map_err(refused)?;
         let rate = checked.rate.or(checked.capacity).unwrap_or(UNCAPPED);
@@ -151,7 +153,7 @@ mod tests {
     use super::*;
 
     fn plan(text: &str) -> Result<Plan, PortError> {
-        Plan::new("p0", &toml::from_str(text).unwrap(), Facts { mtu: 1500 })
+        Plan::new("p0", &toml::from_str(text).unwrap(), Facts { mtu: 1500, speed: None })
     }
 
     #[test]

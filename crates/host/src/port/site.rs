@@ -5,6 +5,7 @@ use super::plan::Facts;
 use serde::{Deserialize, Serialize};
 use std::io;
 use vmcc_netlink::{Links, QueueInfo, ROOT, TrafficControl, os_code};
+use vmcc_units::BitsPerSec;
 
 /// Queues that take their settings back as they give them, and have nothing below them that could be lost.
 const RESTORABLE: [&str; 6] = ["pfifo", "bfifo", "tbf", "fq_codel", "fq", "pfifo_fast"];
@@ -41,7 +42,9 @@ impl Site {
         let found = all.into_iter().find(|link| link.name == port);
         let link = found.ok_or_else(|| PortError::NoSuchPort { port: port.to_owned() })?;
         let tc = TrafficControl::open().map_err(failed)?;
-        let facts = Facts { mtu: link.mtu };
+        // A kernel that does not tell leaves a check out, no more.
+        let speed = if link.on_bus { vmcc_netlink::link_speed(port).ok().flatten() } else { None };
+        let facts = Facts { mtu: link.mtu, speed: speed.map(BitsPerSec::new) };
         Ok(Self { name: port.to_owned(), index: link.index, facts, tc, previous: None, made_clsact: false })
     }
 

@@ -94,7 +94,7 @@ fn arguments(
     if let Some(tap) = &options.tap {
         // An existing interface, so its name holds no comma.
         add(&["-netdev", &format!("tap,id=net,ifname={tap},script=no,downscript=no")]);
-        add(&["-device", "virtio-net-pci,netdev=net,romfile="]);
+        add(&["-device", "virtio-net-pci,netdev=net,romfile=,speed=1000,duplex=full"]);
     }
     add(&["-device", "virtio-serial-pci"]);
     for name in ["stdout", "stderr", "control"] {

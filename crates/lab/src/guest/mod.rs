@@ -81,7 +81,7 @@ pub struct GuestOptions {
     pub cwd: Option<PathBuf>,
     /// A directory of the host that the guest may write, under the same path.
     pub shared_dir: Option<PathBuf>,
-    /// A tap of the calling thread's network namespace that becomes the guest's network card (virtio-net; the
+    /// A tap of the calling thread's network namespace that becomes the guest's network card (virtio-net of 1 Gbit/s; the
     /// program runs `modprobe virtio_net` first). The tap exists already, and needs root or an owner.
     pub tap: Option<String>,
     /// Setting this to true ends the run with [`GuestError::Interrupted`].

@@ -22,7 +22,7 @@ fn marking(more: &str) -> Program {
     let text = format!("rate = '1gbit'\nmarking = {{ rule = 'threshold', at = '2kB' }}\n{more}");
     let config = toml::from_str(&text).unwrap();
     let program = Program::load(Source::Map).expect("needs root");
-    let plan = Plan::new("p0", &config, Facts { mtu: 1500 }).unwrap();
+    let plan = Plan::new("p0", &config, Facts { mtu: 1500, speed: None }).unwrap();
     program.configure(&layout::config("p0", &config, &plan, &Untouched).unwrap()).unwrap();
     for class in 0..MAX_CLASSES as u32 {
         let mut queue = [0; 64];
