@@ -1,4 +1,4 @@
-//! Compiles the BPF objects, one per algorithm of the registry plus the marker, and generates the table of
+//! Compiles the BPF objects, one per algorithm of the registry and those of a port, and generates the table of
 //! them that the crate embeds.
 
 use std::env;
@@ -42,7 +42,6 @@ fn main() {
     let includes = vec![kernel.clone(), algorithms.join("include"), out.clone(), PathBuf::from(libbpf)];
     let tools = Toolchain { clang: find_clang(), includes, root, kernel, algorithms, out };
 
-    tools.compile("mark.bpf.c", "mark.o", &[]);
     tools.compile("port.bpf.c", "port.o", &[]);
     tools.compile("marking.bpf.c", "marking.o", &[]);
     // For the tests that compare it with the BPF build.
@@ -58,8 +57,7 @@ fn main() {
         table.push_str(&algorithm_entry(&tools, algorithm));
     }
     table.push_str(
-        "];\n\npub(crate) static MARK: &[u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/mark.o\"));\n\
-         pub(crate) static PORT: &[u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/port.o\"));\n",
+        "];\n\npub(crate) static PORT: &[u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/port.o\"));\n",
     );
     writeln!(table, "pub(crate) static QDISC: Option<&[u8]> = {qdisc};").expect("writing to a string");
     fs::write(tools.out.join("objects.rs"), table).expect("OUT_DIR is writable");

@@ -7,7 +7,6 @@
 //! | [`Loaded`] | an algorithm in the kernel: parameters, connections, lifetime |
 //! | [`list`], [`set_params`], [`take_down`], [`clean`] | what any process has loaded |
 //! | [`guard`] | closes paths that an algorithm asks to close |
-//! | [`mark`] | CE on packets that meet a long queue at a port |
 //! | [`port`] | a port of a virtual switch: service queues that are shaped and mark |
 //! | [`diag`] | TCP and MPTCP sockets, as the kernel knows them |
 //! | [`probe`] | what this kernel can do, found out by trying |
@@ -20,7 +19,6 @@ pub mod diag;
 mod error;
 pub mod guard;
 mod load;
-pub mod mark;
 mod netns;
 mod objects;
 pub mod port;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use vmcc_cc::{Algorithm, Params};
 use vmcc_host::diag::Diag;
 use vmcc_host::guard::Guard;
-use vmcc_host::mark::{Marker, Threshold};
+use vmcc_host::port::Port;
 use vmcc_host::{ControlError, LoadError, Loaded, clean, list, set_params, take_down};
 
 const HOLD: &str = "VMCC_TEST_HOLD";
@@ -154,9 +154,9 @@ fn root_parameters_take_effect_at_once_and_the_guard_closes_the_path() {
     let loaded = Loaded::load(vmcc, &params).unwrap_or_else(|e| panic!("{e}"));
     let net = Net::new(2, Some(Shape { rate_mbit: 30, buffer_kb: 150 }));
     net.select(loaded.kernel_name());
-    let _markers: Vec<Marker> = ["p0", "p1"]
-        .map(|port| Marker::attach_in(&Net::file(&net.client), port, Threshold::Bytes(4_000)).unwrap())
-        .into();
+    let marking = toml::from_str("marking = { rule = 'threshold', at = '4kB' }").unwrap();
+    let _ports: Vec<Port> =
+        ["p0", "p1"].map(|port| Port::attach_in(&Net::file(&net.client), port, &marking).unwrap()).into();
     let started = Instant::now();
     let end = Duration::from_secs(6);
     std::thread::scope(|scope| {
