@@ -15,6 +15,7 @@ mod backend;
 mod budget;
 mod error;
 mod half;
+mod held;
 mod layout;
 mod look;
 #[cfg(test)]
@@ -31,8 +32,8 @@ pub use program::RunTime;
 use crate::error::ControlError;
 use crate::netns;
 use backend::{Bpf, Htb, QueueCounters, Queues, Untouched};
-use budget::Member;
 use half::Found;
+use held::Held;
 use plan::{Plan, Rule};
 use program::Program;
 use record::{Content, Record};
@@ -47,12 +48,6 @@ pub struct Port {
     netns: OwnedFd,
     /// `None` once it is detached or kept.
     served: Option<Held>,
-}
-
-/// A port that is held: with queues of its own, or sharing the budget of its VM.
-enum Held {
-    Own(Box<Served>),
-    Member(Box<Member>),
 }
 
 /// What serving a port consists of.
@@ -163,106 +158,6 @@ impl Port {
 
     fn served(&self) -> &Held {
         self.served.as_ref().expect("present until it is taken")
-    }
-}
-
-impl Held {
-    fn begin(port: &str, config: &PortConfig) -> Result<Self, PortError> {
-        if budget::shared(config).is_none() {
-            return Served::begin(port, config).map(|served| Self::Own(Box::new(served)));
-        }
-        let mut site = Site::open(port)?;
-        // Refused here, what is wrong with the settings leaves no trace of a budget.
-        Plan::new(port, config, site.facts)?;
-        let record = Record::lock(port, site.index)?;
-        match half::settle(&mut site, &record)? {
-            Found::Whole(..) | Found::Member(_) => Err(PortError::AlreadyAttached { port: port.to_owned() }),
-            Found::Nothing | Found::Undone => {
-                Member::begin(site, record, config).map(|member| Self::Member(Box::new(member)))
-            }
-        }
-    }
-
-    fn adopt(port: &str) -> Result<Self, PortError> {
-        let mut site = Site::open(port)?;
-        let record = Record::lock(port, site.index)?;
-        Self::settled(half::settle(&mut site, &record)?, site, record)
-    }
-
-    fn settled(found: Found, site: Site, record: Record) -> Result<Self, PortError> {
-        let port = site.name.clone();
-        match found {
-            Found::Whole(content, program) => Served::open_as(site, *content, *program, Some(record))
-                .map(|served| Self::Own(Box::new(served))),
-            Found::Member(content) => Member::open_as(site, &content, Some(record))
-                .map(|member| Self::Member(Box::new(member)))
-                .ok_or(PortError::NotAttached { port }),
-            Found::Nothing | Found::Undone => {
-                record.remove();
-                Err(PortError::NotAttached { port })
-            }
-        }
-    }
-
-    /// As it is, whoever holds it.
-    fn look(port: &str) -> Result<Self, PortError> {
-        let mut site = Site::open(port)?;
-        match record::peek(site.index)? {
-            Some(content) if content.member.is_some() && budget::is_member(&mut site)? => {
-                let member = Member::open_as(site, &content, None);
-                member
-                    .map(|member| Self::Member(Box::new(member)))
-                    .ok_or_else(|| PortError::NotAttached { port: port.to_owned() })
-            }
-            _ => Served::look(port).map(|served| Self::Own(Box::new(served))),
-        }
-    }
-
-    fn name(&self) -> &str {
-        match self {
-            Self::Own(served) => &served.name,
-            Self::Member(member) => &member.name,
-        }
-    }
-
-    fn record(&self) -> Option<&Record> {
-        match self {
-            Self::Own(served) => served.record.as_ref(),
-            Self::Member(member) => member.record(),
-        }
-    }
-
-    fn change(&mut self, config: &PortConfig) -> Result<(), PortError> {
-        match self {
-            Self::Own(served) if budget::shared(config).is_some() => {
-                let problem = "a port with queues of its own cannot join a shared budget; unmark it first";
-                Err(PortError::config(&served.name, "vm", problem))
-            }
-            Self::Own(served) => served.change(config),
-            Self::Member(member) => member.change(config),
-        }
-    }
-
-    fn stats(&self) -> Result<PortStats, PortError> {
-        match self {
-            Self::Own(served) => served.stats(),
-            Self::Member(member) => budget::stats(member.vm()),
-        }
-    }
-
-    /// Whoever comes next knows that it was no accident.
-    fn mark_kept(&self) {
-        if let Some((record, content)) = self.record().and_then(|record| Some((record, record.read()?))) {
-            // Without it `vmcc clean` takes the port for a leftover; that is all.
-            let _ = record.write(&Content { kept: true, ..content });
-        }
-    }
-
-    fn end(self) -> Result<(), PortError> {
-        match self {
-            Self::Own(served) => served.end(),
-            Self::Member(member) => member.end(),
-        }
     }
 }
 
