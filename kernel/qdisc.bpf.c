@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Queueing discipline of a virtual switch's port: up to eight service queues, deficit round robin
- * or strict priority, tail drop per queue, a token bucket for the port, one per queue (ceiling) and
- * one for the VM that the port belongs to.
+ * or strict priority, tail drop per queue, a token bucket for the port and one per queue (ceiling).
  *
  * A qdisc in BPF cannot set CE.  The tc program at the port's egress hook (port.bpf.c) classifies
  * by skb->priority, reads from the map `port_queues` what is published here, and marks before the
  * packet is queued.
  *
- * Every callback runs under the port's root lock, so nothing here needs one; only the VM's bucket
- * is shared between ports, and changes by compare-and-exchange.
+ * Every callback runs under the port's root lock, so nothing here needs one.
  */
 #include "kernel_types.h"
 #include "port_shared.h"
@@ -106,8 +104,8 @@ drop:
 
 /* Books a packet of `bytes` that leaves the class's queue. */
 static __always_inline void leave(struct qdisc_config *set, struct qdisc_port *port,
-				  struct qdisc_vm *vm, struct qdisc_queue *queue,
-				  const struct qdisc_class *class, u64 bytes, u64 now)
+				  struct qdisc_queue *queue, const struct qdisc_class *class,
+				  u64 bytes, u64 now)
 {
 	queue->backlog_packets--;
 	queue->backlog_bytes -= bytes;
@@ -118,8 +116,6 @@ static __always_inline void leave(struct qdisc_config *set, struct qdisc_port *p
 	if (set->byte_ns_q20)
 		port->free_at_ns =
 			paid_at(port->free_at_ns, now, set->burst_ns, bytes, set->byte_ns_q20);
-	if (vm->byte_ns_q20)
-		pay_vm(vm, now, bytes);
 }
 
 /* Makes the next packet the queue's head; an emptied queue ends its round. */
@@ -145,7 +141,6 @@ struct sk_buff *BPF_PROG(vmcc_dequeue, struct Qdisc *sch)
 	struct turn turn = {.now = bpf_ktime_get_ns(), .wake_at = NEVER};
 	struct qdisc_config *set = config();
 	struct qdisc_port *port = port_state();
-	struct qdisc_vm *vm = vm_bucket();
 	struct qdisc_queue *queue;
 	struct port_queue *shown;
 	struct sk_buff *skb;
@@ -153,10 +148,10 @@ struct sk_buff *BPF_PROG(vmcc_dequeue, struct Qdisc *sch)
 	u64 until, bytes;
 	u32 class;
 
-	if (!set || !port || !vm || !sch->q.qlen)
+	if (!set || !port || !sch->q.qlen)
 		return NULL;
 	turn.open = set->open;
-	until = held_until(set, port, vm, turn.now);
+	until = held_until(set, port, turn.now);
 	if (until) {
 		bpf_qdisc_watchdog_schedule(sch, until, 0);
 		return NULL;
@@ -181,7 +176,7 @@ struct sk_buff *BPF_PROG(vmcc_dequeue, struct Qdisc *sch)
 	shown->sojourn_ns = turn.now - slot->queued_ns;
 	shown->sent_packets++;
 	shown->sent_bytes += bytes;
-	leave(set, port, vm, queue, &set->queue[class & CLASS_MASK], bytes, turn.now);
+	leave(set, port, queue, &set->queue[class & CLASS_MASK], bytes, turn.now);
 	advance(set, port, queue, class, bytes, turn.now);
 	show_backlog(shown, queue);
 	sch->q.qlen--;

@@ -49,14 +49,6 @@ struct {
 	__type(value, struct port_queue);
 } port_queues SEC(".maps");
 
-/* The loader puts the map of the port's VM in its place. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct qdisc_vm);
-} qdisc_vm SEC(".maps");
-
 static __always_inline struct qdisc_config *config(void)
 {
 	u32 key = 0;
@@ -81,13 +73,6 @@ static __always_inline struct port_queue *public_of(u32 class)
 {
 	class &= CLASS_MASK;
 	return bpf_map_lookup_elem(&port_queues, &class);
-}
-
-static __always_inline struct qdisc_vm *vm_bucket(void)
-{
-	u32 key = 0;
-
-	return bpf_map_lookup_elem(&qdisc_vm, &key);
 }
 
 static __always_inline struct slot *slot_of(u32 class, u32 index)

@@ -35,13 +35,6 @@ struct qdisc_config {
 	struct qdisc_class queue[PORT_CLASSES];
 };
 
-/* Token bucket of one VM, shared by its ports.  One element in map `qdisc_vm`. */
-struct qdisc_vm {
-	uint64_t byte_ns_q20; /* 0: no budget */
-	uint64_t burst_ns;
-	uint64_t free_at_ns; /* when what was sent so far is paid for (CLOCK_MONOTONIC) */
-};
-
 /* One service queue, for the qdisc only: eight elements in map `qdisc_queues`. */
 struct qdisc_queue {
 	uint64_t round_start_ns; /* MQ-ECN: of this queue's round */
@@ -66,6 +59,5 @@ struct qdisc_port {
 
 _Static_assert(sizeof(struct qdisc_class) == 24, "mirrored in crates/host");
 _Static_assert(sizeof(struct qdisc_config) == 32 + 8 * 24, "mirrored in crates/host");
-_Static_assert(sizeof(struct qdisc_vm) == 24, "mirrored in crates/host");
 
 #endif /* VMCC_QDISC_SHARED_H */

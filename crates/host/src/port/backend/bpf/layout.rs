@@ -15,7 +15,7 @@ const MAJOR: u32 = 1;
 const CLASSES_AT: usize = 32;
 const CLASS_BYTES: usize = 24;
 const FRACTION_BITS: u32 = 20;
-/// What may leave at once after an idle time, at the rate. Timers on a busy machine are late by some tenths of a
+/// What may leave at once after an idle time, at the rate; at least two frames. Timers on a busy machine are late by some tenths of a
 /// millisecond, in an emulated one by more; a bucket that is full before its timer fires loses capacity.
 const BURST_NS: u64 = 2_000_000;
 
@@ -30,11 +30,15 @@ fn byte_ns(bytes_per_s: u64) -> u64 {
     u64::try_from(cost).unwrap_or(u64::MAX)
 }
 
+fn burst_ns(plan: &Plan) -> u64 {
+    (2 * plan.frame_bytes * 1_000_000_000 / plan.rate.max(1)).max(BURST_NS)
+}
+
 /// `struct qdisc_config`; `open` lets every packet leave at once.
 pub(super) fn config(plan: &Plan, open: bool) -> [u8; CONFIG_BYTES] {
     let mut out = [0; CONFIG_BYTES];
     let rate = if plan.capped { byte_ns(plan.rate) } else { 0 };
-    put_longs(&mut out, 0, &[rate, BURST_NS]);
+    put_longs(&mut out, 0, &[rate, burst_ns(plan)]);
     let strict = plan.classes.iter().any(|class| class.priority > 0);
     let classes = u32::try_from(plan.classes.len()).unwrap_or(0);
     put_words(&mut out, 16, &[classes, u32::from(strict), narrow(plan.frame_bytes), u32::from(open)]);
