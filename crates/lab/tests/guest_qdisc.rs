@@ -17,7 +17,7 @@ fn guest_qdisc_on_the_first_series_that_has_it() {
 
 #[test]
 fn guest_qdisc_on_the_newest_kernel() {
-    switch::guests::run_inside("7", "inside_weights_4_2_1", LIMIT);
+    switch::guests::run_inside("7", "inside_", LIMIT);
 }
 
 #[test]
@@ -41,6 +41,12 @@ fn inside_weights_2_1() {
 #[ignore = "runs in a guest"]
 fn inside_marks_and_limits() {
     conformance::marks_ecn_at_the_threshold_and_drops_the_rest_at_its_limit("bpf");
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn inside_thresholds() {
+    conformance::thresholds_follow_the_round("bpf");
 }
 
 #[test]

@@ -22,6 +22,16 @@ fn root_port_htb_marks_and_limits() {
 }
 
 #[test]
+fn root_port_htb_weights_with_tcp() {
+    conformance::shares_hold_with_tcp("htb", &[4, 2, 1]);
+}
+
+#[test]
+fn root_port_htb_thresholds() {
+    conformance::thresholds_follow_the_round("htb");
+}
+
+#[test]
 fn root_port_htb_changes() {
     conformance::changes_under_traffic_lose_no_packet("htb");
 }
