@@ -6,6 +6,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 /// Containers and what podman knows of them; removed on drop.
 pub struct Podman {
@@ -78,7 +80,14 @@ impl Drop for Podman {
             let words: Vec<&str> = command.split_whitespace().collect();
             let _ = Command::new(words[0]).args(&words[1..]).output();
         }
-        let _ = fs::remove_dir_all(&self.directory);
+        // podman cleans up behind a container in a process of its own, which may still write here.
+        for _ in 0..20 {
+            let _ = fs::remove_dir_all(&self.directory);
+            thread::sleep(Duration::from_millis(100));
+            if !self.directory.exists() {
+                break;
+            }
+        }
     }
 }
 
