@@ -4,8 +4,9 @@ use super::error::PortError;
 use super::plan::Plan;
 use super::program::Program;
 use super::record::{Content, Record};
+use super::served::{queues_of, undo};
 use super::site::Site;
-use super::{budget, queues_of, signed, undo};
+use super::{budget, signed};
 
 /// What was found on a port.
 pub(crate) enum Found {

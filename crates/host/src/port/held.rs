@@ -1,11 +1,11 @@
 //! The two kinds of ports: one with queues of its own, and one that shares the budget of its VM.
 
-use super::Served;
 use super::budget::{self, Member};
 use super::error::PortError;
 use super::half::{self, Found};
 use super::plan::Plan;
 use super::record::{self, Content, Record};
+use super::served::Served;
 use super::site::Site;
 use vmcc_port::{PortConfig, PortStats};
 

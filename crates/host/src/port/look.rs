@@ -3,8 +3,9 @@
 use super::error::PortError;
 use super::half::{self, Found};
 use super::record::{self, Record};
+use super::served::Served;
 use super::site::Site;
-use super::{Held, Served, budget, program, signed};
+use super::{Held, budget, program, signed};
 use crate::error::ControlError;
 use std::collections::HashSet;
 use std::fs;

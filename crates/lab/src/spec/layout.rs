@@ -2,7 +2,7 @@
 
 use super::{Flow, LabSpec};
 use crate::Error;
-use vmcc_port::PortConfig;
+use vmcc_port::{ClassConfig, PortConfig};
 use vmcc_scenario::model::{Marking, Queue};
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 
@@ -105,17 +105,11 @@ impl Shape {
             let part = u128::from(self.rate.get()) * u128::from(weight) / u128::from(all.max(1));
             BitsPerSec::new(u64::try_from(part).unwrap_or(u64::MAX))
         };
-        let class = |(number, weight): (usize, &u32)| vmcc_port::ClassConfig {
-            name: number.to_string(),
+        let class = |(number, weight): (usize, &u32)| ClassConfig {
             weight: *weight,
-            guarantee: None,
             ceiling: (!self.queue.lending).then(|| share(*weight)),
-            buffer: None,
-            marking: None,
             dscp: vec![super::dscp(u32::try_from(number).unwrap_or(u32::MAX))],
-            priority: Vec::new(),
-            cgroup: None,
-            filter: Vec::new(),
+            ..ClassConfig::named(number.to_string())
         };
         PortConfig {
             rate: Some(self.rate),

@@ -100,16 +100,10 @@ impl Builder<'_> {
             let addresses = stacks.flat_map(|stack| (0..lanes).map(|lane| stack.address(lane)));
             let filter = addresses.map(|address| Filter { from: Some(address.into()), ..Filter::default() });
             ClassConfig {
-                name: self.spec.hosts[vm].clone(),
                 weight: guarantee.weight,
                 guarantee: Some(guarantee.rate),
-                ceiling: None,
-                buffer: None,
-                marking: None,
-                dscp: Vec::new(),
-                priority: Vec::new(),
-                cgroup: None,
                 filter: filter.collect(),
+                ..ClassConfig::named(self.spec.hosts[vm].as_str())
             }
         };
         let classes = guarantees.iter().enumerate().map(class).collect();

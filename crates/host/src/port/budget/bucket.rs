@@ -5,8 +5,8 @@
 //! port 2 ─ redirect ─┴─ IFB: the queues ┴─ port 2     each packet leaves at its own port
 //! ```
 
-use super::super::Served;
 use super::super::error::PortError;
+use super::super::served::Served;
 use super::super::site::Site;
 use super::{PREFIX, REDIRECT};
 use nix::fcntl::{Flock, FlockArg};

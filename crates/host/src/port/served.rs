@@ -1,0 +1,275 @@
+//! One port from its beginning to its end.
+
+use super::backend::{Bpf, Htb, QueueCounters, Queues, Untouched};
+use super::error::PortError;
+use super::half::{self, Found};
+use super::plan::{Plan, Rule};
+use super::program::Program;
+use super::record::{self, Content, Record};
+use super::site::Site;
+use super::{budget, layout, signed};
+use std::sync::{Mutex, PoisonError};
+use vmcc_port::{Backend, ClassStats, PortConfig, PortStats};
+
+/// What serving a port consists of.
+pub(super) struct Served {
+    pub(super) site: Mutex<Site>,
+    pub(super) index: i32,
+    pub(super) name: String,
+    pub(super) plan: Plan,
+    pub(super) program: Program,
+    pub(super) queues: Box<dyn Queues>,
+    /// Locked; `None` when somebody only looks.
+    pub(super) record: Option<Record>,
+}
+
+/// The kind of queues that a plan needs.
+fn choose(port: &str, config: &PortConfig, plan: &Plan) -> Result<Box<dyn Queues>, PortError> {
+    match config.backend {
+        _ if !plan.queues => Ok(Box::new(Untouched)),
+        Backend::Bpf => Ok(Box::new(Bpf::default())),
+        Backend::Auto if Bpf::check(port, plan).is_ok() && Bpf::try_load().is_ok() => {
+            Ok(Box::new(Bpf::default()))
+        }
+        Backend::Auto | Backend::Htb => Ok(Box::new(Htb)),
+    }
+}
+
+impl Served {
+    pub(super) fn begin(port: &str, config: &PortConfig) -> Result<Self, PortError> {
+        let mut site = Site::open(port)?;
+        let plan = Plan::new(port, config, site.facts)?;
+        let mut queues = choose(port, config, &plan)?;
+        let record = Record::lock(port, site.index)?;
+        let index = signed(site.index);
+        budget::check_parts(&site, config)?;
+        if let Found::Whole(..) | Found::Member(_) = half::settle(&mut site, &record)? {
+            return Err(PortError::AlreadyAttached { port: port.to_owned() });
+        }
+        site.remember_clsact()?;
+        if plan.queues {
+            site.remember()?;
+        }
+        let mut program = Program::load(queues.source())?;
+        configure(port, config, &plan, queues.as_ref(), &program)?;
+        // From here on there is something to undo; the record says what, should this process die.
+        write(&record, port, config, queues.as_ref(), &plan, &site)?;
+        let made = queues.install(&mut site, &plan, &program).and_then(|()| program.attach(port, index));
+        if let Err(error) = made {
+            // The first error tells more than one about undoing it. The record stays where undoing failed too.
+            if undo(&mut site, index, &plan, queues.as_mut()).is_ok() {
+                record.remove();
+            }
+            return Err(error);
+        }
+        Ok(Self {
+            site: Mutex::new(site),
+            index,
+            name: port.to_owned(),
+            plan,
+            program,
+            queues,
+            record: Some(record),
+        })
+    }
+
+    pub(super) fn adopt(port: &str) -> Result<Self, PortError> {
+        let mut site = Site::open(port)?;
+        let record = Record::lock(port, site.index)?;
+        match half::settle(&mut site, &record)? {
+            Found::Whole(content, program) => Self::open_as(site, *content, *program, Some(record)),
+            Found::Member(_) => Err(PortError::NotAttached { port: port.to_owned() }),
+            Found::Nothing | Found::Undone => {
+                record.remove();
+                Err(PortError::NotAttached { port: port.to_owned() })
+            }
+        }
+    }
+
+    /// As it is, whoever holds it.
+    pub(super) fn look(port: &str) -> Result<Self, PortError> {
+        let site = Site::open(port)?;
+        let content = record::peek(site.index)?;
+        let (Some(content), Some(program)) = (content, Program::find(signed(site.index))?) else {
+            return Err(PortError::NotAttached { port: port.to_owned() });
+        };
+        Self::open_as(site, content, program, None)
+    }
+
+    /// What a record speaks of.
+    pub(super) fn open_as(
+        mut site: Site,
+        content: Content,
+        program: Program,
+        record: Option<Record>,
+    ) -> Result<Self, PortError> {
+        let port = site.name.clone();
+        let index = signed(site.index);
+        let plan = Plan::new(&port, &content.config, site.facts)?;
+        let queues = queues_of(&content, Some(&program))?;
+        site.previous = content.previous;
+        site.made_clsact = content.made_clsact;
+        Ok(Self { site: Mutex::new(site), index, name: port, plan, program, queues, record })
+    }
+
+    pub(super) fn change(&mut self, config: &PortConfig) -> Result<(), PortError> {
+        let site = self.site.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let plan = Plan::new(&self.name, config, site.facts)?;
+        budget::check_parts(site, config)?;
+        if plan.queues != self.plan.queues {
+            let problem = "a port with queues of vmcc's own (a rate, or several classes) cannot become one without, nor \
+                           the reverse; unmark it first";
+            return Err(PortError::config(&self.name, "rate", problem));
+        }
+        let queues = self.queues.as_mut();
+        // Built before anything changes: a setting that cannot be had is found here.
+        let bytes = layout::config(&self.name, config, &plan, queues)?;
+        set_cgroups(&self.name, config, &self.program)?;
+        let Some(record) = &self.record else { return Ok(()) };
+        let before = record.read();
+        if let Some(content) = &before {
+            // Should this process die in the middle, or the kernel refuse there.
+            record.write(&Content { half: true, ..content.clone() })?;
+        }
+        let program = &self.program;
+        let mut switch = || program.configure(&bytes);
+        let changed = queues.change(site, &self.plan, &plan, &mut switch);
+        if let (Err(PortError::Config { .. }), Some(content)) = (&changed, &before) {
+            // Nothing has changed.
+            record.write(content)?;
+        }
+        changed?;
+        self.plan = plan;
+        write(record, &self.name, config, self.queues.as_ref(), &self.plan, site)
+    }
+
+    pub(super) fn stats(&self) -> Result<PortStats, PortError> {
+        let mut site = self.site.lock().unwrap_or_else(PoisonError::into_inner);
+        let counters = self.program.counters()?;
+        let state = self.program.state()?;
+        let queues = self.queues.counters(&mut site, &self.plan)?;
+        let classes = self.plan.classes.iter().enumerate().map(|(index, class)| {
+            let counted = counters.get(index).copied().unwrap_or_default();
+            let QueueCounters { backlog_bytes, backlog_packets, drops_full, drops_other } =
+                queues.get(index).copied().unwrap_or_default();
+            ClassStats {
+                name: class.name.clone(),
+                packets: counted.packets,
+                bytes: counted.bytes,
+                marked: counted.marked,
+                not_ect: counted.not_ect,
+                drops_full,
+                drops_other,
+                backlog_bytes,
+                backlog_packets,
+                max_backlog_bytes: counted.max_backlog_bytes,
+                threshold_bytes: match class.rule {
+                    Rule::Never => None,
+                    Rule::Length(bytes) => Some(bytes),
+                    Rule::Share(_) | Rule::Sojourn(_) => state.threshold(index),
+                },
+            }
+        });
+        Ok(PortStats {
+            port: self.name.clone(),
+            backend: self.queues.kind(),
+            rate_bps: self.plan.capped.then(|| self.plan.rate.saturating_mul(8)),
+            rtt_ns: self.plan.fixed_rtt().or(Some(state.rtt_ns).filter(|ns| *ns > 0)),
+            rtt_samples: state.rtt_samples,
+            unclassified: counters.iter().map(|class| class.unclassified).sum(),
+            classes: classes.collect(),
+            members: Vec::new(),
+        })
+    }
+
+    pub(super) fn recorded(&self) -> Option<Content> {
+        self.record.as_ref()?.read()
+    }
+
+    pub(super) fn site_index(&self) -> u32 {
+        self.index.unsigned_abs()
+    }
+
+    /// Whoever comes next knows that it was no accident.
+    pub(super) fn mark_kept(&self) {
+        if let (Some(record), Some(content)) = (&self.record, self.recorded()) {
+            // Without it `vmcc clean` takes the port for a leftover; that is all.
+            let _ = record.write(&Content { kept: true, ..content });
+        }
+    }
+
+    pub(super) fn end(self) -> Result<(), PortError> {
+        let Self { site, index, plan, mut queues, record, .. } = self;
+        let mut site = site.into_inner().unwrap_or_else(PoisonError::into_inner);
+        undo(&mut site, index, &plan, queues.as_mut())?;
+        if let Some(record) = record {
+            record.remove();
+        }
+        Ok(())
+    }
+}
+
+/// Brings back what was there before.
+pub(super) fn undo(
+    site: &mut Site,
+    index: i32,
+    plan: &Plan,
+    queues: &mut dyn Queues,
+) -> Result<(), PortError> {
+    queues.remove(site, plan)?;
+    Program::detach(&site.name, index)?;
+    site.restore_clsact()
+}
+
+/// The queues that a record speaks of; `program` is the one on the port, if it is there.
+pub(super) fn queues_of(content: &Content, program: Option<&Program>) -> Result<Box<dyn Queues>, PortError> {
+    Ok(match (content.backend, program) {
+        _ if !content.queues => Box::new(Untouched),
+        (Backend::Bpf, Some(program)) => Box::new(Bpf::find(&content.port, program)?),
+        (Backend::Bpf, None) => Box::new(Bpf::default()),
+        (Backend::Auto | Backend::Htb, _) => Box::new(Htb),
+    })
+}
+
+fn configure(
+    port: &str,
+    config: &PortConfig,
+    plan: &Plan,
+    queues: &dyn Queues,
+    program: &Program,
+) -> Result<(), PortError> {
+    let bytes = layout::config(port, config, plan, queues)?;
+    set_cgroups(port, config, program)?;
+    program.configure(&bytes)
+}
+
+fn set_cgroups(port: &str, config: &PortConfig, program: &Program) -> Result<(), PortError> {
+    for (index, class) in config.classes.iter().enumerate() {
+        if let Some(path) = &class.cgroup {
+            program.set_cgroup(port, index, path)?;
+        }
+    }
+    Ok(())
+}
+
+fn write(
+    record: &Record,
+    port: &str,
+    config: &PortConfig,
+    queues: &dyn Queues,
+    plan: &Plan,
+    site: &Site,
+) -> Result<(), PortError> {
+    record.write(&Content {
+        port: port.to_owned(),
+        config: config.clone(),
+        backend: queues.kind(),
+        queues: plan.queues,
+        previous: site.previous.clone(),
+        made_clsact: site.made_clsact,
+        kept: false,
+        half: false,
+        member: None,
+        pid: std::process::id(),
+    })
+}
