@@ -132,6 +132,21 @@ impl Plan {
         self.classes.iter().any(|class| class.rule.rtt() == Some(None))
     }
 
+    /// What waits in a class's queue unmarked while every class sends, in bytes; `None` if it is not known beforehand.
+    pub(crate) fn least_threshold(&self, class: &ClassPlan) -> Option<u64> {
+        match class.rule {
+            Rule::Never => None,
+            Rule::Length(bytes) => Some(bytes),
+            Rule::Share(lambda) | Rule::Sojourn(lambda) => {
+                let all: u64 = self.classes.iter().map(|class| u64::from(class.quantum)).sum();
+                let share = u128::from(class.quantum) * u128::from(self.rate) / u128::from(all.max(1));
+                let bytes = share * u128::from(lambda.rtt_ns?) * u128::from(lambda.lambda_q16)
+                    / (1_000_000_000 << 16);
+                Some(u64::try_from(bytes).unwrap_or(u64::MAX))
+            }
+        }
+    }
+
     /// The RTT that was set, if a class uses one.
     pub(crate) fn fixed_rtt(&self) -> Option<u64> {
         self.classes.iter().find_map(|class| class.rule.rtt().flatten())

@@ -32,6 +32,8 @@ const BURST_US: u64 = 2_000;
 /// HTB sends a packet per turn at least, however long: turns are fair only if they are no shorter than packets. TCP
 /// makes trains of packets that the device segments below the queue: of about a millisecond at the connection's pace,
 /// and where it is alone in its class those of this long at the port's rate; two segments at least, 64 kB at most.
+/// But a queue that marks above less than its turn is empty before its turn ends, and then it loses the rest: no turn is
+/// longer than half of what its queue may hold unmarked.
 const TRAIN_US: u64 = 500;
 const MAX_TRAIN_BYTES: u64 = 65_536;
 /// "No cap", for emptying queues: 1 Tbit/s in bytes.
@@ -60,7 +62,11 @@ fn burst(rate_bytes_per_s: u64, frame_bytes: u64) -> u64 {
 fn turn_factor(plan: &Plan) -> u32 {
     let train = (plan.rate / 1_000 * TRAIN_US / 1_000).clamp(2 * plan.frame_bytes, MAX_TRAIN_BYTES);
     let least = plan.classes.iter().map(|class| class.quantum).min().unwrap_or(1).max(1);
-    u32::try_from(train.div_ceil(least.into())).unwrap_or(1)
+    let unmarked = plan.classes.iter().filter_map(|class| {
+        plan.least_threshold(class).map(|bytes| bytes / 2 / u64::from(class.quantum.max(1)))
+    });
+    let most = unmarked.min().unwrap_or(u64::MAX).max(1);
+    u32::try_from(train.div_ceil(least.into()).min(most)).unwrap_or(1)
 }
 
 fn port_class(rate: u64, plan: &Plan) -> HtbClass {
@@ -260,6 +266,7 @@ impl Queues for Htb {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::port::plan::Facts;
 
     #[test]
     fn handles_of_leaves_are_those_that_the_program_looks_for() {
@@ -270,6 +277,25 @@ mod tests {
             assert_eq!(handle.wrapping_mul(0x61C8_8647) >> 28, 5, "the bucket");
             assert_ne!(handle, ROOT_HANDLE);
         }
+    }
+
+    #[test]
+    fn turns_are_as_long_as_trains_but_shorter_than_what_waits_unmarked() {
+        let factor = |marking: &str| {
+            let text = format!(
+                "rate = '100mbit'\nqueue = 'drr'\nmarking = {marking}\n[[class]]\nname = 'a'\nweight = 4\n[[class]]\nname = \
+                 'b'\nweight = 2\n[[class]]\nname = 'c'"
+            );
+            let facts = Facts { mtu: 1500, speed: None };
+            turn_factor(&Plan::new("p0", &toml::from_str(&text).unwrap(), facts).unwrap())
+        };
+        // Half a millisecond at 12.5 MB/s is 6250 bytes.
+        assert_eq!(factor("{ rule = 'none' }"), 5);
+        assert_eq!(factor("{ rule = 'mq-ecn' }"), 5, "nothing is known of the RTT yet");
+        // 50 kB for 7 quanta of a frame: two for half of that.
+        assert_eq!(factor("{ rule = 'mq-ecn', rtt = '4ms' }"), 2);
+        assert_eq!(factor("{ rule = 'tcn', rtt = '1ms' }"), 1, "never below a frame");
+        assert_eq!(factor("{ rule = 'threshold', at = '30kB' }"), 2);
     }
 
     #[test]
