@@ -94,12 +94,12 @@ stage_root() {
 	reason=$(why_not_on_this_kernel)
 	[ -z "$reason" ] || { cannot "$reason" || return; }
 	# One at a time: they share the kernel's sysctls and its list of algorithms.
-	cargo test --locked "${kernel_crates[@]}" "${kernel_features[@]}" -- --test-threads=1 root_
+	cargo test --locked --no-fail-fast "${kernel_crates[@]}" "${kernel_features[@]}" -- --test-threads=1 root_
 }
 
 stage_guests() {
 	# One at a time: each guest wants every core.
-	cargo test --locked "${kernel_crates[@]}" "${kernel_features[@]}" -- --test-threads=1 guest_
+	cargo test --locked --no-fail-fast "${kernel_crates[@]}" "${kernel_features[@]}" -- --test-threads=1 guest_
 }
 
 stage_release() { cargo build --locked --release -p vmcc --features kernel; }
