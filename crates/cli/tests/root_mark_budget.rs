@@ -51,8 +51,9 @@ fn root_mark_two_ports_share_the_budget_of_their_vm() {
     let both = rates(&pair, &["10.79.0.2", "10.80.0.2"]);
     let alone = rates(&pair, &["10.79.0.2"]);
     println!("both {both:.1?}, alone {alone:.1?} Mbit/s");
-    assert!((98.0..=102.0).contains(&both.iter().sum::<f64>()), "{both:?}");
-    assert!((98.0..=102.0).contains(&alone[0]), "one takes what the other leaves: {alone:?}");
+    // How exact a cap is `vmcc bench port` says; here half of the budget, or twice, would be wrong.
+    assert!((90.0..=102.0).contains(&both.iter().sum::<f64>()), "{both:?}");
+    assert!((90.0..=102.0).contains(&alone[0]), "one takes what the other leaves: {alone:?}");
 
     let (_, list) = pair.json(&["mark", "--list"]);
     assert_eq!(list["ports"].as_array().map(Vec::len), Some(1), "{list}");
@@ -85,7 +86,7 @@ fn root_mark_two_ports_have_fixed_parts_of_the_budget() {
     let both = rates(&pair, &["10.79.0.2", "10.80.0.2"]);
     let alone = rates(&pair, &["10.79.0.2"]);
     println!("both {both:.1?}, alone {alone:.1?} Mbit/s");
-    assert!((98.0..=102.0).contains(&both.iter().sum::<f64>()), "{both:?}");
+    assert!((90.0..=102.0).contains(&both.iter().sum::<f64>()), "{both:?}");
     assert!((49.0..=51.0).contains(&alone[0]), "what the other leaves is lost: {alone:?}");
     pair.join("p2", 81);
     let said = pair.refused(&["mark", "p2", "--vm", "db1=100mbit:1/2"], 2);
