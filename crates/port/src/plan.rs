@@ -98,6 +98,16 @@ pub enum Rule {
     Tcn(Lambda),
 }
 
+impl Rule {
+    /// The settings that the threshold is computed from; `None` where there is nothing to compute.
+    pub fn lambda(self) -> Option<Lambda> {
+        match self {
+            Self::None | Self::Threshold(_) => None,
+            Self::MqEcn(lambda) | Self::Tcn(lambda) => Some(lambda),
+        }
+    }
+}
+
 /// The settings of MQ-ECN and TCN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lambda {

@@ -4,7 +4,7 @@ use super::budget::{self, Member};
 use super::error::PortError;
 use super::half::{self, Found};
 use super::plan::Plan;
-use super::record::{self, Content, Record};
+use super::record::{self, Record};
 use super::served::Served;
 use super::site::Site;
 use vmcc_port::{PortConfig, PortStats};
@@ -99,11 +99,10 @@ impl Held {
         }
     }
 
-    /// Whoever comes next knows that it was no accident.
+    /// See [`Record::mark_kept`].
     pub(crate) fn mark_kept(&self) {
-        if let Some((record, content)) = self.record().and_then(|record| Some((record, record.read()?))) {
-            // Without it `vmcc clean` takes the port for a leftover; that is all.
-            let _ = record.write(&Content { kept: true, ..content });
+        if let Some(record) = self.record() {
+            record.mark_kept();
         }
     }
 

@@ -2,9 +2,9 @@
 
 use super::backend::Queues;
 use super::error::PortError;
-use super::plan::{Plan, Rule};
+use super::plan::Plan;
 use std::net::IpAddr;
-use vmcc_port::{ClassConfig, Filter, MAX_CLASSES, MAX_FILTERS, MAX_PRIORITIES, PortConfig};
+use vmcc_port::{ClassConfig, Filter, MAX_CLASSES, MAX_FILTERS, MAX_PRIORITIES, PortConfig, Rule};
 
 const CLASS_BYTES: usize = 56;
 const FILTER_BYTES: usize = 44;
@@ -30,12 +30,13 @@ pub(crate) fn config(
     let mut out = [0; CONFIG_BYTES];
     for (index, class) in plan.classes.iter().enumerate() {
         let at = index * CLASS_BYTES;
-        let (rule, threshold, lambda) = match class.rule {
-            Rule::Never => (0, 0, None),
-            Rule::Length(bytes) => (1, bytes, None),
-            Rule::Share(lambda) => (2, 0, Some(lambda)),
-            Rule::Sojourn(lambda) => (3, 0, Some(lambda)),
+        let (rule, threshold) = match class.rule {
+            Rule::None => (0, 0),
+            Rule::Threshold(bytes) => (1, bytes),
+            Rule::MqEcn(_) => (2, 0),
+            Rule::Tcn(_) => (3, 0),
         };
+        let lambda = class.rule.lambda();
         let lambda_q16 = lambda.map_or(0, |lambda| lambda.lambda_q16);
         let rtt = lambda.and_then(|lambda| lambda.rtt_ns).unwrap_or(0);
         let quantum_ns = u128::from(class.quantum) * NS_PER_S / u128::from(plan.rate.max(1));

@@ -3,7 +3,7 @@
 
 use super::error::PortError;
 use serde::{Deserialize, Serialize};
-use vmcc_port::{Lambda, LinkFacts, PortConfig};
+use vmcc_port::{LinkFacts, PortConfig, Rule};
 use vmcc_scenario::model::Discipline;
 use vmcc_units::{BitsPerSec, Bytes, Limit, Packets};
 
@@ -14,28 +14,6 @@ const UNCAPPED: u64 = 12_500_000_000;
 pub(crate) const NO_RIGHT: u64 = 1_000;
 /// HTB takes quanta of up to 200,000 bytes without complaint.
 const MAX_QUANTUM_FRAMES: u64 = 60;
-
-/// When a class marks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rule {
-    Never,
-    /// Above this many bytes.
-    Length(u64),
-    /// Above its share of C x RTT x lambda, by the smoothed time of a round (MQ-ECN).
-    Share(Lambda),
-    /// When a packet will wait longer than RTT x lambda (TCN).
-    Sojourn(Lambda),
-}
-
-impl Rule {
-    /// The RTT that it uses: `Some(None)` for the measured one.
-    pub(crate) fn rtt(self) -> Option<Option<u64>> {
-        match self {
-            Self::Never | Self::Length(_) => None,
-            Self::Share(lambda) | Self::Sojourn(lambda) => Some(lambda.rtt_ns),
-        }
-    }
-}
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ClassPlan {
@@ -98,12 +76,7 @@ impl Plan {
                     Some(packets) => Limit::Packets(Packets::new(packets)),
                     None => Limit::Bytes(Bytes::new(class.buffer_bytes)),
                 },
-                rule: match class.rule {
-                    vmcc_port::Rule::None => Rule::Never,
-                    vmcc_port::Rule::Threshold(bytes) => Rule::Length(bytes),
-                    vmcc_port::Rule::MqEcn(lambda) => Rule::Share(lambda),
-                    vmcc_port::Rule::Tcn(lambda) => Rule::Sojourn(lambda),
-                },
+                rule: class.rule,
             }
         };
         let mut classes: Vec<ClassPlan> = checked.classes.iter().enumerate().map(resolve).collect();
@@ -129,15 +102,15 @@ impl Plan {
     }
 
     pub(crate) fn measures_rtt(&self) -> bool {
-        self.classes.iter().any(|class| class.rule.rtt() == Some(None))
+        self.classes.iter().any(|class| class.rule.lambda().is_some_and(|lambda| lambda.rtt_ns.is_none()))
     }
 
     /// What waits in a class's queue unmarked while every class sends, in bytes; `None` if it is not known beforehand.
     pub(crate) fn least_threshold(&self, class: &ClassPlan) -> Option<u64> {
         match class.rule {
-            Rule::Never => None,
-            Rule::Length(bytes) => Some(bytes),
-            Rule::Share(lambda) | Rule::Sojourn(lambda) => {
+            Rule::None => None,
+            Rule::Threshold(bytes) => Some(bytes),
+            Rule::MqEcn(lambda) | Rule::Tcn(lambda) => {
                 let all: u64 = self.classes.iter().map(|class| u64::from(class.quantum)).sum();
                 let share = u128::from(class.quantum) * u128::from(self.rate) / u128::from(all.max(1));
                 let bytes = share * u128::from(lambda.rtt_ns?) * u128::from(lambda.lambda_q16)
@@ -149,7 +122,7 @@ impl Plan {
 
     /// The RTT that was set, if a class uses one.
     pub(crate) fn fixed_rtt(&self) -> Option<u64> {
-        self.classes.iter().find_map(|class| class.rule.rtt().flatten())
+        self.classes.iter().find_map(|class| class.rule.lambda()?.rtt_ns)
     }
 }
 
@@ -210,6 +183,6 @@ mod tests {
     fn a_port_without_rate_and_classes_keeps_its_queue() {
         let plan = plan("marking = { rule = 'threshold', at = '30kB' }").unwrap();
         assert!(!plan.queues && !plan.capped && plan.rate == UNCAPPED);
-        assert_eq!(plan.classes[0].rule, Rule::Length(30_000));
+        assert_eq!(plan.classes[0].rule, Rule::Threshold(30_000));
     }
 }

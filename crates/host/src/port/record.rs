@@ -90,6 +90,14 @@ impl Record {
         file.set_len(bytes.len() as u64).map_err(failed)
     }
 
+    /// Whoever comes next knows that the port was left served on purpose.
+    pub(crate) fn mark_kept(&self) {
+        if let Some(content) = self.read() {
+            // Without it `vmcc clean` takes the port for a leftover; that is all.
+            let _ = self.write(&Content { kept: true, ..content });
+        }
+    }
+
     pub(crate) fn remove(self) {
         // A record that stays is harmless: no program of ours is on the port.
         let _ = fs::remove_file(&self.path);

@@ -3,13 +3,13 @@
 use super::backend::{Bpf, Htb, QueueCounters, Queues, Untouched};
 use super::error::PortError;
 use super::half::{self, Found};
-use super::plan::{Plan, Rule};
+use super::plan::Plan;
 use super::program::Program;
 use super::record::{self, Content, Record};
 use super::site::Site;
 use super::{budget, layout, signed};
 use std::sync::{Mutex, PoisonError};
-use vmcc_port::{Backend, ClassStats, PortConfig, PortStats};
+use vmcc_port::{Backend, ClassStats, PortConfig, PortStats, Rule};
 
 /// What serving a port consists of.
 pub(super) struct Served {
@@ -164,9 +164,9 @@ impl Served {
                 backlog_packets,
                 max_backlog_bytes: counted.max_backlog_bytes,
                 threshold_bytes: match class.rule {
-                    Rule::Never => None,
-                    Rule::Length(bytes) => Some(bytes),
-                    Rule::Share(_) | Rule::Sojourn(_) => state.threshold(index),
+                    Rule::None => None,
+                    Rule::Threshold(bytes) => Some(bytes),
+                    Rule::MqEcn(_) | Rule::Tcn(_) => state.threshold(index),
                 },
             }
         });
@@ -190,11 +190,10 @@ impl Served {
         self.index.unsigned_abs()
     }
 
-    /// Whoever comes next knows that it was no accident.
+    /// See [`Record::mark_kept`].
     pub(super) fn mark_kept(&self) {
-        if let (Some(record), Some(content)) = (&self.record, self.recorded()) {
-            // Without it `vmcc clean` takes the port for a leftover; that is all.
-            let _ = record.write(&Content { kept: true, ..content });
+        if let Some(record) = &self.record {
+            record.mark_kept();
         }
     }
 
