@@ -8,7 +8,6 @@ use crate::topology::{QueueReader, Topology, lane_of};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use vmcc_host::diag::{Diag, Subflow};
-use vmcc_netlink::QueueStats;
 
 /// More points than any run of the lab takes; beyond, sampling stops.
 const MAX_POINTS: usize = 10_000_000;
@@ -55,7 +54,7 @@ struct Counters {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct QueuePoint {
     pub(crate) t_us: u64,
-    pub(crate) stats: QueueStats,
+    pub(crate) stats: vmcc_netlink::Counters,
 }
 
 /// What one class of a port said at one moment.

@@ -92,9 +92,7 @@ impl Family {
 
 /// An attribute that holds attributes.
 pub(crate) fn nest(kind: u16, inner: &[DefaultNla]) -> DefaultNla {
-    let mut value = vec![0; inner.buffer_len()];
-    inner.emit(&mut value);
-    DefaultNla::new(kind | NLA_F_NESTED, value)
+    DefaultNla::new(kind | NLA_F_NESTED, crate::options::nested(inner))
 }
 
 /// An attribute that holds a string, with its terminating zero.

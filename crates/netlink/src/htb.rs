@@ -1,7 +1,8 @@
 //! Linux's hierarchical token bucket and the FIFO queues below its classes.
 
+use crate::options::{nested, push_ratespec, ticks_begun, time_ns, words};
 use crate::tc::{ROOT, RTM_DELTCLASS, RTM_NEWQDISC, RTM_NEWTCLASS, Tc, TrafficControl};
-use netlink_packet_core::{DefaultNla, Emitable, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use std::io;
 use vmcc_units::Limit;
 
@@ -11,9 +12,6 @@ const TCA_HTB_INIT: u16 = 2;
 const TCA_HTB_RATE64: u16 = 6;
 const TCA_HTB_CEIL64: u16 = 7;
 const HTB_VERSION: u32 = 3;
-const TC_LINKLAYER_ETHERNET: u8 = 1;
-/// Bursts travel as the time that they take, in units of the packet scheduler's clock.
-const PSCHED_TICK_NS: u128 = 64;
 /// What the kernel divides a rate by for a class without a quantum; ours all have one.
 const RATE_TO_QUANTUM: u32 = 10;
 
@@ -48,7 +46,7 @@ pub enum Existing {
 }
 
 impl Existing {
-    fn flags(self) -> u16 {
+    pub(crate) fn flags(self) -> u16 {
         NLM_F_CREATE | if self == Self::Refuse { NLM_F_EXCL } else { NLM_F_REPLACE }
     }
 }
@@ -115,8 +113,9 @@ fn class_options(class: &HtbClass) -> Vec<u8> {
     let mut parms = Vec::with_capacity(44);
     push_ratespec(&mut parms, class.rate_bytes_per_s);
     push_ratespec(&mut parms, class.ceil_bytes_per_s);
-    let buffer = ticks(class.burst_bytes, class.rate_bytes_per_s);
-    let ceil_buffer = ticks(class.ceil_burst_bytes, class.ceil_bytes_per_s);
+    // Bursts travel as the time that they take.
+    let buffer = ticks_begun(time_ns(class.burst_bytes, class.rate_bytes_per_s));
+    let ceil_buffer = ticks_begun(time_ns(class.ceil_burst_bytes, class.ceil_bytes_per_s));
     // buffer, cbuffer, quantum, level (the kernel's own), prio.
     parms.extend(words(&[buffer, ceil_buffer, class.quantum_bytes, 0, class.priority]));
     nested(&[
@@ -124,29 +123,6 @@ fn class_options(class: &HtbClass) -> Vec<u8> {
         DefaultNla::new(TCA_HTB_RATE64, class.rate_bytes_per_s.to_ne_bytes().to_vec()),
         DefaultNla::new(TCA_HTB_CEIL64, class.ceil_bytes_per_s.to_ne_bytes().to_vec()),
     ])
-}
-
-/// How long `bytes` take at a rate, in the scheduler's ticks; at least one.
-fn ticks(bytes: u64, rate_bytes_per_s: u64) -> u32 {
-    let ns = u128::from(bytes) * 1_000_000_000 / u128::from(rate_bytes_per_s.max(1));
-    u32::try_from(ns.div_ceil(PSCHED_TICK_NS)).unwrap_or(u32::MAX).max(1)
-}
-
-/// `struct tc_ratespec`: `cell_log`, `linklayer`, `overhead` (u16), `cell_align` (i16), `mpu` (u16), rate. The rate
-/// here saturates; the 64-bit attribute counts.
-fn push_ratespec(out: &mut Vec<u8>, rate_bytes_per_s: u64) {
-    out.extend_from_slice(&[0, TC_LINKLAYER_ETHERNET, 0, 0, 0, 0, 0, 0]);
-    out.extend_from_slice(&u32::try_from(rate_bytes_per_s).unwrap_or(u32::MAX).to_ne_bytes());
-}
-
-fn words(values: &[u32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
-}
-
-fn nested(inner: &[DefaultNla]) -> Vec<u8> {
-    let mut bytes = vec![0; inner.buffer_len()];
-    inner.emit(&mut bytes);
-    bytes
 }
 
 #[cfg(test)]
@@ -174,12 +150,5 @@ mod tests {
         assert_eq!(bytes[36..40], 1514_u32.to_ne_bytes());
         assert_eq!(bytes[44..48], 3_u32.to_ne_bytes());
         assert_eq!(bytes[64..72], 12_500_000_000_u64.to_ne_bytes());
-    }
-
-    #[test]
-    fn ticks_saturate_and_are_never_zero() {
-        assert_eq!(ticks(0, 1), 1);
-        assert_eq!(ticks(u64::MAX, 1), u32::MAX);
-        assert_eq!(ticks(1500, 0), u32::MAX);
     }
 }

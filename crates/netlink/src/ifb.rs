@@ -1,8 +1,9 @@
 //! Intermediate functional blocks: devices that queue packets on behalf of other ports and hand them back.
 
 use crate::link::Links;
+use crate::options::{nested, words};
 use crate::tc::{TCA_OPTIONS, Tc, TrafficControl};
-use netlink_packet_core::{DefaultNla, Emitable, NLM_F_CREATE, NLM_F_EXCL, Nla, NlasIterator};
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NlasIterator};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use std::io;
@@ -78,8 +79,7 @@ impl TrafficControl {
     /// The kernel refuses: `NotFound` when it lacks mirred.
     pub fn redirect(&mut self, port: u32, device: u32, priority: u16) -> io::Result<()> {
         // struct tc_mirred: index, capab, action, refcnt, bindcnt, eaction, ifindex.
-        let words = [0, 0, TC_ACT_STOLEN, 0, 0, TCA_EGRESS_REDIR, device];
-        let parms: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let parms = words(&[0, 0, TC_ACT_STOLEN, 0, 0, TCA_EGRESS_REDIR, device]);
         let options = crate::genl::nest(TCA_ACT_OPTIONS, &[DefaultNla::new(TCA_MIRRED_PARMS, parms)]);
         let action = crate::genl::nest(FIRST_ACTION, &[crate::genl::text(TCA_ACT_KIND, "mirred"), options]);
         let inner = [
@@ -87,9 +87,7 @@ impl TrafficControl {
             DefaultNla::new(TCA_BPF_OPS, MATCH_ALL.to_vec()),
             crate::genl::nest(TCA_BPF_ACT, &[action]),
         ];
-        let mut value = vec![0; inner.as_slice().buffer_len()];
-        inner.as_slice().emit(&mut value);
-        let message = filter(RTM_NEWTFILTER, port, priority).kind(KIND).options(value);
+        let message = filter(RTM_NEWTFILTER, port, priority).kind(KIND).options(nested(&inner));
         self.0.execute(message, NLM_F_CREATE | NLM_F_EXCL)
     }
 
@@ -126,9 +124,7 @@ fn filter(message_type: u16, port: u32, priority: u16) -> Tc {
 }
 
 fn device(answer: &Tc) -> Option<u32> {
-    let options = answer.attributes.iter().find(|nla| nla.kind() == TCA_OPTIONS)?;
-    let mut bytes = vec![0; options.value_len()];
-    options.emit_value(&mut bytes);
+    let mut bytes = answer.value(TCA_OPTIONS)?;
     for kind in [TCA_BPF_ACT, FIRST_ACTION, TCA_ACT_OPTIONS, TCA_MIRRED_PARMS] {
         bytes = inner(&bytes, kind)?;
     }

@@ -1,7 +1,7 @@
 //! Requests to the kernel over netlink: route (links, addresses, queues), ethtool and the MPTCP path manager.
 //!
-//! Message formats come from the netlink-packet crates. What those lack (options of the TBF, FIFO and netem
-//! queues, the ethtool and MPTCP families) is built from their attribute types in the modules below.
+//! Message formats come from the netlink-packet crates. What those lack (most of traffic control, the
+//! ethtool and MPTCP families) is built from their attribute types in the modules below.
 
 mod address;
 mod clsact;
@@ -11,7 +11,8 @@ mod htb;
 mod ifb;
 mod link;
 mod mptcp;
-mod qdisc;
+mod options;
+mod shaper;
 mod sockets;
 mod tc;
 
@@ -19,7 +20,7 @@ pub use ethtool::{disable_checksum_offload, disable_segmentation_offload, link_s
 pub use htb::{Existing, HtbClass};
 pub use link::{Links, PortInfo};
 pub use mptcp::{MAX_LIMIT, PathManager};
-pub use qdisc::{Qdiscs, QueueStats, Shaper};
+pub use shaper::Shaper;
 pub use sockets::is_listening;
 pub use tc::{Counters, QueueInfo, ROOT, TrafficControl};
 

@@ -54,7 +54,7 @@ impl Tc {
         self
     }
 
-    fn value(&self, kind: u16) -> Option<Vec<u8>> {
+    pub(crate) fn value(&self, kind: u16) -> Option<Vec<u8>> {
         use netlink_packet_core::Nla;
         let found = self.attributes.iter().find(|nla| nla.kind() & NLA_TYPE_MASK == kind)?;
         let mut value = vec![0; found.value_len()];

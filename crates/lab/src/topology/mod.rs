@@ -25,7 +25,7 @@ use crate::spec::{Flow, LabSpec, Layout, Remap};
 use crate::{Error, netns::Netns, registry::Record};
 use stack::{Ends, Stack, StackPlan};
 use std::net::Ipv4Addr;
-use vmcc_netlink::Qdiscs;
+use vmcc_netlink::TrafficControl;
 use vmcc_port::PortConfig;
 
 /// A port of a virtual switch on which packets wait.
@@ -108,9 +108,9 @@ impl Topology {
         let found = self.switches.iter().find(|switch| switch.name() == place.namespace);
         let Some(switch) = found else { return Err(Error::spec("topology", "a port in no namespace")) };
         let port = switch.port_index(&place.port)?;
-        let opened = switch.run(Qdiscs::open);
-        let qdiscs = opened.map_err(|e| Error::kernel("reading the queues of", switch.name(), e))?;
-        Ok(QueueReader::new(qdiscs, port))
+        let opened = switch.run(TrafficControl::open);
+        let tc = opened.map_err(|e| Error::kernel("reading the queues of", switch.name(), e))?;
+        Ok(QueueReader::new(tc, port))
     }
 
     /// Moves a vNIC to another physical NIC.

@@ -3,7 +3,7 @@
 use crate::spec::{FRAME_BYTES, Path, Shape};
 use crate::{Error, netns::Netns};
 use std::io;
-use vmcc_netlink::{Qdiscs, QueueStats, Shaper, os_code};
+use vmcc_netlink::{Counters, Shaper, TrafficControl, os_code};
 use vmcc_units::{Limit, Nanos};
 
 /// What may leave a port back to back after an idle time: this much time at the port's rate. A shorter time
@@ -12,17 +12,19 @@ const BURST: Nanos = Nanos::from_micros(500);
 
 /// Reads the counters of one queue.
 pub(crate) struct QueueReader {
-    qdiscs: Qdiscs,
+    tc: TrafficControl,
     port: u32,
 }
 
 impl QueueReader {
-    pub(super) fn new(qdiscs: Qdiscs, port: u32) -> Self {
-        Self { qdiscs, port }
+    pub(super) fn new(tc: TrafficControl, port: u32) -> Self {
+        Self { tc, port }
     }
 
-    pub(crate) fn read(&mut self) -> Result<QueueStats, Error> {
-        self.qdiscs.stats(self.port).map_err(|e| Error::kernel("reading the counters of", "a shaped port", e))
+    pub(crate) fn read(&mut self) -> Result<Counters, Error> {
+        let root = self.tc.root(self.port).and_then(|root| root.ok_or(io::ErrorKind::NotFound.into()));
+        root.map(|root| root.counters)
+            .map_err(|e| Error::kernel("reading the counters of", "a shaped port", e))
     }
 }
 
@@ -30,7 +32,7 @@ impl QueueReader {
 pub(super) fn limit(at: &Netns, port: &str, shape: &Shape) -> Result<(), Error> {
     let index = at.port_index(port)?;
     let shaper = shaper_of(shape);
-    let done = at.run(move || Qdiscs::open()?.add_shaper(index, &shaper));
+    let done = at.run(move || TrafficControl::open()?.add_shaper(index, &shaper));
     done.map_err(|e| missing_queue(e, at, "tbf", "the token bucket shaper (CONFIG_NET_SCH_TBF)"))
 }
 
@@ -61,7 +63,7 @@ pub(super) fn delay(at: &Netns, port: &str, path: &Path) -> Result<(), Error> {
     let rate = path.shape.as_ref().map_or(MOST, |shape| shape.rate);
     let in_flight = rate.data_in(path.delay).map_or(0, |bytes| bytes.get());
     let limit = u32::try_from(2 * in_flight / 64 + 1000).unwrap_or(u32::MAX);
-    let done = at.run(move || Qdiscs::open()?.add_delay(index, delay_us, limit));
+    let done = at.run(move || TrafficControl::open()?.add_delay(index, delay_us, limit));
     done.map_err(|e| missing_queue(e, at, "netem", "path delay (netem, CONFIG_NET_SCH_NETEM)"))
 }
 
