@@ -156,7 +156,7 @@ fn root_parameters_take_effect_at_once_and_the_guard_closes_the_path() {
     net.select(loaded.kernel_name());
     let marking = toml::from_str("marking = { rule = 'threshold', at = '4kB' }").unwrap();
     let _ports: Vec<Port> =
-        ["p0", "p1"].map(|port| Port::attach_in(&Net::file(&net.client), port, &marking).unwrap()).into();
+        ["p0", "p1"].map(|port| Port::attach_in(&net.client.file(), port, &marking).unwrap()).into();
     let started = Instant::now();
     let end = Duration::from_secs(6);
     std::thread::scope(|scope| {

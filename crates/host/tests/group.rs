@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Net, Over, alone, connect, listen, transfer, within};
+use common::{Net, Over, alone, connect, listen, transfer};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -80,7 +80,7 @@ fn root_ten_thousand_connections_leave_nothing() {
     let loaded = lia();
     let net = Net::new(2, None);
     net.select(loaded.kernel_name());
-    let listener = within(&net.server, || listen(Over::Mptcp, 5203));
+    let listener = net.server.within(|| listen(Over::Mptcp, 5203));
     let server = thread::spawn(move || {
         // Closed by the client first, except the last ones.
         let mut open = std::collections::VecDeque::new();
@@ -109,7 +109,7 @@ fn root_ten_thousand_connections_leave_nothing() {
         open.iter().filter(|_| number.is_multiple_of(2)).for_each(reset_on_close);
     };
     let most = thread::scope(|scope| {
-        let work = || within(&net.client, || (0..CONNECTIONS / WORKERS / BATCH).for_each(batch));
+        let work = || net.client.within(|| (0..CONNECTIONS / WORKERS / BATCH).for_each(batch));
         let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
         let mut most = 0;
         while workers.iter().any(|w| !w.is_finished()) {

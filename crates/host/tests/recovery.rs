@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Net, Over, Shape, alone, run, transfer, within};
+use common::{Net, Over, Shape, alone, run, transfer};
 use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_cc::{Algorithm, Params};
@@ -16,7 +16,7 @@ fn load(name: &str) -> Loaded {
 
 /// The sender's socket, as the client's namespace sees it.
 fn sender(net: &Net, port: u16) -> Subflow {
-    let all = within(&net.client, || Diag::open().unwrap().subflows().unwrap());
+    let all = net.client.within(|| Diag::open().unwrap().subflows().unwrap());
     all.into_iter().find(|s| s.remote.port() == port).expect("the connection")
 }
 

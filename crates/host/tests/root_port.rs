@@ -2,7 +2,7 @@
 
 mod ports;
 
-use ports::{Pair, Server, client, config, iperf, run, socket_min_rtt_ns, sysctl, within};
+use ports::{Pair, Server, client, config, iperf, run, socket_min_rtt_ns};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn root_port_leaves_what_was_there_and_what_others_added() {
     // A filter that came while the port was served keeps its place.
     let port = attach(&pair, "rate = '100mbit'");
     let filter = ["filter", "add", "dev", "p0", "ingress", "bpf", "bytecode", "1,6 0 0 0,"];
-    assert!(Command::new("tc").args(["-n", &pair.a]).args(filter).status().unwrap().success());
+    assert!(Command::new("tc").args(["-n", &pair.a.0]).args(filter).status().unwrap().success());
     port.detach().unwrap();
     assert!(tc("filter show dev p0 ingress").contains("bpf"));
     assert_eq!(pair.queues(), before);
@@ -69,7 +69,7 @@ fn root_port_is_served_once_and_survives_its_process() {
     let again = Port::attach_in(&pair.netns(), "p0", &config("rate = '1gbit'"));
     assert!(matches!(again, Err(PortError::Held { .. })), "{:?}", again.err());
     port.keep();
-    within(&pair.a, || {
+    pair.a.within(|| {
         assert_eq!(attached().unwrap(), ["p0"]);
         let again = Port::attach("p0", &config("rate = '1gbit'"));
         assert!(matches!(again, Err(PortError::AlreadyAttached { .. })), "{:?}", again.err());
@@ -85,7 +85,7 @@ fn root_port_is_served_once_and_survives_its_process() {
 
 /// Sends for two seconds, and asks sockets and port for the RTT after one.
 fn rtts(pair: &Pair, port: &Port, number: u16, options: &str) -> (u64, u64) {
-    let _server = Server::start(pair, number);
+    let _server = Server::start(&pair.b, number);
     thread::scope(|scope| {
         let transfer = scope.spawn(|| client(pair, number, &format!("-t 2 {options}")));
         thread::sleep(Duration::from_secs(1));
@@ -105,7 +105,7 @@ fn root_port_measures_the_rtt_of_what_passes() {
     for (number, options, timestamps) in
         [(5611, "", "1"), (5612, "-R", "1"), (5613, "-6", "1"), (5614, "", "0")]
     {
-        sysctl(&pair.a, "net/ipv4/tcp_timestamps", timestamps);
+        pair.a.sysctl("ipv4/tcp_timestamps", timestamps);
         let port = attach(&pair, "rate = '100mbit'\nmarking = { rule = 'mq-ecn', lambda = 1.0 }");
         assert_eq!(port.stats().unwrap().rtt_ns, None, "nothing has passed");
         let (socket, measured) = rtts(&pair, &port, number, options);

@@ -22,7 +22,7 @@ fn attach(pair: &Pair, text: &str) -> Port {
 
 /// A transfer to each TCP port for its time (seconds), and what `watch` sees meanwhile.
 fn with_traffic<T>(pair: &Pair, transfers: &[(u16, &str)], watch: impl FnOnce() -> T) -> T {
-    let _servers: Vec<Server> = transfers.iter().map(|(port, _)| Server::start(pair, *port)).collect();
+    let _servers: Vec<Server> = transfers.iter().map(|(port, _)| Server::start(&pair.b, *port)).collect();
     thread::scope(|scope| {
         for (port, options) in transfers {
             scope.spawn(move || client(pair, *port, options));

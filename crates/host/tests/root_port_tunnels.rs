@@ -3,7 +3,7 @@
 
 mod ports;
 
-use ports::{Pair, Server, config, run, within};
+use ports::{Pair, Server, config, run};
 use socket2::Socket;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -24,8 +24,8 @@ fn tunnel(pair: &Pair, options: &str) {
 
 /// Bytes received per second inside the tunnel, and segments sent again.
 fn transfer(pair: &Pair, to: &str, port: u16) -> (f64, u64) {
-    let _server = Server::start(pair, port);
-    let text = run(&format!("ip netns exec {} iperf3 -J -c {to} -p {port} -t 3 -P 2", pair.a));
+    let _server = Server::start(&pair.b, port);
+    let text = pair.a.run(&format!("iperf3 -J -c {to} -p {port} -t 3 -P 2"));
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
     let end = &report["end"];
     (
@@ -117,8 +117,8 @@ fn root_port_marks_packets_whose_vlan_tag_is_beside_them() {
     }
     let text = "rate = '1mbit'\nmarking = { rule = 'threshold', at = '2kB' }";
     let port = Port::attach_in(&pair.netns(), "p0", &config(text)).unwrap_or_else(|e| panic!("{e}"));
-    let receiver = within(&pair.b, || raw("p0"));
-    let sender = within(&pair.a, || raw("in0"));
+    let receiver = pair.b.within(|| raw("p0"));
+    let sender = pair.a.within(|| raw("in0"));
     let frame = tagged_frame();
     for _ in 0..40 {
         sender.send(&frame).unwrap();
@@ -140,5 +140,5 @@ fn root_port_marks_packets_whose_vlan_tag_is_beside_them() {
     println!("{seen:?} {stats:?}");
     assert_eq!(u64::from(seen[3]), stats.classes[0].marked);
     assert!(seen[3] > 20 && seen[2] > 0 && seen[0] + seen[1] == 0, "{seen:?}");
-    let _ = Command::new("ip").args(["-n", &pair.a, "link", "del", "br0"]).status();
+    let _ = Command::new("ip").args(["-n", &pair.a.0, "link", "del", "br0"]).status();
 }

@@ -2,7 +2,7 @@
 
 mod ports;
 
-use ports::{Pair, run, within};
+use ports::{Pair, run};
 use std::net::UdpSocket;
 use vmcc_netlink::{Links, Shaper, TrafficControl, os_code};
 
@@ -17,21 +17,21 @@ fn port() -> u32 {
 #[test]
 fn root_shaper_is_changed_in_place() {
     let pair = Pair::new();
-    within(&pair.a, || TrafficControl::open().unwrap().add_shaper(port(), &SHAPER).unwrap());
-    within(&pair.a, || {
+    pair.a.within(|| TrafficControl::open().unwrap().add_shaper(port(), &SHAPER).unwrap());
+    pair.a.within(|| {
         UdpSocket::bind("10.78.0.1:0").unwrap().send_to(b"through the queue", "10.78.0.2:9").unwrap()
     });
-    let sent = || within(&pair.a, || TrafficControl::open().unwrap().root(port()).unwrap().unwrap().counters);
+    let sent = || pair.a.within(|| TrafficControl::open().unwrap().root(port()).unwrap().unwrap().counters);
     let before = sent();
     assert!(before.sent_pkt > 0, "{before:?}");
     let faster = Shaper { rate_bytes_per_s: 5_000_000_000, limit_bytes: 300_000, ..SHAPER };
-    within(&pair.a, || TrafficControl::open().unwrap().change_shaper(port(), &faster).unwrap());
+    pair.a.within(|| TrafficControl::open().unwrap().change_shaper(port(), &faster).unwrap());
     let queues = pair.queues();
     assert!(queues.contains("tbf 1: root") && queues.contains("rate 40Gbit"), "{queues}");
     assert!(sent().sent_pkt >= before.sent_pkt, "the same queue");
     let in_packets = Shaper { limit_pkt: Some(10), ..SHAPER };
     let refused =
-        within(&pair.a, || TrafficControl::open().unwrap().change_shaper(port(), &in_packets).unwrap_err());
+        pair.a.within(|| TrafficControl::open().unwrap().change_shaper(port(), &in_packets).unwrap_err());
     assert!(refused.to_string().contains("stays"), "{refused}");
 }
 
@@ -39,19 +39,19 @@ fn root_shaper_is_changed_in_place() {
 fn root_shaper_in_packets_stays_in_packets() {
     let pair = Pair::new();
     let limit = |limit_pkt| Shaper { limit_pkt, ..SHAPER };
-    within(&pair.a, || TrafficControl::open().unwrap().add_shaper(port(), &limit(Some(100))).unwrap());
+    pair.a.within(|| TrafficControl::open().unwrap().add_shaper(port(), &limit(Some(100))).unwrap());
     assert!(pair.queues().contains("limit 100p"), "{}", pair.queues());
-    within(&pair.a, || TrafficControl::open().unwrap().change_shaper(port(), &limit(Some(50))).unwrap());
+    pair.a.within(|| TrafficControl::open().unwrap().change_shaper(port(), &limit(Some(50))).unwrap());
     assert!(pair.queues().contains("limit 50p"), "{}", pair.queues());
-    within(&pair.a, || TrafficControl::open().unwrap().change_shaper(port(), &limit(None)).unwrap_err());
+    pair.a.within(|| TrafficControl::open().unwrap().change_shaper(port(), &limit(None)).unwrap_err());
 }
 
 #[test]
 fn root_shaper_that_is_not_there_is_an_error() {
     let pair = Pair::new();
     let error = |port| TrafficControl::open().unwrap().change_shaper(port, &SHAPER).unwrap_err();
-    assert_eq!(within(&pair.a, || os_code(&error(port()))), Some(nix::libc::ENOENT));
+    assert_eq!(pair.a.within(|| os_code(&error(port()))), Some(nix::libc::ENOENT));
     run(&format!("tc -n {} qdisc add dev p0 root handle 1: bfifo limit 77777", pair.a));
-    assert_eq!(within(&pair.a, || os_code(&error(port()))), Some(nix::libc::EINVAL), "not a shaper");
+    assert_eq!(pair.a.within(|| os_code(&error(port()))), Some(nix::libc::EINVAL), "not a shaper");
     assert!(pair.queues().contains("limit 77777b"), "{}", pair.queues());
 }

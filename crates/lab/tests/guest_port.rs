@@ -2,38 +2,27 @@
 //! programs read queues by a detour), and paths with a delay, which takes netem.
 #![cfg(feature = "root-tests")]
 
+#[path = "switch/guests.rs"]
+mod guests;
 #[path = "../../host/tests/ports/mod.rs"]
 mod ports;
 
+use guests::run_inside;
 use ports::{Pair, Server, client, config, run, socket_min_rtt_ns};
 use std::thread;
 use std::time::Duration;
 use vmcc_host::port::Port;
-use vmcc_lab::guest::{Guest, GuestOptions, kernel};
 
-/// Runs the tests of this file that begin with `inside_` in a guest.
-fn run_inside(series: &str) {
-    let time_limit = Duration::from_secs(240);
-    let options = GuestOptions { memory_bytes: 1 << 30, time_limit, ..GuestOptions::default() };
-    let own = std::env::current_exe().expect("this program");
-    let arguments = ["inside_", "--ignored", "--nocapture", "--test-threads=1"];
-    let output = Guest::new(options)
-        .run(&kernel(series).expect("a kernel"), own.to_str().expect("UTF-8"), arguments)
-        .expect("a guest");
-    let said = String::from_utf8_lossy(&output.stdout);
-    println!("{series}: {said}");
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.exit_code == 0 && said.contains("1 passed"), "{series}: {said}\n{error}");
-}
+const LIMIT: Duration = Duration::from_secs(240);
 
 #[test]
 fn guest_port_on_the_oldest_kernel() {
-    run_inside("6.1");
+    run_inside("6.1", "inside_", LIMIT);
 }
 
 #[test]
 fn guest_port_on_the_newest_kernel() {
-    run_inside("7");
+    run_inside("7", "inside_", LIMIT);
 }
 
 #[test]
@@ -44,7 +33,7 @@ fn inside_a_port_measures_a_long_rtt_and_marks_by_it() {
     let text = "rate = '20mbit'\nbuffer = '100pkt'\nmarking = { rule = 'mq-ecn', lambda = 1.0 }";
     let port = Port::attach_in(&pair.netns(), "p0", &config(text)).unwrap_or_else(|e| panic!("{e}"));
     let (socket, rate) = {
-        let _server = Server::start(&pair, 5621);
+        let _server = Server::start(&pair.b, 5621);
         thread::scope(|scope| {
             let transfer = scope.spawn(|| client(&pair, 5621, "-t 5 -P 4"));
             thread::sleep(Duration::from_secs(4));

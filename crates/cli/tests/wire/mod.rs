@@ -1,69 +1,50 @@
 //! Two network namespaces joined by a veth pair, traffic between them, and the program run in the first.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+#[path = "../../../host/tests/namespace/mod.rs"]
+mod namespace;
+
+use namespace::{Namespace, Server, run};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_vmcc");
 const RECORDS: &str = "/run/vmcc/ports";
 
-/// Runs a command and shows what it said if it fails; its output.
-pub fn run(command: &str) -> String {
-    let words: Vec<&str> = command.split_whitespace().collect();
-    let output =
-        Command::new(words[0]).args(&words[1..]).output().unwrap_or_else(|e| panic!("{command}: {e}"));
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command}: {err} {out}");
-    out.into_owned()
-}
-
 /// Namespaces `a` and `b`, joined by `p0` in each: 10.79.0.1 at a, .2 at b. Packets of wire size only. The program
 /// runs in `a`. Removed on drop.
 pub struct Pair {
-    pub a: String,
-    pub b: String,
+    pub a: Namespace,
+    pub b: Namespace,
     folder: tempfile::TempDir,
     inode: u64,
 }
 
 impl Pair {
     pub fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let id = format!("vmccm{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let folder = tempfile::tempdir().unwrap();
-        let mut pair = Self { a: format!("{id}a"), b: format!("{id}b"), folder, inode: 0 };
-        for ns in [&pair.a, &pair.b] {
-            run(&format!("ip netns add {ns}"));
-            run(&format!("ip -n {ns} link set lo up"));
-        }
-        pair.inode = fs::metadata(pair.namespace()).unwrap().ino();
+        let (a, b) = (Namespace::new("a"), Namespace::new("b"));
+        let inode = fs::metadata(a.file()).unwrap().ino();
+        let pair = Self { a, b, folder: tempfile::tempdir().unwrap(), inode };
         pair.join("p0", 79);
         for ns in [&pair.a, &pair.b] {
-            let set = "net.ipv4.tcp_ecn=1 net.ipv4.tcp_congestion_control=reno";
-            run(&format!("nsenter --net=/run/netns/{ns} sysctl -qw {set}"));
+            ns.sysctl("ipv4/tcp_ecn", "1");
+            ns.sysctl("ipv4/tcp_congestion_control", "reno");
         }
         pair
     }
 
     /// Another pair of ports, 10.`net`.0.1 and .2.
     pub fn join(&self, port: &str, net: u8) {
-        run(&format!("ip -n {} link add {port} type veth peer name {port} netns {}", self.a, self.b));
-        for (ns, host) in [(&self.a, 1), (&self.b, 2)] {
-            run(&format!("ip -n {ns} addr add 10.{net}.0.{host}/24 dev {port}"));
-            run(&format!("ip -n {ns} link set {port} up"));
+        namespace::join(&self.a, &self.b, port, &format!("10.{net}.0"));
+        for ns in [&self.a, &self.b] {
             // One segment per packet, so that queues count packets as the wire has them.
             run(&format!("ip -n {ns} link set {port} gso_max_segs 1"));
         }
-    }
-
-    fn namespace(&self) -> PathBuf {
-        PathBuf::from(format!("/run/netns/{}", self.a))
     }
 
     /// `ip` in the sending namespace.
@@ -80,7 +61,7 @@ impl Pair {
     pub fn queues(&self) -> String {
         let filters = |hook: &str| {
             let shown =
-                Command::new("tc").args(["-n", &self.a, "filter", "show", "dev", "p0", hook]).output();
+                Command::new("tc").args(["-n", &self.a.0, "filter", "show", "dev", "p0", hook]).output();
             // Nothing when the port is gone.
             String::from_utf8(shown.unwrap().stdout).unwrap()
         };
@@ -94,7 +75,7 @@ impl Pair {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net={}", self.namespace().display())).arg(PROGRAM).args(arguments);
+        command.arg(format!("--net={}", self.a.file().display())).arg(PROGRAM).args(arguments);
         command.current_dir(self.folder.path());
         command
     }
@@ -157,22 +138,12 @@ impl Pair {
 
     /// An iperf3 server in `b`, for one test.
     pub fn server(&self, port: u16) -> Server {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.b, "iperf3", "-s", "-1", "-p", &port.to_string()]);
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        let server = Server(command.spawn().expect("iperf3"));
-        // Listening is seen from inside; a connection would use up the one test.
-        while !run(&format!("ip netns exec {} ss -Hltn sport = :{port}", self.b)).contains("LISTEN") {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        server
+        Server::start(&self.b, port)
     }
 
     /// What an iperf3 client in `a` measured at the receiver, in bits per second.
     pub fn client(&self, options: &str) -> f64 {
-        let text = run(&format!("ip netns exec {} iperf3 -J {options}", self.a));
-        let report: Value = serde_json::from_str(&text).expect("JSON");
-        report["end"]["sum_received"]["bits_per_second"].as_f64().expect("a rate")
+        self.a.iperf(options)
     }
 
     /// Records of ports of the sending namespace.
@@ -195,9 +166,6 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        for ns in [&self.a, &self.b] {
-            let _ = Command::new("ip").args(["netns", "del", ns]).output();
-        }
         for record in self.records() {
             let _ = fs::remove_file(PathBuf::from(RECORDS).join(record));
         }
@@ -232,15 +200,5 @@ impl Drop for Foreground {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// Ends by itself after its test, or with this.
-pub struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }

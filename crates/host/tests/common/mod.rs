@@ -1,14 +1,16 @@
 //! What the privileged tests share: two network namespaces joined by veth paths, and transfers between them.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+#[path = "../namespace/mod.rs"]
+mod namespace;
+
+pub use namespace::{Namespace, run};
+
 use sha2::{Digest, Sha256};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
-use std::path::PathBuf;
-use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,19 +24,11 @@ pub fn alone() -> (MutexGuard<'static, ()>, File) {
     (guard, file)
 }
 
-/// Runs a command of iproute2 and shows what it said if it fails.
-pub fn run(command: &str) {
-    let words: Vec<&str> = command.split_whitespace().collect();
-    let output =
-        Command::new(words[0]).args(&words[1..]).output().unwrap_or_else(|e| panic!("{command}: {e}"));
-    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
 /// Two namespaces, `client` and `server`, joined by paths 0, 1, ...: port `p0`, `p1`, ... in each, addresses
 /// 10.77.`path`.1 at the client and .2 at the server. Removed on drop.
 pub struct Net {
-    pub client: String,
-    pub server: String,
+    pub client: Namespace,
+    pub server: Namespace,
     pub paths: usize,
 }
 
@@ -47,35 +41,28 @@ pub struct Shape {
 
 impl Net {
     pub fn new(paths: usize, shape: Option<Shape>) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let id = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let net = Self { client: format!("vmcct{id}c"), server: format!("vmcct{id}s"), paths };
-        run(&format!("ip netns add {}", net.client));
-        run(&format!("ip netns add {}", net.server));
+        let net = Self { client: Namespace::new("c"), server: Namespace::new("s"), paths };
         for path in 0..paths {
             net.add_path(path, shape);
         }
         for (ns, kind) in [(&net.client, "subflow"), (&net.server, "signal")] {
-            run(&format!("ip -n {ns} link set lo up"));
             run(&format!("ip -n {ns} mptcp limits set subflow 8 add_addr_accepted 8"));
             if kind == "signal" {
                 for path in 1..paths.min(8) {
                     run(&format!("ip -n {ns} mptcp endpoint add 10.77.{path}.2 dev p{path} signal"));
                 }
             }
-            net.sysctl(ns, "net/mptcp/enabled", "1");
-            net.sysctl(ns, "net/ipv4/tcp_rmem", "4096 131072 16777216");
-            net.sysctl(ns, "net/ipv4/tcp_wmem", "4096 131072 16777216");
+            ns.sysctl("mptcp/enabled", "1");
+            ns.sysctl("ipv4/tcp_rmem", "4096 131072 16777216");
+            ns.sysctl("ipv4/tcp_wmem", "4096 131072 16777216");
         }
         net
     }
 
     fn add_path(&self, path: usize, shape: Option<Shape>) {
         let (c, s) = (&self.client, &self.server);
-        run(&format!("ip -n {c} link add p{path} type veth peer name p{path} netns {s}"));
-        for (ns, host) in [(c, 1), (s, 2)] {
-            run(&format!("ip -n {ns} addr add 10.77.{path}.{host}/24 dev p{path}"));
-            run(&format!("ip -n {ns} link set p{path} up"));
+        namespace::join(c, s, &format!("p{path}"), &format!("10.77.{path}"));
+        for ns in [c, s] {
             if let Some(shape) = shape {
                 // One segment per packet: bursts of joined segments distort short queues.
                 run(&format!("ip -n {ns} link set p{path} gso_max_segs 1"));
@@ -90,44 +77,12 @@ impl Net {
         }
     }
 
-    /// The namespace file of `ns`.
-    pub fn file(ns: &str) -> PathBuf {
-        PathBuf::from(format!("/run/netns/{ns}"))
-    }
-
-    pub fn sysctl(&self, ns: &str, name: &str, value: &str) {
-        within(ns, || {
-            std::fs::write(format!("/proc/sys/{name}"), value)
-                .unwrap_or_else(|e| panic!("{name}={value}: {e}"));
-        });
-    }
-
     /// The default algorithm of both ends.
     pub fn select(&self, kernel_name: &str) {
         for ns in [&self.client, &self.server] {
-            self.sysctl(ns, "net/ipv4/tcp_congestion_control", kernel_name);
+            ns.sysctl("ipv4/tcp_congestion_control", kernel_name);
         }
     }
-}
-
-impl Drop for Net {
-    fn drop(&mut self) {
-        for ns in [&self.client, &self.server] {
-            let _ = Command::new("ip").args(["netns", "del", ns]).output();
-        }
-    }
-}
-
-/// Runs `action` on a thread inside the namespace.
-pub fn within<T: Send>(ns: &str, action: impl FnOnce() -> T + Send) -> T {
-    let file = File::open(Net::file(ns)).unwrap_or_else(|e| panic!("{ns}: {e}"));
-    thread::scope(|scope| {
-        let inside = scope.spawn(move || {
-            nix::sched::setns(&file, nix::sched::CloneFlags::CLONE_NEWNET).expect("enter namespace");
-            action()
-        });
-        inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
 }
 
 /// What a transfer carries over.
@@ -178,7 +133,7 @@ fn pattern() -> Vec<u8> {
 /// Sends from client to server until `enough` says so (asked once per megabyte, with the bytes sent so far), and
 /// compares SHA-256 of both ends.
 pub fn transfer(net: &Net, over: Over, port: u16, mut enough: impl FnMut(u64) -> bool + Send) -> Transfer {
-    let listener = within(&net.server, || listen(over, port));
+    let listener = net.server.within(|| listen(over, port));
     let started = Instant::now();
     let receiver = thread::spawn(move || {
         let (socket, _) = listener.accept().expect("accept");
@@ -195,7 +150,7 @@ pub fn transfer(net: &Net, over: Over, port: u16, mut enough: impl FnMut(u64) ->
         }
         (hash.finalize(), bytes, Instant::now())
     });
-    let (sent_hash, sent) = within(&net.client, || {
+    let (sent_hash, sent) = net.client.within(|| {
         let mut stream = TcpStream::from(std::os::fd::OwnedFd::from(connect(over, port)));
         stream.set_write_timeout(Some(Duration::from_secs(30))).unwrap();
         let block = pattern();

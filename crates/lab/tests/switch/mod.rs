@@ -9,63 +9,15 @@ pub mod podman;
 pub mod traffic;
 pub mod vm;
 
-use std::path::PathBuf;
-use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
+#[path = "../../../host/tests/namespace/mod.rs"]
+mod namespace;
+
+pub use namespace::{Namespace, own_name, run};
+
 use std::thread;
 use std::time::Duration;
 use vmcc_host::port::{Port, PortError};
 use vmcc_port::{ConfigFile, PortConfig};
-
-/// Runs a command and shows what it said if it fails; its output.
-pub fn run(command: &str) -> String {
-    let words: Vec<&str> = command.split_whitespace().collect();
-    let output =
-        Command::new(words[0]).args(&words[1..]).output().unwrap_or_else(|e| panic!("{command}: {e}"));
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command}: {err} {out}");
-    out.into_owned()
-}
-
-/// A name of this process's own, for namespaces.
-pub fn own_name(what: &str) -> String {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    format!("vmccs{}-{}{what}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
-}
-
-/// A network namespace; removed on drop, with everything in it.
-pub struct Namespace(pub String);
-
-impl Namespace {
-    pub fn new(what: &str) -> Self {
-        let namespace = Self(own_name(what));
-        run(&format!("ip netns add {}", namespace.0));
-        run(&format!("ip -n {} link set lo up", namespace.0));
-        namespace
-    }
-
-    pub fn file(&self) -> PathBuf {
-        PathBuf::from(format!("/run/netns/{}", self.0))
-    }
-
-    /// Runs `action` on a thread inside.
-    pub fn within<T: Send>(&self, action: impl FnOnce() -> T + Send) -> T {
-        let file = std::fs::File::open(self.file()).unwrap_or_else(|e| panic!("{}: {e}", self.0));
-        thread::scope(|scope| {
-            let inside = scope.spawn(move || {
-                nix::sched::setns(&file, nix::sched::CloneFlags::CLONE_NEWNET).expect("enter namespace");
-                action()
-            });
-            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _ = Command::new("ip").args(["netns", "del", &self.0]).output();
-    }
-}
 
 /// A host (or container) on a port of a switch: a namespace with one interface `e0`, 10.79.0.N.
 pub struct Host {
