@@ -44,6 +44,7 @@ fn main() {
 
     tools.compile("port.bpf.c", "port.o", &[]);
     tools.compile("marking.bpf.c", "marking.o", &[]);
+    tools.compile("nothing.bpf.c", "nothing.o", &[]);
     // For the tests that compare it with the BPF build.
     cc::Build::new().file(tools.kernel.join("marking_native.c")).std("c11").compile("vmcc_marking");
     let qdisc = if tools.clang_major() >= QDISC_NEEDS_CLANG {
@@ -56,9 +57,11 @@ fn main() {
     for algorithm in &registry.algorithms {
         table.push_str(&algorithm_entry(&tools, algorithm));
     }
-    table.push_str(
-        "];\n\npub(crate) static PORT: &[u8] = include_bytes!(concat!(env!(\"OUT_DIR\"), \"/port.o\"));\n",
-    );
+    table.push_str("];\n\n");
+    for (name, object) in [("PORT", "port.o"), ("NOTHING", "nothing.o")] {
+        let bytes = format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{object}\"))");
+        writeln!(table, "pub(crate) static {name}: &[u8] = {bytes};").expect("writing to a string");
+    }
     writeln!(table, "pub(crate) static QDISC: Option<&[u8]> = {qdisc};").expect("writing to a string");
     fs::write(tools.out.join("objects.rs"), table).expect("OUT_DIR is writable");
 }

@@ -181,7 +181,7 @@ pub(crate) struct BenchOptions {
     #[arg(value_enum)]
     pub(crate) target: BenchTarget,
 
-    /// Only this case (may be given several times)
+    /// Only this case (may be given several times); of `port`: cap, share, cost, uncapped, many
     #[arg(long = "case", value_name = "NAME")]
     pub(crate) cases: Vec<String>,
 
@@ -258,6 +258,10 @@ pub(crate) struct GuestProgram {
     /// A folder of the host that the guest can write
     #[arg(long, value_name = "DIR")]
     pub(crate) share: Option<PathBuf>,
+    /// Emulate one processor that takes a nanosecond per instruction, whatever machine this is: times in the guest are
+    /// counts of instructions
+    #[arg(long)]
+    pub(crate) count_instructions: bool,
     /// The program and its arguments
     #[arg(required = true, last = true)]
     pub(crate) program: Vec<String>,

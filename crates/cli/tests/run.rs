@@ -188,4 +188,6 @@ fn the_simulator_bench_prints_the_work_it_did() {
     assert!(case["packet_hops"].as_u64().unwrap() > 1_000_000, "{case}");
     assert!(case["cpu_s"].as_f64().unwrap() > 0.0 && case["peak_rss_bytes"].as_u64().unwrap() > 1 << 20);
     assert!(refused(dir.path(), &["bench", "sim", "--case", "nothing"], 2).contains("dctcp-k8"));
+    #[cfg(feature = "kernel")]
+    assert!(refused(dir.path(), &["bench", "port", "--case", "nothing"], 2).contains("uncapped"));
 }

@@ -8,12 +8,15 @@
 //!
 //! Traffic is the caller's business ([`Traffic`]): this crate makes no namespaces.
 
+mod statistics;
+
+pub use statistics::Statistics;
+
 use crate::error::{ControlError, LoadError};
 use crate::load::Loaded;
 use libbpf_rs::query::ProgInfoIter;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
 use vmcc_cc::{Algorithm, Params};
 
@@ -279,26 +282,4 @@ fn goodput(
     let median =
         if ratios.len() % 2 == 1 { ratios[middle] } else { (ratios[middle - 1] + ratios[middle]) / 2.0 };
     Ok(GoodputRatio { subflows, median, min: ratios[0], max: ratios[ratios.len() - 1], pairs_bps })
-}
-
-/// The kernel measures the run time of BPF programs while this lives.
-pub struct Statistics {
-    _open: OwnedFd,
-}
-
-impl Statistics {
-    /// Begins.
-    ///
-    /// # Errors
-    /// Missing privilege, or a kernel before 5.8.
-    pub fn enable() -> Result<Self, ControlError> {
-        // SAFETY: takes no pointer.
-        let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
-        if fd < 0 {
-            let cause = std::io::Error::from_raw_os_error(-fd);
-            return Err(ControlError::kernel("switch on BPF statistics (needs root and Linux 5.8)", cause));
-        }
-        // SAFETY: a file descriptor that nobody else owns.
-        Ok(Self { _open: unsafe { OwnedFd::from_raw_fd(fd) } })
-    }
 }

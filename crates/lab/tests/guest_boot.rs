@@ -186,6 +186,23 @@ fn guest_program_that_does_not_exist_is_exit_code_127() {
     assert_eq!(output.exit_code, 127, "{output:?}");
 }
 
+/// One processor of a nanosecond per instruction; an hour of sleep there is none here.
+#[test]
+fn guest_counts_instructions() {
+    let script = "nproc; grep MHz /proc/cpuinfo; sleep 3600; cut -d. -f1 /proc/uptime";
+    let options = GuestOptions { accel: Some(Accel::Counted), cpus: 4, ..options() };
+    let output = Guest::new(options)
+        .run(&newest_kernel().expect("a kernel"), "sh", ["-c", script])
+        .expect("a guest, within its time limit");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<&str> = text.lines().collect();
+    let [cpus, clock, uptime_s] = lines[..] else { panic!("{text}") };
+    assert_eq!((cpus, output.accel), ("1", Accel::Counted));
+    let mhz: f64 = clock.rsplit(' ').next().and_then(|word| word.parse().ok()).expect("MHz");
+    assert!((999.9..1000.1).contains(&mhz), "one instruction per nanosecond: {clock}");
+    assert!(uptime_s.parse::<u64>().expect("seconds") >= 3600, "{text}");
+}
+
 #[test]
 fn guest_options_that_cannot_be_are_refused() {
     let refused = |options: GuestOptions| {

@@ -67,6 +67,12 @@ fn inside_priority() {
     conformance::the_first_class_comes_first("bpf");
 }
 
+#[test]
+#[ignore = "runs in a guest"]
+fn inside_run_times() {
+    conformance::run_times_are_counted("bpf");
+}
+
 /// `auto` falls back and says so; `bpf` says what is missing, and leaves the port as it was.
 #[test]
 #[ignore = "runs in a guest"]

@@ -45,3 +45,8 @@ fn root_port_htb_detaching() {
 fn root_port_htb_priority() {
     conformance::the_first_class_comes_first("htb");
 }
+
+#[test]
+fn root_port_htb_run_times() {
+    conformance::run_times_are_counted("htb");
+}

@@ -13,7 +13,7 @@ pub(crate) fn bench(options: &BenchOptions, ui: &Ui) -> Result<Exit, Failure> {
     match options.target {
         BenchTarget::Sim => simulator(options, ui),
         BenchTarget::Kernel => kernel(options, ui),
-        BenchTarget::Port => port(ui),
+        BenchTarget::Port => port(options, ui),
     }
 }
 
@@ -125,11 +125,11 @@ fn kernel(options: &BenchOptions, ui: &Ui) -> Result<Exit, Failure> {
 }
 
 #[cfg(not(feature = "kernel"))]
-fn port(_: &Ui) -> Result<Exit, Failure> {
+fn port(_: &BenchOptions, _: &Ui) -> Result<Exit, Failure> {
     Err(crate::failure::without_kernel("vmcc bench port"))
 }
 
 #[cfg(feature = "kernel")]
-fn port(ui: &Ui) -> Result<Exit, Failure> {
-    crate::kernel::bench_port::bench(ui)
+fn port(options: &BenchOptions, ui: &Ui) -> Result<Exit, Failure> {
+    crate::kernel::bench_port::bench(options, ui)
 }

@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use vmcc_lab::guest::{self, Guest, GuestError, GuestOptions, GuestOutput, KernelImage, Stream};
+use vmcc_lab::guest::{self, Accel, Guest, GuestError, GuestOptions, GuestOutput, KernelImage, Stream};
 use vmcc_lab::{ErrorKind, LabSpec};
 use vmcc_results::RunOutput;
 use vmcc_scenario::{Plan, ResolvedCase};
@@ -247,6 +247,7 @@ pub(crate) fn program(options: &GuestProgram) -> Result<Exit, Failure> {
         time_limit: Duration::from_secs(options.time_limit),
         shared_dir: options.share.as_deref().map(absolute).transpose()?,
         stop: Some(interrupt::listen()?),
+        accel: options.count_instructions.then_some(Accel::Counted),
         ..GuestOptions::default()
     });
     let mut pass_on = |stream: Stream, bytes: &[u8]| {

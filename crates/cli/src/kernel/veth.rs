@@ -136,6 +136,14 @@ impl Veth {
         self.client.run(job)
     }
 
+    /// Runs `job` in the server's namespace.
+    pub(crate) fn in_server<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, String> {
+        self.server.run(job)
+    }
+
     /// Packets of wire size only, at both ends of `path`.
     pub(crate) fn no_offload(&self, path: usize) -> Result<(), String> {
         [&self.client, &self.server].iter().try_for_each(|side| {
@@ -144,6 +152,12 @@ impl Veth {
                 vmcc_netlink::disable_segmentation_offload(&port).map_err(|e| format!("{port}: {e}"))
             })?
         })
+    }
+
+    /// One packet at a time: TCP makes trains of them even without offloads, which come apart below the queue.
+    pub(crate) fn no_trains(&self, path: usize) -> Result<(), String> {
+        let line = format!("ip link set p{path} gso_max_segs 1");
+        [&self.client, &self.server].iter().try_for_each(|side| side.commands(vec![line.clone()]))
     }
 
     /// Whether new connections use ECN, at both ends.

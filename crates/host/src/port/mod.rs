@@ -41,6 +41,19 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use vmcc_port::{Backend, PortConfig, PortStats};
 
+/// What the programs of a port took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunTimes {
+    /// The tc program, for packets that leave.
+    pub leaving: RunTime,
+    /// The tc program, for packets that come in.
+    pub arriving: RunTime,
+    /// The queueing discipline; `None` if it is the kernel's own.
+    pub enqueue: Option<RunTime>,
+    /// Some calls find nothing that may leave yet.
+    pub dequeue: Option<RunTime>,
+}
+
 /// A port that vmcc serves. Dropping it detaches; [`Port::keep`] leaves it served.
 pub struct Port {
     netns: OwnedFd,
@@ -106,15 +119,16 @@ impl Port {
         }
     }
 
-    /// What its programs took: for packets that leave, for packets that come in. Nothing for a port that shares its
-    /// VM's budget, which is not where those sit.
+    /// What its programs took. Nothing for a port that shares its VM's budget, which is not where those sit.
     ///
     /// # Errors
-    /// The port's network namespace cannot be entered.
-    pub fn run_times(&self) -> Result<[RunTime; 2], PortError> {
-        let Held::Own(served) = self.served() else { return Ok([RunTime::default(); 2]) };
+    /// The port's network namespace cannot be entered; the kernel refuses.
+    pub fn run_times(&self) -> Result<RunTimes, PortError> {
+        let Held::Own(served) = self.served() else { return Ok(RunTimes::default()) };
         let index = served.index;
-        Ok(netns::within(self.netns.as_fd(), || program::run_times(index))?)
+        let [leaving, arriving] = netns::within(self.netns.as_fd(), || program::run_times(index))?;
+        let [enqueue, dequeue] = served.queues.run_times()?.map_or([None; 2], |both| both.map(Some));
+        Ok(RunTimes { leaving, arriving, enqueue, dequeue })
     }
 
     /// Stops serving the port: what was there before is back. A port that is gone is not an error.

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 const QEMU: &str = "qemu-system-x86_64";
+/// QEMU 7.2's emulation of cmpxchg16b can leave garbage in EFLAGS, after which the guest's slab allocator crashes;
+/// without the feature kernels do otherwise. Five levels of page tables would only cost time.
+const EMULATED_PROCESSOR: &str = "max,-cx16,-la57";
 
 /// A running guest. Dropping it kills it; so does the death of the thread that started it.
 #[derive(Debug)]
@@ -73,18 +76,23 @@ fn arguments(
     options: &GuestOptions,
     accel: Accel,
 ) -> Vec<OsString> {
-    // QEMU 7.2's emulation of cmpxchg16b can leave garbage in EFLAGS, after which the guest's slab allocator
-    // crashes; without the feature kernels do otherwise. Five levels of page tables would only cost time.
     let (accelerator, processor) = match accel {
         Accel::Kvm => ("kvm", "max"),
-        Accel::Emulation => ("tcg,thread=multi", "max,-cx16,-la57"),
+        Accel::Emulation => ("tcg,thread=multi", EMULATED_PROCESSOR),
+        Accel::Counted => ("tcg,thread=single", EMULATED_PROCESSOR),
     };
+    // Counted processors take turns of arbitrary length, in which one would wait for the other.
+    let processors = if accel == Accel::Counted { 1 } else { options.cpus };
     let memory_mib = options.memory_bytes >> 20;
     let mut arguments: Vec<OsString> = Vec::new();
     let mut add = |words: &[&str]| arguments.extend(words.iter().map(OsString::from));
     add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "q35"]);
     add(&["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"]);
-    add(&["-accel", accelerator, "-cpu", processor, "-smp", &options.cpus.to_string()]);
+    add(&["-accel", accelerator, "-cpu", processor, "-smp", &processors.to_string()]);
+    if accel == Accel::Counted {
+        // An instruction lasts 2^0 ns, and an idle processor goes on to its next timer at once.
+        add(&["-icount", "shift=0,sleep=off"]);
+    }
     // virtiofs needs the guest's memory to be a file that the server maps as well.
     add(&["-m", &format!("{memory_mib}M")]);
     add(&["-object", &format!("memory-backend-memfd,id=memory,size={memory_mib}M,share=on")]);

@@ -55,6 +55,9 @@ pub enum Accel {
     Kvm,
     /// QEMU's emulation (TCG).
     Emulation,
+    /// Emulation of one processor in which every instruction takes a nanosecond of the guest's time, and idle time none
+    /// of the host's: what takes time there is counted in instructions, the same on every machine. Ten times slower.
+    Counted,
 }
 
 /// Which of a program's two output streams a piece of output belongs to.
@@ -69,7 +72,7 @@ pub enum Stream {
 /// What a guest gets, and how long it may run.
 #[derive(Debug, Clone)]
 pub struct GuestOptions {
-    /// Virtual processors, 1 to 64.
+    /// Virtual processors, 1 to 64; [`Accel::Counted`] has one.
     pub cpus: u32,
     /// Memory in bytes, at least 256 MiB; half of it at most may hold files that the guest writes.
     pub memory_bytes: u64,
@@ -167,7 +170,7 @@ impl Guest {
         command.extend(args.into_iter().map(|arg| arg.as_ref().to_os_string()));
         let may_try_kvm = match self.options.accel {
             Some(Accel::Emulation) => false,
-            Some(Accel::Kvm) => return self.boot_and_run(Accel::Kvm, kernel, &command, sink),
+            Some(other) => return self.boot_and_run(other, kernel, &command, sink),
             None => machine::kvm_is_offered() && !KVM_FAILED.load(Ordering::Relaxed),
         };
         if may_try_kvm {
@@ -214,7 +217,7 @@ impl Guest {
         let mut machine = Machine::start(kernel, &job, &self.options, accel)?;
         let boot_limit = match accel {
             Accel::Kvm => BOOT_LIMIT_KVM,
-            Accel::Emulation => BOOT_LIMIT_EMULATED,
+            Accel::Emulation | Accel::Counted => BOOT_LIMIT_EMULATED,
         }
         .min(self.options.time_limit);
         let fails_to_boot = |job: &Job, cause: String| GuestError::Boot {

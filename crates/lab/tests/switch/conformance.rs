@@ -5,6 +5,7 @@ use super::traffic::{Inbox, send_datagrams, transfer, transfers};
 use super::{Bridge, config};
 use std::thread;
 use std::time::{Duration, Instant};
+use vmcc_host::bench::Statistics;
 use vmcc_host::port::Port;
 use vmcc_port::Backend;
 
@@ -237,4 +238,23 @@ pub fn the_first_class_comes_first(backend: &str) {
     let overtaken = order[last_of_first..].iter().filter(|port| **port == second).count();
     println!("{overtaken} of 30 overtaken: {order:?}");
     assert!(overtaken > 15, "{overtaken} of 30: {order:?}");
+}
+
+/// The kernel's statistics know what each program of the port takes.
+pub fn run_times_are_counted(backend: &str) {
+    let bridge = Bridge::new(2);
+    let port = bridge.attach(1, &classes(backend, &[1, 1], AT_30_KB));
+    let statistics = Statistics::enable().unwrap();
+    let overhead = statistics.overhead_ns().unwrap();
+    let inbox = fill(&bridge, &[FIRST_PORT, FIRST_PORT + 1].repeat(30));
+    assert_eq!(inbox.receive(60).len(), 60);
+    let times = port.run_times().unwrap();
+    let own = port.detach().unwrap().backend == Backend::Bpf;
+    println!("a program that does nothing: {overhead:.0} ns; {times:?}");
+    assert!(overhead > 0.0);
+    assert_eq!((times.enqueue.is_some(), times.dequeue.is_some()), (own, own), "{times:?}");
+    // 60 datagrams passed and one before them, each by a call of its own; some kernels skip a call now and then.
+    for program in [Some(times.leaving), times.enqueue, times.dequeue].into_iter().flatten() {
+        assert!(program.calls > 55 && program.ns > 0, "{times:?}");
+    }
 }

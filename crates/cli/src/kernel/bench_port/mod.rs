@@ -2,18 +2,21 @@
 //!
 //! Rates are what the port's root queue counts as sent between two looks: the kernel's figure, not the programs'.
 
+mod cost;
 mod text;
+mod uncapped;
 
+use crate::args::BenchOptions;
 use crate::failure::{Exit, Failure};
 use crate::kernel::flood::Flood;
 use crate::kernel::veth::Veth;
 use crate::ui::Ui;
+use cost::Cost;
 use serde::Serialize;
 use serde_json::json;
 use std::thread;
 use std::time::{Duration, Instant};
-use vmcc_host::bench::Statistics;
-use vmcc_host::port::{Port, RunTime};
+use vmcc_host::port::Port;
 use vmcc_netlink::TrafficControl;
 use vmcc_port::{ConfigFile, PortStats};
 
@@ -21,9 +24,7 @@ use vmcc_port::{ConfigFile, PortStats};
 const WARMUP: Duration = Duration::from_millis(800);
 const LOOK: Duration = Duration::from_secs(3);
 const LOOKS: usize = 3;
-/// Many short pairs: what else runs on the machine changes from second to second.
 const SHORT_LOOK: Duration = Duration::from_millis(300);
-const PAIRS: usize = 31;
 const RATES_MBIT: [u64; 6] = [10, 100, 1_000, 2_500, 5_000, 10_000];
 /// From here on packets of wire size are more than one sender can make.
 const OFFLOAD_FROM_MBIT: u64 = 1_000;
@@ -53,27 +54,6 @@ struct Share {
 }
 
 #[derive(Debug, Serialize)]
-struct Cost {
-    configuration: &'static str,
-    packets: u64,
-    ns_per_packet_out: f64,
-    ns_per_packet_in: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct Ratio {
-    offload: bool,
-    /// Median over the pairs of throughput with marking / without.
-    median: f64,
-    lower_quartile: f64,
-    upper_quartile: f64,
-    /// Medians alone.
-    with_bps: f64,
-    without_bps: f64,
-    pairs_bps: Vec<(f64, f64)>,
-}
-
-#[derive(Debug, Serialize)]
 struct Many {
     ports: usize,
     flows: usize,
@@ -91,43 +71,60 @@ struct Report {
     cpus: usize,
     caps: Vec<Cap>,
     shares: Vec<Share>,
-    costs: Vec<Cost>,
-    uncapped: Vec<Ratio>,
-    many: Many,
+    cost: Option<Cost>,
+    uncapped: Vec<uncapped::Ratio>,
+    many: Option<Many>,
 }
 
-pub(crate) fn bench(ui: &Ui) -> Result<Exit, Failure> {
+/// What can be measured alone.
+const CASES: [&str; 5] = ["cap", "share", "cost", "uncapped", "many"];
+
+pub(crate) fn bench(options: &BenchOptions, ui: &Ui) -> Result<Exit, Failure> {
+    if let Some(unknown) = options.cases.iter().find(|case| !CASES.contains(&case.as_str())) {
+        let known = CASES.join(", ");
+        return Err(Failure::usage(format!("bench port: no case `{unknown}`; there are {known}")));
+    }
     if !nix::unistd::geteuid().is_root() {
         return Err(Failure::host("bench port: needs root to serve ports").help("run it with sudo"));
     }
-    let report = measure(ui).map_err(Failure::host)?;
+    let wanted = |case: &str| options.cases.is_empty() || options.cases.iter().any(|named| named == case);
+    let report = measure(&wanted, ui).map_err(Failure::host)?;
     ui.answer(&json!(report), || text::of(&report));
     Ok(Exit::Done)
 }
 
-fn measure(ui: &Ui) -> Result<Report, String> {
-    let caps = RATES_MBIT.map(|mbit| {
-        ui.note(&format!("cap of {mbit} Mbit/s"));
-        cap(mbit)
-    });
-    ui.note("shares");
-    let shares = shares()?;
-    ui.note("nanoseconds per packet");
-    let costs = costs()?;
-    ui.note("throughput with marking and without");
-    let uncapped = vec![ratio(true)?, ratio(false)?];
-    ui.note(&format!("{PORTS} ports"));
-    Ok(Report {
+fn measure(wanted: &dyn Fn(&str) -> bool, ui: &Ui) -> Result<Report, String> {
+    let mut report = Report {
         kernel: nix::sys::utsname::uname()
             .map(|uts| uts.release().to_string_lossy().into_owned())
             .unwrap_or_default(),
         cpus: thread::available_parallelism().map_or(1, std::num::NonZero::get),
-        caps: caps.into_iter().collect::<Result<_, _>>()?,
-        shares,
-        costs,
-        uncapped,
-        many: many()?,
-    })
+        caps: Vec::new(),
+        shares: Vec::new(),
+        cost: None,
+        uncapped: Vec::new(),
+        many: None,
+    };
+    for mbit in RATES_MBIT.into_iter().filter(|_| wanted("cap")) {
+        ui.note(&format!("cap of {mbit} Mbit/s"));
+        report.caps.push(cap(mbit)?);
+    }
+    if wanted("share") {
+        ui.note("shares");
+        report.shares = shares()?;
+    }
+    if wanted("cost") {
+        report.cost = Some(cost::measure(ui)?);
+    }
+    if wanted("uncapped") {
+        ui.note("throughput with marking and without");
+        report.uncapped = vec![uncapped::ratio(true)?, uncapped::ratio(false)?];
+    }
+    if wanted("many") {
+        ui.note(&format!("{PORTS} ports"));
+        report.many = Some(many()?);
+    }
+    Ok(report)
 }
 
 /// Two namespaces whose TCP is Reno with ECN.
@@ -219,87 +216,6 @@ fn share(port: &Port, weights: &[u32]) -> Result<Share, String> {
     let error = |(share, weight): (&f64, &u32)| (share * f64::from(sum) / f64::from(*weight) - 1.0).abs();
     let error = shares.iter().zip(weights).map(error).fold(0.0, f64::max);
     Ok(Share { weights: weights.to_vec(), shares, error, sent_bps: all * 8.0 / seconds })
-}
-
-/// Packets of wire size, so that a call is a packet.
-fn costs() -> Result<Vec<Cost>, String> {
-    let eight = classes(&[1; 8]);
-    let wanted = [
-        ("one class, a fixed threshold", "marking = { rule = 'threshold', at = '100kB' }".to_owned()),
-        ("one class, MQ-ECN by the measured RTT", "marking = { rule = 'mq-ecn', lambda = 1.0 }".to_owned()),
-        (
-            "eight classes by filters, MQ-ECN by the measured RTT",
-            format!("queue = 'drr'\nmarking = {{ rule = 'mq-ecn', lambda = 1.0 }}\n{eight}"),
-        ),
-        (
-            "eight classes by filters, virtual queues",
-            format!(
-                "queue = 'drr'\nphantom = 0.95\nmarking = {{ rule = 'threshold', at = '100kB' }}\n{eight}"
-            ),
-        ),
-    ];
-    wanted.into_iter().map(|(name, text)| cost(name, &text)).collect()
-}
-
-fn cost(configuration: &'static str, text: &str) -> Result<Cost, String> {
-    let network = network(1, false)?;
-    let port = attach(&network, 0, &format!("rate = '1gbit'\nbackend = 'htb'\n{text}"))?;
-    let _flood = Flood::start(&network, 0, FIRST_TCP_PORT + 7, 4)?;
-    thread::sleep(WARMUP);
-    let run_times = || port.run_times().map_err(|e| e.to_string());
-    let _statistics = Statistics::enable().map_err(|e| e.to_string())?;
-    let before = run_times()?;
-    thread::sleep(LOOK);
-    let after = run_times()?;
-    let per_call = |direction: usize| {
-        let (RunTime { ns: n0, calls: c0 }, RunTime { ns, calls }) = (before[direction], after[direction]);
-        (ns - n0) as f64 / (calls - c0).max(1) as f64
-    };
-    let packets = after[0].calls - before[0].calls;
-    Ok(Cost { configuration, packets, ns_per_packet_out: per_call(0), ns_per_packet_in: per_call(1) })
-}
-
-/// An uncapped port with marking and without, in turns.
-fn ratio(offload: bool) -> Result<Ratio, String> {
-    let network = network(1, offload)?;
-    let mut flood = None;
-    let mut one = |marking: bool, pair: usize| -> Result<f64, String> {
-        let text = "marking = { rule = 'threshold', at = '100kB' }";
-        let port = if marking { Some(attach(&network, 0, text)?) } else { None };
-        let running: &Flood = match &flood {
-            Some(running) => running,
-            None => flood.insert(Flood::start(&network, 0, FIRST_TCP_PORT + pair as u16, 2)?),
-        };
-        thread::sleep(Duration::from_millis(100));
-        let (from, before) = (Instant::now(), running.received());
-        thread::sleep(SHORT_LOOK);
-        let bytes = running.received() - before;
-        let bps = bytes as f64 * 8.0 / from.elapsed().as_secs_f64();
-        port.map(Port::detach).transpose().map_err(|e| e.to_string())?;
-        Ok(bps)
-    };
-    let mut pairs_bps = Vec::new();
-    for pair in 0..PAIRS {
-        // Who goes first alternates, so that a drift of the machine favours neither.
-        let with_first = if pair % 2 == 0 { Some(one(true, pair)?) } else { None };
-        let without = one(false, pair)?;
-        pairs_bps.push((with_first.map_or_else(|| one(true, pair), Ok)?, without));
-    }
-    let sorted = |of: fn(&(f64, f64)) -> f64| {
-        let mut values: Vec<f64> = pairs_bps.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        values
-    };
-    let ratios = sorted(|(with, without)| with / without);
-    Ok(Ratio {
-        offload,
-        median: ratios[PAIRS / 2],
-        lower_quartile: ratios[PAIRS / 4],
-        upper_quartile: ratios[PAIRS - 1 - PAIRS / 4],
-        with_bps: sorted(|pair| pair.0)[PAIRS / 2],
-        without_bps: sorted(|pair| pair.1)[PAIRS / 2],
-        pairs_bps,
-    })
 }
 
 fn many() -> Result<Many, String> {

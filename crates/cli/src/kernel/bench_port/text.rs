@@ -1,6 +1,8 @@
 //! What `vmcc bench port` prints.
 
-use super::Report;
+use super::cost::Cost;
+use super::uncapped::Ratio;
+use super::{Cap, Many, Report, Share};
 use crate::table;
 use vmcc_results::figure::digits;
 
@@ -8,11 +10,32 @@ fn percent(value: f64) -> String {
     format!("{:.2} %", value * 100.0)
 }
 
+fn list(values: impl Iterator<Item = String>) -> String {
+    values.collect::<Vec<_>>().join(" : ")
+}
+
 /// The report for a person.
 pub(super) fn of(report: &Report) -> String {
-    let mut caps = table::plain(&["CAP [Mbit/s]", "SENT [Mbit/s]", "ERROR", "LOOKS", "OFFLOAD"]);
-    for one in &report.caps {
-        caps.add_row([
+    let mut parts = vec![format!("Linux {}, {} CPUs", report.kernel, report.cpus)];
+    if !report.caps.is_empty() {
+        parts.push(format!("Caps\n{}", caps(&report.caps)));
+    }
+    if !report.shares.is_empty() {
+        parts.push(format!("Shares\n{}", shares(&report.shares)));
+    }
+    parts.extend(report.cost.as_ref().map(cost));
+    if !report.uncapped.is_empty() {
+        let title = "Throughput of an uncapped port with marking beside none, in turns (median of the pairs)";
+        parts.push(format!("{title}\n{}", ratios(&report.uncapped)));
+    }
+    parts.extend(report.many.as_ref().map(many));
+    parts.join("\n\n")
+}
+
+fn caps(caps: &[Cap]) -> String {
+    let mut table = table::plain(&["CAP [Mbit/s]", "SENT [Mbit/s]", "ERROR", "LOOKS", "OFFLOAD"]);
+    for one in caps {
+        table.add_row([
             digits(one.rate_bps as f64 / 1e6),
             digits(one.sent_bps / 1e6),
             percent(one.error),
@@ -20,29 +43,68 @@ pub(super) fn of(report: &Report) -> String {
             if one.offload { "on" } else { "off" }.to_owned(),
         ]);
     }
-    let mut shares = table::plain(&["WEIGHTS", "SHARES", "LARGEST ERROR", "SENT [Mbit/s]"]);
-    for one in &report.shares {
-        let list = |values: Vec<String>| values.join(" : ");
-        shares.add_row([
-            list(one.weights.iter().map(u32::to_string).collect()),
-            list(one.shares.iter().map(|share| percent(*share)).collect()),
+    table::render(&table)
+}
+
+fn shares(shares: &[Share]) -> String {
+    let mut table = table::plain(&["WEIGHTS", "SHARES", "LARGEST ERROR", "SENT [Mbit/s]"]);
+    for one in shares {
+        table.add_row([
+            list(one.weights.iter().map(u32::to_string)),
+            list(one.shares.iter().map(|share| percent(*share))),
             percent(one.error),
             digits(one.sent_bps / 1e6),
         ]);
     }
-    let mut costs = table::plain(&["PROGRAM", "PACKETS", "ns/PACKET OUT", "ns/PACKET IN"]);
-    for one in &report.costs {
-        costs.add_row([
+    table::render(&table)
+}
+
+fn cost(cost: &Cost) -> String {
+    let header = ["PROGRAMS", "BACKEND", "PACKETS", "TC OUT", "TC IN", "ENQUEUE", "DEQUEUE", "CALLS"];
+    let mut programs = table::plain(&header);
+    for one in &cost.programs {
+        let of_qdisc = |value: fn(&super::cost::Qdisc) -> f64| {
+            one.qdisc.as_ref().map_or_else(|| "-".to_owned(), |qdisc| digits(value(qdisc)))
+        };
+        programs.add_row([
             one.configuration.to_owned(),
+            one.backend.to_owned(),
             one.packets.to_string(),
-            digits(one.ns_per_packet_out),
-            digits(one.ns_per_packet_in),
+            digits(one.tc_out_ns),
+            digits(one.tc_in_ns),
+            of_qdisc(|qdisc| qdisc.enqueue_ns),
+            of_qdisc(|qdisc| qdisc.dequeue_ns),
+            of_qdisc(|qdisc| qdisc.dequeue_calls),
         ]);
     }
-    let mut ratios =
-        table::plain(&["OFFLOAD", "WITH / WITHOUT", "QUARTILES", "WITH [Gbit/s]", "WITHOUT", "PAIRS"]);
-    for one in &report.uncapped {
-        ratios.add_row([
+    table::align_right_from(&mut programs, 2);
+    let mut ways = table::plain(&["WHOLE WAY", "ns/PACKET", "QUARTILES", "THE PORT"]);
+    let least = cost.ways.first().map_or(0.0, |way| way.ns_per_packet);
+    for one in &cost.ways {
+        ways.add_row([
+            one.configuration.clone(),
+            digits(one.ns_per_packet),
+            format!("{} to {}", digits(one.lower_quartile), digits(one.upper_quartile)),
+            digits(one.ns_per_packet - least),
+        ]);
+    }
+    table::align_right_from(&mut ways, 1);
+    format!(
+        "Cost of the programs at {} Mbit/s, ns per packet by the kernel's BPF statistics; each call counts {} of its own. \
+         CALLS: of dequeue, per packet\n{}\n\nA datagram's whole way through a queue that is empty, and what of it is \
+         the port\n{}",
+        digits(cost.rate_bps as f64 / 1e6),
+        digits(cost.statistics_ns),
+        table::render(&programs),
+        table::render(&ways),
+    )
+}
+
+fn ratios(ratios: &[Ratio]) -> String {
+    let header = ["OFFLOAD", "WITH / WITHOUT", "QUARTILES", "WITH [Gbit/s]", "WITHOUT", "PAIRS"];
+    let mut table = table::plain(&header);
+    for one in ratios {
+        table.add_row([
             if one.offload { "on" } else { "off" }.to_owned(),
             percent(one.median),
             format!("{} to {}", percent(one.lower_quartile), percent(one.upper_quartile)),
@@ -51,18 +113,13 @@ pub(super) fn of(report: &Report) -> String {
             one.pairs_bps.len().to_string(),
         ]);
     }
-    let many = &report.many;
+    table::render(&table)
+}
+
+fn many(many: &Many) -> String {
     format!(
-        "Linux {}, {} CPUs\n\nCaps\n{}\n\nShares\n{}\n\nCost of the programs, from the kernel's BPF statistics (with \
-         its clock)\n{}\n\nThroughput of an uncapped port with marking beside none, in turns (median of the pairs)\n{}\n\n\
-         {} ports of {} Mbit/s with {} connections: each sent {} to {} Mbit/s; {} marked, {} dropped; attaching took \
-         {} ms per port",
-        report.kernel,
-        report.cpus,
-        table::render(&caps),
-        table::render(&shares),
-        table::render(&costs),
-        table::render(&ratios),
+        "{} ports of {} Mbit/s with {} connections: each sent {} to {} Mbit/s; {} marked, {} dropped; attaching took {} \
+         ms per port",
         many.ports,
         digits(many.rate_bps as f64 / 1e6),
         many.flows,

@@ -6,7 +6,7 @@ mod untouched;
 
 use super::error::PortError;
 use super::plan::Plan;
-use super::program::Program;
+use super::program::{Program, RunTime};
 use super::site::Site;
 use vmcc_port::Backend;
 
@@ -64,4 +64,9 @@ pub(crate) trait Queues: Send {
 
     /// Counters of each class, in the plan's order.
     fn counters(&self, site: &mut Site, plan: &Plan) -> Result<Vec<QueueCounters>, PortError>;
+
+    /// What its programs took to enqueue and to dequeue; `None` if the queues are the kernel's own.
+    fn run_times(&self) -> Result<Option<[RunTime; 2]>, PortError> {
+        Ok(None)
+    }
 }

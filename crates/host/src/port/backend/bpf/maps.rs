@@ -5,12 +5,14 @@ use super::{CONFIG_MAP, SHARED_MAP, layout};
 use crate::error::ControlError;
 use crate::port::error::PortError;
 use crate::port::plan::Plan;
-use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
+use crate::port::program::RunTime;
+use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 use vmcc_port::MAX_CLASSES;
 
-/// A program of kernel/qdisc.bpf.c that uses every map.
-const PROGRAM: &str = "vmcc_enqueue";
+/// Programs of kernel/qdisc.bpf.c; either uses the map that others read.
+const ENQUEUE: &str = "vmcc_enqueue";
+const DEQUEUE: &str = "vmcc_dequeue";
 const FIRST: [u8; 4] = [0; 4];
 
 #[derive(Debug)]
@@ -30,12 +32,7 @@ impl QueueMaps {
 
     /// Those of the discipline that publishes its queues in `shared`.
     pub(super) fn find(shared: &MapHandle) -> Result<Option<Self>, PortError> {
-        let shared_id = shared.info().map_err(opening)?.info.id;
-        let options = ProgInfoQueryOptions::default().include_map_ids(true);
-        let ours = |info: &libbpf_rs::query::ProgramInfo| {
-            info.name.to_string_lossy() == PROGRAM && info.map_ids.contains(&shared_id)
-        };
-        let Some(info) = ProgInfoIter::with_query_opts(options).find(ours) else { return Ok(None) };
+        let Some(info) = program(shared, ENQUEUE)? else { return Ok(None) };
         for id in info.map_ids {
             let map = MapHandle::from_map_id(id).map_err(opening)?;
             if map.name() == CONFIG_MAP {
@@ -43,6 +40,15 @@ impl QueueMaps {
             }
         }
         Ok(None)
+    }
+
+    /// What the programs took, enqueue and dequeue.
+    pub(super) fn run_times(&self) -> Result<[RunTime; 2], PortError> {
+        let of = |name| -> Result<RunTime, PortError> {
+            let info = program(&self.queues, name)?;
+            Ok(info.map_or_else(RunTime::default, |i| RunTime { ns: i.run_time_ns, calls: i.run_cnt }))
+        };
+        Ok([of(ENQUEUE)?, of(DEQUEUE)?])
     }
 
     pub(super) fn configure(&self, plan: &Plan, open: bool) -> Result<(), PortError> {
@@ -60,6 +66,14 @@ impl QueueMaps {
         };
         (0..MAX_CLASSES).map(read).collect()
     }
+}
+
+/// The discipline's program of this name that uses the map `shared`.
+fn program(shared: &MapHandle, name: &str) -> Result<Option<ProgramInfo>, PortError> {
+    let shared_id = shared.info().map_err(opening)?.info.id;
+    let options = ProgInfoQueryOptions::default().include_map_ids(true);
+    let ours = |info: &ProgramInfo| info.name.to_string_lossy() == name && info.map_ids.contains(&shared_id);
+    Ok(ProgInfoIter::with_query_opts(options).find(ours))
 }
 
 fn opening(error: libbpf_rs::Error) -> PortError {

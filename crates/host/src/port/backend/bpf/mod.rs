@@ -11,7 +11,7 @@ use super::{QueueCounters, Queues, Source};
 use crate::objects::{Log, QDISC};
 use crate::port::error::PortError;
 use crate::port::plan::Plan;
-use crate::port::program::Program;
+use crate::port::program::{Program, RunTime};
 use crate::port::site::{OUR_HANDLE, Site};
 use libbpf_rs::{ErrorKind, MapCore, MapHandle, MapType, Object, ObjectBuilder};
 use maps::QueueMaps;
@@ -206,5 +206,9 @@ impl Queues for Bpf {
         let mut counters = self.maps().counters()?;
         counters.truncate(plan.classes.len());
         Ok(counters)
+    }
+
+    fn run_times(&self) -> Result<Option<[RunTime; 2]>, PortError> {
+        self.maps().run_times().map(Some)
     }
 }
