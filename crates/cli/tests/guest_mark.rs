@@ -80,7 +80,7 @@ impl Drop for Tap {
 fn guest_mark_refuses_a_rate_above_the_links() {
     let tap = Tap::new();
     let options = GuestOptions {
-        tap: Some(tap.0.clone()),
+        taps: vec![tap.0.clone()],
         time_limit: Duration::from_secs(240),
         ..GuestOptions::default()
     };

@@ -5,10 +5,11 @@
 mod switch;
 
 use std::time::Duration;
+use switch::compare::{MARKING, compare, compare_multipath};
 use switch::ovs::{self, Datapath, Ovs};
-use switch::traffic::{MARKING, compare, transfer};
+use switch::traffic::transfer;
 use switch::vm::{Vm, add_tap};
-use switch::{Bridge, Host, config, run};
+use switch::{Bridge, Host, config, multipath, run};
 use vmcc_host::port::Port;
 
 const LIMIT: Duration = Duration::from_secs(150);
@@ -29,6 +30,16 @@ fn guest_platforms_open_vswitch_without_noop() {
     switch::guests::run_inside("6.18", "inside_open_vswitch_without_noop", LIMIT);
 }
 
+#[test]
+fn guest_platforms_bridge_multipath() {
+    switch::guests::run_inside("6.18", "inside_multipath_linux_bridge", LIMIT);
+}
+
+#[test]
+fn guest_platforms_open_vswitch_kernel_multipath() {
+    switch::guests::run_inside("6.18", "inside_multipath_open_vswitch", LIMIT);
+}
+
 /// Towards the VM its tap marks; from the VM the port marks by which its packets leave the bridge.
 #[test]
 fn guest_platforms_vm_on_a_tap() {
@@ -43,9 +54,36 @@ fn guest_platforms_vm_on_a_tap() {
             let text = format!("{slow}backend = 'htb'\n");
             let port = Port::attach(port, &config(&text)).unwrap_or_else(|e| panic!("{e}"));
             let measure = || if name.starts_with("tap") { vm.receive(host) } else { vm.send(host) };
-            compare(&format!("QEMU VM: {name}"), port, "htb", measure);
+            compare(&format!("QEMU VM: {name}"), vec![port], "htb", measure);
         }
     });
+}
+
+/// The same for a VM with two taps, each a port of its own, under vMCC.
+#[test]
+fn guest_platforms_vm_on_two_taps_multipath() {
+    let _vmcc = multipath::load();
+    let bridge = Bridge::with_two(2);
+    let (sender, receiver) = (&bridge.hosts[0], &bridge.hosts[1]);
+    multipath::prepare_pair(sender, receiver);
+    bridge.namespace.within(|| {
+        let taps = ["tap0", "tap1"];
+        taps.into_iter().for_each(add_tap);
+        let vm = Vm::start_multipath(taps, &receiver.address);
+        vm.receive_multipath(sender);
+        let marking = multipath::config("25mbit", "htb");
+        let attach = |port: &str| Port::attach(port, &marking).unwrap_or_else(|e| panic!("{e}"));
+        let ports = taps.map(attach).into();
+        compare_multipath("QEMU VM: taps, to the VM", ports, "htb", || vm.receive_multipath(sender));
+        let ports = receiver.ports().into_iter().map(attach).collect();
+        compare_multipath("QEMU VM: uplinks, from the VM", ports, "htb", || vm.send_multipath(receiver));
+    });
+}
+
+#[test]
+#[ignore = "runs in a VM"]
+fn vm_with_two_interfaces() {
+    switch::vm::run_multipath();
 }
 
 #[test]
@@ -54,7 +92,9 @@ fn inside_linux_bridge() {
     let bridge = Bridge::new(2);
     for backend in BACKENDS {
         let port = bridge.attach(1, &format!("{MARKING}backend = '{backend}'\n"));
-        compare("Linux bridge", port, backend, || transfer(&bridge.hosts[0], &bridge.hosts[1], 5201, "-t 3"));
+        compare("Linux bridge", vec![port], backend, || {
+            transfer(&bridge.hosts[0], &bridge.hosts[1], 5201, "-t 3")
+        });
     }
 }
 
@@ -62,6 +102,26 @@ fn inside_linux_bridge() {
 #[ignore = "runs in a guest"]
 fn inside_open_vswitch_kernel_datapath() {
     ovs::compare_backends(Datapath::Kernel, &BACKENDS);
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn inside_multipath_linux_bridge() {
+    let _vmcc = multipath::load();
+    let bridge = Bridge::with_two(2);
+    let (from, to) = (&bridge.hosts[0], &bridge.hosts[1]);
+    multipath::prepare_pair(from, to);
+    multipath::warm_up(from, to);
+    for backend in BACKENDS {
+        let ports = bridge.attach_all(1, &multipath::config("50mbit", backend));
+        compare_multipath("Linux bridge", ports, backend, || multipath::transfer(from, to, 5201, 4));
+    }
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn inside_multipath_open_vswitch_kernel_datapath() {
+    ovs::compare_backends_multipath(Datapath::Kernel, &BACKENDS);
 }
 
 /// What docs/platforms.md warns of: without `linux-noop`, Open vSwitch removes a queue that it finds when it starts.

@@ -4,17 +4,29 @@
 
 mod switch;
 
+use switch::compare::{MARKING, compare, compare_multipath};
 use switch::ovs::{self, Datapath};
-use switch::podman::{Podman, own_mounts};
-use switch::traffic::{MARKING, compare, transfer};
-use switch::{Bridge, Namespace, config};
+use switch::podman::{Network, Podman, own_mounts};
+use switch::traffic::transfer;
+use switch::{Bridge, Namespace, config, multipath};
 use vmcc_host::port::Port;
+use vmcc_port::PortConfig;
 
 #[test]
 fn root_platforms_bridge() {
     let bridge = Bridge::new(2);
     let port = bridge.attach(1, &format!("{MARKING}backend = 'htb'\n"));
-    compare("Linux bridge", port, "htb", || transfer(&bridge.hosts[0], &bridge.hosts[1], 5201, "-t 4"));
+    compare("Linux bridge", vec![port], "htb", || transfer(&bridge.hosts[0], &bridge.hosts[1], 5201, "-t 4"));
+}
+
+#[test]
+fn root_platforms_bridge_multipath() {
+    let _vmcc = multipath::load();
+    let bridge = Bridge::with_two(2);
+    let (from, to) = (&bridge.hosts[0], &bridge.hosts[1]);
+    multipath::prepare_pair(from, to);
+    let ports = bridge.attach_all(1, &multipath::config("50mbit", "htb"));
+    compare_multipath("Linux bridge", ports, "htb", || multipath::transfer(from, to, 5201, 4));
 }
 
 #[test]
@@ -24,14 +36,36 @@ fn root_platforms_open_vswitch_userspace() {
 }
 
 #[test]
-fn root_platforms_podman() {
+fn root_platforms_open_vswitch_userspace_multipath() {
+    let switch = Namespace::new("ovs");
+    switch.within(|| ovs::compare_backends_multipath(Datapath::Userspace, &["htb"]));
+}
+
+#[test]
+fn root_platforms_podman_with_cni() {
+    compare_podman(Network::Cni);
+}
+
+#[test]
+fn root_platforms_podman_with_netavark() {
+    compare_podman(Network::Netavark);
+}
+
+fn compare_podman(network: Network) {
+    let _vmcc = multipath::load();
     let outside = Namespace::new("pod");
     outside.within(|| {
         own_mounts();
-        let mut podman = Podman::new();
+        let mut podman = Podman::new(network);
         let (from, to) = (podman.start(), podman.start());
-        let port = Port::attach(&to.port, &config(&format!("{MARKING}backend = 'htb'\n")));
-        let port = port.unwrap_or_else(|e| panic!("{e}"));
-        compare("podman, CNI bridge", port, "htb", || transfer(&from, &to, 5201, "-t 4"));
+        let name = format!("podman, {network:?}");
+        let attach =
+            |port: &str, config: &PortConfig| Port::attach(port, config).unwrap_or_else(|e| panic!("{e}"));
+        let port = attach(&to.port, &config(&format!("{MARKING}backend = 'htb'\n")));
+        compare(&name, vec![port], "htb", || transfer(&from, &to, 5201, "-t 4"));
+        multipath::prepare_pair(&from, &to);
+        let marking = multipath::config("50mbit", "htb");
+        let ports = to.ports().into_iter().map(|port| attach(port, &marking)).collect();
+        compare_multipath(&name, ports, "htb", || multipath::transfer(&from, &to, 5201, 4));
     });
 }

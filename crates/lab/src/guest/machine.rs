@@ -99,10 +99,10 @@ fn arguments(
     add(&["-numa", "node,memdev=memory"]);
     add(&["-chardev", &format!("socket,id=files,path={}", escaped(files.socket()))]);
     add(&["-device", "vhost-user-fs-pci,chardev=files,tag=vmcc"]);
-    if let Some(tap) = &options.tap {
+    for (number, tap) in options.taps.iter().enumerate() {
         // An existing interface, so its name holds no comma.
-        add(&["-netdev", &format!("tap,id=net,ifname={tap},script=no,downscript=no")]);
-        add(&["-device", "virtio-net-pci,netdev=net,romfile=,speed=1000,duplex=full"]);
+        add(&["-netdev", &format!("tap,id=net{number},ifname={tap},script=no,downscript=no")]);
+        add(&["-device", &format!("virtio-net-pci,netdev=net{number},romfile=,speed=1000,duplex=full")]);
     }
     add(&["-device", "virtio-serial-pci"]);
     for name in ["stdout", "stderr", "control"] {

@@ -3,8 +3,8 @@
 //! A guest runs one program of the host under one kernel of Debian's and carries its output and exit code
 //! back. It sees the host's files read-only through virtiofs, with a tmpfs over them that takes all writes; the
 //! one exception is [`GuestOptions::shared_dir`]. It has no network but its own loopback, unless
-//! [`GuestOptions::tap`] gives it one. It needs neither root nor hardware virtualisation: KVM is used where it works, else QEMU's emulation, where 100 to 150 Mbit/s per
-//! path is the honest scale.
+//! [`GuestOptions::taps`] gives it one. It needs neither root nor hardware virtualisation: KVM is used where it works,
+//! else QEMU's emulation, where 100 to 150 Mbit/s per path is the honest scale.
 //!
 //! ```no_run
 //! use vmcc_lab::guest::{Guest, GuestOptions, kernel};
@@ -84,9 +84,10 @@ pub struct GuestOptions {
     pub cwd: Option<PathBuf>,
     /// A directory of the host that the guest may write, under the same path.
     pub shared_dir: Option<PathBuf>,
-    /// A tap of the calling thread's network namespace that becomes the guest's network card (virtio-net of 1 Gbit/s; the
-    /// program runs `modprobe virtio_net` first). The tap exists already, and needs root or an owner.
-    pub tap: Option<String>,
+    /// Taps of the calling thread's network namespace, each of which becomes a network card of the guest (virtio-net of
+    /// 1 Gbit/s, `eth0` and on in this order; the program runs `modprobe virtio_net` first). They exist already, and need
+    /// root or an owner.
+    pub taps: Vec<String>,
     /// Setting this to true ends the run with [`GuestError::Interrupted`].
     pub stop: Option<&'static AtomicBool>,
     /// `None`: KVM if it brings the guest up, else emulation.
@@ -103,7 +104,7 @@ impl Default for GuestOptions {
             env: Vec::new(),
             cwd: None,
             shared_dir: None,
-            tap: None,
+            taps: Vec::new(),
             stop: None,
             accel: None,
         }
@@ -190,9 +191,8 @@ impl Guest {
         if self.options.memory_bytes < 256 << 20 {
             return bad(format!("{} bytes of memory; 256 MiB is the least", self.options.memory_bytes));
         }
-        if let Some(tap) = &self.options.tap
-            && nix::net::if_::if_nametoindex(tap.as_str()).is_err()
-        {
+        let missing = |tap: &&String| nix::net::if_::if_nametoindex(tap.as_str()).is_err();
+        if let Some(tap) = self.options.taps.iter().find(missing) {
             return bad(format!(
                 "tap `{tap}`, which does not exist; make it with `ip tuntap add {tap} mode tap`"
             ));

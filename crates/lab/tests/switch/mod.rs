@@ -2,8 +2,10 @@
 //! comparison of marking with tail drop on one port.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod compare;
 pub mod conformance;
 pub mod guests;
+pub mod multipath;
 pub mod ovs;
 pub mod podman;
 pub mod traffic;
@@ -22,6 +24,16 @@ use vmcc_port::{ConfigFile, PortConfig};
 /// A host (or container) on a port of a switch: a namespace with one interface `e0`, 10.79.0.N.
 pub struct Host {
     pub namespace: Namespace,
+    /// The port's name on the switch's side.
+    pub port: String,
+    pub address: String,
+    /// A second interface, on a port of its own.
+    pub second: Option<Vnic>,
+}
+
+/// An interface of a host.
+#[derive(Debug, Clone)]
+pub struct Vnic {
     /// The port's name on the switch's side.
     pub port: String,
     pub address: String,
@@ -45,7 +57,28 @@ impl Host {
         run(&format!("ip -n {} addr add {address}/24 dev e0", namespace.0));
         run(&format!("ip -n {} link set e0 up", namespace.0));
         settle(&namespace, "e0");
-        Self { namespace, port, address }
+        Self { namespace, port, address, second: None }
+    }
+
+    /// As [`Host::new`], with a second interface `e1`, 10.79.1.N.
+    pub fn with_two(switch: Option<&Namespace>, number: u8) -> Self {
+        let mut host = Self::new(switch, number);
+        let port = format!("{}b", host.port);
+        let place = switch.map_or_else(|| "ip".to_owned(), |s| format!("ip -n {}", s.0));
+        let name = &host.namespace.0;
+        run(&format!("{place} link add {port} type veth peer name e1 netns {name}"));
+        run(&format!("{place} link set {port} up"));
+        let address = format!("10.79.1.{number}");
+        run(&format!("ip -n {name} addr add {address}/24 dev e1"));
+        run(&format!("ip -n {name} link set e1 up"));
+        settle(&host.namespace, "e1");
+        host.second = Some(Vnic { port, address });
+        host
+    }
+
+    /// Its ports' names on the switch's side.
+    pub fn ports(&self) -> Vec<&str> {
+        std::iter::once(self.port.as_str()).chain(self.second.iter().map(|vnic| vnic.port.as_str())).collect()
     }
 
     /// TCP segments that this host sent and `to` did not get, once what is on its way has arrived.
@@ -91,18 +124,34 @@ pub struct Bridge {
 
 impl Bridge {
     pub fn new(hosts: u8) -> Self {
+        Self::of(hosts, Host::new)
+    }
+
+    /// Hosts with two interfaces, each on a port of its own.
+    pub fn with_two(hosts: u8) -> Self {
+        Self::of(hosts, Host::with_two)
+    }
+
+    fn of(hosts: u8, host: impl Fn(Option<&Namespace>, u8) -> Host) -> Self {
         let namespace = Namespace::new("s");
         run(&format!("ip -n {} link add br0 type bridge", namespace.0));
         run(&format!("ip -n {} link set br0 up", namespace.0));
-        let hosts: Vec<Host> = (1..=hosts).map(|number| Host::new(Some(&namespace), number)).collect();
-        for host in &hosts {
-            run(&format!("ip -n {} link set {} master br0", namespace.0, host.port));
+        let hosts: Vec<Host> = (1..=hosts).map(|number| host(Some(&namespace), number)).collect();
+        for port in hosts.iter().flat_map(Host::ports) {
+            run(&format!("ip -n {} link set {port} master br0", namespace.0));
         }
         Self { namespace, hosts }
     }
 
     pub fn attach(&self, host: usize, text: &str) -> Port {
         self.try_attach(host, text).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Every port of a host.
+    pub fn attach_all(&self, host: usize, config: &PortConfig) -> Vec<Port> {
+        let attach = |port| Port::attach_in(&self.namespace.file(), port, config);
+        let ports = self.hosts[host].ports();
+        ports.into_iter().map(|port| attach(port).unwrap_or_else(|e| panic!("{e}"))).collect()
     }
 
     pub fn try_attach(&self, host: usize, text: &str) -> Result<Port, PortError> {

@@ -1,12 +1,14 @@
 //! Open vSwitch, run privately: its own database, sockets and logs, in the network namespace of the calling thread.
 
-use super::traffic::{MARKING, compare, transfer};
-use super::{Host, config, own_name, run};
+use super::compare::{MARKING, compare, compare_multipath};
+use super::traffic::transfer;
+use super::{Host, Namespace, config, multipath, own_name, run};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_host::port::Port;
+use vmcc_port::PortConfig;
 
 /// What moves the packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +75,25 @@ impl Ovs {
         self.vsctl(&format!("add-port {} {port}", self.bridge));
     }
 
+    /// Two hosts on it.
+    fn connect(&self, datapath: Datapath, host: impl Fn(Option<&Namespace>, u8) -> Host) -> [Host; 2] {
+        let hosts = [host(None, 1), host(None, 2)];
+        for host in &hosts {
+            if datapath == Datapath::Userspace {
+                // A switch in user space passes packets on as they come: nothing fills in a checksum left to a device.
+                host.namespace.within(|| {
+                    let devices = ["e0", "e1"].into_iter().take(host.ports().len());
+                    devices.for_each(|device| vmcc_netlink::disable_checksum_offload(device).unwrap());
+                });
+            }
+            for port in host.ports() {
+                self.add_port(port);
+                self.leave_queues_alone(port);
+            }
+        }
+        hosts
+    }
+
     /// Tells Open vSwitch that the port's queues are none of its business.
     pub fn leave_queues_alone(&self, port: &str) {
         self.vsctl(&format!("set port {port} qos=@q -- --id=@q create qos type=linux-noop"));
@@ -129,25 +150,36 @@ fn uptime() -> f64 {
 /// Marking against tail drop on one port of two. The port's queue stays whatever Open vSwitch does meanwhile.
 pub fn compare_backends(datapath: Datapath, backends: &[&str]) {
     let ovs = Ovs::start(datapath);
-    let hosts = [Host::new(None, 1), Host::new(None, 2)];
-    for host in &hosts {
-        if datapath == Datapath::Userspace {
-            // A switch in user space passes packets on as they come: nothing fills in a checksum left to a device.
-            host.namespace.within(|| vmcc_netlink::disable_checksum_offload("e0").unwrap());
-        }
-        ovs.add_port(&host.port);
-        ovs.leave_queues_alone(&host.port);
-    }
+    let hosts = ovs.connect(datapath, Host::new);
     let root = |port: &str| run(&format!("tc qdisc show dev {port}")).lines().next().map(str::to_owned);
     for backend in backends {
-        let text = format!("{MARKING}backend = '{backend}'\n");
-        let port = Port::attach(&hosts[1].port, &config(&text)).unwrap_or_else(|e| panic!("{e}"));
+        let ports = attach(&hosts[1], &config(&format!("{MARKING}backend = '{backend}'\n")));
         let ours = root(&hosts[1].port);
         ovs.change_other_things(&hosts[1].port);
         ovs.restart();
         assert_eq!(root(&hosts[1].port), ours, "Open vSwitch left the queue alone");
-        compare(&format!("Open vSwitch, {}", datapath.name()), port, backend, || {
+        compare(&format!("Open vSwitch, {}", datapath.name()), ports, backend, || {
             transfer(&hosts[0], &hosts[1], 5201, "-t 3")
         });
     }
+}
+
+/// The same with MPTCP over two ports.
+pub fn compare_backends_multipath(datapath: Datapath, backends: &[&str]) {
+    let _vmcc = multipath::load();
+    let ovs = Ovs::start(datapath);
+    let hosts = ovs.connect(datapath, Host::with_two);
+    multipath::prepare_pair(&hosts[0], &hosts[1]);
+    multipath::warm_up(&hosts[0], &hosts[1]);
+    for backend in backends {
+        let ports = attach(&hosts[1], &multipath::config("50mbit", backend));
+        compare_multipath(&format!("Open vSwitch, {}", datapath.name()), ports, backend, || {
+            multipath::transfer(&hosts[0], &hosts[1], 5201, 4)
+        });
+    }
+}
+
+fn attach(host: &Host, config: &PortConfig) -> Vec<Port> {
+    let attach = |port| Port::attach(port, config).unwrap_or_else(|e| panic!("{e}"));
+    host.ports().into_iter().map(attach).collect()
 }

@@ -1,19 +1,28 @@
-//! iperf3 between hosts of a switch, and marking against tail drop on the port between them.
+//! iperf3 and datagrams between hosts of a switch.
 
-use super::{Host, Namespace, config, run};
+use super::{Host, Namespace, run};
 use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
-use vmcc_host::port::Port;
 
 /// An iperf3 server for one test; ends by itself or with this.
 pub struct Server(Child);
 
 impl Server {
     pub fn start(namespace: &Namespace, port: u16) -> Self {
+        Self::start_as(namespace, &["iperf3"], port)
+    }
+
+    /// For MPTCP connections.
+    pub fn start_multipath(namespace: &Namespace, port: u16) -> Self {
+        Self::start_as(namespace, &["mptcpize", "run", "iperf3"], port)
+    }
+
+    fn start_as(namespace: &Namespace, program: &[&str], port: u16) -> Self {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &namespace.0, "iperf3", "-s", "-1", "-p", &port.to_string()]);
+        command.args(["netns", "exec", &namespace.0]).args(program).args(["-s", "-1", "-p"]);
+        command.arg(port.to_string());
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let server = Self(command.spawn().expect("iperf3"));
         // Listening is seen from inside; a connection would use up the one test.
@@ -21,6 +30,11 @@ impl Server {
             thread::sleep(Duration::from_millis(10));
         }
         server
+    }
+
+    /// Until its one test is over.
+    pub fn wait(mut self) {
+        let _ = self.0.wait();
     }
 }
 
@@ -32,13 +46,15 @@ impl Drop for Server {
 }
 
 /// What one iperf3 run measured.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct Measured {
     /// At the receiver.
     pub goodput_bps: f64,
     /// Median over time of the sender's smoothed RTT.
     pub rtt_p50_us: u64,
     pub retransmits: u64,
+    /// What each subflow of an MPTCP connection carried; empty for TCP.
+    pub subflow_bytes: Vec<u64>,
 }
 
 impl Measured {
@@ -55,13 +71,14 @@ impl Measured {
             goodput_bps: goodput.unwrap_or_else(|| panic!("iperf3 measured nothing: {text}")),
             rtt_p50_us: rtts.get(rtts.len() / 2).copied().unwrap_or(0),
             retransmits: end["sum_sent"]["retransmits"].as_u64().unwrap_or(0),
+            subflow_bytes: Vec::new(),
         }
     }
 }
 
 /// Sends from one host to another; `options` are iperf3's.
 pub fn transfer(from: &Host, to: &Host, port: u16, options: &str) -> Measured {
-    transfers(&[(from, to, port)], options)[0]
+    transfers(&[(from, to, port)], options).swap_remove(0)
 }
 
 /// Several transfers at once, each to its own TCP port; the answers in the same order.
@@ -124,46 +141,4 @@ pub fn send_datagrams(from: &Host, to: &Host, ports: &[u16]) {
             }
         }
     });
-}
-
-/// A port of 100 Mbit/s that marks at 30 kB.
-pub const MARKING: &str = "rate = '100mbit'\nmarking = { rule = 'threshold', at = '30kB' }\n";
-
-/// One line of the table of platforms.
-#[derive(Debug)]
-pub struct Row {
-    pub marked: Measured,
-    pub tail_drop: Measured,
-    pub marks: u64,
-}
-
-/// Runs `measure` over a port that marks and over the same port that drops, prints the line, and checks what marking is
-/// for: CE marks on the way, no less goodput, and a much shorter queue.
-pub fn compare(name: &str, mut port: Port, backend: &str, measure: impl Fn() -> Measured) -> Row {
-    let marked = measure();
-    let stats = port.stats().unwrap_or_else(|e| panic!("{e}"));
-    let kind = stats.backend;
-    let rate = stats.rate_bps.expect("a rate") / 1_000_000;
-    let tail_drop = format!("rate = '{rate}mbit'\nmarking = {{ rule = 'none' }}\nbackend = '{backend}'\n");
-    port.reconfigure(&config(&tail_drop)).unwrap_or_else(|e| panic!("{e}"));
-    let tail_drop = measure();
-    let after = port.detach().unwrap_or_else(|e| panic!("{e}"));
-    let marks = stats.classes[0].marked;
-    let row = Row { marked, tail_drop, marks };
-    println!(
-        "| {name} | {backend} ({kind:?}) | {:.1} | {:.1} | {:.2} | {:.2} | {marks} | {} | {} |",
-        marked.goodput_bps / 1e6,
-        tail_drop.goodput_bps / 1e6,
-        marked.rtt_p50_us as f64 / 1e3,
-        tail_drop.rtt_p50_us as f64 / 1e3,
-        marked.retransmits,
-        tail_drop.retransmits,
-    );
-    assert!(marks > 0, "{name}: {stats:?}");
-    assert_eq!(stats.classes[0].drops_full, 0, "{name}: marked before the queue was full: {stats:?}");
-    assert_eq!(after.classes[0].marked, marks, "{name}: no marks without a rule: {after:?}");
-    // The speed of an emulated machine varies from one run to the next, so this is coarse.
-    assert!(marked.goodput_bps > 0.6 * tail_drop.goodput_bps, "{name}: {row:?}");
-    assert!(marked.rtt_p50_us * 3 < tail_drop.rtt_p50_us, "{name}: {row:?}");
-    row
 }

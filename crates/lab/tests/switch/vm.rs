@@ -1,7 +1,8 @@
-//! A virtual machine (QEMU, virtio-net) on a tap of this thread's network namespace.
+//! A virtual machine (QEMU, virtio-net) on taps of this thread's network namespace.
 
-use super::traffic::Measured;
-use super::{Host, run};
+use super::traffic::{Measured, Server};
+use super::{Host, Namespace, Vnic, multipath, run};
+use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -9,6 +10,7 @@ use std::time::Duration;
 use vmcc_lab::guest::{Guest, GuestError, GuestOptions, Stream, kernel};
 
 pub const ADDRESS: &str = "10.79.0.100";
+const SECOND_ADDRESS: &str = "10.79.1.100";
 /// The VM's server listens here, and its client connects there.
 pub const TO_VM: u16 = 5301;
 pub const FROM_VM: u16 = 5302;
@@ -31,6 +33,12 @@ while :; do
 done
 "#;
 
+/// The test of this binary that is the program of a VM with two interfaces, and what tells it its peer's address.
+const MULTIPATH_PROGRAM: &str = "vm_with_two_interfaces";
+const PEER: &str = "VMCC_TEST_PEER";
+/// What precedes a measurement there.
+const MEASURED: &str = "measured: ";
+
 /// A running VM; ends with this.
 pub struct Vm {
     stop: &'static AtomicBool,
@@ -41,32 +49,72 @@ pub struct Vm {
 impl Vm {
     /// Boots one on `tap`; it sends to `peer`.
     pub fn start(tap: &str, peer: &str) -> Self {
-        let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
-        let said = Arc::new(Mutex::new(String::new()));
-        let options = GuestOptions {
-            tap: Some(tap.to_owned()),
-            stop: Some(stop),
-            time_limit: Duration::from_secs(240),
-            ..GuestOptions::default()
-        };
         let program = PROGRAM
             .replace("ADDRESS", ADDRESS)
             .replace("PEER", peer)
             .replace("TO_VM", &TO_VM.to_string())
             .replace("FROM_VM", &FROM_VM.to_string());
+        Self::boot(&[tap], peer, "sh".into(), vec!["-c".to_owned(), program])
+    }
+
+    /// Boots one with two interfaces, which speaks MPTCP under vMCC.
+    pub fn start_multipath(taps: [&str; 2], peer: &str) -> Self {
+        let program = std::env::current_exe().expect("this binary");
+        let arguments = [MULTIPATH_PROGRAM, "--ignored", "--nocapture"].map(str::to_owned);
+        Self::boot(&taps, peer, program.into_os_string(), arguments.to_vec())
+    }
+
+    fn boot(taps: &[&str], peer: &str, program: OsString, arguments: Vec<String>) -> Self {
+        let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+        let said = Arc::new(Mutex::new(String::new()));
+        let options = GuestOptions {
+            taps: taps.iter().map(|&tap| tap.to_owned()).collect(),
+            stop: Some(stop),
+            time_limit: Duration::from_secs(240),
+            env: vec![(PEER.into(), peer.into())],
+            ..GuestOptions::default()
+        };
         let (image, heard) = (kernel("6.18").unwrap_or_else(|e| panic!("{e}")), said.clone());
         let thread = thread::spawn(move || {
             let mut listen = |stream, text: &[u8]| {
-                if stream == Stream::Stdout {
-                    heard.lock().unwrap().push_str(&String::from_utf8_lossy(text));
+                let text = String::from_utf8_lossy(text);
+                match stream {
+                    Stream::Stdout => heard.lock().unwrap().push_str(&text),
+                    Stream::Stderr => print!("VM: {text}"),
                 }
             };
-            match Guest::new(options).run_streaming(&image, "sh", ["-c", &program], &mut listen) {
+            match Guest::new(options).run_streaming(&image, program, arguments, &mut listen) {
                 Err(GuestError::Interrupted) => {}
                 other => panic!("the VM ended by itself: {other:?}"),
             }
         });
         Self { stop, said, thread: Some(thread) }
+    }
+
+    /// As [`Vm::receive`], for a VM with two interfaces.
+    pub fn receive_multipath(&self, from: &Host) -> Measured {
+        for _ in 0..TRIES {
+            match multipath::send(from, ADDRESS, TO_VM, 4) {
+                Ok(measured) => return measured,
+                Err(_) => self.wait(),
+            }
+        }
+        panic!("the VM cannot be reached");
+    }
+
+    /// As [`Vm::send`], for a VM with two interfaces.
+    pub fn send_multipath(&self, to: &Host) -> Measured {
+        self.said.lock().unwrap().clear();
+        let _server = Server::start_multipath(&to.namespace, FROM_VM);
+        for _ in 0..TRIES {
+            let said = self.said.lock().unwrap().clone();
+            let lines = said.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+            if let Some(line) = lines.filter_map(|line| line.strip_prefix(MEASURED)).next() {
+                return serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+            }
+            self.wait();
+        }
+        panic!("the VM sent nothing");
     }
 
     /// iperf3 from a host to the VM, once it is up.
@@ -112,6 +160,44 @@ impl Drop for Vm {
             let _ = thread.join();
         }
     }
+}
+
+/// What a VM with two interfaces does: serves, and sends to its peer each time that it listens.
+pub fn run_multipath() {
+    run("modprobe virtio_net");
+    // As a namespace, so that it is a host like the others.
+    let host = Host {
+        namespace: Namespace::new("vm"),
+        port: String::new(),
+        address: ADDRESS.to_owned(),
+        second: Some(Vnic { port: String::new(), address: SECOND_ADDRESS.to_owned() }),
+    };
+    let name = &host.namespace.0;
+    for (number, address) in [ADDRESS, SECOND_ADDRESS].into_iter().enumerate() {
+        while !std::path::Path::new(&format!("/sys/class/net/eth{number}")).exists() {
+            thread::sleep(PAUSE);
+        }
+        run(&format!("ip link set eth{number} netns {name} name e{number}"));
+        run(&format!("ip -n {name} addr add {address}/24 dev e{number}"));
+        run(&format!("ip -n {name} link set e{number} up"));
+    }
+    let _vmcc = multipath::load();
+    multipath::prepare(&host, multipath::Role::Both);
+    let peer = std::env::var(PEER).expect("a peer");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            loop {
+                Server::start_multipath(&host.namespace, TO_VM).wait();
+            }
+        });
+        // Until the machine is switched off.
+        loop {
+            if let Ok(measured) = multipath::send(&host, &peer, FROM_VM, 4) {
+                println!("{MEASURED}{}", serde_json::to_string(&measured).expect("JSON"));
+            }
+            thread::sleep(PAUSE);
+        }
+    })
 }
 
 /// A tap that is a port of the bridge `br0`.
