@@ -4,12 +4,12 @@
 //! comes from doing the thing once and undoing it: creating a map, loading a program, adding a queue in a network
 //! namespace that exists only for the question.
 
+mod port;
 mod qdisc;
 
 use crate::diag::{Diag, DiagError};
 use crate::load;
 use crate::objects;
-use crate::port;
 use libbpf_rs::{MapHandle, MapType};
 use nix::libc;
 use serde::Serialize;
@@ -76,6 +76,12 @@ pub fn checks() -> Vec<Check> {
     let clsact = qdisc::in_new_namespace(|| qdisc::known("clsact")).and_then(|answer| answer);
     all.push(check("qdisc-clsact", "marking on a port", clsact));
     all.push(check("marker", "marking on a port", marker()));
+    let optional = "scheduling the queues of a port in BPF (else by htb)";
+    all.push(check("qdisc-bpf", optional, port::bpf_qdisc()));
+    let shared = "one budget for several ports of a VM";
+    all.push(check("ifb", shared, port::ifb()));
+    all.push(check("mirred", shared, port::mirred()));
+    all.push(check("tcx", "losing nothing when marking begins or ends on a port", port::tcx()));
     all.extend(
         Algorithm::all().map(|a| check(a.info().kernel_name, "this algorithm in the kernel", algorithm(a))),
     );
@@ -158,7 +164,7 @@ fn algorithm(algorithm: Algorithm) -> Answer {
 fn marker() -> Answer {
     let remedy = "as root, on Linux 6.1 or newer with CONFIG_DEBUG_INFO_BTF; without it runs work, but nothing is \
                   marked on ports";
-    port::try_load().map_err(|e| problem(e, remedy))
+    crate::port::try_load().map_err(|e| problem(e, remedy))
 }
 
 fn mptcp() -> Answer {

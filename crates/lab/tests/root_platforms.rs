@@ -26,7 +26,7 @@ fn root_platforms_bridge_multipath() {
     let (from, to) = (&bridge.hosts[0], &bridge.hosts[1]);
     multipath::prepare_pair(from, to);
     let ports = bridge.attach_all(1, &multipath::config("50mbit", "htb"));
-    compare_multipath("Linux bridge", ports, "htb", || multipath::transfer(from, to, 5201, 4));
+    compare_multipath("Linux bridge", ports, "htb", || multipath::transfer(from, to, 5201, 2));
 }
 
 #[test]
@@ -66,6 +66,6 @@ fn compare_podman(network: Network) {
         multipath::prepare_pair(&from, &to);
         let marking = multipath::config("50mbit", "htb");
         let ports = to.ports().into_iter().map(|port| attach(port, &marking)).collect();
-        compare_multipath(&name, ports, "htb", || multipath::transfer(&from, &to, 5201, 4));
+        compare_multipath(&name, ports, "htb", || multipath::transfer(&from, &to, 5201, 2));
     });
 }

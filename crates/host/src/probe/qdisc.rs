@@ -61,7 +61,8 @@ fn module(kind: &str) -> &str {
     }
 }
 
-fn add(kind: &str) -> io::Result<()> {
+/// Adds it to the loopback port.
+pub(super) fn add(kind: &str) -> io::Result<()> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;

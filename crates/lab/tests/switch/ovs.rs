@@ -174,7 +174,7 @@ pub fn compare_backends_multipath(datapath: Datapath, backends: &[&str]) {
     for backend in backends {
         let ports = attach(&hosts[1], &multipath::config("50mbit", backend));
         compare_multipath(&format!("Open vSwitch, {}", datapath.name()), ports, backend, || {
-            multipath::transfer(&hosts[0], &hosts[1], 5201, 4)
+            multipath::transfer(&hosts[0], &hosts[1], 5201, 3)
         });
     }
 }

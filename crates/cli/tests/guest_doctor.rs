@@ -1,0 +1,60 @@
+//! `vmcc doctor` on kernels that differ in what serves a port.
+#![cfg(feature = "root-tests")]
+
+use std::process::Command;
+
+/// `vmcc doctor` in a guest: as text with a kernel that lacks modules too, and as JSON.
+const SCRIPT: &str = r#"
+"$VMCC" doctor --json
+echo "== text"
+mkdir -p /etc/modprobe.d
+printf 'install ifb /bin/false\ninstall act_mirred /bin/false\n' >/etc/modprobe.d/none.conf
+rmmod ifb act_mirred 2>/dev/null
+"$VMCC" doctor
+"#;
+
+/// The JSON document, and the text of a kernel without IFB and mirred.
+fn doctor(series: &str) -> (serde_json::Value, String) {
+    let done = Command::new(env!("CARGO_BIN_EXE_vmcc"))
+        .args(["internal", "guest", "--kernel", series, "--time-limit", "240", "--", "sh", "-c"])
+        .arg(SCRIPT.replace("$VMCC", env!("CARGO_BIN_EXE_vmcc")))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    let (document, text) = text.split_once("== text").unwrap_or_else(|| panic!("{text} {done:?}"));
+    (serde_json::from_str(document).unwrap_or_else(|e| panic!("{e}: {document}")), text.to_owned())
+}
+
+/// `check: ok` for each of the checks about a port's optional parts, in the order of the document.
+fn answers(document: &serde_json::Value) -> Vec<(&str, bool)> {
+    let checks = document["checks"].as_array().expect("checks").iter();
+    let all = checks.map(|check| (check["name"].as_str().expect("a name"), check["ok"] == true));
+    all.filter(|(name, _)| ["qdisc-bpf", "ifb", "mirred", "tcx"].contains(name)).collect()
+}
+
+#[test]
+fn guest_doctor_says_what_an_old_kernel_lacks_for_a_port_and_what_each_part_is_for() {
+    let (document, text) = doctor("6.1");
+    let expected = [("qdisc-bpf", false), ("ifb", true), ("mirred", true), ("tcx", false)];
+    assert_eq!(answers(&document), expected, "{document}");
+    for says in [
+        "qdisc-bpf           NO  scheduling the queues of a port in BPF",
+        "ifb                 NO  one budget for several ports of a VM",
+        "\nqdisc-bpf: it takes Linux 6.16",
+        "\nifb: this kernel has no IFB devices",
+        "CONFIG_IFB: boot a distribution kernel",
+        "\nmirred: this kernel has no filter action mirred",
+        "CONFIG_NET_ACT_MIRRED: boot a distribution kernel",
+        "\ntcx: no links of programs to a port",
+        "boot Linux 6.6 or newer",
+    ] {
+        assert!(text.contains(says), "{says}: {text}");
+    }
+}
+
+#[test]
+fn guest_doctor_finds_every_part_of_a_port_on_a_new_kernel() {
+    let (document, _) = doctor("6.18");
+    let expected = [("qdisc-bpf", true), ("ifb", true), ("mirred", true), ("tcx", true)];
+    assert_eq!(answers(&document), expected, "{document}");
+}

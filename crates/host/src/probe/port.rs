@@ -1,0 +1,118 @@
+//! What serving a port of a virtual switch takes beyond a queue and a program: each is tried in a network namespace that
+//! exists only for the question.
+
+use super::qdisc::{add, in_new_namespace};
+use super::{Answer, BE_ROOT, NEWER_KERNEL, Problem, modules_installed, problem};
+use crate::objects;
+use crate::port;
+use nix::libc;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use vmcc_netlink::{Links, TrafficControl, os_code};
+use vmcc_port::Backend;
+
+/// The loopback port's index, the same in every namespace.
+const LOOPBACK: u32 = 1;
+const MTU: u32 = 1500;
+/// Any: the namespace has no other filter.
+const PRIORITY: u16 = 1;
+/// Two instructions, `r0 = -1` (TCX_NEXT: go on) and `exit`.
+const GO_ON: [libbpf_sys::bpf_insn; 2] = [instruction(0xb7, -1), instruction(0x95, 0)];
+
+const fn instruction(code: u8, imm: i32) -> libbpf_sys::bpf_insn {
+    libbpf_sys::bpf_insn {
+        code,
+        _bitfield_align_1: [],
+        _bitfield_1: libbpf_sys::__BindgenBitfieldUnit::new([0]),
+        off: 0,
+        imm,
+    }
+}
+
+/// The queueing discipline in BPF.
+pub(super) fn bpf_qdisc() -> Answer {
+    super::root()?;
+    port::usable(Backend::Bpf).map_err(|reason| {
+        problem(
+            reason,
+            "nothing needs it: ports are served by `htb` instead; for it, boot Linux 6.16 or newer with \
+             CONFIG_NET_SCH_BPF (Debian has it from 6.18 on) and build vmcc with clang 15 or newer",
+        )
+    })
+}
+
+/// The device that queues for several ports.
+pub(super) fn ifb() -> Answer {
+    let asked = in_new_namespace(|| Links::open()?.add_ifb("vmccprobe", MTU))?;
+    asked.map_err(|e| refusal(&e, "IFB devices", "ifb", "CONFIG_IFB"))
+}
+
+/// The filter action that sends a port's packets to that device.
+pub(super) fn mirred() -> Answer {
+    let asked = in_new_namespace(|| {
+        add("clsact")?;
+        TrafficControl::open()?.redirect(LOOPBACK, LOOPBACK, PRIORITY)
+    })?;
+    asked.map_err(|e| refusal(&e, "filter action mirred", "act_mirred", "CONFIG_NET_ACT_MIRRED"))
+}
+
+fn refusal(error: &io::Error, what: &str, module: &str, option: &str) -> Problem {
+    let remedy = match os_code(error) {
+        Some(libc::EPERM | libc::EACCES) => BE_ROOT.to_owned(),
+        _ if modules_installed() => format!("modprobe {module}; if there is none, {option}: {NEWER_KERNEL}"),
+        _ => format!(
+            "install the modules of the running kernel (Debian: linux-image-$(uname -r)); if it has none, {option}: \
+             {NEWER_KERNEL}"
+        ),
+    };
+    problem(format!("this kernel has no {what}: {error}"), remedy)
+}
+
+/// Links of BPF programs to a port, which need no clsact.
+pub(super) fn tcx() -> Answer {
+    super::root()?;
+    objects::quiet();
+    let asked = in_new_namespace(link_to_loopback)?;
+    asked.map_err(|e| {
+        let remedy = match e.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => BE_ROOT,
+            _ => "nothing needs it: without it a busy port may lose a few packets when marking begins or ends on it; \
+                  for it, boot Linux 6.6 or newer",
+        };
+        problem(format!("no links of programs to a port: {e}"), remedy)
+    })
+}
+
+fn link_to_loopback() -> io::Result<()> {
+    // SAFETY: the name and the licence end with a zero, there are as many instructions as said, and no options.
+    let program = unsafe {
+        libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
+            c"vmcc_probe".as_ptr(),
+            c"Dual BSD/GPL".as_ptr(),
+            GO_ON.as_ptr(),
+            GO_ON.len() as libbpf_sys::size_t,
+            std::ptr::null_mut(),
+        )
+    };
+    let program = owned(program)?;
+    // SAFETY: both numbers are alive, and there are no options.
+    let link = unsafe {
+        libbpf_sys::bpf_link_create(
+            program.as_raw_fd(),
+            LOOPBACK as i32,
+            libbpf_sys::BPF_TCX_EGRESS,
+            std::ptr::null(),
+        )
+    };
+    owned(link).map(drop)
+}
+
+/// What libbpf answered: a descriptor that is ours alone, or an error number below zero.
+fn owned(answer: i32) -> io::Result<OwnedFd> {
+    if answer < 0 {
+        return Err(io::Error::from_raw_os_error(answer.saturating_neg()));
+    }
+    // SAFETY: the call that answered has just opened it.
+    Ok(unsafe { OwnedFd::from_raw_fd(answer) })
+}
