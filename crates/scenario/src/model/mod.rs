@@ -4,6 +4,7 @@ mod event;
 mod host;
 mod link;
 mod names;
+mod settings;
 mod tagged;
 mod topology;
 mod traffic;
@@ -11,9 +12,10 @@ mod traffic;
 pub use event::{DelayEvent, DescheduleEvent, Event, EventKind, LinkEvent, LossEvent, RateEvent, RemapEvent};
 pub use host::{Host, Param, Protocol, Scheduler};
 pub use link::{Discipline, LambdaRule, Loss, Marking, Queue, RedRule, ThresholdRule};
+pub use settings::LinkSettings;
 pub use topology::{
-    Dumbbell, FatTree, Graph, GraphLink, LinkSettings, ParallelPaths, PathSpec, Paths, Route, Routing, Share,
-    Topology, TwoPod, VirtualHost, path_name,
+    Dumbbell, FatTree, Graph, GraphLink, ParallelPaths, PathSpec, Paths, Route, Routing, Share, Topology,
+    TwoPod, VirtualHost, path_name,
 };
 pub use traffic::{
     App, Bulk, Common, CongestionGenerator, Incast, OnOffUdp, OneOrMany, Pairing, Poisson, RequestResponse,

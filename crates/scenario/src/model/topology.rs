@@ -159,41 +159,6 @@ impl JsonSchema for Paths {
     }
 }
 
-/// A link's settings after merging defaults with what one path or link says.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LinkSettings {
-    /// Rate in each direction.
-    pub rate: BitsPerSec,
-    /// One-way delay.
-    pub delay: Nanos,
-    /// The buffer at each end.
-    pub buffer: Limit,
-    /// When the queues mark.
-    pub marking: Marking,
-    /// The queues at each end.
-    pub queue: Queue,
-    /// Packets lost on the way.
-    pub loss: Loss,
-    /// The most of a random extra delay.
-    pub jitter: Nanos,
-}
-
-impl ParallelPaths {
-    /// The paths by name, each with its own settings filled in.
-    pub fn links(&self) -> Vec<(String, LinkSettings)> {
-        let settings = |path: &PathSpec| LinkSettings {
-            rate: path.rate.unwrap_or(self.rate),
-            delay: path.delay.unwrap_or(self.delay),
-            buffer: path.buffer.unwrap_or(self.buffer),
-            marking: path.marking.unwrap_or(self.marking),
-            queue: self.queue.clone(),
-            loss: path.loss.unwrap_or(self.loss),
-            jitter: path.jitter.unwrap_or(self.jitter),
-        };
-        self.paths.0.iter().map(|path| (path.name.clone(), settings(path))).collect()
-    }
-}
-
 /// Hosts `left0`, `left1`, ... and `right0`, `right1`, ... across one link, `bottleneck`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -456,18 +421,6 @@ impl GraphLink {
     /// Its given name, or `from-to`.
     pub fn label(&self) -> String {
         self.name.clone().unwrap_or_else(|| format!("{}-{}", self.from, self.to))
-    }
-    /// Its settings.
-    pub fn settings(&self) -> LinkSettings {
-        LinkSettings {
-            rate: self.rate,
-            delay: self.delay,
-            buffer: self.buffer,
-            marking: self.marking,
-            queue: self.queue.clone(),
-            loss: self.loss,
-            jitter: self.jitter,
-        }
     }
 }
 

@@ -6,8 +6,8 @@ use vmcc_units::{BitsPerSec, Bytes};
 
 use super::{Check, fault, fault_with, link, require};
 use crate::model::{
-    Discipline, Dumbbell, FatTree, Graph, LinkSettings, Loss, ParallelPaths, Route, Routing, Scenario, Share,
-    Topology, TwoPod, VirtualHost,
+    Discipline, Dumbbell, FatTree, Graph, ParallelPaths, Route, Routing, Scenario, Share, Topology, TwoPod,
+    VirtualHost,
 };
 
 /// Keeps a typing error from filling memory.
@@ -72,16 +72,7 @@ fn parallel_paths(t: &ParallelPaths, mtu: Bytes) -> Check {
 
 fn dumbbell(t: &Dumbbell, mtu: Bytes) -> Check {
     count(t.pairs, "pairs")?;
-    let bottleneck = LinkSettings {
-        rate: t.rate,
-        delay: t.delay,
-        buffer: t.buffer,
-        marking: t.marking,
-        queue: t.queue.clone(),
-        loss: t.loss,
-        jitter: vmcc_units::Nanos::ZERO,
-    };
-    link::settings(&bottleneck, mtu, "topology")?;
+    link::settings(&t.bottleneck(), mtu, "topology")?;
     if let Some(rate) = t.access_rate {
         link::rate(rate, "topology.access_rate")?;
     }
@@ -141,16 +132,7 @@ fn virtual_host(t: &VirtualHost, mtu: Bytes) -> Check {
 fn two_pod(t: &TwoPod, mtu: Bytes) -> Check {
     count(t.servers_per_pod, "servers_per_pod")?;
     require((1..=64).contains(&t.nics), "topology.nics", "from 1 to 64 NICs are possible")?;
-    let port = LinkSettings {
-        rate: t.rate,
-        delay: t.delay,
-        buffer: t.buffer,
-        marking: t.marking,
-        queue: t.queue.clone(),
-        loss: Loss::default(),
-        jitter: vmcc_units::Nanos::ZERO,
-    };
-    link::settings(&port, mtu, "topology")?;
+    link::settings(&t.port(), mtu, "topology")?;
     for (limit, key) in
         [(t.core_rate, "core_rate"), (t.nic_limit, "nic_limit"), (t.server_limit, "server_limit")]
     {
@@ -170,16 +152,7 @@ fn two_pod(t: &TwoPod, mtu: Bytes) -> Check {
 fn fat_tree(t: &FatTree, mtu: Bytes) -> Check {
     let even = t.k.is_multiple_of(2) && (2..=64).contains(&t.k);
     require(even, "topology.k", "k is an even number from 2 to 64")?;
-    let port = LinkSettings {
-        rate: t.rate,
-        delay: t.delay,
-        buffer: t.buffer,
-        marking: t.marking,
-        queue: t.queue.clone(),
-        loss: Loss::default(),
-        jitter: vmcc_units::Nanos::ZERO,
-    };
-    link::settings(&port, mtu, "topology")
+    link::settings(&t.port(), mtu, "topology")
 }
 
 fn graph(t: &Graph, mtu: Bytes) -> Check {

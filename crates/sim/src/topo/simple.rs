@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use vmcc_scenario::model::{Dumbbell, LinkSettings, Loss, Marking, ParallelPaths, Queue};
+use vmcc_scenario::model::{Dumbbell, LinkSettings, ParallelPaths};
 use vmcc_units::BitsPerSec;
 
 use super::fabric::{Builder, Fabric, FabricError, NamedPath, Router, Way, span};
@@ -53,25 +53,8 @@ pub(crate) fn parallel_paths(mut builder: Builder, t: &ParallelPaths) -> Result<
 pub(crate) fn dumbbell(mut builder: Builder, t: &Dumbbell) -> Result<Fabric, FabricError> {
     let (left, right) = (builder.fabric.net.node(), builder.fabric.net.node());
     let base_rtt = (span(t.delay) + span(t.access_delay).times(2)).times(2);
-    let bottleneck = LinkSettings {
-        rate: t.rate,
-        delay: t.delay,
-        buffer: t.buffer,
-        marking: t.marking,
-        queue: t.queue.clone(),
-        loss: t.loss,
-        jitter: vmcc_units::Nanos::ZERO,
-    };
-    let (there, back) = settled_link(&mut builder, (left, right), &bottleneck, base_rtt)?;
-    let access = LinkSettings {
-        rate: t.access_rate.unwrap_or(t.rate),
-        delay: t.access_delay,
-        buffer: t.access_buffer,
-        marking: Marking::None,
-        queue: Queue::default(),
-        loss: Loss::default(),
-        jitter: vmcc_units::Nanos::ZERO,
-    };
+    let (there, back) = settled_link(&mut builder, (left, right), &t.bottleneck(), base_rtt)?;
+    let access = t.access();
     let mut ports = Vec::new();
     for (side, switch) in [("left", left), ("right", right)] {
         for i in 0..t.pairs {

@@ -11,13 +11,11 @@ use crate::rng::Stream;
 
 pub(crate) fn build(mut builder: Builder, t: &model::FatTree) -> Result<Fabric, FabricError> {
     let base_rtt = span(t.delay).times(12);
-    let mtu = builder.mtu;
-    let port = Port { rate: t.rate, buffer: t.buffer, marking: &t.marking, queue: &t.queue, mtu, base_rtt };
     let spec = FatTreeSpec {
         k: t.k,
         rate_bps: t.rate.get(),
         delay: span(t.delay),
-        switch_queue: port.spec()?,
+        switch_queue: Port::of(&t.port(), builder.mtu, base_rtt).spec()?,
         host_queue: QueueSpec::Fifo { limit: limit(t.buffer), mark: None },
     };
     let tree = FatTree::build(&mut builder.fabric.net, &spec)?;
