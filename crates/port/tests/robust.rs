@@ -1,5 +1,9 @@
 //! No text makes the reader panic; what plans is consistent; what is written reads back.
 
+#[path = "../../scenario/tests/damage/mod.rs"]
+mod damage;
+
+use damage::damaged;
 use proptest::option::weighted;
 use proptest::prelude::*;
 use vmcc_port::{Backend, ClassConfig, ConfigFile, LinkFacts, PortConfig, Rule, VmBudget, VmShare};
@@ -29,37 +33,9 @@ cgroup = "system.slice"
 filter = [{ from = "10.0.0.1", protocol = 6, to_port = 5432 }, { to = "fd00::1" }]
 "#;
 
-const SPLICES: &[&str] = &[
-    "",
-    "\"",
-    "[",
-    "]",
-    "[[",
-    "{",
-    "}",
-    "=",
-    ",",
-    ".",
-    "\n",
-    "-1",
-    "0",
-    "1e308",
-    "nan",
-    "99999999999999999999",
-    "\"0mbit\"",
-    "\"18446744073709551615bit\"",
-    "\"18446744073709551615B\"",
-    "\"99999999999pkt\"",
-    "\u{0}",
-    "é",
-    "true",
-    "2020-01-01",
-    "[[class]]",
-    "marking",
-    "red",
-    "\"600s\"",
-    "inf",
-];
+/// Of this language.
+const SPLICES: &[&str] =
+    &["\"18446744073709551615B\"", "\"99999999999pkt\"", "[[class]]", "marking", "red", "\"600s\"", "inf"];
 
 fn links() -> impl Strategy<Value = LinkFacts> {
     let speed = proptest::option::of((1u64..1 << 40).prop_map(BitsPerSec::new));
@@ -186,17 +162,8 @@ proptest! {
     }
 
     #[test]
-    fn damaged_configurations(
-        link in links(),
-        cuts in prop::collection::vec((any::<prop::sample::Index>(), 0usize..12, prop::sample::select(SPLICES)), 1..4),
-    ) {
-        let mut text: Vec<char> = BASE.chars().collect();
-        for (at, length, splice) in cuts {
-            let start = at.index(text.len() + 1);
-            let end = (start + length).min(text.len());
-            text.splice(start..end, splice.chars());
-        }
-        try_plan(&text.into_iter().collect::<String>(), &link);
+    fn damaged_configurations(link in links(), text in damaged(vec![BASE], SPLICES)) {
+        try_plan(&text, &link);
     }
 
     #[test]
