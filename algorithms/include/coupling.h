@@ -71,8 +71,8 @@ CC_INLINE int cc_is_coupled(const struct cc_event *ev, const struct cc_group *gr
 	return group && ev->srtt_8us;
 }
 
-/* Does another path of the connection enter the sums? */
-CC_INLINE int cc_has_sibling(const struct cc_event *ev, const struct cc_group *group)
+/* How many other paths of the connection enter the sums? */
+CC_INLINE uint64_t cc_siblings(const struct cc_event *ev, const struct cc_group *group)
 {
 	uint32_t me = cc_own_index(ev), i;
 	uint64_t found = 0;
@@ -80,8 +80,13 @@ CC_INLINE int cc_has_sibling(const struct cc_event *ev, const struct cc_group *g
 	if (!cc_is_coupled(ev, group))
 		return 0;
 	for (i = 0; i < CC_MAX_PATHS; i++)
-		found |= cc_slot_counts(&group->path[i]) & (cc_equal(i, me) ^ 1);
-	return found != 0;
+		found += cc_slot_counts(&group->path[i]) & (cc_equal(i, me) ^ 1);
+	return found;
+}
+
+CC_INLINE int cc_has_sibling(const struct cc_event *ev, const struct cc_group *group)
+{
+	return cc_siblings(ev, group) != 0;
 }
 
 /* Copies the slots; the own path enters with window `w` and the event's srtt. */

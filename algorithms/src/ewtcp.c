@@ -20,19 +20,6 @@ struct CC_PRIVATE ewtcp {
 	uint64_t unused;
 };
 
-/* 1 + the number of siblings that enter the sums. */
-CC_INLINE uint64_t ewtcp_paths(const struct cc_event *ev, const struct cc_group *group)
-{
-	uint32_t me = cc_own_index(ev), i;
-	uint64_t n = 1;
-
-	if (!cc_is_coupled(ev, group))
-		return 1;
-	for (i = 0; i < CC_MAX_PATHS; i++)
-		n += cc_slot_counts(&group->path[i]) & (cc_equal(i, me) ^ 1);
-	return n;
-}
-
 CC_HOOK(ewtcp, init)
 {
 	cc_path_clear(self);
@@ -55,7 +42,7 @@ CC_HOOK(ewtcp, on_grow)
 
 	left = cc_slow_start(ev, &w);
 	if (left) {
-		n = ewtcp_paths(ev, group);
+		n = cc_siblings(ev, group) + 1;
 		if (n == 1)
 			inc = cc_inverse_q40(w);
 		else if (weight)
