@@ -4,6 +4,7 @@ mod common;
 
 use common::{alone, namespaces_of, native, run, run_with, two_paths};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 use vmcc_lab::{ErrorKind, LabSpec, Programs};
 use vmcc_units::Nanos;
@@ -18,50 +19,50 @@ fn nothing_left(spec: &LabSpec) {
     assert_eq!(namespaces_of(spec.run_id.as_deref().unwrap()), Vec::<String>::new());
 }
 
+/// Runs, and expects an error of this kind that says all of this, and nothing left behind.
+fn refused(spec: &LabSpec, programs: Programs, kind: ErrorKind, words: &[&str]) {
+    let error = run_with(spec, programs).unwrap_err();
+    assert_eq!(error.kind(), kind);
+    let text = error.to_string();
+    assert!(words.iter().all(|word| text.contains(word)), "{text}");
+    nothing_left(spec);
+}
+
+fn with_iperf3(path: &Path) -> Programs {
+    Programs { iperf3: path.to_str().unwrap().into(), ..Programs::default() }
+}
+
+/// As [`refused`], with this script for iperf3.
+fn refused_with_script(tag: &str, script: &str, words: &[&str]) {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("iperf3");
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    refused(&named(tag), with_iperf3(&program), ErrorKind::Failed, words);
+}
+
 #[test]
 fn root_iperf3_missing_is_a_host_that_cannot() {
     let _alone = alone();
-    let spec = named("noiperf");
-    let programs = Programs { iperf3: "iperf3-that-is-not-there".into(), ..Programs::default() };
-    let error = run_with(&spec, programs).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::HostCannot);
-    let text = error.to_string();
-    assert!(text.contains("iperf3-that-is-not-there") && text.contains("apt-get install"), "{text}");
-    nothing_left(&spec);
+    let programs = with_iperf3(Path::new("iperf3-that-is-not-there"));
+    let words = ["iperf3-that-is-not-there", "apt-get install"];
+    refused(&named("noiperf"), programs, ErrorKind::HostCannot, &words);
 }
 
 #[test]
 fn root_iperf3_failing_is_reported_with_its_own_words() {
     let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
-    let script = directory.path().join("iperf3");
-    std::fs::write(&script, "#!/bin/sh\necho 'out of order' >&2\nexit 7\n").unwrap();
-    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
-    let spec = named("badiperf");
-    let programs = Programs { iperf3: script.to_str().unwrap().into(), ..Programs::default() };
-    let error = run_with(&spec, programs).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Failed);
-    let text = error.to_string();
-    assert!(text.contains("out of order") && text.contains("before it listened"), "{text}");
-    nothing_left(&spec);
+    let script = "#!/bin/sh\necho 'out of order' >&2\nexit 7\n";
+    refused_with_script("badiperf", script, &["out of order", "before it listened"]);
 }
 
 #[test]
 fn root_a_client_that_fails_ends_the_run() {
     let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
-    let script = directory.path().join("iperf3");
     // A real server, and a client that fails as iperf3 does: exit code 0, reason in the JSON.
-    let text =
+    let script =
         "#!/bin/sh\ncase \" $* \" in *' -s '*) exec iperf3 \"$@\";; esac\necho '{\"error\":\"no luck\"}'\n";
-    std::fs::write(&script, text).unwrap();
-    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
-    let spec = named("badclient");
-    let programs = Programs { iperf3: script.to_str().unwrap().into(), ..Programs::default() };
-    let error = run_with(&spec, programs).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Failed);
-    assert!(error.to_string().contains("no luck"), "{error}");
-    nothing_left(&spec);
+    refused_with_script("badclient", script, &["no luck"]);
 }
 
 #[test]
@@ -85,10 +86,7 @@ fn root_an_algorithm_that_the_kernel_lacks_is_named() {
     let _alone = alone();
     let mut spec = named("nocc");
     spec.flows[0].cc = native("nosuchcc");
-    let error = run(&spec).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::HostCannot);
-    assert!(error.to_string().contains("nosuchcc"), "{error}");
-    nothing_left(&spec);
+    refused(&spec, Programs::default(), ErrorKind::HostCannot, &["nosuchcc"]);
 }
 
 #[test]
