@@ -99,8 +99,18 @@ pub struct Server(Child);
 
 impl Server {
     pub fn start(namespace: &Namespace, port: u16) -> Self {
+        Self::start_as(namespace, &["iperf3"], port)
+    }
+
+    /// For MPTCP connections.
+    pub fn start_multipath(namespace: &Namespace, port: u16) -> Self {
+        Self::start_as(namespace, &["mptcpize", "run", "iperf3"], port)
+    }
+
+    fn start_as(namespace: &Namespace, program: &[&str], port: u16) -> Self {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &namespace.0, "iperf3", "-s", "-1", "-p", &port.to_string()]);
+        command.args(["netns", "exec", &namespace.0]).args(program).args(["-s", "-1", "-p"]);
+        command.arg(port.to_string());
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let server = Self(command.spawn().expect("iperf3"));
         // Listening is seen from inside; a connection would use up the one test.
@@ -108,6 +118,11 @@ impl Server {
             thread::sleep(Duration::from_millis(10));
         }
         server
+    }
+
+    /// Until its one test is over.
+    pub fn wait(mut self) {
+        let _ = self.0.wait();
     }
 }
 

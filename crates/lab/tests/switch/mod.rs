@@ -14,7 +14,7 @@ pub mod vm;
 #[path = "../../../host/tests/namespace/mod.rs"]
 mod namespace;
 
-pub use namespace::{Namespace, own_name, run};
+pub use namespace::{Namespace, Server, own_name, run};
 
 use std::thread;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! One MPTCP connection under vMCC's congestion control, over two interfaces at both ends.
 
-use super::Host;
-use super::traffic::{Measured, Server};
+use super::traffic::Measured;
+use super::{Host, Server};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::process::Command;

@@ -1,49 +1,9 @@
 //! iperf3 and datagrams between hosts of a switch.
 
-use super::{Host, Namespace, run};
+use super::{Host, Server};
 use std::net::UdpSocket;
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
-
-/// An iperf3 server for one test; ends by itself or with this.
-pub struct Server(Child);
-
-impl Server {
-    pub fn start(namespace: &Namespace, port: u16) -> Self {
-        Self::start_as(namespace, &["iperf3"], port)
-    }
-
-    /// For MPTCP connections.
-    pub fn start_multipath(namespace: &Namespace, port: u16) -> Self {
-        Self::start_as(namespace, &["mptcpize", "run", "iperf3"], port)
-    }
-
-    fn start_as(namespace: &Namespace, program: &[&str], port: u16) -> Self {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &namespace.0]).args(program).args(["-s", "-1", "-p"]);
-        command.arg(port.to_string());
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        let server = Self(command.spawn().expect("iperf3"));
-        // Listening is seen from inside; a connection would use up the one test.
-        while !run(&format!("ip netns exec {} ss -Hltn sport = :{port}", namespace.0)).contains("LISTEN") {
-            thread::sleep(Duration::from_millis(10));
-        }
-        server
-    }
-
-    /// Until its one test is over.
-    pub fn wait(mut self) {
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// What one iperf3 run measured.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
@@ -88,7 +48,7 @@ pub fn transfers(pairs: &[(&Host, &Host, u16)], options: &str) -> Vec<Measured> 
         pairs.iter().map(|(_, to, port)| Server::start(&to.namespace, *port)).collect();
     let client = |&(from, to, port): &(&Host, &Host, u16)| {
         let client = format!("iperf3 -J -i 0.1 -c {} -p {port} {options}", to.address);
-        Measured::from_json(&run(&format!("ip netns exec {} {client}", from.namespace.0)))
+        Measured::from_json(&from.namespace.run(&client))
     };
     thread::scope(|scope| {
         let running: Vec<_> = pairs.iter().map(|pair| scope.spawn(move || client(pair))).collect();

@@ -1,7 +1,7 @@
 //! A virtual machine (QEMU, virtio-net) on taps of this thread's network namespace.
 
-use super::traffic::{Measured, Server};
-use super::{Host, Namespace, Vnic, multipath, run};
+use super::traffic::Measured;
+use super::{Host, Namespace, Server, Vnic, multipath, run};
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -136,7 +136,7 @@ impl Vm {
     /// iperf3 from the VM to a host.
     pub fn send(&self, to: &Host) -> Measured {
         self.said.lock().unwrap().clear();
-        let _server = super::traffic::Server::start(&to.namespace, FROM_VM);
+        let _server = Server::start(&to.namespace, FROM_VM);
         for _ in 0..TRIES {
             if let Some((report, _)) = self.said.lock().unwrap().split_once("END") {
                 return Measured::from_json(report);
