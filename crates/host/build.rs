@@ -43,6 +43,7 @@ fn main() {
     let tools = Toolchain { clang: find_clang(), includes, root, kernel, algorithms, out };
 
     tools.compile("port.bpf.c", "port.o", &[]);
+    tools.compile("hold.bpf.c", "hold.o", &[]);
     tools.compile("marking.bpf.c", "marking.o", &[]);
     tools.compile("nothing.bpf.c", "nothing.o", &[]);
     // For the tests that compare it with the BPF build.
@@ -58,7 +59,7 @@ fn main() {
         table.push_str(&algorithm_entry(&tools, algorithm));
     }
     table.push_str("];\n\n");
-    for (name, object) in [("PORT", "port.o"), ("NOTHING", "nothing.o")] {
+    for (name, object) in [("PORT", "port.o"), ("HOLD", "hold.o"), ("NOTHING", "nothing.o")] {
         let bytes = format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{object}\"))");
         writeln!(table, "pub(crate) static {name}: &[u8] = {bytes};").expect("writing to a string");
     }

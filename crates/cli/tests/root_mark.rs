@@ -20,7 +20,7 @@ fn root_mark_serves_a_port_until_it_is_unmarked() {
     assert!(said["backend_reason"].as_str().is_some_and(|why| !why.is_empty()), "{said}");
 
     let rate = pair.iperf("-t 2 -S 184");
-    assert!((50e6..60e6).contains(&rate), "{rate}");
+    assert!((25e6..60e6).contains(&rate), "{rate}");
     let (code, stats) = pair.json(&["mark", "p0", "--stats"]);
     let (gold, rest) = (&stats["classes"][0], &stats["classes"][1]);
     let count = |class: &Value, key: &str| class[key].as_u64().unwrap();

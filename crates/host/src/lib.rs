@@ -26,6 +26,7 @@ pub mod probe;
 mod registered;
 pub mod replay;
 mod table;
+mod tcx;
 
 pub use error::{ControlError, LoadError};
 pub use load::Loaded;

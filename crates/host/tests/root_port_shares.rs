@@ -187,6 +187,6 @@ fn root_port_virtual_queues_mark_before_the_real_ones_are_long() {
     let (real, sent_real, _) = measure("", 5731);
     let (phantom, sent_phantom, by_weight) = measure("phantom = 0.9", 5741);
     assert!(2 * phantom < real, "{phantom} {real}");
-    assert!((0.7..1.02).contains(&(sent_phantom / sent_real)), "{sent_phantom} {sent_real}");
+    assert!((0.7..1.1).contains(&(sent_phantom / sent_real)), "{sent_phantom} {sent_real}");
     assert_near(&by_weight, &[200.0 / 3.0, 100.0 / 3.0], 0.25);
 }

@@ -2,16 +2,19 @@
 //! programs read queues by a detour), and paths with a delay, which takes netem.
 #![cfg(feature = "root-tests")]
 
+#[path = "../../host/tests/exchange/mod.rs"]
+mod exchange;
 #[path = "switch/guests.rs"]
 mod guests;
 #[path = "../../host/tests/ports/mod.rs"]
 mod ports;
 
-use guests::run_inside;
+use guests::{run_inside, run_inside_as};
 use ports::{Pair, Server, client, config, run, socket_min_rtt_ns};
 use std::thread;
 use std::time::Duration;
 use vmcc_host::port::Port;
+use vmcc_lab::guest::GuestOptions;
 
 const LIMIT: Duration = Duration::from_secs(240);
 
@@ -23,6 +26,19 @@ fn guest_port_on_the_oldest_kernel() {
 #[test]
 fn guest_port_on_the_newest_kernel() {
     run_inside("7", "inside_", LIMIT);
+}
+
+/// With the queueing discipline in BPF, which the host may not have. On one processor: Linux changes its own code when
+/// the first program comes to a port or the last one goes, which an emulated processor may see too late, and then stops.
+#[test]
+fn guest_port_exchanges_queues_without_loss() {
+    run_inside_as("7", "exchanges_", GuestOptions { cpus: 1, time_limit: LIMIT, ..GuestOptions::default() });
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn exchanges_queues_without_loss() {
+    exchange::exchanges_without_loss(2);
 }
 
 #[test]

@@ -4,10 +4,12 @@ use crate::Connection;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags,
+    LinkInfo, LinkLayerType, LinkMessage,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
+use nix::net::if_::if_nametoindex;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::RawFd;
@@ -27,6 +29,8 @@ pub struct PortInfo {
     /// Whether it is a device on a bus (PCI, virtio), and not only software: then its speed means something. The
     /// kernel says so since Linux 5.14.
     pub on_bus: bool,
+    /// Whether its frames are Ethernet's.
+    pub ethernet: bool,
 }
 
 /// Route netlink, in the network namespace of the thread that opened it.
@@ -48,6 +52,49 @@ impl Links {
         peer.attributes.extend(peer_namespace.map(LinkAttribute::NetNsFd));
         let data = LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer)));
         self.create(name, vec![LinkInfo::Kind(InfoKind::Veth), data])
+    }
+
+    /// Makes a pair of connected ports in this namespace, switched on, with one queue each and without addresses of
+    /// IPv6; the numbers of both. The first has the given link-layer address.
+    ///
+    /// # Errors
+    /// The kernel refuses; `AlreadyExists` when a name is taken.
+    pub fn add_detour(
+        &mut self,
+        name: &str,
+        back: &str,
+        address: [u8; 6],
+        mtu: u32,
+    ) -> io::Result<(u32, u32)> {
+        let end = |name: &str| {
+            let mut link = LinkMessage::default();
+            link.attributes = vec![
+                LinkAttribute::IfName(name.to_owned()),
+                LinkAttribute::Mtu(mtu),
+                LinkAttribute::NumTxQueues(1),
+                LinkAttribute::NumRxQueues(1),
+            ];
+            link
+        };
+        let mut link = end(name);
+        let data = LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(end(back))));
+        link.attributes.push(LinkAttribute::Address(address.to_vec()));
+        link.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Veth), data]));
+        self.0.execute(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)?;
+        Ok((self.bring_up_bare(name)?, self.bring_up_bare(back)?))
+    }
+
+    /// Switches a port on that shall get no addresses of IPv6; its number.
+    fn bring_up_bare(&mut self, name: &str) -> io::Result<u32> {
+        let index = if_nametoindex(name)?;
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        let none = vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)];
+        link.attributes = vec![LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(none)])];
+        // A kernel without IPv6 gives none anyway.
+        let _ = self.0.execute(RouteNetlinkMessage::SetLink(link), 0);
+        self.bring_up(index, None)?;
+        Ok(index)
     }
 
     /// Makes a bridge, without spanning tree.
@@ -86,6 +133,20 @@ impl Links {
         self.0.execute(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
+    /// How many packets the port has received and sent; `None` when there is no such port, or the kernel does not tell.
+    pub fn packets(&mut self, port: u32) -> io::Result<Option<(u64, u64)>> {
+        let answers = self.0.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+        Ok(answers.into_iter().find_map(|answer| match answer {
+            RouteNetlinkMessage::NewLink(link) if link.header.index == port => {
+                link.attributes.iter().find_map(|attribute| match attribute {
+                    LinkAttribute::Stats64(stats) => Some((stats.rx_packets, stats.tx_packets)),
+                    _ => None,
+                })
+            }
+            _ => None,
+        }))
+    }
+
     /// Every port of the namespace.
     pub fn list(&mut self) -> io::Result<Vec<PortInfo>> {
         let answers = self.0.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
@@ -104,5 +165,6 @@ fn port_info(message: RouteNetlinkMessage) -> Option<PortInfo> {
         _ => None,
     });
     let on_bus = link.attributes.iter().any(|attribute| matches!(attribute, LinkAttribute::ParentDevName(_)));
-    Some(PortInfo { index: link.header.index, name, mtu: mtu.unwrap_or(ETHERNET_MTU), on_bus })
+    let ethernet = link.header.link_layer_type == LinkLayerType::Ether;
+    Some(PortInfo { index: link.header.index, name, mtu: mtu.unwrap_or(ETHERNET_MTU), on_bus, ethernet })
 }

@@ -161,6 +161,8 @@ impl Pair {
         assert_eq!(self.records(), Vec::<String>::new());
         let queues = self.tc("qdisc show");
         assert!(!queues.contains("htb") && !queues.contains("clsact"), "{queues}");
+        let links = run(&format!("ip -n {} link", self.a));
+        assert!(!links.contains(": vmcc"), "a device of ours stays: {links}");
     }
 }
 

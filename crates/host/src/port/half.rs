@@ -6,7 +6,7 @@ use super::program::Program;
 use super::record::{Content, Record};
 use super::served::{queues_of, undo};
 use super::site::Site;
-use super::{budget, signed};
+use super::{budget, hold, signed};
 
 /// What was found on a port.
 pub(crate) enum Found {
@@ -23,6 +23,8 @@ pub(crate) enum Found {
 /// Looks at a port whose record is locked, and undoes what is not whole: the queues or the programs are missing, or a
 /// change was under way.
 pub(crate) fn settle(site: &mut Site, record: &Record) -> Result<Found, PortError> {
+    hold::remove_left(Some(site.index))
+        .map_err(|e| PortError::kernel(&site.name, "remove the devices that held its packets", e))?;
     let index = signed(site.index);
     let (content, program) = (record.read(), Program::find(index)?);
     let queues = site.has_our_queues()?;

@@ -5,7 +5,7 @@ use super::half::{self, Found};
 use super::record::{self, Record};
 use super::served::Served;
 use super::site::Site;
-use super::{Held, budget, program, signed};
+use super::{Held, budget, hold, program, signed};
 use crate::error::ControlError;
 use std::collections::HashSet;
 use std::fs;
@@ -26,6 +26,7 @@ pub fn peek(port: &str) -> Result<PortStats, PortError> {
 /// The ports of this network namespace cannot be listed.
 pub fn forget_gone() -> Result<Vec<String>, PortError> {
     budget::remove_unused()?;
+    hold::remove_left(None).map_err(|e| ControlError::kernel("remove devices of ports that are gone", e))?;
     let ports = nix::net::if_::if_nameindex().map_err(|e| ControlError::kernel("list ports", e))?;
     let indices: HashSet<u32> = ports.iter().map(|port| port.index()).collect();
     let namespaces = namespaces();

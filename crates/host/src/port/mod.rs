@@ -17,6 +17,7 @@ mod budget;
 mod error;
 mod half;
 mod held;
+mod hold;
 mod layout;
 mod look;
 #[cfg(test)]

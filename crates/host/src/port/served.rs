@@ -7,7 +7,7 @@ use super::plan::Plan;
 use super::program::Program;
 use super::record::{self, Content, Record};
 use super::site::Site;
-use super::{budget, layout, signed};
+use super::{budget, hold, layout, signed};
 use std::sync::{Mutex, PoisonError};
 use vmcc_port::{Backend, ClassStats, PortConfig, PortStats, Rule};
 
@@ -52,12 +52,21 @@ impl Served {
         }
         let mut program = Program::load(queues.source())?;
         configure(port, config, &plan, queues.as_ref(), &program)?;
+        queues.prepare(&site, &plan, &program)?;
         // From here on there is something to undo; the record says what, should this process die.
         write(&record, port, config, queues.as_ref(), &plan, &site)?;
-        let made = queues.install(&mut site, &plan, &program).and_then(|()| program.attach(port, index));
+        let (made, undone) = exchange(&mut site, &plan, |site, held| {
+            if held {
+                // What waits in the old queue leaves before it goes.
+                site.wait_until_empty();
+            }
+            let made = queues.install(site, &plan, &program).and_then(|()| program.attach(port, index));
+            let undone = made.is_ok() || take_off(site, index, &plan, queues.as_mut()).is_ok();
+            (made, undone)
+        });
         if let Err(error) = made {
             // The first error tells more than one about undoing it. The record stays where undoing failed too.
-            if undo(&mut site, index, &plan, queues.as_mut()).is_ok() {
+            if undone {
                 record.remove();
             }
             return Err(error);
@@ -215,6 +224,16 @@ pub(super) fn undo(
     plan: &Plan,
     queues: &mut dyn Queues,
 ) -> Result<(), PortError> {
+    exchange(site, plan, |site, _| take_off(site, index, plan, queues))
+}
+
+/// Runs what makes the kernel take the port's queue out of use, while packets wait if that is possible.
+fn exchange<T>(site: &mut Site, plan: &Plan, action: impl FnOnce(&mut Site, bool) -> T) -> T {
+    if plan.queues || site.made_clsact { hold::during(site, None, action) } else { action(site, false) }
+}
+
+/// [`undo`] while the port's packets wait.
+fn take_off(site: &mut Site, index: i32, plan: &Plan, queues: &mut dyn Queues) -> Result<(), PortError> {
     queues.remove(site, plan)?;
     Program::detach(&site.name, index)?;
     site.restore_clsact()

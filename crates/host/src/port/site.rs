@@ -4,6 +4,8 @@ use super::error::PortError;
 use super::plan::Facts;
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::thread;
+use std::time::Duration;
 use vmcc_netlink::{Links, QueueInfo, ROOT, TrafficControl, os_code};
 use vmcc_units::BitsPerSec;
 
@@ -13,6 +15,8 @@ const RESTORABLE: [&str; 6] = ["pfifo", "bfifo", "tbf", "fq_codel", "fq", "pfifo
 pub(crate) const OUR_HANDLE: u32 = 0xc0de_0000;
 /// The handle of clsact and ingress, which are not in the way.
 const INGRESS: u32 = 0xffff_0000;
+const STEP: Duration = Duration::from_millis(1);
+const STEPS: u32 = 1_000;
 
 /// A root queue that can be put back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +30,7 @@ pub(crate) struct Previous {
 pub(crate) struct Site {
     pub(crate) name: String,
     pub(crate) index: u32,
+    pub(crate) ethernet: bool,
     pub(crate) facts: Facts,
     pub(crate) tc: TrafficControl,
     /// What [`Site::restore`] puts back; nothing stands for the kernel's default.
@@ -45,13 +50,31 @@ impl Site {
         // A kernel that does not tell leaves a check out, no more.
         let speed = if link.on_bus { vmcc_netlink::link_speed(port).ok().flatten() } else { None };
         let facts = Facts { mtu: link.mtu, speed: speed.map(BitsPerSec::new) };
-        Ok(Self { name: port.to_owned(), index: link.index, facts, tc, previous: None, made_clsact: false })
+        Ok(Self {
+            name: port.to_owned(),
+            index: link.index,
+            ethernet: link.ethernet,
+            facts,
+            tc,
+            previous: None,
+            made_clsact: false,
+        })
     }
 
     /// The queue at the root, if somebody or something has put one there.
     pub(crate) fn root(&mut self) -> Result<Option<QueueInfo>, PortError> {
         let root = self.tc.root(self.index);
         root.map_err(|e| PortError::kernel(&self.name, "read its queues", e))
+    }
+
+    /// Waits until nothing waits at the root any more, for a second at most.
+    pub(crate) fn wait_until_empty(&mut self) {
+        for _ in 0..STEPS {
+            if self.root().ok().flatten().is_none_or(|root| root.counters.backlog_pkt == 0) {
+                break;
+            }
+            thread::sleep(STEP);
+        }
     }
 
     fn queues(&mut self) -> Result<Vec<QueueInfo>, PortError> {

@@ -6,9 +6,13 @@ use vmcc_lab::guest::{Guest, GuestOptions, Stream, kernel};
 
 /// Runs tests of this binary whose names begin with `prefix` (they are `#[ignore]`d outside) under a guest kernel.
 pub fn run_inside(series: &str, prefix: &str, limit: Duration) {
+    run_inside_as(series, prefix, GuestOptions { time_limit: limit, ..GuestOptions::default() });
+}
+
+/// As [`run_inside`], in a guest of one's own choice.
+pub fn run_inside_as(series: &str, prefix: &str, options: GuestOptions) {
     let image = kernel(series).unwrap_or_else(|e| panic!("{e}"));
     let program = std::env::current_exe().expect("this binary");
-    let options = GuestOptions { time_limit: limit, ..GuestOptions::default() };
     let arguments = [prefix, "--ignored", "--nocapture", "--test-threads=1"];
     println!("kernel {}:", image.release());
     let mut out = Vec::new();

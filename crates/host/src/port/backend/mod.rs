@@ -46,7 +46,12 @@ pub(crate) trait Queues: Send {
     /// What the tc program writes into `skb->priority` of a class's packets; 0 leaves it alone.
     fn class_id(&self, class: usize) -> u32;
 
-    /// Puts the queues on the port in place of what is there. On an error the port is as before.
+    /// What takes long and changes nothing on the port.
+    fn prepare(&mut self, _site: &Site, _plan: &Plan, _program: &Program) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    /// Puts the queues on the port in place of what is there, after [`Queues::prepare`]. On an error the port is as before.
     fn install(&mut self, site: &mut Site, plan: &Plan, program: &Program) -> Result<(), PortError>;
 
     /// Goes from one plan to another while packets wait, without losing one. `switch` tells the tc program; it is

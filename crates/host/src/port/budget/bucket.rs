@@ -11,12 +11,17 @@ use super::super::site::Site;
 use super::{PREFIX, REDIRECT};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
 use vmcc_netlink::{Links, PortInfo, os_code};
 use vmcc_port::{PortConfig, PortStats, VmBudget};
 
 /// Held by whoever makes a bucket, joins or leaves it.
 const LOCK: &str = "/run/vmcc/budgets.lock";
+const STEP: Duration = Duration::from_millis(1);
+const STEPS: u32 = 100;
 
 /// Nobody else makes, joins or leaves a bucket while it lives.
 pub(super) struct Lock(#[allow(dead_code, reason = "unlocks when it is dropped")] Flock<File>);
@@ -160,9 +165,23 @@ fn remove_device(name: &str) -> Result<(), PortError> {
     let failed = |e| PortError::kernel(name, "remove the device of a budget", e);
     let mut links = Links::open().map_err(failed)?;
     match find(&mut links, name)? {
-        Some(found) => links.delete(found.index).map_err(failed),
+        Some(found) => {
+            wait_until_empty(&mut links, found.index).map_err(failed)?;
+            links.delete(found.index).map_err(failed)
+        }
         None => Ok(()),
     }
+}
+
+/// Behind its queues an IFB has packets that wait for a softirq: received by it, and not sent on yet.
+fn wait_until_empty(links: &mut Links, device: u32) -> io::Result<()> {
+    for _ in 0..STEPS {
+        if links.packets(device)?.is_none_or(|(received, sent)| sent >= received) {
+            break;
+        }
+        thread::sleep(STEP);
+    }
+    Ok(())
 }
 
 fn find(links: &mut Links, name: &str) -> Result<Option<PortInfo>, PortError> {

@@ -10,8 +10,8 @@ use super::error::PortError;
 use super::half::Found;
 use super::program::{self, Program};
 use super::record::{Content, Member as MemberRecord, Record};
-use super::signed;
 use super::site::Site;
+use super::{hold, signed};
 use bucket::Lock;
 use vmcc_netlink::os_code;
 use vmcc_port::{Backend, PortConfig, PortStats, VmBudget, VmShare};
@@ -61,7 +61,8 @@ impl Member {
         site.remember_clsact()?;
         let device = bucket::open(&lock, &site, config, vm)?;
         let vm = vm.name.clone();
-        let joined = write(&record, &site, config, &vm).and_then(|()| join(&mut site, device));
+        let joined = write(&record, &site, config, &vm)
+            .and_then(|()| hold::during(&mut site, Some(device), |site, _| join(site, device)));
         let mut member = Self { name: site.name.clone(), site, vm, record: Some(record) };
         if let Err(error) = joined {
             // The first error tells more than one about undoing it.
@@ -202,6 +203,11 @@ fn join(site: &mut Site, device: u32) -> Result<(), PortError> {
 
 /// Takes everything of a member off the port. A port that is gone is fine.
 pub(crate) fn part(site: &mut Site, index: i32) -> Result<(), PortError> {
+    let device = redirected(site)?;
+    hold::during(site, device, |site, _| take_off(site, index))
+}
+
+fn take_off(site: &mut Site, index: i32) -> Result<(), PortError> {
     if is_member(site)? {
         let ended = site.tc.end_redirect(site.index, REDIRECT);
         super::site::gone_is_fine(ended)

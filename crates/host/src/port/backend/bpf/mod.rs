@@ -36,6 +36,8 @@ const STEPS: u32 = 2_000;
 pub(crate) struct Bpf {
     /// Once it is on the port; those that a dead process left are found only with its marking program.
     maps: Option<QueueMaps>,
+    /// Loaded, and not on the port yet.
+    object: Option<Object>,
 }
 
 impl Bpf {
@@ -43,7 +45,7 @@ impl Bpf {
     pub(crate) fn find(port: &str, program: &Program) -> Result<Self, PortError> {
         let maps = QueueMaps::find(&program.queues)?;
         let missing = || PortError::NotAttached { port: port.to_owned() };
-        Ok(Self { maps: Some(maps.ok_or_else(missing)?) })
+        Ok(Self { maps: Some(maps.ok_or_else(missing)?), object: None })
     }
 
     /// Why this kernel does not take the programs; nothing is registered.
@@ -158,17 +160,23 @@ impl Queues for Bpf {
         layout::class_id(class)
     }
 
-    fn install(&mut self, site: &mut Site, plan: &Plan, program: &Program) -> Result<(), PortError> {
+    fn prepare(&mut self, site: &Site, plan: &Plan, program: &Program) -> Result<(), PortError> {
         Self::check(&site.name, plan)?;
-        let mut object = load(Some(&program.queues)).map_err(|missing| missing.on(&site.name))?;
+        let object = load(Some(&program.queues)).map_err(|missing| missing.on(&site.name))?;
         let maps = QueueMaps::of(&object)?;
         maps.configure(plan, false)?;
+        self.maps = Some(maps);
+        self.object = Some(object);
+        Ok(())
+    }
+
+    fn install(&mut self, site: &mut Site, _plan: &Plan, _program: &Program) -> Result<(), PortError> {
+        let mut object = self.object.take().expect("prepared");
         let placed = Self::place(site, &mut object);
         if placed.is_err() {
             // The first error tells more than one about undoing it.
             let _ = site.restore();
         }
-        self.maps = Some(maps);
         placed
     }
 

@@ -1,0 +1,134 @@
+//! Holds what leaves a port while its root queue is exchanged.
+//!
+//! The kernel takes a port's queue out of use before it puts another there (also when clsact comes or goes), and drops
+//! what arrives until every CPU has noticed (`dev_deactivate`): a fraction of a millisecond on an idle machine, tens on a
+//! busy one. So packets make a detour in the meantime, some ten milliseconds, through a queue that is shut, and leave
+//! through the new queue. They come out on one CPU while others go on sending: a few are overtaken at the end.
+//!
+//! ```text
+//! port ─ kernel/hold.bpf.c ─┐                    ┌─ port, its programs, its new queue
+//!                           └─ shut queue ─ veth ┘
+//! ```
+//!
+//! The links of the programs end with this process, so one that is killed here leaves a port that works; the devices go
+//! when the next that looks at the port finds them ([`remove_left`]). Held packets lose what belongs to the socket that
+//! sent them: a class chosen by `skb->priority` or by cgroup does not know them, and they join the last class.
+//!
+//! It takes tcx (Linux 6.6) and an Ethernet port. Elsewhere the exchange loses what arrives meanwhile.
+
+mod detour;
+
+use super::site::Site;
+use super::{budget, signed};
+use crate::objects::{HOLD, Log};
+use crate::tcx;
+use detour::{ADDRESS, Detour};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
+use std::io;
+use std::thread;
+use std::time::Duration;
+use vmcc_netlink::Counters;
+
+pub(super) use detour::remove_left;
+
+const STEP: Duration = Duration::from_millis(1);
+/// How long a queue may take to become empty.
+const STEPS: u32 = 1_000;
+
+/// Runs `exchange` while packets that leave the port wait; it is told whether they do. `budget` is the device that
+/// they go through before or after it.
+pub(super) fn during<T>(
+    site: &mut Site,
+    budget: Option<u32>,
+    exchange: impl FnOnce(&mut Site, bool) -> T,
+) -> T {
+    // The device of a budget has no ports yet, or none any more.
+    if !site.ethernet || budget::is_bucket(&site.name) {
+        return exchange(site, false);
+    }
+    // A port that cannot be held loses what arrives in the meantime; that is no reason to refuse it.
+    let hold = Hold::begin(site, budget).ok();
+    let exchanged = exchange(site, hold.is_some());
+    if let Some(hold) = hold {
+        hold.end(site);
+    }
+    exchanged
+}
+
+/// A port whose packets wait.
+struct Hold {
+    object: Object,
+    detour: Detour,
+    out: Link,
+    back: Link,
+}
+
+impl Hold {
+    fn begin(site: &mut Site, budget: Option<u32>) -> io::Result<Self> {
+        let detour = Detour::make(site)?;
+        let object = load(site.index, &detour, budget).map_err(io::Error::other)?;
+        let back = tcx::attach_first(&object, "vmcc_hold_back", signed(detour.back))?;
+        detour.shut()?;
+        let out = tcx::attach_first(&object, "vmcc_hold", signed(site.index))?;
+        Ok(Self { object, detour, out, back })
+    }
+
+    /// Lets everything go, first what waits and then what comes; nobody is left to tell if that fails.
+    fn end(self, site: &mut Site) {
+        let Self { object, detour, out, back } = self;
+        let held = queue(site, &detour).map_or(0, |queue| queue.sent_pkt + queue.backlog_pkt);
+        // Before the queue is open: what comes back before that makes another round.
+        if set_open(&object).is_ok() {
+            let _ = detour.open(site);
+        }
+        wait_until(|| came_out(&object) >= held);
+        drop(out);
+        wait_until(|| {
+            queue(site, &detour)
+                .is_none_or(|queue| queue.backlog_pkt == 0 && came_out(&object) >= queue.sent_pkt)
+        });
+        drop(back);
+    }
+}
+
+fn load(port: u32, detour: &Detour, budget: Option<u32>) -> libbpf_rs::Result<Object> {
+    let _log = Log::start();
+    let mut open = ObjectBuilder::default().name("vmcc_hold")?.open_memory(HOLD)?;
+    // `hold` of kernel/hold.bpf.c, with two bytes of padding.
+    let mut settings: Vec<u8> = [port, detour.device, detour.back, budget.unwrap_or(u32::MAX)]
+        .into_iter()
+        .flat_map(u32::to_ne_bytes)
+        .collect();
+    settings.extend(ADDRESS);
+    settings.extend([0; 2]);
+    for mut map in open.maps_mut().filter(|map| map.name().to_string_lossy().ends_with(".rodata")) {
+        map.set_initial_value(&settings)?;
+    }
+    open.load()
+}
+
+fn set_open(object: &Object) -> libbpf_rs::Result<()> {
+    let map = object.maps().find(|map| map.name() == ".data.open").expect("the object defines it");
+    map.update(&0_u32.to_ne_bytes(), &1_u32.to_ne_bytes(), MapFlags::ANY)
+}
+
+/// What the detour's queue did and holds; nothing when the kernel does not tell.
+fn queue(site: &mut Site, detour: &Detour) -> Option<Counters> {
+    site.tc.root(detour.device).ok().flatten().map(|root| root.counters)
+}
+
+/// How many packets have come out at the detour's other end; endless when the kernel does not tell.
+fn came_out(object: &Object) -> u64 {
+    let map = object.maps().find(|map| map.name() == ".data.out").expect("the object defines it");
+    let bytes = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+    bytes.and_then(|bytes| bytes.first_chunk().copied()).map_or(u64::MAX, u64::from_ne_bytes)
+}
+
+fn wait_until(mut done: impl FnMut() -> bool) {
+    for _ in 0..STEPS {
+        if done() {
+            break;
+        }
+        thread::sleep(STEP);
+    }
+}

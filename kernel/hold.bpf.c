@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Holds what leaves a port while its root queue is exchanged: instead of to the port, packets go to
+ * a device whose queue lets nothing out, and from its other end back to the port once that is over.
+ * See crates/host/src/port/hold.rs.
+ */
+#include "kernel_types.h"
+#include "skb.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+#define ADDRESS_LEN 6
+#define SOURCE_AT   6 /* the source address of a frame */
+
+/* Set by the loader before it loads. */
+const volatile struct {
+	u32 port;
+	u32 device; /* where packets wait */
+	u32 back;   /* its other end */
+	u32 budget; /* a device that the port's packets go through and come back from; none: ~0 */
+	u8 address[ADDRESS_LEN]; /* of the device: what it sends itself is for nobody */
+} hold = {};
+
+/* Whether packets that come back may go on to the port. */
+u32 hold_open SEC(".data.open");
+/* How many packets came out of the device, counted as the kernel counts those that leave a queue.
+ */
+u64 hold_out SEC(".data.out");
+
+SEC("tcx/egress")
+int vmcc_hold(struct __sk_buff *skb)
+{
+	u32 from = skb->ingress_ifindex;
+
+	if ((from == hold.back || from == hold.budget) && *(volatile u32 *)&hold_open)
+		return TC_ACT_UNSPEC;
+	return bpf_redirect(hold.device, 0);
+}
+
+SEC("tcx/ingress")
+int vmcc_hold_back(struct __sk_buff *skb)
+{
+	u8 from[ADDRESS_LEN] = {};
+	int other = 0;
+	int i;
+
+	__sync_fetch_and_add(&hold_out, skb->gso_segs ? skb->gso_segs : 1);
+	if (bpf_skb_load_bytes(skb, SOURCE_AT, from, sizeof(from)))
+		return TC_ACT_SHOT;
+	for (i = 0; i < ADDRESS_LEN; i++)
+		other |= from[i] ^ hold.address[i];
+	return other ? bpf_redirect(hold.port, 0) : TC_ACT_SHOT;
+}
