@@ -1,7 +1,7 @@
 //! Traffic that passes while a port's queues are exchanged, on the kernel of this machine or of a guest.
 #![allow(unreachable_pub, reason = "a part of several tests")]
 
-use crate::ports::{Pair, config, run, within};
+use crate::ports::{Pair, config, run};
 use nix::sys::socket::{setsockopt, sockopt};
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,10 +22,10 @@ struct Passed {
 
 /// Runs `action` while datagrams leave at some 60 Mbit/s.
 fn passing(pair: &Pair, action: impl FnOnce()) -> Passed {
-    let receiver = within(&pair.b, || UdpSocket::bind(TO).unwrap());
+    let receiver = pair.b.within(|| UdpSocket::bind(TO).unwrap());
     setsockopt(&receiver, sockopt::RcvBufForce, &(64 << 20)).unwrap();
     receiver.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
-    let sender = within(&pair.a, || UdpSocket::bind("10.78.0.1:0").unwrap());
+    let sender = pair.a.within(|| UdpSocket::bind("10.78.0.1:0").unwrap());
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
         let sent = scope.spawn(|| send_until(&sender, &ended));

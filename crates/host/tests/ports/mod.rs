@@ -73,8 +73,3 @@ pub fn socket_min_rtt_ns(pair: &Pair, port: u16) -> u64 {
 pub fn config(text: &str) -> vmcc_port::PortConfig {
     toml::from_str(text).unwrap_or_else(|e| panic!("{e}"))
 }
-
-/// As [`Namespace::within`].
-pub fn within<T: Send>(ns: &Namespace, action: impl FnOnce() -> T + Send) -> T {
-    ns.within(action)
-}
