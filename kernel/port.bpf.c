@@ -64,29 +64,43 @@ static __always_inline struct port_state *the_state(void)
 	return bpf_map_lookup_elem(&port_states, &key);
 }
 
-/* Counts a packet that meets `queue`, and marks it if that is too long. */
-static __always_inline void count_and_mark(struct __sk_buff *skb, const struct packet *p,
-					   const struct packet *inner, u32 class,
-					   const struct lengths *queue, u64 threshold)
+/* Reads the headers; whether the packet carries another one in VXLAN, which is then in `inner`. */
+static __noinline int parse(struct __sk_buff *skb, struct packet *p, struct packet *inner)
 {
-	struct port_counters *count = bpf_map_lookup_elem(&port_counts, &class);
-	u32 packets = skb->gso_segs ? skb->gso_segs : 1;
-	int mark = MARK_NOT_ECT;
+	parse_packet(skb, 0, p);
+	return parse_inner(skb, p, inner);
+}
 
-	if (!count)
-		return;
+/* Whether more depends on the headers than the mark, which few packets get. */
+static __always_inline int needs_headers(const struct __sk_buff *skb, const struct port_config *cfg)
+{
+	if (cfg->class_count > 1 || cfg->measure_rtt)
+		return 1;
+	return skb->protocol != __builtin_bswap16(ETH_P_IPV4) &&
+	       skb->protocol != __builtin_bswap16(ETH_P_IPV6);
+}
+
+static __always_inline void count_packet(const struct __sk_buff *skb, struct port_counters *count,
+					 u32 packets, u64 backlog_bytes)
+{
 	count->packets += packets;
 	count->bytes += skb->wire_len;
-	if (!p->version)
-		count->unclassified++;
-	if (queue->own > count->max_backlog_bytes)
-		count->max_backlog_bytes = queue->own;
-	if (queue->judged <= threshold)
-		return;
-	if (p->version)
-		mark = inner ? mark_tunnel(skb, p, inner) : mark_header(skb, p);
+	if (backlog_bytes > count->max_backlog_bytes)
+		count->max_backlog_bytes = backlog_bytes;
+}
+
+static __always_inline void count_mark(struct port_counters *count, u32 packets, int mark)
+{
 	count->marked += mark == MARK_DONE ? packets : 0;
 	count->not_ect += mark == MARK_NOT_ECT ? packets : 0;
+}
+
+static __always_inline int mark_packet(struct __sk_buff *skb, const struct packet *p,
+				       const struct packet *inner)
+{
+	if (!p->version)
+		return MARK_NOT_ECT;
+	return inner ? mark_tunnel(skb, p, inner) : mark_header(skb, p);
 }
 
 SEC("tc")
@@ -94,20 +108,24 @@ int vmcc_port_out(struct __sk_buff *skb)
 {
 	struct port_config *cfg = active_config();
 	struct port_state *state = the_state();
-	const struct port_class *c;
-	struct lengths queue = {};
+	u32 packets = skb->gso_segs ? skb->gso_segs : 1;
 	struct packet p = {}, inner = {};
+	int parsed = 0, tunnel = 0;
+	struct lengths queue = {};
+	struct port_counters *count;
+	const struct port_class *c;
+	u32 class = 0;
 	u64 threshold;
-	int tunnel;
-	u32 class;
 
 	if (!cfg || !state)
 		return TC_ACT_UNSPEC;
-	parse_packet(skb, 0, &p);
-	tunnel = parse_inner(skb, &p, &inner);
-	if (cfg->measure_rtt)
-		rtt_packet(skb, tunnel ? &inner : &p, state, 1);
-	class = classify(skb, cfg, &p, tunnel ? &inner : 0) & (PORT_CLASSES - 1);
+	if (needs_headers(skb, cfg)) {
+		parsed = 1;
+		tunnel = parse(skb, &p, &inner);
+		if (cfg->measure_rtt)
+			rtt_packet(skb, tunnel ? &inner : &p, state, 1);
+		class = classify(skb, cfg, &p, tunnel ? &inner : 0) & (PORT_CLASSES - 1);
+	}
 	c = class_of(cfg, class);
 	if (c->class_id)
 		skb->priority = c->class_id;
@@ -116,8 +134,21 @@ int vmcc_port_out(struct __sk_buff *skb)
 		virtual_lengths(cfg, class, skb->wire_len, &queue);
 	threshold = class_threshold(cfg, c, state, &queue);
 	barrier_var(class);
-	state->threshold[class & (PORT_CLASSES - 1)] = threshold;
-	count_and_mark(skb, &p, tunnel ? &inner : 0, class, &queue, threshold);
+	/* Other CPUs have it in their caches. */
+	if (state->threshold[class & (PORT_CLASSES - 1)] != threshold)
+		state->threshold[class & (PORT_CLASSES - 1)] = threshold;
+	count = bpf_map_lookup_elem(&port_counts, &class);
+	if (!count)
+		return TC_ACT_UNSPEC;
+	count_packet(skb, count, packets, queue.own);
+	if (queue.judged > threshold && !parsed) {
+		parsed = 1;
+		tunnel = parse(skb, &p, &inner);
+	}
+	if (parsed && !p.version)
+		count->unclassified++;
+	if (queue.judged > threshold)
+		count_mark(count, packets, mark_packet(skb, &p, tunnel ? &inner : 0));
 	return TC_ACT_UNSPEC;
 }
 
@@ -131,8 +162,7 @@ int vmcc_port_in(struct __sk_buff *skb)
 
 	if (!cfg || !state || !cfg->measure_rtt)
 		return TC_ACT_UNSPEC;
-	parse_packet(skb, 0, &p);
-	tunnel = parse_inner(skb, &p, &inner);
+	tunnel = parse(skb, &p, &inner);
 	rtt_packet(skb, tunnel ? &inner : &p, state, 0);
 	return TC_ACT_UNSPEC;
 }

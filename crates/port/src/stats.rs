@@ -21,7 +21,8 @@ pub struct PortStats {
     pub rtt_ns: Option<u64>,
     /// RTT samples taken from passing traffic.
     pub rtt_samples: u64,
-    /// Packets that could not be classified because they are not IP, or too deeply encapsulated.
+    /// Packets that could not be classified because they are not IP, or too deeply encapsulated. A port of one class does not look
+    /// at IP packets before they meet a queue above its threshold.
     pub unclassified: u64,
     /// Its service queues.
     pub classes: Vec<ClassStats>,
