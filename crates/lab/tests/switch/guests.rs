@@ -1,5 +1,5 @@
 //! Tests of this binary that run inside a guest, where the kernel has what the host's lacks.
-#![allow(unreachable_pub, reason = "also a part of `switch`")]
+#![allow(dead_code, unreachable_pub, reason = "also a part of `switch`")]
 
 use std::time::Duration;
 use vmcc_lab::guest::{Guest, GuestOptions, Stream, kernel};

@@ -1,0 +1,63 @@
+//! Who takes the turns of a class that has nothing more to send, and how soon: on both backends, on paths with a delay,
+//! and to the packet, for the guest's time is that of its instructions.
+#![cfg(feature = "root-tests")]
+
+#[path = "switch/guests.rs"]
+mod guests;
+#[path = "../../host/tests/ports/mod.rs"]
+mod ports;
+#[path = "../../host/tests/turns/mod.rs"]
+mod turns;
+
+use std::time::Duration;
+use turns::{Stop, port, show, spread, stops};
+use vmcc_lab::guest::{Accel, GuestOptions};
+
+#[test]
+fn guest_turns_of_an_idle_class() {
+    let time_limit = Duration::from_secs(580);
+    let options = GuestOptions { accel: Some(Accel::Counted), time_limit, ..GuestOptions::default() };
+    guests::run_inside_as("6.18", "inside_", options);
+}
+
+/// Within two round trips of its last packet the others have its share, in proportion, and the port is full.
+fn lent(backend: &str, delay: Option<&str>) {
+    let stops = stops(&port(backend, false), delay);
+    show(&format!("guest, {backend}, lent, netem {}", delay.unwrap_or("-")), &stops);
+    let settled = spread(&stops, Stop::settled_rtts).median();
+    assert!(settled <= 2.0, "{settled} round trips");
+}
+
+/// They have what they had.
+fn capped(backend: &str) {
+    let stops = stops(&port(backend, true), Some("2ms"));
+    show(&format!("guest, {backend}, capped, netem 2ms"), &stops);
+    for number in 0..5 {
+        let length = |stop: &Stop| 2.0 * stop.rtt_ns;
+        let window = |stop: &Stop| stop.window(f64::from(number) * length(stop), length(stop));
+        let used = spread(&stops, |stop| window(stop).used).median();
+        let second = spread(&stops, |stop| window(stop).second).median();
+        assert!((used * 7.0 / 3.0 - 1.0).abs() < 0.05, "{used} of the port instead of 3/7");
+        assert!((second * 1.5 - 1.0).abs() < 0.05, "{second} instead of 2/3");
+    }
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn inside_lent_by_htb() {
+    lent("htb", Some("2ms"));
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn inside_lent_by_bpf() {
+    lent("bpf", None);
+    lent("bpf", Some("2ms"));
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn inside_capped() {
+    capped("htb");
+    capped("bpf");
+}
