@@ -1,14 +1,21 @@
-//! Ctrl-C: the first asks everything to stop and clean up, the second leaves at once.
+//! Ctrl-C: the first asks everything to stop and clean up, the second leaves at once. What comes right after the first is
+//! no second one: `timeout` signals a program and then its process group.
 
 use crate::failure::{Exit, Failure};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 static STOP: AtomicBool = AtomicBool::new(false);
+/// Signals this close together are one wish; a person takes longer to press a key again.
+const ONE_WISH: Duration = Duration::from_millis(200);
 
 /// Starts to listen for SIGINT, SIGTERM and SIGHUP and returns the flag that they set.
 pub(crate) fn listen() -> Result<&'static AtomicBool, Failure> {
     let handler = || {
-        if STOP.swap(true, Ordering::SeqCst) {
+        static FIRST: OnceLock<Instant> = OnceLock::new();
+        let first = *FIRST.get_or_init(Instant::now);
+        if STOP.swap(true, Ordering::SeqCst) && first.elapsed() > ONE_WISH {
             // Cleaning up hangs or takes too long for the user's taste.
             eprintln!("vmcc: stopped before everything was cleaned up; `vmcc clean` removes the rest");
             std::process::exit(Exit::Interrupted as i32);

@@ -76,6 +76,20 @@ fn an_interrupted_run_is_resumed_to_the_same_results() {
 }
 
 #[test]
+fn two_signals_at_once_are_one_wish_to_stop() {
+    let dir = folder();
+    let child = start(dir.path());
+    wait_for_runs(dir.path(), 1);
+    let id = child.id().to_string();
+    // As `timeout` does: the program, and the group that it is in.
+    assert!(Command::new("kill").args(["-INT", &id, &id, &id]).status().unwrap().success());
+    let ended = child.wait_with_output().unwrap();
+    let message = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{message}");
+    assert!(message.contains("runs are kept in out.partial"), "{message}");
+}
+
+#[test]
 fn a_killed_run_is_not_taken_for_a_result() {
     let dir = folder();
     let mut child = start(dir.path());

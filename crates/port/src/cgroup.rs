@@ -13,9 +13,12 @@ const ROOT: &str = "/sys/fs/cgroup";
 /// There is no cgroup (v2) of this path.
 pub fn cgroup_folder(path: &Path, key: &str) -> Result<PathBuf, ConfigError> {
     let full = Path::new(ROOT).join(path);
-    let wrong = |message: String| {
-        ConfigError::at(key, message).help("`systemd-cgls` or `find /sys/fs/cgroup -type d` lists cgroups")
+    let help = if path.is_absolute() && !path.starts_with(ROOT) {
+        "leave the first `/` out: paths begin below /sys/fs/cgroup"
+    } else {
+        "`systemd-cgls` or `find /sys/fs/cgroup -type d` lists cgroups"
     };
+    let wrong = |message: String| ConfigError::at(key, message).help(help);
     std::fs::metadata(&full).map_err(|e| wrong(format!("there is no cgroup `{}`: {e}", full.display())))?;
     // The file that every cgroup of version 2 has and no folder of version 1.
     if !full.join("cgroup.controllers").exists() {

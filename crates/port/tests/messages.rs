@@ -165,7 +165,8 @@ fn a_cgroup_that_does_not_exist_is_named() {
     let error =
         vmcc_port::cgroup_folder("no-such.slice".as_ref(), "class[0].cgroup").unwrap_err().to_string();
     assert!(error.contains("`class[0].cgroup`") && error.contains("/sys/fs/cgroup/no-such.slice"), "{error}");
-    // A folder, but no cgroup.
-    let error = vmcc_port::cgroup_folder("/usr".as_ref(), "class[0].cgroup").unwrap_err().to_string();
-    assert!(error.contains("`/usr` is not a cgroup of version 2"), "{error}");
+    // A folder, but no cgroup; and what was meant.
+    let error = vmcc_port::cgroup_folder("/usr".as_ref(), "class[0].cgroup").unwrap_err();
+    assert!(error.to_string().contains("`/usr` is not a cgroup of version 2"), "{error}");
+    assert!(error.help.as_deref().is_some_and(|help| help.contains("leave the first `/` out")), "{error:?}");
 }

@@ -48,6 +48,9 @@ pub(crate) struct MarkSettings {
     pub(crate) rate: Option<String>,
 
     /// The service queues, the last for everything else: gold:4:dscp=46,silver:2,rest:1
+    ///
+    /// Each is NAME:WEIGHT, then what belongs to it (dscp=46+10, priority=7, cgroup=PATH) and its limits
+    /// (guarantee=200mbit, ceiling=400mbit, buffer=200pkt), all after colons.
     #[arg(long, value_name = "CLASSES")]
     pub(crate) classes: Option<String>,
 

@@ -2,7 +2,7 @@
 
 use super::traffic::Measured;
 use super::{Host, Server};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 use vmcc_cc::{Algorithm, Params};
 use vmcc_host::Loaded;
-use vmcc_host::diag::Diag;
+use vmcc_host::diag::{Diag, Subflow};
 use vmcc_netlink::{MAX_LIMIT, PathManager};
 use vmcc_port::PortConfig;
 
@@ -73,9 +73,10 @@ pub fn transfer(from: &Host, to: &Host, port: u16, seconds: u32) -> Measured {
 pub fn send(from: &Host, to: &str, port: u16, seconds: u32) -> Result<Measured, String> {
     let client = format!("iperf3 -4 -J -c {to} -p {port} -t {seconds} --connect-timeout 2000");
     let words = format!("netns exec {} mptcpize run {client}", from.namespace.0);
+    let earlier = from.namespace.within(|| drained(port));
     let ended = AtomicBool::new(false);
     let (report, tracks) = thread::scope(|scope| {
-        let watching = scope.spawn(|| from.namespace.within(|| watch(port, &ended)));
+        let watching = scope.spawn(|| from.namespace.within(|| watch(port, &earlier, &ended)));
         let output = Command::new("ip").args(words.split(' ')).output();
         ended.store(true, Ordering::Relaxed);
         let tracks = watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -98,13 +99,31 @@ struct Track {
     rtts_us: Vec<u64>,
 }
 
-/// Looks at the subflows to a server's port until `ended`.
-fn watch(port: u16, ended: &AtomicBool) -> Vec<Track> {
+/// This namespace's subflows to a server's port.
+fn subflows(port: u16) -> Vec<Subflow> {
+    let all = Diag::open().and_then(|mut diag| diag.subflows()).expect("a list of sockets");
+    all.into_iter().filter(|socket| socket.remote.port() == port).collect()
+}
+
+/// Waits until an earlier transfer has sent what it had in its buffers; sockets that still close after that.
+fn drained(port: u16) -> HashSet<SocketAddr> {
+    let mut left = HashSet::new();
+    for _ in 0..100 {
+        left = subflows(port).into_iter().map(|socket| socket.local).collect();
+        if left.is_empty() {
+            break;
+        }
+        thread::sleep(PAUSE);
+    }
+    left
+}
+
+/// Looks at the subflows to a server's port until `ended`, but not at `earlier` ones.
+fn watch(port: u16, earlier: &HashSet<SocketAddr>, ended: &AtomicBool) -> Vec<Track> {
     let mut tracks: HashMap<SocketAddr, Track> = HashMap::new();
-    let mut diag = Diag::open().expect("socket diagnostics");
     while !ended.load(Ordering::Relaxed) {
-        for socket in diag.subflows().expect("a list of sockets") {
-            let Some(mptcp) = socket.mptcp.filter(|_| socket.remote.port() == port) else { continue };
+        for socket in subflows(port).into_iter().filter(|socket| !earlier.contains(&socket.local)) {
+            let Some(mptcp) = socket.mptcp else { continue };
             let track = tracks.entry(socket.local).or_default();
             track.connection = mptcp.token_local;
             track.algorithm = socket.algorithm;
