@@ -14,6 +14,8 @@ use vmcc_host::port::Port;
 
 const LIMIT: Duration = Duration::from_secs(150);
 const BACKENDS: [&str; 2] = ["bpf", "htb"];
+/// Each of two ports: what an emulated machine fills on a busy host too.
+const SLOW: &str = "20mbit";
 
 #[test]
 fn guest_platforms_bridge() {
@@ -71,7 +73,7 @@ fn guest_platforms_vm_on_two_taps_multipath() {
         taps.into_iter().for_each(add_tap);
         let vm = Vm::start_multipath(taps, &receiver.address);
         vm.receive_multipath(sender);
-        let marking = multipath::config("25mbit", "htb");
+        let marking = multipath::config(SLOW, "htb");
         let attach = |port: &str| Port::attach(port, &marking).unwrap_or_else(|e| panic!("{e}"));
         let ports = taps.map(attach).into();
         compare_multipath("QEMU VM: taps, to the VM", ports, "htb", || vm.receive_multipath(sender));
@@ -113,7 +115,7 @@ fn inside_multipath_linux_bridge() {
     multipath::prepare_pair(from, to);
     multipath::warm_up(from, to);
     for backend in BACKENDS {
-        let ports = bridge.attach_all(1, &multipath::config("50mbit", backend));
+        let ports = bridge.attach_all(1, &multipath::config(SLOW, backend));
         compare_multipath("Linux bridge", ports, backend, || multipath::transfer(from, to, 5201, 4));
     }
 }
@@ -121,7 +123,7 @@ fn inside_multipath_linux_bridge() {
 #[test]
 #[ignore = "runs in a guest"]
 fn inside_multipath_open_vswitch_kernel_datapath() {
-    ovs::compare_backends_multipath(Datapath::Kernel, &BACKENDS);
+    ovs::compare_backends_multipath(Datapath::Kernel, SLOW, &BACKENDS);
 }
 
 /// What docs/platforms.md warns of: without `linux-noop`, Open vSwitch removes a queue that it finds when it starts.

@@ -38,7 +38,7 @@ fn root_platforms_open_vswitch_userspace() {
 #[test]
 fn root_platforms_open_vswitch_userspace_multipath() {
     let switch = Namespace::new("ovs");
-    switch.within(|| ovs::compare_backends_multipath(Datapath::Userspace, &["htb"]));
+    switch.within(|| ovs::compare_backends_multipath(Datapath::Userspace, "50mbit", &["htb"]));
 }
 
 #[test]

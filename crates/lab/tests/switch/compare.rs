@@ -7,7 +7,7 @@ use vmcc_host::port::Port;
 /// A port of 100 Mbit/s that marks at 30 kB.
 pub const MARKING: &str = "rate = '100mbit'\nmarking = { rule = 'threshold', at = '30kB' }\n";
 
-/// How often a transfer over ports that mark is tried.
+/// How often a pair of transfers is tried.
 const TRIES: usize = 5;
 
 /// One transfer, and what the ports did meanwhile.
@@ -76,21 +76,24 @@ pub fn compare(name: &str, mut ports: Vec<Port>, backend: &str, measure: impl Fn
 }
 
 /// The same for an MPTCP connection under vMCC over ports that mark by [`multipath::RULE`]; each of two subflows carries
-/// a part of it. What is marked is tried anew when it is not as it should be: there are kernels that skip a congestion
-/// control in BPF now and then, after which a window grows until the queue is full (docs/kernels.md), and an emulated
-/// machine may stand still until TCP gives up waiting.
+/// a part of it. Tried anew when it is not as it should be: there are kernels that skip a congestion control in BPF now and
+/// then, after which a window grows until the queue is full (docs/kernels.md), and an emulated machine may stand still until
+/// TCP gives up waiting, or be too slow to fill the ports.
 pub fn compare_multipath(name: &str, mut ports: Vec<Port>, backend: &str, measure: impl Fn() -> Measured) {
     let name = format!("MPTCP: {name}");
-    set_rule(&mut ports, "{ rule = 'none' }", backend);
-    let tail_drop = Sample::take(&ports, &measure);
-    set_rule(&mut ports, multipath::RULE, backend);
-    let mut row = Row { marked: Sample::take(&ports, &measure), tail_drop };
-    row.print(&name, backend);
+    let mut pair = || {
+        set_rule(&mut ports, "{ rule = 'none' }", backend);
+        let tail_drop = Sample::take(&ports, &measure);
+        set_rule(&mut ports, multipath::RULE, backend);
+        let row = Row { marked: Sample::take(&ports, &measure), tail_drop };
+        row.print(&name, backend);
+        row
+    };
+    let mut row = pair();
     for _ in 1..TRIES {
         let Some(fault) = row.fault() else { break };
         println!("{fault} ({} packets dropped by full queues); again:", row.marked.drops);
-        row.marked = Sample::take(&ports, &measure);
-        row.print(&name, backend);
+        row = pair();
     }
     assert_eq!(row.fault(), None, "{name}: {row:?}");
     for sample in [&row.marked, &row.tail_drop] {

@@ -164,15 +164,15 @@ pub fn compare_backends(datapath: Datapath, backends: &[&str]) {
     }
 }
 
-/// The same with MPTCP over two ports.
-pub fn compare_backends_multipath(datapath: Datapath, backends: &[&str]) {
+/// The same with MPTCP over two ports of this rate.
+pub fn compare_backends_multipath(datapath: Datapath, rate: &str, backends: &[&str]) {
     let _vmcc = multipath::load();
     let ovs = Ovs::start(datapath);
     let hosts = ovs.connect(datapath, Host::with_two);
     multipath::prepare_pair(&hosts[0], &hosts[1]);
     multipath::warm_up(&hosts[0], &hosts[1]);
     for backend in backends {
-        let ports = attach(&hosts[1], &multipath::config("50mbit", backend));
+        let ports = attach(&hosts[1], &multipath::config(rate, backend));
         compare_multipath(&format!("Open vSwitch, {}", datapath.name()), ports, backend, || {
             multipath::transfer(&hosts[0], &hosts[1], 5201, 3)
         });
