@@ -44,6 +44,9 @@ const POWER_OFF_LIMIT: Duration = Duration::from_secs(5);
 /// How often a running guest is looked at.
 const POLL: Duration = Duration::from_millis(20);
 
+/// Why a guest did not boot whose QEMU ended by itself.
+const CRASHED: &str = "the guest ended before it ran the program";
+
 /// KVM was tried in this process and did not bring up a guest.
 static KVM_FAILED: AtomicBool = AtomicBool::new(false);
 
@@ -180,7 +183,14 @@ impl Guest {
                 result => return result,
             }
         }
-        self.boot_and_run(Accel::Emulation, kernel, &command, sink)
+        match self.boot_and_run(Accel::Emulation, kernel, &command, sink) {
+            // QEMU 7.2 now and then runs code that another emulated processor is patching, and the kernel crashes on the
+            // breakpoint that it finds there. Nothing of the program has run.
+            Err(GuestError::Boot { cause, .. }) if cause == CRASHED => {
+                self.boot_and_run(Accel::Emulation, kernel, &command, sink)
+            }
+            result => result,
+        }
     }
 
     fn check(&self) -> Result<(), GuestError> {
@@ -233,7 +243,7 @@ impl Guest {
                 break started.elapsed();
             }
             if ended {
-                return Err(fails_to_boot(&job, "the guest ended before it ran the program".to_owned()));
+                return Err(fails_to_boot(&job, CRASHED.to_owned()));
             }
             if started.elapsed() > boot_limit {
                 let cause = format!("it did not run the program within {} s", boot_limit.as_secs());

@@ -98,6 +98,7 @@ pub fn compare_multipath(name: &str, mut ports: Vec<Port>, backend: &str, measur
     assert_eq!(row.fault(), None, "{name}: {row:?}");
     for sample in [&row.marked, &row.tail_drop] {
         let parts = &sample.measured.subflow_bytes;
+        println!("subflows carried {parts:?} bytes");
         assert_eq!(parts.len(), 2, "{name}: {row:?}");
         assert!(parts.iter().all(|part| part * 10 > parts.iter().sum::<u64>()), "{name}: {row:?}");
     }
