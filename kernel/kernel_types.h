@@ -193,6 +193,10 @@ struct sk_buff {
 	struct net_device *dev;
 	__u32 priority;
 	char cb[48];
+	__u16 csum_start; /* from `head` */
+	__u8 ip_summed : 2;
+	unsigned char *head;
+	unsigned char *data;
 };
 
 struct qdisc_skb_cb {

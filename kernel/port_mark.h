@@ -116,28 +116,78 @@ static __always_inline int mark_header(struct __sk_buff *skb, const struct packe
 	return set_ce(skb, p->ip_at, p->version, p->tos);
 }
 
+#define CHECKSUM_PARTIAL 3 /* skb->ip_summed: a device completes the sum at csum_start */
+
+/*
+ * Whether the sum of the UDP header at `at` is what the receiver will check.  Else it is still the
+ * pseudo header's alone: a device completes it, or segmentation does for each packet of a train.
+ */
+static __always_inline int is_final_sum(struct __sk_buff *skb, u32 at)
+{
+	struct sk_buff *kernel = kernel_skb(skb);
+
+	if (skb->gso_size)
+		return 0;
+	if (BPF_CORE_READ_BITFIELD_PROBED(kernel, ip_summed) != CHECKSUM_PARTIAL)
+		return 1;
+	return BPF_CORE_READ(kernel, csum_start) !=
+	       BPF_CORE_READ(kernel, data) - BPF_CORE_READ(kernel, head) + at;
+}
+
+/* The sum after one of the words that it covers has changed (RFC 1624, equation 3). */
+static __always_inline u16 changed_sum(u16 sum, u16 from, u16 to)
+{
+	u32 complement = (u16)~sum + (u16)~from + to;
+
+	complement = (complement & 0xffff) + (complement >> 16);
+	complement = (complement & 0xffff) + (complement >> 16);
+	/* In UDP zero means that there is no sum. */
+	return (u16)~complement ? (u16)~complement : 0xffff;
+}
+
+/*
+ * Marks the packet inside a tunnel.  An IPv4 header's own sum makes up for its mark in the UDP sum
+ * around it, an IPv6 header has none.  It begins at an even offset from the UDP header.
+ */
+__noinline int mark_inner(struct __sk_buff *skb, const struct packet *outer,
+			  const struct packet *inner)
+{
+	u16 sum = 0, from = 0, to = 0;
+	u32 sum_at;
+	int mark;
+
+	if (!outer || !inner)
+		return MARK_NOT_ECT;
+	sum_at = outer->transport_at + UDP_CHECKSUM_AT;
+	if (inner->version != 6)
+		return mark_header(skb, inner);
+	if (bpf_skb_load_bytes(skb, sum_at, &sum, sizeof(sum)) ||
+	    bpf_skb_load_bytes(skb, inner->ip_at, &from, sizeof(from)))
+		return MARK_NOT_ECT;
+	mark = mark_header(skb, inner);
+	if (mark != MARK_DONE || !sum || !is_final_sum(skb, outer->transport_at))
+		return mark;
+	bpf_skb_load_bytes(skb, inner->ip_at, &to, sizeof(to));
+	sum = changed_sum(sum, from, to);
+	bpf_skb_store_bytes(skb, sum_at, &sum, sizeof(sum), BPF_F_RECOMPUTE_CSUM);
+	return mark;
+}
+
 /*
  * A tunnel's packet.  What carries decides nothing: a packet whose inner header is not ECN-capable
  * would be dropped at the tunnel's end if the outer one said CE (RFC 6040 section 4.2), so it is
  * not marked at all.  Else both headers are, so that a tunnel's end that does not do RFC 6040
- * delivers the mark as well.  Where an IPv6 header inside is covered by a UDP checksum, the outer
- * header alone: that sum may be one that hardware completes, or one that is final, and a program
- * cannot tell.
+ * delivers the mark as well.
  */
 static __always_inline int mark_tunnel(struct __sk_buff *skb, const struct packet *outer,
 				       const struct packet *inner)
 {
-	int first, second = MARK_NOT_ECT;
-	u16 sum = 0;
+	int first, second;
 
 	if (!(inner->tos & ECN_MASK))
 		return MARK_NOT_ECT;
 	first = mark_header(skb, outer);
-	if (inner->version == 6 &&
-	    bpf_skb_load_bytes(skb, outer->transport_at + UDP_CHECKSUM_AT, &sum, sizeof(sum)))
-		return first;
-	if (!sum)
-		second = mark_header(skb, inner);
+	second = mark_inner(skb, outer, inner);
 	if (first == MARK_DONE || second == MARK_DONE)
 		return MARK_DONE;
 	return first == MARK_WAS_CE || second == MARK_WAS_CE ? MARK_WAS_CE : MARK_NOT_ECT;

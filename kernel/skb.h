@@ -38,6 +38,8 @@ struct __sk_buff {
 	__u64 tstamp;
 	__u32 wire_len;
 	__u32 gso_segs;
+	__u64 sk;
+	__u32 gso_size;
 };
 
 #endif /* VMCC_SKB_H */
