@@ -39,7 +39,13 @@ fn guest_platforms_bridge_multipath() {
 
 #[test]
 fn guest_platforms_open_vswitch_kernel_multipath() {
-    switch::guests::run_inside("6.18", "inside_multipath_open_vswitch", LIMIT);
+    switch::guests::run_inside("6.18", "inside_multipath_open_vswitch_kernel", LIMIT);
+}
+
+/// With the backend that the host does not have.
+#[test]
+fn guest_platforms_open_vswitch_userspace_multipath() {
+    switch::guests::run_inside("6.18", "inside_multipath_open_vswitch_userspace", LIMIT);
 }
 
 /// Towards the VM its tap marks; from the VM the port marks by which its packets leave the bridge.
@@ -124,6 +130,12 @@ fn inside_multipath_linux_bridge() {
 #[ignore = "runs in a guest"]
 fn inside_multipath_open_vswitch_kernel_datapath() {
     ovs::compare_backends_multipath(Datapath::Kernel, SLOW, &BACKENDS);
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn inside_multipath_open_vswitch_userspace_datapath() {
+    ovs::compare_backends_multipath(Datapath::Userspace, SLOW, &["bpf"]);
 }
 
 /// What docs/platforms.md warns of: without `linux-noop`, Open vSwitch removes a queue that it finds when it starts.

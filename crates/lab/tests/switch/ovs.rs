@@ -41,6 +41,9 @@ impl Ovs {
         let ovs = Self { directory, bridge: format!("ovs{}", std::process::id()) };
         if datapath == Datapath::Kernel {
             run("modprobe openvswitch");
+        } else if !Path::new("/dev/net/tun").exists() {
+            // Its bridge is a tap.
+            run("modprobe tun");
         }
         // Open vSwitch counts processors only from ten seconds after boot on, and starts no handlers before.
         while uptime() < 11.0 {
