@@ -5,9 +5,11 @@ mod turns;
 
 use turns::{port, show, spread, stops};
 
+const REPETITIONS: usize = 10;
+
 #[test]
 fn root_port_turns_of_an_idle_class_go_to_the_others() {
-    let stops = stops(&port("htb", false), None);
+    let stops = stops(&port("htb", false), None, REPETITIONS);
     show("host, htb, lent", &stops);
     // Judged by the order of packets, which no busy machine changes: two round trips' bytes from the last packet on.
     let second = spread(&stops, |stop| stop.first_bytes(2.0 * stop.rtt_bytes()).second).median();
@@ -16,7 +18,7 @@ fn root_port_turns_of_an_idle_class_go_to_the_others() {
 
 #[test]
 fn root_port_turns_of_an_idle_class_stay_unused_under_hard_caps() {
-    let stops = stops(&port("htb", true), None);
+    let stops = stops(&port("htb", true), None, REPETITIONS);
     show("host, htb, capped", &stops);
     // A busy machine sends less.
     let used = spread(&stops, |stop| stop.window(0.0, 10.0 * stop.rtt_ns).used).median();

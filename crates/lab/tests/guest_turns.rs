@@ -13,6 +13,9 @@ use std::time::Duration;
 use turns::{Stop, port, show, spread, stops};
 use vmcc_lab::guest::{Accel, GuestOptions};
 
+/// Emulation takes 4 s for each; docs/marking-evidence.md has ten.
+const REPETITIONS: usize = 4;
+
 #[test]
 fn guest_turns_of_an_idle_class() {
     let time_limit = Duration::from_secs(580);
@@ -22,7 +25,7 @@ fn guest_turns_of_an_idle_class() {
 
 /// Within two round trips of its last packet the others have its share, in proportion, and the port is full.
 fn lent(backend: &str, delay: Option<&str>) {
-    let stops = stops(&port(backend, false), delay);
+    let stops = stops(&port(backend, false), delay, REPETITIONS);
     show(&format!("guest, {backend}, lent, netem {}", delay.unwrap_or("-")), &stops);
     let settled = spread(&stops, Stop::settled_rtts).median();
     assert!(settled <= 2.0, "{settled} round trips");
@@ -30,7 +33,7 @@ fn lent(backend: &str, delay: Option<&str>) {
 
 /// They have what they had.
 fn capped(backend: &str) {
-    let stops = stops(&port(backend, true), Some("2ms"));
+    let stops = stops(&port(backend, true), Some("2ms"), REPETITIONS);
     show(&format!("guest, {backend}, capped, netem 2ms"), &stops);
     for number in 0..5 {
         let length = |stop: &Stop| 2.0 * stop.rtt_ns;

@@ -15,7 +15,6 @@ use vmcc_host::port::Port;
 pub const RATE_BPS: f64 = 100e6;
 const WEIGHTS: [u32; 3] = [4, 2, 1];
 const CONNECTIONS: usize = 2;
-pub const REPETITIONS: usize = 10;
 /// A packet more or less is 2 % of two round trips.
 const FULL: f64 = 0.97;
 const FIRST_PORT: u16 = 5801;
@@ -100,8 +99,8 @@ pub fn port(backend: &str, capped: bool) -> String {
     )
 }
 
-/// Ends the heaviest class again and again; `delay` is netem's on the way back.
-pub fn stops(text: &str, delay: Option<&str>) -> Vec<Stop> {
+/// Ends the heaviest class so many times; `delay` is netem's on the way back.
+pub fn stops(text: &str, delay: Option<&str>, repetitions: usize) -> Vec<Stop> {
     let pair = Pair::new();
     run(&format!("ip -n {} link set p0 gso_max_segs 1", pair.a));
     if let Some(delay) = delay {
@@ -110,7 +109,7 @@ pub fn stops(text: &str, delay: Option<&str>) -> Vec<Stop> {
     let port = Port::attach_in(&pair.netns(), "p0", &config(text)).unwrap_or_else(|e| panic!("{e}"));
     let mut threads: Vec<_> = (1..3).flat_map(|class| connect(&pair, FIRST_PORT + class)).collect();
     let mut stops = Vec::new();
-    for _ in 0..REPETITIONS {
+    for _ in 0..repetitions {
         threads.extend(connect(&pair, FIRST_PORT));
         thread::sleep(WARMUP);
         let capture = Capture::start(&pair.b);
