@@ -67,6 +67,20 @@ pub(super) fn delay(at: &Netns, port: &str, path: &Path) -> Result<(), Error> {
     done.map_err(|e| missing_queue(e, at, "netem", "path delay (netem, CONFIG_NET_SCH_NETEM)"))
 }
 
+/// Makes a namespace's interface like a VM's: from virtio-net on, packets no longer belong to the socket that sent them.
+/// A namespace's still do, as far as the queue of the port, and TCP lets a socket keep few packets in the queues of its own
+/// host (TCP small queues): one connection of a container cannot fill its port, one of a VM can. netem takes packets from
+/// their sockets. A kernel without it is left as it is.
+pub(super) fn let_go(at: &Netns, interface: &str) -> Result<(), Error> {
+    let index = at.port_index(interface)?;
+    match at.run(move || TrafficControl::open()?.add_delay(index, 1, 10_000)) {
+        Err(e) if os_code(&e) != Some(nix::libc::ENOENT) => {
+            Err(Error::kernel("adding a queue in", format!("namespace {}", at.name()), e))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// More than a path without a shaper carries here.
 const MOST: vmcc_units::BitsPerSec = vmcc_units::BitsPerSec::new(10_000_000_000);
 

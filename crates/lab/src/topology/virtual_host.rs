@@ -125,6 +125,7 @@ impl Builder<'_> {
             let addresses = vec![stack.address(vnic)];
             let interface = Interface { name: format!("p{vnic}"), addresses, hardware: None };
             plug(&Leg::new(self.switch, port.as_str(), own.as_str()), &stack.netns, interface)?;
+            shape::let_go(&stack.netns, &format!("p{vnic}"))?;
             // Two vNICs may be at the same NIC; each answers for its own address only.
             stack.netns.sysctl("net.ipv4.conf.all.arp_ignore", "1")?;
             shape::delay(self.switch, &port, &self.spec.paths[nic])?;
