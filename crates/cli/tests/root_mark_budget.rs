@@ -20,7 +20,7 @@ fn rates(pair: &Pair, hosts: &[&str]) -> Vec<f64> {
             .zip(5310..)
             .map(|(host, port)| {
                 let server = pair.server(port);
-                let client = move || pair.client(&format!("-c {host} -p {port} -O 1 -t 5"));
+                let client = move || pair.client(&format!("-c {host} -p {port} -O 1 -t 4"));
                 (scope.spawn(client), server)
             })
             .collect();
@@ -165,16 +165,16 @@ fn root_mark_a_bucket_goes_with_its_last_port() {
 fn root_mark_killed_while_it_joins_or_leaves_is_cleaned() {
     let pair = two_ports();
     let before = pair.queues();
-    for round in 0..24 {
+    for round in 0..16 {
         assert_eq!(pair.json(&["mark", "p1", "--vm", "db1=100mbit:shared"]).0, 0);
         let join = ["mark", "p0", "--vm", "db1=100mbit:shared"];
         if round % 2 == 0 {
             assert_eq!(pair.json(&["unmark", "p1"]).0, 0);
-            pair.killed_after(&join, Duration::from_millis(10 * round));
+            pair.killed_after(&join, Duration::from_millis(14 * round));
         } else {
             assert_eq!(pair.json(&join).0, 0);
             assert_eq!(pair.json(&["unmark", "p1"]).0, 0);
-            pair.killed_after(&["unmark", "p0"], Duration::from_millis(10 * round));
+            pair.killed_after(&["unmark", "p0"], Duration::from_millis(14 * round));
         }
         match round % 3 {
             0 => assert_eq!(pair.json(&["clean"]).0, 0),

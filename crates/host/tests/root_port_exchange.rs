@@ -5,5 +5,5 @@ mod ports;
 
 #[test]
 fn root_port_exchanges_queues_without_loss() {
-    exchange::exchanges_without_loss(5);
+    exchange::exchanges_without_loss(3);
 }

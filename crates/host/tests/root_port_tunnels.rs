@@ -25,7 +25,7 @@ fn tunnel(pair: &Pair, options: &str) {
 /// Bytes received per second inside the tunnel, and segments sent again.
 fn transfer(pair: &Pair, to: &str, port: u16) -> (f64, u64) {
     let _server = Server::start(&pair.b, port);
-    let text = pair.a.run(&format!("iperf3 -J -c {to} -p {port} -t 3 -P 2"));
+    let text = pair.a.run(&format!("iperf3 -J -c {to} -p {port} -t 2 -P 2"));
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
     let end = &report["end"];
     (
