@@ -27,6 +27,7 @@ mod program;
 mod record;
 mod served;
 mod site;
+mod wait;
 
 pub use error::PortError;
 pub use look::{detach_orphans, forget_gone, peek};

@@ -11,6 +11,9 @@ use super::{budget, hold, layout, signed};
 use std::sync::{Mutex, PoisonError};
 use vmcc_port::{Backend, ClassStats, PortConfig, PortStats, Rule};
 
+/// How long what waits in the old queue may take to leave, in milliseconds.
+const OLD_QUEUE_STEPS: u32 = 1_000;
+
 /// What serving a port consists of.
 pub(super) struct Served {
     pub(super) site: Mutex<Site>,
@@ -57,8 +60,8 @@ impl Served {
         write(&record, port, config, queues.as_ref(), &plan, &site)?;
         let (made, undone) = exchange(&mut site, &plan, |site, held| {
             if held {
-                // What waits in the old queue leaves before it goes.
-                site.wait_until_empty();
+                // What waits in the old queue leaves before it goes; one that does not tell goes at once.
+                let _ = site.wait_until_empty(OLD_QUEUE_STEPS);
             }
             let made = queues.install(site, &plan, &program).and_then(|()| program.attach(port, index));
             let undone = made.is_ok() || take_off(site, index, &plan, queues.as_mut()).is_ok();

@@ -2,10 +2,9 @@
 
 use super::error::PortError;
 use super::plan::Facts;
+use super::wait;
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::thread;
-use std::time::Duration;
 use vmcc_netlink::{Links, QueueInfo, ROOT, TrafficControl, os_code};
 use vmcc_units::BitsPerSec;
 
@@ -15,8 +14,6 @@ const RESTORABLE: [&str; 6] = ["pfifo", "bfifo", "tbf", "fq_codel", "fq", "pfifo
 pub(crate) const OUR_HANDLE: u32 = 0xc0de_0000;
 /// The handle of clsact and ingress, which are not in the way.
 const INGRESS: u32 = 0xffff_0000;
-const STEP: Duration = Duration::from_millis(1);
-const STEPS: u32 = 1_000;
 
 /// A root queue that can be put back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,14 +64,9 @@ impl Site {
         root.map_err(|e| PortError::kernel(&self.name, "read its queues", e))
     }
 
-    /// Waits until nothing waits at the root any more, for a second at most.
-    pub(crate) fn wait_until_empty(&mut self) {
-        for _ in 0..STEPS {
-            if self.root().ok().flatten().is_none_or(|root| root.counters.backlog_pkt == 0) {
-                break;
-            }
-            thread::sleep(STEP);
-        }
+    /// Waits until nothing waits at the root any more, for so many milliseconds at most.
+    pub(crate) fn wait_until_empty(&mut self, steps: u32) -> Result<(), PortError> {
+        wait::until(steps, || Ok(self.root()?.is_none_or(|root| root.counters.backlog_pkt == 0)))
     }
 
     fn queues(&mut self) -> Result<Vec<QueueInfo>, PortError> {

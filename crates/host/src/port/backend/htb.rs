@@ -13,9 +13,8 @@ use crate::port::error::PortError;
 use crate::port::plan::{ClassPlan, NO_RIGHT, Plan};
 use crate::port::program::Program;
 use crate::port::site::{OUR_HANDLE, Site};
+use crate::port::wait;
 use std::io;
-use std::thread;
-use std::time::Duration;
 use vmcc_netlink::{HtbClass, QueueInfo, os_code};
 use vmcc_port::Backend;
 use vmcc_units::Limit;
@@ -38,7 +37,7 @@ const TRAIN_US: u64 = 500;
 const MAX_TRAIN_BYTES: u64 = 65_536;
 /// "No cap", for emptying queues: 1 Tbit/s in bytes.
 const UNCAPPED: u64 = 125_000_000_000;
-const DRAIN_STEP: Duration = Duration::from_millis(1);
+/// In milliseconds.
 const DRAIN_STEPS: u32 = 2_000;
 
 /// HTB on one port.
@@ -144,15 +143,11 @@ impl Htb {
 
     /// Waits until the queues of these classes are empty.
     fn drain(site: &mut Site, classes: &[usize]) -> Result<(), PortError> {
-        for _ in 0..DRAIN_STEPS {
+        wait::until(DRAIN_STEPS, || {
             let queues = Self::leaves(site)?;
             let waits = |index: &usize| leaf(&queues, *index).is_some_and(|q| q.counters.backlog_pkt > 0);
-            if !classes.iter().any(waits) {
-                break;
-            }
-            thread::sleep(DRAIN_STEP);
-        }
-        Ok(())
+            Ok(!classes.iter().any(waits))
+        })
     }
 
     fn leaves(site: &mut Site) -> Result<Vec<QueueInfo>, PortError> {

@@ -8,19 +8,18 @@
 use super::super::error::PortError;
 use super::super::served::Served;
 use super::super::site::Site;
+use super::super::wait;
 use super::{PREFIX, REDIRECT};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::PathBuf;
-use std::thread;
-use std::time::Duration;
 use vmcc_netlink::{Links, PortInfo, os_code};
 use vmcc_port::{PortConfig, PortStats, VmBudget};
 
 /// Held by whoever makes a bucket, joins or leaves it.
 const LOCK: &str = "/run/vmcc/budgets.lock";
-const STEP: Duration = Duration::from_millis(1);
+/// How long that may take, in milliseconds.
 const STEPS: u32 = 100;
 
 /// Nobody else makes, joins or leaves a bucket while it lives.
@@ -175,13 +174,7 @@ fn remove_device(name: &str) -> Result<(), PortError> {
 
 /// Behind its queues an IFB has packets that wait for a softirq: received by it, and not sent on yet.
 fn wait_until_empty(links: &mut Links, device: u32) -> io::Result<()> {
-    for _ in 0..STEPS {
-        if links.packets(device)?.is_none_or(|(received, sent)| sent >= received) {
-            break;
-        }
-        thread::sleep(STEP);
-    }
-    Ok(())
+    wait::until(STEPS, || Ok(links.packets(device)?.is_none_or(|(received, sent)| sent >= received)))
 }
 
 fn find(links: &mut Links, name: &str) -> Result<Option<PortInfo>, PortError> {

@@ -53,21 +53,24 @@ impl Detour {
 
     /// From now on packets wait.
     pub(super) fn shut(&self) -> io::Result<()> {
-        (0..FILLERS).try_for_each(|_| self.send(FILLER))
+        self.send(FILLER, FILLERS)
     }
 
     /// From now on packets pass, those that wait first.
     pub(super) fn open(&self, site: &mut Site) -> io::Result<()> {
         site.tc.change_shaper(self.device, &shaper(OPEN_RATE, OPEN_BURST))?;
         // The bucket looks at its queue again when the next packet comes.
-        self.send(ETHERNET_HEADER)
+        self.send(ETHERNET_HEADER, 1)
     }
 
-    /// Sends a frame of the device's own: for nobody, of no protocol.
-    fn send(&self, length: usize) -> io::Result<()> {
+    /// Sends frames of the device's own: for nobody, of no protocol.
+    fn send(&self, length: usize, count: usize) -> io::Result<()> {
         let mut frame = vec![0; length];
         frame[SOURCE_AT..SOURCE_AT + ADDRESS.len()].copy_from_slice(&ADDRESS);
-        send(frames_to(self.device)?.as_raw_fd(), &frame, MsgFlags::empty())?;
+        let socket = frames_to(self.device)?;
+        for _ in 0..count {
+            send(socket.as_raw_fd(), &frame, MsgFlags::empty())?;
+        }
         Ok(())
     }
 }

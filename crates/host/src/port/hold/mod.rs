@@ -19,20 +19,18 @@
 mod detour;
 
 use super::site::Site;
-use super::{budget, signed};
+use super::{budget, signed, wait};
 use crate::objects::{HOLD, Log};
 use crate::tcx;
 use detour::{ADDRESS, Detour};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
+use std::convert::Infallible;
 use std::io;
-use std::thread;
-use std::time::Duration;
 use vmcc_netlink::Counters;
 
 pub(super) use detour::remove_left;
 
-const STEP: Duration = Duration::from_millis(1);
-/// How long a queue may take to become empty.
+/// How long a queue may take to become empty, in milliseconds.
 const STEPS: u32 = 1_000;
 
 /// Runs `exchange` while packets that leave the port wait; it is told whether they do. `budget` is the device that
@@ -81,11 +79,12 @@ impl Hold {
         if set_open(&object).is_ok() {
             let _ = detour.open(site);
         }
-        wait_until(|| came_out(&object) >= held);
+        let Ok(()) = wait::until(STEPS, || Ok::<_, Infallible>(came_out(&object) >= held));
         drop(out);
-        wait_until(|| {
-            queue(site, &detour)
-                .is_none_or(|queue| queue.backlog_pkt == 0 && came_out(&object) >= queue.sent_pkt)
+        let Ok(()) = wait::until(STEPS, || {
+            let queue = queue(site, &detour);
+            let empty = |queue: Counters| queue.backlog_pkt == 0 && came_out(&object) >= queue.sent_pkt;
+            Ok::<_, Infallible>(queue.is_none_or(empty))
         });
         drop(back);
     }
@@ -122,13 +121,4 @@ fn came_out(object: &Object) -> u64 {
     let map = object.maps().find(|map| map.name() == ".data.out").expect("the object defines it");
     let bytes = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok().flatten();
     bytes.and_then(|bytes| bytes.first_chunk().copied()).map_or(u64::MAX, u64::from_ne_bytes)
-}
-
-fn wait_until(mut done: impl FnMut() -> bool) {
-    for _ in 0..STEPS {
-        if done() {
-            break;
-        }
-        thread::sleep(STEP);
-    }
 }

@@ -201,12 +201,7 @@ impl Queues for Bpf {
         if let Some(maps) = &self.maps {
             maps.configure(plan, true)?;
         }
-        for _ in 0..STEPS {
-            if site.root()?.is_none_or(|root| root.counters.backlog_pkt == 0) {
-                break;
-            }
-            thread::sleep(STEP);
-        }
+        site.wait_until_empty(STEPS)?;
         site.restore()
     }
 
