@@ -15,6 +15,9 @@ const ETHTOOL_A_LINKMODES_SPEED: u16 = 5;
 const ETHTOOL_A_BITSET_BITS: u16 = 3;
 const ETHTOOL_A_BITSET_BITS_BIT: u16 = 1;
 const ETHTOOL_A_BITSET_BIT_NAME: u16 = 2;
+const ETHTOOL_A_BITSET_BIT_VALUE: u16 = 3;
+
+const RECEIVE_MERGING: &str = "rx-gro";
 
 /// Everything that makes packets larger than the wire's: such a packet would count as one in a queue.
 const FEATURES: [&str; 6] = [
@@ -23,7 +26,7 @@ const FEATURES: [&str; 6] = [
     "tx-tcp-mangleid-segmentation",
     "tx-tcp6-segmentation",
     "tx-generic-segmentation",
-    "rx-gro",
+    RECEIVE_MERGING,
 ];
 
 /// What leaves the checksum of a packet to a device that may not be there.
@@ -31,20 +34,27 @@ const CHECKSUMS: [&str; 1] = ["tx-checksum-ip-generic"];
 
 /// Makes `port` send and receive packets of wire size only.
 pub fn disable_segmentation_offload(port: &str) -> io::Result<()> {
-    clear(port, &FEATURES)
+    set(port, &FEATURES, false)
 }
 
 /// Makes `port` send packets with their checksums filled in, as a switch in user space needs them.
 pub fn disable_checksum_offload(port: &str) -> io::Result<()> {
-    clear(port, &CHECKSUMS)
+    set(port, &CHECKSUMS, false)
 }
 
-fn clear(port: &str, features: &[&str]) -> io::Result<()> {
+/// Lets `port` merge packets that it receives.
+pub(crate) fn enable_receive_merging(port: &str) -> io::Result<()> {
+    set(port, &[RECEIVE_MERGING], true)
+}
+
+fn set(port: &str, features: &[&str], on: bool) -> io::Result<()> {
     // A bit that is named without the value attribute is cleared; bits that are not named stay.
-    let bits: Vec<DefaultNla> = features
-        .iter()
-        .map(|name| nest(ETHTOOL_A_BITSET_BITS_BIT, &[text(ETHTOOL_A_BITSET_BIT_NAME, name)]))
-        .collect();
+    let bit = |name: &&str| {
+        let value = on.then(|| DefaultNla::new(ETHTOOL_A_BITSET_BIT_VALUE, Vec::new()));
+        let name = text(ETHTOOL_A_BITSET_BIT_NAME, name);
+        nest(ETHTOOL_A_BITSET_BITS_BIT, &[vec![name], value.into_iter().collect()].concat())
+    };
+    let bits: Vec<DefaultNla> = features.iter().map(bit).collect();
     let header = nest(ETHTOOL_A_FEATURES_HEADER, &[text(ETHTOOL_A_HEADER_DEV_NAME, port)]);
     let wanted = nest(ETHTOOL_A_FEATURES_WANTED, &[nest(ETHTOOL_A_BITSET_BITS, &bits)]);
     Family::open("ethtool")?.execute(ETHTOOL_MSG_FEATURES_SET, vec![header, wanted])

@@ -15,6 +15,7 @@ mod options;
 mod shaper;
 mod sockets;
 mod tc;
+mod threaded;
 
 pub use ethtool::{disable_checksum_offload, disable_segmentation_offload, link_speed};
 pub use htb::{Existing, HtbClass};

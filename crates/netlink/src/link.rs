@@ -1,7 +1,7 @@
 //! Links and addresses of one network namespace.
 
 use crate::Connection;
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags,
@@ -16,6 +16,10 @@ use std::os::fd::RawFd;
 
 /// The MTU of a port that does not say.
 const ETHERNET_MTU: u32 = 1500;
+
+// From the kernel's user interface, linux/if_link.h. The second is of Linux 6.3, before which the first is for IPv4 too.
+const IFLA_GRO_MAX_SIZE: u16 = 58;
+const IFLA_GRO_IPV4_MAX_SIZE: u16 = 64;
 
 /// One interface.
 #[derive(Debug, Clone)]
@@ -119,6 +123,15 @@ impl Links {
         link.header.flags = LinkFlags::Up;
         link.header.change_mask = LinkFlags::Up;
         link.attributes.extend(bridge.map(LinkAttribute::Controller));
+        self.0.execute(RouteNetlinkMessage::SetLink(link), 0)
+    }
+
+    /// Keeps a port that merges received packets (GRO) from making any larger than the wire's.
+    pub(crate) fn merge_none(&mut self, port: u32) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = port;
+        let largest = |kind| LinkAttribute::Other(DefaultNla::new(kind, 1_u32.to_ne_bytes().to_vec()));
+        link.attributes = vec![largest(IFLA_GRO_MAX_SIZE), largest(IFLA_GRO_IPV4_MAX_SIZE)];
         self.0.execute(RouteNetlinkMessage::SetLink(link), 0)
     }
 

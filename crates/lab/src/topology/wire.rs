@@ -60,7 +60,13 @@ pub(super) fn join(left: &Leg<'_>, right: &Leg<'_>) -> Result<(), Error> {
     connect(right)
 }
 
-/// Makes a pair of ports between a bridge and a host.
+/// How a kernel says that it knows nothing of receiving in threads, or a container that it does not let one.
+const CANNOT: [io::ErrorKind; 3] =
+    [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied, io::ErrorKind::Unsupported];
+
+/// Makes a pair of ports between a bridge and a host. The host receives in a kernel thread: congestion control then never
+/// runs in a softirq that interrupted whatever was running, which one vendor's kernel does not let every process bear
+/// (`docs/kernels.md`).
 pub(super) fn plug(leg: &Leg<'_>, end: &Netns, interface: Interface) -> Result<(), Error> {
     let (port, peer, fd) = (leg.port.clone(), interface.name.clone(), end.raw_fd());
     in_namespace(leg.at, "making a port in", move || Links::open()?.add_veth(&port, &peer, Some(fd)))?;
@@ -75,7 +81,11 @@ pub(super) fn plug(leg: &Leg<'_>, end: &Netns, interface: Interface) -> Result<(
         for address in interface.addresses {
             links.add_address(index, address, PREFIX_LEN)?;
         }
-        links.bring_up(index, None)
+        links.bring_up(index, None)?;
+        match links.receive_in_thread(index, &interface.name) {
+            Err(e) if CANNOT.contains(&e.kind()) => Ok(()),
+            done => done,
+        }
     })
 }
 
