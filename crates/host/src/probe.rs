@@ -65,6 +65,7 @@ pub fn checks() -> Vec<Check> {
         ),
         check("struct-ops", "congestion control in BPF", struct_ops()),
         check("mptcp", "more than one path per connection", mptcp()),
+        check("unsent-limit", "keeping fast paths busy beside slow ones", unsent_limit()),
         check("socket-diagnostics", "reading the state of subflows", diagnostics()),
         check("socket-destroy", "closing a path that shares a bottleneck", destroy()),
         check("network-namespaces", "the lab", qdisc::in_new_namespace(|| Ok(())).and_then(|answer| answer)),
@@ -183,6 +184,22 @@ fn mptcp() -> Answer {
     // SAFETY: `fd` was just opened and nobody else has it.
     drop(unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) });
     Ok(())
+}
+
+/// Linux's MPTCP scheduler hands a subflow this much at a time, unless it is told that a subflow holds enough.
+const SCHEDULER_BURST_BYTES: u64 = 64 << 10;
+
+fn unsent_limit() -> Answer {
+    let path = "/proc/sys/net/ipv4/tcp_notsent_lowat";
+    let text = fs::read_to_string(path).map_err(|e| problem(format!("{path}: {e}"), NEWER_KERNEL))?;
+    match text.trim().parse::<u64>() {
+        Ok(bytes) if bytes <= SCHEDULER_BURST_BYTES => Ok(()),
+        _ => Err(problem(
+            "subflows hold any amount that is not sent yet: up to 64 kB at a time go to one with a small window, and the \
+             others run dry meanwhile",
+            "sysctl -w net.ipv4.tcp_notsent_lowat=16384, wherever there are senders (docs/guide-hosts.md); the lab sets it",
+        )),
+    }
 }
 
 fn diagnostics() -> Answer {

@@ -79,5 +79,6 @@ fn spec(run_id: Option<String>, seconds: u64) -> LabSpec {
         series_interval: Nanos::from_millis(100),
         receive_buffer: None,
         send_buffer: None,
+        notsent_lowat: None,
     }
 }

@@ -42,6 +42,7 @@ impl TryFrom<&ResolvedCase> for LabSpec {
             series_interval: scenario.interval,
             receive_buffer: Some(scenario.host.receive_buffer),
             send_buffer: Some(scenario.host.send_buffer),
+            notsent_lowat: Some(scenario.host.notsent_lowat),
         };
         spec.check()?;
         Ok(spec)

@@ -45,6 +45,8 @@ pub struct LabSpec {
     pub receive_buffer: Option<Bytes>,
     /// Largest send buffer of a connection.
     pub send_buffer: Option<Bytes>,
+    /// Most that a connection or subflow holds without having sent it.
+    pub notsent_lowat: Option<Bytes>,
 }
 
 impl LabSpec {
@@ -175,6 +177,7 @@ mod tests {
             series_interval: Nanos::from_millis(100),
             receive_buffer: None,
             send_buffer: None,
+            notsent_lowat: None,
         }
     }
 

@@ -126,6 +126,9 @@ fn set_up(end: &Netns, spec: &LabSpec, plan: &StackPlan) -> Result<(), Error> {
     if let Some(bytes) = spec.send_buffer {
         end.sysctl("net.ipv4.tcp_wmem", &format!("4096 16384 {}", bytes.get()))?;
     }
+    if let Some(bytes) = spec.notsent_lowat {
+        end.sysctl("net.ipv4.tcp_notsent_lowat", &bytes.get().to_string())?;
+    }
     Ok(())
 }
 

@@ -65,6 +65,7 @@ pub(crate) fn two_paths(cc: Cc, seconds: u64) -> LabSpec {
         series_interval: Nanos::from_millis(100),
         receive_buffer: None,
         send_buffer: None,
+        notsent_lowat: None,
     }
 }
 

@@ -62,6 +62,10 @@ pub struct Host {
     pub receive_buffer: Bytes,
     /// The largest send buffer of a connection (`tcp_wmem[2]`).
     pub send_buffer: Bytes,
+    /// What a connection or subflow may hold that it has not sent yet (`tcp_notsent_lowat`, `TCP_NOTSENT_LOWAT`). Linux's
+    /// own default is no limit; its MPTCP scheduler then gives a subflow up to 64 kB at a time, and one with a small window
+    /// holds that back for so long that the others run dry (docs/guide-hosts.md).
+    pub notsent_lowat: Bytes,
     /// The floor of the retransmission timeout.
     pub min_rto: Nanos,
     /// The longest delay of an acknowledgment; `"0s"` acknowledges every packet at once.
@@ -90,6 +94,7 @@ impl Default for Host {
             scheduler: Scheduler::LowestRtt,
             receive_buffer: Bytes::new(6 << 20),
             send_buffer: Bytes::new(4 << 20),
+            notsent_lowat: Bytes::new(16 << 10),
             min_rto: Nanos::from_millis(200),
             delayed_ack: Nanos::from_millis(40),
             initial_window: Packets::new(10),

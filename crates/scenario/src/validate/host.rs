@@ -20,6 +20,8 @@ pub(super) fn check(host: &Host) -> Check {
         require(buffer >= least, path, "a buffer holds at least two packets of the MTU")?;
         require(buffer <= most, path, "a buffer is at most 16 GiB")?;
     }
+    let lowat = (Bytes::new(1)..=Bytes::new(u32::MAX.into())).contains(&host.notsent_lowat);
+    require(lowat, "host.notsent_lowat", "what is not sent yet is limited to from 1B to 4294967295B")?;
     let iw = (1..=10_000).contains(&host.initial_window.get());
     require(iw, "host.initial_window", "the initial window must be from 1pkt to 10000pkt")?;
     require(!host.min_rto.is_zero(), "host.min_rto", "the floor of the timeout must not be zero")?;

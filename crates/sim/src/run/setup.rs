@@ -154,12 +154,17 @@ fn host_warnings(scenario: &Scenario) -> Result<Vec<String>, SimError> {
             remedy: "leave it off, or use --engine kernel",
         });
     }
-    let mut warnings = Vec::new();
-    if scenario.host.send_buffer != Host::default().send_buffer {
-        warnings
-            .push("host.send_buffer has no effect: the simulator's applications never wait for one".into());
-    }
-    Ok(warnings)
+    let (host, linux) = (&scenario.host, Host::default());
+    let buffers = [
+        ("send_buffer", host.send_buffer != linux.send_buffer),
+        ("notsent_lowat", host.notsent_lowat != linux.notsent_lowat),
+    ];
+    let changed = buffers.iter().filter(|(_, differs)| *differs);
+    Ok(changed
+        .map(|(key, _)| {
+            format!("host.{key} has no effect: the simulator's applications never wait for a send buffer")
+        })
+        .collect())
 }
 
 struct Maker<'a> {
