@@ -34,14 +34,15 @@ pub enum LoadError {
     },
     /// Another user of the same registration runs it with other parameters.
     #[error(
-        "{kernel_name} is in use by another vmcc (process {pid}) with other parameters; wait until it is done, or \
-         give the same parameters"
+        "{kernel_name} is in use by {holder} with other parameters; {remedy}, or give the same parameters"
     )]
     OtherParameters {
         /// Name in the kernel.
         kernel_name: &'static str,
-        /// The other process.
-        pid: u32,
+        /// Who holds it.
+        holder: String,
+        /// What to do.
+        remedy: &'static str,
     },
     /// The kernel refused the program.
     #[error("the kernel refused {kernel_name}: {cause}\n{log}")]

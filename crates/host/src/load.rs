@@ -90,7 +90,8 @@ impl Loaded {
             return taken(format!("another build of vmcc ({})", holder(pid)), remedy);
         }
         if other.config.params != *params.raw() {
-            return Err(LoadError::OtherParameters { kernel_name, pid });
+            let remedy = if pid == 0 { "take it down with `vmcc down`" } else { "wait until that is done" };
+            return Err(LoadError::OtherParameters { kernel_name, holder: holder(pid), remedy });
         }
         Self::share(algorithm, other).map_or_else(
             |pid| {

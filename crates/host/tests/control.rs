@@ -130,6 +130,8 @@ fn root_kept_algorithms_stay_are_listed_take_parameters_and_are_taken_down() {
     let mut params = Params::defaults(algorithm("vmcc"));
     params.set("theta", 5.0).unwrap();
     set_params(&params).unwrap();
+    let refused = load("vmcc").err().expect("it runs with other parameters").to_string();
+    assert!(refused.contains("`vmcc up`") && refused.contains("`vmcc down`"), "{refused}");
     assert!(params.set("theta", 5000.0).unwrap_err().to_string().contains("1000"), "the range is named");
     assert!(clean().unwrap().is_empty(), "what is kept on purpose is no leftover");
     assert_eq!(take_down().unwrap(), ["mp_vmcc"]);

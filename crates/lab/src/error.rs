@@ -113,7 +113,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The congestion control could not be loaded or attached.
-    #[error("congestion control {name}: {cause}; `vmcc doctor` says what this kernel lacks")]
+    #[error("congestion control {name}: {cause}")]
     CongestionControl {
         /// The algorithm.
         name: String,

@@ -130,7 +130,10 @@ fn select(spec: &LabSpec, topology: &Topology) -> Result<(), Error> {
 fn not_selectable(flow: &Flow, end: &Netns, error: &Error) -> Error {
     Error::CongestionControl {
         name: flow.cc.kernel_name(),
-        cause: format!("it cannot be selected in namespace {} ({error})", end.name()),
+        cause: format!(
+            "it cannot be selected in namespace {} ({error}); `vmcc doctor` says what this kernel lacks",
+            end.name()
+        ),
     }
 }
 

@@ -150,5 +150,9 @@ fn control(error: ControlError) -> Failure {
 }
 
 fn failure(error: &LoadError) -> Failure {
-    Failure::host(chain(error)).help("`vmcc doctor` says what this kernel lacks")
+    let failure = Failure::host(chain(error));
+    match error {
+        LoadError::Refused { .. } => failure.help("`vmcc doctor` says what this kernel lacks"),
+        _ => failure,
+    }
 }
