@@ -123,20 +123,22 @@ for stage in "${stages[@]}"; do
 done
 
 summary=()
-failed=0
+failures=()
 left_out=0
 started=$SECONDS
+logs=$(mktemp -d) || exit
+trap 'rm -rf "$logs"' EXIT
 for stage in "${stages[@]}"; do
 	printf '\n=== %s ===\n' "$stage"
 	begin=$SECONDS
-	"stage_$stage"
-	status=$?
-	if [ $status = 77 ] && [ -z "${CI:-}" ]; then
+	"stage_$stage" 2>&1 | tee "$logs/$stage"
+	status=${PIPESTATUS[0]}
+	if [ "$status" = 77 ] && [ -z "${CI:-}" ]; then
 		result='left out'
 		left_out=$((left_out + 1))
-	elif [ $status != 0 ]; then
+	elif [ "$status" != 0 ]; then
 		result=FAILED
-		failed=$((failed + 1))
+		failures+=("$stage")
 	else
 		result=passed
 	fi
@@ -149,8 +151,13 @@ printf '\n================ summary ================\n'
 printf '%s\n' "${summary[@]}"
 printf '=========================================\n'
 took=$(((SECONDS - started) / 60))min$(((SECONDS - started) % 60))s
-if [ $failed -gt 0 ]; then
-	echo "FAILED: $failed of ${#stages[@]} stages, after $took"
+if [ ${#failures[@]} -gt 0 ]; then
+	# Of a log, often only the end is read or kept.
+	for stage in "${failures[@]}"; do
+		printf '\n--- %s, of its output:\n' "$stage"
+		grep -E 'panicked at|FAIL|^error|^left out' -A 1 "$logs/$stage" | tail -n 8 | cut -c -140
+	done
+	echo "FAILED: ${#failures[@]} of ${#stages[@]} stages, after $took"
 	exit 1
 fi
 echo "PASSED: $((${#stages[@]} - left_out)) of ${#stages[@]} stages ($left_out left out), after $took"
