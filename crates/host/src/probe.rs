@@ -27,6 +27,9 @@ pub struct Check {
     pub purpose: &'static str,
     /// Whether the host can do it.
     pub ok: bool,
+    /// Whether that is not known, because only root may try it. Then it is not `ok` either.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unknown: bool,
     /// Why not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -39,10 +42,16 @@ pub struct Check {
 struct Problem {
     reason: String,
     remedy: String,
+    /// The question could not be asked.
+    not_permitted: bool,
 }
 
 fn problem(reason: impl ToString, remedy: impl Into<String>) -> Problem {
-    Problem { reason: reason.to_string(), remedy: remedy.into() }
+    Problem { reason: reason.to_string(), remedy: remedy.into(), not_permitted: false }
+}
+
+fn not_permitted(reason: impl ToString) -> Problem {
+    Problem { not_permitted: true, ..problem(reason, BE_ROOT) }
 }
 
 type Answer = Result<(), Problem>;
@@ -98,15 +107,20 @@ pub fn algorithm_loads(algorithm: Algorithm) -> Result<(), crate::LoadError> {
 }
 
 fn check(name: &str, purpose: &'static str, answer: Answer) -> Check {
-    let (reason, remedy) = match answer {
-        Ok(()) => (None, None),
-        Err(problem) => (Some(problem.reason), Some(problem.remedy)),
-    };
-    Check { name: name.to_owned(), purpose, ok: reason.is_none(), reason, remedy }
+    let problem = answer.err();
+    let unknown = problem.as_ref().is_some_and(|problem| problem.not_permitted);
+    let ok = problem.is_none();
+    let (reason, remedy) = problem.map(|problem| (problem.reason, problem.remedy)).unzip();
+    Check { name: name.to_owned(), purpose, ok, unknown, reason, remedy }
 }
 
 fn root() -> Answer {
-    if nix::unistd::geteuid().is_root() { Ok(()) } else { Err(problem("not root", BE_ROOT)) }
+    look_as_root().map_err(|_| problem("not root", BE_ROOT))
+}
+
+/// For questions whose answer would not tell a missing privilege from a missing feature.
+fn look_as_root() -> Answer {
+    if nix::unistd::geteuid().is_root() { Ok(()) } else { Err(not_permitted("only root can try it")) }
 }
 
 fn btf() -> Answer {
@@ -122,7 +136,7 @@ fn jit() -> Answer {
             Err(problem("the BPF compiler is switched off", "sysctl -w net.core.bpf_jit_enable=1"))
         }
         Ok(_) => Ok(()),
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(problem(e, BE_ROOT)),
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(not_permitted(e)),
         Err(_) => Err(problem("this kernel has no BPF compiler", format!("CONFIG_BPF_JIT: {NEWER_KERNEL}"))),
     }
 }
@@ -135,11 +149,12 @@ fn bpf_map(kind: MapType, key: u32, value: u32, entries: u32) -> Answer {
     };
     let made = MapHandle::create(kind, Some("vmcc_probe"), key, value, entries, &opts);
     made.map(drop).map_err(|e| match e.kind() {
-        libbpf_rs::ErrorKind::PermissionDenied => problem(
-            format!("not permitted ({e})"),
-            "run as root, with CAP_BPF; in a container, give it CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN; where the \
-             kernel is locked down, switch that off",
-        ),
+        libbpf_rs::ErrorKind::PermissionDenied => Problem {
+            remedy: "run as root, with CAP_BPF; in a container, give it CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN; where \
+                     the kernel is locked down, switch that off"
+                .to_owned(),
+            ..not_permitted(format!("not permitted ({e})"))
+        },
         _ => problem(format!("the kernel refused a map: {e}"), format!("CONFIG_BPF_SYSCALL: {NEWER_KERNEL}")),
     })
 }
@@ -151,18 +166,15 @@ fn struct_ops() -> Answer {
 }
 
 fn algorithm(algorithm: Algorithm) -> Answer {
-    load::try_load(algorithm).map_err(|e| {
-        let remedy = match e {
-            crate::LoadError::NotPermitted { .. } => BE_ROOT.to_owned(),
-            _ => format!(
-                "a kernel with CONFIG_BPF_JIT and CONFIG_DEBUG_INFO_BTF, 6.1 or newer: {NEWER_KERNEL}"
-            ),
-        };
-        problem(e, remedy)
+    let remedy = "a kernel with CONFIG_BPF_JIT and CONFIG_DEBUG_INFO_BTF, 6.1 or newer";
+    load::try_load(algorithm).map_err(|e| match e {
+        crate::LoadError::NotPermitted { .. } => not_permitted(e),
+        _ => problem(e, format!("{remedy}: {NEWER_KERNEL}")),
     })
 }
 
 fn marker() -> Answer {
+    look_as_root()?;
     let remedy = "as root, on Linux 6.1 or newer with CONFIG_DEBUG_INFO_BTF; without it runs work, but nothing is \
                   marked on ports";
     crate::port::try_load().map_err(|e| problem(e, remedy))
@@ -244,6 +256,16 @@ mod tests {
         for check in &all {
             assert_eq!(check.ok, check.reason.is_none(), "{check:?}");
             assert_eq!(check.ok, check.remedy.is_none(), "{check:?}");
+            assert!(!(check.ok && check.unknown), "{check:?}");
         }
+    }
+
+    #[test]
+    fn what_only_root_may_try_is_unknown_and_not_missing() {
+        let asked = |answer| check("tcx", "", answer);
+        let refused = asked(Err(not_permitted("EPERM")));
+        assert!((refused.ok, refused.unknown) == (false, true) && refused.remedy.is_some(), "{refused:?}");
+        let missing = asked(Err(problem("no", "boot another")));
+        assert_eq!((missing.ok, missing.unknown), (false, false));
     }
 }

@@ -13,7 +13,7 @@ use vmcc_host::diag::{Diag, Subflow};
 const MAX_POINTS: usize = 10_000_000;
 
 /// What one subflow's socket said at one moment.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Point {
     pub(crate) t_us: u64,
     pub(crate) srtt_us: u32,

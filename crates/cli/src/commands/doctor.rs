@@ -12,10 +12,23 @@ pub(crate) struct Check {
     pub(crate) name: String,
     pub(crate) purpose: String,
     pub(crate) ok: bool,
+    /// Whether that is not known, because only root may try it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) unknown: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) remedy: Option<String>,
+}
+
+impl Check {
+    fn verdict(&self) -> &'static str {
+        match (self.ok, self.unknown) {
+            (true, _) => "ok",
+            (false, true) => "?",
+            (false, false) => "NO",
+        }
+    }
 }
 
 /// Whether an engine can be used, and if not why.
@@ -75,11 +88,14 @@ fn text(engines: &[(&str, EngineState)], checks: &[Check]) -> String {
     }
     let mut table = table::plain(&["CHECK", "", "NEEDED FOR"]);
     for check in checks {
-        table.add_row([check.name.as_str(), if check.ok { "ok" } else { "NO" }, check.purpose.as_str()]);
+        table.add_row([check.name.as_str(), check.verdict(), check.purpose.as_str()]);
     }
     text.push_str("\n\n");
     text.push_str(&table::render(&table));
-    for check in checks.iter().filter(|c| !c.ok) {
+    if checks.iter().any(|check| check.unknown) {
+        text.push_str("\n\n?: only root can find out\n  help: sudo vmcc doctor");
+    }
+    for check in checks.iter().filter(|check| !check.ok && !check.unknown) {
         let reason = check.reason.as_deref().unwrap_or("no reason given");
         text.push_str(&format!("\n\n{}: {reason}", check.name));
         if let Some(remedy) = &check.remedy {

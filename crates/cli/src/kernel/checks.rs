@@ -30,6 +30,7 @@ fn all() -> &'static [Check] {
             name: c.name,
             purpose: c.purpose.to_owned(),
             ok: c.ok,
+            unknown: c.unknown,
             reason: c.reason,
             remedy: c.remedy,
         });
@@ -49,6 +50,7 @@ fn program(name: &str, purpose: &str, install: &str) -> Check {
         name: name.to_owned(),
         purpose: purpose.to_owned(),
         ok,
+        unknown: false,
         reason: (!ok).then(|| "not installed or not in PATH".to_owned()),
         remedy: (!ok).then(|| install.to_owned()),
     }

@@ -2,7 +2,7 @@
 //! exists only for the question.
 
 use super::qdisc::{add, in_new_namespace};
-use super::{Answer, BE_ROOT, NEWER_KERNEL, Problem, modules_installed, problem};
+use super::{Answer, NEWER_KERNEL, Problem, modules_installed, not_permitted, problem};
 use crate::objects;
 use crate::port;
 use nix::libc;
@@ -31,7 +31,7 @@ const fn instruction(code: u8, imm: i32) -> libbpf_sys::bpf_insn {
 
 /// The queueing discipline in BPF.
 pub(super) fn bpf_qdisc() -> Answer {
-    super::root()?;
+    super::look_as_root()?;
     port::usable(Backend::Bpf).map_err(|reason| {
         problem(
             reason,
@@ -58,7 +58,7 @@ pub(super) fn mirred() -> Answer {
 
 fn refusal(error: &io::Error, what: &str, module: &str, option: &str) -> Problem {
     let remedy = match os_code(error) {
-        Some(libc::EPERM | libc::EACCES) => BE_ROOT.to_owned(),
+        Some(libc::EPERM | libc::EACCES) => return not_permitted(format!("{what}: {error}")),
         _ if modules_installed() => format!("modprobe {module}; if there is none, {option}: {NEWER_KERNEL}"),
         _ => format!(
             "install the modules of the running kernel (Debian: linux-image-$(uname -r)); if it has none, {option}: \
@@ -70,16 +70,14 @@ fn refusal(error: &io::Error, what: &str, module: &str, option: &str) -> Problem
 
 /// Links of BPF programs to a port, which need no clsact.
 pub(super) fn tcx() -> Answer {
-    super::root()?;
+    super::look_as_root()?;
     objects::quiet();
     let asked = in_new_namespace(link_to_loopback)?;
-    asked.map_err(|e| {
-        let remedy = match e.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => BE_ROOT,
-            _ => "nothing needs it: without it a busy port may lose a few packets when marking begins or ends on it; \
-                  for it, boot Linux 6.6 or newer",
-        };
-        problem(format!("no links of programs to a port: {e}"), remedy)
+    let remedy = "nothing needs it: without it a busy port may lose a few packets when marking begins or ends on it; for it, \
+                  boot Linux 6.6 or newer";
+    asked.map_err(|e| match e.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => not_permitted(e),
+        _ => problem(format!("no links of programs to a port: {e}"), remedy),
     })
 }
 

@@ -1,6 +1,6 @@
 //! Which queueing disciplines the kernel has: asked by adding each to the loopback port of a new namespace.
 
-use super::{Answer, BE_ROOT, NEWER_KERNEL, Problem, modules_installed, problem};
+use super::{Answer, NEWER_KERNEL, Problem, modules_installed, not_permitted, problem};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::libc;
 use nix::sched::{CloneFlags, unshare};
@@ -24,7 +24,7 @@ pub(super) fn in_new_namespace<T: Send + 'static>(
 ) -> Result<T, Problem> {
     let asked = thread::spawn(move || {
         unshare(CloneFlags::CLONE_NEWNET).map_err(|e| match e {
-            nix::Error::EPERM => problem("not permitted to make a network namespace", BE_ROOT),
+            nix::Error::EPERM => not_permitted("not permitted to make a network namespace"),
             _ => problem(format!("no network namespaces: {e}"), format!("CONFIG_NET_NS: {NEWER_KERNEL}")),
         })?;
         Ok(question())
@@ -47,7 +47,7 @@ pub(super) fn known(kind: &str) -> Answer {
             };
             Err(problem(format!("this kernel has no queue of kind {kind}"), remedy))
         }
-        Err(e) if e.raw_os_error() == Some(libc::EPERM) => Err(problem(e, BE_ROOT)),
+        Err(e) if e.raw_os_error() == Some(libc::EPERM) => Err(not_permitted(e)),
         // It exists, and missed its options.
         Err(_) => Ok(()),
     }

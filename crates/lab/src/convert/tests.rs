@@ -41,6 +41,12 @@ fn delays_beyond_the_labs_own_are_kept() {
 }
 
 #[test]
+fn the_runs_end_stops_what_goes_on() {
+    let specs = convert("demo", &["duration=8s"]).unwrap();
+    assert_eq!((specs[0].flows[1].role, specs[0].flows[1].stop), (Role::Competing, Nanos::from_secs(8)));
+}
+
+#[test]
 fn what_the_kernel_engine_cannot_do_is_named() {
     refused(&["topology.loss=0.01"], "topology.loss");
     refused(&["topology.jitter=1ms"], "topology.jitter");

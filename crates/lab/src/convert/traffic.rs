@@ -64,7 +64,8 @@ fn common(
         class: common.class,
         connections: bulk.connections,
         start: common.start,
-        stop: common.stop.unwrap_or(scenario.duration),
+        // The run's end stops whatever goes on then.
+        stop: common.stop.map_or(scenario.duration, |stop| stop.min(scenario.duration)),
         label: label.to_owned(),
     })
 }

@@ -20,8 +20,8 @@ mod paths;
 
 use crate::iperf::Connection;
 use crate::run::Observed;
-use crate::sampler::Track;
-use crate::spec::{Flow, LabSpec, Transport};
+use crate::sampler::{Point, Track};
+use crate::spec::{Cc, Flow, LabSpec, Transport};
 use crate::{Error, Role};
 use std::collections::{BTreeMap, BTreeSet};
 use vmcc_results::{Dist, Extra, FlowRecord, Metrics, RunOutput, Work, stats};
@@ -131,6 +131,12 @@ fn join<'a>(spec: &'a LabSpec, observed: &'a Observed) -> Vec<Transferred<'a>> {
     transfers
 }
 
+/// Whether a window was seen that no algorithm of the registry sets: what stood on the stack where `ssthresh` should have
+/// answered.
+fn ran_away(points: &[Point]) -> bool {
+    points.iter().any(|point| point.cwnd_pkt > vmcc_cc::MAX_CWND_PKT)
+}
+
 /// Refuses figures of a run that did not do what it was asked to.
 fn verify(spec: &LabSpec, transfers: &[Transferred<'_>]) -> Result<Vec<String>, Error> {
     let mut warnings = Vec::new();
@@ -164,6 +170,13 @@ fn verify(spec: &LabSpec, transfers: &[Transferred<'_>]) -> Result<Vec<String>, 
             if used < paths {
                 warnings.push(format!("traffic {label}: a connection used {used} of {paths} paths"));
             }
+        }
+        let ours = matches!(transfer.flow.cc, Cc::Registry(_));
+        if ours && transfer.tracks.iter().any(|track| ran_away(&track.points)) {
+            warnings.push(format!(
+                "traffic {label}: a congestion window ran away, because this kernel left out a callback of the \
+                 congestion control; losses and goodput suffer from that (docs/kernels.md), and --engine guest does not"
+            ));
         }
     }
     Ok(warnings)
@@ -261,5 +274,17 @@ fn flow_record(spec: &LabSpec, number: usize, transfer: &Transferred<'_>) -> Flo
         retransmits: Some(transfer.counter(retransmits)),
         ce_marks: Some(transfer.counter(echoed_marks)),
         ..FlowRecord::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_beyond_every_algorithms_range_has_run_away() {
+        let points = |cwnd_pkt| [Point::default(), Point { cwnd_pkt, ..Point::default() }];
+        assert!(!ran_away(&points(vmcc_cc::MAX_CWND_PKT)));
+        assert!(ran_away(&points(229_806_049)), "as seen on a guarded kernel");
     }
 }
