@@ -45,6 +45,19 @@ fn root_what_is_up_can_be_selected_until_it_is_taken_down() {
 }
 
 #[test]
+fn root_down_says_that_a_default_goes_on_being_used() {
+    let _down = Down;
+    let script =
+        r#""$0" up reno >/dev/null && echo mp_reno >/proc/sys/net/ipv4/tcp_congestion_control && "$0" down"#;
+    let output =
+        Command::new("unshare").args(["--net", "sh", "-c", script, env!("CARGO_BIN_EXE_vmcc")]).output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("go on using mp_reno"), "{said}");
+    assert!(!available().contains("mp_"));
+}
+
+#[test]
 fn root_bad_input_loads_nothing() {
     let (dir, _down) = (folder(), Down);
     for (arguments, says) in [

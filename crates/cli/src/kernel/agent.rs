@@ -11,6 +11,7 @@ use vmcc_host::guard::{CloseRequest, Guard};
 use vmcc_host::port;
 use vmcc_host::{ControlError, LoadError, Loaded, Status};
 
+const DEFAULT_SETTING: &str = "net.ipv4.tcp_congestion_control";
 /// How soon the guard notices Ctrl-C.
 const WAIT: Duration = Duration::from_millis(200);
 
@@ -30,7 +31,7 @@ pub(crate) fn up(wanted: &[Params], guard: bool, ui: &Ui) -> Result<Exit, Failur
     if !guard {
         ui.answer(&json!({ "up": names }), || {
             format!(
-                "up: {}\nselect one with, for example, `sysctl -w net.ipv4.tcp_congestion_control={}`; `vmcc down` removes them",
+                "up: {}\nselect one with, for example, `sysctl -w {DEFAULT_SETTING}={}`; `vmcc down` removes them",
                 names.join(", "),
                 names.first().copied().unwrap_or("mp_vmcc"),
             )
@@ -137,11 +138,22 @@ fn text(all: &[Status]) -> String {
 
 pub(crate) fn down(ui: &Ui) -> Result<Exit, Failure> {
     let removed = vmcc_host::take_down().map_err(control)?;
+    if let Some(name) = default_of_this_namespace().filter(|name| removed.contains(name)) {
+        ui.warn(&format!(
+            "new connections here go on using {name}: it is the default of this network namespace, until for example \
+             `sysctl -w {DEFAULT_SETTING}=cubic`"
+        ));
+    }
     ui.answer(&json!({ "down": removed }), || match removed.as_slice() {
         [] => "nothing was up".to_owned(),
         names => format!("down: {}", names.join(", ")),
     });
     Ok(Exit::Done)
+}
+
+fn default_of_this_namespace() -> Option<String> {
+    let path = format!("/proc/sys/{}", DEFAULT_SETTING.replace('.', "/"));
+    Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
 fn control(error: ControlError) -> Failure {
