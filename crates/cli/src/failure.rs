@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
-use vmcc_results::folder::FolderError;
+use vmcc_results::folder::{FolderError, SUMMARY_FILE};
 use vmcc_scenario::ScenarioError;
 
 /// The exit codes that scripts can rely on.
@@ -81,8 +81,15 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 pub(crate) fn folder_failure(error: &FolderError, target: &Path) -> Failure {
     let target = target.display();
     match error {
-        FolderError::Exists(_) => {
-            Failure::usage(error).help("give another folder with --out, or remove this one")
+        FolderError::Exists(path) => {
+            // Only what vmcc made is safe to remove without a look.
+            let ours = path.join(SUMMARY_FILE).is_file();
+            let or_remove = if ours { ", or remove this one" } else { "" };
+            Failure::usage(error).help(format!("give another folder with --out{or_remove}"))
+        }
+        FolderError::NotAFolder(_) => Failure::usage(error).help("give a folder with --out"),
+        FolderError::NotAResult(_) => {
+            Failure::usage(error).help("point at a folder that `vmcc run` made, such as one in vmcc-results")
         }
         FolderError::Unfinished(partial) => Failure::usage(error)
             .help(format!("add --resume to continue it, or remove {} to start over", partial.display())),

@@ -101,7 +101,18 @@ fn a_killed_run_is_not_taken_for_a_result() {
     assert!(message.contains("--resume"), "{message}");
     let other = [&ARGUMENTS[..], &["--resume", "--seed", "99"]].concat();
     let message = common::refused(dir.path(), &other, 2);
-    assert!(message.contains("list of seeds differs") || message.contains("definition"), "{message}");
+    assert!(message.contains("seed or number of runs differs"), "{message}");
+}
+
+#[test]
+fn a_folder_that_a_live_run_fills_is_left_to_it() {
+    let dir = folder();
+    let child = start(dir.path());
+    wait_for_runs(dir.path(), 1);
+    let message = common::refused(dir.path(), &ARGUMENTS, 2);
+    assert!(message.contains("in use by another vmcc") && !message.contains("remove"), "{message}");
+    signal(&child, "INT");
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
 }
 
 #[test]

@@ -146,6 +146,38 @@ fn without_an_out_option_results_go_below_vmcc_results() {
 }
 
 #[test]
+fn runs_that_start_in_the_same_second_do_not_collide() {
+    let dir = folder();
+    let program = assert_cmd::cargo::cargo_bin("vmcc");
+    let start = || {
+        let arguments = ["run", "two.toml", "--engine", "sim", "--quiet"];
+        std::process::Command::new(&program).args(arguments).current_dir(dir.path()).output().unwrap()
+    };
+    std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..4).map(|_| scope.spawn(start)).collect();
+        for run in runs {
+            let output = run.join().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+    });
+    assert_eq!(names(&dir.path().join("vmcc-results")).len(), 4);
+}
+
+#[test]
+fn a_folder_that_vmcc_did_not_make_is_not_to_be_removed() {
+    let dir = folder();
+    fs::create_dir(dir.path().join("thesis")).unwrap();
+    fs::write(dir.path().join("thesis/text"), "mine").unwrap();
+    let message = refused(dir.path(), &["demo", "--engine", "sim", "--out", "thesis"], 2);
+    assert!(message.contains("--out") && !message.contains("remove"), "{message}");
+    let message = refused(dir.path(), &["demo", "--engine", "sim", "--out", "thesis/text"], 2);
+    assert!(message.contains("thesis/text: not a folder"), "{message}");
+    run_into(dir.path(), "out", &[]);
+    let message = refused(dir.path(), &["run", "two.toml", "--engine", "sim", "--out", "out"], 2);
+    assert!(message.contains("remove this one"), "{message}");
+}
+
+#[test]
 fn the_report_is_rebuilt_and_bad_folders_are_refused() {
     let dir = folder();
     run_into(dir.path(), "out", &[]);
@@ -155,7 +187,8 @@ fn the_report_is_rebuilt_and_bad_folders_are_refused() {
     let (code, document) = json(dir.path(), &["report", "out"]);
     assert_eq!((code, &document["report"]), (0, &"out/report.html".into()));
     assert!(fs::read(&report).unwrap() == before);
-    refused(dir.path(), &["report", "nowhere"], 3);
+    let message = refused(dir.path(), &["report", "nowhere"], 2);
+    assert!(message.contains("nowhere: not a result folder"), "{message}");
     fs::write(dir.path().join("out/summary.json"), "{}").unwrap();
     let message = refused(dir.path(), &["report", "out"], 2);
     assert!(message.contains("summary.json"), "{message}");

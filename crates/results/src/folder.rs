@@ -38,6 +38,12 @@ pub enum FolderError {
     /// The folder holds something already.
     #[error("{}: the result folder exists and is not empty", .0.display())]
     Exists(PathBuf),
+    /// The name belongs to something that is no folder.
+    #[error("{}: not a folder", .0.display())]
+    NotAFolder(PathBuf),
+    /// There is no summary where one was to be read.
+    #[error("{}: not a result folder (it has no {SUMMARY_FILE})", .0.display())]
+    NotAResult(PathBuf),
     /// An earlier run was interrupted and its finished parts are still there.
     #[error("{}: holds the finished runs of an interrupted run", .0.display())]
     Unfinished(PathBuf),
@@ -119,9 +125,10 @@ impl Plan {
             ("version of vmcc", self.vmcc == other.vmcc),
             ("scenario", self.scenario == other.scenario),
             ("engine", self.engine == other.engine),
-            ("definition of the scenario", self.definition == other.definition),
+            // Before the definition, which has them too.
+            ("seed or number of runs", self.seeds == other.seeds),
             ("list of cases", self.cases == other.cases),
-            ("list of seeds", self.seeds == other.seeds),
+            ("definition of the scenario", self.definition == other.definition),
         ];
         checks.iter().find(|(_, same)| !same).map(|(name, _)| *name)
     }
@@ -166,7 +173,7 @@ impl PartialFolder {
         let partial = sibling(target)?;
         let exists = fs::exists(&partial).map_err(|e| FolderError::io(&partial, e))?;
         match (exists, resume) {
-            (true, false) => return Err(FolderError::Unfinished(partial)),
+            (true, false) => return Err(in_the_way(partial)),
             (false, true) => return Err(FolderError::NothingToResume(partial)),
             (true, true) => {}
             (false, false) => create_partial(&partial, &plan)?,
@@ -174,6 +181,9 @@ impl PartialFolder {
         let lock = lock(&partial)?;
         if resume {
             check_plan(&partial, &plan)?;
+        } else {
+            // A run of the same name may have come to its end after the first look.
+            check_target(target).inspect_err(|_| drop(fs::remove_dir_all(&partial)))?;
         }
         let columns = SetColumns::of(&plan.cases);
         let finished = read_parts(&partial, &plan)?;
@@ -323,7 +333,10 @@ impl AssembledFolder {
 /// When there is none, or it is not one of this version.
 pub fn read_summary(folder: &Path) -> Result<Summary, FolderError> {
     let path = folder.join(SUMMARY_FILE);
-    let text = fs::read(&path).map_err(|e| FolderError::io(&path, e))?;
+    let text = fs::read(&path).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => FolderError::NotAResult(folder.to_owned()),
+        _ => FolderError::io(&path, e),
+    })?;
     let summary: Summary = serde_json::from_slice(&text).map_err(|e| FolderError::json(&path, &e))?;
     if summary.schema != crate::SCHEMA_VERSION {
         let reason = format!("schema {} instead of {}", summary.schema, crate::SCHEMA_VERSION);
@@ -362,7 +375,16 @@ fn check_target(target: &Path) -> Result<(), FolderError> {
         Ok(true) => Ok(()),
         Ok(false) => Err(FolderError::Exists(target.to_owned())),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => Err(FolderError::NotAFolder(target.to_owned())),
         Err(e) => Err(FolderError::io(target, e)),
+    }
+}
+
+/// A partial folder that is there already: somebody is at it, or was interrupted.
+fn in_the_way(partial: PathBuf) -> FolderError {
+    match lock(&partial) {
+        Err(in_use @ FolderError::InUse(_)) => in_use,
+        _ => FolderError::Unfinished(partial),
     }
 }
 
@@ -377,8 +399,15 @@ fn sibling(target: &Path) -> Result<PathBuf, FolderError> {
 }
 
 fn create_partial(partial: &Path, plan: &Plan) -> Result<(), FolderError> {
+    let parent = partial.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(parent).map_err(|e| FolderError::io(parent, e))?;
+    // Not `create_dir_all`: of two that start at the same time one must lose.
+    match fs::create_dir(partial) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(in_the_way(partial.to_owned())),
+        made => made.map_err(|e| FolderError::io(partial, e))?,
+    }
     let parts = partial.join(PARTS_DIR);
-    fs::create_dir_all(&parts)
+    fs::create_dir(&parts)
         .map_err(|e| FolderError::io(&parts, e))
         .and_then(|()| write_json(&partial.join(PLAN_FILE), plan))
         .inspect_err(|_| {

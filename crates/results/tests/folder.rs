@@ -111,7 +111,7 @@ fn an_interrupted_run_keeps_what_it_finished_and_resumes() {
     other.seeds = vec![8];
     let other = PartialFolder::open(&target, other, true);
     assert!(
-        matches!(other, Err(FolderError::OtherPlan { ref differs, .. }) if differs.contains("seeds")),
+        matches!(other, Err(FolderError::OtherPlan { ref differs, .. }) if differs.contains("seed")),
         "{other:?}"
     );
 
@@ -139,6 +139,22 @@ fn two_processes_cannot_share_a_folder_and_nothing_cannot_be_resumed() {
     let _first = PartialFolder::open(&target, plan(), false).unwrap();
     let second = PartialFolder::open(&target, plan(), true);
     assert!(matches!(second, Err(FolderError::InUse(_))), "{second:?}");
+    // Nobody was interrupted: advice to remove it would destroy what the first one is doing.
+    let third = PartialFolder::open(&target, plan(), false);
+    assert!(matches!(third, Err(FolderError::InUse(_))), "{third:?}");
+}
+
+#[test]
+fn what_is_no_result_folder_is_called_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "mine").unwrap();
+    let out = PartialFolder::open(&file, plan(), false);
+    assert!(matches!(out, Err(FolderError::NotAFolder(_))), "{out:?}");
+    for path in [file, dir.path().join("nothing"), dir.path().to_owned()] {
+        let read = read_summary(&path);
+        assert!(matches!(read, Err(FolderError::NotAResult(ref p)) if *p == path), "{read:?}");
+    }
 }
 
 #[test]

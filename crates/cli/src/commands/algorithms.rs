@@ -76,7 +76,10 @@ fn text(entries: &[Entry]) -> String {
         overview.add_row([e.name, e.kernel_name, yes_no(e.coupled), yes_no(e.needs_ecn), e.title]);
     }
     let mut text = table::render(&overview);
-    text.push_str("\n\nParameters (--set host.<name>=VALUE where the scenario allows it)\n");
+    text.push_str(
+        "\n\nParameters, to be set with `vmcc run --set params.ALGORITHM.PARAMETER=VALUE` and \
+         `vmcc up --set ALGORITHM.PARAMETER=VALUE`\n",
+    );
     let mut parameters = table::plain(&["ALGORITHM", "PARAMETER", "DEFAULT", "RANGE", "MEANING"]);
     for algorithm in Algorithm::all() {
         for p in algorithm.info().params {

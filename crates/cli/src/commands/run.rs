@@ -6,14 +6,14 @@ use crate::failure::{Exit, Failure, folder_failure, scenario_failure};
 use crate::interrupt;
 use crate::run::engine::{self, Engine};
 use crate::run::environment::{self, environment};
-use crate::run::execute::{Execution, Stopped, indices, seed_of};
+use crate::run::execute::{Execution, Stopped, indices};
 use crate::run::progress::Progress;
-use crate::run::{command, conclusion, overview};
+use crate::run::{command, conclusion, overview, storage};
 use crate::ui::Ui;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use vmcc_results::folder::{self, FolderError, PartialFolder, RunIndex, StoredRun};
+use vmcc_results::folder::{FolderError, PartialFolder, RunIndex, StoredRun};
 use vmcc_results::{Case, ClaimResult, Run, SCHEMA_VERSION, Summary, Work};
 use vmcc_scenario::{CaseFigures, Document, Overrides, Plan, Scale};
 
@@ -23,9 +23,8 @@ const SCENARIO_FILE: &str = "scenario.toml";
 pub(crate) fn run(options: &RunOptions, ui: &Ui) -> Result<Exit, Failure> {
     let document = Document::open(&options.scenario).map_err(|e| scenario_failure(&e))?;
     let plan = document.plan(&overrides(options)).map_err(|e| scenario_failure(&e))?;
-    let target = options.common.out.clone().unwrap_or_else(|| default_folder(&plan));
     let engine = engine::choose(options.common.engine, &plan, ui)?;
-    let folder = open_folder(options, &plan, engine.name(), &target, ui)?;
+    let (target, folder) = storage::open(options, &plan, engine.name(), ui)?;
     let session = Session { options, plan: &plan, engine: engine.as_ref(), target: &target, ui };
     let mut finished = folder.as_ref().map(|f| f.finished().clone()).unwrap_or_default();
     session.announce(finished.len());
@@ -54,38 +53,6 @@ fn overrides(options: &RunOptions) -> Overrides {
         },
         seed: options.common.seed,
         runs: options.common.runs,
-    }
-}
-
-fn default_folder(plan: &Plan) -> PathBuf {
-    let name: String = plan.name.chars().map(|c| if c == '/' { '-' } else { c }).collect();
-    Path::new("vmcc-results").join(format!("{name}-{}", environment::time_for_name()))
-}
-
-/// The folder for the results. A folder that was asked for must be usable; without one in a place where nothing
-/// can be written, the results are only printed.
-fn open_folder(
-    options: &RunOptions,
-    plan: &Plan,
-    engine: &str,
-    target: &Path,
-    ui: &Ui,
-) -> Result<Option<PartialFolder>, Failure> {
-    let folder_plan = folder::Plan {
-        vmcc: env!("CARGO_PKG_VERSION").to_owned(),
-        scenario: plan.name.clone(),
-        engine: engine.to_owned(),
-        definition: json!(plan.cases.iter().map(|c| &c.scenario).collect::<Vec<_>>()),
-        cases: plan.cases.iter().map(|c| c.set.clone()).collect(),
-        seeds: (0..plan.runs).map(|run| seed_of(plan, run)).collect(),
-    };
-    match PartialFolder::open(target, folder_plan, options.common.resume) {
-        Ok(folder) => Ok(Some(folder)),
-        Err(FolderError::Io { path, source }) if options.common.out.is_none() => {
-            ui.warn(&format!("{}: {source}; the results are printed and not kept", path.display()));
-            Ok(None)
-        }
-        Err(error) => Err(folder_failure(&error, target)),
     }
 }
 
@@ -129,7 +96,7 @@ impl Session<'_> {
         finished: &mut BTreeMap<RunIndex, StoredRun>,
     ) -> Result<(), Stopped> {
         let stop = interrupt::listen().map_err(Stopped::Failed)?;
-        let progress = Progress::new(self.ui, indices(self.plan).len());
+        let progress = Progress::new(self.ui, indices(self.plan).len(), finished.len());
         let execution = Execution {
             plan: self.plan,
             engine: self.engine,

@@ -7,3 +7,4 @@ pub(crate) mod environment;
 pub(crate) mod execute;
 pub(crate) mod overview;
 pub(crate) mod progress;
+pub(crate) mod storage;

@@ -21,6 +21,8 @@ pub(crate) struct Progress<'a> {
     bar: ProgressBar,
     /// Bits of the fraction done of each run.
     fractions: Vec<AtomicU64>,
+    /// Fraction that an interrupted predecessor has done.
+    before: f64,
     started: Instant,
     lines: Mutex<Lines>,
 }
@@ -31,10 +33,10 @@ struct Lines {
 }
 
 impl<'a> Progress<'a> {
-    /// For `runs` runs.
-    pub(crate) fn new(ui: &'a Ui, runs: usize) -> Self {
+    /// For `runs` runs, of which `finished` were finished before.
+    pub(crate) fn new(ui: &'a Ui, runs: usize, finished: usize) -> Self {
         let bar = ProgressBar::with_draw_target(Some(STEPS as u64), ProgressDrawTarget::hidden());
-        if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:32}] {percent:>3}%, {eta} left") {
+        if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:32}] {percent:>3}%, {prefix} left") {
             bar.set_style(style.progress_chars("=> "));
         }
         let now = Instant::now();
@@ -42,6 +44,7 @@ impl<'a> Progress<'a> {
             ui,
             bar,
             fractions: (0..runs).map(|_| AtomicU64::new(0)).collect(),
+            before: finished as f64 / runs.max(1) as f64,
             started: now,
             lines: Mutex::new(Lines { bar_shown: false, last: now }),
         }
@@ -61,17 +64,24 @@ impl<'a> Progress<'a> {
         (sum / self.fractions.len().max(1) as f64, whole)
     }
 
+    /// The time that is left when `fraction` is done `elapsed` after the start: only what was done since counts.
+    fn remaining(&self, elapsed: Duration, fraction: f64) -> String {
+        remaining(elapsed, (fraction - self.before) / (1.0 - self.before).max(f64::EPSILON))
+    }
+
     fn show(&self) {
         if self.ui.quiet() || self.started.elapsed() < PATIENCE {
             return;
         }
         let (fraction, whole) = self.done();
         let counts = format!("{whole} of {} runs", self.fractions.len());
+        let left = self.remaining(self.started.elapsed(), fraction);
         // Another thread that is showing shows this as well.
         let Ok(mut lines) = self.lines.try_lock() else { return };
         if self.ui.bars() {
             // Before it is shown: a bar without its first position claims that nothing is left.
             self.bar.set_message(counts);
+            self.bar.set_prefix(left);
             self.bar.set_position((fraction * STEPS) as u64);
             if !lines.bar_shown {
                 lines.bar_shown = true;
@@ -80,7 +90,6 @@ impl<'a> Progress<'a> {
             }
         } else if lines.last.elapsed() >= LINE_INTERVAL {
             lines.last = Instant::now();
-            let left = remaining(self.started.elapsed(), fraction);
             self.ui.note(&format!("{counts}, {:.0} %, about {left} left", fraction * 100.0));
         }
     }
@@ -117,9 +126,19 @@ mod tests {
     }
 
     #[test]
+    fn what_was_finished_before_took_none_of_the_time() {
+        let ui = Ui::new(false, true);
+        let resumed = Progress::new(&ui, 100, 90);
+        assert_eq!(resumed.remaining(Duration::from_secs(10), 0.95), "10 s");
+        assert_eq!(resumed.remaining(Duration::from_secs(10), 0.9), "an unknown time");
+        let complete = Progress::new(&ui, 1, 1);
+        assert_eq!(complete.remaining(Duration::from_secs(1), 1.0), "an unknown time");
+    }
+
+    #[test]
     fn the_whole_is_the_mean_of_its_runs() {
         let ui = Ui::new(false, true);
-        let progress = Progress::new(&ui, 4);
+        let progress = Progress::new(&ui, 4, 0);
         progress.update(0, 1.0);
         progress.update(1, 0.5);
         progress.update(9, 1.0);
