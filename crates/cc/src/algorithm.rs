@@ -79,9 +79,14 @@ pub struct ParamInfo {
 impl ParamInfo {
     /// The default as users write it: a number, or a word.
     pub fn default_text(&self) -> String {
-        match self.choices.get(self.default as usize) {
+        self.value_text(self.default)
+    }
+
+    /// A value of this parameter as users write it: a number, or a word.
+    pub fn value_text(&self, value: f64) -> String {
+        match self.choices.get(value as usize) {
             Some(word) => (*word).to_owned(),
-            None => self.default.to_string(),
+            None => value.to_string(),
         }
     }
 

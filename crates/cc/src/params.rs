@@ -83,6 +83,21 @@ impl Params {
         Self { raw, algorithm }
     }
 
+    /// Parameters as the C code has them.
+    pub fn from_raw(algorithm: Algorithm, raw: [u64; MAX_PARAMS]) -> Self {
+        Self { raw, algorithm }
+    }
+
+    /// Every parameter with its value in its unit: the shortest number that gives what the C code reads.
+    pub fn values(&self) -> impl Iterator<Item = (&'static ParamInfo, f64)> {
+        self.algorithm.info().params.iter().zip(self.raw).map(|(info, raw)| (info, from_raw(info, raw)))
+    }
+
+    /// Those of [`Self::values`] that are not the registry's default.
+    pub fn changed(&self) -> impl Iterator<Item = (&'static ParamInfo, f64)> {
+        self.values().filter(|(info, value)| to_raw(info, *value) != to_raw(info, info.default))
+    }
+
     /// The algorithm these belong to.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
@@ -144,6 +159,14 @@ fn parse(param: &ParamInfo, text: &str) -> Option<f64> {
 
 fn to_raw(info: &ParamInfo, value: f64) -> u64 {
     (value * info.scale).round() as u64
+}
+
+fn from_raw(info: &ParamInfo, raw: u64) -> f64 {
+    /// More digits than a scale of 32 fractional bits can tell apart.
+    const MOST_DIGITS: usize = 12;
+    let exact = raw as f64 / info.scale;
+    let rounded = |digits: usize| format!("{exact:.digits$}").parse().unwrap_or(exact);
+    (0..=MOST_DIGITS).map(rounded).find(|value| to_raw(info, *value) == raw).unwrap_or(exact)
 }
 
 /// The names most like `name`, at most three, best first; none if nothing is alike.

@@ -30,6 +30,20 @@ fn an_unknown_name_names_the_nearest() {
 }
 
 #[test]
+fn values_are_what_was_set_and_changes_are_told_from_defaults() {
+    let mut params = Params::defaults(algorithm("vmcc"));
+    assert_eq!(params.changed().count(), 0);
+    params.set("g", 0.1).expect("in range");
+    let changed: Vec<_> = params.changed().map(|(info, value)| (info.name, value)).collect();
+    assert_eq!(changed, [("g", 0.1)], "not the nearest fraction that the C code reads");
+    for alg in Algorithm::all() {
+        let defaults = Params::defaults(alg);
+        assert_eq!(Params::from_raw(alg, *defaults.raw()), defaults);
+        assert_eq!(defaults.values().count(), alg.info().params.len());
+    }
+}
+
+#[test]
 fn defaults_and_bounds_of_every_parameter_are_accepted() {
     for alg in Algorithm::all() {
         for p in alg.info().params {

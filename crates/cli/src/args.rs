@@ -210,7 +210,7 @@ pub(crate) struct UpOptions {
     #[arg(long = "set", value_name = "ALGORITHM.PARAMETER=VALUE")]
     pub(crate) set: Vec<String>,
 
-    /// Stay, and close the paths that an algorithm finds to share a bottleneck, until Ctrl-C
+    /// Stay, and close the paths that an algorithm finds to share a bottleneck, until Ctrl-C (exit code 130)
     #[arg(long)]
     pub(crate) guard: bool,
 }

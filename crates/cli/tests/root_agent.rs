@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{folder, json, refused};
+use common::{folder, json, output, refused};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
@@ -34,7 +34,15 @@ fn root_what_is_up_can_be_selected_until_it_is_taken_down() {
     assert_eq!((code, name(0), name(1)), (0, Some("mp_lia"), Some("mp_vmcc")), "{status}");
     assert!(status["algorithms"][0]["owner_pid"].is_null(), "it outlives its process: {status}");
 
-    assert_eq!(json(dir.path(), &["up", "vmcc", "--set", "vmcc.theta=3"]).0, 0, "again: new parameters");
+    assert_eq!(up["parameters"]["mp_vmcc"]["theta"], 5.0, "{up}");
+    assert_eq!(status["algorithms"][1]["parameters"], up["parameters"]["mp_vmcc"], "{status}");
+
+    let again = output(dir.path(), &["up", "vmcc", "--set", "vmcc.theta=4", "--set", "vmcc.g=0.1"]);
+    let text = String::from_utf8(again.stdout).unwrap();
+    assert!(again.status.success() && text.contains("up: mp_vmcc (g=0.1, theta=4)"), "{text}");
+    let text = String::from_utf8(output(dir.path(), &["status"]).stdout).unwrap();
+    let line = |name: &str| text.lines().find(|l| l.contains(name)).unwrap_or_default();
+    assert!(line("mp_vmcc").ends_with("g=0.1, theta=4") && line("mp_lia").ends_with("defaults"), "{text}");
     assert_eq!(json(dir.path(), &["clean"]).0, 0);
     assert!(available().contains("mp_vmcc"), "what is up on purpose is no leftover");
 
@@ -84,6 +92,6 @@ fn root_a_guard_ends_on_sigint_and_leaves_the_algorithms_up() {
     BufReader::new(guard.stderr.take().unwrap()).read_line(&mut first).unwrap();
     assert!(first.contains("mp_vmcc"), "{first}");
     kill(Pid::from_raw(i32::try_from(guard.id()).unwrap()), Signal::SIGINT).unwrap();
-    assert_eq!(guard.wait().unwrap().code(), Some(0));
+    assert_eq!(guard.wait().unwrap().code(), Some(130), "as every command that is interrupted");
     assert!(available().contains("mp_vmcc"));
 }

@@ -30,5 +30,5 @@ mod tcx;
 
 pub use error::{ControlError, LoadError};
 pub use load::Loaded;
-pub use registered::{Status, clean, list, set_params, take_down};
+pub use registered::{Status, clean, list, parameter_table, set_params, take_down};
 pub use table::{Connection, PathView};

@@ -11,11 +11,13 @@ use libbpf_rs::query::{
     LinkInfo, LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter, ProgInfoQueryOptions,
 };
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use vmcc_cc::{Algorithm, Params};
+use vmcc_cc::{Algorithm, ParamInfo, Params};
 
 /// Where the BPF file system is mounted by convention.
 const BPFFS: &str = "/sys/fs/bpf";
@@ -33,7 +35,7 @@ pub(crate) struct Registered {
 }
 
 /// A registration, for display.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Status {
     /// Name in the kernel.
     pub kernel_name: String,
@@ -45,6 +47,23 @@ pub struct Status {
     pub same_build: bool,
     /// MPTCP connections in its table; `None` if it keeps none.
     pub connections: Option<usize>,
+    /// Its parameters; `None` if it is another build, which may have others.
+    #[serde(serialize_with = "by_name")]
+    pub parameters: Option<Params>,
+}
+
+/// Parameters as a table: numbers in their units, and words.
+fn by_name<S: serde::Serializer>(params: &Option<Params>, serializer: S) -> Result<S::Ok, S::Error> {
+    params.as_ref().map(parameter_table).serialize(serializer)
+}
+
+/// Every parameter by name: a number in its unit, or the word of a choice.
+pub fn parameter_table(params: &Params) -> BTreeMap<&'static str, serde_json::Value> {
+    let value = |info: &ParamInfo, value: f64| match info.choices {
+        [] => value.into(),
+        _ => info.value_text(value).into(),
+    };
+    params.values().map(|(info, v)| (info.name, value(info, v))).collect()
 }
 
 /// Every registration of vmcc in this kernel, by kernel name.
@@ -63,11 +82,13 @@ pub fn list() -> Result<Vec<Status>, ControlError> {
 fn status(r: &Registered) -> Status {
     let by_name = Algorithm::by_name(&r.config.kernel_name).ok();
     let groups = (r.config.groups_map_id != 0).then(|| MapHandle::from_map_id(r.config.groups_map_id).ok());
+    let same_build = by_name.filter(|a| Object::of(*a).build == r.config.build);
     Status {
         kernel_name: r.config.kernel_name.clone(),
         owner_pid: (r.config.owner_pid != 0).then_some(r.config.owner_pid),
         orphaned: r.config.owner_pid != 0 && !alive(r.config.owner_pid),
-        same_build: by_name.is_some_and(|a| Object::of(a).build == r.config.build),
+        same_build: same_build.is_some(),
+        parameters: same_build.map(|algorithm| Params::from_raw(algorithm, r.config.params)),
         connections: groups.flatten().map(|map| map.keys().count()),
     }
 }

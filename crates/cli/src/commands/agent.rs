@@ -31,6 +31,9 @@ pub(crate) fn down(ui: &Ui) -> Result<Exit, Failure> {
     Err(crate::failure::without_kernel("vmcc down"))
 }
 
+/// How parameters are set.
+const EXPECTED: &str = "expected ALGORITHM.PARAMETER=VALUE, such as vmcc.theta=5";
+
 /// The algorithms asked for with their parameters.
 fn parameters(options: &UpOptions) -> Result<Vec<Params>, Failure> {
     let by_name = |name: &String| Algorithm::by_name(name).map_err(Failure::usage);
@@ -46,12 +49,12 @@ fn parameters(options: &UpOptions) -> Result<Vec<Params>, Failure> {
 /// `vmcc.theta=5`
 fn apply(setting: &str, wanted: &mut [Params]) -> Result<(), Failure> {
     let wrong = |problem: String| Failure::usage(format!("--set {setting}: {problem}"));
-    let (algorithm, rest) = setting
+    let (key, value) =
+        setting.split_once('=').ok_or_else(|| wrong(format!("there is no `=` with a value; {EXPECTED}")))?;
+    let (algorithm, name) = key
         .split_once('.')
-        .ok_or_else(|| wrong("expected ALGORITHM.PARAMETER=VALUE, such as vmcc.theta=5".to_owned()))?;
-    let (name, value) =
-        rest.split_once('=').ok_or_else(|| wrong("there is no `=` with a value".to_owned()))?;
-    let algorithm = Algorithm::by_name(algorithm).map_err(|e| wrong(e.to_string()))?;
+        .ok_or_else(|| wrong(format!("it does not say the parameter of which algorithm; {EXPECTED}")))?;
+    let algorithm = Algorithm::by_name(algorithm.trim()).map_err(|e| wrong(e.to_string()))?;
     let params = wanted
         .iter_mut()
         .find(|params| params.algorithm() == algorithm)
@@ -74,7 +77,11 @@ mod tests {
 
     #[test]
     fn settings_are_checked_before_anything_is_loaded() {
-        assert!(refused(&[], "theta=5").contains("vmcc.theta=5"));
+        assert!(refused(&[], "theta=5").contains("of which algorithm"));
+        assert!(
+            refused(&[], "g=0.1").contains("of which algorithm"),
+            "the point of the value is none of the key"
+        );
         assert!(refused(&[], "vmcc.theta").contains('='));
         assert!(refused(&[], "vmcc.thet=5").contains("theta"), "the nearest name is given");
         assert!(refused(&[], "vmcc.theta=5000").contains("1000"), "the range is given");

@@ -5,11 +5,12 @@ use crate::interrupt;
 use crate::table;
 use crate::ui::Ui;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use vmcc_cc::Params;
 use vmcc_host::guard::{CloseRequest, Guard};
 use vmcc_host::port;
-use vmcc_host::{ControlError, LoadError, Loaded, Status};
+use vmcc_host::{ControlError, LoadError, Loaded, Status, parameter_table};
 
 const DEFAULT_SETTING: &str = "net.ipv4.tcp_congestion_control";
 /// How soon the guard notices Ctrl-C.
@@ -27,19 +28,39 @@ pub(crate) fn up(wanted: &[Params], guard: bool, ui: &Ui) -> Result<Exit, Failur
     for one in loaded.into_iter().flatten() {
         one.keep().map_err(control)?;
     }
-    let names: Vec<&str> = wanted.iter().map(|params| params.algorithm().info().kernel_name).collect();
+    let names: Vec<&str> = wanted.iter().map(kernel_name).collect();
+    let listed: Vec<String> = wanted.iter().map(with_changes).collect();
     if !guard {
-        ui.answer(&json!({ "up": names }), || {
+        let parameters: BTreeMap<_, _> =
+            wanted.iter().map(|p| (kernel_name(p), parameter_table(p))).collect();
+        ui.answer(&json!({ "up": names, "parameters": parameters }), || {
             format!(
                 "up: {}\nselect one with, for example, `sysctl -w {DEFAULT_SETTING}={}`; `vmcc down` removes them",
-                names.join(", "),
+                listed.join(", "),
                 names.first().copied().unwrap_or("mp_vmcc"),
             )
         });
         return Ok(Exit::Done);
     }
-    ui.note(&format!("up: {}; closing paths that share a bottleneck until Ctrl-C", names.join(", ")));
+    ui.note(&format!("up: {}; closing paths that share a bottleneck until Ctrl-C", listed.join(", ")));
     watch(&guards, ui)
+}
+
+fn kernel_name(params: &Params) -> &'static str {
+    params.algorithm().info().kernel_name
+}
+
+/// `mp_vmcc (theta=5)`: the name, and the parameters that are not at their defaults.
+fn with_changes(params: &Params) -> String {
+    match changes(params).as_str() {
+        "" => kernel_name(params).to_owned(),
+        changes => format!("{} ({changes})", kernel_name(params)),
+    }
+}
+
+fn changes(params: &Params) -> String {
+    let changed = params.changed().map(|(info, value)| format!("{}={}", info.name, info.value_text(value)));
+    changed.collect::<Vec<_>>().join(", ")
 }
 
 /// Loads an algorithm. One that is up already gets the new parameters; then there is nothing to hold, except for
@@ -95,7 +116,7 @@ fn watch(guards: &[Guard], ui: &Ui) -> Result<Exit, Failure> {
     ui.answer(&json!({ "closed": closed }), || {
         format!("closed {} paths; the algorithms stay up", closed.len())
     });
-    Ok(Exit::Done)
+    Ok(Exit::Interrupted)
 }
 
 fn line(request: &CloseRequest) -> String {
@@ -124,13 +145,18 @@ pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
 }
 
 fn text(all: &[Status]) -> String {
-    let mut lines = table::plain(&["ALGORITHM", "HELD BY", "BUILD", "MPTCP CONNECTIONS"]);
+    let mut lines = table::plain(&["ALGORITHM", "HELD BY", "BUILD", "MPTCP CONNECTIONS", "PARAMETERS"]);
     for one in all {
         lines.add_row([
             one.kernel_name.clone(),
             one.owner_pid.map_or_else(|| "vmcc up".to_owned(), |pid| format!("process {pid}")),
             if one.same_build { "this".to_owned() } else { "another".to_owned() },
             one.connections.map_or_else(|| "-".to_owned(), |count| count.to_string()),
+            match one.parameters.as_ref().map(changes) {
+                None => "-".to_owned(),
+                Some(none) if none.is_empty() => "defaults".to_owned(),
+                Some(changes) => changes,
+            },
         ]);
     }
     table::render(&lines)
