@@ -24,7 +24,7 @@ impl ConfigError {
 
     /// Adds the remedy.
     #[must_use]
-    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+    pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }

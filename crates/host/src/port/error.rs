@@ -57,6 +57,28 @@ pub enum PortError {
         /// What is there.
         queue: String,
     },
+    /// A rule that goes by the length of a queue, on a port where none builds.
+    #[error(
+        "port {port}: there is no queue to mark by: its queueing discipline is `noqueue`, so nothing ever waits there; \
+         give it a rate (`--rate 100mbit`, in a file `rate`), or a queue that holds packets back (`tc qdisc replace dev \
+         {port} root tbf rate 100mbit burst 32kb limit 150kb`)"
+    )]
+    NoQueue {
+        /// The port.
+        port: String,
+    },
+    /// Queues of vmcc's own would have to replace the port's while it is served, or the reverse.
+    #[error(
+        "port {port} is served {now}, and cannot go on {asked}; `vmcc unmark {port}`, then mark it again",
+        now = kept(*queues),
+        asked = kept(!*queues)
+    )]
+    OtherQueues {
+        /// The port.
+        port: String,
+        /// Whether the queues are vmcc's now.
+        queues: bool,
+    },
     /// The kernel refused the program.
     #[error("the kernel refused the port's program: {cause}\n{log}")]
     Refused {
@@ -102,9 +124,27 @@ pub enum PortError {
     Control(#[from] ControlError),
 }
 
+/// How a port is served, with queues of ours or without.
+fn kept(queues: bool) -> &'static str {
+    if queues {
+        "with queues of vmcc's own (a rate, or several classes)"
+    } else {
+        "by the queue that it had (no rate, one class)"
+    }
+}
+
 impl PortError {
     pub(crate) fn kernel(port: &str, action: impl Into<String>, source: io::Error) -> Self {
         Self::Kernel { port: port.to_owned(), action: action.into(), source }
+    }
+
+    /// Adds the remedy to what is wrong with a setting.
+    #[must_use]
+    pub(crate) fn help(self, help: impl Into<String>) -> Self {
+        match self {
+            Self::Config { port, error } => Self::Config { port, error: Box::new(error.help(help)) },
+            other => other,
+        }
     }
 
     pub(crate) fn config(port: &str, key: impl Into<String>, problem: impl Into<String>) -> Self {

@@ -84,8 +84,9 @@ impl Held {
     pub(crate) fn change(&mut self, config: &PortConfig) -> Result<(), PortError> {
         match self {
             Self::Own(served) if budget::shared(config).is_some() => {
-                let problem = "a port with queues of its own cannot join a shared budget; unmark it first";
-                Err(PortError::config(&served.name, "vm", problem))
+                let problem = "a port with queues of its own cannot join a shared budget";
+                let help = format!("`vmcc unmark {}` first, then mark it again", served.name);
+                Err(PortError::config(&served.name, "vm", problem).help(help))
             }
             Self::Own(served) => served.change(config),
             Self::Member(member) => member.change(config),

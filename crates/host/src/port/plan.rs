@@ -27,6 +27,8 @@ pub(crate) struct ClassPlan {
     /// 0 is served first.
     pub(crate) priority: u32,
     pub(crate) limit: Limit,
+    /// The setting that says so.
+    pub(crate) limit_key: String,
     pub(crate) rule: Rule,
 }
 
@@ -76,6 +78,10 @@ impl Plan {
                     Some(packets) => Limit::Packets(Packets::new(packets)),
                     None => Limit::Bytes(Bytes::new(class.buffer_bytes)),
                 },
+                limit_key: match config.classes.get(index).and_then(|class| class.buffer) {
+                    Some(_) => format!("class[{index}].buffer"),
+                    None => "buffer".to_owned(),
+                },
                 rule: class.rule,
             }
         };
@@ -99,6 +105,13 @@ impl Plan {
             phantom_q16: checked.phantom_q16.unwrap_or(0),
             classes,
         })
+    }
+
+    /// Whether it marks by the length of a queue that somebody else has put on the port: no queues of ours, no virtual
+    /// ones.
+    pub(crate) fn needs_a_queue(&self) -> bool {
+        let marks = self.classes.iter().any(|class| class.rule != Rule::None);
+        marks && !self.queues && self.phantom_q16 == 0
     }
 
     pub(crate) fn measures_rtt(&self) -> bool {
@@ -180,9 +193,22 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_a_virtual_queue_and_no_rule_need_no_queue_of_the_port() {
+        let threshold = "marking = { rule = 'threshold', at = '30kB' }";
+        for text in [
+            &format!("rate = '1mbit'\n{threshold}"),
+            &format!("phantom = 0.9\n{threshold}"),
+            "buffer = '9kB'",
+        ] {
+            assert!(!plan(text).unwrap().needs_a_queue(), "{text}");
+        }
+    }
+
+    #[test]
     fn a_port_without_rate_and_classes_keeps_its_queue() {
         let plan = plan("marking = { rule = 'threshold', at = '30kB' }").unwrap();
         assert!(!plan.queues && !plan.capped && plan.rate == UNCAPPED);
+        assert!(plan.needs_a_queue());
         assert_eq!(plan.classes[0].rule, Rule::Threshold(30_000));
     }
 }

@@ -45,10 +45,11 @@ impl Served {
         let mut queues = choose(port, config, &plan)?;
         let record = Record::lock(port, site.index)?;
         let index = signed(site.index);
-        budget::check_parts(&site, config)?;
         if let Found::Whole(..) | Found::Member(_) = half::settle(&mut site, &record)? {
             return Err(PortError::AlreadyAttached { port: port.to_owned() });
         }
+        budget::check_parts(&site, config)?;
+        Untouched::check(&mut site, &plan)?;
         site.remember_clsact()?;
         if plan.queues {
             site.remember()?;
@@ -129,10 +130,9 @@ impl Served {
         let plan = Plan::new(&self.name, config, site.facts)?;
         budget::check_parts(site, config)?;
         if plan.queues != self.plan.queues {
-            let problem = "a port with queues of vmcc's own (a rate, or several classes) cannot become one without, nor \
-                           the reverse; unmark it first";
-            return Err(PortError::config(&self.name, "rate", problem));
+            return Err(PortError::OtherQueues { port: self.name.clone(), queues: self.plan.queues });
         }
+        Untouched::check(site, &plan)?;
         let queues = self.queues.as_mut();
         // Built before anything changes: a setting that cannot be had is found here.
         let bytes = layout::config(&self.name, config, &plan, queues)?;

@@ -94,7 +94,7 @@ pub fn exchanges_without_loss(rounds: usize) {
     let settings = [
         "rate = '200mbit'",
         // Its queue stays; clsact comes and goes.
-        "marking = { rule = 'threshold', at = '30kB' }",
+        "phantom = 0.9\nmarking = { rule = 'threshold', at = '30kB' }",
         "vm = { name = 'db', rate = '200mbit', share = 'shared' }",
     ];
     // The kernel's choice, which is none for veth; somebody's queue, which is put back.

@@ -59,7 +59,8 @@ fn burst(rate_bytes_per_s: u64, frame_bytes: u64) -> u64 {
 
 /// By how much turns are longer than the plan's quanta.
 fn turn_factor(plan: &Plan) -> u32 {
-    let train = (plan.rate / 1_000 * TRAIN_US / 1_000).clamp(2 * plan.frame_bytes, MAX_TRAIN_BYTES);
+    // Frames of the loopback device are longer than a train gets.
+    let train = (plan.rate / 1_000 * TRAIN_US / 1_000).min(MAX_TRAIN_BYTES).max(2 * plan.frame_bytes);
     let least = plan.classes.iter().map(|class| class.quantum).min().unwrap_or(1).max(1);
     let unmarked = plan.classes.iter().filter_map(|class| {
         plan.least_threshold(class).map(|bytes| bytes / 2 / u64::from(class.quantum.max(1)))
@@ -168,8 +169,17 @@ fn leaf(queues: &[QueueInfo], class: usize) -> Option<&QueueInfo> {
     queues.iter().find(|queue| queue.handle == leaf_handle(class))
 }
 
-fn same_unit(a: Limit, b: Limit) -> bool {
-    matches!((a, b), (Limit::Bytes(_), Limit::Bytes(_)) | (Limit::Packets(_), Limit::Packets(_)))
+/// A FIFO of bytes cannot become one of packets. Checked for all classes before anything changes.
+fn same_units(port: &str, old: &Plan, new: &Plan) -> Result<(), PortError> {
+    let in_bytes = |class: &ClassPlan| matches!(class.limit, Limit::Bytes(_));
+    let mut both = old.classes.iter().zip(&new.classes);
+    let Some((before, after)) = both.find(|(a, b)| in_bytes(a) != in_bytes(b)) else { return Ok(()) };
+    let problem = format!(
+        "the unit of a buffer (bytes or packets) cannot change while the port is served; that of class `{}` is {} now",
+        before.name, before.limit
+    );
+    let error = PortError::config(port, &after.limit_key, problem);
+    Err(error.help("keep the unit, or `vmcc unmark` the port and mark it again"))
 }
 
 impl Queues for Htb {
@@ -201,12 +211,8 @@ impl Queues for Htb {
         new: &Plan,
         switch: &mut dyn FnMut() -> Result<(), PortError>,
     ) -> Result<(), PortError> {
-        for (index, (before, after)) in old.classes.iter().zip(&new.classes).enumerate() {
-            if !same_unit(before.limit, after.limit) {
-                let problem = "the unit of a buffer (bytes or packets) cannot change while packets wait; keep the unit, \
-                               or unmark the port first";
-                return Err(PortError::config(&site.name, format!("class {}: buffer", after.name), problem));
-            }
+        same_units(&site.name, old, new)?;
+        for (index, after) in new.classes.iter().enumerate().take(old.classes.len()) {
             Self::set(site, &service_class(index, after, new))?;
             let changed = site.tc.change_fifo(site.index, class_id(index), leaf_handle(index), after.limit);
             changed.map_err(|e| {
@@ -291,6 +297,27 @@ mod tests {
         assert_eq!(factor("{ rule = 'mq-ecn', rtt = '4ms' }"), 2);
         assert_eq!(factor("{ rule = 'tcn', rtt = '1ms' }"), 1, "never below a frame");
         assert_eq!(factor("{ rule = 'threshold', at = '30kB' }"), 2);
+    }
+
+    #[test]
+    fn a_frame_may_be_longer_than_a_train() {
+        let facts = Facts { mtu: 65_536, speed: None };
+        let plan = Plan::new("lo", &toml::from_str("rate = '1gbit'").unwrap(), facts).unwrap();
+        assert_eq!(turn_factor(&plan), 2);
+    }
+
+    #[test]
+    fn the_unit_of_a_buffer_stays() {
+        let facts = Facts { mtu: 1500, speed: None };
+        let plan = |text: &str| Plan::new("p0", &toml::from_str(text).unwrap(), facts).unwrap();
+        let before = plan("rate = '1mbit'\n[[class]]\nname = 'a'\nbuffer = '9kB'");
+        let error =
+            same_units("p0", &before, &plan("rate = '1mbit'\nbuffer = '100pkt'")).unwrap_err().to_string();
+        assert!(error.contains("`buffer`") && error.contains("class `a` is 9kB"), "{error}");
+        let other = plan("rate = '1mbit'\n[[class]]\nname = 'a'\nbuffer = '100pkt'");
+        let error = same_units("p0", &before, &other).unwrap_err().to_string();
+        assert!(error.contains("`class[0].buffer`"), "{error}");
+        same_units("p0", &before, &plan("rate = '1mbit'\nbuffer = '100kB'")).unwrap();
     }
 
     #[test]

@@ -7,9 +7,24 @@ use crate::port::program::Program;
 use crate::port::site::Site;
 use vmcc_port::Backend;
 
+/// What the kernel calls the queue of a device that passes every packet on at once (veth, bridge, loopback).
+const NO_QUEUE: &str = "noqueue";
+
 /// For a port without a rate and with one class: whatever shapes it (the link itself, somebody's own queue) stays.
 #[derive(Debug)]
 pub(crate) struct Untouched;
+
+impl Untouched {
+    /// Refuses a rule that goes by the length of the port's own queue where there is none. A queue that is taken away
+    /// later is its owner's choice: then nothing waits, and nothing is marked.
+    pub(crate) fn check(site: &mut Site, plan: &Plan) -> Result<(), PortError> {
+        let root = if plan.needs_a_queue() { site.root()? } else { None };
+        match root {
+            Some(root) if root.kind == NO_QUEUE => Err(PortError::NoQueue { port: site.name.clone() }),
+            _ => Ok(()),
+        }
+    }
+}
 
 impl Queues for Untouched {
     fn kind(&self) -> Backend {

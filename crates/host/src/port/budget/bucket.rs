@@ -56,7 +56,7 @@ pub(super) fn open(_: &Lock, port: &Site, config: &PortConfig, vm: &VmBudget) ->
             port: port.name.clone(),
             feature: "share a budget between ports".to_owned(),
             cause: e.to_string(),
-            remedy: "modprobe ifb, or boot a kernel with CONFIG_IFB; or give each port its part (`share = \"split\"`)"
+            remedy: "modprobe ifb, or boot a kernel with CONFIG_IFB; or give each port its part (`:1/2`, in a file `share = \"split\"`)"
                 .to_owned(),
         },
         _ => failed("make the device for the budget", e),

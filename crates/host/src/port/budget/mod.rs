@@ -82,11 +82,13 @@ impl Member {
     /// Changes the settings of all ports of the VM.
     pub(crate) fn change(&mut self, config: &PortConfig) -> Result<(), PortError> {
         if shared(config).map(|vm| &vm.name) != Some(&self.vm) {
-            let problem = format!(
-                "the port shares the budget of VM `{}`; unmark it first to serve it by itself or with another VM",
-                self.vm
+            let problem = format!("port {} shares the budget of VM `{}`", self.name, self.vm);
+            let help = format!(
+                "`vmcc unmark {}` first, then mark it again to serve it by itself, with a part of the budget, or with \
+                 another VM",
+                self.name
             );
-            return Err(PortError::config(&self.name, "vm", problem));
+            return Err(PortError::config(&self.name, "vm", problem).help(help));
         }
         let lock = Lock::take()?;
         bucket::change(&lock, &self.vm, config)?;
@@ -167,22 +169,26 @@ pub(crate) fn check_parts(site: &Site, config: &PortConfig) -> Result<(), PortEr
             .is_ok()
             .then_some((content.port.as_str(), theirs))
     });
-    let (mut sum, mut names) = (part(vm), Vec::new());
-    for (name, theirs) in of_vm {
-        sum += part(theirs);
-        names.push(name);
+    // The device of a shared budget is on record too, but no port to its users.
+    let mut ports: Vec<(&str, &VmBudget)> = of_vm.filter(|(name, _)| !is_bucket(name)).collect();
+    ports.sort_unstable_by_key(|(name, _)| *name);
+    let names =
+        |ports: &[(&str, &VmBudget)]| ports.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    if ports.iter().any(|(_, theirs)| theirs.share == VmShare::Shared) {
+        let problem =
+            format!("VM `{}` shares its whole budget at {}: no part of it is left", vm.name, names(&ports));
+        let help = "share it here too (`:shared`, in a file `share = \"shared\"`), or `vmcc unmark` those ports first";
+        return Err(PortError::config(&site.name, "vm.weight", problem).help(help));
     }
-    names.sort_unstable();
+    let sum = ports.iter().fold(part(vm), |sum, (_, theirs)| sum + part(theirs));
     // Thirds do not sum up to one exactly.
     if sum <= 1.0 + 1e-9 {
         return Ok(());
     }
-    let problem = format!(
-        "the parts of VM `{}` at {} and here are more than its budget; give each port WEIGHT/WEIGHTS that sum up to one",
-        vm.name,
-        names.join(", ")
-    );
-    Err(PortError::config(&site.name, "vm.weight", problem))
+    let problem =
+        format!("the parts of VM `{}` at {} and here are more than its budget", vm.name, names(&ports));
+    Err(PortError::config(&site.name, "vm.weight", problem)
+        .help("give each port WEIGHT/WEIGHTS that sum up to one"))
 }
 
 fn join(site: &mut Site, device: u32) -> Result<(), PortError> {
@@ -194,7 +200,7 @@ fn join(site: &mut Site, device: u32) -> Result<(), PortError> {
             port: site.name.clone(),
             feature: "send a port's packets through a shared budget".to_owned(),
             cause: e.to_string(),
-            remedy: "modprobe act_mirred, or boot a kernel with CONFIG_NET_ACT_MIRRED; or give each port its part (`share = \"split\"`)"
+            remedy: "modprobe act_mirred, or boot a kernel with CONFIG_NET_ACT_MIRRED; or give each port its part (`:1/2`, in a file `share = \"split\"`)"
                 .to_owned(),
         },
         _ => PortError::kernel(&site.name, "redirect its packets to the budget of its VM", e),
