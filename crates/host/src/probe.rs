@@ -58,6 +58,9 @@ type Answer = Result<(), Problem>;
 
 const NEWER_KERNEL: &str = "boot a distribution kernel with this option (Debian's and Ubuntu's have it), or use the \
                             guest: `vmcc run --engine guest`";
+/// Distributions have packages of their kernels' modules; a kernel of one's own has what it was built with.
+const MODULES: &str =
+    "install the modules of the running kernel (`uname -r`; a distribution's kernel has a package of them)";
 const BE_ROOT: &str = "run as root: `sudo vmcc ...`";
 
 /// Asks every question. Takes a few seconds, most of it in the kernel's verifier; leaves nothing behind.
@@ -79,9 +82,14 @@ pub fn checks() -> Vec<Check> {
         check("socket-destroy", "closing a path that shares a bottleneck", destroy()),
         check("network-namespaces", "the lab", qdisc::in_new_namespace(|| Ok(())).and_then(|answer| answer)),
     ];
-    for kind in ["htb", "tbf", "bfifo", "netem"] {
+    for (kind, purpose) in [
+        ("htb", "shaping the paths of the lab"),
+        ("tbf", "shaping the paths of the lab"),
+        ("bfifo", "shaping the paths of the lab"),
+        ("netem", "the lab, only for scenarios whose paths have a delay"),
+    ] {
         let answer = qdisc::in_new_namespace(move || qdisc::known(kind)).and_then(|answer| answer);
-        all.push(check(&format!("qdisc-{kind}"), "shaping the paths of the lab", answer));
+        all.push(check(&format!("qdisc-{kind}"), purpose, answer));
     }
     let clsact = qdisc::in_new_namespace(|| qdisc::known("clsact")).and_then(|answer| answer);
     all.push(check("qdisc-clsact", "marking on a port", clsact));
@@ -253,8 +261,15 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), all.len());
         assert!(all.len() > Algorithm::all().len() + 10);
+        let netem = all.iter().find(|check| check.name == "qdisc-netem").unwrap();
+        assert!(netem.purpose.contains("only for scenarios whose paths have a delay"), "{netem:?}");
         for check in &all {
             assert_eq!(check.ok, check.reason.is_none(), "{check:?}");
+            // A kernel of one's own has no package of this name.
+            assert!(
+                !check.remedy.as_ref().is_some_and(|remedy| remedy.contains("linux-image-$")),
+                "{check:?}"
+            );
             assert_eq!(check.ok, check.remedy.is_none(), "{check:?}");
             assert!(!(check.ok && check.unknown), "{check:?}");
         }

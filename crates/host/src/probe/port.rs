@@ -2,7 +2,7 @@
 //! exists only for the question.
 
 use super::qdisc::{add, in_new_namespace};
-use super::{Answer, NEWER_KERNEL, Problem, modules_installed, not_permitted, problem};
+use super::{Answer, MODULES, NEWER_KERNEL, Problem, modules_installed, not_permitted, problem};
 use crate::objects;
 use crate::port;
 use nix::libc;
@@ -33,11 +33,13 @@ const fn instruction(code: u8, imm: i32) -> libbpf_sys::bpf_insn {
 pub(super) fn bpf_qdisc() -> Answer {
     super::look_as_root()?;
     port::usable(Backend::Bpf).map_err(|reason| {
-        problem(
-            reason,
-            "nothing needs it: ports are served by `htb` instead; for it, boot Linux 6.16 or newer with \
-             CONFIG_NET_SCH_BPF (Debian has it from 6.18 on) and build vmcc with clang 15 or newer",
-        )
+        let how = match objects::QDISC {
+            Some(_) => {
+                "boot a kernel with CONFIG_NET_SCH_BPF (an option of Linux 6.16 and newer; Debian's have it from 6.18 on)"
+            }
+            None => "build vmcc with clang 15 or newer",
+        };
+        problem(reason, format!("nothing needs it: ports are served by `htb` instead; for it, {how}"))
     })
 }
 
@@ -60,10 +62,7 @@ fn refusal(error: &io::Error, what: &str, module: &str, option: &str) -> Problem
     let remedy = match os_code(error) {
         Some(libc::EPERM | libc::EACCES) => return not_permitted(format!("{what}: {error}")),
         _ if modules_installed() => format!("modprobe {module}; if there is none, {option}: {NEWER_KERNEL}"),
-        _ => format!(
-            "install the modules of the running kernel (Debian: linux-image-$(uname -r)); if it has none, {option}: \
-             {NEWER_KERNEL}"
-        ),
+        _ => format!("{MODULES}; if it has none, {option}: {NEWER_KERNEL}"),
     };
     problem(format!("this kernel has no {what}: {error}"), remedy)
 }

@@ -1,6 +1,6 @@
 //! Which queueing disciplines the kernel has: asked by adding each to the loopback port of a new namespace.
 
-use super::{Answer, NEWER_KERNEL, Problem, modules_installed, not_permitted, problem};
+use super::{Answer, MODULES, NEWER_KERNEL, Problem, modules_installed, not_permitted, problem};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::libc;
 use nix::sched::{CloneFlags, unshare};
@@ -38,12 +38,11 @@ pub(super) fn known(kind: &str) -> Answer {
     match add(kind) {
         Ok(()) => Ok(()),
         Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {
+            let option = format!("CONFIG_NET_SCH_{}", module(kind).to_uppercase());
             let remedy = if modules_installed() {
-                format!("modprobe sch_{}; if there is none: {NEWER_KERNEL}", module(kind))
+                format!("modprobe sch_{}; if there is none, {option}: {NEWER_KERNEL}", module(kind))
             } else {
-                "install the modules of the running kernel (Debian: linux-image-$(uname -r)), or use the guest: \
-                 `vmcc run --engine guest`"
-                    .to_owned()
+                format!("{MODULES}; if it has none, {option}: {NEWER_KERNEL}")
             };
             Err(problem(format!("this kernel has no queue of kind {kind}"), remedy))
         }

@@ -13,6 +13,7 @@ use crate::port::error::PortError;
 use crate::port::plan::Plan;
 use crate::port::program::{Program, RunTime};
 use crate::port::site::{OUR_HANDLE, Site};
+use libbpf_rs::btf::{Btf, types::Struct};
 use libbpf_rs::{ErrorKind, MapCore, MapHandle, MapType, Object, ObjectBuilder};
 use maps::QueueMaps;
 use std::os::fd::AsFd;
@@ -26,6 +27,9 @@ const KIND: &str = "vmcc";
 
 const CONFIG_MAP: &str = "qdisc_config";
 const SHARED_MAP: &str = "port_queues";
+/// What a kernel that has them calls their operations; and the first release that can.
+const OPERATIONS: &str = "bpf_struct_ops_Qdisc_ops";
+const FIRST_RELEASE: (u32, u32) = (6, 16);
 const LOG_LINES: usize = 12;
 const STEP: Duration = Duration::from_millis(1);
 /// How long queues may take to empty, and another process to take its registration back.
@@ -60,11 +64,13 @@ impl Bpf {
                 && packets.get() > layout::SLOTS
             {
                 let problem = format!(
-                    "{} packets; with the `bpf` backend a queue holds at most {}: give fewer, or use `backend = \"htb\"`",
+                    "{} packets for class `{}`; with the `bpf` backend a queue holds at most {}",
                     packets.get(),
+                    class.name,
                     layout::SLOTS
                 );
-                return Err(PortError::config(port, format!("class {}: buffer", class.name), problem));
+                let error = PortError::config(port, &class.limit_key, problem);
+                return Err(error.help("give fewer, or use the `htb` backend"));
             }
         }
         Ok(())
@@ -81,7 +87,7 @@ impl Bpf {
             port: port.clone(),
             feature: "register a queueing discipline in BPF".to_owned(),
             cause: e.to_string(),
-            remedy: "use `backend = \"htb\"`".to_owned(),
+            remedy: "use the `htb` backend".to_owned(),
         };
         let mut ops =
             object.maps_mut().find(|m| m.map_type() == MapType::StructOps).expect("the object defines it");
@@ -127,7 +133,7 @@ impl Missing {
 fn load(shared: Option<&MapHandle>) -> Result<Object, Missing> {
     let Some(bytes) = QDISC else {
         let short = "vmcc was built by a clang too old for it";
-        let remedy = "build with clang 15 or newer, or use `backend = \"htb\"`";
+        let remedy = "build with clang 15 or newer, or use the `htb` backend";
         return Err(Missing { short, cause: short.to_owned(), remedy });
     };
     let log = Log::start();
@@ -140,11 +146,38 @@ fn load(shared: Option<&MapHandle>) -> Result<Object, Missing> {
         }
         open.load()
     })();
-    loaded.map_err(|e| Missing {
-        short: "it takes Linux 6.16 or newer with CONFIG_NET_SCH_BPF",
-        cause: format!("{e}\n{}", log.tail(LOG_LINES)),
-        remedy: "it takes Linux 6.16 or newer with CONFIG_NET_SCH_BPF; `backend = \"htb\"` works everywhere",
+    loaded.map_err(|e| {
+        let running = nix::sys::utsname::uname();
+        let release = running.as_ref().ok().and_then(|uts| uts.release().to_str()).unwrap_or_default();
+        let (short, remedy) = lacks(release, known_to_kernel());
+        Missing { short, cause: format!("{e}\n{}", log.tail(LOG_LINES)), remedy }
     })
+}
+
+/// Whether this kernel has queueing disciplines in BPF: its type information has their operations. Without type
+/// information it does not say.
+fn known_to_kernel() -> bool {
+    Btf::from_vmlinux().is_ok_and(|btf| btf.type_by_name::<Struct<'_>>(OPERATIONS).is_some())
+}
+
+/// Why the programs do not load on a kernel of this release, and what mends it.
+fn lacks(release: &str, known: bool) -> (&'static str, &'static str) {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if known {
+        ("this kernel refuses it", "use the `htb` backend, which works everywhere")
+    } else if version >= FIRST_RELEASE {
+        (
+            "this kernel was built without CONFIG_NET_SCH_BPF",
+            "this kernel was built without CONFIG_NET_SCH_BPF: boot one that has it (Debian's does from 6.18 on), or use \
+             the `htb` backend, which works everywhere",
+        )
+    } else {
+        (
+            "it takes Linux 6.16 or newer with CONFIG_NET_SCH_BPF",
+            "it takes Linux 6.16 or newer with CONFIG_NET_SCH_BPF; the `htb` backend works everywhere",
+        )
+    }
 }
 
 impl Queues for Bpf {
@@ -213,5 +246,23 @@ impl Queues for Bpf {
 
     fn run_times(&self) -> Result<Option<[RunTime; 2]>, PortError> {
         self.maps().run_times().map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_follows_the_release() {
+        for old in ["6.1.0-50-cloud-amd64", "6.15.9", "5.99", ""] {
+            assert!(lacks(old, false).0.contains("Linux 6.16 or newer"), "{old}");
+        }
+        for new in ["6.16.0-rc1", "6.18.44-fc-v669", "7.0", "7"] {
+            let (short, remedy) = lacks(new, false);
+            assert_eq!(short, "this kernel was built without CONFIG_NET_SCH_BPF", "{new}");
+            assert!(!remedy.contains("6.16") && remedy.contains("`htb`"), "{new}: {remedy}");
+        }
+        assert!(!lacks("6.18.1", true).0.contains("CONFIG"), "it has it, and refuses for another reason");
     }
 }
