@@ -46,8 +46,15 @@ fn root_mark_serves_a_port_until_it_is_unmarked() {
         (0, &true.into(), &20_000_000.into()),
         "{said}"
     );
+    assert_eq!(said["removed_classes"], serde_json::json!(["gold", "rest"]), "{said}");
+    assert_eq!(said["settings"]["marking"]["rule"], "mq-ecn", "{said}");
     let rate = pair.iperf("-t 2");
     assert!((15e6..20e6).contains(&rate), "{rate}");
+    let text = pair.text(&["mark", "p0", "--rate", "20mbit", "--classes", "a:3,b", "--threshold", "30kB"]);
+    for part in ["was served already", "20mbit", "by weight: a 3, b 1", "marks above 30kB", "removed: all"] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    assert_eq!(text.lines().count(), 2, "{text}");
 
     assert_eq!(pair.json(&["clean"]).0, 0);
     assert_eq!(pair.json(&["mark", "p0", "--stats"]).0, 0, "served on purpose: no leftover");
@@ -67,7 +74,7 @@ fn root_mark_reads_a_file_and_unmark_all_ends_every_port() {
     let pair = Pair::new();
     pair.file("port.toml", "rate = \"50mbit\"\nmarking = { rule = \"threshold\", at = \"30kB\" }\n");
     assert_eq!(pair.json(&["mark", "p0", "--config", "port.toml"]).0, 0);
-    assert_eq!(pair.json(&["mark", "lo", "--threshold", "30kB"]).0, 0);
+    assert_eq!(pair.json(&["mark", "lo", "--threshold", "30kB", "--rate", "1gbit"]).0, 0);
     let rate = pair.iperf("-t 2");
     assert!((40e6..50e6).contains(&rate), "{rate}");
     let (_, stats) = pair.json(&["mark", "p0", "--stats"]);

@@ -4,6 +4,7 @@ use crate::failure::{Exit, Failure, chain};
 use crate::interrupt;
 use crate::port::live::Live;
 use crate::port::options::Asked;
+use crate::port::said;
 use crate::port::show;
 use crate::ui::Ui;
 use serde_json::json;
@@ -22,24 +23,32 @@ pub(crate) fn serve(name: &str, asked: &Asked, foreground: bool, ui: &Ui) -> Res
     needs_root(&format!("port {name}: serving it"))?;
     // From here on a signal must not leave half of it.
     interrupt::listen()?;
-    let (port, changed) = match Port::attach(name, &asked.config) {
-        Ok(port) => (port, false),
-        Err(PortError::AlreadyAttached { .. }) => (change(name, asked, foreground)?, true),
+    let (port, before) = match Port::attach(name, &asked.config) {
+        Ok(port) => (port, None),
+        Err(PortError::AlreadyAttached { .. }) => {
+            let (port, before) = change(name, asked, foreground)?;
+            (port, Some(before))
+        }
         Err(error) => return Err(refused(&error, asked)),
     };
     // Not `?`: the port would be dropped, and that detaches a port that others may rely on.
     let stats = match port.stats() {
         Ok(stats) => stats,
         Err(error) => {
-            if changed {
+            if before.is_some() {
                 port.keep();
             }
             return Err(refused(&error, asked));
         }
     };
     let why = why(&asked.config, stats.backend);
+    let removed = before.as_ref().map_or_else(Vec::new, |before| said::removed(before, &stats));
+    let text = |end: &str| {
+        let head = sentence(name, &stats, &why, before.is_some());
+        format!("{head}; {end}\n  {}", said::settings(&asked.config, &stats, &removed))
+    };
     if foreground {
-        ui.note(&format!("{}; Ctrl-C ends it", sentence(name, &stats, &why, changed)));
+        ui.note(&text("Ctrl-C ends it"));
         return hold(port, ui);
     }
     port.keep();
@@ -47,19 +56,19 @@ pub(crate) fn serve(name: &str, asked: &Asked, foreground: bool, ui: &Ui) -> Res
         "schema": SCHEMA,
         "port": name,
         "marking": true,
-        "changed": changed,
+        "changed": before.is_some(),
+        "settings": asked.config,
+        "removed_classes": removed,
         "backend": stats.backend,
         "backend_reason": why,
         "stats": stats,
     });
-    ui.answer(&document, || {
-        format!("{}; `vmcc unmark {name}` ends it", sentence(name, &stats, &why, changed))
-    });
+    ui.answer(&document, || text(&format!("`vmcc unmark {name}` ends it")));
     Ok(Exit::Done)
 }
 
-/// Goes on with a port that is served and that nobody holds.
-fn change(name: &str, asked: &Asked, foreground: bool) -> Result<Port, Failure> {
+/// Goes on with a port that is served and that nobody holds; also the names of the classes that it had.
+fn change(name: &str, asked: &Asked, foreground: bool) -> Result<(Port, Vec<String>), Failure> {
     let mut port = Port::adopt(name).map_err(|e| refused(&e, asked))?;
     if foreground && port.is_kept() {
         port.keep();
@@ -68,8 +77,11 @@ fn change(name: &str, asked: &Asked, foreground: bool) -> Result<Port, Failure> 
         ))
         .help(format!("unmark it first, or change it with `vmcc mark {name}` without --foreground")));
     }
+    // Only to name those that go; that they cannot be read shows below.
+    let classes = port.stats().map_or_else(|_| Vec::new(), |stats| stats.classes);
+    let before = classes.into_iter().map(|class| class.name).collect();
     match port.reconfigure(&asked.config) {
-        Ok(()) => Ok(port),
+        Ok(()) => Ok((port, before)),
         Err(error) => {
             // It goes on as before.
             port.keep();
@@ -112,15 +124,13 @@ fn sentence(name: &str, stats: &PortStats, why: &str, changed: bool) -> String {
         ports => format!(" from the budget of VM {} (ports: {})", stats.port, ports.join(", ")),
     };
     let verb = if changed { "was served already and is changed:" } else { "is served" };
-    let classes: Vec<&str> = stats.classes.iter().map(|class| class.name.as_str()).collect();
-    let backend = show::backend(stats.backend);
-    format!("{name}: {verb} by {backend} ({why}){budget}; classes: {}", classes.join(", "))
+    format!("{name}: {verb} by {} ({why}){budget}", show::backend(stats.backend))
 }
 
 /// Why this backend.
 fn why(config: &PortConfig, chosen: Backend) -> String {
     match (config.backend, chosen) {
-        (_, Backend::Auto) => "no rate and one class: marks by the queue that is there".to_owned(),
+        (_, Backend::Auto) => "no rate and one class: the queue that is there stays".to_owned(),
         (Backend::Auto, Backend::Bpf) => "the best that loads".to_owned(),
         (Backend::Auto, Backend::Htb) => match port::usable(Backend::Bpf) {
             Err(reason) => format!("bpf: {reason}"),
@@ -249,6 +259,8 @@ fn failure(error: &PortError) -> Failure {
         | PortError::NotAttached { .. }
         | PortError::Held { .. }
         | PortError::Config { .. }
+        | PortError::NoQueue { .. }
+        | PortError::OtherQueues { .. }
         | PortError::ForeignQueue { .. } => Failure::usage(text),
         _ => Failure::host(text).help("`vmcc doctor` says what this kernel lacks"),
     }

@@ -5,4 +5,6 @@ mod classes;
 pub(crate) mod live;
 pub(crate) mod options;
 #[cfg(feature = "kernel")]
+pub(crate) mod said;
+#[cfg(feature = "kernel")]
 pub(crate) mod show;

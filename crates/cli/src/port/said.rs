@@ -1,0 +1,140 @@
+//! What was set on a port, on one line.
+
+use vmcc_port::{ClassConfig, PortConfig, PortStats, VmShare};
+use vmcc_scenario::model::{Discipline, LambdaRule, Marking};
+use vmcc_units::BitsPerSec;
+
+/// The classes that a port had before and has no longer.
+pub(crate) fn removed(before: &[String], now: &PortStats) -> Vec<String> {
+    let gone = |name: &&String| now.classes.iter().all(|class| class.name != **name);
+    before.iter().filter(gone).cloned().collect()
+}
+
+/// The rate, the queues in their order, when they mark, what they hold, and which classes are gone.
+pub(crate) fn settings(config: &PortConfig, stats: &PortStats, removed: &[String]) -> String {
+    let rate = stats.rate_bps.map_or_else(|| "no rate".to_owned(), |bps| BitsPerSec::new(bps).to_string());
+    let mut parts = vec![rate + &budget(config), queues(config), marks(config, stats.rate_bps.is_some())];
+    parts.push(format!("buffer {}", config.buffer));
+    if !removed.is_empty() {
+        parts.push(format!("removed: {}", removed.join(", ")));
+    }
+    parts.join("; ")
+}
+
+fn budget(config: &PortConfig) -> String {
+    match &config.vm {
+        None => String::new(),
+        Some(vm) => match vm.share {
+            VmShare::Shared => format!(" shared by the ports of VM {}", vm.name),
+            VmShare::Split => {
+                format!(" ({}/{} of {} for VM {})", vm.weight, vm.weights, vm.rate, vm.name)
+            }
+        },
+    }
+}
+
+fn queues(config: &PortConfig) -> String {
+    let list =
+        |class: fn(&ClassConfig) -> String| config.classes.iter().map(class).collect::<Vec<_>>().join(", ");
+    match (config.classes.as_slice(), config.queue) {
+        ([] | [_], _) => "one queue".to_owned(),
+        (_, Discipline::Priority) => format!("classes in this order: {}", list(|class| class.name.clone())),
+        (_, Discipline::Drr | Discipline::Fifo) => {
+            format!("classes by weight: {}", list(|class| format!("{} {}", class.name, class.weight)))
+        }
+    }
+}
+
+fn marks(config: &PortConfig, rated: bool) -> String {
+    let mut text = rule(&config.marking);
+    if let Some(share) = config.phantom {
+        let whole = if rated { "the rate" } else { "the link's speed (100gbit where it says none)" };
+        text.push_str(&format!(", by a virtual queue at {share} of {whole}"));
+    }
+    for class in &config.classes {
+        if let Some(own) = &class.marking {
+            text.push_str(&format!(", {} {}", class.name, rule(own)));
+        }
+    }
+    text
+}
+
+fn rule(marking: &Marking) -> String {
+    let lambda = |name: &str, rule: &LambdaRule| {
+        let rtt = rule.rtt.map_or_else(|| "measured".to_owned(), |rtt| rtt.to_string());
+        format!("marks by {name}: RTT {rtt}, lambda {}", rule.lambda)
+    };
+    match marking {
+        Marking::None => "marks nothing".to_owned(),
+        Marking::Threshold(rule) => format!("marks above {}", rule.at),
+        Marking::MqEcn(rule) => lambda("mq-ecn", rule),
+        Marking::Tcn(rule) => lambda("tcn", rule),
+        Marking::Red(_) => "marks by red".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vmcc_port::{Backend, ClassStats, ConfigFile};
+
+    fn said(text: &str, rate_bps: Option<u64>, removed: &[String]) -> String {
+        let stats = PortStats {
+            port: "p0".into(),
+            members: Vec::new(),
+            backend: Backend::Htb,
+            rate_bps,
+            rtt_ns: None,
+            rtt_samples: 0,
+            unclassified: 0,
+            classes: Vec::new(),
+        };
+        settings(&ConfigFile::parse("test", text).unwrap().config, &stats, removed)
+    }
+
+    #[test]
+    fn what_was_set_fits_on_a_line() {
+        let three = "queue = 'drr'\nmarking = { rule = 'mq-ecn' }\n[[class]]\nname = 'gold'\nweight = 4\n[[class]]\n\
+                     name = 'rest'\nmarking = { rule = 'none' }";
+        assert_eq!(
+            said(three, Some(600_000_000), &["old".to_owned()]),
+            "600mbit; classes by weight: gold 4, rest 1; marks by mq-ecn: RTT measured, lambda 1, rest marks nothing; \
+             buffer 1000pkt; removed: old"
+        );
+        let order = "queue = 'priority'\nmarking = { rule = 'tcn', rtt = '1ms', lambda = 0.17 }\nvm = { name = 'db1', \
+                     rate = '1gbit', weight = 1, weights = 2 }\n[[class]]\nname = 'a'\n[[class]]\nname = 'b'";
+        assert_eq!(
+            said(order, Some(500_000_000), &[]),
+            "500mbit (1/2 of 1gbit for VM db1); classes in this order: a, b; marks by tcn: RTT 1ms, lambda 0.17; \
+             buffer 1000pkt"
+        );
+        let open = "buffer = '150kB'\nphantom = 0.95\nmarking = { rule = 'threshold', at = '30kB' }";
+        assert_eq!(
+            said(open, None, &[]),
+            "no rate; one queue; marks above 30kB, by a virtual queue at 0.95 of the link's speed (100gbit where it \
+             says none); buffer 150kB"
+        );
+        let shared = "vm = { name = 'db1', rate = '1gbit', share = 'shared' }";
+        assert!(
+            said(shared, Some(1_000_000_000), &[])
+                .starts_with("1gbit shared by the ports of VM db1; one queue")
+        );
+    }
+
+    #[test]
+    fn classes_that_went_are_those_that_nobody_has_now() {
+        let class = |name: &str| ClassStats { name: name.into(), ..ClassStats::default() };
+        let now = PortStats {
+            port: "p0".into(),
+            members: Vec::new(),
+            backend: Backend::Htb,
+            rate_bps: None,
+            rtt_ns: None,
+            rtt_samples: 0,
+            unclassified: 0,
+            classes: vec![class("a"), class("c")],
+        };
+        let before = ["a", "b", "d"].map(str::to_owned);
+        assert_eq!(removed(&before, &now), ["b", "d"]);
+    }
+}
