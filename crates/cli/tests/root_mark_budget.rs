@@ -112,8 +112,15 @@ fn root_mark_a_shared_budget_refuses_what_does_not_fit() {
         let said = pair.refused(arguments, 2);
         assert!(said.contains(says) && said.contains("help: "), "{arguments:?}: {said}");
     }
+    // A part instead of the whole: the only port is not counted against itself, and no device of ours is named.
+    let said = pair.refused(&["mark", "p0", "--vm", "db1=100mbit:1/2"], 2);
+    assert!(said.contains("port p0 shares") && said.contains("`vmcc unmark p0` first"), "{said}");
+    let said = pair.refused(&["mark", "p1", "--vm", "db1=100mbit:1/2"], 2);
+    assert!(said.contains("whole budget at p0: no part") && !said.contains("vmccb"), "{said}");
     assert_eq!(pair.json(&["mark", "p1", "--rate", "10mbit"]).0, 0);
-    assert!(pair.refused(&["mark", "p1", "--vm", "db1=100mbit:shared"], 2).contains("unmark it first"));
+    assert!(
+        pair.refused(&["mark", "p1", "--vm", "db1=100mbit:shared"], 2).contains("`vmcc unmark p1` first")
+    );
     assert_eq!(pair.json(&["unmark", "--all"]).0, 0);
     assert!(!has_bucket(&pair));
     pair.assert_nothing_left();

@@ -14,6 +14,16 @@ use wire::Pair;
 const BAD: &[(&[&str], &[&str])] = &[
     (&["--rate", "0bit"], &["--rate", "zero"]),
     (&["--rate", "fast"], &["--rate", "fast"]),
+    (&["--rate", "-5mbit"], &["--rate: `-5mbit`"]),
+    (&["--rate", "5mbit", "--buffer", "-1kB"], &["--buffer: `-1kB`"]),
+    (&["--rate", "5mbit", "--threshold", "-1kB"], &["--threshold: `-1kB`"]),
+    (&["--rate", "5mbit", "--rtt", "-1ms"], &["--rtt: `-1ms`"]),
+    (&["--rate", "5mbit", "--lambda", "-1"], &["--lambda", "above 0"]),
+    (&["--rate", "5mbit", "--phantom", "-1"], &["--phantom", "0.5 to 1"]),
+    (
+        &["--rate", "5mbit", "--classes", "a,b", "--queue", "fifo"],
+        &["--queue: `fifo`", "use `drr`", "`priority`"],
+    ),
     (&["--rate", "10mbit", "--classes", "a:0,b:1"], &["--classes", "`a`", "weight", "at least 1"]),
     (&["--rate", "10mbit", "--classes", "a:1:dscp=64,b"], &["--classes", "`a`", "64", "0 to 63"]),
     (&["--rate", "10mbit", "--classes", "a:1:dscp=1,b:1:dscp=1"], &["--classes", "`b`", "claimed"]),
@@ -86,6 +96,65 @@ fn root_mark_shows_the_place_in_a_bad_file() {
     let said = pair.refused(&["mark", "p0", "--config", "bad.toml"], 2);
     assert!(said.contains("bad.toml:1") && said.contains("`rate`"), "{said}");
     assert!(pair.refused(&["mark", "p0", "--config", "missing.toml"], 2).contains("missing.toml"));
+    pair.assert_nothing_left();
+}
+
+#[test]
+fn root_mark_says_that_a_port_without_a_queue_has_nothing_to_mark_by() {
+    let pair = Pair::new();
+    for rule in
+        [&["--threshold", "30kB"][..], &["--marking", "tcn"], &["--threshold", "20pkt", "--buffer", "90kB"]]
+    {
+        let said = pair.refused(&[&["mark", "p0"], rule].concat(), 2);
+        for part in ["p0", "`noqueue`", "nothing ever waits", "--rate", "tc qdisc replace dev p0 root"] {
+            assert!(said.contains(part), "{rule:?}: no {part:?} in {said}");
+        }
+    }
+    // A virtual queue is a number, and counts what passes.
+    assert_eq!(pair.json(&["mark", "p0", "--threshold", "30kB", "--phantom", "0.9"]).0, 0);
+    assert!(pair.refused(&["mark", "p0", "--threshold", "30kB"], 2).contains("`noqueue`"), "as it was");
+    assert_eq!(pair.json(&["unmark", "p0"]).0, 0);
+
+    // The queue that the message names: it marks.
+    pair.tc("qdisc replace dev p0 root tbf rate 100mbit burst 32kb limit 150kb");
+    assert_eq!(pair.json(&["mark", "p0", "--threshold", "30kB"]).0, 0);
+    pair.iperf("-t 2");
+    let (_, stats) = pair.json(&["mark", "p0", "--stats"]);
+    assert!(stats["classes"][0]["marked"].as_u64().unwrap() > 2, "{stats}");
+    // Taken away while the port is served: nothing waits and nothing is marked, but all passes.
+    pair.tc("qdisc del dev p0 root");
+    assert!(pair.iperf("-t 1") > 1e6);
+    assert_eq!(pair.json(&["mark", "p0", "--stats"]).0, 0);
+    assert_eq!(pair.json(&["unmark", "p0"]).0, 0);
+    pair.assert_nothing_left();
+}
+
+#[test]
+fn root_mark_names_what_cannot_change_while_a_port_is_served() {
+    let pair = Pair::new();
+    pair.tc("qdisc replace dev p0 root tbf rate 100mbit burst 32kb limit 150kb");
+    assert_eq!(pair.json(&["mark", "p0", "--threshold", "30kB"]).0, 0);
+    let said = pair.refused(&["mark", "p0", "--threshold", "200us", "--rate", "50mbit"], 2);
+    assert!(said.contains("`vmcc unmark p0`, then mark it again") && !said.contains("--rate:"), "{said}");
+    assert_eq!(pair.json(&["unmark", "p0"]).0, 0);
+    assert_eq!(pair.json(&["mark", "p0", "--rate", "50mbit"]).0, 0);
+    let said = pair.refused(&["mark", "p0", "--threshold", "30kB"], 2);
+    assert!(said.contains("`vmcc unmark p0`, then mark it again") && !said.contains("--rate:"), "{said}");
+
+    assert_eq!(pair.json(&["mark", "p0", "--rate", "50mbit", "--backend", "htb", "--classes", "a,b"]).0, 0);
+    let htb = || pair.tc("class show dev p0") + &pair.queues();
+    let before = htb();
+    for (arguments, option) in [
+        (&["--rate", "20mbit", "--classes", "a,b", "--buffer", "150kB"][..], "--buffer: the unit"),
+        (&["--rate", "20mbit", "--classes", "a,b:buffer=150kB"], "--classes: the unit"),
+    ] {
+        let said = pair.refused(&[&["mark", "p0", "--backend", "htb"], arguments].concat(), 2);
+        assert!(said.contains(option) && said.contains("while the port is served"), "{said}");
+        assert!(said.contains("`vmcc unmark`") && said.contains("1000pkt now"), "{said}");
+        assert_eq!(htb(), before, "classes before the one that is refused are as they were");
+    }
+    assert_eq!(pair.json(&["unmark", "p0"]).0, 0);
+    pair.tc("qdisc del dev p0 root");
     pair.assert_nothing_left();
 }
 

@@ -77,13 +77,12 @@ fn queue(config: &PortConfig) -> Check {
     }
     if config.queue == Discipline::Fifo && classes > 1 {
         let message = format!("`fifo` is one queue, but there are {classes} classes");
-        return Err(ConfigError::at("queue", message).help(
-            "write queue = \"drr\" to share by weight, or \"priority\" to serve the first class first",
-        ));
+        return Err(ConfigError::at("queue", message)
+            .help("use `drr` to share by weight, or `priority` to serve the first class first"));
     }
     let Some(quantum) = config.quantum else { return Ok(()) };
     let drr = config.queue == Discipline::Drr;
-    require(drr, "quantum", || "only queue = \"drr\" has a quantum".to_owned())?;
+    require(drr, "quantum", || "only the order `drr` has a quantum".to_owned())?;
     let fits = !quantum.is_zero() && quantum <= Bytes::new(1 << 24);
     require(fits, "quantum", || "a quantum is from 1B to 16MiB".to_owned())
 }

@@ -44,7 +44,7 @@ fn port_families(ports: &[PortStats]) -> Vec<MetricFamily> {
         family(
             "vmcc_port_unclassified_packets_total",
             COUNTER,
-            "Packets that no class could be found for.",
+            "Packets that are not IP, or too deeply encapsulated; they go to the last class.",
             |p| Some(p.unclassified as f64),
         ),
     ]

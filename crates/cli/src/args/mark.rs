@@ -44,14 +44,14 @@ pub(crate) struct MarkSettings {
     pub(crate) config: Option<PathBuf>,
 
     /// What the port may send: a hard cap (600mbit)
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(crate) rate: Option<String>,
 
     /// The service queues, the last for everything else: gold:4:dscp=46,silver:2,rest:1
     ///
     /// Each is NAME:WEIGHT, then what belongs to it (dscp=46+10, priority=7, cgroup=PATH) and its limits
     /// (guarantee=200mbit, ceiling=400mbit, buffer=200pkt), all after colons.
-    #[arg(long, value_name = "CLASSES")]
+    #[arg(long, value_name = "CLASSES", allow_hyphen_values = true)]
     pub(crate) classes: Option<String>,
 
     /// In which order the queues are served [default: drr with several classes, else fifo]
@@ -59,23 +59,23 @@ pub(crate) struct MarkSettings {
     pub(crate) queue: Option<QueueChoice>,
 
     /// When to mark: mq-ecn, tcn, threshold=30kB or none [default: mq-ecn; tcn with --queue priority]
-    #[arg(long, value_name = "RULE")]
+    #[arg(long, value_name = "RULE", allow_hyphen_values = true)]
     pub(crate) marking: Option<String>,
 
     /// Short for --marking threshold=...: bytes (30kB), packets (20pkt) or queueing time at the rate (200us)
-    #[arg(long, value_name = "THRESHOLD", conflicts_with = "marking")]
+    #[arg(long, value_name = "THRESHOLD", allow_hyphen_values = true, conflicts_with = "marking")]
     pub(crate) threshold: Option<String>,
 
     /// The RTT that thresholds are computed from (250us) [default: measured from passing traffic]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) rtt: Option<String>,
 
     /// The threshold is rate x RTT x lambda [default: 1]
-    #[arg(long, value_name = "FACTOR")]
+    #[arg(long, value_name = "FACTOR", allow_hyphen_values = true)]
     pub(crate) lambda: Option<f64>,
 
     /// What each queue holds before it drops (150kB, 1000pkt) [default: 1000pkt]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) buffer: Option<String>,
 
     /// What schedules the queues
@@ -83,11 +83,11 @@ pub(crate) struct MarkSettings {
     pub(crate) backend: BackendChoice,
 
     /// Mark by a virtual queue that drains at this share of the rate (0.5 to 1)
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub(crate) phantom: Option<f64>,
 
     /// The VM's budget over all its ports, from one bucket (db1=1gbit:shared) or this port's part (db1=1gbit:1/2)
-    #[arg(long, value_name = "NAME=RATE:HOW")]
+    #[arg(long, value_name = "NAME=RATE:HOW", allow_hyphen_values = true)]
     pub(crate) vm: Option<String>,
 }
 
