@@ -99,8 +99,9 @@ pub(crate) fn folder_failure(error: &FolderError, target: &Path) -> Failure {
             path.display()
         )),
         FolderError::InUse(_) => Failure::usage(error).help("wait for it, or give another folder with --out"),
-        FolderError::DiskFull(_) => Failure::host(error)
-            .help(format!("free some space, or put the results elsewhere than {target} with --out")),
+        FolderError::DiskFull(_) => Failure::host(error).help(format!(
+            "free some space, or put the results on another disk than that of {target} with --out"
+        )),
         FolderError::Format { .. } => Failure::usage(error)
             .help("point at a folder that `vmcc run` of this version made, or run the scenario again"),
         _ => Failure::host(error).help("check that the folder exists, and its owner and permissions"),
@@ -118,6 +119,14 @@ pub(crate) fn scenario_failure(error: &ScenarioError) -> Failure {
                 Some(help) => failure.help(help),
                 None => failure,
             }
+        }
+        ScenarioError::Read { source, .. } => {
+            let missing = source.kind() == std::io::ErrorKind::NotFound;
+            Failure::usage(chain(error)).help(if missing {
+                "check the path; `vmcc scenarios` lists the built-in ones, `vmcc scenario show NAME > FILE.toml` makes a copy"
+            } else {
+                "check the file's owner and permissions"
+            })
         }
         // These say in their message what to do.
         other => Failure::usage(chain(other)),

@@ -74,6 +74,19 @@ fn unknown_names_come_with_the_nearest_ones() {
 }
 
 #[test]
+fn a_scenario_that_is_no_file_comes_with_what_to_do() {
+    let dir = folder();
+    fs::create_dir(dir.path().join("sub")).unwrap();
+    let message = refused(dir.path(), &["scenario", "check", "sub"], 2);
+    assert!(message.contains("`sub`") && message.contains("is a directory"), "{message}");
+    for missing in ["nosuch.toml", "sub/nosuch.toml"] {
+        let message = refused(dir.path(), &["run", missing], 2);
+        assert!(message.contains(missing) && message.contains("help: "), "{message}");
+        assert!(message.contains("vmcc scenario show"), "{message}");
+    }
+}
+
+#[test]
 fn wrong_use_is_exit_2_also_in_json() {
     let dir = folder();
     for arguments in [&["frobnicate"][..], &["run"], &["run", "two.toml", "--runs", "0"], &["mark", "eth0"]] {

@@ -7,6 +7,41 @@ mod common;
 use common::folder;
 use std::process::Command;
 
+/// What a run says that has a file system of `kilobytes` for its results.
+fn run_on(kilobytes: usize) -> (Option<i32>, String, bool) {
+    let dir = folder();
+    let program = assert_cmd::cargo::cargo_bin("vmcc");
+    let script = format!(
+        "mount -t tmpfs -o size={kilobytes}k none tiny || exit 99\n\
+         '{}' run two.toml --engine sim --jobs 1 --out tiny/out\ncode=$?\ntest -d tiny/out.partial && echo kept\nexit $code",
+        program.display()
+    );
+    std::fs::create_dir(dir.path().join("tiny")).unwrap();
+    let run = Command::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-c", &script])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    let kept = String::from_utf8_lossy(&run.stdout).contains("kept");
+    (run.status.code(), String::from_utf8(run.stderr).unwrap(), kept)
+}
+
+#[test]
+fn a_disk_that_fills_up_on_the_way_keeps_what_is_finished_and_says_how_to_continue() {
+    let mut all_runs_kept = 0;
+    for kilobytes in (40..1000).step_by(40) {
+        let (code, message, kept) = run_on(kilobytes);
+        if code == Some(0) {
+            break;
+        }
+        assert_eq!(code, Some(3), "{kilobytes} kB: {message}");
+        let continues = message.contains("continue with: vmcc run two.toml") && message.contains("--resume");
+        assert_eq!(continues, kept, "{kilobytes} kB: {message}");
+        all_runs_kept += usize::from(message.contains("4 of 4 runs are kept in tiny/out.partial"));
+    }
+    assert!(all_runs_kept > 0, "the disk was never full at the end, when the result is put together");
+}
+
 #[test]
 fn a_full_disk_leaves_nothing_half_written() {
     let dir = folder();

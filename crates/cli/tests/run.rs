@@ -85,11 +85,45 @@ fn a_claim_that_fails_is_exit_1_and_the_results_are_there() {
 }
 
 #[test]
+fn claims_about_cases_that_the_user_took_out_are_neither_true_nor_false() {
+    let dir = folder();
+    let out = |cc: &str| format!("out-{cc}");
+    let (code, document) = run_into(dir.path(), &out("reno"), &["--set", "cc=reno"]);
+    assert_eq!((code, &document["claims"]), (0, &serde_json::json!([])), "{document}");
+    assert!(document["warnings"][0].as_str().unwrap().contains("moves-data is not checked"), "{document}");
+    let report = fs::read_to_string(dir.path().join("out-reno/report.html")).unwrap();
+    assert!(report.contains("moves-data is not checked") && !report.contains("id=\"claims\""));
+    let text = output(
+        dir.path(),
+        &["run", "two.toml", "--engine", "sim", "--set", "cc=reno", "--out", &out("text")],
+    );
+    let text = String::from_utf8(text.stdout).unwrap();
+    let line = text.lines().find(|l| l.trim_start().starts_with("moves-data")).unwrap();
+    assert!(line.split_whitespace().nth(1) == Some("-") && !text.contains("FAIL"), "{text}");
+    // Still there, hence still checked.
+    let (_, document) = run_into(dir.path(), &out("lia"), &["--set", "cc=lia"]);
+    assert_eq!(document["claims"][0]["pass"], true);
+}
+
+#[test]
+fn a_claim_that_no_case_can_decide_fails_whatever_the_user_sets() {
+    let dir = folder();
+    let text = fs::read_to_string(dir.path().join("two.toml")).unwrap();
+    fs::write(dir.path().join("two.toml"), text.replace("cc='lia')", "cc='lia', cc='reno')")).unwrap();
+    for (out, extra) in [("a", &[][..]), ("b", &["--set", "cc=reno"])] {
+        let (code, document) = run_into(dir.path(), out, extra);
+        assert_eq!((code, &document["claims"][0]["pass"]), (1, &false.into()), "{document}");
+    }
+}
+
+#[test]
 fn the_text_has_table_claims_and_report() {
     let dir = folder();
     let output = output(dir.path(), &["run", "two.toml", "--engine", "sim", "--out", "out"]);
     let text = String::from_utf8(output.stdout).unwrap();
-    for wanted in ["goodput", "Mbit/s", "±", "lia", "moves-data", "pass", "Report: out/report.html"] {
+    for wanted in
+        ["goodput", "Mbit/s", "±", "lia", "moves-data", "pass", "> 1.00 Mbit/s", "Report: out/report.html"]
+    {
         assert!(text.contains(wanted), "{wanted} is missing in\n{text}");
     }
     assert!(String::from_utf8(output.stderr).unwrap().contains("2 cases, 4 runs"));

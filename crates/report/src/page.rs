@@ -3,7 +3,9 @@
 use crate::bars;
 use crate::plots::{Plots, numeric_axis};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use vmcc_results::figure::{Column, columns, common_settings, compact, digits, mean_text, varying_keys};
+use vmcc_results::figure::{
+    Column, claim_needs, claim_value, columns, common_settings, digits, mean_text, varying_keys,
+};
 use vmcc_results::parquet_files::plain_text;
 use vmcc_results::{ClaimResult, Summary};
 
@@ -99,12 +101,13 @@ fn warnings(summary: &Summary) -> Markup {
 }
 
 fn claims(claims: &[ClaimResult]) -> Markup {
+    let none = || "–".to_owned();
     html! {
         @if !claims.is_empty() {
             section #claims {
                 h2 { "Claims" }
                 div.scroll { table {
-                    thead { tr { th { "Claim" } th { "Verdict" } th.number { "Ours" } th { "Paper" } th { "Check" } } }
+                    thead { tr { th { "Claim" } th { "Verdict" } th.number { "Ours" } th.number { "Needs" } th { "Paper" } th { "Check" } } }
                     tbody {
                         @for claim in claims {
                             tr {
@@ -112,7 +115,8 @@ fn claims(claims: &[ClaimResult]) -> Markup {
                                 td { span class=(if claim.pass { "badge pass" } else { "badge fail" }) {
                                     (if claim.pass { "pass" } else { "fail" })
                                 } }
-                                td.number { (claim.value.map_or_else(|| "–".to_owned(), compact)) }
+                                td.number { (claim_value(claim).unwrap_or_else(none)) }
+                                td.number { (claim_needs(claim).unwrap_or_else(none)) }
                                 td { (claim.paper.as_deref().unwrap_or("–")) }
                                 td { code { (claim.check) } @if let Some(note) = &claim.note { br; small { (note) } } }
                             }

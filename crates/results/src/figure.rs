@@ -2,7 +2,7 @@
 
 use crate::parquet_files::plain_text;
 use crate::stats::{MeanCi, mean_ci95};
-use crate::{Case, Summary};
+use crate::{Case, ClaimResult, Summary};
 
 /// Figures worth a column when a case has them, with the column's title. `*` stands for each path.
 const COLUMNS: [(&str, &str); 16] = [
@@ -157,6 +157,23 @@ pub fn compact(value: f64) -> String {
     }
 }
 
+/// A claim's number, with its unit if that is known.
+pub fn claim_value(claim: &ClaimResult) -> Option<String> {
+    claim.value.map(|value| in_unit_of(claim, value))
+}
+
+/// What a claim's number must be, such as `>= 124.3 Mbit/s`.
+pub fn claim_needs(claim: &ClaimResult) -> Option<String> {
+    claim.needs.as_ref().map(|needs| format!("{} {}", needs.relation, in_unit_of(claim, needs.value)))
+}
+
+fn in_unit_of(claim: &ClaimResult, value: f64) -> String {
+    match claim.metric.as_ref().map(|name| scale_of(name, value)) {
+        Some(scale) if !scale.unit.is_empty() => format!("{} {}", digits(value / scale.divisor), scale.unit),
+        _ => compact(value),
+    }
+}
+
 /// A mean with its confidence interval, in the column's unit.
 pub fn mean_text(figure: MeanCi, scale: Scale) -> String {
     let is_count = scale.unit.is_empty() && figure.mean.fract() == 0.0;
@@ -182,6 +199,24 @@ mod tests {
         assert_eq!(scale_of("queue_bytes.mean", 1500.0).unit, "kB");
         assert_eq!(scale_of("jain", 0.9).unit, "");
         assert_eq!(scale_of("retransmits", 1e7), Scale { divisor: 1.0, unit: "" });
+    }
+
+    #[test]
+    fn the_number_of_a_claim_has_the_unit_of_its_metric() {
+        let mut claim = ClaimResult {
+            id: "x".into(),
+            check: "mean(goodput_bps) >= 1.5 * mean(goodput_bps, cc='lia')".into(),
+            paper: None,
+            value: Some(132_800_000.0),
+            metric: Some("goodput_bps".into()),
+            needs: Some(crate::Needs { relation: ">=".into(), value: 124_300_000.0 }),
+            pass: true,
+            note: None,
+        };
+        assert_eq!(claim_value(&claim).unwrap(), "132.8 Mbit/s");
+        assert_eq!(claim_needs(&claim).unwrap(), ">= 124.3 Mbit/s");
+        (claim.metric, claim.needs) = (None, None);
+        assert_eq!((claim_value(&claim).unwrap(), claim_needs(&claim)), ("132.8 M".into(), None));
     }
 
     #[test]

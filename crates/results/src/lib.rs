@@ -25,4 +25,4 @@ mod summary;
 
 pub use metrics::{Dist, Extra, Metrics, PathMetrics};
 pub use output::{FlowRecord, NameId, RunOutput, Series, SeriesPoint};
-pub use summary::{Case, ClaimResult, Environment, Run, SCHEMA_VERSION, Settings, Summary, Work};
+pub use summary::{Case, ClaimResult, Environment, Needs, Run, SCHEMA_VERSION, Settings, Summary, Work};

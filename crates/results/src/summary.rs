@@ -97,11 +97,26 @@ pub struct ClaimResult {
     /// Our number: the left side of a comparison. Absent when it could not be evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
+    /// The figure whose unit `value` has. Absent when it is computed from several, or a pure number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
+    /// What `value` is compared with, in the same unit. Absent when the check is more than one comparison.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needs: Option<Needs>,
     /// Whether the expression holds.
     pub pass: bool,
     /// Why it could not be evaluated, or what else the reader must know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+}
+
+/// The right side of a claim's comparison.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Needs {
+    /// `<`, `>`, `<=`, `>=`, `==` or `!=`.
+    pub relation: String,
+    /// The value.
+    pub value: f64,
 }
 
 /// What a run cost. Absent when the engine cannot tell.

@@ -23,7 +23,7 @@ pub mod sizes;
 pub mod text;
 mod validate;
 
-pub use claim::{CaseFigures, Claim, ClaimError, Verdict};
+pub use claim::{Bound, CaseFigures, Claim, ClaimError, Verdict};
 pub use error::{Diagnostic, Place, ScenarioError};
 pub use load::document::Document;
 pub use model::{ClaimSpec, Scenario};

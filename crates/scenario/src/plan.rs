@@ -58,4 +58,6 @@ pub struct Plan {
     pub cases: Vec<ResolvedCase>,
     /// The claims to check after all runs.
     pub claims: Vec<Claim>,
+    /// Claims that compare cases which an override took out of the sweep: neither true nor false.
+    pub not_applicable: Vec<Claim>,
 }

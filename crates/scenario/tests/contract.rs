@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 use serde_json::json;
 use vmcc_scenario::model::{Marking, SizeDist, Topology, TrafficKind};
-use vmcc_scenario::{CaseFigures, Document, Overrides, Scale};
+use vmcc_scenario::{CaseFigures, Claim, Document, Overrides, Scale};
 
 const EXAMPLE: &str = r#"
 title = "Long flows: throughput, fairness, RTT, retransmissions"
@@ -67,6 +67,35 @@ fn the_small_scale_changes_what_it_says_and_nothing_else() {
     let TrafficKind::Bulk(bulk) = &mut expected.traffic[0].kind else { panic!("bulk") };
     bulk.connections = 25;
     assert_eq!(small.cases[0].scenario, expected);
+}
+
+#[test]
+fn a_claim_about_cases_that_an_option_removed_is_not_applicable() {
+    let text = |claims: &str| {
+        format!(
+            "title = 'x'\nduration = '1s'\n[topology]\nkind = 'parallel-paths'\npaths = 2\nrate = '10mbit'\ndelay = '1ms'\nbuffer = '30kB'\n[[traffic]]\nkind = 'bulk'\n\
+             [sweep]\ncc = ['lia', 'vmcc']\nconnections = [1, 2]\n{claims}"
+        )
+    };
+    let claim = |id: &str, check: &str| format!("[[claim]]\nid = '{id}'\ncheck = \"{check}\"\n");
+    let claims = claim("pair", "mean(goodput_bps, cc='vmcc') > mean(goodput_bps, cc='lia')")
+        + &claim("trend", "spearman(goodput_bps, connections, cc='vmcc') > 0")
+        + &claim("never", "mean(goodput_bps, cc='lia', cc='vmcc') > 0");
+    let document = Document::parse("x", &text(&claims)).unwrap();
+    let ids = |claims: &[Claim]| claims.iter().map(|c| c.spec.id.clone()).collect::<Vec<_>>();
+    for (options, kept, removed) in [
+        (&[][..], &["pair", "trend", "never"][..], &[][..]),
+        (&["cc=vmcc"], &["trend", "never"], &["pair"]),
+        (&["connections=2"], &["pair", "never"], &["trend"]),
+        (&["cc=lia", "topology.delay=1ms"], &["never"], &["pair", "trend"]),
+    ] {
+        let plan = document.plan(&set(options)).unwrap();
+        assert_eq!(
+            (ids(&plan.claims), ids(&plan.not_applicable)),
+            (kept.iter().map(|&s| s.to_owned()).collect(), removed.iter().map(|&s| s.to_owned()).collect()),
+            "{options:?}"
+        );
+    }
 }
 
 #[test]

@@ -8,14 +8,14 @@ use crate::run::engine::{self, Engine};
 use crate::run::environment::{self, environment};
 use crate::run::execute::{Execution, Stopped, indices};
 use crate::run::progress::Progress;
-use crate::run::{command, conclusion, overview, storage};
+use crate::run::{claims, command, conclusion, overview, storage};
 use crate::ui::Ui;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use vmcc_results::folder::{FolderError, PartialFolder, RunIndex, StoredRun};
-use vmcc_results::{Case, ClaimResult, Run, SCHEMA_VERSION, Summary, Work};
-use vmcc_scenario::{CaseFigures, Document, Overrides, Plan, Scale};
+use vmcc_results::{Case, Run, SCHEMA_VERSION, Summary, Work};
+use vmcc_scenario::{Document, Overrides, Plan, Scale};
 
 /// Name of the copy of the scenario inside a result folder.
 const SCENARIO_FILE: &str = "scenario.toml";
@@ -117,22 +117,24 @@ impl Session<'_> {
             Stopped::Storage(error) => folder_failure(&error, self.target),
         };
         match kept {
-            Some(Ok(Some(partial))) => {
-                let runs = indices(self.plan).len();
-                let resume = command::command(self.options, self.plan, self.engine.name(), Some(self.target));
-                let remedy = failure.help.as_ref().map(|h| format!("{h}; then ")).unwrap_or_default();
-                let help = format!(
-                    "{remedy}{finished} of {runs} runs are kept in {}; continue with: {resume} --resume",
-                    partial.display()
-                );
-                failure.help(help)
-            }
+            Some(Ok(Some(partial))) => self.resumable(failure, &partial, finished),
             Some(Err(error)) => {
                 self.ui.warn(&format!("{error}"));
                 failure
             }
             Some(Ok(None)) | None => failure,
         }
+    }
+
+    /// Adds to a failure how to continue after it.
+    fn resumable(&self, failure: Failure, partial: &Path, finished: usize) -> Failure {
+        let runs = indices(self.plan).len();
+        let resume = command::command(self.options, self.plan, self.engine.name(), Some(self.target));
+        let remedy = failure.help.as_ref().map(|h| format!("{h}; ")).unwrap_or_default();
+        let partial = partial.display();
+        failure.help(format!(
+            "{remedy}{finished} of {runs} runs are kept in {partial}; continue with: {resume} --resume"
+        ))
     }
 
     fn summarize(&self, finished: &BTreeMap<RunIndex, StoredRun>, cpu_s: Option<f64>) -> Summary {
@@ -161,6 +163,7 @@ impl Session<'_> {
         let mut warnings: Vec<String> = finished.values().flat_map(|r| r.warnings.clone()).collect();
         let mut seen = std::collections::BTreeSet::new();
         warnings.retain(|w| seen.insert(w.clone()));
+        warnings.extend(claims::not_applicable(self.plan));
         Summary {
             schema: SCHEMA_VERSION,
             scenario: self.plan.name.clone(),
@@ -168,7 +171,7 @@ impl Session<'_> {
             source: self.plan.source.clone(),
             engine: self.engine.name().to_owned(),
             environment,
-            claims: check_claims(self.plan, &cases),
+            claims: claims::check(self.plan, &cases),
             cases,
             work,
             warnings,
@@ -176,14 +179,13 @@ impl Session<'_> {
     }
 
     fn publish(&self, folder: PartialFolder, summary: &Summary, scenario: &str) -> Result<PathBuf, Failure> {
-        let storage = |error: FolderError| folder_failure(&error, self.target);
+        let partial = folder.partial_path().to_owned();
+        let kept = |failure: Failure| self.resumable(failure, &partial, indices(self.plan).len());
+        let storage = |error: FolderError| kept(folder_failure(&error, self.target));
         let assembled = folder.assemble(summary, &[(SCENARIO_FILE, scenario.as_bytes())]).map_err(storage)?;
         if let Err(error) = vmcc_report::write(assembled.path()) {
-            let failure = report_failure(&error, self.target);
-            let partial = assembled.discard();
-            let note = format!("the finished runs are kept in {}; continue with --resume", partial.display());
-            let help = failure.help.as_ref().map_or_else(|| note.clone(), |h| format!("{h}; {note}"));
-            return Err(failure.help(help));
+            assembled.discard();
+            return Err(kept(report_failure(&error, self.target)));
         }
         assembled.publish().map_err(storage)
     }
@@ -193,8 +195,9 @@ impl Session<'_> {
         if let Some(sentence) = conclusion::sentence(summary) {
             text.push_str(&format!("\n\n{sentence}"));
         }
-        if !summary.claims.is_empty() {
-            text.push_str(&format!("\n\n{}", overview::claims(&summary.claims)));
+        let not_applicable = &self.plan.not_applicable;
+        if !summary.claims.is_empty() || !not_applicable.is_empty() {
+            text.push_str(&format!("\n\n{}", overview::claims(&summary.claims, not_applicable)));
         }
         for warning in &summary.warnings {
             text.push_str(&format!("\n\nNote: {warning}"));
@@ -204,30 +207,4 @@ impl Session<'_> {
         }
         text
     }
-}
-
-fn check_claims(plan: &Plan, cases: &[Case]) -> Vec<ClaimResult> {
-    let figures: Vec<CaseFigures> = cases
-        .iter()
-        .map(|case| CaseFigures {
-            set: case.set.clone(),
-            runs: case.runs.iter().map(|r| r.metrics.figures().into_iter().collect()).collect(),
-        })
-        .collect();
-    let check = |claim: &vmcc_scenario::Claim| {
-        let spec = &claim.spec;
-        let (value, pass, problem) = match claim.evaluate(&figures) {
-            Ok(verdict) => (verdict.value, verdict.pass, None),
-            Err(error) => (None, false, Some(error.to_string())),
-        };
-        ClaimResult {
-            id: spec.id.clone(),
-            check: spec.check.clone(),
-            paper: spec.paper.clone(),
-            value,
-            pass,
-            note: problem.or_else(|| spec.note.clone()),
-        }
-    };
-    plan.claims.iter().map(check).collect()
 }

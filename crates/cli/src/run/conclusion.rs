@@ -1,7 +1,7 @@
 //! One sentence that says what the figures show. Every word depends on a figure.
 //!
 //! The last case is compared with the first (what one gets without it), with all others in what it leaves to
-//! competing traffic, and in delay with the other that carried the most.
+//! competing traffic, and in delay with the first as well, unless another carried clearly more.
 
 use vmcc_results::figure::{case_name, digits, over_runs, scale_of, varying_keys};
 use vmcc_results::{Case, Summary};
@@ -59,8 +59,11 @@ fn share_left(others: &[Case], last: &Case, name: Name<'_>) -> Option<String> {
 }
 
 fn delay(others: &[Case], last: &Case, name: Name<'_>) -> Option<String> {
-    let carried = |case: &&Case| mean(case, "goodput_bps").unwrap_or(0.0);
-    let rival = others.iter().max_by(|a, b| carried(a).total_cmp(&carried(b)))?;
+    let carried = |case: &Case| mean(case, "goodput_bps").unwrap_or(0.0);
+    let first = others.first()?;
+    let more = others.iter().filter(|case| carried(case) > (1.0 + EQUAL) * carried(first));
+    let rival = more.reduce(|best, case| if carried(case) > carried(best) { case } else { best });
+    let rival = rival.unwrap_or(first);
     let (ours, theirs) = (mean(last, "rtt_us.p50")?, mean(rival, "rtt_us.p50")?);
     let verb = match ours / theirs {
         ratio if ratio < 1.0 - EQUAL => "cut the median RTT to",
@@ -117,6 +120,22 @@ mod tests {
             "vmcc carried 100 Mbit/s, 2.00 times cubic, left the competing traffic 55 % of the shared path \
              (cubic: 50 %, lia: 40 %) and cut the median RTT to 2.00 ms, where lia had 7.00 ms."
         );
+    }
+
+    #[test]
+    fn delay_is_compared_with_the_first_unless_another_carried_clearly_more() {
+        let rival = |second: f64| {
+            let cases = vec![
+                case("cubic", 100e6, 9e3, 0.5),
+                case("reno", second, 8e3, 0.5),
+                case("lia", second, 7e3, 0.5),
+                case("vmcc", 100e6, 2e3, 0.5),
+            ];
+            sentence(&summary(cases)).unwrap().split("where ").nth(1).unwrap().to_owned()
+        };
+        assert_eq!(rival(100e6), "cubic had 9.00 ms.", "equal");
+        assert_eq!(rival(104e6), "cubic had 9.00 ms.", "as good as equal");
+        assert_eq!(rival(110e6), "reno had 8.00 ms.", "the first of the two");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Running a scenario: choose an engine, run every case, collect.
 
+pub(crate) mod claims;
 pub(crate) mod command;
 pub(crate) mod conclusion;
 pub(crate) mod engine;

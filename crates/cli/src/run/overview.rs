@@ -2,9 +2,10 @@
 
 use crate::table;
 use std::fmt::Write;
-use vmcc_results::figure::{columns, common_settings, compact, mean_text, varying_keys};
+use vmcc_results::figure::{claim_needs, claim_value, columns, common_settings, mean_text, varying_keys};
 use vmcc_results::parquet_files::plain_text;
 use vmcc_results::{ClaimResult, Summary};
+use vmcc_scenario::Claim;
 
 /// The table of cases.
 pub(crate) fn cases(summary: &Summary) -> String {
@@ -26,17 +27,28 @@ pub(crate) fn cases(summary: &Summary) -> String {
     table::render(&table)
 }
 
-/// One line per claim.
-pub(crate) fn claims(claims: &[ClaimResult]) -> String {
-    let mut table = table::plain(&["CLAIM", "", "OURS", "PAPER", "CHECK"]);
+/// One line per claim; `not_applicable` are those that nothing is said about.
+pub(crate) fn claims(claims: &[ClaimResult], not_applicable: &[Claim]) -> String {
+    let none = || "-".to_owned();
+    let mut table = table::plain(&["CLAIM", "", "OURS", "NEEDS", "PAPER", "CHECK"]);
     for claim in claims {
-        let ours = claim.value.map_or_else(|| "-".to_owned(), compact);
         let verdict = if claim.pass { "pass" } else { "FAIL" };
         let check = match &claim.note {
             Some(note) if !claim.pass => format!("{} ({note})", claim.check),
             _ => claim.check.clone(),
         };
-        table.add_row([claim.id.as_str(), verdict, &ours, claim.paper.as_deref().unwrap_or("-"), &check]);
+        table.add_row([
+            claim.id.clone(),
+            verdict.to_owned(),
+            claim_value(claim).unwrap_or_else(none),
+            claim_needs(claim).unwrap_or_else(none),
+            claim.paper.clone().unwrap_or_else(none),
+            check,
+        ]);
+    }
+    for Claim { spec, .. } in not_applicable {
+        let paper = spec.paper.as_deref().unwrap_or("-");
+        table.add_row([spec.id.as_str(), "-", "-", "-", paper, &spec.check]);
     }
     table::render(&table)
 }

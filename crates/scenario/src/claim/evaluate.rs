@@ -25,6 +25,17 @@ pub struct Verdict {
     pub pass: bool,
     /// The left side of its first comparison.
     pub value: Option<f64>,
+    /// What that is compared with, if the claim is this one comparison.
+    pub bound: Option<Bound>,
+}
+
+/// The right side of a comparison.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bound {
+    /// `<`, `>`, `<=`, `>=`, `==` or `!=`.
+    pub relation: String,
+    /// The value.
+    pub value: f64,
 }
 
 /// Why a claim could not be decided.
@@ -72,7 +83,11 @@ impl Claim {
         let context = context(&values).map_err(ClaimError::Expression)?;
         let pass = boolean(&self.expression, &context).map_err(ClaimError::Expression)?;
         let value = self.left.as_deref().and_then(|left| number(left, &context));
-        Ok(Verdict { pass, value })
+        let right = self.right.as_ref().filter(|_| value.is_some());
+        let bound = right.and_then(|(relation, right)| {
+            Some(Bound { relation: relation.clone(), value: number(right, &context)? })
+        });
+        Ok(Verdict { pass, value, bound })
     }
 }
 
@@ -113,8 +128,29 @@ pub(super) fn dry_run(claim: &Claim) -> Result<(), BadClaim> {
 }
 
 impl Selector {
-    fn matches(&self, case: &CaseFigures) -> bool {
-        self.filters.iter().all(|f| case.set.get(&f.key).is_some_and(|value| same(value, &f.value)))
+    fn matches(&self, set: &IndexMap<String, Value>) -> bool {
+        self.filters.iter().all(|f| set.get(&f.key).is_some_and(|value| same(value, &f.value)))
+    }
+
+    /// Whether cases that set this are enough to evaluate it; a rank correlation needs two points.
+    pub(super) fn finds_cases(&self, cases: &[IndexMap<String, Value>]) -> bool {
+        let mut found = cases.iter().filter(|set| self.matches(set));
+        let Some(first) = found.next() else { return false };
+        match &self.axis {
+            Some((axis, _)) => found.any(|set| set.get(axis) != first.get(axis)),
+            None => true,
+        }
+    }
+
+    /// The same for a full sweep over `axes`.
+    pub(super) fn fits_axes(&self, axes: &[(String, Vec<Value>)]) -> bool {
+        let values = |key: &str| axes.iter().find(|(k, _)| k == key).map_or(&[][..], |(_, v)| v.as_slice());
+        let allowed = |key: &str, value: &Value| {
+            self.filters.iter().filter(|f| f.key == *key).all(|f| same(value, &f.value))
+        };
+        let satisfiable = |key: &str| values(key).iter().any(|value| allowed(key, value));
+        let spread = |axis: &str| values(axis).len() > 1;
+        self.filters.iter().all(|f| satisfiable(&f.key)) && self.axis.as_ref().is_none_or(|(a, _)| spread(a))
     }
 
     fn metric_of(&self, run: &BTreeMap<String, f64>) -> Option<f64> {
@@ -122,7 +158,7 @@ impl Selector {
     }
 
     fn evaluate(&self, cases: &[CaseFigures]) -> Result<f64, ClaimError> {
-        let selected: Vec<&CaseFigures> = cases.iter().filter(|case| self.matches(case)).collect();
+        let selected: Vec<&CaseFigures> = cases.iter().filter(|case| self.matches(&case.set)).collect();
         let runs: usize = selected.iter().map(|case| case.runs.len()).sum();
         if runs == 0 {
             return Err(ClaimError::NoCase { selector: self.text.clone() });

@@ -17,8 +17,9 @@ mod evaluate;
 mod names;
 mod parse;
 
-pub use evaluate::{CaseFigures, ClaimError, Verdict};
+pub use evaluate::{Bound, CaseFigures, ClaimError, Verdict};
 
+use indexmap::IndexMap;
 use serde_json::Value;
 
 use crate::model::{ClaimSpec, Scenario};
@@ -33,6 +34,8 @@ pub struct Claim {
     expression: String,
     /// The left side of the first comparison, likewise.
     left: Option<String>,
+    /// If the whole is one comparison: its operator and its right side, likewise.
+    right: Option<(String, String)>,
 }
 
 /// A fault in an expression.
@@ -100,8 +103,13 @@ impl Claim {
     /// Reads the expression of a claim.
     pub(crate) fn parse(spec: ClaimSpec) -> Result<Self, BadClaim> {
         let parsed = parse::parse(&spec.check)?;
-        let claim =
-            Self { spec, selectors: parsed.selectors, expression: parsed.expression, left: parsed.left };
+        let claim = Self {
+            spec,
+            selectors: parsed.selectors,
+            expression: parsed.expression,
+            left: parsed.left,
+            right: parsed.right,
+        };
         evaluate::dry_run(&claim)?;
         Ok(claim)
     }
@@ -113,6 +121,25 @@ impl Claim {
         axes: &[(String, Vec<Value>)],
     ) -> Result<(), BadClaim> {
         self.selectors.iter().try_for_each(|selector| names::check(selector, scenario, axes))
+    }
+
+    /// The metric whose unit the left side of the comparison has: that of its only selector, if it is nothing else.
+    pub fn left_metric(&self) -> Option<&str> {
+        let only = self.left.as_deref()?.trim();
+        let index = (0..self.selectors.len()).find(|index| parse::variable(*index) == only)?;
+        let selector = &self.selectors[index];
+        let pure = matches!(selector.function, Function::Jain | Function::Count | Function::Spearman);
+        (!pure).then_some(selector.metric.as_str())
+    }
+
+    /// Whether these cases (what each sets) have everything that the claim compares.
+    pub(crate) fn selects(&self, cases: &[IndexMap<String, Value>]) -> bool {
+        self.selectors.iter().all(|selector| selector.finds_cases(cases))
+    }
+
+    /// Whether a full sweep over these axes has everything that the claim compares.
+    pub(crate) fn could_select(&self, axes: &[(String, Vec<Value>)]) -> bool {
+        self.selectors.iter().all(|selector| selector.fits_axes(axes))
     }
 
     /// The metrics that the claim needs, by dotted name.

@@ -13,6 +13,7 @@ pub(super) struct Parsed {
     pub(super) selectors: Vec<Selector>,
     pub(super) expression: String,
     pub(super) left: Option<String>,
+    pub(super) right: Option<(String, String)>,
 }
 
 struct Reader<'a> {
@@ -23,6 +24,10 @@ struct Reader<'a> {
     depth: usize,
     /// Where in `out` the first comparison outside parentheses begins.
     comparison: Option<usize>,
+    /// The operator of that comparison, and where in `out` its right side begins.
+    right: Option<(String, usize)>,
+    /// Whether the first comparison is only a part of the whole.
+    compound: bool,
 }
 
 fn bad(offset: usize, length: usize, message: impl Into<String>) -> BadClaim {
@@ -33,13 +38,23 @@ pub(super) fn parse(text: &str) -> Result<Parsed, BadClaim> {
     if text.len() > MAX_LENGTH {
         return Err(bad(0, 1, format!("the expression is longer than {MAX_LENGTH} bytes")));
     }
-    let mut reader =
-        Reader { text, at: 0, selectors: Vec::new(), out: String::new(), depth: 0, comparison: None };
+    let mut reader = Reader {
+        text,
+        at: 0,
+        selectors: Vec::new(),
+        out: String::new(),
+        depth: 0,
+        comparison: None,
+        right: None,
+        compound: false,
+    };
     while reader.at < text.len() {
         reader.step()?;
     }
     let left = reader.comparison.and_then(|end| reader.out.get(..end)).map(str::to_owned);
-    Ok(Parsed { selectors: reader.selectors, expression: reader.out, left })
+    let whole = reader.right.filter(|_| !reader.compound);
+    let right = whole.and_then(|(operator, at)| Some((operator, reader.out.get(at..)?.to_owned())));
+    Ok(Parsed { selectors: reader.selectors, expression: reader.out, left, right })
 }
 
 fn is_name(c: char) -> bool {
@@ -74,8 +89,9 @@ impl<'a> Reader<'a> {
             }
             ';' => Err(bad(self.at, 1, "one claim is one expression; write two claims")),
             c => {
-                if self.depth == 0 && (c == '&' || c == '|') && self.comparison.is_none() {
-                    self.comparison = Some(self.out.len());
+                if self.depth == 0 && (c == '&' || c == '|') {
+                    self.compound = true;
+                    self.comparison.get_or_insert(self.out.len());
                 }
                 self.out.push(c);
                 self.at += c.len_utf8();
@@ -106,8 +122,10 @@ impl<'a> Reader<'a> {
         let operator = self.take_while(|c| matches!(c, '<' | '>' | '=' | '!'));
         match operator {
             "<" | ">" | "<=" | ">=" | "==" | "!=" => {
-                if self.depth == 0 && self.comparison.is_none() {
-                    self.comparison = Some(self.out.len());
+                if self.depth == 0 {
+                    self.compound |= self.comparison.is_some();
+                    self.comparison.get_or_insert(self.out.len());
+                    self.right = Some((operator.to_owned(), self.out.len() + operator.len()));
                 }
             }
             "!" => {}

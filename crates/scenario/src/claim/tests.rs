@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 use serde_json::json;
 
-use super::{BadClaim, CaseFigures, Claim, ClaimError, Verdict};
+use super::{BadClaim, Bound, CaseFigures, Claim, ClaimError, Verdict};
 use crate::model::ClaimSpec;
 
 fn claim(check: &str) -> Result<Claim, BadClaim> {
@@ -21,6 +21,23 @@ fn decide(check: &str) -> Result<Verdict, ClaimError> {
 
 fn value(expression: &str) -> f64 {
     decide(&format!("{expression} == 0")).unwrap().value.unwrap()
+}
+
+fn bound(relation: &str, value: f64) -> Option<Bound> {
+    Some(Bound { relation: relation.into(), value })
+}
+
+#[test]
+fn one_comparison_has_a_bound_and_the_unit_of_its_metric() {
+    let verdict = decide("mean(goodput_bps, n=2) >= 0.5 * mean(goodput_bps, n=4)").unwrap();
+    assert_eq!((verdict.value, verdict.bound), (Some(5.0), bound(">=", 2.0)));
+    for several in ["mean(goodput_bps) > 1 && mean(goodput_bps) < 9", "(mean(goodput_bps) > 1) == true"] {
+        assert_eq!(decide(several).unwrap().bound, None, "{several}");
+    }
+    assert_eq!(claim(" p99(goodput_bps, n=1) > 1").unwrap().left_metric(), Some("goodput_bps"));
+    for pure in ["2 * mean(goodput_bps) > 1", "jain(goodput_bps) > 0", "1 < mean(goodput_bps)"] {
+        assert_eq!(claim(pure).unwrap().left_metric(), None, "{pure}");
+    }
 }
 
 #[test]
@@ -58,7 +75,10 @@ fn what_was_not_measured_is_neither_true_nor_false() {
     assert!(matches!(decide("mean(goodput_bps, n=9) > 0"), Err(ClaimError::NoCase { .. })));
     assert!(matches!(decide("stddev(goodput_bps, n=2) > 0"), Err(ClaimError::Undefined { .. })));
     assert!(matches!(decide("spearman(goodput_bps, n, n=1) > 0"), Err(ClaimError::Undefined { .. })));
-    assert_eq!(decide("count(jain) == 0"), Ok(Verdict { pass: true, value: Some(0.0) }));
+    assert_eq!(
+        decide("count(jain) == 0"),
+        Ok(Verdict { pass: true, value: Some(0.0), bound: bound("==", 0.0) })
+    );
 }
 
 #[test]

@@ -59,7 +59,11 @@ impl Document {
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let read = |source| ScenarioError::Read { path: path.to_owned(), source };
         let unusable = |why: String| ScenarioError::Unusable { path: path.to_owned(), why };
-        let length = std::fs::metadata(path).map_err(read)?.len();
+        let file = std::fs::metadata(path).map_err(read)?;
+        if file.is_dir() {
+            return Err(unusable("it is a directory; give the TOML file in it".to_owned()));
+        }
+        let length = file.len();
         if length > MAX_BYTES as u64 {
             return Err(unusable(format!("it has {length} bytes; a scenario is at most {MAX_BYTES} long")));
         }
@@ -132,6 +136,11 @@ impl Resolver<'_> {
         let first = &cases[0].scenario;
         let narrowed = !self.overrides.set.is_empty();
         let claims = self.check_claims(claims, &values, first, narrowed)?;
+        let sets: Vec<_> = cases.iter().map(|case| case.set.clone()).collect();
+        let axes: Vec<_> = values.iter().map(labels).collect();
+        // A claim that no sweep of the file could decide is no victim of the override.
+        let removed = |claim: &Claim| narrowed && !claim.selects(&sets) && claim.could_select(&axes);
+        let (not_applicable, claims) = claims.into_iter().partition(removed);
         Ok(Plan {
             name: name.to_owned(),
             title: first.title.clone(),
@@ -139,6 +148,7 @@ impl Resolver<'_> {
             runs: first.runs,
             seed: first.seed,
             claims,
+            not_applicable,
             cases,
         })
     }
@@ -366,9 +376,6 @@ impl Resolver<'_> {
                 Box::new(diagnostic)
             };
             let claim = Claim::parse(spec).map_err(at)?;
-            let labels = |axis: &Axis| {
-                (axis.key.clone(), axis.settings.iter().map(|s| s.label.clone()).collect::<Vec<_>>())
-            };
             let mut axes: Vec<_> = axes.iter().map(labels).collect();
             if narrowed {
                 axes.extend(self.extra_axes(&axes));
@@ -387,6 +394,11 @@ impl Resolver<'_> {
             .map(|option| (option.key, option.values))
             .collect()
     }
+}
+
+/// The name of an axis and its values.
+fn labels(axis: &Axis) -> (String, Vec<Value>) {
+    (axis.key.clone(), axis.settings.iter().map(|s| s.label.clone()).collect())
 }
 
 /// The top of the file has more keys than a case.

@@ -1,0 +1,49 @@
+//! The scenario's claims, checked against what was measured.
+
+use vmcc_results::{Case, ClaimResult, Needs};
+use vmcc_scenario::{CaseFigures, Claim, Plan};
+
+/// Every claim that compares cases of this run, decided.
+pub(crate) fn check(plan: &Plan, cases: &[Case]) -> Vec<ClaimResult> {
+    let figures: Vec<CaseFigures> = cases
+        .iter()
+        .map(|case| CaseFigures {
+            set: case.set.clone(),
+            runs: case.runs.iter().map(|r| r.metrics.figures().into_iter().collect()).collect(),
+        })
+        .collect();
+    plan.claims.iter().map(|claim| decide(claim, &figures)).collect()
+}
+
+fn decide(claim: &Claim, figures: &[CaseFigures]) -> ClaimResult {
+    let spec = &claim.spec;
+    let (verdict, problem) = match claim.evaluate(figures) {
+        Ok(verdict) => (Some(verdict), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    let pass = verdict.as_ref().is_some_and(|v| v.pass);
+    let (value, bound) = verdict.map_or((None, None), |v| (v.value, v.bound));
+    ClaimResult {
+        id: spec.id.clone(),
+        check: spec.check.clone(),
+        paper: spec.paper.clone(),
+        value,
+        metric: value.and_then(|_| claim.left_metric().map(str::to_owned)),
+        needs: bound.map(|b| Needs { relation: b.relation, value: b.value }),
+        pass,
+        note: problem.or_else(|| spec.note.clone()),
+    }
+}
+
+/// What to say about claims whose cases the user took out.
+pub(crate) fn not_applicable(plan: &Plan) -> Option<String> {
+    let names: Vec<&str> = plan.not_applicable.iter().map(|claim| claim.spec.id.as_str()).collect();
+    match names.as_slice() {
+        [] => None,
+        [one] => Some(format!("claim {one} is not checked: --set took out cases that it compares")),
+        many => Some(format!(
+            "claims {} are not checked: --set took out cases that they compare",
+            many.join(", ")
+        )),
+    }
+}
