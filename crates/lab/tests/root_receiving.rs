@@ -53,8 +53,11 @@ fn root_hosts_receive_in_threads_packets_of_the_wires_size() {
     let run_id = format!("receive-{}", std::process::id());
     spec.run_id = Some(run_id.clone());
     let transfer = thread::spawn(move || run(&spec).unwrap());
+    // A name appears before its namespace; those of the paths come after those of the hosts.
     let server = wait_for("the server's namespace", || {
-        namespaces_of(&run_id).into_iter().find(|name| name.ends_with("-server"))
+        let names = namespaces_of(&run_id);
+        let built = names.iter().any(|name| name.ends_with("-mid1"));
+        names.into_iter().find(|name| built && name.ends_with("-server"))
     });
     let largest = largest_packet(&server);
     let threads = receiving_threads() - before;
