@@ -118,6 +118,39 @@ fn nothing_is_loaded_from_anywhere() {
     }
 }
 
+/// What a report of the demo measures of itself in a window of this width: width of the page, width of the table of
+/// cases, width of its frame.
+fn widths(dir: &Path, window: u32) -> Vec<u32> {
+    let html = fs::read_to_string(dir.join("demo/report.html")).unwrap();
+    let script = "<script>const f = document.querySelector('#cases .scroll'); parent.document.body.id = 'widths ' + \
+                  [document.documentElement.scrollWidth, f.scrollWidth, f.clientWidth].join(' ') + ' end'</script>";
+    let html = html.replace("</body>", &format!("{script}</body>"));
+    // A browser's own window may have a least width; a frame has not.
+    let frame = format!(
+        "<!doctype html><body><iframe width={window} height=2000 style='border: 0' srcdoc=\"{}\"></iframe></body>",
+        html.replace('&', "&amp;").replace('"', "&quot;")
+    );
+    fs::write(dir.join("measured.html"), frame).unwrap();
+    let url = format!("file://{}", dir.join("measured.html").canonicalize().unwrap().display());
+    let output = chromium(dir, &["--dump-dom"], &url);
+    let dom = String::from_utf8(output.stdout).unwrap();
+    let found = dom.split("id=\"widths ").nth(1).and_then(|rest| rest.split(" end").next());
+    found.unwrap_or_else(|| panic!("the script did not run")).split(' ').map(|n| n.parse().unwrap()).collect()
+}
+
+#[test]
+fn nothing_runs_off_a_narrow_page_and_a_wide_one_shows_every_column() {
+    let dir = folder();
+    json(dir.path(), &["demo", "--engine", "sim", "--out", "demo"]);
+    for window in [400, 800] {
+        let [page, table, frame] = widths(dir.path(), window)[..] else { panic!("three figures") };
+        assert!(page <= window, "a page of {page} px in a window of {window} px");
+        assert!(table > frame, "the table scrolls inside its frame");
+    }
+    let [_, table, frame] = widths(dir.path(), 1280)[..] else { panic!("three figures") };
+    assert!(table <= frame, "columns are hidden: {table} px in {frame} px");
+}
+
 #[test]
 fn text_from_a_scenario_cannot_become_markup() {
     let dir = folder();
