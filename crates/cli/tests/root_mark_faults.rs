@@ -110,6 +110,10 @@ fn root_mark_says_that_a_port_without_a_queue_has_nothing_to_mark_by() {
             assert!(said.contains(part), "{rule:?}: no {part:?} in {said}");
         }
     }
+    // A port that was never up has no queue to look at.
+    pair.ip("link add q0 type veth peer name q1");
+    let said = pair.refused(&["mark", "q0", "--threshold", "30kB"], 2);
+    assert!(said.contains("q0 is down") && said.contains("ip link set q0 up"), "{said}");
     // A virtual queue is a number, and counts what passes.
     assert_eq!(pair.json(&["mark", "p0", "--threshold", "30kB", "--phantom", "0.9"]).0, 0);
     assert!(pair.refused(&["mark", "p0", "--threshold", "30kB"], 2).contains("`noqueue`"), "as it was");

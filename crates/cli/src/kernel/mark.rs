@@ -260,6 +260,7 @@ fn failure(error: &PortError) -> Failure {
         | PortError::Held { .. }
         | PortError::Config { .. }
         | PortError::NoQueue { .. }
+        | PortError::Down { .. }
         | PortError::OtherQueues { .. }
         | PortError::ForeignQueue { .. } => Failure::usage(text),
         _ => Failure::host(text).help("`vmcc doctor` says what this kernel lacks"),

@@ -67,6 +67,15 @@ pub enum PortError {
         /// The port.
         port: String,
     },
+    /// The same on a port that was never up: it gets its queue when it comes up.
+    #[error(
+        "port {port} is down: its own queue is not there yet, and whether one to mark by will be is not known; \
+         `ip link set {port} up` first, or give it a rate (`--rate 100mbit`, in a file `rate`)"
+    )]
+    Down {
+        /// The port.
+        port: String,
+    },
     /// Queues of vmcc's own would have to replace the port's while it is served, or the reverse.
     #[error(
         "port {port} is served {now}, and cannot go on {asked}; `vmcc unmark {port}`, then mark it again",

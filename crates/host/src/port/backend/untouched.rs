@@ -18,10 +18,14 @@ impl Untouched {
     /// Refuses a rule that goes by the length of the port's own queue where there is none. A queue that is taken away
     /// later is its owner's choice: then nothing waits, and nothing is marked.
     pub(crate) fn check(site: &mut Site, plan: &Plan) -> Result<(), PortError> {
-        let root = if plan.needs_a_queue() { site.root()? } else { None };
-        match root {
+        if !plan.needs_a_queue() {
+            return Ok(());
+        }
+        match site.root()? {
             Some(root) if root.kind == NO_QUEUE => Err(PortError::NoQueue { port: site.name.clone() }),
-            _ => Ok(()),
+            Some(_) => Ok(()),
+            // The kernel lists no queue of a port that was never up.
+            None => Err(PortError::Down { port: site.name.clone() }),
         }
     }
 }
