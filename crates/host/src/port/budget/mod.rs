@@ -57,6 +57,7 @@ impl Member {
         let Some(vm) = shared(config) else {
             return Err(PortError::config(&site.name, "vm", "there is no shared budget"));
         };
+        check_whole(&site, vm)?;
         let lock = Lock::take()?;
         site.remember_clsact()?;
         let device = bucket::open(&lock, &site, config, vm)?;
@@ -158,22 +159,41 @@ pub(crate) fn remove_unused() -> Result<usize, PortError> {
     Ok(removed)
 }
 
+/// The other ports of a VM and how they share its budget, by name. The device of a shared budget is on record too, but
+/// no port to its users.
+fn others(site: &Site, vm: &VmBudget) -> Result<Vec<(String, VmBudget)>, PortError> {
+    let recorded = super::record::others(site.index)?.into_iter();
+    let of_vm = recorded.filter_map(|content| {
+        let theirs = content.config.vm.filter(|theirs| theirs.name == vm.name)?;
+        let there = nix::net::if_::if_nametoindex(content.port.as_str()).is_ok();
+        (there && !is_bucket(&content.port)).then_some((content.port, theirs))
+    });
+    let mut ports: Vec<(String, VmBudget)> = of_vm.collect();
+    ports.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(ports)
+}
+
+fn names(ports: &[(String, VmBudget)]) -> String {
+    ports.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// Refuses the whole budget where other ports have parts of it.
+fn check_whole(site: &Site, vm: &VmBudget) -> Result<(), PortError> {
+    let mut ports = others(site, vm)?;
+    ports.retain(|(_, theirs)| theirs.share == VmShare::Split);
+    if ports.is_empty() {
+        return Ok(());
+    }
+    let problem = format!("VM `{}` gave parts of its budget away, at {}", vm.name, names(&ports));
+    let help = "give this port a part too (`:1/2`, in a file `share = \"split\"`), or `vmcc unmark` those ports first";
+    Err(PortError::config(&site.name, "vm", problem).help(help))
+}
+
 /// Refuses a part that, with the parts of the VM's other ports, is more than the whole.
 pub(crate) fn check_parts(site: &Site, config: &PortConfig) -> Result<(), PortError> {
     let Some(vm) = config.vm.as_ref().filter(|vm| vm.share == VmShare::Split) else { return Ok(()) };
     let part = |vm: &VmBudget| f64::from(vm.weight) / f64::from(vm.weights.max(1));
-    let others = super::record::others(site.index)?;
-    let of_vm = others.iter().filter_map(|content| {
-        let theirs = content.config.vm.as_ref().filter(|theirs| theirs.name == vm.name)?;
-        nix::net::if_::if_nametoindex(content.port.as_str())
-            .is_ok()
-            .then_some((content.port.as_str(), theirs))
-    });
-    // The device of a shared budget is on record too, but no port to its users.
-    let mut ports: Vec<(&str, &VmBudget)> = of_vm.filter(|(name, _)| !is_bucket(name)).collect();
-    ports.sort_unstable_by_key(|(name, _)| *name);
-    let names =
-        |ports: &[(&str, &VmBudget)]| ports.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let ports = others(site, vm)?;
     if ports.iter().any(|(_, theirs)| theirs.share == VmShare::Shared) {
         let problem =
             format!("VM `{}` shares its whole budget at {}: no part of it is left", vm.name, names(&ports));
@@ -187,8 +207,8 @@ pub(crate) fn check_parts(site: &Site, config: &PortConfig) -> Result<(), PortEr
     }
     let problem =
         format!("the parts of VM `{}` at {} and here are more than its budget", vm.name, names(&ports));
-    Err(PortError::config(&site.name, "vm.weight", problem)
-        .help("give each port WEIGHT/WEIGHTS that sum up to one"))
+    let error = PortError::config(&site.name, "vm.weight", problem);
+    Err(error.help("give each port WEIGHT/WEIGHTS that sum up to one"))
 }
 
 fn join(site: &mut Site, device: u32) -> Result<(), PortError> {
