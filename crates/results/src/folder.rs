@@ -172,13 +172,12 @@ impl PartialFolder {
         check_target(target)?;
         let partial = sibling(target)?;
         let exists = fs::exists(&partial).map_err(|e| FolderError::io(&partial, e))?;
-        match (exists, resume) {
+        let lock = match (exists, resume) {
             (true, false) => return Err(in_the_way(partial)),
             (false, true) => return Err(FolderError::NothingToResume(partial)),
-            (true, true) => {}
+            (true, true) => lock(&partial)?,
             (false, false) => create_partial(&partial, &plan)?,
-        }
-        let lock = lock(&partial)?;
+        };
         if resume {
             check_plan(&partial, &plan)?;
         } else {
@@ -398,22 +397,33 @@ fn sibling(target: &Path) -> Result<PathBuf, FolderError> {
     Ok(target.with_file_name(name))
 }
 
-fn create_partial(partial: &Path, plan: &Plan) -> Result<(), FolderError> {
-    let parent = partial.parent().unwrap_or(Path::new("."));
+/// Makes the partial folder and returns its lock. It gets its name when it is whole and locked: of two that start at
+/// the same time one finds it there, in use.
+fn create_partial(partial: &Path, plan: &Plan) -> Result<File, FolderError> {
+    let parent = partial.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(parent).map_err(|e| FolderError::io(parent, e))?;
-    // Not `create_dir_all`: of two that start at the same time one must lose.
-    match fs::create_dir(partial) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(in_the_way(partial.to_owned())),
-        made => made.map_err(|e| FolderError::io(partial, e))?,
+    let made = temporary_dir(parent).map_err(|e| FolderError::io(partial, e))?;
+    let parts = made.path().join(PARTS_DIR);
+    fs::create_dir(&parts).map_err(|e| FolderError::io(&parts, e))?;
+    write_json(&made.path().join(PLAN_FILE), plan)?;
+    let lock = lock(made.path())?;
+    match fs::rename(made.path(), partial) {
+        Ok(()) => {
+            let _its_old_name = made.keep();
+            Ok(lock)
+        }
+        Err(_) if partial.exists() => Err(in_the_way(partial.to_owned())),
+        Err(e) => Err(FolderError::io(partial, e)),
     }
-    let parts = partial.join(PARTS_DIR);
-    fs::create_dir(&parts)
-        .map_err(|e| FolderError::io(&parts, e))
-        .and_then(|()| write_json(&partial.join(PLAN_FILE), plan))
-        .inspect_err(|_| {
-            // The caller gets the error that made this necessary.
-            let _ = fs::remove_dir_all(partial);
-        })
+}
+
+/// As readable as the umask lets it be, like [`temporary_file`].
+fn temporary_dir(parent: &Path) -> io::Result<tempfile::TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".vmcc-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
+    builder.tempdir_in(parent)
 }
 
 fn lock(partial: &Path) -> Result<File, FolderError> {

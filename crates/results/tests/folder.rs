@@ -145,6 +145,22 @@ fn two_processes_cannot_share_a_folder_and_nothing_cannot_be_resumed() {
 }
 
 #[test]
+fn of_many_that_start_at_once_one_gets_the_folder_and_the_others_leave_no_trace() {
+    for _ in 0..20 {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("out");
+        let opened: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..8).map(|_| scope.spawn(|| PartialFolder::open(&target, plan(), false))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let in_use = opened.iter().filter(|o| matches!(o, Err(FolderError::InUse(_)))).count();
+        assert_eq!((opened.iter().filter(|o| o.is_ok()).count(), in_use), (1, 7), "{opened:?}");
+        assert_eq!(names(dir.path()), ["out.partial"]);
+    }
+}
+
+#[test]
 fn what_is_no_result_folder_is_called_so() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
