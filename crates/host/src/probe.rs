@@ -77,7 +77,7 @@ pub fn checks() -> Vec<Check> {
         ),
         check("struct-ops", "congestion control in BPF", struct_ops()),
         check("mptcp", "more than one path per connection", mptcp()),
-        check("unsent-limit", "keeping fast paths busy beside slow ones", unsent_limit()),
+        unsent_limit(),
         check("socket-diagnostics", "reading the state of subflows", diagnostics()),
         check("socket-destroy", "closing a path that shares a bottleneck", destroy()),
         check("network-namespaces", "the lab", qdisc::in_new_namespace(|| Ok(())).and_then(|answer| answer)),
@@ -209,7 +209,12 @@ fn mptcp() -> Answer {
 /// Linux's MPTCP scheduler hands a subflow this much at a time, unless it is told that a subflow holds enough.
 const SCHEDULER_BURST_BYTES: u64 = 64 << 10;
 
-fn unsent_limit() -> Answer {
+/// Whether this network namespace keeps subflows from holding much that they have not sent.
+pub fn unsent_limit() -> Check {
+    check("unsent-limit", "keeping fast paths busy beside slow ones", small_unsent_limit())
+}
+
+fn small_unsent_limit() -> Answer {
     let path = "/proc/sys/net/ipv4/tcp_notsent_lowat";
     let text = fs::read_to_string(path).map_err(|e| problem(format!("{path}: {e}"), NEWER_KERNEL))?;
     match text.trim().parse::<u64>() {

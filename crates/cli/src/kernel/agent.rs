@@ -10,6 +10,7 @@ use std::time::Duration;
 use vmcc_cc::Params;
 use vmcc_host::guard::{CloseRequest, Guard};
 use vmcc_host::port;
+use vmcc_host::probe;
 use vmcc_host::{ControlError, LoadError, Loaded, Status, parameter_table};
 
 const DEFAULT_SETTING: &str = "net.ipv4.tcp_congestion_control";
@@ -40,10 +41,20 @@ pub(crate) fn up(wanted: &[Params], guard: bool, ui: &Ui) -> Result<Exit, Failur
                 names.first().copied().unwrap_or("mp_vmcc"),
             )
         });
+        advise(ui);
         return Ok(Exit::Done);
     }
     ui.note(&format!("up: {}; closing paths that share a bottleneck until Ctrl-C", listed.join(", ")));
+    advise(ui);
     watch(&guards, ui)
+}
+
+/// What would keep the algorithms from doing here what they can.
+fn advise(ui: &Ui) {
+    let unsent = probe::unsent_limit();
+    if let (Some(reason), Some(remedy)) = (unsent.reason, unsent.remedy) {
+        ui.note(&format!("note: {reason}\n  help: {remedy}"));
+    }
 }
 
 fn kernel_name(params: &Params) -> &'static str {
