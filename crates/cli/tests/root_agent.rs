@@ -7,7 +7,7 @@ use common::{folder, json, output, refused};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 fn available() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
@@ -19,6 +19,16 @@ struct Down;
 impl Drop for Down {
     fn drop(&mut self) {
         let _ = Command::new(env!("CARGO_BIN_EXE_vmcc")).arg("down").output();
+    }
+}
+
+/// A process that does not outlive a failed test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -82,16 +92,14 @@ fn root_bad_input_loads_nothing() {
 #[test]
 fn root_a_guard_ends_on_sigint_and_leaves_the_algorithms_up() {
     let _down = Down;
-    let mut guard = Command::new(env!("CARGO_BIN_EXE_vmcc"))
-        .args(["up", "vmcc", "--guard"])
-        .stderr(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut guard = Command::new(env!("CARGO_BIN_EXE_vmcc"));
+    let guard = guard.args(["up", "vmcc", "--guard"]).stderr(Stdio::piped()).stdout(Stdio::null());
+    let mut guard = Ended(guard.spawn().unwrap());
+    let mut said = BufReader::new(guard.0.stderr.take().unwrap());
     let mut first = String::new();
-    BufReader::new(guard.stderr.take().unwrap()).read_line(&mut first).unwrap();
+    said.read_line(&mut first).unwrap();
     assert!(first.contains("mp_vmcc"), "{first}");
-    kill(Pid::from_raw(i32::try_from(guard.id()).unwrap()), Signal::SIGINT).unwrap();
-    assert_eq!(guard.wait().unwrap().code(), Some(130), "as every command that is interrupted");
+    kill(Pid::from_raw(i32::try_from(guard.0.id()).unwrap()), Signal::SIGINT).unwrap();
+    assert_eq!(guard.0.wait().unwrap().code(), Some(130), "as every command that is interrupted");
     assert!(available().contains("mp_vmcc"));
 }

@@ -44,6 +44,8 @@ pub(crate) fn up(wanted: &[Params], guard: bool, ui: &Ui) -> Result<Exit, Failur
         advise(ui);
         return Ok(Exit::Done);
     }
+    // Before anything says that Ctrl-C ends it.
+    interrupt::listen()?;
     ui.note(&format!("up: {}; closing paths that share a bottleneck until Ctrl-C", listed.join(", ")));
     advise(ui);
     watch(&guards, ui)
@@ -106,7 +108,6 @@ fn kept() -> Result<Vec<Status>, Failure> {
 }
 
 fn watch(guards: &[Guard], ui: &Ui) -> Result<Exit, Failure> {
-    interrupt::listen()?;
     let share = WAIT / u32::try_from(guards.len().max(1)).unwrap_or(1);
     let mut closed = Vec::new();
     while !interrupt::stopped() {
