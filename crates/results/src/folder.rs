@@ -351,7 +351,7 @@ pub fn read_summary(folder: &Path) -> Result<Summary, FolderError> {
 pub fn replace_file(path: &Path, content: &[u8]) -> Result<(), FolderError> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let write = || -> io::Result<()> {
-        let mut file = temporary_file(folder)?;
+        let mut file = temporary(0o666).tempfile_in(folder)?;
         file.write_all(content)?;
         file.as_file().sync_all()?;
         file.persist(path).map_err(|e| e.error)?;
@@ -360,13 +360,15 @@ pub fn replace_file(path: &Path, content: &[u8]) -> Result<(), FolderError> {
     write().map_err(|e| FolderError::io(path, e))
 }
 
-/// Temporary files are private to their owner by default; results are as readable as the umask lets them be.
-fn temporary_file(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
+/// What is temporary is private to its owner by default; results are as readable as the umask lets them be, from `mode` on.
+fn temporary(mode: u32) -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".vmcc-");
     #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder)
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
+    #[cfg(not(unix))]
+    let _ = mode;
+    builder
 }
 
 fn check_target(target: &Path) -> Result<(), FolderError> {
@@ -402,7 +404,7 @@ fn sibling(target: &Path) -> Result<PathBuf, FolderError> {
 fn create_partial(partial: &Path, plan: &Plan) -> Result<File, FolderError> {
     let parent = partial.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(parent).map_err(|e| FolderError::io(parent, e))?;
-    let made = temporary_dir(parent).map_err(|e| FolderError::io(partial, e))?;
+    let made = temporary(0o777).tempdir_in(parent).map_err(|e| FolderError::io(partial, e))?;
     let parts = made.path().join(PARTS_DIR);
     fs::create_dir(&parts).map_err(|e| FolderError::io(&parts, e))?;
     write_json(&made.path().join(PLAN_FILE), plan)?;
@@ -415,15 +417,6 @@ fn create_partial(partial: &Path, plan: &Plan) -> Result<File, FolderError> {
         Err(_) if partial.exists() => Err(in_the_way(partial.to_owned())),
         Err(e) => Err(FolderError::io(partial, e)),
     }
-}
-
-/// As readable as the umask lets it be, like [`temporary_file`].
-fn temporary_dir(parent: &Path) -> io::Result<tempfile::TempDir> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".vmcc-");
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
-    builder.tempdir_in(parent)
 }
 
 fn lock(partial: &Path) -> Result<File, FolderError> {
