@@ -99,6 +99,44 @@ static inline unsigned long long mark_share(unsigned long long rate, unsigned lo
 	return mark_min(rate, 1ull << 40) * ((quantum_ns << 20) / round_ns) >> 20;
 }
 
+/* What the classes that are not at their ceilings have left: of the port's rate, and as a round of
+ * their quanta. */
+struct mark_left {
+	unsigned long long rate;
+	unsigned long long round_ns;
+};
+
+/*
+ * Takes a class that waits out of the turns if its ceiling is less than its turns would give it.
+ * Classes come in the order of ceiling / quantum, the least first: once one is not taken out, none
+ * of those that follow would be.
+ */
+static inline void mark_take_out(struct mark_left *left, unsigned long long quantum_ns,
+				 unsigned long long ceiling)
+{
+	if (mark_share(left->rate, quantum_ns, left->round_ns) <= ceiling)
+		return;
+	/* A share is never more than the rate, nor its quantum than the round. */
+	left->rate -= mark_min(ceiling, left->rate);
+	left->round_ns -= mark_min(quantum_ns, left->round_ns);
+}
+
+/* How long a round of those takes, when the classes taken out have their part of `rate` meanwhile.
+ */
+static inline unsigned long long mark_round_left(const struct mark_left *left,
+						 unsigned long long rate)
+{
+	unsigned long long part = mark_min(left->rate, 1ull << 40);
+
+	rate = mark_min(rate, 1ull << 40);
+	if (part >= rate)
+		return mark_min(left->round_ns, MARK_MAX_NS);
+	part = (part << 20) / rate;
+	if (!part)
+		return left->round_ns ? MARK_MAX_NS : 0;
+	return mark_min((mark_min(left->round_ns, MARK_MAX_NS) << 20) / part, MARK_MAX_NS);
+}
+
 /* What is left of a virtual queue, in 1/256 bytes, after it drained for `ns` at a share (1/65536)
  * of `rate`. */
 static inline unsigned long long mark_drain(unsigned long long length_q8, unsigned long long rate,

@@ -14,13 +14,33 @@ enum {
 	MARKING_QUEUE_THRESHOLD = 3,
 	MARKING_SHARE = 4,
 	MARKING_DRAIN = 5,
+	MARKING_ROUND_LEFT = 6,
 };
+
+#define MARKING_TABLE 16
 
 struct marking_step {
 	unsigned long long function;
 	unsigned long long in[4];
+	unsigned long long table[MARKING_TABLE];
 	unsigned long long out;
 };
+
+/* The table has a quantum and a ceiling of each class that waits. */
+static inline unsigned long long marking_round_left(unsigned long long rate,
+						    const unsigned long long *table)
+{
+	struct mark_left left = {rate, 0};
+	int i;
+
+	for (i = 0; i < MARKING_TABLE; i += 2)
+		left.round_ns += mark_min(table[i], MARK_MAX_NS);
+	for (i = 0; i < MARKING_TABLE; i += 2) {
+		if (table[i])
+			mark_take_out(&left, table[i], table[i + 1]);
+	}
+	return mark_round_left(&left, rate);
+}
 
 static inline void marking_step(struct marking_step *s)
 {
@@ -44,6 +64,9 @@ static inline void marking_step(struct marking_step *s)
 		break;
 	case MARKING_DRAIN:
 		s->out = mark_drain(in[0], in[1], (unsigned int)in[2], in[3]);
+		break;
+	case MARKING_ROUND_LEFT:
+		s->out = marking_round_left(in[0], s->table);
 		break;
 	}
 }

@@ -132,7 +132,7 @@ int vmcc_port_out(struct __sk_buff *skb)
 	queue_lengths(skb, cfg, class, &queue);
 	if (cfg->phantom_q16)
 		virtual_lengths(cfg, class, skb->wire_len, &queue);
-	threshold = class_threshold(cfg, c, state, &queue);
+	threshold = class_threshold(cfg, class, state, &queue);
 	barrier_var(class);
 	/* Other CPUs have it in their caches. */
 	if (state->threshold[class & (PORT_CLASSES - 1)] != threshold)

@@ -47,11 +47,11 @@ static __always_inline void update_round(const struct port_config *cfg, struct p
  * packet is queued, its waiting time is the queue over what its class has of the rate now, so
  * "longer than RTT x lambda" is a length.
  */
-static __always_inline u64 class_threshold(const struct port_config *cfg,
-					   const struct port_class *c, struct port_state *state,
-					   const struct lengths *queue)
+static __always_inline u64 class_threshold(const struct port_config *cfg, u32 class,
+					   struct port_state *state, const struct lengths *queue)
 {
-	u64 rtt, k, round, others;
+	const struct port_class *c = class_of(cfg, class);
+	u64 rtt, k, round;
 
 	if (c->rule == PORT_RULE_LENGTH)
 		return c->threshold_bytes;
@@ -61,19 +61,20 @@ static __always_inline u64 class_threshold(const struct port_config *cfg,
 	if (!rtt)
 		return ~0ull; /* nothing measured yet */
 	if (c->rule == PORT_RULE_SOJOURN || cfg->strict) {
-		others = queue->round_ns - (queue->judged ? c->quantum_ns : 0);
-		k = mark_port_threshold(class_rate(cfg, c, others, queue->ahead), rtt,
-					c->lambda_q16);
+		k = mark_port_threshold(class_rate(cfg, class, queue->busy), rtt, c->lambda_q16);
 	} else {
 		round = queue->round_q8;
-		if (port_source != PORT_SOURCE_MAP || cfg->phantom_q16) {
-			update_round(cfg, state, queue->round_ns, bpf_ktime_get_ns());
+		/* A queueing discipline counts what a class waits at its ceiling into its round. */
+		if (port_source != PORT_SOURCE_MAP || cfg->phantom_q16 || cfg->has_ceilings) {
+			update_round(cfg, state, round_of(cfg, queue->busy), bpf_ktime_get_ns());
 			round = state->round_q8;
 		}
 		k = mark_queue_threshold(mark_port_threshold(cfg->rate, rtt, c->lambda_q16),
 					 c->quantum_ns, round);
 		k = mark_min(k, mark_port_threshold(c->ceiling, rtt, c->lambda_q16));
 	}
+	/* A queue never gets longer than its buffer: a threshold above would never mark. */
+	k = mark_min(k, c->threshold_bytes);
 	return k > cfg->floor_bytes ? k : cfg->floor_bytes;
 }
 

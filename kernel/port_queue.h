@@ -25,9 +25,8 @@ extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
 struct lengths {
 	u64 own;      /* its class's real queue */
 	u64 judged;   /* what decides about marking: that, or its class's virtual queue */
-	u64 ahead;    /* queues that a strict order serves before its class's */
-	u64 round_ns; /* what all classes that have anything queued send in one round */
-	u64 round_q8; /* smoothed, by the queueing discipline that knows it */
+	u64 round_q8; /* a round, smoothed by the queueing discipline that knows it */
+	u32 busy;     /* bit i: class i has something queued */
 };
 
 static __always_inline const struct port_class *class_of(const struct port_config *cfg, u32 index)
@@ -37,27 +36,66 @@ static __always_inline const struct port_class *class_of(const struct port_confi
 	return &cfg->classes[index & (PORT_CLASSES - 1)];
 }
 
-static __always_inline void add_length(const struct port_config *cfg, u32 class, u32 own,
-				       u64 backlog, struct lengths *out)
+static __always_inline void add_length(u32 class, u32 own, u64 backlog, struct lengths *out)
 {
-	/* Sums, not bits per class: what the verifier cannot tell apart it need not visit apart. */
-	out->round_ns += backlog ? class_of(cfg, class)->quantum_ns : 0;
+	out->busy |= (backlog != 0) << (class & (PORT_CLASSES - 1));
 	out->own += class == own ? backlog : 0;
-	out->ahead += class < own ? backlog : 0;
 }
 
-/*
- * What a class has of the port's rate now, when the quanta of the others that have anything queued
- * sum up to `others_ns`.  In turns: its share by quanta.  In strict order: all, or while somebody
- * is ahead its right alone.
+/* How long a round of the classes in `busy` takes.  One at its ceiling takes that, not its turns.
  */
-static __always_inline u64 class_rate(const struct port_config *cfg, const struct port_class *c,
-				      u64 others_ns, u64 ahead)
+__noinline u64 round_of(const struct port_config *cfg, u32 busy)
 {
-	if (cfg->strict)
-		return ahead ? c->right : c->ceiling;
-	return mark_min(mark_share(cfg->rate, c->quantum_ns, others_ns + c->quantum_ns),
-			c->ceiling);
+	struct mark_left left = {};
+	u32 i;
+
+	if (!cfg)
+		return 0;
+	left.rate = cfg->rate;
+	for (i = 0; i < PORT_CLASSES; i++)
+		left.round_ns += busy >> i & 1 ? class_of(cfg, i)->quantum_ns : 0;
+	if (!cfg->has_ceilings)
+		return left.round_ns;
+	for (i = 0; i < PORT_CLASSES; i++) {
+		u32 class = cfg->by_ceiling[i] & (PORT_CLASSES - 1);
+		const struct port_class *c = class_of(cfg, class);
+
+		if (busy >> class & 1)
+			mark_take_out(&left, c->quantum_ns, c->ceiling);
+	}
+	return mark_round_left(&left, cfg->rate);
+}
+
+/* What a strict order leaves class `own` when those ahead take all that they may. */
+static __always_inline u64 left_by_order(const struct port_config *cfg, u32 own, u32 busy)
+{
+	u64 left = cfg->rate;
+	u32 i;
+
+	for (i = 0; i < PORT_CLASSES; i++) {
+		if (i < own && busy >> i & 1)
+			left -= mark_min(left, class_of(cfg, i)->ceiling);
+	}
+	return left;
+}
+
+/* What class `own` has of the port's rate now, beside the others in `busy`. */
+__noinline u64 class_rate(const struct port_config *cfg, u32 own, u32 busy)
+{
+	const struct port_class *c;
+	u64 rate;
+
+	if (!cfg)
+		return 0;
+	c = class_of(cfg, own);
+	if (cfg->strict) {
+		rate = left_by_order(cfg, own, busy);
+		rate = rate > c->right ? rate : c->right;
+	} else {
+		busy |= 1u << (own & (PORT_CLASSES - 1));
+		rate = mark_share(cfg->rate, c->quantum_ns, round_of(cfg, busy));
+	}
+	return mark_min(rate, c->ceiling);
 }
 
 /*
@@ -86,7 +124,7 @@ static __always_inline void leaf_lengths(struct net_device *dev, const struct po
 			0xffff;
 
 		if (class < PORT_CLASSES)
-			add_length(cfg, class, own, FOLLOW(direct, q, qstats.backlog), out);
+			add_length(class, own, FOLLOW(direct, q, qstats.backlog), out);
 		node = FOLLOW(direct, q, hash.next);
 	}
 }
@@ -101,7 +139,7 @@ static __always_inline void map_lengths(const struct port_config *cfg, u32 own, 
 
 		if (!queue)
 			continue;
-		add_length(cfg, i, own, queue->backlog_bytes, out);
+		add_length(i, own, queue->backlog_bytes, out);
 		out->round_q8 = queue->round_q8;
 	}
 }
@@ -117,7 +155,7 @@ static __always_inline void kernel_lengths(struct sk_buff *skb, const struct por
 		return;
 	}
 	root = direct ? dev->_tx->qdisc : BPF_CORE_READ(dev, _tx, qdisc);
-	add_length(cfg, 0, 0, FOLLOW(direct, root, qstats.backlog), out);
+	add_length(0, 0, FOLLOW(direct, root, qstats.backlog), out);
 }
 
 /*

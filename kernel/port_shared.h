@@ -38,7 +38,7 @@ enum {
 #define PORT_LEAF_BUCKET 5
 
 struct port_class {
-	uint64_t threshold_bytes; /* PORT_RULE_LENGTH */
+	uint64_t threshold_bytes; /* PORT_RULE_LENGTH; else what no computed threshold exceeds */
 	uint64_t rtt_ns;	  /* PORT_RULE_SHARE, _SOJOURN; 0: measured */
 	uint64_t ceiling;	  /* what it may use, bytes per second */
 	uint64_t right;		  /* what it has a right to, bytes per second */
@@ -74,10 +74,14 @@ struct port_config {
 	uint32_t filter_count;
 	uint32_t priority_count;
 	uint32_t cgroup_classes; /* bit i: class i has a cgroup */
-	uint32_t phantom_q16; /* share of the rate at which virtual queues drain; 0: real queues */
-	uint32_t measure_rtt; /* some class needs it */
-	uint32_t floor_bytes; /* no threshold is below it */
-	uint32_t strict;      /* classes are served in their order, not in turns */
+	uint32_t phantom_q16;  /* share of the rate at which virtual queues drain; 0: real queues */
+	uint32_t measure_rtt;  /* some class needs it */
+	uint32_t floor_bytes;  /* no threshold is below it */
+	uint32_t strict;       /* classes are served in their order, not in turns */
+	uint32_t has_ceilings; /* some class may not use all of the rate */
+	/* Classes in the order of ceiling / quantum, the least first. */
+	uint8_t by_ceiling[PORT_CLASSES];
+	uint32_t reserved;
 };
 
 /* Counters of one class, per CPU. */
@@ -115,7 +119,7 @@ struct port_state {
 
 _Static_assert(sizeof(struct port_class) == 56, "mirrored in crates/host");
 _Static_assert(sizeof(struct port_filter) == 44, "mirrored in crates/host");
-_Static_assert(sizeof(struct port_config) == 8 * 56 + 32 * 44 + 128 + 32 + 64 + 16 + 32,
+_Static_assert(sizeof(struct port_config) == 8 * 56 + 32 * 44 + 128 + 32 + 64 + 16 + 32 + 16,
 	       "mirrored in crates/host");
 _Static_assert(sizeof(struct port_counters) == 48, "mirrored in crates/host");
 _Static_assert(sizeof(struct port_queue) == 64, "mirrored in crates/host");

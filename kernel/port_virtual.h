@@ -29,11 +29,10 @@ struct {
 __noinline int virtual_lengths(const struct port_config *cfg, u32 own, u32 bytes,
 			       struct lengths *out)
 {
-	const struct port_class *mine;
 	struct virtual_queue *queue;
 	u64 now = bpf_ktime_get_ns();
-	u64 round = 0, ahead = 0, any = 0, rate, left, most;
-	u32 i;
+	u64 any = 0, rate, left, most;
+	u32 i, busy = 0;
 
 	if (!cfg || !out || own >= PORT_CLASSES)
 		return 0;
@@ -47,15 +46,13 @@ __noinline int virtual_lengths(const struct port_config *cfg, u32 own, u32 bytes
 		/* At least at this rate it has drained since it was looked at. */
 		rate = cfg->strict && !any ? c->ceiling : c->right;
 		left = mark_drain(queue->length_q8, rate, cfg->phantom_q16, now - queue->at);
-		round += left ? c->quantum_ns : 0;
-		ahead += i < own ? left : 0;
+		busy |= (left != 0) << i;
 		any += left;
 	}
 	queue = bpf_map_lookup_elem(&port_virtual, &own);
 	if (!queue)
 		return 0;
-	mine = class_of(cfg, own);
-	rate = class_rate(cfg, mine, round, ahead);
+	rate = class_rate(cfg, own, busy);
 	most = mark_bytes(rate, VIRTUAL_MAX_NS) << 8;
 	bpf_spin_lock(&queue->lock);
 	left = mark_drain(queue->length_q8, rate, cfg->phantom_q16, now - queue->at);
@@ -63,8 +60,7 @@ __noinline int virtual_lengths(const struct port_config *cfg, u32 own, u32 bytes
 	queue->at = now;
 	bpf_spin_unlock(&queue->lock);
 	out->judged = left >> 8;
-	out->ahead = ahead;
-	out->round_ns = round + (left >> 8 ? mine->quantum_ns : 0);
+	out->busy = busy | (left >> 8 != 0) << own;
 	return 0;
 }
 

@@ -2,7 +2,7 @@
 
 use super::backend::Queues;
 use super::error::PortError;
-use super::plan::Plan;
+use super::plan::{ClassPlan, Plan};
 use std::net::IpAddr;
 use vmcc_port::{ClassConfig, Filter, MAX_CLASSES, MAX_FILTERS, MAX_PRIORITIES, PortConfig, Rule};
 
@@ -15,8 +15,9 @@ const PRIORITIES_AT: usize = FILTERS_AT + MAX_FILTERS * FILTER_BYTES;
 const PRIORITY_CLASS_AT: usize = PRIORITIES_AT + MAX_PRIORITIES * 4;
 const DSCP_AT: usize = PRIORITY_CLASS_AT + MAX_PRIORITIES;
 const TAIL_AT: usize = DSCP_AT + DSCPS;
+const BY_CEILING_AT: usize = TAIL_AT + 16 + 36;
 /// Bytes of `struct port_config`.
-pub(crate) const CONFIG_BYTES: usize = TAIL_AT + 16 + 32;
+pub(crate) const CONFIG_BYTES: usize = TAIL_AT + 16 + 32 + 16;
 
 const NS_PER_S: u128 = 1_000_000_000;
 
@@ -33,14 +34,13 @@ pub(crate) fn config(
         let (rule, threshold) = match class.rule {
             Rule::None => (0, 0),
             Rule::Threshold(bytes) => (1, bytes),
-            Rule::MqEcn(_) => (2, 0),
-            Rule::Tcn(_) => (3, 0),
+            Rule::MqEcn(_) => (2, class.most_bytes),
+            Rule::Tcn(_) => (3, class.most_bytes),
         };
         let lambda = class.rule.lambda();
         let lambda_q16 = lambda.map_or(0, |lambda| lambda.lambda_q16);
         let rtt = lambda.and_then(|lambda| lambda.rtt_ns).unwrap_or(0);
-        let quantum_ns = u128::from(class.quantum) * NS_PER_S / u128::from(plan.rate.max(1));
-        let quantum_ns = u64::try_from(quantum_ns).unwrap_or(u64::MAX).max(1);
+        let quantum_ns = quantum_ns(class, plan);
         put_longs(&mut out, at, &[threshold, rtt, class.ceiling, class.right, quantum_ns]);
         put_words(&mut out, at + 40, &[rule, lambda_q16, queues.class_id(index), 0]);
     }
@@ -57,9 +57,29 @@ pub(crate) fn config(
         u32::from(plan.measures_rtt()),
         u32::try_from(plan.frame_bytes).unwrap_or(u32::MAX),
         u32::from(plan.strict),
+        u32::from(plan.classes.iter().any(|class| class.ceiling < plan.rate)),
     ];
     put_words(&mut out, TAIL_AT + 16, &words);
+    out[BY_CEILING_AT..BY_CEILING_AT + MAX_CLASSES].copy_from_slice(&by_ceiling(plan));
     Ok(out)
+}
+
+/// What a class's quantum takes at the port's rate.
+fn quantum_ns(class: &ClassPlan, plan: &Plan) -> u64 {
+    let ns = u128::from(class.quantum) * NS_PER_S / u128::from(plan.rate.max(1));
+    u64::try_from(ns).unwrap_or(u64::MAX).max(1)
+}
+
+/// The classes in the order in which they reach their ceilings when the others leave them more and more.
+fn by_ceiling(plan: &Plan) -> [u8; MAX_CLASSES] {
+    let mut order: [u8; MAX_CLASSES] = std::array::from_fn(|class| class as u8);
+    order.sort_by_key(|&class| {
+        let class = plan.classes.get(usize::from(class));
+        class.map_or(u128::MAX, |class| {
+            (u128::from(class.ceiling) << 64) / u128::from(quantum_ns(class, plan))
+        })
+    });
+    order
 }
 
 /// What chooses a class.

@@ -24,25 +24,31 @@ enum Function {
     QueueThreshold = 3,
     Share = 4,
     Drain = 5,
+    RoundLeft = 6,
 }
 use Function::*;
 
-const FUNCTIONS: [Function; 6] = [PortThreshold, RoundSmooth, RoundIdle, QueueThreshold, Share, Drain];
+const FUNCTIONS: [Function; 7] =
+    [PortThreshold, RoundSmooth, RoundIdle, QueueThreshold, Share, Drain, RoundLeft];
 
 /// `struct marking_step`.
 #[repr(C)]
 struct Step {
     function: u64,
     arguments: [u64; 4],
+    table: Table,
     result: u64,
 }
+
+/// Numbers for a function that takes many: a quantum and a ceiling per class.
+type Table = [u64; 16];
 
 unsafe extern "C" {
     fn vmcc_marking_native(step: *mut Step);
 }
 
-fn native(function: Function, arguments: [u64; 4]) -> u64 {
-    let mut step = Step { function: function as u64, arguments, result: 0 };
+fn native(function: Function, arguments: [u64; 4], table: &Table) -> u64 {
+    let mut step = Step { function: function as u64, arguments, table: *table, result: 0 };
     // SAFETY: the function reads and writes the structure alone, whose layout is the same.
     unsafe { vmcc_marking_native(&raw mut step) };
     step.result
@@ -62,22 +68,24 @@ impl Bpf {
         Self { object, step }
     }
 
-    fn call(&self, function: Function, arguments: [u64; 4]) -> u64 {
-        let words = [&[function as u64][..], &arguments, &[0]].concat();
+    fn call(&self, function: Function, arguments: [u64; 4], table: &Table) -> u64 {
+        let words = [&[function as u64][..], &arguments, table, &[0]].concat();
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let key = 0_u32.to_ne_bytes();
         self.step.update(&key, &bytes, MapFlags::ANY).unwrap();
         let program = self.object.progs_mut().find(|program| program.name() == "marking_run").unwrap();
         program.test_run(ProgramInput::default()).unwrap();
         let bytes = self.step.lookup(&key, MapFlags::ANY).unwrap().unwrap();
-        u64::from_ne_bytes(bytes[40..48].try_into().unwrap())
+        u64::from_ne_bytes(bytes[bytes.len() - 8..].try_into().unwrap())
     }
 }
 
-type Call<'a> = &'a dyn Fn(Function, [u64; 4]) -> u64;
+type Call<'a> = &'a dyn Fn(Function, [u64; 4], &Table) -> u64;
+
+const NONE: Table = [0; 16];
 
 fn port_thresholds(call: Call<'_>) {
-    let k = |rate, rtt_ns, lambda_q16| call(PortThreshold, [rate, rtt_ns, lambda_q16, 0]);
+    let k = |rate, rtt_ns, lambda_q16| call(PortThreshold, [rate, rtt_ns, lambda_q16, 0], &NONE);
     assert_eq!(k(GIGABIT, 250_000, LAMBDA_ONE), 31_250);
     assert_eq!(k(10 * GIGABIT, 100_000, LAMBDA_ONE), 125_000);
     assert!(k(10 * GIGABIT, 100_000, (0.17 * 65_536.0_f64).round() as u64).abs_diff(21_250) <= 1);
@@ -85,7 +93,7 @@ fn port_thresholds(call: Call<'_>) {
 
 /// K for a queue in a round of `round_ns`.
 fn queue(call: Call<'_>, quantum_ns: u64, round_ns: f64) -> f64 {
-    call(QueueThreshold, [K_PORT, quantum_ns, (round_ns * 256.0) as u64, 0]) as f64
+    call(QueueThreshold, [K_PORT, quantum_ns, (round_ns * 256.0) as u64, 0], &NONE) as f64
 }
 
 fn shares_of_a_round(call: Call<'_>) {
@@ -105,17 +113,17 @@ fn smoothing(call: Call<'_>) {
     let mut round = 0;
     let expected = [(6_152.0, 30_000.0), (10_766.0, 30_000.0), (14_226.5, 25_945.9), (16_821.875, 21_942.9)];
     for (t, k) in expected {
-        round = call(RoundSmooth, [round, 24_608, 0, 0]);
+        round = call(RoundSmooth, [round, 24_608, 0, 0], &NONE);
         let found = round as f64 / 256.0;
         assert!((found - t).abs() < 0.01, "{found} instead of {t}");
         let threshold = queue(call, QUANTUM_NS, found);
         assert!((threshold - k).abs() <= 1.0, "{threshold} instead of {k}");
     }
     let slot = 12_000;
-    let idle = call(RoundIdle, [round, 10 * slot, slot, 0]) as f64 / 256.0;
+    let idle = call(RoundIdle, [round, 10 * slot, slot, 0], &NONE) as f64 / 256.0;
     assert!((idle - 947.3).abs() < 0.1, "{idle}");
-    assert_eq!(call(RoundIdle, [round, 11 * slot, slot, 0]), 0);
-    assert_eq!(call(RoundIdle, [round, slot - 1, slot, 0]), round);
+    assert_eq!(call(RoundIdle, [round, 11 * slot, slot, 0], &NONE), 0);
+    assert_eq!(call(RoundIdle, [round, slot - 1, slot, 0], &NONE), round);
 }
 
 fn all_thresholds_together_are_the_ports(call: Call<'_>) {
@@ -127,17 +135,48 @@ fn all_thresholds_together_are_the_ports(call: Call<'_>) {
 
 fn virtual_queues(call: Call<'_>) {
     // A third of 1 Gbit/s; all of it alone.
-    assert!(call(Share, [GIGABIT, 1_000, 3_000, 0]).abs_diff(GIGABIT / 3) <= GIGABIT >> 19);
-    assert_eq!(call(Share, [GIGABIT, 1_000, 1_000, 0]), GIGABIT);
-    assert_eq!(call(Share, [GIGABIT, 1_000, 0, 0]), GIGABIT);
+    assert!(call(Share, [GIGABIT, 1_000, 3_000, 0], &NONE).abs_diff(GIGABIT / 3) <= GIGABIT >> 19);
+    assert_eq!(call(Share, [GIGABIT, 1_000, 1_000, 0], &NONE), GIGABIT);
+    assert_eq!(call(Share, [GIGABIT, 1_000, 0, 0], &NONE), GIGABIT);
     // 10 us at 1 Gbit/s are 1250 bytes, at 0.9 of it 1125.
-    assert_eq!(call(Drain, [30_000 << 8, GIGABIT, 65_536, 10_000]), 28_750 << 8);
-    let left = call(Drain, [30_000 << 8, GIGABIT, 58_982, 10_000]);
+    assert_eq!(call(Drain, [30_000 << 8, GIGABIT, 65_536, 10_000], &NONE), 28_750 << 8);
+    let left = call(Drain, [30_000 << 8, GIGABIT, 58_982, 10_000], &NONE);
     assert!(left.abs_diff(28_875 << 8) <= 8, "{left}");
-    assert_eq!(call(Drain, [30_000 << 8, GIGABIT, 65_536, 1_000_000]), 0);
+    assert_eq!(call(Drain, [30_000 << 8, GIGABIT, 65_536, 1_000_000], &NONE), 0);
+}
+
+/// What of 100 Mbit/s (12.5 MB/s) a class of quantum `own` has beside those of the table: a share of the round.
+fn beside(call: Call<'_>, own: u64, others: &[(u64, u64)]) -> u64 {
+    const RATE: u64 = 12_500_000;
+    let mut table = NONE;
+    let all = others.iter().copied().chain([(own, RATE)]);
+    for (slot, (quantum, ceiling)) in table.chunks_mut(2).zip(all) {
+        slot.copy_from_slice(&[quantum, ceiling]);
+    }
+    let round = call(RoundLeft, [RATE, 0, 0, 0], &table);
+    call(Share, [RATE, own, round, 0], &NONE)
+}
+
+fn rounds_beside_ceilings(call: Call<'_>) {
+    let near = |found: u64, mbit: f64| {
+        let ideal = mbit * 125_000.0;
+        assert!((found as f64 / ideal - 1.0).abs() < 1e-4, "{found} instead of {ideal}");
+    };
+    let quantum = 121_120;
+    let mbit = |rate: u64| rate * 125_000;
+    near(beside(call, quantum, &[]), 100.0);
+    near(beside(call, quantum, &[(quantum, mbit(100))]), 50.0);
+    // At 10 Mbit/s it leaves 90; a ceiling above its share changes nothing.
+    near(beside(call, quantum, &[(quantum, mbit(10))]), 90.0);
+    near(beside(call, quantum, &[(quantum, mbit(60))]), 50.0);
+    // Two at their ceilings and one in turns: (100 - 10 - 30) / 2.
+    near(beside(call, quantum, &[(quantum, mbit(10)), (quantum, mbit(28)), (quantum, mbit(100))]), 31.0);
+    // One of weight 4 at 10 Mbit/s: 90 for the other.
+    near(beside(call, quantum, &[(4 * quantum, mbit(10))]), 90.0);
 }
 
 fn examples(call: Call<'_>) {
+    rounds_beside_ceilings(call);
     port_thresholds(call);
     shares_of_a_round(call);
     smoothing(call);
@@ -153,7 +192,7 @@ fn worked_examples_hold_in_the_native_build() {
 #[test]
 fn root_port_worked_examples_hold_in_the_bpf_build() {
     let bpf = Bpf::load();
-    examples(&|function, arguments| bpf.call(function, arguments));
+    examples(&|function, arguments, table| bpf.call(function, arguments, table));
 }
 
 /// Any number, and small ones more often than chance would have it.
@@ -164,19 +203,20 @@ fn number() -> impl Strategy<Value = u64> {
 #[test]
 fn root_port_both_builds_agree_on_any_arguments() {
     let bpf = Bpf::load();
-    let arguments = (0..FUNCTIONS.len(), [number(), number(), number(), number()]);
+    let table = prop::array::uniform16(prop_oneof![Just(0), number()]);
+    let arguments = (0..FUNCTIONS.len(), [number(), number(), number(), number()], table);
     let config = ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() };
-    proptest!(config, |((function, arguments) in arguments)| {
+    proptest!(config, |((function, arguments, table) in arguments)| {
         let function = FUNCTIONS[function];
-        prop_assert_eq!(native(function, arguments), bpf.call(function, arguments), "{:?}", function);
+        prop_assert_eq!(native(function, arguments, &table), bpf.call(function, arguments, &table), "{:?}", function);
     });
 }
 
 proptest! {
     #[test]
     fn no_queue_has_more_than_its_port_and_a_virtual_queue_never_grows(arguments in [number(), number(), number(), number()]) {
-        prop_assert!(native(QueueThreshold, arguments) <= arguments[0]);
-        prop_assert!(native(Share, arguments) <= arguments[0]);
-        prop_assert!(native(Drain, arguments) <= arguments[0]);
+        prop_assert!(native(QueueThreshold, arguments, &NONE) <= arguments[0]);
+        prop_assert!(native(Share, arguments, &NONE) <= arguments[0]);
+        prop_assert!(native(Drain, arguments, &NONE) <= arguments[0]);
     }
 }

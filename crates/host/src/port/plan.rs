@@ -30,6 +30,8 @@ pub(crate) struct ClassPlan {
     /// The setting that says so.
     pub(crate) limit_key: String,
     pub(crate) rule: Rule,
+    /// What no computed threshold exceeds.
+    pub(crate) most_bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -83,6 +85,7 @@ impl Plan {
                     None => "buffer".to_owned(),
                 },
                 rule: class.rule,
+                most_bytes: most_bytes(class),
             }
         };
         let mut classes: Vec<ClassPlan> = checked.classes.iter().enumerate().map(resolve).collect();
@@ -136,6 +139,15 @@ impl Plan {
     /// The RTT that was set, if a class uses one.
     pub(crate) fn fixed_rtt(&self) -> Option<u64> {
         self.classes.iter().find_map(|class| class.rule.lambda()?.rtt_ns)
+    }
+}
+
+/// A set RTT was checked against the buffer. A measured one may be anything: half of the buffer stays for what arrives
+/// until senders have heard the mark.
+fn most_bytes(class: &vmcc_port::ClassPlan) -> u64 {
+    match class.rule.lambda() {
+        Some(lambda) if lambda.rtt_ns.is_none() => class.buffer_bytes / 2,
+        _ => class.buffer_bytes,
     }
 }
 

@@ -3,11 +3,14 @@
 
 #[path = "../namespace/mod.rs"]
 mod namespace;
+mod wire;
 
 pub use namespace::{Namespace, Server, run};
 
 use std::path::PathBuf;
 use std::thread;
+use std::time::Duration;
+use wire::Wire;
 
 /// Two namespaces, `a` and `b`, joined by port `p0` in each: 10.78.0.1 and fd78::1 at a, .2 and ::2 at b. Segmentation
 /// is left to no device; TCP makes short trains of packets all the same, which come apart below the queue. Removed on
@@ -15,19 +18,35 @@ use std::thread;
 pub struct Pair {
     pub a: Namespace,
     pub b: Namespace,
+    wire: Option<Wire>,
 }
 
 impl Pair {
     pub fn new() -> Self {
-        let pair = Self { a: Namespace::new("a"), b: Namespace::new("b") };
+        let pair = Self { a: Namespace::new("a"), b: Namespace::new("b"), wire: None };
         namespace::join(&pair.a, &pair.b, "p0", "10.78.0");
+        pair.set_up();
+        pair
+    }
+
+    /// Joined by taps; IPv4 packets take `delay` to come back, IPv6 packets none.
+    pub fn delayed(delay: Duration) -> Self {
+        let mut pair = Self { a: Namespace::new("a"), b: Namespace::new("b"), wire: None };
+        pair.wire = Some(Wire::join(&pair.a, &pair.b, "p0", delay));
         for (ns, host) in [(&pair.a, 1), (&pair.b, 2)] {
+            run(&format!("ip -n {ns} addr add 10.78.0.{host}/24 dev p0"));
+        }
+        pair.set_up();
+        pair
+    }
+
+    fn set_up(&self) {
+        for (ns, host) in [(&self.a, 1), (&self.b, 2)] {
             run(&format!("ip -n {ns} addr add fd78::{host}/64 dev p0 nodad"));
             ns.within(|| vmcc_netlink::disable_segmentation_offload("p0").unwrap());
             ns.sysctl("ipv4/tcp_congestion_control", "reno");
             ns.sysctl("ipv4/tcp_ecn", "1");
         }
-        pair
     }
 
     /// The namespace file of the sending side.
@@ -38,6 +57,14 @@ impl Pair {
     /// What `tc` shows of the sending port's queues.
     pub fn queues(&self) -> String {
         run(&format!("tc -n {} qdisc show dev p0", self.a))
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        if let Some(wire) = &mut self.wire {
+            wire.cut([&self.a, &self.b]);
+        }
     }
 }
 
@@ -64,7 +91,7 @@ pub fn socket_min_rtt_ns(pair: &Pair, port: u16) -> u64 {
         if let Some(shortest) = values.min_by(f64::total_cmp) {
             return (shortest * 1e6) as u64;
         }
-        thread::sleep(std::time::Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(10));
     }
     panic!("no connection to port {port} was seen");
 }
