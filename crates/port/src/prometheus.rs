@@ -53,7 +53,10 @@ fn port_families(ports: &[PortStats]) -> Vec<MetricFamily> {
 fn class_families(ports: &[PortStats]) -> Vec<MetricFamily> {
     use MetricType::{COUNTER, GAUGE};
     let each = |value: &dyn Fn(&PortStats, &ClassStats) -> Vec<Metric>| {
-        ports.iter().flat_map(|port| port.classes.iter().flat_map(|class| value(port, class))).collect()
+        ports
+            .iter()
+            .flat_map(|port| port.classes.iter().chain(&port.removed).flat_map(|class| value(port, class)))
+            .collect()
     };
     let family = |name: &str, kind, help: &str, value: fn(&ClassStats) -> Option<u64>| {
         let sample = |port: &PortStats, class: &ClassStats| {

@@ -4,7 +4,7 @@ use crate::config::Backend;
 use serde::{Deserialize, Serialize};
 
 /// Counters of one port since it was attached, and its state now.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PortStats {
     /// The port; the VM, for a budget that its ports share.
     pub port: String,
@@ -26,6 +26,9 @@ pub struct PortStats {
     pub unclassified: u64,
     /// Its service queues.
     pub classes: Vec<ClassStats>,
+    /// What classes counted, in sum, whose places are gone; absent if nothing passed there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<ClassStats>,
 }
 
 /// Counters of one service queue.

@@ -19,24 +19,24 @@ fn ports() -> Vec<PortStats> {
     let rest = ClassStats { name: "rest".into(), packets: 1, bytes: 60, ..ClassStats::default() };
     let uplink = PortStats {
         port: "vnet0".into(),
-        members: Vec::new(),
         backend: Backend::Htb,
         rate_bps: Some(600_000_001),
         rtt_ns: Some(312_500),
         rtt_samples: 77,
         unclassified: 5,
         classes: vec![gold, rest],
+        ..PortStats::default()
     };
     // Linux forbids only `/`, `:` and blanks in the name of an interface.
     let odd = PortStats {
         port: "a\"b\\c".into(),
-        members: Vec::new(),
         backend: Backend::Bpf,
         rate_bps: None,
         rtt_ns: None,
         rtt_samples: 0,
         unclassified: 0,
         classes: vec![ClassStats { name: "all".into(), ..ClassStats::default() }],
+        ..PortStats::default()
     };
     vec![uplink, odd]
 }

@@ -23,11 +23,11 @@ pub(crate) fn serve(name: &str, asked: &Asked, foreground: bool, ui: &Ui) -> Res
     needs_root(&format!("port {name}: serving it"))?;
     // From here on a signal must not leave half of it.
     interrupt::listen()?;
-    let (port, before) = match Port::attach(name, &asked.config) {
+    let (port, changed) = match Port::attach(name, &asked.config) {
         Ok(port) => (port, None),
         Err(PortError::AlreadyAttached { .. }) => {
-            let (port, before) = change(name, asked, foreground)?;
-            (port, Some(before))
+            let (port, changed) = change(name, asked, foreground)?;
+            (port, Some(changed))
         }
         Err(error) => return Err(refused(&error, asked)),
     };
@@ -35,16 +35,22 @@ pub(crate) fn serve(name: &str, asked: &Asked, foreground: bool, ui: &Ui) -> Res
     let stats = match port.stats() {
         Ok(stats) => stats,
         Err(error) => {
-            if before.is_some() {
+            if changed.is_some() {
                 port.keep();
             }
             return Err(refused(&error, asked));
         }
     };
     let why = why(&asked.config, stats.backend);
-    let removed = before.as_ref().map_or_else(Vec::new, |before| said::removed(before, &stats));
+    let removed = changed.as_ref().map_or_else(Vec::new, |changed| said::removed(&changed.classes, &stats));
+    let dropped = changed.as_ref().map_or(0, |changed| changed.dropped_packets);
+    if dropped > 0 {
+        ui.warn(&format!(
+            "port {name}: {dropped} packets that waited in removed classes did not leave in time and were dropped"
+        ));
+    }
     let text = |end: &str| {
-        let head = sentence(name, &stats, &why, before.is_some());
+        let head = sentence(name, &stats, &why, changed.is_some());
         format!("{head}; {end}\n  {}", said::settings(&asked.config, &stats, &removed))
     };
     if foreground {
@@ -56,19 +62,28 @@ pub(crate) fn serve(name: &str, asked: &Asked, foreground: bool, ui: &Ui) -> Res
         "schema": SCHEMA,
         "port": name,
         "marking": true,
-        "changed": before.is_some(),
+        "changed": changed.is_some(),
         "settings": asked.config,
         "removed_classes": removed,
+        "dropped_packets": dropped,
         "backend": stats.backend,
         "backend_reason": why,
         "stats": stats,
     });
     ui.answer(&document, || text(&format!("`vmcc unmark {name}` ends it")));
-    Ok(Exit::Done)
+    Ok(if dropped > 0 { Exit::CheckFailed } else { Exit::Done })
 }
 
-/// Goes on with a port that is served and that nobody holds; also the names of the classes that it had.
-fn change(name: &str, asked: &Asked, foreground: bool) -> Result<(Port, Vec<String>), Failure> {
+/// What a change of a served port found and did.
+struct Changed {
+    /// The names of the classes that it had.
+    classes: Vec<String>,
+    /// What waited in classes that are gone and did not leave in time.
+    dropped_packets: u64,
+}
+
+/// Goes on with a port that is served and that nobody holds.
+fn change(name: &str, asked: &Asked, foreground: bool) -> Result<(Port, Changed), Failure> {
     let mut port = Port::adopt(name).map_err(|e| refused(&e, asked))?;
     if foreground && port.is_kept() {
         port.keep();
@@ -79,9 +94,9 @@ fn change(name: &str, asked: &Asked, foreground: bool) -> Result<(Port, Vec<Stri
     }
     // Only to name those that go; that they cannot be read shows below.
     let classes = port.stats().map_or_else(|_| Vec::new(), |stats| stats.classes);
-    let before = classes.into_iter().map(|class| class.name).collect();
+    let classes = classes.into_iter().map(|class| class.name).collect();
     match port.reconfigure(&asked.config) {
-        Ok(()) => Ok((port, before)),
+        Ok(dropped_packets) => Ok((port, Changed { classes, dropped_packets })),
         Err(error) => {
             // It goes on as before.
             port.keep();

@@ -81,13 +81,13 @@ mod tests {
     fn said(text: &str, rate_bps: Option<u64>, removed: &[String]) -> String {
         let stats = PortStats {
             port: "p0".into(),
-            members: Vec::new(),
             backend: Backend::Htb,
             rate_bps,
             rtt_ns: None,
             rtt_samples: 0,
             unclassified: 0,
             classes: Vec::new(),
+            ..PortStats::default()
         };
         settings(&ConfigFile::parse("test", text).unwrap().config, &stats, removed)
     }
@@ -126,13 +126,13 @@ mod tests {
         let class = |name: &str| ClassStats { name: name.into(), ..ClassStats::default() };
         let now = PortStats {
             port: "p0".into(),
-            members: Vec::new(),
             backend: Backend::Htb,
             rate_bps: None,
             rtt_ns: None,
             rtt_samples: 0,
             unclassified: 0,
             classes: vec![class("a"), class("c")],
+            ..PortStats::default()
         };
         let before = ["a", "b", "d"].map(str::to_owned);
         assert_eq!(removed(&before, &now), ["b", "d"]);

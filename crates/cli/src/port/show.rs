@@ -51,7 +51,7 @@ fn classes(stats: &PortStats) -> String {
     ];
     let mut table = table::plain(&header);
     table::align_right_from(&mut table, 1);
-    for class in &stats.classes {
+    for class in stats.classes.iter().chain(&stats.removed) {
         let threshold =
             class.threshold_bytes.map_or_else(|| "-".to_owned(), |bytes| Bytes::new(bytes).to_string());
         table.add_row([
@@ -98,23 +98,23 @@ mod tests {
         let rest = ClassStats { name: "rest".into(), packets: 1, bytes: 60, ..ClassStats::default() };
         let capped = PortStats {
             port: "vnet0".into(),
-            members: Vec::new(),
             backend: Backend::Htb,
             rate_bps: Some(600_000_000),
             rtt_ns: Some(312_499),
             rtt_samples: 77,
             unclassified: 5,
             classes: vec![gold, rest.clone()],
+            ..PortStats::default()
         };
         let open = PortStats {
             port: "vnet1".into(),
-            members: Vec::new(),
             backend: Backend::Bpf,
             rate_bps: None,
             rtt_ns: None,
             rtt_samples: 0,
             unclassified: 0,
             classes: vec![rest],
+            ..PortStats::default()
         };
         insta::assert_snapshot!(ports(&[capped, open]));
         assert_eq!(ports(&[]), "");

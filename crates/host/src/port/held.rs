@@ -81,7 +81,7 @@ impl Held {
         }
     }
 
-    pub(crate) fn change(&mut self, config: &PortConfig) -> Result<(), PortError> {
+    pub(crate) fn change(&mut self, config: &PortConfig) -> Result<u64, PortError> {
         match self {
             Self::Own(served) if budget::shared(config).is_some() => {
                 let problem = "a port with queues of its own cannot join a shared budget";

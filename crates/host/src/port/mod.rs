@@ -14,6 +14,7 @@
 
 mod backend;
 mod budget;
+mod counted;
 mod error;
 mod half;
 mod held;
@@ -97,11 +98,12 @@ impl Port {
         self.served().name()
     }
 
-    /// Changes everything to `config` while traffic runs.
+    /// Changes everything to `config` while traffic runs. Classes that are gone go when what waits in them has left, or
+    /// it takes too long: how many packets were dropped then.
     ///
     /// # Errors
     /// A setting that cannot be had (nothing has changed then), or the kernel refuses.
-    pub fn reconfigure(&mut self, config: &PortConfig) -> Result<(), PortError> {
+    pub fn reconfigure(&mut self, config: &PortConfig) -> Result<u64, PortError> {
         let Self { netns, served } = self;
         let served = served.as_mut().expect("present until it is taken");
         netns::within(netns.as_fd(), || served.change(config))?

@@ -3,6 +3,7 @@
 //! One file per port in `/run/vmcc/ports`, named by the network namespace's inode and the port's number. Whoever
 //! holds the port locks the file (`flock`): the kernel lets go of the lock when the process dies, however it dies.
 
+use super::counted::Dropped;
 use super::error::PortError;
 use super::site::Previous;
 use nix::fcntl::{Flock, FlockArg};
@@ -34,6 +35,9 @@ pub(crate) struct Content {
     /// The port shares the budget of its VM: its queues and program are elsewhere.
     #[serde(default)]
     pub(crate) member: Option<Member>,
+    /// What queues dropped that are gone.
+    #[serde(default)]
+    pub(crate) dropped: Dropped,
     /// The process that wrote it.
     pub(crate) pid: u32,
 }

@@ -1,6 +1,7 @@
 //! One port from its beginning to its end.
 
-use super::backend::{Bpf, Htb, QueueCounters, Queues, Untouched};
+use super::backend::{Bpf, Htb, Queues, Removed, Untouched};
+use super::counted::{Counted, Dropped};
 use super::error::PortError;
 use super::half::{self, Found};
 use super::plan::Plan;
@@ -9,7 +10,7 @@ use super::record::{self, Content, Record};
 use super::site::Site;
 use super::{budget, hold, layout, signed};
 use std::sync::{Mutex, PoisonError};
-use vmcc_port::{Backend, ClassStats, PortConfig, PortStats, Rule};
+use vmcc_port::{Backend, PortConfig, PortStats};
 
 /// How long what waits in the old queue may take to leave, in milliseconds.
 const OLD_QUEUE_STEPS: u32 = 1_000;
@@ -22,6 +23,7 @@ pub(super) struct Served {
     pub(super) plan: Plan,
     pub(super) program: Program,
     pub(super) queues: Box<dyn Queues>,
+    dropped: Dropped,
     /// Locked; `None` when somebody only looks.
     pub(super) record: Option<Record>,
 }
@@ -58,7 +60,8 @@ impl Served {
         configure(port, config, &plan, queues.as_ref(), &program)?;
         queues.prepare(&site, &plan, &program)?;
         // From here on there is something to undo; the record says what, should this process die.
-        write(&record, port, config, queues.as_ref(), &plan, &site)?;
+        let dropped = Dropped::default();
+        write(&record, port, config, queues.as_ref(), &plan, &site, &dropped)?;
         let (made, undone) = exchange(&mut site, &plan, |site, held| {
             if held {
                 // What waits in the old queue leaves before it goes; one that does not tell goes at once.
@@ -82,6 +85,7 @@ impl Served {
             plan,
             program,
             queues,
+            dropped,
             record: Some(record),
         })
     }
@@ -122,10 +126,12 @@ impl Served {
         let queues = queues_of(&content, Some(&program))?;
         site.previous = content.previous;
         site.made_clsact = content.made_clsact;
-        Ok(Self { site: Mutex::new(site), index, name: port, plan, program, queues, record })
+        let dropped = content.dropped;
+        Ok(Self { site: Mutex::new(site), index, name: port, plan, program, queues, dropped, record })
     }
 
-    pub(super) fn change(&mut self, config: &PortConfig) -> Result<(), PortError> {
+    /// How many packets were dropped with classes that are gone.
+    pub(super) fn change(&mut self, config: &PortConfig) -> Result<u64, PortError> {
         let site = self.site.get_mut().unwrap_or_else(PoisonError::into_inner);
         let plan = Plan::new(&self.name, config, site.facts)?;
         budget::check_parts(site, config)?;
@@ -137,7 +143,7 @@ impl Served {
         // Built before anything changes: a setting that cannot be had is found here.
         let bytes = layout::config(&self.name, config, &plan, queues)?;
         set_cgroups(&self.name, config, &self.program)?;
-        let Some(record) = &self.record else { return Ok(()) };
+        let Some(record) = &self.record else { return Ok(0) };
         let before = record.read();
         if let Some(content) = &before {
             // Should this process die in the middle, or the kernel refuse there.
@@ -150,46 +156,30 @@ impl Served {
             // Nothing has changed.
             record.write(content)?;
         }
-        changed?;
+        let removed = changed?;
         self.plan = plan;
-        write(record, &self.name, config, self.queues.as_ref(), &self.plan, site)
+        self.dropped.add(&removed);
+        write(record, &self.name, config, self.queues.as_ref(), &self.plan, site, &self.dropped)?;
+        Ok(removed.iter().map(|Removed { counters, .. }| counters.backlog_packets).sum())
     }
 
     pub(super) fn stats(&self) -> Result<PortStats, PortError> {
         let mut site = self.site.lock().unwrap_or_else(PoisonError::into_inner);
-        let counters = self.program.counters()?;
-        let state = self.program.state()?;
-        let queues = self.queues.counters(&mut site, &self.plan)?;
-        let classes = self.plan.classes.iter().enumerate().map(|(index, class)| {
-            let counted = counters.get(index).copied().unwrap_or_default();
-            let QueueCounters { backlog_bytes, backlog_packets, drops_full, drops_other } =
-                queues.get(index).copied().unwrap_or_default();
-            ClassStats {
-                name: class.name.clone(),
-                packets: counted.packets,
-                bytes: counted.bytes,
-                marked: counted.marked,
-                not_ect: counted.not_ect,
-                drops_full,
-                drops_other,
-                backlog_bytes,
-                backlog_packets,
-                max_backlog_bytes: counted.max_backlog_bytes,
-                threshold_bytes: match class.rule {
-                    Rule::None => None,
-                    Rule::Threshold(bytes) => Some(bytes),
-                    Rule::MqEcn(_) | Rule::Tcn(_) => state.threshold(index),
-                },
-            }
-        });
+        let counted = Counted {
+            passed: self.program.counters()?,
+            queues: self.queues.counters(&mut site, &self.plan)?,
+            state: self.program.state()?,
+        };
+        let Counted { passed, state, .. } = &counted;
         Ok(PortStats {
             port: self.name.clone(),
             backend: self.queues.kind(),
             rate_bps: self.plan.capped.then(|| self.plan.rate.saturating_mul(8)),
             rtt_ns: self.plan.fixed_rtt().or(Some(state.rtt_ns).filter(|ns| *ns > 0)),
             rtt_samples: state.rtt_samples,
-            unclassified: counters.iter().map(|class| class.unclassified).sum(),
-            classes: classes.collect(),
+            unclassified: passed.iter().map(|class| class.unclassified).sum(),
+            classes: counted.classes(&self.plan, &self.dropped),
+            removed: counted.removed(&self.plan, &self.dropped),
             members: Vec::new(),
         })
     }
@@ -280,6 +270,7 @@ fn write(
     queues: &dyn Queues,
     plan: &Plan,
     site: &Site,
+    dropped: &Dropped,
 ) -> Result<(), PortError> {
     record.write(&Content {
         port: port.to_owned(),
@@ -291,6 +282,7 @@ fn write(
         kept: false,
         half: false,
         member: None,
+        dropped: dropped.clone(),
         pid: std::process::id(),
     })
 }

@@ -8,13 +8,16 @@
 //!   └ c0de:11 ...
 //! ```
 
-use super::{QueueCounters, Queues, Source};
+mod leaving;
+
+use super::{QueueCounters, Queues, Removed, Source};
 use crate::port::error::PortError;
 use crate::port::plan::{ClassPlan, NO_RIGHT, Plan};
 use crate::port::program::Program;
 use crate::port::site::{OUR_HANDLE, Site};
 use crate::port::wait;
 use std::io;
+use std::ops::Range;
 use vmcc_netlink::{HtbClass, QueueInfo, os_code};
 use vmcc_port::Backend;
 use vmcc_units::Limit;
@@ -156,6 +159,27 @@ impl Htb {
         queues.map_err(|e| PortError::kernel(&site.name, "read its queues", e))
     }
 
+    /// Counters of the queues at these places.
+    fn queue_counters(site: &mut Site, places: Range<usize>) -> Result<Vec<QueueCounters>, PortError> {
+        let queues = Self::leaves(site)?;
+        let classes = site
+            .tc
+            .classes(site.index)
+            .map_err(|e: io::Error| PortError::kernel(&site.name, "read its classes", e))?;
+        let counters = |place: usize| {
+            let queue = leaf(&queues, place).map(|q| q.counters).unwrap_or_default();
+            let class = classes.iter().find(|c| c.handle == class_id(place));
+            let class_drops = class.map_or(0, |c| c.counters.drops);
+            QueueCounters {
+                backlog_bytes: queue.backlog_bytes,
+                backlog_packets: queue.backlog_pkt,
+                drops_full: queue.drops,
+                drops_other: class_drops.saturating_sub(queue.drops),
+            }
+        };
+        Ok(places.map(counters).collect())
+    }
+
     /// Lets everything through, so that what waits leaves at once.
     fn open_up(site: &mut Site, plan: &Plan) -> Result<(), PortError> {
         for (index, class) in plan.classes.iter().enumerate() {
@@ -210,8 +234,9 @@ impl Queues for Htb {
         old: &Plan,
         new: &Plan,
         switch: &mut dyn FnMut() -> Result<(), PortError>,
-    ) -> Result<(), PortError> {
+    ) -> Result<Vec<Removed>, PortError> {
         same_units(&site.name, old, new)?;
+        let leaving = leaving::places(old, new);
         for (index, after) in new.classes.iter().enumerate().take(old.classes.len()) {
             Self::set(site, &service_class(index, after, new))?;
             let changed = site.tc.change_fifo(site.index, class_id(index), leaf_handle(index), after.limit);
@@ -223,14 +248,21 @@ impl Queues for Htb {
             Self::add(site, index, class, new)?;
         }
         Self::set(site, &port_class(new.rate, new))?;
-        switch()?;
-        let unneeded: Vec<usize> = (new.classes.len()..old.classes.len()).collect();
-        Self::drain(site, &unneeded)?;
-        for index in unneeded {
-            let deleted = site.tc.delete_class(site.index, class_id(index));
-            deleted.map_err(|e| PortError::kernel(&site.name, format!("remove class {index}"), e))?;
+        if leaving.is_empty() {
+            return switch().map(|()| Vec::new());
         }
-        Ok(())
+        for index in leaving.clone() {
+            Self::set(site, &leaving::opened(index, old, new))?;
+        }
+        for index in 0..new.classes.len() {
+            Self::set(site, &leaving::making_room(index, old, new))?;
+        }
+        switch()?;
+        let removed = Self::remove_classes(site, leaving);
+        for (index, class) in new.classes.iter().enumerate() {
+            Self::set(site, &service_class(index, class, new))?;
+        }
+        removed
     }
 
     fn remove(&mut self, site: &mut Site, plan: &Plan) -> Result<(), PortError> {
@@ -244,23 +276,7 @@ impl Queues for Htb {
     }
 
     fn counters(&self, site: &mut Site, plan: &Plan) -> Result<Vec<QueueCounters>, PortError> {
-        let queues = Self::leaves(site)?;
-        let classes = site
-            .tc
-            .classes(site.index)
-            .map_err(|e: io::Error| PortError::kernel(&site.name, "read its classes", e))?;
-        let counters = |index: usize| {
-            let queue = leaf(&queues, index).map(|q| q.counters).unwrap_or_default();
-            let class = classes.iter().find(|c| c.handle == class_id(index));
-            let class_drops = class.map_or(0, |c| c.counters.drops);
-            QueueCounters {
-                backlog_bytes: queue.backlog_bytes,
-                backlog_packets: queue.backlog_pkt,
-                drops_full: queue.drops,
-                drops_other: class_drops.saturating_sub(queue.drops),
-            }
-        };
-        Ok((0..plan.classes.len()).map(counters).collect())
+        Self::queue_counters(site, 0..plan.classes.len())
     }
 }
 

@@ -35,6 +35,14 @@ pub(crate) struct QueueCounters {
     pub(crate) drops_other: u64,
 }
 
+/// A queue that is gone: its last counters. What waited in it then was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Removed {
+    /// Its class's place in the plan.
+    pub(crate) place: usize,
+    pub(crate) counters: QueueCounters,
+}
+
 /// The queues of one port. Every method runs in the port's network namespace.
 pub(crate) trait Queues: Send {
     /// What users call it.
@@ -54,20 +62,20 @@ pub(crate) trait Queues: Send {
     /// Puts the queues on the port in place of what is there, after [`Queues::prepare`]. On an error the port is as before.
     fn install(&mut self, site: &mut Site, plan: &Plan, program: &Program) -> Result<(), PortError>;
 
-    /// Goes from one plan to another while packets wait, without losing one. `switch` tells the tc program; it is
-    /// called when the new classes exist and the old ones still do.
+    /// Goes from one plan to another while packets wait. `switch` tells the tc program; it is called when the new
+    /// classes exist and the old ones still do. Those that go are emptied first; the queues that are gone.
     fn change(
         &mut self,
         site: &mut Site,
         old: &Plan,
         new: &Plan,
         switch: &mut dyn FnMut() -> Result<(), PortError>,
-    ) -> Result<(), PortError>;
+    ) -> Result<Vec<Removed>, PortError>;
 
     /// Takes the queues away when they are empty, and puts back what was there before. A port that is gone is fine.
     fn remove(&mut self, site: &mut Site, plan: &Plan) -> Result<(), PortError>;
 
-    /// Counters of each class, in the plan's order.
+    /// Counters of each class, in the plan's order; behind them those of places that no class has any more, if they go on.
     fn counters(&self, site: &mut Site, plan: &Plan) -> Result<Vec<QueueCounters>, PortError>;
 
     /// What its programs took to enqueue and to dequeue; `None` if the queues are the kernel's own.

@@ -1,6 +1,6 @@
 //! No queues of ours: packets are marked by the queue that the port has already.
 
-use super::{QueueCounters, Queues, Source};
+use super::{QueueCounters, Queues, Removed, Source};
 use crate::port::error::PortError;
 use crate::port::plan::Plan;
 use crate::port::program::Program;
@@ -53,8 +53,8 @@ impl Queues for Untouched {
         _old: &Plan,
         _new: &Plan,
         switch: &mut dyn FnMut() -> Result<(), PortError>,
-    ) -> Result<(), PortError> {
-        switch()
+    ) -> Result<Vec<Removed>, PortError> {
+        switch().map(|()| Vec::new())
     }
 
     fn remove(&mut self, _site: &mut Site, _plan: &Plan) -> Result<(), PortError> {

@@ -116,7 +116,7 @@ fn on_behalf(error: PortError, port: &Site) -> PortError {
 }
 
 /// Changes the settings of a bucket, for all its ports.
-pub(super) fn change(_: &Lock, vm: &str, config: &PortConfig) -> Result<(), PortError> {
+pub(super) fn change(_: &Lock, vm: &str, config: &PortConfig) -> Result<u64, PortError> {
     let mut bucket = Served::adopt(&device(vm))?;
     let changed = bucket.change(config);
     // It stays, whoever asked.

@@ -6,6 +6,7 @@
 
 mod bucket;
 
+use super::counted::Dropped;
 use super::error::PortError;
 use super::half::Found;
 use super::program::{self, Program};
@@ -81,7 +82,7 @@ impl Member {
     }
 
     /// Changes the settings of all ports of the VM.
-    pub(crate) fn change(&mut self, config: &PortConfig) -> Result<(), PortError> {
+    pub(crate) fn change(&mut self, config: &PortConfig) -> Result<u64, PortError> {
         if shared(config).map(|vm| &vm.name) != Some(&self.vm) {
             let problem = format!("port {} shares the budget of VM `{}`", self.name, self.vm);
             let help = format!(
@@ -92,11 +93,11 @@ impl Member {
             return Err(PortError::config(&self.name, "vm", problem).help(help));
         }
         let lock = Lock::take()?;
-        bucket::change(&lock, &self.vm, config)?;
-        match &self.record {
-            Some(record) => write(record, &self.site, config, &self.vm),
-            None => Ok(()),
+        let dropped = bucket::change(&lock, &self.vm, config)?;
+        if let Some(record) = &self.record {
+            write(record, &self.site, config, &self.vm)?;
         }
+        Ok(dropped)
     }
 
     /// The VM.
@@ -254,6 +255,7 @@ fn write(record: &Record, site: &Site, config: &PortConfig, vm: &str) -> Result<
         kept: false,
         half: false,
         member: Some(MemberRecord { vm: vm.to_owned() }),
+        dropped: Dropped::default(),
         pid: std::process::id(),
     })
 }

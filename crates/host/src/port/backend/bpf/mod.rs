@@ -7,7 +7,7 @@
 mod layout;
 mod maps;
 
-use super::{QueueCounters, Queues, Source};
+use super::{QueueCounters, Queues, Removed, Source};
 use crate::objects::{Log, QDISC};
 use crate::port::error::PortError;
 use crate::port::plan::Plan;
@@ -219,11 +219,11 @@ impl Queues for Bpf {
         _old: &Plan,
         new: &Plan,
         switch: &mut dyn FnMut() -> Result<(), PortError>,
-    ) -> Result<(), PortError> {
+    ) -> Result<Vec<Removed>, PortError> {
         Self::check(&site.name, new)?;
         // Every class always has its queue, and what waits in one that nobody uses any more leaves in its turn.
         self.maps().configure(new, false)?;
-        switch()
+        switch().map(|()| Vec::new())
     }
 
     fn remove(&mut self, site: &mut Site, plan: &Plan) -> Result<(), PortError> {
@@ -238,10 +238,8 @@ impl Queues for Bpf {
         site.restore()
     }
 
-    fn counters(&self, _site: &mut Site, plan: &Plan) -> Result<Vec<QueueCounters>, PortError> {
-        let mut counters = self.maps().counters()?;
-        counters.truncate(plan.classes.len());
-        Ok(counters)
+    fn counters(&self, _site: &mut Site, _plan: &Plan) -> Result<Vec<QueueCounters>, PortError> {
+        self.maps().counters()
     }
 
     fn run_times(&self) -> Result<Option<[RunTime; 2]>, PortError> {
