@@ -52,20 +52,20 @@ impl Ui {
     /// One line about what is going on, on stderr.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
-            to_stderr(text);
+            to_stderr("", text);
         }
     }
 
     /// Something the user should know although the command goes on.
     pub(crate) fn warn(&self, text: &str) {
-        to_stderr(&format!("{} {text}", self.paint("warning:", "33")));
+        to_stderr(&self.paint("warning: ", "33"), text);
     }
 
     /// Why the command stops; with `--json` also as the JSON document.
     pub(crate) fn failure(&self, failure: &Failure) {
-        to_stderr(&format!("{} {}", self.paint("error:", "31"), failure.message));
+        to_stderr(&self.paint("error: ", "31"), &failure.message);
         if let Some(help) = &failure.help {
-            to_stderr(&format!("{} {help}", self.paint("help:", "36")));
+            to_stderr(&self.paint("help: ", "36"), help);
         }
         if self.json {
             self.failure_json(failure);
@@ -86,18 +86,40 @@ impl Ui {
     }
 }
 
+/// `text` with control characters in their written form: what comes from a file must not command a terminal.
+fn harmless(text: &str) -> String {
+    let written = |c: char| match c {
+        '\n' | '\t' => c.to_string(),
+        c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
+        c => c.to_string(),
+    };
+    if text.chars().any(char::is_control) { text.chars().map(written).collect() } else { text.to_owned() }
+}
+
 /// Writes to stdout. A reader that went away (`vmcc algorithms | head`) wants no more and gets no complaint.
 fn print(text: &str) {
     let mut out = io::stdout().lock();
-    if let Err(error) = writeln!(out, "{}", text.trim_end_matches('\n'))
+    if let Err(error) = writeln!(out, "{}", harmless(text.trim_end_matches('\n')))
         && error.kind() != io::ErrorKind::BrokenPipe
     {
-        to_stderr(&format!("error: standard output: {error}"));
+        to_stderr("error: ", &format!("standard output: {error}"));
         std::process::exit(crate::failure::Exit::HostCannot as i32);
     }
 }
 
-fn to_stderr(text: &str) {
+/// Our own word, which may be colored, and a text.
+fn to_stderr(word: &str, text: &str) {
     // With stderr closed there is nowhere left to report that.
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{word}{}", harmless(text));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::harmless;
+
+    #[test]
+    fn nothing_commands_the_terminal() {
+        assert_eq!(harmless("\x1b]0;evil\x07 \u{9b}31m\r"), "\\u001b]0;evil\\u0007 \\u009b31m\\u000d");
+        assert_eq!(harmless("two\n\tlines of größe"), "two\n\tlines of größe");
+    }
 }

@@ -2,4 +2,5 @@
 //! language's words.
 
 pub use crate::load::source::{MAX_BYTES, Source};
+pub use crate::load::sweep::shell_word;
 pub use crate::schema::sorted;

@@ -1,7 +1,7 @@
 //! Named random streams.
 //!
 //! Every consumer of randomness owns a stream derived from the run's seed and a name that says what it is
-//! (`"link/17/loss"`, `"traffic/0/arrivals"`). Streams are independent, so adding a flow or a link changes
+//! (`"link/a/there/loss"`, `"traffic/web/h0>any/arrivals"`). Streams are independent, so adding a flow or a link changes
 //! no other's draws, and the order in which streams are made does not matter.
 
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -121,9 +121,9 @@ quantity!(
 quantity!(
     /// An amount of data, in bytes. `kB` is 1000 bytes, `KiB` 1024.
     Bytes, DATA, "an amount of data such as \"1500B\", \"150kB\" or \"64KiB\"",
-    r"^\s*[0-9_]+(\.[0-9_]+)?\s*(B|kB|MB|GB|TB|KiB|MiB|GiB)\s*$",
+    r"^\s*[0-9_]+(\.[0-9_]+)?\s*(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)\s*$",
     [("B", 1), ("kB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000)],
-    [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)]
+    [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)]
 );
 
 quantity!(

@@ -3,6 +3,7 @@
 use crate::args::{RunOptions, ScaleChoice};
 use std::path::Path;
 use vmcc_scenario::Plan;
+use vmcc_scenario::text::shell_word;
 
 /// The command that repeats this run, with engine, seed and number of runs spelled out.
 pub(crate) fn command(options: &RunOptions, plan: &Plan, engine: &str, out: Option<&Path>) -> String {
@@ -20,28 +21,5 @@ pub(crate) fn command(options: &RunOptions, plan: &Plan, engine: &str, out: Opti
     if let Some(out) = out {
         add("--out", out.display().to_string());
     }
-    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
-}
-
-/// `word` as a POSIX shell reads it back.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=,:+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_survive_a_shell() {
-        assert_eq!(quoted("cc=lia,vmcc"), "cc=lia,vmcc");
-        assert_eq!(quoted("my file.toml"), "'my file.toml'");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
-        assert_eq!(quoted(""), "''");
-    }
+    words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
 }

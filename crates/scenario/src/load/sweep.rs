@@ -129,10 +129,11 @@ pub(crate) fn add_set(
             |s: &Setting| s.overrides.iter().any(|(key, _)| keys.canonical(key).as_ref() == Some(&canonical));
         if axis.settings.iter().any(sets) {
             let names: Vec<String> = axis.settings.iter().map(|s| plain(&s.label)).collect();
+            let choice = shell_word(&format!("{}={}", axis.key, list(&names)));
             return Err(BadAxis {
                 origin,
                 message: format!("`{}` is decided by the axis `{}` of the sweep", option.key, axis.key),
-                help: Some(format!("choose with --set {}={}", axis.key, names.join(","))),
+                help: Some(format!("choose with --set {choice}")),
             });
         }
     }
@@ -152,7 +153,10 @@ fn plain_settings(key: &str, option: &SetOption, origin: &Origin) -> Vec<Setting
 
 fn narrow(axis: &mut Axis, option: &SetOption, origin: Origin) -> Result<(), BadAxis> {
     let mut chosen = Vec::new();
-    for value in &option.values {
+    // A list in brackets is for names that have commas.
+    for value in
+        option.values.iter().flat_map(|v| v.as_array().map_or(std::slice::from_ref(v), Vec::as_slice))
+    {
         match axis.settings.iter().find(|s| plain(&s.label) == plain(value)) {
             Some(setting) => chosen.push(setting.clone()),
             None => {
@@ -166,6 +170,24 @@ fn narrow(axis: &mut Axis, option: &SetOption, origin: Origin) -> Result<(), Bad
     }
     axis.settings = chosen;
     Ok(())
+}
+
+/// Names as the value of a `--set` option that picks them.
+fn list(names: &[String]) -> String {
+    if names.iter().all(|name| !name.contains([',', '[', '{', '"', '\'']) && name.trim() == name) {
+        return names.join(",");
+    }
+    Value::from(names).to_string()
+}
+
+/// `word` as a POSIX shell reads it back.
+pub fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=,:+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 /// A value without the quotes of JSON.
@@ -215,4 +237,17 @@ pub(crate) fn combinations(axes: &[Axis]) -> Vec<Vec<usize>> {
             })
             .collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_a_shell() {
+        assert_eq!(shell_word("cc=lia,vmcc"), "cc=lia,vmcc");
+        assert_eq!(shell_word("my file.toml"), "'my file.toml'");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+        assert_eq!(shell_word(""), "''");
+    }
 }

@@ -2,8 +2,8 @@
 
 use wildmatch::WildMatch;
 
-use super::topology::{Graph, Topology, TwoPod, VirtualHost, path_name};
-use super::traffic::Traffic;
+use super::topology::{Graph, Routing, Topology, TwoPod, VirtualHost, path_name};
+use super::traffic::{Traffic, TrafficKind};
 
 fn numbered(prefix: &str, count: u32) -> Vec<String> {
     (0..count).map(|i| format!("{prefix}{i}")).collect()
@@ -112,9 +112,16 @@ impl Topology {
     /// A pattern that matches no host contributes none; validation refuses it.
     pub fn endpoints(&self, traffic: &Traffic) -> (Vec<String>, Vec<String>) {
         let common = &traffic.common;
-        let from = common.from.as_ref().map_or_else(|| self.default_senders(), |p| self.matching(&p.0));
-        let to = common.to.as_ref().map_or_else(|| self.default_receivers(), |p| self.matching(&p.0));
-        (from, to)
+        // A load is a load of every host where any host reaches any other.
+        let everybody = matches!(self, Self::Graph(t) if t.routing == Routing::Ecmp)
+            && matches!(traffic.kind, TrafficKind::Poisson(_));
+        let or_all = |hosts: Vec<String>| if everybody { self.hosts() } else { hosts };
+        let from = common.from.as_ref().map(|p| self.matching(&p.0));
+        let to = common.to.as_ref().map(|p| self.matching(&p.0));
+        (
+            from.unwrap_or_else(|| or_all(self.default_senders())),
+            to.unwrap_or_else(|| or_all(self.default_receivers())),
+        )
     }
 
     /// The hosts that match any of the patterns.

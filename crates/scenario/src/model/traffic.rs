@@ -29,10 +29,12 @@ pub struct Common {
     /// Its name in results (`traffic.<name>.goodput_bps`). Absent: its kind, and a number if that is taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The senders: a host, a pattern with `*`, or a list of them. Absent: the topology's senders.
+    /// The senders: a host, a pattern with `*`, or a list of them. Absent: the topology's senders (of a
+    /// `graph` the first host, but of `poisson` without explicit routes all).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<OneOrMany>,
-    /// The receivers. Absent: the topology's receivers.
+    /// The receivers. Absent: the topology's receivers (of a `graph` all but the first host, of `poisson` without explicit
+    /// routes all).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<OneOrMany>,
     /// Which sender sends to which receiver.
@@ -42,7 +44,8 @@ pub struct Common {
     /// Absent: datagrams compete, connections are measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub competing: Option<bool>,
-    /// When it starts.
+    /// When it starts. Connections that are not timed otherwise (`bulk`, `sized`, `request-response`) begin at random within a
+    /// round trip from then, but within a hundredth of the time until they stop: no two programs start at once.
     #[serde(default)]
     pub start: Nanos,
     /// When it stops. Absent: at the end of the run.
@@ -370,6 +373,36 @@ impl Traffic {
 }
 
 impl Traffic {
+    /// What its random draws are called after, given its place among all traffic: its name, or else what tells it from
+    /// others of its kind, so that an entry more does not change its draws. Not what a comparison varies: transport,
+    /// amounts, end.
+    pub fn identity(all: &[Traffic], index: usize) -> String {
+        let Some(entry) = all.get(index) else { return String::new() };
+        if let Some(name) = &entry.common.name {
+            return name.clone();
+        }
+        let own = entry.place();
+        let before = all[..index].iter().filter(|t| t.common.name.is_none() && t.place() == own).count();
+        if before == 0 { own } else { format!("{own}{}", before + 1) }
+    }
+
+    /// Kind, hosts, way and start, as far as they are given.
+    fn place(&self) -> String {
+        let c = &self.common;
+        let names = |names: &Option<OneOrMany>| names.as_ref().map(|n| n.0.join(","));
+        let given = [
+            ("from", names(&c.from)),
+            ("to", names(&c.to)),
+            ("path", names(&c.path)),
+            ("pairing", (c.pairing != Pairing::default()).then(|| format!("{:?}", c.pairing))),
+            ("start", (!c.start.is_zero()).then(|| c.start.to_string())),
+            ("class", (c.class != 0).then(|| c.class.to_string())),
+            ("competing", c.competing.map(|competing| competing.to_string())),
+        ];
+        let given = given.into_iter().filter_map(|(key, value)| Some(format!("({key} {})", value?)));
+        std::iter::once(self.kind.name().to_owned()).chain(given).collect()
+    }
+
     /// Whether it is left out of the scenario's own metrics.
     pub fn is_competing(&self) -> bool {
         self.common.competing.unwrap_or(self.kind.is_datagram())

@@ -8,9 +8,12 @@ use crate::model::{Discipline, LinkSettings, Loss, Marking, Queue};
 /// 100 Tbit/s: a 64-byte packet still takes 5 ps.
 const MAX_RATE: BitsPerSec = BitsPerSec::new(100_000_000_000_000);
 
+/// A packet of 65,535 bytes takes 64 bits of picoseconds in steps of 2^-16 at least this fast.
+const MIN_RATE: BitsPerSec = BitsPerSec::new(2_000);
+
 pub(super) fn rate(rate: BitsPerSec, path: &str) -> Check {
     require(!rate.is_zero(), path, "a rate of zero carries nothing")?;
-    require(rate >= BitsPerSec::new(1_000), path, "the rate must be at least 1kbit")?;
+    require(rate >= MIN_RATE, path, "the rate must be at least 2kbit")?;
     require(rate <= MAX_RATE, path, "the rate must be at most 100tbit")
 }
 

@@ -112,7 +112,13 @@ fn connected(scenario: &Scenario, entry: &Traffic, from: &[String], to: &[String
     let pairs: Vec<(&String, &String)> = match entry.common.pairing {
         Pairing::OneToOne => {
             let n = from.len().max(to.len());
-            (0..n).map(|i| (&from[i % from.len()], &to[i % to.len()])).collect()
+            let receiver = |i: usize| &to[i % to.len()];
+            let pair = |i: usize| {
+                let sender = &from[i % from.len()];
+                // A host that would meet itself meets the next.
+                (sender, if receiver(i) == sender { receiver(i + 1) } else { receiver(i) })
+            };
+            (0..n).map(pair).collect()
         }
         _ => from.iter().flat_map(|a| to.iter().map(move |b| (a, b))).collect(),
     };
@@ -166,7 +172,8 @@ fn kind(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
     let connections = |n: u32| require(n >= 1, &at("connections"), "at least one connection");
     let size = |bytes: Bytes, key: &str| {
         require(!bytes.is_zero(), &at(key), "nothing to send")?;
-        require(bytes <= Bytes::new(1 << 50), &at(key), "at most 1 PiB")
+        let most = longest_transfer(scenario.host.mtu);
+        require(bytes <= most, &at(key), &format!("at most {most}: 2^32 segments of this MTU, and 2 TB"))
     };
     match &entry.kind {
         TrafficKind::Bulk(k) => connections(k.connections),
@@ -208,6 +215,12 @@ fn kind(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
             require(named, &at("command"), "expected a program and its arguments")
         }
     }
+}
+
+/// Transfers are numbered in segments of 32 bits; 72 bytes are the headers of multipath TCP.
+fn longest_transfer(mtu: Bytes) -> Bytes {
+    let segments = u64::from(u32::MAX - 1);
+    Bytes::new((segments * mtu.get().saturating_sub(72)).min(2_000_000_000_000))
 }
 
 fn packet(packet: Bytes, scenario: &Scenario, path: &str) -> Check {

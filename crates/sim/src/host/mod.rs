@@ -39,6 +39,7 @@ pub use config::{
     TcpConfig,
 };
 pub use datagram::{DatagramRecord, DatagramSpec};
+pub(crate) use pause::OffTimes;
 pub use record::{FlowRecord, ReceiverCounters, Response, RttGroups, Sample, SubflowCounters, SubflowRecord};
 pub use shard::Hosts;
 pub use world::{ConnId, DatagramId, Directory, HostError, World};

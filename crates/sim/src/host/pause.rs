@@ -7,8 +7,9 @@
 use super::wire::{Purpose, Wire};
 use crate::engine::{Timer, TimerId};
 use crate::packet::{Packet, Sack};
-use crate::time::Time;
-use std::collections::VecDeque;
+use crate::rng::Stream;
+use crate::time::{Span, Time};
+use crate::traffic::exponential;
 
 /// Something that waits for the host.
 #[derive(Clone, Debug)]
@@ -17,35 +18,91 @@ pub(crate) enum Deferred {
     Timer(TimerId),
 }
 
+/// When one event keeps a host off: a pattern that begins with an on period. Windows are made as they are reached: a long run
+/// has millions.
+#[derive(Clone, Debug)]
+pub(crate) struct OffTimes {
+    /// From when.
+    pub(crate) at: Time,
+    /// To when.
+    pub(crate) end: Time,
+    /// How long the host runs.
+    pub(crate) on: Span,
+    /// How long it does not.
+    pub(crate) off: Span,
+    /// Draws the lengths, which are exponential means then.
+    pub(crate) random: Option<Stream>,
+}
+
+impl OffTimes {
+    /// Off from `start` to `end`.
+    pub(crate) fn once(start: Time, end: Time) -> OffTimes {
+        OffTimes { at: start, end, on: Span::ZERO, off: end.since(start), random: None }
+    }
+
+    fn length(&mut self, mean: Span) -> Span {
+        match &mut self.random {
+            Some(stream) => Span::from_ps(exponential(stream, mean.ps() as f64) as u64),
+            None => mean,
+        }
+    }
+}
+
+impl Iterator for OffTimes {
+    type Item = (Time, Time);
+
+    /// Beginning and end of the next window that is not empty.
+    fn next(&mut self) -> Option<(Time, Time)> {
+        while self.at < self.end {
+            let from = self.at + self.length(self.on);
+            let to = from + self.length(self.off);
+            self.at = to + Span::from_ps(1);
+            if from < to.min(self.end) {
+                return Some((from, to.min(self.end)));
+            }
+        }
+        None
+    }
+}
+
 /// One host's pauses.
 #[derive(Clone, Debug)]
 pub(crate) struct Pauses {
     pub(crate) host: u32,
-    /// Beginnings and ends, in order, not overlapping.
-    windows: VecDeque<(Time, Time)>,
+    /// The next window of each event, and what comes after it.
+    events: Vec<(Option<(Time, Time)>, OffTimes)>,
+    /// The window that is on or comes next.
+    window: Option<(Time, Time)>,
     pub(crate) paused: bool,
     pub(crate) timer: Timer,
     pub(crate) waiting: Vec<Deferred>,
 }
 
 impl Pauses {
-    /// `windows` in any order; overlapping ones are joined.
-    pub(crate) fn new(host: u32, mut windows: Vec<(Time, Time)>) -> Pauses {
-        windows.retain(|w| w.1 > w.0);
-        windows.sort_unstable();
-        let mut joined: VecDeque<(Time, Time)> = VecDeque::with_capacity(windows.len());
-        for (start, end) in windows {
-            match joined.back_mut() {
-                Some(last) if start <= last.1 => last.1 = last.1.max(end),
-                _ => joined.push_back((start, end)),
-            }
+    /// Windows that overlap are joined.
+    pub(crate) fn new(host: u32, events: Vec<OffTimes>) -> Pauses {
+        let events = events.into_iter().map(|mut times| (times.next(), times)).collect();
+        let (timer, waiting) = (Timer::new(), Vec::new());
+        let mut pauses = Pauses { host, events, window: None, paused: false, timer, waiting };
+        pauses.window = pauses.next_window();
+        pauses
+    }
+
+    fn next_window(&mut self) -> Option<(Time, Time)> {
+        let (start, mut end) = self.events.iter().filter_map(|(next, _)| *next).min()?;
+        let within = |end: Time| {
+            move |(next, _): &&mut (Option<(Time, Time)>, OffTimes)| next.is_some_and(|n| n.0 <= end)
+        };
+        while let Some((next, times)) = self.events.iter_mut().find(within(end)) {
+            end = next.map_or(end, |n| n.1.max(end));
+            *next = times.next();
         }
-        Pauses { host, windows: joined, paused: false, timer: Timer::new(), waiting: Vec::new() }
+        Some((start, end))
     }
 
     /// Arms the timer for the next change.
     pub(crate) fn arm<W: Wire>(&mut self, wire: &mut W, index: u32) {
-        if let Some(&(start, end)) = self.windows.front() {
+        if let Some((start, end)) = self.window {
             let at = if self.paused { end } else { start };
             wire.arm(&mut self.timer, Purpose::Pause.id(index), at);
         }
@@ -57,7 +114,7 @@ impl Pauses {
         if self.paused {
             return Vec::new();
         }
-        self.windows.pop_front();
+        self.window = self.next_window();
         std::mem::take(&mut self.waiting)
     }
 }
@@ -66,10 +123,34 @@ impl Pauses {
 mod tests {
     use super::*;
 
+    fn windows(events: Vec<OffTimes>) -> Vec<(Time, Time)> {
+        let mut pauses = Pauses::new(0, events);
+        let first = pauses.window;
+        first.into_iter().chain(std::iter::from_fn(|| pauses.next_window())).collect()
+    }
+
     #[test]
     fn overlapping_windows_are_joined() {
         let t = Time::from_ps;
-        let p = Pauses::new(0, vec![(t(10), t(20)), (t(5), t(12)), (t(30), t(30)), (t(40), t(50))]);
-        assert_eq!(p.windows, [(t(5), t(20)), (t(40), t(50))]);
+        let once = [(10, 20), (5, 12), (30, 30), (40, 50)].map(|(a, b)| OffTimes::once(t(a), t(b)));
+        assert_eq!(windows(once.to_vec()), [(t(5), t(20)), (t(40), t(50))]);
+    }
+
+    /// A pattern lasts as long as its event says, however often that is, and joins with others on the way.
+    #[test]
+    fn a_pattern_goes_on_to_its_end() {
+        let pattern = |end| OffTimes {
+            at: Time::ZERO,
+            end: Time::from_ps(end),
+            on: Span::from_ps(20),
+            off: Span::from_ps(179),
+            random: None,
+        };
+        let all = windows(vec![pattern(400_000_000)]);
+        assert_eq!(all.len(), 2_000_000);
+        assert_eq!(all.last(), Some(&(Time::from_ps(399_999_820), Time::from_ps(399_999_999))));
+        let other = OffTimes::once(Time::from_ps(150), Time::from_ps(230));
+        let t = Time::from_ps;
+        assert_eq!(windows(vec![pattern(600), other]), [(t(20), t(399)), (t(420), t(599))]);
     }
 }

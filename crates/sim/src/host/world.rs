@@ -3,7 +3,7 @@
 use super::config::{AlgorithmId, App, ConfigId, ConnSpec, ReceiveBuffer, SubflowSpec, TcpConfig};
 use super::conn::Conn;
 use super::datagram::{DatagramRecord, DatagramSpec, Datagrams};
-use super::pause::Pauses;
+use super::pause::{OffTimes, Pauses};
 use super::record::{FlowRecord, RttGroups, SubflowRecord};
 use super::rx::{RxConn, RxSubflow, Tell};
 use super::shard::Hosts;
@@ -75,7 +75,7 @@ pub struct World {
     shards: Vec<Hosts>,
     places: Vec<Place>,
     datagrams: Vec<(u8, u32, u8, u32)>,
-    pauses: BTreeMap<u32, Vec<(Time, Time)>>,
+    pauses: BTreeMap<u32, Vec<OffTimes>>,
 }
 
 fn check(what: &'static str, value: u64, ok: bool, range: &'static str) -> Result<(), HostError> {
@@ -145,8 +145,16 @@ impl World {
     /// # Errors
     /// [`HostError::UnknownNode`].
     pub fn pause(&mut self, node: u32, start: Time, end: Time) -> Result<(), HostError> {
+        self.deschedule(node, OffTimes::once(start, end))
+    }
+
+    /// The host at `node` neither sends nor processes while `times` keeps it off.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownNode`].
+    pub(crate) fn deschedule(&mut self, node: u32, times: OffTimes) -> Result<(), HostError> {
         self.shard(node)?;
-        self.pauses.entry(node).or_default().push((start, end));
+        self.pauses.entry(node).or_default().push(times);
         Ok(())
     }
 

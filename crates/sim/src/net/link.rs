@@ -6,37 +6,33 @@ use crate::time::Span;
 /// Fractional bits of the time per byte.
 const RATE_SHIFT: u32 = 16;
 
-/// How a link treats arrivals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Treatment {
-    /// FIFO without impairments: departure known on arrival.
-    Plain,
-    /// Anything else: [`Link::aux`] tells which entry of the table of unusual links.
-    Unusual,
-}
+/// [`Link::aux`] of a FIFO without impairments, whose departures are known on arrival.
+const PLAIN: u32 = u32::MAX;
 
-/// Hot state of a link. Backlog is kept as time: `busy_until - now`.
+/// Hot state of a link.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Link {
     /// When the last packet accepted so far has left, in ps.
     pub(crate) busy_until: u64,
+    /// When the packet in service has left, in ps; of plain FIFOs in which packets wait.
+    pub(crate) service_end: u64,
     /// Picoseconds per byte, Q16.
     pub(crate) ps_per_byte_q16: u64,
     /// Propagation delay, ps.
     pub(crate) delay: u64,
-    /// Longest backlog including the arriving packet, ps.
-    pub(crate) limit: u64,
-    /// Backlog above which to mark, ps.
-    pub(crate) mark: u64,
     /// Bytes accepted.
     pub(crate) bytes: u64,
     /// Packets accepted: packet-hops.
     pub(crate) packets: u64,
-    /// Index into the tables of unusual links.
+    /// Bytes that waited after the last arrival at a plain FIFO, the packet in service not counted.
+    pub(crate) waiting_bytes: u32,
+    /// Most bytes that wait, the arriving packet included.
+    pub(crate) limit_bytes: u32,
+    /// Waiting bytes above which to mark.
+    pub(crate) mark_bytes: u32,
+    /// Index into the table of unusual links, or [`PLAIN`].
     pub(crate) aux: u32,
-    pub(crate) treatment: Treatment,
 }
 
 const _: () = assert!(size_of::<Link>() == 64);
@@ -49,26 +45,30 @@ impl Link {
             QueueSpec::Red(red) => (red.limit, None),
             QueueSpec::Classes { .. } | QueueSpec::Shaper { .. } => (Limit::Unlimited, None),
         };
-        let limit = match limit {
-            Limit::Bytes(bytes) => wire_ps(bytes, ps_per_byte_q16),
-            Limit::Packets(_) | Limit::Unlimited => u64::MAX,
+        let limit_bytes = match limit {
+            Limit::Bytes(bytes) => u32::try_from(bytes).unwrap_or(u32::MAX),
+            Limit::Packets(_) | Limit::Unlimited => u32::MAX,
         };
-        let mark = match mark {
-            Some(Threshold::Bytes(bytes)) => wire_ps(bytes, ps_per_byte_q16),
-            Some(Threshold::Time(span)) => span.ps(),
-            None => u64::MAX,
-        };
+        let mark_bytes =
+            mark.map_or(u32::MAX, |mark| u32::try_from(mark.in_bytes(ps_per_byte_q16)).unwrap_or(u32::MAX));
         Link {
             busy_until: 0,
+            service_end: 0,
             ps_per_byte_q16,
             delay: spec.delay.ps(),
-            limit,
-            mark,
             bytes: 0,
             packets: 0,
-            aux: 0,
-            treatment: Treatment::Plain,
+            waiting_bytes: 0,
+            limit_bytes,
+            mark_bytes,
+            aux: PLAIN,
         }
+    }
+
+    /// Whether this is a FIFO without impairments; [`Link::aux`] tells which unusual link it is otherwise.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.aux == PLAIN
     }
 
     /// Time on the wire, ps. `size` is at most 65535 and the rate at least 2 kbit/s: no overflow.
@@ -76,18 +76,25 @@ impl Link {
     pub(crate) fn wire_ps(&self, size: u16) -> u64 {
         (u64::from(size) * self.ps_per_byte_q16) >> RATE_SHIFT
     }
-
-    /// Bytes waiting or partly sent at `now`.
-    pub(crate) fn backlog_bytes(&self, now: u64) -> u64 {
-        let ps = self.busy_until.saturating_sub(now);
-        ((u128::from(ps) << RATE_SHIFT) / u128::from(self.ps_per_byte_q16)) as u64
-    }
 }
 
 /// Picoseconds per byte of a rate in bits per second, Q16, rounded to nearest.
 pub(crate) fn ps_per_byte_q16(rate_bps: u64) -> u64 {
     let numerator = 8_000_000_000_000u128 << RATE_SHIFT;
     ((numerator + u128::from(rate_bps / 2)) / u128::from(rate_bps)) as u64
+}
+
+impl Threshold {
+    /// The most bytes that are not above it.
+    pub(crate) fn in_bytes(self, ps_per_byte_q16: u64) -> u64 {
+        match self {
+            Threshold::Bytes(bytes) => bytes,
+            Threshold::Time(span) => {
+                let bytes = (u128::from(span.ps()) << RATE_SHIFT) / u128::from(ps_per_byte_q16.max(1));
+                u64::try_from(bytes).unwrap_or(u64::MAX)
+            }
+        }
+    }
 }
 
 /// Time `bytes` take, ps; saturates.

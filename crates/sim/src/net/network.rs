@@ -6,11 +6,12 @@ use prefetch_index::prefetch_index;
 
 use crate::engine::wheel::{EventKey, Kind, Wheel};
 use crate::net::impair::Impairment;
-use crate::net::link::{Link, Treatment, ps_per_byte_q16, wire_ps};
+use crate::net::link::{Link, ps_per_byte_q16, wire_ps};
 use crate::net::queue::Waiting;
 use crate::net::red::{Red, Verdict};
 use crate::net::served::{Accepted, Action, Served, needs_service};
 use crate::net::spec::{END, LinkChange, LinkSpec, NetSpec, QueueSpec};
+use crate::net::waiting::Sizes;
 use crate::packet::{LinkId, Packet, Sack};
 use crate::rng::Streams;
 use crate::time::{Span, Time};
@@ -183,19 +184,21 @@ impl Unusual {
     fn new(spec: &NetSpec, id: u32, link: &LinkSpec, streams: &Streams) -> Option<Unusual> {
         let changes = || spec.changes.iter().filter(|c| c.link.0 == id).map(|c| &c.change);
         let lossy = link.loss.is_some() || changes().any(|c| matches!(c, LinkChange::Loss(_)));
-        let served = needs_service(&link.queue)
-            || changes().any(|c| !matches!(c, LinkChange::Loss(_) | LinkChange::Delay(_)));
+        // A change applies to what has not left yet, which a departure fixed on arrival would not know.
+        let served = needs_service(&link.queue) || changes().next().is_some();
+        let stream = |what| {
+            let number = || id.to_string();
+            streams.stream(&format!("link/{}/{what}", link.name.clone().unwrap_or_else(number)))
+        };
         let red = match &link.queue {
-            QueueSpec::Red(red) => Some(Red::new(*red, streams.stream(&format!("link/{id}/red")))),
+            QueueSpec::Red(red) => Some(Red::new(*red, stream("red"))),
             _ => None,
         };
-        let impairment = (lossy || link.jitter.is_some()).then(|| {
-            let stream = |what| streams.stream(&format!("link/{id}/{what}"));
-            Impairment::new(link.loss, link.jitter, stream("loss"), stream("jitter"))
-        });
+        let impairment = (lossy || link.jitter.is_some())
+            .then(|| Impairment::new(link.loss, link.jitter, stream("loss"), stream("jitter")));
         let entry = Unusual { red, served: served.then(|| Served::new(link)), impairment };
         let usual = entry.red.is_none() && entry.served.is_none() && entry.impairment.is_none();
-        (!usual || changes().next().is_some()).then_some(entry)
+        (!usual).then_some(entry)
     }
 }
 
@@ -212,6 +215,8 @@ struct Unusual {
 #[derive(Debug)]
 pub(crate) struct Network {
     links: Vec<Link>,
+    /// What waits at each link that is not served.
+    waiting: Vec<Sizes>,
     rare: Vec<Rare>,
     unusual: Vec<Unusual>,
     routes: Arc<[u32]>,
@@ -238,12 +243,12 @@ impl Network {
         let mut unusual = Vec::new();
         for (id, link) in spec.links.iter().enumerate() {
             if let Some(entry) = Unusual::new(spec, id as u32, link, streams) {
-                links[id].treatment = Treatment::Unusual;
                 links[id].aux = unusual.len() as u32;
                 unusual.push(entry);
             }
         }
         Network {
+            waiting: vec![Sizes::default(); links.len()],
             rare: vec![Rare::default(); links.len()],
             links,
             unusual,
@@ -296,23 +301,20 @@ impl Network {
     pub(crate) fn arrive(&mut self, id: u32, at: u32, now: Time, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
         let packet = &mut self.packets[id as usize];
-        if link.treatment != Treatment::Plain {
+        if !link.is_plain() {
             return self.arrive_unusual(id, at, now, wheel);
         }
-        let wire = link.wire_ps(packet.size_bytes);
-        let start = link.busy_until.max(now.ps());
-        let backlog = start - now.ps();
-        if backlog + wire > link.limit {
+        let size = packet.size_bytes;
+        let Some(mark) = link.enqueue(&mut self.waiting[at as usize], size, now.ps()) else {
             return self.discard(id, at, DropReason::Tail);
-        }
-        if backlog > link.mark && packet.flags & Packet::ECT != 0 {
+        };
+        if mark && packet.flags & Packet::ECT != 0 {
             packet.flags |= Packet::CE;
             self.rare[at as usize].marks += 1;
         }
-        link.busy_until = start + wire;
         link.packets += 1;
-        link.bytes += u64::from(packet.size_bytes);
-        let arrival = Time::from_ps(start + wire + link.delay);
+        link.bytes += u64::from(size);
+        let arrival = Time::from_ps(link.busy_until + link.delay);
         self.forward(id, at, arrival, wheel);
     }
 
@@ -323,7 +325,8 @@ impl Network {
         let unusual = &mut self.unusual[link.aux as usize];
         let packet = &mut self.packets[id as usize];
         if let Some(red) = &mut unusual.red {
-            let backlog = unusual.served.as_ref().map_or_else(|| link.backlog_bytes(now.ps()), Served::bytes);
+            let waiting = || link.waiting_bytes(&self.waiting[at as usize], now.ps() + 1);
+            let backlog = unusual.served.as_ref().map_or_else(waiting, Served::bytes);
             let idle_since = Time::from_ps(link.busy_until);
             if red.arrival(backlog, now, idle_since, link.wire_ps(RED_SLOT_BYTES)) == Verdict::Congested {
                 if !(red.ecn() && packet.has(Packet::ECT)) {
@@ -352,16 +355,13 @@ impl Network {
     fn arrive_fifo(&mut self, id: u32, at: u32, now: Time, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
         let packet = &mut self.packets[id as usize];
-        let wire = link.wire_ps(packet.size_bytes);
-        let start = link.busy_until.max(now.ps());
-        let backlog = start - now.ps();
-        if backlog.saturating_add(wire) > link.limit {
+        let sizes = &mut self.waiting[at as usize];
+        let Some(mark) = link.enqueue(sizes, packet.size_bytes, now.ps()) else {
             return self.discard(id, at, DropReason::Tail);
-        }
-        if backlog > link.mark {
+        };
+        if mark {
             self.rare[at as usize].mark(packet);
         }
-        link.busy_until = start + wire;
         self.launch(id, at, wheel);
     }
 
@@ -440,24 +440,20 @@ impl Network {
         }
     }
 
-    /// Bytes queued at a link.
+    /// Bytes waiting at a link, without the packet in service.
     pub(crate) fn backlog_bytes(&self, at: u32, now: Time) -> u64 {
-        let link = &self.links[at as usize];
-        let served = match link.treatment {
-            Treatment::Plain => None,
-            Treatment::Unusual => self.unusual[link.aux as usize].served.as_ref(),
-        };
-        served.map_or_else(|| link.backlog_bytes(now.ps()), Served::bytes)
+        let waiting = || self.links[at as usize].waiting_bytes(&self.waiting[at as usize], now.ps());
+        self.served(at).map_or_else(waiting, Served::bytes)
     }
 
     /// Waiting bytes and marking threshold of each class of a link with several.
     pub(crate) fn classes(&self, at: u32) -> impl Iterator<Item = (u64, Option<u64>)> {
-        let link = &self.links[at as usize];
-        let served = match link.treatment {
-            Treatment::Plain => None,
-            Treatment::Unusual => self.unusual[link.aux as usize].served.as_ref(),
-        };
-        served.into_iter().flat_map(|served| served.classes(link.ps_per_byte_q16))
+        let rate = self.links[at as usize].ps_per_byte_q16;
+        self.served(at).into_iter().flat_map(move |served| served.classes(rate))
+    }
+
+    fn served(&self, at: u32) -> Option<&Served> {
+        self.unusual.get(self.links[at as usize].aux as usize)?.served.as_ref()
     }
 
     /// Schedules the arrival of packet `id` at the far end of link `from`.

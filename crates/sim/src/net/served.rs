@@ -1,6 +1,7 @@
 //! Links that decide at departure who goes next: scheduled classes, shapers, packet-counted limits, and
 //! links whose rate or state changes. Two events per packet: the wire becomes free, the packet arrives.
 
+use crate::net::link::ps_per_byte_q16;
 use crate::net::queue::drr::Drr;
 use crate::net::queue::shaper::{Shaper, leaves};
 use crate::net::queue::{ClassQueue, Next, Waiting};
@@ -76,7 +77,8 @@ impl Served {
             QueueSpec::Shaper { classes } => {
                 let queue = |&leaf: &usize| {
                     let class = &classes[leaf];
-                    ClassQueue::new(class.limit, class.mark.map(|m| in_bytes(m, class.guarantee_bps)))
+                    let guaranteed = ps_per_byte_q16(class.guarantee_bps);
+                    ClassQueue::new(class.limit, class.mark.map(|m| Threshold::Bytes(m.in_bytes(guaranteed))))
                 };
                 let queues = leaves(classes).iter().map(queue).collect();
                 (queues, Discipline::Shaper(Box::new(Shaper::new(classes))), Marking::None)
@@ -172,22 +174,19 @@ impl Served {
     }
 }
 
-/// A threshold in bytes at `rate_bps`.
-fn in_bytes(mark: Threshold, rate_bps: u64) -> Threshold {
-    match mark {
-        Threshold::Bytes(_) => mark,
-        Threshold::Time(span) => {
-            let bytes = u128::from(span.ps()) * u128::from(rate_bps) / 8_000_000_000_000;
-            Threshold::Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
-        }
-    }
-}
-
-/// Whether this queue needs two events per packet even on an unchanging link.
+/// Whether this queue needs two events per packet even on an unchanging link: a plain FIFO counts bytes, in 32 bits.
 pub(crate) fn needs_service(queue: &QueueSpec) -> bool {
+    let many = |bytes: u64| bytes >= u64::from(u32::MAX);
+    let unusual = |limit: &Limit| match limit {
+        Limit::Bytes(bytes) => many(*bytes),
+        Limit::Packets(_) => true,
+        Limit::Unlimited => false,
+    };
     match queue {
-        QueueSpec::Fifo { limit, .. } => matches!(limit, Limit::Packets(_)),
-        QueueSpec::Red(red) => matches!(red.limit, Limit::Packets(_)),
+        QueueSpec::Fifo { limit, mark } => {
+            unusual(limit) || matches!(mark, Some(Threshold::Bytes(bytes)) if many(*bytes))
+        }
+        QueueSpec::Red(red) => unusual(&red.limit),
         QueueSpec::Classes { .. } | QueueSpec::Shaper { .. } => true,
     }
 }

@@ -8,23 +8,25 @@ use crate::time::{Span, Time};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
 
-/// How much a queue holds.
+/// How much a queue holds while another packet is sent, which counts no longer: the kernel's pfifo and bfifo, too, have
+/// given it to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Limit {
-    /// Bytes waiting. In a plain FIFO the unsent part of the packet in service counts, too.
+    /// Bytes waiting.
     Bytes(u64),
-    /// Packets waiting, the one in service not counted. Costs a second event per packet.
+    /// Packets waiting. Costs a second event per packet.
     Packets(u32),
-    /// No limit.
+    /// No limit (of a FIFO: 4 GiB).
     Unlimited,
 }
 
-/// Above which backlog an ECN-capable packet is marked on arrival. The arriving packet is not counted.
+/// Above which backlog an ECN-capable packet is marked on arrival. What waits counts: neither the arriving packet nor the one
+/// in service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Threshold {
-    /// Bytes in the queue ahead of the packet.
+    /// Bytes waiting ahead of the packet.
     Bytes(u64),
     /// Time to send them at the link's rate.
     Time(Span),
@@ -202,6 +204,8 @@ impl QueueSpec {
 /// One direction of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSpec {
+    /// After what its random streams are called, so that they do not depend on what else there is; absent: its number.
+    pub name: Option<String>,
     /// Node whose queue this is.
     pub from: NodeId,
     /// Node at the far end.
@@ -221,7 +225,7 @@ pub struct LinkSpec {
 impl LinkSpec {
     /// A link without loss and jitter.
     pub fn new(from: NodeId, to: NodeId, rate_bps: u64, delay: Span, queue: QueueSpec) -> LinkSpec {
-        LinkSpec { from, to, rate_bps, delay, queue, loss: None, jitter: None }
+        LinkSpec { name: None, from, to, rate_bps, delay, queue, loss: None, jitter: None }
     }
 }
 

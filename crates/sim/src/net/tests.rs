@@ -158,18 +158,21 @@ fn fifo_departures_are_exact() {
     assert_eq!(times, [18_000, 30_000, 42_000]);
 }
 
-/// Byte limits count what is unsent of the packet in service; packet limits do not count it at all.
+/// One packet is being sent; the limit is what may wait behind it, in bytes as in packets.
 #[test]
 fn tail_drop_by_bytes_and_by_packets() {
-    let accepted = |limit| {
+    let accepted = |limit, n| {
         let mut bed = Bed::new(GBIT, Span::ZERO, fifo(limit, None));
-        bed.burst(at_us(1), 20, packet(1500));
-        let out = bed.run(at_us(1000));
-        assert_eq!(out.counters.drops[DropReason::Tail as usize] + out.counters.packets, 20);
+        bed.burst(at_us(1), n + 10, packet(1500));
+        let out = bed.run(at_us(10_000));
+        assert_eq!(out.counters.drops[DropReason::Tail as usize] + out.counters.packets, u64::from(n) + 10);
         out.seqs()
     };
-    assert_eq!(accepted(Limit::Bytes(15_000)), (0..10).collect::<Vec<_>>());
-    assert_eq!(accepted(Limit::Packets(10)), (0..11).collect::<Vec<_>>());
+    for n in [1, 2, 10, 100] {
+        let expected: Vec<u32> = (0..=n).collect();
+        assert_eq!(accepted(Limit::Bytes(1500 * u64::from(n)), n), expected);
+        assert_eq!(accepted(Limit::Packets(n), n), expected);
+    }
 }
 
 #[test]
@@ -179,11 +182,77 @@ fn ecn_threshold_in_bytes_and_in_time() {
         bed.burst(at_us(1), 20, Packet { flags, ..packet(1500) });
         bed.run(at_us(1000)).marked()
     };
-    let expected: Vec<u32> = (11..20).collect();
+    // One is in service and ten wait when the twelfth comes: 15,000 B are not above the threshold.
+    let expected: Vec<u32> = (12..20).collect();
     let ect = Packet::DATA | Packet::ECT;
     assert_eq!(marked(Threshold::Bytes(15_000), ect), expected);
     assert_eq!(marked(Threshold::Time(Span::from_us(120)), ect), expected);
     assert!(marked(Threshold::Bytes(15_000), Packet::DATA).is_empty());
+}
+
+/// What happens to 3,000 packets of mixed sizes that come in bursts, many at the instant at which one leaves.
+fn fate_of_mixed_sizes(queue: QueueSpec, changes: &[LinkChange]) -> (Vec<(Time, u32, bool)>, Vec<u64>) {
+    let mut bed = Bed::new(GBIT, Span::from_us(5), queue);
+    let mut rng = Streams::new(5).stream("mixed");
+    let mut at = at_us(1);
+    for _ in 0..3_000 {
+        let draw = rng.next_u64();
+        bed.send(at, packet([64, 64, 704, 1500, 1500][(draw % 5) as usize]));
+        // Multiples of the time that 64 bytes take, at 97 % load.
+        at += Span::from_ns(512).times([0, 0, 12, 12, 38][(draw >> 8) as usize % 5]);
+    }
+    for change in changes {
+        bed.net.change(at_us(10_000), bed.link, *change).unwrap();
+    }
+    bed.net.sample(bed.link, Span::from_ns(5_120)).unwrap();
+    let out = bed.run(at_us(40_000));
+    let backlog = out.samples.iter().map(|s| s.backlog_bytes).collect();
+    (out.arrived.iter().map(|(at, p)| (*at, p.seq, p.has(Packet::CE))).collect(), backlog)
+}
+
+/// An event that changes nothing, and a scheduler with one queue to choose from.
+#[test]
+fn queues_mean_the_same_however_they_are_served() {
+    let nothing = [
+        LinkChange::Rate { rate_bps: GBIT },
+        LinkChange::Delay(Span::from_us(5)),
+        LinkChange::Loss(None),
+        LinkChange::Up,
+    ];
+    for limit in [64, 1_500, 3_000, 4_567, 15_000, 100_000].map(Limit::Bytes) {
+        for mark in [
+            None,
+            Some(Threshold::Bytes(0)),
+            Some(Threshold::Bytes(3_000)),
+            Some(Threshold::Time(Span::from_us(20))),
+        ] {
+            let plain = fate_of_mixed_sizes(fifo(limit, mark), &[]);
+            for change in nothing {
+                assert_eq!(
+                    fate_of_mixed_sizes(fifo(limit, mark), &[change]),
+                    plain,
+                    "{limit:?} {mark:?} {change:?}"
+                );
+            }
+            for scheduling in [Scheduling::StrictPriority, Scheduling::DeficitRoundRobin] {
+                let one = vec![ClassSpec { quantum_bytes: 1500, limit, mark }];
+                let served = fate_of_mixed_sizes(classes(scheduling, Marking::None, one), &[]);
+                assert_eq!(served, plain, "{limit:?} {mark:?} {scheduling:?}");
+            }
+        }
+        let red = QueueSpec::Red(RedSpec {
+            limit,
+            min_bytes: 1_000,
+            max_bytes: 12_000,
+            max_probability: 0.2,
+            weight: 0.1,
+            ecn: true,
+        });
+        let plain = fate_of_mixed_sizes(red.clone(), &[]);
+        for change in nothing {
+            assert_eq!(fate_of_mixed_sizes(red.clone(), &[change]), plain, "RED {limit:?} {change:?}");
+        }
+    }
 }
 
 fn poisson_gap(rng: &mut Stream, mean: Span) -> Span {
@@ -286,8 +355,8 @@ fn tcn_equals_a_length_threshold_at_constant_rate() {
     let one = || vec![class(1500, Limit::Unlimited)];
     let tcn = Marking::Tcn { sojourn: Span::from_us(240) };
     let by_time = marked(classes(Scheduling::DeficitRoundRobin, tcn, one()));
-    // 240 us at 1 Gbit/s: 30,000 B ahead of the packet.
-    assert_eq!(by_time, marked(fifo(Limit::Unlimited, Some(Threshold::Bytes(30_000)))));
+    // 240 us at 1 Gbit/s: 30,000 B ahead of the packet, of which 1,500 are in service.
+    assert_eq!(by_time, marked(fifo(Limit::Unlimited, Some(Threshold::Bytes(28_500)))));
     assert_eq!(by_time, (21..60).collect::<Vec<_>>());
 }
 
@@ -438,13 +507,8 @@ fn samples_show_the_queue() {
         bed.net.sample(bed.link, Span::from_us(35)).unwrap();
         let out = bed.run(at_us(150));
         let backlog: Vec<u64> = out.samples.iter().map(|s| s.backlog_bytes).collect();
-        // At 35 us 25 us have been sent, 3125 B of 15,000: the served kind does not count the packet in
-        // service, the plain one counts its unsent part. At 70 us a packet is just about to end.
-        let expected = if limit == Limit::Unlimited {
-            [0, 11_875, 7_500, 3_125, 0]
-        } else {
-            [0, 10_500, 7_500, 3_000, 0]
-        };
+        // At 35 us the third packet is being sent. At 70 us the fifth is just about to end.
+        let expected = [0, 10_500, 7_500, 3_000, 0];
         assert_eq!(backlog, expected);
         let packets: Vec<u64> = out.samples.iter().map(|s| s.counters.packets).collect();
         assert_eq!(packets.first(), Some(&0));

@@ -1,17 +1,16 @@
 //! A scenario's events as changes of links, pauses of hosts, and vNICs that move.
 
 use vmcc_scenario::Scenario;
-use vmcc_scenario::model::{DescheduleEvent, EventKind};
+use vmcc_scenario::model::EventKind;
 
 use super::error::SimError;
 use super::setup::{Flow, Setup};
-use crate::host::{ConnId, Hosts, World};
+use crate::host::{ConnId, Hosts, OffTimes, World};
 use crate::net::LinkChange;
 use crate::packet::RouteId;
 use crate::rng::Streams;
-use crate::time::{Span, Time};
+use crate::time::Time;
 use crate::topo::{Fabric, Router, Way, loss, span, through};
-use crate::traffic::exponential;
 
 /// A vNIC that moves, and the routes its subflows have from then on.
 #[derive(Debug)]
@@ -58,10 +57,18 @@ pub(crate) fn plan(
             EventKind::Deschedule(e) => {
                 let node = fabric.hosts[fabric.host(&e.host)?].0;
                 let end = e.until.unwrap_or(scenario.duration).min(scenario.duration);
-                let windows = off_times(e, at, Time::ZERO + span(end), streams, index);
-                for (from, to) in windows {
-                    world.pause(node, from, to).map_err(SimError::Config)?;
-                }
+                let earlier = scenario.event[..index].iter().filter(
+                    |other| matches!(&other.kind, EventKind::Deschedule(other) if other.host == e.host),
+                );
+                let name = format!("event/deschedule/{}/{}", e.host, earlier.count());
+                let times = OffTimes {
+                    at,
+                    end: Time::ZERO + span(end),
+                    on: span(e.on),
+                    off: span(e.off),
+                    random: e.random.then(|| streams.stream(&name)),
+                };
+                world.deschedule(node, times).map_err(SimError::Config)?;
             }
         }
     }
@@ -74,34 +81,6 @@ fn change(fabric: &mut Fabric, at: Time, name: &str, change: LinkChange) -> Resu
         fabric.net.change(at, link, change)?;
     }
     Ok(())
-}
-
-/// The most pauses of one event.
-const MAX_PAUSES: usize = 1_000_000;
-
-/// The pattern begins with an on period.
-fn off_times(
-    e: &DescheduleEvent,
-    start: Time,
-    end: Time,
-    streams: &Streams,
-    index: usize,
-) -> Vec<(Time, Time)> {
-    let mut stream = streams.stream(&format!("event/{index}/deschedule"));
-    let mut length = |mean: Span| {
-        if e.random { Span::from_ps(exponential(&mut stream, mean.ps() as f64) as u64) } else { mean }
-    };
-    let mut windows = Vec::new();
-    let mut at = start;
-    while at < end && windows.len() < MAX_PAUSES {
-        let from = at + length(span(e.on));
-        let to = from + length(span(e.off));
-        if from < end {
-            windows.push((from, to.min(end)));
-        }
-        at = to + Span::from_ps(1);
-    }
-    windows
 }
 
 /// Finds the subflows that each remap moves, and their new routes.

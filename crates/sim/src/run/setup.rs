@@ -288,7 +288,8 @@ fn tcp_config(host: &Host) -> TcpConfig {
     let default = TcpConfig::default();
     let max_bytes = host.receive_buffer.get();
     let initial_bytes = match default.receive_buffer {
-        ReceiveBuffer::Auto { initial_bytes, .. } => initial_bytes.min(max_bytes),
+        // Two packets at least, however large they are.
+        ReceiveBuffer::Auto { initial_bytes, .. } => initial_bytes.max(2 * host.mtu.get()).min(max_bytes),
         ReceiveBuffer::Fixed { bytes } => bytes.min(max_bytes),
     };
     TcpConfig {

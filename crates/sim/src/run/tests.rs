@@ -63,3 +63,125 @@ fn nobody_sends_to_itself_and_a_permutation_is_one() {
     assert_eq!(receivers.len(), 16);
     assert!(flows.iter().chain(&planned(TEXT, "one")).all(|f| f.from != f.to));
 }
+
+/// What is called after a place in the file would change with every entry put in front of it.
+#[test]
+fn an_unnamed_entry_in_front_changes_no_other_entrys_draws() {
+    let text = TEXT.replace("name = 'one'\n", "").replace("name = 'two'\n", "");
+    let front = "[[traffic]]\nkind = 'bulk'\nfrom = 'h1'\nto = 'h2'\n[[traffic]]";
+    let more = text.replacen("[[traffic]]", front, 1);
+    for label in ["poisson(pairing Random)", "bulk(pairing Permutation)"] {
+        assert!(!planned(&text, label).is_empty(), "{label}");
+        assert_eq!(planned(&text, label), planned(&more, label));
+    }
+}
+
+#[test]
+fn the_limit_of_an_entry_is_shared_by_its_senders_in_the_order_of_time() {
+    let all = planned(TEXT, "one");
+    let limit = all.len() / 3;
+    let text = TEXT.replace("load = 0.2", &format!("load = 0.2\nlimit = {limit}"));
+    let some = planned(&text, "one");
+    assert_eq!(some.len(), limit);
+    let mut starts: Vec<_> = all.iter().map(|flow| flow.start).collect();
+    starts.sort_unstable();
+    let expected: Vec<&Planned> = all.iter().filter(|flow| flow.start < starts[limit]).collect();
+    assert_eq!(some.iter().collect::<Vec<_>>(), expected);
+    assert!(some.iter().map(|flow| flow.from).collect::<std::collections::BTreeSet<_>>().len() > 8);
+}
+
+#[test]
+fn a_connection_starts_long_before_it_stops() {
+    let text = "
+title = 't'
+duration = '3s'
+topology = { kind = 'parallel-paths', paths = 1, rate = '10mbit', delay = '500ms' }
+[[traffic]]
+name = 'two'
+kind = 'bulk'
+connections = 100
+start = '1s'
+stop = '1.5s'
+";
+    let at = |ms| crate::time::Time::ZERO + crate::time::Span::from_ms(ms);
+    let flows = planned(text, "two");
+    assert!(flows.iter().all(|flow| (at(1000)..at(1005)).contains(&flow.start)), "{flows:?}");
+}
+
+/// The figures of a lossy run with jitter and random datagrams, without those of paths.
+fn lossy(paths: &str) -> Vec<(String, f64)> {
+    let text = format!(
+        "
+title = 't'
+duration = '2s'
+topology = {{ kind = 'parallel-paths', paths = {paths}, rate = '50mbit', delay = '10ms', jitter = '1ms', loss = 0.001 }}
+[[traffic]]
+kind = 'bulk'
+path = 'a'
+[[traffic]]
+kind = 'on-off-udp'
+rate = '20mbit'
+on = '300ms'
+off = '200ms'
+random = true
+path = 'b'
+"
+    );
+    let plan = Document::parse("t", &text).and_then(|d| d.plan(&Overrides::default())).unwrap();
+    let output = super::run_case(&plan.cases[0], 1, &super::Options::default()).unwrap();
+    output.metrics.figures().into_iter().filter(|(name, _)| !name.starts_with("paths.")).collect()
+}
+
+#[test]
+fn an_unused_path_changes_no_other_paths_draws() {
+    let front = "[{ name = 'q' }, { name = 'a' }, { name = 'b' }]";
+    assert_eq!(lossy("[{ name = 'a' }, { name = 'b' }]"), lossy(front));
+}
+
+/// What a scenario may say is what can be run: the extremes of every quantity that the checks allow.
+#[test]
+fn what_is_valid_can_be_built() {
+    let text = |mtu: &str, rate: &str, buffer: &str, size: &str| {
+        format!(
+            "
+title = 't'
+duration = '1s'
+host = {{ mtu = '{mtu}', receive_buffer = '16GiB', send_buffer = '16GiB' }}
+topology = {{ kind = 'parallel-paths', paths = 2, rate = '{rate}', delay = '0s', buffer = '{buffer}' }}
+[[traffic]]
+kind = 'sized'
+size = '{size}'
+[[traffic]]
+kind = 'on-off-udp'
+rate = '{rate}'
+packet = '256B'
+"
+        )
+    };
+    let extremes = [
+        ("1500B", "2kbit", "1 TiB", "2TB"),
+        ("65535B", "2kbit", "65535B", "2TB"),
+        ("256B", "100tbit", "256B", "790273981696B"),
+        ("32768B", "100tbit", "1TiB", "1B"),
+    ];
+    for (mtu, rate, buffer, size) in extremes {
+        let plan =
+            Document::parse("t", &text(mtu, rate, buffer, size)).and_then(|d| d.plan(&Overrides::default()));
+        let plan = plan.unwrap_or_else(|e| panic!("{e}"));
+        super::setup::Setup::build(&plan.cases[0], 1, 1)
+            .map(drop)
+            .unwrap_or_else(|e| panic!("{mtu} {rate}: {e}"));
+    }
+    let refused = [
+        ("1500B", "1kbit", "1MB", "1MB"),
+        ("1500B", "1mbit", "1MB", "1PB"),
+        ("256B", "1mbit", "1MB", "1TB"),
+        ("65536B", "1mbit", "1MB", "1MB"),
+    ];
+    for (mtu, rate, buffer, size) in refused {
+        assert!(
+            Document::parse("t", &text(mtu, rate, buffer, size)).is_err(),
+            "{mtu} {rate} {buffer} {size}"
+        );
+    }
+}

@@ -33,7 +33,8 @@ pub(crate) fn build(mut builder: Builder, t: &Graph) -> Result<Fabric, FabricErr
     let mut between: BTreeMap<(NodeId, NodeId), LinkId> = BTreeMap::new();
     for edge in &t.links {
         let (a, b) = (node(&mut builder, &mut nodes, &edge.from), node(&mut builder, &mut nodes, &edge.to));
-        let (there, back) = settled_link(&mut builder, (a, b), &edge.settings(), delays.times(2))?;
+        let (there, back) =
+            settled_link(&mut builder, &edge.label(), (a, b), &edge.settings(), delays.times(2))?;
         builder.fabric.links.insert(edge.label(), vec![there, back]);
         shortest.neighbors.entry(a).or_default().push((b, there));
         shortest.neighbors.entry(b).or_default().push((a, back));

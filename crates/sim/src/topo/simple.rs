@@ -11,21 +11,23 @@ use crate::net::{JitterSpec, LinkSpec, NodeId};
 use crate::packet::LinkId;
 use crate::time::Span;
 
-/// Both directions of a link with all settings.
+/// Both directions of the link called `name`, with all settings.
 pub(crate) fn settled_link(
     builder: &mut Builder,
+    name: &str,
     (a, b): (NodeId, NodeId),
     link: &LinkSettings,
     base_rtt: Span,
 ) -> Result<(LinkId, LinkId), FabricError> {
     let queue = Port::of(link, builder.mtu, base_rtt).spec()?;
     let jitter = (!link.jitter.is_zero()).then(|| JitterSpec { max: span(link.jitter), keep_order: true });
-    let spec = |from, to| LinkSpec {
+    let spec = |from, to, way| LinkSpec {
+        name: Some(format!("{name}/{way}")),
         loss: loss(&link.loss),
         jitter,
         ..LinkSpec::new(from, to, link.rate.get(), span(link.delay), queue.clone())
     };
-    Ok((builder.link(spec(a, b))?, builder.link(spec(b, a))?))
+    Ok((builder.link(spec(a, b, "there"))?, builder.link(spec(b, a, "back"))?))
 }
 
 /// Every path is one link in each direction between the two hosts.
@@ -38,7 +40,7 @@ pub(crate) fn parallel_paths(mut builder: Builder, t: &ParallelPaths) -> Result<
     for (name, link) in &links {
         // A path's rule refers to that path's RTT.
         let rtt = span(link.delay).times(2);
-        let (out, home) = settled_link(&mut builder, (client, server), link, rtt)?;
+        let (out, home) = settled_link(&mut builder, name, (client, server), link, rtt)?;
         builder.fabric.base_rtt = builder.fabric.base_rtt.max(rtt);
         builder.fabric.links.insert(name.clone(), vec![out, home]);
         builder.fabric.paths.push(NamedPath { name: name.clone(), queue: out, links: vec![out, home] });
@@ -53,14 +55,14 @@ pub(crate) fn parallel_paths(mut builder: Builder, t: &ParallelPaths) -> Result<
 pub(crate) fn dumbbell(mut builder: Builder, t: &Dumbbell) -> Result<Fabric, FabricError> {
     let (left, right) = (builder.fabric.net.node(), builder.fabric.net.node());
     let base_rtt = (span(t.delay) + span(t.access_delay).times(2)).times(2);
-    let (there, back) = settled_link(&mut builder, (left, right), &t.bottleneck(), base_rtt)?;
+    let (there, back) = settled_link(&mut builder, "bottleneck", (left, right), &t.bottleneck(), base_rtt)?;
     let access = t.access();
     let mut ports = Vec::new();
     for (side, switch) in [("left", left), ("right", right)] {
         for i in 0..t.pairs {
             let name = format!("{side}{i}");
             let host = builder.host(name.clone(), access.rate);
-            let (up, down) = settled_link(&mut builder, (host, switch), &access, base_rtt)?;
+            let (up, down) = settled_link(&mut builder, &name, (host, switch), &access, base_rtt)?;
             builder.fabric.links.insert(name, vec![up, down]);
             ports.push((up, down));
         }

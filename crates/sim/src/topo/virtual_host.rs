@@ -23,8 +23,8 @@ pub(crate) fn build(mut builder: Builder, t: &VirtualHost) -> Result<Fabric, Fab
     let mut ports = VmPorts { up: Vec::new(), down: Vec::new(), nics: Vec::new(), clients: Vec::new() };
     for i in 0..t.nics as usize {
         let far = if let [only] = clients[..] { only } else { builder.fabric.net.node() };
-        let (out, home) = physical(&mut builder, t, (switch, far), base_rtt)?;
         let name = vmcc_scenario::model::path_name(i);
+        let (out, home) = physical(&mut builder, t, &name, (switch, far), base_rtt)?;
         builder.fabric.links.insert(name.clone(), vec![out, home]);
         builder.fabric.paths.push(NamedPath { name, queue: out, links: vec![out, home] });
         ports.nics.push((out, home));
@@ -81,6 +81,7 @@ fn port_queue(builder: &Builder, t: &VirtualHost, base_rtt: Span) -> Result<Queu
 fn physical(
     builder: &mut Builder,
     t: &VirtualHost,
+    name: &str,
     (switch, far): (NodeId, NodeId),
     base_rtt: Span,
 ) -> Result<(LinkId, LinkId), FabricError> {
@@ -97,12 +98,13 @@ fn physical(
         Share::Hard => port.spec()?,
         Share::Htb => buckets(t, builder, base_rtt)?,
     };
-    let spec = |from, to, queue| LinkSpec {
+    let spec = |from, to, way, queue| LinkSpec {
+        name: Some(format!("{name}/{way}")),
         loss: loss(&t.path_loss),
         ..LinkSpec::new(from, to, t.path_rate.get(), span(t.path_delay), queue)
     };
-    let out = builder.link(spec(switch, far, sending))?;
-    let home = builder.link(spec(far, switch, port.spec()?))?;
+    let out = builder.link(spec(switch, far, "there", sending))?;
+    let home = builder.link(spec(far, switch, "back", port.spec()?))?;
     Ok((out, home))
 }
 

@@ -30,12 +30,14 @@ pub(crate) fn plan_datagrams(
     for (traffic, entry) in scenario.traffic.iter().enumerate().filter(|(_, t)| t.kind.is_datagram()) {
         let label = Traffic::label(&scenario.traffic, traffic);
         let end = entry.common.stop.map_or(scenario.duration, |stop| stop.min(scenario.duration));
-        for sender in senders(scenario, fabric, entry, &label, streams)? {
+        let identity = Traffic::identity(&scenario.traffic, traffic);
+        for sender in senders(scenario, fabric, entry, &identity, streams)? {
             for receiver in 0..sender.receivers.len() {
                 let plan = Plan {
                     streams,
                     entry,
                     label: &label,
+                    identity: &identity,
                     sender: &sender,
                     receiver,
                     end: Time::ZERO + span(end),
@@ -55,6 +57,8 @@ struct Plan<'a> {
     streams: &'a Streams,
     entry: &'a Traffic,
     label: &'a str,
+    /// Names its random streams.
+    identity: &'a str,
     sender: &'a Sender,
     receiver: usize,
     end: Time,
@@ -63,7 +67,7 @@ struct Plan<'a> {
 impl Plan<'_> {
     fn specs(&self, fabric: &mut Fabric) -> Result<Vec<DatagramSpec>, SimError> {
         let (to, to_name) = &self.sender.receivers[self.receiver];
-        let base = format!("traffic/{}/{}>{to_name}", self.label, self.sender.name);
+        let base = format!("traffic/{}/{}>{to_name}", self.identity, self.sender.name);
         let mut ecmp = self.streams.stream(&format!("{base}/ecmp"));
         let allowed = self.entry.common.path.as_ref().map(|p| p.0.as_slice());
         let ways = fabric.ways(self.sender.host, *to, allowed, None, &mut ecmp)?;
@@ -75,13 +79,15 @@ impl Plan<'_> {
         let mut specs = Vec::new();
         for (interface, way) in ways.iter().take(used).enumerate() {
             let spec = self.spec(fabric, *to, way)?;
+            // By name, so that a path more leaves the others' draws alone.
+            let own = way.path.clone().unwrap_or_else(|| interface.to_string());
             match &self.entry.kind {
                 TrafficKind::OnOffUdp(k) => {
-                    let mut stream = self.streams.stream(&format!("{base}/{interface}/periods"));
+                    let mut stream = self.streams.stream(&format!("{base}/{own}/periods"));
                     self.on_off(k, spec, &mut stream, &mut specs)?;
                 }
                 TrafficKind::CongestionGenerator(k) => {
-                    let own = if k.independent { interface } else { 0 };
+                    let own = if k.independent { own } else { "all".into() };
                     let mut stream = self.streams.stream(&format!("{base}/{own}/periods"));
                     self.generator(k, spec, &mut stream, &mut specs)?;
                 }

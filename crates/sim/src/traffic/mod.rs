@@ -1,7 +1,8 @@
 //! A scenario's traffic as connections and datagram senders.
 //!
 //! Every random draw comes from a stream named after the traffic entry, the two hosts and the number of the
-//! connection between them: adding an entry or a connection changes no other's draws.
+//! connection between them: adding an entry or a connection changes no other's draws. An entry without a name is
+//! called after what it is, not after its place in the file.
 
 mod datagrams;
 mod pairs;

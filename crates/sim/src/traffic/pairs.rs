@@ -18,12 +18,12 @@ pub(crate) struct Sender {
     pub(crate) random: bool,
 }
 
-/// The senders of an entry, in the topology's order; one for each pair unless receivers are random.
+/// The senders of the entry whose random streams are called after `identity`, in the topology's order; one for each pair unless receivers are random.
 pub(crate) fn senders(
     scenario: &Scenario,
     fabric: &Fabric,
     traffic: &Traffic,
-    label: &str,
+    identity: &str,
     streams: &Streams,
 ) -> Result<Vec<Sender>, FabricError> {
     let (from, to) = scenario.topology.endpoints(traffic);
@@ -42,7 +42,7 @@ pub(crate) fn senders(
         Pairing::Random => from.iter().map(|s| one(s, others(s.0), true)).collect(),
         Pairing::OneToOne => one_to_one(&from, &to).map(|(s, r)| one(s, vec![r.clone()], false)).collect(),
         Pairing::Permutation => {
-            let shuffled = shuffle(&from, to.clone(), streams, label);
+            let shuffled = shuffle(&from, to.clone(), streams, identity);
             from.iter().zip(shuffled).map(|(s, r)| one(s, vec![r], false)).collect::<Vec<_>>()
         }
     };
@@ -62,8 +62,8 @@ fn one_to_one<'a>(from: &'a [Host], to: &'a [Host]) -> impl Iterator<Item = (&'a
 }
 
 /// Fisher and Yates; then nobody sends to itself.
-fn shuffle(from: &[Host], mut to: Vec<Host>, streams: &Streams, label: &str) -> Vec<Host> {
-    let mut stream = streams.stream(&format!("traffic/{label}/permutation"));
+fn shuffle(from: &[Host], mut to: Vec<Host>, streams: &Streams, identity: &str) -> Vec<Host> {
+    let mut stream = streams.stream(&format!("traffic/{identity}/permutation"));
     for i in (1..to.len()).rev() {
         to.swap(i, below(&mut stream, i + 1));
     }

@@ -1,5 +1,8 @@
 //! Connections: when each starts, between whom, and how much it sends.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{Incast, Poisson, Traffic, TrafficKind};
 use vmcc_scenario::sizes::Sizes;
@@ -7,7 +10,7 @@ use vmcc_scenario::sizes::Sizes;
 use super::pairs::{Sender, senders};
 use super::{MAX_FLOWS, below, exponential, uniform};
 use crate::host::App;
-use crate::rng::Streams;
+use crate::rng::{Stream, Streams};
 use crate::run::SimError;
 use crate::time::{Span, Time};
 use crate::topo::{Fabric, span};
@@ -34,6 +37,8 @@ struct Planner<'a> {
     entry: &'a Traffic,
     traffic: usize,
     label: String,
+    /// Names its random streams.
+    identity: String,
     /// When the entry, or else the run, stops.
     stop: Time,
     planned: Vec<Planned>,
@@ -51,12 +56,15 @@ pub(crate) fn plan_flows(
             continue;
         }
         let label = Traffic::label(&scenario.traffic, traffic);
-        let senders = senders(scenario, fabric, entry, &label, streams)?;
+        let identity = Traffic::identity(&scenario.traffic, traffic);
+        let senders = senders(scenario, fabric, entry, &identity, streams)?;
         let end = entry.common.stop.map_or(scenario.duration, |stop| stop.min(scenario.duration));
         let stop = Time::ZERO + span(end);
-        let mut planner = Planner { fabric, streams, entry, traffic, label, stop, planned: Vec::new() };
-        for sender in &senders {
-            planner.sender(sender)?;
+        let planned = Vec::new();
+        let mut planner = Planner { fabric, streams, entry, traffic, label, identity, stop, planned };
+        match &entry.kind {
+            TrafficKind::Poisson(k) => planner.poisson(&senders, k)?,
+            _ => senders.iter().try_for_each(|sender| planner.sender(sender))?,
         }
         all.append(&mut planner.planned);
     }
@@ -79,12 +87,14 @@ impl Planner<'_> {
                 })
             }
             TrafficKind::Incast(k) => self.incast(sender, k),
-            TrafficKind::Poisson(k) => self.poisson(sender, k),
             TrafficKind::App(_) => Err(SimError::Unsupported {
                 what: format!("traffic `{}` of kind `app`", self.label),
                 remedy: "real programs need --engine kernel or guest",
             }),
-            TrafficKind::OnOffUdp(_) | TrafficKind::CongestionGenerator(_) => Ok(()),
+            // Of all senders together, and without connections.
+            TrafficKind::Poisson(_) | TrafficKind::OnOffUdp(_) | TrafficKind::CongestionGenerator(_) => {
+                Ok(())
+            }
         }
     }
 
@@ -104,7 +114,7 @@ impl Planner<'_> {
             return Err(SimError::TooMany { traffic: self.label.clone(), most: MAX_FLOWS });
         }
         let (to, to_name) = sender.receivers[receiver].clone();
-        let stream = format!("traffic/{}/{}>{to_name}/{number}", self.label, sender.name);
+        let stream = format!("traffic/{}/{}>{to_name}/{number}", self.identity, sender.name);
         let from_name = sender.name.clone();
         // An entry that ends with the run needs no end of its own.
         let stop = if self.entry.common.stop.is_some() { self.stop } else { Time::NEVER };
@@ -118,20 +128,22 @@ impl Planner<'_> {
         if !sender.random {
             return (0..sender.receivers.len()).collect();
         }
-        let name = format!("traffic/{}/{}/receiver/{number}", self.label, sender.name);
+        let name = format!("traffic/{}/{}/receiver/{number}", self.identity, sender.name);
         vec![below(&mut self.streams.stream(&name), sender.receivers.len())]
     }
 
-    /// Long-lived connections start within one round trip of each other, as no two programs start at once.
+    /// Connections start within one round trip of each other, as no two programs start at once, and within a
+    /// hundredth of the time until they stop.
     fn connections(&mut self, sender: &Sender, count: u32, app: impl Fn(u32) -> App) -> Result<(), SimError> {
+        let spread_ps = self.fabric.base_rtt.ps().min(self.stop.since(self.start()).ps() / 100) as f64;
         for number in 0..count {
             for receiver in self.receivers(sender, u64::from(number)) {
                 let name = format!(
                     "traffic/{}/{}>{}/{number}/start",
-                    self.label, sender.name, sender.receivers[receiver].1
+                    self.identity, sender.name, sender.receivers[receiver].1
                 );
                 let share = uniform(&mut self.streams.stream(&name));
-                let wait = Span::from_ps((self.fabric.base_rtt.ps() as f64 * share) as u64);
+                let wait = Span::from_ps((spread_ps * share) as u64);
                 self.push(sender, receiver, u64::from(number), self.start() + wait, app(number))?;
             }
         }
@@ -157,31 +169,68 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// One process per sender; each arrival goes to one of its receivers.
-    fn poisson(&mut self, sender: &Sender, k: &Poisson) -> Result<(), SimError> {
+    /// One process per sender; each arrival goes to one of its receivers. A limit takes the earliest of them all.
+    fn poisson(&mut self, senders: &[Sender], k: &Poisson) -> Result<(), SimError> {
         let sizes = Sizes::from(&k.sizes);
+        let mut all: Vec<Arrivals> =
+            senders.iter().filter_map(|sender| self.arrivals(sender, k, &sizes)).collect();
+        let mut next: BinaryHeap<Reverse<(Time, usize)>> = BinaryHeap::new();
+        for (index, arrivals) in all.iter_mut().enumerate() {
+            next.extend(arrivals.advance().map(|at| Reverse((at, index))));
+        }
+        let limit = k.limit.map_or(usize::MAX, |limit| limit as usize).min(MAX_FLOWS + 1);
+        let mut chosen = Vec::new();
+        while chosen.len() < limit
+            && let Some(Reverse((at, index))) = next.pop()
+        {
+            let (number, bytes, receiver) = all[index].take(&sizes, senders[index].receivers.len());
+            chosen.push((index, number, receiver, at, bytes));
+            next.extend(all[index].advance().map(|at| Reverse((at, index))));
+        }
+        // Connections are numbered sender by sender.
+        chosen.sort_unstable_by_key(|(index, number, ..)| (*index, *number));
+        for (index, number, receiver, at, bytes) in chosen {
+            self.push(&senders[index], receiver, number, at, App::Sized { bytes })?;
+        }
+        Ok(())
+    }
+
+    /// The arrivals at one sender; `None` if there are none.
+    fn arrivals(&self, sender: &Sender, k: &Poisson, sizes: &Sizes) -> Option<Arrivals> {
         let rate_bps = self.fabric.host_rates[sender.host].get() as f64;
         let per_second = match (k.load, k.per_second) {
             (Some(load), _) => load * rate_bps / 8.0 / sizes.mean(),
-            (None, Some(per_second)) => per_second,
-            (None, None) => return Ok(()),
+            (None, per_second) => per_second?,
         };
         // A one-to-one sender may appear once per receiver; each is a process of its own.
         let to = if let [only] = &sender.receivers[..] { only.1.as_str() } else { "any" };
-        let mut stream =
-            self.streams.stream(&format!("traffic/{}/{}>{to}/arrivals", self.label, sender.name));
-        let mut at = self.start();
-        let mut number = 0;
-        loop {
-            at += Span::from_ps((exponential(&mut stream, 1.0 / per_second) * 1e12) as u64);
-            let limit = k.limit.is_some_and(|limit| self.planned.len() >= limit as usize);
-            if at >= self.stop || limit {
-                return Ok(());
-            }
-            let bytes = sizes.quantile(uniform(&mut stream)).get();
-            let receiver = below(&mut stream, sender.receivers.len());
-            self.push(sender, receiver, number, at, App::Sized { bytes })?;
-            number += 1;
-        }
+        let name = format!("traffic/{}/{}>{to}/arrivals", self.identity, sender.name);
+        let (at, stop) = (self.start(), self.stop);
+        Some(Arrivals { stream: self.streams.stream(&name), mean_s: 1.0 / per_second, at, stop, number: 0 })
+    }
+}
+
+/// A Poisson process.
+struct Arrivals {
+    stream: Stream,
+    mean_s: f64,
+    at: Time,
+    stop: Time,
+    number: u64,
+}
+
+impl Arrivals {
+    /// When the next comes, if it does before the end.
+    fn advance(&mut self) -> Option<Time> {
+        self.at += Span::from_ps((exponential(&mut self.stream, self.mean_s) * 1e12) as u64);
+        (self.at < self.stop).then_some(self.at)
+    }
+
+    /// Number, bytes and receiver of the one that has come.
+    fn take(&mut self, sizes: &Sizes, receivers: usize) -> (u64, u64, usize) {
+        let bytes = sizes.quantile(uniform(&mut self.stream)).get();
+        let receiver = below(&mut self.stream, receivers);
+        self.number += 1;
+        (self.number - 1, bytes, receiver)
     }
 }

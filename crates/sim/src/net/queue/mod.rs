@@ -64,24 +64,12 @@ impl ClassQueue {
 
     /// Whether an arrival now meets a backlog above the class's threshold, given its time per byte.
     pub(crate) fn above_threshold(&self, ps_per_byte_q16: u64) -> bool {
-        match self.mark {
-            Some(Threshold::Bytes(bytes)) => self.bytes > bytes,
-            Some(Threshold::Time(span)) => {
-                u128::from(self.bytes) * u128::from(ps_per_byte_q16) > u128::from(span.ps()) << 16
-            }
-            None => false,
-        }
+        self.threshold_bytes(ps_per_byte_q16).is_some_and(|threshold| self.bytes > threshold)
     }
 
     /// The threshold in bytes, if it has one of its own.
     pub(crate) fn threshold_bytes(&self, ps_per_byte_q16: u64) -> Option<u64> {
-        match self.mark? {
-            Threshold::Bytes(bytes) => Some(bytes),
-            Threshold::Time(span) => {
-                let bytes = (u128::from(span.ps()) << 16) / u128::from(ps_per_byte_q16.max(1));
-                u64::try_from(bytes).ok()
-            }
-        }
+        self.mark.map(|mark| mark.in_bytes(ps_per_byte_q16))
     }
 
     pub(crate) fn push(&mut self, packet: Waiting) {
