@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* clang-format off: it would make one paragraph of the list of hooks */
 /*
  * The contract between a congestion-control algorithm and whoever runs it.
  *
@@ -11,13 +12,15 @@
  *
  *   init           the path has just been established, or the algorithm was just selected
  *   on_ack         every ACK, in every state, before any growth: counters, RTT rounds, marking
- * fraction on_congestion  the host starts a reduction (CC_CAUSE_ECE, CC_CAUSE_LOSS) or its timer
- * expired (CC_CAUSE_RTO): answer with the new ssthresh.  The host calls it at most once per window
- * of data for ECE and LOSS together.  The answer may add a window where the reduction ends
- * elsewhere than at ssthresh (1 after RTO; below the ssthresh floor after ECE); a host that has its
- * own recovery machinery may ignore that on_grow        an ACK arrived while growth is allowed
- * (state open, disorder or loss; cwnd-limited) on_state       the host's recovery state has changed
- * to event->state
+ *                  fraction
+ *   on_congestion  the host starts a reduction (CC_CAUSE_ECE, CC_CAUSE_LOSS) or its timer expired
+ *                  (CC_CAUSE_RTO): answer with the new ssthresh.  The host calls it at most once
+ *                  per window of data for ECE and LOSS together.  The answer may add a window where
+ *                  the reduction ends elsewhere than at ssthresh (1 after RTO; below the ssthresh
+ *                  floor after ECE); a host that has its own recovery machinery may ignore that
+ *   on_grow        an ACK arrived while growth is allowed (state open, disorder or loss;
+ *                  cwnd-limited)
+ *   on_state       the host's recovery state has changed to event->state
  *
  * The host clears decision->set before each hook.  It owns the recovery state machine (Linux, or
  * the simulator's model of it), and the gradual reduction (PRR) towards the ssthresh that
@@ -27,6 +30,7 @@
  * bits. A zero in an event field other than flags and state means "unknown" unless its comment says
  * otherwise.
  */
+/* clang-format on */
 #ifndef VMCC_CC_H
 #define VMCC_CC_H
 

@@ -68,12 +68,11 @@ CC_INLINE int amp_is_clean(const struct amp *a, const struct cc_event *ev)
 	       ev->state != CC_STATE_RECOVERY && ev->state != CC_STATE_LOSS;
 }
 
-/* Ends a round of the first path. */
-CC_INLINE void amp_round(CC_HOOK_ARGS)
+/* Ends a round of the first path: decides. */
+CC_INLINE void amp_decide(CC_HOOK_ARGS)
 {
 	struct amp *a = CC_STATE(amp, self);
 
-	a->round_end = ev->snd_nxt;
 	if (!a->suppressing) {
 		a->low_rounds = amp_all_low(ev, group) ? cc_min(a->low_rounds, 1u << 16) + 1 : 0;
 		if (a->low_rounds >= params->v[CC_P_AMP_SUPPRESS_AFTER]) {
@@ -89,7 +88,6 @@ CC_INLINE void amp_round(CC_HOOK_ARGS)
 			out->set |= CC_ALL_PATHS;
 		}
 	}
-	a->marked = 0;
 }
 
 /* 1 / w_total in Q40. */
@@ -120,9 +118,13 @@ CC_HOOK(amp, on_ack)
 
 	if (ev->flags & CC_EV_ECE)
 		a->marked = 1;
-	if (cc_has_sibling(ev, group) && cc_round_over(ev, a->round_end) &&
-	    amp_first_path(ev, group) == cc_own_index(ev))
-		amp_round(CC_PASS_ARGS);
+	/* Rounds go on on paths that decide nothing: they may have to later. */
+	if (cc_round_over(ev, a->round_end)) {
+		a->round_end = ev->snd_nxt;
+		if (cc_has_sibling(ev, group) && amp_first_path(ev, group) == cc_own_index(ev))
+			amp_decide(CC_PASS_ARGS);
+		a->marked = 0;
+	}
 	self->pub[0] = a->suppressing; /* for observers */
 }
 

@@ -14,6 +14,8 @@
  *
  * Deviations: t - K is kept in ms, so W(t) is off by up to its slope times 2 ms.  Time during which
  * the application limits the window does not count (RFC 9438 section 4.2); it is measured per ACK.
+ * Nor does time in which nothing was in flight: from the ACK that left nothing to the sending of
+ * what the next one acknowledges, as far as that one has a sample of the round-trip time.
  * HyStart++'s limit of growth per ACK is a parameter: with segmentation offload one ACK stands for
  * many.
  *
@@ -49,7 +51,7 @@ struct CC_PRIVATE cubic {
 	uint8_t fresh;		 /* no reduction has set w_max since the start or the last RTO */
 	uint8_t samples;
 	uint8_t css_rounds;
-	uint8_t unused;
+	uint8_t drained; /* the last ACK left nothing in flight */
 };
 
 /* Floor of the cube root of v < 10^18 * 8: the largest r with r^3 <= v. */
@@ -196,13 +198,26 @@ CC_HOOK(cubic, init)
 	c->fresh = 1;
 }
 
+/* How much of the time since the last ACK the application left unused. */
+CC_INLINE uint64_t cubic_pause_us(const struct cubic *c, const struct cc_event *ev)
+{
+	uint64_t since_us = ev->now_us > c->last_us ? ev->now_us - c->last_us : 0;
+
+	if (!(ev->flags & CC_EV_CWND_LIMITED))
+		return since_us;
+	if (!c->drained || !ev->rtt_us)
+		return 0;
+	return since_us - cc_min64(since_us, ev->rtt_us);
+}
+
 CC_HOOK(cubic, on_ack)
 {
 	struct cubic *c = CC_STATE(cubic, self);
 
-	if (c->epoch_us && !(ev->flags & CC_EV_CWND_LIMITED) && ev->now_us > c->last_us)
-		c->epoch_us += ev->now_us - c->last_us;
+	if (c->epoch_us)
+		c->epoch_us += cubic_pause_us(c, ev);
 	c->last_us = ev->now_us;
+	c->drained = ev->snd_una == ev->snd_nxt;
 	if (cubic_hystart_active(ev, params))
 		cubic_hystart(c, ev, out);
 }

@@ -16,9 +16,9 @@
  * (once per window, update before cut); the path just marked is the one closed; an ACK that
  * triggers detection is cut as well.  Each path is tested once, within `early` of its
  * establishment.  A path that asked to be closed is no longer compared with, so that of two alike
- * one survives. The option `count = rate` scales a sibling's count to the own number of
- * acknowledged packets before comparing: raw counts only find sharing paths whose windows are
- * alike.
+ * one survives; nor is one in recovery from a timeout, which may be dead.  The option
+ * `count = rate` scales a sibling's count to the own number of acknowledged packets before
+ * comparing: raw counts only find sharing paths whose windows are alike.
  *
  * Valid range: see coupling.h and src/dctcp.c.  Without ECE it is its increase law, bit for bit;
  * with one path it is DCTCP.
@@ -87,7 +87,8 @@ CC_INLINE void vmcc_detect(CC_HOOK_ARGS)
 		const struct cc_slot *slot = &group->path[i];
 		uint64_t sibling = slot->pub[0];
 
-		if (i == me || !cc_slot_counts(slot) || (sibling & VMCC_CLOSING))
+		if (i == me || !cc_slot_counts(slot) || (slot->flags & CC_SLOT_LOSS) ||
+		    (sibling & VMCC_CLOSING))
 			continue;
 		v->tested = 1;
 		if (vmcc_counts_alike(v, sibling, theta, by_rate) &&

@@ -40,11 +40,13 @@ struct CC_PRIVATE wvegas {
 	uint32_t alpha_pkt;
 	uint32_t round_end; /* sequence number */
 	uint32_t enabled;
+	uint32_t round_over; /* since the last ACK; growth, if it may, ends it */
 };
 
 CC_INLINE void wvegas_new_round(struct wvegas *v, const struct cc_event *ev)
 {
 	v->round_end = ev->snd_nxt;
+	v->round_over = 0;
 	v->rtt_sum_us = 0;
 	v->samples = 0;
 }
@@ -155,6 +157,10 @@ CC_HOOK(wvegas, on_ack)
 	struct wvegas *v = CC_STATE(wvegas, self);
 	uint32_t rtt = cc_min(ev->rtt_us, WVEGAS_MAX_RTT_US);
 
+	/* No growth followed the ACK that ended the round: nothing is decided by it. */
+	if (v->round_over)
+		wvegas_new_round(v, ev);
+	v->round_over = cc_round_over(ev, v->round_end);
 	if (!rtt)
 		return;
 	if (!v->base_rtt_us || rtt < v->base_rtt_us)
@@ -181,7 +187,7 @@ CC_HOOK(wvegas, on_grow)
 		cc_reno_grow(ev, self, out);
 		return;
 	}
-	if (!cc_round_over(ev, v->round_end)) {
+	if (!v->round_over) {
 		if (cc_in_slow_start(ev)) {
 			cc_slow_start(ev, &w);
 			cc_grown(ev, w, out);
