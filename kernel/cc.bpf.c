@@ -13,6 +13,8 @@
  *   be missing.  on_ack runs once both are there, or growth or a change of state follows, at the
  *   latest when the next ACK arrives.  in_ack_event exists for echoed marks only: Linux calls it
  *   for every segment at a receiver as well, which an algorithm without ECN need not pay for.
+ *   Whether an ACK echoed a mark stays known until the next in_ack_event: one ACK may end a
+ *   reduction and begin another, so that Linux asks again after on_ack has run.
  *
  *   ssthresh: noted.  Linux asks before it says why; set_state, which follows at once, tells
  *   whether a loss, an echoed mark or a timeout was the reason.
@@ -42,14 +44,22 @@ struct mp_config mp_config SEC(".data.vmcc") = {
 	.name = CC_KERNEL_NAME,
 };
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct mp_counters);
+} mp_counters SEC(".maps");
+
 /* Bits of mp_sk.flags. */
 #define SK_ACK	    (1u << 0) /* in_ack_event has been called for an ACK that on_ack has not seen */
 #define SK_SAMPLE   (1u << 1) /* the same for pkts_acked */
-#define SK_ECE	    (1u << 2) /* that ACK echoed a mark */
+#define SK_ECE	    (1u << 2) /* the last ACK echoed a mark, whether on_ack has seen it or not */
 #define SK_CE	    (1u << 3) /* receiver: the last segment carried CE */
 #define SK_REDUCING (1u << 4) /* ssthresh was asked for */
 #define SK_BACKUP   (1u << 5)
 #define SK_LIVE	    (1u << 6) /* init has run: Linux calls back already during the handshake */
+#define SK_MENDED   (1u << 7) /* mend_ssthresh has cut the window below what is in flight */
 
 /* What Linux says about an ACK before it lets the window grow. */
 #define SK_WHOLE_ACK (CC_NEEDS_ECN ? SK_ACK | SK_SAMPLE : SK_SAMPLE)
@@ -267,6 +277,8 @@ static __always_inline void call_load(struct call *c, struct sock *sk, const str
 
 	c->ev.now_us = tp->tcp_mstamp | !tp->tcp_mstamp;
 	c->ev.flags = cwnd_limited(tp) ? CC_EV_CWND_LIMITED : 0;
+	if (ca->flags & SK_ECE)
+		c->ev.flags |= CC_EV_ECE;
 	c->ev.state = ca_state(sk);
 	c->ev.cause = CC_CAUSE_NONE;
 	c->ev.self = ca->slot & (CC_MAX_PATHS - 1);
@@ -320,14 +332,22 @@ static __always_inline int take_ack(struct call *c, struct mp_sk *ca)
 
 	if (!(flags & (SK_ACK | SK_SAMPLE)))
 		return 0;
-	if (flags & SK_ECE)
-		c->ev.flags |= CC_EV_ECE;
 	if (flags & SK_SAMPLE) {
 		c->ev.rtt_us = ca->rtt_us;
 		c->ev.acked_pkt = ca->acked_pkt;
 	}
-	ca->flags = flags & ~(SK_ACK | SK_SAMPLE | SK_ECE);
+	ca->flags = flags & ~(SK_ACK | SK_SAMPLE);
 	return 1;
+}
+
+/* Adds one to a counter, of all CPUs together: for what happens far less often than ACKs. */
+static __always_inline void count(u32 which)
+{
+	u32 zero = 0;
+	struct mp_counters *counters = bpf_map_lookup_elem(&mp_counters, &zero);
+
+	if (counters && which < MP_COUNTERS)
+		__sync_fetch_and_add(&counters->count[which], 1);
 }
 
 /* Starts a call: the event, and on_ack if an ACK is still due. */
@@ -374,6 +394,23 @@ static __always_inline void ack_complete(struct sock *sk, u8 flags)
 		ack_only(sk);
 }
 
+/*
+ * Leaves the connection to Reno, as Linux's own DCTCP does, if ECN has not been negotiated; true if
+ * it has been left.  Its packets must not say that they can be marked: nothing would echo the
+ * marks.  Only Linux can take ECT from a socket, and does so for an algorithm that needs no ECN.
+ */
+static __always_inline int without_ecn(struct sock *sk)
+{
+	char reno[] = "reno";
+
+	if (!CC_NEEDS_ECN || ((const struct tcp_sock *)sk)->ecn_flags & TCP_ECN_NEGOTIATED)
+		return 0;
+	if (bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, reno, sizeof(reno) - 1))
+		return 0;
+	count(MP_COUNT_NO_ECN);
+	return 1;
+}
+
 static __noinline int init_path(struct sock *sk)
 {
 	struct mp_sk *ca = mp_sk(sk);
@@ -388,15 +425,13 @@ static __noinline int init_path(struct sock *sk)
 	return 0;
 }
 
-SEC("struct_ops")
-void BPF_PROG(cc_init, struct sock *sk)
+/* Begins, unless the handshake has shown that there is no ECN. */
+static __always_inline void begin(struct sock *sk)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 	struct mp_sk *ca = mp_sk(sk);
 
-	/* Keeps the configuration alive, by which a registration is found after its owner was
-	 * killed. */
-	if (mp_config.interface_version != CC_INTERFACE_VERSION)
+	if (without_ecn(sk))
 		return;
 	ca->group_key = 0;
 	ca->rtt_us = 0;
@@ -406,6 +441,30 @@ void BPF_PROG(cc_init, struct sock *sk)
 	ca->flags = SK_LIVE;
 	membership(sk, ca);
 	init_path(sk);
+}
+
+/*
+ * An algorithm that was selected while connecting was initialised before the peer could answer
+ * about ECN, and Linux does not do so again: it begins with the first ACK.  What Linux calls during
+ * a handshake, before init, does not get here: the state is another.
+ */
+static __always_inline void begin_late(struct sock *sk)
+{
+	if (CC_NEEDS_ECN && sk->__sk_common.skc_state == TCP_ESTABLISHED)
+		begin(sk);
+}
+
+SEC("struct_ops")
+void BPF_PROG(cc_init, struct sock *sk)
+{
+	/* Keeps the configuration alive, by which a registration is found after its owner was
+	 * killed. */
+	if (mp_config.interface_version != CC_INTERFACE_VERSION)
+		return;
+	mp_sk(sk)->flags = 0;
+	if (CC_NEEDS_ECN && sk->__sk_common.skc_state == TCP_SYN_SENT)
+		return;
+	begin(sk);
 }
 
 SEC("struct_ops")
@@ -421,14 +480,22 @@ void BPF_PROG(cc_release, struct sock *sk)
 	mp_sk(sk)->flags = 0;
 }
 
-/* Whether the window or what it is reduced to are nothing that an algorithm can have answered. */
+/*
+ * Whether the window or what it is reduced to are nothing that an algorithm can have answered: then
+ * Linux asked, and the program did not run.  Linux itself raises ssthresh during a reduction in two
+ * cases, and both take back undo_marker: when it undoes (without SACK the state stays), and when it
+ * sends again what has become too long for the path, which enters Loss without asking.  In Loss it
+ * may also restart from the window after idleness.
+ */
 static __always_inline int unanswered(struct sock *sk)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
-	u32 highest = CC_SSTHRESH_INFINITE;
+	u32 state = ca_state(sk), highest = CC_SSTHRESH_INFINITE;
 
-	if (ca_state(sk) >= CC_STATE_CWR)
+	if (state == CC_STATE_CWR || (state > CC_STATE_CWR && tp->undo_marker))
 		highest = cc_max(tp->prior_cwnd, CC_MIN_SSTHRESH_PKT);
+	if (state == CC_STATE_LOSS)
+		highest = cc_max(highest, tp->snd_cwnd);
 	return tp->snd_ssthresh > highest || tp->snd_cwnd > CC_MAX_CWND_PKT;
 }
 
@@ -449,6 +516,8 @@ static __always_inline void mend_ssthresh(struct sock *sk)
 		before = CC_MIN_SSTHRESH_PKT;
 	tp->snd_ssthresh = cc_max(before / 2, CC_MIN_SSTHRESH_PKT);
 	tp->snd_cwnd = cc_max(cc_min(tp->snd_cwnd, before), 1);
+	mp_sk(sk)->flags |= SK_MENDED;
+	count(MP_COUNT_MENDED);
 }
 
 #if CC_NEEDS_ECN
@@ -457,19 +526,21 @@ void BPF_PROG(cc_in_ack_event, struct sock *sk, u32 ack_flags)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 	struct mp_sk *ca = mp_sk(sk);
-	u8 flags = ca->flags;
+	u8 flags;
 
+	if (!live(sk))
+		return;
+	/* The one before: nothing but on_ack was due. */
+	if (ca->flags & SK_ACK)
+		ack_only(sk);
+	flags = ca->flags & ~SK_ECE;
 	/* A receiver is called for each segment; it has nothing in flight that could be
 	 * acknowledged. */
-	if (!tp->packets_out && !(flags & SK_SAMPLE) && !(ack_flags & CA_ACK_ECE))
-		return;
-	if (!(flags & SK_LIVE))
-		return;
-	if (flags & SK_ACK)
-		ack_only(sk);
-	flags = ca->flags | SK_ACK;
-	if (ack_flags & CA_ACK_ECE)
-		flags |= SK_ECE;
+	if (tp->packets_out || flags & SK_SAMPLE) {
+		flags |= SK_ACK;
+		if (ack_flags & CA_ACK_ECE)
+			flags |= SK_ECE;
+	}
 	ca->flags = flags;
 	ack_complete(sk, flags);
 }
@@ -483,8 +554,10 @@ void BPF_PROG(cc_pkts_acked, struct sock *sk, const struct ack_sample *sample)
 	s32 rtt_us = sample->rtt_us;
 	u8 flags;
 
-	if (!live(sk))
+	if (!live(sk)) {
+		begin_late(sk);
 		return;
+	}
 	mend_ssthresh(sk);
 	if (membership_due(sk, ca))
 		membership(sk, ca);
@@ -512,16 +585,29 @@ u32 BPF_PROG(cc_ssthresh, struct sock *sk)
  * PRR reduces what is in flight by the ratio of ssthresh to the window that the reduction started
  * from.  With far more in flight than that window, as a run-away leaves it, both are at the floor
  * and the ratio is one: a packet is sent for each that leaves, and marks change nothing any more.
- * So when a reduction ends the window is what is in flight.  The next reduction may start within
- * the same ACK, without another call in between.
+ * So when the reduction ends that mend_ssthresh mended, the window is what is in flight.  The next
+ * reduction may start within the same ACK, without another call in between.
  */
-static __always_inline void mend_window(struct sock *sk)
+static __always_inline void mend_window(struct sock *sk, struct mp_sk *ca)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	u32 out = in_flight(tp);
 
+	if (!(ca->flags & SK_MENDED))
+		return;
+	ca->flags &= ~SK_MENDED;
 	if (out / 2 > tp->snd_cwnd)
 		tp->snd_cwnd = out;
+}
+
+/*
+ * Whether Linux enters Loss because its timer has expired.  During a reduction it then asks for no
+ * new ssthresh, but clears icsk_pending before the timer's work.  Otherwise it sends again what has
+ * become too long for the path (tcp_simple_retransmit), which is no congestion.
+ */
+static __always_inline int timed_out(const struct sock *sk, int asked)
+{
+	return asked || !((const struct inet_connection_sock *)sk)->icsk_pending;
 }
 
 /* Why Linux reduces. */
@@ -545,13 +631,12 @@ void BPF_PROG(cc_set_state, struct sock *sk, u8 new_state)
 	if (!live(sk))
 		return;
 	if (new_state == CC_STATE_OPEN && old_state >= CC_STATE_CWR)
-		mend_window(sk);
+		mend_window(sk, ca);
 	entry = call_begin(&c, sk, ca);
 	asked = ca->flags & SK_REDUCING;
 	ca->flags &= ~SK_REDUCING;
-	/* A timeout during recovery changes state without asking for a new ssthresh. */
 	if ((asked && new_state >= CC_STATE_CWR) ||
-	    (new_state == CC_STATE_LOSS && old_state != CC_STATE_LOSS)) {
+	    (new_state == CC_STATE_LOSS && old_state != CC_STATE_LOSS && timed_out(sk, asked))) {
 		c.ev.cause = cause_of(new_state, c.ev.flags);
 		/* After a timeout Linux has already cut the window. */
 		if (c.ev.cause == CC_CAUSE_RTO)
@@ -559,6 +644,7 @@ void BPF_PROG(cc_set_state, struct sock *sk, u8 new_state)
 		/* RFC 5681 counts everything that is not acknowledged. */
 		c.ev.in_flight_pkt = tp->packets_out;
 		RUN(on_congestion, &c, entry);
+		count(c.ev.cause);
 		if (asked && c.out.set & CC_SET_SSTHRESH)
 			tp->snd_ssthresh = c.out.ssthresh_pkt;
 	}
@@ -606,7 +692,11 @@ void BPF_PROG(cc_cwnd_event, struct sock *sk, int event)
 	struct mp_sk *ca = mp_sk(sk);
 	int was, ce;
 
-	if (!live(sk) || (event != CA_EVENT_ECN_IS_CE && event != CA_EVENT_ECN_NO_CE))
+	if (event != CA_EVENT_ECN_IS_CE && event != CA_EVENT_ECN_NO_CE)
+		return;
+	if (!live(sk))
+		begin_late(sk);
+	if (!live(sk))
 		return;
 	was = !!(ca->flags & SK_CE);
 	ce = event == CA_EVENT_ECN_IS_CE;

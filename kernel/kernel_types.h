@@ -93,6 +93,7 @@ struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	void *icsk_ulp_data;
 	__u8 icsk_ca_state : 5;
+	__u8 icsk_pending; /* what its timer will do */
 	struct {
 		__u8 pending;
 	} icsk_ack;
@@ -115,6 +116,7 @@ struct tcp_sock {
 	__u32 snd_cwnd_clamp;
 	__u32 snd_ssthresh;
 	__u32 prior_cwnd;
+	__u32 undo_marker; /* 0: nothing to undo */
 	__u32 snd_una;
 	__u32 snd_nxt;
 	__u32 rcv_nxt;
@@ -223,10 +225,14 @@ struct tcp_congestion_ops {
 /* Internal constants of Linux that are not part of its type information. */
 #define AF_INET6		10
 #define TCP_ESTABLISHED		1
+#define TCP_SYN_SENT		2
 #define TCP_CLOSE_WAIT		8
+#define SOL_TCP			6
+#define TCP_CONGESTION		13
 #define TCP_CONG_NON_RESTRICTED (1u << 0)
 #define TCP_CONG_NEEDS_ECN	(1u << 1)
 #define TCP_ECN_DEMAND_CWR	(1u << 2)
+#define TCP_ECN_NEGOTIATED	(1u << 0 | 1u << 4) /* RFC 3168, or AccECN (since 6.18) */
 #define CA_ACK_ECE		(1u << 2)
 
 #endif /* VMCC_KERNEL_TYPES_H */

@@ -17,10 +17,24 @@ struct mp_config {
 	uint32_t ops_map_id;	    /* the maps of this object; 0: has none */
 	uint32_t groups_map_id;
 	uint32_t events_map_id;
-	uint32_t reserved;
+	uint32_t counters_map_id;
 	uint64_t build; /* identifies the build of this algorithm */
 	char name[16];	/* in the kernel */
 	struct cc_params params;
+};
+
+/* What an algorithm counts; the first are reductions, by cause (enum cc_cause). */
+enum {
+	MP_COUNT_ECE = CC_CAUSE_ECE,
+	MP_COUNT_LOSS = CC_CAUSE_LOSS,
+	MP_COUNT_RTO = CC_CAUSE_RTO,
+	MP_COUNT_NO_ECN, /* connections left to Reno, because ECN was not negotiated */
+	MP_COUNT_MENDED, /* windows that a skipped program had left to chance */
+	MP_COUNTERS = 8,
+};
+
+struct mp_counters {
+	uint64_t count[MP_COUNTERS];
 };
 
 /* The paths of one connection, keyed by the connection. */
@@ -72,6 +86,7 @@ struct mark_config {
 };
 
 _Static_assert(sizeof(struct mp_config) == 144, "mirrored in crates/host");
+_Static_assert(sizeof(struct mp_counters) == 64, "mirrored in crates/host");
 _Static_assert(sizeof(struct mp_group) == 336, "mirrored in crates/host");
 _Static_assert(sizeof(struct mp_close_event) == 48, "mirrored in crates/host");
 _Static_assert(sizeof(struct replay_step) == 544, "mirrored in crates/host");

@@ -46,6 +46,7 @@ fn main() {
     tools.compile("hold.bpf.c", "hold.o", &[]);
     tools.compile("marking.bpf.c", "marking.o", &[]);
     tools.compile("nothing.bpf.c", "nothing.o", &[]);
+    tools.compile("observe.bpf.c", "observe.o", &[]);
     // For the tests that compare it with the BPF build.
     cc::Build::new().file(tools.kernel.join("marking_native.c")).std("c11").compile("vmcc_marking");
     let qdisc = if tools.clang_major() >= QDISC_NEEDS_CLANG {
@@ -59,7 +60,9 @@ fn main() {
         table.push_str(&algorithm_entry(&tools, algorithm));
     }
     table.push_str("];\n\n");
-    for (name, object) in [("PORT", "port.o"), ("HOLD", "hold.o"), ("NOTHING", "nothing.o")] {
+    for (name, object) in
+        [("PORT", "port.o"), ("HOLD", "hold.o"), ("NOTHING", "nothing.o"), ("OBSERVE", "observe.o")]
+    {
         let bytes = format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{object}\"))");
         writeln!(table, "pub(crate) static {name}: &[u8] = {bytes};").expect("writing to a string");
     }

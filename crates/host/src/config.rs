@@ -16,6 +16,7 @@ pub(crate) struct Config {
     pub(crate) ops_map_id: u32,
     pub(crate) groups_map_id: u32,
     pub(crate) events_map_id: u32,
+    pub(crate) counters_map_id: u32,
     pub(crate) build: u64,
     pub(crate) kernel_name: String,
     pub(crate) params: [u64; MAX_PARAMS],
@@ -35,6 +36,7 @@ impl Config {
             ops_map_id: word(8),
             groups_map_id: word(12),
             events_map_id: word(16),
+            counters_map_id: word(20),
             build: long(24),
             kernel_name: std::str::from_utf8(&name[..end]).ok()?.to_owned(),
             params: std::array::from_fn(|i| long(48 + 8 * i)),
@@ -44,8 +46,14 @@ impl Config {
     /// The value of the map.
     pub(crate) fn encode(&self) -> [u8; CONFIG_BYTES] {
         let mut bytes = [0; CONFIG_BYTES];
-        let words =
-            [self.interface_version, self.owner_pid, self.ops_map_id, self.groups_map_id, self.events_map_id];
+        let words = [
+            self.interface_version,
+            self.owner_pid,
+            self.ops_map_id,
+            self.groups_map_id,
+            self.events_map_id,
+            self.counters_map_id,
+        ];
         for (i, word) in words.into_iter().enumerate() {
             bytes[4 * i..4 * i + 4].copy_from_slice(&word.to_ne_bytes());
         }
@@ -77,6 +85,7 @@ mod tests {
             ops_map_id: 3,
             groups_map_id: 4,
             events_map_id: 5,
+            counters_map_id: 6,
             build: 0x0123_4567_89ab_cdef,
             kernel_name: "mp_fifteenchars".to_owned(),
             params: std::array::from_fn(|i| u64::MAX - i as u64),

@@ -8,6 +8,7 @@
 //! share one registration, which lasts until the last of them is gone; otherwise the second gets an error.
 
 use crate::config::{CONFIG_MAP, Config};
+use crate::counters::{COUNTERS_MAP, Counters};
 use crate::error::{ControlError, LoadError};
 use crate::objects::{Log, Object};
 use crate::registered::{self, Registered};
@@ -38,6 +39,7 @@ pub struct Loaded {
     config: MapHandle,
     groups: Option<MapHandle>,
     events: Option<MapHandle>,
+    counters: Option<MapHandle>,
     program_ids: Vec<u32>,
 }
 
@@ -71,6 +73,7 @@ impl Loaded {
             config: find_map(&object, CONFIG_MAP).map_err(refused)?,
             groups: handle(ids.groups_map_id).map_err(refused)?,
             events: handle(ids.events_map_id).map_err(refused)?,
+            counters: handle(ids.counters_map_id).map_err(refused)?,
             hold: Hold::Own { link: Some(link), is_link, _object: Box::new(object) },
             program_ids,
         })
@@ -111,6 +114,7 @@ impl Loaded {
             hold: Hold::Shared { _link: other.link.ok_or(pid)? },
             groups: handle(other.config.groups_map_id),
             events: handle(other.config.events_map_id),
+            counters: handle(other.config.counters_map_id),
             program_ids: registered::programs_using(other.config_map_id),
             config: other.map,
         })
@@ -142,6 +146,11 @@ impl Loaded {
     /// MPTCP connections that are in the table now; `None` for an algorithm that keeps none.
     pub fn connections(&self) -> Option<usize> {
         self.groups.as_ref().map(|map| map.keys().count())
+    }
+
+    /// What it has counted since it was loaded.
+    pub fn counters(&self) -> Counters {
+        self.counters.as_ref().and_then(Counters::read).unwrap_or_default()
     }
 
     /// The MPTCP connections in the table and their paths; empty for an algorithm that keeps none.
@@ -256,6 +265,7 @@ fn describe(object: &libbpf_rs::Object, algorithm: Algorithm, params: &Params) -
         ops_map_id: id(OPS_MAP),
         groups_map_id: id("mp_groups"),
         events_map_id: id("mp_events"),
+        counters_map_id: id(COUNTERS_MAP),
         build: Object::of(algorithm).build,
         kernel_name: algorithm.info().kernel_name.to_owned(),
         params: *params.raw(),

@@ -4,6 +4,7 @@
 //! and which maps belong to it; it is found by its name and shape among all BPF maps.
 
 use crate::config::{CONFIG_BYTES, CONFIG_MAP, Config};
+use crate::counters::Counters;
 use crate::error::ControlError;
 use crate::load::{BPF_F_LINK, OPS_MAP};
 use crate::objects::Object;
@@ -47,6 +48,8 @@ pub struct Status {
     pub same_build: bool,
     /// MPTCP connections in its table; `None` if it keeps none.
     pub connections: Option<usize>,
+    /// What it has counted; `None` if it is another build.
+    pub counters: Option<Counters>,
     /// Its parameters; `None` if it is another build, which may have others.
     #[serde(serialize_with = "by_name")]
     pub parameters: Option<Params>,
@@ -83,7 +86,9 @@ fn status(r: &Registered) -> Status {
     let by_name = Algorithm::by_name(&r.config.kernel_name).ok();
     let groups = (r.config.groups_map_id != 0).then(|| MapHandle::from_map_id(r.config.groups_map_id).ok());
     let same_build = by_name.filter(|a| Object::of(*a).build == r.config.build);
+    let counters = same_build.and_then(|_| MapHandle::from_map_id(r.config.counters_map_id).ok());
     Status {
+        counters: counters.as_ref().and_then(Counters::read),
         kernel_name: r.config.kernel_name.clone(),
         owner_pid: (r.config.owner_pid != 0).then_some(r.config.owner_pid),
         orphaned: r.config.owner_pid != 0 && !alive(r.config.owner_pid),

@@ -8,6 +8,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use vmcc_cc::Params;
+use vmcc_host::diag::{Diag, Subflow};
 use vmcc_host::guard::{CloseRequest, Guard};
 use vmcc_host::port;
 use vmcc_host::probe;
@@ -141,10 +142,13 @@ fn line(request: &CloseRequest) -> String {
 pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
     let all = vmcc_host::list().map_err(control)?;
     let ports = port::attached().map_err(|e| Failure::host(chain(&e)))?;
-    ui.answer(&json!({ "algorithms": all, "ports": ports }), || {
+    let subflows = Diag::open().and_then(|mut diag| diag.subflows()).map_err(|e| Failure::host(chain(&e)))?;
+    let sockets: Vec<Subflow> =
+        subflows.into_iter().filter(|s| all.iter().any(|a| a.kernel_name == s.algorithm)).collect();
+    ui.answer(&json!({ "algorithms": all, "sockets": sockets, "ports": ports }), || {
         let algorithms = match all.as_slice() {
             [] => "no algorithm is loaded; `vmcc up` loads them".to_owned(),
-            some => text(some),
+            some => text(some, &sockets),
         };
         match ports.as_slice() {
             [] => algorithms,
@@ -156,14 +160,20 @@ pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn text(all: &[Status]) -> String {
-    let mut lines = table::plain(&["ALGORITHM", "HELD BY", "BUILD", "MPTCP CONNECTIONS", "PARAMETERS"]);
+/// With the sockets of this network namespace.
+fn text(all: &[Status], sockets: &[Subflow]) -> String {
+    let head =
+        ["ALGORITHM", "HELD BY", "BUILD", "MPTCP CONNECTIONS", "SOCKETS HERE", "LEFT TO RENO", "PARAMETERS"];
+    let mut lines = table::plain(&head);
     for one in all {
+        let here = || sockets.iter().filter(|s| s.algorithm == one.kernel_name);
         lines.add_row([
             one.kernel_name.clone(),
             one.owner_pid.map_or_else(|| "vmcc up".to_owned(), |pid| format!("process {pid}")),
             if one.same_build { "this".to_owned() } else { "another".to_owned() },
             one.connections.map_or_else(|| "-".to_owned(), |count| count.to_string()),
+            format!("{}, {} with ECN", here().count(), here().filter(|s| s.ecn).count()),
+            one.counters.map_or_else(|| "-".to_owned(), |counters| counters.without_ecn.to_string()),
             match one.parameters.as_ref().map(changes) {
                 None => "-".to_owned(),
                 Some(none) if none.is_empty() => "defaults".to_owned(),

@@ -16,6 +16,8 @@ const MPTCP_SUBFLOW_ATTR_TOKEN_LOC: u16 = 2;
 const MPTCP_SUBFLOW_ATTR_FLAGS: u16 = 8;
 const MPTCP_SUBFLOW_ATTR_ID_REM: u16 = 9;
 const MPTCP_SUBFLOW_ATTR_ID_LOC: u16 = 10;
+/// From <linux/tcp.h>.
+const TCPI_OPT_ECN: u8 = 8;
 const MPTCP_SUBFLOW_FLAG_JOIN: u32 = (1 << 2) | (1 << 3);
 const MPTCP_SUBFLOW_FLAG_BKUP: u32 = (1 << 4) | (1 << 5);
 const MPTCP_SUBFLOW_FLAG_FULLY_ESTABLISHED: u32 = 1 << 6;
@@ -71,6 +73,8 @@ pub struct Subflow {
     pub established: bool,
     /// Name of the congestion-control algorithm.
     pub algorithm: String,
+    /// Both ends negotiated ECN: marks are echoed.
+    pub ecn: bool,
     /// Present on MPTCP subflows.
     pub mptcp: Option<Mptcp>,
     /// Recovery state.
@@ -151,6 +155,7 @@ impl Subflow {
             remote: SocketAddr::new(id.destination_address, id.destination_port),
             established,
             algorithm,
+            ecn: info.options & TCPI_OPT_ECN != 0,
             mptcp,
             ca_state: ca_state(info.ca_state),
             srtt_us: info.rtt,

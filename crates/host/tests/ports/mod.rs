@@ -5,7 +5,8 @@
 mod namespace;
 mod wire;
 
-pub use namespace::{Namespace, Server, run};
+#[allow(unused_imports, reason = "each test file uses its part")]
+pub use namespace::{Namespace, Server, join, run};
 
 use std::path::PathBuf;
 use std::thread;

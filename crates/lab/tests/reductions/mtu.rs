@@ -1,0 +1,107 @@
+//! A path whose MTU falls during a transfer: Linux sends again what has become too long, in the state Loss, without
+//! asking for a threshold and without a reduction.
+
+use super::{LOSS, PORT, SPARE, load};
+use crate::ports::{Namespace, Server, run};
+use std::time::Duration;
+use vmcc_host::observe::{Observer, Record};
+
+// TCP_INFINITE_SSTHRESH: never reduced.
+const INFINITE: u32 = 0x7fff_ffff;
+const ATTEMPTS: usize = 6;
+
+/// Sender, router and receiver in a row.
+struct Row {
+    sender: Namespace,
+    router: Namespace,
+    receiver: Namespace,
+}
+
+impl Row {
+    fn new() -> Self {
+        let row =
+            Self { sender: Namespace::new("a"), router: Namespace::new("r"), receiver: Namespace::new("b") };
+        crate::ports::join(&row.sender, &row.router, "p0", "10.79.0");
+        crate::ports::join(&row.receiver, &row.router, "p1", "10.79.1");
+        row.router.sysctl("ipv4/ip_forward", "1");
+        run(&format!("ip -n {} route add default via 10.79.0.2", row.sender));
+        run(&format!("ip -n {} route add default via 10.79.1.2", row.receiver));
+        // The window stays what the buffer asks for; nothing is lost before the MTU falls.
+        row.sender.sysctl("ipv4/tcp_wmem", "4096 65536 400000");
+        row
+    }
+
+    /// The router's end alone: what is on its way to the receiver still fits there.
+    fn narrow(&self) {
+        run(&format!("ip -n {} link set p1 mtu 1000", self.router));
+    }
+}
+
+/// What a socket was before and after it entered Loss for the first time.
+#[derive(Debug)]
+struct Fall {
+    before: Record,
+    after: Record,
+}
+
+fn falls(records: &[Record]) -> Vec<Fall> {
+    let of_data = |r: &&Record| r.remote_port == PORT;
+    let records: Vec<&Record> = records.iter().filter(of_data).collect();
+    let entered = records.iter().enumerate().filter(|(_, r)| r.entered && r.state == LOSS);
+    entered
+        .filter_map(|(i, before)| {
+            let mut segments = records[i..].iter().filter(|r| !r.entered && r.socket == before.socket);
+            // As the second finds it: what the first brought about.
+            let after = segments.nth(1)?;
+            Some(Fall { before: **before, after: **after })
+        })
+        .collect()
+}
+
+fn transfer(kernel_name: &str) -> Vec<Fall> {
+    let row = Row::new();
+    for end in [&row.sender, &row.receiver] {
+        end.sysctl("ipv4/tcp_congestion_control", kernel_name);
+    }
+    let observer = Observer::start(&row.sender.file()).unwrap_or_else(|e| panic!("{e}"));
+    let server = Server::start(&row.receiver, PORT);
+    let records = std::thread::scope(|scope| {
+        let row = &row;
+        scope.spawn(move || row.sender.iperf(&format!("-c 10.79.1.1 -p {PORT} -t 2")));
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_secs(1));
+            row.narrow();
+        });
+        observer.watch(Duration::from_secs(2) + SPARE).unwrap()
+    });
+    drop(server);
+    falls(&records)
+}
+
+/// Where Linux had to wait for its timer instead (the kernel's own Reno now and then, too), there is nothing to compare.
+fn falls_without_a_timeout(kernel_name: &str, mut done: impl FnMut(&[Fall])) {
+    for _ in 0..ATTEMPTS {
+        let falls = transfer(kernel_name);
+        println!("{kernel_name}: {falls:?}");
+        assert!(!falls.is_empty(), "{kernel_name}: the MTU's fall was not noticed");
+        if falls.iter().all(|fall| fall.before.ssthresh_pkt == INFINITE) {
+            return done(&falls);
+        }
+    }
+    panic!("{kernel_name}: timeouts in each of {ATTEMPTS} transfers");
+}
+
+/// The threshold and the window stay as Linux leaves them, beside the kernel's own Reno.
+pub fn a_fallen_mtu_costs_no_window() {
+    let loaded = load("reno");
+    for kernel_name in ["reno", loaded.kernel_name()] {
+        let before = loaded.counters();
+        falls_without_a_timeout(kernel_name, |falls| {
+            for Fall { before, after } in falls {
+                assert_eq!(after.ssthresh_pkt, before.ssthresh_pkt, "{kernel_name}: {before:?} {after:?}");
+                assert!(after.cwnd_pkt >= before.cwnd_pkt, "{kernel_name}: {before:?} {after:?}");
+            }
+        });
+        assert_eq!(loaded.counters().mended, before.mended, "nothing was skipped");
+    }
+}
