@@ -23,6 +23,10 @@ test: ## all set-up, then every test that this machine can run
 	@$(SETUP) build run guest test
 	@scripts/test.sh
 
+.PHONY: check
+check: ## format, lints and portable tests of what is not committed; BASE=main: of what main has not
+	@scripts/check.sh $(BASE)
+
 .PHONY: setup
 setup: ## system packages and Rust toolchain for build and demo
 	@$(SETUP) demo

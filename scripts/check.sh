@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+#
+# Format, lints and the portable tests of what changed: what one wants to know before a commit, in
+# under a minute when little changed. `make check` calls it; it sets nothing up and needs no root.
+#
+#   scripts/check.sh [BASE]      what changed since BASE (default: the last commit) and is not committed
+#
+# Exit codes: 0 nothing to complain of, 1 something failed, 2 wrong use.
+
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+export PATH="$PATH:$HOME/.cargo/bin"
+base=${1:-HEAD}
+git rev-parse -q --verify "$base^{commit}" >/dev/null || {
+	echo "check: \"$base\" is no commit; try: make check BASE=main" >&2
+	exit 2
+}
+
+changed() { # changed PATTERN...: files that exist, changed since BASE or new
+	{
+		git diff --name-only --diff-filter=d "$base" -- "$@"
+		git ls-files --others --exclude-standard -- "$@"
+	} | sort -u
+}
+
+failed=0
+try() {
+	"$@" || {
+		echo "check: failed: $*" >&2
+		failed=1
+	}
+}
+
+# The crates whose sources, manifests or inputs changed, as -p arguments.
+packages() {
+	{
+		changed 'crates/*' | cut -d / -f 2
+		[ -z "$(changed 'algorithms/*')" ] || echo cc
+		[ -z "$(changed 'kernel/*')" ] || echo host
+		[ -z "$(changed 'scenarios/*')" ] || echo scenario
+	} | sort -u | sed 's/^cli$/vmcc/; t; s/^/vmcc-/'
+}
+
+all=()
+portable=()
+while read -r package; do
+	[ -n "$package" ] || continue
+	all+=(-p "$package")
+	# The others need clang and a kernel; scripts/test.sh has stages for them.
+	case $package in vmcc-host | vmcc-lab | vmcc-netlink) ;; *) portable+=(-p "$package") ;; esac
+done < <(packages)
+
+mapfile -t c_files < <(changed '*.c' '*.h')
+mapfile -t scripts < <(changed '*.sh' .ci/run)
+
+try cargo fmt --all --check
+[ ${#c_files[@]} -eq 0 ] || try "$(scripts/clang-format.sh)" --dry-run --Werror "${c_files[@]}"
+[ ${#scripts[@]} -eq 0 ] || try shellcheck "${scripts[@]}"
+[ ${#all[@]} -eq 0 ] || try cargo clippy --locked -q "${all[@]}" --all-targets -- -D warnings
+[ ${#portable[@]} -eq 0 ] || try cargo test --locked -q "${portable[@]}"
+[ "$failed" = 0 ] && echo "check: nothing to complain of in: ${all[*]:-no crate}${c_files[*]:+, C}${scripts[*]:+, shell}"
+exit "$failed"
