@@ -26,6 +26,11 @@ impl Row {
         row.router.sysctl("ipv4/ip_forward", "1");
         run(&format!("ip -n {} route add default via 10.79.0.2", row.sender));
         run(&format!("ip -n {} route add default via 10.79.1.2", row.receiver));
+        // Packets leave from a queue, so that the router's answer finds the socket unlocked; else Linux puts it off, and
+        // the losses show first.
+        run(&format!("tc -n {} qdisc add dev p0 root handle 1: htb default 1", row.sender));
+        let shape = "parent 1: classid 1:1 htb rate 50mbit burst 15k cburst 15k";
+        run(&format!("tc -n {} class add dev p0 {shape}", row.sender));
         // The window stays what the buffer asks for; nothing is lost before the MTU falls.
         row.sender.sysctl("ipv4/tcp_wmem", "4096 65536 400000");
         row
