@@ -160,3 +160,22 @@ fn text_from_a_scenario_cannot_become_markup() {
     let url = report(dir.path(), &[]);
     assert!(dom(dir.path(), &url).contains("&lt;b&gt;bold"));
 }
+
+#[test]
+fn every_case_has_its_line() {
+    let dir = folder();
+    let rates: Vec<String> = (11..=24).map(|rate| format!("{rate}mbit")).collect();
+    let url = report(dir.path(), &["--set", &format!("topology.rate={}", rates.join(","))]);
+    let dom = dom(dir.path(), &url);
+    let data = dom.split("id=\"data\">").nth(1).and_then(|rest| rest.split("</script>").next()).unwrap();
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    let plots = data["distributions"].as_array().unwrap();
+    assert!(!plots.is_empty());
+    let cases = data["cases"].as_array().unwrap().len();
+    assert_eq!(cases, 28, "two algorithms at each rate");
+    for plot in plots {
+        assert_eq!(plot["lines"].as_array().unwrap().len(), cases, "{}", plot["title"]);
+        assert!(plot["xs"].as_array().unwrap().len() <= 1_201);
+    }
+    assert!(!dom.contains("not drawn"));
+}

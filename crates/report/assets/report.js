@@ -5,6 +5,8 @@
   const root = document.documentElement;
   const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
   const color = (i) => css(`--c${i % 10}`);
+  // Ten colors, then the same colors in other patterns.
+  const DASHES = [[], [8, 4], [2, 3], [12, 3, 2, 3]];
   const HEIGHT = 260;
   // The padding of a card lies to its left and right.
   const width = ({ card }) => Math.max(240, card.clientWidth - 34);
@@ -39,7 +41,7 @@
         bands.push({ series: [series.length - 2, series.length - 1], fill });
       }
       series.push({
-        label: line.label, stroke: color(i), width: 2, value: valued(plot.y), ...gaps,
+        label: line.label, stroke: color(i), dash: DASHES[Math.floor(i / 10) % DASHES.length], width: 2, value: valued(plot.y), ...gaps,
         points: { show: kind === "sweep", size: 6, fill: color(i) },
         ...(kind === "cdf" ? { paths: uPlot.paths.stepped({ align: 1 }) } : {}),
       });
@@ -67,7 +69,7 @@
     const card = document.createElement("figure");
     card.className = "card";
     const caption = document.createElement("figcaption");
-    caption.textContent = plot.omitted ? `${plot.title} (${plot.omitted} more lines not drawn)` : plot.title;
+    caption.textContent = plot.title;
     const target = document.createElement("div");
     card.append(caption, target);
     holder.append(card);

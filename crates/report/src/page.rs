@@ -4,7 +4,8 @@ use crate::bars;
 use crate::plots::{Plots, numeric_axis};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use vmcc_results::figure::{
-    Column, claim_needs, claim_value, columns, common_settings, digits, mean_text, varying_keys,
+    Column, claim_needs, claim_value, columns, common_settings, digits, mean_text, unfinished_note,
+    varying_keys,
 };
 use vmcc_results::parquet_files::plain_text;
 use vmcc_results::{ClaimResult, Summary};
@@ -41,8 +42,10 @@ pub(crate) fn page(summary: &Summary, plots: &Plots, scenario: Option<&str>) -> 
                     (claims(&summary.claims))
                     (comparison(summary, plots))
                     (lines("distributions", "Distributions", !plots.distributions.is_empty(), html! {
-                        p.hint { "Share of values up to the one on the horizontal axis, all runs of a case together. \
-                                  Hover for values, click a name to hide its line, drag to zoom, double-click to reset." }
+                        p.hint { "Share of values up to the one on the horizontal axis, all runs of a case together: of the flows that \
+                                  the table counts, without warm-up and competing ones. Hover for values, click a name to \
+                                  hide its line, Ctrl-click to see it alone, drag to zoom, double-click to reset." }
+                        @if let Some(note) = unfinished_note(summary) { p.note { (note) } }
                     }))
                     (lines("series", "Over time", !plots.series.is_empty(), case_choice(plots)))
                     (table(summary))

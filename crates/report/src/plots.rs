@@ -15,8 +15,8 @@ const FEWEST_FOR_CDF: usize = 8;
 const CDF_POINTS: usize = 120;
 /// Points of a time series: more than a screen has columns for.
 const SERIES_POINTS: usize = 400;
-/// Lines in one plot: more cannot be told apart.
-const MOST_LINES: usize = 10;
+/// Places at which distributions are drawn, all cases together.
+const CDF_PLACES: usize = 1_200;
 /// Values of an axis from which on it is drawn as a line.
 const FEWEST_FOR_SWEEP: usize = 3;
 
@@ -38,8 +38,6 @@ pub(crate) struct Plot {
     pub(crate) y: Axis,
     pub(crate) xs: Vec<f64>,
     pub(crate) lines: Vec<Line>,
-    /// Lines that were left out.
-    pub(crate) omitted: usize,
 }
 
 /// What an axis shows.
@@ -76,18 +74,23 @@ impl Plots {
         let cases: Vec<String> = summary.cases.iter().map(|case| case_name(case, &varying)).collect();
         Self {
             sweeps: sweeps(summary),
-            distributions: distributions(&cases, flows, samples),
+            distributions: distributions(summary, &cases, flows, samples),
             series: series(cases.len(), samples),
             cases,
         }
     }
 }
 
-fn distributions(cases: &[String], flows: &[FlowValue], samples: &[Sample]) -> Vec<Plot> {
+fn distributions(summary: &Summary, cases: &[String], flows: &[FlowValue], samples: &[Sample]) -> Vec<Plot> {
     let mut plots = Vec::new();
     for (figure, (name, title)) in FLOW_FIGURES.iter().enumerate() {
         let mut values = vec![Vec::new(); cases.len()];
-        for flow in flows.iter().filter(|f| f.figure == figure) {
+        let endless = |case: u32| flows.iter().any(|f| f.case == case && f.figure == figure && f.endless);
+        let only_endless: Vec<bool> =
+            (0..cases.len() as u32).map(|case| *name == "goodput_bps" && endless(case)).collect();
+        let compared =
+            |f: &&FlowValue| f.endless || !only_endless.get(f.case as usize).is_some_and(|only| *only);
+        for flow in flows.iter().filter(|f| f.figure == figure).filter(compared) {
             if let Some(list) = values.get_mut(flow.case as usize) {
                 list.push(flow.value);
             }
@@ -95,7 +98,9 @@ fn distributions(cases: &[String], flows: &[FlowValue], samples: &[Sample]) -> V
         plots.extend(distribution(name, title, "Share of flows", cases, values));
     }
     let mut rtts = vec![Vec::new(); cases.len()];
-    for sample in samples.iter().filter(|s| s.metric == "srtt_us" && !is_flow(&s.entity)) {
+    let measured =
+        |s: &Sample| summary.cases.get(s.case as usize).is_some_and(|case| s.t_us > case.warmup_us);
+    for sample in samples.iter().filter(|s| s.metric == "srtt_us" && !is_flow(&s.entity) && measured(s)) {
         if let Some(list) = rtts.get_mut(sample.case as usize) {
             list.push(sample.value);
         }
@@ -125,12 +130,13 @@ fn distribution(
     }
     let shown: Vec<usize> = (0..values.len()).filter(|i| !values[*i].is_empty()).collect();
     let mut xs: Vec<f64> = Vec::new();
-    for case in shown.iter().take(MOST_LINES) {
+    for case in shown.iter() {
         let last = CDF_POINTS.min(values[*case].len().max(2)) - 1;
         xs.extend((0..=last).map(|i| percentile_sorted(&values[*case], i as f64 / last as f64)));
     }
     xs.sort_unstable_by(f64::total_cmp);
     xs.dedup();
+    thin(&mut xs);
     let (smallest, largest) = (*xs.first()?, *xs.last()?);
     let log = smallest > 0.0 && largest / smallest > 300.0;
     let scale = scale_of(name, if log { (smallest * largest).sqrt() } else { largest });
@@ -148,10 +154,17 @@ fn distribution(
         title: title.to_owned(),
         x: axis(title, scale, log),
         y: Axis { label: share.to_owned(), unit: String::new(), log: false },
-        lines: shown.iter().take(MOST_LINES).map(|case| line(*case)).collect(),
-        omitted: shown.len().saturating_sub(MOST_LINES),
+        lines: shown.iter().map(|case| line(*case)).collect(),
         xs: xs.iter().map(|x| x / scale.divisor).collect(),
     })
+}
+
+/// Keeps the first, the last, and evenly as many between as a screen can show.
+fn thin(xs: &mut Vec<f64>) {
+    let step = xs.len().div_ceil(CDF_PLACES).max(1);
+    let last = xs.len().saturating_sub(1);
+    let mut index = 0..;
+    xs.retain(|_| index.next().is_some_and(|i: usize| i.is_multiple_of(step) || i == last));
 }
 
 fn axis(label: &str, scale: Scale, log: bool) -> Axis {
@@ -205,8 +218,7 @@ fn sweeps(summary: &Summary) -> Vec<Plot> {
             title: sentence_case(&column.title),
             x: axis(&key, x_scale, spread),
             y: axis(&sentence_case(&column.title), column.scale, false),
-            lines: labels.iter().take(MOST_LINES).map(line).collect(),
-            omitted: labels.len().saturating_sub(MOST_LINES),
+            lines: labels.iter().map(line).collect(),
             xs: xs.iter().map(|x| x / x_scale.divisor).collect(),
         });
     }
@@ -301,8 +313,7 @@ fn over_time(metric: &str, samples: &[&Sample]) -> Option<Plot> {
         title: metric_title(metric),
         x: axis("Time", time_scale, false),
         y: axis(&metric_title(metric), scale, false),
-        lines: entities.iter().take(MOST_LINES).map(line).collect(),
-        omitted: entities.len().saturating_sub(MOST_LINES),
+        lines: entities.iter().map(line).collect(),
         xs: times.chunks(chunk).filter_map(|c| c.last()).map(|t| *t as f64 / time_scale.divisor).collect(),
     })
 }

@@ -20,6 +20,8 @@ pub(crate) struct FlowValue {
     /// Index into [`FLOW_FIGURES`].
     pub(crate) figure: usize,
     pub(crate) value: f64,
+    /// Whether it goes on as long as it may: where there are such, only their goodput is compared.
+    pub(crate) endless: bool,
 }
 
 /// One sample of the first run of a case.
@@ -31,21 +33,33 @@ pub(crate) struct Sample {
     pub(crate) value: f64,
 }
 
-/// Every figure of every flow, in the order of the file.
+/// Every figure of every flow that the summary's figures count, in the order of the file.
 pub(crate) fn flows(path: &Path) -> Result<Vec<FlowValue>, ReportError> {
-    let names: Vec<&str> = ["case"].into_iter().chain(FLOW_FIGURES.map(|(name, _)| name)).collect();
+    let names: Vec<&str> = ["case", "measured", "size_bytes", "completed"]
+        .into_iter()
+        .chain(FLOW_FIGURES.map(|(name, _)| name))
+        .collect();
     let mut values = Vec::new();
     for_each_batch(path, &names, |batch| {
         let case = batch.column_by_name("case").and_then(|c| c.as_primitive_opt::<UInt32Type>());
         let case = case.ok_or_else(|| wrong(path, "case"))?;
+        let flag = |name: &'static str| {
+            let column = batch.column_by_name(name).and_then(|c| c.as_boolean_opt());
+            column.ok_or_else(|| wrong(path, name))
+        };
+        let (measured, completed) = (flag("measured")?, flag("completed")?);
+        let size = batch.column_by_name("size_bytes").ok_or_else(|| wrong(path, "size_bytes"))?;
+        // A transfer cut off by the end of the run has no rate of its own.
+        let counts = |row: &usize| measured.value(*row) && (size.is_null(*row) || completed.value(*row));
         for (figure, (name, _)) in FLOW_FIGURES.iter().enumerate() {
             let column = batch.column_by_name(name).and_then(|c| c.as_primitive_opt::<Float64Type>());
             let column = column.ok_or_else(|| wrong(path, name))?;
-            let present = (0..batch.num_rows()).filter(|row| column.is_valid(*row));
+            let present = (0..batch.num_rows()).filter(|row| column.is_valid(*row) && counts(row));
             values.extend(present.map(|row| FlowValue {
                 case: case.value(row),
                 figure,
                 value: column.value(row),
+                endless: size.is_null(row),
             }));
         }
         Ok(())

@@ -5,7 +5,7 @@ use crate::stats::{MeanCi, mean_ci95};
 use crate::{Case, ClaimResult, Summary};
 
 /// Figures worth a column when a case has them, with the column's title. `*` stands for each path.
-const COLUMNS: [(&str, &str); 16] = [
+const COLUMNS: [(&str, &str); 17] = [
     ("goodput_bps", "goodput"),
     ("paths.*.goodput_bps", "path *"),
     ("competing_goodput_bps", "competing"),
@@ -17,6 +17,7 @@ const COLUMNS: [(&str, &str); 16] = [
     ("jain", "Jain index"),
     ("established", "established"),
     ("completed", "completed"),
+    ("unfinished", "unfinished"),
     ("retransmits", "retransmits"),
     ("timeouts", "timeouts"),
     ("ce_marks", "CE marks"),
@@ -60,6 +61,29 @@ pub fn common_settings(summary: &Summary) -> Vec<String> {
     let varying = varying_keys(summary);
     let first = summary.cases.first().into_iter().flat_map(|case| &case.set);
     first.filter(|(key, _)| !varying.contains(key)).map(|(k, v)| format!("{k} = {}", plain_text(v))).collect()
+}
+
+/// What completion times leave out; `None` if every transfer finished.
+pub fn unfinished_note(summary: &Summary) -> Option<String> {
+    let share = |case: &Case| {
+        let runs = case.runs.iter().map(|run| &run.metrics);
+        let (mut open, mut done) = (0, 0);
+        for metrics in runs {
+            open += metrics.unfinished.unwrap_or(0);
+            done += metrics.fct_us.and_then(|fct| fct.samples).unwrap_or(0);
+        }
+        (open > 0).then(|| (open as f64 / (open + done) as f64, open, open + done))
+    };
+    let varying = varying_keys(summary);
+    let worst = summary.cases.iter().filter_map(|case| Some((share(case)?, case)));
+    let ((share, open, all), case) = worst.max_by(|a, b| a.0.0.total_cmp(&b.0.0))?;
+    let of_case =
+        if varying.is_empty() { String::new() } else { format!(" in case {}", case_name(case, &varying)) };
+    Some(format!(
+        "Completion times are those of finished transfers: {open} of {all} ({} %) did not finish{of_case}{}.",
+        digits(share * 100.0),
+        if summary.cases.len() > 1 { ", the most of all" } else { "" }
+    ))
 }
 
 /// What tells a case from the others: the values in which they differ, with their keys if there are several.

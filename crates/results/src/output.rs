@@ -20,7 +20,7 @@ pub struct RunOutput {
     pub warnings: Vec<String>,
 }
 
-/// One connection or transfer.
+/// One connection or transfer. Requests of one connection have a record each beside the connection's, under its number.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct FlowRecord {
     /// Number of the flow in its run, from 0.
@@ -45,7 +45,10 @@ pub struct FlowRecord {
     pub delivered_bytes: u64,
     /// Whether a sized transfer completed.
     pub completed: bool,
-    /// Delivered bytes times 8 per second of the flow's life.
+    /// Whether the figures of the summary count it: not competing, and if it ends by itself, begun after the warm-up.
+    #[serde(default)]
+    pub measured: bool,
+    /// Delivered bytes times 8 per second: of an endless flow within the measured window, else over its life.
     pub goodput_bps: Option<f64>,
     /// Completion time of a completed sized transfer, in microseconds.
     pub fct_us: Option<f64>,

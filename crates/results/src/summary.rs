@@ -71,6 +71,9 @@ pub struct Environment {
 pub struct Case {
     /// What this case sets.
     pub set: Settings,
+    /// The warm-up, in microseconds from the start of each run: figures are of what comes after it.
+    #[serde(default)]
+    pub warmup_us: u64,
     /// Its runs, by ascending seed.
     pub runs: Vec<Run>,
 }

@@ -51,7 +51,11 @@ fn summary(runs: Vec<StoredRun>) -> Summary {
             ..Environment::default()
         },
         cases: cases
-            .map(|(set, run)| Case { set, runs: vec![Run { seed: run.seed, metrics: run.metrics }] })
+            .map(|(set, run)| Case {
+                set,
+                warmup_us: 0,
+                runs: vec![Run { seed: run.seed, metrics: run.metrics }],
+            })
             .collect(),
         claims: Vec::new(),
         work: Work::default(),

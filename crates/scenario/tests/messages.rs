@@ -182,3 +182,22 @@ fn a_name_that_does_not_exist() {
         Document::open("/nonexistent/x.toml").unwrap_err().to_string().starts_with("cannot read scenario")
     );
 }
+
+/// What a refusal advises can be pasted into a shell, and does what it says.
+#[test]
+fn a_value_that_variants_decide_is_refused_with_a_command_that_works() {
+    let text = "title = 't'\nduration = '1s'\n[topology]\nkind = 'parallel-paths'\npaths = 1\nrate = '1mbit'\ndelay = '1ms'\n\
+                [[traffic]]\nkind = 'bulk'\n\
+                [[sweep.variant]]\nname = 'one path, cubic'\ncc = 'cubic'\n\
+                [[sweep.variant]]\nname = \"two\"\ncc = 'lia'\n";
+    let document = vmcc_scenario::Document::parse("t", text).unwrap();
+    let plan = |set: &str| {
+        let overrides = vmcc_scenario::Overrides { set: vec![set.to_owned()], ..Default::default() };
+        document.plan(&overrides)
+    };
+    let error = plan("cc=reno").unwrap_err().to_string();
+    let choice = error.split("choose with --set ").nth(1).unwrap_or_else(|| panic!("{error}"));
+    assert_eq!(choice, r#"'variant=["one path, cubic","two"]'"#);
+    assert_eq!(plan(choice.trim_matches('\'')).unwrap().cases.len(), 2);
+    assert_eq!(plan("variant=two").unwrap().cases.len(), 1);
+}

@@ -102,3 +102,131 @@ fn what_the_simulator_has_no_model_of_is_refused() {
     let error = run_case(&plan(text, &[]).cases[0], 1, &Options::default()).unwrap_err().to_string();
     assert!(error.contains("--engine kernel"), "{error}");
 }
+
+const MIXED: &str = "
+title = 't'
+duration = '2s'
+warmup = '500ms'
+topology = { kind = 'dumbbell', pairs = 4, rate = '20mbit', delay = '5ms', access_rate = '100mbit', buffer = '30pkt' }
+[[traffic]]
+name = 'web'
+kind = 'poisson'
+sizes = '20kB'
+per_second = 10.0
+[[traffic]]
+name = 'others'
+kind = 'poisson'
+sizes = '20kB'
+per_second = 10.0
+competing = true
+[[traffic]]
+name = 'ask'
+kind = 'request-response'
+request = '1kB'
+response = '10kB'
+think = '20ms'
+[[traffic]]
+name = 'large'
+kind = 'sized'
+size = '50MB'
+start = '1s'
+";
+
+/// The records that count, of which the report draws distributions, are those that the summary's figures stand on.
+#[test]
+fn flow_records_and_the_summary_are_of_one_population() {
+    let output = run(MIXED, &[]);
+    let measured = || output.flows.iter().filter(|flow| flow.measured);
+    let mut fcts: Vec<f64> = measured().filter_map(|flow| flow.fct_us).collect();
+    assert_eq!(vmcc_results::Dist::from_samples(&mut fcts), output.metrics.fct_us);
+    let all = output.flows.iter().filter(|flow| flow.fct_us.is_some()).count();
+    assert!(all >= fcts.len() + 40, "warm-up and competing transfers are recorded too: {all}");
+    let counts = |flow: &&vmcc_results::FlowRecord| flow.size_bytes.is_none() || flow.completed;
+    let mut rates: Vec<f64> = measured().filter(counts).filter_map(|flow| flow.goodput_bps).collect();
+    assert_eq!(vmcc_results::Dist::from_samples(&mut rates), output.metrics.flow_goodput_bps);
+    assert!(output.metrics.unfinished.is_some_and(|n| n >= 4), "{:?}", output.metrics.unfinished);
+}
+
+#[test]
+fn every_answered_request_has_a_record() {
+    let output = run(MIXED, &[]);
+    let asked = || output.flows.iter().filter(|flow| flow.traffic == "ask" && flow.fct_us.is_some());
+    let completed = figures(&output)["traffic.ask.completed"];
+    assert!(completed > 100.0);
+    assert_eq!(asked().count() as f64, completed);
+    let span = |f: &vmcc_results::FlowRecord| (f.end_us.unwrap() - f.start_us) as f64 - f.fct_us.unwrap();
+    assert!(asked().all(|flow| span(flow).abs() <= 1.0 && flow.size_bytes == Some(10_000)));
+}
+
+/// A limit, and the load of every host of a graph that names no senders.
+#[test]
+fn the_load_of_a_graph_is_that_of_all_its_hosts() {
+    let text = "
+title = 't'
+duration = '100ms'
+[topology]
+kind = 'graph'
+hosts = ['h0', 'h1', 'h2', 'h3']
+links = [
+    { from = 'h0', to = 's', rate = '100mbit', delay = '5us' },
+    { from = 'h1', to = 's', rate = '100mbit', delay = '5us' },
+    { from = 'h2', to = 's', rate = '100mbit', delay = '5us' },
+    { from = 'h3', to = 's', rate = '100mbit', delay = '5us' },
+]
+[[traffic]]
+kind = 'poisson'
+sizes = '10kB'
+load = 0.5
+pairing = 'random'
+";
+    let senders: std::collections::BTreeSet<String> =
+        run(text, &[]).flows.into_iter().map(|flow| flow.from).collect();
+    assert_eq!(senders.len(), 4, "{senders:?}");
+}
+
+#[test]
+fn an_event_that_changes_nothing_changes_nothing() {
+    let text = "
+title = 't'
+duration = '2s'
+topology = { kind = 'dumbbell', pairs = 2, rate = '100mbit', delay = '1ms', access_rate = '1gbit', buffer = '6000B' }
+[host]
+protocol = 'tcp'
+[[traffic]]
+kind = 'bulk'
+[[traffic]]
+kind = 'request-response'
+request = '2kB'
+response = '7kB'
+";
+    let event = "
+[[event]]
+at = '1s'
+kind = 'set-rate'
+link = 'bottleneck'
+rate = '100mbit'
+";
+    let mut plain = figures(&run(text, &[]));
+    let mut with_event = figures(&run(&format!("{text}{event}"), &[]));
+    // Absent where a rate changes.
+    plain.retain(|name, _| !name.ends_with("utilization"));
+    with_event.retain(|name, _| !name.ends_with("utilization"));
+    assert_eq!(plain, with_event);
+}
+
+/// Requests that wait for nothing come as fast as events are handled, not as fast as time passes.
+#[test]
+fn requests_that_wait_for_nothing_are_refused_by_name() {
+    let text = "
+title = 't'
+duration = '10s'
+topology = { kind = 'parallel-paths', paths = 1, rate = '100tbit', delay = '0s' }
+[[traffic]]
+name = 'busy'
+kind = 'request-response'
+request = '1B'
+response = '1B'
+";
+    let error = run_case(&plan(text, &[]).cases[0], 1, &Options::default()).unwrap_err().to_string();
+    assert!(error.contains("`busy`") && error.contains("think"), "{error}");
+}

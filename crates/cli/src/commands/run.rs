@@ -13,6 +13,7 @@ use crate::ui::Ui;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use vmcc_results::figure::unfinished_note;
 use vmcc_results::folder::{FolderError, PartialFolder, RunIndex, StoredRun};
 use vmcc_results::{Case, Run, SCHEMA_VERSION, Summary, Work};
 use vmcc_scenario::{Document, Overrides, Plan, Scale};
@@ -146,7 +147,7 @@ impl Session<'_> {
             .map(|(index, case)| {
                 let runs = (0..self.plan.runs).filter_map(|run| finished.get(&(index as u32, run)));
                 let runs = runs.map(|r| Run { seed: r.seed, metrics: r.metrics.clone() }).collect();
-                Case { set: case.set.clone(), runs }
+                Case { set: case.set.clone(), warmup_us: case.scenario.warmup.get() / 1_000, runs }
             })
             .collect();
         let mut work = finished.values().map(|r| r.work).fold(Work::default(), Work::plus);
@@ -192,6 +193,9 @@ impl Session<'_> {
 
     fn text(&self, summary: &Summary, published: Option<&Path>) -> String {
         let mut text = format!("{}\n\n{}", overview::headline(summary), overview::cases(summary));
+        if let Some(note) = unfinished_note(summary) {
+            text.push_str(&format!("\n\n{note}"));
+        }
         if let Some(sentence) = conclusion::sentence(summary) {
             text.push_str(&format!("\n\n{sentence}"));
         }

@@ -1,7 +1,8 @@
 //! One sentence that says what the figures show. Every word depends on a figure.
 //!
 //! The last case is compared with the first (what one gets without it), with all others in what it leaves to
-//! competing traffic, and in delay with the first as well, unless another carried clearly more.
+//! competing traffic, and in delay with the first as well, unless another carried clearly more. Transfers are judged by when
+//! they are complete, not by the round trips on the way, and by what they leave unfinished.
 
 use vmcc_results::figure::{case_name, digits, over_runs, scale_of, varying_keys};
 use vmcc_results::{Case, Summary};
@@ -24,7 +25,7 @@ pub(crate) fn sentence(summary: &Summary) -> Option<String> {
     let name = |case: &Case| case_name(case, &keys);
     let mut parts = vec![goodput(first, last, &name)?];
     parts.extend(share_left(others, last, &name));
-    parts.extend(delay(others, last, &name));
+    parts.extend(completion(first, last, &name).or_else(|| delay(others, last, &name)));
     Some(format!("{}.", joined(&parts)))
 }
 
@@ -56,6 +57,25 @@ fn share_left(others: &[Case], last: &Case, name: Name<'_>) -> Option<String> {
     let ours = share(last)?;
     let compared = if compared.is_empty() { String::new() } else { format!(" ({})", compared.join(", ")) };
     Some(format!("left the competing traffic {ours} of the shared path{compared}"))
+}
+
+fn completion(first: &Case, last: &Case, name: Name<'_>) -> Option<String> {
+    let (before, after) = (mean(first, "fct_us.p99")?, mean(last, "fct_us.p99")?);
+    let verb = match after / before {
+        ratio if ratio < 1.0 - EQUAL => "cut",
+        ratio if ratio > 1.0 + EQUAL => "raised",
+        _ => "left",
+    };
+    let to = if verb == "left" { "at" } else { "to" };
+    let [after, before] = [after, before].map(|v| with_unit("fct_us", v));
+    let unfinished = |case: &Case| mean(case, "unfinished").filter(|n| *n > 0.0);
+    let lost = |case: &Case| unfinished(case).map(|n| format!(" ({n:.0} not finished)")).unwrap_or_default();
+    Some(format!(
+        "{verb} the 99th percentile of completion times {to} {after}{}, where {} had {before}{}",
+        lost(last),
+        name(first),
+        lost(first)
+    ))
 }
 
 fn delay(others: &[Case], last: &Case, name: Name<'_>) -> Option<String> {
@@ -93,7 +113,11 @@ mod tests {
             ..Metrics::default()
         };
         metrics.extra.insert("competing_share".into(), Extra::Number(share));
-        Case { set: Settings::from_iter([("cc".into(), cc.into())]), runs: vec![Run { seed: 1, metrics }] }
+        Case {
+            set: Settings::from_iter([("cc".into(), cc.into())]),
+            warmup_us: 0,
+            runs: vec![Run { seed: 1, metrics }],
+        }
     }
 
     fn summary(cases: Vec<Case>) -> Summary {
@@ -136,6 +160,24 @@ mod tests {
         assert_eq!(rival(100e6), "cubic had 9.00 ms.", "equal");
         assert_eq!(rival(104e6), "cubic had 9.00 ms.", "as good as equal");
         assert_eq!(rival(110e6), "reno had 8.00 ms.", "the first of the two");
+    }
+
+    #[test]
+    fn transfers_are_judged_by_when_they_are_complete() {
+        let transfers = |cc: &str, rtt: f64, fct: f64, unfinished: u64| {
+            let mut case = case(cc, 90e6, rtt, 0.5);
+            let metrics = &mut case.runs[0].metrics;
+            metrics.fct_us = Some(Dist { p99: fct, ..Dist::default() });
+            metrics.unfinished = Some(unfinished);
+            case
+        };
+        let text =
+            sentence(&summary(vec![transfers("reno", 2e3, 90e3, 0), transfers("vmcc", 4e3, 45e3, 12)]));
+        let text = text.unwrap();
+        let expected = "cut the 99th percentile of completion times to 45.00 ms (12 not finished), where reno had 90.00 ms.";
+        assert!(text.ends_with(expected) && !text.contains("RTT"), "{text}");
+        let text = sentence(&summary(vec![transfers("reno", 2e3, 45e3, 0), transfers("vmcc", 1e3, 90e3, 0)]));
+        assert!(text.unwrap().contains("raised the 99th percentile"));
     }
 
     #[test]

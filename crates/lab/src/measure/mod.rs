@@ -267,6 +267,7 @@ fn flow_record(spec: &LabSpec, number: usize, transfer: &Transferred<'_>) -> Flo
         start_us: transfer.started_us,
         end_us: transfer.tracks.iter().filter_map(|track| Some(track.points.last()?.t_us)).max(),
         delivered_bytes: transfer.bytes_within(whole) as u64,
+        measured: transfer.flow.role == Role::Measured,
         goodput_bps: Some(window.active(transfer.flow).bps(transfer.bytes_within(window))),
         rtt_mean_us: dist.map(|d| d.mean),
         rtt_p50_us: dist.map(|d| d.p50),

@@ -8,11 +8,12 @@ use crate::load::sweep::plain;
 use crate::model::{Scenario, Share, Topology, Traffic};
 
 /// Metrics of a run that are one figure.
-const PLAIN: [&str; 11] = [
+const PLAIN: [&str; 12] = [
     "goodput_bps",
     "competing_goodput_bps",
     "competing_share",
     "completed",
+    "unfinished",
     "established",
     "retransmits",
     "timeouts",

@@ -120,17 +120,29 @@ impl<E: Endpoints> Engine<E> {
     /// Handles all events before `end`, each shard on its own thread. May be called again with a later
     /// `end`.
     pub fn run_until(&mut self, end: Time) {
+        self.run_part(end, u64::MAX);
+    }
+
+    /// Handles events before `end`; of a single shard at most `most` of them, so that a run in which time hardly passes can
+    /// be stopped. Whether it handled all.
+    pub(crate) fn run_part(&mut self, end: Time, most: u64) -> bool {
         if !std::mem::replace(&mut self.started, true) {
             for shard in &mut self.shards {
                 shard.hosts.start(&mut shard.ctx);
             }
         }
-        match &mut self.shards[..] {
-            [only] => only.run_until(end),
-            several => parallel::run(several, &self.lookahead, self.reached, end),
+        let done = match &mut self.shards[..] {
+            [only] => only.run_part(end, most),
+            several => {
+                parallel::run(several, &self.lookahead, self.reached, end);
+                true
+            }
+        };
+        if done {
+            self.reached = self.reached.max(end);
         }
-        self.reached = self.reached.max(end);
         self.check_conservation();
+        done
     }
 
     /// Every packet sent was delivered, dropped with a reason, or is in the network.

@@ -48,11 +48,21 @@ impl<E> Shard<E> {
 impl<E: Endpoints> Shard<E> {
     /// Handles all events before `end`.
     pub(crate) fn run_until(&mut self, end: Time) {
+        self.run_part(end, u64::MAX);
+    }
+
+    /// Handles events before `end`, at most `most`; whether it handled all.
+    pub(crate) fn run_part(&mut self, end: Time, most: u64) -> bool {
+        let last = self.events.saturating_add(most);
         while let Some(due) = self.ctx.wheel.pop(end, &Ahead { net: &self.ctx.net, hosts: &self.hosts }) {
             self.ctx.now = due.at;
             self.events += 1;
             self.handle(due);
+            if self.events == last {
+                return false;
+            }
         }
+        true
     }
 
     #[inline]

@@ -36,9 +36,9 @@ pub enum SimError {
         /// What to do instead.
         remedy: &'static str,
     },
-    /// More connections than fit.
+    /// More connections, requests or busy periods than fit.
     #[error(
-        "traffic `{traffic}` makes more than {most} connections or busy periods; shorten the run or lower the load"
+        "traffic `{traffic}` makes more than {most} connections, requests or busy periods; shorten the run, lower the load, or let clients `think`"
     )]
     TooMany {
         /// The traffic entry.

@@ -9,7 +9,7 @@ use super::accounts::Accounts;
 use super::series;
 use super::setup::{Flow, Setup};
 use crate::engine::{ClassSample, QueueSample};
-use crate::host::{App, FlowRecord as Finished, Hosts, RttGroups, Sample};
+use crate::host::{App, FlowRecord as Finished, Hosts, Response, RttGroups, Sample};
 use crate::time::Time;
 
 /// Everything that metrics are made from.
@@ -25,6 +25,8 @@ pub(crate) struct Finale<'a> {
     rtts: RttGroups,
     /// Completion times of each flow's transfers begun within the window, in microseconds.
     completions: Vec<Vec<f64>>,
+    /// Answered requests with their flow's index, by time.
+    responses: Vec<(usize, Response)>,
     /// Transfers that each flow completed in the whole run.
     completed: Vec<u64>,
 }
@@ -37,7 +39,7 @@ pub(crate) fn output(setup: &mut Setup, accounts: Accounts) -> RunOutput {
     let metrics = finale.metrics(totals.dropped);
     RunOutput {
         metrics,
-        flows: (0..setup.flows.len()).map(|index| finale.flow_record(index)).collect(),
+        flows: finale.flow_records(),
         series: series::build(&finale),
         work: Work {
             packet_hops: Some(totals.packet_hops),
@@ -71,9 +73,10 @@ impl<'a> Finale<'a> {
         let by_conn: BTreeMap<u32, usize> =
             setup.flows.iter().enumerate().map(|(index, flow)| (flow.conn.0, index)).collect();
         let samples = samples(&hosts, &by_conn);
-        let (completions, completed) = completions(setup, &records, &hosts, &by_conn);
+        let responses = responses(&hosts, &by_conn);
+        let (completions, completed) = completions(setup, &records, &responses);
         let rtts = setup.directory.rtts(hosts.iter().copied());
-        Self { setup, accounts, records, samples, queues, classes, rtts, completions, completed }
+        Self { setup, accounts, records, samples, queues, classes, rtts, completions, responses, completed }
     }
 
     pub(crate) fn in_window(&self, at: Time) -> bool {
@@ -104,6 +107,8 @@ impl<'a> Finale<'a> {
             let established = |i: &&usize| self.records[**i].0.established != Time::NEVER;
             metrics.established = Some(measured.iter().filter(established).count() as u64);
             metrics.completed = finite.then(|| measured.iter().map(|&i| self.completed[i]).sum());
+            metrics.unfinished =
+                finite.then(|| measured.iter().filter(|i| self.is_unfinished(**i)).count() as u64);
             metrics.retransmits = Some(self.sum(&measured, Finished::retransmits));
             metrics.timeouts = Some(self.sum(&measured, Finished::timeouts));
             metrics.ce_marks = Some(self.sum(&measured, ce_marks));
@@ -159,23 +164,36 @@ impl<'a> Finale<'a> {
         (!kept.is_empty()).then(|| bytes as f64 * 8.0 / self.window_secs())
     }
 
-    /// Goodput of single connections: of endless ones within the window, or else of completed transfers.
+    /// Goodput of single connections: of endless ones within the window, or else of completed transfers begun within it.
     fn flow_goodputs(&self, flows: &[usize]) -> Vec<f64> {
         let endless_ones: Vec<usize> =
             flows.iter().copied().filter(|&i| endless(&self.setup.flows[i])).collect();
         if endless_ones.is_empty() {
             return flows.iter().filter_map(|&i| self.transfer_goodput(i)).collect();
         }
-        let rate = |i: usize| {
-            let secs = self.active_secs(self.setup.flows[i].planned.traffic);
-            (secs > 0.0).then(|| self.accounts.window[i] as f64 * 8.0 / secs)
-        };
-        endless_ones.into_iter().filter_map(rate).collect()
+        endless_ones.into_iter().filter_map(|i| self.window_goodput(i)).collect()
+    }
+
+    fn window_goodput(&self, index: usize) -> Option<f64> {
+        let secs = self.active_secs(self.setup.flows[index].planned.traffic);
+        (secs > 0.0).then(|| self.accounts.window[index] as f64 * 8.0 / secs)
+    }
+
+    /// Whether a transfer that began within the window was still open at its end.
+    fn is_unfinished(&self, index: usize) -> bool {
+        let record = &self.records[index].0;
+        let sized = matches!(self.setup.flows[index].planned.app, App::Sized { .. });
+        sized && self.in_window(record.start) && record.received == Time::NEVER
     }
 
     fn transfer_goodput(&self, index: usize) -> Option<f64> {
-        let App::Sized { bytes } = self.setup.flows[index].planned.app else { return None };
+        let App::Sized { bytes } = self.setup.flows[index].planned.app else {
+            return self.window_goodput(index);
+        };
         let record = &self.records[index].0;
+        if record.start < self.setup.warmup {
+            return None;
+        }
         let secs = record.received.since(record.start).secs_f64();
         (record.received != Time::NEVER && secs > 0.0).then(|| bytes as f64 * 8.0 / secs)
     }
@@ -350,6 +368,38 @@ impl<'a> Finale<'a> {
         (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
     }
 
+    /// Every connection, then every answered request.
+    fn flow_records(&self) -> Vec<FlowRecord> {
+        let connections = (0..self.setup.flows.len()).map(|index| self.flow_record(index));
+        connections.chain(self.responses.iter().map(|(index, r)| self.request_record(*index, r))).collect()
+    }
+
+    /// One request with its answer. What is counted per connection stands in the connection's record.
+    fn request_record(&self, index: usize, response: &Response) -> FlowRecord {
+        let flow = &self.setup.flows[index];
+        let size_bytes = match flow.planned.app {
+            App::RequestResponse { response_bytes, .. } => response_bytes,
+            _ => 0,
+        };
+        let subflows = &self.records[index].0.subflows;
+        FlowRecord {
+            flow: index as u64,
+            traffic: self.setup.labels[flow.planned.traffic].clone(),
+            from: flow.planned.from_name.clone(),
+            to: flow.planned.to_name.clone(),
+            cc: flow.cc.clone(),
+            subflows: subflows.iter().filter(|s| s.established || s.closed).count() as u32,
+            start_us: response.asked.us(),
+            end_us: Some(response.answered.us()),
+            size_bytes: Some(size_bytes),
+            delivered_bytes: size_bytes,
+            completed: true,
+            measured: !flow.competing && response.asked >= self.setup.warmup,
+            fct_us: Some(us(response.answered, response.asked)),
+            ..FlowRecord::default()
+        }
+    }
+
     fn flow_record(&self, index: usize) -> FlowRecord {
         let (flow, (record, answers)) = (&self.setup.flows[index], &self.records[index]);
         let size_bytes = match flow.planned.app {
@@ -362,6 +412,7 @@ impl<'a> Finale<'a> {
         let end = if ended <= self.setup.end { ended } else { self.setup.end };
         let delivered_bytes = record.delivered_bytes + answers.as_ref().map_or(0, |a| a.delivered_bytes);
         let secs = end.since(record.start).secs_f64();
+        let life = (secs > 0.0).then(|| delivered_bytes as f64 * 8.0 / secs);
         let rtt = if self.own_rtts() { self.every_rtt(&[index]) } else { None };
         FlowRecord {
             flow: index as u64,
@@ -375,7 +426,8 @@ impl<'a> Finale<'a> {
             size_bytes,
             delivered_bytes,
             completed: size_bytes.is_some() && done,
-            goodput_bps: (secs > 0.0).then(|| delivered_bytes as f64 * 8.0 / secs),
+            measured: !flow.competing && (size_bytes.is_none() || record.start >= self.setup.warmup),
+            goodput_bps: if size_bytes.is_some() { life } else { self.window_goodput(index) },
             fct_us: (size_bytes.is_some() && done).then(|| us(record.received, record.start)),
             rtt_mean_us: rtt.map(|rtt| rtt.mean),
             rtt_p50_us: rtt.map(|rtt| rtt.p50),
@@ -407,12 +459,20 @@ fn samples(hosts: &[&Hosts], by_conn: &BTreeMap<u32, usize>) -> Vec<(usize, Samp
     samples
 }
 
+/// Answered requests with the index of their flow, in an order that does not depend on shards.
+fn responses(hosts: &[&Hosts], by_conn: &BTreeMap<u32, usize>) -> Vec<(usize, Response)> {
+    let all = hosts.iter().flat_map(|shard| shard.responses());
+    let mut responses: Vec<(usize, Response)> =
+        all.filter_map(|response| Some((*by_conn.get(&response.conn.0)?, *response))).collect();
+    responses.sort_by_key(|(index, response)| (response.answered, *index, response.asked));
+    responses
+}
+
 /// Completion times by flow, and how many transfers each completed.
 fn completions(
     setup: &Setup,
     records: &[(Finished, Option<Finished>)],
-    hosts: &[&Hosts],
-    by_conn: &BTreeMap<u32, usize>,
+    responses: &[(usize, Response)],
 ) -> (Vec<Vec<f64>>, Vec<u64>) {
     let mut times = vec![Vec::new(); records.len()];
     let mut completed = vec![0; records.len()];
@@ -424,12 +484,10 @@ fn completions(
             }
         }
     }
-    for response in hosts.iter().flat_map(|shard| shard.responses()) {
-        if let Some(&index) = by_conn.get(&response.conn.0) {
-            completed[index] += 1;
-            if response.asked >= setup.warmup {
-                times[index].push(us(response.answered, response.asked));
-            }
+    for (index, response) in responses {
+        completed[*index] += 1;
+        if response.asked >= setup.warmup {
+            times[*index].push(us(response.answered, response.asked));
         }
     }
     (times, completed)

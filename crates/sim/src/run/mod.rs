@@ -7,6 +7,7 @@
 //! | `competing_goodput_bps` | the same for competing traffic, each connection over its own time within the window |
 //! | `paths[].goodput_bps` | payload that arrived first on the path within the window, measured traffic |
 //! | `rtt_us` | smoothed RTT, one value per subflow at equal intervals of the window; for traffic of short transfers only, every RTT sample of the window |
+//! | `unfinished` | sized transfers begun within the window and not complete at its end, which `fct_us` leaves out |
 //! | `fct_us` | from the first SYN to the last byte at the receiver (requests: to the whole answer), transfers begun within the window |
 //! | `established`, `completed`, `retransmits`, `timeouts`, `ce_marks`, `drops` | counters over the whole run |
 //! | `competing_share` | competing goodput over all goodput of its path, while competing connections were active within the window |
@@ -30,6 +31,7 @@ use vmcc_scenario::ResolvedCase;
 pub use error::SimError;
 
 use crate::time::{Span, Time};
+use crate::traffic::MAX_FLOWS;
 use accounts::Accounts;
 use setup::Setup;
 
@@ -63,10 +65,7 @@ pub fn run_case(case: &ResolvedCase, seed: u64, options: &Options<'_>) -> Result
     changes::remap(&mut setup, Time::ZERO);
     let mut accounts = Accounts::new(&setup);
     for stop in stops(&setup) {
-        if options.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
-            return Err(SimError::Canceled);
-        }
-        setup.engine.run_until(stop);
+        run_until(&mut setup, stop, options)?;
         accounts.settle(&setup, stop);
         changes::remap(&mut setup, stop);
         if let Some(progress) = options.progress {
@@ -74,6 +73,28 @@ pub fn run_case(case: &ResolvedCase, seed: u64, options: &Options<'_>) -> Result
         }
     }
     Ok(measure::output(&mut setup, accounts))
+}
+
+/// Events after which a run listens to who wants it to end: a fraction of a second.
+const EVENTS_BETWEEN_LOOKS: u64 = 1 << 20;
+
+/// Runs to `stop` unless it is canceled, or keeps more answered requests than memory is for.
+fn run_until(setup: &mut Setup, stop: Time, options: &Options<'_>) -> Result<(), SimError> {
+    loop {
+        if options.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
+            return Err(SimError::Canceled);
+        }
+        let done = setup.engine.run_part(stop, EVENTS_BETWEEN_LOOKS);
+        let answered: usize = setup.hosts().iter().map(|shard| shard.responses().len()).sum();
+        if answered > MAX_FLOWS {
+            let asks = setup.flows.iter().find(|flow| flow.answers.is_some());
+            let traffic = asks.map(|flow| setup.labels[flow.planned.traffic].clone()).unwrap_or_default();
+            return Err(SimError::TooMany { traffic, most: MAX_FLOWS });
+        }
+        if done {
+            return Ok(());
+        }
+    }
 }
 
 /// The moments at which counters are read: every interval, warm-up, remaps, starts and ends of competing
