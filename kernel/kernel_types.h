@@ -33,6 +33,7 @@ enum {
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_CGROUP_ARRAY = 8,
 	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
 enum {
@@ -76,6 +77,7 @@ struct sock_common {
 	__u16 skc_num;
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
+	unsigned short skc_tx_queue_mapping;
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
@@ -178,8 +180,14 @@ struct hlist_head {
 struct Qdisc {
 	u32 handle;
 	struct hlist_node hash;
+	unsigned int flags;
 	struct qdisc_skb_head q;
 	struct gnet_stats_queue qstats;
+	struct gnet_stats_queue *cpu_qstats; /* one per CPU */
+};
+
+struct bpf_array {
+	void *pptrs[1];
 };
 
 struct netdev_queue {
@@ -188,6 +196,7 @@ struct netdev_queue {
 
 struct net_device {
 	struct netdev_queue *_tx;
+	unsigned int real_num_tx_queues;
 	struct hlist_head qdisc_hash[16];
 };
 
@@ -195,7 +204,10 @@ struct sk_buff {
 	struct net_device *dev;
 	__u32 priority;
 	char cb[48];
-	__u16 csum_start; /* from `head` */
+	struct sock *sk;
+	__u16 queue_mapping;
+	__u16 csum_start;     /* from `head` */
+	__u16 network_header; /* from `head` */
 	__u8 ip_summed : 2;
 	unsigned char *head;
 	unsigned char *data;
@@ -234,5 +246,6 @@ struct tcp_congestion_ops {
 #define TCP_ECN_DEMAND_CWR	(1u << 2)
 #define TCP_ECN_NEGOTIATED	(1u << 0 | 1u << 4) /* RFC 3168, or AccECN (since 6.18) */
 #define CA_ACK_ECE		(1u << 2)
+#define TCQ_F_CPUSTATS		0x20
 
 #endif /* VMCC_KERNEL_TYPES_H */

@@ -19,10 +19,19 @@
 #define MARK_ROUND_SHIFT 8
 /* Idle slots after which a port counts as never used. */
 #define MARK_IDLE_SLOTS 10
+/* What a virtual queue holds beyond its threshold, as time at its class's rate: a flood that does
+ * not listen to marks keeps marking on for no longer than this after its end. */
+#define MARK_EXCESS_NS 100000000ull
 
 static inline unsigned long long mark_min(unsigned long long a, unsigned long long b)
 {
 	return a < b ? a : b;
+}
+
+/* The time since `at`.  None where another CPU has been here after `now` was read. */
+static inline unsigned long long mark_elapsed(unsigned long long now, unsigned long long at)
+{
+	return now > at ? now - at : 0;
 }
 
 /* What `rate` carries in `ns`. */
@@ -146,6 +155,20 @@ static inline unsigned long long mark_drain(unsigned long long length_q8, unsign
 
 	drained = mark_bytes(drained, ns);
 	return length_q8 > drained ? length_q8 - drained : 0;
+}
+
+/* A virtual queue, in 1/256 bytes, after `bytes` joined it.  A class without a threshold has
+ * MARK_MAX or more. */
+static inline unsigned long long mark_fill(unsigned long long length_q8, unsigned long long bytes,
+					   unsigned long long rate, unsigned long long threshold)
+{
+	unsigned long long most =
+		mark_min(mark_bytes(mark_min(rate, 1ull << 40), MARK_EXCESS_NS), MARK_MAX);
+
+	if (threshold < MARK_MAX)
+		most += threshold;
+	return mark_min(mark_min(length_q8, MARK_MAX << 8) + (mark_min(bytes, 1ull << 32) << 8),
+			most << 8);
 }
 
 #endif /* VMCC_MARKING_H */

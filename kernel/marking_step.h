@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* One function of marking.h by number: what the test of the BPF build and that of the native one
- * call. */
+/* One function of marking.h by number: what the test of the BPF build and that of the
+ * native one call. */
 #ifndef VMCC_MARKING_STEP_H
 #define VMCC_MARKING_STEP_H
 
@@ -15,6 +15,8 @@ enum {
 	MARKING_SHARE = 4,
 	MARKING_DRAIN = 5,
 	MARKING_ROUND_LEFT = 6,
+	MARKING_ELAPSED = 7,
+	MARKING_FILL = 8,
 };
 
 #define MARKING_TABLE 16
@@ -67,6 +69,12 @@ static inline void marking_step(struct marking_step *s)
 		break;
 	case MARKING_ROUND_LEFT:
 		s->out = marking_round_left(in[0], s->table);
+		break;
+	case MARKING_ELAPSED:
+		s->out = mark_elapsed(in[0], in[1]);
+		break;
+	case MARKING_FILL:
+		s->out = mark_fill(in[0], in[1], in[2], in[3]);
 		break;
 	}
 }

@@ -25,16 +25,21 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 #include "port_mark.h"
 #include "port_rtt.h"
 
-/* Two, so that a change appears at once and whole: one is in use while the other is written. */
-struct {
+struct port_config_map {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2);
+	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct port_config);
-} port_configs SEC(".maps");
+};
 
-/* Which of the two is in use. */
-u32 port_active SEC(".data.active");
+/* A map per configuration, the one in use in here: a change appears at once and whole, however soon
+ * the next follows, and nobody writes what a packet is held against. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__array(values, struct port_config_map);
+} port_configs SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -52,9 +57,10 @@ struct {
 
 static __always_inline struct port_config *active_config(void)
 {
-	u32 key = *(volatile u32 *)&port_active & 1;
+	u32 key = 0;
+	void *in_use = bpf_map_lookup_elem(&port_configs, &key);
 
-	return bpf_map_lookup_elem(&port_configs, &key);
+	return in_use ? bpf_map_lookup_elem(in_use, &key) : 0;
 }
 
 static __always_inline struct port_state *the_state(void)
@@ -64,10 +70,22 @@ static __always_inline struct port_state *the_state(void)
 	return bpf_map_lookup_elem(&port_states, &key);
 }
 
+/* Where the network header is: a GRE tunnel to many ends has its own header in front of it. */
+static __always_inline u32 network_at(struct __sk_buff *skb)
+{
+	struct sk_buff *kernel = kernel_skb(skb);
+	u64 data_at = BPF_CORE_READ(kernel, data) - BPF_CORE_READ(kernel, head);
+
+	return BPF_CORE_READ(kernel, network_header) - data_at;
+}
+
 /* Reads the headers; whether the packet carries another one in VXLAN, which is then in `inner`. */
 static __noinline int parse(struct __sk_buff *skb, struct packet *p, struct packet *inner)
 {
-	parse_packet(skb, 0, p);
+	if (port_set.bare)
+		parse_bare(skb, network_at(skb), p);
+	else
+		parse_packet(skb, 0, p);
 	return parse_inner(skb, p, inner);
 }
 
@@ -131,8 +149,10 @@ int vmcc_port_out(struct __sk_buff *skb)
 		skb->priority = c->class_id;
 	queue_lengths(skb, cfg, class, &queue);
 	if (cfg->phantom_q16)
-		virtual_lengths(cfg, class, skb->wire_len, &queue);
+		virtual_lengths(cfg, class, &queue);
 	threshold = class_threshold(cfg, class, state, &queue);
+	if (cfg->phantom_q16)
+		virtual_join(class, skb->wire_len, queue.rate, threshold);
 	barrier_var(class);
 	/* Other CPUs have it in their caches. */
 	if (state->threshold[class & (PORT_CLASSES - 1)] != threshold)

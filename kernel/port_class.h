@@ -4,6 +4,8 @@
 #ifndef VMCC_PORT_CLASS_H
 #define VMCC_PORT_CLASS_H
 
+#include "port_fragment.h"
+
 /* The cgroups of classes that ask by one. */
 struct {
 	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
@@ -79,8 +81,11 @@ __noinline u32 class_by_cgroup(struct __sk_buff *skb, u32 mask, u32 best)
 static __always_inline u32 classify(struct __sk_buff *skb, const struct port_config *cfg,
 				    const struct packet *p, const struct packet *inner)
 {
-	u32 best = PORT_NO_CLASS;
+	u32 best = PORT_NO_CLASS, last = cfg->class_count - 1;
 
+	/* What hides its ports so deep gets nothing that it asks for. */
+	if (p->part == PART_TOO_DEEP)
+		return last;
 	if (p->version) {
 		u8 wanted = cfg->dscp_class[p->tos >> 2 & 63];
 
@@ -95,7 +100,10 @@ static __always_inline u32 classify(struct __sk_buff *skb, const struct port_con
 	best = class_by_priority(cfg, skb->priority, best);
 	if (cfg->cgroup_classes)
 		best = class_by_cgroup(skb, cfg->cgroup_classes, best);
-	return best < cfg->class_count ? best : cfg->class_count - 1;
+	best = class_of_datagram(p, best);
+	if (inner)
+		best = class_of_datagram(inner, best);
+	return best < cfg->class_count ? best : last;
 }
 
 #endif /* VMCC_PORT_CLASS_H */

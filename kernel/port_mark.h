@@ -22,19 +22,19 @@ static __always_inline void update_round(const struct port_config *cfg, struct p
 {
 	u64 at = state->round_at, round = state->round_q8;
 	u64 period = sample_ns > cfg->slot_ns ? sample_ns : cfg->slot_ns;
-	u64 periods;
+	u64 elapsed = mark_elapsed(now, at), periods;
 	int i;
 
-	if (!period || now - at < period)
+	if (!period || elapsed < period)
 		return;
 	/* One CPU at a time; the others go on with what is there. */
 	if (__sync_val_compare_and_swap(&state->round_at, at, now) != at)
 		return;
 	if (!sample_ns) {
-		state->round_q8 = mark_round_idle(round, now - at, cfg->slot_ns);
+		state->round_q8 = mark_round_idle(round, elapsed, cfg->slot_ns);
 		return;
 	}
-	periods = (now - at) / period;
+	periods = elapsed / period;
 	for (i = 0; i < MARK_IDLE_SLOTS; i++) {
 		if ((u64)i < periods)
 			round = mark_round_smooth(round, sample_ns);
@@ -65,7 +65,7 @@ static __always_inline u64 class_threshold(const struct port_config *cfg, u32 cl
 	} else {
 		round = queue->round_q8;
 		/* A queueing discipline counts what a class waits at its ceiling into its round. */
-		if (port_source != PORT_SOURCE_MAP || cfg->phantom_q16 || cfg->has_ceilings) {
+		if (port_set.source != PORT_SOURCE_MAP || cfg->phantom_q16 || cfg->has_ceilings) {
 			update_round(cfg, state, round_of(cfg, queue->busy), bpf_ktime_get_ns());
 			round = state->round_q8;
 		}

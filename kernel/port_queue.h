@@ -3,8 +3,12 @@
 #ifndef VMCC_PORT_QUEUE_H
 #define VMCC_PORT_QUEUE_H
 
-/* Set before the program is loaded: PORT_SOURCE_... */
-const volatile u32 port_source;
+/* Set before the program is loaded. */
+const volatile struct {
+	u32 source; /* PORT_SOURCE_... */
+	u32 bare;   /* packets have no link-layer header */
+	u32 cpus;   /* that this machine may have */
+} port_set = {};
 
 /* Written by our own queueing discipline; empty with the other sources. */
 struct {
@@ -26,6 +30,7 @@ struct lengths {
 	u64 own;      /* its class's real queue */
 	u64 judged;   /* what decides about marking: that, or its class's virtual queue */
 	u64 round_q8; /* a round, smoothed by the queueing discipline that knows it */
+	u64 rate;     /* what the class has of the port's rate, if its queue is a virtual one */
 	u32 busy;     /* bit i: class i has something queued */
 };
 
@@ -147,15 +152,7 @@ static __always_inline void map_lengths(const struct port_config *cfg, u32 own, 
 static __always_inline void kernel_lengths(struct sk_buff *skb, const struct port_config *cfg,
 					   u32 own, struct lengths *out, const int direct)
 {
-	struct net_device *dev = FOLLOW(direct, skb, dev);
-	struct Qdisc *root;
-
-	if (port_source == PORT_SOURCE_LEAF) {
-		leaf_lengths(dev, cfg, own, out, direct);
-		return;
-	}
-	root = direct ? dev->_tx->qdisc : BPF_CORE_READ(dev, _tx, qdisc);
-	add_length(0, 0, FOLLOW(direct, root, qstats.backlog), out);
+	leaf_lengths(FOLLOW(direct, skb, dev), cfg, own, out, direct);
 }
 
 /*
@@ -172,13 +169,17 @@ static __always_inline struct sk_buff *kernel_skb(struct __sk_buff *skb)
 	return address;
 }
 
+#include "port_root.h"
+
 __noinline int queue_lengths(struct __sk_buff *skb, const struct port_config *cfg, u32 own,
 			     struct lengths *out)
 {
 	if (!cfg || !out)
 		return 0;
-	if (port_source == PORT_SOURCE_MAP)
+	if (port_set.source == PORT_SOURCE_MAP)
 		map_lengths(cfg, own, out);
+	else if (port_set.source == PORT_SOURCE_ROOT)
+		add_length(0, 0, root_length(skb), out);
 	else if (bpf_ksym_exists(bpf_cast_to_kern_ctx))
 		kernel_lengths(bpf_cast_to_kern_ctx(skb), cfg, own, out, 1);
 	else

@@ -71,11 +71,6 @@ struct tcp_marks {
 	u8 answers;
 };
 
-static __always_inline u32 be32(const u8 *b)
-{
-	return (u32)b[0] << 24 | (u32)b[1] << 16 | (u32)b[2] << 8 | b[3];
-}
-
 /* Finds the timestamp option between `at` and `end`. */
 static __always_inline int find_timestamp(struct __sk_buff *skb, u32 at, u32 end,
 					  struct tcp_marks *out)

@@ -7,10 +7,6 @@
 #ifndef VMCC_PORT_VIRTUAL_H
 #define VMCC_PORT_VIRTUAL_H
 
-/* A flood that does not listen to marks fills no more than this time's worth: then marking ends
- * soon after the flood. */
-#define VIRTUAL_MAX_NS 100000000ull
-
 struct virtual_queue {
 	struct bpf_spin_lock lock;
 	u32 reserved;
@@ -25,13 +21,12 @@ struct {
 	__type(value, struct virtual_queue);
 } port_virtual SEC(".maps");
 
-/* The virtual queues that a packet of class `own` meets; `bytes` of it join them. */
-__noinline int virtual_lengths(const struct port_config *cfg, u32 own, u32 bytes,
-			       struct lengths *out)
+/* The virtual queues that a packet of class `own` meets. */
+__noinline int virtual_lengths(const struct port_config *cfg, u32 own, struct lengths *out)
 {
 	struct virtual_queue *queue;
 	u64 now = bpf_ktime_get_ns();
-	u64 any = 0, rate, left, most;
+	u64 any = 0, rate, left;
 	u32 i, busy = 0;
 
 	if (!cfg || !out || own >= PORT_CLASSES)
@@ -45,7 +40,8 @@ __noinline int virtual_lengths(const struct port_config *cfg, u32 own, u32 bytes
 			continue;
 		/* At least at this rate it has drained since it was looked at. */
 		rate = cfg->strict && !any ? c->ceiling : c->right;
-		left = mark_drain(queue->length_q8, rate, cfg->phantom_q16, now - queue->at);
+		left = mark_drain(queue->length_q8, rate, cfg->phantom_q16,
+				  mark_elapsed(now, queue->at));
 		busy |= (left != 0) << i;
 		any += left;
 	}
@@ -53,14 +49,28 @@ __noinline int virtual_lengths(const struct port_config *cfg, u32 own, u32 bytes
 	if (!queue)
 		return 0;
 	rate = class_rate(cfg, own, busy);
-	most = mark_bytes(rate, VIRTUAL_MAX_NS) << 8;
 	bpf_spin_lock(&queue->lock);
-	left = mark_drain(queue->length_q8, rate, cfg->phantom_q16, now - queue->at);
-	queue->length_q8 = mark_min(left + ((u64)bytes << 8), most);
-	queue->at = now;
+	left = mark_drain(queue->length_q8, rate, cfg->phantom_q16, mark_elapsed(now, queue->at));
+	queue->length_q8 = left;
+	/* Another CPU may have read a later time and got the lock first. */
+	queue->at = now > queue->at ? now : queue->at;
 	bpf_spin_unlock(&queue->lock);
 	out->judged = left >> 8;
 	out->busy = busy | (left >> 8 != 0) << own;
+	out->rate = rate;
+	return 0;
+}
+
+/* A packet of `bytes` joins its class's virtual queue, after that was held against `threshold`. */
+__noinline int virtual_join(u32 own, u32 bytes, u64 rate, u64 threshold)
+{
+	struct virtual_queue *queue = bpf_map_lookup_elem(&port_virtual, &own);
+
+	if (!queue)
+		return 0;
+	bpf_spin_lock(&queue->lock);
+	queue->length_q8 = mark_fill(queue->length_q8, bytes, rate, threshold);
+	bpf_spin_unlock(&queue->lock);
 	return 0;
 }
 

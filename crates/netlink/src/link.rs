@@ -35,6 +35,10 @@ pub struct PortInfo {
     pub on_bus: bool,
     /// Whether its frames are Ethernet's.
     pub ethernet: bool,
+    /// What its packets begin with: a number `ARPHRD_...` of the kernel's.
+    pub link_layer: u16,
+    /// The driver, of a device that is only software: `tun`, `veth`, `wireguard`, ...
+    pub kind: Option<String>,
 }
 
 /// Route netlink, in the network namespace of the thread that opened it.
@@ -179,5 +183,20 @@ fn port_info(message: RouteNetlinkMessage) -> Option<PortInfo> {
     });
     let on_bus = link.attributes.iter().any(|attribute| matches!(attribute, LinkAttribute::ParentDevName(_)));
     let ethernet = link.header.link_layer_type == LinkLayerType::Ether;
-    Some(PortInfo { index: link.header.index, name, mtu: mtu.unwrap_or(ETHERNET_MTU), on_bus, ethernet })
+    let kind = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::LinkInfo(infos) => infos.iter().find_map(|info| match info {
+            LinkInfo::Kind(kind) => Some(kind.to_string()),
+            _ => None,
+        }),
+        _ => None,
+    });
+    Some(PortInfo {
+        index: link.header.index,
+        name,
+        mtu: mtu.unwrap_or(ETHERNET_MTU),
+        on_bus,
+        ethernet,
+        link_layer: link.header.link_layer_type.into(),
+        kind,
+    })
 }

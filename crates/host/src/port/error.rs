@@ -76,6 +76,27 @@ pub enum PortError {
         /// The port.
         port: String,
     },
+    /// Packets that the program could not read.
+    #[error(
+        "port {port}: its packets begin with a header that vmcc does not know (link type {number}); it serves Ethernet, \
+         and devices whose packets begin with IP (tun, WireGuard, IPIP, SIT, GRE, PPP)"
+    )]
+    LinkLayer {
+        /// The port.
+        port: String,
+        /// `ARPHRD_...` of linux/if_arp.h.
+        number: u16,
+    },
+    /// A rule that goes by the length of one of several queues, where nobody can know which.
+    #[error(
+        "port {port} has several queues (`mq`), and its driver gives each packet to one by rules of its own, after vmcc \
+         has looked at it; give it a rate (`--rate 100mbit`, in a file `rate`), or one queue for all (`tc qdisc replace \
+         dev {port} root pfifo`)"
+    )]
+    ManyQueues {
+        /// The port.
+        port: String,
+    },
     /// Queues of vmcc's own would have to replace the port's while it is served, or the reverse.
     #[error(
         "port {port} is served {now}, and cannot go on {asked}; `vmcc unmark {port}`, then mark it again",

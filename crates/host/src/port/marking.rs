@@ -25,11 +25,13 @@ enum Function {
     Share = 4,
     Drain = 5,
     RoundLeft = 6,
+    Elapsed = 7,
+    Fill = 8,
 }
 use Function::*;
 
-const FUNCTIONS: [Function; 7] =
-    [PortThreshold, RoundSmooth, RoundIdle, QueueThreshold, Share, Drain, RoundLeft];
+const FUNCTIONS: [Function; 9] =
+    [PortThreshold, RoundSmooth, RoundIdle, QueueThreshold, Share, Drain, RoundLeft, Elapsed, Fill];
 
 /// `struct marking_step`.
 #[repr(C)]
@@ -175,6 +177,26 @@ fn rounds_beside_ceilings(call: Call<'_>) {
     near(beside(call, quantum, &[(4 * quantum, mbit(10))]), 90.0);
 }
 
+fn virtual_queues_reach_their_threshold(call: Call<'_>) {
+    let ten_megabit = GIGABIT / 100;
+    // 120 ms at 10 Mbit/s, and a flood: 100 ms beyond the threshold and no more.
+    let mut length = 0;
+    for _ in 0..1_000 {
+        length = call(Fill, [length, 1514, ten_megabit, 150_000], &NONE);
+    }
+    assert_eq!(length, (150_000 + 125_000) << 8);
+    assert_eq!(call(Fill, [0, 1514, ten_megabit, 150_000], &NONE), 1514 << 8);
+    // A threshold that fell takes what is too long with it; a class without one has no more than the 100 ms.
+    assert_eq!(call(Fill, [length, 1514, ten_megabit, 10_000], &NONE), 135_000 << 8);
+    assert_eq!(call(Fill, [length, 1514, ten_megabit, u64::MAX], &NONE), 125_000 << 8);
+}
+
+fn time_does_not_run_backwards(call: Call<'_>) {
+    assert_eq!(call(Elapsed, [7_000, 5_000, 0, 0], &NONE), 2_000);
+    assert_eq!(call(Elapsed, [5_000, 5_000, 0, 0], &NONE), 0);
+    assert_eq!(call(Elapsed, [4_999, 5_000, 0, 0], &NONE), 0, "another CPU was here a nanosecond later");
+}
+
 fn examples(call: Call<'_>) {
     rounds_beside_ceilings(call);
     port_thresholds(call);
@@ -182,6 +204,8 @@ fn examples(call: Call<'_>) {
     smoothing(call);
     all_thresholds_together_are_the_ports(call);
     virtual_queues(call);
+    virtual_queues_reach_their_threshold(call);
+    time_does_not_run_backwards(call);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `plan` | what a configuration means on this port, in the kernel's units |
 //! | `backend` | what schedules: a qdisc in BPF, HTB, or nothing of ours |
+//! | `frame` | what the port's packets begin with |
 //! | `program` | the tc programs (`kernel/port.bpf.c`): classify, read the queue, mark |
 //! | `served` | one port from its beginning to its end |
 //! | `budget` | ports of one VM that share its rate |
@@ -16,6 +17,7 @@ mod backend;
 mod budget;
 mod counted;
 mod error;
+mod frame;
 mod half;
 mod held;
 mod hold;
@@ -195,7 +197,7 @@ pub fn attached() -> Result<Vec<String>, PortError> {
 
 /// Loads the programs and forgets them.
 pub(crate) fn try_load() -> Result<(), PortError> {
-    Program::load(backend::Source::Leaf).map(drop)
+    Program::load(backend::Source::Leaf, frame::Frame::Ethernet).map(drop)
 }
 
 /// Whether this kernel takes a backend.

@@ -5,6 +5,7 @@ mod packets;
 
 use super::backend::Source;
 use super::error::PortError;
+use super::frame::Frame;
 use super::layout::{self, ClassCounters, State};
 use crate::error::ControlError;
 use crate::objects::{self, Log, PORT};
@@ -27,8 +28,8 @@ const LOG_LINES: usize = 12;
 
 /// The maps of one port's programs. They live as long as the filters or this.
 pub(crate) struct Program {
+    /// Holds a map that holds the configuration.
     configs: MapHandle,
-    active: MapHandle,
     state: MapHandle,
     counts: MapHandle,
     cgroups: MapHandle,
@@ -40,12 +41,13 @@ pub(crate) struct Program {
 
 impl Program {
     /// Loads the programs; nothing is attached.
-    pub(crate) fn load(source: Source) -> Result<Self, PortError> {
+    pub(crate) fn load(source: Source, frame: Frame) -> Result<Self, PortError> {
         let log = Log::start();
+        let settings = settings(source, frame)?;
         let loaded = (|| {
             let mut open = ObjectBuilder::default().name("vmcc_port")?.open_memory(PORT)?;
             for mut map in open.maps_mut().filter(|m| m.name().to_string_lossy().ends_with(".rodata")) {
-                map.set_initial_value(&(source as u32).to_ne_bytes())?;
+                map.set_initial_value(&settings)?;
             }
             open.load()
         })();
@@ -87,7 +89,6 @@ impl Program {
         };
         Ok(Self {
             configs: take("port_configs")?,
-            active: take(".data.active")?,
             state: take("port_states")?,
             counts: take("port_counts")?,
             cgroups: take("port_cgroups")?,
@@ -122,15 +123,10 @@ impl Program {
         Ok(())
     }
 
-    /// Writes a configuration beside the one in use, and makes it the one in use.
+    /// Makes a configuration the one in use. No packet meets two of them, or half of one.
     pub(crate) fn configure(&self, config: &[u8; layout::CONFIG_BYTES]) -> Result<(), PortError> {
-        let failed = |e| ControlError::kernel("configure a port's program", e);
-        let first = 0_u32.to_ne_bytes();
-        let active = self.active.lookup(&first, MapFlags::ANY).map_err(failed)?;
-        let active = active.and_then(|bytes| bytes.first_chunk().copied()).map_or(0, u32::from_ne_bytes);
-        let next = (active ^ 1) & 1;
-        self.configs.update(&next.to_ne_bytes(), config, MapFlags::ANY).map_err(failed)?;
-        Ok(self.active.update(&first, &next.to_ne_bytes(), MapFlags::ANY).map_err(failed)?)
+        let replaced = objects::replace(&self.configs, "port_config", config);
+        Ok(replaced.map_err(|e| ControlError::kernel("configure a port's program", e))?)
     }
 
     /// Makes `path` the cgroup of a class.
@@ -162,6 +158,14 @@ impl Program {
         let bytes = bytes.map_err(|e| ControlError::kernel("read a port's state", e))?;
         Ok(State::decode(bytes.as_deref().unwrap_or_default()))
     }
+}
+
+/// `port_set` of kernel/port_queue.h.
+fn settings(source: Source, frame: Frame) -> Result<Vec<u8>, PortError> {
+    let cpus = libbpf_rs::num_possible_cpus().map_err(|e| ControlError::kernel("count the processors", e))?;
+    let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+    let words = [source as u32, u32::from(frame == Frame::Bare), cpus];
+    Ok(words.into_iter().flat_map(u32::to_ne_bytes).collect())
 }
 
 /// Puts the program that sees what comes in at one port also on another: it measures RTTs of what leaves the first.

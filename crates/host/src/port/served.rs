@@ -43,6 +43,7 @@ fn choose(port: &str, config: &PortConfig, plan: &Plan) -> Result<Box<dyn Queues
 impl Served {
     pub(super) fn begin(port: &str, config: &PortConfig) -> Result<Self, PortError> {
         let mut site = Site::open(port)?;
+        let frame = site.frame()?;
         let plan = Plan::new(port, config, site.facts)?;
         let mut queues = choose(port, config, &plan)?;
         let record = Record::lock(port, site.index)?;
@@ -56,7 +57,7 @@ impl Served {
         if plan.queues {
             site.remember()?;
         }
-        let mut program = Program::load(queues.source())?;
+        let mut program = Program::load(queues.source(), frame)?;
         configure(port, config, &plan, queues.as_ref(), &program)?;
         queues.prepare(&site, &plan, &program)?;
         // From here on there is something to undo; the record says what, should this process die.

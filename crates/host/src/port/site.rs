@@ -1,6 +1,7 @@
 //! A port as the kernel has it: its number, its size, the queue that was there before ours.
 
 use super::error::PortError;
+use super::frame::Frame;
 use super::plan::Facts;
 use super::wait;
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,8 @@ use vmcc_units::BitsPerSec;
 
 /// Queues that take their settings back as they give them, and have nothing below them that could be lost.
 const RESTORABLE: [&str; 6] = ["pfifo", "bfifo", "tbf", "fq_codel", "fq", "pfifo_fast"];
+/// A root with a queue below it for each of the device's own.
+const MANY_QUEUES: &str = "mq";
 /// The handle of our root queues.
 pub(crate) const OUR_HANDLE: u32 = 0xc0de_0000;
 /// The handle of clsact and ingress, which are not in the way.
@@ -28,6 +31,10 @@ pub(crate) struct Site {
     pub(crate) name: String,
     pub(crate) index: u32,
     pub(crate) ethernet: bool,
+    /// What its packets begin with, `ARPHRD_...`.
+    link_layer: u16,
+    /// The driver, if it is only software.
+    kind: Option<String>,
     pub(crate) facts: Facts,
     pub(crate) tc: TrafficControl,
     /// What [`Site::restore`] puts back; nothing stands for the kernel's default.
@@ -51,11 +58,25 @@ impl Site {
             name: port.to_owned(),
             index: link.index,
             ethernet: link.ethernet,
+            link_layer: link.link_layer,
+            kind: link.kind,
             facts,
             tc,
             previous: None,
             made_clsact: false,
         })
+    }
+
+    /// How its packets begin; refused if the program could not read them.
+    pub(crate) fn frame(&self) -> Result<Frame, PortError> {
+        let unknown = || PortError::LinkLayer { port: self.name.clone(), number: self.link_layer };
+        Frame::of(self.link_layer).ok_or_else(unknown)
+    }
+
+    /// Whether it is a tap or tun of several queues, whose driver gives each packet to one by rules of its own.
+    pub(crate) fn picks_queues(&mut self) -> Result<bool, PortError> {
+        let tun = self.kind.as_deref() == Some("tun");
+        Ok(tun && self.root()?.is_some_and(|root| root.kind == MANY_QUEUES))
     }
 
     /// The queue at the root, if somebody or something has put one there.

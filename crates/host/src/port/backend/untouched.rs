@@ -23,6 +23,7 @@ impl Untouched {
         }
         match site.root()? {
             Some(root) if root.kind == NO_QUEUE => Err(PortError::NoQueue { port: site.name.clone() }),
+            Some(_) if site.picks_queues()? => Err(PortError::ManyQueues { port: site.name.clone() }),
             Some(_) => Ok(()),
             // The kernel lists no queue of a port that was never up.
             None => Err(PortError::Down { port: site.name.clone() }),

@@ -8,6 +8,7 @@ mod bucket;
 
 use super::counted::Dropped;
 use super::error::PortError;
+use super::frame::Frame;
 use super::half::Found;
 use super::program::{self, Program};
 use super::record::{Content, Member as MemberRecord, Record};
@@ -58,6 +59,12 @@ impl Member {
         let Some(vm) = shared(config) else {
             return Err(PortError::config(&site.name, "vm", "there is no shared budget"));
         };
+        if site.frame()? == Frame::Bare {
+            let problem =
+                "the ports of a shared budget are Ethernet's, and this one has no link-layer header";
+            let help = "give it a part of the budget (`:1/2`, in a file `share = \"split\"`)";
+            return Err(PortError::config(&site.name, "vm.share", problem).help(help));
+        }
         check_whole(&site, vm)?;
         let lock = Lock::take()?;
         site.remember_clsact()?;

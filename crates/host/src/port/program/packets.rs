@@ -19,11 +19,8 @@ const GO_ON: u32 = u32::MAX;
 
 /// A port's program whose classes mark above 2000 bytes, and whose queues all are longer.
 fn marking(more: &str) -> Program {
-    let text = format!("rate = '1gbit'\nmarking = {{ rule = 'threshold', at = '2kB' }}\n{more}");
-    let config = toml::from_str(&text).unwrap();
-    let program = Program::load(Source::Map).expect("needs root");
-    let plan = Plan::new("p0", &config, Facts { mtu: 1500, speed: None }).unwrap();
-    program.configure(&layout::config("p0", &config, &plan, &Untouched).unwrap()).unwrap();
+    let program =
+        configured(&format!("rate = '1gbit'\nmarking = {{ rule = 'threshold', at = '2kB' }}\n{more}"));
     for class in 0..MAX_CLASSES as u32 {
         let mut queue = [0; 64];
         queue[..8].copy_from_slice(&100_000_u64.to_ne_bytes());
@@ -32,12 +29,34 @@ fn marking(more: &str) -> Program {
     program
 }
 
+/// A port's program, with empty queues.
+fn configured(text: &str) -> Program {
+    configured_for(Frame::Ethernet, text)
+}
+
+fn configured_for(frame: Frame, text: &str) -> Program {
+    let config = toml::from_str(text).unwrap();
+    let program = Program::load(Source::Map, frame).expect("needs root");
+    let plan = Plan::new("p0", &config, Facts { mtu: 1500, speed: None }).unwrap();
+    program.configure(&layout::config("p0", &config, &plan, &Untouched).unwrap()).unwrap();
+    program
+}
+
+/// With a context, the kernel's tests know how long a packet is on the wire.
+const CONTEXT: [u8; 192] = [0; 192];
+
 /// The frame as the program leaves it.
 fn pass(program: &Program, frame: &[u8]) -> Vec<u8> {
     let mut out = vec![0; frame.len() + 64];
     let object = program.object.as_ref().unwrap();
     let out_program = object.progs_mut().find(|p| p.name() == OUT_PROGRAM).unwrap();
-    let input = ProgramInput { data_in: Some(frame), data_out: Some(&mut out), ..ProgramInput::default() };
+    let mut context = CONTEXT;
+    let input = ProgramInput {
+        context_in: Some(&mut context),
+        data_in: Some(frame),
+        data_out: Some(&mut out),
+        ..ProgramInput::default()
+    };
     let output = out_program.test_run(input).unwrap();
     assert_eq!(output.return_value, GO_ON);
     let length = output.data.unwrap().len();
@@ -283,4 +302,213 @@ fn root_port_survives_any_bytes() {
         let changed = after.iter().zip(&frame).filter(|(a, b)| a != b).count();
         prop_assert!(after.len() == frame.len() && changed <= 6);
     });
+}
+
+/// A port that marks by a virtual queue.
+fn phantom(rate: &str, at: &str) -> Program {
+    configured(&format!("rate = '{rate}'\nphantom = 1.0\nmarking = {{ rule = 'threshold', at = '{at}' }}"))
+}
+
+/// Sends the same frame so many times.
+fn repeat(program: &Program, frame: &[u8], times: u32) {
+    let object = program.object.as_ref().unwrap();
+    let out_program = object.progs_mut().find(|p| p.name() == OUT_PROGRAM).unwrap();
+    let mut context = CONTEXT;
+    let input = ProgramInput {
+        context_in: Some(&mut context),
+        data_in: Some(frame),
+        repeat: times,
+        ..ProgramInput::default()
+    };
+    out_program.test_run(input).unwrap();
+}
+
+#[test]
+fn root_port_marks_by_a_virtual_queue_of_any_length() {
+    // Two seconds at this rate.
+    let program = phantom("100kbit", "25kB");
+    let frame = ethernet(EtherType::IPV4, &udp(4, 1, 9000, true, &[0; 1000]));
+    (0..60).for_each(|_| drop(pass(&program, &frame)));
+    let count = program.counters().unwrap()[0];
+    assert!((10..=40).contains(&count.marked), "{count:?}");
+}
+
+/// What one processor writes while another waits for the lock is later than what that one took for now.
+#[test]
+fn root_port_a_virtual_queue_is_of_all_processors() {
+    const EACH: u32 = 100_000;
+    let program = phantom("8kbit", "20kB");
+    let frame = ethernet(EtherType::IPV4, &udp(4, NOT_ECT, 9000, true, &[0; 1000]));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| repeat(&program, &frame, EACH));
+        }
+    });
+    let count = program.counters().unwrap()[0];
+    let below = count.packets - count.not_ect;
+    println!("{below} of {} below the threshold", count.packets);
+    // Twenty fill it, and two look at it at a time.
+    assert!(count.packets == u64::from(2 * EACH) && (15..=40).contains(&below), "{count:?}");
+}
+
+#[test]
+fn root_port_a_configuration_in_use_is_not_written() {
+    let program = marking("");
+    let in_use = || {
+        let id = program.configs.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
+        MapHandle::from_map_id(u32::from_ne_bytes(id.try_into().unwrap())).unwrap()
+    };
+    let content = |map: &MapHandle| map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
+    // What a packet on another processor has found.
+    let found = in_use();
+    let before = content(&found);
+    for fill in [1, 2, 3] {
+        program.configure(&[fill; layout::CONFIG_BYTES]).unwrap();
+        assert_eq!(content(&in_use()), [fill; layout::CONFIG_BYTES]);
+    }
+    assert!(content(&found) == before, "written while it was in use");
+}
+
+fn shim(ether_type: u16, between: &[u8], packet: &[u8]) -> Vec<u8> {
+    let mut out = ethernet(EtherType(ether_type), between);
+    out.extend_from_slice(packet);
+    out
+}
+
+#[test]
+fn root_port_marks_behind_old_tags_pppoe_and_labels() {
+    let program = marking("");
+    let labels = [0, 1, 0x10, 64, 0, 2, 0x11, 64];
+    for version in [4, 6] {
+        for ecn in 0..4 {
+            let packet = |ecn| udp(version, ecn, 9000, true, &[0x5a; 200]);
+            let inside = type_of(version).0.to_be_bytes();
+            let tag = [0, 7, inside[0], inside[1]];
+            let ppp = if version == 4 { 0x21 } else { 0x57 };
+            let pppoe = [0x11, 0, 0, 9, 0, (packet(0).len() + 2) as u8, 0, ppp];
+            for (ether_type, between) in [(0x9100, &tag[..]), (0x8864, &pppoe), (0x8847, &labels)] {
+                let frame = |ecn| shim(ether_type, between, &packet(ecn));
+                assert_eq!(pass(&program, &frame(ecn)), frame(marked(ecn)), "{ether_type:x} {version} {ecn}");
+            }
+        }
+    }
+    assert_eq!(program.counters().unwrap()[0].unclassified, 0);
+}
+
+/// A pseudowire's frame begins with an address, PPPoE's discovery and PPP's own protocols with something else.
+#[test]
+fn root_port_leaves_what_only_looks_like_ip_behind_labels() {
+    let program = marking("");
+    let last = [0, 2, 0x11, 64];
+    for version in [4, 6] {
+        let whole = udp(version, 1, 9000, true, &[0x5a; 200]);
+        let mut other_sum = whole.clone();
+        other_sum[if version == 4 { 10 } else { 5 }] ^= 1;
+        let cut = &whole[..whole.len() - 1];
+        let endless = [[0, 1, 0x10, 64]; 7].concat();
+        for (between, packet) in [(&last[..], &other_sum[..]), (&last, cut), (&endless, &whole)] {
+            let frame = shim(0x8847, between, packet);
+            assert_eq!(pass(&program, &frame), frame, "{version}");
+        }
+        let lcp = shim(0x8864, &[0x11, 0, 0, 9, 0, 30, 0xc0, 0x21], &whole);
+        assert_eq!(pass(&program, &lcp), lcp);
+    }
+}
+
+/// The kernel's tests take only Ethernet, so its header stands for what a tunnel has in front.
+#[test]
+fn root_port_without_a_link_layer_goes_by_the_network_header() {
+    let text = "rate = '8kbit'\nphantom = 1.0\nmarking = { rule = 'threshold', at = '1kB' }";
+    let program = configured_for(Frame::Bare, text);
+    for (version, ecn) in [(4, 1), (4, 2), (6, 1), (6, 2), (4, 0)] {
+        let frame = |ecn| ethernet(type_of(version), &udp(version, ecn, 9000, true, &[0x45; 900]));
+        pass(&program, &frame(ecn));
+        pass(&program, &frame(ecn));
+        assert_eq!(pass(&program, &frame(ecn)), frame(marked(ecn)), "{version} {ecn}");
+    }
+}
+
+#[test]
+fn root_port_finds_ports_of_every_protocol_that_has_them() {
+    let program = marking(
+        "queue = 'drr'\n[[class]]\nname = 'a'\nfilter = [{ to_port = 9000 }]\n[[class]]\nname = 'rest'",
+    );
+    for (protocol, at) in [(6, 1), (17, 2), (33, 3), (132, 4), (136, 5)] {
+        for version in [4, 6] {
+            let mut payload = vec![0x1e, 0x61, 0x23, 0x28];
+            payload.extend([0; 60]);
+            pass(&program, &ethernet(type_of(version), &ip(version, 1, IpNumber(protocol), &payload)));
+        }
+        assert_eq!(program.counters().unwrap()[0].packets, 2 * at, "protocol {protocol}");
+    }
+    // ESP has none there.
+    pass(
+        &program,
+        &ethernet(EtherType::IPV4, &ip(4, 1, IpNumber(50), &[0x1e, 0x61, 0x23, 0x28, 0, 0, 0, 0])),
+    );
+    assert_eq!(program.counters().unwrap()[1].packets, 1);
+}
+
+/// The parts of a datagram, the first with a UDP header.
+fn fragments(version: u8, number: u16, port: u16) -> [Vec<u8>; 2] {
+    let first = [&[0x1e, 0x61][..], &port.to_be_bytes(), &[0; 60]].concat();
+    let part = |more: bool, offset: u16, payload: &[u8]| match version {
+        4 => {
+            let mut header = ip4(1, IpNumber::UDP, payload.len());
+            header.identification = number;
+            header.more_fragments = more;
+            header.fragment_offset = offset.try_into().unwrap();
+            let mut out = Vec::new();
+            header.write(&mut out).unwrap();
+            ethernet(EtherType::IPV4, &[&out[..], payload].concat())
+        }
+        _ => {
+            let at = (offset << 3 | u16::from(more)).to_be_bytes();
+            let number = u32::from(number).to_be_bytes();
+            let extension = [&[17, 0][..], &at, &number, payload].concat();
+            ethernet(EtherType::IPV6, &ip(6, 1, IpNumber::IPV6_FRAGMENTATION_HEADER, &extension))
+        }
+    };
+    [part(true, 0, &first), part(false, 8, &[0; 64])]
+}
+
+#[test]
+fn root_port_fragments_stay_with_their_datagram() {
+    let program = marking(
+        "queue = 'drr'\n[[class]]\nname = 'a'\nfilter = [{ to_port = 9000 }]\n[[class]]\nname = 'rest'",
+    );
+    let packets = || program.counters().unwrap().iter().take(2).map(|c| c.packets).collect::<Vec<_>>();
+    for version in [4, 6] {
+        let before = packets();
+        let (ours, others) = (fragments(version, 7, 9000), fragments(version, 8, 80));
+        for fragment in [&ours[0], &others[0], &ours[1], &others[1], &ours[1]] {
+            pass(&program, fragment);
+        }
+        // One whose first part was never here.
+        pass(&program, &fragments(version, 9, 9000)[1]);
+        assert_eq!(packets(), [before[0] + 3, before[1] + 3], "IPv{version}");
+    }
+}
+
+#[test]
+fn root_port_looks_behind_every_extension_header_that_there_may_be() {
+    let program = marking(
+        "queue = 'drr'\n[[class]]\nname = 'a'\nfilter = [{ to_port = 9000 }]\n[[class]]\nname = 'b'\n\
+         filter = [{ from = 'fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd' }]\n[[class]]\nname = 'rest'",
+    );
+    let packets = || program.counters().unwrap().iter().take(3).map(|c| c.packets).collect::<Vec<_>>();
+    let behind = |headers: usize| {
+        let mut payload = [60, 0, 1, 4, 0, 0, 0, 0].repeat(headers - 1);
+        payload.extend([17, 0, 1, 4, 0, 0, 0, 0, 0x1e, 0x61, 0x23, 0x28]);
+        payload.extend([0; 60]);
+        ethernet(EtherType::IPV6, &ip(6, 1, IpNumber(60), &payload))
+    };
+    for headers in [1, 7, 11] {
+        pass(&program, &behind(headers));
+    }
+    assert_eq!(packets(), [3, 0, 0]);
+    // Deeper, the last class, whatever else would match; marked as any other.
+    let deep = behind(12);
+    assert_ne!(pass(&program, &deep), deep);
+    assert_eq!(packets(), [3, 0, 1]);
 }
