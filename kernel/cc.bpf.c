@@ -32,16 +32,15 @@
 #include "kernel_types.h"
 #include "algorithm.bpf.h"
 #include "shared.h"
-#if CC_COUPLED
-#include "group.bpf.h"
-#endif
 #include "echo.bpf.h"
+#include "elapsed.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
 struct mp_config mp_config SEC(".data.vmcc") = {
 	.interface_version = CC_INTERFACE_VERSION,
 	.name = CC_KERNEL_NAME,
+	.account_connections = MP_ACCOUNT_CONNECTIONS,
 };
 
 struct {
@@ -50,6 +49,10 @@ struct {
 	__type(key, u32);
 	__type(value, struct mp_counters);
 } mp_counters SEC(".maps");
+
+#if CC_COUPLED
+#include "group.bpf.h"
+#endif
 
 /* Bits of mp_sk.flags. */
 #define SK_ACK	    (1u << 0) /* in_ack_event has been called for an ACK that on_ack has not seen */
@@ -67,15 +70,18 @@ struct {
 /* How often a member looks for siblings that have become backups. */
 #define LOOK_AGAIN_US 10000
 
+/* In mp_sk.slot of a path that is not coupled: it has been counted as such. */
+#define SLOT_REFUSED 0x80
+
 /* What a subflow keeps in icsk_ca_priv. */
 struct mp_sk {
 	struct cc_path path;
 	u64 group_key;	   /* 0: not coupled */
 	u32 rtt_us;	   /* with SK_SAMPLE */
 	u32 prior_rcv_nxt; /* receiver: what had arrived at the last segment */
-	u32 look_us;	   /* membership is looked at again when the socket's clock says this */
+	u32 looked_us;	   /* when membership was looked at */
 	u16 acked_pkt;	   /* with SK_SAMPLE */
-	u8 slot;
+	u8 slot;	   /* and SLOT_REFUSED */
 	u8 flags;
 };
 
@@ -128,6 +134,16 @@ struct {
 	__uint(max_entries, MP_EVENT_BYTES);
 } mp_events SEC(".maps");
 
+static __always_inline void join(struct sock *sk, struct mp_sk *ca)
+{
+	u8 slot = 0, refused = ca->slot & SLOT_REFUSED;
+
+	ca->group_key = group_join(sk, &slot);
+	if (!ca->group_key)
+		slot = refused || group_refused(sk) ? SLOT_REFUSED : 0;
+	ca->slot = slot;
+}
+
 /*
  * At init, and now and then: joins if that was not possible before (tried once per round trip),
  * follows MP_PRIO.  Called where little is on the stack, which an entry to insert needs.
@@ -135,26 +151,24 @@ struct {
 static __always_inline void membership(struct sock *sk, struct mp_sk *ca)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
-	u8 slot = 0;
 
 	if (!tp->is_mptcp)
 		return;
-	if (!ca->group_key) {
-		ca->group_key = group_join(sk, &slot);
-		ca->slot = slot;
-	}
+	if (!ca->group_key || !group_has(ca->group_key, ca->slot & (CC_MAX_PATHS - 1)))
+		join(sk, ca);
 	ca->flags =
 		subflow_is_backup(subflow_of(sk)) ? ca->flags | SK_BACKUP : ca->flags & ~SK_BACKUP;
 	if (ca->group_key)
 		group_find_backups(ca->group_key);
-	ca->look_us = (u32)tp->tcp_mstamp + (ca->group_key ? LOOK_AGAIN_US : tp->srtt_us >> 3);
+	ca->looked_us = (u32)tp->tcp_mstamp;
 }
 
 static __always_inline int membership_due(const struct sock *sk, const struct mp_sk *ca)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 
-	return tp->is_mptcp && (s32)((u32)tp->tcp_mstamp - ca->look_us) >= 0;
+	return tp->is_mptcp && time_passed(tp->tcp_mstamp, ca->looked_us,
+					   ca->group_key ? LOOK_AGAIN_US : tp->srtt_us >> 3);
 }
 
 static __always_inline struct mp_group *group_find(const struct mp_sk *ca)
@@ -194,17 +208,39 @@ static __always_inline void publish(struct sock *sk, const struct mp_sk *ca, con
 	*(volatile u32 *)&slot->flags = flags;
 }
 
-static __always_inline void copy_addresses(struct mp_close_event *event, const struct sock *sk)
+static __always_inline void fill_ends(struct mp_ends *ends, const struct sock *sk)
 {
 	const struct sock_common *skc = &sk->__sk_common;
 
-	if (event->family == AF_INET6) {
-		bpf_core_read(event->local_addr, 16, &skc->skc_v6_rcv_saddr);
-		bpf_core_read(event->remote_addr, 16, &skc->skc_v6_daddr);
+	ends->family = BPF_CORE_READ(skc, skc_family);
+	ends->local_port = BPF_CORE_READ(skc, skc_num);
+	ends->remote_port = __builtin_bswap16(BPF_CORE_READ(skc, skc_dport));
+	if (ends->family == AF_INET6) {
+		bpf_core_read(ends->local_addr, 16, &skc->skc_v6_rcv_saddr);
+		bpf_core_read(ends->remote_addr, 16, &skc->skc_v6_daddr);
 	} else {
-		bpf_core_read(event->local_addr, 4, &skc->skc_rcv_saddr);
-		bpf_core_read(event->remote_addr, 4, &skc->skc_daddr);
+		bpf_core_read(ends->local_addr, 4, &skc->skc_rcv_saddr);
+		bpf_core_read(ends->remote_addr, 4, &skc->skc_daddr);
 	}
+}
+
+static __always_inline void fill_event(struct mp_close_event *event, const struct sock *sk,
+				       const struct mp_group *entry, u32 slot, u32 peer)
+{
+	const struct mptcp_subflow_context *kept;
+
+	__builtin_memset(event, 0, sizeof(*event));
+	event->time_ns = bpf_ktime_get_ns();
+	event->cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+	event->bytes_acked = ((const struct tcp_sock *)sk)->bytes_acked;
+	event->token = entry->token;
+	event->netns = entry->netns;
+	event->interface = BPF_CORE_READ(sk, __sk_common.skc_bound_dev_if);
+	event->slot = slot;
+	event->peer = peer;
+	fill_ends(&event->ends, sk);
+	kept = (const struct mptcp_subflow_context *)entry->subflow[peer];
+	fill_ends(&event->peer_ends, BPF_CORE_READ(kept, tcp_sock));
 }
 
 /* Asks user space to close this path: BPF cannot. */
@@ -213,21 +249,19 @@ static __noinline int close_path(struct sock *sk, u32 peer)
 	struct mp_sk *ca = mp_sk(sk);
 	struct mp_group *entry = group_find(ca);
 	struct mp_close_event *event;
+	struct mp_account *account;
 
 	if (!entry)
 		return 0;
-	event = bpf_ringbuf_reserve(&mp_events, sizeof(*event), 0);
-	if (!event)
+	account = account_find(entry->account);
+	if (!account)
 		return 0;
-	__builtin_memset(event, 0, sizeof(*event));
-	event->token = entry->token;
-	event->netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
-	event->family = sk->__sk_common.skc_family;
-	event->local_port = sk->__sk_common.skc_num;
-	event->remote_port = __builtin_bswap16(sk->__sk_common.skc_dport);
-	event->slot = ca->slot;
-	event->peer = peer;
-	copy_addresses(event, sk);
+	event = account_may_ask(account) ? bpf_ringbuf_reserve(&mp_events, sizeof(*event), 0) : 0;
+	if (!event) {
+		__sync_fetch_and_add(&account->requests_lost, 1);
+		return 0;
+	}
+	fill_event(event, sk, entry, ca->slot & (CC_MAX_PATHS - 1), peer & (CC_MAX_PATHS - 1));
 	bpf_ringbuf_submit(event, 0);
 	return 0;
 }
@@ -474,7 +508,7 @@ void BPF_PROG(cc_release, struct sock *sk)
 	struct mp_sk *ca = mp_sk(sk);
 
 	if (live(sk) && ca->group_key)
-		group_leave(ca->group_key, ca->slot);
+		group_leave(ca->group_key, ca->slot & (CC_MAX_PATHS - 1));
 	ca->group_key = 0;
 #endif
 	mp_sk(sk)->flags = 0;

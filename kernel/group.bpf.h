@@ -17,15 +17,17 @@
  *     leave   owner|bits -> owner|bits&~own     cannot fail: a member's entry is never deleted
  *             owner|0 -> MP_GROUP_DEAD          fails if somebody has joined; else delete the entry
  *
- * A subflow that could not join tries again one round trip later.  Slots are written by their owner
- * only and read by siblings without a lock: each field is a whole word, and a reader that sees two
- * fields of different moments sees a path as it was a moment ago.
+ * A subflow that could not join tries again one round trip later; so does one whose entry is gone,
+ * because user space found that nobody held it any more (crates/host, reclaim).  Slots are written
+ * by their owner only and read by siblings without a lock: each field is a whole word, and a reader
+ * that sees two fields of different moments sees a path as it was a moment ago.
  */
 #ifndef VMCC_GROUP_BPF_H
 #define VMCC_GROUP_BPF_H
 
 #include "kernel_types.h"
 #include "shared.h"
+#include "account.bpf.h"
 
 #define MP_GROUP_SLOTS ((1u << CC_MAX_PATHS) - 1)
 /* Attempts to join while others change the same word: more than there can be others. */
@@ -76,17 +78,27 @@ static __always_inline int subflow_is_backup(const struct mptcp_subflow_context 
 	       BPF_CORE_READ_BITFIELD_PROBED(subflow, request_bkup);
 }
 
-/* Makes the connection's entry with slot 0 taken; false if there is one.  By itself for its stack.
+/*
+ * Makes the connection's entry with slot 0 taken, at the cost of its account; false if that has no
+ * more, there is an entry, or the table is full.  By itself for its stack.
  */
-static __noinline int group_make(u64 key, u32 token, u64 subflow)
+static __noinline int group_make(u64 key, u32 token, const struct mptcp_subflow_context *subflow)
 {
 	struct mp_group entry;
 
 	__builtin_memset(&entry, 0, sizeof(entry));
 	entry.members = group_owner(key) | 1;
 	entry.token = token;
-	entry.subflow[0] = subflow;
-	return bpf_map_update_elem(&mp_groups, &key, &entry, BPF_NOEXIST) == 0;
+	entry.netns = BPF_CORE_READ(subflow, conn, __sk_common.skc_net.net, ns.inum);
+	entry.account = account_of(BPF_CORE_READ(subflow, conn));
+	entry.made_ns = bpf_ktime_get_ns();
+	entry.subflow[0] = (u64)subflow;
+	if (!account_take(entry.account))
+		return 0;
+	if (bpf_map_update_elem(&mp_groups, &key, &entry, BPF_NOEXIST) == 0)
+		return 1;
+	account_give(entry.account);
+	return 0;
 }
 
 /* Takes a free slot of an entry, which may be another connection's by now; false if that fails. */
@@ -111,7 +123,7 @@ static __always_inline int group_take(struct mp_group *entry, u64 owner, u8 *slo
 
 /*
  * Takes a slot of the connection's entry, which is made if need be.  Returns the key, or 0: plain
- * TCP, all slots taken, the table is full, or the entry is just being deleted.
+ * TCP, all slots taken, the table or the account is full, or the entry is just being deleted.
  */
 static __noinline u64 group_join(const struct sock *sk, u8 *slot)
 {
@@ -126,30 +138,57 @@ static __noinline u64 group_join(const struct sock *sk, u8 *slot)
 	if (!key)
 		return 0;
 	*slot = 0;
-	if (group_make(key, token, (u64)subflow))
-		return key;
 	entry = bpf_map_lookup_elem(&mp_groups, &key);
+	if (!entry && group_make(key, token, subflow))
+		return key;
+	/* A sibling may just have made it. */
+	if (!entry)
+		entry = bpf_map_lookup_elem(&mp_groups, &key);
 	if (!entry || !group_take(entry, group_owner(key), slot))
 		return 0;
 	entry->subflow[*slot & (CC_MAX_PATHS - 1)] = (u64)subflow;
 	return key;
 }
 
+/* Does the slot still belong to this connection's entry? */
+static __always_inline int group_has(u64 key, u8 slot)
+{
+	struct mp_group *entry = bpf_map_lookup_elem(&mp_groups, &key);
+	u64 members = entry ? *(volatile u64 *)&entry->members : MP_GROUP_DEAD;
+
+	return (members & ~(u64)MP_GROUP_SLOTS) == group_owner(key) && members >> slot & 1;
+}
+
+/* Counts a path that found no room; false for one that is not part of a connection yet. */
+static __noinline int group_refused(const struct sock *sk)
+{
+	const struct mptcp_subflow_context *subflow = subflow_of(sk);
+	const struct sock *conn = subflow ? BPF_CORE_READ(subflow, conn) : 0;
+
+	if (!conn)
+		return 0;
+	account_refuse(account_of(conn));
+	return 1;
+}
+
 static __noinline int group_leave(u64 key, u8 slot)
 {
 	struct mp_group *entry = bpf_map_lookup_elem(&mp_groups, &key);
-	u64 owner = group_owner(key), bit;
+	u64 owner = group_owner(key), bit, account;
 
 	if (!entry)
 		return 0;
+	account = entry->account;
 	slot &= CC_MAX_PATHS - 1;
 	bit = 1ull << slot;
 	entry->group.path[slot].flags = 0;
 	entry->subflow[slot] = 0;
 	if (__sync_fetch_and_and(&entry->members, ~bit) != (owner | bit))
 		return 0;
-	if (__sync_val_compare_and_swap(&entry->members, owner, MP_GROUP_DEAD) == owner)
+	if (__sync_val_compare_and_swap(&entry->members, owner, MP_GROUP_DEAD) == owner) {
 		bpf_map_delete_elem(&mp_groups, &key);
+		account_give(account);
+	}
 	return 0;
 }
 

@@ -25,6 +25,7 @@ typedef __u16 u16;
 typedef __u32 u32;
 typedef __u64 u64;
 typedef __s32 s32;
+typedef __s64 s64;
 
 /* From <linux/bpf.h>. */
 enum {
@@ -62,8 +63,21 @@ struct ns_common {
 	unsigned int inum;
 };
 
+typedef struct {
+	__u32 val;
+} kuid_t;
+
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+
+struct user_namespace {
+	kuid_t owner;
+};
+
 struct net {
 	struct ns_common ns;
+	struct user_namespace *user_ns;
 };
 
 typedef struct {
@@ -78,13 +92,16 @@ struct sock_common {
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
 	unsigned short skc_tx_queue_mapping;
+	int skc_bound_dev_if;
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
+	atomic64_t skc_cookie;
 };
 
 struct sock {
 	struct sock_common __sk_common;
+	kuid_t sk_uid;
 };
 
 struct inet_sock {
@@ -114,6 +131,7 @@ struct minmax {
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u64 tcp_mstamp;
+	__u64 bytes_acked;
 	__u32 snd_cwnd;
 	__u32 snd_cwnd_clamp;
 	__u32 snd_ssthresh;
@@ -143,6 +161,7 @@ struct mptcp_subflow_context {
 	__u32 backup : 1;
 	__u32 request_bkup : 1;
 	struct sock *conn;
+	struct sock *tcp_sock;
 };
 
 struct ack_sample {

@@ -7,8 +7,13 @@
 #include "host.h"
 
 /* Connections whose paths can be coupled at once; more run uncoupled. */
-#define MP_MAX_CONNECTIONS 65536
-#define MP_EVENT_BYTES	   65536
+#define MP_MAX_CONNECTIONS 131072
+/* Those of one account (struct mp_account): one of them cannot fill the table. */
+#define MP_ACCOUNT_CONNECTIONS (MP_MAX_CONNECTIONS / 8)
+#define MP_MAX_ACCOUNTS	       4096
+/* Wishes of one account to close a path, in about a second. */
+#define MP_ACCOUNT_REQUESTS 64
+#define MP_EVENT_BYTES	    262144
 
 /* One per loaded algorithm, in its data section: parameters, and who registered it. */
 struct mp_config {
@@ -21,6 +26,20 @@ struct mp_config {
 	uint64_t build; /* identifies the build of this algorithm */
 	char name[16];	/* in the kernel */
 	struct cc_params params;
+	uint32_t accounts_map_id;
+	uint32_t account_connections; /* MP_ACCOUNT_CONNECTIONS */
+};
+
+/*
+ * Who answers for connections, and what they have: the owner of a network namespace that a user
+ * made, else the namespace, within the initial one the user.
+ */
+struct mp_account {
+	uint64_t connections; /* in the table; wraps below 0 if the account was evicted meanwhile */
+	uint64_t uncoupled;   /* paths that found no room */
+	uint64_t second;      /* in which `requests` were made */
+	uint64_t requests;
+	uint64_t requests_lost;
 };
 
 /* What an algorithm counts; the first are reductions, by cause (enum cc_cause). */
@@ -42,24 +61,37 @@ struct mp_group {
 	struct cc_group group;
 	uint64_t members; /* whose entry this is and which slots are taken: group.bpf.h */
 	uint32_t token;	  /* of the MPTCP connection */
-	uint32_t reserved;
+	uint32_t netns;	  /* inode number of its network namespace */
+	uint64_t account;
+	uint64_t made_ns;		/* CLOCK_MONOTONIC */
 	uint64_t subflow[CC_MAX_PATHS]; /* where the kernel keeps what it knows of each */
 };
 
 /* Set once, by the last member to leave, before the entry is deleted: nobody may join any more. */
 #define MP_GROUP_DEAD (~0ull)
 
-/* An algorithm decided to close a path (CC_CLOSE_PATH). */
-struct mp_close_event {
-	uint32_t token;		/* of the MPTCP connection */
-	uint32_t netns;		/* inode number of the network namespace */
-	uint16_t family;	/* AF_INET, AF_INET6 */
-	uint16_t local_port;	/* host byte order */
-	uint16_t remote_port;	/* host byte order */
-	uint8_t slot;		/* of the path to close */
-	uint8_t peer;		/* slot of the path that is kept */
+/* The two ends of a path. */
+struct mp_ends {
+	uint16_t family;      /* AF_INET, AF_INET6 */
+	uint16_t local_port;  /* host byte order */
+	uint16_t remote_port; /* host byte order */
+	uint16_t reserved;
 	uint8_t local_addr[16]; /* IPv4: the first four bytes */
 	uint8_t remote_addr[16];
+};
+
+/* An algorithm decided to close a path (CC_CLOSE_PATH). */
+struct mp_close_event {
+	uint64_t time_ns;     /* CLOCK_MONOTONIC */
+	uint64_t cookie;      /* of its socket; 0: the socket has none yet */
+	uint64_t bytes_acked; /* of its socket: tells it from a later one between the same ends */
+	uint32_t token;	      /* of the MPTCP connection */
+	uint32_t netns;	      /* inode number of the network namespace */
+	uint32_t interface;   /* that the socket is bound to; 0: none */
+	uint16_t slot;	      /* of the path to close */
+	uint16_t peer;	      /* slot of the path that is kept */
+	struct mp_ends ends;
+	struct mp_ends peer_ends;
 };
 
 /* What a marked port counts.  Per CPU. */
@@ -85,10 +117,11 @@ struct mark_config {
 	uint64_t threshold_bytes;
 };
 
-_Static_assert(sizeof(struct mp_config) == 144, "mirrored in crates/host");
 _Static_assert(sizeof(struct mp_counters) == 64, "mirrored in crates/host");
-_Static_assert(sizeof(struct mp_group) == 336, "mirrored in crates/host");
-_Static_assert(sizeof(struct mp_close_event) == 48, "mirrored in crates/host");
+_Static_assert(sizeof(struct mp_config) == 152, "mirrored in crates/host");
+_Static_assert(sizeof(struct mp_account) == 40, "mirrored in crates/host");
+_Static_assert(sizeof(struct mp_group) == 352, "mirrored in crates/host");
+_Static_assert(sizeof(struct mp_close_event) == 120, "mirrored in crates/host");
 _Static_assert(sizeof(struct replay_step) == 544, "mirrored in crates/host");
 _Static_assert(sizeof(struct mark_counters) == 40, "mirrored in crates/host");
 

@@ -49,6 +49,7 @@ fn main() {
     tools.compile("observe.bpf.c", "observe.o", &[]);
     // For the tests that compare it with the BPF build.
     cc::Build::new().file(tools.kernel.join("marking_native.c")).std("c11").compile("vmcc_marking");
+    cc::Build::new().file(tools.kernel.join("elapsed_native.c")).std("c11").compile("vmcc_elapsed");
     let qdisc = if tools.clang_major() >= QDISC_NEEDS_CLANG {
         tools.compile("qdisc.bpf.c", "qdisc.o", &[]);
         "Some(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/qdisc.o\")))"

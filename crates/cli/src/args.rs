@@ -210,6 +210,11 @@ pub(crate) struct UpOptions {
     #[arg(long = "set", value_name = "ALGORITHM.PARAMETER=VALUE")]
     pub(crate) set: Vec<String>,
 
+    /// Let only who has CAP_NET_ADMIN choose them, as Linux does with its DCTCP, and no network namespace but this one
+    /// have them as its default
+    #[arg(long)]
+    pub(crate) restricted: bool,
+
     /// Stay, and close the paths that an algorithm finds to share a bottleneck, until Ctrl-C (exit code 130)
     #[arg(long)]
     pub(crate) guard: bool,

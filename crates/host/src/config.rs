@@ -3,7 +3,9 @@
 use vmcc_cc::{MAX_PARAMS, Params};
 
 /// Bytes of `struct mp_config`.
-pub(crate) const CONFIG_BYTES: usize = 144;
+pub(crate) const CONFIG_BYTES: usize = 152;
+/// Where `accounts_map_id` is; `account_connections` follows.
+const ACCOUNTS_AT: usize = 144;
 /// Name of the data section, hence of the map.
 pub(crate) const CONFIG_MAP: &str = ".data.vmcc";
 const NAME_BYTES: usize = 16;
@@ -20,6 +22,8 @@ pub(crate) struct Config {
     pub(crate) build: u64,
     pub(crate) kernel_name: String,
     pub(crate) params: [u64; MAX_PARAMS],
+    pub(crate) accounts_map_id: u32,
+    pub(crate) account_connections: u32,
 }
 
 impl Config {
@@ -40,6 +44,8 @@ impl Config {
             build: long(24),
             kernel_name: std::str::from_utf8(&name[..end]).ok()?.to_owned(),
             params: std::array::from_fn(|i| long(48 + 8 * i)),
+            accounts_map_id: word(ACCOUNTS_AT),
+            account_connections: word(ACCOUNTS_AT + 4),
         })
     }
 
@@ -63,6 +69,10 @@ impl Config {
         bytes[32..32 + name.len()].copy_from_slice(name);
         for (i, value) in self.params.iter().enumerate() {
             bytes[48 + 8 * i..56 + 8 * i].copy_from_slice(&value.to_ne_bytes());
+        }
+        for (i, word) in [self.accounts_map_id, self.account_connections].into_iter().enumerate() {
+            let at = ACCOUNTS_AT + 4 * i;
+            bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
         }
         bytes
     }
@@ -89,6 +99,8 @@ mod tests {
             build: 0x0123_4567_89ab_cdef,
             kernel_name: "mp_fifteenchars".to_owned(),
             params: std::array::from_fn(|i| u64::MAX - i as u64),
+            accounts_map_id: 7,
+            account_connections: 8,
         };
         assert_eq!(Config::decode(&config.encode()), Some(config));
     }

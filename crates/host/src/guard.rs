@@ -3,83 +3,88 @@
 //! A BPF program cannot close a socket. An algorithm that finds two of a connection's paths sharing a bottleneck
 //! leaves an event in a ring buffer; [`Guard`] reads it and closes that subflow, whose data MPTCP sends again on
 //! the paths that are left.
+//!
+//! An event tells what was, and addresses and ports are used again. So a guard looks first: it closes a socket only
+//! if that is listed now, belongs to the connection, runs under the algorithm, has not acknowledged less than it had
+//! at the event, and if the path to be kept is listed as well and alive. Requests are judged one after the other,
+//! each by what the kernel says then: of two paths that accuse each other one survives.
 
-use crate::diag::{Diag, DiagError};
+mod event;
+
+pub use event::CloseRequest;
+
+use crate::diag::{CaState, Diag, DiagError, Subflow};
 use crate::error::ControlError;
 use crate::load::Loaded;
 use crate::netns;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
-use serde::Serialize;
 use std::cell::RefCell;
-use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Bytes of `struct mp_close_event`.
-const EVENT_BYTES: usize = 48;
+/// A guard that was stopped does not act on what was so long ago.
+const MAX_AGE: Duration = Duration::from_secs(10);
 
-/// An algorithm's wish to close a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct CloseRequest {
-    /// Token of the MPTCP connection.
-    pub token: u32,
-    /// Inode number of the network namespace the connection lives in.
-    pub netns: u32,
-    /// Local end of the subflow to close.
-    pub local: SocketAddr,
-    /// Its remote end.
-    pub remote: SocketAddr,
-    /// Its slot in the connection's table.
-    pub slot: u8,
-    /// Slot of the path that is kept.
-    pub peer: u8,
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The path is closed.
+    Closed,
+    /// There is no such path (any more).
+    Gone,
+    /// The path to be kept is gone, waits for a timeout, or is a backup: closing would leave nothing good.
+    NothingToKeep,
 }
 
 impl CloseRequest {
-    /// Reads `struct mp_close_event`; `None` if the family is unknown or bytes are missing.
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes = bytes.get(..EVENT_BYTES)?;
-        let word = |i: usize| u32::from_ne_bytes(bytes[i..i + 4].try_into().expect("four bytes"));
-        let half = |i: usize| u16::from_ne_bytes(bytes[i..i + 2].try_into().expect("two bytes"));
-        let address = |i: usize| -> Option<IpAddr> {
-            let raw: [u8; 16] = bytes[i..i + 16].try_into().expect("sixteen bytes");
-            match i32::from(half(8)) {
-                nix::libc::AF_INET => Some(Ipv4Addr::new(raw[0], raw[1], raw[2], raw[3]).into()),
-                nix::libc::AF_INET6 => Some(Ipv6Addr::from(raw).into()),
-                _ => None,
-            }
-        };
-        Some(Self {
-            token: word(0),
-            netns: word(4),
-            local: SocketAddr::new(address(16)?, half(10)),
-            remote: SocketAddr::new(address(32)?, half(12)),
-            slot: bytes[14],
-            peer: bytes[15],
-        })
-    }
-
-    /// Closes the subflow, in whatever network namespace it lives.
+    /// Closes the subflow, in whatever network namespace it lives, if it still is what was meant: a subflow of that
+    /// connection under the algorithm `kernel_name`.
     ///
     /// # Errors
-    /// The namespace is not reachable, or the kernel refuses. A subflow that is gone already is not an error.
-    pub fn close(&self) -> Result<(), ControlError> {
-        let destroy = || match Diag::open().and_then(|mut diag| diag.destroy(self.local, self.remote)) {
-            Err(DiagError::NotFound { .. }) => Ok(()),
-            other => other.map_err(|e| ControlError::kernel("close a path that shares a bottleneck", e)),
+    /// The namespace is not reachable, or the kernel refuses.
+    pub fn close(&self, kernel_name: &str) -> Result<Verdict, ControlError> {
+        let close = || {
+            let verdict = Diag::open().and_then(|mut diag| self.close_here(&mut diag, kernel_name));
+            verdict.map_err(|e| ControlError::kernel("close a path that shares a bottleneck", e))
         };
-        if inode(Path::new("/proc/thread-self/ns/net")) == Some(self.netns) {
-            return destroy();
-        }
-        let file = find_netns(self.netns).ok_or_else(|| {
+        let file = netns::find(self.netns).ok_or_else(|| {
             let action = format!("close the subflow {} -> {}", self.local, self.remote);
             ControlError::kernel(action, format!("network namespace {} is not reachable", self.netns))
         })?;
-        netns::within(netns::open(&file)?.as_fd(), destroy)?
+        netns::within(netns::open(&file)?.as_fd(), close)?
+    }
+
+    fn close_here(&self, diag: &mut Diag, kernel_name: &str) -> Result<Verdict, DiagError> {
+        let all = diag.subflows()?;
+        let Some(socket) = all.iter().find(|s| self.means(s, kernel_name)) else { return Ok(Verdict::Gone) };
+        if !all.iter().any(|s| self.keeps(s)) {
+            return Ok(Verdict::NothingToKeep);
+        }
+        match diag.destroy(socket) {
+            Err(DiagError::NotFound { .. }) => Ok(Verdict::Gone),
+            other => other.map(|()| Verdict::Closed),
+        }
+    }
+
+    fn means(&self, s: &Subflow, kernel_name: &str) -> bool {
+        (s.local, s.remote, s.interface) == (self.local, self.remote, self.interface)
+            && self.is_of_connection(s)
+            && s.algorithm == kernel_name
+            && (self.cookie == 0 || self.cookie.to_ne_bytes() == s.cookie)
+            && s.bytes_acked >= self.bytes_acked
+    }
+
+    fn keeps(&self, s: &Subflow) -> bool {
+        (s.local, s.remote) == (self.peer_local, self.peer_remote)
+            && self.is_of_connection(s)
+            && s.established
+            && s.ca_state != CaState::Loss
+            && s.mptcp.is_some_and(|m| !m.backup)
+    }
+
+    fn is_of_connection(&self, s: &Subflow) -> bool {
+        s.mptcp.is_some_and(|m| m.token_local == self.token)
     }
 }
 
@@ -87,12 +92,14 @@ impl CloseRequest {
 pub struct Guard {
     ring: RingBuffer<'static>,
     found: Rc<RefCell<Vec<CloseRequest>>>,
+    kernel_name: &'static str,
+    ignored: usize,
     /// The ring buffer reads through it.
     _map: MapHandle,
 }
 
 impl Guard {
-    /// A guard for a loaded algorithm; `None` if it never closes paths.
+    /// A guard for a loaded algorithm; `None` if it never closes paths. What was asked for before is forgotten.
     ///
     /// # Errors
     /// The ring buffer cannot be opened.
@@ -109,7 +116,14 @@ impl Guard {
         };
         builder.add(&map, take).map_err(failed)?;
         let ring = builder.build().map_err(failed)?;
-        Ok(Some(Self { ring, found, _map: map }))
+        ring.consume().map_err(failed)?;
+        let ignored = found.take().len();
+        Ok(Some(Self { ring, found, kernel_name: loaded.kernel_name(), ignored, _map: map }))
+    }
+
+    /// Requests that nobody had read when this guard began.
+    pub fn ignored(&self) -> usize {
+        self.ignored
     }
 
     /// Waits up to `timeout` for requests; an empty answer means that none came.
@@ -121,30 +135,32 @@ impl Guard {
             Err(e) if e.kind() != libbpf_rs::ErrorKind::Interrupted => {
                 Err(ControlError::kernel("wait for requests to close paths", e))
             }
-            _ => Ok(self.found.take()),
+            _ => Ok(fresh(self.found.take(), netns::monotonic_ns())),
         }
     }
 
-    /// Waits up to `timeout` and closes what was asked for; answers what was closed.
+    /// Waits up to `timeout` and closes what was asked for, where that is still right; answers what was closed.
     ///
     /// # Errors
     /// A subflow cannot be closed; later requests of the same batch are closed nevertheless.
     pub fn step(&self, timeout: Duration) -> Result<Vec<CloseRequest>, ControlError> {
-        let requests = self.requests(timeout)?;
-        let failures: Vec<ControlError> = requests.iter().filter_map(|r| r.close().err()).collect();
-        failures.into_iter().next().map_or(Ok(requests), Err)
+        let mut closed = Vec::new();
+        let mut failure = None;
+        for request in self.requests(timeout)? {
+            match request.close(self.kernel_name) {
+                Ok(Verdict::Closed) => closed.push(request),
+                Ok(_) => {}
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        failure.map_or(Ok(closed), Err)
     }
 }
 
-fn inode(path: &Path) -> Option<u32> {
-    fs::metadata(path).ok().and_then(|m| u32::try_from(m.ino()).ok())
-}
-
-/// A file through which namespace `wanted` can be entered: a named one, or that of a process in it.
-fn find_netns(wanted: u32) -> Option<PathBuf> {
-    let entries = |folder: &str| fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
-    let named = entries("/run/netns").find(|path| inode(path) == Some(wanted));
-    named.or_else(|| entries("/proc").map(|p| p.join("ns/net")).find(|path| inode(path) == Some(wanted)))
+fn fresh(mut requests: Vec<CloseRequest>, now_ns: u64) -> Vec<CloseRequest> {
+    let age = |request: &CloseRequest| Duration::from_nanos(now_ns.saturating_sub(request.time_ns));
+    requests.retain(|request| age(request) <= MAX_AGE);
+    requests
 }
 
 #[cfg(test)]
@@ -152,34 +168,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_read_and_garbage_is_refused() {
-        let mut bytes = [0_u8; EVENT_BYTES];
-        bytes[0..4].copy_from_slice(&7_u32.to_ne_bytes());
-        bytes[4..8].copy_from_slice(&9_u32.to_ne_bytes());
-        bytes[8..10].copy_from_slice(&2_u16.to_ne_bytes());
-        bytes[10..12].copy_from_slice(&1000_u16.to_ne_bytes());
-        bytes[12..14].copy_from_slice(&2000_u16.to_ne_bytes());
-        (bytes[14], bytes[15]) = (1, 2);
-        bytes[16..20].copy_from_slice(&[10, 0, 0, 1]);
-        bytes[32..36].copy_from_slice(&[10, 0, 0, 2]);
-        let expected = CloseRequest {
-            token: 7,
-            netns: 9,
-            local: "10.0.0.1:1000".parse().unwrap(),
-            remote: "10.0.0.2:2000".parse().unwrap(),
-            slot: 1,
-            peer: 2,
-        };
-        assert_eq!(CloseRequest::decode(&bytes), Some(expected));
-        assert_eq!(CloseRequest::decode(&bytes[..40]), None);
-        bytes[8] = 99;
-        assert_eq!(CloseRequest::decode(&bytes), None);
-    }
-
-    #[test]
-    fn the_own_namespace_is_found() {
-        let own = inode(Path::new("/proc/thread-self/ns/net")).unwrap();
-        assert!(find_netns(own).is_some());
-        assert_eq!(find_netns(1), None);
+    fn what_was_asked_long_ago_is_forgotten() {
+        let at = |time_ns| CloseRequest { time_ns, ..event::tests::request() };
+        let requests = vec![at(1_000_000_000), at(2_000_000_000), at(12_000_000_001)];
+        assert_eq!(fresh(requests, 12_000_000_000), [at(2_000_000_000), at(12_000_000_001)]);
     }
 }

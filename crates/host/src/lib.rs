@@ -14,10 +14,13 @@
 //! | [`bench`] | what an algorithm costs |
 //! | [`replay`] | recorded events through the BPF build, for comparison with the native one |
 
+mod accounts;
 pub mod bench;
 mod config;
 mod counters;
 pub mod diag;
+#[cfg(test)]
+mod elapsed;
 mod error;
 pub mod guard;
 mod load;
@@ -26,13 +29,18 @@ mod objects;
 pub mod observe;
 pub mod port;
 pub mod probe;
+mod reclaim;
 mod registered;
 pub mod replay;
+mod restrict;
 mod table;
 mod tcx;
 
+pub use accounts::Shortage;
 pub use counters::Counters;
 pub use error::{ControlError, LoadError};
 pub use load::Loaded;
+pub use reclaim::{RECLAIM_AGE, reclaim};
 pub use registered::{Status, clean, list, parameter_table, set_params, take_down};
+pub use restrict::restrict;
 pub use table::{Connection, PathView};

@@ -7,6 +7,7 @@
 //! Two processes may want the same algorithm. If both have the same build of it and the same parameters they
 //! share one registration, which lasts until the last of them is gone; otherwise the second gets an error.
 
+use crate::accounts::{self, ACCOUNTS_MAP, Shortage};
 use crate::config::{CONFIG_MAP, Config};
 use crate::counters::{COUNTERS_MAP, Counters};
 use crate::error::{ControlError, LoadError};
@@ -40,6 +41,7 @@ pub struct Loaded {
     groups: Option<MapHandle>,
     events: Option<MapHandle>,
     counters: Option<MapHandle>,
+    accounts: Option<MapHandle>,
     program_ids: Vec<u32>,
 }
 
@@ -74,6 +76,7 @@ impl Loaded {
             groups: handle(ids.groups_map_id).map_err(refused)?,
             events: handle(ids.events_map_id).map_err(refused)?,
             counters: handle(ids.counters_map_id).map_err(refused)?,
+            accounts: handle(ids.accounts_map_id).map_err(refused)?,
             hold: Hold::Own { link: Some(link), is_link, _object: Box::new(object) },
             program_ids,
         })
@@ -115,6 +118,7 @@ impl Loaded {
             groups: handle(other.config.groups_map_id),
             events: handle(other.config.events_map_id),
             counters: handle(other.config.counters_map_id),
+            accounts: handle(other.config.accounts_map_id),
             program_ids: registered::programs_using(other.config_map_id),
             config: other.map,
         })
@@ -159,6 +163,21 @@ impl Loaded {
     /// The kernel refuses.
     pub fn table(&self) -> Result<Vec<Connection>, ControlError> {
         self.groups.as_ref().map_or_else(|| Ok(Vec::new()), table::read)
+    }
+
+    /// What was refused so far because an account, or what all share, was full.
+    pub fn shortage(&self) -> Shortage {
+        self.accounts.as_ref().map(accounts::shortage).unwrap_or_default()
+    }
+
+    /// Sets how many connections of one user, or of one network namespace, may be in the table.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn limit_accounts(&self, connections: u32) -> Result<(), ControlError> {
+        registered::change_config(&self.config, self.kernel_name(), |config| {
+            config.account_connections = connections;
+        })
     }
 
     /// Bytes that the kernel keeps per connection in the table, key and administration included.
@@ -259,8 +278,10 @@ fn attach(object: &mut libbpf_rs::Object) -> libbpf_rs::Result<Link> {
 fn describe(object: &libbpf_rs::Object, algorithm: Algorithm, params: &Params) -> libbpf_rs::Result<Config> {
     let id = |name: &str| find_map(object, name).and_then(|m| Ok(m.info()?.info.id)).unwrap_or(0);
     let config_map = find_map(object, CONFIG_MAP)?;
+    let initial = config_map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)?.as_deref().and_then(Config::decode);
+    let initial = initial.ok_or_else(|| libbpf_rs::Error::from_raw_os_error(nix::libc::EINVAL))?;
     let config = Config {
-        interface_version: 1,
+        accounts_map_id: id(ACCOUNTS_MAP),
         owner_pid: std::process::id(),
         ops_map_id: id(OPS_MAP),
         groups_map_id: id("mp_groups"),
@@ -269,6 +290,7 @@ fn describe(object: &libbpf_rs::Object, algorithm: Algorithm, params: &Params) -
         build: Object::of(algorithm).build,
         kernel_name: algorithm.info().kernel_name.to_owned(),
         params: *params.raw(),
+        ..initial
     };
     config_map.update(&0_u32.to_ne_bytes(), &config.encode(), MapFlags::ANY)?;
     Ok(config)

@@ -2,9 +2,10 @@
 
 use crate::error::ControlError;
 use nix::sched::{CloneFlags, setns};
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 /// Opens a namespace by its file.
@@ -30,4 +31,38 @@ pub(crate) fn within<T: Send>(
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
+}
+
+/// The inode number of a namespace's file, by which the kernel names it.
+pub(crate) fn inode(path: &Path) -> Option<u32> {
+    fs::metadata(path).ok().and_then(|m| u32::try_from(m.ino()).ok())
+}
+
+/// A file through which namespace `wanted` can be entered: the own one, a named one, or that of a process in it.
+pub(crate) fn find(wanted: u32) -> Option<PathBuf> {
+    let is_it = |path: &PathBuf| inode(path) == Some(wanted);
+    let entries = |folder: &str| fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
+    let own = Some(PathBuf::from("/proc/thread-self/ns/net")).filter(is_it);
+    own.or_else(|| entries("/run/netns").find(is_it))
+        .or_else(|| entries("/proc").map(|p| p.join("ns/net")).find(is_it))
+}
+
+/// The clock of `bpf_ktime_get_ns`.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut now = nix::libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a valid place for the answer.
+    unsafe { nix::libc::clock_gettime(nix::libc::CLOCK_MONOTONIC, &raw mut now) };
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_namespace_is_found() {
+        let own = inode(Path::new("/proc/thread-self/ns/net")).unwrap();
+        assert!(find(own).is_some());
+        assert_eq!(find(1), None);
+    }
 }

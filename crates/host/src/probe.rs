@@ -7,9 +7,11 @@
 mod port;
 mod qdisc;
 
+use crate::accounts::Shortage;
 use crate::diag::{Diag, DiagError};
 use crate::load;
 use crate::objects;
+use crate::registered;
 use libbpf_rs::{MapHandle, MapType};
 use nix::libc;
 use serde::Serialize;
@@ -80,6 +82,7 @@ pub fn checks() -> Vec<Check> {
         unsent_limit(),
         check("socket-diagnostics", "reading the state of subflows", diagnostics()),
         check("socket-destroy", "closing a path that shares a bottleneck", destroy()),
+        check("room", "coupling every connection's paths", room()),
         check("network-namespaces", "the lab", qdisc::in_new_namespace(|| Ok(())).and_then(|answer| answer)),
     ];
     for (kind, purpose) in [
@@ -232,11 +235,9 @@ fn diagnostics() -> Answer {
     listed.map(drop).map_err(|e| problem(e, format!("CONFIG_INET_DIAG: {NEWER_KERNEL}")))
 }
 
-/// Asks to close a socket that cannot exist: port 0 on both sides.
 fn destroy() -> Answer {
-    let nobody = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-    match Diag::open().and_then(|mut diag| diag.destroy(nobody, nobody)) {
-        Ok(()) | Err(DiagError::NotFound { .. }) => Ok(()),
+    match Diag::open().and_then(|mut diag| diag.destroy_nothing()) {
+        Ok(()) => Ok(()),
         Err(DiagError::Destroy { source, .. }) => {
             let remedy = match source.raw_os_error() {
                 Some(libc::EPERM | libc::EACCES) => BE_ROOT.to_owned(),
@@ -245,6 +246,27 @@ fn destroy() -> Answer {
             Err(problem(source, remedy))
         }
         Err(other) => Err(problem(other, format!("CONFIG_INET_DIAG: {NEWER_KERNEL}"))),
+    }
+}
+
+/// Whether what is loaded had room for every path, and passed on every request to close one.
+fn room() -> Answer {
+    let short: Vec<String> = registered::list()
+        .unwrap_or_default()
+        .iter()
+        .filter(|one| one.shortage.is_some_and(|s| s != Shortage::default()))
+        .map(|one| one.kernel_name.clone())
+        .collect();
+    match short.as_slice() {
+        [] => Ok(()),
+        names => Err(problem(
+            format!(
+                "paths under {} found no room in the table, or requests to close one were dropped",
+                names.join(", ")
+            ),
+            "`vmcc status` says how many, `vmcc clean` gives back what dead connections hold; the share of a user or \
+             network namespace is in docs/guide-hosts.md",
+        )),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Every object of ours carries a configuration map that says which algorithm it is, which process registered it
 //! and which maps belong to it; it is found by its name and shape among all BPF maps.
 
+use crate::accounts::{self, Shortage};
 use crate::config::{CONFIG_BYTES, CONFIG_MAP, Config};
 use crate::counters::Counters;
 use crate::error::ControlError;
@@ -50,6 +51,8 @@ pub struct Status {
     pub connections: Option<usize>,
     /// What it has counted; `None` if it is another build.
     pub counters: Option<Counters>,
+    /// What was refused because an account, or what all share, was full; `None` if it is another build.
+    pub shortage: Option<Shortage>,
     /// Its parameters; `None` if it is another build, which may have others.
     #[serde(serialize_with = "by_name")]
     pub parameters: Option<Params>,
@@ -85,10 +88,11 @@ pub fn list() -> Result<Vec<Status>, ControlError> {
 fn status(r: &Registered) -> Status {
     let by_name = Algorithm::by_name(&r.config.kernel_name).ok();
     let groups = (r.config.groups_map_id != 0).then(|| MapHandle::from_map_id(r.config.groups_map_id).ok());
-    let same_build = by_name.filter(|a| Object::of(*a).build == r.config.build);
-    let counters = same_build.and_then(|_| MapHandle::from_map_id(r.config.counters_map_id).ok());
+    let same_build = by_name.filter(|_| same_build(r));
+    let map = |id| same_build.and_then(|_| MapHandle::from_map_id(id).ok());
     Status {
-        counters: counters.as_ref().and_then(Counters::read),
+        counters: map(r.config.counters_map_id).as_ref().and_then(Counters::read),
+        shortage: map(r.config.accounts_map_id).as_ref().map(accounts::shortage),
         kernel_name: r.config.kernel_name.clone(),
         owner_pid: (r.config.owner_pid != 0).then_some(r.config.owner_pid),
         orphaned: r.config.owner_pid != 0 && !alive(r.config.owner_pid),
@@ -96,6 +100,11 @@ fn status(r: &Registered) -> Status {
         parameters: same_build.map(|algorithm| Params::from_raw(algorithm, r.config.params)),
         connections: groups.flatten().map(|map| map.keys().count()),
     }
+}
+
+/// Whether it is the build that this program carries: the layouts of its maps are known then.
+pub(crate) fn same_build(r: &Registered) -> bool {
+    Algorithm::by_name(&r.config.kernel_name).is_ok_and(|a| Object::of(a).build == r.config.build)
 }
 
 /// The registration of this name.
@@ -123,13 +132,21 @@ pub(crate) fn write_params(
         let given = params.algorithm().name();
         return Err(ControlError::WrongAlgorithm { algorithm: algorithm.name(), given });
     }
-    let action = || format!("set parameters of {}", algorithm.info().kernel_name);
-    let read =
-        map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(|e| ControlError::kernel(action(), e))?;
+    change_config(map, algorithm.info().kernel_name, |config| config.params = *params.raw())
+}
+
+/// Changes the configuration of a loaded algorithm.
+pub(crate) fn change_config(
+    map: &MapHandle,
+    kernel_name: &str,
+    change: impl FnOnce(&mut Config),
+) -> Result<(), ControlError> {
+    let failed = |cause: String| ControlError::kernel(format!("configure {kernel_name}"), cause);
+    let read = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(|e| failed(e.to_string()))?;
     let config = read.as_deref().and_then(Config::decode);
-    let config = config.ok_or_else(|| ControlError::kernel(action(), "its configuration is unreadable"))?;
-    map.update(&0_u32.to_ne_bytes(), &config.with_params(params).encode(), MapFlags::ANY)
-        .map_err(|e| ControlError::kernel(action(), e))
+    let mut config = config.ok_or_else(|| failed("its configuration is unreadable".to_owned()))?;
+    change(&mut config);
+    map.update(&0_u32.to_ne_bytes(), &config.encode(), MapFlags::ANY).map_err(|e| failed(e.to_string()))
 }
 
 /// Removes what killed processes left in the kernel. (With links, Linux 6.4, the kernel does so itself.) Answers
@@ -225,7 +242,7 @@ fn prepare_bpffs() -> io::Result<()> {
 }
 
 /// Every registration that is in effect.
-fn registrations() -> Vec<Registered> {
+pub(crate) fn registrations() -> Vec<Registered> {
     MapInfoIter::default()
         .filter(|info| info.name == CONFIG_MAP && info.value_size as usize == CONFIG_BYTES)
         .filter_map(|info| registration(info.id))

@@ -6,9 +6,12 @@ use serde::Serialize;
 use vmcc_cc::{MAX_PATHS, SlotFlags};
 
 /// Bytes of `struct mp_group`, and where its fields are.
-const GROUP_BYTES: usize = 336;
+const GROUP_BYTES: usize = 352;
 const MEMBERS_AT: usize = 256;
 const TOKEN_AT: usize = 264;
+const NETNS_AT: usize = 268;
+const ACCOUNT_AT: usize = 272;
+const MADE_AT: usize = 280;
 /// Bytes of `struct cc_slot`.
 const SLOT_BYTES: usize = 32;
 
@@ -48,6 +51,26 @@ pub(crate) fn read(map: &MapHandle) -> Result<Vec<Connection>, ControlError> {
     }
     all.sort_by_key(|connection| connection.token);
     Ok(all)
+}
+
+/// Whose an entry is, whatever its paths are.
+pub(crate) struct Held {
+    pub(crate) token: u32,
+    pub(crate) netns: u32,
+    pub(crate) account: [u8; 8],
+    pub(crate) made_ns: u64,
+}
+
+/// `None` if it is no `struct mp_group` of this build.
+pub(crate) fn held(bytes: &[u8]) -> Option<Held> {
+    let bytes: &[u8; GROUP_BYTES] = bytes.try_into().ok()?;
+    let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    Some(Held {
+        token: word(TOKEN_AT),
+        netns: word(NETNS_AT),
+        account: bytes[ACCOUNT_AT..MADE_AT].try_into().expect("eight bytes"),
+        made_ns: u64::from_ne_bytes(bytes[MADE_AT..MADE_AT + 8].try_into().expect("eight bytes")),
+    })
 }
 
 /// Reads `struct mp_group`; `None` for an entry that is being deleted.

@@ -192,3 +192,35 @@ fn root_parameters_take_effect_at_once_and_the_guard_closes_the_path() {
         assert_ne!(left[0].local, closed[0].local);
     });
 }
+
+#[test]
+fn root_a_guard_forgets_what_was_asked_before_it_began() {
+    let _alone = alone();
+    let vmcc = algorithm("vmcc");
+    let mut params = Params::defaults(vmcc);
+    for (name, value) in [("theta", 1000.0), ("phi", 1.0), ("trigger", 10.0), ("early", 86_400_000.0)] {
+        params.set(name, value).unwrap();
+    }
+    let loaded = Loaded::load(vmcc, &params).unwrap_or_else(|e| panic!("{e}"));
+    let net = Net::new(2, Some(Shape { rate_mbit: 30, buffer_kb: 150 }));
+    net.select(loaded.kernel_name());
+    let marking = toml::from_str("marking = { rule = 'threshold', at = '4kB' }").unwrap();
+    let _ports: Vec<Port> =
+        ["p0", "p1"].map(|port| Port::attach_in(&net.client.file(), port, &marking).unwrap()).into();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let (mut ignored, mut closed, mut left) = (0, Vec::new(), 0);
+    transfer(&net, Over::Mptcp, 5302, |_| {
+        // Each new guard takes what is waiting; one path asks once.
+        let guard = Guard::new(&loaded).unwrap().expect("vMCC asks to close paths");
+        ignored += guard.ignored();
+        if ignored == 0 {
+            return Instant::now() > deadline;
+        }
+        closed = guard.step(Duration::from_millis(500)).unwrap();
+        let all = Diag::open().unwrap().subflows().unwrap();
+        left = all.iter().filter(|s| s.remote.port() == 5302 && s.established).count();
+        true
+    });
+    assert_ne!(ignored, 0, "no path asked to be closed within the test's time");
+    assert_eq!((closed, left), (Vec::new(), 2), "nobody is closed for what was asked before");
+}

@@ -181,7 +181,7 @@ fn root_backup_and_closed_paths_do_not_count() {
                 let mut diag = Diag::open().unwrap();
                 let all = diag.subflows().unwrap();
                 let backup = all.iter().find(|s| s.mptcp.is_some_and(|m| m.joined)).expect("path 1");
-                diag.destroy(backup.local, backup.remote).unwrap();
+                diag.destroy(backup).unwrap();
             }
             (2, 2300..) => seen.push(sender(&loaded)),
             _ => {}
@@ -193,4 +193,84 @@ fn root_backup_and_closed_paths_do_not_count() {
     assert_eq!((seen[1].paths.len(), counting(&seen[1])), (2, 1), "{seen:#?}");
     assert_eq!((seen[2].paths.len(), counting(&seen[2])), (1, 1), "{seen:#?}");
     assert!(seen.iter().all(|c| c.token == seen[0].token));
+}
+
+/// Connections of one path each, opened one after the other, and their other ends.
+fn open_connections(net: &Net, port: u16, count: usize) -> Vec<(TcpStream, TcpStream)> {
+    let listener = net.server.within(|| listen(Over::Mptcp, port));
+    let open = |_| {
+        let client = net.client.within(|| TcpStream::from(OwnedFd::from(connect(Over::Mptcp, port))));
+        let server = TcpStream::from(OwnedFd::from(listener.accept().unwrap().0));
+        for end in [&client, &server] {
+            end.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            reset_on_close(end);
+        }
+        (client, server)
+    };
+    let all: Vec<_> = (0..count).map(open).collect();
+    exchange(&all);
+    all
+}
+
+/// A few round trips in both directions, a moment apart.
+fn exchange(connections: &[(TcpStream, TcpStream)]) {
+    for _ in 0..4 {
+        for (client, server) in connections {
+            for (mut from, mut to) in [(client, server), (server, client)] {
+                from.write_all(b"ping").unwrap();
+                to.read_exact(&mut [0; 4]).unwrap();
+            }
+        }
+        thread::sleep(SETTLE);
+    }
+}
+
+#[test]
+fn root_a_namespace_that_has_its_share_takes_no_room_from_others() {
+    let _alone = alone();
+    let loaded = lia();
+    loaded.limit_accounts(2).unwrap();
+    let (greedy, modest) = (Net::new(1, None), Net::new(1, None));
+    for net in [&greedy, &modest] {
+        net.select(loaded.kernel_name());
+    }
+    let many = open_connections(&greedy, 5207, 5);
+    // Each end is in a namespace, hence an account, of its own.
+    assert_eq!(loaded.connections(), Some(4), "two at each end");
+    assert_eq!(loaded.shortage().uncoupled, 6, "three at each end, each counted once");
+    let few = open_connections(&modest, 5208, 2);
+    assert_eq!(loaded.connections(), Some(8), "the others have their room");
+    assert_eq!(loaded.shortage().uncoupled, 6);
+    loaded.limit_accounts(100).unwrap();
+    exchange(&many);
+    assert_eq!(loaded.connections(), Some(14), "who found no room joins when there is some");
+    drop((many, few));
+    assert_eq!(drained(&loaded), 0);
+    let again = open_connections(&greedy, 5209, 3);
+    assert_eq!(loaded.connections(), Some(6), "room that was given back is there again");
+    drop(again);
+}
+
+#[test]
+fn root_entries_that_nobody_holds_are_reclaimed_and_a_mistake_heals() {
+    let _alone = alone();
+    let loaded = lia();
+    let net = Net::new(1, None);
+    net.select(loaded.kernel_name());
+    let open = open_connections(&net, 5210, 3);
+    assert_eq!(
+        (vmcc_host::reclaim(Duration::ZERO).unwrap(), loaded.connections()),
+        (0, Some(6)),
+        "they live"
+    );
+    // From here on only our sockets hold the namespaces: nothing leads there, as after a release that never came.
+    for ns in [&net.client, &net.server] {
+        common::run(&format!("ip netns del {ns}"));
+    }
+    assert_eq!(vmcc_host::reclaim(vmcc_host::RECLAIM_AGE).unwrap(), 0, "too young");
+    assert_eq!((vmcc_host::reclaim(Duration::ZERO).unwrap(), loaded.connections()), (6, Some(0)));
+    exchange(&open);
+    assert_eq!(loaded.connections(), Some(6), "they were alive after all");
+    drop(open);
+    assert_eq!(drained(&loaded), 0);
 }

@@ -10,7 +10,7 @@ use vmcc_cc::{Algorithm, Params};
 pub(crate) fn up(options: &UpOptions, ui: &Ui) -> Result<Exit, Failure> {
     let wanted = parameters(options)?;
     #[cfg(feature = "kernel")]
-    return crate::kernel::agent::up(&wanted, options.guard, ui);
+    return crate::kernel::agent::up(&wanted, options, ui);
     #[cfg(not(feature = "kernel"))]
     Err(crate::failure::without_kernel("vmcc up"))
 }
@@ -70,6 +70,7 @@ mod tests {
         let options = UpOptions {
             algorithms: algorithms.iter().map(|&a| a.to_owned()).collect(),
             set: vec![set.to_owned()],
+            restricted: false,
             guard: false,
         };
         parameters(&options).expect_err("refused").message

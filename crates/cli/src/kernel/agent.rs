@@ -1,5 +1,6 @@
 //! Algorithms that stay in the kernel until they are taken down.
 
+use crate::args::UpOptions;
 use crate::failure::{Exit, Failure, chain};
 use crate::interrupt;
 use crate::table;
@@ -18,10 +19,12 @@ const DEFAULT_SETTING: &str = "net.ipv4.tcp_congestion_control";
 /// How soon the guard notices Ctrl-C.
 const WAIT: Duration = Duration::from_millis(200);
 
-pub(crate) fn up(wanted: &[Params], guard: bool, ui: &Ui) -> Result<Exit, Failure> {
+pub(crate) fn up(wanted: &[Params], options: &UpOptions, ui: &Ui) -> Result<Exit, Failure> {
+    let guard = options.guard;
     if !nix::unistd::geteuid().is_root() {
         return Err(Failure::host("up: only root can load congestion controls").help("run it with sudo"));
     }
+    vmcc_host::reclaim(vmcc_host::RECLAIM_AGE).map_err(control)?;
     let kept = kept()?;
     // All are loaded before any is kept: if one is refused, none stays.
     let loaded: Vec<Option<Loaded>> =
@@ -31,6 +34,9 @@ pub(crate) fn up(wanted: &[Params], guard: bool, ui: &Ui) -> Result<Exit, Failur
         one.keep().map_err(control)?;
     }
     let names: Vec<&str> = wanted.iter().map(kernel_name).collect();
+    if options.restricted {
+        vmcc_host::restrict(&names).map_err(control)?;
+    }
     let listed: Vec<String> = wanted.iter().map(with_changes).collect();
     if !guard {
         let parameters: BTreeMap<_, _> =
@@ -181,7 +187,17 @@ fn text(all: &[Status], sockets: &[Subflow]) -> String {
             },
         ]);
     }
-    table::render(&lines)
+    let shortages = all.iter().filter_map(shortage).map(|line| format!("\n{line}"));
+    table::render(&lines) + &shortages.collect::<String>()
+}
+
+/// What users lack because others, or they themselves, hold too much.
+fn shortage(one: &Status) -> Option<String> {
+    let found = one.shortage.filter(|s| s.uncoupled > 0 || s.requests_lost > 0)?;
+    Some(format!(
+        "{}: {} paths found no room in the table and ran uncoupled, {} requests to close a path were dropped",
+        one.kernel_name, found.uncoupled, found.requests_lost
+    ))
 }
 
 pub(crate) fn down(ui: &Ui) -> Result<Exit, Failure> {

@@ -14,21 +14,30 @@ pub(crate) fn clean(ui: &Ui) -> Result<Exit, Failure> {
     }
     let lab = vmcc_lab::clean().map_err(|e| lab_failure(&e))?;
     let kernel = vmcc_host::clean().map_err(|e| Failure::host(chain(&e)))?;
+    let entries = vmcc_host::reclaim(vmcc_host::RECLAIM_AGE).map_err(|e| Failure::host(chain(&e)))?;
     let ports = ports().map_err(|e| Failure::host(chain(&e)))?;
-    ui.answer(&json!({ "lab": lab, "algorithms": kernel, "guests": guests, "ports": ports }), || {
-        let removed = lab.runs.len() + kernel.len() + guests.len() + ports.len();
-        let mut lines = Vec::new();
-        lines.extend(lab.runs.iter().map(|r| format!("removed run {r}")));
-        lines.extend(lab.namespaces.iter().map(|n| format!("removed network namespace {n}")));
-        lines.extend(kernel.iter().map(|k| format!("removed congestion control {k}")));
-        lines.extend(ports.iter().map(|p| format!("removed what served port {p}")));
-        lines.extend(guests.iter().map(|g| format!("removed {}", g.display())));
-        lines.extend(lab.alive.iter().map(|r| format!("run {r} is alive and was left alone")));
-        if removed == 0 {
-            lines.push("nothing was left behind".to_owned());
-        }
-        lines.join("\n")
-    });
+    ui.answer(
+        &json!({ "lab": lab, "algorithms": kernel, "entries": entries, "guests": guests, "ports": ports }),
+        || {
+            let removed = lab.runs.len() + kernel.len() + entries + guests.len() + ports.len();
+            let mut lines = Vec::new();
+            lines.extend(lab.runs.iter().map(|r| format!("removed run {r}")));
+            lines.extend(lab.namespaces.iter().map(|n| format!("removed network namespace {n}")));
+            lines.extend(kernel.iter().map(|k| format!("removed congestion control {k}")));
+            lines.extend(ports.iter().map(|p| format!("removed what served port {p}")));
+            lines.extend(guests.iter().map(|g| format!("removed {}", g.display())));
+            lines.extend(lab.alive.iter().map(|r| format!("run {r} is alive and was left alone")));
+            if entries > 0 {
+                lines.push(format!(
+                    "removed {entries} connections that are gone from the tables of congestion controls"
+                ));
+            }
+            if removed == 0 {
+                lines.push("nothing was left behind".to_owned());
+            }
+            lines.join("\n")
+        },
+    );
     Ok(Exit::Done)
 }
 

@@ -84,20 +84,43 @@ impl Diag {
     }
 
     /// Closes one TCP socket (`SOCK_DESTROY`): the peer is told at once, an MPTCP connection carries on over its
-    /// other subflows.
+    /// other subflows. It is this very socket that is closed: another one with the same ends has another cookie, and
+    /// so has a listener, to which the kernel turns where no connection has these ends.
     ///
     /// # Errors
     /// [`DiagError::NotFound`] when it is gone already, otherwise what the kernel refused.
-    pub fn destroy(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<(), DiagError> {
+    pub fn destroy(&mut self, socket: &Subflow) -> Result<(), DiagError> {
+        let id = SocketId {
+            source_port: socket.local.port(),
+            destination_port: socket.remote.port(),
+            source_address: socket.local.ip(),
+            destination_address: socket.remote.ip(),
+            interface_id: socket.interface,
+            cookie: socket.cookie,
+        };
+        self.destroy_id(id)
+    }
+
+    /// Asks to close a socket that cannot exist, port 0 on both sides: whether the kernel could.
+    pub(crate) fn destroy_nothing(&mut self) -> Result<(), DiagError> {
+        match self.destroy_id(SocketId { interface_id: 0, cookie: [0; 8], ..SocketId::new_v4() }) {
+            Err(DiagError::NotFound { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn destroy_id(&mut self, id: SocketId) -> Result<(), DiagError> {
+        let local = SocketAddr::new(id.source_address, id.source_port);
+        let remote = SocketAddr::new(id.destination_address, id.destination_port);
         let request = SockDiagDestroy::new(SockDiagMessage::InetRequest(InetRequest {
             family: family_of(local),
             protocol: IPPROTO_TCP,
             extensions: ExtensionFlags::empty(),
             states: StateFlags::all(),
-            socket_id: socket_id(local, remote),
+            socket_id: id,
         }));
         self.0.execute(request, 0).map_err(|source| match os_code(&source) {
-            Some(nix::libc::ENOENT) => DiagError::NotFound { local, remote },
+            Some(nix::libc::ENOENT | nix::libc::ESTALE) => DiagError::NotFound { local, remote },
             _ => DiagError::Destroy { local, remote, source },
         })
     }
@@ -142,17 +165,5 @@ fn family_of(address: SocketAddr) -> u8 {
     match address.ip() {
         IpAddr::V4(_) => AF_INET,
         IpAddr::V6(_) => AF_INET6,
-    }
-}
-
-fn socket_id(local: SocketAddr, remote: SocketAddr) -> SocketId {
-    SocketId {
-        source_port: local.port(),
-        destination_port: remote.port(),
-        source_address: local.ip(),
-        destination_address: remote.ip(),
-        interface_id: 0,
-        // "Any": the kernel checks a cookie only when it is not all ones.
-        cookie: [0xff; 8],
     }
 }

@@ -69,6 +69,12 @@ pub struct Subflow {
     pub local: SocketAddr,
     /// Remote address and port.
     pub remote: SocketAddr,
+    /// Index of the interface that it is bound to; 0: none.
+    #[serde(skip)]
+    pub interface: u32,
+    /// What the kernel tells sockets apart by.
+    #[serde(skip)]
+    pub cookie: [u8; 8],
     /// In TCP's state ESTABLISHED (listings also hold half-closed sockets).
     pub established: bool,
     /// Name of the congestion-control algorithm.
@@ -153,6 +159,8 @@ impl Subflow {
         Self {
             local: SocketAddr::new(id.source_address, id.source_port),
             remote: SocketAddr::new(id.destination_address, id.destination_port),
+            interface: id.interface_id,
+            cookie: id.cookie,
             established,
             algorithm,
             ecn: info.options & TCPI_OPT_ECN != 0,

@@ -1,0 +1,124 @@
+//! What the guard closes, and what it leaves alone. Needs root: without it these tests fail, they do not skip.
+//!
+//! The algorithm is the kernel's own here: whom a request means does not depend on ours.
+
+mod common;
+
+use common::{Net, Over, run, transfer};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+use vmcc_host::diag::{Diag, Subflow};
+use vmcc_host::guard::{CloseRequest, Verdict};
+
+/// Every kernel has it, and every namespace may select it.
+const ALGORITHM: &str = "reno";
+
+fn own_namespace() -> u32 {
+    u32::try_from(std::fs::metadata("/proc/thread-self/ns/net").unwrap().ino()).unwrap()
+}
+
+fn request(close: &Subflow, keep: &Subflow) -> CloseRequest {
+    CloseRequest {
+        time_ns: 0,
+        cookie: 0,
+        bytes_acked: close.bytes_acked,
+        token: close.mptcp.map_or(0, |m| m.token_local),
+        netns: own_namespace(),
+        interface: close.interface,
+        slot: 0,
+        peer: 1,
+        local: close.local,
+        remote: close.remote,
+        peer_local: keep.local,
+        peer_remote: keep.remote,
+    }
+}
+
+/// A transfer over two paths, the second bound to its device; `act` gets the client's two subflows, in its namespace.
+fn with_two_paths(port: u16, act: impl FnOnce(&Subflow, &Subflow) + Send) {
+    let net = Net::new(2, None);
+    net.select(ALGORITHM);
+    run(&format!("ip -n {} mptcp endpoint add 10.77.1.1 dev p1 subflow fullmesh", net.client));
+    let mut act = Some(act);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    transfer(&net, Over::Mptcp, port, |_| {
+        let all = Diag::open().unwrap().subflows().unwrap();
+        let ours: Vec<&Subflow> =
+            all.iter().filter(|s| s.remote.port() == port && s.established && s.bytes_acked > 0).collect();
+        if let (Some(first), Some(second)) =
+            (ours.iter().find(|s| s.interface == 0), ours.iter().find(|s| s.interface != 0))
+        {
+            act.take().expect("asked once")(first, second);
+            return true;
+        }
+        assert!(Instant::now() < deadline, "no second path: {all:#?}");
+        false
+    });
+    assert!(act.is_none());
+}
+
+fn is_there(socket: &Subflow) -> bool {
+    let all = Diag::open().unwrap().subflows().unwrap();
+    all.iter().any(|s| (s.local, s.remote, s.established) == (socket.local, socket.remote, true))
+}
+
+/// The kernel turns to a listener where no connection has the ends that were asked for.
+#[test]
+fn root_a_listener_on_a_port_used_again_survives() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let local = listener.local_addr().unwrap();
+    let (client, server) = (TcpStream::connect(local).unwrap(), listener.accept().unwrap());
+    let all = Diag::open().unwrap().subflows().unwrap();
+    let connection = all.iter().find(|s| s.local == local).unwrap();
+    let gone = SocketAddr::from(([127, 0, 0, 1], 1));
+    let past = CloseRequest { remote: gone, ..request(connection, connection) };
+    assert_eq!(past.close(&connection.algorithm).unwrap(), Verdict::Gone);
+    // Plain TCP is never meant, whatever its ends are.
+    assert_eq!(request(connection, connection).close(&connection.algorithm).unwrap(), Verdict::Gone);
+    // Nor does a socket's number open the way to a listener.
+    let stranger = Subflow { remote: gone, ..connection.clone() };
+    assert!(Diag::open().unwrap().destroy(&stranger).is_err());
+    assert!(is_there(connection));
+    drop((client, server));
+    TcpStream::connect(local).expect("it still listens");
+}
+
+#[test]
+fn root_a_path_bound_to_its_device_is_closed() {
+    with_two_paths(5311, |first, second| {
+        assert_eq!(request(second, first).close(ALGORITHM).unwrap(), Verdict::Closed);
+        assert!(is_there(first) && !is_there(second));
+    });
+}
+
+#[test]
+fn root_of_two_paths_that_accuse_each_other_one_survives() {
+    with_two_paths(5312, |first, second| {
+        let requests = [request(first, second), request(second, first)];
+        let verdicts = requests.map(|r| r.close(ALGORITHM).unwrap());
+        assert_eq!(verdicts, [Verdict::Closed, Verdict::NothingToKeep]);
+        assert!(!is_there(first) && is_there(second));
+    });
+}
+
+#[test]
+fn root_what_is_no_longer_what_was_meant_is_left_alone() {
+    with_two_paths(5313, |first, second| {
+        let meant = request(second, first);
+        let cookie = u64::from_ne_bytes(second.cookie);
+        for (other, why) in [
+            (CloseRequest { token: meant.token ^ 1, ..meant }, "another connection"),
+            (CloseRequest { cookie: cookie + 1, ..meant }, "another socket between these ends"),
+            (CloseRequest { bytes_acked: 1 << 60, ..meant }, "a later socket between these ends"),
+            (CloseRequest { interface: 0, ..meant }, "a socket that is bound to no device"),
+        ] {
+            assert_eq!(other.close(ALGORITHM).unwrap(), Verdict::Gone, "{why}");
+        }
+        assert_eq!(meant.close("mp_vmcc").unwrap(), Verdict::Gone, "another algorithm");
+        let nobody = CloseRequest { peer_local: "10.77.9.9:1".parse().unwrap(), ..meant };
+        assert_eq!(nobody.close(ALGORITHM).unwrap(), Verdict::NothingToKeep);
+        assert!(is_there(first) && is_there(second));
+        assert_eq!(CloseRequest { cookie, ..meant }.close(ALGORITHM).unwrap(), Verdict::Closed);
+    });
+}

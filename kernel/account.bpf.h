@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Who answers for the entries of the table of connections and for the wishes to close paths, so
+ * that nobody can take what all share.
+ *
+ * A network namespace that belongs to a user (a container without root) counts as that user's, of
+ * which there may be thousands; one that root made counts by itself, whoever is inside; within the
+ * initial one each user counts.  Accounts that nobody used for longest are forgotten when there are
+ * too many, with what they held.
+ */
+#ifndef VMCC_ACCOUNT_BPF_H
+#define VMCC_ACCOUNT_BPF_H
+
+#include "kernel_types.h"
+#include "shared.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MP_MAX_ACCOUNTS);
+	__type(key, u64);
+	__type(value, struct mp_account);
+} mp_accounts SEC(".maps");
+
+/* 0 where the kernel hides its symbols: the initial namespace then is one account. */
+extern const void init_net __ksym __weak;
+
+#define ACCOUNT_OWNER (1ull << 63)
+#define ACCOUNT_USER  (1ull << 62)
+
+static __always_inline u64 account_of(const struct sock *conn)
+{
+	const struct net *net = BPF_CORE_READ(conn, __sk_common.skc_net.net);
+	u32 owner = BPF_CORE_READ(net, user_ns, owner.val);
+
+	if (owner)
+		return ACCOUNT_OWNER | owner;
+	if ((u64)net == (u64)&init_net)
+		return ACCOUNT_USER | BPF_CORE_READ(conn, sk_uid.val);
+	return BPF_CORE_READ(net, ns.inum);
+}
+
+static __noinline struct mp_account *account_find(u64 key)
+{
+	struct mp_account *account = bpf_map_lookup_elem(&mp_accounts, &key);
+	struct mp_account none;
+
+	if (account)
+		return account;
+	__builtin_memset(&none, 0, sizeof(none));
+	bpf_map_update_elem(&mp_accounts, &key, &none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&mp_accounts, &key);
+}
+
+/* Takes room for a connection; false if there is none left. */
+static __always_inline int account_take(u64 key)
+{
+	struct mp_account *account = account_find(key);
+
+	if (!account)
+		return 0;
+	if ((s64)__sync_fetch_and_add(&account->connections, 1) <
+	    (s64)mp_config.account_connections)
+		return 1;
+	__sync_fetch_and_add(&account->connections, -1);
+	return 0;
+}
+
+static __always_inline void account_give(u64 key)
+{
+	struct mp_account *account = bpf_map_lookup_elem(&mp_accounts, &key);
+
+	if (account)
+		__sync_fetch_and_add(&account->connections, -1);
+}
+
+static __always_inline void account_refuse(u64 key)
+{
+	struct mp_account *account = account_find(key);
+
+	if (account)
+		__sync_fetch_and_add(&account->uncoupled, 1);
+}
+
+/* May the account ask once more in this second? */
+static __always_inline int account_may_ask(struct mp_account *account)
+{
+	u64 second = bpf_ktime_get_ns() >> 30;
+
+	if (account->second != second) {
+		account->second = second;
+		account->requests = 0;
+	}
+	return __sync_fetch_and_add(&account->requests, 1) < MP_ACCOUNT_REQUESTS;
+}
+
+#endif /* VMCC_ACCOUNT_BPF_H */
