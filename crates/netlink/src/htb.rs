@@ -2,7 +2,7 @@
 
 use crate::options::{nested, push_ratespec, ticks_begun, time_ns, words};
 use crate::tc::{ROOT, RTM_DELTCLASS, RTM_NEWQDISC, RTM_NEWTCLASS, Tc, TrafficControl};
-use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NlasIterator};
 use std::io;
 use vmcc_units::Limit;
 
@@ -125,6 +125,23 @@ fn class_options(class: &HtbClass) -> Vec<u8> {
     ])
 }
 
+/// Rate and ceiling of a class, in bytes per second, from its settings as the kernel gives them.
+pub fn htb_rates(options: &[u8]) -> Option<(u64, u64)> {
+    const TYPE_MASK: u16 = 0x3fff;
+    let value = |kind: u16| {
+        let mut attributes = NlasIterator::new(options).filter_map(Result::ok);
+        attributes.find(|nla| nla.kind() & TYPE_MASK == kind).map(|nla| nla.value().to_vec())
+    };
+    let parms = value(TCA_HTB_PARMS)?;
+    // A `struct tc_ratespec` for each; the 64-bit attribute is there where that is too small.
+    let rate = |at: usize, wide: u16| {
+        let wide = value(wide).and_then(|bytes| bytes.first_chunk().copied()).map(u64::from_ne_bytes);
+        let narrow = parms.get(at..at + 4)?.first_chunk().copied().map(u32::from_ne_bytes);
+        wide.or(narrow.map(u64::from))
+    };
+    Some((rate(8, TCA_HTB_RATE64)?, rate(20, TCA_HTB_CEIL64)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,5 +167,9 @@ mod tests {
         assert_eq!(bytes[36..40], 1514_u32.to_ne_bytes());
         assert_eq!(bytes[44..48], 3_u32.to_ne_bytes());
         assert_eq!(bytes[64..72], 12_500_000_000_u64.to_ne_bytes());
+        assert_eq!(htb_rates(&bytes), Some((CLASS.rate_bytes_per_s, CLASS.ceil_bytes_per_s)));
+        for length in 0..bytes.len() {
+            let _ = htb_rates(&bytes[..length]);
+        }
     }
 }

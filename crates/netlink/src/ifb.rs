@@ -28,7 +28,6 @@ const TC_ACT_STOLEN: u32 = 4;
 const TCA_EGRESS_REDIR: u32 = 1;
 /// Where `struct tc_mirred` has the device.
 const MIRRED_IFINDEX_AT: usize = 24;
-const HANDLE: u32 = 1;
 const KIND: &str = "bpf";
 
 impl Links {
@@ -73,11 +72,12 @@ impl Links {
 }
 
 impl TrafficControl {
-    /// From now on every packet that leaves `port` goes through `device` first. The port has clsact.
+    /// From now on every packet that leaves `port` goes through `device` first. The port has clsact. `handle` is found
+    /// again with the filter.
     ///
     /// # Errors
     /// The kernel refuses: `NotFound` when it lacks mirred.
-    pub fn redirect(&mut self, port: u32, device: u32, priority: u16) -> io::Result<()> {
+    pub fn redirect(&mut self, port: u32, device: u32, priority: u16, handle: u32) -> io::Result<()> {
         // struct tc_mirred: index, capab, action, refcnt, bindcnt, eaction, ifindex.
         let parms = words(&[0, 0, TC_ACT_STOLEN, 0, 0, TCA_EGRESS_REDIR, device]);
         let options = crate::genl::nest(TCA_ACT_OPTIONS, &[DefaultNla::new(TCA_MIRRED_PARMS, parms)]);
@@ -87,15 +87,16 @@ impl TrafficControl {
             DefaultNla::new(TCA_BPF_OPS, MATCH_ALL.to_vec()),
             crate::genl::nest(TCA_BPF_ACT, &[action]),
         ];
-        let message = filter(RTM_NEWTFILTER, port, priority).kind(KIND).options(nested(&inner));
+        let message = filter(RTM_NEWTFILTER, port, priority, handle).kind(KIND).options(nested(&inner));
         self.0.execute(message, NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// The device that the port's packets go through, by the filter of this priority.
+    /// The device that the port's packets go through, by the filter of this priority, and that one's handle. The device
+    /// is 0 when it is gone.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn redirected(&mut self, port: u32, priority: u16) -> io::Result<Option<u32>> {
+    pub fn redirected(&mut self, port: u32, priority: u16) -> io::Result<Option<(u32, u32)>> {
         let answers = self.0.dump(Tc::new(RTM_GETTFILTER, port, CLSACT_EGRESS, 0));
         let answers = match answers {
             // There is no clsact.
@@ -105,7 +106,7 @@ impl TrafficControl {
             answers => answers?,
         };
         let ours = answers.iter().filter(|a| a.port == port && a.info >> 16 == u32::from(priority));
-        Ok(ours.filter_map(device).next())
+        Ok(ours.filter_map(|answer| Some((device(answer)?, answer.handle))).next())
     }
 
     /// Ends [`TrafficControl::redirect`].
@@ -113,12 +114,12 @@ impl TrafficControl {
     /// # Errors
     /// The kernel refuses; `NotFound` or `InvalidInput` when there is no such filter.
     pub fn end_redirect(&mut self, port: u32, priority: u16) -> io::Result<()> {
-        self.0.execute(filter(RTM_DELTFILTER, port, priority).kind(KIND), 0)
+        self.0.execute(filter(RTM_DELTFILTER, port, priority, 0).kind(KIND), 0)
     }
 }
 
-fn filter(message_type: u16, port: u32, priority: u16) -> Tc {
-    let mut message = Tc::new(message_type, port, CLSACT_EGRESS, HANDLE);
+fn filter(message_type: u16, port: u32, priority: u16, handle: u32) -> Tc {
+    let mut message = Tc::new(message_type, port, CLSACT_EGRESS, handle);
     message.info = u32::from(priority) << 16 | u32::from(ETH_P_ALL.to_be());
     message
 }

@@ -18,7 +18,7 @@ mod tc;
 mod threaded;
 
 pub use ethtool::{disable_checksum_offload, disable_segmentation_offload, link_speed};
-pub use htb::{Existing, HtbClass};
+pub use htb::{Existing, HtbClass, htb_rates};
 pub use link::{Links, PortInfo};
 pub use mptcp::{MAX_LIMIT, PathManager};
 pub use shaper::Shaper;

@@ -39,6 +39,8 @@ pub struct PortInfo {
     pub link_layer: u16,
     /// The driver, of a device that is only software: `tun`, `veth`, `wireguard`, ...
     pub kind: Option<String>,
+    /// Whether it is switched on.
+    pub up: bool,
 }
 
 /// Route netlink, in the network namespace of the thread that opened it.
@@ -198,5 +200,6 @@ fn port_info(message: RouteNetlinkMessage) -> Option<PortInfo> {
         ethernet,
         link_layer: link.header.link_layer_type.into(),
         kind,
+        up: link.header.flags.contains(LinkFlags::Up),
     })
 }

@@ -205,6 +205,15 @@ impl TrafficControl {
         Ok(self.queues(port)?.into_iter().find(|queue| queue.parent == ROOT))
     }
 
+    /// The ports whose root queue has this handle.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn ports_with_root(&mut self, handle: u32) -> io::Result<Vec<u32>> {
+        let answers = self.0.dump(Tc::new(RTM_GETQDISC, 0, 0, 0))?;
+        Ok(answers.iter().filter(|a| a.parent == ROOT && a.handle == handle).map(|a| a.port).collect())
+    }
+
     /// Every class of the port's root queue.
     ///
     /// # Errors

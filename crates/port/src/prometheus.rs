@@ -32,6 +32,9 @@ fn port_families(ports: &[PortStats]) -> Vec<MetricFamily> {
     use MetricType::{COUNTER, GAUGE};
     vec![
         collect("vmcc_port_info", GAUGE, "What serves the port.", ports.iter().map(backend).collect()),
+        family("vmcc_port_differences", GAUGE, "How many things differ from what was set.", |p| {
+            Some(p.differences.len() as f64)
+        }),
         family("vmcc_port_rate_bytes_per_second", GAUGE, "What the port may send.", |p| {
             p.rate_bps.map(|bits| bits as f64 / 8.0)
         }),

@@ -26,6 +26,9 @@ pub struct PortStats {
     pub unclassified: u64,
     /// Its service queues.
     pub classes: Vec<ClassStats>,
+    /// How the kernel's state differs from what was set, and what comes of it, for people; none is as it should be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<String>,
     /// What classes counted, in sum, whose places are gone; absent if nothing passed there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<ClassStats>,

@@ -21,6 +21,11 @@ pub(crate) struct MarkOptions {
     #[arg(long, requires = "question", conflicts_with = "json")]
     pub(crate) prometheus: bool,
 
+    /// Serve the port again as it was set, after somebody else changed or removed its queues or programs; its counters
+    /// start anew
+    #[arg(long, requires = "port", conflicts_with_all = ["question", "settings", "schema", "foreground"])]
+    pub(crate) repair: bool,
+
     /// Print the JSON schema of --config
     #[arg(long, conflicts_with_all = ["port", "question", "settings"])]
     pub(crate) schema: bool,

@@ -15,6 +15,9 @@ pub(crate) fn mark(options: &MarkOptions, ui: &Ui) -> Result<Exit, Failure> {
     if options.stats {
         return stats(port, options, ui);
     }
+    if options.repair {
+        return repair(port, ui);
+    }
     if says_nothing(&options.settings) {
         return Err(Failure::usage(format!("port {port}: nothing says how to serve it")).help(
             "give --config FILE, --rate RATE or --threshold LENGTH; `vmcc mark PORT --stats` prints counters",
@@ -46,6 +49,10 @@ mod with_kernel {
         kernel::stats(port, options.prometheus, ui)
     }
 
+    pub(super) fn repair(port: &str, ui: &Ui) -> Result<Exit, Failure> {
+        kernel::repair(port, ui)
+    }
+
     pub(crate) fn unmark(options: &UnmarkOptions, ui: &Ui) -> Result<Exit, Failure> {
         match &options.port {
             Some(port) => kernel::unmark(port, ui),
@@ -56,7 +63,7 @@ mod with_kernel {
 #[cfg(feature = "kernel")]
 pub(crate) use with_kernel::unmark;
 #[cfg(feature = "kernel")]
-use with_kernel::{list, serve, stats};
+use with_kernel::{list, repair, serve, stats};
 
 #[cfg(not(feature = "kernel"))]
 mod without {
@@ -75,6 +82,10 @@ mod without {
         Err(without_kernel("vmcc mark --stats"))
     }
 
+    pub(super) fn repair(_: &str, _: &Ui) -> Result<Exit, Failure> {
+        Err(without_kernel("vmcc mark --repair"))
+    }
+
     pub(crate) fn unmark(_: &UnmarkOptions, _: &Ui) -> Result<Exit, Failure> {
         Err(without_kernel("vmcc unmark"))
     }
@@ -82,4 +93,4 @@ mod without {
 #[cfg(not(feature = "kernel"))]
 pub(crate) use without::unmark;
 #[cfg(not(feature = "kernel"))]
-use without::{list, serve, stats};
+use without::{list, repair, serve, stats};

@@ -180,7 +180,30 @@ pub(crate) fn stats(name: &str, prometheus: bool, ui: &Ui) -> Result<Exit, Failu
     let stats = port::peek(name).map_err(|e| failure(&e))?;
     let mut document = json!(stats);
     document["schema"] = SCHEMA.into();
-    print(std::slice::from_ref(&stats), &document, prometheus, ui)
+    print(std::slice::from_ref(&stats), &document, prometheus, ui)?;
+    Ok(if stats.differences.is_empty() { Exit::Done } else { Exit::CheckFailed })
+}
+
+/// Serves a port again as it was set.
+pub(crate) fn repair(name: &str, ui: &Ui) -> Result<Exit, Failure> {
+    needs_root(&format!("port {name}: repairing it"))?;
+    // As in `serve`.
+    interrupt::listen()?;
+    let before = port::peek(name).map_err(|e| failure(&e))?;
+    let stats = if before.differences.is_empty() {
+        before.clone()
+    } else {
+        let port = Port::repair(name).map_err(|e| failure(&e))?;
+        let stats = port.stats();
+        port.keep();
+        stats.map_err(|e| failure(&e))?
+    };
+    let document = json!({ "schema": SCHEMA, "port": name, "repaired": before.differences, "stats": stats });
+    ui.answer(&document, || match before.differences.as_slice() {
+        [] => format!("{name}: is as it was set; there is nothing to repair"),
+        repaired => format!("{name}: served again as it was set; repaired: {}", repaired.join("; ")),
+    });
+    Ok(Exit::Done)
 }
 
 fn print(

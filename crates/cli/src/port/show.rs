@@ -33,7 +33,14 @@ fn port(stats: &PortStats) -> String {
     if stats.unclassified > 0 {
         head.push_str(&format!(", not IP: {}", stats.unclassified));
     }
-    format!("{head}\n{}", classes(stats))
+    for difference in &stats.differences {
+        head.push_str(&format!("\n  not as it was set: {difference}"));
+    }
+    if !stats.differences.is_empty() {
+        let port = stats.members.first().unwrap_or(&stats.port);
+        head.push_str(&format!("\n  `vmcc mark {port} --repair` serves it again as it was set"));
+    }
+    if stats.classes.is_empty() { head } else { format!("{head}\n{}", classes(stats)) }
 }
 
 fn classes(stats: &PortStats) -> String {

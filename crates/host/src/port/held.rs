@@ -4,7 +4,7 @@ use super::budget::{self, Member};
 use super::error::PortError;
 use super::half::{self, Found};
 use super::plan::Plan;
-use super::record::{self, Record};
+use super::record::{Content, Record};
 use super::served::Served;
 use super::site::Site;
 use vmcc_port::{PortConfig, PortStats};
@@ -53,10 +53,28 @@ impl Held {
         }
     }
 
+    /// Serves a port again as it was set, whatever is left of that, from what is known of it.
+    pub(crate) fn repair(port: &str) -> Result<Self, PortError> {
+        let mut site = Site::open(port)?;
+        let record = Record::lock(port, site.index)?;
+        let (content, program) = half::peek(&mut site)?;
+        let Some(content) = content else { return Err(PortError::NotAttached { port: port.to_owned() }) };
+        let config = content.config.clone();
+        let Some(member) = &content.member else {
+            return Served::serve_again(site, record, content, program.as_ref())
+                .map(|served| Self::Own(Box::new(served)));
+        };
+        budget::repair(&member.vm)?;
+        budget::take_off_whole(&mut site, &content)?;
+        // As in `serve_again`.
+        drop(record);
+        Self::begin(port, &config)
+    }
+
     /// As it is, whoever holds it.
     pub(crate) fn look(port: &str) -> Result<Self, PortError> {
         let mut site = Site::open(port)?;
-        match record::peek(site.index)? {
+        match half::peek(&mut site)?.0 {
             Some(content) if content.member.is_some() && budget::is_member(&mut site)? => {
                 let member = Member::open_as(site, &content, None);
                 member
@@ -74,10 +92,11 @@ impl Held {
         }
     }
 
-    pub(crate) fn record(&self) -> Option<&Record> {
+    /// What is on record about it.
+    pub(crate) fn recorded(&self) -> Option<Content> {
         match self {
-            Self::Own(served) => served.record.as_ref(),
-            Self::Member(member) => member.record(),
+            Self::Own(served) => served.recorded(),
+            Self::Member(member) => member.record()?.read(),
         }
     }
 
@@ -100,10 +119,11 @@ impl Held {
         }
     }
 
-    /// See [`Record::mark_kept`].
+    /// See [`Served::mark_kept`].
     pub(crate) fn mark_kept(&self) {
-        if let Some(record) = self.record() {
-            record.mark_kept();
+        match self {
+            Self::Own(served) => served.mark_kept(),
+            Self::Member(member) => member.mark_kept(),
         }
     }
 

@@ -5,7 +5,7 @@ use super::half::{self, Found};
 use super::record::{self, Record};
 use super::served::Served;
 use super::site::Site;
-use super::{Held, budget, hold, program, signed};
+use super::{Held, budget, differs, hold};
 use crate::error::ControlError;
 use std::collections::HashSet;
 use std::fs;
@@ -17,7 +17,12 @@ use vmcc_port::PortStats;
 /// # Errors
 /// No such port, not served, or the kernel refuses.
 pub fn peek(port: &str) -> Result<PortStats, PortError> {
-    Held::look(port)?.stats()
+    match Held::look(port).and_then(|held| held.stats()) {
+        // Also a port whose budget is gone.
+        Err(PortError::NotAttached { .. }) => differs::damaged(port),
+        Err(PortError::NoSuchPort { port: missing }) if missing != port => differs::damaged(port),
+        stats => stats,
+    }
 }
 
 /// Forgets what was on record about ports that are gone; their names. They took their queues and programs with them.
@@ -40,10 +45,10 @@ pub fn forget_gone() -> Result<Vec<String>, PortError> {
 /// The kernel refuses.
 pub fn detach_orphans() -> Result<Vec<String>, PortError> {
     let ports = nix::net::if_::if_nameindex().map_err(|e| ControlError::kernel("list ports", e))?;
-    let recorded = record::recorded()?;
+    let ours = differs::ours()?;
     let mut detached = Vec::new();
     for port in &ports {
-        let known = recorded.contains(&port.index()) || program::is_attached(signed(port.index()));
+        let known = ours.contains(&port.index());
         let name = port.name().to_string_lossy();
         // A bucket goes with its last port.
         let known = known && !budget::is_bucket(&name);
@@ -71,7 +76,10 @@ impl Served {
             Found::Whole(content, program) => {
                 Self::open_as(site, *content, *program, Some(record))?.end().map(|()| true)
             }
-            Found::Nothing => Ok(false),
+            Found::Nothing => {
+                record.remove();
+                Ok(false)
+            }
             Found::Undone => {
                 record.remove();
                 Ok(true)

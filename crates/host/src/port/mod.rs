@@ -16,7 +16,9 @@
 mod backend;
 mod budget;
 mod counted;
+mod differs;
 mod error;
+mod folder;
 mod frame;
 mod half;
 mod held;
@@ -41,7 +43,6 @@ use crate::netns;
 use backend::Bpf;
 use held::Held;
 use program::Program;
-use record::Record;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use vmcc_port::{Backend, PortConfig, PortStats};
@@ -92,6 +93,17 @@ impl Port {
     pub fn adopt(port: &str) -> Result<Self, PortError> {
         let netns = netns::open(Path::new("/proc/thread-self/ns/net"))?;
         let served = netns::within(netns.as_fd(), || Held::adopt(port))??;
+        Ok(Self { netns, served: Some(served) })
+    }
+
+    /// Serves a port again as it was set, after somebody else changed its queues or programs ([`PortStats::differences`]).
+    /// Its counters start anew.
+    ///
+    /// # Errors
+    /// No such port, nothing says how it was served, or held by a process that is alive.
+    pub fn repair(port: &str) -> Result<Self, PortError> {
+        let netns = netns::open(Path::new("/proc/thread-self/ns/net"))?;
+        let served = netns::within(netns.as_fd(), || Held::repair(port))??;
         Ok(Self { netns, served: Some(served) })
     }
 
@@ -159,7 +171,7 @@ impl Port {
 
     /// Whether an earlier process left the port on purpose ([`Port::keep`]); not one that was killed while it held it.
     pub fn is_kept(&self) -> bool {
-        self.served().record().and_then(Record::read).is_some_and(|content| content.kept)
+        self.served().recorded().is_some_and(|content| content.kept)
     }
 
     fn served(&self) -> &Held {
@@ -176,19 +188,18 @@ impl Drop for Port {
     }
 }
 
-/// The ports of the calling thread's network namespace that vmcc serves.
+/// The ports of the calling thread's network namespace that vmcc serves, or that something of its own is left on.
 ///
 /// # Errors
 /// The ports cannot be listed.
 pub fn attached() -> Result<Vec<String>, PortError> {
     let ports = nix::net::if_::if_nameindex().map_err(|e| ControlError::kernel("list ports", e))?;
+    let ours = differs::ours()?;
     let mut names = Vec::new();
     for port in &ports {
         let name = port.name().to_string_lossy();
-        if program::is_attached(signed(port.index())) {
-            // The device of a budget is no port.
-            names.extend((!budget::is_bucket(&name)).then(|| name.into_owned()));
-        } else if record::peek(port.index())?.is_some_and(|content| content.member.is_some()) {
+        // The device of a budget is no port.
+        if ours.contains(&port.index()) && !budget::is_bucket(&name) {
             names.push(name.into_owned());
         }
     }

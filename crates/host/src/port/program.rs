@@ -1,7 +1,10 @@
 //! The tc programs of a port (`kernel/port.bpf.c`) and their maps.
 
+mod note;
 #[cfg(test)]
 mod packets;
+
+pub(crate) use note::Note;
 
 use super::backend::Source;
 use super::error::PortError;
@@ -9,7 +12,7 @@ use super::frame::Frame;
 use super::layout::{self, ClassCounters, State};
 use crate::error::ControlError;
 use crate::objects::{self, Log, PORT};
-use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
+use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
 use libbpf_rs::{
     ErrorKind, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, TC_EGRESS, TC_INGRESS, TcAttachPoint,
     TcHook, TcHookBuilder,
@@ -35,6 +38,8 @@ pub(crate) struct Program {
     cgroups: MapHandle,
     /// `struct port_queue` per class, for a queueing discipline that publishes its state.
     pub(crate) queues: MapHandle,
+    /// The port's record, if the program carries one.
+    pub(crate) note: Option<Note>,
     /// Before it is attached: what was loaded.
     object: Option<Object>,
 }
@@ -54,24 +59,21 @@ impl Program {
         let refused =
             |e: libbpf_rs::Error| PortError::Refused { cause: e.to_string(), log: log.tail(LOG_LINES) };
         let object = loaded.map_err(refused)?;
-        let handles: Vec<(String, MapHandle)> = object
+        let out =
+            object.progs().find(|program| program.name() == OUT_PROGRAM).expect("the object defines it");
+        let note = Note::bind(out.as_fd())?;
+        let mut handles: Vec<(String, MapHandle)> = object
             .maps()
             .map(|map| Ok((map.name().to_string_lossy().into_owned(), MapHandle::try_from(&map)?)))
             .collect::<libbpf_rs::Result<_>>()
             .map_err(|e| ControlError::kernel("open the maps of a port", e))?;
+        handles.push((note::NAME.to_owned(), note.0));
         Self::from_maps(handles, Some(object))
     }
 
     /// Finds the programs that are attached to the port; `None` if there are none.
     pub(crate) fn find(ifindex: i32) -> Result<Option<Self>, PortError> {
-        let Ok(id) = filter_at(None, ifindex, TC_EGRESS).query() else { return Ok(None) };
-        let options = ProgInfoQueryOptions::default().include_map_ids(true);
-        let Some(info) = ProgInfoIter::with_query_opts(options).find(|info| info.id == id) else {
-            return Ok(None);
-        };
-        if info.name.to_string_lossy() != OUT_PROGRAM {
-            return Ok(None);
-        }
+        let Some(info) = ours(ifindex, TC_EGRESS) else { return Ok(None) };
         let failed = |e| ControlError::kernel("open the maps of a port", e);
         let mut handles = Vec::new();
         for id in info.map_ids {
@@ -82,6 +84,8 @@ impl Program {
     }
 
     fn from_maps(mut handles: Vec<(String, MapHandle)>, object: Option<Object>) -> Result<Self, PortError> {
+        let note = handles.iter().position(|(found, _)| found == note::NAME);
+        let note = note.map(|at| Note(handles.swap_remove(at).1));
         let mut take = |name: &str| {
             let at = handles.iter().position(|(found, _)| found == name);
             at.map(|at| handles.swap_remove(at).1)
@@ -93,6 +97,7 @@ impl Program {
             counts: take("port_counts")?,
             cgroups: take("port_cgroups")?,
             queues: take("port_queues")?,
+            note,
             object,
         })
     }
@@ -111,6 +116,9 @@ impl Program {
     /// Takes the programs off the port; a port that is gone is fine.
     pub(crate) fn detach(port: &str, ifindex: i32) -> Result<(), PortError> {
         for direction in [TC_EGRESS, TC_INGRESS] {
+            if ours(ifindex, direction).is_none() {
+                continue;
+            }
             match filter_at(None, ifindex, direction).detach() {
                 Err(e) if e.kind() == ErrorKind::NotFound || e.to_string().contains("No such device") => {}
                 Err(e) if e.kind() == ErrorKind::InvalidInput => {}
@@ -212,15 +220,28 @@ pub struct RunTime {
 /// The run times of the programs for packets that leave, and for packets that come in.
 pub(crate) fn run_times(ifindex: i32) -> [RunTime; 2] {
     [TC_EGRESS, TC_INGRESS].map(|direction| {
-        let id = filter_at(None, ifindex, direction).query().ok();
-        let info = id.and_then(|id| ProgInfoIter::default().find(|info| info.id == id));
+        let info = ours(ifindex, direction);
         info.map_or_else(RunTime::default, |info| RunTime { ns: info.run_time_ns, calls: info.run_cnt })
     })
 }
 
-/// Whether one of our programs is on the port.
+/// Whether the program is on the port that sees what leaves.
 pub(crate) fn is_attached(ifindex: i32) -> bool {
-    filter_at(None, ifindex, TC_EGRESS).query().is_ok()
+    ours(ifindex, TC_EGRESS).is_some()
+}
+
+/// Whether the program is on the port that sees what comes in.
+pub(crate) fn measures(ifindex: i32) -> bool {
+    ours(ifindex, TC_INGRESS).is_some()
+}
+
+/// The program at our place on a port, if it is ours.
+fn ours(ifindex: i32, direction: TcAttachPoint) -> Option<ProgramInfo> {
+    let id = filter_at(None, ifindex, direction).query().ok()?;
+    let options = ProgInfoQueryOptions::default().include_map_ids(true);
+    let info = ProgInfoIter::with_query_opts(options).find(|info| info.id == id)?;
+    let name = if direction == TC_EGRESS { OUT_PROGRAM } else { IN_PROGRAM };
+    (info.name.to_string_lossy() == name).then_some(info)
 }
 
 /// Our place on a port; only attaching needs the program.

@@ -1,20 +1,27 @@
 //! What vmcc did to a port, on disk: the next process can go on with it or undo it, and two do not fight over it.
 //!
 //! One file per port in `/run/vmcc/ports`, named by the network namespace's inode and the port's number. Whoever
-//! holds the port locks the file (`flock`): the kernel lets go of the lock when the process dies, however it dies.
+//! holds the port locks the file (`flock`): the kernel lets go of the lock when the process dies, however it dies. What
+//! it says is also on the port itself ([`super::program::Note`]), once there is a program that can carry it.
 
 use super::counted::Dropped;
 use super::error::PortError;
+use super::folder::Folder;
 use super::site::Previous;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use vmcc_port::{Backend, PortConfig};
 
-const DIRECTORY: &str = "/run/vmcc/ports";
+const PARENT: &str = "/run/vmcc";
+const DIRECTORY: &str = "ports";
+const SUFFIX: &str = ".json";
+/// What the next version of a record is called until it is whole.
+const NEXT: &str = ".next";
 /// Records are small; a larger file is not ours.
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -50,25 +57,24 @@ pub(crate) struct Member {
 
 /// A locked record. Dropping it unlocks, and deletes it if it says nothing; [`Record::remove`] deletes.
 pub(crate) struct Record {
-    path: PathBuf,
-    file: Flock<File>,
+    folder: Folder,
+    name: String,
+    file: Mutex<Flock<File>>,
 }
 
 impl Record {
     /// Locks the record of a port of the calling thread's network namespace.
     pub(crate) fn lock(port: &str, ifindex: u32) -> Result<Self, PortError> {
-        let path = path(ifindex)?;
-        let failed = |source| PortError::Record { path: path.clone(), source };
-        fs::create_dir_all(DIRECTORY).map_err(failed)?;
+        let name = file_name(ifindex)?;
+        let folder = Folder::make(PARENT, DIRECTORY).map_err(failed)?;
+        let failed = |source| PortError::Record { path: folder.path(&name), source };
         loop {
-            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-            let file = file.map_err(failed)?;
+            let file = folder.open_or_make(&name).map_err(failed)?;
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 Ok(file) => {
-                    // Deleted by its last owner between opening and locking: that one is nobody's.
-                    let ours = file.metadata().map_err(failed)?.ino();
-                    if fs::metadata(&path).is_ok_and(|now| now.ino() == ours) {
-                        return Ok(Self { path, file });
+                    // Deleted or replaced by its last owner between opening and locking: that one is nobody's.
+                    if folder.is(&name, &file).map_err(failed)? {
+                        return Ok(Self { folder, name, file: Mutex::new(file) });
                     }
                 }
                 Err((file, nix::Error::EWOULDBLOCK)) => {
@@ -81,38 +87,50 @@ impl Record {
     }
 
     pub(crate) fn read(&self) -> Option<Content> {
-        read(&self.file)
+        read(&self.file())
     }
 
+    /// Whole or not at all: what is written appears under the record's name at once, and locked.
     pub(crate) fn write(&self, content: &Content) -> Result<(), PortError> {
-        let failed = |source| PortError::Record { path: self.path.clone(), source };
-        let bytes = serde_json::to_vec(content).map_err(|e| failed(e.into()))?;
-        let mut file: &File = &self.file;
-        // Longer before shorter: a reader that comes in between meets trailing garbage and takes it for none.
-        file.seek(SeekFrom::Start(0)).map_err(failed)?;
-        file.write_all(&bytes).map_err(failed)?;
-        file.set_len(bytes.len() as u64).map_err(failed)
-    }
-
-    /// Whoever comes next knows that the port was left served on purpose.
-    pub(crate) fn mark_kept(&self) {
-        if let Some(content) = self.read() {
-            // Without it `vmcc clean` takes the port for a leftover; that is all.
-            let _ = self.write(&Content { kept: true, ..content });
+        let failed = |source| PortError::Record { path: self.folder.path(&self.name), source };
+        let next = self.next();
+        let written = (|| {
+            let bytes = serde_json::to_vec(content)?;
+            self.folder.remove(&next)?;
+            let file = self.folder.make_new(&next)?;
+            let mut file = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, e)| e)?;
+            file.write_all(&bytes)?;
+            self.folder.rename(&next, &self.name)?;
+            *self.file() = file;
+            Ok(())
+        })();
+        if written.is_err() {
+            // The first error tells more than one about undoing it.
+            let _ = self.folder.remove(&next);
         }
+        written.map_err(failed)
     }
 
     pub(crate) fn remove(self) {
         // A record that stays is harmless: no program of ours is on the port.
-        let _ = fs::remove_file(&self.path);
+        let _ = self.folder.remove(&self.next());
+        let _ = self.folder.remove(&self.name);
+    }
+
+    fn file(&self) -> MutexGuard<'_, Flock<File>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> String {
+        format!("{}{NEXT}", self.name)
     }
 }
 
 impl Drop for Record {
     fn drop(&mut self) {
         // One that was removed may have a successor of the same name.
-        if self.file.metadata().is_ok_and(|file| file.len() == 0 && file.nlink() > 0) {
-            let _ = fs::remove_file(&self.path);
+        if self.file().metadata().is_ok_and(|file| file.len() == 0 && file.nlink() > 0) {
+            let _ = self.folder.remove(&self.name);
         }
     }
 }
@@ -120,20 +138,23 @@ impl Drop for Record {
 /// The numbers of the ports of the calling thread's network namespace that have a record.
 pub(crate) fn recorded() -> Result<Vec<u32>, PortError> {
     let here = namespace_inode()?;
-    let Ok(entries) = fs::read_dir(DIRECTORY) else { return Ok(Vec::new()) };
-    let found = entries.flatten().filter_map(|entry| entry.file_name().to_str().and_then(numbers));
+    let found = entries()?.1.into_iter().map(|(_, inode, index)| (inode, index));
     Ok(found.filter(|(inode, _)| *inode == here).map(|(_, index)| index).collect())
-}
-
-/// What is on record about the other ports of the calling thread's network namespace.
-pub(crate) fn others(ifindex: u32) -> Result<Vec<Content>, PortError> {
-    let others = recorded()?.into_iter().filter(|index| *index != ifindex);
-    Ok(others.filter_map(|index| peek(index).ok().flatten()).collect())
 }
 
 /// What is on record about a port of the calling thread's network namespace, whoever holds it.
 pub(crate) fn peek(ifindex: u32) -> Result<Option<Content>, PortError> {
-    Ok(File::open(path(ifindex)?).ok().as_ref().and_then(read))
+    let name = file_name(ifindex)?;
+    let folder = Folder::open(PARENT, DIRECTORY).map_err(failed)?;
+    Ok(folder.and_then(|folder| folder.read(&name)).as_ref().and_then(read))
+}
+
+/// Whether a process holds a port, or is about to serve it or to end that.
+pub(crate) fn is_held(ifindex: u32) -> Result<bool, PortError> {
+    let name = file_name(ifindex)?;
+    let folder = Folder::open(PARENT, DIRECTORY).map_err(failed)?;
+    let Some(file) = folder.and_then(|folder| folder.read(&name)) else { return Ok(false) };
+    Ok(Flock::lock(file, FlockArg::LockSharedNonblock).is_err())
 }
 
 /// Removes the records of ports that are gone from the calling thread's network namespace, and of namespaces for
@@ -143,43 +164,59 @@ pub(crate) fn forget(
     alive: impl Fn(u64) -> bool,
 ) -> Result<Vec<String>, PortError> {
     let here = namespace_inode()?;
-    let Ok(entries) = fs::read_dir(DIRECTORY) else { return Ok(Vec::new()) };
+    let (Some(folder), entries) = entries()? else { return Ok(Vec::new()) };
     let mut gone = Vec::new();
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let Some((inode, index)) = name.to_str().and_then(numbers) else { continue };
+    for (name, inode, index) in entries {
         if alive(inode) && (inode != here || is_there(index)) {
             continue;
         }
-        let Ok(file) = File::open(entry.path()) else { continue };
-        // One that is held will be removed by its holder.
-        let Ok(file) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else { continue };
-        if fs::remove_file(entry.path()).is_ok() {
-            gone.extend(read(&file).map(|content| content.port));
+        let file = folder.read(&name).map(|file| Flock::lock(file, FlockArg::LockExclusiveNonblock));
+        // One that is held will be removed by its holder; what is no file of ours nobody holds.
+        let content = match &file {
+            Some(Err(_)) => continue,
+            Some(Ok(file)) => read(file),
+            None => None,
+        };
+        if folder.remove(&name).is_ok() {
+            gone.extend(content.map(|content| content.port));
         }
     }
     gone.sort();
     Ok(gone)
 }
 
+/// The records, and what was to become one: names, namespaces' inodes and ports' numbers.
+fn entries() -> Result<(Option<Folder>, Vec<(String, u64, u32)>), PortError> {
+    let Some(folder) = Folder::open(PARENT, DIRECTORY).map_err(failed)? else {
+        return Ok((None, Vec::new()));
+    };
+    let names = folder.names().map_err(|e| failed((folder.path(""), e)))?;
+    let of = |name: String| numbers(&name).map(|(inode, index)| (name, inode, index));
+    let entries = names.into_iter().filter_map(of).collect();
+    Ok((Some(folder), entries))
+}
+
+fn failed((path, source): (PathBuf, io::Error)) -> PortError {
+    PortError::Record { path, source }
+}
+
 /// The namespace's inode and the port's number in a record's name.
 fn numbers(file_name: &str) -> Option<(u64, u32)> {
-    let (inode, index) = file_name.strip_suffix(".json")?.split_once('-')?;
+    let name = file_name.strip_suffix(NEXT).unwrap_or(file_name);
+    let (inode, index) = name.strip_suffix(SUFFIX)?.split_once('-')?;
     Some((inode.parse().ok()?, index.parse().ok()?))
 }
 
 fn read(mut file: &File) -> Option<Content> {
-    if file.metadata().ok()?.len() > MAX_BYTES {
-        return None;
-    }
+    file.seek(io::SeekFrom::Start(0)).ok()?;
     let mut bytes = Vec::new();
-    file.seek(SeekFrom::Start(0)).ok()?;
-    file.read_to_end(&mut bytes).ok()?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).ok()?;
+    // One that is longer ends in the middle.
     serde_json::from_slice(&bytes).ok()
 }
 
-fn path(ifindex: u32) -> Result<PathBuf, PortError> {
-    Ok(PathBuf::from(DIRECTORY).join(format!("{}-{ifindex}.json", namespace_inode()?)))
+fn file_name(ifindex: u32) -> Result<String, PortError> {
+    Ok(format!("{}-{ifindex}{SUFFIX}", namespace_inode()?))
 }
 
 fn namespace_inode() -> Result<u64, PortError> {

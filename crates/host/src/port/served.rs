@@ -5,8 +5,8 @@ use super::counted::{Counted, Dropped};
 use super::error::PortError;
 use super::half::{self, Found};
 use super::plan::Plan;
-use super::program::Program;
-use super::record::{self, Content, Record};
+use super::program::{Note, Program};
+use super::record::{Content, Record};
 use super::site::Site;
 use super::{budget, hold, layout, signed};
 use std::sync::{Mutex, PoisonError};
@@ -24,6 +24,8 @@ pub(super) struct Served {
     pub(super) program: Program,
     pub(super) queues: Box<dyn Queues>,
     dropped: Dropped,
+    /// A change was under way when it was looked at.
+    pub(super) half: bool,
     /// Locked; `None` when somebody only looks.
     pub(super) record: Option<Record>,
 }
@@ -62,7 +64,8 @@ impl Served {
         queues.prepare(&site, &plan, &program)?;
         // From here on there is something to undo; the record says what, should this process die.
         let dropped = Dropped::default();
-        write(&record, port, config, queues.as_ref(), &plan, &site, &dropped)?;
+        let content = content(port, config, queues.as_ref(), &plan, &site, &dropped);
+        write(&record, &program, &content)?;
         let (made, undone) = exchange(&mut site, &plan, |site, held| {
             if held {
                 // What waits in the old queue leaves before it goes; one that does not tell goes at once.
@@ -87,6 +90,7 @@ impl Served {
             program,
             queues,
             dropped,
+            half: false,
             record: Some(record),
         })
     }
@@ -104,11 +108,38 @@ impl Served {
         }
     }
 
+    /// Undoes what is there of a port, and serves it as before.
+    pub(super) fn serve_again(
+        mut site: Site,
+        record: Record,
+        content: Content,
+        program: Option<&Program>,
+    ) -> Result<Self, PortError> {
+        let config = content.config.clone();
+        if content.queues && !site.has_our_queues()? {
+            // Refused while everything is as it is.
+            site.remember()?;
+        }
+        half::undo_recorded(&mut site, content, program)?;
+        // It stays until the next takes its place: should that fail, it still says what is wanted.
+        drop(record);
+        Self::begin(&site.name, &config)
+    }
+
+    /// [`Served::serve_again`] from what is known of a port.
+    pub(super) fn repair(port: &str) -> Result<Self, PortError> {
+        let mut site = Site::open(port)?;
+        let record = Record::lock(port, site.index)?;
+        match half::peek(&mut site)? {
+            (Some(content), program) => Self::serve_again(site, record, content, program.as_ref()),
+            (None, _) => Err(PortError::NotAttached { port: port.to_owned() }),
+        }
+    }
+
     /// As it is, whoever holds it.
     pub(super) fn look(port: &str) -> Result<Self, PortError> {
-        let site = Site::open(port)?;
-        let content = record::peek(site.index)?;
-        let (Some(content), Some(program)) = (content, Program::find(signed(site.index))?) else {
+        let mut site = Site::open(port)?;
+        let (Some(content), Some(program)) = half::peek(&mut site)? else {
             return Err(PortError::NotAttached { port: port.to_owned() });
         };
         Self::open_as(site, content, program, None)
@@ -127,8 +158,8 @@ impl Served {
         let queues = queues_of(&content, Some(&program))?;
         site.previous = content.previous;
         site.made_clsact = content.made_clsact;
-        let dropped = content.dropped;
-        Ok(Self { site: Mutex::new(site), index, name: port, plan, program, queues, dropped, record })
+        let (dropped, half) = (content.dropped, content.half);
+        Ok(Self { site: Mutex::new(site), index, name: port, plan, program, queues, dropped, half, record })
     }
 
     /// How many packets were dropped with classes that are gone.
@@ -145,27 +176,31 @@ impl Served {
         let bytes = layout::config(&self.name, config, &plan, queues)?;
         set_cgroups(&self.name, config, &self.program)?;
         let Some(record) = &self.record else { return Ok(0) };
-        let before = record.read();
+        let before = known(record, &self.program);
         if let Some(content) = &before {
             // Should this process die in the middle, or the kernel refuse there.
-            record.write(&Content { half: true, ..content.clone() })?;
+            write(record, &self.program, &Content { half: true, ..content.clone() })?;
         }
         let program = &self.program;
         let mut switch = || program.configure(&bytes);
         let changed = queues.change(site, &self.plan, &plan, &mut switch);
         if let (Err(PortError::Config { .. }), Some(content)) = (&changed, &before) {
             // Nothing has changed.
-            record.write(content)?;
+            write(record, &self.program, content)?;
         }
         let removed = changed?;
         self.plan = plan;
         self.dropped.add(&removed);
-        write(record, &self.name, config, self.queues.as_ref(), &self.plan, site, &self.dropped)?;
+        let content = content(&self.name, config, self.queues.as_ref(), &self.plan, site, &self.dropped);
+        write(record, &self.program, &content)?;
         Ok(removed.iter().map(|Removed { counters, .. }| counters.backlog_packets).sum())
     }
 
     pub(super) fn stats(&self) -> Result<PortStats, PortError> {
+        let differences = self.differences()?;
         let mut site = self.site.lock().unwrap_or_else(PoisonError::into_inner);
+        // What is set says nothing where it is not there.
+        let in_place = !self.plan.queues || site.has_our_queues()?;
         let counted = Counted {
             passed: self.program.counters()?,
             queues: self.queues.counters(&mut site, &self.plan)?,
@@ -174,29 +209,31 @@ impl Served {
         let Counted { passed, state, .. } = &counted;
         Ok(PortStats {
             port: self.name.clone(),
-            backend: self.queues.kind(),
-            rate_bps: self.plan.capped.then(|| self.plan.rate.saturating_mul(8)),
+            backend: if in_place { self.queues.kind() } else { Backend::Auto },
+            rate_bps: (self.plan.capped && in_place).then(|| self.plan.rate.saturating_mul(8)),
             rtt_ns: self.plan.fixed_rtt().or(Some(state.rtt_ns).filter(|ns| *ns > 0)),
             rtt_samples: state.rtt_samples,
             unclassified: passed.iter().map(|class| class.unclassified).sum(),
             classes: counted.classes(&self.plan, &self.dropped),
             removed: counted.removed(&self.plan, &self.dropped),
             members: Vec::new(),
+            differences,
         })
     }
 
     pub(super) fn recorded(&self) -> Option<Content> {
-        self.record.as_ref()?.read()
+        known(self.record.as_ref()?, &self.program)
     }
 
     pub(super) fn site_index(&self) -> u32 {
         self.index.unsigned_abs()
     }
 
-    /// See [`Record::mark_kept`].
+    /// Whoever comes next knows that the port was left served on purpose.
     pub(super) fn mark_kept(&self) {
-        if let Some(record) = &self.record {
-            record.mark_kept();
+        if let (Some(record), Some(content)) = (&self.record, self.recorded()) {
+            // Without it `vmcc clean` takes the port for a leftover; that is all.
+            let _ = write(record, &self.program, &Content { kept: true, ..content });
         }
     }
 
@@ -264,16 +301,26 @@ fn set_cgroups(port: &str, config: &PortConfig, program: &Program) -> Result<(),
     Ok(())
 }
 
-fn write(
-    record: &Record,
+/// What is on record about a port that is held.
+fn known(record: &Record, program: &Program) -> Option<Content> {
+    program.note.as_ref().and_then(Note::read).or_else(|| record.read())
+}
+
+/// Writes the record, and what the port says itself.
+fn write(record: &Record, program: &Program, content: &Content) -> Result<(), PortError> {
+    record.write(content)?;
+    program.note.as_ref().map_or(Ok(()), |note| note.write(content))
+}
+
+fn content(
     port: &str,
     config: &PortConfig,
     queues: &dyn Queues,
     plan: &Plan,
     site: &Site,
     dropped: &Dropped,
-) -> Result<(), PortError> {
-    record.write(&Content {
+) -> Content {
+    Content {
         port: port.to_owned(),
         config: config.clone(),
         backend: queues.kind(),
@@ -285,5 +332,5 @@ fn write(
         member: None,
         dropped: dropped.clone(),
         pid: std::process::id(),
-    })
+    }
 }

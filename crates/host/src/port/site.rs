@@ -115,6 +115,20 @@ impl Site {
         gone_is_fine(removed).map_err(|e| PortError::kernel(&self.name, "remove its clsact", e))
     }
 
+    /// What is at the root instead of ours, and what comes of it.
+    pub(crate) fn other_root(&mut self) -> Result<String, PortError> {
+        let found = match self.root()? {
+            Some(root) if root.handle != 0 => {
+                format!("the root queue is {} {:x}:", root.kind, root.handle >> 16)
+            }
+            Some(root) => format!("the root queue is the kernel's own ({})", root.kind),
+            None => "there is no root queue".to_owned(),
+        };
+        Ok(format!(
+            "its queues are gone, {found}: nothing caps or schedules what leaves, and nothing is marked"
+        ))
+    }
+
     /// Whether the root queue is one of ours.
     pub(crate) fn has_our_queues(&mut self) -> Result<bool, PortError> {
         Ok(self.root()?.is_some_and(|root| root.handle == OUR_HANDLE))
@@ -144,6 +158,15 @@ impl Site {
     pub(crate) fn restore(&mut self) -> Result<(), PortError> {
         let deleted = self.tc.delete_root(self.index);
         gone_is_fine(deleted).map_err(|e| PortError::kernel(&self.name, "remove its queues", e))?;
+        self.restore_missing()
+    }
+
+    /// Puts the remembered root queue back where none has been put: ours was removed, perhaps by a process that died
+    /// before it came this far. Another one that somebody put there stays.
+    pub(crate) fn restore_missing(&mut self) -> Result<(), PortError> {
+        if self.root()?.is_none_or(|root| root.handle != 0) {
+            return Ok(());
+        }
         let Some(previous) = &self.previous else { return Ok(()) };
         let restored =
             self.tc.add_root(self.index, &previous.kind, previous.handle, previous.options.clone());

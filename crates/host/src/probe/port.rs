@@ -53,7 +53,7 @@ pub(super) fn ifb() -> Answer {
 pub(super) fn mirred() -> Answer {
     let asked = in_new_namespace(|| {
         add("clsact")?;
-        TrafficControl::open()?.redirect(LOOPBACK, LOOPBACK, PRIORITY)
+        TrafficControl::open()?.redirect(LOOPBACK, LOOPBACK, PRIORITY, 1)
     })?;
     asked.map_err(|e| refusal(&e, "filter action mirred", "act_mirred", "CONFIG_NET_ACT_MIRRED"))
 }

@@ -22,6 +22,7 @@ use vmcc_netlink::{HtbClass, QueueInfo, os_code};
 use vmcc_port::Backend;
 use vmcc_units::Limit;
 
+const KIND: &str = "htb";
 const ROOT_HANDLE: u32 = OUR_HANDLE;
 const PORT_CLASS: u32 = ROOT_HANDLE | 1;
 const FIRST_CLASS: u32 = ROOT_HANDLE | 0x10;
@@ -266,13 +267,34 @@ impl Queues for Htb {
     }
 
     fn remove(&mut self, site: &mut Site, plan: &Plan) -> Result<(), PortError> {
-        if site.root().ok().flatten().is_none_or(|root| root.handle != ROOT_HANDLE) {
-            // The port is gone, or somebody put another queue there.
-            return Ok(());
+        if !site.has_our_queues()? {
+            return site.restore_missing();
         }
         Self::open_up(site, plan)?;
         Self::drain(site, &(0..plan.classes.len()).collect::<Vec<_>>())?;
         site.restore()
+    }
+
+    fn differs(&self, site: &mut Site, plan: &Plan) -> Result<Option<String>, PortError> {
+        if !site.root()?.is_some_and(|root| root.handle == ROOT_HANDLE && root.kind == KIND) {
+            return site.other_root().map(Some);
+        }
+        let queues = Self::leaves(site)?;
+        let classes = site.tc.classes(site.index);
+        let classes = classes.map_err(|e| PortError::kernel(&site.name, "read its classes", e))?;
+        let rates = |wanted: &HtbClass| {
+            let found = classes.iter().find(|class| class.handle == wanted.id)?;
+            vmcc_netlink::htb_rates(&found.options)
+        };
+        let as_set =
+            |wanted: &HtbClass| rates(wanted) == Some((wanted.rate_bytes_per_s, wanted.ceil_bytes_per_s));
+        if !as_set(&port_class(plan.rate, plan)) {
+            return Ok(Some("the rate of its HTB queue is another one than was set".to_owned()));
+        }
+        let other = plan.classes.iter().enumerate().find(|(index, class)| {
+            leaf(&queues, *index).is_none() || !as_set(&service_class(*index, class, plan))
+        });
+        Ok(other.map(|(_, class)| format!("the HTB class of `{}` is gone, or not as it was set", class.name)))
     }
 
     fn counters(&self, site: &mut Site, plan: &Plan) -> Result<Vec<QueueCounters>, PortError> {

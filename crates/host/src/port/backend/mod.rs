@@ -78,6 +78,9 @@ pub(crate) trait Queues: Send {
     /// Counters of each class, in the plan's order; behind them those of places that no class has any more, if they go on.
     fn counters(&self, site: &mut Site, plan: &Plan) -> Result<Vec<QueueCounters>, PortError>;
 
+    /// How what the kernel has differs from the plan, and what comes of it; `None` if it does not.
+    fn differs(&self, site: &mut Site, plan: &Plan) -> Result<Option<String>, PortError>;
+
     /// What its programs took to enqueue and to dequeue; `None` if the queues are the kernel's own.
     fn run_times(&self) -> Result<Option<[RunTime; 2]>, PortError> {
         Ok(None)

@@ -58,6 +58,11 @@ impl Queues for Untouched {
         switch().map(|()| Vec::new())
     }
 
+    fn differs(&self, site: &mut Site, plan: &Plan) -> Result<Option<String>, PortError> {
+        let none = plan.needs_a_queue() && site.root()?.is_some_and(|root| root.kind == NO_QUEUE);
+        Ok(none.then(|| "its own queue is gone (`noqueue`): nothing waits, and nothing is marked".to_owned()))
+    }
+
     fn remove(&mut self, _site: &mut Site, _plan: &Plan) -> Result<(), PortError> {
         Ok(())
     }

@@ -6,19 +6,19 @@
 //! ```
 
 use super::super::error::PortError;
+use super::super::folder::Folder;
 use super::super::served::Served;
 use super::super::site::Site;
 use super::super::wait;
 use super::{PREFIX, REDIRECT};
 use nix::fcntl::{Flock, FlockArg};
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::path::PathBuf;
 use vmcc_netlink::{Links, PortInfo, os_code};
 use vmcc_port::{PortConfig, PortStats, VmBudget};
 
 /// Held by whoever makes a bucket, joins or leaves it.
-const LOCK: &str = "/run/vmcc/budgets.lock";
+const LOCK: (&str, &str, &str) = ("/run", "vmcc", "budgets.lock");
 /// How long that may take, in milliseconds.
 const STEPS: u32 = 100;
 
@@ -27,10 +27,10 @@ pub(super) struct Lock(#[allow(dead_code, reason = "unlocks when it is dropped")
 
 impl Lock {
     pub(super) fn take() -> Result<Self, PortError> {
-        let path = PathBuf::from(LOCK);
-        let failed = |source| PortError::Record { path: path.clone(), source };
-        fs::create_dir_all(path.parent().unwrap_or(&path)).map_err(failed)?;
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+        let folder =
+            Folder::make(LOCK.0, LOCK.1).map_err(|(path, source)| PortError::Record { path, source })?;
+        let failed = |source| PortError::Record { path: folder.path(LOCK.2), source };
+        let file = folder.open_or_make(LOCK.2).map_err(failed)?;
         Flock::lock(file, FlockArg::LockExclusive).map(Self).map_err(|(_, e)| failed(e.into()))
     }
 }
@@ -117,11 +117,41 @@ fn on_behalf(error: PortError, port: &Site) -> PortError {
 
 /// Changes the settings of a bucket, for all its ports.
 pub(super) fn change(_: &Lock, vm: &str, config: &PortConfig) -> Result<u64, PortError> {
-    let mut bucket = Served::adopt(&device(vm))?;
+    let mut bucket = match Served::adopt(&device(vm)) {
+        // It was not whole.
+        Err(PortError::NotAttached { .. }) => {
+            Served::begin(&device(vm), config)?.mark_kept();
+            return Ok(0);
+        }
+        adopted => adopted?,
+    };
     let changed = bucket.change(config);
     // It stays, whoever asked.
     bucket.mark_kept();
     changed
+}
+
+/// Serves a bucket again as it was set; one whose device is gone is made by the next port that joins.
+pub(super) fn repair(_: &Lock, vm: &str) -> Result<(), PortError> {
+    let name = device(vm);
+    let failed = |e| PortError::kernel(&name, "switch the device of a budget on", e);
+    let mut links = Links::open().map_err(failed)?;
+    let Some(found) = find(&mut links, &name)? else { return Ok(()) };
+    if !found.up {
+        links.bring_up(found.index, None).map_err(failed)?;
+    }
+    if Served::look(&name).is_ok_and(|bucket| bucket.differences().is_ok_and(|differ| differ.is_empty())) {
+        return Ok(());
+    }
+    match Served::repair(&name) {
+        Ok(bucket) => {
+            bucket.mark_kept();
+            Ok(())
+        }
+        // Nothing says what it was: made anew by the next port that joins.
+        Err(PortError::NotAttached { .. }) => remove_device(&name),
+        Err(error) => Err(error),
+    }
 }
 
 /// The number of the bucket's device, if the bucket is there and works.
@@ -135,9 +165,17 @@ pub(super) fn served(vm: &str) -> Result<Option<u32>, PortError> {
 
 /// Counters of a bucket and its ports.
 pub(super) fn stats(vm: &str) -> Result<PortStats, PortError> {
-    let bucket = Served::look(&device(vm))?;
+    let name = device(vm);
+    let bucket = Served::look(&name)?;
     let members = members(bucket.site_index())?;
-    Ok(PortStats { port: vm.to_owned(), members, ..bucket.stats()? })
+    let mut stats = bucket.stats()?;
+    let mut links = Links::open().map_err(|e| PortError::kernel(&name, "open a netlink socket", e))?;
+    if find(&mut links, &name)?.is_some_and(|found| !found.up) {
+        stats
+            .differences
+            .push(format!("the device of its budget ({name}) is down: nothing leaves its ports"));
+    }
+    Ok(PortStats { port: vm.to_owned(), members, ..stats })
 }
 
 /// Removes a bucket that no port uses.
@@ -190,7 +228,9 @@ pub(super) fn members(device: u32) -> Result<Vec<String>, PortError> {
     let mut names = Vec::new();
     for link in links.list().map_err(failed)? {
         // A port that is gone in the meantime is none.
-        if link.index != device && tc.redirected(link.index, REDIRECT).ok().flatten() == Some(device) {
+        if link.index != device
+            && tc.redirected(link.index, REDIRECT).ok().flatten().is_some_and(|(to, _)| to == device)
+        {
             names.push(link.name);
         }
     }

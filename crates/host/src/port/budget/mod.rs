@@ -9,19 +9,22 @@ mod bucket;
 use super::counted::Dropped;
 use super::error::PortError;
 use super::frame::Frame;
-use super::half::Found;
+use super::half::{self, Found};
 use super::program::{self, Program};
 use super::record::{Content, Member as MemberRecord, Record};
 use super::site::Site;
 use super::{hold, signed};
 use bucket::Lock;
-use vmcc_netlink::os_code;
+use vmcc_netlink::{TrafficControl, os_code};
 use vmcc_port::{Backend, PortConfig, PortStats, VmBudget, VmShare};
 
 /// What devices of buckets are called, with a number behind it.
 const PREFIX: &str = "vmccb";
 /// Where the redirecting filter sits among a port's filters: before our program, which a member does not have.
 const REDIRECT: u16 = 0xc0d9;
+/// Its handle says whether clsact goes with it, should the record be lost.
+const FOUND_CLSACT: u32 = 1;
+const MADE_CLSACT: u32 = 2;
 
 /// A port that shares its VM's budget.
 pub(crate) struct Member {
@@ -45,12 +48,66 @@ pub(crate) fn is_bucket(name: &str) -> bool {
 
 /// Whether a port's packets go through a bucket.
 pub(crate) fn is_member(site: &mut Site) -> Result<bool, PortError> {
-    Ok(redirected(site)?.is_some())
+    Ok(redirect(site)?.is_some())
+}
+
+/// The same of any port, whether it can be read or not.
+pub(crate) fn has_redirect(tc: &mut TrafficControl, port: u32) -> bool {
+    tc.redirected(port, REDIRECT).ok().flatten().is_some()
+}
+
+/// The device that a port's packets go through, and its filter's handle.
+fn redirect(site: &mut Site) -> Result<Option<(u32, u32)>, PortError> {
+    let found = site.tc.redirected(site.index, REDIRECT);
+    found.map_err(|e| PortError::kernel(&site.name, "read its filters", e))
 }
 
 fn redirected(site: &mut Site) -> Result<Option<u32>, PortError> {
-    let found = site.tc.redirected(site.index, REDIRECT);
-    found.map_err(|e| PortError::kernel(&site.name, "read its filters", e))
+    Ok(redirect(site)?.map(|(device, _)| device))
+}
+
+/// What a member port says itself, without a record: the filter that redirects its packets, and the bucket where they
+/// go.
+pub(crate) fn noted(site: &mut Site) -> Result<Option<Content>, PortError> {
+    let Some((device, handle)) = redirect(site)? else { return Ok(None) };
+    let bucket = Program::find(signed(device))?.and_then(|program| program.note?.read());
+    Ok(bucket.and_then(|bucket| {
+        let vm = bucket.config.vm.as_ref()?.name.clone();
+        Some(Content {
+            port: site.name.clone(),
+            backend: Backend::Auto,
+            queues: false,
+            previous: None,
+            made_clsact: handle == MADE_CLSACT,
+            member: Some(MemberRecord { vm }),
+            dropped: Dropped::default(),
+            ..bucket
+        })
+    }))
+}
+
+/// How a member port is not as it was set.
+pub(crate) fn differs(site: &mut Site, vm: &str) -> Result<String, PortError> {
+    Ok(match redirected(site)? {
+        None => format!(
+            "its packets do not go through the budget of VM {vm} any more: nothing caps or marks them"
+        ),
+        Some(_) => {
+            format!("the budget of VM {vm} is not whole, or its device is gone: nothing may leave the port")
+        }
+    })
+}
+
+/// Repairs the bucket of a VM, if its device is there.
+pub(crate) fn repair(vm: &str) -> Result<(), PortError> {
+    bucket::repair(&Lock::take()?, vm)
+}
+
+/// Takes a member off its bucket, which stays.
+pub(crate) fn take_off_whole(site: &mut Site, content: &Content) -> Result<(), PortError> {
+    site.made_clsact = content.made_clsact;
+    let index = signed(site.index);
+    part(site, index)
 }
 
 impl Member {
@@ -116,6 +173,16 @@ impl Member {
         self.record.as_ref()
     }
 
+    /// See [`Served::mark_kept`](super::served::Served::mark_kept).
+    pub(crate) fn mark_kept(&self) {
+        if let Some((record, content)) =
+            self.record.as_ref().and_then(|record| Some((record, record.read()?)))
+        {
+            // As there.
+            let _ = record.write(&Content { kept: true, ..content });
+        }
+    }
+
     /// Leaves the bucket; the last takes it away.
     pub(crate) fn end(mut self) -> Result<(), PortError> {
         let lock = Lock::take()?;
@@ -170,13 +237,16 @@ pub(crate) fn remove_unused() -> Result<usize, PortError> {
 /// The other ports of a VM and how they share its budget, by name. The device of a shared budget is on record too, but
 /// no port to its users.
 fn others(site: &Site, vm: &VmBudget) -> Result<Vec<(String, VmBudget)>, PortError> {
-    let recorded = super::record::others(site.index)?.into_iter();
-    let of_vm = recorded.filter_map(|content| {
-        let theirs = content.config.vm.filter(|theirs| theirs.name == vm.name)?;
-        let there = nix::net::if_::if_nametoindex(content.port.as_str()).is_ok();
-        (there && !is_bucket(&content.port)).then_some((content.port, theirs))
-    });
-    let mut ports: Vec<(String, VmBudget)> = of_vm.collect();
+    let mut ports: Vec<(String, VmBudget)> = Vec::new();
+    for index in super::differs::ours()?.into_iter().filter(|index| *index != site.index) {
+        let Ok(name) = nix::net::if_::if_indextoname(index) else { continue };
+        let name = name.to_string_lossy().into_owned();
+        let Ok(mut port) = Site::open(&name) else { continue };
+        let theirs = half::peek(&mut port)?.0.and_then(|content| content.config.vm);
+        ports.extend(
+            theirs.filter(|theirs| theirs.name == vm.name && !is_bucket(&name)).map(|theirs| (name, theirs)),
+        );
+    }
     ports.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     Ok(ports)
 }
@@ -222,7 +292,8 @@ pub(crate) fn check_parts(site: &Site, config: &PortConfig) -> Result<(), PortEr
 fn join(site: &mut Site, device: u32) -> Result<(), PortError> {
     // Before its packets go there: ACKs that come in find the flows that went out.
     program::lend_ingress(&site.name, signed(device), signed(site.index))?;
-    let redirected = site.tc.redirect(site.index, device, REDIRECT);
+    let handle = if site.made_clsact { MADE_CLSACT } else { FOUND_CLSACT };
+    let redirected = site.tc.redirect(site.index, device, REDIRECT, handle);
     redirected.map_err(|e| match os_code(&e) {
         Some(nix::libc::ENOENT) => PortError::Feature {
             port: site.name.clone(),

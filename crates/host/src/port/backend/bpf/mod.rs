@@ -228,14 +228,17 @@ impl Queues for Bpf {
 
     fn remove(&mut self, site: &mut Site, plan: &Plan) -> Result<(), PortError> {
         if !Self::is_in_place(site) {
-            // The port is gone, or somebody put another queue there.
-            return Ok(());
+            return site.restore_missing();
         }
         if let Some(maps) = &self.maps {
             maps.configure(plan, true)?;
         }
         site.wait_until_empty(STEPS)?;
         site.restore()
+    }
+
+    fn differs(&self, site: &mut Site, _plan: &Plan) -> Result<Option<String>, PortError> {
+        if Self::is_in_place(site) { Ok(None) } else { site.other_root().map(Some) }
     }
 
     fn counters(&self, _site: &mut Site, _plan: &Plan) -> Result<Vec<QueueCounters>, PortError> {
