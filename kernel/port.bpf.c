@@ -25,11 +25,12 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 #include "port_mark.h"
 #include "port_rtt.h"
 
+/* Sizes, not types: before 6.2 Linux takes no map without types in the place of one with them. */
 struct port_config_map {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct port_config);
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, sizeof(struct port_config));
 };
 
 /* A map per configuration, the one in use in here: a change appears at once and whole, however soon
