@@ -80,7 +80,7 @@ pub struct TcpConfig {
     pub ack_every: u8,
     /// Segments acknowledged one by one at the start (Linux `TCP_MAX_QUICKACKS`, 16).
     pub quick_acks: u8,
-    /// SACK ranges per ACK, 0 to 4 (three fit beside timestamps); 0 disables SACK.
+    /// SACK ranges per ACK, 1 to 4 (three fit beside timestamps; beside a data ACK, one).
     pub sack_ranges: u8,
     /// How loss is detected.
     pub loss_detection: LossDetection,
@@ -96,8 +96,8 @@ pub struct TcpConfig {
     pub pacing: bool,
     /// Most duplicate-ACK reordering that is tolerated before dupthresh grows no more (`tcp_max_reordering`).
     pub max_reordering_pkt: u32,
-    /// Time between the SYN-ACK of an additional subflow and its first data, in halves of its RTT: 1 is the
-    /// RFC 8684 section 3.2 exchange seen from the passive opener, 2 waits for the fourth ACK.
+    /// Time between the SYN-ACK of an additional subflow and its first data, in halves of its RTT: the opener,
+    /// which sends here, waits 2 for the fourth ACK (RFC 8684 section 3.2).
     pub join_half_rtts: u8,
 }
 
@@ -125,7 +125,7 @@ impl Default for TcpConfig {
             receive_buffer: ReceiveBuffer::default(),
             pacing: false,
             max_reordering_pkt: 300,
-            join_half_rtts: 1,
+            join_half_rtts: 2,
         }
     }
 }

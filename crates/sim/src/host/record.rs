@@ -55,7 +55,8 @@ pub struct FlowRecord {
     pub received: Time,
     /// When the sender knew; [`Time::NEVER`] if it does not.
     pub acknowledged: Time,
-    /// Payload bytes that entered the connection's stream at the receiver, each once.
+    /// Payload bytes that the receiving application can have: in order in the connection's stream. What has
+    /// arrived is in [`ReceiverCounters::bytes`].
     pub delivered_bytes: u64,
     /// Requests answered (request-response only).
     pub responses: u32,

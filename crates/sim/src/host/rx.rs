@@ -1,8 +1,8 @@
 //! The receiving transport.
 //!
 //! Modelled: delayed ACKs (RFC 5681 section 4.2, Linux's quick ACKs at the start and immediate ACKs out of
-//! order), SACK with the most recent range first (RFC 2018 section 4), classic ECN echo (RFC 3168 section
-//! 6.1.3), accurate echo with an immediate ACK on each change of CE (RFC 8257 section 3.2), timestamp echo
+//! order), SACK with the most recent range first (RFC 2018 section 4), as many as options leave room for,
+//! classic ECN echo (RFC 3168 section 6.1.3) with Linux's quick ACKs at small windows, accurate echo with an immediate ACK on each change of CE (RFC 8257 section 3.2), timestamp echo
 //! (RFC 7323 section 4), data sequence reassembly across subflows and data ACKs (RFC 8684 section 3.3), a
 //! shared receive window that is fixed or right-sized as in Linux, a slow reader, window updates.
 //! Not modelled: memory accounting beyond payload (`truesize`), DSACK, window scaling's rounding, the
@@ -119,18 +119,32 @@ pub(crate) struct RxConn {
     measured_before: u32,
     max_window: u32,
     auto: bool,
+    /// SACK ranges per ACK.
+    sack_ranges: u8,
     /// Segments per message of a request-response application; 0: nobody is told.
     pub(crate) message: u32,
     pub(crate) messages: u32,
     pub(crate) completed: Time,
-    /// Payload that entered the stream, each byte once.
+    /// Payload that the application can have: in order in the connection's stream.
     pub(crate) delivered_bytes: u64,
+    /// Segments that are not full and wait for earlier data: sequence number and bytes missing.
+    short: Vec<(u32, u16)>,
     pub(crate) host: u32,
     /// Its first subflow in the shard's table.
     pub(crate) first: u32,
     /// Who is told when a message is complete.
     pub(crate) tells: Option<Tell>,
 }
+
+/// What a receiver takes for the first round trip's reading at most (Linux `TCP_INIT_CWND`).
+const INITIAL_READ_PKT: u32 = 10;
+
+/// Segments acknowledged one by one after the first CE mark, and after a segment that is not ECN-capable,
+/// which is a retransmission (Linux `tcp_enter_quickack_mode`): the sender's window may be very small.
+const ECN_QUICK_ACKS: u8 = 2;
+
+/// SACK ranges that fit beside timestamps (12 bytes) and an 8-byte data ACK (12) in 40 bytes of options.
+const MULTIPATH_SACK_RANGES: u8 = 1;
 
 fn segments(bytes: u64, mss_bytes: u16) -> u32 {
     u32::try_from(bytes / u64::from(mss_bytes)).unwrap_or(u32::MAX >> 1).clamp(2, u32::MAX >> 1)
@@ -164,13 +178,20 @@ impl RxConn {
             read_timer: Timer::new(),
             measured: 0,
             measured_at: Time::ZERO,
-            measured_before: segments(10 * u64::from(mss_bytes), mss_bytes),
+            // Never more than the first window: what cannot arrive in a round trip cannot be exceeded.
+            measured_before: window.min(INITIAL_READ_PKT),
             max_window: max,
             auto,
+            sack_ranges: if tx.multipath {
+                config.sack_ranges.min(MULTIPATH_SACK_RANGES)
+            } else {
+                config.sack_ranges
+            },
             message: 0,
             messages: 0,
             completed: Time::NEVER,
             delivered_bytes: 0,
+            short: Vec::new(),
             host,
             first: 0,
             tells: None,
@@ -181,6 +202,20 @@ impl RxConn {
     #[inline]
     pub(crate) fn next(&self) -> u32 {
         self.data.next()
+    }
+
+    /// Counts what `segment`, new and not simply the next one, has brought in order since `before`.
+    fn count_in_order(&mut self, segment: Held, before: u32) {
+        if segment.len_bytes < self.mss_bytes {
+            self.short.push((segment.data_seq, self.mss_bytes - segment.len_bytes));
+        }
+        let next = self.data.next();
+        let mut missing_bytes = 0;
+        self.short.retain(|&(seq, missing)| {
+            missing_bytes += if seq < next { u64::from(missing) } else { 0 };
+            seq >= next
+        });
+        self.delivered_bytes += u64::from(next - before) * u64::from(self.mss_bytes) - missing_bytes;
     }
 
     /// The window as a mirror connection's sender starts with it, in segments.
@@ -204,7 +239,7 @@ impl RxConn {
             return;
         }
         let copied = self.read - self.measured;
-        if copied > self.measured_before {
+        if copied >= self.measured_before {
             let grown = u64::from(copied - self.measured_before);
             let base = 2 * u64::from(copied) + 16;
             let wanted = base + 2 * (base * grown / u64::from(self.measured_before));
@@ -269,24 +304,27 @@ impl<W: Wire> Rx<'_, W> {
         }
     }
 
-    /// ECN; returns whether an ACK must leave at once because CE changed.
+    /// ECN as Linux answers it; returns whether an ACK must leave at once.
     #[inline]
     fn echo_congestion(&mut self, packet: &Packet) -> bool {
         let ce = packet.has(Packet::CE);
         let sub = &mut *self.sub;
         sub.counters.ce_marked += u64::from(ce);
+        // The sender's window has fallen, perhaps to one packet: it must not wait for a delayed ACK.
+        let reduced = packet.has(Packet::CWR);
         match sub.ecn {
             Ecn::Off => false,
             Ecn::Classic => {
-                if packet.has(Packet::CWR) {
-                    sub.echo_ce = false;
+                sub.echo_ce &= !reduced;
+                if ce && !sub.echo_ce || !packet.has(Packet::ECT) {
+                    sub.quick = sub.quick.max(ECN_QUICK_ACKS);
                 }
                 sub.echo_ce |= ce;
-                false
+                reduced
             }
             Ecn::Accurate => {
                 if sub.ce == ce {
-                    return false;
+                    return reduced;
                 }
                 // What came before the change is acknowledged with the old state (RFC 8257 figure 1).
                 if sub.unacked > 0 {
@@ -303,8 +341,13 @@ impl<W: Wire> Rx<'_, W> {
     #[inline]
     fn deliver(&mut self, segment: Held, echo: Time) {
         let conn = &mut *self.conn;
+        let before = conn.data.next();
         if conn.data.insert(segment.data_seq) {
-            conn.delivered_bytes += u64::from(segment.len_bytes);
+            if conn.data.next() == before + 1 {
+                conn.delivered_bytes += u64::from(segment.len_bytes);
+            } else {
+                conn.count_in_order(segment, before);
+            }
         }
         if segment.last {
             conn.end = segment.data_seq + 1;
@@ -407,7 +450,7 @@ impl<W: Wire> Rx<'_, W> {
         match &sub.out_of_order {
             Some(store) if sub.arrivals.held() > 0 => {
                 let mut sack = store.recent;
-                for range in sack.ranges.iter_mut().skip(usize::from(self.config.sack_ranges)) {
+                for range in sack.ranges.iter_mut().skip(usize::from(self.conn.sack_ranges)) {
                     *range = SackRange::default();
                 }
                 self.wire.send_with_sack(ack, &sack);

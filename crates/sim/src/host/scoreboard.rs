@@ -380,12 +380,21 @@ impl Scoreboard {
         changed.count_ones()
     }
 
-    /// Everything that is not SACKed is lost, retransmissions too: the timer expired.
-    pub(crate) fn mark_all_lost(&mut self) {
+    /// The timer expired: the oldest segment is lost, and of the others, retransmissions too, what is not SACKed
+    /// and was sent `recent` ago or earlier (Linux `tcp_timeout_mark_lost`).
+    pub(crate) fn mark_timed_out(&mut self, now: Time, recent: Span) {
         for base in (self.una & !63..self.nxt).step_by(64) {
-            let bits = span_mask(base, self.una, self.nxt);
-            let sacked = self.marks[self.word(base)].sacked;
-            self.mark_lost_bits(base, bits & !sacked);
+            let unsacked = span_mask(base, self.una, self.nxt) & !self.marks[self.word(base)].sacked;
+            let (mut rest, mut late) = (unsacked, 0);
+            while rest != 0 {
+                let bit = rest & rest.wrapping_neg();
+                rest &= rest - 1;
+                let seq = base + bit.trailing_zeros();
+                if seq == self.una || now.since(self.segment(seq).sent) >= recent {
+                    late |= bit;
+                }
+            }
+            self.mark_lost_bits(base, late);
         }
     }
 

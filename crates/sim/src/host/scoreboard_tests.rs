@@ -64,10 +64,21 @@ fn a_fast_answer_to_a_retransmission_is_not_its_own() {
 }
 
 #[test]
+fn a_timeout_spares_what_was_sent_within_a_round_trip() {
+    let mut board = board([0, 10, 300, 390]);
+    board.mark_timed_out(us(400), Span::from_us(50));
+    assert_eq!((board.lost_out(), board.in_flight()), (3, 1));
+    let mut young = self::board([390, 395]);
+    young.mark_timed_out(us(400), Span::from_us(50));
+    assert_eq!((young.lost_out(), young.next_lost()), (1, Some(0)), "the oldest is lost in any case");
+    assert!(board.is_consistent() && young.is_consistent());
+}
+
+#[test]
 fn rtt_comes_from_segments_sent_once() {
     let mut board = board([10, 20, 30]);
     let mut rack = Rack::default();
-    board.mark_all_lost();
+    board.mark_timed_out(Time::ZERO, Span::ZERO);
     board.retransmit(0, us(500));
     let mut got = Delivery::default();
     board.ack(1, us(600), Span::ZERO, &mut rack, &mut got);
@@ -157,7 +168,7 @@ proptest! {
                     let ack = (una + n).min(board.nxt());
                     board.ack(ack, now, Span::ZERO, &mut rack, &mut got);
                 }
-                Op::Timeout => board.mark_all_lost(),
+                Op::Timeout => board.mark_timed_out(Time::ZERO, Span::ZERO),
                 Op::Retransmit => {
                     if let Some(seq) = board.next_lost() {
                         board.retransmit(seq, now);

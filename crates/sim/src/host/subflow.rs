@@ -86,8 +86,6 @@ pub(crate) struct Subflow {
     /// Ranges of the last ACK that had some: what they report is on the scoreboard already.
     pub(crate) last_sack: Sack,
     pub(crate) prr: Prr,
-    /// Window at which the current reduction ends.
-    pub(crate) reduce_to: u32,
     pub(crate) dupthresh: u32,
     pub(crate) reordering_seen: bool,
     pub(crate) retries: u8,
@@ -107,7 +105,7 @@ pub(crate) struct Subflow {
     pub(crate) undo: (u32, u32),
     /// Next data segment of the redundant scheduler.
     pub(crate) next_copy: u32,
-    /// When this subflow last penalized others.
+    /// When this subflow was last penalized.
     pub(crate) last_penalty: Time,
     pub(crate) pace_timer: Timer,
     /// No paced segment before.
@@ -150,7 +148,6 @@ impl Subflow {
             last_sent: Time::ZERO,
             last_sack: Sack::EMPTY,
             prr: Prr::default(),
-            reduce_to: 0,
             dupthresh: 3,
             reordering_seen: false,
             retries: 0,

@@ -29,12 +29,23 @@ pub(crate) struct Pipe {
     pub(crate) script: Script,
     /// Every packet put on the wire, with its time and whether it was lost.
     pub(crate) log: Vec<(Time, Packet, bool)>,
+    /// Most SACK ranges that one ACK had.
+    pub(crate) most_sack_ranges: usize,
 }
 
 impl Pipe {
     pub(crate) fn new(routes: Vec<(Span, Span)>, script: Script) -> Pipe {
         let busy = vec![Time::ZERO; routes.len()];
-        Pipe { now: Time::ZERO, serial: 0, queue: BTreeMap::new(), routes, busy, script, log: Vec::new() }
+        Pipe {
+            now: Time::ZERO,
+            serial: 0,
+            queue: BTreeMap::new(),
+            routes,
+            busy,
+            script,
+            log: Vec::new(),
+            most_sack_ranges: 0,
+        }
     }
 
     fn push(&mut self, at: Time, event: Event) {
@@ -64,6 +75,8 @@ impl Wire for Pipe {
 
     fn send_with_sack(&mut self, mut packet: Packet, sack: &Sack) {
         packet.flags |= Packet::SACK;
+        let ranges = sack.ranges.iter().filter(|r| r.end > r.start).count();
+        self.most_sack_ranges = self.most_sack_ranges.max(ranges);
         self.put(packet, *sack);
     }
 

@@ -319,7 +319,7 @@ impl Directory {
         self.places.len()
     }
 
-    /// Payload bytes that connection `id` has delivered so far, each once.
+    /// Payload bytes that connection `id` has delivered in order so far.
     ///
     /// # Panics
     /// If `id` or `hosts` come from another world.

@@ -138,23 +138,24 @@ impl<W: Wire> Tx<'_, W> {
         self.transmit(fast, head);
     }
 
-    /// Halves the window of slower subflows that hold the oldest segment, once per round trip of `fast`.
+    /// Halves the window of slower subflows that hold the oldest segment, each once per round trip of its own
+    /// (NSDI 2012, section 4.2; later versions of the kernel counted those of `fast`).
     fn penalize(&mut self, fast: usize, carriers: u8) {
         let srtt_8us = self.subs[fast].rtt.srtt_8us;
-        if self.now.since(self.subs[fast].last_penalty) <= self.subs[fast].rtt.srtt() {
-            return;
-        }
         for r in 0..self.subs.len() {
             let sf = &mut self.subs[r];
             if r == fast || carriers & 1 << r == 0 || sf.rtt.srtt_8us <= srtt_8us || sf.state != State::Open {
                 continue;
             }
+            if self.now.since(sf.last_penalty) <= sf.rtt.srtt() {
+                continue;
+            }
+            sf.last_penalty = self.now;
             let slow_start = sf.in_slow_start();
             sf.cwnd = (sf.cwnd / 2).max(1);
             if !slow_start {
                 sf.ssthresh = (sf.ssthresh / 2).max(2);
             }
-            self.subs[fast].last_penalty = self.now;
             self.publish(r);
         }
     }

@@ -1,10 +1,12 @@
 //! Recovery states: Linux's `tcp_fastretrans_alert`, `tcp_enter_cwr`, `tcp_enter_recovery`, `tcp_enter_loss`.
 
 use super::Tx;
+use crate::host::config::LossDetection;
 use crate::host::prr::Prr;
 use crate::host::scoreboard::Delivery;
 use crate::host::wire::Wire;
-use vmcc_cc::{Algorithm, Cause, State};
+use crate::time::Span;
+use vmcc_cc::{Algorithm, Cause, SSTHRESH_INFINITE, State};
 
 impl<W: Wire> Tx<'_, W> {
     /// An ACK that needs thought: marks, ECE, or a state that is not open. Returns whether it revealed a
@@ -18,8 +20,13 @@ impl<W: Wire> Tx<'_, W> {
         if state == State::Loss && self.is_spurious_timeout(r, advanced, got) {
             return false;
         }
+        let again = self.subs[r].board.again_out();
         let lost = self.detect(r);
-        if matches!(state, State::Open | State::Disorder | State::Cwr) {
+        if state == State::Loss && self.subs[r].board.again_out() < again {
+            // A retransmission was lost: a new reduction, gradual from here (Linux `FLAG_LOST_RETRANS`).
+            self.subs[r].frto = false;
+            self.enter_recovery(r, ece);
+        } else if matches!(state, State::Open | State::Disorder | State::Cwr) {
             if self.subs[r].board.lost_out() > 0 {
                 self.enter_recovery(r, ece);
             } else if ece && state != State::Cwr {
@@ -51,7 +58,10 @@ impl<W: Wire> Tx<'_, W> {
 
     fn end_reduction(&mut self, r: usize) {
         let sf = &mut self.subs[r];
-        sf.cwnd = sf.reduce_to.max(1);
+        // `tcp_end_cwnd_reduction`: at ssthresh even where a timeout has left the window below it.
+        if sf.ssthresh < SSTHRESH_INFINITE {
+            sf.cwnd = sf.ssthresh.max(1);
+        }
         if sf.state == State::Recovery {
             sf.board.shrink();
         }
@@ -78,13 +88,12 @@ impl<W: Wire> Tx<'_, W> {
         event.cause = cause;
         let board = &self.subs[r].board;
         event.in_flight_pkt = board.out();
-        let decision = self.ask(r, Algorithm::on_congestion, &event);
+        self.ask(r, Algorithm::on_congestion, &event);
         let sf = &mut self.subs[r];
         sf.high_seq = sf.board.nxt();
         sf.probe_high = 0;
         sf.cwr_pending = true;
         sf.prr = Prr::start(sf.cwnd);
-        sf.reduce_to = decision.cwnd().unwrap_or(sf.ssthresh).clamp(1, sf.cwnd.max(1));
     }
 
     pub(super) fn enter_recovery(&mut self, r: usize, ece: bool) {
@@ -102,12 +111,12 @@ impl<W: Wire> Tx<'_, W> {
         }
         let sf = &mut self.subs[r];
         let pipe = sf.board.in_flight();
-        let send = sf.prr.on_ack(pipe, sf.reduce_to, delivered, safe);
+        let send = sf.prr.on_ack(pipe, sf.ssthresh.max(1), delivered, safe);
         sf.cwnd = (pipe + send).max(1);
         self.publish(r);
     }
 
-    /// The retransmission timer expired: everything not SACKed is lost.
+    /// The retransmission timer expired: everything is lost but what is SACKed or, by RACK, was sent too recently.
     pub(super) fn enter_loss(&mut self, r: usize) {
         let sf = &self.subs[r];
         let fresh = !matches!(sf.state, State::Recovery | State::Loss);
@@ -124,7 +133,11 @@ impl<W: Wire> Tx<'_, W> {
             self.ask(r, Algorithm::on_congestion, &event);
         }
         let sf = &mut self.subs[r];
-        sf.board.mark_all_lost();
+        let recent = match self.config.loss_detection {
+            LossDetection::Rack => sf.rack.rtt,
+            LossDetection::Rfc6675 => Span::ZERO,
+        };
+        sf.board.mark_timed_out(self.now, recent);
         sf.cwnd = sf.board.in_flight() + 1;
         sf.cwnd_limited = true;
         sf.dupthresh = sf.dupthresh.min(3);

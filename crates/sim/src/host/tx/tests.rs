@@ -211,6 +211,67 @@ fn classic_ecn_cuts_once_per_window_until_cwr() {
 }
 
 #[test]
+fn the_first_ce_mark_and_cwr_are_acknowledged_at_once() {
+    let script = Box::new(|p: &mut Packet, _| {
+        if p.has(Packet::ECT) && p.seq == 34 {
+            p.flags |= Packet::CE;
+        }
+        Some(Span::ZERO)
+    });
+    let config = TcpConfig { ecn: Ecn::Classic, quick_acks: 0, ..TcpConfig::default() };
+    let paths = vec![(Span::from_ms(10), Span::from_us(100))];
+    let mut lab = Lab::new(Setup { app: sized(300), config, paths, ..Setup::default() }, script);
+    lab.run_ms(3000);
+    let acks = |p: &Packet| p.has(Packet::ACK) && !p.has(Packet::SYN);
+    let acked: Vec<u32> = lab.pipe.log.iter().filter(|l| acks(&l.1)).map(|l| l.1.ack).collect();
+    let cwr = lab.pipe.log.iter().find(|l| l.1.has(Packet::CWR)).map_or(0, |l| l.1.seq);
+    for seq in [34, 35, cwr] {
+        assert!(acked.contains(&(seq + 1)), "{seq} waited for the next one: {acked:?}");
+    }
+    assert!(!acked.contains(&37), "two quick ACKs, no more: {acked:?}");
+}
+
+/// Every packet is marked, and a timeout has left a window of one. The reduction ends at ssthresh (Linux
+/// `tcp_end_cwnd_reduction`), which is two at least, so delayed ACKs no longer pace the flow.
+#[test]
+fn marks_do_not_hold_a_window_at_one_after_a_timeout() {
+    for (algorithm, ecn) in [("reno", Ecn::Classic), ("cubic", Ecn::Classic), ("dctcp", Ecn::Off)] {
+        let script = Box::new(|p: &mut Packet, now| {
+            if p.has(Packet::ECT) {
+                p.flags |= Packet::CE;
+            }
+            let data = p.has(Packet::DATA) && p.tag == 0;
+            (!(data && now >= ms(60) && now < ms(250))).then_some(Span::ZERO)
+        });
+        let config = TcpConfig { ecn, ..TcpConfig::default() };
+        let mut lab = Lab::new(Setup { algorithm, app: App::Bulk, config, ..Setup::default() }, script);
+        lab.run_ms(4000);
+        assert!(lab.flow().timeouts() > 0, "{algorithm}");
+        let sent = lab.data(0).iter().filter(|d| d.0 > ms(3000)).count();
+        // Two packets per round trip of 20 ms; a window of one would wait 40 ms more for each ACK: 17.
+        assert!((60..=110).contains(&sent), "{algorithm}: {sent} packets in a second");
+    }
+}
+
+/// Linux leaves the state after a timeout for fast recovery when RACK finds a retransmission lost.
+#[test]
+fn a_retransmission_lost_after_a_timeout_is_a_new_recovery() {
+    let mut of_one = 0;
+    let script = Box::new(move |p: &mut Packet, _| {
+        let data = p.has(Packet::DATA) && p.tag == 0;
+        of_one += u32::from(data && p.seq == 1);
+        let lost = data && (!p.has(Packet::RETRANSMIT) || p.seq == 1 && of_one == 2);
+        (!lost).then_some(Span::ZERO)
+    });
+    let config = TcpConfig { tlp: false, ..TcpConfig::default() };
+    let mut lab = Lab::new(Setup { app: sized(10), config, ..Setup::default() }, script);
+    lab.run_ms(5000);
+    let flow = lab.flow();
+    assert_eq!((flow.timeouts(), flow.subflows[0].sender.recoveries), (1, 1));
+    assert_eq!(flow.delivered_bytes, 10 * 1448);
+}
+
+#[test]
 fn accurate_ecn_echoes_exactly_the_marked_segments() {
     let script = Box::new(|p: &mut Packet, _| {
         if p.has(Packet::DATA) && (36..39).contains(&p.seq) {
