@@ -96,8 +96,8 @@ pub struct TcpConfig {
     pub pacing: bool,
     /// Most duplicate-ACK reordering that is tolerated before dupthresh grows no more (`tcp_max_reordering`).
     pub max_reordering_pkt: u32,
-    /// Time between the SYN-ACK of an additional subflow and its first data, in halves of its RTT: the opener,
-    /// which sends here, waits 2 for the fourth ACK (RFC 8684 section 3.2).
+    /// Time between the SYN-ACK of an additional subflow and its first data, in halves of its RTT: 1 is the
+    /// RFC 8684 section 3.2 exchange seen from the passive opener, 2 waits for the fourth ACK.
     pub join_half_rtts: u8,
 }
 
@@ -125,7 +125,7 @@ impl Default for TcpConfig {
             receive_buffer: ReceiveBuffer::default(),
             pacing: false,
             max_reordering_pkt: 300,
-            join_half_rtts: 2,
+            join_half_rtts: 1,
         }
     }
 }
