@@ -54,16 +54,19 @@ CC_INLINE void cc_dctcp_on_ack(struct cc_dctcp *d, const struct cc_event *ev, ui
 	d->marked_pkt = 0;
 }
 
-/* ECE: w -= floor(w * alpha / 2), not below `floor`. */
+/*
+ * ECE: w -= floor(w * alpha / 2), not below `floor`.  Both window and ssthresh: hosts as Linux
+ * reduce gradually and end at ssthresh, whatever the window.
+ */
 CC_INLINE void cc_dctcp_cut(const struct cc_dctcp *d, const struct cc_event *ev,
 			    struct cc_path *self, uint64_t floor, struct cc_decision *out)
 {
 	uint32_t w = cc_window(ev->cwnd_pkt);
 	uint64_t alpha = cc_min(d->alpha_q30, CC_ALPHA_ONE_Q30);
 	uint32_t cut = (uint32_t)((w * alpha) >> (CC_DCTCP_ALPHA_BITS + 1));
+	uint32_t least = (uint32_t)cc_min64(cc_max64(floor, 1), 16);
 
-	cc_reduce(ev, self, w - cut, (uint32_t)cc_min64(cc_max64(floor, 1), 16),
-		  CC_MIN_SSTHRESH_PKT, out);
+	cc_reduce(ev, self, w - cut, least, least, out);
 }
 
 #endif /* VMCC_DCTCP_H */

@@ -10,7 +10,7 @@
  *   ECE         w -= floor(w * alpha / 2), once per window
  *   loss, RTO   Reno (RFC 8257 section 3.5), one cut per window over all signals
  *
- * Deviations: counts packets, not bytes; the window floor after ECE is a parameter (RFC 1, Linux
+ * Deviations: counts packets, not bytes; the floor after ECE is a parameter (RFC 1, Linux
  * 2). alpha has 30 fractional bits and is rounded down as a whole, so it decays to 0 (Linux's 10
  * bits stall).
  *

@@ -117,3 +117,31 @@ fn marked_flows_share_at_small_windows() {
         assert!(sum > 0.85e9, "{cc}, delayed {delayed_ack}: {:.0} Mbit/s", sum / 1e6);
     }
 }
+
+/// A lone flow behind a buffer from one packet to four bandwidth-delay products (8 packets here). A buffer of `n`
+/// packets is one of `n` times the packet size, since all packets are of that size. A window that halves when the path
+/// overflows fills three quarters of it without a buffer and all of it with one of a product. wVegas wants ten packets
+/// in the queue and oscillates where fewer fit.
+#[test]
+fn a_buffer_means_the_same_in_bytes_and_packets() {
+    for cc in algorithms() {
+        let share = |buffer: &str| {
+            let ms = (10_000.0 * scale()) as u64;
+            let text = format!(
+                "title = \"one flow\"\nduration = \"{ms}ms\"\nwarmup = \"2s\"\n\
+                 [host]\ncc = \"{cc}\"\nprotocol = \"tcp\"\ndelayed_ack = \"0s\"\n\
+                 [topology]\nkind = \"parallel-paths\"\npaths = 1\nrate = \"10mbit\"\ndelay = \"5ms\"\nbuffer = \"{buffer}\"\n\
+                 [[traffic]]\nkind = \"bulk\"\n"
+            );
+            figures(&run_threads(&plan(&text, &[]), 0, 1, 1))["goodput_bps"] / (1e7 * 1448.0 / 1500.0)
+        };
+        for (packets, least) in [(1, 0.75), (2, 0.75), (4, 0.85), (8, 0.95), (32, 0.99)] {
+            let least = if cc == "wvegas" && packets <= 4 { 0.5 } else { least };
+            let (of_packets, of_bytes) =
+                (share(&format!("{packets}pkt")), share(&format!("{}B", packets * 1500)));
+            println!("{cc}, {packets} packets: {of_packets:.3}, in bytes {of_bytes:.3}");
+            assert!((of_packets - of_bytes).abs() < 1e-9, "{cc}, {packets} packets");
+            assert!((least..1.01).contains(&of_packets), "{cc}, {packets} packets: {of_packets:.3}");
+        }
+    }
+}

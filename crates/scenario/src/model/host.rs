@@ -58,7 +58,8 @@ pub struct Host {
     pub subflows: Option<u32>,
     /// How a multipath sender chooses the subflow of the next segment.
     pub scheduler: Scheduler,
-    /// The largest receive buffer of a connection (`tcp_rmem[2]`).
+    /// The largest receive buffer of a connection: on a kernel `tcp_rmem[2]`, about half of which Linux offers as window
+    /// (packets take memory beside their payload); in the simulator the largest window itself.
     pub receive_buffer: Bytes,
     /// The largest send buffer of a connection (`tcp_wmem[2]`).
     pub send_buffer: Bytes,

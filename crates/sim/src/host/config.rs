@@ -39,13 +39,14 @@ pub enum ReceiveBuffer {
     Auto {
         /// First window, in bytes.
         initial_bytes: u64,
-        /// Largest window, in bytes.
+        /// Largest window, in bytes of payload: what Linux makes of a buffer about twice as large.
         max_bytes: u64,
     },
 }
 
 impl Default for ReceiveBuffer {
-    /// Linux: 64 KiB at first (`tcp_rmem[1]` halved by `tcp_adv_win_scale`), at most 6 MiB (`tcp_rmem[2]`).
+    /// Linux: 64 KiB at first (`tcp_rmem[1]` halved by `tcp_adv_win_scale`), at most 6 MiB
+    /// (Linux's `tcp_rmem[2]` is as large, its window about half of that).
     fn default() -> Self {
         ReceiveBuffer::Auto { initial_bytes: 65_535, max_bytes: 6 << 20 }
     }
@@ -96,8 +97,8 @@ pub struct TcpConfig {
     pub pacing: bool,
     /// Most duplicate-ACK reordering that is tolerated before dupthresh grows no more (`tcp_max_reordering`).
     pub max_reordering_pkt: u32,
-    /// Time between the SYN-ACK of an additional subflow and its first data, in halves of its RTT: 1 is the
-    /// RFC 8684 section 3.2 exchange seen from the passive opener, 2 waits for the fourth ACK.
+    /// Time between the SYN-ACK of an additional subflow and its first data, in halves of its RTT: 2 waits for
+    /// the fourth ACK, as who opened the subflow must (RFC 8684 section 3.2); 1 is when the other side may send.
     pub join_half_rtts: u8,
 }
 
@@ -125,7 +126,7 @@ impl Default for TcpConfig {
             receive_buffer: ReceiveBuffer::default(),
             pacing: false,
             max_reordering_pkt: 300,
-            join_half_rtts: 1,
+            join_half_rtts: 2,
         }
     }
 }

@@ -117,6 +117,7 @@ pub(crate) struct Lab {
 /// What a test varies of a connection.
 pub(crate) struct Setup {
     pub(crate) algorithm: &'static str,
+    pub(crate) params: &'static [(&'static str, f64)],
     pub(crate) app: App,
     pub(crate) config: TcpConfig,
     pub(crate) scheduler: Scheduler,
@@ -131,6 +132,7 @@ impl Default for Setup {
     fn default() -> Self {
         Setup {
             algorithm: "reno",
+            params: &[],
             app: App::Sized { bytes: 100 * 1448 },
             config: TcpConfig::default(),
             scheduler: Scheduler::LowestRtt,
@@ -147,7 +149,11 @@ impl Lab {
         let mut world = World::new(&[0, 0]);
         let config = world.add_config(setup.config).expect("test configuration is valid");
         let algorithm = Algorithm::by_name(setup.algorithm).expect("test names a known algorithm");
-        let algorithm = world.add_algorithm(algorithm, Params::defaults(algorithm));
+        let mut params = Params::defaults(algorithm);
+        for &(name, value) in setup.params {
+            params.set(name, value).expect("test sets a value in range");
+        }
+        let algorithm = world.add_algorithm(algorithm, params);
         let subflows = (0..setup.paths.len())
             .map(|i| SubflowSpec {
                 backup: setup.backup.contains(&i),

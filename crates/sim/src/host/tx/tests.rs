@@ -253,6 +253,26 @@ fn marks_do_not_hold_a_window_at_one_after_a_timeout() {
     }
 }
 
+/// What is cut for marks ends at the parameter `floor`, though a reduction is gradual and ends at ssthresh.
+#[test]
+fn the_floor_of_a_marked_window_is_the_parameter() {
+    let least = |algorithm, params| {
+        let script = Box::new(|p: &mut Packet, _| {
+            if p.has(Packet::ECT) {
+                p.flags |= Packet::CE;
+            }
+            Some(Span::ZERO)
+        });
+        let mut lab = Lab::new(Setup { algorithm, params, app: App::Bulk, ..Setup::default() }, script);
+        lab.run_ms(3000);
+        lab.flow().subflows[0].cwnd_pkt
+    };
+    for algorithm in ["dctcp", "vmcc"] {
+        let floors: [&[(&str, f64)]; 4] = [&[("floor", 1.0)], &[], &[("floor", 4.0)], &[("floor", 16.0)]];
+        assert_eq!(floors.map(|params| least(algorithm, params)), [1, 2, 4, 16], "{algorithm}");
+    }
+}
+
 /// Linux leaves the state after a timeout for fast recovery when RACK finds a retransmission lost.
 #[test]
 fn a_retransmission_lost_after_a_timeout_is_a_new_recovery() {
