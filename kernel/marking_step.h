@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* One function of marking.h by number: what the test of the BPF build and that of the
+/* One function of marking.h or bucket.h by number: what the test of the BPF build and that of the
  * native one call. */
 #ifndef VMCC_MARKING_STEP_H
 #define VMCC_MARKING_STEP_H
 
+#include "bucket.h"
 #include "marking.h"
 
 /* Mirrored in crates/host/src/port/marking.rs. */
@@ -17,6 +18,7 @@ enum {
 	MARKING_ROUND_LEFT = 6,
 	MARKING_ELAPSED = 7,
 	MARKING_FILL = 8,
+	MARKING_REPRICED = 9,
 };
 
 #define MARKING_TABLE 16
@@ -75,6 +77,9 @@ static inline void marking_step(struct marking_step *s)
 		break;
 	case MARKING_FILL:
 		s->out = mark_fill(in[0], in[1], in[2], in[3]);
+		break;
+	case MARKING_REPRICED:
+		s->out = repriced(in[0], in[1], in[2], in[3]);
 		break;
 	}
 }

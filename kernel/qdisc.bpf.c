@@ -105,14 +105,19 @@ drop:
 /* Books a packet of `bytes` that leaves the class's queue. */
 static __always_inline void leave(struct qdisc_config *set, struct qdisc_port *port,
 				  struct qdisc_queue *queue, const struct qdisc_class *class,
-				  u64 bytes, u64 now)
+				  u64 bytes, const struct turn *turn)
 {
+	u64 now = turn->now;
+
 	queue->backlog_packets--;
 	queue->backlog_bytes -= bytes;
 	queue->deficit_bytes -= bytes;
 	if (class->byte_ns_q20)
 		queue->free_at_ns =
 			paid_at(queue->free_at_ns, now, set->burst_ns, bytes, class->byte_ns_q20);
+	if (turn->by_right)
+		queue->right_free_at_ns = paid_at(queue->right_free_at_ns, now, set->burst_ns,
+						  bytes, class->right_ns_q20);
 	if (set->byte_ns_q20)
 		port->free_at_ns =
 			paid_at(port->free_at_ns, now, set->burst_ns, bytes, set->byte_ns_q20);
@@ -135,6 +140,12 @@ static __always_inline void advance(struct qdisc_config *set, struct qdisc_port 
 		queue->head_bytes = next->bytes;
 }
 
+/* Until then, or until the rates may have changed. */
+static __always_inline void sleep(struct Qdisc *sch, u64 now, u64 until)
+{
+	bpf_qdisc_watchdog_schedule(sch, mark_min(until, now + QDISC_SLEEP_NS), 0);
+}
+
 SEC("struct_ops/vmcc_dequeue")
 struct sk_buff *BPF_PROG(vmcc_dequeue, struct Qdisc *sch)
 {
@@ -153,13 +164,13 @@ struct sk_buff *BPF_PROG(vmcc_dequeue, struct Qdisc *sch)
 	turn.open = set->open;
 	until = held_until(set, port, turn.now);
 	if (until) {
-		bpf_qdisc_watchdog_schedule(sch, until, 0);
+		sleep(sch, turn.now, until);
 		return NULL;
 	}
 	class = set->strict ? by_priority(&turn, set) : by_round(&turn, set, port);
 	if (class >= PORT_CLASSES) {
 		if (turn.wake_at != NEVER)
-			bpf_qdisc_watchdog_schedule(sch, turn.wake_at, 0);
+			sleep(sch, turn.now, turn.wake_at);
 		return NULL;
 	}
 	queue = queue_of(class);
@@ -176,7 +187,7 @@ struct sk_buff *BPF_PROG(vmcc_dequeue, struct Qdisc *sch)
 	shown->sojourn_ns = turn.now - slot->queued_ns;
 	shown->sent_packets++;
 	shown->sent_bytes += bytes;
-	leave(set, port, queue, &set->queue[class & CLASS_MASK], bytes, turn.now);
+	leave(set, port, queue, &set->queue[class & CLASS_MASK], bytes, &turn);
 	advance(set, port, queue, class, bytes, turn.now);
 	show_backlog(shown, queue);
 	sch->q.qlen--;

@@ -3,24 +3,23 @@
 #ifndef VMCC_QDISC_BUCKET_H
 #define VMCC_QDISC_BUCKET_H
 
-static __always_inline u64 cost_ns(u64 bytes, u64 byte_ns_q20)
-{
-	return bytes * byte_ns_q20 >> QDISC_FRACTION;
-}
+#include "bucket.h"
 
-/* When what has been sent is paid for, after `bytes` more.  An idle time is worth at most a burst.
- */
-static __always_inline u64 paid_at(u64 free_at, u64 now, u64 burst_ns, u64 bytes, u64 byte_ns_q20)
+/* What is owed is owed in bytes: follows a change of a rate. */
+static __always_inline void follow_price(uint64_t *free_at, uint64_t *price, u64 now,
+					 u64 byte_ns_q20)
 {
-	if (free_at + burst_ns < now)
-		free_at = now - burst_ns;
-	return free_at + cost_ns(bytes, byte_ns_q20);
+	if (*price == byte_ns_q20)
+		return;
+	*free_at = repriced(*free_at, now, *price, byte_ns_q20);
+	*price = byte_ns_q20;
 }
 
 /* When the port may send again; 0: now. */
-static __always_inline u64 held_until(const struct qdisc_config *set, const struct qdisc_port *port,
+static __always_inline u64 held_until(const struct qdisc_config *set, struct qdisc_port *port,
 				      u64 now)
 {
+	follow_price(&port->free_at_ns, &port->paid_q20, now, set->byte_ns_q20);
 	if (set->open || !set->byte_ns_q20 || port->free_at_ns <= now)
 		return 0;
 	return port->free_at_ns;

@@ -20,11 +20,20 @@ struct {
 	__type(value, struct slot);
 } qdisc_slots SEC(".maps");
 
-struct {
+/* Sizes, not types: before 6.2 Linux takes no map without types in the place of one with them. */
+struct qdisc_config_map {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, sizeof(struct qdisc_config));
+};
+
+/* The map with the settings in use: a change is a new one, so nobody sees half of it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct qdisc_config);
+	__array(values, struct qdisc_config_map);
 } qdisc_config SEC(".maps");
 
 struct {
@@ -52,8 +61,9 @@ struct {
 static __always_inline struct qdisc_config *config(void)
 {
 	u32 key = 0;
+	void *in_use = bpf_map_lookup_elem(&qdisc_config, &key);
 
-	return bpf_map_lookup_elem(&qdisc_config, &key);
+	return in_use ? bpf_map_lookup_elem(in_use, &key) : 0;
 }
 
 static __always_inline struct qdisc_port *port_state(void)

@@ -11,15 +11,17 @@
 
 #include "port_shared.h"
 
-#define QDISC_FRACTION 20
 /* Packets that one queue can hold, whatever its limit says.  A power of two. */
 #define QDISC_SLOTS 4096
 /* skb->priority of a packet for class N, counted from 0: 1:(N+1), as HTB's handles are. */
 #define QDISC_MAJOR 1
+/* The longest that a port sleeps while packets wait: then it has noticed a change of its rate. */
+#define QDISC_SLEEP_NS 20000000ull
 
 struct qdisc_class {
 	uint64_t limit_bytes;	/* tail drop; 0 stands for "by packets only" */
 	uint64_t byte_ns_q20;	/* ceiling; 0: none */
+	uint64_t right_ns_q20;	/* what it is served before the order of classes; 0: nothing */
 	uint32_t limit_packets; /* tail drop, at most QDISC_SLOTS */
 	uint32_t quantum_bytes; /* per round; at least 1 */
 };
@@ -40,6 +42,9 @@ struct qdisc_queue {
 	uint64_t round_start_ns; /* MQ-ECN: of this queue's round */
 	uint64_t rounds;     /* rounds since then: a packet longer than a quantum takes several */
 	uint64_t free_at_ns; /* ceiling: when what was sent so far is paid for */
+	uint64_t paid_q20;   /* at which price that is */
+	uint64_t right_free_at_ns; /* its right: the same */
+	uint64_t right_paid_q20;
 	int64_t deficit_bytes;
 	uint64_t backlog_bytes;
 	uint32_t backlog_packets;
@@ -52,12 +57,13 @@ struct qdisc_queue {
 struct qdisc_port {
 	uint64_t round_q8;   /* MQ-ECN: smoothed time of a round, 1/256 ns; 0: the port was idle */
 	uint64_t free_at_ns; /* when what was sent so far is paid for */
+	uint64_t paid_q20;   /* at which price that is */
 	uint64_t idle_since_ns; /* when the last packet left */
 	uint32_t current;	/* class whose turn it is */
 	uint32_t in_use;	/* a qdisc runs on these maps */
 };
 
-_Static_assert(sizeof(struct qdisc_class) == 24, "mirrored in crates/host");
-_Static_assert(sizeof(struct qdisc_config) == 32 + 8 * 24, "mirrored in crates/host");
+_Static_assert(sizeof(struct qdisc_class) == 32, "mirrored in crates/host");
+_Static_assert(sizeof(struct qdisc_config) == 32 + 8 * 32, "mirrored in crates/host");
 
 #endif /* VMCC_QDISC_SHARED_H */

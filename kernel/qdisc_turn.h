@@ -56,16 +56,18 @@ static __always_inline void forget_rounds(struct qdisc_port *port, const struct 
 
 struct turn {
 	u64 now;
-	u64 wake_at; /* the earliest that a class held back by its ceiling may send */
-	u32 open;    /* ceilings do not count any more */
+	u64 wake_at;  /* the earliest that a class held back by its ceiling may send */
+	u32 open;     /* ceilings do not count any more */
+	u32 by_right; /* the class has its turn by its right, not by its place in the order */
 };
 
 /* May the class send now?  Has it something to send, and is its ceiling respected? */
-static __always_inline int may_send(struct turn *turn, const struct qdisc_queue *queue,
+static __always_inline int may_send(struct turn *turn, struct qdisc_queue *queue,
 				    const struct qdisc_class *class)
 {
 	if (!queue->backlog_packets)
 		return 0;
+	follow_price(&queue->free_at_ns, &queue->paid_q20, turn->now, class->byte_ns_q20);
 	if (turn->open || !class->byte_ns_q20 || queue->free_at_ns <= turn->now)
 		return 1;
 	if (queue->free_at_ns < turn->wake_at)
@@ -73,18 +75,35 @@ static __always_inline int may_send(struct turn *turn, const struct qdisc_queue 
 	return 0;
 }
 
-/* The first class with something that may leave; PORT_CLASSES if none. */
+/* Whether the class has not had yet what it has a right to. */
+static __always_inline int has_right(struct turn *turn, struct qdisc_queue *queue,
+				     const struct qdisc_class *class)
+{
+	if (!class->right_ns_q20 || turn->open)
+		return 0;
+	follow_price(&queue->right_free_at_ns, &queue->right_paid_q20, turn->now,
+		     class->right_ns_q20);
+	return queue->right_free_at_ns <= turn->now;
+}
+
+/* The first class that has a right to send, else the first that may; PORT_CLASSES if none. */
 static __always_inline u32 by_priority(struct turn *turn, struct qdisc_config *set)
 {
 	struct qdisc_queue *queue;
-	u32 class;
+	u32 class, first = PORT_CLASSES;
 
 	for (class = 0; class < PORT_CLASSES; class ++) {
 		queue = queue_of(class);
-		if (queue && may_send(turn, queue, &set->queue[class]))
+		if (!queue || !may_send(turn, queue, &set->queue[class]))
+			continue;
+		if (has_right(turn, queue, &set->queue[class])) {
+			turn->by_right = 1;
 			return class;
+		}
+		if (first == PORT_CLASSES)
+			first = class;
 	}
-	return PORT_CLASSES;
+	return first;
 }
 
 static __always_inline u32 quantum_of(const struct qdisc_class *class)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use switch::{Bridge, conformance};
 use vmcc_port::Backend;
 
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(360);
 
 #[test]
 fn guest_qdisc_on_the_first_series_that_has_it() {
@@ -65,6 +65,18 @@ fn inside_detaching() {
 #[ignore = "runs in a guest"]
 fn inside_priority() {
     conformance::the_first_class_comes_first("bpf");
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn inside_guarantee() {
+    conformance::a_guarantee_comes_before_the_order("bpf");
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn inside_raised_rate() {
+    conformance::a_raised_rate_holds_at_once("bpf");
 }
 
 #[test]

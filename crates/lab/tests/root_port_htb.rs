@@ -47,6 +47,11 @@ fn root_port_htb_priority() {
 }
 
 #[test]
+fn root_port_htb_guarantee() {
+    conformance::a_guarantee_comes_before_the_order("htb");
+}
+
+#[test]
 fn root_port_htb_run_times() {
     conformance::run_times_are_counted("htb");
 }

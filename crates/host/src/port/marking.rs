@@ -27,11 +27,12 @@ enum Function {
     RoundLeft = 6,
     Elapsed = 7,
     Fill = 8,
+    Repriced = 9,
 }
 use Function::*;
 
-const FUNCTIONS: [Function; 9] =
-    [PortThreshold, RoundSmooth, RoundIdle, QueueThreshold, Share, Drain, RoundLeft, Elapsed, Fill];
+const FUNCTIONS: [Function; 10] =
+    [PortThreshold, RoundSmooth, RoundIdle, QueueThreshold, Share, Drain, RoundLeft, Elapsed, Fill, Repriced];
 
 /// `struct marking_step`.
 #[repr(C)]
@@ -197,6 +198,22 @@ fn time_does_not_run_backwards(call: Call<'_>) {
     assert_eq!(call(Elapsed, [4_999, 5_000, 0, 0], &NONE), 0, "another CPU was here a nanosecond later");
 }
 
+fn what_is_owed_follows_the_rate(call: Call<'_>) {
+    // 64 kB at 8 kbit/s, a millisecond per byte, are 64 s; at 100 Mbit/s (80 ns) 5.12 ms.
+    let (now, slow, fast) = (1_000_000_000_000, 1_000_000 << 20, 80 << 20);
+    let owed = |free_at, from, to| call(Repriced, [free_at, now, from, to], &NONE) - now;
+    assert_eq!(owed(now + 64_000_000_000, slow, fast), 5_120_000);
+    assert_eq!(owed(now + 5_120_000, fast, slow), 64_000_000_000);
+    assert_eq!(owed(now + 5_120_000, fast, fast), 5_120_000);
+    // No rate, then one, or the reverse.
+    assert_eq!((owed(now + 5_120_000, 0, fast), owed(now + 5_120_000, fast, 0)), (0, 0));
+    assert_eq!(
+        call(Repriced, [now - 7, now, slow, fast], &NONE),
+        now - 7,
+        "nothing is owed, a burst is left"
+    );
+}
+
 fn examples(call: Call<'_>) {
     rounds_beside_ceilings(call);
     port_thresholds(call);
@@ -206,6 +223,7 @@ fn examples(call: Call<'_>) {
     virtual_queues(call);
     virtual_queues_reach_their_threshold(call);
     time_does_not_run_backwards(call);
+    what_is_owed_follows_the_rate(call);
 }
 
 #[test]

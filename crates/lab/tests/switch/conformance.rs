@@ -2,7 +2,8 @@
 //! guests. Rates are such that emulation carries them.
 
 use super::traffic::{Inbox, send_datagrams, transfer, transfers};
-use super::{Bridge, config};
+use super::{Bridge, config, run};
+use std::net::UdpSocket;
 use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_host::bench::Statistics;
@@ -176,7 +177,7 @@ fn fill(bridge: &Bridge, to: &[u16]) -> Inbox {
     let [from, sink] = &bridge.hosts[..] else { panic!("two hosts") };
     let inbox = Inbox::open(sink, FIRST_PORT..FIRST_PORT + 2);
     // Whoever does not know the way yet keeps what it sends.
-    send_datagrams(from, sink, &to[..1]);
+    send_datagrams(from, sink, &[FIRST_PORT]);
     assert_eq!(inbox.receive(1).len(), 1);
     send_datagrams(from, sink, to);
     inbox
@@ -239,6 +240,50 @@ pub fn the_first_class_comes_first(backend: &str) {
     let overtaken = order[last_of_first..].iter().filter(|port| **port == second).count();
     println!("{overtaken} of 30 overtaken: {order:?}");
     assert!(overtaken > 15, "{overtaken} of 30: {order:?}");
+}
+
+/// A class further behind in the order has its guarantee while those ahead wait.
+pub fn a_guarantee_comes_before_the_order(backend: &str) {
+    let bridge = Bridge::new(2);
+    let text = classes(backend, &[1, 1], "").replace("40mbit", "1mbit").replace("'drr'", "'priority'");
+    let port = bridge
+        .attach(1, &text.replace("name = 'to5202'\nweight = 1", "name = 'to5202'\nguarantee = '400kbit'"));
+    let (first, second) = (FIRST_PORT, FIRST_PORT + 1);
+    let inbox = fill(&bridge, &[first, second].repeat(60));
+    let order = inbox.receive(120);
+    port.detach().unwrap();
+    assert_eq!(order.len(), 120, "{order:?}");
+    // While the first class waits: 40 of 100.
+    let last_of_first = order.iter().rposition(|port| *port == first).expect("some");
+    let guaranteed = order[..last_of_first].iter().filter(|port| **port == second).count();
+    println!("{guaranteed} before {last_of_first}: {order:?}");
+    assert!((25..=55).contains(&guaranteed), "{guaranteed} before {last_of_first}: {order:?}");
+}
+
+/// What was sent at a low rate is paid for at the rate that comes after it.
+pub fn a_raised_rate_holds_at_once(backend: &str) {
+    const COUNT: usize = 6;
+    let bridge = Bridge::new(2);
+    let [from, sink] = &bridge.hosts[..] else { panic!("two hosts") };
+    for host in [from, sink] {
+        run(&format!("ip -n {} link set {} mtu 9000", bridge.namespace, host.port));
+        run(&format!("ip -n {} link set e0 mtu 9000", host.namespace));
+    }
+    let rate = |rate: &str| format!("rate = '{rate}'\nbuffer = '200kB'\nbackend = '{backend}'\n");
+    let mut port = bridge.attach(1, &rate("8kbit"));
+    let inbox = fill(&bridge, &[]);
+    let send = || {
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+        // Nine seconds each at 8 kbit/s.
+        (0..COUNT).for_each(|_| drop(socket.send_to(&[0; 8_900], (sink.address.as_str(), FIRST_PORT))));
+    };
+    from.namespace.within(send);
+    let slow = inbox.receive(COUNT).len();
+    assert!((1..COUNT).contains(&slow), "{slow} of {COUNT} at 8 kbit/s");
+    port.reconfigure(&config(&rate("40mbit"))).unwrap();
+    let fast = inbox.receive(COUNT - slow).len();
+    println!("{slow}, then {fast}; {:?}", port.detach().unwrap());
+    assert_eq!(slow + fast, COUNT, "the rest waits for a rate that is gone");
 }
 
 /// The kernel's statistics know what each program of the port takes.

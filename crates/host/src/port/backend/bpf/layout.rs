@@ -13,7 +13,7 @@ pub(super) const SLOTS: u64 = 4096;
 const MAJOR: u32 = 1;
 
 const CLASSES_AT: usize = 32;
-const CLASS_BYTES: usize = 24;
+const CLASS_BYTES: usize = 32;
 const FRACTION_BITS: u32 = 20;
 /// What may leave at once after an idle time, at the rate; at least two frames. Timers on a busy machine are late by some tenths of a
 /// millisecond, in an emulated one by more; a bucket that is full before its timer fires loses capacity.
@@ -51,8 +51,11 @@ pub(super) fn config(plan: &Plan, open: bool) -> [u8; CONFIG_BYTES] {
             Limit::Bytes(bytes) => (bytes.get().max(1), SLOTS),
             Limit::Packets(packets) => (0, packets.get().min(SLOTS)),
         };
-        put_longs(&mut out, at, &[bytes, if capped { byte_ns(class.ceiling) } else { 0 }]);
-        put_words(&mut out, at + 16, &[narrow(packets), class.quantum]);
+        let ceiling = if capped { byte_ns(class.ceiling) } else { 0 };
+        // In turns a class has its right by its quantum.
+        let right = if strict && plan.guarantees { byte_ns(class.right) } else { 0 };
+        put_longs(&mut out, at, &[bytes, ceiling, right]);
+        put_words(&mut out, at + 24, &[narrow(packets), class.quantum]);
     }
     out
 }

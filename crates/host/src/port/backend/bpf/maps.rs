@@ -3,6 +3,7 @@
 use super::super::QueueCounters;
 use super::{CONFIG_MAP, SHARED_MAP, layout};
 use crate::error::ControlError;
+use crate::objects;
 use crate::port::error::PortError;
 use crate::port::plan::Plan;
 use crate::port::program::RunTime;
@@ -13,7 +14,6 @@ use vmcc_port::MAX_CLASSES;
 /// Programs of kernel/qdisc.bpf.c; either uses the map that others read.
 const ENQUEUE: &str = "vmcc_enqueue";
 const DEQUEUE: &str = "vmcc_dequeue";
-const FIRST: [u8; 4] = [0; 4];
 
 #[derive(Debug)]
 pub(super) struct QueueMaps {
@@ -52,7 +52,7 @@ impl QueueMaps {
     }
 
     pub(super) fn configure(&self, plan: &Plan, open: bool) -> Result<(), PortError> {
-        let written = self.config.update(&FIRST, &layout::config(plan, open), MapFlags::ANY);
+        let written = objects::replace(&self.config, CONFIG_MAP, &layout::config(plan, open));
         Ok(written.map_err(|e| ControlError::kernel("configure a queueing discipline", e))?)
     }
 
