@@ -3,8 +3,8 @@
 use crate::check;
 use crate::config::PortConfig;
 use crate::error::ConfigError;
-use std::io::Read;
 use std::path::{Path, PathBuf};
+use vmcc_files::ReadError;
 use vmcc_scenario::Diagnostic;
 use vmcc_scenario::text::{MAX_BYTES, Source};
 
@@ -49,13 +49,10 @@ impl ConfigFile {
     pub fn load(path: &Path) -> Result<Self, FileError> {
         let read = |source| FileError::Read { path: path.to_owned(), source };
         let unusable = |why: String| FileError::Unusable { path: path.to_owned(), why };
-        let mut bytes = Vec::new();
-        let file = std::fs::File::open(path).map_err(read)?;
-        // Not by the file's length: a pipe or device has none.
-        file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(read)?;
-        if bytes.len() > MAX_BYTES {
-            return Err(unusable(format!("it is longer than {MAX_BYTES} bytes")));
-        }
+        let bytes = vmcc_files::read(path, MAX_BYTES as u64).map_err(|e| match e {
+            ReadError::Io(source) => read(source),
+            other => unusable(other.to_string()),
+        })?;
         let text = String::from_utf8(bytes).map_err(|e| unusable(format!("it is not UTF-8 text: {e}")))?;
         Self::parse(&path.display().to_string(), &text)
     }

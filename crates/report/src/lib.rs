@@ -9,7 +9,6 @@ mod page;
 mod plots;
 mod rows;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use vmcc_results::folder::{self, FolderError};
 use vmcc_results::parquet_files::TableError;
@@ -18,6 +17,8 @@ use vmcc_results::parquet_files::TableError;
 pub const REPORT_FILE: &str = "report.html";
 /// Name of the scenario inside a result folder, shown if it is there.
 const SCENARIO_FILE: &str = "scenario.toml";
+/// A longer one is not shown.
+const MAX_SCENARIO_BYTES: u64 = 1 << 20;
 
 /// Why a report could not be made. The folder is as before.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +49,8 @@ pub fn write(folder: &Path) -> Result<PathBuf, ReportError> {
     let flows = rows::flows(&folder.join(folder::FLOWS_FILE))?;
     let series = rows::series(&folder.join(folder::SERIES_FILE))?;
     // Optional: a folder from elsewhere may lack it, and the report can do without.
-    let scenario = fs::read_to_string(folder.join(SCENARIO_FILE)).ok();
+    let scenario = vmcc_files::read_regular(&folder.join(SCENARIO_FILE), MAX_SCENARIO_BYTES).ok();
+    let scenario = scenario.and_then(|bytes| String::from_utf8(bytes).ok());
     let plots = plots::Plots::of(&summary, &flows, &series);
     let html = page::page(&summary, &plots, scenario.as_deref());
     let path = folder.join(REPORT_FILE);

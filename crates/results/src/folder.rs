@@ -19,6 +19,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use vmcc_files::ReadError;
 
 /// Name of the summary inside a result folder.
 pub const SUMMARY_FILE: &str = "summary.json";
@@ -30,6 +31,8 @@ pub const SERIES_FILE: &str = "series.parquet";
 const PLAN_FILE: &str = "plan.json";
 const PARTS_DIR: &str = "parts";
 const RESULT_DIR: &str = "result";
+/// The largest JSON file that is read. A hundred thousand runs need less.
+const MAX_JSON_BYTES: u64 = 256 << 20;
 
 /// Why a result folder could not be made or read.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +89,13 @@ impl FolderError {
     fn io(path: &Path, source: io::Error) -> Self {
         let full = matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
         if full { Self::DiskFull(path.to_owned()) } else { Self::Io { path: path.to_owned(), source } }
+    }
+
+    fn read(path: &Path, error: ReadError) -> Self {
+        match error {
+            ReadError::Io(source) => Self::io(path, source),
+            other => Self::Format { path: path.to_owned(), reason: other.to_string() },
+        }
     }
 
     fn json(path: &Path, error: &serde_json::Error) -> Self {
@@ -332,9 +342,11 @@ impl AssembledFolder {
 /// When there is none, or it is not one of this version.
 pub fn read_summary(folder: &Path) -> Result<Summary, FolderError> {
     let path = folder.join(SUMMARY_FILE);
-    let text = fs::read(&path).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => FolderError::NotAResult(folder.to_owned()),
-        _ => FolderError::io(&path, e),
+    let text = vmcc_files::read_regular(&path, MAX_JSON_BYTES).map_err(|e| match e {
+        ReadError::Io(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            FolderError::NotAResult(folder.to_owned())
+        }
+        other => FolderError::read(&path, other),
     })?;
     let summary: Summary = serde_json::from_slice(&text).map_err(|e| FolderError::json(&path, &e))?;
     if summary.schema != crate::SCHEMA_VERSION {
@@ -421,7 +433,7 @@ fn create_partial(partial: &Path, plan: &Plan) -> Result<File, FolderError> {
 
 fn lock(partial: &Path) -> Result<File, FolderError> {
     let path = partial.join(PLAN_FILE);
-    let file = File::open(&path).map_err(|e| FolderError::io(&path, e))?;
+    let file = vmcc_files::open_regular(&path).map_err(|e| FolderError::read(&path, e))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => Err(FolderError::InUse(partial.to_owned())),
@@ -431,7 +443,7 @@ fn lock(partial: &Path) -> Result<File, FolderError> {
 
 fn check_plan(partial: &Path, plan: &Plan) -> Result<(), FolderError> {
     let path = partial.join(PLAN_FILE);
-    let text = fs::read(&path).map_err(|e| FolderError::io(&path, e))?;
+    let text = vmcc_files::read_regular(&path, MAX_JSON_BYTES).map_err(|e| FolderError::read(&path, e))?;
     let found: Plan = serde_json::from_slice(&text).map_err(|e| FolderError::json(&path, &e))?;
     match plan.difference(&found) {
         None => Ok(()),
@@ -447,10 +459,10 @@ fn read_parts(partial: &Path, plan: &Plan) -> Result<BTreeMap<RunIndex, StoredRu
         for (run, seed) in plan.seeds.iter().enumerate() {
             let index = (case as u32, run as u32);
             let path = partial.join(PARTS_DIR).join(format!("{case:04}-{run:04}.json"));
-            let text = match fs::read(&path) {
+            let text = match vmcc_files::read_regular(&path, MAX_JSON_BYTES) {
                 Ok(text) => text,
-                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                Err(e) => return Err(FolderError::io(&path, e)),
+                Err(ReadError::Io(e)) if e.kind() == io::ErrorKind::NotFound => continue,
+                Err(e) => return Err(FolderError::read(&path, e)),
             };
             let stored: StoredRun =
                 serde_json::from_slice(&text).map_err(|e| FolderError::json(&path, &e))?;

@@ -17,6 +17,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use vmcc_files::ReadError;
 
 /// Rows converted at a time: bounds the memory that conversion takes beside the run's own buffers.
 const BATCH_ROWS: usize = 65_536;
@@ -173,7 +174,10 @@ pub fn read_columns(path: &Path, names: &[&str]) -> Result<ParquetRecordBatchRea
 }
 
 fn builder(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, TableError> {
-    let file = File::open(path).map_err(|source| TableError::Io { path: path.to_owned(), source })?;
+    let file = vmcc_files::open_regular(path).map_err(|e| match e {
+        ReadError::Io(source) => TableError::Io { path: path.to_owned(), source },
+        other => TableError::Format { path: path.to_owned(), reason: other.to_string() },
+    })?;
     ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| TableError::from_parquet(path, e))
 }
 

@@ -16,6 +16,7 @@ use crate::error::{Diagnostic, ScenarioError, did_you_mean};
 use crate::model::{ClaimSpec, Scenario};
 use crate::plan::{Overrides, Plan, ResolvedCase, Scale};
 use crate::validate;
+use vmcc_files::ReadError;
 
 /// Keys of the file that are not part of a case.
 const FILE_KEYS: [&str; 3] = ["sweep", "scale", "claim"];
@@ -59,15 +60,10 @@ impl Document {
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let read = |source| ScenarioError::Read { path: path.to_owned(), source };
         let unusable = |why: String| ScenarioError::Unusable { path: path.to_owned(), why };
-        let file = std::fs::metadata(path).map_err(read)?;
-        if file.is_dir() {
-            return Err(unusable("it is a directory; give the TOML file in it".to_owned()));
-        }
-        let length = file.len();
-        if length > MAX_BYTES as u64 {
-            return Err(unusable(format!("it has {length} bytes; a scenario is at most {MAX_BYTES} long")));
-        }
-        let bytes = std::fs::read(path).map_err(read)?;
+        let bytes = vmcc_files::read(path, MAX_BYTES as u64).map_err(|e| match e {
+            ReadError::Io(source) => read(source),
+            other => unusable(other.to_string()),
+        })?;
         let text = String::from_utf8(bytes).map_err(|e| unusable(format!("it is not UTF-8 text: {e}")))?;
         let stem = path.file_stem().map_or_else(|| "scenario".into(), |s| s.to_string_lossy().into_owned());
         Self::parse_as(stem, &path.display().to_string(), &text)
