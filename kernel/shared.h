@@ -28,6 +28,8 @@ struct mp_config {
 	struct cc_params params;
 	uint32_t accounts_map_id;
 	uint32_t account_connections; /* MP_ACCOUNT_CONNECTIONS */
+	uint32_t owner_start;	      /* when that process started: its number may be given again */
+	uint32_t reserved;
 };
 
 /*
@@ -118,7 +120,7 @@ struct mark_config {
 };
 
 _Static_assert(sizeof(struct mp_counters) == 64, "mirrored in crates/host");
-_Static_assert(sizeof(struct mp_config) == 152, "mirrored in crates/host");
+_Static_assert(sizeof(struct mp_config) == 160, "mirrored in crates/host");
 _Static_assert(sizeof(struct mp_account) == 40, "mirrored in crates/host");
 _Static_assert(sizeof(struct mp_group) == 352, "mirrored in crates/host");
 _Static_assert(sizeof(struct mp_close_event) == 120, "mirrored in crates/host");

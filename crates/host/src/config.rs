@@ -3,8 +3,8 @@
 use vmcc_cc::{MAX_PARAMS, Params};
 
 /// Bytes of `struct mp_config`.
-pub(crate) const CONFIG_BYTES: usize = 152;
-/// Where `accounts_map_id` is; `account_connections` follows.
+pub(crate) const CONFIG_BYTES: usize = 160;
+/// Where `accounts_map_id` is; `account_connections` and `owner_start` follow.
 const ACCOUNTS_AT: usize = 144;
 /// Name of the data section, hence of the map.
 pub(crate) const CONFIG_MAP: &str = ".data.vmcc";
@@ -24,6 +24,7 @@ pub(crate) struct Config {
     pub(crate) params: [u64; MAX_PARAMS],
     pub(crate) accounts_map_id: u32,
     pub(crate) account_connections: u32,
+    pub(crate) owner_start: u32,
 }
 
 impl Config {
@@ -46,6 +47,7 @@ impl Config {
             params: std::array::from_fn(|i| long(48 + 8 * i)),
             accounts_map_id: word(ACCOUNTS_AT),
             account_connections: word(ACCOUNTS_AT + 4),
+            owner_start: word(ACCOUNTS_AT + 8),
         })
     }
 
@@ -70,7 +72,8 @@ impl Config {
         for (i, value) in self.params.iter().enumerate() {
             bytes[48 + 8 * i..56 + 8 * i].copy_from_slice(&value.to_ne_bytes());
         }
-        for (i, word) in [self.accounts_map_id, self.account_connections].into_iter().enumerate() {
+        let words = [self.accounts_map_id, self.account_connections, self.owner_start];
+        for (i, word) in words.into_iter().enumerate() {
             let at = ACCOUNTS_AT + 4 * i;
             bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
         }
@@ -101,6 +104,7 @@ mod tests {
             params: std::array::from_fn(|i| u64::MAX - i as u64),
             accounts_map_id: 7,
             account_connections: 8,
+            owner_start: 9,
         };
         assert_eq!(Config::decode(&config.encode()), Some(config));
     }

@@ -1,7 +1,9 @@
 //! Why something could not be done to the kernel.
 
+use crate::bpffs;
+use nix::libc;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use vmcc_cc::ParamError;
 
 /// Why an algorithm was not loaded. Nothing has changed in the kernel.
@@ -54,6 +56,9 @@ pub enum LoadError {
         /// The last lines of the verifier or of libbpf.
         log: String,
     },
+    /// What is registered cannot be read.
+    #[error(transparent)]
+    Control(#[from] ControlError),
 }
 
 /// Why a change to something loaded was refused.
@@ -86,7 +91,7 @@ pub enum ControlError {
         cause: String,
     },
     /// The BPF file system is needed and cannot be used.
-    #[error("cannot keep {name} under {}: {source}; mount it with `mount -t bpf bpf /sys/fs/bpf`", path.display())]
+    #[error("cannot keep {name} under {}: {source}; {remedy}", path.display())]
     Pin {
         /// What was to be kept.
         name: String,
@@ -95,11 +100,94 @@ pub enum ControlError {
         /// The cause.
         #[source]
         source: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// What is kept lies in the host's BPF file system, and this process cannot see it.
+    #[error(
+        "this process has mounts of its own, as under `ip netns exec`, and cannot reach the host's, where what is up is \
+         kept; run it as `nsenter --net=/run/netns/NAME vmcc ...`, which changes only the network namespace"
+    )]
+    OwnMounts,
+    /// Another process loads or removes algorithms and does not come to an end.
+    #[error(
+        "another vmcc has been loading or removing algorithms for two minutes; wait until it ends, or end it"
+    )]
+    Busy,
+    /// It was let go of, and somebody else holds it.
+    #[error(
+        "{name} stays in the kernel: {} holds it; it goes when that ends",
+        holder.map_or_else(|| "something that cannot be seen from here".to_owned(), |pid| format!("process {pid}"))
+    )]
+    StillHeld {
+        /// Name in the kernel.
+        name: String,
+        /// The process, if it can be seen.
+        holder: Option<u32>,
     },
 }
 
 impl ControlError {
     pub(crate) fn kernel(action: impl Into<String>, cause: impl std::fmt::Display) -> Self {
         Self::Kernel { action: action.into(), cause: cause.to_string() }
+    }
+
+    pub(crate) fn pin(name: &str, path: &Path, source: io::Error) -> Self {
+        let remedy = match source.kind() {
+            io::ErrorKind::AlreadyExists => "something else has that name; remove it",
+            _ => remedy(&source).unwrap_or("mount it with `mount -t bpf bpf /sys/fs/bpf`"),
+        };
+        Self::Pin { name: name.to_owned(), path: bpffs::shown(path), source, remedy }
+    }
+}
+
+/// What helps where the cause is not this kernel, but something that ran out or went away.
+pub fn remedy(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    match system(error)?.raw_os_error()? {
+        libc::EMFILE => Some("allow more open files (`ulimit -n 1024`)"),
+        libc::ENFILE => Some("allow the host more open files (`sysctl fs.file-max`)"),
+        libc::ENOSPC | libc::EDQUOT => Some("make room on that file system"),
+        libc::EROFS => Some("mount that file system writable"),
+        libc::ENOMEM => Some("free some memory, or raise the limit of this service or container"),
+        _ => None,
+    }
+}
+
+/// The system's error at the bottom of a chain. libbpf-rs and our own errors give it in their text alone.
+pub(crate) fn system(error: &(dyn std::error::Error + 'static)) -> Option<io::Error> {
+    let code = |error: &(dyn std::error::Error + 'static)| {
+        let known = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+        known.or_else(|| error.to_string().rsplit_once("(os error ")?.1.split_once(')')?.0.parse().ok())
+    };
+    let chain = std::iter::successors(Some(error), |error| error.source());
+    chain.filter_map(code).last().map(io::Error::from_raw_os_error)
+}
+
+/// An error with its causes, each once: libbpf-rs says in the first only what was tried.
+pub(crate) fn whole(error: &(dyn std::error::Error + 'static)) -> String {
+    let texts = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
+    texts
+        .reduce(|all, cause| if all.contains(&cause) { all } else { format!("{all}: {cause}") })
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systems_error_is_found_wherever_it_is_said() {
+        let said = |error: &(dyn std::error::Error + 'static)| remedy(error).unwrap_or_default();
+        let io = || io::Error::from_raw_os_error(libc::EMFILE);
+        assert!(said(&io()).contains("ulimit -n"));
+        assert!(said(&ControlError::kernel("list", io())).contains("ulimit -n"), "in the text");
+        let pin = ControlError::pin(
+            "x",
+            Path::new("/sys/fs/bpf/vmcc/x"),
+            io::Error::from_raw_os_error(libc::ENOSPC),
+        );
+        assert!(said(&pin).contains("make room") && pin.to_string().contains("make room"), "as its cause");
+        assert_eq!(remedy(&ControlError::kernel("list", io::Error::from_raw_os_error(libc::EINVAL))), None);
+        assert_eq!(remedy(&ControlError::kernel("list", "nothing of the system")), None);
     }
 }

@@ -5,7 +5,7 @@
 //! | | |
 //! |---|---|
 //! | [`Loaded`] | an algorithm in the kernel: parameters, connections, lifetime |
-//! | [`list`], [`set_params`], [`take_down`], [`clean`] | what any process has loaded |
+//! | [`list`], [`set_params`], [`take_down`], [`clean`], [`Turn`] | what any process has loaded |
 //! | [`guard`] | closes paths that an algorithm asks to close |
 //! | [`port`] | a port of a virtual switch: service queues that are shaped and mark |
 //! | [`diag`] | TCP and MPTCP sockets, as the kernel knows them |
@@ -16,6 +16,7 @@
 
 mod accounts;
 pub mod bench;
+mod bpffs;
 mod config;
 mod counters;
 pub mod diag;
@@ -23,6 +24,7 @@ pub mod diag;
 mod elapsed;
 mod error;
 pub mod guard;
+mod ids;
 mod load;
 mod netns;
 mod objects;
@@ -37,8 +39,9 @@ mod table;
 mod tcx;
 
 pub use accounts::Shortage;
+pub use bpffs::Turn;
 pub use counters::Counters;
-pub use error::{ControlError, LoadError};
+pub use error::{ControlError, LoadError, remedy};
 pub use load::Loaded;
 pub use reclaim::{RECLAIM_AGE, reclaim};
 pub use registered::{Status, clean, list, parameter_table, set_params, take_down};

@@ -10,12 +10,15 @@
 use crate::accounts::{self, ACCOUNTS_MAP, Shortage};
 use crate::config::{CONFIG_MAP, Config};
 use crate::counters::{COUNTERS_MAP, Counters};
-use crate::error::{ControlError, LoadError};
+use crate::error::{ControlError, LoadError, whole};
 use crate::objects::{Log, Object};
 use crate::registered::{self, Registered};
 use crate::table::{self, Connection};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, MapType, ObjectBuilder, OpenObject};
+use std::fs::File;
+use std::io;
 use std::path::Path;
+use std::time::Duration;
 use vmcc_cc::{Algorithm, Params};
 
 /// The variable in cc.bpf.c, hence the map, that holds the table of callbacks.
@@ -52,8 +55,20 @@ impl Loaded {
     /// Missing privilege or kernel feature, a name held by somebody else, or refusal by the kernel's verifier;
     /// nothing is left behind.
     pub fn load(algorithm: Algorithm, params: &Params) -> Result<Self, LoadError> {
+        let kernel_name = algorithm.info().kernel_name;
+        // Not found out by trying: the kernel would log every refusal.
+        if let Some(other) = registered::find(kernel_name)? {
+            return Self::join(algorithm, params, other);
+        }
         match Self::register(algorithm, params) {
-            Err(LoadError::AlreadyRegistered { .. }) => Self::join(algorithm, params),
+            Err(LoadError::AlreadyRegistered { .. }) => match found_soon(kernel_name)? {
+                Some(other) => Self::join(algorithm, params, other),
+                None => Err(LoadError::AlreadyRegistered {
+                    kernel_name,
+                    holder: "something that is not vmcc".to_owned(),
+                    remedy: "unload that module or program",
+                }),
+            },
             other => other,
         }
     }
@@ -63,11 +78,13 @@ impl Loaded {
         if !Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(LoadError::NoBtf);
         }
+        room().map_err(|e| ControlError::kernel(format!("load {kernel_name}"), e))?;
         let log = Log::start();
         let refused = |error: libbpf_rs::Error| refusal(kernel_name, &error, &log);
         let (mut object, is_link) = load_object(algorithm, params).map_err(refused)?;
-        let link = attach(&mut object).map_err(refused)?;
+        // Before it is registered: from that moment on others find it.
         let ids = describe(&object, algorithm, params).map_err(refused)?;
+        let link = attach(&mut object).map_err(refused)?;
         let handle = |id: u32| (id != 0).then(|| MapHandle::from_map_id(id)).transpose();
         let program_ids = object.progs().filter_map(|p| registered::program_id(&p)).collect();
         Ok(Self {
@@ -83,14 +100,11 @@ impl Loaded {
     }
 
     /// The name is taken: by a vmcc like this one, with the same parameters?
-    fn join(algorithm: Algorithm, params: &Params) -> Result<Self, LoadError> {
+    fn join(algorithm: Algorithm, params: &Params, other: Registered) -> Result<Self, LoadError> {
         let kernel_name = algorithm.info().kernel_name;
         let taken =
             |holder: String, remedy| Err(LoadError::AlreadyRegistered { kernel_name, holder, remedy });
-        let Some(other) = registered::find(kernel_name) else {
-            return taken("something that is not vmcc".to_owned(), "unload that module or program");
-        };
-        let pid = other.config.owner_pid;
+        let pid = other.holder().unwrap_or(0);
         if other.config.build != Object::of(algorithm).build {
             let remedy = "stop it, or take it down with `vmcc down`";
             return taken(format!("another build of vmcc ({})", holder(pid)), remedy);
@@ -112,16 +126,13 @@ impl Loaded {
     fn share(algorithm: Algorithm, other: Registered) -> Result<Self, u32> {
         let pid = other.config.owner_pid;
         let handle = |id: u32| (id != 0).then(|| MapHandle::from_map_id(id).ok()).flatten();
-        Ok(Self {
-            algorithm,
-            hold: Hold::Shared { _link: other.link.ok_or(pid)? },
-            groups: handle(other.config.groups_map_id),
-            events: handle(other.config.events_map_id),
-            counters: handle(other.config.counters_map_id),
-            accounts: handle(other.config.accounts_map_id),
-            program_ids: registered::programs_using(other.config_map_id),
-            config: other.map,
-        })
+        let config = MapHandle::try_from(&other.map).map_err(|_| pid)?;
+        let (groups, events) = (handle(other.config.groups_map_id), handle(other.config.events_map_id));
+        let counters = handle(other.config.counters_map_id);
+        let accounts = handle(other.config.accounts_map_id);
+        let program_ids = registered::programs_using(other.config_map_id);
+        let hold = Hold::Shared { _link: other.into_link().ok_or(pid)? };
+        Ok(Self { algorithm, hold, groups, events, counters, accounts, program_ids, config })
     }
 
     /// The algorithm.
@@ -212,6 +223,25 @@ impl Loaded {
     }
 }
 
+/// Tells that open files run out before libbpf does, which takes some failures of its own for other ones.
+fn room() -> io::Result<()> {
+    // An object has fewer programs and maps.
+    const FILES: usize = 32;
+    (0..FILES).map(|_| File::open("/dev/null")).collect::<io::Result<Vec<_>>>().map(drop)
+}
+
+/// The registration that the kernel speaks of: its link is listed a moment after its name is taken.
+fn found_soon(kernel_name: &str) -> Result<Option<Registered>, ControlError> {
+    const TRIES: u32 = 20;
+    for _ in 0..TRIES {
+        if let Some(found) = registered::find(kernel_name)? {
+            return Ok(Some(found));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(None)
+}
+
 /// Loads and forgets: nothing is registered.
 pub(crate) fn try_load(algorithm: Algorithm) -> Result<(), LoadError> {
     let kernel_name = algorithm.info().kernel_name;
@@ -240,7 +270,7 @@ fn refusal(kernel_name: &'static str, error: &libbpf_rs::Error, log: &Log) -> Lo
         ErrorKind::AlreadyExists => {
             LoadError::AlreadyRegistered { kernel_name, holder: "something else".to_owned(), remedy: "" }
         }
-        _ => LoadError::Refused { kernel_name, cause: error.to_string(), log: log.tail(LOG_LINES) },
+        _ => LoadError::Refused { kernel_name, cause: whole(error), log: log.tail(LOG_LINES) },
     }
 }
 
@@ -263,6 +293,7 @@ fn open(algorithm: Algorithm, params: &Params, link: bool) -> libbpf_rs::Result<
             let mut config = initial.ok_or_else(|| libbpf_rs::Error::from_raw_os_error(nix::libc::EINVAL))?;
             config.build = object.build;
             config.owner_pid = std::process::id();
+            config.owner_start = registered::started(config.owner_pid).unwrap_or(0);
             map.set_initial_value(&config.with_params(params).encode())?;
         }
     }
@@ -280,9 +311,11 @@ fn describe(object: &libbpf_rs::Object, algorithm: Algorithm, params: &Params) -
     let config_map = find_map(object, CONFIG_MAP)?;
     let initial = config_map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)?.as_deref().and_then(Config::decode);
     let initial = initial.ok_or_else(|| libbpf_rs::Error::from_raw_os_error(nix::libc::EINVAL))?;
+    let owner_pid = std::process::id();
     let config = Config {
         accounts_map_id: id(ACCOUNTS_MAP),
-        owner_pid: std::process::id(),
+        owner_pid,
+        owner_start: registered::started(owner_pid).unwrap_or(0),
         ops_map_id: id(OPS_MAP),
         groups_map_id: id("mp_groups"),
         events_map_id: id("mp_events"),

@@ -22,7 +22,7 @@ pub const RECLAIM_AGE: Duration = Duration::from_secs(60);
 pub fn reclaim(age: Duration) -> Result<usize, ControlError> {
     let mut alive = BTreeMap::new();
     let mut removed = 0;
-    let ours = registered::registrations();
+    let ours = registered::registrations()?;
     for registration in ours.iter().filter(|r| r.config.groups_map_id != 0 && registered::same_build(r)) {
         removed += reclaim_of(registration, age, &mut alive)?;
     }

@@ -4,36 +4,77 @@
 //! and which maps belong to it; it is found by its name and shape among all BPF maps.
 
 use crate::accounts::{self, Shortage};
+use crate::bpffs::{self, Pin, Turn};
 use crate::config::{CONFIG_BYTES, CONFIG_MAP, Config};
 use crate::counters::Counters;
 use crate::error::ControlError;
+use crate::ids::{self, OpsLink};
 use crate::load::{BPF_F_LINK, OPS_MAP};
 use crate::objects::Object;
-use libbpf_rs::query::{
-    LinkInfo, LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter, ProgInfoQueryOptions,
-};
+use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, OwnedFd};
 use vmcc_cc::{Algorithm, ParamInfo, Params};
-
-/// Where the BPF file system is mounted by convention.
-const BPFFS: &str = "/sys/fs/bpf";
-/// Our folder in it.
-const FOLDER: &str = "vmcc";
 
 /// One registration.
 pub(crate) struct Registered {
     pub(crate) config: Config,
     pub(crate) map: MapHandle,
     pub(crate) config_map_id: u32,
-    /// Open while this value lives; `None` on kernels without links.
-    pub(crate) link: Option<OwnedFd>,
+    hold: Hold,
     ops: MapHandle,
+}
+
+/// What the kernel itself says about who keeps a registration.
+enum Hold {
+    /// A pin of ours.
+    Pinned(OwnedFd),
+    /// A process, or a pin elsewhere: without one of them there would be no link.
+    Held { fd: OwnedFd, link_id: u32 },
+    /// A kernel without links (before 6.4): it lasts until somebody removes it.
+    Lasting,
+}
+
+impl Registered {
+    /// Left in the kernel on purpose.
+    fn kept(&self) -> bool {
+        match self.hold {
+            Hold::Pinned(_) => true,
+            Hold::Held { .. } => false,
+            Hold::Lasting => self.config.owner_pid == 0,
+        }
+    }
+
+    /// Its process is gone and nothing keeps it: a leftover, which only kernels without links have.
+    fn orphaned(&self) -> bool {
+        matches!(self.hold, Hold::Lasting) && !self.kept() && !self.owner_lives()
+    }
+
+    fn owner_lives(&self) -> bool {
+        self.config.owner_pid != 0 && lives(self.config.owner_pid, self.config.owner_start)
+    }
+
+    /// The process that holds it; `None` if none does, or none that can be seen.
+    pub(crate) fn holder(&self) -> Option<u32> {
+        match &self.hold {
+            Hold::Held { link_id, .. } if !self.owner_lives() => ids::holders(*link_id).first().copied(),
+            Hold::Held { .. } => Some(self.config.owner_pid),
+            Hold::Pinned(_) => None,
+            Hold::Lasting => (!self.kept()).then_some(self.config.owner_pid),
+        }
+    }
+
+    /// Its link; `None` on kernels without links.
+    pub(crate) fn into_link(self) -> Option<OwnedFd> {
+        match self.hold {
+            Hold::Pinned(fd) | Hold::Held { fd, .. } => Some(fd),
+            Hold::Lasting => None,
+        }
+    }
 }
 
 /// A registration, for display.
@@ -41,7 +82,9 @@ pub(crate) struct Registered {
 pub struct Status {
     /// Name in the kernel.
     pub kernel_name: String,
-    /// The process that registered it; `None` if it outlives its process.
+    /// Whether it outlives its process: `vmcc up` left it.
+    pub kept: bool,
+    /// The process that holds it; `None` if it is kept, or none can be seen.
     pub owner_pid: Option<u32>,
     /// Whether that process is gone and nothing keeps it: a leftover.
     pub orphaned: bool,
@@ -80,7 +123,7 @@ pub fn list() -> Result<Vec<Status>, ControlError> {
     if !nix::unistd::geteuid().is_root() {
         return Err(ControlError::kernel("list BPF maps", "not permitted; run as root"));
     }
-    let mut all: Vec<Status> = registrations().iter().map(status).collect();
+    let mut all: Vec<Status> = registrations()?.iter().map(status).collect();
     all.sort_by(|a, b| a.kernel_name.cmp(&b.kernel_name));
     Ok(all)
 }
@@ -94,8 +137,9 @@ fn status(r: &Registered) -> Status {
         counters: map(r.config.counters_map_id).as_ref().and_then(Counters::read),
         shortage: map(r.config.accounts_map_id).as_ref().map(accounts::shortage),
         kernel_name: r.config.kernel_name.clone(),
-        owner_pid: (r.config.owner_pid != 0).then_some(r.config.owner_pid),
-        orphaned: r.config.owner_pid != 0 && !alive(r.config.owner_pid),
+        kept: r.kept(),
+        owner_pid: r.holder(),
+        orphaned: r.orphaned(),
         same_build: same_build.is_some(),
         parameters: same_build.map(|algorithm| Params::from_raw(algorithm, r.config.params)),
         connections: groups.flatten().map(|map| map.keys().count()),
@@ -108,8 +152,8 @@ pub(crate) fn same_build(r: &Registered) -> bool {
 }
 
 /// The registration of this name.
-pub(crate) fn find(kernel_name: &str) -> Option<Registered> {
-    registrations().into_iter().find(|r| r.config.kernel_name == kernel_name)
+pub(crate) fn find(kernel_name: &str) -> Result<Option<Registered>, ControlError> {
+    Ok(registrations()?.into_iter().find(|r| r.config.kernel_name == kernel_name))
 }
 
 /// Changes the parameters of an algorithm that some process (`vmcc up`, a run) has loaded.
@@ -119,7 +163,7 @@ pub(crate) fn find(kernel_name: &str) -> Option<Registered> {
 pub fn set_params(params: &Params) -> Result<(), ControlError> {
     let algorithm = params.algorithm();
     let kernel_name = algorithm.info().kernel_name;
-    let found = find(kernel_name).ok_or(ControlError::NotLoaded { kernel_name })?;
+    let found = find(kernel_name)?.ok_or(ControlError::NotLoaded { kernel_name })?;
     write_params(algorithm, &found.map, params)
 }
 
@@ -155,45 +199,92 @@ pub(crate) fn change_config(
 /// # Errors
 /// Something that was left cannot be removed.
 pub fn clean() -> Result<Vec<String>, ControlError> {
-    remove(|found| found.config.owner_pid != 0 && found.link.is_none() && !alive(found.config.owner_pid))
+    match Turn::to_remove() {
+        Ok(turn) => turn.clean(),
+        // No pin can be seen from here, so there is none of ours to remove.
+        Err(ControlError::OwnMounts) => unregister(registrations()?, Registered::orphaned),
+        Err(error) => Err(error),
+    }
 }
 
-/// Removes what [`crate::Loaded::keep`] left registered. Answers the kernel names removed; connections that run
-/// under them keep them until they end.
+/// Removes what [`crate::Loaded::keep`] left registered, and what killed processes left. Answers the kernel names
+/// removed; connections that run under them keep them until they end.
 ///
 /// # Errors
-/// Something cannot be removed.
+/// Something cannot be removed, or somebody holds it still.
 pub fn take_down() -> Result<Vec<String>, ControlError> {
-    remove(|found| found.config.owner_pid == 0)
+    let turn = Turn::to_remove()?;
+    let pins = turn.pins()?;
+    let mut removed = remove_pins(pins.iter().filter(|pin| pin.link.is_some()))?;
+    // The link goes with whoever lets go of it last.
+    drop(pins);
+    removed.extend(unregister(registrations()?, |r| r.kept() || r.orphaned())?);
+    removed.sort();
+    removed.dedup();
+    turn.remove_folder()?;
+    match left_after(&removed)? {
+        Some((name, holder)) => Err(ControlError::StillHeld { name, holder }),
+        None => Ok(removed),
+    }
 }
 
-fn remove(wanted: impl Fn(&Registered) -> bool) -> Result<Vec<String>, ControlError> {
+/// A registration that was to be removed and is there nevertheless, or that nobody who can be seen holds, which was
+/// kept elsewhere; and its holder.
+fn left_after(removed: &[String]) -> Result<Option<(String, Option<u32>)>, ControlError> {
+    let mut left = None;
+    // Some kernels let go of what a pin kept a moment after it was removed.
+    for _ in 0..20 {
+        let of_ours = |r: &Registered| removed.contains(&r.config.kernel_name);
+        let found = registrations()?.into_iter().find(|r| of_ours(r) || (!r.kept() && r.holder().is_none()));
+        left = found.map(|r| (r.config.kernel_name.clone(), r.holder()));
+        if left.is_none() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    Ok(left)
+}
+
+impl Turn {
+    /// As [`clean`], for who has the turn already.
+    ///
+    /// # Errors
+    /// As [`clean`].
+    pub fn clean(&self) -> Result<Vec<String>, ControlError> {
+        let dead = |pin: &&Pin| pin.link.as_ref().is_some_and(|link| link.map_id.is_none());
+        let mut removed = remove_pins(self.pins()?.iter().filter(dead))?;
+        removed.extend(unregister(registrations()?, Registered::orphaned)?);
+        Ok(removed)
+    }
+}
+
+fn remove_pins<'a>(pins: impl Iterator<Item = &'a Pin>) -> Result<Vec<String>, ControlError> {
     let mut removed = Vec::new();
-    for found in registrations().into_iter().filter(wanted) {
-        let name = found.config.kernel_name.clone();
-        let pin = pin_path(&name);
-        if pin.exists() {
-            fs::remove_file(&pin)
-                .map_err(|e| ControlError::kernel(format!("remove {}", pin.display()), e))?;
-        }
-        if found.link.is_none() {
-            found
-                .ops
-                .delete(&0_u32.to_ne_bytes())
-                .map_err(|e| ControlError::kernel(format!("unregister {name}"), e))?;
-        }
+    for pin in pins {
+        let failed = |e| ControlError::kernel(format!("remove {}", bpffs::shown(&pin.path).display()), e);
+        fs::remove_file(&pin.path).map_err(failed)?;
+        removed.push(pin.name.clone());
+    }
+    Ok(removed)
+}
+
+/// Takes out of the kernel what no link keeps.
+fn unregister(
+    all: Vec<Registered>,
+    wanted: impl Fn(&Registered) -> bool,
+) -> Result<Vec<String>, ControlError> {
+    let lasting = |r: &Registered| matches!(r.hold, Hold::Lasting);
+    let mut removed = Vec::new();
+    for found in all.into_iter().filter(|r| lasting(r) && wanted(r)) {
+        let name = found.config.kernel_name;
+        let deleted = found.ops.delete(&0_u32.to_ne_bytes());
+        deleted.map_err(|e| ControlError::kernel(format!("unregister {name}"), e))?;
         removed.push(name);
     }
-    let folder = Path::new(BPFFS).join(FOLDER);
-    match fs::remove_dir(&folder) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound && e.kind() != io::ErrorKind::DirectoryNotEmpty => {
-            Err(ControlError::kernel(format!("remove {}", folder.display()), e))
-        }
-        _ => Ok(removed),
-    }
+    Ok(removed)
 }
 
-/// Makes a registration outlive this process.
+/// Makes a registration outlive this process: by its pin, where there are links, and nothing else says so.
 pub(crate) fn keep(
     kernel_name: &str,
     mut link: Link,
@@ -201,10 +292,10 @@ pub(crate) fn keep(
     map: &MapHandle,
 ) -> Result<(), ControlError> {
     if is_link {
-        let path = pin_path(kernel_name);
-        let failed = |source| ControlError::Pin { name: kernel_name.to_owned(), path: path.clone(), source };
-        prepare_bpffs().map_err(failed)?;
-        link.pin(&path).map_err(|e| failed(io::Error::other(e.to_string())))?;
+        return bpffs::keep_at(kernel_name, |path| {
+            link.pin(path)
+                .map_err(|e| crate::error::system(&e).unwrap_or_else(|| io::Error::other(e.to_string())))
+        });
     }
     let action = || format!("keep {kernel_name}");
     let read =
@@ -216,50 +307,44 @@ pub(crate) fn keep(
     config.owner_pid = 0;
     map.update(&0_u32.to_ne_bytes(), &config.encode(), MapFlags::ANY)
         .map_err(|e| ControlError::kernel(action(), e))?;
-    if !is_link {
-        // Its drop would unregister; that of a pinned link only closes our descriptor.
-        link.disconnect();
-    }
+    // Its drop would unregister.
+    link.disconnect();
     Ok(())
 }
 
-fn pin_path(kernel_name: &str) -> PathBuf {
-    Path::new(BPFFS).join(FOLDER).join(kernel_name)
-}
-
-/// Mounts the BPF file system where it belongs, unless it is there, and makes our folder.
-fn prepare_bpffs() -> io::Result<()> {
-    let mounted =
-        nix::sys::statfs::statfs(BPFFS).is_ok_and(|s| s.filesystem_type() == nix::sys::statfs::BPF_FS_MAGIC);
-    if !mounted {
-        let none: Option<&str> = None;
-        nix::mount::mount(Some("bpf"), BPFFS, Some("bpf"), nix::mount::MsFlags::empty(), none)?;
-    }
-    match fs::create_dir(Path::new(BPFFS).join(FOLDER)) {
-        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
-        _ => Ok(()),
-    }
-}
-
 /// Every registration that is in effect.
-pub(crate) fn registrations() -> Vec<Registered> {
-    MapInfoIter::default()
-        .filter(|info| info.name == CONFIG_MAP && info.value_size as usize == CONFIG_BYTES)
-        .filter_map(|info| registration(info.id))
-        .collect()
+pub(crate) fn registrations() -> Result<Vec<Registered>, ControlError> {
+    let pins = bpffs::pins()?.unwrap_or_default();
+    let pinned: Vec<u32> = pins.iter().filter_map(|pin| pin.link.as_ref()?.map_id).collect();
+    drop(pins);
+    let mut links = ids::ops_links()?;
+    ids::maps(|id, map| {
+        let ours = map.name() == CONFIG_MAP && map.value_size() as usize == CONFIG_BYTES;
+        ours.then(|| registration(id, map, &mut links, &pinned)).flatten()
+    })
 }
 
-fn registration(config_map_id: u32) -> Option<Registered> {
-    let map = MapHandle::from_map_id(config_map_id).ok()?;
+fn registration(
+    config_map_id: u32,
+    map: MapHandle,
+    links: &mut Vec<OpsLink>,
+    pinned: &[u32],
+) -> Option<Registered> {
     let value = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
     let config = Config::decode(&value)?;
     let ops = MapHandle::from_map_id(config.ops_map_id).ok()?;
     if ops.name() != OPS_MAP {
         return None;
     }
-    let link = link_of(config.ops_map_id);
-    // An unregistered object lives on while connections use it; it is no registration any more.
-    (link.is_some() || in_use(&ops)).then_some(Registered { config, map, config_map_id, link, ops })
+    let link = links.iter().position(|link| link.map_id == Some(config.ops_map_id));
+    let hold = match link.map(|at| links.swap_remove(at)) {
+        Some(OpsLink { fd, .. }) if pinned.contains(&config.ops_map_id) => Hold::Pinned(fd),
+        Some(OpsLink { fd, id, .. }) => Hold::Held { fd, link_id: id },
+        None if in_use(&ops) => Hold::Lasting,
+        // An unregistered object lives on while connections use it; it is no registration any more.
+        None => return None,
+    };
+    Some(Registered { config, map, config_map_id, hold, ops })
 }
 
 /// Without links, the value of the struct_ops map tells: its second word is 1 (BPF_STRUCT_OPS_STATE_INUSE).
@@ -270,18 +355,6 @@ fn in_use(ops: &MapHandle) -> bool {
     !linked && state == Some(1)
 }
 
-fn link_of(ops_map_id: u32) -> Option<OwnedFd> {
-    let ours = |info: &LinkInfo| match &info.info {
-        LinkTypeInfo::StructOps(ops) => ops.map_id == ops_map_id,
-        _ => false,
-    };
-    let id = LinkInfoIter::default().find(ours)?.id;
-    // SAFETY: takes no pointer.
-    let fd = unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) };
-    // SAFETY: a non-negative answer is a file descriptor that nobody else owns.
-    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
 /// The programs that use the configuration map `id`.
 pub(crate) fn programs_using(id: u32) -> Vec<u32> {
     ProgInfoIter::with_query_opts(ProgInfoQueryOptions::default().include_map_ids(true))
@@ -290,11 +363,38 @@ pub(crate) fn programs_using(id: u32) -> Vec<u32> {
         .collect()
 }
 
-pub(crate) fn alive(pid: u32) -> bool {
-    Path::new("/proc").join(pid.to_string()).exists()
+/// Whether the process that had this number when it started then is alive; another may have the number by now.
+pub(crate) fn lives(pid: u32, start: u32) -> bool {
+    match started(pid) {
+        // What an earlier build registered does not say when its process started.
+        Some(now) => start == 0 || now == start,
+        None => false,
+    }
+}
+
+/// When a process started, in clock ticks since the machine did, as far as 32 bits tell; `None` if there is none.
+pub(crate) fn started(pid: u32) -> Option<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field, a name in parentheses, may contain anything. The time is field 22.
+    let ticks: u64 = text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
+    Some((ticks & u64::from(u32::MAX)) as u32)
 }
 
 /// The kernel's identifier of a loaded program.
 pub(crate) fn program_id(program: &libbpf_rs::Program<'_>) -> Option<u32> {
     libbpf_rs::Program::id_from_fd(program.as_fd()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_was_given_again_is_another_process() {
+        let own = std::process::id();
+        let start = started(own).unwrap();
+        assert!(lives(own, start) && lives(own, 0));
+        assert!(!lives(own, start.wrapping_add(1)));
+        assert!(!lives(u32::MAX, start));
+    }
 }

@@ -5,7 +5,7 @@ use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags,
-    LinkInfo, LinkLayerType, LinkMessage,
+    LinkInfo, LinkLayerType, LinkMessage, Prop,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -28,6 +28,8 @@ pub struct PortInfo {
     pub index: u32,
     /// Its name.
     pub name: String,
+    /// Other names that it answers to (`ip link property add altname`), which may be longer.
+    pub other_names: Vec<String>,
     /// What it sends in one packet, without the link-layer header, in bytes.
     pub mtu: u32,
     /// Whether it is a device on a bus (PCI, virtio), and not only software: then its speed means something. The
@@ -171,6 +173,15 @@ impl Links {
         let answers = self.0.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
         Ok(answers.into_iter().filter_map(port_info).collect())
     }
+
+    /// The interface that has this name, or answers to it.
+    ///
+    /// # Errors
+    /// As [`Links::list`].
+    pub fn find(&mut self, name: &str) -> io::Result<Option<PortInfo>> {
+        let answers_to = |port: &PortInfo| port.name == name || port.other_names.iter().any(|n| n == name);
+        Ok(self.list()?.into_iter().find(answers_to))
+    }
 }
 
 fn port_info(message: RouteNetlinkMessage) -> Option<PortInfo> {
@@ -179,6 +190,11 @@ fn port_info(message: RouteNetlinkMessage) -> Option<PortInfo> {
         LinkAttribute::IfName(name) => Some(name.clone()),
         _ => None,
     })?;
+    let other_names = link.attributes.iter().flat_map(|attribute| match attribute {
+        LinkAttribute::PropList(properties) => properties.iter().filter_map(other_name).collect(),
+        _ => Vec::new(),
+    });
+    let other_names = other_names.collect();
     let mtu = link.attributes.iter().find_map(|attribute| match attribute {
         LinkAttribute::Mtu(mtu) => Some(*mtu),
         _ => None,
@@ -195,6 +211,7 @@ fn port_info(message: RouteNetlinkMessage) -> Option<PortInfo> {
     Some(PortInfo {
         index: link.header.index,
         name,
+        other_names,
         mtu: mtu.unwrap_or(ETHERNET_MTU),
         on_bus,
         ethernet,
@@ -202,4 +219,11 @@ fn port_info(message: RouteNetlinkMessage) -> Option<PortInfo> {
         kind,
         up: link.header.flags.contains(LinkFlags::Up),
     })
+}
+
+fn other_name(property: &Prop) -> Option<String> {
+    match property {
+        Prop::AltIfName(name) => Some(name.clone()),
+        _ => None,
+    }
 }

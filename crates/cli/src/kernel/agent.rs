@@ -13,7 +13,7 @@ use vmcc_host::diag::{Diag, Subflow};
 use vmcc_host::guard::{CloseRequest, Guard};
 use vmcc_host::port;
 use vmcc_host::probe;
-use vmcc_host::{ControlError, LoadError, Loaded, Status, parameter_table};
+use vmcc_host::{ControlError, LoadError, Loaded, Status, Turn, parameter_table};
 
 const DEFAULT_SETTING: &str = "net.ipv4.tcp_congestion_control";
 /// How soon the guard notices Ctrl-C.
@@ -24,6 +24,9 @@ pub(crate) fn up(wanted: &[Params], options: &UpOptions, ui: &Ui) -> Result<Exit
     if !nix::unistd::geteuid().is_root() {
         return Err(Failure::host("up: only root can load congestion controls").help("run it with sudo"));
     }
+    // What a killed one left is gone before, and one that starts meanwhile finds what this one did.
+    let turn = Turn::to_keep().map_err(control)?;
+    turn.clean().map_err(control)?;
     vmcc_host::reclaim(vmcc_host::RECLAIM_AGE).map_err(control)?;
     let kept = kept()?;
     // All are loaded before any is kept: if one is refused, none stays.
@@ -33,6 +36,7 @@ pub(crate) fn up(wanted: &[Params], options: &UpOptions, ui: &Ui) -> Result<Exit
     for one in loaded.into_iter().flatten() {
         one.keep().map_err(control)?;
     }
+    drop(turn);
     let names: Vec<&str> = wanted.iter().map(kernel_name).collect();
     if options.restricted {
         vmcc_host::restrict(&names).map_err(control)?;
@@ -111,7 +115,7 @@ fn guards(loaded: &[Option<Loaded>]) -> Result<Vec<Guard>, ControlError> {
 /// What an earlier `vmcc up` left.
 fn kept() -> Result<Vec<Status>, Failure> {
     let all = vmcc_host::list().map_err(control)?;
-    Ok(all.into_iter().filter(|status| status.owner_pid.is_none()).collect())
+    Ok(all.into_iter().filter(|status| status.kept).collect())
 }
 
 fn watch(guards: &[Guard], ui: &Ui) -> Result<Exit, Failure> {
@@ -175,7 +179,11 @@ fn text(all: &[Status], sockets: &[Subflow]) -> String {
         let here = || sockets.iter().filter(|s| s.algorithm == one.kernel_name);
         lines.add_row([
             one.kernel_name.clone(),
-            one.owner_pid.map_or_else(|| "vmcc up".to_owned(), |pid| format!("process {pid}")),
+            match one.owner_pid {
+                _ if one.kept => "vmcc up".to_owned(),
+                Some(pid) => format!("process {pid}"),
+                None => "not seen from here".to_owned(),
+            },
             if one.same_build { "this".to_owned() } else { "another".to_owned() },
             one.connections.map_or_else(|| "-".to_owned(), |count| count.to_string()),
             format!("{}, {} with ECN", here().count(), here().filter(|s| s.ecn).count()),
@@ -222,13 +230,20 @@ fn default_of_this_namespace() -> Option<String> {
 
 fn control(error: ControlError) -> Failure {
     let failure = Failure::host(chain(&error));
-    if nix::unistd::geteuid().is_root() { failure } else { failure.help("run it with sudo") }
+    if !nix::unistd::geteuid().is_root() {
+        return failure.help("run it with sudo");
+    }
+    match vmcc_host::remedy(&error) {
+        Some(remedy) if !failure.message.contains(remedy) => failure.help(remedy),
+        _ => failure,
+    }
 }
 
 fn failure(error: &LoadError) -> Failure {
     let failure = Failure::host(chain(error));
-    match error {
-        LoadError::Refused { .. } => failure.help("`vmcc doctor` says what this kernel lacks"),
+    match (vmcc_host::remedy(error), error) {
+        (Some(remedy), _) if !failure.message.contains(remedy) => failure.help(remedy),
+        (None, LoadError::Refused { .. }) => failure.help("`vmcc doctor` says what this kernel lacks"),
         _ => failure,
     }
 }

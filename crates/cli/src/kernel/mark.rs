@@ -167,7 +167,7 @@ pub(crate) fn list(prometheus: bool, ui: &Ui) -> Result<Exit, Failure> {
         match port::peek(&name) {
             Ok(stats) => ports.push(stats),
             // It went away since it was listed; the others are still worth a line.
-            Err(PortError::NoSuchPort { .. } | PortError::NotAttached { .. }) => {}
+            Err(PortError::NoSuchPort { .. } | PortError::NotAttached { .. } | PortError::Gone { .. }) => {}
             Err(error) => ui.warn(&chain(&error)),
         }
     }
@@ -247,7 +247,7 @@ pub(crate) fn unmark_all(ui: &Ui) -> Result<Exit, Failure> {
     let (mut ended, mut first_error) = (Vec::new(), None);
     for name in port::attached().map_err(|e| failure(&e))? {
         match end(&name) {
-            Ok(_) | Err(PortError::NoSuchPort { .. }) => ended.push(name),
+            Ok(_) | Err(PortError::NoSuchPort { .. } | PortError::Gone { .. }) => ended.push(name),
             Err(error) => {
                 if let Some(earlier) = first_error.replace(failure(&error)) {
                     ui.warn(&earlier.message);
@@ -301,6 +301,11 @@ fn failure(error: &PortError) -> Failure {
         | PortError::Down { .. }
         | PortError::OtherQueues { .. }
         | PortError::ForeignQueue { .. } => Failure::usage(text),
-        _ => Failure::host(text).help("`vmcc doctor` says what this kernel lacks"),
+        // Says what to do.
+        PortError::Gone { .. } => Failure::host(text),
+        _ => {
+            let help = vmcc_host::remedy(error).unwrap_or("`vmcc doctor` says what this kernel lacks");
+            Failure::host(text).help(help)
+        }
     }
 }

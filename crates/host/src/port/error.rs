@@ -15,6 +15,12 @@ pub enum PortError {
         /// The name given.
         port: String,
     },
+    /// The port went away while something was done to it.
+    #[error("port {port} went away meanwhile, and with it what served it; serve it again when it is back")]
+    Gone {
+        /// The port.
+        port: String,
+    },
     /// vmcc serves the port already.
     #[error(
         "port {port} is served already; change it with `vmcc mark {port}` once nobody holds it, or `vmcc unmark \
@@ -141,7 +147,7 @@ pub enum PortError {
         source: io::Error,
     },
     /// The record of what is attached cannot be kept.
-    #[error("{}: {source}; it remembers what vmcc did to ports, and needs root", path.display())]
+    #[error("{}: {source}; the records of what vmcc did to ports must be there", path.display())]
     Record {
         /// The file.
         path: PathBuf,

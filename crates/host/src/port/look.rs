@@ -5,7 +5,7 @@ use super::half::{self, Found};
 use super::record::{self, Record};
 use super::served::Served;
 use super::site::Site;
-use super::{Held, budget, differs, hold};
+use super::{Held, budget, differs, hold, unless_gone};
 use crate::error::ControlError;
 use std::collections::HashSet;
 use std::fs;
@@ -17,12 +17,13 @@ use vmcc_port::PortStats;
 /// # Errors
 /// No such port, not served, or the kernel refuses.
 pub fn peek(port: &str) -> Result<PortStats, PortError> {
-    match Held::look(port).and_then(|held| held.stats()) {
+    let looked = match Held::look(port).and_then(|held| held.stats()) {
         // Also a port whose budget is gone.
         Err(PortError::NotAttached { .. }) => differs::damaged(port),
         Err(PortError::NoSuchPort { port: missing }) if missing != port => differs::damaged(port),
         stats => stats,
-    }
+    };
+    unless_gone(port, looked)
 }
 
 /// Forgets what was on record about ports that are gone; their names. They took their queues and programs with them.

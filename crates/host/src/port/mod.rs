@@ -45,6 +45,7 @@ use held::Held;
 use program::Program;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use vmcc_netlink::Links;
 use vmcc_port::{Backend, PortConfig, PortStats};
 
 /// What the programs of a port took.
@@ -82,7 +83,7 @@ impl Port {
     /// As [`Port::attach`]; also when the namespace cannot be entered.
     pub fn attach_in(netns: &Path, port: &str, config: &PortConfig) -> Result<Self, PortError> {
         let netns = netns::open(netns)?;
-        let served = netns::within(netns.as_fd(), || Held::begin(port, config))??;
+        let served = netns::within(netns.as_fd(), || unless_gone(port, Held::begin(port, config)))??;
         Ok(Self { netns, served: Some(served) })
     }
 
@@ -92,7 +93,7 @@ impl Port {
     /// No such port, not served, or held by a process that is alive.
     pub fn adopt(port: &str) -> Result<Self, PortError> {
         let netns = netns::open(Path::new("/proc/thread-self/ns/net"))?;
-        let served = netns::within(netns.as_fd(), || Held::adopt(port))??;
+        let served = netns::within(netns.as_fd(), || unless_gone(port, Held::adopt(port)))??;
         Ok(Self { netns, served: Some(served) })
     }
 
@@ -120,7 +121,10 @@ impl Port {
     pub fn reconfigure(&mut self, config: &PortConfig) -> Result<u64, PortError> {
         let Self { netns, served } = self;
         let served = served.as_mut().expect("present until it is taken");
-        netns::within(netns.as_fd(), || served.change(config))?
+        netns::within(netns.as_fd(), || {
+            let changed = served.change(config);
+            unless_gone(served.name(), changed)
+        })?
     }
 
     /// Counters since it was attached, and its state now. Of a port that shares its VM's budget: those of the budget.
@@ -128,13 +132,15 @@ impl Port {
     /// # Errors
     /// The kernel refuses; the port is gone.
     pub fn stats(&self) -> Result<PortStats, PortError> {
-        match self.served() {
+        let stats = match self.served() {
             Held::Own(served) => served.stats(),
             Held::Member(member) => {
                 let vm = member.vm();
                 netns::within(self.netns.as_fd(), || budget::stats(vm))?
             }
-        }
+        };
+        let name = self.name();
+        netns::within(self.netns.as_fd(), move || unless_gone(name, stats))?
     }
 
     /// What its programs took. Nothing for a port that shares its VM's budget, which is not where those sit.
@@ -156,9 +162,9 @@ impl Port {
     pub fn detach(mut self) -> Result<PortStats, PortError> {
         let served = self.served.take().expect("present until it is taken");
         netns::within(self.netns.as_fd(), || {
+            let name = served.name().to_owned();
             let stats = served.stats();
-            served.end()?;
-            stats
+            unless_gone(&name, served.end().and(stats))
         })?
     }
 
@@ -219,6 +225,17 @@ pub fn usable(backend: Backend) -> Result<(), String> {
     match backend {
         Backend::Bpf => Bpf::try_load(),
         Backend::Auto | Backend::Htb => Ok(()),
+    }
+}
+
+/// Whatever failed on a port that is not there any more failed because of that.
+fn unless_gone<T>(port: &str, result: Result<T, PortError>) -> Result<T, PortError> {
+    let is_gone = || Links::open().and_then(|mut links| links.find(port)).is_ok_and(|found| found.is_none());
+    match result {
+        Err(error) if !matches!(error, PortError::NoSuchPort { .. }) && is_gone() => {
+            Err(PortError::Gone { port: port.to_owned() })
+        }
+        other => other,
     }
 }
 

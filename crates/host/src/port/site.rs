@@ -47,15 +47,14 @@ impl Site {
     pub(crate) fn open(port: &str) -> Result<Self, PortError> {
         let failed = |e| PortError::kernel(port, "open a netlink socket", e);
         let mut links = Links::open().map_err(failed)?;
-        let all = links.list().map_err(|e| PortError::kernel(port, "list ports", e))?;
-        let found = all.into_iter().find(|link| link.name == port);
+        let found = links.find(port).map_err(|e| PortError::kernel(port, "list ports", e))?;
         let link = found.ok_or_else(|| PortError::NoSuchPort { port: port.to_owned() })?;
         let tc = TrafficControl::open().map_err(failed)?;
         // A kernel that does not tell leaves a check out, no more.
-        let speed = if link.on_bus { vmcc_netlink::link_speed(port).ok().flatten() } else { None };
+        let speed = if link.on_bus { vmcc_netlink::link_speed(&link.name).ok().flatten() } else { None };
         let facts = Facts { mtu: link.mtu, speed: speed.map(BitsPerSec::new) };
         Ok(Self {
-            name: port.to_owned(),
+            name: link.name,
             index: link.index,
             ethernet: link.ethernet,
             link_layer: link.link_layer,

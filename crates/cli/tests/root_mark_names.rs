@@ -1,0 +1,84 @@
+//! Ports that go by another name, and ports that go away while they are served.
+#![cfg(feature = "root-tests")]
+
+mod killed;
+
+use killed::disturbed_before;
+use std::fs::File;
+use std::process::{Command, Stdio};
+
+/// A network namespace of its own with a pair of ports, `p0` and `p1`.
+struct Place(String);
+
+impl Place {
+    fn new(what: &str) -> Self {
+        let place = Self(format!("vmcc-{what}-{}", std::process::id()));
+        run(&["netns", "add", &place.0]);
+        place.add_ports();
+        place
+    }
+
+    fn add_ports(&self) {
+        run(&["-n", &self.0, "link", "add", "p0", "type", "veth", "peer", "name", "p1"]);
+        run(&["-n", &self.0, "link", "set", "p0", "up"]);
+        run(&["-n", &self.0, "link", "set", "p1", "up"]);
+    }
+
+    fn vmcc(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{}", self.0)).arg(env!("CARGO_BIN_EXE_vmcc")).args(arguments);
+        command.stdout(Stdio::null());
+        command
+    }
+
+    fn done(&self, arguments: &[&str]) {
+        let output = self.vmcc(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
+    }
+}
+
+fn run(arguments: &[&str]) {
+    assert!(Command::new("ip").args(arguments).status().unwrap().success(), "ip {arguments:?}");
+}
+
+#[test]
+fn root_a_port_answers_to_its_other_names() {
+    let place = Place::new("names");
+    let long = "a-name-that-is-longer-than-fifteen-characters";
+    run(&["-n", &place.0, "link", "property", "add", "dev", "p0", "altname", long, "altname", "uplink"]);
+    place.done(&["mark", long, "--rate", "10mbit"]);
+    place.done(&["mark", "uplink", "--rate", "20mbit"]);
+    let stats = place.vmcc(&["mark", "uplink", "--stats", "--json"]).stdout(Stdio::piped()).output().unwrap();
+    let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();
+    assert_eq!(stats["port"], "p0", "{stats}");
+    place.done(&["unmark", long]);
+}
+
+#[test]
+fn root_a_port_that_goes_away_is_what_the_message_says() {
+    let place = Place::new("gone");
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut failed = 0;
+    for n in (0..).step_by(5) {
+        let mut mark = place.vmcc(&["mark", "p0", "--rate", "10mbit"]);
+        mark.stderr(File::create(log.path()).unwrap());
+        let (call, code) = disturbed_before(mark, n, || run(&["-n", &place.0, "link", "del", "p0"]));
+        let Some(call) = call else { break };
+        let said = std::fs::read_to_string(log.path()).unwrap();
+        let at = format!("gone before call {n} ({call}), exit code {code}: {said}");
+        assert!(!said.contains("modprobe") && !said.contains("doctor"), "{at}");
+        if code != 0 {
+            failed += 1;
+            assert!(said.contains("went away") || said.contains("there is no port `p0`"), "{at}");
+        }
+        place.done(&["unmark", "--all"]);
+        place.add_ports();
+    }
+    assert!(failed > 3, "{failed}");
+}

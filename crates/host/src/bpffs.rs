@@ -1,0 +1,261 @@
+//! Our folder in the BPF file system of the host.
+//!
+//! A pin is what keeps a registration beyond its process. It must lie where the host sees it: under `ip netns exec` a
+//! process has mounts of its own, and a pin there goes with the last process inside.
+
+use crate::error::ControlError;
+use crate::ids::{self, OpsLink};
+use nix::fcntl::{Flock, FlockArg};
+use nix::sched::{CloneFlags, setns, unshare};
+use std::collections::HashSet;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+/// Where the BPF file system is mounted by convention.
+const BPFFS: &str = "/sys/fs/bpf";
+/// Our folder in it.
+const FOLDER: &str = "vmcc";
+/// How often, and how many times, a busy folder is tried: two minutes, for loading takes long on an emulated machine.
+const TRY_EVERY: Duration = Duration::from_millis(100);
+const TRIES: u32 = 1200;
+
+/// The mounts of the host: ours, or those of a process that has them.
+struct Host {
+    /// Its root directory and its mount namespace; `None` if they are ours.
+    other: Option<(File, File)>,
+}
+
+impl Host {
+    /// The mounts that process 1 has.
+    fn find() -> Result<Self, ControlError> {
+        let (Ok(own), Ok(first)) = (mounts("self"), mounts("1")) else { return Ok(Self { other: None }) };
+        if !own.is_disjoint(&first) {
+            return Ok(Self { other: None });
+        }
+        // Process 1 may have privileges that keep us from its files; one of those that started us serves as well.
+        let mut candidates = vec!["1".to_owned()];
+        candidates.extend(ancestors());
+        let reachable = candidates.iter().filter(|pid| mounts(pid).is_ok_and(|m| !m.is_disjoint(&first)));
+        let other = reachable.filter_map(|pid| open(pid).ok()).next();
+        other.map(|other| Self { other: Some(other) }).ok_or(ControlError::OwnMounts)
+    }
+
+    fn path(&self) -> PathBuf {
+        let root = match &self.other {
+            None => PathBuf::from("/"),
+            Some((root, _)) => PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd())),
+        };
+        root.join(BPFFS.trim_start_matches('/'))
+    }
+
+    /// Mounts the BPF file system where it belongs, unless it is there.
+    fn mount(&self) -> io::Result<()> {
+        if is_bpffs(&self.path()) {
+            return Ok(());
+        }
+        match &self.other {
+            None => mount(),
+            // A thread of its own: no other code is to see these mounts.
+            Some((_, namespace)) => thread::scope(|scope| {
+                let inside = scope.spawn(|| {
+                    unshare(CloneFlags::CLONE_FS)?;
+                    setns(namespace.as_fd(), CloneFlags::CLONE_NEWNS)?;
+                    mount()
+                });
+                inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            }),
+        }
+    }
+}
+
+fn mount() -> io::Result<()> {
+    let none: Option<&str> = None;
+    Ok(nix::mount::mount(Some("bpf"), BPFFS, Some("bpf"), nix::mount::MsFlags::empty(), none)?)
+}
+
+fn is_bpffs(path: &Path) -> bool {
+    nix::sys::statfs::statfs(path).is_ok_and(|s| s.filesystem_type() == nix::sys::statfs::BPF_FS_MAGIC)
+}
+
+/// The numbers of a process's mounts: two mount namespaces have none in common.
+fn mounts(pid: &str) -> io::Result<HashSet<u64>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/mountinfo"))?;
+    Ok(text.lines().filter_map(|line| line.split(' ').next()?.parse().ok()).collect())
+}
+
+/// The processes that started us, the nearest first.
+fn ancestors() -> impl Iterator<Item = String> {
+    let parent = |pid: &String| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+        Some(line.trim().to_owned()).filter(|pid| pid != "0")
+    };
+    std::iter::successors(Some("self".to_owned()), parent).skip(1)
+}
+
+fn open(pid: &str) -> io::Result<(File, File)> {
+    Ok((File::open(format!("/proc/{pid}/root"))?, File::open(format!("/proc/{pid}/ns/mnt"))?))
+}
+
+/// What lies in our folder.
+pub(crate) struct Pin {
+    pub(crate) path: PathBuf,
+    /// The kernel name that it keeps.
+    pub(crate) name: String,
+    /// The registration that it keeps; `None` if it is none.
+    pub(crate) link: Option<OpsLink>,
+}
+
+/// The turn to change what is kept: one process at a time has it. The kernel takes it back when the process ends.
+pub struct Turn {
+    host: Host,
+    /// `None` if there is no folder, and so nothing that is kept.
+    _lock: Option<Flock<File>>,
+}
+
+impl Turn {
+    /// Waits for the turn, and makes the folder, where registrations shall be kept.
+    ///
+    /// # Errors
+    /// The host's BPF file system cannot be reached or mounted; another process does not come to an end.
+    pub fn to_keep() -> Result<Self, ControlError> {
+        let host = Host::find()?;
+        let failed = |source| ControlError::pin("algorithms", &host.path().join(FOLDER), source);
+        host.mount().map_err(failed)?;
+        let lock = lock(&host.path().join(FOLDER), true)?;
+        Ok(Self { host, _lock: lock })
+    }
+
+    /// Waits for the turn, to remove what is kept, if anything is.
+    pub(crate) fn to_remove() -> Result<Self, ControlError> {
+        let host = Host::find()?;
+        let lock = lock(&host.path().join(FOLDER), false)?;
+        Ok(Self { host, _lock: lock })
+    }
+
+    pub(crate) fn pins(&self) -> Result<Vec<Pin>, ControlError> {
+        pins_in(&self.host)
+    }
+
+    /// Removes the folder unless something is kept.
+    pub(crate) fn remove_folder(&self) -> Result<(), ControlError> {
+        let folder = self.host.path().join(FOLDER);
+        match fs::remove_dir(&folder) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound && e.kind() != io::ErrorKind::DirectoryNotEmpty => {
+                Err(ControlError::kernel(format!("remove {}", shown(&folder).display()), e))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // A folder made in vain; one that stays is harmless.
+        let _ = self.remove_folder();
+    }
+}
+
+/// What is kept; `None` if it lies where we do not see it.
+pub(crate) fn pins() -> Result<Option<Vec<Pin>>, ControlError> {
+    match Host::find() {
+        Ok(host) => pins_in(&host).map(Some),
+        Err(ControlError::OwnMounts) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn pins_in(host: &Host) -> Result<Vec<Pin>, ControlError> {
+    let folder = host.path().join(FOLDER);
+    let failed = |e| ControlError::kernel(format!("read {}", shown(&folder).display()), e);
+    let entries = match fs::read_dir(&folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(failed)?,
+    };
+    let mut pins = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match ids::pinned_link(&path) {
+            Ok(link) => pins.push(Pin { path, name, link }),
+            // Removed meanwhile.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(ControlError::kernel(format!("open {}", shown(&path).display()), e)),
+        }
+    }
+    Ok(pins)
+}
+
+/// Calls `action` with the path to keep `kernel_name` at; its folder is there.
+pub(crate) fn keep_at(
+    kernel_name: &str,
+    action: impl FnOnce(&Path) -> io::Result<()>,
+) -> Result<(), ControlError> {
+    let host = Host::find()?;
+    let folder = host.path().join(FOLDER);
+    let kept = host.mount().and_then(|()| make(&folder)).and_then(|()| action(&folder.join(kernel_name)));
+    kept.map_err(|source| ControlError::pin(kernel_name, &folder.join(kernel_name), source))
+}
+
+fn make(folder: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// Locks the folder; `None` if there is none and none is to be made.
+fn lock(folder: &Path, make_it: bool) -> Result<Option<Flock<File>>, ControlError> {
+    let failed = |e: io::Error| ControlError::kernel(format!("lock {}", shown(folder).display()), e);
+    for _ in 0..TRIES {
+        if make_it {
+            make(folder).map_err(|e| ControlError::pin("algorithms", folder, e))?;
+        }
+        let file = match File::open(folder) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && make_it => continue,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(failed)?,
+        };
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(file) => {
+                // Removed by its last owner between opening and locking: that one is nobody's.
+                let ours = file.metadata().map_err(failed)?.ino();
+                if fs::metadata(folder).is_ok_and(|now| now.ino() == ours) {
+                    return Ok(Some(file));
+                }
+            }
+            Err((_, nix::Error::EWOULDBLOCK)) => thread::sleep(TRY_EVERY),
+            Err((_, e)) => return Err(failed(e.into())),
+        }
+    }
+    Err(ControlError::Busy)
+}
+
+/// A path as the host has it.
+pub(crate) fn shown(path: &Path) -> PathBuf {
+    let text = path.to_string_lossy();
+    text.find(BPFFS).map_or_else(|| path.to_owned(), |at| PathBuf::from(&text[at..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mounts_of_those_who_started_us_are_ours() {
+        let own = mounts("self").unwrap();
+        let parent = ancestors().next().expect("somebody started the test");
+        assert!(!own.is_disjoint(&mounts(&parent).unwrap()));
+    }
+
+    #[test]
+    fn paths_are_shown_as_the_host_has_them() {
+        assert_eq!(shown(Path::new("/proc/self/fd/5/sys/fs/bpf/vmcc")), Path::new("/sys/fs/bpf/vmcc"));
+        assert_eq!(shown(Path::new("/elsewhere")), Path::new("/elsewhere"));
+    }
+}
