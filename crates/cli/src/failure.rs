@@ -11,7 +11,7 @@ use vmcc_scenario::ScenarioError;
 pub(crate) enum Exit {
     /// Done.
     Done = 0,
-    /// A claim or check failed.
+    /// A claim or check failed, or what was done could not be said.
     CheckFailed = 1,
     /// Wrong use or bad input.
     WrongUse = 2,

@@ -24,6 +24,8 @@ fn main() -> ExitCode {
     };
     let ui = Ui::new(arguments.json, arguments.quiet());
     match dispatch(arguments.command, &ui) {
+        // A code that says more is not hidden by this one.
+        Ok(Exit::Done) if ui.unwritten() => Exit::CheckFailed.into(),
         Ok(exit) => exit.into(),
         Err(failure) => {
             ui.failure(&failure);
@@ -34,10 +36,12 @@ fn main() -> ExitCode {
 
 /// Help and version are answers; everything else that clap stops at is wrong use.
 fn wrong_use(error: &clap::Error) -> ExitCode {
-    // The message goes to a terminal or a pipe that may be closed; there is nobody left to tell.
-    let _ = error.print();
+    let printed = error.print();
     if !error.use_stderr() {
-        return Exit::Done.into();
+        return match printed {
+            Err(error) if !ui::went_away(&error) => Exit::CheckFailed.into(),
+            _ => Exit::Done.into(),
+        };
     }
     if std::env::args_os().any(|a| a == "--json") {
         let text = error.render().to_string();

@@ -4,6 +4,10 @@ use crate::failure::Failure;
 use serde::Serialize;
 use serde_json::json;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How much of an answer is said on stderr when stdout does not take it.
+const LINES_INSTEAD: usize = 10;
 
 /// How to talk to whoever started us.
 #[derive(Debug)]
@@ -12,13 +16,21 @@ pub(crate) struct Ui {
     quiet: bool,
     color: bool,
     bars: bool,
+    /// Whether an answer could not be written.
+    unwritten: AtomicBool,
 }
 
 impl Ui {
     pub(crate) fn new(json: bool, quiet: bool) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         let terminal = io::stderr().is_terminal();
-        Self { json, quiet, color: terminal && !no_color, bars: terminal && !quiet }
+        Self {
+            json,
+            quiet,
+            color: terminal && !no_color,
+            bars: terminal && !quiet,
+            unwritten: AtomicBool::new(false),
+        }
     }
 
     /// Whether only results and problems are wanted.
@@ -35,18 +47,33 @@ impl Ui {
     pub(crate) fn answer(&self, value: &impl Serialize, text: impl FnOnce() -> String) {
         if self.json {
             match serde_json::to_string_pretty(value) {
-                Ok(document) => print(&document),
+                Ok(document) => self.print(&document),
                 Err(error) => self.warn(&format!("result: cannot be written as JSON: {error}")),
             }
         } else {
-            print(&text());
+            self.print(&text());
         }
     }
 
     /// Prints a text that is for another program as it is.
     #[cfg(feature = "kernel")]
     pub(crate) fn plain(&self, text: &str) {
-        print(text);
+        self.print(text);
+    }
+
+    /// Whether the command did what it was asked for and could not say so.
+    pub(crate) fn unwritten(&self) -> bool {
+        self.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// Writes to stdout. What would have been read there is done even if that fails: it is said on stderr.
+    fn print(&self, text: &str) {
+        if let Err(error) = to_stdout(text) {
+            self.unwritten.store(true, Ordering::Relaxed);
+            let begin = text.lines().take(LINES_INSTEAD).collect::<Vec<_>>().join("\n");
+            let message = format!("done, but its answer could not be written: {error}; it begins:\n{begin}");
+            to_stderr(&self.paint("error: ", "31"), &message);
+        }
     }
 
     /// One line about what is going on, on stderr.
@@ -78,7 +105,8 @@ impl Ui {
         if let Some(help) = &failure.help {
             error["help"] = json!(help);
         }
-        self.answer(&json!({ "error": error }), String::new);
+        // It was said on stderr before.
+        let _ = to_stdout(&format!("{:#}", json!({ "error": error })));
     }
 
     fn paint(&self, text: &str, color: &str) -> String {
@@ -96,15 +124,15 @@ fn harmless(text: &str) -> String {
     if text.chars().any(char::is_control) { text.chars().map(written).collect() } else { text.to_owned() }
 }
 
-/// Writes to stdout. A reader that went away (`vmcc algorithms | head`) wants no more and gets no complaint.
-fn print(text: &str) {
+/// Whether the reader went away (`vmcc algorithms | head`): it wants no more and gets no complaint.
+pub(crate) fn went_away(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
+}
+
+fn to_stdout(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    if let Err(error) = writeln!(out, "{}", harmless(text.trim_end_matches('\n')))
-        && error.kind() != io::ErrorKind::BrokenPipe
-    {
-        to_stderr("error: ", &format!("standard output: {error}"));
-        std::process::exit(crate::failure::Exit::HostCannot as i32);
-    }
+    let written = writeln!(out, "{}", harmless(text.trim_end_matches('\n'))).and_then(|()| out.flush());
+    written.or_else(|error| if went_away(&error) { Ok(()) } else { Err(error) })
 }
 
 /// Our own word, which may be colored, and a text.

@@ -151,3 +151,48 @@ fn doctor_says_for_each_engine_whether_and_why_not() {
         assert!(state["usable"] == true || state["reason"].is_string(), "{engine}: {state}");
     }
 }
+
+#[test]
+fn what_never_ends_is_refused_wherever_a_file_is_read() {
+    let dir = folder();
+    let result = dir.path().join("result");
+    std::fs::create_dir(&result).unwrap();
+    let pipe = |name: &str| {
+        let made = std::process::Command::new("mkfifo").arg(dir.path().join(name)).status().unwrap();
+        assert!(made.success());
+    };
+    pipe("pipe.toml");
+    pipe("result/summary.json");
+    for (arguments, says) in [
+        (["scenario", "check", "/dev/zero"], "longer than 1048576 bytes"),
+        (["run", "/dev/zero", "--quiet"], "longer than 1048576 bytes"),
+        (["scenario", "check", "pipe.toml"], "nobody writes to"),
+        (["report", "result", "--json"], "no regular file"),
+    ] {
+        let output =
+            common::vmcc(dir.path()).args(arguments).timeout(std::time::Duration::from_secs(60)).output();
+        let output = output.unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains(says), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_no_success() {
+    let run = |arguments: &[&str]| {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_vmcc"));
+        command.args(arguments).stdout(full).output().unwrap()
+    };
+    let done = run(&["algorithms"]);
+    let message = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{message}");
+    assert!(message.contains("done, but its answer") && message.contains("mp_reno"), "{message}");
+    assert_eq!(run(&["--help"]).status.code(), Some(1));
+    // What went wrong before says more, and was not done.
+    let failed = run(&["scenario", "check", "/nowhere.toml", "--json"]);
+    let message = String::from_utf8_lossy(&failed.stderr);
+    assert_eq!(failed.status.code(), Some(2), "{message}");
+    assert!(message.contains("/nowhere.toml") && !message.contains("done"), "{message}");
+}

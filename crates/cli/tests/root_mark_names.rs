@@ -1,4 +1,4 @@
-//! Ports that go by another name, and ports that go away while they are served.
+//! Ports that go by another name, ports that go away while they are served, and hosts whose `/run` takes no record.
 #![cfg(feature = "root-tests")]
 
 mod killed;
@@ -81,4 +81,41 @@ fn root_a_port_that_goes_away_is_what_the_message_says() {
         place.add_ports();
     }
     assert!(failed > 3, "{failed}");
+}
+
+/// Runs a script in network and mount namespaces of its own, with a port `p0`; `$0` is the program.
+fn alone(script: &str) -> (Option<i32>, String) {
+    let ports = "ip link add p0 type veth peer name p1 && ip link set p0 up && ip link set p1 up";
+    let script = format!("{ports} && {script}");
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--mount", "sh", "-c", &script, env!("CARGO_BIN_EXE_vmcc")]);
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].map(|s| String::from_utf8_lossy(&s).into_owned()).concat();
+    (output.status.code(), said)
+}
+
+#[test]
+fn root_where_run_takes_no_record_the_port_stays_as_it_was() {
+    let full = "mount -t tmpfs -o size=4k none /run && head -c 4096 /dev/zero >/run/full";
+    let read_only = "mount -t tmpfs -o ro none /run";
+    for (run, remedy) in
+        [(full, "make room on that file system"), (read_only, "mount that file system writable")]
+    {
+        let after = "s=$?; tc qdisc show dev p0; find /run -path '*/ports/*'; exit $s";
+        let (code, said) = alone(&format!("{run} && {{ \"$0\" mark p0 --rate 10mbit; {after}; }}"));
+        assert_eq!(code, Some(3), "{run}: {said}");
+        assert!(said.contains(remedy) && !said.contains("doctor"), "{run}: {said}");
+        let record = said.lines().any(|line| line.starts_with("/run/vmcc/ports/"));
+        assert!(said.contains("qdisc noqueue") && !record, "{run}: {said}");
+    }
+}
+
+#[test]
+fn root_a_port_is_given_back_where_run_has_become_full() {
+    let (code, said) = alone(
+        "mount -t tmpfs -o size=64k none /run && \"$0\" mark p0 --rate 10mbit && \
+         { head -c 65536 /dev/zero >/run/full; \"$0\" unmark p0; s=$?; tc qdisc show dev p0; exit $s; }",
+    );
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("qdisc noqueue"), "{said}");
 }

@@ -33,9 +33,12 @@ struct Host {
 impl Host {
     /// The mounts that process 1 has.
     fn find() -> Result<Self, ControlError> {
-        let (Ok(own), Ok(first)) = (mounts("self"), mounts("1")) else { return Ok(Self { other: None }) };
+        let ours = Self { other: None };
+        let (Ok(own), Ok(first)) = (mounts("self"), mounts("1")) else { return Ok(ours) };
         if !own.is_disjoint(&first) {
-            return Ok(Self { other: None });
+            // The first process of a container has mounts of its own as well, which may have the host's among them.
+            let host = is_first_of_the_host() || is_bpffs(&ours.path());
+            return if host { Ok(ours) } else { Err(ControlError::OwnMounts) };
         }
         // Process 1 may have privileges that keep us from its files; one of those that started us serves as well.
         let mut candidates = vec!["1".to_owned()];
@@ -76,6 +79,13 @@ impl Host {
 fn mount() -> io::Result<()> {
     let none: Option<&str> = None;
     Ok(nix::mount::mount(Some("bpf"), BPFFS, Some("bpf"), nix::mount::MsFlags::empty(), none)?)
+}
+
+/// Whether process 1, as seen from here, is that of the host and not of a PID namespace of somebody's own.
+fn is_first_of_the_host() -> bool {
+    // PID_NS_INIT_INO in linux/nsfs.h.
+    const INITIAL: u64 = 0xEFFF_FFFC;
+    fs::metadata("/proc/self/ns/pid").map_or(true, |namespace| namespace.ino() == INITIAL)
 }
 
 fn is_bpffs(path: &Path) -> bool {

@@ -106,7 +106,8 @@ pub enum ControlError {
     /// What is kept lies in the host's BPF file system, and this process cannot see it.
     #[error(
         "this process has mounts of its own, as under `ip netns exec`, and cannot reach the host's, where what is up is \
-         kept; run it as `nsenter --net=/run/netns/NAME vmcc ...`, which changes only the network namespace"
+         kept; run it as `nsenter --net=/run/netns/NAME vmcc ...`, which changes only the network namespace; a container \
+         needs the host's /sys/fs/bpf"
     )]
     OwnMounts,
     /// Another process loads or removes algorithms and does not come to an end.

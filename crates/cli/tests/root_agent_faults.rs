@@ -1,0 +1,202 @@
+//! `vmcc up` and `vmcc down` that are killed at any moment, started at the same time, in another network namespace, and
+//! where something has run out.
+#![cfg(feature = "root-tests")]
+
+mod common;
+mod killed;
+
+use common::{folder, json};
+use killed::before_calls;
+use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn available() -> String {
+    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
+}
+
+/// Takes down what a failed test left up.
+struct Down;
+
+impl Drop for Down {
+    fn drop(&mut self) {
+        let _ = Command::new(env!("CARGO_BIN_EXE_vmcc")).arg("down").output();
+    }
+}
+
+fn silent(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vmcc"));
+    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// A script in which `$0` is the program.
+fn shell(script: &str) -> Output {
+    Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_vmcc")]).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What a user does after a crash works, and then nothing is left.
+fn all_is_well(dir: &Path, at: &str) {
+    let (code, status) = json(dir, &["status"]);
+    assert_eq!(code, 0, "{at}: {status}");
+    for one in status["algorithms"].as_array().unwrap() {
+        assert!(one["orphaned"] == false && one["owner_pid"].is_null(), "{at}: {status}");
+    }
+    // Other parameters than those of what was killed: it is adopted, not joined.
+    let (code, up) = json(dir, &["up", "lia", "reno", "dctcp", "--set", "dctcp.g=0.5"]);
+    assert_eq!(code, 0, "{at}: {up}");
+    let (code, down) = json(dir, &["down"]);
+    let mut names: Vec<&str> = down["down"].as_array().unwrap().iter().filter_map(|n| n.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!((code, names), (0, vec!["mp_dctcp", "mp_lia", "mp_reno"]), "{at}: {down}");
+    nothing_is_left(at);
+}
+
+fn nothing_is_left(at: &str) {
+    assert!(!available().contains("mp_"), "{at}: {}", available());
+    assert!(!Path::new("/sys/fs/bpf/vmcc").exists(), "{at}: pins are left");
+    assert_eq!(vmcc_host::list().unwrap(), [], "{at}");
+}
+
+#[test]
+fn root_an_up_that_is_killed_anywhere_leaves_what_up_and_down_deal_with() {
+    let (dir, _down) = (folder(), Down);
+    let up = || silent(&["up", "lia", "dctcp"]);
+    let kills = before_calls(up, |call, n| all_is_well(dir.path(), &format!("up, before call {n} ({call})")));
+    // To register and to pin each of them, among others.
+    assert!(kills > 8, "{kills}");
+}
+
+#[test]
+fn root_a_down_that_is_killed_anywhere_leaves_what_up_and_down_deal_with() {
+    let (dir, _down) = (folder(), Down);
+    let down = || {
+        assert_eq!(json(dir.path(), &["up", "lia", "dctcp"]).0, 0);
+        silent(&["down"])
+    };
+    let kills =
+        before_calls(down, |call, n| all_is_well(dir.path(), &format!("down, before call {n} ({call})")));
+    assert!(kills > 3, "{kills}");
+}
+
+#[test]
+fn root_what_is_up_from_a_named_namespace_is_up_on_the_host() {
+    let (dir, _down) = (folder(), Down);
+    let name = format!("vmcc-faults-{}", std::process::id());
+    let inside = |arguments: &str| {
+        shell(&format!(
+            "ip netns add {name} && ip netns exec {name} \"$0\" {arguments}; s=$?; ip netns del {name}; exit $s"
+        ))
+    };
+    let up = inside("up lia");
+    assert!(up.status.success(), "{}", said(&up));
+    assert!(available().contains("mp_lia"), "it stays when the last process of the namespace has ended");
+    let (_, status) = json(dir.path(), &["status"]);
+    assert_eq!(status["algorithms"][0]["kept"], true, "{status}");
+    let down = inside("down");
+    assert!(down.status.success(), "{}", said(&down));
+    assert!(String::from_utf8_lossy(&down.stdout).contains("down: mp_lia"), "{down:?}");
+    nothing_is_left("down in a namespace");
+}
+
+#[test]
+fn root_who_cannot_reach_the_mounts_of_the_host_is_told_what_to_do() {
+    let (dir, _down) = (folder(), Down);
+    let name = format!("vmcc-mounts-{}", std::process::id());
+    let refused = |within: &str, arguments: &str| {
+        let done = shell(&format!(
+            "ip netns add {name} && ip netns exec {name} {within} \"$0\" {arguments}; s=$?; ip netns del {name}; exit $s"
+        ));
+        let text = said(&done);
+        assert_eq!(done.status.code(), Some(3), "{within}, {arguments}: {text}");
+        assert!(text.contains("nsenter --net="), "{within}, {arguments}: {text}");
+    };
+    // Processes of its own, of which the first has these mounts too; and no right to look at those outside.
+    let (processes, rights) =
+        ("unshare --pid --fork --mount-proc", "setpriv --inh-caps -sys_ptrace --bounding-set -sys_ptrace");
+    for within in [processes, rights] {
+        refused(within, "up lia");
+        nothing_is_left(within);
+        assert_eq!(json(dir.path(), &["up", "lia"]).0, 0);
+        refused(within, "down");
+        assert!(available().contains("mp_lia"), "{within}");
+        assert_eq!(json(dir.path(), &["down"]).0, 0);
+    }
+}
+
+#[test]
+fn root_ups_at_the_same_time_agree() {
+    let (dir, _down) = (folder(), Down);
+    let spawn = |_| silent(&["up", "lia", "reno"]).stderr(Stdio::piped()).spawn().unwrap();
+    let all: Vec<_> = (0..4).map(spawn).collect();
+    for one in all {
+        let output = one.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    let (_, down) = json(dir.path(), &["down"]);
+    assert_eq!(down["down"], json!(["mp_lia", "mp_reno"]), "{down}");
+    nothing_is_left("after all");
+}
+
+#[test]
+fn root_who_runs_out_of_files_hears_so() {
+    let _down = Down;
+    let mut refused = 0;
+    for files in (4..96).step_by(4) {
+        let done = shell(&format!("ulimit -n {files}; exec \"$0\" up lia"));
+        if done.status.success() {
+            break;
+        }
+        let text = said(&done);
+        // With fewer than the C library needs it does not even start.
+        if text.contains("error: ") {
+            refused += 1;
+            assert_eq!(done.status.code(), Some(3), "{files} files: {text}");
+            assert!(text.contains("ulimit -n") && !text.contains("doctor"), "{files} files: {text}");
+        }
+        nothing_is_left("out of files");
+        let down = shell(&format!("\"$0\" up lia && ulimit -n {files} && \"$0\" down"));
+        let claims = String::from_utf8_lossy(&down.stdout).contains("nothing was up");
+        assert!(!claims, "{files} files: {down:?}");
+        assert!(shell("\"$0\" down").status.success());
+    }
+    assert!(refused > 3, "{refused}");
+}
+
+#[test]
+fn root_an_answer_that_cannot_be_written_is_no_failure_of_the_host() {
+    let _down = Down;
+    let full = shell("exec \"$0\" up lia >/dev/full");
+    assert_eq!(full.status.code(), Some(1), "{}", said(&full));
+    let text = said(&full);
+    assert!(
+        text.contains("done, but its answer could not be written") && text.contains("up: mp_lia"),
+        "{text}"
+    );
+    assert!(available().contains("mp_lia"));
+}
+
+#[test]
+fn root_a_guard_of_what_is_up_registers_nothing_again() {
+    let _down = Down;
+    let logged = || {
+        let log = Command::new("dmesg").output().unwrap();
+        assert!(log.status.success(), "{}", said(&log));
+        String::from_utf8_lossy(&log.stdout).matches("already registered").count()
+    };
+    assert!(shell("exec \"$0\" up vmcc reno").status.success());
+    let before = logged();
+    let mut guard = silent(&["up", "vmcc", "reno", "--guard"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(guard.stderr.take().unwrap()).read_line(&mut first).unwrap();
+    assert!(first.contains("until Ctrl-C"), "{first}");
+    let logged_meanwhile = logged() - before;
+    guard.kill().unwrap();
+    guard.wait().unwrap();
+    assert_eq!(logged_meanwhile, 0);
+}
