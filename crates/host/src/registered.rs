@@ -297,16 +297,7 @@ pub(crate) fn keep(
                 .map_err(|e| crate::error::system(&e).unwrap_or_else(|| io::Error::other(e.to_string())))
         });
     }
-    let action = || format!("keep {kernel_name}");
-    let read =
-        map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(|e| ControlError::kernel(action(), e))?;
-    let mut config = read
-        .as_deref()
-        .and_then(Config::decode)
-        .ok_or_else(|| ControlError::kernel(action(), "its configuration is unreadable"))?;
-    config.owner_pid = 0;
-    map.update(&0_u32.to_ne_bytes(), &config.encode(), MapFlags::ANY)
-        .map_err(|e| ControlError::kernel(action(), e))?;
+    change_config(map, kernel_name, |config| config.owner_pid = 0)?;
     // Its drop would unregister.
     link.disconnect();
     Ok(())

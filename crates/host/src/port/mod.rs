@@ -104,7 +104,7 @@ impl Port {
     /// No such port, nothing says how it was served, or held by a process that is alive.
     pub fn repair(port: &str) -> Result<Self, PortError> {
         let netns = netns::open(Path::new("/proc/thread-self/ns/net"))?;
-        let served = netns::within(netns.as_fd(), || Held::repair(port))??;
+        let served = netns::within(netns.as_fd(), || unless_gone(port, Held::repair(port)))??;
         Ok(Self { netns, served: Some(served) })
     }
 
