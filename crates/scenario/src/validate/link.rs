@@ -63,6 +63,19 @@ pub(super) fn queue(queue: &Queue, path: &str) -> Check {
     require(quantum, &format!("{path}.quantum"), "a quantum is from 1B to 1GiB")
 }
 
+/// Shares that are ceilings are rates of their own.
+pub(super) fn shares(queue: &Queue, port_rate: BitsPerSec, path: &str) -> Check {
+    let all: u64 = queue.weights.iter().map(|weight| u64::from(*weight)).sum();
+    let least = queue.weights.iter().min().map_or(0, |weight| u128::from(*weight));
+    let share = u128::from(port_rate.get()) * least / u128::from(all.max(1));
+    let enough = queue.lending || queue.kind != Discipline::Drr || share >= u128::from(MIN_RATE.get());
+    require(
+        enough,
+        &format!("{path}.weights"),
+        "without lending, every queue's share of the rate must be at least 2kbit",
+    )
+}
+
 /// A rule, given the port's rate and buffer.
 pub(super) fn marking(
     marking: &Marking,
@@ -108,6 +121,7 @@ pub(super) fn settings(link: &LinkSettings, mtu: Bytes, path: &str) -> Check {
     delay(link.jitter, &format!("{path}.jitter"))?;
     buffer(link.buffer, mtu, &format!("{path}.buffer"))?;
     queue(&link.queue, &format!("{path}.queue"))?;
+    shares(&link.queue, link.rate, &format!("{path}.queue"))?;
     loss(&link.loss, &format!("{path}.loss"))?;
     marking(&link.marking, link.rate, link.buffer, mtu, &format!("{path}.marking"))
 }

@@ -110,6 +110,7 @@ fn virtual_host(t: &VirtualHost, mtu: Bytes) -> Check {
     link::loss(&t.path_loss, "topology.path_loss")?;
     let vnic_rate = BitsPerSec::new(t.vm_rate.get() / u64::from(t.vnics()));
     link::rate(vnic_rate, "topology.vm_rate")?;
+    link::shares(&t.queue, vnic_rate, "topology.queue")?;
     link::marking(&t.marking, vnic_rate, t.buffer, mtu, "topology.marking")?;
     link::marking(&t.path_marking, t.path_rate, t.path_buffer, mtu, "topology.path_marking")?;
     if t.share == Share::Htb {

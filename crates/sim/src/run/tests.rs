@@ -185,3 +185,27 @@ packet = '256B'
         );
     }
 }
+
+#[test]
+fn shares_that_are_valid_can_be_built() {
+    let plan = |weights: &str| {
+        let text = format!(
+            "
+title = 't'
+duration = '1s'
+[topology]
+kind = 'parallel-paths'
+paths = 1
+rate = '20kbit'
+delay = '1ms'
+queue = {{ kind = 'drr', weights = {weights}, lending = false }}
+[[traffic]]
+kind = 'bulk'
+"
+        );
+        Document::parse("t", &text).and_then(|d| d.plan(&Overrides::default()))
+    };
+    let plan_of_ten = plan("[1, 9]").unwrap_or_else(|e| panic!("{e}"));
+    super::setup::Setup::build(&plan_of_ten.cases[0], 1, 1).map(drop).unwrap_or_else(|e| panic!("{e}"));
+    assert!(plan("[1, 10]").is_err());
+}
