@@ -216,6 +216,7 @@ struct netdev_queue {
 struct net_device {
 	struct netdev_queue *_tx;
 	unsigned int real_num_tx_queues;
+	possible_net_t nd_net;
 	struct hlist_head qdisc_hash[16];
 };
 

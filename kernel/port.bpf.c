@@ -19,8 +19,8 @@
 char _license[] SEC("license") = "Dual BSD/GPL";
 
 #include "port_parse.h"
-#include "port_class.h"
 #include "port_queue.h"
+#include "port_class.h"
 #include "port_virtual.h"
 #include "port_mark.h"
 #include "port_rtt.h"

@@ -77,11 +77,27 @@ __noinline u32 class_by_cgroup(struct __sk_buff *skb, u32 mask, u32 best)
 	return best;
 }
 
+/*
+ * Whether a socket of the port's own network namespace gave the packet its priority.  Else Linux
+ * took it from the TOS field when it forwarded the packet, or another namespace's socket chose it.
+ */
+__noinline int is_priority_of_this_host(struct __sk_buff *skb)
+{
+	struct sk_buff *kernel = kernel_skb(skb);
+	struct sock *sk = BPF_CORE_READ(kernel, sk);
+
+	return sk &&
+	       BPF_CORE_READ(sk, __sk_common.skc_net.net) == BPF_CORE_READ(kernel, dev, nd_net.net);
+}
+
 /* `p` is the outermost packet, `inner` the one that it carries or null. */
 static __always_inline u32 classify(struct __sk_buff *skb, const struct port_config *cfg,
 				    const struct packet *p, const struct packet *inner)
 {
 	u32 best = PORT_NO_CLASS, last = cfg->class_count - 1;
+
+	if (!(cfg->trust & PORT_TRUST_TUNNEL))
+		inner = 0;
 
 	/* What hides its ports so deep gets nothing that it asks for. */
 	if (p->part == PART_TOO_DEEP)
@@ -97,7 +113,9 @@ static __always_inline u32 classify(struct __sk_buff *skb, const struct port_con
 				best = class_by_filter(cfg, inner, best);
 		}
 	}
-	best = class_by_priority(cfg, skb->priority, best);
+	if (cfg->priority_count &&
+	    (cfg->trust & PORT_TRUST_PRIORITY || is_priority_of_this_host(skb)))
+		best = class_by_priority(cfg, skb->priority, best);
 	if (cfg->cgroup_classes)
 		best = class_by_cgroup(skb, cfg->cgroup_classes, best);
 	best = class_of_datagram(p, best);

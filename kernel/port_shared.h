@@ -19,6 +19,12 @@ enum {
 		2, /* the map port_queues, where our own queueing discipline publishes it */
 };
 
+/* What may choose a class although a tenant chooses it. */
+enum {
+	PORT_TRUST_PRIORITY = 1, /* of packets that no socket of the port's namespace sent */
+	PORT_TRUST_TUNNEL = 2,	 /* the packet inside VXLAN */
+};
+
 /* When a class marks. */
 enum {
 	PORT_RULE_NONE = 0,
@@ -81,7 +87,7 @@ struct port_config {
 	uint32_t has_ceilings; /* some class may not use all of the rate */
 	/* Classes in the order of ceiling / quantum, the least first. */
 	uint8_t by_ceiling[PORT_CLASSES];
-	uint32_t reserved;
+	uint32_t trust; /* PORT_TRUST_...; an untrusted DSCP is in no class of dscp_class */
 };
 
 /* Counters of one class, per CPU. */

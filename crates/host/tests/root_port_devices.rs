@@ -3,7 +3,7 @@
 mod namespace;
 
 use namespace::{Namespace, run};
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::net::UdpSocket;
@@ -172,6 +172,50 @@ fn root_port_marks_by_the_default_queue_of_linux() {
     println!("{stats:?}");
     let class = &stats.classes[0];
     assert!(class.max_backlog_bytes > 100_000 && class.marked > 200, "{class:?}");
+}
+
+/// Linux gives what it forwards a priority by the TOS field, which the sender chose; a socket of this host has its own.
+#[test]
+fn root_port_forwarded_packets_choose_no_priority_unless_trusted() {
+    const INTERACTIVE: i32 = 6; // of TOS 0x10
+    let (a, router, b) = (Namespace::new("a"), Namespace::new("r"), Namespace::new("b"));
+    namespace::join(&a, &router, "p1", "10.81.0");
+    namespace::join(&router, &b, "p0", "10.80.0");
+    run(&format!("ip -n {a} route add default via 10.81.0.2"));
+    run(&format!("ip -n {b} route add default via 10.80.0.1"));
+    router.within(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap());
+    // Else the next datagram is refused.
+    let _sink = b.within(|| UdpSocket::bind(("10.80.0.2", 9)).expect("a free port"));
+    let sender = |namespace: &Namespace| {
+        namespace.within(|| {
+            let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+            setsockopt(&socket, sockopt::Ipv4Tos, &0x10).expect("IP_TOS");
+            let given = getsockopt(&socket, sockopt::Priority).expect("SO_PRIORITY");
+            assert_eq!(given, INTERACTIVE);
+            socket.connect(("10.80.0.2", 9)).expect("a route");
+            socket
+        })
+    };
+    let (forwarded, local) = (sender(&a), sender(&router));
+    let first = |trust: &str| {
+        let text = format!(
+            "rate = '100mbit'\nqueue = 'priority'\n{trust}[[class]]\nname = 'voice'\npriority = \
+             [{INTERACTIVE}]\n[[class]]\nname = 'rest'"
+        );
+        let port = Port::attach_in(&router.file(), "p0", &config(&text)).unwrap_or_else(|e| panic!("{e}"));
+        let counted = [&forwarded, &local].map(|socket| {
+            let before = port.stats().unwrap().classes[0].packets;
+            (0..20).for_each(|_| drop(socket.send(&[0; DATA])));
+            port.stats().unwrap().classes[0].packets - before
+        });
+        port.detach().unwrap();
+        println!("{trust:?}: {counted:?}");
+        counted
+    };
+    // Neighbours are found.
+    first("");
+    assert_eq!(first(""), [0, 20]);
+    assert_eq!(first("trust = ['priority']\n"), [20, 20]);
 }
 
 /// The kernel's threads that receive for a device.

@@ -40,6 +40,10 @@ pub struct PortConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.5, max = 1))]
     pub phantom: Option<f64>,
+    /// What may choose a class besides addresses, protocols, ports and cgroups: what a tenant writes into its packets, or
+    /// what forwarding makes of that. Absent: `dscp` and `tunnel`; an empty list: none of them.
+    #[serde(default = "default_trust", skip_serializing_if = "is_default_trust")]
+    pub trust: Vec<Trust>,
     /// What schedules the queues.
     #[serde(default)]
     pub backend: Backend,
@@ -50,6 +54,14 @@ pub struct PortConfig {
 
 fn default_buffer() -> Limit {
     Limit::Packets(Packets::new(1000))
+}
+
+fn default_trust() -> Vec<Trust> {
+    vec![Trust::Dscp, Trust::Tunnel]
+}
+
+fn is_default_trust(trust: &Vec<Trust>) -> bool {
+    *trust == default_trust()
 }
 
 fn one() -> u32 {
@@ -80,7 +92,8 @@ pub struct ClassConfig {
     /// Packets with one of these DSCPs (0 to 63).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dscp: Vec<u8>,
-    /// Packets whose socket or filter gave them one of these priorities (`SO_PRIORITY`, `skb->priority`).
+    /// Packets whose socket gave them one of these priorities (`SO_PRIORITY`, `skb->priority`); with `trust = ["priority"]`
+    /// also forwarded ones, whose priority Linux takes from their TOS field or a filter gave them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub priority: Vec<u32>,
     /// Packets of sockets in this cgroup (v2) or below it. Only for sockets of this host's own.
@@ -119,6 +132,7 @@ impl Default for PortConfig {
             buffer: default_buffer(),
             marking: Marking::default(),
             phantom: None,
+            trust: default_trust(),
             backend: Backend::default(),
             classes: Vec::new(),
         }
@@ -183,6 +197,18 @@ pub enum VmShare {
     /// From one bucket for all; a port may use what the others leave. The ports also share the queues: all have the
     /// same settings.
     Shared,
+}
+
+/// What of a packet may choose its class, where others than the operator decide about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trust {
+    /// The DSCP, which every sender chooses.
+    Dscp,
+    /// The priority of packets that are not from a socket of the port's own network namespace.
+    Priority,
+    /// The packet inside VXLAN, by the classes' filters.
+    Tunnel,
 }
 
 /// What schedules a port's queues.

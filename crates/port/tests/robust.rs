@@ -16,6 +16,7 @@ queue = "drr"
 quantum = "1514B"
 buffer = "200pkt"
 phantom = 0.98
+trust = ["priority"]
 backend = "htb"
 marking = { rule = "mq-ecn", lambda = 0.5, rtt = "250us" }
 [[class]]
@@ -124,6 +125,7 @@ fn configs() -> impl Strategy<Value = PortConfig> {
                 buffer,
                 marking,
                 phantom,
+                trust: Vec::new(),
                 backend: Backend::Auto,
                 classes,
             }

@@ -45,7 +45,7 @@ pub(crate) struct MarkOptions {
 pub(crate) struct MarkSettings {
     /// Read everything from a TOML file (docs/guide-marking.md); `--schema` prints its schema
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "classes", "queue", "marking", "threshold", "rtt",
-        "lambda", "buffer", "backend", "phantom", "vm"])]
+        "lambda", "buffer", "backend", "phantom", "trust", "vm"])]
     pub(crate) config: Option<PathBuf>,
 
     /// What the port may send: a hard cap (600mbit)
@@ -90,6 +90,10 @@ pub(crate) struct MarkSettings {
     /// Mark by a virtual queue that drains at this share of the rate (0.5 to 1)
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub(crate) phantom: Option<f64>,
+
+    /// What senders write that may choose a class: dscp, priority, tunnel (dscp,priority), or none [default: dscp,tunnel]
+    #[arg(long, value_name = "WHAT", allow_hyphen_values = true)]
+    pub(crate) trust: Option<String>,
 
     /// The VM's budget over all its ports, from one bucket (db1=1gbit:shared) or this port's part (db1=1gbit:1/2)
     #[arg(long, value_name = "NAME=RATE:HOW", allow_hyphen_values = true)]

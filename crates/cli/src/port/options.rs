@@ -5,7 +5,7 @@ use crate::args::{BackendChoice, MarkSettings, QueueChoice};
 use crate::failure::Failure;
 use std::fmt::Display;
 use std::str::FromStr;
-use vmcc_port::{Backend, ConfigError, ConfigFile, FileError, PortConfig, VmBudget, VmShare};
+use vmcc_port::{Backend, ConfigError, ConfigFile, FileError, PortConfig, Trust, VmBudget, VmShare};
 use vmcc_scenario::Diagnostic;
 use vmcc_scenario::model::{Discipline, LambdaRule, Marking, ThresholdRule};
 use vmcc_units::Threshold;
@@ -73,6 +73,7 @@ fn option_of(key: &str) -> &'static str {
         "queue" => "--queue",
         "buffer" => "--buffer",
         "phantom" => "--phantom",
+        "trust" => "--trust",
         "backend" => "--backend",
         "marking" if words.last() == Some(&"rtt") => "--rtt",
         "marking" if words.last() == Some(&"lambda") => "--lambda",
@@ -98,6 +99,9 @@ fn from_options(settings: &MarkSettings) -> Result<PortConfig, Failure> {
         config.buffer = limit;
     }
     config.phantom = settings.phantom;
+    if let Some(text) = &settings.trust {
+        config.trust = trust(text)?;
+    }
     config.backend = match settings.backend {
         BackendChoice::Auto => Backend::Auto,
         BackendChoice::Bpf => Backend::Bpf,
@@ -111,6 +115,18 @@ fn from_options(settings: &MarkSettings) -> Result<PortConfig, Failure> {
             .help("add --rate, such as --rate 600mbit, or give the threshold in bytes"));
     }
     Ok(config)
+}
+
+/// A list, or `none`.
+fn trust(text: &str) -> Result<Vec<Trust>, Failure> {
+    let one = |word: &str| match word.trim() {
+        "dscp" => Ok(Trust::Dscp),
+        "priority" => Ok(Trust::Priority),
+        "tunnel" => Ok(Trust::Tunnel),
+        other => Err(Failure::usage(format!("--trust: `{other}` is none of dscp, priority and tunnel"))
+            .help("such as --trust dscp,tunnel, or --trust none")),
+    };
+    if text == "none" { Ok(Vec::new()) } else { text.split(',').map(one).collect() }
 }
 
 fn option<T: FromStr<Err: Display>>(name: &str, text: &Option<String>) -> Result<Option<T>, Failure> {

@@ -4,7 +4,7 @@ use super::backend::Queues;
 use super::error::PortError;
 use super::plan::{ClassPlan, Plan};
 use std::net::IpAddr;
-use vmcc_port::{ClassConfig, Filter, MAX_CLASSES, MAX_FILTERS, MAX_PRIORITIES, PortConfig, Rule};
+use vmcc_port::{Filter, MAX_CLASSES, MAX_FILTERS, MAX_PRIORITIES, PortConfig, Rule, Trust};
 
 const CLASS_BYTES: usize = 56;
 const FILTER_BYTES: usize = 44;
@@ -16,6 +16,7 @@ const PRIORITY_CLASS_AT: usize = PRIORITIES_AT + MAX_PRIORITIES * 4;
 const DSCP_AT: usize = PRIORITY_CLASS_AT + MAX_PRIORITIES;
 const TAIL_AT: usize = DSCP_AT + DSCPS;
 const BY_CEILING_AT: usize = TAIL_AT + 16 + 36;
+const TRUST_AT: usize = BY_CEILING_AT + MAX_CLASSES;
 /// Bytes of `struct port_config`.
 pub(crate) const CONFIG_BYTES: usize = TAIL_AT + 16 + 32 + 16;
 
@@ -44,7 +45,7 @@ pub(crate) fn config(
         put_longs(&mut out, at, &[threshold, rtt, class.ceiling, class.right, quantum_ns]);
         put_words(&mut out, at + 40, &[rule, lambda_q16, queues.class_id(index), 0]);
     }
-    let tables = Tables::new(port, &config.classes)?;
+    let tables = Tables::new(port, config)?;
     tables.put(&mut out);
     let slot_ns = u128::from(plan.frame_bytes) * NS_PER_S / u128::from(plan.rate.max(1));
     put_longs(&mut out, TAIL_AT, &[plan.rate, u64::try_from(slot_ns).unwrap_or(u64::MAX)]);
@@ -60,6 +61,8 @@ pub(crate) fn config(
         u32::from(plan.classes.iter().any(|class| class.ceiling < plan.rate)),
     ];
     put_words(&mut out, TAIL_AT + 16, &words);
+    let trusts = |what: Trust| u32::from(config.trust.contains(&what));
+    put_words(&mut out, TRUST_AT, &[trusts(Trust::Priority) | trusts(Trust::Tunnel) << 1]);
     out[BY_CEILING_AT..BY_CEILING_AT + MAX_CLASSES].copy_from_slice(&by_ceiling(plan));
     Ok(out)
 }
@@ -91,10 +94,10 @@ struct Tables<'a> {
 }
 
 impl<'a> Tables<'a> {
-    fn new(port: &str, classes: &'a [ClassConfig]) -> Result<Self, PortError> {
+    fn new(port: &str, config: &'a PortConfig) -> Result<Self, PortError> {
         let mut tables =
             Self { filters: Vec::new(), priorities: Vec::new(), dscp: [NO_CLASS; DSCPS], cgroups: 0 };
-        for (class, index) in classes.iter().zip(0_u8..) {
+        for (class, index) in config.classes.iter().zip(0_u8..) {
             tables.filters.extend(class.filter.iter().map(|filter| (filter, u32::from(index))));
             tables.priorities.extend(class.priority.iter().map(|priority| (*priority, index)));
             for dscp in &class.dscp {
@@ -102,7 +105,9 @@ impl<'a> Tables<'a> {
                     let key = format!("class {}: dscp", class.name);
                     PortError::config(port, key, format!("{dscp}; a DSCP is 0 to 63"))
                 })?;
-                *slot = index.min(*slot);
+                if config.trust.contains(&Trust::Dscp) {
+                    *slot = index.min(*slot);
+                }
             }
             tables.cgroups |= u32::from(class.cgroup.is_some()) << index;
         }

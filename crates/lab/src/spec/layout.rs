@@ -113,14 +113,12 @@ impl Shape {
         };
         PortConfig {
             rate: Some(self.rate),
-            vm: None,
             queue: self.queue.kind,
             quantum: self.queue.quantum,
             buffer: self.buffer,
             marking: self.marking,
-            phantom: None,
-            backend: vmcc_port::Backend::Auto,
             classes: self.queue.weights.iter().enumerate().map(class).collect(),
+            ..PortConfig::default()
         }
     }
 

@@ -267,6 +267,28 @@ fn root_port_classifies_by_dscp_by_filter_and_inside_tunnels() {
     assert_eq!(packets(), [1, 2, 2]);
 }
 
+/// What `trust` leaves out chooses nothing, and is marked all the same.
+#[test]
+fn root_port_what_is_not_trusted_chooses_no_class() {
+    let classes = "[[class]]\nname = 'voice'\ndscp = [46]\n\
+                   [[class]]\nname = 'web'\nfilter = [{ to_port = 9000 }]\n[[class]]\nname = 'rest'";
+    // IPv6 packets carry DSCP 46 here, IPv4 ones none.
+    let voice = |ecn| ethernet(EtherType::IPV6, &udp(6, ecn, 80, true, &[0; 40]));
+    let tunnel = |ecn| vxlan((4, ecn), (4, ecn), false, 4789, 0);
+    for (trust, counted) in [
+        ("", [1, 1, 0]),
+        ("trust = ['dscp']\n", [1, 0, 1]),
+        ("trust = ['tunnel']\n", [0, 1, 1]),
+        ("trust = []\n", [0, 0, 2]),
+    ] {
+        let program = marking(&format!("{trust}queue = 'drr'\n{classes}"));
+        assert_eq!(pass(&program, &voice(1)), voice(CE), "{trust}");
+        assert_eq!(pass(&program, &tunnel(2)), tunnel(CE), "{trust}");
+        let packets: Vec<u64> = program.counters().unwrap().iter().take(3).map(|c| c.packets).collect();
+        assert_eq!(packets, counted, "{trust}");
+    }
+}
+
 /// The kernel takes no packet for a test whose IP header is cut, unless a tag hides it.
 fn tag(frame: &[u8]) -> Vec<u8> {
     [&frame[..12], &[0x81, 0, 0, 7], &frame[12..]].concat()
