@@ -59,7 +59,7 @@
         y: { range: kind === "cdf" ? [0, 1] : upward },
       },
       axes: [axis(plot.x, { size: 42 }), axis(plot.y, { size: 58 })],
-      // A border is not drawn in every pattern; it shows at least that the line is not solid.
+      // A border has not every pattern; it shows at least that the line is not solid.
       legend: { live: true, markers: { dash: (u, i) => (u.series[i].dash?.length ? "dashed" : "solid") } },
       cursor: { drag: { x: true, y: false }, focus: { prox: 24 }, points: { size: 8 } },
       focus: { alpha: 0.35 },
