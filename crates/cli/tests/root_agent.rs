@@ -1,26 +1,15 @@
 //! `vmcc up`, `status` and `down` as an operator uses them.
 #![cfg(feature = "root-tests")]
 
+mod agent;
 mod common;
 
+use agent::{Down, available};
 use common::{folder, json, output, refused};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-
-fn available() -> String {
-    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
-}
-
-/// Takes down what a failed test left up.
-struct Down;
-
-impl Drop for Down {
-    fn drop(&mut self) {
-        let _ = Command::new(env!("CARGO_BIN_EXE_vmcc")).arg("down").output();
-    }
-}
 
 /// A process that does not outlive a failed test.
 struct Ended(Child);

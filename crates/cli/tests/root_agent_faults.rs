@@ -2,28 +2,17 @@
 //! where something has run out.
 #![cfg(feature = "root-tests")]
 
+mod agent;
 mod common;
 mod killed;
 
+use agent::{Down, available};
 use common::{folder, json};
 use killed::before_calls;
 use serde_json::json;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-
-fn available() -> String {
-    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
-}
-
-/// Takes down what a failed test left up.
-struct Down;
-
-impl Drop for Down {
-    fn drop(&mut self) {
-        let _ = Command::new(env!("CARGO_BIN_EXE_vmcc")).arg("down").output();
-    }
-}
 
 fn silent(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vmcc"));

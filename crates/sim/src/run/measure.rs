@@ -381,14 +381,7 @@ impl<'a> Finale<'a> {
             App::RequestResponse { response_bytes, .. } => response_bytes,
             _ => 0,
         };
-        let subflows = &self.records[index].0.subflows;
         FlowRecord {
-            flow: index as u64,
-            traffic: self.setup.labels[flow.planned.traffic].clone(),
-            from: flow.planned.from_name.clone(),
-            to: flow.planned.to_name.clone(),
-            cc: flow.cc.clone(),
-            subflows: subflows.iter().filter(|s| s.established || s.closed).count() as u32,
             start_us: response.asked.us(),
             end_us: Some(response.answered.us()),
             size_bytes: Some(size_bytes),
@@ -396,7 +389,7 @@ impl<'a> Finale<'a> {
             completed: true,
             measured: !flow.competing && response.asked >= self.setup.warmup,
             fct_us: Some(us(response.answered, response.asked)),
-            ..FlowRecord::default()
+            ..self.named(index)
         }
     }
 
@@ -415,12 +408,6 @@ impl<'a> Finale<'a> {
         let life = (secs > 0.0).then(|| delivered_bytes as f64 * 8.0 / secs);
         let rtt = if self.own_rtts() { self.every_rtt(&[index]) } else { None };
         FlowRecord {
-            flow: index as u64,
-            traffic: self.setup.labels[flow.planned.traffic].clone(),
-            from: flow.planned.from_name.clone(),
-            to: flow.planned.to_name.clone(),
-            cc: flow.cc.clone(),
-            subflows: record.subflows.iter().filter(|s| s.established || s.closed).count() as u32,
             start_us: record.start.us(),
             end_us: (ended <= self.setup.end).then(|| ended.us()),
             size_bytes,
@@ -435,6 +422,21 @@ impl<'a> Finale<'a> {
             retransmits: Some(self.sum(&[index], Finished::retransmits)),
             timeouts: Some(self.sum(&[index], Finished::timeouts)),
             ce_marks: Some(self.sum(&[index], ce_marks)),
+            ..self.named(index)
+        }
+    }
+
+    /// What every record of a connection says about it.
+    fn named(&self, index: usize) -> FlowRecord {
+        let (flow, subflows) = (&self.setup.flows[index], &self.records[index].0.subflows);
+        FlowRecord {
+            flow: index as u64,
+            traffic: self.setup.labels[flow.planned.traffic].clone(),
+            from: flow.planned.from_name.clone(),
+            to: flow.planned.to_name.clone(),
+            cc: flow.cc.clone(),
+            subflows: subflows.iter().filter(|s| s.established || s.closed).count() as u32,
+            ..FlowRecord::default()
         }
     }
 
