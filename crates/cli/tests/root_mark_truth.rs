@@ -7,7 +7,7 @@ mod wire;
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use wire::Pair;
 
 const RECORDS: &str = "/run/vmcc/ports";
@@ -38,7 +38,7 @@ const DAMAGES: [(&str, Damage); 5] = [
 ];
 
 /// What a damage left beside the record is as it was; it goes.
-fn assert_untouched(path: &PathBuf) {
+fn assert_untouched(path: &Path) {
     let other = path.with_extension("precious");
     if other.exists() {
         assert_eq!(fs::read_to_string(&other).unwrap(), "precious", "a link was followed");

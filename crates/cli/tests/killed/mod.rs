@@ -102,6 +102,10 @@ struct Traced {
 }
 
 impl Traced {
+    #[expect(
+        clippy::zombie_processes,
+        reason = "waited for by its number, with what it starts: `until`, `kill_all`"
+    )]
     fn start(mut command: Command) -> Self {
         // SAFETY: only makes a system call between fork and exec.
         unsafe { command.pre_exec(|| ptrace::traceme().map_err(Into::into)) };

@@ -185,8 +185,11 @@ pub(crate) fn forget(
     Ok(gone)
 }
 
-/// The records, and what was to become one: names, namespaces' inodes and ports' numbers.
-fn entries() -> Result<(Option<Folder>, Vec<(String, u64, u32)>), PortError> {
+/// A file of the folder: its name, its namespace's inode and its port's number.
+type Entry = (String, u64, u32);
+
+/// The records, and what was to become one.
+fn entries() -> Result<(Option<Folder>, Vec<Entry>), PortError> {
     let Some(folder) = Folder::open(PARENT, DIRECTORY).map_err(failed)? else {
         return Ok((None, Vec::new()));
     };

@@ -253,10 +253,10 @@ fn who_blocks_the_window_is_halved_once_per_round_trip_of_its_own() {
         assert_eq!((tx.subs[1].cwnd, tx.subs[1].ssthresh), (5, 4));
         assert_eq!(touched, 1, "the head went out again on the fast path");
         tx.conn.carry(head, 1, true);
-        tx.now = tx.now + Span::from_ms(190);
+        tx.now += Span::from_ms(190);
         tx.relieve_window(&mut touched);
         assert_eq!(tx.subs[1].cwnd, 5, "many round trips of the fast path are not one of its own");
-        tx.now = tx.now + Span::from_ms(20);
+        tx.now += Span::from_ms(20);
         tx.relieve_window(&mut touched);
         assert_eq!(tx.subs[1].cwnd, 2);
     });
