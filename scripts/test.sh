@@ -83,6 +83,8 @@ stage_kernel() { kernel_tests --skip root_ --skip guest_; }
 # The tests of crates with kernel code whose names fit the arguments, which are libtest's.
 kernel_tests() {
 	local targets=(--lib --bin vmcc) file
+	# What some tests start: `cargo test` leaves out examples where targets are named, or builds them as tests.
+	cargo build --locked --workspace "${kernel_features[@]}" --example two_paths || return
 	for file in crates/{host,lab,cli}/tests/*.rs; do
 		targets+=(--test "$(basename "$file" .rs)")
 	done
