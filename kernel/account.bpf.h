@@ -21,9 +21,6 @@ struct {
 	__type(value, struct mp_account);
 } mp_accounts SEC(".maps");
 
-/* 0 where the kernel hides its symbols: the initial namespace then is one account. */
-extern const void init_net __ksym __weak;
-
 #define ACCOUNT_OWNER (1ull << 63)
 #define ACCOUNT_USER  (1ull << 62)
 
@@ -31,12 +28,14 @@ static __always_inline u64 account_of(const struct sock *conn)
 {
 	const struct net *net = BPF_CORE_READ(conn, __sk_common.skc_net.net);
 	u32 owner = BPF_CORE_READ(net, user_ns, owner.val);
+	u32 netns = BPF_CORE_READ(net, ns.inum);
 
 	if (owner)
 		return ACCOUNT_OWNER | owner;
-	if ((u64)net == (u64)&init_net)
+	/* A namespace's number is never 0: where the initial one is not known, it is one account. */
+	if (netns == mp_config.initial_netns)
 		return ACCOUNT_USER | BPF_CORE_READ(conn, sk_uid.val);
-	return BPF_CORE_READ(net, ns.inum);
+	return netns;
 }
 
 static __noinline struct mp_account *account_find(u64 key)

@@ -29,7 +29,7 @@ struct mp_config {
 	uint32_t accounts_map_id;
 	uint32_t account_connections; /* MP_ACCOUNT_CONNECTIONS */
 	uint32_t owner_start;	      /* when that process started: its number may be given again */
-	uint32_t reserved;
+	uint32_t initial_netns;	      /* inode of the initial network namespace; 0: not known */
 };
 
 /*

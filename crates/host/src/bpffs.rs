@@ -82,7 +82,7 @@ fn mount() -> io::Result<()> {
 }
 
 /// Whether process 1, as seen from here, is that of the host and not of a PID namespace of somebody's own.
-fn is_first_of_the_host() -> bool {
+pub(crate) fn is_first_of_the_host() -> bool {
     // PID_NS_INIT_INO in linux/nsfs.h.
     const INITIAL: u64 = 0xEFFF_FFFC;
     fs::metadata("/proc/self/ns/pid").map_or(true, |namespace| namespace.ino() == INITIAL)

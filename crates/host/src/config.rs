@@ -4,7 +4,7 @@ use vmcc_cc::{MAX_PARAMS, Params};
 
 /// Bytes of `struct mp_config`.
 pub(crate) const CONFIG_BYTES: usize = 160;
-/// Where `accounts_map_id` is; `account_connections` and `owner_start` follow.
+/// Where `accounts_map_id` is; `account_connections`, `owner_start` and `initial_netns` follow.
 const ACCOUNTS_AT: usize = 144;
 /// Name of the data section, hence of the map.
 pub(crate) const CONFIG_MAP: &str = ".data.vmcc";
@@ -25,6 +25,7 @@ pub(crate) struct Config {
     pub(crate) accounts_map_id: u32,
     pub(crate) account_connections: u32,
     pub(crate) owner_start: u32,
+    pub(crate) initial_netns: u32,
 }
 
 impl Config {
@@ -48,6 +49,7 @@ impl Config {
             accounts_map_id: word(ACCOUNTS_AT),
             account_connections: word(ACCOUNTS_AT + 4),
             owner_start: word(ACCOUNTS_AT + 8),
+            initial_netns: word(ACCOUNTS_AT + 12),
         })
     }
 
@@ -72,7 +74,7 @@ impl Config {
         for (i, value) in self.params.iter().enumerate() {
             bytes[48 + 8 * i..56 + 8 * i].copy_from_slice(&value.to_ne_bytes());
         }
-        let words = [self.accounts_map_id, self.account_connections, self.owner_start];
+        let words = [self.accounts_map_id, self.account_connections, self.owner_start, self.initial_netns];
         for (i, word) in words.into_iter().enumerate() {
             let at = ACCOUNTS_AT + 4 * i;
             bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
@@ -105,6 +107,7 @@ mod tests {
             accounts_map_id: 7,
             account_connections: 8,
             owner_start: 9,
+            initial_netns: 10,
         };
         assert_eq!(Config::decode(&config.encode()), Some(config));
     }

@@ -11,6 +11,7 @@ use crate::accounts::{self, ACCOUNTS_MAP, Shortage};
 use crate::config::{CONFIG_MAP, Config};
 use crate::counters::{COUNTERS_MAP, Counters};
 use crate::error::{ControlError, LoadError, whole};
+use crate::netns;
 use crate::objects::{Log, Object};
 use crate::registered::{self, Registered};
 use crate::table::{self, Connection};
@@ -294,6 +295,7 @@ fn open(algorithm: Algorithm, params: &Params, link: bool) -> libbpf_rs::Result<
             config.build = object.build;
             config.owner_pid = std::process::id();
             config.owner_start = registered::started(config.owner_pid).unwrap_or(0);
+            config.initial_netns = netns::initial().unwrap_or(0);
             map.set_initial_value(&config.with_params(params).encode())?;
         }
     }

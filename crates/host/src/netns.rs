@@ -38,6 +38,15 @@ pub(crate) fn inode(path: &Path) -> Option<u32> {
     fs::metadata(path).ok().and_then(|m| u32::try_from(m.ino()).ok())
 }
 
+/// The inode number of the initial namespace: process 1 of the host is in it. `None` where that process cannot be
+/// seen. (`init_net` itself would have to be searched for in `/proc/kallsyms`, megabytes of text per program.)
+pub(crate) fn initial() -> Option<u32> {
+    if !crate::bpffs::is_first_of_the_host() {
+        return None;
+    }
+    inode(Path::new("/proc/1/ns/net"))
+}
+
 /// A file through which namespace `wanted` can be entered: the own one, a named one, or that of a process in it.
 pub(crate) fn find(wanted: u32) -> Option<PathBuf> {
     let is_it = |path: &PathBuf| inode(path) == Some(wanted);
