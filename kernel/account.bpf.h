@@ -32,7 +32,8 @@ static __always_inline u64 account_of(const struct sock *conn)
 
 	if (owner)
 		return ACCOUNT_OWNER | owner;
-	/* A namespace's number is never 0: where the initial one is not known, it is one account. */
+	/* A namespace's number is never 0: where the initial one is not known, it is one account.
+	 */
 	if (netns == mp_config.initial_netns)
 		return ACCOUNT_USER | BPF_CORE_READ(conn, sk_uid.val);
 	return netns;
