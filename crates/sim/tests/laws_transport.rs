@@ -335,6 +335,43 @@ fn dctcp_marks_and_queue_follow_the_fluid_model() {
     );
 }
 
+/// XMP (CoNEXT 2013) rests where its windows together times the share of a subflow's rounds with a mark are one constant,
+/// whatever the number of subflows (crates/cc/tests/marked_rounds.rs): subflows that saw the same marked rounds as a single
+/// one would have one share. At a threshold a smaller window meets the queue's peaks less often: the connection takes more
+/// than one share, and less than the square root of its number, which marks that know no rounds would give. The constant is
+/// beta = 4 where marks come at any window; here they come at its peak, and a reduction's rounds do not grow: less.
+/// Tolerance: 15 % between the two, of some 300 reductions each.
+#[test]
+fn xmp_takes_what_its_marked_rounds_allow() {
+    for subflows in [2, 4, 8] {
+        let path = Path { one_way: Span::from_us(500), ..dctcp_path(30) };
+        let flows = [flow("xmp", &vec![0; subflows]), flow("xmp", &[0])];
+        let mut run = Run::new(&[path], &flows, 1);
+        let (before, after) = run.measure(2_000, 8_000);
+        let law = |flow: usize| {
+            let counted =
+                |counter: fn(&FlowRecord) -> u64| (counter(&after[flow]) - counter(&before[flow])) as f64;
+            let packets = counted(|r| r.subflows.iter().map(|s| s.receiver.packets).sum());
+            let cuts = counted(|r| r.subflows.iter().map(|s| u64::from(s.sender.ecn_cuts)).sum());
+            let srtt_8us: u64 = after[flow].subflows.iter().map(|s| u64::from(s.srtt_8us)).sum();
+            let count = after[flow].subflows.len() as f64;
+            let rounds = 6e6 / (srtt_8us as f64 / 8.0 / count);
+            (packets / rounds, cuts / count / rounds)
+        };
+        let [(many, many_marked), (one, one_marked)] = [law(0), law(1)];
+        println!(
+            "{subflows} subflows: {many:.1} packets, {many_marked:.4} of the rounds marked; one: {one:.1}, {one_marked:.4}; \
+             gain {:.2}, beta {:.2} and {:.2}",
+            many / one,
+            many * many_marked,
+            one * one_marked
+        );
+        assert!((2.0..4.0).contains(&(one * one_marked)), "{one} packets, {one_marked} marked");
+        assert!((0.85..1.15).contains(&(many * many_marked / (one * one_marked))), "not one constant");
+        assert!((1.0..(subflows as f64).sqrt()).contains(&(many / one)), "{:.2} shares", many / one);
+    }
+}
+
 /// Equal flows share equally: Jain's index of eight flows over 20 s (Reno) and 1 s (DCTCP), at least 0.95.
 #[test]
 fn equal_flows_share_equally() {
