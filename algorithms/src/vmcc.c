@@ -52,53 +52,60 @@ CC_INLINE void vmcc_publish(const struct vmcc *v, struct cc_path *self)
 		       cc_min(v->ece_cnt, VMCC_COUNT_MAX);
 }
 
-/* Are the counts of ECE so near that the paths may share a bottleneck? */
-CC_INLINE int vmcc_counts_alike(const struct vmcc *v, uint64_t sibling, uint64_t theta, int by_rate)
+/* Are the counts of ECE so near that the paths may share a bottleneck?  0 or 1. */
+CC_INLINE uint64_t vmcc_counts_alike(const struct vmcc *v, uint64_t sibling, uint64_t theta,
+				     uint64_t by_rate)
 {
 	uint64_t count = sibling & VMCC_COUNT_MAX;
 	uint64_t acked = (sibling & ~VMCC_CLOSING) >> VMCC_COUNT_BITS;
 	uint64_t mine = cc_min(v->ece_cnt, VMCC_COUNT_MAX);
+	uint64_t scaled = count * cc_min64(v->acked_pkt, VMCC_ACKED_MAX) / cc_max64(acked, 1);
 
-	if (by_rate) {
-		if (!acked)
-			return 0;
-		count = count * cc_min64(v->acked_pkt, VMCC_ACKED_MAX) / acked;
-	}
-	return (mine > count ? mine - count : count - mine) < theta;
+	count = cc_select(by_rate, scaled, count);
+	return cc_less(cc_max64(mine, count) - cc_min64(mine, count), theta) &
+	       (cc_nonzero(acked) | (by_rate ^ 1));
 }
 
-CC_INLINE int vmcc_rtts_alike(uint32_t a_8us, uint32_t b_8us, uint64_t phi)
+/* 0 or 1 */
+CC_INLINE uint64_t vmcc_rtts_alike(uint32_t a_8us, uint32_t b_8us, uint64_t phi)
 {
 	uint32_t a = cc_min(a_8us, CC_MAX_SRTT_8US), b = cc_min(b_8us, CC_MAX_SRTT_8US);
 
-	return (uint64_t)cc_distance(a, b) * VMCC_PHI_ONE <
-	       (uint64_t)cc_max(a, b) * cc_min64(phi, VMCC_PHI_ONE);
+	return cc_less((uint64_t)cc_distance(a, b) * VMCC_PHI_ONE,
+		       (uint64_t)cc_max(a, b) * cc_min64(phi, VMCC_PHI_ONE));
 }
 
-/* The detection of algorithm 2, on the path that was just marked. */
+/*
+ * The detection of algorithm 2, on the path that was just marked: of the siblings that seem to
+ * share its bottleneck the first is the one to keep.
+ */
 CC_INLINE void vmcc_detect(CC_HOOK_ARGS)
 {
 	struct vmcc *v = CC_STATE(vmcc, self);
 	uint64_t theta = params->v[CC_P_VMCC_THETA], phi = params->v[CC_P_VMCC_PHI];
-	int by_rate = params->v[CC_P_VMCC_COUNT] == CC_P_VMCC_COUNT_RATE;
+	uint64_t by_rate = cc_equal(params->v[CC_P_VMCC_COUNT], CC_P_VMCC_COUNT_RATE);
 	uint32_t me = cc_own_index(ev), i;
+	uint64_t sharing = 0, tested = 0;
 
 	for (i = 0; i < CC_MAX_PATHS; i++) {
 		const struct cc_slot *slot = &group->path[i];
 		uint64_t sibling = slot->pub[0];
+		uint64_t left_out = cc_equal(i, me) | cc_nonzero(slot->flags & CC_SLOT_LOSS) |
+				    cc_nonzero(sibling & VMCC_CLOSING);
+		uint64_t compared = cc_slot_counts(slot) & (left_out ^ 1);
 
-		if (i == me || !cc_slot_counts(slot) || (slot->flags & CC_SLOT_LOSS) ||
-		    (sibling & VMCC_CLOSING))
-			continue;
-		v->tested = 1;
-		if (vmcc_counts_alike(v, sibling, theta, by_rate) &&
-		    vmcc_rtts_alike(ev->srtt_8us, slot->srtt_8us, phi)) {
-			self->pub[0] |= VMCC_CLOSING;
-			out->set |= CC_CLOSE_PATH;
-			out->peer = i;
-			return;
-		}
+		CC_SKIP_UNLESS(compared);
+		tested |= compared;
+		compared &= vmcc_counts_alike(v, sibling, theta, by_rate);
+		compared &= vmcc_rtts_alike(ev->srtt_8us, slot->srtt_8us, phi);
+		sharing |= compared << i;
 	}
+	v->tested |= (uint32_t)tested;
+	if (!sharing)
+		return;
+	self->pub[0] |= VMCC_CLOSING;
+	out->set |= CC_CLOSE_PATH;
+	out->peer = cc_bitlen(sharing & (0 - sharing)) - 1;
 }
 
 /* Is it time to test this path? */
