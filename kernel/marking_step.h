@@ -5,7 +5,7 @@
 #define VMCC_MARKING_STEP_H
 
 #include "bucket.h"
-#include "marking.h"
+#include "marking_rtt.h"
 
 /* Mirrored in crates/host/src/port/marking.rs. */
 enum {
@@ -19,9 +19,12 @@ enum {
 	MARKING_ELAPSED = 7,
 	MARKING_FILL = 8,
 	MARKING_REPRICED = 9,
+	MARKING_RTT_BUCKET = 10,
+	MARKING_RTT_QUANTILE = 11,
 };
 
-#define MARKING_TABLE 16
+#define MARKING_TABLE MARK_RTT_BUCKETS
+#define MARKING_PAIRS 8
 
 struct marking_step {
 	unsigned long long function;
@@ -37,9 +40,9 @@ static inline unsigned long long marking_round_left(unsigned long long rate,
 	struct mark_left left = {rate, 0};
 	int i;
 
-	for (i = 0; i < MARKING_TABLE; i += 2)
+	for (i = 0; i < 2 * MARKING_PAIRS; i += 2)
 		left.round_ns += mark_min(table[i], MARK_MAX_NS);
-	for (i = 0; i < MARKING_TABLE; i += 2) {
+	for (i = 0; i < 2 * MARKING_PAIRS; i += 2) {
 		if (table[i])
 			mark_take_out(&left, table[i], table[i + 1]);
 	}
@@ -68,6 +71,12 @@ static inline void marking_step(struct marking_step *s)
 		break;
 	case MARKING_DRAIN:
 		s->out = mark_drain(in[0], in[1], (unsigned int)in[2], in[3]);
+		break;
+	case MARKING_RTT_BUCKET:
+		s->out = mark_rtt_bucket(in[0]);
+		break;
+	case MARKING_RTT_QUANTILE:
+		s->out = mark_rtt_quantile(s->table);
 		break;
 	case MARKING_ROUND_LEFT:
 		s->out = marking_round_left(in[0], s->table);

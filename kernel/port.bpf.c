@@ -14,7 +14,7 @@
 #include "kernel_types.h"
 #include "skb.h"
 #include "port_shared.h"
-#include "marking.h"
+#include "marking_rtt.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
@@ -24,6 +24,7 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 #include "port_virtual.h"
 #include "port_mark.h"
 #include "port_rtt.h"
+#include "port_drop.h"
 
 /* Sizes, not types: before 6.2 Linux takes no map without types in the place of one with them. */
 struct port_config_map {
@@ -114,6 +115,13 @@ static __always_inline void count_mark(struct port_counters *count, u32 packets,
 	count->not_ect += mark == MARK_NOT_ECT ? packets : 0;
 }
 
+static __always_inline int drop_packet(struct port_counters *count, u32 packets, int verdict)
+{
+	count->drops_not_ect += verdict == DROP_NOT_ECT ? packets : 0;
+	count->drops_overload += verdict == DROP_OVERLOAD ? packets : 0;
+	return verdict != DROP_NOTHING;
+}
+
 static __always_inline int mark_packet(struct __sk_buff *skb, const struct packet *p,
 				       const struct packet *inner)
 {
@@ -133,7 +141,7 @@ int vmcc_port_out(struct __sk_buff *skb)
 	struct lengths queue = {};
 	struct port_counters *count;
 	const struct port_class *c;
-	u32 class = 0;
+	u32 class = 0, kind = PORT_ECT;
 	u64 threshold;
 
 	if (!cfg || !state)
@@ -141,9 +149,10 @@ int vmcc_port_out(struct __sk_buff *skb)
 	if (needs_headers(skb, cfg)) {
 		parsed = 1;
 		tunnel = parse(skb, &p, &inner);
+		kind = kind_of(tunnel ? &inner : &p);
+		class = classify(skb, cfg, &p, tunnel ? &inner : 0, kind) & (PORT_CLASSES - 1);
 		if (cfg->measure_rtt)
-			rtt_packet(skb, tunnel ? &inner : &p, state, 1);
-		class = classify(skb, cfg, &p, tunnel ? &inner : 0) & (PORT_CLASSES - 1);
+			rtt_packet(skb, tunnel ? &inner : &p, state, 1, class);
 	}
 	c = class_of(cfg, class);
 	if (c->class_id)
@@ -152,8 +161,6 @@ int vmcc_port_out(struct __sk_buff *skb)
 	if (cfg->phantom_q16)
 		virtual_lengths(cfg, class, &queue);
 	threshold = class_threshold(cfg, class, state, &queue);
-	if (cfg->phantom_q16)
-		virtual_join(class, skb->wire_len, queue.rate, threshold);
 	barrier_var(class);
 	/* Other CPUs have it in their caches. */
 	if (state->threshold[class & (PORT_CLASSES - 1)] != threshold)
@@ -165,9 +172,14 @@ int vmcc_port_out(struct __sk_buff *skb)
 	if (queue.judged > threshold && !parsed) {
 		parsed = 1;
 		tunnel = parse(skb, &p, &inner);
+		kind = kind_of(tunnel ? &inner : &p);
 	}
 	if (parsed && !p.version)
 		count->unclassified++;
+	else if (drop_packet(count, packets, judge(cfg, state, class, kind, &queue, threshold)))
+		return TC_ACT_SHOT;
+	if (cfg->phantom_q16)
+		virtual_join(class, skb->wire_len, queue.rate, threshold);
 	if (queue.judged > threshold)
 		count_mark(count, packets, mark_packet(skb, &p, tunnel ? &inner : 0));
 	return TC_ACT_UNSPEC;
@@ -184,6 +196,6 @@ int vmcc_port_in(struct __sk_buff *skb)
 	if (!cfg || !state || !cfg->measure_rtt)
 		return TC_ACT_UNSPEC;
 	tunnel = parse(skb, &p, &inner);
-	rtt_packet(skb, tunnel ? &inner : &p, state, 0);
+	rtt_packet(skb, tunnel ? &inner : &p, state, 0, 0);
 	return TC_ACT_UNSPEC;
 }

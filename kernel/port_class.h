@@ -38,7 +38,8 @@ static __always_inline int matches(const struct port_filter *f, const struct pac
 	return !f->has_to || same(f->to, p->to, p->version);
 }
 
-__noinline u32 class_by_filter(const struct port_config *cfg, const struct packet *p, u32 best)
+__noinline u32 class_by_filter(const struct port_config *cfg, const struct packet *p, u32 best,
+			       u32 takes)
 {
 	u32 i;
 
@@ -47,21 +48,23 @@ __noinline u32 class_by_filter(const struct port_config *cfg, const struct packe
 	for (i = 0; i < PORT_FILTERS && i < cfg->filter_count; i++) {
 		const struct port_filter *f = &cfg->filters[i];
 
-		if (f->class < best && matches(f, p))
+		if (f->class < best && takes >> (f->class & 7) & 1 && matches(f, p))
 			best = f->class;
 	}
 	return best;
 }
 
-__noinline u32 class_by_priority(const struct port_config *cfg, u32 priority, u32 best)
+__noinline u32 class_by_priority(const struct port_config *cfg, u32 priority, u32 best, u32 takes)
 {
 	u32 i;
 
 	if (!cfg)
 		return best;
 	for (i = 0; i < PORT_PRIORITIES && i < cfg->priority_count; i++) {
-		if (cfg->priority_class[i] < best && cfg->priorities[i] == priority)
-			best = cfg->priority_class[i];
+		u32 class = cfg->priority_class[i];
+
+		if (class < best && takes >> (class & 7) & 1 && cfg->priorities[i] == priority)
+			best = class;
 	}
 	return best;
 }
@@ -90,11 +93,18 @@ __noinline int is_priority_of_this_host(struct __sk_buff *skb)
 	       BPF_CORE_READ(sk, __sk_common.skc_net.net) == BPF_CORE_READ(kernel, dev, nd_net.net);
 }
 
-/* `p` is the outermost packet, `inner` the one that it carries or null. */
-static __always_inline u32 classify(struct __sk_buff *skb, const struct port_config *cfg,
-				    const struct packet *p, const struct packet *inner)
+/* Of a tunnel the packet inside counts: it decides whether there may be a mark. */
+static __always_inline u32 kind_of(const struct packet *p)
 {
-	u32 best = PORT_NO_CLASS, last = cfg->class_count - 1;
+	return p->version && p->tos & ECN_MASK ? PORT_ECT : PORT_NOT_ECT;
+}
+
+/* `p` is the outermost packet, `inner` the one that it carries or null; `kind` is PORT_ECT or
+ * PORT_NOT_ECT. */
+static __always_inline u32 classify(struct __sk_buff *skb, const struct port_config *cfg,
+				    const struct packet *p, const struct packet *inner, u32 kind)
+{
+	u32 best, takes, last = cfg->class_count - 1;
 
 	if (!(cfg->trust & PORT_TRUST_TUNNEL))
 		inner = 0;
@@ -102,22 +112,25 @@ static __always_inline u32 classify(struct __sk_buff *skb, const struct port_con
 	/* What hides its ports so deep gets nothing that it asks for. */
 	if (p->part == PART_TOO_DEEP)
 		return last;
+	kind &= PORT_KINDS - 1;
+	best = cfg->kind_class[kind];
+	takes = cfg->takes[kind];
 	if (p->version) {
-		u8 wanted = cfg->dscp_class[p->tos >> 2 & 63];
+		u8 wanted = cfg->dscp_class[kind][p->tos >> 2 & 63];
 
 		if (wanted < best)
 			best = wanted;
 		if (cfg->filter_count) {
-			best = class_by_filter(cfg, p, best);
+			best = class_by_filter(cfg, p, best, takes);
 			if (inner && inner->version)
-				best = class_by_filter(cfg, inner, best);
+				best = class_by_filter(cfg, inner, best, takes);
 		}
 	}
 	if (cfg->priority_count &&
 	    (cfg->trust & PORT_TRUST_PRIORITY || is_priority_of_this_host(skb)))
-		best = class_by_priority(cfg, skb->priority, best);
+		best = class_by_priority(cfg, skb->priority, best, takes);
 	if (cfg->cgroup_classes)
-		best = class_by_cgroup(skb, cfg->cgroup_classes, best);
+		best = class_by_cgroup(skb, cfg->cgroup_classes & takes, best);
 	best = class_of_datagram(p, best);
 	if (inner)
 		best = class_of_datagram(inner, best);

@@ -3,9 +3,6 @@
 #ifndef VMCC_PORT_MARK_H
 #define VMCC_PORT_MARK_H
 
-#define ECN_MASK 3
-#define ECN_CE	 3
-
 enum {
 	MARK_NOT_ECT, /* not ECN-capable, or not IP */
 	MARK_WAS_CE,  /* marked on the way here */
@@ -42,6 +39,18 @@ static __always_inline void update_round(const struct port_config *cfg, struct p
 	state->round_q8 = round;
 }
 
+static __always_inline u64 measured_rtt(const struct port_config *cfg,
+					const struct port_state *state, u32 class)
+{
+	u64 rtt;
+
+	barrier_var(class);
+	rtt = state->rtt_ns[class & (PORT_CLASSES - 1)];
+	if (!rtt)
+		return 0;
+	return mark_min(rtt > cfg->rtt_least_ns ? rtt : cfg->rtt_least_ns, cfg->rtt_most_ns);
+}
+
 /*
  * The queue length above which a packet is marked.  A sojourn rule (TCN) ends here too: before a
  * packet is queued, its waiting time is the queue over what its class has of the rate now, so
@@ -57,9 +66,9 @@ static __always_inline u64 class_threshold(const struct port_config *cfg, u32 cl
 		return c->threshold_bytes;
 	if (c->rule != PORT_RULE_SHARE && c->rule != PORT_RULE_SOJOURN)
 		return ~0ull;
-	rtt = c->rtt_ns ? c->rtt_ns : state->rtt_ns;
+	rtt = c->rtt_ns ? c->rtt_ns : measured_rtt(cfg, state, class);
 	if (!rtt)
-		return ~0ull; /* nothing measured yet */
+		return c->threshold_bytes; /* nothing measured yet */
 	if (c->rule == PORT_RULE_SOJOURN || cfg->strict) {
 		k = mark_port_threshold(class_rate(cfg, class, queue->busy), rtt, c->lambda_q16);
 	} else {

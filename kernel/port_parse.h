@@ -32,6 +32,8 @@
 #define UDP_HEADER_BYTES  8
 #define UDP_CHECKSUM_AT	  6
 #define VXLAN_BYTES	  8
+#define ECN_MASK	  3
+#define ECN_CE		  3
 
 /* What is known of a packet; addresses as on the wire, IPv4 in the first four bytes. */
 struct packet {

@@ -10,14 +10,18 @@
  * Only the first packet with a new timestamp or with new bytes is remembered, one per connection
  * and direction at a time: its answer cannot be taken for that of a later packet, so a sample is
  * never too short.  Delayed acknowledgments, an idle sender and the port's own queue only make one
- * longer, and the shortest of the last ten seconds counts.
+ * longer: of a connection the shortest of the last ten seconds counts.  Of the connections of a
+ * class see marking_rtt.h; other classes' do not matter, so nobody reaches a class to which his
+ * packets do not belong.
  */
 #ifndef VMCC_PORT_RTT_H
 #define VMCC_PORT_RTT_H
 
 /* Connections that are followed at a time; beyond that the one idle longest makes room. */
 #define RTT_FLOWS	4096
-#define RTT_WINDOW_NS	5000000000ull /* two of them count */
+#define RTT_FLOW_NS	10000000000ull /* how long a connection's shortest counts */
+#define RTT_WINDOW_NS	250000000ull
+#define RTT_IDLE_NS	4000000000ull /* nothing for so long: what was before is over */
 #define RTT_FORGET_NS	1000000000ull /* an answer later than this is not waited for */
 #define RTT_MIN_NS	1000ull
 #define TCP_MIN_BYTES	20
@@ -53,6 +57,9 @@ struct rtt_half {
 
 struct rtt_flow {
 	struct rtt_half half[2]; /* asked by packets that come in, by packets that leave */
+	u64 bytes;		 /* sent since its last sample */
+	u32 class;
+	u32 reserved;
 };
 
 struct {
@@ -61,6 +68,19 @@ struct {
 	__type(key, struct rtt_key);
 	__type(value, struct rtt_flow);
 } port_flows SEC(".maps");
+
+/* The samples of one class: bytes by RTT, those before this window faded. */
+struct port_rtt {
+	u64 window_at;
+	u64 bytes[MARK_RTT_BUCKETS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PORT_CLASSES);
+	__type(key, u32);
+	__type(value, struct port_rtt);
+} port_rtts SEC(".maps");
 
 /* What of a TCP header matters here. */
 struct tcp_marks {
@@ -122,22 +142,39 @@ static __always_inline int read_marks(struct __sk_buff *skb, u32 at, struct tcp_
 	return 1;
 }
 
-static __always_inline void rtt_of_port(struct port_state *state, u64 rtt, u64 now)
+/* Whether a new window begins, which then has the faded rest of those before. */
+static __always_inline int rtt_turn_window(struct port_rtt *seen, u64 now)
 {
-	u64 age = now - state->rtt_window_at;
+	u64 at = seen->window_at;
+	int idle = now - at > RTT_IDLE_NS, i;
 
-	if (age > RTT_WINDOW_NS) {
-		state->rtt_window[1] = age > 2 * RTT_WINDOW_NS ? 0 : state->rtt_window[0];
-		state->rtt_window[0] = rtt;
-		state->rtt_window_at = now;
-	} else if (!state->rtt_window[0] || rtt < state->rtt_window[0]) {
-		state->rtt_window[0] = rtt;
-	}
-	rtt = state->rtt_window[0];
-	if (state->rtt_window[1] && state->rtt_window[1] < rtt)
-		rtt = state->rtt_window[1];
-	state->rtt_ns = rtt;
-	__sync_fetch_and_add(&state->rtt_samples, 1);
+	/* Another CPU may have been here since `now`. */
+	if ((long long)(now - at) < (long long)RTT_WINDOW_NS)
+		return 0;
+	if (__sync_val_compare_and_swap(&seen->window_at, at, now) != at)
+		return 0;
+	for (i = 0; i < MARK_RTT_BUCKETS; i++)
+		seen->bytes[i] = idle ? 0 : mark_rtt_fade(seen->bytes[i]);
+	return 1;
+}
+
+static __always_inline void rtt_of_class(struct port_state *state, struct rtt_flow *flow, u64 now)
+{
+	u64 rtt = flow->half[0].shortest_ns + flow->half[1].shortest_ns;
+	u64 bytes = __sync_lock_test_and_set(&flow->bytes, 0);
+	u32 class = flow->class & (PORT_CLASSES - 1), bucket = mark_rtt_bucket(rtt);
+	struct port_rtt *seen = bpf_map_lookup_elem(&port_rtts, &class);
+	int turned;
+
+	if (!seen || bucket >= MARK_RTT_BUCKETS)
+		return;
+	turned = rtt_turn_window(seen, now);
+	__sync_fetch_and_add(&seen->bytes[bucket], bytes);
+	barrier_var(class);
+	class &= PORT_CLASSES - 1;
+	if (turned || !state->rtt_ns[class])
+		state->rtt_ns[class] = mark_rtt_quantile(seen->bytes);
+	__sync_fetch_and_add(&state->rtt_samples[class], 1);
 }
 
 /* Takes `m` for the answer that `half` waits for, if it is; whether it was. */
@@ -147,13 +184,16 @@ static __always_inline int rtt_answer(struct rtt_half *half, const struct tcp_ma
 
 	if (!half->sent_at || !m->answers || (s32)(m->answer - half->waits_for) < 0)
 		return 0;
+	/* Nobody answers what has not been sent: marks that jump ahead do not make one. */
+	if ((s32)(half->seen - m->answer) < 0)
+		return 0;
 	half->sent_at = 0;
 	if (took > RTT_FORGET_NS)
 		return 0;
 	if (took < RTT_MIN_NS)
 		took = RTT_MIN_NS;
 	if (!half->shortest_ns || took < half->shortest_ns ||
-	    now - half->shortest_at > 2 * RTT_WINDOW_NS) {
+	    now - half->shortest_at > RTT_FLOW_NS) {
 		half->shortest_ns = took;
 		half->shortest_at = now;
 	}
@@ -172,9 +212,9 @@ static __always_inline void rtt_ask(struct rtt_half *half, const struct tcp_mark
 	half->sent_at = now;
 }
 
-/* `out` is 1 for a packet that leaves. */
+/* `out` is 1 for a packet that leaves, then in `class`. */
 __noinline int rtt_packet(struct __sk_buff *skb, const struct packet *p, struct port_state *state,
-			  u32 out)
+			  u32 out, u32 class)
 {
 	struct tcp_marks m = {};
 	struct rtt_key key = {};
@@ -200,10 +240,14 @@ __noinline int rtt_packet(struct __sk_buff *skb, const struct packet *p, struct 
 			return 0;
 	}
 	out &= 1;
+	if (out) {
+		flow->class = class;
+		__sync_fetch_and_add(&flow->bytes, skb->wire_len);
+	}
 	now = bpf_ktime_get_ns();
 	if (rtt_answer(&flow->half[out ^ 1], &m, now) && flow->half[0].shortest_ns &&
 	    flow->half[1].shortest_ns)
-		rtt_of_port(state, flow->half[0].shortest_ns + flow->half[1].shortest_ns, now);
+		rtt_of_class(state, flow, now);
 	rtt_ask(&flow->half[out], &m, now);
 	return 0;
 }

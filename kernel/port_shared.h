@@ -49,10 +49,18 @@ struct port_class {
 	uint64_t ceiling;	  /* what it may use, bytes per second */
 	uint64_t right;		  /* what it has a right to, bytes per second */
 	uint64_t quantum_ns;	  /* its quantum at the port's rate */
+	uint64_t overload_bytes;  /* a queue longer than this counts as overloaded */
 	uint32_t rule;
 	uint32_t lambda_q16;
 	uint32_t class_id; /* skb->priority of its packets; 0: left alone */
 	uint32_t reserved;
+};
+
+/* Packets by their ECN field. */
+enum {
+	PORT_NOT_ECT = 0,
+	PORT_ECT = 1, /* also one that is marked already */
+	PORT_KINDS = 2,
 };
 
 /* Absent addresses and ports match everything; IPv4 in the first four bytes. */
@@ -73,7 +81,7 @@ struct port_config {
 	struct port_filter filters[PORT_FILTERS];
 	uint32_t priorities[PORT_PRIORITIES];
 	uint8_t priority_class[PORT_PRIORITIES];
-	uint8_t dscp_class[64];
+	uint8_t dscp_class[PORT_KINDS][64];
 	uint64_t rate;	  /* of the port, bytes per second */
 	uint64_t slot_ns; /* one MTU at that rate */
 	uint32_t class_count;
@@ -88,6 +96,12 @@ struct port_config {
 	/* Classes in the order of ceiling / quantum, the least first. */
 	uint8_t by_ceiling[PORT_CLASSES];
 	uint32_t trust; /* PORT_TRUST_...; an untrusted DSCP is in no class of dscp_class */
+	uint64_t rtt_least_ns; /* bounds of a measured RTT */
+	uint64_t rtt_most_ns;
+	uint64_t drop_floor_bytes;	/* the program drops nothing from a queue that is shorter */
+	uint8_t kind_class[PORT_KINDS]; /* takes all packets of a kind; PORT_NO_CLASS: none does */
+	uint8_t takes[PORT_KINDS];	/* bit i: class i takes packets of this kind */
+	uint32_t drop_not_ect;		/* what cannot be marked is dropped where others are marked */
 };
 
 /* Counters of one class, per CPU. */
@@ -98,6 +112,8 @@ struct port_counters {
 	uint64_t not_ect;
 	uint64_t max_backlog_bytes;
 	uint64_t unclassified; /* only in class 0's: of the port */
+	uint64_t drops_not_ect;
+	uint64_t drops_overload;
 };
 
 /* One class's queue as our own queueing discipline publishes it (PORT_SOURCE_MAP). */
@@ -114,21 +130,21 @@ struct port_queue {
 
 /* What the programs keep and the loader shows. */
 struct port_state {
-	uint64_t round_q8; /* smoothed time of one round, 1/256 ns */
-	uint64_t round_at; /* when it was last brought up to date */
-	uint64_t rtt_ns;   /* shortest seen of late; 0: none yet */
-	uint64_t rtt_samples;
-	uint64_t rtt_window[2]; /* shortest of this window and of the one before; 0: none */
-	uint64_t rtt_window_at;
+	uint64_t round_q8;	       /* smoothed time of one round, 1/256 ns */
+	uint64_t round_at;	       /* when it was last brought up to date */
+	uint64_t rtt_ns[PORT_CLASSES]; /* as measured; 0: none yet */
+	uint64_t rtt_samples[PORT_CLASSES];
 	uint64_t threshold[PORT_CLASSES];
+	/* Until when ECN does not save from being dropped: 0: it does; ~0: until it is drained. */
+	uint64_t overload_until[PORT_CLASSES];
 };
 
-_Static_assert(sizeof(struct port_class) == 56, "mirrored in crates/host");
+_Static_assert(sizeof(struct port_class) == 64, "mirrored in crates/host");
 _Static_assert(sizeof(struct port_filter) == 44, "mirrored in crates/host");
-_Static_assert(sizeof(struct port_config) == 8 * 56 + 32 * 44 + 128 + 32 + 64 + 16 + 32 + 16,
+_Static_assert(sizeof(struct port_config) == 8 * 64 + 32 * 44 + 128 + 32 + 128 + 16 + 32 + 16 + 32,
 	       "mirrored in crates/host");
-_Static_assert(sizeof(struct port_counters) == 48, "mirrored in crates/host");
+_Static_assert(sizeof(struct port_counters) == 64, "mirrored in crates/host");
 _Static_assert(sizeof(struct port_queue) == 64, "mirrored in crates/host");
-_Static_assert(sizeof(struct port_state) == 120, "mirrored in crates/host");
+_Static_assert(sizeof(struct port_state) == 16 + 4 * 64, "mirrored in crates/host");
 
 #endif /* VMCC_PORT_SHARED_H */

@@ -2,7 +2,7 @@
 
 mod mark;
 
-pub(crate) use mark::{BackendChoice, MarkOptions, MarkSettings, QueueChoice, UnmarkOptions};
+pub(crate) use mark::{BackendChoice, MarkOptions, MarkSettings, NotEctChoice, QueueChoice, UnmarkOptions};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;

@@ -2,7 +2,9 @@
 
 mod ports;
 
-use ports::{Pair, Server, client, config};
+use ports::{Namespace, Pair, Server, client, config, join, run};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 use vmcc_host::port::Port;
@@ -31,10 +33,12 @@ fn beside_a_full_class(queue: &str, rule: &str, first: u16) -> (f64, PortStats) 
         &format!(
             "rate = '50mbit'\nqueue = '{queue}'\nmarking = {{ rule = '{rule}', rtt = '10ms' }}\n\
              [[class]]\nname = 'full'\nceiling = '5mbit'\nmarking = {{ rule = 'none' }}\n\
-             filter = [{{ to_port = {first} }}]\n[[class]]\nname = 'rest'\n"
+             filter = [{{ protocol = 17, to_port = {first} }}]\n[[class]]\nname = 'rest'\n"
         ),
     );
-    let flood = || assert!(ports::iperf(&pair, first, "-u -b 10M -l 1448 -t 6") > 0.0);
+    let neighbour = tenant(&pair);
+    let _server = Server::start(&pair.b, first);
+    let flood = || assert!(neighbour.iperf(&format!("-c 10.78.0.2 -p {first} -u -b 10M -l 1400 -t 6")) > 0.0);
     let rate = far_flow(&pair, first + 1, flood);
     (rate, port.detach().unwrap())
 }
@@ -59,4 +63,102 @@ fn root_port_marks_before_the_buffer_is_full_whatever_the_rtt() {
     let class = &stats.classes[0];
     println!("{rate:.1} Mbit/s, {class:?}");
     assert!(class.marked > 0 && class.threshold_bytes.is_some_and(|bytes| bytes < 25 * 1514), "{class:?}");
+}
+
+/// A small exchange with a host next door, twice a second for five seconds.
+fn near_exchanges(pair: &Pair) {
+    let listener = pair.b.within(|| TcpListener::bind("[fd78::2]:5922")).expect("a free port");
+    thread::spawn(move || {
+        while let Ok((mut client, _)) = listener.accept() {
+            let mut question = [0; 64];
+            while client.read_exact(&mut question).and_then(|()| client.write_all(&question)).is_ok() {
+                if question[0] == 0 {
+                    return;
+                }
+            }
+        }
+    });
+    let mut client = pair.a.within(|| TcpStream::connect("[fd78::2]:5922")).expect("a connection");
+    for last in [1_u8; 10].into_iter().chain([0]) {
+        let mut answer = [0; 64];
+        client.write_all(&[last; 64]).and_then(|()| client.read_exact(&mut answer)).expect("an answer");
+        thread::sleep(Duration::from_millis(500));
+    }
+}
+
+#[test]
+fn root_port_a_near_host_does_not_shorten_the_threshold_of_others() {
+    let pair = Pair::delayed(RTT);
+    let port = attach(&pair, "rate = '50mbit'\nmarking = { rule = 'mq-ecn' }");
+    let rate = far_flow(&pair, 5921, || near_exchanges(&pair));
+    let stats = port.detach().unwrap();
+    println!("{rate:.1} Mbit/s, {stats:?}");
+    // With the near host's RTT half of the rate at most.
+    assert!(rate > 38.0, "{rate}");
+    assert!(stats.rtt_ns.is_some_and(|ns| ns > 8_000_000), "{stats:?}");
+}
+
+/// A sender behind the port's host: one on it keeps its packets back itself when they wait at the port.
+fn tenant(pair: &Pair) -> Namespace {
+    let tenant = Namespace::new("c");
+    join(&tenant, &pair.a, "u0", "10.79.0");
+    tenant.within(|| vmcc_netlink::disable_segmentation_offload("u0").unwrap());
+    tenant.sysctl("ipv4/tcp_ecn", "1");
+    pair.a.sysctl("ipv4/ip_forward", "1");
+    run(&format!("ip -n {tenant} route add default via 10.79.0.2"));
+    run(&format!("ip -n {} route add 10.79.0.0/24 via 10.78.0.1", pair.b));
+    tenant
+}
+
+/// What ECN Reno and CUBIC without ECN get beside each other, in Mbit/s.
+fn with_and_without_ecn(settings: &str, first: u16) -> ([f64; 2], PortStats) {
+    let pair = Pair::delayed(RTT);
+    let text = format!("rate = '50mbit'\nmarking = {{ rule = 'mq-ecn', rtt = '10ms' }}\n{settings}");
+    let port = attach(&pair, &text);
+    let sender = tenant(&pair);
+    let _servers = [first, first + 1].map(|number| Server::start(&pair.b, number));
+    let send = |number, options| sender.iperf(&format!("-c 10.78.0.2 -p {number} {options}"));
+    let rates = thread::scope(|scope| {
+        let with = scope.spawn(|| send(first, "-t 6 -O 2 -C reno"));
+        thread::sleep(Duration::from_millis(500));
+        // Connections say whether they have ECN when they begin.
+        sender.sysctl("ipv4/tcp_ecn", "0");
+        let without = send(first + 1, "-t 5 -O 1 -C cubic");
+        [with.join().unwrap(), without].map(|bits| bits / 1e6)
+    });
+    println!("{settings}: {rates:.1?} Mbit/s, {:?}", port.stats().unwrap().classes);
+    (rates, port.detach().unwrap())
+}
+
+#[test]
+fn root_port_ecn_is_no_disadvantage() {
+    let ([with, _], stats) = with_and_without_ecn("", 5931);
+    assert!(with > 6.0 && stats.classes[0].drops_not_ect > 0, "{with} {stats:?}");
+    let apart = "queue = 'drr'\n[[class]]\nname = 'ecn'\necn = 'ect'\n[[class]]\nname = 'rest'";
+    let ([with, without], stats) = with_and_without_ecn(apart, 5933);
+    assert!(with > 16.0 && without > 16.0, "{with} {without} {stats:?}");
+    // What it was before there was a choice.
+    let ([with, _], stats) = with_and_without_ecn("not_ect = 'queue'\noverload = 1.0", 5935);
+    assert!(with < 6.0 && stats.classes[0].drops_not_ect == 0, "{with} {stats:?}");
+}
+
+#[test]
+fn root_port_a_flood_that_does_not_answer_marks_is_dropped_before_the_buffer_is_full() {
+    let pair = Pair::delayed(RTT);
+    let settings = |more: &str| {
+        format!("rate = '50mbit'\nbuffer = '400kB'\nmarking = {{ rule = 'mq-ecn', rtt = '10ms' }}\n{more}")
+    };
+    // TOS 2 is ECT(0).
+    // Of several sockets: each may have only so much in the queue.
+    let flood = |number| ports::iperf(&pair, number, "-u -P 8 -b 9M -l 1448 -t 3 -S 2");
+    let port = attach(&pair, &settings(""));
+    flood(5941);
+    let class = port.detach().unwrap().classes.remove(0);
+    println!("{class:?}");
+    assert!(class.drops_overload > 100 && class.drops_full == 0, "{class:?}");
+    let port = attach(&pair, &settings("overload = 1.0"));
+    flood(5942);
+    let class = port.detach().unwrap().classes.remove(0);
+    println!("{class:?}");
+    assert!(class.drops_overload == 0 && class.drops_full > 100, "{class:?}");
 }

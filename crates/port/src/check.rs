@@ -33,6 +33,9 @@ pub(crate) fn config(config: &PortConfig) -> Check {
     marking::rule(&config.marking, config, "marking")?;
     let phantom = config.phantom.is_none_or(|share| (0.5..=1.0).contains(&share));
     require(phantom, "phantom", || "a virtual queue drains at 0.5 to 1 of the real rate".to_owned())?;
+    marking::measured(config)?;
+    let overload = (0.5..=1.0).contains(&config.overload);
+    require(overload, "overload", || "a queue is overloaded at 0.5 to 1 of its buffer".to_owned())?;
     class::all(config)
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use vmcc_scenario::model::{Discipline, Marking};
-use vmcc_units::{BitsPerSec, Bytes, Limit, Packets};
+use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos, Packets};
 
 /// Service queues of one port, at most.
 pub const MAX_CLASSES: usize = 8;
@@ -36,6 +36,20 @@ pub struct PortConfig {
     /// When the queues mark. Where a rule's `rtt` is absent, the RTT is measured from the traffic that passes.
     #[serde(default)]
     pub marking: Marking,
+    /// A measured RTT counts as no less than this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_min: Option<Nanos>,
+    /// A measured RTT counts as no more than this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_max: Option<Nanos>,
+    /// What becomes of packets without ECN where others are marked.
+    #[serde(default)]
+    pub not_ect: NotEct,
+    /// The share of its buffer above which a queue that marks is overloaded: packets are dropped there instead of marked,
+    /// also those with ECN. 1: never.
+    #[serde(default = "default_overload")]
+    #[schemars(range(min = 0.5, max = 1))]
+    pub overload: f64,
     /// Mark by a virtual queue that drains at this share of the real rate, instead of by the real queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.5, max = 1))]
@@ -62,6 +76,10 @@ fn default_trust() -> Vec<Trust> {
 
 fn is_default_trust(trust: &Vec<Trust>) -> bool {
     *trust == default_trust()
+}
+
+fn default_overload() -> f64 {
+    0.75
 }
 
 fn one() -> u32 {
@@ -99,6 +117,9 @@ pub struct ClassConfig {
     /// Packets of sockets in this cgroup (v2) or below it. Only for sockets of this host's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<PathBuf>,
+    /// Only packets of this kind, of those that it asks for; of all, if it asks for nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<EcnKind>,
     /// Packets that one of these matches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<Filter>,
@@ -117,6 +138,7 @@ impl ClassConfig {
             dscp: Vec::new(),
             priority: Vec::new(),
             cgroup: None,
+            ecn: None,
             filter: Vec::new(),
         }
     }
@@ -131,12 +153,37 @@ impl Default for PortConfig {
             quantum: None,
             buffer: default_buffer(),
             marking: Marking::default(),
+            rtt_min: None,
+            rtt_max: None,
+            not_ect: NotEct::default(),
+            overload: default_overload(),
             phantom: None,
             trust: default_trust(),
             backend: Backend::default(),
             classes: Vec::new(),
         }
     }
+}
+
+/// What becomes of packets without ECN that meet a queue above its threshold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum NotEct {
+    /// They are dropped as others are marked, once the queue is also longer than 5 ms at the port's rate.
+    #[default]
+    Drop,
+    /// They wait until the queue is full.
+    Queue,
+}
+
+/// Packets by their ECN field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EcnKind {
+    /// ECN-capable, also those that are marked already.
+    Ect,
+    /// The others.
+    NotEct,
 }
 
 /// Packets by address, protocol and port; what is absent matches everything.

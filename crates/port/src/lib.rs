@@ -14,8 +14,8 @@ mod stats;
 
 pub use cgroup::cgroup_folder;
 pub use config::{
-    Backend, ClassConfig, Filter, MAX_CLASSES, MAX_FILTERS, MAX_PRIORITIES, PortConfig, Trust, VmBudget,
-    VmShare,
+    Backend, ClassConfig, EcnKind, Filter, MAX_CLASSES, MAX_FILTERS, MAX_PRIORITIES, NotEct, PortConfig,
+    Trust, VmBudget, VmShare,
 };
 pub use error::ConfigError;
 pub use file::{ConfigFile, FileError, schema};

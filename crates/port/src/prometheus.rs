@@ -69,7 +69,12 @@ fn class_families(ports: &[PortStats]) -> Vec<MetricFamily> {
         collect(name, kind, help, each(&sample))
     };
     let dropped = |port: &PortStats, class: &ClassStats| {
-        let reasons = [("full", class.drops_full), ("other", class.drops_other)];
+        let reasons = [
+            ("not-ect", class.drops_not_ect),
+            ("overload", class.drops_overload),
+            ("full", class.drops_full),
+            ("other", class.drops_other),
+        ];
         let sample = |(reason, drops): (&str, u64)| {
             let labels = [("port", port.port.as_str()), ("class", class.name.as_str()), ("reason", reason)];
             metric(&labels, COUNTER, drops as f64)

@@ -16,7 +16,7 @@ pub struct PortStats {
     /// What the port may send, in bits per second, if it is capped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<u64>,
-    /// The RTT that thresholds use, in nanoseconds: set, or measured once traffic has shown it.
+    /// The RTT that thresholds use, in nanoseconds: set, or measured once traffic has shown it. The least of its classes'.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_ns: Option<u64>,
     /// RTT samples taken from passing traffic.
@@ -47,6 +47,12 @@ pub struct ClassStats {
     pub marked: u64,
     /// Packets that would have been marked but do not support ECN.
     pub not_ect: u64,
+    /// Packets without ECN dropped above the threshold, where others are marked.
+    #[serde(default)]
+    pub drops_not_ect: u64,
+    /// Packets with ECN dropped because the queue was overloaded.
+    #[serde(default)]
+    pub drops_overload: u64,
     /// Packets dropped because the queue was full.
     pub drops_full: u64,
     /// Packets dropped for another reason (no memory, device gone).
@@ -60,4 +66,7 @@ pub struct ClassStats {
     /// The queue length above which packets are marked now, in bytes; absent when the class does not mark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold_bytes: Option<u64>,
+    /// The RTT that its threshold uses, in nanoseconds; absent where none is needed, or none is measured yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_ns: Option<u64>,
 }

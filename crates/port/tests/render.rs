@@ -15,6 +15,9 @@ fn ports() -> Vec<PortStats> {
         backlog_packets: 3,
         max_backlog_bytes: 30_280,
         threshold_bytes: Some(17_857),
+        rtt_ns: Some(312_499),
+        drops_not_ect: 7,
+        drops_overload: 6,
     };
     let rest = ClassStats { name: "rest".into(), packets: 1, bytes: 60, ..ClassStats::default() };
     let uplink = PortStats {

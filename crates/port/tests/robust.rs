@@ -121,13 +121,12 @@ fn configs() -> impl Strategy<Value = PortConfig> {
                 rate,
                 vm,
                 queue,
-                quantum: None,
                 buffer,
                 marking,
                 phantom,
                 trust: Vec::new(),
-                backend: Backend::Auto,
                 classes,
+                ..PortConfig::default()
             }
         })
 }

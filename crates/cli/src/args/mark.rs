@@ -45,7 +45,7 @@ pub(crate) struct MarkOptions {
 pub(crate) struct MarkSettings {
     /// Read everything from a TOML file (docs/guide-marking.md); `--schema` prints its schema
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "classes", "queue", "marking", "threshold", "rtt",
-        "lambda", "buffer", "backend", "phantom", "trust", "vm"])]
+        "lambda", "buffer", "backend", "phantom", "trust", "vm", "rtt_min", "rtt_max", "not_ect", "overload"])]
     pub(crate) config: Option<PathBuf>,
 
     /// What the port may send: a hard cap (600mbit)
@@ -54,7 +54,7 @@ pub(crate) struct MarkSettings {
 
     /// The service queues, the last for everything else: gold:4:dscp=46,silver:2,rest:1
     ///
-    /// Each is NAME:WEIGHT, then what belongs to it (dscp=46+10, priority=7, cgroup=PATH) and its limits
+    /// Each is NAME:WEIGHT, then what belongs to it (dscp=46+10, priority=7, cgroup=PATH, ecn=ect) and its limits
     /// (guarantee=200mbit, ceiling=400mbit, buffer=200pkt), all after colons.
     #[arg(long, value_name = "CLASSES", allow_hyphen_values = true)]
     pub(crate) classes: Option<String>,
@@ -74,6 +74,22 @@ pub(crate) struct MarkSettings {
     /// The RTT that thresholds are computed from (250us) [default: measured from passing traffic]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) rtt: Option<String>,
+
+    /// A measured RTT counts as no less than this (100us)
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "rtt")]
+    pub(crate) rtt_min: Option<String>,
+
+    /// A measured RTT counts as no more than this (50ms)
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "rtt")]
+    pub(crate) rtt_max: Option<String>,
+
+    /// What becomes of packets without ECN where others are marked
+    #[arg(long, value_enum, default_value_t = NotEctChoice::Drop)]
+    pub(crate) not_ect: NotEctChoice,
+
+    /// Above this share of its buffer a queue drops instead of marking (0.5 to 1; 1: never) [default: 0.75]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
+    pub(crate) overload: Option<f64>,
 
     /// The threshold is rate x RTT x lambda [default: 1]
     #[arg(long, value_name = "FACTOR", allow_hyphen_values = true)]
@@ -109,6 +125,14 @@ pub(crate) struct UnmarkOptions {
     /// Every port that vmcc serves in this network namespace
     #[arg(long, conflicts_with = "port")]
     pub(crate) all: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NotEctChoice {
+    /// Dropped too, in queues longer than 5 ms at the rate
+    Drop,
+    /// They wait until the queue is full
+    Queue,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

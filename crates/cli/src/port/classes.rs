@@ -3,10 +3,10 @@
 use crate::failure::Failure;
 use std::fmt::Display;
 use std::str::FromStr;
-use vmcc_port::ClassConfig;
+use vmcc_port::{ClassConfig, EcnKind};
 
 const FORM: &str = "a class is NAME[:WEIGHT][:KEY=VALUE]..., such as gold:4:dscp=46+10 or db:2:guarantee=100mbit; keys: \
-                    dscp, priority, cgroup, guarantee, ceiling, buffer; --config can say more";
+                    dscp, priority, cgroup, ecn, guarantee, ceiling, buffer; --config can say more";
 
 /// Reads the list.
 pub(super) fn parse(text: &str) -> Result<Vec<ClassConfig>, Failure> {
@@ -31,6 +31,13 @@ fn set(class: &mut ClassConfig, key: &str, text: &str, whole: &str) -> Result<()
         "dscp" => class.dscp = list(text, whole)?,
         "priority" => class.priority = list(text, whole)?,
         "cgroup" => class.cgroup = Some(text.into()),
+        "ecn" => {
+            class.ecn = Some(match text {
+                "ect" => EcnKind::Ect,
+                "not-ect" => EcnKind::NotEct,
+                other => return Err(wrong(whole, format!("`{other}` is neither `ect` nor `not-ect`"))),
+            });
+        }
         "guarantee" => class.guarantee = Some(value(text, whole)?),
         "ceiling" => class.ceiling = Some(value(text, whole)?),
         "buffer" => class.buffer = Some(value(text, whole)?),

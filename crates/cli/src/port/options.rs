@@ -1,11 +1,13 @@
 //! The configuration that the options of `vmcc mark` ask for, and errors in their terms.
 
 use super::classes;
-use crate::args::{BackendChoice, MarkSettings, QueueChoice};
+use crate::args::{BackendChoice, MarkSettings, NotEctChoice, QueueChoice};
 use crate::failure::Failure;
 use std::fmt::Display;
 use std::str::FromStr;
-use vmcc_port::{Backend, ConfigError, ConfigFile, FileError, PortConfig, Trust, VmBudget, VmShare};
+use vmcc_port::{
+    Backend, ConfigError, ConfigFile, FileError, NotEct, PortConfig, Trust, VmBudget, VmShare,
+};
 use vmcc_scenario::Diagnostic;
 use vmcc_scenario::model::{Discipline, LambdaRule, Marking, ThresholdRule};
 use vmcc_units::Threshold;
@@ -74,6 +76,9 @@ fn option_of(key: &str) -> &'static str {
         "buffer" => "--buffer",
         "phantom" => "--phantom",
         "trust" => "--trust",
+        "rtt_min" => "--rtt-min",
+        "rtt_max" => "--rtt-max",
+        "overload" => "--overload",
         "backend" => "--backend",
         "marking" if words.last() == Some(&"rtt") => "--rtt",
         "marking" if words.last() == Some(&"lambda") => "--lambda",
@@ -98,6 +103,13 @@ fn from_options(settings: &MarkSettings) -> Result<PortConfig, Failure> {
     if let Some(limit) = option("--buffer", &settings.buffer)? {
         config.buffer = limit;
     }
+    config.rtt_min = option("--rtt-min", &settings.rtt_min)?;
+    config.rtt_max = option("--rtt-max", &settings.rtt_max)?;
+    config.not_ect = match settings.not_ect {
+        NotEctChoice::Drop => NotEct::Drop,
+        NotEctChoice::Queue => NotEct::Queue,
+    };
+    config.overload = settings.overload.unwrap_or(config.overload);
     config.phantom = settings.phantom;
     if let Some(text) = &settings.trust {
         config.trust = trust(text)?;

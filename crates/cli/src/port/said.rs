@@ -1,6 +1,6 @@
 //! What was set on a port, on one line.
 
-use vmcc_port::{ClassConfig, PortConfig, PortStats, VmShare};
+use vmcc_port::{ClassConfig, NotEct, PortConfig, PortStats, VmShare};
 use vmcc_scenario::model::{Discipline, LambdaRule, Marking};
 use vmcc_units::BitsPerSec;
 
@@ -14,6 +14,8 @@ pub(crate) fn removed(before: &[String], now: &PortStats) -> Vec<String> {
 pub(crate) fn settings(config: &PortConfig, stats: &PortStats, removed: &[String]) -> String {
     let rate = stats.rate_bps.map_or_else(|| "no rate".to_owned(), |bps| BitsPerSec::new(bps).to_string());
     let mut parts = vec![rate + &budget(config), queues(config), marks(config, stats.rate_bps.is_some())];
+    parts.extend(measured(config));
+    parts.extend(drops(config));
     parts.push(format!("buffer {}", config.buffer));
     if !removed.is_empty() {
         parts.push(format!("removed: {}", removed.join(", ")));
@@ -43,6 +45,27 @@ fn queues(config: &PortConfig) -> String {
             format!("classes by weight: {}", list(|class| format!("{} {}", class.name, class.weight)))
         }
     }
+}
+
+/// The bounds of a measured RTT, if there are any.
+fn measured(config: &PortConfig) -> Option<String> {
+    match (config.rtt_min, config.rtt_max) {
+        (None, None) => None,
+        (Some(least), None) => Some(format!("a measured RTT is at least {least}")),
+        (None, Some(most)) => Some(format!("a measured RTT is at most {most}")),
+        (Some(least), Some(most)) => Some(format!("a measured RTT is {least} to {most}")),
+    }
+}
+
+/// What is not the default.
+fn drops(config: &PortConfig) -> Vec<String> {
+    let not_ect = (config.not_ect == NotEct::Queue).then(|| "packets without ECN wait".to_owned());
+    let usual = PortConfig::default().overload;
+    let overload = match config.overload {
+        1.0.. => Some("never overloaded".to_owned()),
+        share => (share != usual).then(|| format!("overloaded above {share} of the buffer")),
+    };
+    not_ect.into_iter().chain(overload).collect()
 }
 
 fn marks(config: &PortConfig, rated: bool) -> String {

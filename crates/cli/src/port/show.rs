@@ -50,11 +50,14 @@ fn classes(stats: &PortStats) -> String {
         "BYTES",
         "MARKED",
         "NOT ECT",
+        "NO ECN",
+        "OVERLOAD",
         "FULL",
         "OTHER",
         "WAITING",
         "LONGEST",
         "THRESHOLD",
+        "RTT",
     ];
     let mut table = table::plain(&header);
     table::align_right_from(&mut table, 1);
@@ -67,11 +70,14 @@ fn classes(stats: &PortStats) -> String {
             class.bytes.to_string(),
             class.marked.to_string(),
             class.not_ect.to_string(),
+            class.drops_not_ect.to_string(),
+            class.drops_overload.to_string(),
             class.drops_full.to_string(),
             class.drops_other.to_string(),
             Bytes::new(class.backlog_bytes).to_string(),
             Bytes::new(class.max_backlog_bytes).to_string(),
             threshold,
+            class.rtt_ns.map_or_else(|| "-".to_owned(), |ns| rounded(ns).to_string()),
         ]);
     }
     table::render(&table)
@@ -101,6 +107,9 @@ mod tests {
             backlog_packets: 3,
             max_backlog_bytes: 30_280,
             threshold_bytes: Some(17_857),
+            rtt_ns: Some(312_499),
+            drops_not_ect: 7,
+            drops_overload: 6,
         };
         let rest = ClassStats { name: "rest".into(), packets: 1, bytes: 60, ..ClassStats::default() };
         let capped = PortStats {

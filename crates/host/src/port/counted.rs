@@ -50,6 +50,7 @@ impl Counted {
                 Rule::Threshold(bytes) => Some(bytes),
                 Rule::MqEcn(_) | Rule::Tcn(_) => self.state.threshold(place),
             },
+            rtt_ns: plan.rtt_of(class, self.state.rtt_ns(place)),
             ..self.at(place, dropped)
         };
         plan.classes.iter().enumerate().map(stats).collect()
@@ -64,6 +65,8 @@ impl Counted {
             bytes: sum.bytes + one.bytes,
             marked: sum.marked + one.marked,
             not_ect: sum.not_ect + one.not_ect,
+            drops_not_ect: sum.drops_not_ect + one.drops_not_ect,
+            drops_overload: sum.drops_overload + one.drops_overload,
             drops_full: sum.drops_full + one.drops_full,
             drops_other: sum.drops_other + one.drops_other,
             backlog_bytes: sum.backlog_bytes + one.backlog_bytes,
@@ -83,6 +86,8 @@ impl Counted {
             bytes: passed.bytes,
             marked: passed.marked,
             not_ect: passed.not_ect,
+            drops_not_ect: passed.drops_not_ect,
+            drops_overload: passed.drops_overload,
             drops_full: queue.drops_full + gone.full,
             drops_other: queue.drops_other + gone.other,
             backlog_bytes: queue.backlog_bytes,

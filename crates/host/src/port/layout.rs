@@ -4,21 +4,29 @@ use super::backend::Queues;
 use super::error::PortError;
 use super::plan::{ClassPlan, Plan};
 use std::net::IpAddr;
-use vmcc_port::{Filter, MAX_CLASSES, MAX_FILTERS, MAX_PRIORITIES, PortConfig, Rule, Trust};
+use vmcc_port::{
+    ClassConfig, EcnKind, Filter, MAX_CLASSES, MAX_FILTERS, MAX_PRIORITIES, NotEct, PortConfig, Rule, Trust,
+};
 
-const CLASS_BYTES: usize = 56;
+const CLASS_BYTES: usize = 64;
 const FILTER_BYTES: usize = 44;
 const DSCPS: usize = 64;
+/// Not ECN-capable, ECN-capable.
+const KINDS: usize = 2;
+/// What the program leaves to wait without ECN in any case, in time at the port's rate: where round trips take
+/// microseconds a threshold may be one packet, and who does not hear marks needs more to work at all.
+const DROP_FLOOR_NS: u128 = 5_000_000;
 const NO_CLASS: u8 = 0xff;
 const FILTERS_AT: usize = MAX_CLASSES * CLASS_BYTES;
 const PRIORITIES_AT: usize = FILTERS_AT + MAX_FILTERS * FILTER_BYTES;
 const PRIORITY_CLASS_AT: usize = PRIORITIES_AT + MAX_PRIORITIES * 4;
 const DSCP_AT: usize = PRIORITY_CLASS_AT + MAX_PRIORITIES;
-const TAIL_AT: usize = DSCP_AT + DSCPS;
+const TAIL_AT: usize = DSCP_AT + KINDS * DSCPS;
 const BY_CEILING_AT: usize = TAIL_AT + 16 + 36;
 const TRUST_AT: usize = BY_CEILING_AT + MAX_CLASSES;
+const MEASURED_AT: usize = TRUST_AT + 4;
 /// Bytes of `struct port_config`.
-pub(crate) const CONFIG_BYTES: usize = TAIL_AT + 16 + 32 + 16;
+pub(crate) const CONFIG_BYTES: usize = TAIL_AT + 16 + 32 + 16 + 32;
 
 const NS_PER_S: u128 = 1_000_000_000;
 
@@ -42,8 +50,12 @@ pub(crate) fn config(
         let lambda_q16 = lambda.map_or(0, |lambda| lambda.lambda_q16);
         let rtt = lambda.and_then(|lambda| lambda.rtt_ns).unwrap_or(0);
         let quantum_ns = quantum_ns(class, plan);
-        put_longs(&mut out, at, &[threshold, rtt, class.ceiling, class.right, quantum_ns]);
-        put_words(&mut out, at + 40, &[rule, lambda_q16, queues.class_id(index), 0]);
+        put_longs(
+            &mut out,
+            at,
+            &[threshold, rtt, class.ceiling, class.right, quantum_ns, class.overload_bytes],
+        );
+        put_words(&mut out, at + 48, &[rule, lambda_q16, queues.class_id(index), 0]);
     }
     let tables = Tables::new(port, config)?;
     tables.put(&mut out);
@@ -64,6 +76,16 @@ pub(crate) fn config(
     let trusts = |what: Trust| u32::from(config.trust.contains(&what));
     put_words(&mut out, TRUST_AT, &[trusts(Trust::Priority) | trusts(Trust::Tunnel) << 1]);
     out[BY_CEILING_AT..BY_CEILING_AT + MAX_CLASSES].copy_from_slice(&by_ceiling(plan));
+    let floor = u128::from(plan.rate) * DROP_FLOOR_NS / NS_PER_S;
+    let [least, most] = plan.rtt_bounds;
+    put_longs(&mut out, MEASURED_AT, &[least, most, u64::try_from(floor).unwrap_or(u64::MAX)]);
+    out[MEASURED_AT + 24..MEASURED_AT + 28].copy_from_slice(&[
+        tables.kind_class[0],
+        tables.kind_class[1],
+        tables.takes[0],
+        tables.takes[1],
+    ]);
+    put_words(&mut out, MEASURED_AT + 28, &[u32::from(config.not_ect == NotEct::Drop)]);
     Ok(out)
 }
 
@@ -89,26 +111,34 @@ fn by_ceiling(plan: &Plan) -> [u8; MAX_CLASSES] {
 struct Tables<'a> {
     filters: Vec<(&'a Filter, u32)>,
     priorities: Vec<(u32, u8)>,
-    dscp: [u8; DSCPS],
+    dscp: [[u8; DSCPS]; KINDS],
     cgroups: u32,
+    /// The class that takes everything of a kind.
+    kind_class: [u8; KINDS],
+    /// Which classes take packets of a kind: bit n for class n.
+    takes: [u8; KINDS],
 }
 
 impl<'a> Tables<'a> {
     fn new(port: &str, config: &'a PortConfig) -> Result<Self, PortError> {
-        let mut tables =
-            Self { filters: Vec::new(), priorities: Vec::new(), dscp: [NO_CLASS; DSCPS], cgroups: 0 };
+        let mut tables = Self {
+            filters: Vec::new(),
+            priorities: Vec::new(),
+            dscp: [[NO_CLASS; DSCPS]; KINDS],
+            cgroups: 0,
+            kind_class: [NO_CLASS; KINDS],
+            takes: [0; KINDS],
+        };
         for (class, index) in config.classes.iter().zip(0_u8..) {
             tables.filters.extend(class.filter.iter().map(|filter| (filter, u32::from(index))));
             tables.priorities.extend(class.priority.iter().map(|priority| (*priority, index)));
             for dscp in &class.dscp {
-                let slot = tables.dscp.get_mut(usize::from(*dscp)).ok_or_else(|| {
+                if usize::from(*dscp) >= DSCPS {
                     let key = format!("class {}: dscp", class.name);
-                    PortError::config(port, key, format!("{dscp}; a DSCP is 0 to 63"))
-                })?;
-                if config.trust.contains(&Trust::Dscp) {
-                    *slot = index.min(*slot);
+                    return Err(PortError::config(port, key, format!("{dscp}; a DSCP is 0 to 63")));
                 }
             }
+            tables.take(class, index, config.trust.contains(&Trust::Dscp));
             tables.cgroups |= u32::from(class.cgroup.is_some()) << index;
         }
         for (what, found, most) in [
@@ -126,6 +156,27 @@ impl<'a> Tables<'a> {
         Ok(tables)
     }
 
+    /// A class by what depends on the ECN field.
+    fn take(&mut self, class: &ClassConfig, index: u8, by_dscp: bool) {
+        for (kind, own) in [EcnKind::NotEct, EcnKind::Ect].into_iter().enumerate() {
+            if class.ecn.is_some_and(|asked| asked != own) {
+                continue;
+            }
+            self.takes[kind] |= 1 << index;
+            for dscp in class.dscp.iter().filter(|_| by_dscp) {
+                let slot = &mut self.dscp[kind][usize::from(*dscp)];
+                *slot = index.min(*slot);
+            }
+            let nothing_else = class.dscp.is_empty()
+                && class.priority.is_empty()
+                && class.cgroup.is_none()
+                && class.filter.is_empty();
+            if class.ecn.is_some() && nothing_else {
+                self.kind_class[kind] = index.min(self.kind_class[kind]);
+            }
+        }
+    }
+
     fn put(&self, out: &mut [u8]) {
         for (slot, (filter, class)) in self.filters.iter().enumerate() {
             put_filter(&mut out[FILTERS_AT + slot * FILTER_BYTES..][..FILTER_BYTES], filter, *class);
@@ -134,7 +185,7 @@ impl<'a> Tables<'a> {
             put_words(out, PRIORITIES_AT + 4 * slot, &[*priority]);
             out[PRIORITY_CLASS_AT + slot] = *class;
         }
-        out[DSCP_AT..TAIL_AT].copy_from_slice(&self.dscp);
+        out[DSCP_AT..TAIL_AT].copy_from_slice(self.dscp.as_flattened());
     }
 }
 
@@ -191,6 +242,8 @@ pub(crate) struct ClassCounters {
     pub(crate) not_ect: u64,
     pub(crate) max_backlog_bytes: u64,
     pub(crate) unclassified: u64,
+    pub(crate) drops_not_ect: u64,
+    pub(crate) drops_overload: u64,
 }
 
 impl ClassCounters {
@@ -202,6 +255,8 @@ impl ClassCounters {
             not_ect: self.not_ect + long(bytes, 3),
             max_backlog_bytes: self.max_backlog_bytes.max(long(bytes, 4)),
             unclassified: self.unclassified + long(bytes, 5),
+            drops_not_ect: self.drops_not_ect + long(bytes, 6),
+            drops_overload: self.drops_overload + long(bytes, 7),
         }
     }
 }
@@ -209,18 +264,27 @@ impl ClassCounters {
 /// `struct port_state`, as far as it is shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct State {
-    pub(crate) rtt_ns: u64,
-    pub(crate) rtt_samples: u64,
+    rtt_ns: [u64; MAX_CLASSES],
+    rtt_samples: [u64; MAX_CLASSES],
     threshold: [u64; MAX_CLASSES],
 }
 
 impl State {
     pub(crate) fn decode(bytes: &[u8]) -> Self {
         Self {
-            rtt_ns: long(bytes, 2),
-            rtt_samples: long(bytes, 3),
-            threshold: std::array::from_fn(|class| long(bytes, 7 + class)),
+            rtt_ns: std::array::from_fn(|class| long(bytes, 2 + class)),
+            rtt_samples: std::array::from_fn(|class| long(bytes, 10 + class)),
+            threshold: std::array::from_fn(|class| long(bytes, 18 + class)),
         }
+    }
+
+    /// What was measured in a class; `None` before there was anything.
+    pub(crate) fn rtt_ns(&self, class: usize) -> Option<u64> {
+        self.rtt_ns.get(class).copied().filter(|ns| *ns > 0)
+    }
+
+    pub(crate) fn rtt_samples(&self) -> u64 {
+        self.rtt_samples.iter().sum()
     }
 
     /// What the last packet of a class was held against; `None` before the first, and before an RTT is measured.

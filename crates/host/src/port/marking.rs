@@ -28,11 +28,25 @@ enum Function {
     Elapsed = 7,
     Fill = 8,
     Repriced = 9,
+    RttBucket = 10,
+    RttQuantile = 11,
 }
 use Function::*;
 
-const FUNCTIONS: [Function; 10] =
-    [PortThreshold, RoundSmooth, RoundIdle, QueueThreshold, Share, Drain, RoundLeft, Elapsed, Fill, Repriced];
+const FUNCTIONS: [Function; 12] = [
+    PortThreshold,
+    RoundSmooth,
+    RoundIdle,
+    QueueThreshold,
+    Share,
+    Drain,
+    RoundLeft,
+    Elapsed,
+    Fill,
+    Repriced,
+    RttBucket,
+    RttQuantile,
+];
 
 /// `struct marking_step`.
 #[repr(C)]
@@ -43,8 +57,8 @@ struct Step {
     result: u64,
 }
 
-/// Numbers for a function that takes many: a quantum and a ceiling per class.
-type Table = [u64; 16];
+/// Numbers for a function that takes many: a quantum and a ceiling per class, bytes per RTT.
+type Table = [u64; 96];
 
 unsafe extern "C" {
     fn vmcc_marking_native(step: *mut Step);
@@ -85,7 +99,7 @@ impl Bpf {
 
 type Call<'a> = &'a dyn Fn(Function, [u64; 4], &Table) -> u64;
 
-const NONE: Table = [0; 16];
+const NONE: Table = [0; 96];
 
 fn port_thresholds(call: Call<'_>) {
     let k = |rate, rtt_ns, lambda_q16| call(PortThreshold, [rate, rtt_ns, lambda_q16, 0], &NONE);
@@ -214,7 +228,35 @@ fn what_is_owed_follows_the_rate(call: Call<'_>) {
     );
 }
 
+/// The percentile of connections of so many bytes at such RTTs (ns).
+fn percentile(call: Call<'_>, connections: &[(u64, u64)]) -> f64 {
+    let mut table = NONE;
+    for (bytes, rtt) in connections {
+        table[call(RttBucket, [*rtt, 0, 0, 0], &NONE) as usize] += bytes;
+    }
+    call(RttQuantile, [0; 4], &table) as f64
+}
+
+/// Whoever forges RTTs needs over a quarter of the bytes to lower the result, and three quarters to raise it.
+fn rtts_of_a_minority(call: Call<'_>) {
+    let honest = 10e6;
+    let near = |found: f64, ideal: f64| (found / ideal - 1.0).abs() < 0.25;
+    for share in 0..100 {
+        for (forged, lower) in [(1_000, true), (9_000_000_000, false)] {
+            let found = percentile(call, &[(100 - share, honest as u64), (share, forged)]);
+            let held = if lower { share <= 25 } else { share < 75 };
+            assert_eq!(near(found, honest), held, "{share} % at {forged} ns: {found}");
+        }
+    }
+    assert_eq!(percentile(call, &[]), 0.0);
+    // Every RTT is found again, a bucket's width apart.
+    for rtt in [1_000, 1_024, 3_000, 77_777, 250_000, 10_000_000, 999_999_999, 15_000_000_000] {
+        assert!(near(percentile(call, &[(1500, rtt)]), rtt as f64), "{rtt}");
+    }
+}
+
 fn examples(call: Call<'_>) {
+    rtts_of_a_minority(call);
     rounds_beside_ceilings(call);
     port_thresholds(call);
     shares_of_a_round(call);
@@ -245,11 +287,12 @@ fn number() -> impl Strategy<Value = u64> {
 #[test]
 fn root_port_both_builds_agree_on_any_arguments() {
     let bpf = Bpf::load();
-    let table = prop::array::uniform16(prop_oneof![Just(0), number()]);
+    let table = prop::collection::vec(prop_oneof![Just(0), number()], 96);
     let arguments = (0..FUNCTIONS.len(), [number(), number(), number(), number()], table);
     let config = ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() };
     proptest!(config, |((function, arguments, table) in arguments)| {
         let function = FUNCTIONS[function];
+        let table: Table = table.try_into().unwrap();
         prop_assert_eq!(native(function, arguments, &table), bpf.call(function, arguments, &table), "{:?}", function);
     });
 }

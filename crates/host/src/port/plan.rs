@@ -5,7 +5,7 @@ use super::error::PortError;
 use serde::{Deserialize, Serialize};
 use vmcc_port::{LinkFacts, PortConfig, Rule};
 use vmcc_scenario::model::Discipline;
-use vmcc_units::{BitsPerSec, Bytes, Limit, Packets};
+use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos, Packets};
 
 /// The rate that stands for none: 100 Gbit/s, in bytes per second.
 const UNCAPPED: u64 = 12_500_000_000;
@@ -32,6 +32,8 @@ pub(crate) struct ClassPlan {
     pub(crate) rule: Rule,
     /// What no computed threshold exceeds.
     pub(crate) most_bytes: u64,
+    /// A longer queue is overloaded.
+    pub(crate) overload_bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +51,8 @@ pub(crate) struct Plan {
     pub(crate) frame_bytes: u64,
     /// Share of the rate at which virtual queues drain, in 1/65536; zero: real queues.
     pub(crate) phantom_q16: u32,
+    /// A measured RTT counts as no less than the first and no more than the second.
+    pub(crate) rtt_bounds: [u64; 2],
     pub(crate) classes: Vec<ClassPlan>,
 }
 
@@ -67,6 +71,7 @@ impl Plan {
         let checked = config.plan(&link).map_err(refused)?;
         let rate = checked.rate.or(checked.capacity).unwrap_or(UNCAPPED);
         let strict = checked.discipline == Discipline::Priority && checked.classes.len() > 1;
+        let queues = checked.rate.is_some() || checked.classes.len() > 1;
         let resolve = |(index, class): (usize, &vmcc_port::ClassPlan)| {
             let ceiling = class.ceiling.unwrap_or(rate).min(rate).max(1);
             let share = class.share.unwrap_or(if strict { NO_RIGHT } else { rate });
@@ -86,6 +91,8 @@ impl Plan {
                 },
                 rule: class.rule,
                 most_bytes: most_bytes(class),
+                // Of a queue that is not ours the buffer is not known.
+                overload_bytes: if queues { overload_bytes(class, rate, config.overload) } else { u64::MAX },
             }
         };
         let mut classes: Vec<ClassPlan> = checked.classes.iter().enumerate().map(resolve).collect();
@@ -99,13 +106,14 @@ impl Plan {
             class.quantum = u32::try_from(bytes).unwrap_or(u32::MAX);
         }
         Ok(Self {
-            queues: checked.rate.is_some() || classes.len() > 1,
+            queues,
             capped: checked.rate.is_some(),
             strict,
             guarantees,
             rate,
             frame_bytes: checked.packet_bytes,
             phantom_q16: checked.phantom_q16.unwrap_or(0),
+            rtt_bounds: [config.rtt_min.map_or(0, Nanos::get), config.rtt_max.map_or(u64::MAX, Nanos::get)],
             classes,
         })
     }
@@ -136,9 +144,10 @@ impl Plan {
         }
     }
 
-    /// The RTT that was set, if a class uses one.
-    pub(crate) fn fixed_rtt(&self) -> Option<u64> {
-        self.classes.iter().find_map(|class| class.rule.lambda()?.rtt_ns)
+    /// The RTT that a class's threshold uses, of what was measured for it.
+    pub(crate) fn rtt_of(&self, class: &ClassPlan, measured: Option<u64>) -> Option<u64> {
+        let [least, most] = self.rtt_bounds;
+        class.rule.lambda()?.rtt_ns.or(measured.map(|rtt| rtt.max(least).min(most)))
     }
 }
 
@@ -149,6 +158,23 @@ fn most_bytes(class: &vmcc_port::ClassPlan) -> u64 {
         Some(lambda) if lambda.rtt_ns.is_none() => class.buffer_bytes / 2,
         _ => class.buffer_bytes,
     }
+}
+
+/// Above the threshold in any case: a given one may be near the buffer.
+fn overload_bytes(class: &vmcc_port::ClassPlan, rate: u64, share: f64) -> u64 {
+    if share >= 1.0 {
+        return u64::MAX;
+    }
+    let threshold = match class.rule {
+        Rule::None => 0,
+        Rule::Threshold(bytes) => bytes,
+        Rule::MqEcn(lambda) | Rule::Tcn(lambda) => {
+            let delay = u128::from(lambda.rtt_ns.unwrap_or(0)) * u128::from(lambda.lambda_q16);
+            u64::try_from(u128::from(rate) * delay / (1_000_000_000 << 16)).unwrap_or(u64::MAX)
+        }
+    };
+    let middle = threshold.min(class.buffer_bytes).midpoint(class.buffer_bytes);
+    middle.max((class.buffer_bytes as f64 * share) as u64)
 }
 
 /// With guarantees, idle bandwidth is lent in the proportion of the rights.

@@ -206,16 +206,16 @@ impl Served {
             queues: self.queues.counters(&mut site, &self.plan)?,
             state: self.program.state()?,
         };
-        let Counted { passed, state, .. } = &counted;
+        let classes = counted.classes(&self.plan, &self.dropped);
         Ok(PortStats {
             port: self.name.clone(),
             backend: if in_place { self.queues.kind() } else { Backend::Auto },
             rate_bps: (self.plan.capped && in_place).then(|| self.plan.rate.saturating_mul(8)),
-            rtt_ns: self.plan.fixed_rtt().or(Some(state.rtt_ns).filter(|ns| *ns > 0)),
-            rtt_samples: state.rtt_samples,
-            unclassified: passed.iter().map(|class| class.unclassified).sum(),
-            classes: counted.classes(&self.plan, &self.dropped),
+            rtt_ns: classes.iter().filter_map(|class| class.rtt_ns).min(),
+            rtt_samples: counted.state.rtt_samples(),
+            unclassified: counted.passed.iter().map(|class| class.unclassified).sum(),
             removed: counted.removed(&self.plan, &self.dropped),
+            classes,
             members: Vec::new(),
             differences,
         })

@@ -117,6 +117,9 @@ impl Shape {
             quantum: self.queue.quantum,
             buffer: self.buffer,
             marking: self.marking,
+            // As the simulator's switches do.
+            not_ect: vmcc_port::NotEct::Queue,
+            overload: 1.0,
             classes: self.queue.weights.iter().enumerate().map(class).collect(),
             ..PortConfig::default()
         }

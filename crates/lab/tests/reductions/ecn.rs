@@ -5,7 +5,8 @@ use crate::ports::{Pair, Server, client, config, run};
 use vmcc_host::port::Port;
 use vmcc_port::ClassStats;
 
-const STEP: &str = "rate = '50mbit'\nbackend = 'htb'\nmarking = { rule = 'threshold', at = '30kB' }";
+const STEP: &str =
+    "rate = '50mbit'\nbackend = 'htb'\nnot_ect = 'queue'\nmarking = { rule = 'threshold', at = '30kB' }";
 
 /// What the port saw of a transfer from `kernel_name` to a peer with an ordinary algorithm.
 fn through_a_marking_port(pair: &Pair, kernel_name: &str, peer_ecn: &str, multipath: bool) -> ClassStats {

@@ -114,7 +114,7 @@ pub fn marks_ecn_at_the_threshold_and_drops_the_rest_at_its_limit(backend: &str)
     let [ecn, legacy, sink] = &bridge.hosts[..] else { panic!("three hosts") };
     legacy.namespace.within(|| std::fs::write("/proc/sys/net/ipv4/tcp_ecn", "0").unwrap());
     let text = format!(
-        "rate = '40mbit'\nqueue = 'drr'\nbackend = '{backend}'\n{AT_30_KB}\n\
+        "rate = '40mbit'\nqueue = 'drr'\nbackend = '{backend}'\nnot_ect = 'queue'\n{AT_30_KB}\n\
          [[class]]\nname = 'ecn'\nfilter = [{{ to_port = 5201 }}]\n\
          [[class]]\nname = 'legacy'\nbuffer = '20pkt'\n"
     );

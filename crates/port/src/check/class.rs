@@ -1,7 +1,7 @@
 //! Classes that cannot be served, or that nobody can tell apart.
 
 use super::{buffer, inherited, name, rate};
-use crate::config::{ClassConfig, Filter, MAX_FILTERS, MAX_PRIORITIES, PortConfig};
+use crate::config::{ClassConfig, EcnKind, Filter, MAX_FILTERS, MAX_PRIORITIES, PortConfig};
 use crate::error::{Check, ConfigError, require};
 use crate::plan::{LINK_HEADER_BYTES, LinkFacts, Plan};
 use std::collections::BTreeMap;
@@ -68,10 +68,13 @@ fn filter(filter: &Filter, key: &str) -> Check {
 
 /// Each value belongs to one class.
 fn claims(config: &PortConfig, key: &str, values: impl Fn(&ClassConfig) -> Vec<u32>) -> Check {
-    let mut owner: BTreeMap<u32, &str> = BTreeMap::new();
+    let mut owner: BTreeMap<(u32, EcnKind), &str> = BTreeMap::new();
     for (index, class) in config.classes.iter().enumerate() {
         for (i, value) in values(class).into_iter().enumerate() {
-            if let Some(first) = owner.insert(value, &class.name) {
+            let kinds = class.ecn.map_or(vec![EcnKind::Ect, EcnKind::NotEct], |kind| vec![kind]);
+            let first =
+                kinds.iter().fold(None, |first, kind| owner.insert((value, *kind), &class.name).or(first));
+            if let Some(first) = first {
                 let whose =
                     if first == class.name { "this class".to_owned() } else { format!("class `{first}`") };
                 let message = format!("{value} is claimed already, by {whose}");

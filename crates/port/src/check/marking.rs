@@ -40,6 +40,16 @@ fn lambda(rule: &LambdaRule, key: &str) -> Check {
     require(fits, &format!("{key}.rtt"), || format!("an RTT is above 0s and at most {MAX_RTT}"))
 }
 
+/// The bounds of a measured RTT.
+pub(super) fn measured(config: &PortConfig) -> Check {
+    for (key, bound) in [("rtt_min", config.rtt_min), ("rtt_max", config.rtt_max)] {
+        let fits = bound.is_none_or(|rtt| !rtt.is_zero() && rtt <= MAX_RTT);
+        require(fits, key, || format!("an RTT is above 0s and at most {MAX_RTT}"))?;
+    }
+    let (Some(least), Some(most)) = (config.rtt_min, config.rtt_max) else { return Ok(()) };
+    require(least <= most, "rtt_max", || format!("{most} is below the least RTT of {least}"))
+}
+
 /// `red` is for the simulator's switches.
 pub(crate) fn red(key: &str) -> ConfigError {
     let message = "`red` marks by an average queue length, which ports do not keep";

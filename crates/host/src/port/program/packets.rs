@@ -6,7 +6,7 @@ use crate::port::backend::Untouched;
 use crate::port::plan::{Facts, Plan};
 use etherparse::{
     EtherType, Ethernet2Header, IpEcn, IpNumber, Ipv4Header, Ipv4Options, Ipv6Header, SingleVlanHeader,
-    UdpHeader,
+    TcpHeader, TcpOptionElement, UdpHeader,
 };
 use libbpf_rs::ProgramInput;
 use proptest::prelude::*;
@@ -16,11 +16,17 @@ const CE: u8 = 3;
 const VXLAN_PORTS: [u16; 2] = [4789, 8472];
 /// `TC_ACT_UNSPEC`: on with the next filter, then the queue.
 const GO_ON: u32 = u32::MAX;
+/// `TC_ACT_SHOT`: dropped.
+const SHOT: u32 = 2;
 
 /// A port's program whose classes mark above 2000 bytes, and whose queues all are longer.
 fn marking(more: &str) -> Program {
-    let program =
-        configured(&format!("rate = '1gbit'\nmarking = {{ rule = 'threshold', at = '2kB' }}\n{more}"));
+    waiting(&format!("rate = '1gbit'\nmarking = {{ rule = 'threshold', at = '2kB' }}\n{more}"))
+}
+
+/// A port's program, with 100 kB in each queue.
+fn waiting(text: &str) -> Program {
+    let program = configured(text);
     for class in 0..MAX_CLASSES as u32 {
         let mut queue = [0; 64];
         queue[..8].copy_from_slice(&100_000_u64.to_ne_bytes());
@@ -47,9 +53,16 @@ const CONTEXT: [u8; 192] = [0; 192];
 
 /// The frame as the program leaves it.
 fn pass(program: &Program, frame: &[u8]) -> Vec<u8> {
+    let (verdict, out) = run(program, OUT_PROGRAM, frame);
+    assert_eq!(verdict, GO_ON);
+    out
+}
+
+/// What a program answers, and the frame as it leaves it.
+fn run(program: &Program, name: &str, frame: &[u8]) -> (u32, Vec<u8>) {
     let mut out = vec![0; frame.len() + 64];
     let object = program.object.as_ref().unwrap();
-    let out_program = object.progs_mut().find(|p| p.name() == OUT_PROGRAM).unwrap();
+    let program = object.progs_mut().find(|p| p.name() == name).unwrap();
     let mut context = CONTEXT;
     let input = ProgramInput {
         context_in: Some(&mut context),
@@ -57,11 +70,10 @@ fn pass(program: &Program, frame: &[u8]) -> Vec<u8> {
         data_out: Some(&mut out),
         ..ProgramInput::default()
     };
-    let output = out_program.test_run(input).unwrap();
-    assert_eq!(output.return_value, GO_ON);
-    let length = output.data.unwrap().len();
+    let output = program.test_run(input).unwrap();
+    let (verdict, length) = (output.return_value, output.data.unwrap().len());
     out.truncate(length);
-    out
+    (verdict, out)
 }
 
 fn ethernet(inside: EtherType, payload: &[u8]) -> Vec<u8> {
@@ -328,7 +340,9 @@ fn root_port_survives_any_bytes() {
 
 /// A port that marks by a virtual queue.
 fn phantom(rate: &str, at: &str) -> Program {
-    configured(&format!("rate = '{rate}'\nphantom = 1.0\nmarking = {{ rule = 'threshold', at = '{at}' }}"))
+    configured(&format!(
+        "rate = '{rate}'\nphantom = 1.0\nnot_ect = 'queue'\nmarking = {{ rule = 'threshold', at = '{at}' }}"
+    ))
 }
 
 /// Sends the same frame so many times.
@@ -440,7 +454,8 @@ fn root_port_leaves_what_only_looks_like_ip_behind_labels() {
 /// The kernel's tests take only Ethernet, so its header stands for what a tunnel has in front.
 #[test]
 fn root_port_without_a_link_layer_goes_by_the_network_header() {
-    let text = "rate = '8kbit'\nphantom = 1.0\nmarking = { rule = 'threshold', at = '1kB' }";
+    let text =
+        "rate = '8kbit'\nphantom = 1.0\nnot_ect = 'queue'\nmarking = { rule = 'threshold', at = '1kB' }";
     let program = configured_for(Frame::Bare, text);
     for (version, ecn) in [(4, 1), (4, 2), (6, 1), (6, 2), (4, 0)] {
         let frame = |ecn| ethernet(type_of(version), &udp(version, ecn, 9000, true, &[0x45; 900]));
@@ -533,4 +548,87 @@ fn root_port_looks_behind_every_extension_header_that_there_may_be() {
     let deep = behind(12);
     assert_ne!(pass(&program, &deep), deep);
     assert_eq!(packets(), [3, 0, 1]);
+}
+
+#[test]
+fn root_port_classes_split_by_ecn() {
+    let program = marking(
+        "queue = 'drr'\n[[class]]\nname = 'voice'\ndscp = [46]\necn = 'ect'\n[[class]]\nname = 'old'\ndscp = [46]\n\
+         ecn = 'not-ect'\n[[class]]\nname = 'ect'\necn = 'ect'\n[[class]]\nname = 'rest'",
+    );
+    // IPv6 packets carry DSCP 46 here, IPv4 ones none.
+    for (version, ecn, class) in [(6, 0, 1), (6, 1, 0), (6, 2, 0), (6, 3, 0), (4, 0, 3), (4, 1, 2), (4, 3, 2)]
+    {
+        let before = program.counters().unwrap()[class].packets;
+        pass(&program, &ethernet(type_of(version), &udp(version, ecn, 80, true, &[0; 40])));
+        assert_eq!(program.counters().unwrap()[class].packets, before + 1, "IPv{version} {ecn}");
+    }
+}
+
+#[test]
+fn root_port_drops_by_rule_what_cannot_be_marked_and_nothing_else() {
+    let slow = |more: &str| {
+        waiting(&format!("rate = '10mbit'\nmarking = {{ rule = 'threshold', at = '2kB' }}\n{more}"))
+    };
+    let frame = |ecn| ethernet(EtherType::IPV4, &udp(4, ecn, 9000, true, &[0x5a; 200]));
+    let arp = ethernet(EtherType::ARP, &[0xff; 46]);
+    // 100 kB wait, at 10 Mbit/s more than 5 ms.
+    let program = slow("");
+    assert_eq!(run(&program, OUT_PROGRAM, &frame(0)).0, SHOT);
+    assert_eq!(pass(&program, &frame(1)), frame(CE));
+    assert_eq!(pass(&program, &arp), arp);
+    let count = program.counters().unwrap()[0];
+    assert_eq!((count.drops_not_ect, count.marked, count.drops_overload), (1, 1, 0), "{count:?}");
+    let program = slow("not_ect = 'queue'");
+    assert_eq!(pass(&program, &frame(0)), frame(0));
+    // Overloaded: half of 150 kB.
+    let program = slow("buffer = '150kB'\noverload = 0.5");
+    for ecn in 0..4 {
+        assert_eq!(run(&program, OUT_PROGRAM, &frame(ecn)).0, SHOT, "{ecn}");
+    }
+    let count = program.counters().unwrap()[0];
+    assert_eq!((count.drops_not_ect, count.marked, count.drops_overload), (1, 0, 3), "{count:?}");
+}
+
+/// TCP with a timestamp and what it echoes.
+fn tcp(from: ([u8; 4], u16), to: ([u8; 4], u16), stamps: (u32, u32), bytes: usize) -> Vec<u8> {
+    let mut header = TcpHeader::new(from.1, to.1, 1, 1000);
+    header.ack = true;
+    header.set_options(&[TcpOptionElement::Timestamp(stamps.0, stamps.1)]).unwrap();
+    let length = header.header_len() + bytes;
+    let mut out = Vec::new();
+    let mut ip = ip4(1, IpNumber::TCP, length);
+    (ip.source, ip.destination) = (from.0, to.0);
+    ip.header_checksum = ip.calc_header_checksum();
+    ip.write(&mut out).unwrap();
+    header.write(&mut out).unwrap();
+    out.resize(out.len() + bytes, 0);
+    ethernet(EtherType::IPV4, &out)
+}
+
+/// A packet, and after a while its answer, which the sender acknowledges.
+fn exchange(program: &Program, host: u8, stamp: u32, bytes: usize, takes: std::time::Duration) {
+    let (near, far) = (([10, 0, 0, host], 1000), ([10, 9, 9, 9], 80));
+    run(program, OUT_PROGRAM, &tcp(near, far, (stamp, stamp.wrapping_sub(1)), bytes));
+    std::thread::sleep(takes);
+    run(program, IN_PROGRAM, &tcp(far, near, (stamp, stamp), 0));
+    run(program, OUT_PROGRAM, &tcp(near, far, (stamp.wrapping_add(1), stamp), 0));
+}
+
+#[test]
+fn root_port_forged_timestamps_of_a_minority_change_no_threshold() {
+    let program = configured("rate = '100mbit'\nmarking = { rule = 'mq-ecn' }");
+    let rtt = std::time::Duration::from_millis(5);
+    for round in 1..120_u32 {
+        exchange(&program, 1, 10 * round, 1400, rtt);
+        for jump in 0..3 {
+            // Ahead by nearly half of the circle, so that what was newest is old.
+            let stamp = (3 * round + jump).wrapping_mul(0x7fff_fff0);
+            exchange(&program, 2, stamp, 0, std::time::Duration::ZERO);
+        }
+    }
+    let state = program.state().unwrap();
+    let found = state.rtt_ns(0).unwrap();
+    println!("{found} ns of {} samples", state.rtt_samples());
+    assert!(found > 4_000_000 && state.rtt_samples() > 200, "{found}");
 }
