@@ -9,6 +9,7 @@ use std::io::{ErrorKind, Read};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::process::Command;
 use vmcc_host::port::{Port, PortError};
 use vmcc_netlink::Links;
 use vmcc_port::PortConfig;
@@ -216,6 +217,40 @@ fn root_port_forwarded_packets_choose_no_priority_unless_trusted() {
     first("");
     assert_eq!(first(""), [0, 20]);
     assert_eq!(first("trust = ['priority']\n"), [20, 20]);
+}
+
+/// An operator's earlier filter may let packets pass before the port's program sees them.
+#[test]
+fn root_port_packets_that_nobody_classified_join_the_last_class() {
+    let (a, b) = (Namespace::new("a"), Namespace::new("b"));
+    namespace::join(&a, &b, "p0", "10.80.0");
+    run(&format!("ip -n {a} neigh replace 10.80.0.2 lladdr 02:00:00:00:00:02 dev p0"));
+    run(&format!("tc -n {a} qdisc add dev p0 clsact"));
+    // Without an action what matches passes, as with `action ok`, which not every kernel has.
+    let passes = ["filter", "add", "dev", "p0", "egress", "pref", "1", "bpf", "bytecode", "1,6 0 0 4294967295"];
+    let added = Command::new("tc").args(["-n", &a.to_string()]).args(passes).status().expect("tc");
+    assert!(added.success(), "{passes:?}");
+    let text = |rate: &str, classes: &[&str]| {
+        let classes: String = classes.iter().map(|name| format!("[[class]]\nname = '{name}'\n")).collect();
+        config(&format!("rate = '{rate}'\nbackend = 'htb'\nqueue = 'drr'\n{classes}"))
+    };
+    let mut port =
+        Port::attach_in(&a.file(), "p0", &text("8kbit", &["one", "two"])).unwrap_or_else(|e| panic!("{e}"));
+    let socket = a.within(|| ecn_socket("10.80.0.1", "10.80.0.2"));
+    let waiting = |port: &Port| {
+        (0..10).for_each(|_| drop(socket.send(&[0; DATA])));
+        port.stats().unwrap().classes.iter().map(|class| class.backlog_packets > 4).collect::<Vec<_>>()
+    };
+    assert_eq!(waiting(&port), [false, true]);
+    port.reconfigure(&text("8kbit", &["one", "two", "three"])).unwrap();
+    assert_eq!(waiting(&port), [false, true, true]);
+    for (rate, classes) in
+        [("1gbit", &["one", "two", "three"][..]), ("1gbit", &["one", "two"]), ("8kbit", &["one"])]
+    {
+        port.reconfigure(&text(rate, classes)).unwrap();
+    }
+    assert_eq!(waiting(&port), [true]);
+    port.detach().unwrap();
 }
 
 /// The kernel's threads that receive for a device.

@@ -1,5 +1,6 @@
 //! Linux's hierarchical token bucket and the FIFO queues below its classes.
 
+use crate::ifb::{ETH_P_ALL, KIND, MATCH_ALL, RTM_NEWTFILTER, TCA_BPF_OPS, TCA_BPF_OPS_LEN};
 use crate::options::{nested, push_ratespec, ticks_begun, time_ns, words};
 use crate::tc::{ROOT, RTM_DELTCLASS, RTM_NEWQDISC, RTM_NEWTCLASS, Tc, TrafficControl};
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NlasIterator};
@@ -11,6 +12,7 @@ const TCA_HTB_PARMS: u16 = 1;
 const TCA_HTB_INIT: u16 = 2;
 const TCA_HTB_RATE64: u16 = 6;
 const TCA_HTB_CEIL64: u16 = 7;
+const TCA_BPF_CLASSID: u16 = 3;
 const HTB_VERSION: u32 = 3;
 /// What the kernel divides a rate by for a class without a quantum; ours all have one.
 const RATE_TO_QUANTUM: u32 = 10;
@@ -62,6 +64,23 @@ impl TrafficControl {
         let options = nested(&[DefaultNla::new(TCA_HTB_INIT, glob)]);
         let message = Tc::new(RTM_NEWQDISC, port, ROOT, handle).kind("htb").options(options);
         self.0.execute(message, Existing::Replace.flags())
+    }
+
+    /// Packets that name no class of the HTB queue `handle` go to `class` from now on: unlike the queue's default, this
+    /// can change. The class cannot be removed while it is so.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set_htb_fallback(&mut self, port: u32, handle: u32, class: u32) -> io::Result<()> {
+        let inner = [
+            DefaultNla::new(TCA_BPF_CLASSID, class.to_ne_bytes().to_vec()),
+            DefaultNla::new(TCA_BPF_OPS_LEN, 1_u16.to_ne_bytes().to_vec()),
+            DefaultNla::new(TCA_BPF_OPS, MATCH_ALL.to_vec()),
+        ];
+        // Always the same one: it is made, or changed.
+        let mut message = Tc::new(RTM_NEWTFILTER, port, handle, 1);
+        message.info = 1 << 16 | u32::from(ETH_P_ALL.to_be());
+        self.0.execute(message.kind(KIND).options(nested(&inner)), NLM_F_CREATE)
     }
 
     /// Adds a class, or changes it while packets wait in it.

@@ -9,17 +9,17 @@ use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, L
 use std::io;
 
 // Numbers from the kernel's user interface: linux/rtnetlink.h, linux/pkt_cls.h, linux/tc_act/tc_mirred.h.
-const RTM_NEWTFILTER: u16 = 44;
+pub(crate) const RTM_NEWTFILTER: u16 = 44;
 const RTM_DELTFILTER: u16 = 45;
 const RTM_GETTFILTER: u16 = 46;
 const CLSACT_EGRESS: u32 = 0xffff_fff3;
-const ETH_P_ALL: u16 = 3;
+pub(crate) const ETH_P_ALL: u16 = 3;
 const TCA_BPF_ACT: u16 = 1;
-const TCA_BPF_OPS_LEN: u16 = 4;
-const TCA_BPF_OPS: u16 = 5;
+pub(crate) const TCA_BPF_OPS_LEN: u16 = 4;
+pub(crate) const TCA_BPF_OPS: u16 = 5;
 /// One instruction of classic BPF, `ret #-1`: every packet matches. (There are kernels without matchall, but none that
 /// serves a port and has no BPF classifier.)
-const MATCH_ALL: [u8; 8] = [6, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+pub(crate) const MATCH_ALL: [u8; 8] = [6, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
 const FIRST_ACTION: u16 = 1;
 const TCA_ACT_OPTIONS: u16 = 2;
 const TCA_ACT_KIND: u16 = 1;
@@ -28,7 +28,7 @@ const TC_ACT_STOLEN: u32 = 4;
 const TCA_EGRESS_REDIR: u32 = 1;
 /// Where `struct tc_mirred` has the device.
 const MIRRED_IFINDEX_AT: usize = 24;
-const KIND: &str = "bpf";
+pub(crate) const KIND: &str = "bpf";
 
 impl Links {
     /// Makes an IFB with one queue and switches it on.

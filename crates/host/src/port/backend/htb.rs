@@ -1,7 +1,8 @@
 //! Linux's hierarchical token bucket: a class per service queue below one for the port, a FIFO in each.
 //!
 //! ```text
-//! c0de:            root; what the tc program has not classified goes to class 0, which always exists
+//! c0de:            root; what the tc program has not classified goes to the last class, by a filter: HTB's own default
+//! │                cannot change, so that is class 0, which always exists
 //! └ c0de:1         the port: rate = ceil = its rate
 //!   ├ c0de:10      class 0: rate = its guarantee, ceil = its ceiling, quantum = its weight, in trains
 //!   │ └ FIFO       found by the tc program by its handle (kernel/port_shared.h)
@@ -128,7 +129,16 @@ impl Htb {
         for (index, class) in plan.classes.iter().enumerate() {
             Self::set(site, &service_class(index, class, plan))?;
         }
+        Self::fall_back(site, plan)?;
         Self::set(site, &port_class(plan.rate, plan))
+    }
+
+    /// Packets that the port's program has not seen, because somebody's filter let them pass before it, go to the last
+    /// class too.
+    fn fall_back(site: &mut Site, plan: &Plan) -> Result<(), PortError> {
+        let last = class_id(plan.classes.len().saturating_sub(1));
+        let set = site.tc.set_htb_fallback(site.index, ROOT_HANDLE, last);
+        set.map_err(|e| PortError::kernel(&site.name, "send what has no class to the last one", e))
     }
 
     fn set(site: &mut Site, class: &HtbClass) -> Result<(), PortError> {
@@ -249,6 +259,7 @@ impl Queues for Htb {
             Self::add(site, index, class, new)?;
         }
         Self::set(site, &port_class(new.rate, new))?;
+        Self::fall_back(site, new)?;
         if leaving.is_empty() {
             return switch().map(|()| Vec::new());
         }
