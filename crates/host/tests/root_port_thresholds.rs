@@ -25,30 +25,39 @@ fn far_flow(pair: &Pair, number: u16, meanwhile: impl FnOnce() + Send) -> f64 {
     })
 }
 
-/// A class of 5 Mbit/s that always has something waiting, and one flow beside it.
-fn beside_a_full_class(queue: &str, rule: &str, first: u16) -> (f64, PortStats) {
+/// A class of 5 Mbit/s that always has something waiting, and one ECN Reno beside it: what that gets, in Mbit/s, and its
+/// threshold meanwhile. By turns four of five would be the full class's.
+fn beside_a_full_class(queue: &str, rule: &str, first: u16) -> (f64, u64) {
     let pair = Pair::delayed(RTT);
     let port = attach(
         &pair,
         &format!(
             "rate = '50mbit'\nqueue = '{queue}'\nmarking = {{ rule = '{rule}', rtt = '10ms' }}\n\
-             [[class]]\nname = 'full'\nceiling = '5mbit'\nmarking = {{ rule = 'none' }}\n\
+             [[class]]\nname = 'full'\nweight = 4\nceiling = '5mbit'\nmarking = {{ rule = 'none' }}\n\
              filter = [{{ protocol = 17, to_port = {first} }}]\n[[class]]\nname = 'rest'\n"
         ),
     );
     let neighbour = tenant(&pair);
-    let _server = Server::start(&pair.b, first);
-    let flood = || assert!(neighbour.iperf(&format!("-c 10.78.0.2 -p {first} -u -b 10M -l 1400 -t 6")) > 0.0);
-    let rate = far_flow(&pair, first + 1, flood);
-    (rate, port.detach().unwrap())
+    let _servers = [first, first + 1].map(|number| Server::start(&pair.b, number));
+    let found = thread::scope(|scope| {
+        scope.spawn(|| neighbour.iperf(&format!("-c 10.78.0.2 -p {first} -u -b 10M -l 1400 -t 6")));
+        let flow = scope.spawn(|| client(&pair, first + 1, "-t 4 -O 1") / 1e6);
+        thread::sleep(Duration::from_secs(3));
+        let class = port.stats().unwrap().classes.remove(1);
+        println!("{queue} {rule}: {class:?}");
+        (flow.join().unwrap(), class.threshold_bytes.expect("a threshold"))
+    });
+    port.detach().unwrap();
+    found
 }
 
 #[test]
 fn root_port_a_class_at_its_ceiling_leaves_the_others_their_thresholds() {
     for (queue, rule, number) in [("drr", "mq-ecn", 5901), ("drr", "tcn", 5903), ("priority", "tcn", 5905)] {
-        let (rate, stats) = beside_a_full_class(queue, rule, number);
-        println!("{queue} {rule}: {rate:.1} Mbit/s, {:?}", stats.classes[1]);
-        // 45 Mbit/s are left; a threshold for half of the port costs more than half of them.
+        let (rate, threshold) = beside_a_full_class(queue, rule, number);
+        println!("{queue} {rule}: {rate:.1} Mbit/s, {threshold} bytes");
+        // 45 Mbit/s are left, for 10 ms 56 kB: not the 13 kB of one turn in five, nor nothing behind who comes first.
+        assert!(threshold > 50_000, "{queue} {rule}: {threshold}");
         assert!(rate > 36.0, "{queue} {rule}: {rate}");
     }
 }
