@@ -55,13 +55,18 @@ pub fn disturbed_before(command: Command, n: usize, meanwhile: impl FnOnce()) ->
 /// call and its number; at first it ends by itself. Answers how many times it was killed.
 ///
 /// Each time takes a whole run of the program: of calls that only make what goes with the process, the first and the last
-/// of each name are taken, all of them where `VMCC_TEST_SCALE` asks for more.
-pub fn before_calls(command: impl Fn() -> Command, mut after: impl FnMut(&str, usize)) -> usize {
+/// of each name are taken, and of all that is left no more than `most`, evenly spread from the first to the last. Where
+/// `VMCC_TEST_SCALE` asks for more, it is before every call.
+pub fn before_calls(
+    most: usize,
+    command: impl Fn() -> Command,
+    mut after: impl FnMut(&str, usize),
+) -> usize {
     let mut whole = Traced::start(command());
     let Stop::Ended(code) = whole.until(usize::MAX) else { unreachable!("there is no such call") };
     assert_eq!(code, 0, "the program succeeds when nothing kills it: {:?}", whole.made);
     after("its end", whole.made.len());
-    let chosen = chosen(&whole.made);
+    let chosen = chosen(&whole.made, most);
     for n in &chosen {
         match killed_before(command(), *n) {
             Ended::Killed(call) => after(&call, *n),
@@ -76,12 +81,18 @@ pub fn before_calls(command: impl Fn() -> Command, mut after: impl FnMut(&str, u
 }
 
 /// The numbers of the calls to be killed before.
-fn chosen(calls: &[String]) -> Vec<usize> {
-    let all = std::env::var("VMCC_TEST_SCALE").is_ok_and(|scale| scale.parse().is_ok_and(|s: u64| s > 1));
+fn chosen(calls: &[String], most: usize) -> Vec<usize> {
+    if std::env::var("VMCC_TEST_SCALE").is_ok_and(|scale| scale.parse().is_ok_and(|s: u64| s > 1)) {
+        return (0..calls.len()).collect();
+    }
     let first = |n: usize| !calls[..n].contains(&calls[n]);
     let last = |n: usize| !calls[n + 1..].contains(&calls[n]);
-    let wanted = |n: &usize| all || !PASSING.contains(&calls[*n].as_str()) || first(*n) || last(*n);
-    (0..calls.len()).filter(wanted).collect()
+    let wanted = |n: &usize| !PASSING.contains(&calls[*n].as_str()) || first(*n) || last(*n);
+    let wanted: Vec<usize> = (0..calls.len()).filter(wanted).collect();
+    if wanted.len() <= most {
+        return wanted;
+    }
+    (0..most).map(|i| wanted[i * (wanted.len() - 1) / (most - 1)]).collect()
 }
 
 /// Why [`Traced::until`] came back.
@@ -163,7 +174,8 @@ impl Traced {
         let info = ptrace::syscall_info(pid).ok()?;
         // SAFETY: at the entry of a call the kernel fills this member.
         let entry = unsafe { info.u.entry };
-        change(i64::try_from(entry.nr).ok()?, &entry.args)
+        let call = change(i64::try_from(entry.nr).ok()?, &entry.args)?;
+        (call != "sendto" || !only_lists(pid, entry.args[1])).then_some(call)
     }
 
     /// Kills what was started and waits until the kernel has let go of all of it.
@@ -183,6 +195,14 @@ impl Traced {
             }
         }
     }
+}
+
+/// Whether the netlink request at this address of the process asks for a list: such a one changes nothing.
+fn only_lists(pid: Pid, request: u64) -> bool {
+    // `struct nlmsghdr`: the length, the type and the flags, the sequence number and the sender.
+    let Ok(word) = ptrace::read(pid, request as ptrace::AddressType) else { return false };
+    let flags = word.to_ne_bytes()[6..].try_into().map_or(0, u16::from_ne_bytes);
+    i32::from(flags) & libc::NLM_F_DUMP == libc::NLM_F_DUMP
 }
 
 fn go_on(pid: Pid, signal: Option<Signal>) {

@@ -80,6 +80,13 @@ impl Pair {
         command
     }
 
+    /// The program, silent, for who starts it himself.
+    pub fn silent(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command(arguments);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
     pub fn output(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
