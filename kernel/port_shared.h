@@ -95,13 +95,13 @@ struct port_config {
 	uint32_t has_ceilings; /* some class may not use all of the rate */
 	/* Classes in the order of ceiling / quantum, the least first. */
 	uint8_t by_ceiling[PORT_CLASSES];
-	uint32_t trust; /* PORT_TRUST_...; an untrusted DSCP is in no class of dscp_class */
+	uint32_t trust;	       /* PORT_TRUST_...; an untrusted DSCP is in no class of dscp_class */
 	uint64_t rtt_least_ns; /* bounds of a measured RTT */
 	uint64_t rtt_most_ns;
 	uint64_t drop_floor_bytes;	/* the program drops nothing from a queue that is shorter */
 	uint8_t kind_class[PORT_KINDS]; /* takes all packets of a kind; PORT_NO_CLASS: none does */
 	uint8_t takes[PORT_KINDS];	/* bit i: class i takes packets of this kind */
-	uint32_t drop_not_ect;		/* what cannot be marked is dropped where others are marked */
+	uint32_t drop_not_ect; /* what cannot be marked is dropped where others are marked */
 };
 
 /* Counters of one class, per CPU. */

@@ -56,7 +56,9 @@ fn nothing_is_left(at: &str) {
 fn root_an_up_that_is_killed_anywhere_leaves_what_up_and_down_deal_with() {
     let (dir, _down) = (folder(), Down);
     let up = || silent(&["up", "lia", "dctcp"]);
-    let kills = before_calls(usize::MAX, up, |call, n| all_is_well(dir.path(), &format!("up, before call {n} ({call})")));
+    let kills = before_calls(usize::MAX, up, |call, n| {
+        all_is_well(dir.path(), &format!("up, before call {n} ({call})"))
+    });
     // To register and to pin each of them, among others.
     assert!(kills > 8, "{kills}");
 }
@@ -68,8 +70,9 @@ fn root_a_down_that_is_killed_anywhere_leaves_what_up_and_down_deal_with() {
         assert_eq!(json(dir.path(), &["up", "lia", "dctcp"]).0, 0);
         silent(&["down"])
     };
-    let kills =
-        before_calls(usize::MAX, down, |call, n| all_is_well(dir.path(), &format!("down, before call {n} ({call})")));
+    let kills = before_calls(usize::MAX, down, |call, n| {
+        all_is_well(dir.path(), &format!("down, before call {n} ({call})"))
+    });
     assert!(kills > 3, "{kills}");
 }
 

@@ -227,7 +227,8 @@ fn root_port_packets_that_nobody_classified_join_the_last_class() {
     run(&format!("ip -n {a} neigh replace 10.80.0.2 lladdr 02:00:00:00:00:02 dev p0"));
     run(&format!("tc -n {a} qdisc add dev p0 clsact"));
     // Without an action what matches passes, as with `action ok`, which not every kernel has.
-    let passes = ["filter", "add", "dev", "p0", "egress", "pref", "1", "bpf", "bytecode", "1,6 0 0 4294967295"];
+    let passes =
+        ["filter", "add", "dev", "p0", "egress", "pref", "1", "bpf", "bytecode", "1,6 0 0 4294967295"];
     let added = Command::new("tc").args(["-n", &a.to_string()]).args(passes).status().expect("tc");
     assert!(added.success(), "{passes:?}");
     let text = |rate: &str, classes: &[&str]| {

@@ -57,11 +57,7 @@ pub fn disturbed_before(command: Command, n: usize, meanwhile: impl FnOnce()) ->
 /// Each time takes a whole run of the program: of calls that only make what goes with the process, the first and the last
 /// of each name are taken, and of all that is left no more than `most`, evenly spread from the first to the last. Where
 /// `VMCC_TEST_SCALE` asks for more, it is before every call.
-pub fn before_calls(
-    most: usize,
-    command: impl Fn() -> Command,
-    mut after: impl FnMut(&str, usize),
-) -> usize {
+pub fn before_calls(most: usize, command: impl Fn() -> Command, mut after: impl FnMut(&str, usize)) -> usize {
     let mut whole = Traced::start(command());
     let Stop::Ended(code) = whole.until(usize::MAX) else { unreachable!("there is no such call") };
     assert_eq!(code, 0, "the program succeeds when nothing kills it: {:?}", whole.made);
