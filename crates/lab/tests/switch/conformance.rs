@@ -19,9 +19,12 @@ const AT_30_KB: &str = "marking = { rule = 'threshold', at = '30kB' }";
 /// Where the classes of [`classes`] find their packets.
 const FIRST_PORT: u16 = 5201;
 
-/// A port's configuration with a class for each of some TCP ports, by weight.
+/// Nothing but a full queue drops.
+const TAIL_DROP: &str = "not_ect = 'queue'\noverload = 1.0";
+
+/// A port's configuration with a class for each of some ports, by weight.
 fn classes(backend: &str, weights: &[u32], rest: &str) -> String {
-    let mut text = format!("rate = '40mbit'\nqueue = 'drr'\nbackend = '{backend}'\n{rest}\n");
+    let mut text = format!("rate = '40mbit'\nqueue = 'drr'\nbackend = '{backend}'\n{TAIL_DROP}\n{rest}\n");
     for (port, weight) in (FIRST_PORT..).zip(weights) {
         text +=
             &format!("[[class]]\nname = 'to{port}'\nweight = {weight}\nfilter = [{{ to_port = {port} }}]\n");
@@ -114,7 +117,7 @@ pub fn marks_ecn_at_the_threshold_and_drops_the_rest_at_its_limit(backend: &str)
     let [ecn, legacy, sink] = &bridge.hosts[..] else { panic!("three hosts") };
     legacy.namespace.within(|| std::fs::write("/proc/sys/net/ipv4/tcp_ecn", "0").unwrap());
     let text = format!(
-        "rate = '40mbit'\nqueue = 'drr'\nbackend = '{backend}'\nnot_ect = 'queue'\n{AT_30_KB}\n\
+        "rate = '40mbit'\nqueue = 'drr'\nbackend = '{backend}'\n{TAIL_DROP}\n{AT_30_KB}\n\
          [[class]]\nname = 'ecn'\nfilter = [{{ to_port = 5201 }}]\n\
          [[class]]\nname = 'legacy'\nbuffer = '20pkt'\n"
     );
