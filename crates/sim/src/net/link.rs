@@ -15,7 +15,7 @@ const PLAIN: u32 = u32::MAX;
 pub(crate) struct Link {
     /// When the last packet accepted so far has left, in ps.
     pub(crate) busy_until: u64,
-    /// When the packet in service has left, in ps; of plain FIFOs in which packets wait.
+    /// When the packet before the first that is kept as waiting has left, in ps; of plain FIFOs in which packets wait.
     pub(crate) service_end: u64,
     /// Picoseconds per byte, Q16.
     pub(crate) ps_per_byte_q16: u64,
@@ -25,7 +25,8 @@ pub(crate) struct Link {
     pub(crate) bytes: u64,
     /// Packets accepted: packet-hops.
     pub(crate) packets: u64,
-    /// Bytes that waited after the last arrival at a plain FIFO, the packet in service not counted.
+    /// Bytes that wait at most at a plain FIFO, the packet in service not counted: some may have been sent since
+    /// somebody had to know.
     pub(crate) waiting_bytes: u32,
     /// Most bytes that wait, the arriving packet included.
     pub(crate) limit_bytes: u32,

@@ -525,6 +525,7 @@ impl Network {
         prefetch_index(&self.packets, id as usize);
         if target & AT_HOST == 0 {
             prefetch_index(&self.links, target as usize);
+            prefetch_index(&self.waiting, target as usize);
         }
     }
 

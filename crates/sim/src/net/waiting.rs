@@ -1,7 +1,8 @@
 //! What waits in a plain FIFO: the sizes of its packets, in order.
 //!
 //! A packet that is being sent waits no longer, as in the kernel: its queue has given it to the device. Which
-//! packet that is depends on the sizes of those before it, so these are kept and forgotten at the next arrival.
+//! packet that is depends on the sizes of those before it, so these are kept. They are forgotten no sooner than
+//! somebody must know: what waited at most decides most arrivals, and many sizes at once cost less than each by itself.
 
 use super::link::Link;
 
@@ -19,14 +20,17 @@ pub(crate) struct Sizes {
 const _: () = assert!(size_of::<Sizes>() == 32);
 
 impl Sizes {
+    /// Needs room.
     #[inline]
     fn push(&mut self, size: u16) {
-        if self.len as usize == self.ring.len() {
-            self.grow();
-        }
         let mask = self.ring.len() - 1;
         self.ring[(self.first.wrapping_add(self.len)) as usize & mask] = size;
         self.len += 1;
+    }
+
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.len as usize == self.ring.len()
     }
 
     #[inline]
@@ -47,7 +51,7 @@ impl Sizes {
     fn grow(&mut self) {
         let all: Vec<u16> = (0..self.len).map(|index| self.get(index)).collect();
         self.first = 0;
-        self.ring = vec![0; (2 * all.len()).max(16)].into_boxed_slice();
+        self.ring = vec![0; (2 * self.ring.len()).max(16)].into_boxed_slice();
         self.ring[..all.len()].copy_from_slice(&all);
     }
 }
@@ -56,35 +60,61 @@ impl Link {
     /// An arrival at a plain FIFO: whether it meets a backlog above the threshold; `None`: no room.
     #[inline(always)]
     pub(crate) fn enqueue(&mut self, sizes: &mut Sizes, size: u16, now_ps: u64) -> Option<bool> {
-        if self.waiting_bytes != 0 {
-            self.settle(sizes, now_ps);
+        if self.busy_until <= now_ps {
+            return self.enqueue_idle(sizes, size, now_ps);
         }
-        // Below 2^32 by the limit, and the limit's own excess is caught before it is added.
-        if u64::from(self.waiting_bytes) + u64::from(size) > u64::from(self.limit_bytes) {
-            return None;
+        if !self.is_room(size) || self.waiting_bytes > self.mark_bytes {
+            self.settle(sizes, now_ps);
+            if !self.is_room(size) {
+                return None;
+            }
         }
         let mark = self.waiting_bytes > self.mark_bytes;
-        let wire = self.wire_ps(size);
-        if self.busy_until > now_ps {
-            if self.waiting_bytes == 0 {
-                self.service_end = self.busy_until;
-            }
-            sizes.push(size);
-            self.waiting_bytes += u32::from(size);
-            self.busy_until += wire;
-        } else {
-            self.busy_until = now_ps + wire;
+        if sizes.is_full() {
+            self.make_room(sizes, now_ps);
         }
+        if self.waiting_bytes == 0 {
+            self.service_end = self.busy_until;
+        }
+        sizes.push(size);
+        self.waiting_bytes += u32::from(size);
+        self.busy_until += self.wire_ps(size);
         Some(mark)
     }
 
-    /// Forgets the packets whose transmission has begun by now.
+    /// Nothing waits and nothing is sent.
+    #[inline]
+    fn enqueue_idle(&mut self, sizes: &mut Sizes, size: u16, now_ps: u64) -> Option<bool> {
+        if self.waiting_bytes != 0 {
+            (self.waiting_bytes, sizes.len) = (0, 0);
+        }
+        if !self.is_room(size) {
+            return None;
+        }
+        self.busy_until = now_ps + self.wire_ps(size);
+        Some(false)
+    }
+
+    /// Whether `size` bytes may join what waits at most.
+    #[inline]
+    fn is_room(&self, size: u16) -> bool {
+        // Below 2^32 by the limit, and the limit's own excess is caught before it is added.
+        u64::from(self.waiting_bytes) + u64::from(size) <= u64::from(self.limit_bytes)
+    }
+
+    /// Room for a size: of those whose packets have begun to be sent, or, where these are few, in a larger ring.
+    #[cold]
+    #[inline(never)]
+    fn make_room(&mut self, sizes: &mut Sizes, now_ps: u64) {
+        self.settle(sizes, now_ps);
+        if 2 * sizes.len as usize >= sizes.ring.len() {
+            sizes.grow();
+        }
+    }
+
+    /// Forgets the packets whose transmission has begun by now, when one is being sent.
     #[inline]
     fn settle(&mut self, sizes: &mut Sizes, now_ps: u64) {
-        if self.busy_until <= now_ps {
-            (self.waiting_bytes, sizes.len) = (0, 0);
-            return;
-        }
         while self.waiting_bytes != 0 && self.service_end <= now_ps {
             let size = sizes.pop();
             self.waiting_bytes -= u32::from(size);
