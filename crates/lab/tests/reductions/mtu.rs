@@ -1,45 +1,32 @@
 //! A path whose MTU falls during a transfer: Linux sends again what has become too long, in the state Loss, without
 //! asking for a threshold and without a reduction.
 
+use super::row::{RECEIVER, Row};
 use super::{LOSS, PORT, SPARE, load};
-use crate::ports::{Namespace, Server, run};
+use crate::ports::{Server, run};
 use std::time::Duration;
+use vmcc_host::Loaded;
 use vmcc_host::observe::{Observer, Record};
 
 // TCP_INFINITE_SSTHRESH: never reduced.
 const INFINITE: u32 = 0x7fff_ffff;
 const ATTEMPTS: usize = 6;
 
-/// Sender, router and receiver in a row.
-struct Row {
-    sender: Namespace,
-    router: Namespace,
-    receiver: Namespace,
+/// A row whose sender has packets leave from a queue, so that the router's answer finds the socket unlocked; else Linux puts
+/// it off, and the losses show first.
+fn row() -> Row {
+    let row = Row::new();
+    run(&format!("tc -n {} qdisc add dev p0 root handle 1: htb default 1", row.sender));
+    let shape = "parent 1: classid 1:1 htb rate 50mbit burst 15k cburst 15k";
+    run(&format!("tc -n {} class add dev p0 {shape}", row.sender));
+    // The window stays what the buffer asks for; nothing is lost before the MTU falls.
+    row.sender.sysctl("ipv4/tcp_wmem", "4096 65536 400000");
+    row
 }
 
-impl Row {
-    fn new() -> Self {
-        let row =
-            Self { sender: Namespace::new("a"), router: Namespace::new("r"), receiver: Namespace::new("b") };
-        crate::ports::join(&row.sender, &row.router, "p0", "10.79.0");
-        crate::ports::join(&row.receiver, &row.router, "p1", "10.79.1");
-        row.router.sysctl("ipv4/ip_forward", "1");
-        run(&format!("ip -n {} route add default via 10.79.0.2", row.sender));
-        run(&format!("ip -n {} route add default via 10.79.1.2", row.receiver));
-        // Packets leave from a queue, so that the router's answer finds the socket unlocked; else Linux puts it off, and
-        // the losses show first.
-        run(&format!("tc -n {} qdisc add dev p0 root handle 1: htb default 1", row.sender));
-        let shape = "parent 1: classid 1:1 htb rate 50mbit burst 15k cburst 15k";
-        run(&format!("tc -n {} class add dev p0 {shape}", row.sender));
-        // The window stays what the buffer asks for; nothing is lost before the MTU falls.
-        row.sender.sysctl("ipv4/tcp_wmem", "4096 65536 400000");
-        row
-    }
-
-    /// The router's end alone: what is on its way to the receiver still fits there.
-    fn narrow(&self) {
-        run(&format!("ip -n {} link set p1 mtu 1000", self.router));
-    }
+/// The router's end alone: what is on its way to the receiver still fits there.
+fn narrow(row: &Row) {
+    run(&format!("ip -n {} link set p1 mtu 1000", row.router));
 }
 
 /// What a socket was before and after it entered Loss for the first time.
@@ -64,7 +51,7 @@ fn falls(records: &[Record]) -> Vec<Fall> {
 }
 
 fn transfer(kernel_name: &str) -> Vec<Fall> {
-    let row = Row::new();
+    let row = row();
     for end in [&row.sender, &row.receiver] {
         end.sysctl("ipv4/tcp_congestion_control", kernel_name);
     }
@@ -72,10 +59,10 @@ fn transfer(kernel_name: &str) -> Vec<Fall> {
     let server = Server::start(&row.receiver, PORT);
     let records = std::thread::scope(|scope| {
         let row = &row;
-        scope.spawn(move || row.sender.iperf(&format!("-c 10.79.1.1 -p {PORT} -t 2")));
+        scope.spawn(move || row.sender.iperf(&format!("-c {RECEIVER} -p {PORT} -t 2")));
         scope.spawn(move || {
             std::thread::sleep(Duration::from_secs(1));
-            row.narrow();
+            narrow(row);
         });
         observer.watch(Duration::from_secs(2) + SPARE).unwrap()
     });
@@ -84,12 +71,18 @@ fn transfer(kernel_name: &str) -> Vec<Fall> {
 }
 
 /// Where Linux had to wait for its timer instead (the kernel's own Reno now and then, too), there is nothing to compare.
-fn falls_without_a_timeout(kernel_name: &str, mut done: impl FnMut(&[Fall])) {
+fn falls_without_a_timeout(loaded: &Loaded, kernel_name: &str, mut done: impl FnMut(&[Fall])) {
     for _ in 0..ATTEMPTS {
+        let before = loaded.counters();
         let falls = transfer(kernel_name);
         println!("{kernel_name}: {falls:?}");
         assert!(!falls.is_empty(), "{kernel_name}: the MTU's fall was not noticed");
         if falls.iter().all(|fall| fall.before.ssthresh_pkt == INFINITE) {
+            assert_eq!(
+                loaded.counters().after_timeout,
+                before.after_timeout,
+                "the algorithm was told of a timeout"
+            );
             return done(&falls);
         }
     }
@@ -101,7 +94,7 @@ pub fn a_fallen_mtu_costs_no_window() {
     let loaded = load("reno");
     for kernel_name in ["reno", loaded.kernel_name()] {
         let before = loaded.counters();
-        falls_without_a_timeout(kernel_name, |falls| {
+        falls_without_a_timeout(&loaded, kernel_name, |falls| {
             for Fall { before, after } in falls {
                 assert_eq!(after.ssthresh_pkt, before.ssthresh_pkt, "{kernel_name}: {before:?} {after:?}");
                 assert!(after.cwnd_pkt >= before.cwnd_pkt, "{kernel_name}: {before:?} {after:?}");

@@ -1,0 +1,61 @@
+//! The ACK that ends a recovery may begin the next reduction (Linux's `tcp_fastretrans_alert`: to Open, then
+//! `tcp_try_to_open` to CWR if it echoes a mark): what it is answered does not depend on what it ends.
+
+use super::row::Row;
+use super::{CWR, LOSS, RECOVERY, Reduction, load};
+use crate::ports::run;
+use std::thread;
+use std::time::Duration;
+
+const FLOWS: usize = 4;
+const SECONDS: u64 = 15;
+const MARKING: &str =
+    "rate = '10mbit'\nbackend = 'htb'\nbuffer = '1000pkt'\nmarking = { rule = 'threshold', at = '6pkt' }";
+const DELAY_MS: u32 = 20;
+/// Of the packets that reach the router one in so many is lost.
+const ONE_IN: u32 = 100;
+/// And all of some flows, for as long as the retransmission timer needs to expire; the others keep the queue full.
+const DARK: Duration = Duration::from_millis(500);
+const LIGHT: Duration = Duration::from_millis(700);
+const TIMES: u32 = 11;
+
+/// Loses what the sender sends, at the router.
+fn lose(row: &Row, priority: u32, what: &str) {
+    run(&format!("tc -n {} filter add dev p0 ingress protocol ip prio {priority} {what}", row.router));
+}
+
+fn darken_now_and_then(row: &Row) {
+    for _ in 0..TIMES {
+        thread::sleep(LIGHT);
+        // A client's ports are two apart: every other flow.
+        lose(row, 1, "u32 match ip sport 0 0x2 action drop");
+        thread::sleep(DARK);
+        run(&format!("tc -n {} filter del dev p0 ingress prio 1", row.router));
+    }
+}
+
+fn share_of(what: &str, all: &[&Reduction], least: usize, answered: impl Fn(&Reduction) -> bool) {
+    let right = all.iter().filter(|r| answered(r)).count();
+    println!("{what}: {right} of {}", all.len());
+    assert!(all.len() >= least, "only {} {what}", all.len());
+    assert!(right as f64 >= 0.99 * all.len() as f64, "{what}: {right} of {}", all.len());
+}
+
+pub fn an_ack_that_ends_a_recovery_is_answered_by_what_it_echoes() {
+    let loaded = load("dctcp");
+    let row = Row::delayed(DELAY_MS);
+    run(&format!("tc -n {} qdisc add dev p0 ingress", row.router));
+    lose(&row, 2, &format!("matchall action ok random determ drop {ONE_IN}"));
+    let run = thread::scope(|scope| {
+        scope.spawn(|| darken_now_and_then(&row));
+        row.send(loaded.kernel_name(), MARKING, FLOWS, SECONDS)
+    });
+    println!("{run}; {:?}", loaded.counters());
+    // Hardly a timeout ends while the queue is above its threshold: what there is of them must be right.
+    for (what, ended, least) in [("CWR", CWR, 5), ("Recovery", RECOVERY, 5), ("Loss", LOSS, 0)] {
+        let all: Vec<&Reduction> = run.in_cwr().filter(|r| r.ended == Some(ended)).collect();
+        share_of(&format!("marks that end {what}"), &all, least, |r| r.to_pkt == r.of_dctcp());
+    }
+    let losses: Vec<&Reduction> = run.reductions.iter().filter(|r| r.state >= RECOVERY).collect();
+    share_of("losses and timeouts", &losses, 20, |r| r.to_pkt <= (r.from_pkt / 2).max(2));
+}
