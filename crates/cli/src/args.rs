@@ -69,7 +69,7 @@ pub(crate) enum Command {
     /// The algorithms that are loaded, by whom, their connections, and the ports that are served (root)
     Status,
     /// Serve a virtual switch's port: cap its rate, share it between classes, mark packets with ECN
-    Mark(MarkOptions),
+    Mark(Box<MarkOptions>),
     /// Stop serving a port; what was there before comes back
     Unmark(UnmarkOptions),
     /// Remove what crashed runs left behind

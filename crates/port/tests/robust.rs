@@ -6,7 +6,7 @@ mod damage;
 use damage::damaged;
 use proptest::option::weighted;
 use proptest::prelude::*;
-use vmcc_port::{Backend, ClassConfig, ConfigFile, LinkFacts, PortConfig, Rule, VmBudget, VmShare};
+use vmcc_port::{ClassConfig, ConfigFile, LinkFacts, PortConfig, Rule, VmBudget, VmShare};
 use vmcc_scenario::model::{Discipline, Marking};
 use vmcc_units::{BitsPerSec, Bytes, Limit, Packets};
 
