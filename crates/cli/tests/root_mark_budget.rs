@@ -172,6 +172,19 @@ fn root_mark_a_bucket_goes_with_its_last_port() {
 }
 
 #[test]
+fn root_mark_makes_a_budget_anew_whose_ports_are_gone() {
+    let pair = Pair::new();
+    pair.join("p1", 80);
+    assert_eq!(pair.json(&["mark", "p1", "--vm", "vm=20mbit:shared"]).0, 0);
+    pair.ip("link del p1");
+    let (code, said) = pair.json(&["mark", "p0", "--vm", "vm=30mbit:shared"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(pair.json(&["mark", "p0", "--stats"]).1["rate_bps"], 30_000_000);
+    assert_eq!(pair.json(&["unmark", "--all"]).0, 0);
+    pair.assert_nothing_left();
+}
+
+#[test]
 fn root_mark_killed_while_it_joins_or_leaves_is_cleaned() {
     let pair = two_ports();
     let before = pair.queues();

@@ -90,9 +90,9 @@ fn joinable(port: &Site, name: &str, config: &PortConfig, vm: &VmBudget) -> Resu
     }
     let others = members(bucket.site_index())?;
     if others.is_empty() {
-        // Its ports are gone.
-        remove(name)?;
-        return Ok(None);
+        // Its ports are gone. It is held here already.
+        bucket.end()?;
+        return remove_device(name).map(|()| None);
     }
     let problem = format!(
         "VM `{}` has a budget with other settings already, at {}; its ports share the queues: give the same settings, \
