@@ -37,12 +37,13 @@ fn killed_anywhere(prepare: &[&str], command: &[&str], mark: &[&str]) {
         }
         pair.silent(command)
     };
-    let others: [&[&str]; 4] = [mark, &["unmark", "p0"], &["clean"], &["mark", "--list"]];
+    let others: [&[&str]; 3] = [mark, &["unmark", "p0"], &["clean"]];
     let mut turns = others.iter().cycle();
     let begin = Instant::now();
     let kills = before_calls(KILLS, start, |call, n| {
         let next = *turns.next().expect("a cycle");
         let at = format!("{command:?}, before call {n} ({call}), then {next:?}");
+        works(&["mark", "--list"], &at);
         works(next, &at);
         if next == mark {
             assert_eq!(works(&["mark", "p0", "--stats"], &at)["rate_bps"], 30_000_000, "{at}");
