@@ -644,12 +644,20 @@ static __always_inline int timed_out(const struct sock *sk, int asked)
 	return asked || !((const struct inet_connection_sock *)sk)->icsk_pending;
 }
 
-/* Why Linux reduces. */
-static __always_inline u32 cause_of(u32 new_state, u32 flags)
+/*
+ * Why Linux reduces.  An algorithm that needs no ECN does not hear of single ACKs; with ECN
+ * negotiated Linux enters CWR for an echoed mark, and hardly ever because the own device had no
+ * room or a probe repaired the tail.
+ */
+static __always_inline u32 cause_of(const struct sock *sk, u32 new_state, u32 flags)
 {
+	int marked = flags & CC_EV_ECE;
+
+	if (!CC_NEEDS_ECN)
+		marked = ((const struct tcp_sock *)sk)->ecn_flags & TCP_ECN_NEGOTIATED;
 	if (new_state == CC_STATE_LOSS)
 		return CC_CAUSE_RTO;
-	return new_state == CC_STATE_CWR && flags & CC_EV_ECE ? CC_CAUSE_ECE : CC_CAUSE_LOSS;
+	return new_state == CC_STATE_CWR && marked ? CC_CAUSE_ECE : CC_CAUSE_LOSS;
 }
 
 SEC("struct_ops")
@@ -671,7 +679,7 @@ void BPF_PROG(cc_set_state, struct sock *sk, u8 new_state)
 	ca->flags &= ~SK_REDUCING;
 	if ((asked && new_state >= CC_STATE_CWR) ||
 	    (new_state == CC_STATE_LOSS && old_state != CC_STATE_LOSS && timed_out(sk, asked))) {
-		c.ev.cause = cause_of(new_state, c.ev.flags);
+		c.ev.cause = cause_of(sk, new_state, c.ev.flags);
 		/* After a timeout Linux has already cut the window. */
 		if (c.ev.cause == CC_CAUSE_RTO)
 			c.ev.cwnd_pkt = cc_max(tp->snd_cwnd, tp->prior_cwnd);

@@ -68,6 +68,30 @@ fn root_mark_refuses_bad_input_and_changes_nothing() {
 }
 
 #[test]
+fn root_mark_who_runs_out_of_files_hears_so() {
+    let pair = Pair::new();
+    let mut refused = 0;
+    for files in (4..96).step_by(4) {
+        let before = pair.queues();
+        let done = pair.with_open_files(files, &["mark", "p0", "--rate", "20mbit"]);
+        let text = String::from_utf8_lossy(&done.stderr).into_owned();
+        if done.status.success() {
+            break;
+        }
+        assert_eq!(pair.queues(), before, "{files} files");
+        // With fewer than the C library needs it does not even start.
+        if text.contains("error: ") {
+            refused += 1;
+            assert_eq!(done.status.code(), Some(3), "{files} files: {text}");
+            assert!(text.contains("ulimit -n") && !text.contains("doctor"), "{files} files: {text}");
+        }
+    }
+    assert!(refused > 3, "{refused}");
+    assert_eq!(pair.json(&["unmark", "p0"]).1["was_marking"], true);
+    pair.assert_nothing_left();
+}
+
+#[test]
 fn root_mark_refuses_bad_input_on_a_served_port_and_goes_on() {
     let pair = Pair::new();
     assert_eq!(pair.json(&["mark", "p0", "--rate", "20mbit"]).0, 0);

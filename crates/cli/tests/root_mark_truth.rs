@@ -141,6 +141,18 @@ fn root_mark_says_what_somebody_else_changed_and_repairs_it() {
 }
 
 #[test]
+fn root_mark_ends_the_service_of_a_port_that_lost_its_program() {
+    let pair = Pair::new();
+    let before = pair.queues();
+    assert_eq!(pair.json(&["mark", "p0", "--rate", "20mbit"]).0, 0);
+    pair.tc("qdisc del dev p0 clsact");
+    assert_eq!(pair.json(&["unmark", "p0"]).1["was_marking"], true);
+    assert_eq!(pair.queues(), before);
+    assert_eq!(pair.json(&["unmark", "p0"]).1["was_marking"], false);
+    pair.assert_nothing_left();
+}
+
+#[test]
 fn root_mark_says_what_became_of_a_budget_and_repairs_it() {
     for (other, says) in [
         ("link set {} down", "is down"),

@@ -125,7 +125,7 @@ pub(crate) struct Pin {
 pub struct Turn {
     host: Host,
     /// `None` if there is no folder, and so nothing that is kept.
-    _lock: Option<Flock<File>>,
+    lock: Option<Flock<File>>,
 }
 
 impl Turn {
@@ -138,23 +138,26 @@ impl Turn {
         let failed = |source| ControlError::pin("algorithms", &host.path().join(FOLDER), source);
         host.mount().map_err(failed)?;
         let lock = lock(&host.path().join(FOLDER), true)?;
-        Ok(Self { host, _lock: lock })
+        Ok(Self { host, lock })
     }
 
     /// Waits for the turn, to remove what is kept, if anything is.
     pub(crate) fn to_remove() -> Result<Self, ControlError> {
         let host = Host::find()?;
         let lock = lock(&host.path().join(FOLDER), false)?;
-        Ok(Self { host, _lock: lock })
+        Ok(Self { host, lock })
     }
 
     pub(crate) fn pins(&self) -> Result<Vec<Pin>, ControlError> {
         pins_in(&self.host)
     }
 
-    /// Removes the folder unless something is kept.
+    /// Removes the folder unless something is kept, or the folder is by now somebody else's.
     pub(crate) fn remove_folder(&self) -> Result<(), ControlError> {
         let folder = self.host.path().join(FOLDER);
+        if !self.lock.as_ref().is_some_and(|lock| is_at(lock, &folder)) {
+            return Ok(());
+        }
         match fs::remove_dir(&folder) {
             Err(e) if e.kind() != io::ErrorKind::NotFound && e.kind() != io::ErrorKind::DirectoryNotEmpty => {
                 Err(ControlError::kernel(format!("remove {}", shown(&folder).display()), e))
@@ -234,8 +237,7 @@ fn lock(folder: &Path, make_it: bool) -> Result<Option<Flock<File>>, ControlErro
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(file) => {
                 // Removed by its last owner between opening and locking: that one is nobody's.
-                let ours = file.metadata().map_err(failed)?.ino();
-                if fs::metadata(folder).is_ok_and(|now| now.ino() == ours) {
+                if is_at(&file, folder) {
                     return Ok(Some(file));
                 }
             }
@@ -244,6 +246,12 @@ fn lock(folder: &Path, make_it: bool) -> Result<Option<Flock<File>>, ControlErro
         }
     }
     Err(ControlError::Busy)
+}
+
+/// Whether this is what lies at the path now.
+fn is_at(file: &File, path: &Path) -> bool {
+    let same = |now: fs::Metadata| file.metadata().is_ok_and(|ours| ours.ino() == now.ino());
+    fs::metadata(path).is_ok_and(same)
 }
 
 /// A path as the host has it.

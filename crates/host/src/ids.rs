@@ -11,6 +11,8 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 /// A registration's link, held open while this lives.
 pub(crate) struct OpsLink {
@@ -44,14 +46,28 @@ pub(crate) fn ops_links() -> Result<Vec<OpsLink>, ControlError> {
         listed => listed.map_err(failed)?,
     };
     for id in listed {
-        // SAFETY: takes no pointer.
-        match owned(unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) }) {
-            Ok(fd) => found.extend(ops_link(fd).map_err(failed)?),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(failed(e)),
+        if let Some(fd) = settled_link(id).map_err(failed)? {
+            found.extend(ops_link(fd).map_err(failed)?);
         }
     }
     Ok(found)
+}
+
+/// Opens a link; `None` if it is gone since it was listed, or not there yet: one that somebody is just making has its
+/// number before it holds anything, and the kernel answers EAGAIN.
+fn settled_link(id: u32) -> io::Result<Option<OwnedFd>> {
+    const TRIES: u32 = 20;
+    const TRY_EVERY: Duration = Duration::from_millis(5);
+    for _ in 0..TRIES {
+        // SAFETY: takes no pointer.
+        match owned(unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) }) {
+            Ok(fd) => return Ok(Some(fd)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => thread::sleep(TRY_EVERY),
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(None)
 }
 
 /// The link pinned at `path`; `None` if something else lies there.

@@ -225,7 +225,7 @@ impl Loaded {
 }
 
 /// Tells that open files run out before libbpf does, which takes some failures of its own for other ones.
-fn room() -> io::Result<()> {
+pub(crate) fn room() -> io::Result<()> {
     // An object has fewer programs and maps.
     const FILES: usize = 32;
     (0..FILES).map(|_| File::open("/dev/null")).collect::<io::Result<Vec<_>>>().map(drop)

@@ -221,8 +221,10 @@ pub fn take_down() -> Result<Vec<String>, ControlError> {
     removed.extend(unregister(registrations()?, |r| r.kept() || r.orphaned())?);
     removed.sort();
     removed.dedup();
+    let left = left_after(&removed)?;
+    // Last: with the folder goes the turn, and who has it next must not meet what is on its way out.
     turn.remove_folder()?;
-    match left_after(&removed)? {
+    match left {
         Some((name, holder)) => Err(ControlError::StillHeld { name, holder }),
         None => Ok(removed),
     }

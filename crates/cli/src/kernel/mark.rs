@@ -227,15 +227,17 @@ fn print(
 pub(crate) fn unmark(name: &str, ui: &Ui) -> Result<Exit, Failure> {
     needs_root(&format!("port {name}: to stop serving it"))?;
     let gone = port::forget_gone().map_err(|e| failure(&e))?;
+    // Of a port that somebody took the program from there are no counters, but what else served it goes.
+    let served = port::attached().map_err(|e| failure(&e))?.iter().any(|port| port == name);
     let (stats, text) = match end(name) {
-        Ok(Some(stats)) => (Some(stats), format!("{name}: no longer served")),
-        Ok(None) => (None, format!("{name}: was not served")),
+        Ok(stats) if served || stats.is_some() => (stats, format!("{name}: no longer served")),
+        Ok(_) => (None, format!("{name}: was not served")),
         Err(PortError::NoSuchPort { .. }) if gone.iter().any(|port| port == name) => {
             (None, format!("{name}: the port is gone, and with it what served it"))
         }
         Err(error) => return Err(failure(&error)),
     };
-    let document = json!({ "schema": SCHEMA, "port": name, "marking": false, "was_marking": stats.is_some(), "stats": stats });
+    let document = json!({ "schema": SCHEMA, "port": name, "marking": false, "was_marking": served || stats.is_some(), "stats": stats });
     ui.answer(&document, || text);
     Ok(Exit::Done)
 }

@@ -91,6 +91,14 @@ impl Pair {
         self.command(arguments).output().unwrap()
     }
 
+    /// Runs the program with at most this many open files.
+    pub fn with_open_files(&self, files: u32, arguments: &[&str]) -> Output {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net={}", self.a.file().display()));
+        command.args(["sh", "-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\""), PROGRAM]);
+        command.args(arguments).current_dir(self.folder.path()).output().unwrap()
+    }
+
     /// Runs the program with `--json`; the exit code and the document, which is all of stdout.
     pub fn json(&self, arguments: &[&str]) -> (i32, Value) {
         let output = self.output(&[arguments, &["--json"]].concat());

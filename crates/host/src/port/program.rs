@@ -11,6 +11,7 @@ use super::error::PortError;
 use super::frame::Frame;
 use super::layout::{self, ClassCounters, State};
 use crate::error::ControlError;
+use crate::load::room;
 use crate::objects::{self, Log, PORT};
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
 use libbpf_rs::{
@@ -47,6 +48,7 @@ pub(crate) struct Program {
 impl Program {
     /// Loads the programs; nothing is attached.
     pub(crate) fn load(source: Source, frame: Frame) -> Result<Self, PortError> {
+        room().map_err(|e| ControlError::kernel("load the port's program", e))?;
         let log = Log::start();
         let settings = settings(source, frame)?;
         let loaded = (|| {

@@ -208,12 +208,13 @@ impl Row {
     }
 }
 
-/// While nothing is lost, at least 99 % of an algorithm's reductions are those of its answer to a mark.
+/// While nothing is lost, at least 99 % of an algorithm's reductions are those of its answer to a mark; also of one that
+/// needs no ECN, and is told by its connection's ECN alone.
 pub fn marks_are_answered_as_marks(rate: &str, flows: &[usize], seconds: u64) {
     let step = format!(
         "rate = '{rate}'\nbackend = 'htb'\nbuffer = '1000pkt'\nmarking = {{ rule = 'threshold', at = '30kB' }}"
     );
-    for name in ["dctcp", "vmcc", "xmp", "amp"] {
+    for name in ["dctcp", "vmcc", "xmp", "amp", "cubic"] {
         for &flows in flows {
             let loaded = load(name);
             let row = Row::packet_by_packet();
