@@ -135,6 +135,33 @@ fn root_ups_at_the_same_time_agree() {
     nothing_is_left("after all");
 }
 
+/// What one is removing is not in the way of another, nor what one is making in the way of who looks.
+#[test]
+fn root_ups_and_downs_at_the_same_time_are_served_in_turn() {
+    let (dir, _down) = (folder(), Down);
+    let spawn = |arguments: &&[&str]| silent(arguments).stderr(Stdio::piped()).spawn().unwrap();
+    for _ in 0..12 {
+        let all: Vec<_> = [
+            &["up", "ewtcp", "lia"][..],
+            &["down"],
+            &["status"],
+            &["up", "lia"],
+            &["down"],
+            &["clean"],
+            &["status"],
+        ]
+        .iter()
+        .map(spawn)
+        .collect();
+        for one in all {
+            let output = one.wait_with_output().unwrap();
+            assert!(output.status.success(), "{}", said(&output));
+        }
+    }
+    json(dir.path(), &["down"]);
+    nothing_is_left("after all");
+}
+
 #[test]
 fn root_who_runs_out_of_files_hears_so() {
     let _down = Down;
