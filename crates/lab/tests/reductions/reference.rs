@@ -125,7 +125,9 @@ fn apart(figure: &str, theirs: f64, ours: f64, slack: f64) -> Option<String> {
 fn differences(name: &str, full: Full, flows: usize, theirs: &Seen, ours: &Seen) -> Vec<String> {
     let mut found = Vec::new();
     found.extend(apart("goodput", theirs.rate_mbps, ours.rate_mbps, 0.0));
-    found.extend(apart("ssthresh/cwnd", theirs.ratio, ours.ratio, 0.0));
+    // Both are whole packets: half of 19 is 9.
+    let packet = (1.0 - theirs.ratio) / theirs.cut_pkt;
+    found.extend(apart("ssthresh/cwnd", theirs.ratio, ours.ratio, packet));
     if name == "cubic" {
         // Back at its old window, RFC 9438's estimate of Reno grows by a packet per round trip, Linux's still by 0.53
         // (section 4.3): ours reduces more often. Up to there they are the same. (Drops come from two windows in turn, in
