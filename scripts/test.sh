@@ -201,8 +201,9 @@ judge() { # judge STAGE
 }
 
 waiting=()
+root_to_come=$(is_one_of root "${stages[@]}" && echo yes)
 for stage in "${stages[@]}"; do
-	if is_one_of "$stage" "${beside_root[@]}" && is_one_of root "${stages[@]}"; then
+	if is_one_of "$stage" "${beside_root[@]}" && [ -n "$root_to_come" ]; then
 		waiting+=("$stage")
 		continue
 	fi
@@ -216,6 +217,7 @@ for stage in "${stages[@]}"; do
 	run_stage "$stage"
 	judge "$stage"
 	[ "$stage" = root ] || continue
+	root_to_come=
 	wait
 	for one in "${waiting[@]}"; do
 		printf '\n=== %s, beside root ===\n' "$one"
