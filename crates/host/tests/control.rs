@@ -224,3 +224,19 @@ fn root_a_guard_forgets_what_was_asked_before_it_began() {
     assert_ne!(ignored, 0, "no path asked to be closed within the test's time");
     assert_eq!((closed, left), (Vec::new(), 2), "nobody is closed for what was asked before");
 }
+
+/// What Linux asks of its own DCTCP: the flag decides who may choose, and whether another namespace may have it.
+#[test]
+fn root_a_restricted_algorithm_is_no_namespaces_default() {
+    let _alone = alone();
+    let _loaded = load("reno").unwrap();
+    let select = || {
+        let namespace = common::Namespace::new("r");
+        namespace.within(|| std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "mp_reno"))
+    };
+    select().expect("anybody may, unless the operator says otherwise");
+    vmcc_host::restrict(&["mp_reno"]).unwrap();
+    let refused = select().expect_err("restricted").kind();
+    assert_eq!(refused, std::io::ErrorKind::PermissionDenied);
+    assert!(registered("mp_reno"));
+}
