@@ -269,8 +269,10 @@ fn root_entries_that_nobody_holds_are_reclaimed_and_a_mistake_heals() {
     }
     assert_eq!(vmcc_host::reclaim(vmcc_host::RECLAIM_AGE).unwrap(), 0, "too young");
     assert_eq!(vmcc_host::reclaim(Duration::ZERO).unwrap(), 6);
-    // Whom a late ACK calls is back already.
-    assert!(loaded.connections().is_some_and(|left| left < 6));
+    // Whom a late ACK called may be back already: all have been sent by then, so once more is the end of it.
+    std::thread::sleep(Duration::from_millis(300));
+    vmcc_host::reclaim(Duration::ZERO).unwrap();
+    assert_eq!(loaded.connections(), Some(0));
     exchange(&open);
     assert_eq!(loaded.connections(), Some(6), "they were alive after all");
     drop(open);
