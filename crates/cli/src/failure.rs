@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
+pub(crate) use vmcc_engine::chain;
+use vmcc_engine::{EngineError, ErrorKind};
 use vmcc_results::folder::{FolderError, SUMMARY_FILE};
 use vmcc_scenario::ScenarioError;
 
@@ -63,18 +65,18 @@ impl Failure {
     }
 }
 
-/// An error with its chain of causes on one line, each cause once.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
+/// What an engine says; where its text has the remedy there is none beside it.
+pub(crate) fn engine_failure(error: &EngineError) -> Failure {
+    let text = chain(error);
+    let failure = match error.kind() {
+        ErrorKind::BadInput => Failure::usage(text),
+        ErrorKind::Interrupted => Failure::interrupted(text),
+        _ => Failure::host(text),
+    };
+    match error.remedy() {
+        Some(remedy) => failure.help(remedy),
+        None => failure,
     }
-    text
 }
 
 /// What went wrong with a result folder, with the command-line remedy.

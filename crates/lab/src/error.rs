@@ -3,19 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// What the caller should do about an [`Error`]; the command line turns it into its exit code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// The input is wrong; the same input fails on every host.
-    BadInput,
-    /// The input is right, and this host cannot do it: a privilege, a program or a kernel feature is missing.
-    HostCannot,
-    /// Something that should have worked did not.
-    Failed,
-    /// The caller asked to stop.
-    Interrupted,
-}
+pub use vmcc_engine::ErrorKind;
 
 /// An error of the lab.
 #[derive(Debug, thiserror::Error)]

@@ -127,7 +127,7 @@ fn report_interval(flow: &Flow) -> &'static str {
     if flow.connections <= 10 { "0.1" } else { "1" }
 }
 
-fn is_installed(program: &str) -> bool {
+pub(crate) fn is_installed(program: &str) -> bool {
     if program.contains('/') {
         return Path::new(program).is_file();
     }

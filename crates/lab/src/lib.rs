@@ -12,10 +12,12 @@
 //! | `ports` | the virtual switches' ports: rates, queues, marks |
 //! | `iperf`, `sampler` | traffic, and what the kernel says meanwhile |
 //! | `measure`, `series`, `cpu` | the figures: exactly what each is |
+//! | [`engine`] | the lab as an engine beside the simulator, on this host or in a guest |
 //! | `netns`, `process`, `registry` | what exists while a run lives, and its removal |
 
 mod convert;
 mod cpu;
+pub mod engine;
 mod error;
 pub mod guest;
 mod iperf;

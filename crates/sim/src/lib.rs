@@ -14,8 +14,10 @@ pub mod net;
 pub mod packet;
 pub mod rng;
 pub mod run;
+mod simulator;
 pub mod time;
 pub mod topo;
 mod traffic;
 
 pub use run::{Options, SimError, run_case};
+pub use simulator::Simulator;

@@ -66,7 +66,17 @@ pub(crate) fn doctor(ui: &Ui) -> Result<Exit, Failure> {
 
 #[cfg(feature = "kernel")]
 fn host() -> (Vec<Check>, Result<(), Failure>, Result<(), Failure>) {
-    crate::kernel::checks::host()
+    use vmcc_lab::engine::{self, Unusable};
+    let checks = engine::checks().iter().map(|c| Check {
+        name: c.name.clone(),
+        purpose: c.purpose.to_owned(),
+        ok: c.ok,
+        unknown: c.unknown,
+        reason: c.reason.clone(),
+        remedy: c.remedy.clone(),
+    });
+    let usable = |answer: Result<(), Unusable>| answer.map_err(|e| crate::failure::engine_failure(&e.into()));
+    (checks.collect(), usable(engine::kernel_usable()), usable(engine::guest_usable()))
 }
 
 #[cfg(not(feature = "kernel"))]

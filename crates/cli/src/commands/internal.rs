@@ -16,7 +16,10 @@ pub(crate) fn internal(action: InternalAction, ui: &Ui) -> Result<Exit, Failure>
         #[cfg(feature = "kernel")]
         InternalAction::Guest(options) => crate::kernel::guest::program(&options),
         #[cfg(feature = "kernel")]
-        InternalAction::GuestWorker { folder } => crate::kernel::guest::worker(&folder),
+        InternalAction::GuestWorker { folder } => {
+            let done = vmcc_lab::engine::worker(&folder);
+            done.map(|()| Exit::Done).map_err(|e| crate::failure::engine_failure(&e.into()))
+        }
     }
 }
 

@@ -2,47 +2,56 @@
 
 use crate::args::{RunOptions, ScaleChoice};
 use crate::commands::report::report_failure;
-use crate::failure::{Exit, Failure, folder_failure, scenario_failure};
+use crate::failure::{Exit, Failure, engine_failure, folder_failure, scenario_failure};
 use crate::interrupt;
-use crate::run::engine::{self, Engine};
-use crate::run::environment::{self, environment};
-use crate::run::execute::{Execution, Stopped, indices};
 use crate::run::progress::Progress;
-use crate::run::{claims, command, conclusion, overview, storage};
+use crate::run::{command, conclusion, engine, overview};
 use crate::ui::Ui;
-use serde_json::json;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use vmcc_engine::{Engine, Execution, Session, Stopped};
+use vmcc_results::Summary;
 use vmcc_results::figure::unfinished_note;
-use vmcc_results::folder::{FolderError, PartialFolder, RunIndex, StoredRun};
-use vmcc_results::{Case, Run, SCHEMA_VERSION, Summary, Work};
+use vmcc_results::folder::{FolderError, PartialFolder};
 use vmcc_scenario::{Document, Overrides, Plan, Scale};
-
-/// Name of the copy of the scenario inside a result folder.
-const SCENARIO_FILE: &str = "scenario.toml";
 
 pub(crate) fn run(options: &RunOptions, ui: &Ui) -> Result<Exit, Failure> {
     let document = Document::open(&options.scenario).map_err(|e| scenario_failure(&e))?;
     let plan = document.plan(&overrides(options)).map_err(|e| scenario_failure(&e))?;
     let engine = engine::choose(options.common.engine, &plan, ui)?;
-    let (target, folder) = storage::open(options, &plan, engine.name(), ui)?;
-    let session = Session { options, plan: &plan, engine: engine.as_ref(), target: &target, ui };
-    let mut finished = folder.as_ref().map(|f| f.finished().clone()).unwrap_or_default();
-    session.announce(finished.len());
-    let cpu_before = environment::process_cpu_s();
-    let resumed_cpu_s: f64 = finished.values().filter_map(|r| r.work.cpu_s).sum();
-    if let Err(stopped) = session.execute(folder.as_ref(), &mut finished) {
-        return Err(session.stopped(stopped, folder, finished.len()));
+    let (target, folder) = open(options, &plan, engine.name(), ui)?;
+    let mut session = Session::new(&plan, engine.as_ref(), folder);
+    let command = Command { options, plan: &plan, engine: engine.as_ref(), target: &target, ui };
+    command.announce(&session);
+    if let Err(failure) = command.execute(&mut session) {
+        return Err(command.stopped(failure, session));
     }
-    let spent =
-        environment::process_cpu_s().zip(cpu_before).map(|(now, before)| now - before + resumed_cpu_s);
-    let summary = session.summarize(&finished, spent);
-    let published = match folder {
-        Some(folder) => Some(session.publish(folder, &summary, document.text())?),
-        None => None,
-    };
-    ui.answer(&summary, || session.text(&summary, published.as_deref()));
+    let summary = session.summary(command::command(options, &plan, engine.name(), None));
+    let published = command.publish(session, &summary, document.text())?;
+    ui.answer(&summary, || command.text(&summary, published.as_deref()));
     Ok(if summary.claims.iter().all(|c| c.pass) { Exit::Done } else { Exit::CheckFailed })
+}
+
+/// The folder for the results and its name. A folder that was asked for must be usable; without one in a place
+/// where nothing can be written, the results are only printed.
+fn open(
+    options: &RunOptions,
+    plan: &Plan,
+    engine: &str,
+    ui: &Ui,
+) -> Result<(PathBuf, Option<PartialFolder>), Failure> {
+    if let Some(out) = &options.common.out {
+        let folder = vmcc_engine::open(out, plan, engine, options.common.resume);
+        return folder.map(|f| (out.clone(), Some(f))).map_err(|e| folder_failure(&e, out));
+    }
+    let (target, folder) = vmcc_engine::open_unnamed(&vmcc_engine::default_folder(plan), plan, engine);
+    match folder {
+        Ok(folder) => Ok((target, Some(folder))),
+        Err(FolderError::Io { path, source }) => {
+            ui.warn(&format!("{}: {source}; the results are printed and not kept", path.display()));
+            Ok((target, None))
+        }
+        Err(error) => Err(folder_failure(&error, &target)),
+    }
 }
 
 fn overrides(options: &RunOptions) -> Overrides {
@@ -58,7 +67,7 @@ fn overrides(options: &RunOptions) -> Overrides {
 }
 
 /// One `vmcc run`.
-struct Session<'a> {
+struct Command<'a> {
     options: &'a RunOptions,
     plan: &'a Plan,
     engine: &'a dyn Engine,
@@ -66,70 +75,58 @@ struct Session<'a> {
     ui: &'a Ui,
 }
 
-impl Session<'_> {
-    fn announce(&self, finished: usize) {
-        let runs = indices(self.plan).len();
+impl Command<'_> {
+    fn announce(&self, session: &Session<'_>) {
+        let runs = session.runs();
         let plural = |n: usize| if n == 1 { "" } else { "s" };
         let cases = self.plan.cases.len();
         let name = &self.plan.name;
         self.ui.note(&format!("{name}: {cases} case{}, {runs} run{}", plural(cases), plural(runs)));
+        let finished = session.finished();
         if finished > 0 {
             self.ui.note(&format!("resuming: {finished} of {runs} runs were finished before"));
         }
     }
 
     fn jobs(&self) -> usize {
-        let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let wanted = self.options.common.jobs.map_or_else(processors, |jobs| jobs as usize);
-        let most = self.engine.most_jobs().unwrap_or(wanted);
-        if self.options.common.jobs.is_some() && wanted > most {
+        let wanted = self.options.common.jobs.map(|jobs| jobs as usize);
+        let jobs = vmcc_engine::jobs(self.engine, wanted);
+        if let Some(wanted) = wanted.filter(|wanted| *wanted > jobs) {
             let name = self.engine.name();
             self.ui.warn(&format!(
-                "--jobs {wanted}: runs of engine {name} would disturb each other; using {most}"
+                "--jobs {wanted}: runs of engine {name} would disturb each other; using {jobs}"
             ));
         }
-        wanted.min(most)
+        jobs
     }
 
-    fn execute(
-        &self,
-        folder: Option<&PartialFolder>,
-        finished: &mut BTreeMap<RunIndex, StoredRun>,
-    ) -> Result<(), Stopped> {
-        let stop = interrupt::listen().map_err(Stopped::Failed)?;
-        let progress = Progress::new(self.ui, indices(self.plan).len(), finished.len());
-        let execution = Execution {
-            plan: self.plan,
-            engine: self.engine,
-            jobs: self.jobs(),
-            folder,
-            progress: &progress,
-            stop,
-        };
-        execution.run(finished)
+    fn execute(&self, session: &mut Session<'_>) -> Result<(), Failure> {
+        let stop = interrupt::listen()?;
+        let bar = Progress::new(self.ui, session.runs(), session.finished());
+        let progress = |run, fraction| bar.update(run, fraction);
+        let done = session.execute(&Execution { jobs: self.jobs(), stop, progress: &progress });
+        done.map_err(|stopped| match stopped {
+            Stopped::Failed(error) => engine_failure(&error),
+            Stopped::Storage(error) => folder_failure(&error, self.target),
+            _ => Failure::interrupted("interrupted"),
+        })
     }
 
     /// Cleans up after a run that did not come to its end.
-    fn stopped(&self, stopped: Stopped, folder: Option<PartialFolder>, finished: usize) -> Failure {
-        let kept = folder.map(PartialFolder::abandon);
-        let failure = match stopped {
-            Stopped::Interrupted => Failure::interrupted("interrupted"),
-            Stopped::Failed(failure) => failure,
-            Stopped::Storage(error) => folder_failure(&error, self.target),
-        };
-        match kept {
-            Some(Ok(Some(partial))) => self.resumable(failure, &partial, finished),
-            Some(Err(error)) => {
+    fn stopped(&self, failure: Failure, session: Session<'_>) -> Failure {
+        let (finished, runs) = (session.finished(), session.runs());
+        match session.abandon() {
+            Ok(Some(partial)) => self.resumable(failure, &partial, (finished, runs)),
+            Ok(None) => failure,
+            Err(error) => {
                 self.ui.warn(&format!("{error}"));
                 failure
             }
-            Some(Ok(None)) | None => failure,
         }
     }
 
     /// Adds to a failure how to continue after it.
-    fn resumable(&self, failure: Failure, partial: &Path, finished: usize) -> Failure {
-        let runs = indices(self.plan).len();
+    fn resumable(&self, failure: Failure, partial: &Path, (finished, runs): (usize, usize)) -> Failure {
         let resume = command::command(self.options, self.plan, self.engine.name(), Some(self.target));
         let remedy = failure.help.as_ref().map(|h| format!("{h}; ")).unwrap_or_default();
         let partial = partial.display();
@@ -138,57 +135,25 @@ impl Session<'_> {
         ))
     }
 
-    fn summarize(&self, finished: &BTreeMap<RunIndex, StoredRun>, cpu_s: Option<f64>) -> Summary {
-        let cases: Vec<Case> = self
-            .plan
-            .cases
-            .iter()
-            .enumerate()
-            .map(|(index, case)| {
-                let runs = (0..self.plan.runs).filter_map(|run| finished.get(&(index as u32, run)));
-                let runs = runs.map(|r| Run { seed: r.seed, metrics: r.metrics.clone() }).collect();
-                Case { set: case.set.clone(), warmup_us: case.scenario.warmup.get() / 1_000, runs }
-            })
-            .collect();
-        let mut work = finished.values().map(|r| r.work).fold(Work::default(), Work::plus);
-        work.cpu_s = cpu_s.or(work.cpu_s);
-        work.peak_rss_bytes = work.peak_rss_bytes.max(environment::peak_rss_bytes());
-        let mut environment =
-            environment(command::command(self.options, self.plan, self.engine.name(), None));
-        for (key, value) in self.engine.facts() {
-            match key.as_str() {
-                "kernel" => environment.kernel = Some(value),
-                _ => drop(environment.extra.insert(key, json!(value))),
-            }
-        }
-        let mut warnings: Vec<String> = finished.values().flat_map(|r| r.warnings.clone()).collect();
-        let mut seen = std::collections::BTreeSet::new();
-        warnings.retain(|w| seen.insert(w.clone()));
-        warnings.extend(claims::not_applicable(self.plan));
-        Summary {
-            schema: SCHEMA_VERSION,
-            scenario: self.plan.name.clone(),
-            title: Some(self.plan.title.clone()),
-            source: self.plan.source.clone(),
-            engine: self.engine.name().to_owned(),
-            environment,
-            claims: claims::check(self.plan, &cases),
-            cases,
-            work,
-            warnings,
-        }
-    }
-
-    fn publish(&self, folder: PartialFolder, summary: &Summary, scenario: &str) -> Result<PathBuf, Failure> {
-        let partial = folder.partial_path().to_owned();
-        let kept = |failure: Failure| self.resumable(failure, &partial, indices(self.plan).len());
+    /// Gives the results their name, with the report; `None` when they are not kept.
+    fn publish(
+        &self,
+        session: Session<'_>,
+        summary: &Summary,
+        scenario: &str,
+    ) -> Result<Option<PathBuf>, Failure> {
+        let (runs, partial) = (session.runs(), session.partial_path().map(Path::to_owned));
+        let kept = |failure: Failure| match &partial {
+            Some(partial) => self.resumable(failure, partial, (runs, runs)),
+            None => failure,
+        };
         let storage = |error: FolderError| kept(folder_failure(&error, self.target));
-        let assembled = folder.assemble(summary, &[(SCENARIO_FILE, scenario.as_bytes())]).map_err(storage)?;
+        let Some(assembled) = session.assemble(summary, scenario).map_err(storage)? else { return Ok(None) };
         if let Err(error) = vmcc_report::write(assembled.path()) {
             assembled.discard();
             return Err(kept(report_failure(&error, self.target)));
         }
-        assembled.publish().map_err(storage)
+        assembled.publish().map(Some).map_err(storage)
     }
 
     fn text(&self, summary: &Summary, published: Option<&Path>) -> String {

@@ -1,7 +1,6 @@
 //! Removing what crashed runs left behind.
 
-use crate::failure::{Exit, Failure, chain};
-use crate::kernel::lab_failure;
+use crate::failure::{Exit, Failure, chain, engine_failure};
 use crate::ui::Ui;
 use serde_json::json;
 use vmcc_host::port::{self, PortError};
@@ -12,7 +11,7 @@ pub(crate) fn clean(ui: &Ui) -> Result<Exit, Failure> {
         return Err(Failure::host("clean: only root can see and remove what runs of the kernel engine left")
             .help("run it with sudo"));
     }
-    let lab = vmcc_lab::clean().map_err(|e| lab_failure(&e))?;
+    let lab = vmcc_lab::clean().map_err(|e| engine_failure(&e.into()))?;
     let kernel = vmcc_host::clean().map_err(|e| Failure::host(chain(&e)))?;
     let entries = vmcc_host::reclaim(vmcc_host::RECLAIM_AGE).map_err(|e| Failure::host(chain(&e)))?;
     let ports = ports().map_err(|e| Failure::host(chain(&e)))?;

@@ -1,72 +1,11 @@
-//! The engines behind one face, and the choice between them.
+//! Which engine runs a plan.
 
 use crate::args::EngineChoice;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, engine_failure};
 use crate::ui::Ui;
-use std::sync::atomic::AtomicBool;
-use vmcc_results::RunOutput;
-use vmcc_scenario::{Plan, ResolvedCase};
-use vmcc_sim::{Options, SimError};
-
-/// Why a run gave no output.
-pub(crate) enum RunError {
-    /// The stop flag was set; everything has been cleaned up.
-    Interrupted,
-    /// Anything else.
-    Failed(Failure),
-}
-
-/// Something that can run a case.
-pub(crate) trait Engine: Sync {
-    /// Name, as in results.
-    fn name(&self) -> &'static str;
-
-    /// How many runs may go on at the same time; `None` when they do not disturb each other.
-    fn most_jobs(&self) -> Option<usize>;
-
-    /// What the results should say about the engine beyond the host: key and value.
-    fn facts(&self) -> Vec<(String, String)> {
-        Vec::new()
-    }
-
-    /// Runs `case` with `seed`. Returns soon after `stop` is set; calls `progress` with the fraction done.
-    fn run(
-        &self,
-        case: &ResolvedCase,
-        seed: u64,
-        stop: &AtomicBool,
-        progress: &(dyn Fn(f64) + Sync),
-    ) -> Result<RunOutput, RunError>;
-}
-
-/// The packet-level simulator.
-struct Simulator;
-
-impl Engine for Simulator {
-    fn name(&self) -> &'static str {
-        "sim"
-    }
-
-    fn most_jobs(&self) -> Option<usize> {
-        None
-    }
-
-    fn run(
-        &self,
-        case: &ResolvedCase,
-        seed: u64,
-        stop: &AtomicBool,
-        progress: &(dyn Fn(f64) + Sync),
-    ) -> Result<RunOutput, RunError> {
-        let options = Options { threads: 1, cancel: Some(stop), progress: Some(progress) };
-        vmcc_sim::run_case(case, seed, &options).map_err(|error| match error {
-            SimError::Canceled => RunError::Interrupted,
-            other => RunError::Failed(
-                Failure::usage(chain(&other)).help("change the scenario, or see `vmcc scenario check`"),
-            ),
-        })
-    }
-}
+use vmcc_engine::Engine;
+use vmcc_scenario::Plan;
+use vmcc_sim::Simulator;
 
 /// The engine for `plan`: the one that was asked for, or the first that can. Says which, and why.
 pub(crate) fn choose(choice: EngineChoice, plan: &Plan, ui: &Ui) -> Result<Box<dyn Engine>, Failure> {
@@ -102,12 +41,17 @@ fn auto_note(name: &str, reasons: &[String]) -> String {
 
 #[cfg(feature = "kernel")]
 fn kernel(plan: &Plan) -> Result<Box<dyn Engine>, Failure> {
-    crate::kernel::engine::kernel(plan)
+    Ok(Box::new(vmcc_lab::engine::Kernel::for_plan(plan).map_err(|e| engine_failure(&e))?))
 }
 
+/// The guest runs this program, as its worker.
 #[cfg(feature = "kernel")]
 fn guest(plan: &Plan) -> Result<Box<dyn Engine>, Failure> {
-    crate::kernel::guest::guest(plan)
+    let program = std::env::current_exe().map_err(|e| Failure::host(format!("engine guest: {e}")))?;
+    let arguments = ["internal", "guest-worker"].map(Into::into).to_vec();
+    let worker = vmcc_lab::engine::WorkerProgram { program, arguments, stop: Some(crate::interrupt::flag()) };
+    let engine = vmcc_lab::engine::GuestEngine::for_plan(plan, worker).map_err(|e| engine_failure(&e))?;
+    Ok(Box::new(engine))
 }
 
 #[cfg(not(feature = "kernel"))]

@@ -1,9 +1,6 @@
 //! Runs every case with every seed, several at a time, in an order that does not reach the results.
 
-use crate::failure::Failure;
-use crate::interrupt;
-use crate::run::engine::{Engine, RunError};
-use crate::run::progress::Progress;
+use crate::{Engine, EngineError, ErrorKind};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,40 +8,52 @@ use vmcc_results::folder::{FolderError, PartialFolder, RunIndex, StoredRun};
 use vmcc_scenario::Plan;
 
 /// Why not every run was done.
-pub(crate) enum Stopped {
-    /// A signal came; finished runs have been kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Stopped {
+    /// The stop flag was set; finished runs have been kept.
+    #[error("interrupted")]
     Interrupted,
     /// A run failed.
-    Failed(Failure),
+    #[error(transparent)]
+    Failed(#[from] EngineError),
     /// A finished run could not be kept.
-    Storage(FolderError),
+    #[error(transparent)]
+    Storage(#[from] FolderError),
 }
 
-/// What is to be run, and how.
-pub(crate) struct Execution<'a> {
+/// How the runs of a session are executed.
+#[derive(Clone, Copy)]
+pub struct Execution<'a> {
+    /// Runs at the same time, at least 1; see [`crate::jobs`].
+    pub jobs: usize,
+    /// Set by the caller to stop, and by the session when a run failed: the others then stop as well.
+    pub stop: &'a AtomicBool,
+    /// Called with the number of a run, case by case from 0, and the fraction of it that is done.
+    pub progress: &'a (dyn Fn(usize, f64) + Sync),
+}
+
+/// What is to be run, and where finished runs are kept.
+pub(crate) struct Executor<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) engine: &'a dyn Engine,
-    pub(crate) jobs: usize,
     pub(crate) folder: Option<&'a PartialFolder>,
-    pub(crate) progress: &'a Progress<'a>,
-    pub(crate) stop: &'a AtomicBool,
+    pub(crate) how: &'a Execution<'a>,
 }
 
-impl Execution<'_> {
+/// What is finished, and why no more is begun.
+type Results = Mutex<(BTreeMap<RunIndex, StoredRun>, Option<Stopped>)>;
+
+impl Executor<'_> {
     /// Runs what `finished` does not have yet and adds it there.
     pub(crate) fn run(&self, finished: &mut BTreeMap<RunIndex, StoredRun>) -> Result<(), Stopped> {
-        let all = indices(self.plan);
-        let open: Vec<(usize, RunIndex)> =
-            all.into_iter().enumerate().filter(|(_, index)| !finished.contains_key(index)).collect();
-        for position in 0..self.plan.cases.len() * self.plan.runs as usize {
-            if !open.iter().any(|(p, _)| *p == position) {
-                self.progress.update(position, 1.0);
-            }
-        }
+        let (done, open): (Vec<_>, Vec<_>) =
+            indices(self.plan).into_iter().enumerate().partition(|(_, index)| finished.contains_key(index));
+        done.iter().for_each(|(position, _)| (self.how.progress)(*position, 1.0));
         let next = AtomicUsize::new(0);
         let results = Mutex::new((std::mem::take(finished), None));
         std::thread::scope(|scope| {
-            for _ in 0..self.jobs.clamp(1, open.len().max(1)) {
+            for _ in 0..self.how.jobs.clamp(1, open.len().max(1)) {
                 scope.spawn(|| self.work(&open, &next, &results));
             }
         });
@@ -53,12 +62,7 @@ impl Execution<'_> {
         stopped.map_or(Ok(()), Err)
     }
 
-    fn work(
-        &self,
-        open: &[(usize, RunIndex)],
-        next: &AtomicUsize,
-        results: &Mutex<(BTreeMap<RunIndex, StoredRun>, Option<Stopped>)>,
-    ) {
+    fn work(&self, open: &[(usize, RunIndex)], next: &AtomicUsize, results: &Results) {
         while let Some((position, index)) = open.get(next.fetch_add(1, Ordering::Relaxed)) {
             let outcome = self.one(*position, *index);
             let mut results = results.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -69,7 +73,7 @@ impl Execution<'_> {
                 Err(stopped) => {
                     // The first reason counts: the others stop because of it.
                     results.1.get_or_insert(stopped);
-                    self.stop.store(true, Ordering::SeqCst);
+                    self.how.stop.store(true, Ordering::SeqCst);
                     return;
                 }
             }
@@ -77,21 +81,22 @@ impl Execution<'_> {
     }
 
     fn one(&self, position: usize, index: RunIndex) -> Result<StoredRun, Stopped> {
-        if interrupt::stopped() {
+        if self.how.stop.load(Ordering::SeqCst) {
             return Err(Stopped::Interrupted);
         }
         let case = &self.plan.cases[index.0 as usize];
         let seed = seed_of(self.plan, index.1);
-        let report = |fraction: f64| self.progress.update(position, fraction.min(0.999));
-        let output = self.engine.run(case, seed, self.stop, &report).map_err(|error| match error {
-            RunError::Interrupted => Stopped::Interrupted,
-            RunError::Failed(failure) => Stopped::Failed(failure),
-        })?;
+        let report = |fraction: f64| (self.how.progress)(position, fraction.min(0.999));
+        let output =
+            self.engine.run(case, seed, self.how.stop, &report).map_err(|error| match error.kind() {
+                ErrorKind::Interrupted => Stopped::Interrupted,
+                _ => Stopped::Failed(error),
+            })?;
         let stored = match self.folder {
-            Some(folder) => folder.store(index, seed, &output).map_err(Stopped::Storage)?,
+            Some(folder) => folder.store(index, seed, &output)?,
             None => StoredRun { seed, metrics: output.metrics, work: output.work, warnings: output.warnings },
         };
-        self.progress.update(position, 1.0);
+        (self.how.progress)(position, 1.0);
         Ok(stored)
     }
 }

@@ -58,7 +58,7 @@ mod tests {
     fn the_host_answers() {
         assert!(process_cpu_s().unwrap() > 0.0);
         assert!(peak_rss_bytes().unwrap() > 1 << 20);
-        let environment = environment("vmcc run x".into());
+        let environment = environment("x".into());
         assert!(environment.cpus >= 1);
         assert_eq!(environment.started.unwrap().len(), "2026-01-01T00:00:00Z".len());
         assert_eq!(time_for_name().len(), "20260101-000000".len());

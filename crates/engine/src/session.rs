@@ -1,0 +1,91 @@
+//! One plan on one engine, from the first run to the result folder.
+
+use crate::environment;
+use crate::executor::{Execution, Executor, Stopped, indices};
+use crate::{Engine, summary};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use vmcc_results::Summary;
+use vmcc_results::folder::{AssembledFolder, FolderError, PartialFolder, RunIndex, StoredRun};
+use vmcc_scenario::Plan;
+
+/// Name of the copy of the scenario inside a result folder.
+pub const SCENARIO_FILE: &str = "scenario.toml";
+
+/// Runs at the same time: as many as are `wanted`, else one per processor, but never more than `engine` bears.
+pub fn jobs(engine: &dyn Engine, wanted: Option<usize>) -> usize {
+    let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let wanted = wanted.unwrap_or_else(processors);
+    engine.most_jobs().map_or(wanted, |most| wanted.min(most))
+}
+
+/// One plan on one engine. Dropped before its end it keeps what is finished in its folder, to be resumed.
+pub struct Session<'a> {
+    plan: &'a Plan,
+    engine: &'a dyn Engine,
+    folder: Option<PartialFolder>,
+    finished: BTreeMap<RunIndex, StoredRun>,
+    /// CPU time of this process before the session, and what an interrupted predecessor took.
+    cpu_before_s: Option<f64>,
+    cpu_resumed_s: f64,
+}
+
+impl<'a> Session<'a> {
+    /// A session that keeps each finished run in `folder`, and goes on with what is finished there
+    /// (see [`crate::open`]); without a folder only the summary is left of it.
+    pub fn new(plan: &'a Plan, engine: &'a dyn Engine, folder: Option<PartialFolder>) -> Self {
+        let finished = folder.as_ref().map(|f| f.finished().clone()).unwrap_or_default();
+        let cpu_resumed_s = finished.values().filter_map(|run| run.work.cpu_s).sum();
+        let cpu_before_s = environment::process_cpu_s();
+        Self { plan, engine, folder, finished, cpu_before_s, cpu_resumed_s }
+    }
+
+    /// Number of runs of the plan.
+    pub fn runs(&self) -> usize {
+        indices(self.plan).len()
+    }
+
+    /// Number of runs that are finished, by this session or by one that it resumes.
+    pub fn finished(&self) -> usize {
+        self.finished.len()
+    }
+
+    /// Where finished runs are, until the result has its name.
+    pub fn partial_path(&self) -> Option<&Path> {
+        self.folder.as_ref().map(PartialFolder::partial_path)
+    }
+
+    /// Runs what is not finished yet.
+    ///
+    /// # Errors
+    /// The first thing that kept a run from being done and kept; those finished before stay so.
+    pub fn execute(&mut self, how: &Execution<'_>) -> Result<(), Stopped> {
+        let executor = Executor { plan: self.plan, engine: self.engine, folder: self.folder.as_ref(), how };
+        executor.run(&mut self.finished)
+    }
+
+    /// What is finished as cases, with claims checked; `command` repeats the session.
+    pub fn summary(&self, command: String) -> Summary {
+        let now_s = environment::process_cpu_s();
+        let cpu_s = now_s.zip(self.cpu_before_s).map(|(now, before)| now - before + self.cpu_resumed_s);
+        summary::of(self.plan, self.engine, &self.finished, cpu_s, command)
+    }
+
+    /// The result folder but for its name, with the scenario's text in it: a report can be put there before it is
+    /// published. `None` when nothing is kept.
+    ///
+    /// # Errors
+    /// The folder cannot be written, or a run is missing.
+    pub fn assemble(self, summary: &Summary, scenario: &str) -> Result<Option<AssembledFolder>, FolderError> {
+        let files = [(SCENARIO_FILE, scenario.as_bytes())];
+        self.folder.map(|folder| folder.assemble(summary, &files)).transpose()
+    }
+
+    /// Ends a session that did not come to its end. Returns where its finished runs are kept, if there are any.
+    ///
+    /// # Errors
+    /// When the folder cannot be read or removed.
+    pub fn abandon(self) -> Result<Option<PathBuf>, FolderError> {
+        self.folder.map_or(Ok(None), PartialFolder::abandon)
+    }
+}

@@ -1,0 +1,163 @@
+//! Running a plan on the simulator through the trait, with no command line anywhere.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use vmcc_engine::{Engine, EngineError, ErrorKind, Execution, Session, Stopped, jobs, open};
+use vmcc_results::folder::{FolderError, read_summary};
+use vmcc_results::{RunOutput, Summary};
+use vmcc_scenario::{Document, Overrides, Plan, ResolvedCase};
+use vmcc_sim::{SimError, Simulator};
+
+const SCENARIO: &str = r#"
+title = "Two algorithms on two paths"
+duration = "600ms"
+warmup = "200ms"
+runs = 2
+seed = 7
+[topology]
+kind = "parallel-paths"
+paths = 2
+rate = "20mbit"
+delay = "1ms"
+buffer = "100kB"
+[[traffic]]
+kind = "bulk"
+[sweep]
+cc = ["reno", "lia"]
+[[claim]]
+id = "moves-data"
+check = "mean(goodput_bps, cc='lia') > 1000000"
+"#;
+
+fn plan() -> Plan {
+    Document::parse("two", SCENARIO).unwrap().plan(&Overrides::default()).unwrap()
+}
+
+/// The simulator, with a signal during run number `at` of this process's life.
+struct Interrupted {
+    at: usize,
+    begun: AtomicUsize,
+}
+
+impl Engine for Interrupted {
+    fn name(&self) -> &'static str {
+        Simulator.name()
+    }
+
+    fn most_jobs(&self) -> Option<usize> {
+        Some(1)
+    }
+
+    fn run(
+        &self,
+        case: &ResolvedCase,
+        seed: u64,
+        stop: &AtomicBool,
+        progress: &(dyn Fn(f64) + Sync),
+    ) -> Result<RunOutput, EngineError> {
+        if self.begun.fetch_add(1, Ordering::SeqCst) == self.at {
+            stop.store(true, Ordering::SeqCst);
+        }
+        Simulator.run(case, seed, stop, progress)
+    }
+}
+
+fn execute(session: &mut Session<'_>, engine: &dyn Engine) -> Result<(), Stopped> {
+    let stop = AtomicBool::new(false);
+    session.execute(&Execution { jobs: jobs(engine, None), stop: &stop, progress: &|_, _| {} })
+}
+
+/// The whole plan in one go, kept in `out`.
+fn in_one_go(plan: &Plan, out: &Path) -> Summary {
+    let folder = open(out, plan, Simulator.name(), false).unwrap();
+    let mut session = Session::new(plan, &Simulator, Some(folder));
+    execute(&mut session, &Simulator).unwrap();
+    let summary = session.summary("a test".into());
+    session.assemble(&summary, SCENARIO).unwrap().unwrap().publish().unwrap();
+    summary
+}
+
+#[test]
+fn an_interrupted_session_is_resumed_and_ends_like_one_in_one_go() {
+    let (dir, plan) = (tempfile::tempdir().unwrap(), plan());
+    let whole = in_one_go(&plan, &dir.path().join("whole"));
+
+    let out = dir.path().join("parts");
+    let interrupted = Interrupted { at: 2, begun: AtomicUsize::new(0) };
+    let folder = open(&out, &plan, interrupted.name(), false).unwrap();
+    let mut session = Session::new(&plan, &interrupted, Some(folder));
+    let stopped = execute(&mut session, &interrupted).unwrap_err();
+    assert!(matches!(stopped, Stopped::Interrupted), "{stopped}");
+    assert_eq!((session.finished(), session.runs()), (2, 4));
+    let kept = session.abandon().unwrap().expect("two finished runs");
+    assert!(kept.exists() && !out.exists());
+
+    assert!(matches!(open(&out, &plan, "sim", false), Err(FolderError::Unfinished(_))), "not by accident");
+    let folder = open(&out, &plan, "sim", true).unwrap();
+    let mut session = Session::new(&plan, &Simulator, Some(folder));
+    assert_eq!(session.finished(), 2);
+    let begun = AtomicUsize::new(0);
+    let counted = |_: usize, fraction: f64| {
+        begun.fetch_add(usize::from(fraction >= 1.0), Ordering::SeqCst);
+    };
+    let stop = AtomicBool::new(false);
+    session.execute(&Execution { jobs: 2, stop: &stop, progress: &counted }).unwrap();
+    assert_eq!(begun.load(Ordering::SeqCst), 4, "those that were finished before are told at once");
+    let summary = session.summary("a test".into());
+    session.assemble(&summary, SCENARIO).unwrap().unwrap().publish().unwrap();
+
+    assert_eq!(summary.cases, whole.cases);
+    assert_eq!(read_summary(&out).unwrap(), summary);
+    assert!(summary.claims.len() == 1 && summary.claims[0].pass, "{:?}", summary.claims);
+    for file in ["flows.parquet", "series.parquet", "scenario.toml"] {
+        let read = |folder: &str| std::fs::read(dir.path().join(folder).join(file)).unwrap();
+        assert!(read("whole") == read("parts"), "{file} differs");
+    }
+}
+
+#[test]
+fn without_a_folder_only_the_summary_is_left() {
+    let plan = plan();
+    let mut session = Session::new(&plan, &Simulator, None);
+    execute(&mut session, &Simulator).unwrap();
+    let summary = session.summary("a test".into());
+    assert_eq!((summary.engine.as_str(), summary.cases.len()), ("sim", 2));
+    assert!(summary.work.packet_hops > Some(100));
+    assert!(session.partial_path().is_none() && session.assemble(&summary, SCENARIO).unwrap().is_none());
+}
+
+/// An engine that is the simulator but for cases that it refuses.
+struct Refuses;
+
+impl Engine for Refuses {
+    fn name(&self) -> &'static str {
+        "refuses"
+    }
+
+    fn most_jobs(&self) -> Option<usize> {
+        None
+    }
+
+    fn run(
+        &self,
+        _: &ResolvedCase,
+        _: u64,
+        _: &AtomicBool,
+        _: &(dyn Fn(f64) + Sync),
+    ) -> Result<RunOutput, EngineError> {
+        Err(SimError::Algorithm("none of that name".into()).into())
+    }
+}
+
+#[test]
+fn the_error_of_an_engine_arrives_as_its_own_type() {
+    let plan = plan();
+    let stop = AtomicBool::new(false);
+    let mut session = Session::new(&plan, &Refuses, None);
+    let stopped = session.execute(&Execution { jobs: 2, stop: &stop, progress: &|_, _| {} }).unwrap_err();
+    let Stopped::Failed(error) = stopped else { panic!("{stopped}") };
+    assert_eq!(error.kind(), ErrorKind::BadInput);
+    assert!(matches!(error.cause().downcast_ref(), Some(SimError::Algorithm(_))), "{error:?}");
+    assert!(stop.load(Ordering::SeqCst), "the others stop because of it");
+    assert_eq!(session.finished(), 0);
+}

@@ -1,0 +1,108 @@
+//! Whether this host can run the kernel engine or a guest.
+
+use crate::engine::Unusable;
+use crate::guest;
+use crate::{Cc, LabSpec, Transport, iperf};
+use std::sync::OnceLock;
+use vmcc_host::probe::{self, Check};
+use vmcc_scenario::Plan;
+
+/// Checks without which no case runs on the kernel engine.
+const REQUIRED: [&str; 10] = [
+    "root",
+    "btf",
+    "bpf",
+    "struct-ops",
+    "socket-diagnostics",
+    "network-namespaces",
+    "qdisc-htb",
+    "qdisc-bfifo",
+    "iperf3",
+    "mptcpize",
+];
+const EMULATOR: &str = "qemu-system-x86_64";
+
+/// What the host can do: its kernel, and the programs of the lab. Asked once per process, as it takes seconds.
+pub fn checks() -> &'static [Check] {
+    static ALL: OnceLock<Vec<Check>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let programs = [
+            program("iperf3", "sending traffic", "apt-get install iperf3"),
+            program("mptcpize", "MPTCP for programs that do not ask for it", "apt-get install mptcpize"),
+            program(EMULATOR, "guests", "apt-get install qemu-system-x86"),
+        ];
+        probe::checks().into_iter().chain(programs).collect()
+    })
+}
+
+fn program(name: &str, purpose: &'static str, install: &str) -> Check {
+    let ok = iperf::is_installed(name);
+    Check {
+        name: name.to_owned(),
+        purpose,
+        ok,
+        unknown: false,
+        reason: (!ok).then(|| "not installed or not in PATH".to_owned()),
+        remedy: (!ok).then(|| install.to_owned()),
+    }
+}
+
+/// Whether the kernel engine runs anything here.
+///
+/// # Errors
+/// The first thing that is missing.
+pub fn kernel_usable() -> Result<(), Unusable> {
+    required(&REQUIRED)
+}
+
+/// Whether this host's kernel can run `plan`.
+pub(super) fn kernel_can(plan: &Plan) -> Result<(), Unusable> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Unusable::NotRoot);
+    }
+    let mut names: Vec<String> = REQUIRED.map(str::to_owned).to_vec();
+    for spec in plan.cases.iter().filter_map(|case| LabSpec::try_from(case).ok()) {
+        names.extend(needed(&spec));
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    required(&names)
+}
+
+/// What not every case needs.
+fn needed(spec: &LabSpec) -> Vec<String> {
+    let mut names = Vec::new();
+    if spec.serves_ports() {
+        names.extend(["qdisc-clsact".to_owned(), "marker".to_owned()]);
+    }
+    if spec.paths.iter().any(|path| !path.delay.is_zero()) {
+        names.push("qdisc-netem".to_owned());
+    }
+    for flow in &spec.flows {
+        if matches!(flow.transport, Transport::Mptcp { .. }) {
+            names.push("mptcp".to_owned());
+        }
+        if matches!(flow.cc, Cc::Registry(_)) {
+            names.push(flow.cc.kernel_name());
+        }
+    }
+    names
+}
+
+fn required(names: &[&str]) -> Result<(), Unusable> {
+    let missing = checks().iter().find(|check| !check.ok && names.contains(&check.name.as_str()));
+    missing.map_or(Ok(()), |check| {
+        let reason = check.reason.clone().unwrap_or_else(|| "it does not work here".to_owned());
+        Err(Unusable::Lacks { check: check.name.clone(), reason, remedy: check.remedy.clone() })
+    })
+}
+
+/// Whether a guest can be booted.
+///
+/// # Errors
+/// What is missing.
+pub fn guest_usable() -> Result<(), Unusable> {
+    if !iperf::is_installed(EMULATOR) {
+        return Err(Unusable::NoEmulator { program: EMULATOR });
+    }
+    guest::newest_kernel().map(drop).map_err(Unusable::NoKernel)
+}

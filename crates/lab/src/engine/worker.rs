@@ -1,0 +1,83 @@
+//! The guest's side of the guest engine: runs the cases that the host puts into a directory.
+//!
+//! Files are renamed into place, so that neither side reads half a file.
+
+use crate::engine::fraction;
+use crate::{Control, Error, LabSpec, Programs};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+use vmcc_engine::{ErrorKind, chain};
+use vmcc_results::RunOutput;
+use vmcc_scenario::ResolvedCase;
+
+/// How often both sides look for files.
+pub(super) const POLL: Duration = Duration::from_millis(50);
+/// The longest that a worker waits for its next run before it gives up on the host.
+const IDLE_LIMIT: Duration = Duration::from_secs(120);
+pub(super) const QUIT: &str = "quit";
+
+/// What a run came to.
+#[derive(Serialize, Deserialize)]
+pub(super) enum Answer {
+    Output(Box<RunOutput>),
+    Failed { kind: ErrorKind, message: String },
+}
+
+pub(super) fn place(directory: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
+    let temporary = directory.join(format!("{name}.new"));
+    fs::write(&temporary, serde_json::to_vec(value)?)?;
+    fs::rename(&temporary, directory.join(name))
+}
+
+/// Reads and removes a file; `None` when it is not there (yet).
+pub(super) fn take<T: for<'de> Deserialize<'de>>(directory: &Path, name: &str) -> Option<T> {
+    let path = directory.join(name);
+    let text = fs::read(&path).ok()?;
+    let value = serde_json::from_slice(&text).ok()?;
+    fs::remove_file(&path).ok()?;
+    Some(value)
+}
+
+/// Runs inside the guest until it is told to quit.
+///
+/// # Errors
+/// An answer cannot be written into `directory`.
+pub fn worker(directory: &Path) -> Result<(), Error> {
+    let mut waiting = Instant::now();
+    for number in 0_u32.. {
+        let case: ResolvedCase = loop {
+            if directory.join(QUIT).exists() || waiting.elapsed() > IDLE_LIMIT {
+                return Ok(());
+            }
+            match take(directory, &format!("{number}.job")) {
+                Some(case) => break case,
+                None => thread::sleep(POLL),
+            }
+        };
+        let answer = answer(directory, number, &case);
+        place(directory, &format!("{number}.answer"), &answer).map_err(|e| Error::file(directory, e))?;
+        waiting = Instant::now();
+    }
+    Ok(())
+}
+
+fn answer(directory: &Path, number: u32, case: &ResolvedCase) -> Answer {
+    let result = LabSpec::try_from(case).and_then(|spec| {
+        let mut report = |p: &crate::Progress| {
+            // Progress that is not seen is no reason to stop.
+            let _ = place(directory, &format!("{number}.progress"), &fraction(p));
+        };
+        let cancel = AtomicBool::new(false);
+        let programs = Programs::default();
+        crate::run(&spec, &mut Control { cancel: &cancel, progress: &mut report, programs })
+    });
+    match result {
+        Ok(output) => Answer::Output(Box::new(output)),
+        Err(error) => Answer::Failed { kind: error.kind(), message: chain(&error) },
+    }
+}
