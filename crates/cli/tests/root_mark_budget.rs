@@ -6,27 +6,45 @@ mod wire;
 
 use serde_json::json;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::Pair;
 
-/// Bytes on the wire per byte of payload: Ethernet, IPv4 and TCP with timestamps.
-const WIRE: f64 = 1514.0 / 1448.0;
-
-/// What each port sends at the same time, in Mbit/s on the wire.
-fn rates(pair: &Pair, hosts: &[&str]) -> Vec<f64> {
+/// What each port sends in the same seconds, in Mbit/s on the wire. Each has one stream, which is there all the time.
+fn rates(pair: &Pair, ports: &[(&str, &str)]) -> Vec<f64> {
+    let sent = || ports.iter().map(|(port, _)| sent_bytes(pair, port)).collect::<Vec<_>>();
+    let servers: Vec<_> = ports.iter().zip(5310..).map(|(_, listens)| pair.server(listens)).collect();
     thread::scope(|scope| {
-        let clients: Vec<_> = hosts
+        let begin = sent();
+        let client = |(_, host), listens| pair.client(&format!("-c {host} -p {listens} -t 6"));
+        let clients: Vec<_> = ports
             .iter()
             .zip(5310..)
-            .map(|(host, port)| {
-                let server = pair.server(port);
-                let client = move || pair.client(&format!("-c {host} -p {port} -O 1 -t 4"));
-                (scope.spawn(client), server)
-            })
+            .map(|(&port, listens)| scope.spawn(move || client(port, listens)))
             .collect();
-        clients.into_iter().map(|(client, _server)| client.join().unwrap() * WIRE / 1e6).collect()
+        let all_run = || assert!(!clients.iter().any(|client| client.is_finished()), "a stream has ended");
+        // More than what opens a transfer.
+        while sent().iter().zip(&begin).any(|(now, begin)| now - begin < 1_000_000) {
+            all_run();
+            thread::sleep(Duration::from_millis(50));
+        }
+        let (before, at) = (sent(), Instant::now());
+        thread::sleep(Duration::from_secs(2));
+        let (after, seconds) = (sent(), at.elapsed().as_secs_f64());
+        all_run();
+        assert!(clients.into_iter().all(|client| client.join().unwrap() > 0.0));
+        drop(servers);
+        after.iter().zip(before).map(|(after, before)| (after - before) as f64 * 8e-6 / seconds).collect()
     })
 }
+
+fn sent_bytes(pair: &Pair, port: &str) -> u64 {
+    let links: serde_json::Value =
+        serde_json::from_str(&pair.ip(&format!("-j -s link show {port}"))).unwrap();
+    links[0]["stats64"]["tx"]["bytes"].as_u64().unwrap_or_else(|| panic!("{links}"))
+}
+
+const P0: (&str, &str) = ("p0", "10.79.0.2");
+const P1: (&str, &str) = ("p1", "10.80.0.2");
 
 fn two_ports() -> Pair {
     let pair = Pair::new();
@@ -48,8 +66,8 @@ fn root_mark_two_ports_share_the_budget_of_their_vm() {
         let (code, said) = pair.json(&["mark", port, "--vm", "db1=100mbit:shared", "--threshold", "100kB"]);
         assert_eq!((code, &said["stats"]["port"]), (0, &"db1".into()), "{said}");
     }
-    let both = rates(&pair, &["10.79.0.2", "10.80.0.2"]);
-    let alone = rates(&pair, &["10.79.0.2"]);
+    let both = rates(&pair, &[P0, P1]);
+    let alone = rates(&pair, &[P0]);
     println!("both {both:.1?}, alone {alone:.1?} Mbit/s");
     // How exact a cap is `vmcc bench port` says; here half of the budget, or twice, would be wrong.
     assert!((90.0..=102.0).contains(&both.iter().sum::<f64>()), "{both:?}");
@@ -62,7 +80,7 @@ fn root_mark_two_ports_share_the_budget_of_their_vm() {
 
     let (code, said) = pair.json(&["mark", "p1", "--vm", "db1=50mbit:shared"]);
     assert_eq!((code, &said["changed"]), (0, &true.into()), "{said}");
-    let alone = rates(&pair, &["10.79.0.2"]);
+    let alone = rates(&pair, &[P0]);
     assert!((30.0..=51.0).contains(&alone[0]), "changed for all: {alone:?}");
     let (_, stats) = pair.json(&["mark", "p0", "--stats"]);
     assert!(stats["rtt_samples"].as_u64().unwrap() > 100, "ACKs come in at the ports: {stats}");
@@ -83,8 +101,8 @@ fn root_mark_two_ports_have_fixed_parts_of_the_budget() {
         let (code, said) = pair.json(&["mark", port, "--vm", "db1=100mbit:1/2", "--threshold", "100kB"]);
         assert_eq!((code, &said["stats"]["rate_bps"]), (0, &50_000_000.into()), "{said}");
     }
-    let both = rates(&pair, &["10.79.0.2", "10.80.0.2"]);
-    let alone = rates(&pair, &["10.79.0.2"]);
+    let both = rates(&pair, &[P0, P1]);
+    let alone = rates(&pair, &[P0]);
     println!("both {both:.1?}, alone {alone:.1?} Mbit/s");
     assert!((90.0..=102.0).contains(&both.iter().sum::<f64>()), "{both:?}");
     assert!((49.0..=51.0).contains(&alone[0]), "what the other leaves is lost: {alone:?}");
@@ -164,7 +182,7 @@ fn root_mark_a_bucket_goes_with_its_last_port() {
     let device = links.split_whitespace().find(|word| word.starts_with("vmccb")).unwrap();
     pair.ip(&format!("link del {}", device.trim_end_matches(':')));
     assert_eq!(pair.json(&["mark", "p0", "--vm", "db1=100mbit:shared"]).0, 0, "made again");
-    let alone = rates(&pair, &["10.79.0.2"]);
+    let alone = rates(&pair, &[P0]);
     assert!((60.0..=102.0).contains(&alone[0]), "{alone:?}");
     assert_eq!(pair.json(&["unmark", "p0"]).0, 0);
     assert_eq!(pair.queues(), before);
