@@ -4,7 +4,7 @@
 # Runs every test that this machine can run, in stages; a failed stage does not keep the next ones
 # from running. `make test` calls it after set-up.
 #
-#   scripts/test.sh [STAGE...]      default: all stages, in the order of `all_stages`
+#   scripts/test.sh [STAGE...]      default: all but `release`, in the order of `all_stages`
 #
 # What a machine cannot run is named in the summary, with the reason. With CI set nothing may be
 # left out: what cannot run has failed. Exit codes: 0 all passed, 1 a stage failed, 2 wrong use.
@@ -14,12 +14,16 @@ cd "$(dirname "$0")/.." || exit 1
 export PATH="$PATH:$HOME/.cargo/bin"
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 target=${CARGO_TARGET_DIR:-target}
-vmcc=$target/release/vmcc
+# What the tests are built with runs the demo and the matrix too: nothing is compiled twice.
+vmcc=$target/debug/vmcc
 
-all_stages=(rust-format c-format shell portable kernel release clippy root guests demo matrix)
-# These only compute. Before a root stage of the same call they wait for it and run beside it at idle
-# priority: root tests mostly wait for packets.
-beside_root=(release clippy)
+all_stages=(rust-format c-format shell portable kernel clippy root counted guests demo matrix)
+# On demand, and in the CI job that packs the program.
+more_stages=(release)
+# Root tests mostly wait for packets, and guests for their timers. Meanwhile, at idle priority, run stages that only
+# compute: compilers, and guests whose time is that of their instructions.
+leaves_room=(root guests)
+fills_room=(release clippy counted)
 
 # One feature set for every stage with kernel code, and always the whole workspace: what is selected
 # decides about the features of dependencies, which would be compiled a second time.
@@ -78,36 +82,73 @@ unprivileged() {
 	fi
 }
 
-stage_kernel() { kernel_tests --skip root_ --skip guest_; }
-
-# The tests of crates with kernel code whose names fit the arguments, which are libtest's.
-kernel_tests() {
-	local targets=(--lib --bin vmcc) file
-	# What some tests start: `cargo test` leaves out examples where targets are named, or builds them as tests.
-	cargo build --locked --workspace "${kernel_features[@]}" --example two_paths || return
-	for file in crates/{host,lab,cli}/tests/*.rs; do
-		targets+=(--test "$(basename "$file" .rs)")
-	done
-	cargo test --locked --no-fail-fast --workspace "${kernel_features[@]}" "${targets[@]}" -- "$@"
+# Not again what `portable` has run and has no kernel code.
+stage_kernel() {
+	local targets=()
+	mapfile -t targets < <(kernel_targets | grep -vxE 'parquet|report|interrupt' | sed 's/^/--test=/')
+	build_examples && cargo test --locked --no-fail-fast --workspace "${kernel_features[@]}" --lib --bin vmcc \
+		"${targets[@]}" -- --skip root_ --skip guest_ --skip counted_
 }
 
-# kernel_tests, one at a time; what failed is tried once more by itself, because machines are shared and these tests
-# are about what a machine carries. The summary names it.
-kernel_tests_twice() {
-	local log=$logs/first-try failed again=$logs/again
-	kernel_tests --test-threads=1 "$@" 2>&1 | tee "$log"
-	[ "${PIPESTATUS[0]}" != 0 ] || return 0
+# The names of the test targets of crates with kernel code.
+kernel_targets() { basename -s .rs crates/{host,lab,cli}/tests/*.rs; }
+
+# What some tests start: `cargo test` leaves out examples where targets are named, or builds them as tests.
+build_examples() { cargo build --locked --workspace "${kernel_features[@]}" --example two_paths; }
+
+# Builds the tests once and lists them in $logs/binaries: folder and program, a line each.
+build_binaries() {
+	local targets=()
+	[ ! -e "$logs/binaries" ] || return 0
+	mapfile -t targets < <(kernel_targets | sed 's/^/--test=/')
+	build_examples || return
+	cargo test --locked --no-run --workspace "${kernel_features[@]}" --lib --bin vmcc "${targets[@]}" \
+		--message-format json-render-diagnostics | python3 -c '
+import json, os, sys
+for message in map(json.loads, sys.stdin):
+    if message.get("executable") and message["profile"]["test"]:
+        print(os.path.dirname(message["manifest_path"]), message["executable"], sep="\t")' >"$logs/building" || return
+	mv "$logs/building" "$logs/binaries"
+}
+
+run_binaries() { # run_binaries LIST ARGUMENTS...: one test at a time; the arguments are libtest's
+	local list=$1 dir binary status failed=0
+	shift
+	while IFS=$'\t' read -r dir binary; do
+		printf '\n     Running %s\n' "${binary##*/}"
+		(cd "$dir" && exec "$binary" --test-threads=1 "$@" </dev/null)
+		status=$?
+		[ $status = 0 ] || failed=1
+		[ $status -lt 128 ] || echo "error: ${binary##*/} was ended (signal: $((status - 128)))"
+	done <"$list"
+	return $failed
+}
+
+# Runs the tests whose names have PREFIX, the lists beside each other; what failed is tried once more by itself, because
+# machines are shared and these tests are about what a machine carries. The summary names it.
+run_twice() { # run_twice PREFIX LIST...
+	local prefix=$1 list lane lanes=() failed status=0
+	shift
+	for list in "${@:2}"; do
+		run_binaries "$list" "$prefix" >"$list.out" 2>&1 &
+		lanes+=($!)
+	done
+	run_binaries "$1" "$prefix" 2>&1 | tee "$1.out"
+	[ "${PIPESTATUS[0]}" = 0 ] || status=1
+	for lane in "${lanes[@]}"; do wait "$lane" || status=1; done
+	for list in "${@:2}"; do cat "$list.out"; done
+	[ $status != 0 ] || return 0
 	# The list that libtest ends with: names by themselves, indented.
 	mapfile -t failed < <(awk '/^failures:$/ { list = 1 } /^test result/ { list = 0 }
-		list && /^    [a-z0-9_:]+$/ { print $1 }' "$log" | sort -u)
-	# It did not build, a test took its process down, or it is no accident.
-	if [ ${#failed[@]} = 0 ] || [ ${#failed[@]} -gt 4 ] || grep -q '(signal: ' "$log"; then
+		list && /^    [a-z0-9_:]+$/ { print $1 }' "${@/%/.out}" | sort -u)
+	# A test took its process down, or it is no accident.
+	if [ ${#failed[@]} = 0 ] || [ ${#failed[@]} -gt 4 ] || grep -q '(signal: ' "${@/%/.out}"; then
 		return 1
 	fi
 	echo "once more, each by itself: ${failed[*]}"
-	kernel_tests --test-threads=1 --exact "${failed[@]}" 2>&1 | tee "$again"
+	run_binaries <(cat "$@") --exact "${failed[@]}" 2>&1 | tee "$1.again"
 	[ "${PIPESTATUS[0]}" = 0 ] || return 1
-	[ "$(awk '/^test result: ok/ { n += $4 } END { print n + 0 }' "$again")" = ${#failed[@]} ] || return 1
+	[ "$(awk '/^test result: ok/ { n += $4 } END { print n + 0 }' "$1.again")" = ${#failed[@]} ] || return 1
 	printf '%s\n' "${failed[@]}" >>"$logs/second-try"
 }
 
@@ -125,13 +166,24 @@ stage_root() {
 	local reason
 	reason=$(why_not_on_this_kernel)
 	[ -z "$reason" ] || { cannot "$reason" || return; }
-	# One at a time: they share the kernel's sysctls and its list of algorithms.
-	kernel_tests_twice root_
+	build_binaries || return
+	# Ports in namespaces of their own, and no algorithm: beside the others, which share the kernel's list of algorithms
+	# and the records of all ports.
+	grep -E '/root_(port_|shaper-)[^/]*$' "$logs/binaries" >"$logs/root-ports"
+	grep -vE '/root_(port_|shaper-)[^/]*$' "$logs/binaries" >"$logs/root-machine"
+	run_twice root_ "$logs/root-machine" "$logs/root-ports"
 }
 
-stage_guests() {
-	# One at a time: each guest wants every core.
-	kernel_tests_twice guest_
+# Guests with the host's clock: one at a time, each wants every core.
+stage_guests() { guest_tests guest_; }
+
+# Guests with a clock of instructions, which need one core and no hurry.
+stage_counted() { guest_tests counted_; }
+
+guest_tests() { # guest_tests PREFIX
+	build_binaries || return
+	grep -E '/guest_[^/]*$' "$logs/binaries" >"$logs/list-$1"
+	run_twice "$1" "$logs/list-$1"
 }
 
 stage_release() { cargo build --locked --release -p vmcc --features kernel; }
@@ -147,9 +199,8 @@ stage_demo() {
 }
 
 stage_matrix() {
-	local where=(6.1 7)
-	[ -n "$(why_not_on_this_kernel)" ] || where=(host "${where[@]}")
-	scripts/kernel-matrix.sh "${where[@]}"
+	# The host's own kernel is the root stage's: root_kernel_check.
+	VMCC=$vmcc scripts/kernel-matrix.sh 6.1 7
 }
 
 # --- running them -----------------------------------------------------------------------------
@@ -157,7 +208,7 @@ stage_matrix() {
 stages=("${@:-${all_stages[@]}}")
 for stage in "${stages[@]}"; do
 	if ! declare -F "stage_$stage" >/dev/null; then
-		echo "unknown stage \"$stage\"; there are: ${all_stages[*]}" >&2
+		echo "unknown stage \"$stage\"; there are: ${all_stages[*]} ${more_stages[*]}" >&2
 		exit 2
 	fi
 done
@@ -200,32 +251,46 @@ judge() { # judge STAGE
 	summary+=("$line")
 }
 
-waiting=()
-root_to_come=$(is_one_of root "${stages[@]}" && echo yes)
+foreground=()
+background=()
 for stage in "${stages[@]}"; do
-	if is_one_of "$stage" "${beside_root[@]}" && [ -n "$root_to_come" ]; then
-		waiting+=("$stage")
-		continue
-	fi
-	if [ "$stage" = root ] && [ ${#waiting[@]} -gt 0 ]; then
-		(
-			chrt --idle --pid 0 "$BASHPID"
-			for one in "${waiting[@]}"; do run_stage "$one" >/dev/null; done
-		) &
-	fi
-	printf '\n=== %s ===\n' "$stage"
-	run_stage "$stage"
-	judge "$stage"
-	[ "$stage" = root ] || continue
-	root_to_come=
+	if is_one_of "$stage" "${fills_room[@]}"; then background+=("$stage"); else foreground+=("$stage"); fi
+done
+if ! is_one_of root "${stages[@]}" && ! is_one_of guests "${stages[@]}"; then
+	foreground=("${stages[@]}")
+	background=()
+fi
+
+begin_background() {
+	[ ! -e "$logs/begun" ] || return 0
+	touch "$logs/begun"
+	[ ${#background[@]} != 0 ] || return 0
+	# Before, so that they do not wait for each other's lock. What is wrong is heard by each that needs it.
+	build_binaries >/dev/null
+	(
+		chrt --idle --pid 0 "$BASHPID"
+		for one in "${background[@]}"; do run_stage "$one" >/dev/null & done
+		wait
+	) &
+}
+
+end_background() {
 	wait
-	for one in "${waiting[@]}"; do
-		printf '\n=== %s, beside root ===\n' "$one"
+	for one in "${background[@]}"; do
+		printf '\n=== %s, beside others ===\n' "$one"
 		tail -n 40 "$logs/$one"
 		judge "$one"
 	done
-	waiting=()
+	background=()
+}
+
+for stage in "${foreground[@]}"; do
+	if is_one_of "$stage" "${leaves_room[@]}"; then begin_background; elif [ -e "$logs/begun" ]; then end_background; fi
+	printf '\n=== %s ===\n' "$stage"
+	run_stage "$stage"
+	judge "$stage"
 done
+end_background
 
 printf '\n================ summary ================\n'
 printf '%s\n' "${summary[@]}"
@@ -236,7 +301,7 @@ if [ ${#failures[@]} -gt 0 ]; then
 	# Of a log, often only the end is read or kept.
 	for stage in "${failures[@]}"; do
 		printf '\n--- %s, of its output:\n' "$stage"
-		grep -E 'panicked at|FAIL|^error|^left out' -A 1 "$logs/$stage" | tail -n 8 | cut -c -140
+		grep -E 'panicked at|FAIL|^error|^left out' -A 2 "$logs/$stage" | tail -n 8 | cut -c -140
 	done
 	echo "FAILED: ${#failures[@]} of ${#stages[@]} stages, after $took"
 	exit 1

@@ -20,19 +20,23 @@ const LIMIT: Duration = Duration::from_secs(240);
 
 #[test]
 fn guest_port_on_the_oldest_kernel() {
-    run_inside("6.1", "inside_", LIMIT);
+    run_inside("6.1", &["inside_"], LIMIT);
 }
 
 #[test]
 fn guest_port_on_the_newest_kernel() {
-    run_inside("7", "inside_", LIMIT);
+    run_inside("7", &["inside_"], LIMIT);
 }
 
 /// With the queueing discipline in BPF, which the host may not have. On one processor: Linux changes its own code when
 /// the first program comes to a port or the last one goes, which an emulated processor may see too late, and then stops.
 #[test]
 fn guest_port_exchanges_queues_without_loss() {
-    run_inside_as("7", "exchanges_", GuestOptions { cpus: 1, time_limit: LIMIT, ..GuestOptions::default() });
+    run_inside_as(
+        "7",
+        &["exchanges_"],
+        GuestOptions { cpus: 1, time_limit: LIMIT, ..GuestOptions::default() },
+    );
 }
 
 #[test]

@@ -13,23 +13,23 @@ use vmcc_lab::guest::{Accel, GuestOptions};
 
 /// Under a clock of instructions: what else the machine does changes nothing.
 fn run_inside(series: &str, prefix: &str) {
-    let time_limit = Duration::from_secs(900);
+    let time_limit = Duration::from_secs(1800);
     let options = GuestOptions { accel: Some(Accel::Counted), time_limit, ..GuestOptions::default() };
-    guests::run_inside_as(series, prefix, options);
+    guests::run_inside_as(series, &[prefix], options);
 }
 
 #[test]
-fn guest_reductions_on_the_oldest_kernel() {
+fn counted_reductions_on_the_oldest_kernel() {
     run_inside("6.1", "inside_");
 }
 
 #[test]
-fn guest_reductions_on_the_newest_kernel() {
+fn counted_reductions_on_the_newest_kernel() {
     run_inside("7", "inside_");
 }
 
 #[test]
-fn guest_reductions_beside_the_kernels_own() {
+fn counted_reductions_beside_the_kernels_own() {
     run_inside("7", "beside_inside");
 }
 

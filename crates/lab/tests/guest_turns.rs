@@ -17,10 +17,10 @@ use vmcc_lab::guest::{Accel, GuestOptions};
 const REPETITIONS: usize = 4;
 
 #[test]
-fn guest_turns_of_an_idle_class() {
-    let time_limit = Duration::from_secs(580);
+fn counted_turns_of_an_idle_class() {
+    let time_limit = Duration::from_secs(1800);
     let options = GuestOptions { accel: Some(Accel::Counted), time_limit, ..GuestOptions::default() };
-    guests::run_inside_as("6.18", "inside_", options);
+    guests::run_inside_as("6.18", &["inside_"], options);
 }
 
 /// Within two round trips of its last packet the others have its share, in proportion, and the port is full.

@@ -4,16 +4,17 @@
 use std::time::Duration;
 use vmcc_lab::guest::{Guest, GuestOptions, Stream, kernel};
 
-/// Runs tests of this binary whose names begin with `prefix` (they are `#[ignore]`d outside) under a guest kernel.
-pub fn run_inside(series: &str, prefix: &str, limit: Duration) {
-    run_inside_as(series, prefix, GuestOptions { time_limit: limit, ..GuestOptions::default() });
+/// Runs tests of this binary whose names begin with one of `prefixes` (they are `#[ignore]`d outside) under a guest
+/// kernel, all in one guest.
+pub fn run_inside(series: &str, prefixes: &[&str], limit: Duration) {
+    run_inside_as(series, prefixes, GuestOptions { time_limit: limit, ..GuestOptions::default() });
 }
 
 /// As [`run_inside`], in a guest of one's own choice.
-pub fn run_inside_as(series: &str, prefix: &str, options: GuestOptions) {
+pub fn run_inside_as(series: &str, prefixes: &[&str], options: GuestOptions) {
     let image = kernel(series).unwrap_or_else(|e| panic!("{e}"));
     let program = std::env::current_exe().expect("this binary");
-    let arguments = [prefix, "--ignored", "--nocapture", "--test-threads=1"];
+    let arguments = [prefixes, &["--ignored", "--nocapture", "--test-threads=1"]].concat();
     println!("kernel {}:", image.release());
     let mut out = Vec::new();
     // As it comes: of a guest that hangs one wants to know where.
