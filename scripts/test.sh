@@ -4,7 +4,7 @@
 # Runs every test that this machine can run, in stages; a failed stage does not keep the next ones
 # from running. `make test` calls it after set-up.
 #
-#   scripts/test.sh [STAGE...]      default: all but `release`, in the order of `all_stages`
+#   scripts/test.sh [STAGE...]      default: those of `all_stages`; `more_stages` by name
 #
 # What a machine cannot run is named in the summary, with the reason. With CI set nothing may be
 # left out: what cannot run has failed. Exit codes: 0 all passed, 1 a stage failed, 2 wrong use.
@@ -18,8 +18,8 @@ target=${CARGO_TARGET_DIR:-target}
 vmcc=$target/debug/vmcc
 
 all_stages=(rust-format c-format shell portable kernel clippy root counted guests demo matrix)
-# On demand, and in the CI job that packs the program.
-more_stages=(release)
+# On demand, and in CI where they belong to a job.
+more_stages=(release more-guests)
 # Root tests mostly wait for packets, and guests for their timers. Meanwhile, at idle priority, run stages that only
 # compute: compilers, and guests whose time is that of their instructions.
 leaves_room=(root guests)
@@ -186,11 +186,19 @@ guest_tests() { # guest_tests PREFIX
 	run_twice "$1" "$logs/list-$1"
 }
 
+# The kernels between the oldest and the newest, and the long comparisons.
+stage_more-guests() {
+	build_binaries || return
+	grep -E '/guest_[^/]*$' "$logs/binaries" >"$logs/list-more"
+	run_binaries "$logs/list-more" --ignored on_linux_
+}
+
 stage_release() { cargo build --locked --release -p vmcc --features kernel; }
 
 # Exit code 1 is a claim that failed. They are about what this machine carries, and it may have been busy for a moment.
 stage_demo() {
 	local status
+	build_binaries || return
 	"$vmcc" demo
 	status=$?
 	[ $status = 1 ] || return $status
@@ -200,7 +208,7 @@ stage_demo() {
 
 stage_matrix() {
 	# The host's own kernel is the root stage's: root_kernel_check.
-	VMCC=$vmcc scripts/kernel-matrix.sh 6.1 7
+	build_binaries && VMCC=$vmcc scripts/kernel-matrix.sh 6.1 7
 }
 
 # --- running them -----------------------------------------------------------------------------

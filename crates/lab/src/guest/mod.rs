@@ -227,7 +227,9 @@ impl Guest {
         let mut machine = Machine::start(kernel, &job, &self.options, accel)?;
         let boot_limit = match accel {
             Accel::Kvm => BOOT_LIMIT_KVM,
-            Accel::Emulation | Accel::Counted => BOOT_LIMIT_EMULATED,
+            Accel::Emulation => BOOT_LIMIT_EMULATED,
+            // May run when nothing else does: how long that takes says nothing.
+            Accel::Counted => self.options.time_limit,
         }
         .min(self.options.time_limit);
         let fails_to_boot = |job: &Job, cause: String| GuestError::Boot {
