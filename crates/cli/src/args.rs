@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Doctor,
     /// The congestion-control algorithms with their sources and parameters
     Algorithms,
+    /// The metrics of results: unit, meaning and which engines measure them
+    Metrics,
     /// The built-in scenarios
     Scenarios,
     /// Check a scenario file, or print the language's JSON schema

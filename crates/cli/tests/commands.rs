@@ -26,6 +26,24 @@ fn algorithms_have_name_source_and_parameters_with_unit_default_and_range() {
 }
 
 #[test]
+fn metrics_have_name_place_unit_engines_and_meaning() {
+    let dir = folder();
+    let (code, document) = json(dir.path(), &["metrics"]);
+    assert_eq!(code, 0);
+    let metrics = document["metrics"].as_array().unwrap();
+    for metric in metrics {
+        let filled = |key: &str| metric[key].as_str().is_some_and(|text| !text.is_empty());
+        assert!(["name", "title", "unit", "kind", "over", "meaning"].into_iter().all(filled), "{metric}");
+        assert!(["places", "engines"].iter().all(|k| !metric[*k].as_array().unwrap().is_empty()), "{metric}");
+    }
+    let goodput = metrics.iter().find(|m| m["name"] == "goodput_bps").unwrap();
+    assert_eq!((&goodput["unit"], &goodput["engines"][1]), (&"bit/s".into(), &"kernel".into()));
+    assert!(document["schema"]["properties"]["ce_marks"]["description"].is_string());
+    let listed = predicate::str::contains("paths.<path>.METRIC").and(predicate::str::contains("rtt_us *"));
+    vmcc(dir.path()).arg("metrics").assert().success().stdout(listed);
+}
+
+#[test]
 fn every_builtin_scenario_is_listed_shown_and_valid() {
     let dir = folder();
     let (code, document) = json(dir.path(), &["scenarios"]);

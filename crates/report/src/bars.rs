@@ -3,8 +3,8 @@
 
 use crate::plots::sentence_case;
 use maud::{Markup, html};
+use vmcc_metrics::stats::MeanCi;
 use vmcc_results::figure::{Column, mean_text};
-use vmcc_results::stats::MeanCi;
 
 const LABEL_WIDTH: f64 = 132.0;
 const BAR_WIDTH: f64 = 196.0;

@@ -3,9 +3,9 @@
 use crate::bars;
 use crate::plots::{Plots, numeric_axis};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use vmcc_metrics::unit::digits;
 use vmcc_results::figure::{
-    Column, claim_needs, claim_value, columns, common_settings, digits, mean_text, unfinished_note,
-    varying_keys,
+    Column, claim_needs, claim_value, columns, common_settings, mean_text, unfinished_note, varying_keys,
 };
 use vmcc_results::parquet_files::plain_text;
 use vmcc_results::{ClaimResult, Summary};

@@ -1,11 +1,13 @@
 //! The data of the plots, reduced to what a screen can show.
 
-use crate::rows::{FLOW_FIGURES, FlowValue, Sample};
+use crate::rows::{FlowValue, Sample, flow_figures};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use vmcc_results::figure::{Scale, case_name, columns, scale_of, varying_keys};
+use vmcc_metrics::catalogue;
+use vmcc_metrics::stats::{MeanCi, percentile_sorted};
+use vmcc_metrics::unit::{Scale, scale_of};
+use vmcc_results::figure::{case_name, columns, varying_keys};
 use vmcc_results::parquet_files::plain_text;
-use vmcc_results::stats::percentile_sorted;
 use vmcc_results::{Case, Summary};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
@@ -83,11 +85,11 @@ impl Plots {
 
 fn distributions(summary: &Summary, cases: &[String], flows: &[FlowValue], samples: &[Sample]) -> Vec<Plot> {
     let mut plots = Vec::new();
-    for (figure, (name, title)) in FLOW_FIGURES.iter().enumerate() {
+    for (figure, (name, title)) in flow_figures().enumerate() {
         let mut values = vec![Vec::new(); cases.len()];
         let endless = |case: u32| flows.iter().any(|f| f.case == case && f.figure == figure && f.endless);
         let only_endless: Vec<bool> =
-            (0..cases.len() as u32).map(|case| *name == "goodput_bps" && endless(case)).collect();
+            (0..cases.len() as u32).map(|case| name == "goodput_bps" && endless(case)).collect();
         let compared =
             |f: &&FlowValue| f.endless || !only_endless.get(f.case as usize).is_some_and(|only| *only);
         for flow in flows.iter().filter(|f| f.figure == figure).filter(compared) {
@@ -203,7 +205,7 @@ fn sweeps(summary: &Summary) -> Vec<Plot> {
         let line = |label: &String| {
             let cells: Vec<_> = xs.iter().map(|x| cell(label, *x)).collect();
             let bound = |sign: f64| {
-                let edge = |c: &vmcc_results::stats::MeanCi| Some((c.mean + sign * c.half_width?) / divisor);
+                let edge = |c: &MeanCi| Some((c.mean + sign * c.half_width?) / divisor);
                 cells.iter().map(|c| c.as_ref().and_then(edge)).collect::<Vec<_>>()
             };
             let has_interval = cells.iter().flatten().any(|c| c.half_width.is_some());
@@ -318,16 +320,9 @@ fn over_time(metric: &str, samples: &[&Sample]) -> Option<Plot> {
     })
 }
 
-/// A metric's name for people.
+/// A metric's name for people; of one that this version does not know, the name in the file.
 fn metric_title(metric: &str) -> String {
-    match metric {
-        "goodput_bps" => "Goodput".to_owned(),
-        "srtt_us" => "Smoothed RTT".to_owned(),
-        "rtt_us" => "RTT".to_owned(),
-        "cwnd_pkt" => "Congestion window".to_owned(),
-        "queue_bytes" => "Queue".to_owned(),
-        other => other.to_owned(),
-    }
+    catalogue::named(metric).map_or_else(|| metric.to_owned(), |listed| sentence_case(listed.title))
 }
 
 /// A title with a capital letter.

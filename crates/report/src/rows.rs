@@ -5,19 +5,18 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use std::path::Path;
+use vmcc_metrics::catalogue::{self, Place};
 use vmcc_results::parquet_files::{TableError, read_columns};
 
 /// Figures of flows that have a distribution plot: column and title.
-pub(crate) const FLOW_FIGURES: [(&str, &str); 3] = [
-    ("goodput_bps", "Goodput per flow"),
-    ("fct_us", "Flow completion time"),
-    ("rtt_mean_us", "Mean RTT per flow"),
-];
+pub(crate) fn flow_figures() -> impl Iterator<Item = (&'static str, &'static str)> {
+    catalogue::of(Place::Flow).flat_map(|metric| metric.shown.iter().map(|(_, title)| (metric.name, *title)))
+}
 
 /// One figure of one flow.
 pub(crate) struct FlowValue {
     pub(crate) case: u32,
-    /// Index into [`FLOW_FIGURES`].
+    /// Index into [`flow_figures`].
     pub(crate) figure: usize,
     pub(crate) value: f64,
     /// Whether it goes on as long as it may: where there are such, only their goodput is compared.
@@ -37,7 +36,7 @@ pub(crate) struct Sample {
 pub(crate) fn flows(path: &Path) -> Result<Vec<FlowValue>, ReportError> {
     let names: Vec<&str> = ["case", "measured", "size_bytes", "completed"]
         .into_iter()
-        .chain(FLOW_FIGURES.map(|(name, _)| name))
+        .chain(flow_figures().map(|(name, _)| name))
         .collect();
     let mut values = Vec::new();
     for_each_batch(path, &names, |batch| {
@@ -51,7 +50,7 @@ pub(crate) fn flows(path: &Path) -> Result<Vec<FlowValue>, ReportError> {
         let size = batch.column_by_name("size_bytes").ok_or_else(|| wrong(path, "size_bytes"))?;
         // A transfer cut off by the end of the run has no rate of its own.
         let counts = |row: &usize| measured.value(*row) && (size.is_null(*row) || completed.value(*row));
-        for (figure, (name, _)) in FLOW_FIGURES.iter().enumerate() {
+        for (figure, (name, _)) in flow_figures().enumerate() {
             let column = batch.column_by_name(name).and_then(|c| c.as_primitive_opt::<Float64Type>());
             let column = column.ok_or_else(|| wrong(path, name))?;
             let present = (0..batch.num_rows()).filter(|row| column.is_valid(*row) && counts(row));

@@ -1,40 +1,13 @@
-//! Figures as people read them: names, units, digits, and which of them belong into a table.
+//! The figures of a summary as people read them: which of them belong into a table, over runs and cases.
 
 use crate::parquet_files::plain_text;
-use crate::stats::{MeanCi, mean_ci95};
 use crate::{Case, ClaimResult, Summary};
+use vmcc_metrics::catalogue::{self, Metric, Place};
+use vmcc_metrics::stats::{MeanCi, mean_ci95};
+use vmcc_metrics::unit::{Scale, compact, digits, scale_of};
 
-/// Figures worth a column when a case has them, with the column's title. `*` stands for each path.
-const COLUMNS: [(&str, &str); 17] = [
-    ("goodput_bps", "goodput"),
-    ("paths.*.goodput_bps", "path *"),
-    ("competing_goodput_bps", "competing"),
-    ("competing_share", "share left"),
-    ("rtt_us.p50", "RTT p50"),
-    ("rtt_us.p99", "RTT p99"),
-    ("fct_us.p50", "FCT p50"),
-    ("fct_us.p99", "FCT p99"),
-    ("jain", "Jain index"),
-    ("established", "established"),
-    ("completed", "completed"),
-    ("unfinished", "unfinished"),
-    ("retransmits", "retransmits"),
-    ("timeouts", "timeouts"),
-    ("ce_marks", "CE marks"),
-    ("drops", "drops"),
-    ("cpu_s_per_gb", "CPU s/GB"),
-];
 /// More paths than this would make the table unreadable.
 const MOST_PATHS: usize = 4;
-
-/// A unit for figures: what to divide by, and its name.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Scale {
-    /// Divisor.
-    pub divisor: f64,
-    /// Name, empty for a pure number.
-    pub unit: &'static str,
-}
 
 /// A figure over all cases.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,17 +71,25 @@ pub fn case_name(case: &Case, varying: &[String]) -> String {
 
 /// The columns of the table of cases: those that at least one case has.
 pub fn columns(summary: &Summary) -> Vec<Column> {
-    let mut columns = Vec::new();
-    for (name, title) in COLUMNS {
-        if name.contains('*') {
-            for path in path_names(summary) {
-                columns.extend(column(summary, &name.replace('*', &path), &title.replace('*', &path)));
+    let paths = path_names(summary);
+    let of = |metric: &Metric| {
+        let mut columns = Vec::new();
+        for (statistic, title) in metric.shown {
+            let figure = match *statistic {
+                "" => metric.name.to_owned(),
+                statistic => format!("{}.{statistic}", metric.name),
+            };
+            if metric.places.contains(&Place::Run) {
+                columns.extend(column(summary, &figure, title));
+            } else if metric.places.contains(&Place::Path) {
+                let of_path =
+                    |path: &String| column(summary, &format!("paths.{path}.{figure}"), &title.replace('*', path));
+                columns.extend(paths.iter().filter_map(of_path));
             }
-        } else {
-            columns.extend(column(summary, name, title));
         }
-    }
-    columns
+        columns
+    };
+    catalogue::all().iter().flat_map(of).collect()
 }
 
 /// The figure `name` over all cases; `None` when no case has it.
@@ -132,53 +113,6 @@ fn path_names(summary: &Summary) -> Vec<String> {
         }
     }
     if names.len() > MOST_PATHS { Vec::new() } else { names }
-}
-
-/// The unit in which `largest` of the figure `name` reads well. The figure's own unit is the end of its name.
-pub fn scale_of(name: &str, largest: f64) -> Scale {
-    let mut parts = name.rsplit('.');
-    let last = parts.next().unwrap_or(name);
-    let is_statistic = ["mean", "p50", "p99", "min", "max"].contains(&last);
-    let base = if is_statistic { parts.next().unwrap_or(name) } else { last };
-    let steps: &[(f64, &'static str)] = if base.ends_with("_bps") {
-        &[(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")]
-    } else if base.ends_with("_us") {
-        &[(1e6, "s"), (1e3, "ms"), (1.0, "µs")]
-    } else if base.ends_with("_bytes") {
-        &[(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")]
-    } else if base.ends_with("_pkt") {
-        &[(1.0, "packets")]
-    } else {
-        &[(1.0, "")]
-    };
-    let smallest = steps[steps.len() - 1];
-    let (divisor, unit) = steps.iter().find(|(from, _)| largest.abs() >= *from).copied().unwrap_or(smallest);
-    Scale { divisor, unit }
-}
-
-/// A figure with as many digits as a person wants to read: about four.
-pub fn digits(value: f64) -> String {
-    // A sum of nothing is -0.0, which would be printed with its sign.
-    let value = value + 0.0;
-    let magnitude = value.abs();
-    if value == 0.0 || (magnitude >= 100.0 && value.fract() == 0.0) || magnitude >= 1000.0 {
-        format!("{value:.0}")
-    } else if magnitude >= 100.0 {
-        format!("{value:.1}")
-    } else if magnitude >= 1.0 {
-        format!("{value:.2}")
-    } else {
-        format!("{value:.3}")
-    }
-}
-
-/// A figure whose unit is not known, with a prefix for millions and more.
-pub fn compact(value: f64) -> String {
-    match value.abs() {
-        m if m >= 1e9 => format!("{} G", digits(value / 1e9)),
-        m if m >= 1e6 => format!("{} M", digits(value / 1e6)),
-        _ => digits(value),
-    }
 }
 
 /// A claim's number, with its unit if that is known.
@@ -214,18 +148,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_unit_follows_the_name_and_the_size() {
-        assert_eq!(scale_of("goodput_bps", 93e6).unit, "Mbit/s");
-        assert_eq!(scale_of("paths.a.goodput_bps", 2.4e9).unit, "Gbit/s");
-        assert_eq!(scale_of("rtt_us.p99", 1500.0).unit, "ms");
-        assert_eq!(scale_of("rtt_us", 150.0).unit, "µs");
-        assert_eq!(scale_of("rtt_us", 0.0).unit, "µs");
-        assert_eq!(scale_of("queue_bytes.mean", 1500.0).unit, "kB");
-        assert_eq!(scale_of("jain", 0.9).unit, "");
-        assert_eq!(scale_of("retransmits", 1e7), Scale { divisor: 1.0, unit: "" });
-    }
-
-    #[test]
     fn the_number_of_a_claim_has_the_unit_of_its_metric() {
         let mut claim = ClaimResult {
             id: "x".into(),
@@ -241,14 +163,5 @@ mod tests {
         assert_eq!(claim_needs(&claim).unwrap(), ">= 124.3 Mbit/s");
         (claim.metric, claim.needs) = (None, None);
         assert_eq!((claim_value(&claim).unwrap(), claim_needs(&claim)), ("132.8 M".into(), None));
-    }
-
-    #[test]
-    fn figures_have_about_four_digits() {
-        assert_eq!(
-            [-0.0, 0.1234, 1.0, 93.456, 123.456, 123.0, 12345.6].map(digits),
-            ["0", "0.123", "1.00", "93.46", "123.5", "123", "12346"]
-        );
-        assert_eq!([1.5, 2606.0, 153_586_333.0, 2e10].map(compact), ["1.50", "2606", "153.6 M", "20.00 G"]);
     }
 }

@@ -10,19 +10,18 @@
 //! | `flows.parquet` | one row per [`FlowRecord`], plus `case`, `run`, `seed` and one `set.<key>` column per swept value |
 //! | `series.parquet` | one row per [`SeriesPoint`], with the same extra columns |
 //!
-//! A metric that was not measured is absent, never zero.
+//! What the figures mean and how they are reduced is in [`vmcc_metrics`]. A metric that was not measured is absent, never
+//! zero.
 
 #[cfg(feature = "files")]
 pub mod figure;
 #[cfg(feature = "files")]
 pub mod folder;
-mod metrics;
 mod output;
 #[cfg(feature = "files")]
 pub mod parquet_files;
-pub mod stats;
 mod summary;
 
-pub use metrics::{Dist, Extra, Metrics, PathMetrics};
 pub use output::{FlowRecord, NameId, RunOutput, Series, SeriesPoint};
 pub use summary::{Case, ClaimResult, Environment, Needs, Run, SCHEMA_VERSION, Settings, Summary, Work};
+pub use vmcc_metrics::{Dist, Extra, Metrics, PathMetrics};

@@ -52,6 +52,20 @@ fn whatever_a_run_reports_may_be_claimed() {
 }
 
 #[test]
+fn whatever_a_run_reports_is_in_the_catalogue() {
+    let validator = jsonschema::validator_for(&vmcc_metrics::schema::of_run()).unwrap();
+    for name in ["demo", "examples/request-response", "examples/poisson", "marking/weights-21"] {
+        let metrics = serde_json::to_value(&run(name, &[]).metrics).unwrap();
+        let errors: Vec<String> =
+            validator.iter_errors(&metrics).map(|e| format!("{}: {e}", e.instance_path())).collect();
+        assert!(errors.is_empty(), "{name}: {errors:#?}");
+        let mut foreign = metrics;
+        foreign["nobody_lists_this"] = 1.0.into();
+        assert!(!validator.is_valid(&foreign), "{name}");
+    }
+}
+
+#[test]
 fn what_was_not_measured_is_absent() {
     let udp = run("examples/on-off-udp", &["traffic.0.competing=true"]);
     assert_eq!(udp.metrics.goodput_bps, None);

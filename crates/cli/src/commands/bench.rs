@@ -6,7 +6,7 @@ use crate::table;
 use crate::ui::Ui;
 use serde::Serialize;
 use serde_json::json;
-use vmcc_results::figure::digits;
+use vmcc_metrics::unit::digits;
 use vmcc_sim::bench::{self, BenchError, CASES, Case};
 
 pub(crate) fn bench(options: &BenchOptions, ui: &Ui) -> Result<Exit, Failure> {

@@ -7,6 +7,7 @@ pub(crate) mod clean;
 pub(crate) mod doctor;
 pub(crate) mod internal;
 pub(crate) mod mark;
+pub(crate) mod metrics;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod scenarios;

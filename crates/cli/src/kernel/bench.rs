@@ -9,7 +9,7 @@ use serde_json::json;
 use std::time::Duration;
 use vmcc_cc::Algorithm;
 use vmcc_host::bench::{self, AlgorithmBench, BenchOptions, REFERENCE, Traffic};
-use vmcc_results::figure::digits;
+use vmcc_metrics::unit::digits;
 
 /// Longer than the kernel's shortest retransmission timeout: what overshoots in slow start is over by then.
 const WARMUP: Duration = Duration::from_millis(250);

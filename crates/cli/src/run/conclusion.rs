@@ -4,7 +4,8 @@
 //! competing traffic, and in delay with the first as well, unless another carried clearly more. Transfers are judged by when
 //! they are complete, not by the round trips on the way, and by what they leave unfinished.
 
-use vmcc_results::figure::{case_name, digits, over_runs, scale_of, varying_keys};
+use vmcc_metrics::unit::{digits, scale_of};
+use vmcc_results::figure::{case_name, over_runs, varying_keys};
 use vmcc_results::{Case, Summary};
 
 /// More cases than this do not fit into a sentence.

@@ -4,7 +4,7 @@ use crate::ports::PortRecord;
 use crate::sampler::ClassPoint;
 use std::collections::BTreeMap;
 use vmcc_port::ClassStats;
-use vmcc_results::{Dist, Extra};
+use vmcc_metrics::{Dist, Extra};
 
 fn total(port: &PortRecord, counter: impl Fn(&ClassStats) -> u64) -> u64 {
     port.stats.classes.iter().map(counter).sum()

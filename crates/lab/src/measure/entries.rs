@@ -4,7 +4,7 @@ use super::{Transferred, Window, retransmits, rtt};
 use crate::series::labels;
 use crate::spec::LabSpec;
 use std::collections::BTreeMap;
-use vmcc_results::{Extra, stats};
+use vmcc_metrics::{Extra, stats};
 
 pub(super) fn extras(
     spec: &LabSpec,

@@ -24,7 +24,8 @@ use crate::sampler::{Point, Track};
 use crate::spec::{Cc, Flow, LabSpec, Transport};
 use crate::{Error, Role};
 use std::collections::{BTreeMap, BTreeSet};
-use vmcc_results::{Dist, Extra, FlowRecord, Metrics, RunOutput, Work, stats};
+use vmcc_metrics::{Dist, Extra, Metrics, stats};
+use vmcc_results::{FlowRecord, RunOutput, Work};
 
 /// A stretch of the run, in microseconds after its start.
 #[derive(Debug, Clone, Copy, PartialEq)]

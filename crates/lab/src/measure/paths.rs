@@ -6,7 +6,7 @@ use crate::ports::PortRecord;
 use crate::run::Observed;
 use crate::sampler::ClassPoint;
 use crate::spec::LabSpec;
-use vmcc_results::{Dist, Extra, PathMetrics};
+use vmcc_metrics::{Dist, Extra, PathMetrics};
 
 /// The figures of one path.
 pub(super) fn metrics(

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use evalexpr::{ContextWithMutableVariables, HashMapContext, Value as Computed, eval_with_context};
 use indexmap::IndexMap;
 use serde_json::Value;
+use vmcc_metrics::stats;
 
 use super::parse::variable;
 use super::{BadClaim, Claim, Function, Selector};
@@ -233,25 +234,17 @@ fn reduce(function: Function, mut values: Vec<f64>) -> Result<f64, &'static str>
         Function::Max => last.ok_or("no values"),
         Function::Median => percentile(&values, 50),
         Function::Percentile(p) => percentile(&values, p),
-        Function::Stddev if values.len() < 2 => Err("a standard deviation needs at least two runs"),
-        Function::Stddev => {
-            let mean = sum / n;
-            Ok((values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt())
-        }
-        Function::Jain => {
-            let squares: f64 = values.iter().map(|v| v * v).sum();
-            if squares > 0.0 { Ok(sum * sum / (n * squares)) } else { Err("all values are zero") }
-        }
+        Function::Stddev => stats::mean_ci95(&values)
+            .and_then(|over| over.sd)
+            .ok_or("a standard deviation needs at least two runs"),
+        Function::Jain => stats::jain(&values).ok_or("all values are zero"),
         Function::Count => Ok(n),
         Function::Spearman => Err("it needs an axis"),
     }
 }
 
 fn percentile(sorted: &[f64], p: u8) -> Result<f64, &'static str> {
-    let rank = f64::from(p) / 100.0 * (sorted.len().saturating_sub(1)) as f64;
-    let below = sorted.get(rank.floor() as usize).ok_or("no values")?;
-    let above = sorted.get(rank.ceil() as usize).ok_or("no values")?;
-    Ok(below + (above - below) * rank.fract())
+    if sorted.is_empty() { Err("no values") } else { Ok(stats::percentile_sorted(sorted, f64::from(p) / 100.0)) }
 }
 
 /// Ranks from 1; equal values share the mean of their ranks.

@@ -1,62 +1,29 @@
 //! The metrics a claim may ask for, and the axes it may select by.
 
 use serde_json::Value;
+use vmcc_metrics::catalogue::{self, Metric, Place};
 
 use super::{BadClaim, Filter, Selector};
 use crate::error::did_you_mean;
 use crate::load::sweep::plain;
 use crate::model::{Scenario, Share, Topology, Traffic};
 
-/// Metrics of a run that are one figure.
-const PLAIN: [&str; 12] = [
-    "goodput_bps",
-    "competing_goodput_bps",
-    "competing_share",
-    "completed",
-    "unfinished",
-    "established",
-    "retransmits",
-    "timeouts",
-    "ce_marks",
-    "drops",
-    "jain",
-    "tenant_jain",
-];
-/// Metrics that only real kernels have.
-const KERNEL: [&str; 2] = ["cpu_s_per_gb", "echoed_ce_pkt"];
-/// Metrics of a run that are distributions.
-const DISTRIBUTIONS: [&str; 3] = ["rtt_us", "fct_us", "flow_goodput_bps"];
-/// The figures of a distribution; without one, the mean is meant.
-const FIGURES: [&str; 6] = ["mean", "p50", "p99", "min", "max", "samples"];
-/// Metrics of a path: `paths.<name>.<metric>`.
-const OF_PATH: [&str; 5] = ["goodput_bps", "retransmits", "ce_marks", "drops", "utilization"];
-const OF_PATH_DISTRIBUTIONS: [&str; 2] = ["rtt_us", "queue_bytes"];
-/// Metrics of one of several queues of a path's port: `paths.<name>.class.<queue>.<metric>`. The queue is a number,
-/// or the VM where VMs borrow from each other.
-const OF_CLASS_DISTRIBUTIONS: [&str; 2] = ["queue_bytes", "threshold_bytes"];
-/// The same, which only real kernels count.
-const OF_CLASS: [&str; 2] = ["ce_marks", "drops"];
-/// Metrics of a traffic entry: `traffic.<name>.<metric>`.
-const OF_TRAFFIC: [&str; 3] = ["goodput_bps", "completed", "retransmits"];
-const OF_TRAFFIC_DISTRIBUTIONS: [&str; 2] = ["rtt_us", "fct_us"];
-
 /// Every metric that a run of the scenario can have.
 fn metrics(scenario: &Scenario) -> Vec<String> {
-    let mut all: Vec<String> = PLAIN.iter().chain(&KERNEL).map(|m| (*m).to_owned()).collect();
-    all.extend(DISTRIBUTIONS.iter().flat_map(|d| figures(d)));
+    let of = |place: Place, at: &str| -> Vec<String> {
+        let names = catalogue::of(place).flat_map(Metric::figure_names);
+        names.map(|name| format!("{at}{name}")).collect()
+    };
+    let mut all = of(Place::Run, "");
     for path in scenario.topology.paths() {
-        all.extend(OF_PATH.iter().map(|m| format!("paths.{path}.{m}")));
-        all.extend(OF_PATH_DISTRIBUTIONS.iter().flat_map(|d| figures(&format!("paths.{path}.{d}"))));
+        all.extend(of(Place::Path, &format!("paths.{path}.")));
         for class in classes(scenario) {
-            let of = |metric: &str| format!("paths.{path}.class.{class}.{metric}");
-            all.extend(OF_CLASS.iter().map(|m| of(m)));
-            all.extend(OF_CLASS_DISTRIBUTIONS.iter().flat_map(|d| figures(&of(d))));
+            all.extend(of(Place::Class, &format!("paths.{path}.class.{class}.")));
         }
     }
     for index in 0..scenario.traffic.len() {
         let label = Traffic::label(&scenario.traffic, index);
-        all.extend(OF_TRAFFIC.iter().map(|m| format!("traffic.{label}.{m}")));
-        all.extend(OF_TRAFFIC_DISTRIBUTIONS.iter().flat_map(|d| figures(&format!("traffic.{label}.{d}"))));
+        all.extend(of(Place::Traffic, &format!("traffic.{label}.")));
     }
     all
 }
@@ -74,12 +41,6 @@ fn classes(scenario: &Scenario) -> Vec<String> {
         Topology::FatTree(_) | Topology::Graph(_) => return Vec::new(),
     };
     (0..queue.weights.len()).map(|class| class.to_string()).collect()
-}
-
-fn figures(distribution: &str) -> Vec<String> {
-    std::iter::once(distribution.to_owned())
-        .chain(FIGURES.iter().map(|f| format!("{distribution}.{f}")))
-        .collect()
 }
 
 pub(super) fn check(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use vmcc_results::{Dist, Extra};
+use vmcc_metrics::{Dist, Extra};
 use vmcc_scenario::model::{Share, Topology};
 
 use super::measure::Finale;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use vmcc_results::{Dist, Extra, FlowRecord, Metrics, PathMetrics, RunOutput, Work, stats};
+use vmcc_metrics::{Dist, Extra, Metrics, PathMetrics, stats};
+use vmcc_results::{FlowRecord, RunOutput, Work};
 use vmcc_scenario::model::EventKind;
 
 use super::accounts::Accounts;

@@ -4,7 +4,7 @@ use super::cost::Cost;
 use super::uncapped::Ratio;
 use super::{Cap, Many, Report, Share};
 use crate::table;
-use vmcc_results::figure::digits;
+use vmcc_metrics::unit::digits;
 
 fn percent(value: f64) -> String {
     format!("{:.2} %", value * 100.0)

@@ -1,0 +1,346 @@
+//! The list. Its order is the order of tables.
+
+use super::{Engines, Kind, Metric, Place, Span};
+use crate::unit::Unit;
+
+/// What most entries have; each says what differs.
+const NUMBER: Metric = Metric {
+    name: "",
+    places: &[Place::Run],
+    unit: Unit::Ratio,
+    kind: Kind::Number,
+    span: Span::Window,
+    engines: Engines::All,
+    title: "",
+    shown: &[],
+    meaning: "",
+};
+const COUNT: Metric = Metric { unit: Unit::Count, kind: Kind::Count, span: Span::Run, ..NUMBER };
+const DISTRIBUTION: Metric = Metric { kind: Kind::Distribution, ..NUMBER };
+const RATE: Metric = Metric { unit: Unit::BitsPerSecond, ..NUMBER };
+const OF_FLOW: Metric = Metric { places: &[Place::Flow], span: Span::Life, ..NUMBER };
+const OVER_TIME: Metric = Metric { places: &[Place::Series], span: Span::Interval, ..NUMBER };
+
+pub(super) const ALL: &[Metric] = &[
+    Metric {
+        name: "goodput_bps",
+        places: &[Place::Run, Place::Traffic],
+        title: "goodput",
+        shown: &[("", "goodput")],
+        meaning: "payload that receiving applications got in order, times 8, per second: of the measured traffic \
+                  over the window, of an entry over its own time within the window",
+        ..RATE
+    },
+    Metric {
+        name: "goodput_bps",
+        places: &[Place::Path],
+        title: "goodput",
+        shown: &[("", "path *")],
+        meaning: "payload that the path's subflows of the measured traffic carried, each byte once per subflow, times \
+                  8, per second; what MPTCP sends again on another path counts on both",
+        ..RATE
+    },
+    Metric {
+        name: "competing_goodput_bps",
+        title: "competing goodput",
+        shown: &[("", "competing")],
+        meaning: "the goodput of competing traffic, each entry over its own time within the window",
+        ..RATE
+    },
+    Metric {
+        name: "competing_share",
+        title: "competing share",
+        shown: &[("", "share left")],
+        meaning: "what competing traffic carried of all that its paths carried, from its first start to its last stop \
+                  within the window; the mean over paths that have some",
+        ..NUMBER
+    },
+    Metric {
+        name: "rtt_us",
+        places: &[Place::Run, Place::Path, Place::Traffic],
+        unit: Unit::Microseconds,
+        title: "RTT",
+        shown: &[("p50", "RTT p50"), ("p99", "RTT p99")],
+        meaning: "smoothed round-trip times, one value per subflow at equal intervals; of runs and entries that have \
+                  only short transfers, on the simulator, every sample",
+        ..DISTRIBUTION
+    },
+    Metric {
+        name: "fct_us",
+        places: &[Place::Run, Place::Traffic],
+        unit: Unit::Microseconds,
+        engines: Engines::Simulator,
+        title: "flow completion time",
+        shown: &[("p50", "FCT p50"), ("p99", "FCT p99")],
+        meaning: "completion times of sized transfers and requests begun within the window: from the first SYN to the \
+                  last byte at the receiver, of requests to the whole answer",
+        ..DISTRIBUTION
+    },
+    Metric {
+        name: "flow_goodput_bps",
+        unit: Unit::BitsPerSecond,
+        title: "goodput of connections",
+        meaning: "goodput of single measured connections: of endless ones over their own time within the window, or, \
+                  where there are none, of completed transfers begun within it over their completion time",
+        ..DISTRIBUTION
+    },
+    Metric {
+        name: "jain",
+        title: "Jain index",
+        shown: &[("", "Jain index")],
+        meaning: "Jain's fairness index over the goodput of the measured connections, 1/n to 1",
+        ..NUMBER
+    },
+    Metric {
+        name: "tenant_jain",
+        title: "Jain index of hosts",
+        meaning: "Jain's fairness index over what each host that sends without end got, competing ones included",
+        ..NUMBER
+    },
+    Metric {
+        name: "established",
+        title: "established",
+        shown: &[("", "established")],
+        meaning: "measured connections whose handshake completed",
+        ..COUNT
+    },
+    Metric {
+        name: "completed",
+        places: &[Place::Run, Place::Traffic],
+        engines: Engines::Simulator,
+        title: "completed",
+        shown: &[("", "completed")],
+        meaning: "sized transfers and requests that completed",
+        ..COUNT
+    },
+    Metric {
+        name: "unfinished",
+        span: Span::Window,
+        engines: Engines::Simulator,
+        title: "unfinished",
+        shown: &[("", "unfinished")],
+        meaning: "sized transfers begun within the window that had not completed at its end: completion times are \
+                  without them",
+        ..COUNT
+    },
+    Metric {
+        name: "retransmits",
+        places: &[Place::Run, Place::Path, Place::Traffic],
+        title: "retransmits",
+        shown: &[("", "retransmits")],
+        meaning: "data segments that a subflow sent again; what MPTCP sends again on another subflow is new there",
+        ..COUNT
+    },
+    Metric {
+        name: "timeouts",
+        engines: Engines::Simulator,
+        title: "timeouts",
+        shown: &[("", "timeouts")],
+        meaning: "retransmission timeouts of the measured traffic",
+        ..COUNT
+    },
+    Metric {
+        name: "ce_marks",
+        places: &[Place::Run, Place::Path],
+        title: "CE marks",
+        shown: &[("", "CE marks")],
+        meaning: "packets of the measured traffic that arrived with congestion experienced",
+        ..COUNT
+    },
+    Metric {
+        name: "drops",
+        places: &[Place::Run, Place::Path],
+        title: "drops",
+        shown: &[("", "drops")],
+        meaning: "packets of all traffic that queues and links dropped",
+        ..COUNT
+    },
+    Metric {
+        name: "ce_marks",
+        places: &[Place::Class],
+        engines: Engines::Kernels,
+        title: "CE marks",
+        meaning: "packets of all traffic that this queue marked",
+        ..COUNT
+    },
+    Metric {
+        name: "drops",
+        places: &[Place::Class],
+        engines: Engines::Kernels,
+        title: "drops",
+        meaning: "packets of all traffic that this queue dropped",
+        ..COUNT
+    },
+    Metric {
+        name: "queue_bytes",
+        places: &[Place::Path, Place::Class],
+        unit: Unit::Bytes,
+        title: "queue",
+        meaning: "bytes of all traffic that wait at the port that stands for the path, at equal intervals",
+        ..DISTRIBUTION
+    },
+    Metric {
+        name: "threshold_bytes",
+        places: &[Place::Class],
+        unit: Unit::Bytes,
+        title: "marking threshold",
+        meaning: "backlog from which on the queue marked, at equal intervals",
+        ..DISTRIBUTION
+    },
+    Metric {
+        name: "utilization",
+        places: &[Place::Path],
+        title: "utilization",
+        meaning: "what the port that stands for the path sent, of its rate; absent where the rate changes meanwhile",
+        ..NUMBER
+    },
+    Metric {
+        name: "not_ect_pkt",
+        places: &[Place::Path],
+        unit: Unit::Packets,
+        kind: Kind::Number,
+        span: Span::Run,
+        engines: Engines::Kernels,
+        title: "not ECN-capable",
+        meaning: "packets of all traffic that met a queue above its threshold and could not be marked",
+        ..NUMBER
+    },
+    Metric {
+        name: "echoed_ce_pkt",
+        unit: Unit::Packets,
+        span: Span::Run,
+        engines: Engines::Kernels,
+        title: "echoed marks",
+        meaning: "measured packets whose ACK echoed congestion: more than arrived with it where the receiver repeats the \
+                  echo until it is answered (RFC 3168)",
+        ..NUMBER
+    },
+    Metric {
+        name: "cpu_s_per_gb",
+        unit: Unit::SecondsPerGigabyte,
+        engines: Engines::Kernels,
+        title: "CPU seconds per gigabyte",
+        shown: &[("", "CPU s/GB")],
+        meaning: "CPU seconds of the whole host over gigabytes (10^9 B) that all traffic delivered",
+        ..NUMBER
+    },
+    Metric {
+        name: "goodput_bps",
+        title: "goodput",
+        unit: Unit::BitsPerSecond,
+        shown: &[("", "Goodput per flow")],
+        meaning: "delivered payload times 8 per second: of an endless connection over its own time within the window, \
+                  else over its life",
+        ..OF_FLOW
+    },
+    Metric {
+        name: "fct_us",
+        unit: Unit::Microseconds,
+        engines: Engines::Simulator,
+        title: "flow completion time",
+        shown: &[("", "Flow completion time")],
+        meaning: "completion time of a completed transfer or request",
+        ..OF_FLOW
+    },
+    Metric {
+        name: "rtt_mean_us",
+        unit: Unit::Microseconds,
+        span: Span::Window,
+        title: "mean RTT",
+        shown: &[("", "Mean RTT per flow")],
+        meaning: "mean of the connection's round-trip times within the window",
+        ..OF_FLOW
+    },
+    Metric {
+        name: "rtt_p50_us",
+        unit: Unit::Microseconds,
+        span: Span::Window,
+        title: "median RTT",
+        meaning: "median of the connection's round-trip times within the window",
+        ..OF_FLOW
+    },
+    Metric {
+        name: "rtt_p99_us",
+        unit: Unit::Microseconds,
+        span: Span::Window,
+        title: "99th percentile of the RTT",
+        meaning: "99th percentile of the connection's round-trip times within the window",
+        ..OF_FLOW
+    },
+    Metric {
+        name: "delivered_bytes",
+        unit: Unit::Bytes,
+        title: "delivered",
+        meaning: "payload that the receiving application got in order",
+        ..OF_FLOW
+    },
+    Metric {
+        name: "subflows",
+        unit: Unit::Count,
+        kind: Kind::Count,
+        title: "subflows",
+        meaning: "subflows that were established",
+        ..OF_FLOW
+    },
+    Metric {
+        name: "retransmits",
+        unit: Unit::Count,
+        kind: Kind::Count,
+        title: "retransmits",
+        meaning: "data segments that its subflows sent again",
+        ..OF_FLOW
+    },
+    Metric {
+        name: "timeouts",
+        unit: Unit::Count,
+        kind: Kind::Count,
+        engines: Engines::Simulator,
+        title: "timeouts",
+        meaning: "retransmission timeouts of its subflows",
+        ..OF_FLOW
+    },
+    Metric {
+        name: "ce_marks",
+        unit: Unit::Count,
+        kind: Kind::Count,
+        title: "CE marks",
+        meaning: "its packets that arrived with congestion experienced",
+        ..OF_FLOW
+    },
+    Metric {
+        name: "goodput_bps",
+        unit: Unit::BitsPerSecond,
+        title: "goodput",
+        meaning: "of a path, what the subflows of the measured traffic carried; of an entry of traffic, what its \
+                  applications got in order",
+        ..OVER_TIME
+    },
+    Metric {
+        name: "srtt_us",
+        unit: Unit::Microseconds,
+        title: "smoothed RTT",
+        meaning: "of a path, the mean over the measured subflows on it; of a subflow of few, its own",
+        ..OVER_TIME
+    },
+    Metric {
+        name: "cwnd_pkt",
+        unit: Unit::Packets,
+        title: "congestion window",
+        meaning: "of a path, the mean over the measured subflows on it; of a subflow of few, its own",
+        ..OVER_TIME
+    },
+    Metric {
+        name: "queue_bytes",
+        unit: Unit::Bytes,
+        title: "queue",
+        meaning: "bytes that wait at the port that stands for a path, or in one of its queues (entity path.queue)",
+        ..OVER_TIME
+    },
+    Metric {
+        name: "threshold_bytes",
+        unit: Unit::Bytes,
+        title: "marking threshold",
+        meaning: "backlog from which on a queue marks (entity path.queue)",
+        ..OVER_TIME
+    },
+];

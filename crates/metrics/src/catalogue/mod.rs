@@ -1,0 +1,175 @@
+//! Every metric, once. [`all`] is the list; adding an entry to it is what makes a metric known everywhere.
+
+mod entries;
+
+use crate::unit::Unit;
+
+/// One metric.
+#[derive(Debug, Clone, Copy)]
+pub struct Metric {
+    /// Its name in results and claims, with the unit at its end where it has one.
+    pub name: &'static str,
+    /// Where it stands.
+    pub places: &'static [Place],
+    /// Its unit.
+    pub unit: Unit,
+    /// One number, or a distribution.
+    pub kind: Kind,
+    /// Which part of a run it is about.
+    pub span: Span,
+    /// Who observes it.
+    pub engines: Engines,
+    /// What people read: of plots over time, and in lists.
+    pub title: &'static str,
+    /// Columns of the table of cases, and plots over flows: a statistic (empty for the number itself) and its title.
+    /// `*` is a path's name.
+    pub shown: &'static [(&'static str, &'static str)],
+    /// What exactly it is.
+    pub meaning: &'static str,
+}
+
+/// A place in a result that has figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// The run.
+    Run,
+    /// One path.
+    Path,
+    /// One of several queues of a path's port.
+    Class,
+    /// One entry of traffic.
+    Traffic,
+    /// One connection or transfer: a column of `flows.parquet`.
+    Flow,
+    /// A value over time: `series.parquet`.
+    Series,
+}
+
+/// The shape of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number, counted.
+    Count,
+    /// One number.
+    Number,
+    /// A distribution over samples, reduced to [`STATISTICS`].
+    Distribution,
+}
+
+/// Which part of a run a metric is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Span {
+    /// From the end of the warm-up to the end of the run.
+    Window,
+    /// All of it, slow start included.
+    Run,
+    /// The interval that ends at a sample's time.
+    Interval,
+    /// The life of the connection.
+    Life,
+}
+
+/// Which engines observe a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engines {
+    /// All of them, with the same meaning.
+    All,
+    /// The simulator.
+    Simulator,
+    /// Those that run on kernels.
+    Kernels,
+}
+
+/// The figures of a distribution; without one, its mean is meant.
+pub const STATISTICS: [&str; 6] = ["mean", "p50", "p99", "min", "max", "samples"];
+
+/// Every metric, in the order of tables.
+pub fn all() -> &'static [Metric] {
+    entries::ALL
+}
+
+/// Every metric of a place.
+pub fn of(place: Place) -> impl Iterator<Item = &'static Metric> {
+    all().iter().filter(move |metric| metric.places.contains(&place))
+}
+
+/// The metric of this name at this place.
+pub fn at(place: Place, name: &str) -> Option<&'static Metric> {
+    of(place).find(|metric| metric.name == name)
+}
+
+/// The first metric of this name, wherever it stands: all of one name have one unit and one title.
+pub fn named(name: &str) -> Option<&'static Metric> {
+    all().iter().find(|metric| metric.name == name)
+}
+
+/// A metric's own name, out of a dotted one that says where it stands and which statistic it is.
+pub fn base_name(dotted: &str) -> &str {
+    let mut parts = dotted.rsplit('.');
+    let last = parts.next().unwrap_or(dotted);
+    if STATISTICS.contains(&last) { parts.next().unwrap_or(dotted) } else { last }
+}
+
+impl Metric {
+    /// Its name and, of a distribution, those of its figures.
+    pub fn figure_names(&self) -> Vec<String> {
+        let own = std::iter::once(self.name.to_owned());
+        let statistics = STATISTICS.iter().filter(|_| self.kind == Kind::Distribution);
+        own.chain(statistics.map(|s| format!("{}.{s}", self.name))).collect()
+    }
+}
+
+impl Place {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Run, Self::Path, Self::Class, Self::Traffic, Self::Flow, Self::Series];
+
+    /// Where that is, for people. What stands before a metric's name, or the file that holds it.
+    pub fn pattern(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Path => "paths.<path>",
+            Self::Class => "paths.<path>.class.<queue>",
+            Self::Traffic => "traffic.<entry>",
+            Self::Flow => "flows.parquet",
+            Self::Series => "series.parquet",
+        }
+    }
+}
+
+impl Kind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Number => "number",
+            Self::Distribution => "distribution",
+        }
+    }
+}
+
+impl Span {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Window => "window",
+            Self::Run => "run",
+            Self::Interval => "interval",
+            Self::Life => "life",
+        }
+    }
+}
+
+impl Engines {
+    /// Their names: `sim`, and `kernel` for this host's kernel as well as a guest's.
+    pub fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::All => &["sim", "kernel"],
+            Self::Simulator => &["sim"],
+            Self::Kernels => &["kernel"],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+use super::*;
+use std::collections::BTreeSet;
+
+#[test]
+fn no_place_has_a_name_twice() {
+    let mut seen = BTreeSet::new();
+    for metric in all() {
+        assert!(!metric.places.is_empty(), "{}", metric.name);
+        for place in metric.places {
+            assert!(seen.insert((*place, metric.name)), "{} of {}", metric.name, place.pattern());
+        }
+    }
+}
+
+#[test]
+fn one_name_has_one_unit_and_the_name_says_it() {
+    for metric in all() {
+        let first = named(metric.name).unwrap();
+        assert_eq!((metric.unit, metric.title), (first.unit, first.title), "{}", metric.name);
+        match Unit::of_name(metric.name) {
+            Some(unit) => assert_eq!(metric.unit, unit, "{}", metric.name),
+            None => assert!(matches!(metric.unit, Unit::Count | Unit::Ratio), "{}", metric.name),
+        }
+    }
+}
+
+#[test]
+fn every_entry_can_be_read_by_people() {
+    for metric in all() {
+        assert!(metric.meaning.len() > 20 && !metric.meaning.ends_with('.'), "{}", metric.name);
+        assert!(!metric.meaning.contains('|') && !metric.title.is_empty(), "{}: no table cell", metric.name);
+        for (statistic, _) in metric.shown {
+            let known = STATISTICS.contains(statistic) && metric.kind == Kind::Distribution;
+            assert!(statistic.is_empty() || known, "{}: {statistic}", metric.name);
+        }
+    }
+}
+
+#[test]
+fn dotted_names_lead_to_the_metric() {
+    for (dotted, base) in [
+        ("goodput_bps", "goodput_bps"),
+        ("rtt_us.p99", "rtt_us"),
+        ("paths.a.rtt_us.p99", "rtt_us"),
+        ("paths.a.class.0.queue_bytes.samples", "queue_bytes"),
+        ("mean", "mean"),
+    ] {
+        assert_eq!(base_name(dotted), base);
+    }
+}

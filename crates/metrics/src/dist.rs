@@ -1,0 +1,67 @@
+//! Samples reduced to what a table needs.
+
+use crate::stats::percentile_sorted;
+use serde::{Deserialize, Serialize};
+
+/// A distribution, reduced to the figures a table needs. The unit is that of the field's name.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Dist {
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Smallest sample.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
+    /// Largest sample.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
+    /// How many samples the figures stand on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
+}
+
+impl Dist {
+    /// Reduces `samples`, sorting them in place. `None` when there are none. Samples must be finite.
+    ///
+    /// Percentiles interpolate linearly between the two nearest ranks, as NumPy and R do by default.
+    pub fn from_samples(samples: &mut [f64]) -> Option<Self> {
+        samples.sort_unstable_by(f64::total_cmp);
+        let (min, max) = (*samples.first()?, *samples.last()?);
+        Some(Self {
+            mean: samples.iter().sum::<f64>() / samples.len() as f64,
+            p50: percentile_sorted(samples, 0.50),
+            p99: percentile_sorted(samples, 0.99),
+            min: Some(min),
+            max: Some(max),
+            samples: Some(samples.len() as u64),
+        })
+    }
+}
+
+/// A metric beyond the named ones.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Extra {
+    /// One figure.
+    Number(f64),
+    /// A distribution.
+    Dist(Dist),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_distribution_needs_samples() {
+        assert_eq!(Dist::from_samples(&mut []), None);
+        let dist = Dist::from_samples(&mut [3.0, 1.0, 2.0]).unwrap();
+        assert_eq!(
+            (dist.mean, dist.p50, dist.min, dist.max, dist.samples),
+            (2.0, 2.0, Some(1.0), Some(3.0), Some(3))
+        );
+    }
+}

@@ -1,0 +1,133 @@
+//! Units, and figures as people read them.
+
+use crate::catalogue;
+
+/// The unit of a figure. It is the end of the metric's name, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Bits per second.
+    BitsPerSecond,
+    /// Microseconds.
+    Microseconds,
+    /// Bytes.
+    Bytes,
+    /// Packets, or segments.
+    Packets,
+    /// A count of what the metric's name says.
+    Count,
+    /// A pure number from 0 to 1.
+    Ratio,
+    /// CPU seconds per gigabyte (10^9 bytes).
+    SecondsPerGigabyte,
+}
+
+/// A unit for figures: what to divide by, and its name.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scale {
+    /// Divisor.
+    pub divisor: f64,
+    /// Name, empty for a pure number.
+    pub unit: &'static str,
+}
+
+/// The endings that say a unit.
+const ENDINGS: [(&str, Unit); 5] = [
+    ("_bps", Unit::BitsPerSecond),
+    ("_us", Unit::Microseconds),
+    ("_bytes", Unit::Bytes),
+    ("_pkt", Unit::Packets),
+    ("_s_per_gb", Unit::SecondsPerGigabyte),
+];
+
+impl Unit {
+    /// The unit that a name's ending says.
+    pub fn of_name(name: &str) -> Option<Self> {
+        ENDINGS.iter().find(|(ending, _)| name.ends_with(ending)).map(|(_, unit)| *unit)
+    }
+
+    /// Its symbol, as values are stored; `1` for pure numbers.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::BitsPerSecond => "bit/s",
+            Self::Microseconds => "µs",
+            Self::Bytes => "B",
+            Self::Packets => "packets",
+            Self::Count | Self::Ratio => "1",
+            Self::SecondsPerGigabyte => "s/GB",
+        }
+    }
+
+    /// What values of this unit are shown in, the largest first.
+    fn steps(self) -> &'static [(f64, &'static str)] {
+        match self {
+            Self::BitsPerSecond => &[(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")],
+            Self::Microseconds => &[(1e6, "s"), (1e3, "ms"), (1.0, "µs")],
+            Self::Bytes => &[(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")],
+            Self::Packets => &[(1.0, "packets")],
+            // The column's title says the rest.
+            Self::Count | Self::Ratio | Self::SecondsPerGigabyte => &[(1.0, "")],
+        }
+    }
+}
+
+/// The unit in which `largest` of the figure `name` reads well: that of the catalogue, else of the name's ending.
+pub fn scale_of(name: &str, largest: f64) -> Scale {
+    let base = catalogue::base_name(name);
+    let listed = catalogue::named(base).map(|metric| metric.unit);
+    let steps = listed.or_else(|| Unit::of_name(base)).unwrap_or(Unit::Ratio).steps();
+    let smallest = steps[steps.len() - 1];
+    let (divisor, unit) = steps.iter().find(|(from, _)| largest.abs() >= *from).copied().unwrap_or(smallest);
+    Scale { divisor, unit }
+}
+
+/// A figure with as many digits as a person wants to read: about four.
+pub fn digits(value: f64) -> String {
+    // A sum of nothing is -0.0, which would be printed with its sign.
+    let value = value + 0.0;
+    let magnitude = value.abs();
+    if value == 0.0 || (magnitude >= 100.0 && value.fract() == 0.0) || magnitude >= 1000.0 {
+        format!("{value:.0}")
+    } else if magnitude >= 100.0 {
+        format!("{value:.1}")
+    } else if magnitude >= 1.0 {
+        format!("{value:.2}")
+    } else {
+        format!("{value:.3}")
+    }
+}
+
+/// A figure whose unit is not known, with a prefix for millions and more.
+pub fn compact(value: f64) -> String {
+    match value.abs() {
+        m if m >= 1e9 => format!("{} G", digits(value / 1e9)),
+        m if m >= 1e6 => format!("{} M", digits(value / 1e6)),
+        _ => digits(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unit_follows_the_name_and_the_size() {
+        assert_eq!(scale_of("goodput_bps", 93e6).unit, "Mbit/s");
+        assert_eq!(scale_of("paths.a.goodput_bps", 2.4e9).unit, "Gbit/s");
+        assert_eq!(scale_of("rtt_us.p99", 1500.0).unit, "ms");
+        assert_eq!(scale_of("rtt_us", 150.0).unit, "µs");
+        assert_eq!(scale_of("rtt_us", 0.0).unit, "µs");
+        assert_eq!(scale_of("queue_bytes.mean", 1500.0).unit, "kB");
+        assert_eq!(scale_of("nobody_lists_this_bytes", 1500.0).unit, "kB");
+        assert_eq!(scale_of("jain", 0.9).unit, "");
+        assert_eq!(scale_of("retransmits", 1e7), Scale { divisor: 1.0, unit: "" });
+    }
+
+    #[test]
+    fn figures_have_about_four_digits() {
+        assert_eq!(
+            [-0.0, 0.1234, 1.0, 93.456, 123.456, 123.0, 12345.6].map(digits),
+            ["0", "0.123", "1.00", "93.46", "123.5", "123", "12346"]
+        );
+        assert_eq!([1.5, 2606.0, 153_586_333.0, 2e10].map(compact), ["1.50", "2606", "153.6 M", "20.00 G"]);
+    }
+}
