@@ -82,8 +82,9 @@ pub fn columns(summary: &Summary) -> Vec<Column> {
             if metric.places.contains(&Place::Run) {
                 columns.extend(column(summary, &figure, title));
             } else if metric.places.contains(&Place::Path) {
-                let of_path =
-                    |path: &String| column(summary, &format!("paths.{path}.{figure}"), &title.replace('*', path));
+                let of_path = |path: &String| {
+                    column(summary, &format!("paths.{path}.{figure}"), &title.replace('*', path))
+                };
                 columns.extend(paths.iter().filter_map(of_path));
             }
         }

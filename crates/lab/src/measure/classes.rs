@@ -3,8 +3,8 @@
 use crate::ports::PortRecord;
 use crate::sampler::ClassPoint;
 use std::collections::BTreeMap;
-use vmcc_port::ClassStats;
 use vmcc_metrics::{Dist, Extra};
+use vmcc_port::ClassStats;
 
 fn total(port: &PortRecord, counter: impl Fn(&ClassStats) -> u64) -> u64 {
     port.stats.classes.iter().map(counter).sum()

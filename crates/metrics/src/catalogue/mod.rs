@@ -121,8 +121,7 @@ impl Metric {
 
 impl Place {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Run, Self::Path, Self::Class, Self::Traffic, Self::Flow, Self::Series];
+    pub const ALL: [Self; 6] = [Self::Run, Self::Path, Self::Class, Self::Traffic, Self::Flow, Self::Series];
 
     /// Where that is, for people. What stands before a metric's name, or the file that holds it.
     pub fn pattern(self) -> &'static str {

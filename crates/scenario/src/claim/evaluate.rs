@@ -244,7 +244,11 @@ fn reduce(function: Function, mut values: Vec<f64>) -> Result<f64, &'static str>
 }
 
 fn percentile(sorted: &[f64], p: u8) -> Result<f64, &'static str> {
-    if sorted.is_empty() { Err("no values") } else { Ok(stats::percentile_sorted(sorted, f64::from(p) / 100.0)) }
+    if sorted.is_empty() {
+        Err("no values")
+    } else {
+        Ok(stats::percentile_sorted(sorted, f64::from(p) / 100.0))
+    }
 }
 
 /// Ranks from 1; equal values share the mean of their ranks.
