@@ -38,6 +38,7 @@ pub use iperf::Programs;
 pub use netns::Netns;
 pub use registry::{Cleaned, clean};
 pub use run::{Control, Progress, run};
+pub use vmcc_network::Guarantee;
 pub use spec::{
-    Cc, Flow, Guarantee, LabSpec, Layout, Path, Remap, Role, Shape, Sharing, Transport, VirtualHost,
+    Cc, Flow, LabSpec, Layout, Path, Remap, Role, Shape, Sharing, Transport, VirtualHost,
 };

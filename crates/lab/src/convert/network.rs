@@ -2,7 +2,7 @@
 
 use super::{OWN_DELAY, refuse};
 use crate::Error;
-use crate::spec::{Guarantee, Layout, Path, Shape, Sharing, VirtualHost};
+use crate::spec::{Layout, Path, Shape, Sharing, VirtualHost};
 use vmcc_scenario::model;
 use vmcc_scenario::model::{Discipline, LinkSettings, Loss, Marking, Queue, Share, Topology};
 use vmcc_units::{BitsPerSec, Nanos};
@@ -60,7 +60,10 @@ fn virtual_host(t: &model::VirtualHost) -> Result<(Layout, Vec<Path>), Error> {
     let nic_of_vnic: Vec<usize> = (0..t.vnics()).map(|vnic| t.nic(vnic) as usize).collect();
     let sharing = match t.share {
         Share::Hard => Sharing::Hard(port_of_vnic(t)?),
-        Share::Htb => Sharing::Borrowing(guarantees(t)?),
+        Share::Htb if t.queue.kind != Discipline::Fifo => {
+            return refuse("topology.queue", "a NIC's port has one queue per VM where VMs borrow");
+        }
+        Share::Htb => Sharing::Borrowing(t.guarantees()),
     };
     let layout = VirtualHost { vms: t.vms as usize, nic_of_vnic, sharing };
     let shape = path_shape(t)?;
@@ -69,8 +72,7 @@ fn virtual_host(t: &model::VirtualHost) -> Result<(Layout, Vec<Path>), Error> {
 }
 
 fn port_of_vnic(t: &model::VirtualHost) -> Result<Shape, Error> {
-    let rate = BitsPerSec::new(t.vm_rate.get() / u64::from(t.vnics().max(1)));
-    shape(rate, t.buffer, &t.marking, &t.queue, "topology.marking")
+    shape(t.vnic_rate(), t.buffer, &t.marking, &t.queue, "topology.marking")
 }
 
 /// The link behind a NIC. With hard caps it is shaped only where the VMs together could fill it, or where it
@@ -87,20 +89,4 @@ fn path_shape(t: &model::VirtualHost) -> Result<Option<Shape>, Error> {
         return Ok(None);
     }
     shape(t.path_rate, t.path_buffer, &t.path_marking, &Queue::default(), "topology.path_marking").map(Some)
-}
-
-/// A VM's part of each NIC: its rate, by weight, over the NICs.
-fn guarantees(t: &model::VirtualHost) -> Result<Vec<Guarantee>, Error> {
-    if t.queue.kind != Discipline::Fifo {
-        return refuse("topology.queue", "a NIC's port has one queue per VM where VMs borrow");
-    }
-    let all: u128 = (0..t.vms).map(|vm| u128::from(t.weight(vm))).sum();
-    let guarantee = |vm: u32| {
-        let share = u128::from(t.vm_rate.get()) * u128::from(t.weight(vm)) * u128::from(t.vms)
-            / all.max(1)
-            / u128::from(t.nics.max(1));
-        let rate = u64::try_from(share).unwrap_or(u64::MAX).min(t.path_rate.get());
-        Guarantee { rate: BitsPerSec::new(rate), weight: t.weight(vm) }
-    };
-    Ok((0..t.vms).map(guarantee).collect())
 }

@@ -76,7 +76,7 @@ fn pairs(
     hosts: &[String],
     key: &str,
 ) -> Result<Vec<(usize, usize)>, Error> {
-    let (from, to) = scenario.topology.endpoints(traffic);
+    let (from, to) = scenario.endpoints(traffic);
     let number = |name: &String| hosts.iter().position(|host| host == name);
     let (from, to): (Vec<usize>, Vec<usize>) =
         (from.iter().filter_map(number).collect(), to.iter().filter_map(number).collect());

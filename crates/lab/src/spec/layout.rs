@@ -2,6 +2,7 @@
 
 use super::{Flow, LabSpec};
 use crate::Error;
+use vmcc_network::Guarantee;
 use vmcc_port::{ClassConfig, PortConfig};
 use vmcc_scenario::model::{Marking, Queue};
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
@@ -63,15 +64,6 @@ pub enum Sharing {
     Hard(Shape),
     /// Each NIC guarantees every VM a rate, by the VM's number, and lends what is idle.
     Borrowing(Vec<Guarantee>),
-}
-
-/// What a VM gets of a NIC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Guarantee {
-    /// Sent whenever the VM has that much to send.
-    pub rate: BitsPerSec,
-    /// Its part of what is idle, relative to the other VMs.
-    pub weight: u32,
 }
 
 impl Layout {

@@ -6,7 +6,7 @@ mod layout;
 pub(crate) use flow::dscp;
 pub use flow::{Cc, Flow, Remap, Role, Transport};
 pub(crate) use layout::FRAME_BYTES;
-pub use layout::{Guarantee, Layout, Path, Shape, Sharing, VirtualHost};
+pub use layout::{Layout, Path, Shape, Sharing, VirtualHost};
 
 use crate::Error;
 use vmcc_units::{Bytes, Nanos};

@@ -23,9 +23,10 @@
 use super::stack::Stack;
 use super::wire::{Interface, Leg, add_bridge, bring_up, in_namespace, join, no_ipv6, plug};
 use super::{PortPlace, shape};
-use crate::spec::{Guarantee, LabSpec, Remap, Shape, Sharing, VirtualHost};
+use crate::spec::{LabSpec, Remap, Shape, Sharing, VirtualHost};
 use crate::{Error, netns::Netns};
 use vmcc_netlink::Links;
+use vmcc_network::Guarantee;
 use vmcc_port::{ClassConfig, Filter, PortConfig};
 use vmcc_scenario::model::Discipline;
 

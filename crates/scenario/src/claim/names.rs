@@ -6,7 +6,7 @@ use vmcc_metrics::catalogue::{self, Metric, Place};
 use super::{BadClaim, Filter, Selector};
 use crate::error::did_you_mean;
 use crate::load::sweep::plain;
-use crate::model::{Scenario, Share, Topology, Traffic};
+use crate::model::{Scenario, Traffic};
 
 /// Every metric that a run of the scenario can have.
 fn metrics(scenario: &Scenario) -> Vec<String> {
@@ -17,7 +17,7 @@ fn metrics(scenario: &Scenario) -> Vec<String> {
     let mut all = of(Place::Run, "");
     for path in scenario.topology.paths() {
         all.extend(of(Place::Path, &format!("paths.{path}.")));
-        for class in classes(scenario) {
+        for class in scenario.topology.as_kind().path_classes() {
             all.extend(of(Place::Class, &format!("paths.{path}.class.{class}.")));
         }
     }
@@ -26,21 +26,6 @@ fn metrics(scenario: &Scenario) -> Vec<String> {
         all.extend(of(Place::Traffic, &format!("traffic.{label}.")));
     }
     all
-}
-
-/// The queues of a path's port where there are several.
-fn classes(scenario: &Scenario) -> Vec<String> {
-    let queue = match &scenario.topology {
-        Topology::VirtualHost(t) if t.share == Share::Htb => {
-            return (0..t.vms).map(|vm| format!("vm{vm}")).collect();
-        }
-        Topology::VirtualHost(t) => &t.queue,
-        Topology::ParallelPaths(t) => &t.queue,
-        Topology::Dumbbell(t) => &t.queue,
-        Topology::TwoPod(t) => &t.queue,
-        Topology::FatTree(_) | Topology::Graph(_) => return Vec::new(),
-    };
-    (0..queue.weights.len()).map(|class| class.to_string()).collect()
 }
 
 pub(super) fn check(

@@ -4,8 +4,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize};
 use vmcc_units::{BitsPerSec, Nanos};
 
-use super::link::Loss;
-use super::tagged::{common_schema, split_common, tagged};
+use vmcc_network::Loss;
+use vmcc_tagged::{common_schema, split_common, tagged};
 
 /// One change at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]

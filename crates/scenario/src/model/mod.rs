@@ -2,27 +2,24 @@
 
 mod event;
 mod host;
-mod link;
 mod names;
-mod settings;
-mod tagged;
-mod topology;
 mod traffic;
 
 pub use event::{DelayEvent, DescheduleEvent, Event, EventKind, LinkEvent, LossEvent, RateEvent, RemapEvent};
 pub use host::{Host, Param, Protocol, Scheduler};
-pub use link::{Discipline, LambdaRule, Loss, Marking, Queue, RedRule, ThresholdRule};
-pub use settings::LinkSettings;
-pub use topology::{
-    Dumbbell, FatTree, Graph, GraphLink, ParallelPaths, PathSpec, Paths, Route, Routing, Share, Topology,
-    TwoPod, VirtualHost, path_name,
-};
 pub use traffic::{
     App, Bulk, Common, CongestionGenerator, Incast, OnOffUdp, OneOrMany, Pairing, Poisson, RequestResponse,
     SizeDist, SizePoint, Sized, Traffic, TrafficKind,
 };
 
-pub(crate) use tagged::{Tagged, property_names, read_strict, split_at_path};
+pub use vmcc_network::{
+    Discipline, Dumbbell, FatTree, Graph, GraphLink, LambdaRule, LinkSettings, Loss, Marking, ParallelPaths,
+    PathSpec, Paths, Queue, RedRule, Route, Routing, Share, ThresholdRule, Topology, TwoPod, VirtualHost,
+    path_name,
+};
+
+pub(crate) use names::matching;
+pub(crate) use vmcc_tagged::{Tagged, property_names, read_strict, split_at_path};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 use super::host::Protocol;
-use super::tagged::{common_schema, split_common, tagged};
+use vmcc_tagged::{common_schema, split_common, tagged};
 
 /// One entry of traffic: the shared part and its kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]

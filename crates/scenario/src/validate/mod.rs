@@ -1,10 +1,9 @@
 //! What types cannot say: impossible networks, contradictory settings, quantities that overflow.
 
 mod host;
-mod link;
-mod topology;
 mod traffic;
 
+use vmcc_network::check::{self, Fault};
 use vmcc_units::Nanos;
 
 use crate::load::decode::BadValue;
@@ -30,11 +29,20 @@ fn require(holds: bool, path: &str, message: &str) -> Check {
     if holds { Ok(()) } else { Err(fault(path, message)) }
 }
 
+impl From<Fault> for BadValue {
+    fn from(bad: Fault) -> Self {
+        let help = bad.unknown.and_then(|(name, known)| {
+            crate::error::did_you_mean(&name, known.iter().map(String::as_str))
+        });
+        fault_with(bad.path, bad.message, help)
+    }
+}
+
 /// Checks a whole scenario.
 pub(crate) fn check(scenario: &Scenario) -> Check {
     run(scenario)?;
     host::check(&scenario.host)?;
-    topology::check(scenario)?;
+    scenario.topology.as_kind().check(scenario.host.mtu)?;
     traffic::check(scenario)?;
     events(scenario)
 }
@@ -76,15 +84,15 @@ fn events(scenario: &Scenario) -> Check {
             EventKind::SetRate(e) => {
                 link(&e.link)?;
                 require(!e.rate.is_zero(), &at("rate"), "a rate of zero; use the event `link-down`")?;
-                link::rate(e.rate, &at("rate"))?;
+                check::rate(e.rate, &at("rate"))?;
             }
             EventKind::SetDelay(e) => {
                 link(&e.link)?;
-                link::delay(e.delay, &at("delay"))?;
+                check::delay(e.delay, &at("delay"))?;
             }
             EventKind::SetLoss(e) => {
                 link(&e.link)?;
-                link::loss(&e.loss, &at("loss"))?;
+                check::loss(&e.loss, &at("loss"))?;
             }
             EventKind::Remap(e) => remap(scenario, e, &at)?,
             EventKind::Deschedule(e) => {

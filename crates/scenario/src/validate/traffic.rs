@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use vmcc_network::check;
 use vmcc_units::{Bytes, Nanos};
 
 use super::host::{algorithm, subflows};
-use super::topology::reachable;
-use super::{Check, fault, fault_with, link, require};
+use super::{Check, fault, fault_with, require};
 use crate::error::did_you_mean;
+use crate::model::matching;
 use crate::model::{
-    Discipline, OneOrMany, Pairing, Poisson, Routing, Scenario, SizeDist, SizePoint, Topology, Traffic,
-    TrafficKind,
+    Discipline, OneOrMany, Pairing, Poisson, Scenario, SizeDist, SizePoint, Traffic, TrafficKind,
 };
 
 /// The most connections of one entry.
@@ -66,18 +66,17 @@ fn common(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
 }
 
 fn endpoints(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
-    let topology = &scenario.topology;
+    let hosts = scenario.topology.hosts();
     for (patterns, key) in [(&entry.common.from, "from"), (&entry.common.to, "to")] {
         for pattern in patterns.iter().flat_map(|p| &p.0) {
-            if topology.matching(std::slice::from_ref(pattern)).is_empty() {
-                let hosts = topology.hosts();
+            if matching(&hosts, std::slice::from_ref(pattern)).is_empty() {
                 let help = did_you_mean(pattern, hosts.iter().map(String::as_str));
                 let message = format!("no host of this topology is called or matches `{pattern}`");
                 return Err(fault_with(format!("{path}.{key}"), message, help));
             }
         }
     }
-    let (from, to) = topology.endpoints(entry);
+    let (from, to) = scenario.endpoints(entry);
     require(!from.is_empty(), &format!("{path}.from"), "nobody sends")?;
     require(!to.is_empty(), &format!("{path}.to"), "nobody receives")?;
     let alone = from.len() == 1 && to == from;
@@ -105,9 +104,12 @@ fn endpoints(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
     connected(scenario, entry, &from, &to, path)
 }
 
-/// In a graph, every sender must have a way to its receivers.
+/// Every sender must have a way to its receivers.
 fn connected(scenario: &Scenario, entry: &Traffic, from: &[String], to: &[String], path: &str) -> Check {
-    let Topology::Graph(graph) = &scenario.topology else { return Ok(()) };
+    let kind = scenario.topology.as_kind();
+    if from.first().is_none_or(|any| kind.reachable(any).is_none()) {
+        return Ok(());
+    }
     let mut known: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let pairs: Vec<(&String, &String)> = match entry.common.pairing {
         Pairing::OneToOne => {
@@ -123,10 +125,10 @@ fn connected(scenario: &Scenario, entry: &Traffic, from: &[String], to: &[String
         _ => from.iter().flat_map(|a| to.iter().map(move |b| (a, b))).collect(),
     };
     for (a, b) in pairs.into_iter().filter(|(a, b)| a != b) {
-        let found = known.entry(a).or_insert_with(|| reachable(graph, a));
+        let found = known.entry(a).or_insert_with(|| kind.reachable(a).unwrap_or_default());
         if !found.contains(b) {
             let kind =
-                if graph.routing == Routing::Explicit { "no route is given" } else { "there is no path" };
+                if scenario.topology.paths().is_empty() { "there is no path" } else { "no route is given" };
             return Err(fault(format!("{path}.to"), format!("{kind} from `{a}` to `{b}`")));
         }
     }
@@ -150,14 +152,7 @@ fn paths(scenario: &Scenario, wanted: Option<&OneOrMany>, path: &str) -> Check {
 }
 
 fn class(scenario: &Scenario, class: u32, path: &str) -> Check {
-    let queues: Vec<_> = match &scenario.topology {
-        Topology::ParallelPaths(t) => vec![&t.queue],
-        Topology::Dumbbell(t) => vec![&t.queue],
-        Topology::VirtualHost(t) => vec![&t.queue],
-        Topology::TwoPod(t) => vec![&t.queue],
-        Topology::FatTree(t) => vec![&t.queue],
-        Topology::Graph(t) => t.links.iter().map(|l| &l.queue).collect(),
-    };
+    let queues = scenario.topology.as_kind().queues();
     let count = |queue: &crate::model::Queue| match queue.kind {
         Discipline::Fifo => 1,
         Discipline::Drr | Discipline::Priority => queue.weights.len(),
@@ -194,14 +189,14 @@ fn kind(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
             connections(k.connections)
         }
         TrafficKind::OnOffUdp(k) => {
-            link::rate(k.rate, &at("rate"))?;
+            check::rate(k.rate, &at("rate"))?;
             require(k.on.is_none_or(|on| !on.is_zero()), &at("on"), "it would never send")?;
             let pattern = k.off.is_zero() || k.on.is_some();
             require(pattern, &at("off"), "`off` needs `on`: how long it sends in between")?;
             packet(k.packet, scenario, &at("packet"))
         }
         TrafficKind::CongestionGenerator(k) => {
-            link::rate(k.max_rate, &at("max_rate"))?;
+            check::rate(k.max_rate, &at("max_rate"))?;
             require(k.min_rate <= k.max_rate, &at("min_rate"), "`min_rate` must not be above `max_rate`")?;
             let shortest = k.min_duration >= Nanos::from_millis(1);
             require(shortest, &at("min_duration"), "a period lasts at least 1ms")?;

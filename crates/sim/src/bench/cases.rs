@@ -5,6 +5,10 @@
 //! carry a random permutation: every host sends to one other and receives from one other.
 
 use vmcc_cc::{Algorithm, Params};
+use vmcc_network::{
+    Dumbbell, FatTree, HostId, Kind, Loss, Marking, Network, Queue, ThresholdRule, Way,
+};
+use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 
 use crate::bench::BenchError;
 use crate::bench::fixed::{End, FixedWindow};
@@ -12,18 +16,18 @@ use crate::engine::{Endpoints, Engine, Partition};
 use crate::host::{
     AlgorithmId, App, ConfigId, ConnId, ConnSpec, Directory, Hosts, Scheduler, SubflowSpec, TcpConfig, World,
 };
-use crate::net::{Limit, LinkSpec, NetSpec, NodeId, QueueSpec, Threshold};
-use crate::packet::RouteId;
+use crate::net::{NetSpec, NodeId};
+use crate::packet::{LinkId, RouteId};
 use crate::rng::{Stream, Streams};
 use crate::time::{Span, Time};
-use crate::topo::{FatTree, FatTreeSpec};
+use crate::lower::{lower, partition};
 
 const RATE_BPS: u64 = 10_000_000_000;
 const PACKET_BYTES: u64 = 1500;
 const QUEUE_PKT: u64 = 100;
 /// Marking threshold at 10 Gbit/s: Alizadeh et al., Data Center TCP, SIGCOMM 2010, section 4.1.
 const MARK_PKT: u64 = 65;
-const LINK_DELAY: Span = Span::from_us(1);
+const LINK_DELAY: Nanos = Nanos::from_micros(1);
 const SEED: u64 = 1;
 
 /// The network of a case.
@@ -257,57 +261,92 @@ fn engine<E: Endpoints>(plan: &Plan, hosts: Vec<E>) -> Result<Engine<E>, BenchEr
     Ok(Engine::new(&plan.net, &plan.partition, &Streams::new(SEED), hosts)?)
 }
 
-fn queue(marks: bool) -> QueueSpec {
-    let mark = marks.then_some(Threshold::Bytes(MARK_PKT * PACKET_BYTES));
-    QueueSpec::Fifo { limit: Limit::Bytes(QUEUE_PKT * PACKET_BYTES), mark }
+/// The network of a kind with the same marks at every port, hosts' own included.
+fn network(kind: &impl Kind, marks: bool) -> Network {
+    let mut network = kind.network();
+    let at = vmcc_units::Threshold::Bytes(Bytes::new(MARK_PKT * PACKET_BYTES));
+    if marks {
+        let ports = network.ports.iter_mut().map(|port| &mut port.settings.marking);
+        ports.for_each(|marking| *marking = Marking::Threshold(ThresholdRule { at }));
+    }
+    network
+}
+
+fn buffer() -> Limit {
+    Limit::Bytes(Bytes::new(QUEUE_PKT * PACKET_BYTES))
 }
 
 fn fat_tree(k: u32, threads: u32, subflows: u32, marks: bool) -> Result<Plan, BenchError> {
-    let mut net = NetSpec::new();
-    let spec = FatTreeSpec {
+    let kind = FatTree {
         k,
-        rate_bps: RATE_BPS,
+        rate: BitsPerSec::new(RATE_BPS),
         delay: LINK_DELAY,
-        switch_queue: queue(marks),
-        host_queue: queue(marks),
+        buffer: buffer(),
+        marking: Marking::None,
+        queue: Queue::default(),
     };
-    let tree = FatTree::build(&mut net, &spec)?;
+    let (network, tree) = (network(&kind, marks), kind.tree());
+    let mut net = lower(&network, Bytes::new(PACKET_BYTES))?;
     let streams = Streams::new(SEED);
     let mut ecmp = streams.stream("bench/ecmp");
     let mut pairs = Vec::new();
     for (from, to) in permutation(tree.hosts(), &mut streams.stream("bench/permutation")) {
-        let mut routes = Vec::new();
-        for path in distinct_paths(&mut ecmp, tree.paths(from, to), subflows) {
-            routes.push((tree.route(&mut net, from, to, path)?, tree.route(&mut net, to, from, path)?));
-        }
-        pairs.push(Pair { from: tree.host_node(from), to: tree.host_node(to), routes });
+        let (from, to) = (HostId(from), HostId(to));
+        let paths = distinct_paths(&mut ecmp, tree.paths(from, to), subflows).into_iter();
+        let way = |path| Way {
+            path: None,
+            forward: tree.path(from, to, path),
+            reverse: tree.path(to, from, path),
+        };
+        pairs.push(pair(&network, &mut net, (from, to), paths.map(way))?);
     }
-    let partition = tree.partition(&net, threads);
+    let partition = partition(&network, &net, threads);
     Ok(Plan { net, partition, pairs })
 }
 
-/// Senders and one switch in the first shard, the other switch and receivers in the last.
+/// The left side in the first shard, the right side in the last.
 fn dumbbell(flows: u32, threads: u32, marks: bool) -> Result<Plan, BenchError> {
-    let mut net = NetSpec::new();
-    let (left, right) = (net.node(), net.node());
-    let link =
-        |net: &mut NetSpec, from, to| net.link(LinkSpec::new(from, to, RATE_BPS, LINK_DELAY, queue(marks)));
-    let there = link(&mut net, left, right)?;
-    let back = link(&mut net, right, left)?;
-    let last = if threads > 1 { 1 } else { 0 };
-    let mut shard_of = vec![0, last];
+    let kind = Dumbbell {
+        pairs: flows,
+        rate: BitsPerSec::new(RATE_BPS),
+        delay: LINK_DELAY,
+        buffer: buffer(),
+        marking: Marking::None,
+        queue: Queue::default(),
+        loss: Loss::default(),
+        access_rate: None,
+        access_delay: LINK_DELAY,
+        access_buffer: buffer(),
+    };
+    let network = network(&kind, marks);
+    let mut net = lower(&network, Bytes::new(PACKET_BYTES))?;
     let mut pairs = Vec::new();
-    for _ in 0..flows {
-        let (from, to) = (net.node(), net.node());
-        shard_of.extend([0, last]);
-        let up = link(&mut net, from, left)?;
-        let down = link(&mut net, right, to)?;
-        let ack_up = link(&mut net, to, right)?;
-        let ack_down = link(&mut net, left, from)?;
-        let routes = vec![(net.route(&[up, there, down])?, net.route(&[ack_up, back, ack_down])?)];
-        pairs.push(Pair { from, to, routes });
+    for flow in 0..flows {
+        let (from, to) = (HostId(flow), HostId(flows + flow));
+        let ways = network.routes.ways(from, to, 1, &mut || 0);
+        pairs.push(pair(&network, &mut net, (from, to), ways.into_iter())?);
     }
+    let is_right = |name: &String| threads > 1 && name.starts_with("right");
+    let shard_of = network.nodes.iter().map(|name| u8::from(is_right(name))).collect();
     Ok(Plan { net, partition: Partition::new(shard_of), pairs })
+}
+
+/// Two hosts and the routes of these ways; the description's numbers are the simulator's.
+fn pair(
+    network: &Network,
+    net: &mut NetSpec,
+    (from, to): (HostId, HostId),
+    ways: impl Iterator<Item = Way>,
+) -> Result<Pair, BenchError> {
+    let node = |host: HostId| NodeId(network.hosts[host.index()].node.0);
+    let mut route = |links: &[vmcc_network::LinkId]| {
+        net.route(&links.iter().map(|link| LinkId(link.0)).collect::<Vec<_>>())
+    };
+    let mut routes = Vec::new();
+    for way in ways {
+        routes.push((route(&way.forward)?, route(&way.reverse)?));
+    }
+    Ok(Pair { from: node(from), to: node(to), routes })
 }
 
 fn transport(plan: &Plan, algorithm: Algorithm) -> Result<(Vec<Hosts>, Directory), BenchError> {

@@ -13,7 +13,7 @@ pub use measure::Measurement;
 
 use crate::host::HostError;
 use crate::net::NetError;
-use crate::topo::FatTreeError;
+use crate::lower::FabricError;
 
 /// Why a case cannot be measured.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +36,7 @@ pub enum BenchError {
     Host(#[from] HostError),
     /// The tree was refused.
     #[error(transparent)]
-    FatTree(#[from] FatTreeError),
+    Network(#[from] FabricError),
 }
 
 /// Builds a case and measures its run on `threads` threads; building is not measured.

@@ -177,12 +177,14 @@ mod tests {
     use crate::engine::{Ctx, Endpoints, Engine, Timer, TimerId};
     use crate::net::{
         ClassSpec, JitterSpec, Limit, LinkChange, LossSpec, Marking, NetSpec, QueueSpec, RedSpec, Scheduling,
-        ShaperClass, Threshold,
+        ShaperClass,
     };
     use crate::packet::{LinkId, Packet, RouteId, Sack};
     use crate::rng::Streams;
     use crate::time::{Span, Time};
-    use crate::topo::{FatTree, FatTreeSpec};
+    use crate::lower::{lower, partition};
+    use vmcc_network::{FatTree, HostId, Kind, Marking as Rule, Queue, ThresholdRule, Tree};
+    use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
     /// Echoes with a window, retries by timer, and keeps a digest of everything it saw.
     #[derive(Clone, Debug)]
@@ -238,24 +240,25 @@ mod tests {
 
     /// A fat tree with links of every kind; digests of all ends, counters of all links.
     fn outcome(shards: u32) -> String {
-        let mut net = NetSpec::new();
-        let queue = QueueSpec::Fifo { limit: Limit::Bytes(30_000), mark: Some(Threshold::Bytes(9_000)) };
-        let spec = FatTreeSpec {
+        let kind = FatTree {
             k: 4,
-            rate_bps: 10_000_000_000,
-            delay: Span::from_us(1),
-            switch_queue: queue.clone(),
-            host_queue: queue,
+            rate: BitsPerSec::new(10_000_000_000),
+            delay: Nanos::from_micros(1),
+            buffer: vmcc_units::Limit::Bytes(Bytes::new(30_000)),
+            marking: Rule::Threshold(ThresholdRule { at: "9kB".parse().unwrap() }),
+            queue: Queue::default(),
         };
-        let tree = FatTree::build(&mut net, &spec).unwrap();
+        let (network, tree) = (kind.network(), kind.tree());
+        let mut net = lower(&network, Bytes::new(1500)).unwrap();
         every_kind_of_link(&mut net);
-        let partition = tree.partition(&net, shards);
+        let partition = partition(&network, &net, shards);
         let shard_of = partition.shard_of();
         let mut hosts: Vec<Echoes> = (0..shards).map(|_| Echoes::default()).collect();
         for flow in 0..64 {
             let (from, to) = (flow % 16, (flow * 5 + 3 + flow / 16) % 16);
             if from != to {
-                add_flow(&mut net, &tree, shard_of, &mut hosts, (flow, from, to));
+                let hosts_at = |host: u32| usize::from(shard_of[network.hosts[host as usize].node.index()]);
+                add_flow(&mut net, &tree, hosts_at, &mut hosts, (flow, from, to));
             }
         }
         for link in [3, 40, 80] {
@@ -327,12 +330,11 @@ mod tests {
 
     fn add_flow(
         net: &mut NetSpec,
-        tree: &FatTree,
-        shard_of: &[u8],
+        tree: &Tree,
+        shard: impl Fn(u32) -> usize,
         hosts: &mut [Echoes],
         (flow, from, to): (u32, u32, u32),
     ) {
-        let shard = |host| usize::from(shard_of[tree.host_node(host).0 as usize]);
         let (a, b) = (shard(from), shard(to));
         let index_a = hosts[a].0.len() as u32;
         let index_b = if a == b { index_a + 1 } else { hosts[b].0.len() as u32 };
@@ -344,8 +346,11 @@ mod tests {
             timer: Timer::new(),
             digest: 0,
         };
-        let there = tree.route(net, from, to, flow).unwrap();
-        let back = tree.route(net, to, from, flow).unwrap();
+        let mut route = |from, to| {
+            let links = tree.path(HostId(from), HostId(to), flow);
+            net.route(&links.iter().map(|link| LinkId(link.0)).collect::<Vec<_>>()).unwrap()
+        };
+        let (there, back) = (route(from, to), route(to, from));
         hosts[a].0.push(end(there, index_b, 2 * flow, 12));
         hosts[b].0.push(end(back, index_a, 2 * flow + 1, 0));
     }

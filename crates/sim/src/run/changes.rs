@@ -10,7 +10,7 @@ use crate::net::LinkChange;
 use crate::packet::RouteId;
 use crate::rng::Streams;
 use crate::time::Time;
-use crate::topo::{Fabric, Router, Way, loss, span, through};
+use crate::lower::{Fabric, Way, loss, span};
 
 /// A vNIC that moves, and the routes its subflows have from then on.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ pub(crate) fn plan(
 }
 
 fn change(fabric: &mut Fabric, at: Time, name: &str, change: LinkChange) -> Result<(), SimError> {
-    for link in fabric.named_links(name).to_vec() {
+    for link in fabric.named_links(name) {
         fabric.net.change(at, link, change)?;
     }
     Ok(())
@@ -93,21 +93,17 @@ pub(crate) fn routes(
     if remaps.is_empty() {
         return Ok(remaps);
     }
-    let Router::VirtualHost { ports, vms, .. } = fabric.router.clone() else { return Ok(remaps) };
     for remap in &mut remaps {
-        let port = ports.up[remap.vm][remap.vnic];
         for (index, flow) in flows.iter().enumerate() {
             let (from, to) = (flow.planned.from, flow.planned.to);
-            // Between two VMs nothing leaves the switch.
-            let client = match (from == remap.vm && to >= vms, to == remap.vm && from >= vms) {
-                (true, false) => to - vms,
-                (false, true) => from - vms,
-                _ => continue,
-            };
-            let way = through(&ports, remap.vm, remap.vnic, remap.nic, client);
+            let peer = if from == remap.vm { to } else { from };
+            if remap.vm != from && remap.vm != to {
+                continue;
+            }
+            let Some(way) = fabric.over(remap.vm, remap.vnic, remap.nic, peer) else { continue };
             for (subflow, old) in original_ways(fabric, scenario, flow)?.iter().enumerate() {
                 let outward = if from == remap.vm { &old.forward } else { &old.reverse };
-                if outward.first() != Some(&port) {
+                if outward.first() != way.forward.first() {
                     continue;
                 }
                 let (out, home) = (fabric.route(&way.forward)?, fabric.route(&way.reverse)?);

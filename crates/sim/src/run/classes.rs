@@ -3,17 +3,14 @@
 use std::collections::BTreeMap;
 
 use vmcc_metrics::{Dist, Extra};
-use vmcc_scenario::model::{Share, Topology};
 
 use super::measure::Finale;
 
 impl Finale<'_> {
     /// A queue's name in results: the VM where VMs borrow from each other, else its number.
     pub(super) fn class_name(&self, class: u8) -> String {
-        match &self.setup.scenario.topology {
-            Topology::VirtualHost(t) if t.share == Share::Htb => format!("vm{class}"),
-            _ => class.to_string(),
-        }
+        let names = self.setup.scenario.topology.as_kind().path_classes();
+        names.get(usize::from(class)).cloned().unwrap_or_else(|| class.to_string())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::host::HostError;
 use crate::net::NetError;
-use crate::topo::FabricError;
+use crate::lower::FabricError;
 
 /// Why a case could not be simulated.
 #[derive(Debug, thiserror::Error)]

@@ -132,8 +132,8 @@ impl<'a> Finale<'a> {
     /// Seconds of the window in which an entry of traffic was active.
     fn active_secs(&self, traffic: usize) -> f64 {
         let common = &self.setup.scenario.traffic[traffic].common;
-        let start = (Time::ZERO + crate::topo::span(common.start)).max(self.setup.warmup);
-        let stop = common.stop.map_or(self.setup.end, |stop| Time::ZERO + crate::topo::span(stop));
+        let start = (Time::ZERO + crate::lower::span(common.start)).max(self.setup.warmup);
+        let stop = common.stop.map_or(self.setup.end, |stop| Time::ZERO + crate::lower::span(stop));
         stop.min(self.setup.end).since(start).secs_f64()
     }
 

@@ -15,7 +15,7 @@ use crate::host::{
 };
 use crate::rng::Streams;
 use crate::time::{Span, Time};
-use crate::topo::{Fabric, span};
+use crate::lower::{Fabric, span};
 use crate::traffic::{Planned, PlannedDatagrams, plan_datagrams, plan_flows};
 
 /// Up to so many connections, each has its own RTT distribution; beyond, each traffic entry has one.

@@ -1,7 +1,7 @@
 use vmcc_scenario::{Document, Overrides, Scenario};
 
 use crate::rng::Streams;
-use crate::topo::Fabric;
+use crate::lower::Fabric;
 use crate::traffic::{Planned, plan_flows};
 
 const TEXT: &str = "

@@ -10,7 +10,7 @@ use crate::packet::RouteId;
 use crate::rng::{Stream, Streams};
 use crate::run::SimError;
 use crate::time::{Span, Time};
-use crate::topo::{Fabric, Way, span};
+use crate::lower::{Fabric, Way, span};
 
 /// One busy period, or one regular pattern, of one interface.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,7 @@ use vmcc_scenario::model::{Pairing, Traffic};
 
 use super::below;
 use crate::rng::Streams;
-use crate::topo::{Fabric, FabricError};
+use crate::lower::{Fabric, FabricError};
 
 /// A sender and the receivers it may choose from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) fn senders(
     identity: &str,
     streams: &Streams,
 ) -> Result<Vec<Sender>, FabricError> {
-    let (from, to) = scenario.topology.endpoints(traffic);
+    let (from, to) = scenario.endpoints(traffic);
     let number = |name: &String| fabric.host(name).map(|host| (host, name.clone()));
     let from: Vec<_> = from.iter().map(number).collect::<Result<_, _>>()?;
     let to: Vec<_> = to.iter().map(number).collect::<Result<_, _>>()?;

@@ -13,7 +13,7 @@ use crate::host::App;
 use crate::rng::{Stream, Streams};
 use crate::run::SimError;
 use crate::time::{Span, Time};
-use crate::topo::{Fabric, span};
+use crate::lower::{Fabric, span};
 
 /// One connection to be made.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,18 +12,22 @@ use serde::de::{DeserializeOwned, Error};
 use serde_json::{Map, Value};
 
 /// One variant: its tag and how to read and describe its table.
-pub(crate) struct Variant<E> {
-    pub(crate) tag: &'static str,
-    pub(crate) read: fn(Value) -> Result<E, String>,
-    pub(crate) schema: fn(&mut SchemaGenerator) -> Schema,
+pub struct Variant<E> {
+    /// The tag.
+    pub tag: &'static str,
+    /// Reads the rest of the table.
+    pub read: fn(Value) -> Result<E, String>,
+    /// Describes the rest of the table.
+    pub schema: fn(&mut SchemaGenerator) -> Schema,
 }
 
 /// An enum read from a table by the value of one key.
-pub(crate) trait Tagged: Sized + 'static {
+pub trait Tagged: Sized + 'static {
     /// The key that selects the variant.
     const TAG: &'static str;
     /// What the table is, for messages.
     const WHAT: &'static str;
+    /// The variants in order.
     fn variants() -> &'static [Variant<Self>];
 
     /// The tags in order.
@@ -33,7 +37,7 @@ pub(crate) trait Tagged: Sized + 'static {
 }
 
 /// Reads one type strictly; an error begins with the key path inside the value.
-pub(crate) fn read_strict<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+pub fn read_strict<T: DeserializeOwned>(value: Value) -> Result<T, String> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
         at(&path, &error.into_inner().to_string())
@@ -41,7 +45,7 @@ pub(crate) fn read_strict<T: DeserializeOwned>(value: Value) -> Result<T, String
 }
 
 /// Writes a key path in front of a message, joining it with the path the message already has.
-pub(crate) fn at(path: &str, message: &str) -> String {
+fn at(path: &str, message: &str) -> String {
     let (inner, message) = split_at_path(message);
     match (path, inner) {
         ("." | "", None) => message.to_owned(),
@@ -53,7 +57,7 @@ pub(crate) fn at(path: &str, message: &str) -> String {
 }
 
 /// Takes the key path off a message written by [`at`].
-pub(crate) fn split_at_path(message: &str) -> (Option<&str>, &str) {
+pub fn split_at_path(message: &str) -> (Option<&str>, &str) {
     message
         .strip_prefix("at `")
         .and_then(|rest| rest.split_once("`: "))
@@ -61,13 +65,13 @@ pub(crate) fn split_at_path(message: &str) -> (Option<&str>, &str) {
 }
 
 /// Reads a tagged table.
-pub(crate) fn deserialize<'de, E: Tagged, D: Deserializer<'de>>(deserializer: D) -> Result<E, D::Error> {
+pub fn deserialize<'de, E: Tagged, D: Deserializer<'de>>(deserializer: D) -> Result<E, D::Error> {
     let value: Value = serde::Deserialize::deserialize(deserializer)?;
     from_value(value).map_err(D::Error::custom)
 }
 
 /// Reads a tagged table from a value; an error begins with the key path inside it.
-pub(crate) fn from_value<E: Tagged>(value: Value) -> Result<E, String> {
+pub fn from_value<E: Tagged>(value: Value) -> Result<E, String> {
     let Value::Object(mut table) = value else {
         return Err(format!("expected {}: a table with a `{}`", E::WHAT, E::TAG));
     };
@@ -89,7 +93,7 @@ fn quoted(names: &[&str]) -> String {
 }
 
 /// The schema of a tagged table: one alternative per tag, each strict.
-pub(crate) fn schema<E: Tagged>(generator: &mut SchemaGenerator) -> Schema {
+pub fn schema<E: Tagged>(generator: &mut SchemaGenerator) -> Schema {
     let alternatives: Vec<Value> = E::variants()
         .iter()
         .map(|variant| {
@@ -106,7 +110,7 @@ pub(crate) fn schema<E: Tagged>(generator: &mut SchemaGenerator) -> Schema {
 }
 
 /// One strict object schema with the properties of both.
-pub(crate) fn merge_objects(first: Value, second: Value) -> Value {
+fn merge_objects(first: Value, second: Value) -> Value {
     let (mut first, second) = (object(first), object(second));
     let mut properties = first.remove("properties").map(object).unwrap_or_default();
     properties.extend(second.get("properties").cloned().map(object).unwrap_or_default());
@@ -133,7 +137,7 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 /// Splits a table into the keys that belong to `C` and the rest, then reads both.
-pub(crate) fn split_common<C: DeserializeOwned + JsonSchema, E: Tagged>(
+pub fn split_common<C: DeserializeOwned + JsonSchema, E: Tagged>(
     value: Value,
 ) -> Result<(C, E), String> {
     let Value::Object(table) = value else {
@@ -158,7 +162,7 @@ fn with_expected(message: String, names: &BTreeSet<String>) -> String {
 }
 
 /// The keys of a table type, from its schema.
-pub(crate) fn property_names<T: JsonSchema>() -> BTreeSet<String> {
+pub fn property_names<T: JsonSchema>() -> BTreeSet<String> {
     let schema = SchemaGenerator::default().into_root_schema_for::<T>().to_value();
     schema
         .get("properties")
@@ -168,15 +172,16 @@ pub(crate) fn property_names<T: JsonSchema>() -> BTreeSet<String> {
 }
 
 /// Implements reading, describing and listing for a tagged enum of newtype variants.
+#[macro_export]
 macro_rules! tagged {
     ($name:ident, $tag:literal, $what:literal, { $($text:literal => $variant:ident($inner:ty)),+ $(,)? }) => {
-        impl $crate::model::tagged::Tagged for $name {
+        impl $crate::Tagged for $name {
             const TAG: &'static str = $tag;
             const WHAT: &'static str = $what;
-            fn variants() -> &'static [$crate::model::tagged::Variant<Self>] {
-                &[$($crate::model::tagged::Variant {
+            fn variants() -> &'static [$crate::Variant<Self>] {
+                &[$($crate::Variant {
                     tag: $text,
-                    read: |value| $crate::model::tagged::read_strict::<$inner>(value).map($name::$variant),
+                    read: |value| $crate::read_strict::<$inner>(value).map($name::$variant),
                     schema: <$inner as schemars::JsonSchema>::json_schema,
                 }),+]
             }
@@ -184,7 +189,7 @@ macro_rules! tagged {
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                $crate::model::tagged::deserialize(deserializer)
+                $crate::deserialize(deserializer)
             }
         }
 
@@ -193,15 +198,13 @@ macro_rules! tagged {
                 stringify!($name).into()
             }
             fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                $crate::model::tagged::schema::<Self>(generator)
+                $crate::schema::<Self>(generator)
             }
         }
     };
 }
-pub(crate) use tagged;
-
 /// The schema name of a table made of a shared part and a tagged part, and its schema.
-pub(crate) fn common_schema<C: JsonSchema, E: Tagged>(generator: &mut SchemaGenerator) -> Schema {
+pub fn common_schema<C: JsonSchema, E: Tagged>(generator: &mut SchemaGenerator) -> Schema {
     let common = C::json_schema(generator).to_value();
     let mut alternatives = schema::<E>(generator).to_value();
     if let Some(list) = alternatives.get_mut("oneOf").and_then(Value::as_array_mut) {

@@ -1,41 +1,100 @@
-//! Settings of links and queues.
+//! Settings that cannot be built, and where they stand.
+
+use std::collections::BTreeSet;
 
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos, Threshold};
 
-use super::{Check, fault, require};
-use crate::model::{Discipline, LinkSettings, Loss, Marking, Queue};
+use crate::{Discipline, LinkSettings, Loss, Marking, Queue};
+
+/// What is wrong with a network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The key, as a path from the top of the scenario.
+    pub path: String,
+    /// What is wrong, and the expected form.
+    pub message: String,
+    /// A name that does not exist, and those that do.
+    pub unknown: Option<(String, Vec<String>)>,
+}
+
+/// Nothing, or what is wrong.
+pub type Check = Result<(), Fault>;
+
+/// A fault at a key.
+pub fn fault(path: impl Into<String>, message: impl Into<String>) -> Fault {
+    Fault { path: path.into(), message: message.into(), unknown: None }
+}
+
+/// Fails with `message` at `path` unless `holds`.
+///
+/// # Errors
+/// If it does not hold.
+pub fn require(holds: bool, path: &str, message: &str) -> Check {
+    if holds { Ok(()) } else { Err(fault(path, message)) }
+}
+
+/// Keeps a typing error from filling memory.
+pub const MAX_COUNT: u32 = 65_536;
+
+pub(crate) fn count(value: u32, key: &str) -> Check {
+    require((1..=MAX_COUNT).contains(&value), &format!("topology.{key}"), &format!("from 1 to {MAX_COUNT}"))
+}
+
+pub(crate) fn unique(names: &[String], path: impl Fn(usize) -> String) -> Check {
+    let mut seen = BTreeSet::new();
+    for (index, name) in names.iter().enumerate() {
+        let usable = !name.is_empty()
+            && name.len() <= 64
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+        require(usable, &path(index), "a name is 1 to 64 letters, digits, `-`, `_` or `.`")?;
+        require(seen.insert(name), &path(index), &format!("another one is called `{name}`"))?;
+    }
+    Ok(())
+}
 
 /// 100 Tbit/s: a 64-byte packet still takes 5 ps.
 const MAX_RATE: BitsPerSec = BitsPerSec::new(100_000_000_000_000);
 
 /// A packet of 65,535 bytes takes 64 bits of picoseconds in steps of 2^-16 at least this fast.
-const MIN_RATE: BitsPerSec = BitsPerSec::new(2_000);
+pub(crate) const MIN_RATE: BitsPerSec = BitsPerSec::new(2_000);
 
-pub(super) fn rate(rate: BitsPerSec, path: &str) -> Check {
+/// A rate.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn rate(rate: BitsPerSec, path: &str) -> Check {
     require(!rate.is_zero(), path, "a rate of zero carries nothing")?;
     require(rate >= MIN_RATE, path, "the rate must be at least 2kbit")?;
     require(rate <= MAX_RATE, path, "the rate must be at most 100tbit")
 }
 
-pub(super) fn delay(delay: Nanos, path: &str) -> Check {
+/// A delay.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn delay(delay: Nanos, path: &str) -> Check {
     require(delay <= Nanos::from_secs(600), path, "a delay is at most 600s")
 }
 
-pub(super) fn loss(loss: &Loss, path: &str) -> Check {
+/// A loss.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn loss(loss: &Loss, path: &str) -> Check {
     let share = (0.0..=1.0).contains(&loss.probability);
     require(share, path, "a loss probability is a number from 0 to 1")?;
     let burst = loss.burst.is_none_or(|burst| burst.get() >= 1);
     require(burst, path, "the mean burst of losses is at least 1pkt")
 }
 
-pub(super) fn buffer(limit: Limit, mtu: Bytes, path: &str) -> Check {
+pub(crate) fn buffer(limit: Limit, mtu: Bytes, path: &str) -> Check {
     let bytes = limit.bytes(mtu).ok_or_else(|| fault(path, "this buffer overflows 64 bits"))?;
     require(bytes >= mtu, path, &format!("the buffer must hold at least one packet of the MTU ({mtu})"))?;
     require(bytes <= Bytes::new(1 << 40), path, "a buffer is at most 1 TiB")
 }
 
 /// The queues of a port; answers how many there are.
-pub(super) fn queue(queue: &Queue, path: &str) -> Check {
+pub(crate) fn queue(queue: &Queue, path: &str) -> Check {
     let weights = format!("{path}.weights");
     match queue.kind {
         Discipline::Fifo => {
@@ -64,7 +123,7 @@ pub(super) fn queue(queue: &Queue, path: &str) -> Check {
 }
 
 /// Shares that are ceilings are rates of their own.
-pub(super) fn shares(queue: &Queue, port_rate: BitsPerSec, path: &str) -> Check {
+pub(crate) fn shares(queue: &Queue, port_rate: BitsPerSec, path: &str) -> Check {
     let all: u64 = queue.weights.iter().map(|weight| u64::from(*weight)).sum();
     let least = queue.weights.iter().min().map_or(0, |weight| u128::from(*weight));
     let share = u128::from(port_rate.get()) * least / u128::from(all.max(1));
@@ -77,7 +136,7 @@ pub(super) fn shares(queue: &Queue, port_rate: BitsPerSec, path: &str) -> Check 
 }
 
 /// A rule, given the port's rate and buffer.
-pub(super) fn marking(
+pub(crate) fn marking(
     marking: &Marking,
     port_rate: BitsPerSec,
     limit: Limit,
@@ -92,7 +151,7 @@ pub(super) fn marking(
         let reachable =
             format!("the queue never gets this long: its buffer is {limit} ({room}), this is {bytes}");
         require(bytes < room, &at, &reachable)?;
-        Ok::<Bytes, crate::load::decode::BadValue>(bytes)
+        Ok::<Bytes, Fault>(bytes)
     };
     match marking {
         Marking::None => Ok(()),
@@ -115,7 +174,7 @@ pub(super) fn marking(
 }
 
 /// Everything about one link; `path` is where its settings stand.
-pub(super) fn settings(link: &LinkSettings, mtu: Bytes, path: &str) -> Check {
+pub(crate) fn settings(link: &LinkSettings, mtu: Bytes, path: &str) -> Check {
     rate(link.rate, &format!("{path}.rate"))?;
     delay(link.delay, &format!("{path}.delay"))?;
     delay(link.jitter, &format!("{path}.jitter"))?;

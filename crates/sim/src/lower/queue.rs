@@ -1,28 +1,38 @@
-//! The language's queues and marking rules as the network's.
+//! A port's queues and marking rules as the simulator's.
 
-use vmcc_scenario::model::{Discipline, LinkSettings, Loss, Marking, Queue};
+use vmcc_network::{Discipline, Guarantee, LinkSettings, Loss, Marking, Queue};
 use vmcc_units::{BitsPerSec, Bytes, Nanos, Packets};
 
-use super::fabric::{FabricError, span};
+use super::fabric::FabricError;
+use super::span;
 use crate::net::{
     ClassSpec, Limit, LossSpec, Marking as PortMarking, QueueSpec, RedSpec, Scheduling, ShaperClass,
     Threshold,
 };
 use crate::time::Span;
 
+/// The queue of a port, for packets of `mtu`.
+///
+/// # Errors
+/// [`FabricError::Unsupported`] for rules that the simulator does not have there.
+pub(super) fn of(port: &vmcc_network::Port, mtu: Bytes) -> Result<QueueSpec, FabricError> {
+    let spec = Port::of(&port.settings, mtu, span(port.rtt));
+    if port.guarantees.is_empty() { spec.spec() } else { spec.buckets(&port.guarantees) }
+}
+
 /// What a queue is made from.
-pub(crate) struct Port<'a> {
-    pub(crate) rate: BitsPerSec,
-    pub(crate) buffer: vmcc_units::Limit,
-    pub(crate) marking: &'a Marking,
-    pub(crate) queue: &'a Queue,
-    pub(crate) mtu: Bytes,
+struct Port<'a> {
+    rate: BitsPerSec,
+    buffer: vmcc_units::Limit,
+    marking: &'a Marking,
+    queue: &'a Queue,
+    mtu: Bytes,
     /// The RTT of rules that give none.
-    pub(crate) base_rtt: Span,
+    base_rtt: Span,
 }
 
 impl<'a> Port<'a> {
-    pub(crate) fn of(link: &'a LinkSettings, mtu: Bytes, base_rtt: Span) -> Self {
+    fn of(link: &'a LinkSettings, mtu: Bytes, base_rtt: Span) -> Self {
         Self {
             rate: link.rate,
             buffer: link.buffer,
@@ -37,7 +47,7 @@ impl<'a> Port<'a> {
     ///
     /// # Errors
     /// [`FabricError::Unsupported`] for RED in several queues.
-    pub(crate) fn spec(&self) -> Result<QueueSpec, FabricError> {
+    fn spec(&self) -> Result<QueueSpec, FabricError> {
         match self.queue.kind {
             Discipline::Fifo => Ok(self.fifo()),
             Discipline::Drr if !self.queue.lending => self.capped(),
@@ -137,7 +147,37 @@ impl<'a> Port<'a> {
         Ok(QueueSpec::Shaper { classes })
     }
 
-    pub(crate) fn threshold(&self, threshold: vmcc_units::Threshold) -> Threshold {
+    /// One leaf per host, guaranteed its share, all lending to each other.
+    fn buckets(&self, guarantees: &[Guarantee]) -> Result<QueueSpec, FabricError> {
+        let class = |parent, guarantee_bps, mark| ShaperClass {
+            parent,
+            guarantee_bps,
+            ceiling_bps: self.rate.get(),
+            burst_bytes: 2 * self.mtu.get(),
+            limit: limit(self.buffer),
+            mark,
+        };
+        let mut classes = vec![class(None, self.rate.get(), None)];
+        for guarantee in guarantees {
+            let mark = Port { rate: guarantee.rate, ..*self }.leaf_mark()?;
+            classes.push(class(Some(0), guarantee.rate.get(), mark));
+        }
+        Ok(QueueSpec::Shaper { classes })
+    }
+
+    fn leaf_mark(&self) -> Result<Option<Threshold>, FabricError> {
+        match self.marking {
+            Marking::None => Ok(None),
+            Marking::Threshold(rule) => Ok(Some(self.threshold(rule.at))),
+            Marking::MqEcn(rule) => Ok(Some(Threshold::Bytes(self.port_bytes(rule.lambda, rule.rtt)))),
+            Marking::Red(_) | Marking::Tcn(_) => Err(FabricError::Unsupported {
+                what: "marking by RED or TCN in hierarchical token buckets",
+                remedy: "use the rule threshold or mq-ecn with share = \"htb\"",
+            }),
+        }
+    }
+
+    fn threshold(&self, threshold: vmcc_units::Threshold) -> Threshold {
         match threshold {
             vmcc_units::Threshold::Time(time) => Threshold::Time(span(time)),
             other => Threshold::Bytes(self.bytes(other)),
@@ -155,14 +195,14 @@ impl<'a> Port<'a> {
     }
 
     /// Capacity x RTT x lambda.
-    pub(crate) fn port_bytes(&self, lambda: f64, rtt: Option<Nanos>) -> u64 {
+    fn port_bytes(&self, lambda: f64, rtt: Option<Nanos>) -> u64 {
         let seconds = self.sojourn(lambda, rtt).secs_f64();
         (self.rate.get() as f64 / 8.0 * seconds) as u64
     }
 }
 
 /// A buffer.
-pub(crate) fn limit(buffer: vmcc_units::Limit) -> Limit {
+fn limit(buffer: vmcc_units::Limit) -> Limit {
     match buffer {
         vmcc_units::Limit::Bytes(bytes) => Limit::Bytes(bytes.get()),
         vmcc_units::Limit::Packets(count) => Limit::Packets(u32::try_from(count.get()).unwrap_or(u32::MAX)),

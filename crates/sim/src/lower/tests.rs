@@ -69,21 +69,6 @@ fn a_graph_spreads_flows_over_its_shortest_paths_only() {
 }
 
 #[test]
-fn names_of_links_are_those_of_the_language() {
-    for topology in
-        ["kind='fat-tree'\nk=4\nrate='1gbit'\ndelay='1us'", "kind='two-pod'\nrate='1gbit'\ndelay='1us'"]
-    {
-        let text = format!("title='t'\nduration='1s'\n[topology]\n{topology}\n[[traffic]]\nkind='bulk'\n");
-        let plan = Document::parse("t", &text).and_then(|d| d.plan(&Overrides::default())).unwrap();
-        let mut named = plan.cases[0].scenario.topology.links();
-        named.sort();
-        let fabric = Fabric::build(&plan.cases[0].scenario).unwrap();
-        assert_eq!(fabric.links.keys().cloned().collect::<Vec<_>>(), named);
-        assert_eq!(fabric.links.values().map(Vec::len).sum::<usize>(), fabric.net.links().len());
-    }
-}
-
-#[test]
 fn what_cannot_be_built_is_refused() {
     let red = "kind='dumbbell'\npairs=1\nrate='1gbit'\ndelay='1us'\nqueue={kind='drr',weights=[1,1]}\n\
                marking={rule='red',min='10pkt',max='20pkt'}";

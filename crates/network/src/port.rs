@@ -8,7 +8,7 @@ use serde::de::{MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 use vmcc_units::{Bytes, Nanos, Packets, Threshold};
 
-use super::tagged::tagged;
+use vmcc_tagged::tagged;
 
 /// When a queue marks packets with ECN's Congestion Experienced.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Default)]
@@ -30,7 +30,7 @@ pub enum Marking {
 /// No settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Empty {}
+pub(crate) struct Empty {}
 
 /// The settings of rule `threshold`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

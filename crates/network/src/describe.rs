@@ -1,0 +1,323 @@
+//! The description of a network that engines lower.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use vmcc_units::{BitsPerSec, Nanos};
+
+use crate::LinkSettings;
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+        $($(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// As an index.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        })+
+    };
+}
+
+ids! {
+    /// A host or a switch.
+    NodeId,
+    /// A host, in the order of the language's names.
+    HostId,
+    /// One direction of a cable, with the port that feeds it.
+    LinkId,
+    /// Settings that links share.
+    PortId,
+    /// A named path.
+    PathId,
+}
+
+/// A node that sends and receives.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Host {
+    /// Its node, after which it is called.
+    pub node: NodeId,
+    /// What it can send at most.
+    pub rate: BitsPerSec,
+    /// The queue that all its packets use, whatever the traffic says.
+    pub class: Option<u32>,
+}
+
+/// What a host gets of a port that serves several hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Guarantee {
+    /// Sent whenever the host has that much to send.
+    pub rate: BitsPerSec,
+    /// Its part of what is idle, relative to the other hosts.
+    pub weight: u32,
+}
+
+/// A port and the link behind it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Port {
+    /// Rate, delay, buffer, queues, losses.
+    pub settings: LinkSettings,
+    /// The RTT of marking rules that give none.
+    pub rtt: Nanos,
+    /// One queue per host, number k that of class k, all lending to each other; empty: the queues of the settings.
+    pub guarantees: Vec<Guarantee>,
+}
+
+/// One direction of a cable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// What its random draws are called after, so that they do not depend on what else there is; absent: its number.
+    pub draws: Option<String>,
+    /// The node whose port this is.
+    pub from: NodeId,
+    /// The node at the far end.
+    pub to: NodeId,
+    /// Its settings.
+    pub port: PortId,
+}
+
+/// A path that results are reported for and traffic may be confined to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Path {
+    /// Its name.
+    pub name: String,
+    /// The link whose queue stands for it: its bottleneck in the direction of the data.
+    pub queue: LinkId,
+    /// All its links, both directions.
+    pub links: Vec<LinkId>,
+}
+
+/// One way from a host to another and back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Way {
+    /// The named path that it takes, if any.
+    pub path: Option<PathId>,
+    /// Links of the data.
+    pub forward: Vec<LinkId>,
+    /// Links of the acknowledgments.
+    pub reverse: Vec<LinkId>,
+}
+
+impl Way {
+    /// The same way, seen from the other end.
+    pub fn turned(self) -> Self {
+        Self { path: self.path, forward: self.reverse, reverse: self.forward }
+    }
+}
+
+/// How packets find their way.
+pub trait Routes: fmt::Debug + Send + Sync {
+    /// The ways from one host to another; none if there are none. Where flows are spread by hash, `count` of them, each
+    /// choice taken from `draw`; elsewhere each that there is, once.
+    fn ways(&self, from: HostId, to: HostId, count: usize, draw: &mut dyn FnMut() -> u32) -> Vec<Way>;
+
+    /// The way between a virtual machine and another host over one vNIC, when that is mapped to a NIC. `None`: nothing
+    /// there can be moved.
+    fn over(&self, _vm: HostId, _vnic: usize, _nic: usize, _peer: HostId) -> Option<Way> {
+        None
+    }
+}
+
+/// A handful of ways between any two hosts.
+#[derive(Debug, Clone, Default)]
+pub struct Table(pub BTreeMap<(HostId, HostId), Vec<Way>>);
+
+impl Table {
+    /// Adds a way and the same in the other direction.
+    pub fn add(&mut self, from: HostId, to: HostId, way: Way) {
+        self.0.entry((from, to)).or_default().push(way.clone());
+        self.0.entry((to, from)).or_default().push(way.turned());
+    }
+}
+
+impl Routes for Table {
+    fn ways(&self, from: HostId, to: HostId, _count: usize, _draw: &mut dyn FnMut() -> u32) -> Vec<Way> {
+        self.0.get(&(from, to)).cloned().unwrap_or_default()
+    }
+}
+
+/// A network without ways, while it is built.
+#[derive(Debug, Clone, Copy)]
+pub struct NoWays;
+
+impl Routes for NoWays {
+    fn ways(&self, _: HostId, _: HostId, _: usize, _: &mut dyn FnMut() -> u32) -> Vec<Way> {
+        Vec::new()
+    }
+}
+
+/// Where a node belongs when a network is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Area {
+    /// To the area of this number.
+    Of(u32),
+    /// To none: each of its ports belongs to where it leads.
+    Between,
+}
+
+/// How a network can be cut into parts that exchange little.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Areas {
+    /// How many there are.
+    pub count: u32,
+    /// The area of each node.
+    pub of_node: Vec<Area>,
+}
+
+/// A network.
+#[derive(Debug, Clone)]
+pub struct Network {
+    /// The names of all nodes.
+    pub nodes: Vec<String>,
+    /// Those that send and receive.
+    pub hosts: Vec<Host>,
+    /// Every direction of every cable.
+    pub links: Vec<Link>,
+    /// What the links are made of.
+    pub ports: Vec<Port>,
+    /// Names of links in events, each with both directions.
+    pub cables: Vec<(String, Vec<LinkId>)>,
+    /// The named paths.
+    pub paths: Vec<Path>,
+    /// Two-way propagation delay between the farthest hosts.
+    pub base_rtt: Nanos,
+    /// How it can be cut. `None`: too small to gain from it.
+    pub areas: Option<Areas>,
+    /// The ways between hosts.
+    pub routes: Arc<dyn Routes>,
+}
+
+impl Network {
+    /// The name of a host.
+    pub fn host_name(&self, host: HostId) -> &str {
+        &self.nodes[self.hosts[host.index()].node.index()]
+    }
+
+    /// The links of a name in events; empty if nothing has it.
+    pub fn cable(&self, name: &str) -> &[LinkId] {
+        self.cables.iter().find(|(own, _)| own == name).map_or(&[], |(_, links)| links)
+    }
+
+    /// The name in events of a link; empty if it has none.
+    pub fn cable_of(&self, link: LinkId) -> &str {
+        self.cables.iter().find(|(_, links)| links.contains(&link)).map_or("", |(name, _)| name)
+    }
+
+    /// A link's settings.
+    pub fn port(&self, link: LinkId) -> &Port {
+        &self.ports[self.links[link.index()].port.index()]
+    }
+}
+
+/// A network under construction. Nodes, hosts and links are numbered in the order in which they are added.
+#[derive(Debug)]
+pub struct Builder(Network);
+
+impl Builder {
+    /// Nothing yet.
+    pub fn new(base_rtt: Nanos) -> Self {
+        Self(Network {
+            nodes: Vec::new(),
+            hosts: Vec::new(),
+            links: Vec::new(),
+            ports: Vec::new(),
+            cables: Vec::new(),
+            paths: Vec::new(),
+            base_rtt,
+            areas: None,
+            routes: Arc::new(NoWays),
+        })
+    }
+
+    /// Adds a switch.
+    pub fn node(&mut self, name: impl Into<String>) -> NodeId {
+        self.0.nodes.push(name.into());
+        NodeId(number(self.0.nodes.len() - 1))
+    }
+
+    /// Adds a host that sends at most at `rate`.
+    pub fn host(&mut self, name: impl Into<String>, rate: BitsPerSec) -> NodeId {
+        let node = self.node(name);
+        self.0.hosts.push(Host { node, rate, class: None });
+        node
+    }
+
+    /// The hosts so far.
+    pub fn hosts(&mut self) -> &mut [Host] {
+        &mut self.0.hosts
+    }
+
+    /// Adds settings that links can share.
+    pub fn port(&mut self, settings: LinkSettings, rtt: Nanos) -> PortId {
+        self.0.ports.push(Port { settings, rtt, guarantees: Vec::new() });
+        PortId(number(self.0.ports.len() - 1))
+    }
+
+    /// Adds settings of a port where hosts lend to each other.
+    pub fn lending_port(&mut self, settings: LinkSettings, rtt: Nanos, guarantees: Vec<Guarantee>) -> PortId {
+        self.0.ports.push(Port { settings, rtt, guarantees });
+        PortId(number(self.0.ports.len() - 1))
+    }
+
+    /// Adds one direction.
+    pub fn link(&mut self, from: NodeId, to: NodeId, port: PortId) -> LinkId {
+        self.push(Link { draws: None, from, to, port })
+    }
+
+    /// Adds both directions.
+    pub fn duplex(&mut self, (a, b): (NodeId, NodeId), port: PortId) -> (LinkId, LinkId) {
+        (self.link(a, b, port), self.link(b, a, port))
+    }
+
+    /// Adds both directions; their random draws are called after `name`.
+    pub fn named(&mut self, name: &str, (a, b): (NodeId, NodeId), ports: (PortId, PortId)) -> (LinkId, LinkId) {
+        let draws = |way: &str| Some(format!("{name}/{way}"));
+        let there = self.push(Link { draws: draws("there"), from: a, to: b, port: ports.0 });
+        (there, self.push(Link { draws: draws("back"), from: b, to: a, port: ports.1 }))
+    }
+
+    fn push(&mut self, link: Link) -> LinkId {
+        self.0.links.push(link);
+        LinkId(number(self.0.links.len() - 1))
+    }
+
+    /// Gives links a name in events.
+    pub fn cable(&mut self, name: impl Into<String>, links: impl Into<Vec<LinkId>>) {
+        self.0.cables.push((name.into(), links.into()));
+    }
+
+    /// Adds a named path; `queue` stands for it.
+    pub fn path(&mut self, name: impl Into<String>, queue: LinkId, links: Vec<LinkId>) -> PathId {
+        self.0.paths.push(Path { name: name.into(), queue, links });
+        PathId(number(self.0.paths.len() - 1))
+    }
+
+    /// The paths so far.
+    pub fn paths(&mut self) -> &mut [Path] {
+        &mut self.0.paths
+    }
+
+    /// The rate of a link.
+    pub fn rate(&self, link: LinkId) -> BitsPerSec {
+        self.0.port(link).settings.rate
+    }
+
+    /// Says how the network can be cut.
+    pub fn cut(&mut self, areas: Areas) {
+        self.0.areas = Some(areas);
+    }
+
+    /// The network with its ways.
+    pub fn finish(self, routes: impl Routes + 'static) -> Network {
+        Network { routes: Arc::new(routes), ..self.0 }
+    }
+}
+
+/// Validation keeps networks far below 2^32 of anything.
+fn number(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}

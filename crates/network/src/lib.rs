@@ -1,0 +1,36 @@
+//! A network, described once: what is joined to what, how fast, with which queues, and which ways lead where.
+//!
+//! A [`Topology`] is what a scenario says; each kind has one file in `kinds`. [`Topology::network`] gives the
+//! [`Network`]: nodes, links, named cables and paths, hosts, and the ways between them. Engines lower that and nothing
+//! else: the simulator into its ports and source routes, the lab into namespaces and routing rules.
+//!
+//! ```
+//! use vmcc_network::{HostId, Topology};
+//!
+//! let text = r#"{ "kind": "dumbbell", "pairs": 2, "rate": "1gbit", "delay": "1ms" }"#;
+//! let topology: Topology = serde_json::from_str(text)?;
+//! let network = topology.network();
+//! let ways = network.routes.ways(HostId(0), HostId(3), 1, &mut || 0);
+//! let over: Vec<&str> = ways[0].forward.iter().map(|link| network.cable_of(*link)).collect();
+//! assert_eq!(over, ["left0", "bottleneck", "right1"]);
+//! # Ok::<(), serde_json::Error>(())
+//! ```
+
+pub mod check;
+mod describe;
+mod kinds;
+mod port;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+pub use describe::{
+    Area, Areas, Builder, Guarantee, Host, HostId, Link, LinkId, Network, NodeId, NoWays, Path, PathId, Port,
+    PortId, Routes, Table, Way,
+};
+pub use kinds::{
+    Dumbbell, Ends, FatTree, Graph, GraphLink, Kind, ParallelPaths, PathSpec, Paths, Route, Routing, Share,
+    Topology, Tree, TwoPod, VirtualHost, path_name,
+};
+pub use port::{Discipline, LambdaRule, Loss, Marking, Queue, RedRule, ThresholdRule};
+pub use settings::LinkSettings;

@@ -1,0 +1,130 @@
+//! Every kind says the same by name as by number.
+
+use std::collections::BTreeSet;
+
+use crate::{Area, HostId, LinkId, Network, NodeId, Topology, Way};
+
+const KINDS: [&str; 9] = [
+    r#"{"kind":"parallel-paths","paths":3,"rate":"1gbit","delay":"1us"}"#,
+    r#"{"kind":"dumbbell","pairs":2,"rate":"1gbit","delay":"1us"}"#,
+    r#"{"kind":"virtual-host","vms":2,"nics":2,"clients":2,"vm_rate":"1gbit","path_rate":"10gbit","path_delay":"1us"}"#,
+    r#"{"kind":"virtual-host","vms":3,"nics":2,"vnics":3,"share":"htb","vm_rate":"1gbit","path_rate":"10gbit","path_delay":"1us"}"#,
+    r#"{"kind":"two-pod","rate":"1gbit","delay":"1us","server_limit":"1gbit"}"#,
+    r#"{"kind":"two-pod","nics":3,"rate":"1gbit","delay":"1us"}"#,
+    r#"{"kind":"fat-tree","k":4,"rate":"1gbit","delay":"1us"}"#,
+    GRAPH,
+    r#"{"kind":"graph","hosts":["a","b"],"routing":"explicit","routes":[{"via":["a","s","b"]},{"via":["a","t","b"]}],
+        "links":[{"from":"a","to":"s","rate":"1gbit","delay":"1ms"},{"from":"s","to":"b","rate":"1gbit","delay":"1ms"},
+        {"from":"a","to":"t","rate":"1gbit","delay":"1ms"},{"from":"t","to":"b","rate":"2gbit","delay":"1ms"}]}"#,
+];
+
+const GRAPH: &str = r#"{"kind":"graph","hosts":["a","b"],"links":[{"from":"a","to":"s","rate":"1gbit","delay":"1ms"},
+    {"from":"s","to":"u","rate":"1gbit","delay":"1ms"},{"from":"s","to":"v","rate":"1gbit","delay":"1ms"},
+    {"from":"u","to":"b","rate":"1gbit","delay":"1ms"},{"from":"v","to":"b","rate":"1gbit","delay":"1ms"},
+    {"from":"s","to":"w","rate":"1gbit","delay":"1ms"},{"from":"w","to":"v","rate":"1gbit","delay":"1ms"}]}"#;
+
+fn topology(text: &str) -> Topology {
+    let topology: Topology = serde_json::from_str(text).unwrap();
+    topology.as_kind().check(vmcc_units::Bytes::new(1500)).unwrap();
+    topology
+}
+
+fn all() -> impl Iterator<Item = (Topology, Network)> {
+    KINDS.iter().map(|text| topology(text)).map(|t| (t.clone(), t.network()))
+}
+
+fn hosts(network: &Network) -> impl Iterator<Item = HostId> + use<> {
+    (0..network.hosts.len() as u32).map(HostId)
+}
+
+/// From one node to the other, link by link, no node twice.
+fn joins(network: &Network, links: &[LinkId], from: NodeId, to: NodeId) {
+    let mut at = from;
+    let mut seen = BTreeSet::from([from]);
+    for link in links {
+        let link = &network.links[link.index()];
+        assert_eq!(link.from, at, "{network:?}");
+        at = link.to;
+        assert!(seen.insert(at), "twice at {}", network.nodes[at.index()]);
+    }
+    assert_eq!(at, to);
+}
+
+#[test]
+fn what_is_named_is_what_is_built() {
+    for (topology, network) in all() {
+        let ends = topology.as_kind().ends();
+        let built: Vec<_> = hosts(&network).map(|host| network.host_name(host).to_owned()).collect();
+        assert_eq!(ends.hosts, built);
+        assert!(ends.senders.end <= built.len() && ends.receivers.end <= built.len());
+        assert_eq!(topology.paths(), network.paths.iter().map(|p| p.name.clone()).collect::<Vec<_>>());
+        let distinct = |names: &[String]| names.iter().collect::<BTreeSet<_>>().len() == names.len();
+        assert!(distinct(&network.nodes) && distinct(&topology.links()), "{:?}", topology.links());
+    }
+}
+
+#[test]
+fn every_way_joins_its_hosts_there_and_back() {
+    for (topology, network) in all() {
+        for (from, to) in hosts(&network).flat_map(|a| hosts(&network).map(move |b| (a, b))) {
+            let mut n = 0;
+            let mut draw = || {
+                n += 7;
+                n
+            };
+            let ways = if from == to { Vec::new() } else { network.routes.ways(from, to, 3, &mut draw) };
+            let sender = topology.as_kind().ends().senders.contains(&from.index());
+            let receiver = topology.as_kind().ends().receivers.contains(&to.index());
+            assert!(from == to || !(sender && receiver) || !ways.is_empty(), "{topology:?}: {from:?} {to:?}");
+            let node = |host: HostId| network.hosts[host.index()].node;
+            for Way { forward, reverse, .. } in &ways {
+                joins(&network, forward, node(from), node(to));
+                joins(&network, reverse, node(to), node(from));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fat_tree_has_all_its_shortest_paths_and_uses_every_link() {
+    let Topology::FatTree(kind) = topology(KINDS[6]) else { panic!("a fat tree") };
+    let (network, tree) = (crate::Kind::network(&kind), kind.tree());
+    assert_eq!((tree.hosts(), network.links.len(), network.hosts.len()), (16, 96, 16));
+    let mut used = BTreeSet::new();
+    for (from, to) in hosts(&network).flat_map(|a| hosts(&network).map(move |b| (a, b))) {
+        let mut seen = BTreeSet::new();
+        for path in (0..tree.paths(from, to)).filter(|_| from != to) {
+            let links = tree.path(from, to, path);
+            assert_eq!(links.len(), [0, 2, 4, 0, 6][tree.paths(from, to) as usize]);
+            used.extend(links.clone());
+            assert!(seen.insert(links));
+        }
+    }
+    assert_eq!(used.len(), 96);
+    let areas = network.areas.unwrap();
+    assert_eq!((areas.count, areas.of_node.len()), (4, network.nodes.len()));
+    assert_eq!(areas.of_node.iter().filter(|area| **area == Area::Between).count(), 4);
+}
+
+#[test]
+fn a_graph_spreads_flows_over_its_shortest_paths_only() {
+    let network = topology(GRAPH).network();
+    let mut n = 0;
+    let mut draw = || {
+        n += 1;
+        n / 2
+    };
+    let ways = network.routes.ways(HostId(0), HostId(1), 8, &mut draw);
+    assert!(ways.iter().all(|way| way.forward.len() == 3 && way.reverse.len() == 3));
+    assert_eq!(ways.iter().map(|way| way.forward.clone()).collect::<BTreeSet<_>>().len(), 2);
+}
+
+#[test]
+fn what_is_guaranteed_can_be_shaped() {
+    let text = r#"{"kind":"virtual-host","vms":2,"nics":2,"share":"htb","weights":[1000000,1],
+        "vm_rate":"80mbit","path_rate":"80mbit","path_delay":"1us"}"#;
+    let Topology::VirtualHost(kind) = topology(text) else { panic!("a virtual host") };
+    let rates: Vec<u64> = kind.guarantees().iter().map(|g| g.rate.get()).collect();
+    // A millionth of 160 Mbit/s over two NICs is 80 bit/s, which nothing can shape.
+    assert_eq!(rates, [79_999_920, 2_000]);
+}

@@ -1,0 +1,17 @@
+//! A network's description as the simulator's ports and source routes.
+
+mod fabric;
+mod net;
+mod queue;
+
+pub use fabric::{Fabric, FabricError, NamedPath, Way};
+pub use net::{lower, partition};
+
+pub(crate) use queue::loss;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) fn span(time: vmcc_units::Nanos) -> crate::time::Span {
+    crate::time::Span::from_ns(time.get())
+}
