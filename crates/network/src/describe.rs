@@ -274,7 +274,12 @@ impl Builder {
     }
 
     /// Adds both directions; their random draws are called after `name`.
-    pub fn named(&mut self, name: &str, (a, b): (NodeId, NodeId), ports: (PortId, PortId)) -> (LinkId, LinkId) {
+    pub fn named(
+        &mut self,
+        name: &str,
+        (a, b): (NodeId, NodeId),
+        ports: (PortId, PortId),
+    ) -> (LinkId, LinkId) {
         let draws = |way: &str| Some(format!("{name}/{way}"));
         let there = self.push(Link { draws: draws("there"), from: a, to: b, port: ports.0 });
         (there, self.push(Link { draws: draws("back"), from: b, to: a, port: ports.1 }))

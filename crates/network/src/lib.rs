@@ -25,7 +25,7 @@ mod settings;
 mod tests;
 
 pub use describe::{
-    Area, Areas, Builder, Guarantee, Host, HostId, Link, LinkId, Network, NodeId, NoWays, Path, PathId, Port,
+    Area, Areas, Builder, Guarantee, Host, HostId, Link, LinkId, Network, NoWays, NodeId, Path, PathId, Port,
     PortId, Routes, Table, Way,
 };
 pub use kinds::{

@@ -137,9 +137,7 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 /// Splits a table into the keys that belong to `C` and the rest, then reads both.
-pub fn split_common<C: DeserializeOwned + JsonSchema, E: Tagged>(
-    value: Value,
-) -> Result<(C, E), String> {
+pub fn split_common<C: DeserializeOwned + JsonSchema, E: Tagged>(value: Value) -> Result<(C, E), String> {
     let Value::Object(table) = value else {
         return Err(format!("expected {}: a table with a `{}`", E::WHAT, E::TAG));
     };

@@ -116,8 +116,7 @@ impl Routes for Across {
     fn ways(&self, from: HostId, to: HostId, _count: usize, _draw: &mut dyn FnMut() -> u32) -> Vec<Way> {
         let (up, down) = (self.ports[from.index()], self.ports[to.index()]);
         let is_left = |host: HostId| host.index() < self.left;
-        let (first, second) =
-            if is_left(from) { (self.there, self.back) } else { (self.back, self.there) };
+        let (first, second) = if is_left(from) { (self.there, self.back) } else { (self.back, self.there) };
         let across = is_left(from) != is_left(to);
         let (middle, home) = if across { (vec![first], vec![second]) } else { (vec![], vec![]) };
         vec![Way {

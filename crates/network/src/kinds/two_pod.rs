@@ -137,9 +137,11 @@ impl Kind for TwoPod {
         check::count(self.servers_per_pod, "servers_per_pod")?;
         require((1..=64).contains(&self.nics), "topology.nics", "from 1 to 64 NICs are possible")?;
         check::settings(&self.port(self.rate), mtu, "topology")?;
-        for (limit, key) in
-            [(self.core_rate, "core_rate"), (self.nic_limit, "nic_limit"), (self.server_limit, "server_limit")]
-        {
+        for (limit, key) in [
+            (self.core_rate, "core_rate"),
+            (self.nic_limit, "nic_limit"),
+            (self.server_limit, "server_limit"),
+        ] {
             if let Some(rate) = limit {
                 check::rate(rate, &format!("topology.{key}"))?;
             }

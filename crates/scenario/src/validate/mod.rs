@@ -31,9 +31,9 @@ fn require(holds: bool, path: &str, message: &str) -> Check {
 
 impl From<Fault> for BadValue {
     fn from(bad: Fault) -> Self {
-        let help = bad.unknown.and_then(|(name, known)| {
-            crate::error::did_you_mean(&name, known.iter().map(String::as_str))
-        });
+        let help = bad
+            .unknown
+            .and_then(|(name, known)| crate::error::did_you_mean(&name, known.iter().map(String::as_str)));
         fault_with(bad.path, bad.message, help)
     }
 }

@@ -5,9 +5,7 @@
 //! carry a random permutation: every host sends to one other and receives from one other.
 
 use vmcc_cc::{Algorithm, Params};
-use vmcc_network::{
-    Dumbbell, FatTree, HostId, Kind, Loss, Marking, Network, Queue, ThresholdRule, Way,
-};
+use vmcc_network::{Dumbbell, FatTree, HostId, Kind, Loss, Marking, Network, Queue, ThresholdRule, Way};
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 
 use crate::bench::BenchError;
@@ -16,11 +14,11 @@ use crate::engine::{Endpoints, Engine, Partition};
 use crate::host::{
     AlgorithmId, App, ConfigId, ConnId, ConnSpec, Directory, Hosts, Scheduler, SubflowSpec, TcpConfig, World,
 };
+use crate::lower::{lower, partition};
 use crate::net::{NetSpec, NodeId};
 use crate::packet::{LinkId, RouteId};
 use crate::rng::{Stream, Streams};
 use crate::time::{Span, Time};
-use crate::lower::{lower, partition};
 
 const RATE_BPS: u64 = 10_000_000_000;
 const PACKET_BYTES: u64 = 1500;
@@ -293,11 +291,8 @@ fn fat_tree(k: u32, threads: u32, subflows: u32, marks: bool) -> Result<Plan, Be
     for (from, to) in permutation(tree.hosts(), &mut streams.stream("bench/permutation")) {
         let (from, to) = (HostId(from), HostId(to));
         let paths = distinct_paths(&mut ecmp, tree.paths(from, to), subflows).into_iter();
-        let way = |path| Way {
-            path: None,
-            forward: tree.path(from, to, path),
-            reverse: tree.path(to, from, path),
-        };
+        let way =
+            |path| Way { path: None, forward: tree.path(from, to, path), reverse: tree.path(to, from, path) };
         pairs.push(pair(&network, &mut net, (from, to), paths.map(way))?);
     }
     let partition = partition(&network, &net, threads);

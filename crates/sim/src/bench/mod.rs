@@ -12,8 +12,8 @@ pub use cases::{CASES, Case, Load, Shape};
 pub use measure::Measurement;
 
 use crate::host::HostError;
-use crate::net::NetError;
 use crate::lower::FabricError;
+use crate::net::NetError;
 
 /// Why a case cannot be measured.
 #[derive(Debug, thiserror::Error)]

@@ -175,6 +175,7 @@ impl Drop for Alarm<'_> {
 #[cfg(test)]
 mod tests {
     use crate::engine::{Ctx, Endpoints, Engine, Timer, TimerId};
+    use crate::lower::{lower, partition};
     use crate::net::{
         ClassSpec, JitterSpec, Limit, LinkChange, LossSpec, Marking, NetSpec, QueueSpec, RedSpec, Scheduling,
         ShaperClass,
@@ -182,7 +183,6 @@ mod tests {
     use crate::packet::{LinkId, Packet, RouteId, Sack};
     use crate::rng::Streams;
     use crate::time::{Span, Time};
-    use crate::lower::{lower, partition};
     use vmcc_network::{FatTree, HostId, Kind, Marking as Rule, Queue, ThresholdRule, Tree};
     use vmcc_units::{BitsPerSec, Bytes, Nanos};
 

@@ -13,9 +13,9 @@ use crate::host::{
     AlgorithmId, App, ConfigId, ConnId, ConnSpec, DatagramId, Directory, Ecn, HostError, Hosts,
     ReceiveBuffer, Scheduler, SubflowSpec, TcpConfig, World,
 };
+use crate::lower::{Fabric, span};
 use crate::rng::Streams;
 use crate::time::{Span, Time};
-use crate::lower::{Fabric, span};
 use crate::traffic::{Planned, PlannedDatagrams, plan_datagrams, plan_flows};
 
 /// Up to so many connections, each has its own RTT distribution; beyond, each traffic entry has one.

@@ -1,7 +1,7 @@
 use vmcc_scenario::{Document, Overrides, Scenario};
 
-use crate::rng::Streams;
 use crate::lower::Fabric;
+use crate::rng::Streams;
 use crate::traffic::{Planned, plan_flows};
 
 const TEXT: &str = "

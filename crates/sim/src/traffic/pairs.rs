@@ -4,8 +4,8 @@ use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{Pairing, Traffic};
 
 use super::below;
-use crate::rng::Streams;
 use crate::lower::{Fabric, FabricError};
+use crate::rng::Streams;
 
 /// A sender and the receivers it may choose from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use vmcc_scenario::sizes::Sizes;
 use super::pairs::{Sender, senders};
 use super::{MAX_FLOWS, below, exponential, uniform};
 use crate::host::App;
+use crate::lower::{Fabric, span};
 use crate::rng::{Stream, Streams};
 use crate::run::SimError;
 use crate::time::{Span, Time};
-use crate::lower::{Fabric, span};
 
 /// One connection to be made.
 #[derive(Clone, Debug, PartialEq)]
