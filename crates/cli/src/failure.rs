@@ -135,6 +135,17 @@ pub(crate) fn scenario_failure(error: &ScenarioError) -> Failure {
     }
 }
 
+/// What the agent could not do to this host.
+#[cfg(feature = "kernel")]
+pub(crate) fn agent_failure(error: &vmcc_agent::Error) -> Failure {
+    let text = chain(error);
+    let failure = if error.is_bad_request() { Failure::usage(text) } else { Failure::host(text) };
+    match error.remedy() {
+        Some(remedy) => failure.help(remedy),
+        None => failure,
+    }
+}
+
 /// `what` needs the kernel engine, which this build does not have.
 #[cfg(not(feature = "kernel"))]
 pub(crate) fn without_kernel(what: &str) -> Failure {

@@ -33,8 +33,3 @@ pub(crate) fn listen() -> Result<&'static AtomicBool, Failure> {
 pub(crate) fn flag() -> &'static AtomicBool {
     &STOP
 }
-
-/// Whether one of the signals has come.
-pub(crate) fn stopped() -> bool {
-    STOP.load(Ordering::SeqCst)
-}

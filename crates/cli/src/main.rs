@@ -6,7 +6,6 @@ mod failure;
 mod interrupt;
 #[cfg(feature = "kernel")]
 mod kernel;
-mod port;
 mod run;
 mod table;
 mod ui;
@@ -63,12 +62,12 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Demo(options) => commands::run::run(&options.for_scenario("demo"), ui),
         Command::Report { folder } => commands::report::report(&folder, ui),
         Command::Bench(options) => commands::bench::bench(&options, ui),
-        Command::Up(options) => commands::agent::up(&options, ui),
-        Command::Down => commands::agent::down(ui),
-        Command::Status => commands::agent::status(ui),
+        Command::Up(options) => commands::up::up(&options, ui),
+        Command::Down => commands::down(ui),
+        Command::Status => commands::status(ui),
         Command::Mark(options) => commands::mark::mark(&options, ui),
-        Command::Unmark(options) => commands::mark::unmark(&options, ui),
-        Command::Clean => commands::clean::clean(ui),
+        Command::Unmark(options) => commands::unmark(&options, ui),
+        Command::Clean => commands::clean(ui),
         Command::Internal { action } => commands::internal::internal(action, ui),
     }
 }

@@ -1,15 +1,45 @@
 //! `vmcc clean`: what crashed runs left behind.
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, agent_failure, chain, engine_failure};
 use crate::ui::Ui;
+use serde_json::json;
+use std::path::PathBuf;
+use vmcc_agent::needs_root;
 
-#[cfg(feature = "kernel")]
 pub(crate) fn clean(ui: &Ui) -> Result<Exit, Failure> {
-    crate::kernel::clean::clean(ui)
+    let guests = vmcc_lab::guest::clean().map_err(|e| Failure::host(chain(&e)))?;
+    needs_root("clean: only root can see and remove what runs of the kernel engine left")
+        .map_err(|e| agent_failure(&e))?;
+    let lab = vmcc_lab::clean().map_err(|e| engine_failure(&e.into()))?;
+    let host = vmcc_agent::clean().map_err(|e| agent_failure(&e))?;
+    let document = json!({
+        "lab": lab,
+        "algorithms": host.algorithms,
+        "entries": host.entries,
+        "guests": guests,
+        "ports": host.ports,
+    });
+    ui.answer(&document, || text(&guests, &lab, &host));
+    Ok(Exit::Done)
 }
 
-/// The simulator leaves nothing behind: unfinished result folders are kept on purpose.
-#[cfg(not(feature = "kernel"))]
-pub(crate) fn clean(_: &Ui) -> Result<Exit, Failure> {
-    Err(crate::failure::without_kernel("vmcc clean"))
+fn text(guests: &[PathBuf], lab: &vmcc_lab::Cleaned, host: &vmcc_agent::Cleaned) -> String {
+    let removed = lab.runs.len() + host.algorithms.len() + host.entries + guests.len() + host.ports.len();
+    let mut lines = Vec::new();
+    lines.extend(lab.runs.iter().map(|r| format!("removed run {r}")));
+    lines.extend(lab.namespaces.iter().map(|n| format!("removed network namespace {n}")));
+    lines.extend(host.algorithms.iter().map(|k| format!("removed congestion control {k}")));
+    lines.extend(host.ports.iter().map(|p| format!("removed what served port {p}")));
+    lines.extend(guests.iter().map(|g| format!("removed {}", g.display())));
+    lines.extend(lab.alive.iter().map(|r| format!("run {r} is alive and was left alone")));
+    if host.entries > 0 {
+        lines.push(format!(
+            "removed {} connections that are gone from the tables of congestion controls",
+            host.entries
+        ));
+    }
+    if removed == 0 {
+        lines.push("nothing was left behind".to_owned());
+    }
+    lines.join("\n")
 }

@@ -1,13 +1,25 @@
-//! One module per command.
+//! One folder or file per command: it parses, calls, prints.
 
-pub(crate) mod agent;
+#[cfg(not(feature = "kernel"))]
+mod absent;
 pub(crate) mod algorithms;
 pub(crate) mod bench;
-pub(crate) mod clean;
+#[cfg(feature = "kernel")]
+mod clean;
 pub(crate) mod doctor;
+#[cfg(feature = "kernel")]
+mod down;
 pub(crate) mod internal;
 pub(crate) mod mark;
 pub(crate) mod metrics;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod scenarios;
+#[cfg(feature = "kernel")]
+mod status;
+pub(crate) mod up;
+
+#[cfg(not(feature = "kernel"))]
+pub(crate) use absent::{clean, down, status, unmark};
+#[cfg(feature = "kernel")]
+pub(crate) use {clean::clean, down::down, mark::unmark, status::status};

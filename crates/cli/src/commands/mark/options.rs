@@ -19,7 +19,7 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// Reads the file, or else the options.
-    pub(crate) fn read(settings: &MarkSettings) -> Result<Self, Failure> {
+    pub(super) fn read(settings: &MarkSettings) -> Result<Self, Failure> {
         let asked = match &settings.config {
             Some(path) => {
                 let file = ConfigFile::load(path).map_err(|e| unreadable(&e))?;
@@ -32,7 +32,7 @@ impl Asked {
     }
 
     /// An error of the configuration, at the line or option that caused it.
-    pub(crate) fn failure(&self, error: &ConfigError) -> Failure {
+    pub(super) fn failure(&self, error: &ConfigError) -> Failure {
         match &self.file {
             Some(file) => diagnostic(file.locate(error)),
             None => {

@@ -4,14 +4,8 @@ use vmcc_port::{ClassConfig, NotEct, PortConfig, PortStats, VmShare};
 use vmcc_scenario::model::{Discipline, LambdaRule, Marking};
 use vmcc_units::BitsPerSec;
 
-/// The classes that a port had before and has no longer.
-pub(crate) fn removed(before: &[String], now: &PortStats) -> Vec<String> {
-    let gone = |name: &&String| now.classes.iter().all(|class| class.name != **name);
-    before.iter().filter(gone).cloned().collect()
-}
-
 /// The rate, the queues in their order, when they mark, what they hold, and which classes are gone.
-pub(crate) fn settings(config: &PortConfig, stats: &PortStats, removed: &[String]) -> String {
+pub(super) fn settings(config: &PortConfig, stats: &PortStats, removed: &[String]) -> String {
     let rate = stats.rate_bps.map_or_else(|| "no rate".to_owned(), |bps| BitsPerSec::new(bps).to_string());
     let mut parts = vec![rate + &budget(config), queues(config), marks(config, stats.rate_bps.is_some())];
     parts.extend(measured(config));
@@ -99,7 +93,7 @@ fn rule(marking: &Marking) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vmcc_port::{Backend, ClassStats, ConfigFile};
+    use vmcc_port::{Backend, ConfigFile};
 
     fn said(text: &str, rate_bps: Option<u64>, removed: &[String]) -> String {
         let stats = PortStats {
@@ -142,22 +136,5 @@ mod tests {
             said(shared, Some(1_000_000_000), &[])
                 .starts_with("1gbit shared by the ports of VM db1; one queue")
         );
-    }
-
-    #[test]
-    fn classes_that_went_are_those_that_nobody_has_now() {
-        let class = |name: &str| ClassStats { name: name.into(), ..ClassStats::default() };
-        let now = PortStats {
-            port: "p0".into(),
-            backend: Backend::Htb,
-            rate_bps: None,
-            rtt_ns: None,
-            rtt_samples: 0,
-            unclassified: 0,
-            classes: vec![class("a"), class("c")],
-            ..PortStats::default()
-        };
-        let before = ["a", "b", "d"].map(str::to_owned);
-        assert_eq!(removed(&before, &now), ["b", "d"]);
     }
 }

@@ -5,7 +5,7 @@ use vmcc_port::{Backend, PortStats};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 /// How a backend is called.
-pub(crate) fn backend(backend: Backend) -> &'static str {
+pub(super) fn backend(backend: Backend) -> &'static str {
     match backend {
         Backend::Auto => "its own queue",
         Backend::Bpf => "bpf",
@@ -14,7 +14,7 @@ pub(crate) fn backend(backend: Backend) -> &'static str {
 }
 
 /// One paragraph per port: what it is, and a line per class.
-pub(crate) fn ports(ports: &[PortStats]) -> String {
+pub(super) fn ports(ports: &[PortStats]) -> String {
     ports.iter().map(port).collect::<Vec<_>>().join("\n\n")
 }
 

@@ -1,7 +1,11 @@
 //! `vmcc bench`: the speed of an engine, with the work that was done.
 
+#[cfg(not(feature = "kernel"))]
+use super::absent::{bench_kernel, bench_port};
 use crate::args::{BenchOptions, BenchTarget};
 use crate::failure::{Exit, Failure, chain};
+#[cfg(feature = "kernel")]
+use crate::kernel::{bench::bench as bench_kernel, bench_port::bench as bench_port};
 use crate::table;
 use crate::ui::Ui;
 use serde::Serialize;
@@ -12,8 +16,8 @@ use vmcc_sim::bench::{self, BenchError, CASES, Case};
 pub(crate) fn bench(options: &BenchOptions, ui: &Ui) -> Result<Exit, Failure> {
     match options.target {
         BenchTarget::Sim => simulator(options, ui),
-        BenchTarget::Kernel => kernel(options, ui),
-        BenchTarget::Port => port(options, ui),
+        BenchTarget::Kernel => bench_kernel(options, ui),
+        BenchTarget::Port => bench_port(options, ui),
     }
 }
 
@@ -112,24 +116,4 @@ fn simulator_text(rows: &[Row]) -> String {
          figures\nof another machine; USED is the mean share of the line rate that connections got.",
         table::render(&table)
     )
-}
-
-#[cfg(not(feature = "kernel"))]
-fn kernel(_: &BenchOptions, _: &Ui) -> Result<Exit, Failure> {
-    Err(crate::failure::without_kernel("vmcc bench kernel"))
-}
-
-#[cfg(feature = "kernel")]
-fn kernel(options: &BenchOptions, ui: &Ui) -> Result<Exit, Failure> {
-    crate::kernel::bench::bench(options, ui)
-}
-
-#[cfg(not(feature = "kernel"))]
-fn port(_: &BenchOptions, _: &Ui) -> Result<Exit, Failure> {
-    Err(crate::failure::without_kernel("vmcc bench port"))
-}
-
-#[cfg(feature = "kernel")]
-fn port(options: &BenchOptions, ui: &Ui) -> Result<Exit, Failure> {
-    crate::kernel::bench_port::bench(options, ui)
 }

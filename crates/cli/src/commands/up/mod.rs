@@ -1,34 +1,20 @@
-//! `vmcc up`, `vmcc status` and `vmcc down`: the algorithms as congestion controls of this host.
+//! `vmcc up`: algorithms as congestion controls of this host.
 
+#[cfg(feature = "kernel")]
+mod load;
+
+#[cfg(not(feature = "kernel"))]
+use super::absent::load;
 use crate::args::UpOptions;
 use crate::failure::{Exit, Failure};
 use crate::ui::Ui;
+#[cfg(feature = "kernel")]
+use load::load;
 use vmcc_cc::{Algorithm, Params};
 
 /// Parses everything before anything is loaded.
-#[cfg_attr(not(feature = "kernel"), expect(unused_variables, reason = "only the kernel can load"))]
 pub(crate) fn up(options: &UpOptions, ui: &Ui) -> Result<Exit, Failure> {
-    let wanted = parameters(options)?;
-    #[cfg(feature = "kernel")]
-    return crate::kernel::agent::up(&wanted, options, ui);
-    #[cfg(not(feature = "kernel"))]
-    Err(crate::failure::without_kernel("vmcc up"))
-}
-
-#[cfg_attr(not(feature = "kernel"), expect(unused_variables, reason = "only the kernel can load"))]
-pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
-    #[cfg(feature = "kernel")]
-    return crate::kernel::agent::status(ui);
-    #[cfg(not(feature = "kernel"))]
-    Err(crate::failure::without_kernel("vmcc status"))
-}
-
-#[cfg_attr(not(feature = "kernel"), expect(unused_variables, reason = "only the kernel can load"))]
-pub(crate) fn down(ui: &Ui) -> Result<Exit, Failure> {
-    #[cfg(feature = "kernel")]
-    return crate::kernel::agent::down(ui);
-    #[cfg(not(feature = "kernel"))]
-    Err(crate::failure::without_kernel("vmcc down"))
+    load(&parameters(options)?, options, ui)
 }
 
 /// How parameters are set.

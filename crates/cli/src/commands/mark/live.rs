@@ -12,7 +12,7 @@ const REDRAW: Duration = Duration::from_secs(1);
 const REPEAT: Duration = Duration::from_secs(10);
 
 /// What was shown when.
-pub(crate) struct Live<'a> {
+pub(super) struct Live<'a> {
     ui: &'a Ui,
     area: ProgressBar,
     last: Instant,
@@ -20,7 +20,7 @@ pub(crate) struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    pub(crate) fn new(ui: &'a Ui) -> Self {
+    pub(super) fn new(ui: &'a Ui) -> Self {
         let area = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         if let Ok(style) = ProgressStyle::with_template("{msg}") {
             area.set_style(style);
@@ -33,7 +33,7 @@ impl<'a> Live<'a> {
     }
 
     /// Shows what `stats` gives if it is time to.
-    pub(crate) fn show<E>(&mut self, stats: impl FnOnce() -> Result<PortStats, E>) -> Result<(), E> {
+    pub(super) fn show<E>(&mut self, stats: impl FnOnce() -> Result<PortStats, E>) -> Result<(), E> {
         if self.ui.quiet() || self.last.elapsed() < self.every {
             return Ok(());
         }
@@ -49,7 +49,7 @@ impl<'a> Live<'a> {
     }
 
     /// Leaves nothing on the terminal.
-    pub(crate) fn end(self) {
+    pub(super) fn end(self) {
         self.area.finish_and_clear();
     }
 }

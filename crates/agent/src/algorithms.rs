@@ -1,0 +1,122 @@
+//! Algorithms that stay in the kernel until they are taken down.
+
+use crate::{Error, Guards, needs_root};
+use serde::Serialize;
+use vmcc_cc::Params;
+use vmcc_host::diag::{Diag, Subflow};
+use vmcc_host::port;
+use vmcc_host::{Loaded, Status, Turn};
+
+/// The file of the sysctl `net.ipv4.tcp_congestion_control`.
+const DEFAULT_SETTING: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+
+/// What is to be up.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The algorithms with their parameters, each once.
+    pub algorithms: &'a [Params],
+    /// Whether only who has CAP_NET_ADMIN may choose them.
+    pub restricted: bool,
+    /// Whether the caller guards them: closes the paths that they ask to close.
+    pub guarded: bool,
+}
+
+/// Loads what is not up and sets the parameters of what is. All stay up when the process ends; the guards do not, and
+/// without [`Request::guarded`] there are none.
+///
+/// # Errors
+/// One cannot be loaded or kept; if one is refused, none is kept that was not up before.
+pub fn up(request: Request<'_>) -> Result<Guards, Error> {
+    needs_root("up: only root can load congestion controls")?;
+    // What a killed one left is gone before, and one that starts meanwhile finds what this one did.
+    let turn = Turn::to_keep()?;
+    turn.clean()?;
+    vmcc_host::reclaim(vmcc_host::RECLAIM_AGE)?;
+    let kept = kept()?;
+    // All are loaded before any is kept: if one is refused, none stays.
+    let load = |params| load(params, &kept, request.guarded);
+    let loaded: Vec<Option<Loaded>> = request.algorithms.iter().map(load).collect::<Result<_, _>>()?;
+    let guards = if request.guarded { Guards::of(&loaded)? } else { Guards::default() };
+    for one in loaded.into_iter().flatten() {
+        one.keep()?;
+    }
+    drop(turn);
+    if request.restricted {
+        let names: Vec<&str> = request.algorithms.iter().map(kernel_name).collect();
+        vmcc_host::restrict(&names)?;
+    }
+    Ok(guards)
+}
+
+fn kernel_name(params: &Params) -> &'static str {
+    params.algorithm().info().kernel_name
+}
+
+/// Loads an algorithm. One that is up already gets the new parameters; then there is nothing to hold, except for
+/// a guard that wants to read its events.
+fn load(params: &Params, kept: &[Status], guarded: bool) -> Result<Option<Loaded>, Error> {
+    let kernel_name = kernel_name(params);
+    let up_already = kept.iter().any(|k| k.kernel_name == kernel_name && k.same_build);
+    if up_already {
+        vmcc_host::set_params(params)?;
+        if !guarded {
+            return Ok(None);
+        }
+    }
+    let loaded = Loaded::load(params.algorithm(), params)?;
+    if loaded.is_shared() && !up_already {
+        return Err(Error::Taken { kernel_name });
+    }
+    Ok(Some(loaded))
+}
+
+/// What an earlier [`up`] left.
+fn kept() -> Result<Vec<Status>, Error> {
+    Ok(vmcc_host::list()?.into_iter().filter(|status| status.kept).collect())
+}
+
+/// What [`down`] did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Down {
+    /// Names in the kernel of what was taken down.
+    pub removed: Vec<String>,
+    /// Which of them this network namespace goes on giving to new connections, because it is its default.
+    pub still_default: Option<String>,
+}
+
+/// Takes down what [`up`] loaded.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn down() -> Result<Down, Error> {
+    let removed = vmcc_host::take_down()?;
+    let still_default = default_of_this_namespace().filter(|name| removed.contains(name));
+    Ok(Down { removed, still_default })
+}
+
+fn default_of_this_namespace() -> Option<String> {
+    Some(std::fs::read_to_string(DEFAULT_SETTING).ok()?.trim().to_owned())
+}
+
+/// What is kept on this host now.
+#[derive(Debug, Serialize)]
+pub struct HostStatus {
+    /// The algorithms that are loaded, by whomever.
+    pub algorithms: Vec<Status>,
+    /// The sockets of this network namespace that use them.
+    pub sockets: Vec<Subflow>,
+    /// The ports of this network namespace that are served.
+    pub ports: Vec<String>,
+}
+
+/// What is kept on this host now.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn status() -> Result<HostStatus, Error> {
+    let algorithms = vmcc_host::list()?;
+    let ports = port::attached()?;
+    let ours = |socket: &Subflow| algorithms.iter().any(|a| a.kernel_name == socket.algorithm);
+    let sockets = Diag::open()?.subflows()?.into_iter().filter(ours).collect();
+    Ok(HostStatus { algorithms, sockets, ports })
+}

@@ -1,0 +1,32 @@
+//! Removing what processes that were killed left on this host. What is kept on purpose stays.
+
+use crate::Error;
+use vmcc_host::port::{self, PortError};
+
+/// What was removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Congestion controls, by their names in the kernel.
+    pub algorithms: Vec<String>,
+    /// Connections that are gone, from the tables of congestion controls.
+    pub entries: usize,
+    /// What served these ports.
+    pub ports: Vec<String>,
+}
+
+/// Removes congestion controls and services of ports whose process was killed, and what is recorded of what is gone.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn clean() -> Result<Cleaned, Error> {
+    let algorithms = vmcc_host::clean()?;
+    let entries = vmcc_host::reclaim(vmcc_host::RECLAIM_AGE)?;
+    Ok(Cleaned { algorithms, entries, ports: ports()? })
+}
+
+/// Ports of this network namespace whose process was killed, and records of ports that are gone.
+fn ports() -> Result<Vec<String>, PortError> {
+    let mut ports = port::detach_orphans()?;
+    ports.extend(port::forget_gone()?);
+    Ok(ports)
+}

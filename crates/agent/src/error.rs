@@ -1,0 +1,117 @@
+//! Why a host was not changed as asked, or could not be read.
+
+use vmcc_host::diag::DiagError;
+use vmcc_host::port::PortError;
+use vmcc_host::{ControlError, LoadError};
+
+/// Why something could not be done to this host.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Only root may.
+    #[error("{refusal}")]
+    NotRoot {
+        /// What needs root, as a sentence.
+        refusal: String,
+    },
+    /// Somebody else has the algorithm now, and takes it away when it ends.
+    #[error("up: {kernel_name} belongs to another vmcc process that runs now")]
+    Taken {
+        /// Name in the kernel.
+        kernel_name: &'static str,
+    },
+    /// A port that stays served cannot be held by a process that ends.
+    #[error(
+        "port {port} is served until `vmcc unmark {port}`; --foreground would end that with this process"
+    )]
+    StaysServed {
+        /// The port.
+        port: String,
+    },
+    /// A port that was held went away.
+    #[error("port {port} is gone, and with it what served it")]
+    PortGone {
+        /// The port.
+        port: String,
+    },
+    /// An algorithm does not load.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// What is loaded cannot be read or changed.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// A port is not served, or not as asked.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// The sockets cannot be listed.
+    #[error(transparent)]
+    Sockets(#[from] DiagError),
+}
+
+/// What root can do and others not.
+const SUDO: &str = "run it with sudo";
+const DOCTOR: &str = "`vmcc doctor` says what this kernel lacks";
+
+impl Error {
+    /// Whether the request is wrong, and would be on any host.
+    pub fn is_bad_request(&self) -> bool {
+        match self {
+            Self::StaysServed { .. } => true,
+            Self::Port(error) => matches!(
+                error,
+                PortError::NoSuchPort { .. }
+                    | PortError::AlreadyAttached { .. }
+                    | PortError::NotAttached { .. }
+                    | PortError::Held { .. }
+                    | PortError::Config { .. }
+                    | PortError::NoQueue { .. }
+                    | PortError::Down { .. }
+                    | PortError::OtherQueues { .. }
+                    | PortError::ForeignQueue { .. }
+            ),
+            _ => false,
+        }
+    }
+
+    /// What helps, where the error's own text does not say it.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Self::NotRoot { .. } => Some(SUDO.to_owned()),
+            Self::Taken { .. } => Some("wait until that process ends, then try again".to_owned()),
+            Self::StaysServed { port } => {
+                Some(format!("unmark it first, or change it with `vmcc mark {port}` without --foreground"))
+            }
+            Self::PortGone { .. } => Some("serve it again when it is back".to_owned()),
+            Self::Control(_) if !nix::unistd::geteuid().is_root() => Some(SUDO.to_owned()),
+            Self::Control(error) => unsaid(vmcc_host::remedy(error)?, error),
+            Self::Load(error) => match vmcc_host::remedy(error) {
+                Some(remedy) => unsaid(remedy, error),
+                None => matches!(error, LoadError::Refused { .. }).then(|| DOCTOR.to_owned()),
+            },
+            Self::Port(_) if self.is_bad_request() => None,
+            Self::Port(error) => of_port(error),
+            Self::Sockets(_) => None,
+        }
+    }
+}
+
+/// `remedy`, unless the error's text has it already.
+fn unsaid(remedy: &str, error: &dyn std::error::Error) -> Option<String> {
+    (!error.to_string().contains(remedy)).then(|| remedy.to_owned())
+}
+
+fn of_port(error: &PortError) -> Option<String> {
+    match error {
+        // Says what to do.
+        PortError::Gone { .. } => None,
+        _ => Some(vmcc_host::remedy(error).unwrap_or(DOCTOR).to_owned()),
+    }
+}
+
+/// Refuses with `refusal` unless this process is root's.
+///
+/// # Errors
+/// [`Error::NotRoot`].
+pub fn needs_root(refusal: impl Into<String>) -> Result<(), Error> {
+    if nix::unistd::geteuid().is_root() { Ok(()) } else { Err(Error::NotRoot { refusal: refusal.into() }) }
+}

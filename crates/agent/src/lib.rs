@@ -1,0 +1,22 @@
+//! What a host is told to keep: algorithms as its congestion controls, and ports of its virtual switches.
+//!
+//! Every call does one thing to this host, once, and says what it found and did as data; errors are types that know
+//! whether the request or the host is at fault and what helps. Nothing here prints or knows a command line.
+//!
+//! | | |
+//! |---|---|
+//! | [`up`], [`down`], [`status`] | algorithms that stay until they are taken down |
+//! | [`Guards`] | closing paths that an algorithm finds to share a bottleneck |
+//! | [`ports`] | serving a port, changing and repairing that, its counters, its end |
+//! | [`clean`] | what processes that were killed left |
+
+mod algorithms;
+mod clean;
+mod error;
+mod guards;
+pub mod ports;
+
+pub use algorithms::{Down, HostStatus, Request, down, status, up};
+pub use clean::{Cleaned, clean};
+pub use error::{Error, needs_root};
+pub use guards::Guards;

@@ -1,0 +1,52 @@
+//! What a build without the kernel engine answers to commands that need it.
+
+use crate::args::{BenchOptions, MarkOptions, UnmarkOptions, UpOptions};
+use crate::commands::mark::Asked;
+use crate::failure::{Exit, Failure, without_kernel};
+use crate::ui::Ui;
+use vmcc_cc::Params;
+
+pub(crate) fn load(_: &[Params], _: &UpOptions, _: &Ui) -> Result<Exit, Failure> {
+    Err(without_kernel("vmcc up"))
+}
+
+pub(crate) fn down(_: &Ui) -> Result<Exit, Failure> {
+    Err(without_kernel("vmcc down"))
+}
+
+pub(crate) fn status(_: &Ui) -> Result<Exit, Failure> {
+    Err(without_kernel("vmcc status"))
+}
+
+/// The simulator leaves nothing behind: unfinished result folders are kept on purpose.
+pub(crate) fn clean(_: &Ui) -> Result<Exit, Failure> {
+    Err(without_kernel("vmcc clean"))
+}
+
+pub(crate) fn unmark(_: &UnmarkOptions, _: &Ui) -> Result<Exit, Failure> {
+    Err(without_kernel("vmcc unmark"))
+}
+
+pub(crate) fn serve(_: &str, _: &Asked, _: bool, _: &Ui) -> Result<Exit, Failure> {
+    Err(without_kernel("vmcc mark"))
+}
+
+pub(crate) fn list(_: &MarkOptions, _: &Ui) -> Result<Exit, Failure> {
+    Err(without_kernel("vmcc mark --list"))
+}
+
+pub(crate) fn stats(_: &str, _: &MarkOptions, _: &Ui) -> Result<Exit, Failure> {
+    Err(without_kernel("vmcc mark --stats"))
+}
+
+pub(crate) fn repair(_: &str, _: &Ui) -> Result<Exit, Failure> {
+    Err(without_kernel("vmcc mark --repair"))
+}
+
+pub(crate) fn bench_kernel(_: &BenchOptions, _: &Ui) -> Result<Exit, Failure> {
+    Err(without_kernel("vmcc bench kernel"))
+}
+
+pub(crate) fn bench_port(_: &BenchOptions, _: &Ui) -> Result<Exit, Failure> {
+    Err(without_kernel("vmcc bench port"))
+}

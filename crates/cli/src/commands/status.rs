@@ -1,0 +1,69 @@
+//! `vmcc status`: what is kept on this host.
+
+use crate::failure::{Exit, Failure, agent_failure};
+use crate::table;
+use crate::ui::Ui;
+use vmcc_cc::Params;
+use vmcc_host::Status;
+use vmcc_host::diag::Subflow;
+
+pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
+    let host = vmcc_agent::status().map_err(|e| agent_failure(&e))?;
+    ui.answer(&host, || {
+        let algorithms = match host.algorithms.as_slice() {
+            [] => "no algorithm is loaded; `vmcc up` loads them".to_owned(),
+            some => text(some, &host.sockets),
+        };
+        match host.ports.as_slice() {
+            [] => algorithms,
+            names => {
+                format!("{algorithms}\n\nports: {}; `vmcc mark --list` has their counters", names.join(", "))
+            }
+        }
+    });
+    Ok(Exit::Done)
+}
+
+/// The parameters that are not at their defaults.
+pub(crate) fn changes(params: &Params) -> String {
+    let changed = params.changed().map(|(info, value)| format!("{}={}", info.name, info.value_text(value)));
+    changed.collect::<Vec<_>>().join(", ")
+}
+
+/// With the sockets of this network namespace.
+fn text(all: &[Status], sockets: &[Subflow]) -> String {
+    let head =
+        ["ALGORITHM", "HELD BY", "BUILD", "MPTCP CONNECTIONS", "SOCKETS HERE", "LEFT TO RENO", "PARAMETERS"];
+    let mut lines = table::plain(&head);
+    for one in all {
+        let here = || sockets.iter().filter(|s| s.algorithm == one.kernel_name);
+        lines.add_row([
+            one.kernel_name.clone(),
+            match one.owner_pid {
+                _ if one.kept => "vmcc up".to_owned(),
+                Some(pid) => format!("process {pid}"),
+                None => "not seen from here".to_owned(),
+            },
+            if one.same_build { "this".to_owned() } else { "another".to_owned() },
+            one.connections.map_or_else(|| "-".to_owned(), |count| count.to_string()),
+            format!("{}, {} with ECN", here().count(), here().filter(|s| s.ecn).count()),
+            one.counters.map_or_else(|| "-".to_owned(), |counters| counters.without_ecn.to_string()),
+            match one.parameters.as_ref().map(changes) {
+                None => "-".to_owned(),
+                Some(none) if none.is_empty() => "defaults".to_owned(),
+                Some(changes) => changes,
+            },
+        ]);
+    }
+    let shortages = all.iter().filter_map(shortage).map(|line| format!("\n{line}"));
+    table::render(&lines) + &shortages.collect::<String>()
+}
+
+/// What users lack because others, or they themselves, hold too much.
+fn shortage(one: &Status) -> Option<String> {
+    let found = one.shortage.filter(|s| s.uncoupled > 0 || s.requests_lost > 0)?;
+    Some(format!(
+        "{}: {} paths found no room in the table and ran uncoupled, {} requests to close a path were dropped",
+        one.kernel_name, found.uncoupled, found.requests_lost
+    ))
+}

@@ -1,0 +1,75 @@
+//! Loading what `vmcc up` asks for, and guarding it.
+
+use crate::args::UpOptions;
+use crate::failure::{Exit, Failure, agent_failure, chain};
+use crate::interrupt;
+use crate::ui::Ui;
+use serde_json::json;
+use std::collections::BTreeMap;
+use vmcc_agent::{Guards, Request};
+use vmcc_cc::Params;
+use vmcc_host::guard::CloseRequest;
+use vmcc_host::{parameter_table, probe};
+
+pub(crate) fn load(wanted: &[Params], options: &UpOptions, ui: &Ui) -> Result<Exit, Failure> {
+    let request = Request { algorithms: wanted, restricted: options.restricted, guarded: options.guard };
+    let guards = vmcc_agent::up(request).map_err(|e| agent_failure(&e))?;
+    let names: Vec<&str> = wanted.iter().map(kernel_name).collect();
+    let listed: Vec<String> = wanted.iter().map(with_changes).collect();
+    if options.guard {
+        // Before anything says that Ctrl-C ends it.
+        interrupt::listen()?;
+        ui.note(&format!("up: {}; closing paths that share a bottleneck until Ctrl-C", listed.join(", ")));
+        advise(ui);
+        return Ok(watch(&guards, ui));
+    }
+    let parameters: BTreeMap<_, _> = wanted.iter().map(|p| (kernel_name(p), parameter_table(p))).collect();
+    ui.answer(&json!({ "up": names, "parameters": parameters }), || {
+        format!(
+            "up: {}\nselect one with, for example, `sysctl -w net.ipv4.tcp_congestion_control={}`; `vmcc down` removes \
+             them",
+            listed.join(", "),
+            names.first().copied().unwrap_or("mp_vmcc"),
+        )
+    });
+    advise(ui);
+    Ok(Exit::Done)
+}
+
+/// What would keep the algorithms from doing here what they can.
+fn advise(ui: &Ui) {
+    let unsent = probe::unsent_limit();
+    if let (Some(reason), Some(remedy)) = (unsent.reason, unsent.remedy) {
+        ui.note(&format!("note: {reason}\n  help: {remedy}"));
+    }
+}
+
+fn kernel_name(params: &Params) -> &'static str {
+    params.algorithm().info().kernel_name
+}
+
+/// `mp_vmcc (theta=5)`: the name, and the parameters that are not at their defaults.
+fn with_changes(params: &Params) -> String {
+    match crate::commands::status::changes(params).as_str() {
+        "" => kernel_name(params).to_owned(),
+        changes => format!("{} ({changes})", kernel_name(params)),
+    }
+}
+
+fn watch(guards: &Guards, ui: &Ui) -> Exit {
+    let closed = guards.watch(interrupt::flag(), &mut |seen| match seen {
+        Ok(request) => ui.note(&line(request)),
+        Err(error) => ui.warn(&chain(&error)),
+    });
+    ui.answer(&json!({ "closed": closed }), || {
+        format!("closed {} paths; the algorithms stay up", closed.len())
+    });
+    Exit::Interrupted
+}
+
+fn line(request: &CloseRequest) -> String {
+    format!(
+        "closed {} -> {} (connection {:08x}): it shares a bottleneck with path {}",
+        request.local, request.remote, request.token, request.peer
+    )
+}
