@@ -1,11 +1,12 @@
 //! Ports on the kernels that `vmcc-host`'s tests on the host's own do not reach: the oldest one that is served (whose
-//! programs read queues by a detour), and paths with a delay, which takes netem.
+//! programs read queues by a detour), paths with a delay, which takes netem, and real devices of layer 3.
 #![cfg(feature = "root-tests")]
 
 #[path = "../../host/tests/exchange/mod.rs"]
 mod exchange;
 #[path = "switch/guests.rs"]
 mod guests;
+mod layer3;
 #[path = "../../host/tests/ports/mod.rs"]
 mod ports;
 
@@ -28,6 +29,11 @@ fn guest_port_on_the_newest_kernel() {
     run_inside("7", &["inside_"], LIMIT);
 }
 
+#[test]
+fn guest_port_of_layer_3() {
+    run_inside("7", "layer_3_", LIMIT);
+}
+
 /// With the queueing discipline in BPF, which the host may not have. On one processor: Linux changes its own code when
 /// the first program comes to a port or the last one goes, which an emulated processor may see too late, and then stops.
 #[test]
@@ -43,6 +49,13 @@ fn guest_port_exchanges_queues_without_loss() {
 #[ignore = "runs in a guest"]
 fn exchanges_queues_without_loss() {
     exchange::exchanges_without_loss(2);
+}
+
+/// Of WireGuard and the tunnels that Linux has modules for.
+#[test]
+#[ignore = "runs in a guest"]
+fn layer_3_changes_the_ecn_field_alone() {
+    layer3::changes_the_ecn_field_alone();
 }
 
 #[test]
