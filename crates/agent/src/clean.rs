@@ -1,7 +1,7 @@
 //! Removing what processes that were killed left on this host. What is kept on purpose stays.
 
 use crate::Error;
-use vmcc_host::port::{self, PortError};
+use vmcc_host::port;
 
 /// What was removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,21 +12,20 @@ pub struct Cleaned {
     pub entries: usize,
     /// What served these ports.
     pub ports: Vec<String>,
+    /// Devices of budgets whose ports are gone.
+    pub budgets: Vec<String>,
 }
 
-/// Removes congestion controls and services of ports whose process was killed, and what is recorded of what is gone.
+/// Removes congestion controls and services of ports of this network namespace whose process was killed, devices of budgets
+/// that have no port any more, and what is recorded of what is gone.
 ///
 /// # Errors
 /// The kernel refuses.
 pub fn clean() -> Result<Cleaned, Error> {
     let algorithms = vmcc_host::clean()?;
     let entries = vmcc_host::reclaim(vmcc_host::RECLAIM_AGE)?;
-    Ok(Cleaned { algorithms, entries, ports: ports()? })
-}
-
-/// Ports of this network namespace whose process was killed, and records of ports that are gone.
-fn ports() -> Result<Vec<String>, PortError> {
     let mut ports = port::detach_orphans()?;
+    let budgets = port::remove_unused_budgets()?;
     ports.extend(port::forget_gone()?);
-    Ok(ports)
+    Ok(Cleaned { algorithms, entries, ports, budgets })
 }

@@ -1,5 +1,7 @@
 //! Why a host was not changed as asked, or could not be read.
 
+use std::io;
+use std::path::Path;
 use vmcc_host::diag::DiagError;
 use vmcc_host::port::PortError;
 use vmcc_host::{ControlError, LoadError};
@@ -104,8 +106,19 @@ fn of_port(error: &PortError) -> Option<String> {
     match error {
         // Says what to do.
         PortError::Gone { .. } => None,
+        PortError::Record { path, source } => of_records(path, source),
         _ => Some(vmcc_host::remedy(error).unwrap_or(DOCTOR).to_owned()),
     }
+}
+
+/// What helps where the records cannot be kept is at their place, not in the kernel.
+fn of_records(path: &Path, source: &io::Error) -> Option<String> {
+    // Without a number it is our own refusal, which says what to do.
+    source.raw_os_error()?;
+    let in_place = || {
+        format!("`ls -la {}` shows what is in its place; move that away, and it is made anew", path.display())
+    };
+    Some(vmcc_host::remedy(source).map_or_else(in_place, str::to_owned))
 }
 
 /// Refuses with `refusal` unless this process is root's.

@@ -96,6 +96,41 @@ fn root_what_is_up_from_a_named_namespace_is_up_on_the_host() {
     nothing_is_left("down in a namespace");
 }
 
+/// A folder for somebody's own pins, say; `rmdir` removes it.
+struct Foreign(&'static str);
+
+impl Foreign {
+    fn new(path: &'static str) -> Self {
+        std::fs::create_dir_all(path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(self.0);
+        let _ = std::fs::remove_dir("/sys/fs/bpf/vmcc");
+    }
+}
+
+#[test]
+fn root_a_folder_among_the_pins_is_in_nobodys_way() {
+    let (dir, _down) = (folder(), Down);
+    {
+        let _foreign = Foreign::new("/sys/fs/bpf/vmcc/mp_lia");
+        assert_eq!(json(dir.path(), &["up", "reno"]).0, 0);
+        let (code, status) = json(dir.path(), &["status"]);
+        assert_eq!((code, &status["algorithms"][0]["kept"]), (0, &json!(true)), "{status}");
+        let refused = silent(&["up", "lia"]).stderr(Stdio::piped()).output().unwrap();
+        let text = said(&refused);
+        assert!(text.contains("/sys/fs/bpf/vmcc/mp_lia") && text.contains("remove it"), "{text}");
+        let (code, down) = json(dir.path(), &["down"]);
+        assert_eq!((code, &down["down"]), (0, &json!(["mp_reno"])), "{down}");
+        assert_eq!(json(dir.path(), &["clean"]).0, 0);
+    }
+    nothing_is_left("with the folder gone");
+}
+
 #[test]
 fn root_who_cannot_reach_the_mounts_of_the_host_is_told_what_to_do() {
     let (dir, _down) = (folder(), Down);

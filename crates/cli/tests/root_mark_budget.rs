@@ -190,6 +190,35 @@ fn root_mark_a_bucket_goes_with_its_last_port() {
 }
 
 #[test]
+fn root_mark_a_bucket_without_ports_is_said_and_cleaned() {
+    let pair = two_ports();
+    let list = || {
+        let listed = pair.output(&["mark", "--list"]);
+        assert!(listed.status.success());
+        String::from_utf8(listed.stderr).unwrap()
+    };
+    let doctor = || {
+        let (_, said) = pair.json(&["doctor"]);
+        let checks = said["checks"].as_array().unwrap().clone();
+        checks.into_iter().find(|check| check["name"] == "budgets").unwrap()
+    };
+    for port in ["p0", "p1"] {
+        assert_eq!(pair.json(&["mark", port, "--vm", "db1=100mbit:shared"]).0, 0);
+        assert!(!list().contains("vmccb") && doctor()["ok"] == true, "it has a port");
+    }
+    for port in ["p0", "p1"] {
+        pair.ip(&format!("link del {port}"));
+    }
+    assert!(list().contains("vmccb") && list().contains("`vmcc clean` removes it"), "{}", list());
+    let check = doctor();
+    assert!(check["ok"] == false && check["remedy"].as_str().unwrap().contains("`vmcc clean`"), "{check}");
+    let said = pair.text(&["clean"]);
+    assert!(said.contains("removed vmccb") && !said.contains("nothing was left behind"), "{said}");
+    assert!(!has_bucket(&pair) && list().is_empty() && doctor()["ok"] == true);
+    pair.assert_nothing_left();
+}
+
+#[test]
 fn root_mark_makes_a_budget_anew_whose_ports_are_gone() {
     let pair = Pair::new();
     pair.join("p1", 80);

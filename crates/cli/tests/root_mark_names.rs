@@ -111,6 +111,31 @@ fn root_where_run_takes_no_record_the_port_stays_as_it_was() {
 }
 
 #[test]
+fn root_what_lies_in_the_place_of_the_records_is_named() {
+    let run = "mount -t tmpfs none /run && mkdir -m 755 /run/vmcc";
+    let no_folder = ("touch /run/vmcc/ports", "`ls -la /run/vmcc/ports`");
+    let no_record = (
+        "n=$(stat -Lc %i /proc/self/ns/net)-$(ip -o link show p0 | cut -d: -f1).json && \
+         mkdir -p -m 755 /run/vmcc/ports/$n/precious",
+        ".json`",
+    );
+    let everything: &[&str] = &["mark p0 --rate 10mbit", "unmark p0", "mark --list", "status", "clean"];
+    for ((place, says), commands) in [(no_folder, everything), (no_record, &everything[..2])] {
+        for command in commands {
+            let (code, said) = alone(&format!(
+                "{run} && {place} && {{ \"$0\" {command}; s=$?; tc qdisc show dev p0; exit $s; }}"
+            ));
+            assert_eq!(code, Some(3), "{place}, {command}: {said}");
+            assert!(
+                said.contains("help: `ls -la /run/vmcc/ports") && said.contains(says),
+                "{place}, {command}: {said}"
+            );
+            assert!(!said.contains("doctor") && said.contains("qdisc noqueue"), "{place}, {command}: {said}");
+        }
+    }
+}
+
+#[test]
 fn root_a_port_is_given_back_where_run_has_become_full() {
     let (code, said) = alone(
         "mount -t tmpfs -o size=64k none /run && \"$0\" mark p0 --rate 10mbit && \

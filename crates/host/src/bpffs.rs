@@ -198,6 +198,8 @@ fn pins_in(host: &Host) -> Result<Vec<Pin>, ControlError> {
             Ok(link) => pins.push(Pin { path, name, link }),
             // Removed meanwhile.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            // A folder, which nobody of ours makes here, keeps nothing.
+            Err(_) if path.is_dir() => {}
             Err(e) => return Err(ControlError::kernel(format!("open {}", shown(&path).display()), e)),
         }
     }

@@ -102,6 +102,7 @@ pub fn checks() -> Vec<Check> {
     let shared = "one budget for several ports of a VM";
     all.push(check("ifb", shared, port::ifb()));
     all.push(check("mirred", shared, port::mirred()));
+    all.push(check("budgets", "shared budgets of ports that are there", port::budgets()));
     all.push(check("tcx", "losing nothing when marking begins or ends on a port", port::tcx()));
     all.extend(
         Algorithm::all().map(|a| check(a.info().kernel_name, "this algorithm in the kernel", algorithm(a))),

@@ -1,8 +1,10 @@
 //! Linux's hierarchical token bucket and the FIFO queues below its classes.
 
-use crate::ifb::{ETH_P_ALL, KIND, MATCH_ALL, RTM_NEWTFILTER, TCA_BPF_OPS, TCA_BPF_OPS_LEN};
+use crate::ifb::{
+    ETH_P_ALL, KIND, MATCH_ALL, RTM_GETTFILTER, RTM_NEWTFILTER, TCA_BPF_OPS, TCA_BPF_OPS_LEN, inner, word,
+};
 use crate::options::{nested, push_ratespec, ticks_begun, time_ns, words};
-use crate::tc::{ROOT, RTM_DELTCLASS, RTM_NEWQDISC, RTM_NEWTCLASS, Tc, TrafficControl};
+use crate::tc::{ROOT, RTM_DELTCLASS, RTM_NEWQDISC, RTM_NEWTCLASS, TCA_OPTIONS, Tc, TrafficControl};
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NlasIterator};
 use std::io;
 use vmcc_units::Limit;
@@ -13,6 +15,8 @@ const TCA_HTB_INIT: u16 = 2;
 const TCA_HTB_RATE64: u16 = 6;
 const TCA_HTB_CEIL64: u16 = 7;
 const TCA_BPF_CLASSID: u16 = 3;
+/// Priority and handle of the filter of an HTB queue's fallback.
+const FALLBACK: u32 = 1;
 const HTB_VERSION: u32 = 3;
 /// What the kernel divides a rate by for a class without a quantum; ours all have one.
 const RATE_TO_QUANTUM: u32 = 10;
@@ -78,9 +82,21 @@ impl TrafficControl {
             DefaultNla::new(TCA_BPF_OPS, MATCH_ALL.to_vec()),
         ];
         // Always the same one: it is made, or changed.
-        let mut message = Tc::new(RTM_NEWTFILTER, port, handle, 1);
-        message.info = 1 << 16 | u32::from(ETH_P_ALL.to_be());
+        let mut message = Tc::new(RTM_NEWTFILTER, port, handle, FALLBACK);
+        message.info = FALLBACK << 16 | u32::from(ETH_P_ALL.to_be());
         self.0.execute(message.kind(KIND).options(nested(&inner)), NLM_F_CREATE)
+    }
+
+    /// What [`TrafficControl::set_htb_fallback`] has set; `None` if it is not there (any more).
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn htb_fallback(&mut self, port: u32, handle: u32) -> io::Result<Option<u32>> {
+        let answers = self.0.dump(Tc::new(RTM_GETTFILTER, port, handle, 0))?;
+        let ours =
+            answers.iter().filter(|a| a.port == port && (a.info >> 16, a.handle) == (FALLBACK, FALLBACK));
+        let class = |answer: &Tc| word(&inner(&answer.value(TCA_OPTIONS)?, TCA_BPF_CLASSID)?);
+        Ok(ours.filter_map(class).next())
     }
 
     /// Adds a class, or changes it while packets wait in it.

@@ -11,7 +11,7 @@ use std::io;
 // Numbers from the kernel's user interface: linux/rtnetlink.h, linux/pkt_cls.h, linux/tc_act/tc_mirred.h.
 pub(crate) const RTM_NEWTFILTER: u16 = 44;
 const RTM_DELTFILTER: u16 = 45;
-const RTM_GETTFILTER: u16 = 46;
+pub(crate) const RTM_GETTFILTER: u16 = 46;
 const CLSACT_EGRESS: u32 = 0xffff_fff3;
 pub(crate) const ETH_P_ALL: u16 = 3;
 const TCA_BPF_ACT: u16 = 1;
@@ -129,11 +129,16 @@ fn device(answer: &Tc) -> Option<u32> {
     for kind in [TCA_BPF_ACT, FIRST_ACTION, TCA_ACT_OPTIONS, TCA_MIRRED_PARMS] {
         bytes = inner(&bytes, kind)?;
     }
-    let word = bytes.get(MIRRED_IFINDEX_AT..MIRRED_IFINDEX_AT + 4)?;
-    Some(u32::from_ne_bytes(word.try_into().ok()?))
+    word(bytes.get(MIRRED_IFINDEX_AT..)?)
 }
 
-fn inner(bytes: &[u8], kind: u16) -> Option<Vec<u8>> {
+/// The first word of `bytes`.
+pub(crate) fn word(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?))
+}
+
+/// The value of the first attribute of this kind in `bytes`.
+pub(crate) fn inner(bytes: &[u8], kind: u16) -> Option<Vec<u8>> {
     const TYPE_MASK: u16 = 0x3fff;
     let mut attributes = NlasIterator::new(bytes).filter_map(Result::ok);
     attributes.find(|nla| nla.kind() & TYPE_MASK == kind).map(|nla| nla.value().to_vec())

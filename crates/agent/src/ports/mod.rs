@@ -15,6 +15,8 @@ pub struct Listed {
     pub ports: Vec<PortStats>,
     /// Why others are not among them.
     pub unreadable: Vec<PortError>,
+    /// Devices of budgets whose ports are gone.
+    pub unused_budgets: Vec<String>,
 }
 
 /// The counters of all ports of this network namespace that are served.
@@ -23,7 +25,8 @@ pub struct Listed {
 /// The kernel does not say which there are.
 pub fn list() -> Result<Listed, Error> {
     needs_root("mark: reading counters needs root")?;
-    let mut listed = Listed { ports: Vec::new(), unreadable: Vec::new() };
+    let mut listed =
+        Listed { ports: Vec::new(), unreadable: Vec::new(), unused_budgets: port::unused_budgets()? };
     for name in port::attached()? {
         // The ports of one budget have the same counters.
         if listed.ports.iter().any(|port| port.members.contains(&name)) {

@@ -18,18 +18,23 @@ pub(crate) fn clean(ui: &Ui) -> Result<Exit, Failure> {
         "entries": host.entries,
         "guests": guests,
         "ports": host.ports,
+        "budgets": host.budgets,
     });
     ui.answer(&document, || text(&guests, &lab, &host));
     Ok(Exit::Done)
 }
 
 fn text(guests: &[PathBuf], lab: &vmcc_lab::Cleaned, host: &vmcc_agent::Cleaned) -> String {
-    let removed = lab.runs.len() + host.algorithms.len() + host.entries + guests.len() + host.ports.len();
+    let of_ports = host.ports.len() + host.budgets.len();
+    let removed = lab.runs.len() + host.algorithms.len() + host.entries + guests.len() + of_ports;
     let mut lines = Vec::new();
     lines.extend(lab.runs.iter().map(|r| format!("removed run {r}")));
     lines.extend(lab.namespaces.iter().map(|n| format!("removed network namespace {n}")));
     lines.extend(host.algorithms.iter().map(|k| format!("removed congestion control {k}")));
     lines.extend(host.ports.iter().map(|p| format!("removed what served port {p}")));
+    lines.extend(
+        host.budgets.iter().map(|b| format!("removed {b}, the device of a budget whose ports are gone")),
+    );
     lines.extend(guests.iter().map(|g| format!("removed {}", g.display())));
     lines.extend(lab.alive.iter().map(|r| format!("run {r} is alive and was left alone")));
     if host.entries > 0 {

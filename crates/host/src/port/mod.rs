@@ -34,6 +34,7 @@ mod served;
 mod site;
 mod wait;
 
+pub use budget::{remove_unused as remove_unused_budgets, unused as unused_budgets};
 pub use error::PortError;
 pub use look::{detach_orphans, forget_gone, peek};
 pub use program::RunTime;

@@ -58,6 +58,19 @@ pub(super) fn mirred() -> Answer {
     asked.map_err(|e| refusal(&e, "filter action mirred", "act_mirred", "CONFIG_NET_ACT_MIRRED"))
 }
 
+/// Whether every budget that is shared in this network namespace has a port.
+pub(super) fn budgets() -> Answer {
+    super::look_as_root()?;
+    let unused = port::unused_budgets().map_err(|e| problem(e, "`vmcc clean`"))?;
+    if unused.is_empty() {
+        return Ok(());
+    }
+    Err(problem(
+        format!("{}: devices of budgets whose ports are gone", unused.join(", ")),
+        "nothing needs them: `vmcc clean` removes them",
+    ))
+}
+
 fn refusal(error: &io::Error, what: &str, module: &str, option: &str) -> Problem {
     let remedy = match os_code(error) {
         Some(libc::EPERM | libc::EACCES) => return not_permitted(format!("{what}: {error}")),

@@ -13,6 +13,11 @@ use vmcc_port::PortStats;
 pub(super) fn list(options: &MarkOptions, ui: &Ui) -> Result<Exit, Failure> {
     let listed = ports::list().map_err(|e| agent_failure(&e))?;
     listed.unreadable.iter().for_each(|error| ui.warn(&chain(error)));
+    for device in &listed.unused_budgets {
+        ui.warn(&format!(
+            "{device}, the device of a budget, is there although its ports are gone; `vmcc clean` removes it"
+        ));
+    }
     let document = json!({ "schema": SCHEMA, "ports": listed.ports });
     print(&listed.ports, &document, options.prometheus, ui)
 }

@@ -29,7 +29,11 @@ fn port(stats: &PortStats) -> String {
         [] => stats.port.clone(),
         ports => format!("VM {} ({})", stats.port, ports.join(", ")),
     };
-    let mut head = format!("{name}: {}, {rate}, {rtt}", backend(stats.backend));
+    // Whatever serves a port has a class: of this one nothing could be read.
+    let mut head = match stats.classes.as_slice() {
+        [] => format!("{name}: not whole, no counters"),
+        _ => format!("{name}: {}, {rate}, {rtt}", backend(stats.backend)),
+    };
     if stats.unclassified > 0 {
         head.push_str(&format!(", not IP: {}", stats.unclassified));
     }
@@ -133,6 +137,14 @@ mod tests {
             ..PortStats::default()
         };
         insta::assert_snapshot!(ports(&[capped, open]));
+        let damaged = PortStats {
+            port: "vnet2".into(),
+            differences: vec!["it is gone".into()],
+            ..PortStats::default()
+        };
+        assert!(
+            ports(&[damaged]).starts_with("vnet2: not whole, no counters\n  not as it was set: it is gone\n")
+        );
         assert_eq!(ports(&[]), "");
     }
 }

@@ -141,6 +141,19 @@ impl Htb {
         set.map_err(|e| PortError::kernel(&site.name, "send what has no class to the last one", e))
     }
 
+    /// With one class there is no other way to go.
+    fn fallback_differs(site: &mut Site, plan: &Plan) -> Result<Option<String>, PortError> {
+        let last = plan.classes.len().saturating_sub(1);
+        let found = site.tc.htb_fallback(site.index, ROOT_HANDLE);
+        let found = found.map_err(|e| PortError::kernel(&site.name, "read the filter of its queue", e))?;
+        let differs = last > 0 && found != Some(class_id(last));
+        Ok(differs.then(|| {
+            "the filter of its HTB queue is gone, or another one: what somebody's own filter let pass before the port's \
+             program joins the first class instead of the last"
+                .to_owned()
+        }))
+    }
+
     fn set(site: &mut Site, class: &HtbClass) -> Result<(), PortError> {
         let set = site.tc.set_htb_class(site.index, class);
         set.map_err(|e| PortError::kernel(&site.name, format!("set HTB class {:x}", class.id & 0xffff), e))
@@ -305,7 +318,10 @@ impl Queues for Htb {
         let other = plan.classes.iter().enumerate().find(|(index, class)| {
             leaf(&queues, *index).is_none() || !as_set(&service_class(*index, class, plan))
         });
-        Ok(other.map(|(_, class)| format!("the HTB class of `{}` is gone, or not as it was set", class.name)))
+        if let Some((_, class)) = other {
+            return Ok(Some(format!("the HTB class of `{}` is gone, or not as it was set", class.name)));
+        }
+        Self::fallback_differs(site, plan)
     }
 
     fn counters(&self, site: &mut Site, plan: &Plan) -> Result<Vec<QueueCounters>, PortError> {

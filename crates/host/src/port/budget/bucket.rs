@@ -178,11 +178,16 @@ pub(super) fn stats(vm: &str) -> Result<PortStats, PortError> {
     Ok(PortStats { port: vm.to_owned(), members, ..stats })
 }
 
-/// Removes a bucket that no port uses.
-pub(super) fn remove_if_unused(_: &Lock, name: &str) -> Result<bool, PortError> {
+/// Whether a bucket is there that no port uses.
+pub(super) fn is_unused(_: &Lock, name: &str) -> Result<bool, PortError> {
     let mut links = Links::open().map_err(|e| PortError::kernel(name, "open a netlink socket", e))?;
     let Some(found) = find(&mut links, name)? else { return Ok(false) };
-    if members(found.index)?.is_empty() {
+    Ok(members(found.index)?.is_empty())
+}
+
+/// Removes a bucket that no port uses.
+pub(super) fn remove_if_unused(lock: &Lock, name: &str) -> Result<bool, PortError> {
+    if is_unused(lock, name)? {
         return remove(name).map(|()| true);
     }
     Ok(false)

@@ -220,18 +220,31 @@ pub(crate) fn settle(site: &mut Site, content: Content) -> Result<Found, PortErr
     Ok(Found::Undone)
 }
 
-/// Removes buckets whose ports are gone; how many.
-pub(crate) fn remove_unused() -> Result<usize, PortError> {
+/// The devices of shared budgets in the calling thread's network namespace whose ports are gone.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn unused() -> Result<Vec<String>, PortError> {
+    of_devices(bucket::is_unused)
+}
+
+/// Removes them; which.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn remove_unused() -> Result<Vec<String>, PortError> {
+    of_devices(bucket::remove_if_unused)
+}
+
+/// The devices of buckets of which this is so; nobody joins or leaves one meanwhile.
+fn of_devices(is_so: impl Fn(&Lock, &str) -> Result<bool, PortError>) -> Result<Vec<String>, PortError> {
     let names = bucket::devices()?;
     if names.is_empty() {
-        return Ok(0);
+        return Ok(Vec::new());
     }
     let lock = Lock::take()?;
-    let mut removed = 0;
-    for name in names {
-        removed += usize::from(bucket::remove_if_unused(&lock, &name)?);
-    }
-    Ok(removed)
+    let chosen = names.into_iter().map(|name| Ok(is_so(&lock, &name)?.then_some(name)));
+    chosen.filter_map(Result::transpose).collect()
 }
 
 /// The other ports of a VM and how they share its budget, by name. The device of a shared budget is on record too, but
