@@ -4,8 +4,6 @@ mod args;
 mod commands;
 mod failure;
 mod interrupt;
-#[cfg(feature = "kernel")]
-mod kernel;
 mod run;
 mod table;
 mod ui;

@@ -31,14 +31,22 @@ const BY_ACKS: [&str; 5] = [PER_ACK, "cong_avoid", "set_state", "ssthresh", "und
 /// Callbacks are named `cc_<callback>` in the kernel.
 const PREFIX: &str = "cc_";
 
+/// Why a transfer failed: whatever the caller has for that.
+pub type TrafficError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Sends data as fast as it goes.
 pub trait Traffic {
     /// One MPTCP transfer of about `duration` with the algorithm `kernel_name` at both ends over exactly
     /// `subflows` subflows; answers the goodput in bits per second.
     ///
     /// # Errors
-    /// The transfer failed; in words for a person.
-    fn transfer(&mut self, kernel_name: &str, subflows: usize, duration: Duration) -> Result<f64, String>;
+    /// The transfer failed.
+    fn transfer(
+        &mut self,
+        kernel_name: &str,
+        subflows: usize,
+        duration: Duration,
+    ) -> Result<f64, TrafficError>;
 }
 
 /// What to measure.
@@ -86,7 +94,8 @@ pub enum BenchError {
         /// How many subflows.
         subflows: usize,
         /// What happened.
-        cause: String,
+        #[source]
+        cause: TrafficError,
     },
     /// The transfer went through without the callbacks.
     #[error("{kernel_name} was not called during its transfer; was it selected?")]

@@ -5,7 +5,7 @@ mod common;
 use common::{Net, Over, alone, transfer};
 use std::time::{Duration, Instant};
 use vmcc_cc::Algorithm;
-use vmcc_host::bench::{BenchOptions, Traffic, run};
+use vmcc_host::bench::{BenchOptions, Traffic, TrafficError, run};
 
 /// MPTCP over unshaped veth pairs; a network per number of subflows.
 struct Veth {
@@ -14,7 +14,12 @@ struct Veth {
 }
 
 impl Traffic for Veth {
-    fn transfer(&mut self, kernel_name: &str, subflows: usize, duration: Duration) -> Result<f64, String> {
+    fn transfer(
+        &mut self,
+        kernel_name: &str,
+        subflows: usize,
+        duration: Duration,
+    ) -> Result<f64, TrafficError> {
         if self.nets.iter().all(|n| n.paths != subflows) {
             self.nets.push(Net::new(subflows, None));
         }

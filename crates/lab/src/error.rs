@@ -4,6 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 pub use vmcc_engine::ErrorKind;
+use vmcc_host::ControlError;
+use vmcc_host::port::PortError;
 
 /// An error of the lab.
 #[derive(Debug, thiserror::Error)]
@@ -126,6 +128,12 @@ pub enum Error {
         /// The cause.
         source: io::Error,
     },
+    /// A port that is measured cannot be served.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// The kernel does not say what its programs cost.
+    #[error(transparent)]
+    Statistics(#[from] ControlError),
     /// The caller asked to stop; everything was removed.
     #[error("interrupted; everything this run made has been removed")]
     Interrupted,
@@ -147,6 +155,8 @@ impl Error {
             Self::ProgramFailed { .. }
             | Self::Kernel { .. }
             | Self::Measurement { .. }
+            | Self::Port(_)
+            | Self::Statistics(_)
             | Self::File { .. } => ErrorKind::Failed,
             Self::Interrupted => ErrorKind::Interrupted,
         }

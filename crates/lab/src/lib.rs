@@ -13,8 +13,10 @@
 //! | `iperf`, `sampler` | traffic, and what the kernel says meanwhile |
 //! | `measure`, `series`, `cpu` | the figures: exactly what each is |
 //! | [`engine`] | the lab as an engine beside the simulator, on this host or in a guest |
+//! | [`bench`] | what the kernel programs cost, and whether they work here |
 //! | `netns`, `process`, `registry` | what exists while a run lives, and its removal |
 
+pub mod bench;
 mod convert;
 mod cpu;
 pub mod engine;

@@ -1,4 +1,4 @@
-//! Named network namespaces, each with a thread that lives in it.
+//! Network namespaces, each with a thread that lives in it.
 //!
 //! A namespace belongs to a thread, not to a process. Everything that must happen inside (opening sockets,
 //! writing sysctls, starting programs) is therefore sent to the namespace's own thread. Programs started from
@@ -21,10 +21,12 @@ pub(crate) const NAMES: &str = "/run/netns";
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A network namespace of this run. Dropping it removes the name; the kernel then removes links and queues.
+/// A network namespace of this run. Dropping it removes the name, if it has one; the kernel then removes links and queues.
 #[derive(Debug)]
 pub struct Netns {
     name: String,
+    /// Whether `ip netns` shows it.
+    named: bool,
     handle: File,
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
@@ -47,22 +49,28 @@ impl Netns {
             Err(e) => return Err(Error::file(path, e)),
             Ok(_) => {}
         }
-        let started = Self::start(name, &path);
+        let started = Self::start(name, Some(&path));
         if started.is_err() {
             remove_name(name);
         }
         started
     }
 
-    fn start(name: &str, path: &Path) -> Result<Self, Error> {
+    /// Makes a namespace that no name leads to: it goes with its handle, however the process ends. `called` is for
+    /// messages.
+    pub(crate) fn unnamed(called: &str) -> Result<Self, Error> {
+        Self::start(called, None)
+    }
+
+    fn start(name: &str, path: Option<&Path>) -> Result<Self, Error> {
         let failed = |action, e: io::Error| Error::kernel(action, format!("network namespace {name}"), e);
         let (jobs, queue) = channel::<Job>();
-        let (report, entered) = channel::<io::Result<()>>();
-        let mount_point = path.to_owned();
+        let (report, entered) = channel::<io::Result<File>>();
+        let mount_point = path.map(Path::to_owned);
         let thread = thread::Builder::new()
             .name(name.chars().take(15).collect())
             .spawn(move || {
-                let result = enter_new(&mount_point);
+                let result = enter_new(mount_point.as_deref());
                 let usable = result.is_ok();
                 // The receiver is waiting below; if it is gone there is nobody to tell.
                 let _ = report.send(result);
@@ -72,12 +80,12 @@ impl Netns {
             })
             .map_err(|e| failed("starting a thread for", e))?;
         let result = entered.recv().unwrap_or_else(|_| Err(io::Error::other("its thread died")));
-        result.map_err(|e| failed("creating", e))?;
-        let handle = File::open(path).map_err(|e| failed("opening", e))?;
-        Ok(Self { name: name.to_owned(), handle, jobs: Some(jobs), thread: Some(thread) })
+        let handle = result.map_err(|e| failed("creating", e))?;
+        let named = path.is_some();
+        Ok(Self { name: name.to_owned(), named, handle, jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// The name, as `ip netns` shows it.
+    /// The name, as `ip netns` shows it if it has one.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -137,15 +145,23 @@ impl Drop for Netns {
             // Jobs catch their panics, so the thread ends normally.
             let _ = thread.join();
         }
-        remove_name(&self.name);
+        if self.named {
+            remove_name(&self.name);
+        }
     }
 }
 
-fn enter_new(mount_point: &Path) -> io::Result<()> {
+/// Where the calling thread's namespace is.
+const OWN: &str = "/proc/thread-self/ns/net";
+
+/// Moves the calling thread into a new namespace, which gets a name if there is a `mount_point`.
+fn enter_new(mount_point: Option<&Path>) -> io::Result<File> {
     unshare(CloneFlags::CLONE_NEWNET)?;
     let no_type: Option<&str> = None;
-    mount(Some("/proc/thread-self/ns/net"), mount_point, no_type, MsFlags::MS_BIND, no_type)?;
-    Ok(())
+    if let Some(mount_point) = mount_point {
+        mount(Some(OWN), mount_point, no_type, MsFlags::MS_BIND, no_type)?;
+    }
+    File::open(OWN)
 }
 
 pub(crate) fn path_of(name: &str) -> PathBuf {

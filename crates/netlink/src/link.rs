@@ -134,6 +134,14 @@ impl Links {
         self.0.execute(RouteNetlinkMessage::SetLink(link), 0)
     }
 
+    /// Keeps a port from being handed trains of more than `most` segments.
+    pub fn limit_segments(&mut self, port: u32, most: u32) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = port;
+        link.attributes = vec![LinkAttribute::GsoMaxSegs(most)];
+        self.0.execute(RouteNetlinkMessage::SetLink(link), 0)
+    }
+
     /// Keeps a port that merges received packets (GRO) from making any larger than the wire's.
     pub(crate) fn merge_none(&mut self, port: u32) -> io::Result<()> {
         let mut link = LinkMessage::default();

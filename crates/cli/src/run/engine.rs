@@ -1,7 +1,9 @@
 //! Which engine runs a plan.
 
 use crate::args::EngineChoice;
-use crate::failure::{Failure, engine_failure};
+use crate::failure::Failure;
+#[cfg(feature = "kernel")]
+use crate::failure::engine_failure;
 use crate::ui::Ui;
 use vmcc_engine::Engine;
 use vmcc_scenario::Plan;

@@ -20,6 +20,7 @@ mod wire;
 
 pub(crate) use shape::QueueReader;
 pub(crate) use stack::lane_of;
+pub(crate) use wire::in_namespace;
 
 use crate::spec::{Flow, LabSpec, Layout, Remap};
 use crate::{Error, netns::Netns, registry::Record};

@@ -30,7 +30,7 @@ pub(super) struct Interface {
     pub(super) hardware: Option<[u8; 6]>,
 }
 
-pub(super) fn in_namespace<F>(namespace: &Netns, action: &'static str, job: F) -> Result<(), Error>
+pub(crate) fn in_namespace<F>(namespace: &Netns, action: &'static str, job: F) -> Result<(), Error>
 where
     F: FnOnce() -> io::Result<()> + Send + 'static,
 {

@@ -1,43 +1,20 @@
 //! `vmcc bench kernel`: what each algorithm costs in the kernel.
 
-use crate::args::BenchOptions as Options;
-use crate::failure::{Exit, Failure, chain};
-use crate::kernel::veth::Veth;
+use crate::args::BenchOptions;
+use crate::failure::{Exit, Failure, agent_failure, chain};
 use crate::table;
 use crate::ui::Ui;
 use serde_json::json;
-use std::time::Duration;
 use vmcc_cc::Algorithm;
-use vmcc_host::bench::{self, AlgorithmBench, BenchOptions, REFERENCE, Traffic};
+use vmcc_host::bench::{AlgorithmBench, REFERENCE};
 use vmcc_metrics::unit::digits;
 
-/// Longer than the kernel's shortest retransmission timeout: what overshoots in slow start is over by then.
-const WARMUP: Duration = Duration::from_millis(250);
-
-/// MPTCP over unshaped veth pairs; a network per number of subflows.
-#[derive(Default)]
-struct Networks(Vec<Veth>);
-
-impl Traffic for Networks {
-    fn transfer(&mut self, kernel_name: &str, subflows: usize, duration: Duration) -> Result<f64, String> {
-        if self.0.iter().all(|n| n.paths() != subflows) {
-            self.0.push(Veth::new(subflows)?);
-        }
-        let network = self.0.iter_mut().find(|n| n.paths() == subflows).ok_or("no network")?;
-        network.select(kernel_name)?;
-        network.throughput(WARMUP, duration)
-    }
-}
-
-pub(crate) fn bench(options: &Options, ui: &Ui) -> Result<Exit, Failure> {
-    if !nix::unistd::geteuid().is_root() {
-        return Err(Failure::host("bench kernel: needs root to load BPF programs").help("run it with sudo"));
-    }
+pub(super) fn bench(options: &BenchOptions, ui: &Ui) -> Result<Exit, Failure> {
+    vmcc_agent::needs_root("bench kernel: needs root to load BPF programs").map_err(|e| agent_failure(&e))?;
     let by_name = |name: &String| Algorithm::by_name(name).map_err(Failure::usage);
     let named: Vec<Algorithm> = options.cases.iter().map(by_name).collect::<Result<_, _>>()?;
     let algorithms = if named.is_empty() { Algorithm::all().collect() } else { named };
-    let wanted = BenchOptions { algorithms, ..BenchOptions::default() };
-    let results = bench::run(&wanted, &mut Networks::default(), &mut |what| ui.note(what))
+    let results = vmcc_lab::bench::algorithms(algorithms, &mut |what| ui.note(what))
         .map_err(|e| Failure::host(chain(&e)))?;
     ui.answer(&json!({ "engine": "kernel", "algorithms": results }), || text(&results));
     Ok(Exit::Done)

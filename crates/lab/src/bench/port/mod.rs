@@ -1,19 +1,18 @@
-//! `vmcc bench port`: how exact a port is, and what it costs.
+//! How exact a port is, and what it costs.
 //!
 //! Rates are what the port's root queue counts as sent between two looks: the kernel's figure, not the programs'.
 
 mod cost;
-mod text;
 mod uncapped;
 
-use crate::args::BenchOptions;
-use crate::failure::{Exit, Failure};
-use crate::kernel::flood::Flood;
-use crate::kernel::veth::Veth;
-use crate::ui::Ui;
-use cost::Cost;
+pub use cost::{Cost, Programs, Qdisc, Way};
+pub use uncapped::Ratio;
+
+use crate::Error;
+use crate::bench::flood::Flood;
+use crate::bench::pair::{Pair, port_of};
+use crate::bench::transfer::damaged;
 use serde::Serialize;
-use serde_json::json;
 use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_host::port::Port;
@@ -32,68 +31,82 @@ const PORTS: usize = 64;
 const FLOWS_PER_PORT: usize = 16;
 const FIRST_TCP_PORT: u16 = 5501;
 
+/// A port's cap and what it sent.
 #[derive(Debug, Serialize)]
-struct Cap {
-    rate_bps: u64,
+pub struct Cap {
+    /// The cap.
+    pub rate_bps: u64,
     /// Median of the looks.
-    sent_bps: f64,
-    error: f64,
+    pub sent_bps: f64,
+    /// Relative to the cap.
+    pub error: f64,
     /// Each look.
-    looks_bps: Vec<f64>,
-    offload: bool,
+    pub looks_bps: Vec<f64>,
+    /// Whether the port is handed trains of segments.
+    pub offload: bool,
 }
 
+/// What classes got of a port.
 #[derive(Debug, Serialize)]
-struct Share {
-    weights: Vec<u32>,
+pub struct Share {
+    /// Of the classes that sent.
+    pub weights: Vec<u32>,
     /// Part of what all sent, per class.
-    shares: Vec<f64>,
+    pub shares: Vec<f64>,
     /// Largest relative deviation from the weights.
-    error: f64,
-    sent_bps: f64,
+    pub error: f64,
+    /// All together.
+    pub sent_bps: f64,
 }
 
+/// Many ports at the same time.
 #[derive(Debug, Serialize)]
-struct Many {
-    ports: usize,
-    flows: usize,
-    attach_ms_per_port: f64,
-    rate_bps: u64,
-    least_bps: f64,
-    most_bps: f64,
-    marked: u64,
-    drops: u64,
+pub struct Many {
+    /// How many.
+    pub ports: usize,
+    /// Connections over all.
+    pub flows: usize,
+    /// What beginning to serve one took.
+    pub attach_ms_per_port: f64,
+    /// The cap of each.
+    pub rate_bps: u64,
+    /// What the slowest sent.
+    pub least_bps: f64,
+    /// What the fastest sent.
+    pub most_bps: f64,
+    /// Packets marked, over all.
+    pub marked: u64,
+    /// Packets dropped, over all.
+    pub drops: u64,
 }
 
+/// All that was measured; what was not wanted is empty.
 #[derive(Debug, Serialize)]
-struct Report {
-    kernel: String,
-    cpus: usize,
-    caps: Vec<Cap>,
-    shares: Vec<Share>,
-    cost: Option<Cost>,
-    uncapped: Vec<uncapped::Ratio>,
-    many: Option<Many>,
+pub struct Report {
+    /// Release of the kernel.
+    pub kernel: String,
+    /// Processors.
+    pub cpus: usize,
+    /// Caps from small to large.
+    pub caps: Vec<Cap>,
+    /// Shares of classes.
+    pub shares: Vec<Share>,
+    /// Cost per packet.
+    pub cost: Option<Cost>,
+    /// Throughput with marking beside none, with offload and without.
+    pub uncapped: Vec<Ratio>,
+    /// Many ports at the same time.
+    pub many: Option<Many>,
 }
 
 /// What can be measured alone.
-const CASES: [&str; 5] = ["cap", "share", "cost", "uncapped", "many"];
+pub const CASES: [&str; 5] = ["cap", "share", "cost", "uncapped", "many"];
 
-pub(crate) fn bench(options: &BenchOptions, ui: &Ui) -> Result<Exit, Failure> {
-    if let Some(unknown) = options.cases.iter().find(|case| !CASES.contains(&case.as_str())) {
-        let known = CASES.join(", ");
-        return Err(Failure::usage(format!("bench port: no case `{unknown}`; there are {known}")));
-    }
-    if !nix::unistd::geteuid().is_root() {
-        return Err(Failure::host("bench port: needs root to serve ports").help("run it with sudo"));
-    }
-    let wanted = |case: &str| options.cases.is_empty() || options.cases.iter().any(|named| named == case);
-    let report = measure(&wanted, ui).map_err(Failure::host)?;
-    ui.answer(&json!(report), || text::of(&report));
-    Ok(Exit::Done)
-}
-
-fn measure(wanted: &dyn Fn(&str) -> bool, ui: &Ui) -> Result<Report, String> {
+/// Measures the cases of [`CASES`] that are `wanted`; `progress` hears what is next. Needs root.
+///
+/// # Errors
+/// A port cannot be served, or a connection fails.
+pub fn measure(wanted: &dyn Fn(&str) -> bool, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
     let mut report = Report {
         kernel: nix::sys::utsname::uname()
             .map(|uts| uts.release().to_string_lossy().into_owned())
@@ -106,30 +119,30 @@ fn measure(wanted: &dyn Fn(&str) -> bool, ui: &Ui) -> Result<Report, String> {
         many: None,
     };
     for mbit in RATES_MBIT.into_iter().filter(|_| wanted("cap")) {
-        ui.note(&format!("cap of {mbit} Mbit/s"));
+        progress(&format!("cap of {mbit} Mbit/s"));
         report.caps.push(cap(mbit)?);
     }
     if wanted("share") {
-        ui.note("shares");
+        progress("shares");
         report.shares = shares()?;
     }
     if wanted("cost") {
-        report.cost = Some(cost::measure(ui)?);
+        report.cost = Some(cost::measure(progress)?);
     }
     if wanted("uncapped") {
-        ui.note("throughput with marking and without");
+        progress("throughput with marking and without");
         report.uncapped = vec![uncapped::ratio(true)?, uncapped::ratio(false)?];
     }
     if wanted("many") {
-        ui.note(&format!("{PORTS} ports"));
+        progress(&format!("{PORTS} ports"));
         report.many = Some(many()?);
     }
     Ok(report)
 }
 
 /// Two namespaces whose TCP is Reno with ECN.
-fn network(paths: usize, offload: bool) -> Result<Veth, String> {
-    let network = Veth::plain(paths)?;
+fn network(paths: usize, offload: bool) -> Result<Pair, Error> {
+    let network = Pair::plain(paths)?;
     network.select("reno")?;
     network.ecn(true)?;
     if !offload {
@@ -138,23 +151,21 @@ fn network(paths: usize, offload: bool) -> Result<Veth, String> {
     Ok(network)
 }
 
-fn attach(network: &Veth, path: usize, text: &str) -> Result<Port, String> {
-    let config = ConfigFile::parse("bench", text).map_err(|e| e.to_string())?.config;
-    network.in_client(move || Port::attach(&format!("p{path}"), &config).map_err(|e| e.to_string()))?
+/// A port of the client's, served as `text` says.
+fn attach(network: &Pair, path: usize, text: &str) -> Result<Port, Error> {
+    let config = ConfigFile::parse("bench", text).map_err(|e| damaged(e.to_string()))?.config;
+    Ok(network.client.run(move || Port::attach(&port_of(path), &config))?)
 }
 
 /// What the port's root queue has sent, in bytes.
-fn sent(network: &Veth, path: usize) -> Result<u64, String> {
-    network.in_client(move || {
-        let port = format!("p{path}");
-        let index = nix::net::if_::if_nametoindex(port.as_str()).map_err(|e| format!("{port}: {e}"))?;
-        let root = TrafficControl::open().and_then(|mut tc| tc.root(index));
-        let root = root.map_err(|e| format!("{port}: {e}"))?;
-        Ok(root.map_or(0, |queue| queue.counters.sent_bytes))
-    })?
+fn sent(network: &Pair, path: usize) -> Result<u64, Error> {
+    let port = network.client.port_index(&port_of(path))?;
+    let root = network.client.run(move || TrafficControl::open()?.root(port));
+    let root = root.map_err(|e| Error::kernel("reading the queue of", port_of(path), e))?;
+    Ok(root.map_or(0, |queue| queue.counters.sent_bytes))
 }
 
-fn sent_bps(network: &Veth, path: usize, time: Duration) -> Result<f64, String> {
+fn sent_bps(network: &Pair, path: usize, time: Duration) -> Result<f64, Error> {
     let (from, before) = (Instant::now(), sent(network, path)?);
     thread::sleep(time);
     let after = sent(network, path)?;
@@ -162,7 +173,7 @@ fn sent_bps(network: &Veth, path: usize, time: Duration) -> Result<f64, String> 
 }
 
 /// Nothing marks, so that the queue is never empty and the shaper alone decides.
-fn cap(mbit: u64) -> Result<Cap, String> {
+fn cap(mbit: u64) -> Result<Cap, Error> {
     let offload = mbit >= OFFLOAD_FROM_MBIT;
     let network = network(1, offload)?;
     let _port = attach(&network, 0, &format!("rate = '{mbit}mbit'\nbackend = 'htb'\nbuffer = '1000pkt'"))?;
@@ -185,7 +196,7 @@ fn classes(weights: &[u32]) -> String {
 }
 
 /// Shares of the classes while all send, and while the first has nothing to send.
-fn shares() -> Result<Vec<Share>, String> {
+fn shares() -> Result<Vec<Share>, Error> {
     let weights = [4, 2, 1];
     let network = network(1, false)?;
     let head = "rate = '200mbit'\nqueue = 'drr'\nbackend = 'htb'\nmarking = { rule = 'mq-ecn', rtt = '4ms', lambda = 1.0 }\n";
@@ -198,13 +209,13 @@ fn shares() -> Result<Vec<Share>, String> {
 }
 
 /// The classes that send are the last ones.
-fn share(port: &Port, weights: &[u32]) -> Result<Share, String> {
+fn share(port: &Port, weights: &[u32]) -> Result<Share, Error> {
     let sent = |stats: &PortStats| -> Vec<u64> {
         let last = &stats.classes[stats.classes.len() - weights.len()..];
         last.iter().map(|class| class.bytes - class.backlog_bytes).collect()
     };
     thread::sleep(WARMUP);
-    let look = || port.stats().map_err(|e| e.to_string());
+    let look = || port.stats();
     let (from, before) = (Instant::now(), sent(&look()?));
     thread::sleep(LOOK);
     let after = sent(&look()?);
@@ -218,7 +229,7 @@ fn share(port: &Port, weights: &[u32]) -> Result<Share, String> {
     Ok(Share { weights: weights.to_vec(), shares, error, sent_bps: all * 8.0 / seconds })
 }
 
-fn many() -> Result<Many, String> {
+fn many() -> Result<Many, Error> {
     let network = network(PORTS, false)?;
     let rate_bps = 4_000_000;
     let text =
@@ -229,7 +240,7 @@ fn many() -> Result<Many, String> {
     let flows = |path| Flood::start(&network, path, FIRST_TCP_PORT, FLOWS_PER_PORT);
     let floods = (0..PORTS).map(flows).collect::<Result<Vec<_>, _>>()?;
     thread::sleep(2 * WARMUP);
-    let look = || -> Result<Vec<(Instant, u64)>, String> {
+    let look = || -> Result<Vec<(Instant, u64)>, Error> {
         (0..PORTS).map(|path| Ok((Instant::now(), sent(&network, path)?))).collect()
     };
     let before = look()?;
@@ -243,7 +254,7 @@ fn many() -> Result<Many, String> {
     drop(floods);
     let mut totals = (0, 0);
     for port in ports {
-        let stats = port.detach().map_err(|e| e.to_string())?;
+        let stats = port.detach()?;
         totals.0 += stats.classes[0].marked;
         totals.1 += stats.classes[0].drops_full;
     }

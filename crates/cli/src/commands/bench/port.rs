@@ -1,10 +1,24 @@
-//! What `vmcc bench port` prints.
+//! `vmcc bench port`: how exact a port is, and what it costs.
 
-use super::cost::Cost;
-use super::uncapped::Ratio;
-use super::{Cap, Many, Report, Share};
+use crate::args::BenchOptions;
+use crate::failure::{Exit, Failure, agent_failure, chain};
 use crate::table;
+use crate::ui::Ui;
+use serde_json::json;
+use vmcc_lab::bench::port::{self, CASES, Cap, Cost, Many, Qdisc, Ratio, Report, Share};
 use vmcc_metrics::unit::digits;
+
+pub(super) fn bench(options: &BenchOptions, ui: &Ui) -> Result<Exit, Failure> {
+    if let Some(unknown) = options.cases.iter().find(|case| !CASES.contains(&case.as_str())) {
+        let known = CASES.join(", ");
+        return Err(Failure::usage(format!("bench port: no case `{unknown}`; there are {known}")));
+    }
+    vmcc_agent::needs_root("bench port: needs root to serve ports").map_err(|e| agent_failure(&e))?;
+    let wanted = |case: &str| options.cases.is_empty() || options.cases.iter().any(|named| named == case);
+    let report = port::measure(&wanted, &mut |what| ui.note(what)).map_err(|e| Failure::host(chain(&e)))?;
+    ui.answer(&json!(report), || text(&report));
+    Ok(Exit::Done)
+}
 
 fn percent(value: f64) -> String {
     format!("{:.2} %", value * 100.0)
@@ -14,8 +28,7 @@ fn list(values: impl Iterator<Item = String>) -> String {
     values.collect::<Vec<_>>().join(" : ")
 }
 
-/// The report for a person.
-pub(super) fn of(report: &Report) -> String {
+fn text(report: &Report) -> String {
     let mut parts = vec![format!("Linux {}, {} CPUs", report.kernel, report.cpus)];
     if !report.caps.is_empty() {
         parts.push(format!("Caps\n{}", caps(&report.caps)));
@@ -63,7 +76,7 @@ fn cost(cost: &Cost) -> String {
     let header = ["PROGRAMS", "BACKEND", "PACKETS", "TC OUT", "TC IN", "ENQUEUE", "DEQUEUE", "CALLS"];
     let mut programs = table::plain(&header);
     for one in &cost.programs {
-        let of_qdisc = |value: fn(&super::cost::Qdisc) -> f64| {
+        let of_qdisc = |value: fn(&Qdisc) -> f64| {
             one.qdisc.as_ref().map_or_else(|| "-".to_owned(), |qdisc| digits(value(qdisc)))
         };
         programs.add_row([

@@ -1,8 +1,10 @@
 //! Throughput of an uncapped port with marking beside the same without.
 
 use super::{FIRST_TCP_PORT, SHORT_LOOK, attach, network};
-use crate::kernel::flood::Flood;
-use crate::kernel::veth::Veth;
+use crate::Error;
+use crate::bench::flood::Flood;
+use crate::bench::pair::{Pair, port_of};
+use crate::topology::in_namespace;
 use serde::Serialize;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,36 +18,40 @@ const PAIRS: usize = 31;
 /// The number of the port's queue.
 const QUEUE: u32 = 0x0007_0000;
 
+/// Throughput of an uncapped port with marking beside the same without.
 #[derive(Debug, Serialize)]
-pub(super) struct Ratio {
-    pub(super) offload: bool,
+pub struct Ratio {
+    /// Whether the port is handed trains of segments.
+    pub offload: bool,
     /// Median over the pairs of throughput with marking / without.
-    pub(super) median: f64,
-    pub(super) lower_quartile: f64,
-    pub(super) upper_quartile: f64,
-    /// Medians alone.
-    pub(super) with_bps: f64,
-    pub(super) without_bps: f64,
-    pub(super) pairs_bps: Vec<(f64, f64)>,
+    pub median: f64,
+    /// Of the pairs.
+    pub lower_quartile: f64,
+    /// Of the pairs.
+    pub upper_quartile: f64,
+    /// Median with marking.
+    pub with_bps: f64,
+    /// The same without marking.
+    pub without_bps: f64,
+    /// Each pair: with and without.
+    pub pairs_bps: Vec<(f64, f64)>,
 }
 
 /// The kernel gives a veth no queue, and marking goes by its length: one that never holds a packet back costs next to
 /// nothing.
-fn put_a_queue(network: &Veth) -> Result<(), String> {
-    network.in_client(|| {
-        let index = nix::net::if_::if_nametoindex("p0").map_err(|e| format!("p0: {e}"))?;
-        let limit = Limit::Packets(Packets::new(1000));
-        let added = TrafficControl::open().and_then(|mut tc| tc.add_fifo(index, ROOT, QUEUE, limit));
-        added.map_err(|e| format!("p0: its queue: {e}"))
-    })?
+fn put_a_queue(network: &Pair) -> Result<(), Error> {
+    let port = network.client.port_index(&port_of(0))?;
+    in_namespace(&network.client, "adding a queue in", move || {
+        TrafficControl::open()?.add_fifo(port, ROOT, QUEUE, Limit::Packets(Packets::new(1000)))
+    })
 }
 
 /// An uncapped port with marking and without, in turns.
-pub(super) fn ratio(offload: bool) -> Result<Ratio, String> {
+pub(super) fn ratio(offload: bool) -> Result<Ratio, Error> {
     let network = network(1, offload)?;
     put_a_queue(&network)?;
     let mut flood = None;
-    let mut one = |marking: bool, pair: usize| -> Result<f64, String> {
+    let mut one = |marking: bool, pair: usize| -> Result<f64, Error> {
         let text = "marking = { rule = 'threshold', at = '100kB' }";
         let port = if marking { Some(attach(&network, 0, text)?) } else { None };
         let running: &Flood = match &flood {
@@ -57,7 +63,7 @@ pub(super) fn ratio(offload: bool) -> Result<Ratio, String> {
         thread::sleep(SHORT_LOOK);
         let bytes = running.received() - before;
         let bps = bytes as f64 * 8.0 / from.elapsed().as_secs_f64();
-        port.map(Port::detach).transpose().map_err(|e| e.to_string())?;
+        port.map(Port::detach).transpose()?;
         Ok(bps)
     };
     let mut pairs_bps = Vec::new();

@@ -1,12 +1,12 @@
 //! What a port costs per packet: its programs, from the kernel's own statistics, and the whole way of a packet.
 
 use super::{FIRST_TCP_PORT, SHORT_LOOK, WARMUP, attach, classes, network};
-use crate::kernel::flood::Flood;
-use crate::kernel::veth::Veth;
-use crate::ui::Ui;
+use crate::Error;
+use crate::bench::flood::Flood;
+use crate::bench::pair::{Pair, server_on};
 use serde::Serialize;
 use socket2::{Domain, Socket, Type};
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_host::bench::Statistics;
@@ -27,44 +27,58 @@ const DATAGRAM: [u8; 1_400] = [0; 1_400];
 /// ECT(0), as an ECN sender's.
 const ECN_CAPABLE: u32 = 2;
 
+/// What a port costs per packet.
 #[derive(Debug, Serialize)]
-pub(super) struct Cost {
+pub struct Cost {
     /// In each call of each program: the kernel's reading of its clock.
-    pub(super) statistics_ns: f64,
-    pub(super) rate_bps: u64,
-    pub(super) programs: Vec<Programs>,
-    pub(super) ways: Vec<Way>,
+    pub statistics_ns: f64,
+    /// The cap at which programs were measured.
+    pub rate_bps: u64,
+    /// Its programs.
+    pub programs: Vec<Programs>,
+    /// The whole way of a packet.
+    pub ways: Vec<Way>,
 }
 
 /// Nanoseconds per packet, statistics included.
 #[derive(Debug, Serialize)]
-pub(super) struct Programs {
-    pub(super) configuration: &'static str,
-    pub(super) backend: &'static str,
-    pub(super) packets: u64,
-    pub(super) tc_out_ns: f64,
-    pub(super) tc_in_ns: f64,
+pub struct Programs {
+    /// Classes and marking.
+    pub configuration: &'static str,
+    /// What schedules the queues.
+    pub backend: &'static str,
+    /// How many were sent.
+    pub packets: u64,
+    /// The program that sees what leaves.
+    pub tc_out_ns: f64,
+    /// The program that sees what arrives.
+    pub tc_in_ns: f64,
     /// `None`: the kernel's own queues.
-    pub(super) qdisc: Option<Qdisc>,
+    pub qdisc: Option<Qdisc>,
 }
 
+/// Nanoseconds per packet of a queueing discipline in BPF.
 #[derive(Debug, Serialize)]
-pub(super) struct Qdisc {
-    pub(super) enqueue_ns: f64,
+pub struct Qdisc {
+    /// Of the call that takes it.
+    pub enqueue_ns: f64,
     /// Of all calls per packet.
-    pub(super) dequeue_ns: f64,
+    pub dequeue_ns: f64,
     /// Those that found nothing that may leave yet among them.
-    pub(super) dequeue_calls: f64,
+    pub dequeue_calls: f64,
 }
 
 /// From `sendto` to the receiver's full socket, in the sender's context.
 #[derive(Debug, Serialize)]
-pub(super) struct Way {
-    pub(super) configuration: String,
+pub struct Way {
+    /// Backend, classes and marking.
+    pub configuration: String,
     /// Median of the batches.
-    pub(super) ns_per_packet: f64,
-    pub(super) lower_quartile: f64,
-    pub(super) upper_quartile: f64,
+    pub ns_per_packet: f64,
+    /// Of the batches.
+    pub lower_quartile: f64,
+    /// Of the batches.
+    pub upper_quartile: f64,
 }
 
 /// A configuration, and the classes that send.
@@ -87,9 +101,9 @@ fn settings() -> Vec<Setting> {
     ]
 }
 
-pub(super) fn measure(ui: &Ui) -> Result<Cost, String> {
-    let statistics = Statistics::enable().map_err(|e| e.to_string())?;
-    let statistics_ns = statistics.overhead_ns().map_err(|e| e.to_string())?;
+pub(super) fn measure(progress: &mut dyn FnMut(&str)) -> Result<Cost, Error> {
+    let statistics = Statistics::enable()?;
+    let statistics_ns = statistics.overhead_ns()?;
     drop(statistics);
     let backends: &[_] = match port::usable(Backend::Bpf) {
         Ok(()) => &["htb", "bpf"],
@@ -99,24 +113,24 @@ pub(super) fn measure(ui: &Ui) -> Result<Cost, String> {
     let mut cost = Cost { statistics_ns, rate_bps, programs: Vec::new(), ways: Vec::new() };
     for backend in backends {
         for setting in settings() {
-            ui.note(&format!("cost of the programs: {backend}, {}", setting.name));
+            progress(&format!("cost of the programs: {backend}, {}", setting.name));
             cost.programs.push(programs(&setting, backend, rate_bps)?);
         }
     }
-    ui.note("cost of a packet's whole way");
+    progress("cost of a packet's whole way");
     cost.ways = ways(backends)?;
     Ok(cost)
 }
 
 /// No trains of packets, so that a call of a program is a packet.
-fn single_packets() -> Result<Veth, String> {
+fn single_packets() -> Result<Pair, Error> {
     let network = network(1, false)?;
     network.no_trains(0)?;
     Ok(network)
 }
 
 /// A rate at which the port, not the machine, is what packets wait for.
-fn affordable_bps() -> Result<u64, String> {
+fn affordable_bps() -> Result<u64, Error> {
     let network = single_packets()?;
     let flood = Flood::start(&network, 0, FIRST_TCP_PORT, 4)?;
     thread::sleep(SHORT_LOOK);
@@ -126,7 +140,7 @@ fn affordable_bps() -> Result<u64, String> {
     Ok((carried / 2.0).clamp(1e6, MOST_BPS) as u64)
 }
 
-fn programs(setting: &Setting, backend: &'static str, rate_bps: u64) -> Result<Programs, String> {
+fn programs(setting: &Setting, backend: &'static str, rate_bps: u64) -> Result<Programs, Error> {
     let network = single_packets()?;
     let text = format!("rate = '{rate_bps}bit'\nbackend = '{backend}'\n{}", setting.text);
     let port = attach(&network, 0, &text)?;
@@ -134,8 +148,8 @@ fn programs(setting: &Setting, backend: &'static str, rate_bps: u64) -> Result<P
     let floods = (0..setting.senders).map(|c| Flood::start(&network, 0, FIRST_TCP_PORT + c, per_class));
     let _floods = floods.collect::<Result<Vec<_>, _>>()?;
     thread::sleep(WARMUP);
-    let run_times = || port.run_times().map_err(|e| e.to_string());
-    let _statistics = Statistics::enable().map_err(|e| e.to_string())?;
+    let run_times = || port.run_times();
+    let _statistics = Statistics::enable()?;
     let before = run_times()?;
     thread::sleep(PROGRAMS_LOOK);
     let after = run_times()?;
@@ -162,7 +176,7 @@ fn programs(setting: &Setting, backend: &'static str, rate_bps: u64) -> Result<P
 
 /// What no statistics of the kernel tell: its own queues, calling the programs, and everything around. The difference
 /// to the way without a port is what the port costs.
-fn ways(backends: &[&str]) -> Result<Vec<Way>, String> {
+fn ways(backends: &[&str]) -> Result<Vec<Way>, Error> {
     let mut wanted = vec![("no port".to_owned(), None)];
     for backend in backends {
         for setting in settings().iter().filter(|setting| setting.text.starts_with(FIXED)) {
@@ -188,10 +202,10 @@ fn ways(backends: &[&str]) -> Result<Vec<Way>, String> {
 }
 
 /// Nanoseconds per datagram.
-fn batch(sender: &UdpSocket) -> Result<f64, String> {
+fn batch(sender: &UdpSocket) -> Result<f64, Error> {
     let from = Instant::now();
     for _ in 0..DATAGRAMS {
-        sender.send(&DATAGRAM).map_err(|e| format!("sending a datagram: {e}"))?;
+        sender.send(&DATAGRAM).map_err(|e| Error::kernel("sending", "a datagram", e))?;
     }
     Ok(from.elapsed().as_nanos() as f64 / DATAGRAMS as f64)
 }
@@ -205,17 +219,16 @@ impl Way {
 }
 
 /// A sender, and a receiver that nobody reads: soon it is full, and every datagram costs the same.
-fn datagrams(network: &Veth) -> Result<(UdpSocket, UdpSocket), String> {
-    let to = format!("10.77.0.2:{}", FIRST_TCP_PORT + 7);
-    let failed = |e: std::io::Error| format!("a socket for datagrams: {e}");
-    let address = to.clone();
-    let receiver = network.in_server(move || UdpSocket::bind(address).map_err(failed))??;
-    let sender = network.in_client(move || -> std::io::Result<UdpSocket> {
+fn datagrams(network: &Pair) -> Result<(UdpSocket, UdpSocket), Error> {
+    let to = SocketAddr::from((server_on(0), FIRST_TCP_PORT + 7));
+    let failed = |e| Error::kernel("opening", "a socket for datagrams", e);
+    let receiver = network.server.run(move || UdpSocket::bind(to)).map_err(failed)?;
+    let sender = network.client.run(move || -> std::io::Result<UdpSocket> {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
         socket.set_tos_v4(ECN_CAPABLE)?;
         let socket = UdpSocket::from(socket);
         socket.connect(to)?;
         Ok(socket)
-    })?;
+    });
     Ok((sender.map_err(failed)?, receiver))
 }

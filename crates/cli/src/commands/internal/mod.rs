@@ -1,5 +1,10 @@
 //! Hidden commands for the scripts of this repository: completions, manual pages, kernel checks, guests.
 
+#[cfg(feature = "kernel")]
+mod guest;
+#[cfg(feature = "kernel")]
+mod kernel_check;
+
 use crate::args::{Arguments, InternalAction};
 use crate::failure::{Exit, Failure};
 use crate::ui::Ui;
@@ -12,9 +17,9 @@ pub(crate) fn internal(action: InternalAction, ui: &Ui) -> Result<Exit, Failure>
         InternalAction::Completions { shell } => completions(shell, ui),
         InternalAction::Man { folder } => manual(&folder, ui),
         #[cfg(feature = "kernel")]
-        InternalAction::KernelCheck { algorithms } => crate::kernel::matrix::check(&algorithms, ui),
+        InternalAction::KernelCheck { algorithms } => kernel_check::check(&algorithms, ui),
         #[cfg(feature = "kernel")]
-        InternalAction::Guest(options) => crate::kernel::guest::program(&options),
+        InternalAction::Guest(options) => guest::program(&options),
         #[cfg(feature = "kernel")]
         InternalAction::GuestWorker { folder } => {
             let done = vmcc_lab::engine::worker(&folder);

@@ -1,6 +1,8 @@
 //! TCP connections that send as fast as they may, until this is dropped.
 
-use crate::kernel::veth::{Veth, pattern};
+use crate::Error;
+use crate::bench::pair::Pair;
+use crate::bench::transfer::pattern;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -12,7 +14,7 @@ const READ_BYTES: usize = 1 << 16;
 const STACK_BYTES: usize = 256 << 10;
 
 /// The connections.
-pub(crate) struct Flood {
+pub(super) struct Flood {
     streams: Vec<TcpStream>,
     threads: Vec<JoinHandle<()>>,
     received: Arc<AtomicU64>,
@@ -20,13 +22,15 @@ pub(crate) struct Flood {
 
 impl Flood {
     /// `count` connections over `path` to `port`.
-    pub(crate) fn start(network: &Veth, path: usize, port: u16, count: usize) -> Result<Self, String> {
+    pub(super) fn start(network: &Pair, path: usize, port: u16, count: usize) -> Result<Self, Error> {
         let received = Arc::new(AtomicU64::new(0));
         let mut flood = Self { streams: Vec::new(), threads: Vec::new(), received };
         let block: Arc<[u8]> = pattern().into();
         for (mut client, mut server) in network.connect(path, port, count)? {
             for stream in [&client, &server] {
-                flood.streams.push(stream.try_clone().map_err(|e| format!("a connection: {e}"))?);
+                flood
+                    .streams
+                    .push(stream.try_clone().map_err(|e| Error::kernel("sharing", "a connection", e))?);
             }
             let (block, received) = (Arc::clone(&block), Arc::clone(&flood.received));
             flood.spawn(move || while client.write_all(&block).is_ok() {})?;
@@ -40,14 +44,14 @@ impl Flood {
         Ok(flood)
     }
 
-    fn spawn(&mut self, job: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    fn spawn(&mut self, job: impl FnOnce() + Send + 'static) -> Result<(), Error> {
         let thread = thread::Builder::new().stack_size(STACK_BYTES).spawn(job);
-        self.threads.push(thread.map_err(|e| format!("a thread: {e}"))?);
+        self.threads.push(thread.map_err(|e| Error::kernel("starting", "a thread", e))?);
         Ok(())
     }
 
     /// Bytes that arrived until now.
-    pub(crate) fn received(&self) -> u64 {
+    pub(super) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 }
