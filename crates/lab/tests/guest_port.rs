@@ -31,7 +31,7 @@ fn guest_port_on_the_newest_kernel() {
 
 #[test]
 fn guest_port_of_layer_3() {
-    run_inside("7", "layer_3_", LIMIT);
+    run_inside("7", &["layer_3_"], LIMIT);
 }
 
 /// With the queueing discipline in BPF, which the host may not have. On one processor: Linux changes its own code when
