@@ -52,7 +52,12 @@ fn spec(run_id: Option<String>, seconds: u64) -> LabSpec {
         marking: Marking::None,
         queue: Queue::default(),
     };
-    let path = |name: &str| Path { name: name.to_owned(), delay: Nanos::ZERO, shape: Some(shape.clone()) };
+    let path = |name: &str| Path {
+        name: name.to_owned(),
+        delay: Nanos::ZERO,
+        loss: 0.0,
+        shape: Some(shape.clone()),
+    };
     let flow = Flow {
         label: "bulk".to_owned(),
         role: Role::Measured,

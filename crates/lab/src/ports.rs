@@ -69,7 +69,10 @@ fn unreadable(error: &PortError) -> Error {
 
 fn refused(spec: &LabSpec, place: &PortPlace, error: &PortError) -> Error {
     Error::KernelFeature {
-        feature: format!("the port {} of path {}", place.port, spec.paths[place.path].name),
+        feature: match spec.paths.get(place.path) {
+            Some(path) => format!("the port {} of path {}", place.port, path.name),
+            None => format!("the port {} in {}", place.port, place.namespace),
+        },
         cause: error.to_string(),
         remedy: "`vmcc doctor` says what is missing".to_owned(),
     }

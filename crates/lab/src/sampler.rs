@@ -29,7 +29,7 @@ pub(crate) struct Point {
 pub(crate) struct Track {
     /// Index into [`LabSpec::flows`].
     pub(crate) flow: usize,
-    /// Index into [`LabSpec::paths`].
+    /// Index into [`LabSpec::paths`]; beyond them, ways without a name.
     pub(crate) path: usize,
     pub(crate) local_port: u16,
     /// Whether it is an MPTCP subflow.
@@ -110,8 +110,7 @@ impl<'a> Sampler<'a> {
                 watched.push(Watched { path, port, reader });
             }
         }
-        let lanes = || (0..spec.lanes()).map(|lane| spec.layout.path_of_lane(lane)).collect();
-        let paths = spec.flows.iter().map(|_| lanes()).collect();
+        let paths = spec.flows.iter().map(|flow| spec.paths_of(flow)).collect();
         let samples = Samples {
             queues: vec![Vec::new(); spec.paths.len()],
             classes: vec![BTreeMap::new(); spec.paths.len()],

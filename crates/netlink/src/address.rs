@@ -2,7 +2,7 @@
 
 use crate::Links;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
-use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
@@ -16,6 +16,15 @@ impl Links {
         let mut link = LinkMessage::default();
         link.header.index = port;
         link.attributes.push(LinkAttribute::Address(address.to_vec()));
+        self.execute(RouteNetlinkMessage::SetLink(link), 0)
+    }
+
+    /// Spares a port from asking for its neighbors' hardware addresses: it takes them for its own.
+    pub fn without_arp(&mut self, port: u32) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = port;
+        link.header.flags = LinkFlags::Noarp;
+        link.header.change_mask = LinkFlags::Noarp;
         self.execute(RouteNetlinkMessage::SetLink(link), 0)
     }
 

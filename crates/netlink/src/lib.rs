@@ -12,6 +12,7 @@ mod ifb;
 mod link;
 mod mptcp;
 mod options;
+mod rule;
 mod shaper;
 mod sockets;
 mod tc;
@@ -21,7 +22,8 @@ pub use ethtool::{disable_checksum_offload, disable_segmentation_offload, link_s
 pub use htb::{Existing, HtbClass, htb_rates};
 pub use link::{Links, PortInfo};
 pub use mptcp::{MAX_LIMIT, PathManager};
-pub use shaper::Shaper;
+pub use rule::Match;
+pub use shaper::{Impairment, Shaper};
 pub use sockets::is_listening;
 pub use tc::{Counters, QueueInfo, ROOT, TrafficControl};
 

@@ -30,6 +30,17 @@ pub struct Shaper {
     pub limit_pkt: Option<u32>,
 }
 
+/// What netem does to packets.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Impairment {
+    /// How long each is held.
+    pub delay_us: u32,
+    /// The probability with which each is lost.
+    pub loss: f64,
+    /// Packets that may be held.
+    pub limit_pkt: u32,
+}
+
 impl Shaper {
     fn fifo(&self) -> Option<Limit> {
         self.limit_pkt.map(|count| Limit::Packets(Packets::new(count.into())))
@@ -64,13 +75,17 @@ impl TrafficControl {
         shaper.fifo().map_or(Ok(()), |limit| self.change_fifo(port, ONLY_CLASS, ANY_HANDLE, limit))
     }
 
-    /// Delays what leaves the port by `delay_us`.
+    /// Delays what leaves the port, and loses some of it.
     ///
     /// # Errors
     /// The kernel refuses: `NotFound` when it has no netem, `AlreadyExists` when the port has a root queue.
-    pub fn add_delay(&mut self, port: u32, delay_us: u32, limit_pkt: u32) -> io::Result<()> {
+    pub fn add_impairment(&mut self, port: u32, impairment: &Impairment) -> io::Result<()> {
         // struct tc_netem_qopt: latency, limit, loss, gap, duplicate, jitter.
-        let options = words(&[ticks(u128::from(delay_us) * 1000), limit_pkt, 0, 0, 0, 0]);
+        let Impairment { delay_us, loss, limit_pkt } = *impairment;
+        let latency = ticks(u128::from(delay_us) * 1000);
+        // A probability is a share of 2^32 - 1.
+        let loss = (loss.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32;
+        let options = words(&[latency, limit_pkt, loss, 0, 0, 0]);
         let message = Tc::new(RTM_NEWQDISC, port, ROOT, HANDLE).kind("netem").options(options);
         self.0.execute(message, Existing::Refuse.flags())
     }

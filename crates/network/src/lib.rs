@@ -28,9 +28,6 @@ pub use describe::{
     Area, Areas, Builder, Guarantee, Host, HostId, Link, LinkId, Network, NoWays, NodeId, Path, PathId, Port,
     PortId, Routes, Table, Way,
 };
-pub use kinds::{
-    Dumbbell, Ends, FatTree, Graph, GraphLink, Kind, ParallelPaths, PathSpec, Paths, Route, Routing, Share,
-    Topology, Tree, TwoPod, VirtualHost, path_name,
-};
+pub use kinds::*;
 pub use port::{Discipline, LambdaRule, Loss, Marking, Queue, RedRule, ThresholdRule};
 pub use settings::LinkSettings;

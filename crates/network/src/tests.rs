@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{Area, HostId, LinkId, Network, NodeId, Topology, Way};
 
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 10] = [
     r#"{"kind":"parallel-paths","paths":3,"rate":"1gbit","delay":"1us"}"#,
     r#"{"kind":"dumbbell","pairs":2,"rate":"1gbit","delay":"1us"}"#,
     r#"{"kind":"virtual-host","vms":2,"nics":2,"clients":2,"vm_rate":"1gbit","path_rate":"10gbit","path_delay":"1us"}"#,
@@ -13,6 +13,7 @@ const KINDS: [&str; 9] = [
     r#"{"kind":"two-pod","nics":3,"rate":"1gbit","delay":"1us"}"#,
     r#"{"kind":"fat-tree","k":4,"rate":"1gbit","delay":"1us"}"#,
     GRAPH,
+    r#"{"kind":"leaf-spine","leaves":3,"spines":2,"hosts_per_leaf":2,"rate":"1gbit","delay":"1us"}"#,
     r#"{"kind":"graph","hosts":["a","b"],"routing":"explicit","routes":[{"via":["a","s","b"]},{"via":["a","t","b"]}],
         "links":[{"from":"a","to":"s","rate":"1gbit","delay":"1ms"},{"from":"s","to":"b","rate":"1gbit","delay":"1ms"},
         {"from":"a","to":"t","rate":"1gbit","delay":"1ms"},{"from":"t","to":"b","rate":"2gbit","delay":"1ms"}]}"#,

@@ -178,6 +178,10 @@ fn a_name_that_does_not_exist() {
         Document::open("dmo").unwrap_err(),
         @"no built-in scenario and no file is called `dmo` (nearest: demo); `vmcc scenarios` lists the built-in ones"
     );
+    insta::assert_snapshot!(
+        Document::open("fat-tree").unwrap_err(),
+        @"no built-in scenario and no file is called `fat-tree` (nearest: examples/fat-tree); `vmcc scenarios` lists the built-in ones"
+    );
     assert!(
         Document::open("/nonexistent/x.toml").unwrap_err().to_string().starts_with("cannot read scenario")
     );

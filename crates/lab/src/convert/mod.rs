@@ -26,8 +26,9 @@ impl TryFrom<&ResolvedCase> for LabSpec {
     fn try_from(case: &ResolvedCase) -> Result<Self, Error> {
         let scenario = &case.scenario;
         check_host(&scenario.host)?;
-        let (layout, paths) = network::convert(&scenario.topology)?;
         let hosts = scenario.topology.hosts();
+        let pairs = traffic::all_pairs(scenario, &hosts)?;
+        let (layout, paths) = network::convert(&scenario.topology, &pairs)?;
         let flows = traffic::convert(scenario, &layout, &paths, &hosts)?;
         let spec = LabSpec {
             run_id: None,

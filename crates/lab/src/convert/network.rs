@@ -1,92 +1,172 @@
-//! Topologies.
+//! A network's description as what the lab builds.
 
 use super::{OWN_DELAY, refuse};
 use crate::Error;
-use crate::spec::{Layout, Path, Shape, Sharing, VirtualHost};
+use crate::spec::{Layout, Path, Routed, RoutedLink, Shape, Sharing, VirtualHost};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use vmcc_network::{HostId, LinkId, LinkSettings, Network, Topology, Way};
+use vmcc_scenario::model::{Discipline, Loss, Marking, Share};
 use vmcc_scenario::model;
-use vmcc_scenario::model::{Discipline, LinkSettings, Loss, Marking, Queue, Share, Topology};
-use vmcc_units::{BitsPerSec, Nanos};
+use vmcc_units::Nanos;
 
-pub(super) fn convert(topology: &Topology) -> Result<(Layout, Vec<Path>), Error> {
+/// Pairs of hosts that send, and how many ways each wants where flows are spread by hash.
+pub(super) type Pairs = BTreeMap<(usize, usize), u32>;
+
+pub(super) fn convert(topology: &Topology, pairs: &Pairs) -> Result<(Layout, Vec<Path>), Error> {
+    let network = topology.network();
     match topology {
-        Topology::ParallelPaths(t) => {
-            let path = |(name, link): (String, LinkSettings)| parallel(name, &link);
-            Ok((Layout::ParallelPaths, t.links().into_iter().map(path).collect::<Result<_, _>>()?))
+        Topology::ParallelPaths(_) => {
+            let paths = network.paths.iter();
+            let path = |p: &vmcc_network::Path| parallel(&p.name, &network.port(p.queue).settings);
+            Ok((Layout::ParallelPaths, paths.map(path).collect::<Result<_, _>>()?))
         }
-        Topology::VirtualHost(t) => virtual_host(t),
-        _ => {
-            refuse("topology.kind", "only \"parallel-paths\" and \"virtual-host\" are built from namespaces")
-        }
+        Topology::VirtualHost(t) => virtual_host(t, &network),
+        _ => routed(&network, pairs),
     }
 }
 
-fn parallel(name: String, link: &LinkSettings) -> Result<Path, Error> {
-    if !link.jitter.is_zero() {
-        return refuse("topology.jitter", format!("jitter on path {name}"));
-    }
-    no_loss(&link.loss, "topology.loss")?;
-    let shape = shape(link.rate, link.buffer, &link.marking, &link.queue, "topology.marking")?;
-    Ok(Path { name, delay: delay(link.delay), shape: Some(shape) })
+fn parallel(name: &str, link: &LinkSettings) -> Result<Path, Error> {
+    no_jitter(name, link)?;
+    let shape = shape(link, "topology.marking")?;
+    let loss = loss(&link.loss, "topology.loss")?;
+    Ok(Path { name: name.to_owned(), delay: delay(link.delay), loss, shape: Some(shape) })
 }
 
-fn no_loss(loss: &Loss, key: &str) -> Result<(), Error> {
-    if loss.probability == 0.0 { Ok(()) } else { refuse(key, "random loss") }
+fn no_jitter(name: &str, link: &LinkSettings) -> Result<(), Error> {
+    if link.jitter.is_zero() { Ok(()) } else { refuse("topology.jitter", format!("jitter on {name}")) }
+}
+
+/// The probability of a loss, which is independent of the last.
+fn loss(loss: &Loss, key: &str) -> Result<f64, Error> {
+    if loss.probability > 0.0 && loss.burst.is_some_and(|burst| burst.get() > 1) {
+        return refuse(format!("{key}.burst"), "losses in bursts");
+    }
+    Ok(loss.probability)
 }
 
 fn delay(delay: Nanos) -> Nanos {
     if delay <= OWN_DELAY { Nanos::ZERO } else { delay }
 }
 
-fn shape(
-    rate: BitsPerSec,
-    buffer: vmcc_units::Limit,
-    marking: &Marking,
-    queue: &Queue,
-    key: &str,
-) -> Result<Shape, Error> {
-    if matches!(marking, Marking::Red(_)) {
+fn shape(link: &LinkSettings, key: &str) -> Result<Shape, Error> {
+    if matches!(link.marking, Marking::Red(_)) {
         return refuse(key, "rule \"red\"; ports mark by \"threshold\", \"mq-ecn\" or \"tcn\"");
     }
-    if queue.weights.len() > vmcc_port::MAX_CLASSES {
-        let problem =
-            format!("{} queues; a port has at most {}", queue.weights.len(), vmcc_port::MAX_CLASSES);
+    let queues = link.queue.weights.len();
+    if queues > vmcc_port::MAX_CLASSES {
+        let problem = format!("{queues} queues; a port has at most {}", vmcc_port::MAX_CLASSES);
         return refuse("topology.queue.weights", problem);
     }
-    Ok(Shape { rate, buffer, marking: *marking, queue: queue.clone() })
+    Ok(Shape { rate: link.rate, buffer: link.buffer, marking: link.marking, queue: link.queue.clone() })
 }
 
-fn virtual_host(t: &model::VirtualHost) -> Result<(Layout, Vec<Path>), Error> {
-    no_loss(&t.path_loss, "topology.path_loss")?;
+fn virtual_host(t: &model::VirtualHost, network: &Network) -> Result<(Layout, Vec<Path>), Error> {
+    let loss = loss(&t.path_loss, "topology.path_loss")?;
     let nic_of_vnic: Vec<usize> = (0..t.vnics()).map(|vnic| t.nic(vnic) as usize).collect();
+    // Of a path the first link leaves the NIC; with hard caps, what stands for it is the first vNIC's port.
+    let nic = |path: &vmcc_network::Path| network.port(path.links[0]);
+    let first = &network.paths[0];
     let sharing = match t.share {
-        Share::Hard => Sharing::Hard(port_of_vnic(t)?),
+        Share::Hard => {
+            let vnic = network.paths.iter().find(|path| path.queue != path.links[0]).unwrap_or(first);
+            Sharing::Hard(shape(&network.port(vnic.queue).settings, "topology.marking")?)
+        }
         Share::Htb if t.queue.kind != Discipline::Fifo => {
             return refuse("topology.queue", "a NIC's port has one queue per VM where VMs borrow");
         }
-        Share::Htb => Sharing::Borrowing(t.guarantees()),
+        Share::Htb => Sharing::Borrowing(nic(first).guarantees.clone()),
     };
     let layout = VirtualHost { vms: t.vms as usize, nic_of_vnic, sharing };
-    let shape = path_shape(t)?;
-    let path = |nic| Path { name: model::path_name(nic), delay: delay(t.path_delay), shape: shape.clone() };
-    Ok((Layout::VirtualHost(layout), (0..t.nics as usize).map(path).collect()))
-}
-
-fn port_of_vnic(t: &model::VirtualHost) -> Result<Shape, Error> {
-    shape(t.vnic_rate(), t.buffer, &t.marking, &t.queue, "topology.marking")
+    let shape = nic_shape(t, &nic(first).settings)?;
+    let path = |path: &vmcc_network::Path| Path {
+        name: path.name.clone(),
+        delay: delay(t.path_delay),
+        loss,
+        shape: shape.clone(),
+    };
+    Ok((Layout::VirtualHost(layout), network.paths.iter().map(path).collect()))
 }
 
 /// The link behind a NIC. With hard caps it is shaped only where the VMs together could fill it, or where it
 /// marks: otherwise no queue builds there. With borrowing it is where the VMs meet.
-fn path_shape(t: &model::VirtualHost) -> Result<Option<Shape>, Error> {
+fn nic_shape(t: &model::VirtualHost, nic: &LinkSettings) -> Result<Option<Shape>, Error> {
     if t.share == Share::Htb {
         if t.path_marking != Marking::None {
             return refuse("topology.path_marking", "the NIC's port marks for the VMs that borrow there");
         }
-        return shape(t.path_rate, t.buffer, &t.marking, &Queue::default(), "topology.marking").map(Some);
+        return shape(nic, "topology.marking").map(Some);
     }
     let fed = u128::from(t.vm_rate.get()) * u128::from(t.vms);
     if fed <= u128::from(t.path_rate.get()) && t.path_marking == Marking::None {
         return Ok(None);
     }
-    shape(t.path_rate, t.path_buffer, &t.path_marking, &Queue::default(), "topology.path_marking").map(Some)
+    shape(nic, "topology.path_marking").map(Some)
+}
+
+/// Hosts and switches that route.
+fn routed(network: &Network, pairs: &Pairs) -> Result<(Layout, Vec<Path>), Error> {
+    let name = |host: &vmcc_network::Host| host.node.index();
+    let links = (0..).map(LinkId).take(network.links.len());
+    let routed = Routed {
+        nodes: network.nodes.clone(),
+        node_of_host: network.hosts.iter().map(name).collect(),
+        links: links.map(|link| routed_link(network, link)).collect::<Result<_, _>>()?,
+        ways: ways(network, pairs)?,
+    };
+    let path = |path: &vmcc_network::Path| {
+        let (name, link) = (path.name.clone(), &network.port(path.queue).settings);
+        Path { name, delay: delay(link.delay), loss: 0.0, shape: None }
+    };
+    Ok((Layout::Routed(routed), network.paths.iter().map(path).collect()))
+}
+
+fn routed_link(network: &Network, id: LinkId) -> Result<RoutedLink, Error> {
+    let (link, settings) = (&network.links[id.index()], &network.port(id).settings);
+    let name = match network.cable_of(id) {
+        "" => format!("{}-{}", network.nodes[link.from.index()], network.nodes[link.to.index()]),
+        name => name.to_owned(),
+    };
+    no_jitter(&name, settings)?;
+    let stands_for = network.paths.iter().position(|path| path.queue == id);
+    let part_of = || network.paths.iter().position(|path| path.links.contains(&id));
+    Ok(RoutedLink {
+        from: link.from.index(),
+        to: link.to.index(),
+        shape: shape(settings, "topology.marking")?,
+        delay: delay(settings.delay),
+        loss: loss(&settings.loss, "topology.loss")?,
+        path: stands_for.or_else(part_of),
+        stands_for_path: stands_for.is_some(),
+        name,
+    })
+}
+
+/// The ways of each pair of hosts, in both directions. Choices by hash depend on the hosts alone, as those of a
+/// switch that looks at addresses.
+fn ways(network: &Network, pairs: &Pairs) -> Result<BTreeMap<(usize, usize), Vec<Way>>, Error> {
+    let mut ways = BTreeMap::new();
+    for (&(from, to), &count) in pairs {
+        if ways.contains_key(&(from, to)) {
+            continue;
+        }
+        let host = |host: usize| HostId(u32::try_from(host).unwrap_or(u32::MAX));
+        let back = pairs.get(&(to, from)).copied().unwrap_or(0);
+        let mut number = 0_u32;
+        let mut draw = || {
+            number += 1;
+            let mut hasher = DefaultHasher::new();
+            (network.host_name(host(from)), network.host_name(host(to)), number).hash(&mut hasher);
+            hasher.finish() as u32
+        };
+        let found =
+            network.routes.ways(host(from), host(to), count.max(back) as usize, &mut draw);
+        if found.is_empty() {
+            let (from, to) = (network.host_name(host(from)), network.host_name(host(to)));
+            return Err(Error::spec("traffic", format!("there is no path from {from} to {to}")));
+        }
+        ways.insert((to, from), found.iter().cloned().map(Way::turned).collect());
+        ways.insert((from, to), found);
+    }
+    Ok(ways)
 }

@@ -48,7 +48,7 @@ fn the_runs_end_stops_what_goes_on() {
 
 #[test]
 fn what_the_kernel_engine_cannot_do_is_named() {
-    refused(&["topology.loss=0.01"], "topology.loss");
+    refused(&["topology.loss.probability=0.01", "topology.loss.burst=3pkt"], "topology.loss.burst");
     refused(&["topology.jitter=1ms"], "topology.jitter");
     refused(&["host.scheduler=blest"], "host.scheduler");
     refused(&["host.min_rto=10ms"], "host.min_rto");
@@ -73,7 +73,7 @@ fn a_virtual_host_has_a_lane_per_vnic_and_moves_them() {
         convert(name, &["variant=moving", "topology.vnics=3", "topology.nic_of_vnic=[0,1,1]"]).unwrap();
     let spec = &specs[0];
     assert_eq!((spec.lanes(), spec.paths.len()), (3, 2));
-    assert_eq!((0..3).map(|lane| spec.layout.path_of_lane(lane)).collect::<Vec<_>>(), [0, 1, 1]);
+    assert_eq!(spec.paths_of(&spec.flows[0]), [0, 1, 1]);
     let [remap] = spec.remaps[..] else { panic!("{:?}", spec.remaps) };
     assert_eq!((remap.at, remap.vm, remap.vnic, remap.nic), (Nanos::from_secs(4), 0, 1, 0));
     let Layout::VirtualHost(host) = &spec.layout else { panic!("{:?}", spec.layout) };
@@ -96,7 +96,8 @@ fn vms_that_borrow_have_guarantees_by_weight() {
 #[test]
 fn what_a_virtual_host_cannot_do_on_the_kernel_is_named() {
     let refused = |set: &[&str], key| refused_in("marking/virtual-host", set, key);
-    refused(&["variant=capped", "topology.path_loss=0.01"], "topology.path_loss");
+    let bursts = ["variant=capped", "topology.path_loss.probability=0.01", "topology.path_loss.burst=3pkt"];
+    refused(&bursts, "topology.path_loss.burst");
     refused(&["variant=capped", "topology.vnics=9", "topology.nics=9"], "topology.paths");
     refused(&["variant=capped", "topology.vms=40"], "topology.vms");
     refused(

@@ -1,11 +1,12 @@
 //! Traffic: one flow, and so one program, per pair of hosts.
 
+use super::network::Pairs;
 use super::refuse;
 use crate::Error;
 use crate::spec::{Cc, Flow, Layout, Path, Role, Transport};
 use vmcc_cc::{Algorithm, ParamValue, Params};
 use vmcc_scenario::Scenario;
-use vmcc_scenario::model::{Bulk, OneOrMany, Pairing, Param, Protocol, Traffic, TrafficKind};
+use vmcc_scenario::model::{Bulk, Pairing, Param, Protocol, Traffic, TrafficKind};
 
 pub(super) fn convert(
     scenario: &Scenario,
@@ -17,35 +18,57 @@ pub(super) fn convert(
     for (index, traffic) in scenario.traffic.iter().enumerate() {
         let label = Traffic::label(&scenario.traffic, index);
         let key = |key: &str| format!("traffic.{label}.{key}");
-        let TrafficKind::Bulk(bulk) = &traffic.kind else {
-            return refuse(
-                key("kind"),
-                format!("traffic of kind {:?}; only \"bulk\" is", traffic.kind.name()),
-            );
-        };
-        let like = common(scenario, traffic, bulk, &label, (layout, paths))?;
+        let like = common(scenario, traffic, bulk(traffic, &key("kind"))?, &label)?;
         for (from, to) in pairs(scenario, traffic, hosts, &key("pairing"))? {
-            flows.push(Flow { from, to, ..like.clone() });
+            let lanes = layout.paths_between(from, to, paths.len());
+            let transport = transport(scenario, traffic, &key, (&lanes, paths))?;
+            flows.push(Flow { from, to, transport, ..like.clone() });
         }
     }
     Ok(flows)
 }
 
-/// Everything of an entry but the hosts.
+/// Who sends to whom, and over how many ways where flows are spread by hash.
+pub(super) fn all_pairs(scenario: &Scenario, hosts: &[String]) -> Result<Pairs, Error> {
+    let mut all = Pairs::new();
+    for (index, traffic) in scenario.traffic.iter().enumerate() {
+        let label = Traffic::label(&scenario.traffic, index);
+        let key = |key: &str| format!("traffic.{label}.{key}");
+        bulk(traffic, &key("kind"))?;
+        let several = subflows(scenario, traffic).filter(|_| is_multipath(scenario, traffic));
+        let count = several.unwrap_or(1);
+        for pair in pairs(scenario, traffic, hosts, &key("pairing"))? {
+            let most = all.entry(pair).or_insert(count);
+            *most = count.max(*most);
+        }
+    }
+    Ok(all)
+}
+
+fn bulk<'a>(traffic: &'a Traffic, key: &str) -> Result<&'a Bulk, Error> {
+    match &traffic.kind {
+        TrafficKind::Bulk(bulk) => Ok(bulk),
+        other => refuse(key, format!("traffic of kind {:?}; only \"bulk\" is", other.name())),
+    }
+}
+
+fn is_multipath(scenario: &Scenario, traffic: &Traffic) -> bool {
+    traffic.common.protocol.unwrap_or(scenario.host.protocol) == Protocol::Mptcp
+}
+
+fn subflows(scenario: &Scenario, traffic: &Traffic) -> Option<u32> {
+    traffic.common.subflows.or(scenario.host.subflows)
+}
+
+/// Everything of an entry but the hosts, and the lanes between them.
 fn common(
     scenario: &Scenario,
     traffic: &Traffic,
     bulk: &Bulk,
     label: &str,
-    (layout, paths): (&Layout, &[Path]),
 ) -> Result<Flow, Error> {
     let key = |key: &str| format!("traffic.{label}.{key}");
     let common = &traffic.common;
-    let multipath = common.protocol.unwrap_or(scenario.host.protocol) == Protocol::Mptcp;
-    let subflows = common.subflows.or(scenario.host.subflows);
-    if multipath && subflows.is_some_and(|count| count as usize != layout.lanes(paths.len())) {
-        return refuse(key("subflows"), "a connection has one subflow per path, or per vNIC");
-    }
     let role = if traffic.is_competing() { Role::Competing } else { Role::Measured };
     let cc = congestion_control(scenario, traffic, role, &key("cc"))?;
     let ecn = common.ecn.or(scenario.host.ecn);
@@ -60,7 +83,7 @@ fn common(
         to: 0,
         cc,
         ecn,
-        transport: transport(&key("path"), common.path.as_ref(), multipath, (layout, paths))?,
+        transport: Transport::Tcp { lane: 0 },
         class: common.class,
         connections: bulk.connections,
         start: common.start,
@@ -82,34 +105,45 @@ fn pairs(
         (from.iter().filter_map(number).collect(), to.iter().filter_map(number).collect());
     match traffic.common.pairing {
         Pairing::OneToOne => {
-            let pair = |i: usize| (from[i % from.len()], to[i % to.len()]);
+            // A host that would meet itself meets the next.
+            let pair = |i: usize| {
+                let (sender, receiver) = (from[i % from.len()], to[i % to.len()]);
+                (sender, if receiver == sender { to[(i + 1) % to.len()] } else { receiver })
+            };
             Ok((0..from.len().max(to.len())).map(pair).collect())
         }
-        Pairing::All => Ok(from.iter().flat_map(|from| to.iter().map(|to| (*from, *to))).collect()),
+        Pairing::All => {
+            let all = from.iter().flat_map(|from| to.iter().map(|to| (*from, *to)));
+            Ok(all.filter(|(from, to)| from != to).collect())
+        }
         Pairing::Permutation | Pairing::Random => refuse(key, "pairs by chance"),
     }
 }
 
+/// How a flow uses the lanes between its hosts, each given by its path.
 fn transport(
-    key: &str,
-    names: Option<&OneOrMany>,
-    multipath: bool,
-    (layout, paths): (&Layout, &[Path]),
+    scenario: &Scenario,
+    traffic: &Traffic,
+    key: &impl Fn(&str) -> String,
+    (lanes, paths): (&[usize], &[Path]),
 ) -> Result<Transport, Error> {
-    let mut indices = Vec::new();
-    for name in names.map(|names| names.0.as_slice()).unwrap_or_default() {
+    let multipath = is_multipath(scenario, traffic);
+    if multipath && subflows(scenario, traffic).is_some_and(|count| count as usize != lanes.len()) {
+        return refuse(key("subflows"), "a connection has one subflow per path, or per vNIC");
+    }
+    let key = key("path");
+    let mut named = Vec::new();
+    for name in traffic.common.path.iter().flat_map(|names| &names.0) {
         let found = paths.iter().position(|path| path.name == *name);
-        indices.push(found.ok_or_else(|| Error::spec(key, format!("there is no path {name:?}")))?);
+        named.push(found.ok_or_else(|| Error::spec(&key, format!("there is no path {name:?}")))?);
     }
     let lane_on = |path: usize| {
-        let mut lanes = 0..layout.lanes(paths.len());
-        lanes
-            .find(|lane| layout.path_of_lane(*lane) == path)
-            .ok_or_else(|| Error::spec(key, "no vNIC uses this path"))
+        let lane = lanes.iter().position(|of_lane| *of_lane == path);
+        lane.ok_or_else(|| Error::spec(&key, "no vNIC uses this path, or it does not join these hosts"))
     };
-    match (multipath, indices.as_slice()) {
+    match (multipath, named.as_slice()) {
         (true, []) => Ok(Transport::Mptcp { first: 0 }),
-        (true, [first, ..]) if indices.len() == paths.len() => {
+        (true, [first, ..]) if named.len() == paths.len() => {
             Ok(Transport::Mptcp { first: lane_on(*first)? })
         }
         (true, _) => refuse(key, "an MPTCP connection over some of the paths"),

@@ -95,8 +95,9 @@ pub(crate) fn output(spec: &LabSpec, observed: &Observed) -> Result<RunOutput, E
     let mut metrics = totals(spec, observed, &transfers);
     metrics.paths =
         (0..spec.paths.len()).map(|path| paths::metrics(spec, observed, &transfers, path)).collect();
-    metrics.drops = sum(metrics.paths.iter().map(|path| path.drops));
-    metrics.ce_marks = sum(metrics.paths.iter().map(|path| path.ce_marks));
+    let marking = observed.ports.iter().filter(|port| port.marks);
+    metrics.drops = sum(observed.ports.iter().map(|port| Some(classes::dropped(port))));
+    metrics.ce_marks = sum(marking.map(|port| Some(classes::marked(port))));
     let flows = transfers.iter().enumerate().map(|(i, t)| flow_record(spec, i, t)).collect();
     let series = crate::series::build(spec, &observed.samples);
     let work = Work { cpu_s: observed.cpu_s, ..Work::default() };
@@ -141,8 +142,6 @@ fn ran_away(points: &[Point]) -> bool {
 /// Refuses figures of a run that did not do what it was asked to.
 fn verify(spec: &LabSpec, transfers: &[Transferred<'_>]) -> Result<Vec<String>, Error> {
     let mut warnings = Vec::new();
-    let lanes = (0..spec.lanes()).map(|lane| spec.layout.path_of_lane(lane));
-    let paths = lanes.collect::<BTreeSet<_>>().len();
     for transfer in transfers {
         let label = &transfer.flow.label;
         let wrong = |cause: String, remedy: &str| {
@@ -168,6 +167,7 @@ fn verify(spec: &LabSpec, transfers: &[Transferred<'_>]) -> Result<Vec<String>, 
                 );
             }
             let used = transfer.paths_used();
+            let paths = spec.paths_of(transfer.flow).into_iter().collect::<BTreeSet<_>>().len();
             if used < paths {
                 warnings.push(format!("traffic {label}: a connection used {used} of {paths} paths"));
             }
@@ -233,7 +233,7 @@ fn extras(spec: &LabSpec, window: Window, transfers: &[Transferred<'_>]) -> BTre
 
 /// What competing flows got of a path, over all that was acknowledged on it while they were active.
 fn share(spec: &LabSpec, window: Window, transfers: &[Transferred<'_>], path: usize) -> Option<f64> {
-    let on_path = |t: &&Transferred<'_>| spec.layout.path_of_lane(t.flow.first_lane()) == path;
+    let on_path = |t: &&Transferred<'_>| spec.paths_of(t.flow).get(t.flow.first_lane()) == Some(&path);
     let competing: Vec<_> = of_role(transfers, Role::Competing).filter(on_path).collect();
     let from_us = competing.iter().map(|t| window.active(t.flow).from_us).min()?;
     let to_us = competing.iter().map(|t| window.active(t.flow).to_us).max()?;

@@ -1,6 +1,6 @@
 //! What is built: paths, shaped ports, virtual machines.
 
-use super::{Flow, LabSpec};
+use super::{Flow, LabSpec, Routed};
 use crate::Error;
 use vmcc_network::Guarantee;
 use vmcc_port::{ClassConfig, PortConfig};
@@ -32,6 +32,8 @@ pub struct Path {
     pub name: String,
     /// One-way propagation delay; needs the kernel's netem unless it is zero.
     pub delay: Nanos,
+    /// The probability with which a packet is lost, in each direction; needs netem unless it is zero.
+    pub loss: f64,
     /// The ports of the link, one in each direction. `None`: as fast as the machine forwards, where what feeds
     /// the link cannot fill it.
     pub shape: Option<Shape>,
@@ -44,6 +46,8 @@ pub enum Layout {
     ParallelPaths,
     /// Virtual machines behind the virtual switch of one host; each path begins at a physical NIC.
     VirtualHost(VirtualHost),
+    /// Hosts and switches that route.
+    Routed(Routed),
 }
 
 /// Virtual machines, their vNICs, and who is at the far end of the paths.
@@ -72,14 +76,25 @@ impl Layout {
         match self {
             Self::ParallelPaths => paths,
             Self::VirtualHost(host) => host.nic_of_vnic.len(),
+            Self::Routed(routed) => routed.ways.values().map(Vec::len).max().unwrap_or(0),
         }
     }
 
-    /// The path that a lane takes at the start.
-    pub(crate) fn path_of_lane(&self, lane: usize) -> usize {
+    /// What lanes come from, as the language calls it.
+    pub(crate) fn lanes_key(&self) -> &'static str {
+        if matches!(self, Self::VirtualHost(_)) { "vnics" } else { "paths" }
+    }
+
+    /// The path that each lane between two hosts takes at the start, of so many `paths`. From that number on they are
+    /// ways that have no name.
+    pub(crate) fn paths_between(&self, from: usize, to: usize, paths: usize) -> Vec<usize> {
         match self {
-            Self::ParallelPaths => lane,
-            Self::VirtualHost(host) => host.nic_of_vnic.get(lane).copied().unwrap_or(lane),
+            Self::ParallelPaths => (0..paths).collect(),
+            Self::VirtualHost(host) => host.nic_of_vnic.clone(),
+            Self::Routed(routed) => {
+                let ways = routed.ways(from, to).iter().enumerate();
+                ways.map(|(lane, way)| way.path.map_or(paths + lane, |path| path.index())).collect()
+            }
         }
     }
 }
@@ -143,11 +158,12 @@ impl Path {
 }
 
 impl Layout {
-    /// Data crosses the network: from one side to the other.
+    /// Data crosses the network: from one side to the other, if there are sides.
     pub(crate) fn check_direction(&self, flow: &Flow, hosts: usize, key: &str) -> Result<(), Error> {
         let left = |host: usize| match self {
             Self::ParallelPaths => host == 0,
             Self::VirtualHost(layout) => host < layout.vms,
+            Self::Routed(_) => host == flow.from,
         };
         if flow.from >= hosts || flow.to >= hosts {
             return Err(Error::spec(key, format!("host number {} of {hosts}", flow.from.max(flow.to))));
@@ -167,6 +183,7 @@ impl Layout {
         match self {
             Self::ParallelPaths => flow.from == 0,
             Self::VirtualHost(layout) => flow.from < layout.vms,
+            Self::Routed(_) => flow.from < flow.to,
         }
     }
 }

@@ -2,11 +2,13 @@
 
 mod flow;
 mod layout;
+mod routed;
 
 pub(crate) use flow::dscp;
 pub use flow::{Cc, Flow, Remap, Role, Transport};
 pub(crate) use layout::FRAME_BYTES;
 pub use layout::{Layout, Path, Shape, Sharing, VirtualHost};
+pub use routed::{Routed, RoutedLink};
 
 use crate::Error;
 use vmcc_units::{Bytes, Nanos};
@@ -54,7 +56,8 @@ impl LabSpec {
     pub fn serves_ports(&self) -> bool {
         let hard =
             matches!(&self.layout, Layout::VirtualHost(host) if matches!(host.sharing, Sharing::Hard(_)));
-        hard || self.paths.iter().any(|path| path.shape.is_some())
+        let routed = matches!(self.layout, Layout::Routed(_));
+        hard || routed || self.paths.iter().any(|path| path.shape.is_some())
     }
 
     /// Subnets, and so subflows of an MPTCP connection.
@@ -62,12 +65,19 @@ impl LabSpec {
         self.layout.lanes(self.paths.len())
     }
 
+    /// The path of each lane of a flow at the start; see [`Layout::paths_between`].
+    pub(crate) fn paths_of(&self, flow: &Flow) -> Vec<usize> {
+        self.layout.paths_between(flow.from, flow.to, self.paths.len())
+    }
+
     /// Checks every value before anything is made.
     ///
     /// # Errors
     /// [`Error::Spec`] or [`Error::NotExpressible`], naming the key.
     pub fn check(&self) -> Result<(), Error> {
-        for (count, key) in [(self.paths.len(), "paths"), (self.lanes(), "vnics")] {
+        // Where flows are spread by hash, no path has a name.
+        let named = if matches!(self.layout, Layout::Routed(_)) { 1 } else { self.paths.len() };
+        for (count, key) in [(named, "paths"), (self.lanes(), self.layout.lanes_key())] {
             if count == 0 || count > MAX_LANES {
                 let problem = format!("{count} of them; the kernel engine takes 1 to {MAX_LANES}");
                 return Err(Error::spec(format!("topology.{key}"), problem));
@@ -76,8 +86,10 @@ impl LabSpec {
         for path in &self.paths {
             path.check()?;
         }
-        if let Layout::VirtualHost(host) = &self.layout {
-            host.check(self)?;
+        match &self.layout {
+            Layout::ParallelPaths => {}
+            Layout::VirtualHost(host) => host.check(self)?,
+            Layout::Routed(routed) => routed.check(&self.flows)?,
         }
         if self.duration.get() == 0 || self.warmup >= self.duration {
             let problem = format!("warmup {} leaves nothing of {} to measure", self.warmup, self.duration);
@@ -104,11 +116,11 @@ impl LabSpec {
 
     fn check_flow(&self, flow: &Flow) -> Result<(), Error> {
         let key = |key: &str| format!("traffic[{}].{key}", flow.label);
-        if flow.first_lane() >= self.lanes() {
-            let problem = format!("lane number {} of {}", flow.first_lane(), self.lanes());
-            return Err(Error::spec(key("path"), problem));
-        }
         self.layout.check_direction(flow, self.hosts.len(), &key("to"))?;
+        let lanes = self.paths_of(flow).len();
+        if flow.first_lane() >= lanes {
+            return Err(Error::spec(key("path"), format!("lane number {} of {lanes}", flow.first_lane())));
+        }
         if flow.connections == 0 || flow.connections > MAX_CONNECTIONS {
             let problem =
                 format!("{} connections; the kernel engine takes 1 to {MAX_CONNECTIONS}", flow.connections);
@@ -150,7 +162,7 @@ mod tests {
             marking: vmcc_scenario::model::Marking::None,
             queue: vmcc_scenario::model::Queue::default(),
         };
-        let path = Path { name: "a".into(), delay: Nanos::ZERO, shape: Some(shape) };
+        let path = Path { name: "a".into(), delay: Nanos::ZERO, loss: 0.0, shape: Some(shape) };
         let flow = Flow {
             label: "bulk".into(),
             role: Role::Measured,

@@ -9,10 +9,11 @@
 //! | module | |
 //! |---|---|
 //! | `stack` | the hosts' namespaces: which there are, their settings and addresses |
-//! | `parallel`, `virtual_host` | what is between the hosts |
+//! | `parallel`, `virtual_host`, `routed` | what is between the hosts |
 //! | `wire`, `shape` | veth pairs and bridges; rates, queues and delays |
 
 mod parallel;
+mod routed;
 mod shape;
 mod stack;
 mod virtual_host;
@@ -65,6 +66,7 @@ impl Topology {
         let switch_names = match &spec.layout {
             Layout::ParallelPaths => (0..spec.paths.len()).map(|path| format!("mid{path}")).collect(),
             Layout::VirtualHost(_) => vec!["switch".to_owned(), "net".to_owned()],
+            Layout::Routed(routed) => routed::namespaces(spec, routed),
         };
         for name in switch_names {
             topology.switches.push(make(&name)?);
@@ -74,8 +76,12 @@ impl Topology {
             Layout::VirtualHost(layout) => {
                 virtual_host::build(spec, layout, &topology.stacks, &topology.switches)?
             }
+            Layout::Routed(routed) => {
+                let hosts = (&topology.stacks[..], &topology.ends);
+                routed::build(spec, routed, hosts, &topology.switches)?
+            }
         };
-        topology.stacks.iter().try_for_each(|stack| stack.announce(spec.lanes()))?;
+        topology.stacks.iter().try_for_each(Stack::announce)?;
         Ok(topology)
     }
 
@@ -117,7 +123,7 @@ impl Topology {
     /// Moves a vNIC to another physical NIC.
     pub(crate) fn remap(&self, spec: &LabSpec, remap: &Remap) -> Result<(), Error> {
         match &spec.layout {
-            Layout::ParallelPaths => Ok(()),
+            Layout::ParallelPaths | Layout::Routed(_) => Ok(()),
             Layout::VirtualHost(layout) => {
                 virtual_host::remap(remap, layout.vms, &self.stacks, &self.switches)
             }

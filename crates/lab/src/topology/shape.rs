@@ -3,8 +3,8 @@
 use crate::spec::{FRAME_BYTES, Path, Shape};
 use crate::{Error, netns::Netns};
 use std::io;
-use vmcc_netlink::{Counters, Shaper, TrafficControl, os_code};
-use vmcc_units::{Limit, Nanos};
+use vmcc_netlink::{Counters, Impairment, Shaper, TrafficControl, os_code};
+use vmcc_units::{BitsPerSec, Limit, Nanos};
 
 /// What may leave a port back to back after an idle time: this much time at the port's rate. A shorter time
 /// loses rate when the kernel's timer is late, a longer one lets bursts pass that the queue should see.
@@ -52,19 +52,30 @@ fn shaper_of(shape: &Shape) -> Shaper {
     }
 }
 
-/// Delays what leaves a path towards a host, behind the bottleneck, if the path has a delay.
+/// Delays and loses what leaves a path towards a host, behind the bottleneck, if the path does that.
 pub(super) fn delay(at: &Netns, port: &str, path: &Path) -> Result<(), Error> {
-    if path.delay.is_zero() {
+    let rate = path.shape.as_ref().map_or(MOST, |shape| shape.rate);
+    impair(at, port, rate, (path.delay, path.loss))
+}
+
+/// Delays and loses what leaves a port that is fed at `rate`, if there is anything to do.
+pub(super) fn impair(
+    at: &Netns,
+    port: &str,
+    rate: BitsPerSec,
+    (delay, loss): (Nanos, f64),
+) -> Result<(), Error> {
+    if delay.is_zero() && loss <= 0.0 {
         return Ok(());
     }
     let index = at.port_index(port)?;
-    let delay_us = u32::try_from(path.delay.get() / 1000).unwrap_or(u32::MAX);
-    // Everything that can be on the wire at once, twice over, so that netem itself never drops.
-    let rate = path.shape.as_ref().map_or(MOST, |shape| shape.rate);
-    let in_flight = rate.data_in(path.delay).map_or(0, |bytes| bytes.get());
-    let limit = u32::try_from(2 * in_flight / 64 + 1000).unwrap_or(u32::MAX);
-    let done = at.run(move || TrafficControl::open()?.add_delay(index, delay_us, limit));
-    done.map_err(|e| missing_queue(e, at, "netem", "path delay (netem, CONFIG_NET_SCH_NETEM)"))
+    let delay_us = u32::try_from(delay.get() / 1000).unwrap_or(u32::MAX);
+    // Everything that can be on the wire at once, twice over, so that netem itself drops none but what it shall.
+    let in_flight = rate.data_in(delay).map_or(0, |bytes| bytes.get());
+    let limit_pkt = u32::try_from(2 * in_flight / 64 + 1000).unwrap_or(u32::MAX);
+    let impairment = Impairment { delay_us, loss, limit_pkt };
+    let done = at.run(move || TrafficControl::open()?.add_impairment(index, &impairment));
+    done.map_err(|e| missing_queue(e, at, "netem", "path delay and loss (netem, CONFIG_NET_SCH_NETEM)"))
 }
 
 /// Makes a namespace's interface like a VM's: from virtio-net on, packets no longer belong to the socket that sent them.
@@ -73,7 +84,8 @@ pub(super) fn delay(at: &Netns, port: &str, path: &Path) -> Result<(), Error> {
 /// their sockets. A kernel without it is left as it is.
 pub(super) fn let_go(at: &Netns, interface: &str) -> Result<(), Error> {
     let index = at.port_index(interface)?;
-    match at.run(move || TrafficControl::open()?.add_delay(index, 1, 10_000)) {
+    let held = Impairment { delay_us: 1, loss: 0.0, limit_pkt: 10_000 };
+    match at.run(move || TrafficControl::open()?.add_impairment(index, &held)) {
         Err(e) if os_code(&e) != Some(nix::libc::ENOENT) => {
             Err(Error::kernel("adding a queue in", format!("namespace {}", at.name()), e))
         }
@@ -82,7 +94,7 @@ pub(super) fn let_go(at: &Netns, interface: &str) -> Result<(), Error> {
 }
 
 /// More than a path without a shaper carries here.
-const MOST: vmcc_units::BitsPerSec = vmcc_units::BitsPerSec::new(10_000_000_000);
+const MOST: BitsPerSec = BitsPerSec::new(10_000_000_000);
 
 fn missing_queue(error: io::Error, namespace: &Netns, kind: &str, feature: &str) -> Error {
     match os_code(&error) {

@@ -16,6 +16,8 @@ pub(super) struct StackPlan {
     cc: String,
     ecn: Option<bool>,
     receives: bool,
+    /// Interfaces that its flows need, from lane 0 on.
+    lanes: usize,
 }
 
 /// The sending and the receiving stack of each flow.
@@ -29,6 +31,8 @@ pub(super) struct Stack {
     /// Among all stacks of the run, from 0.
     pub(super) number: usize,
     receives: bool,
+    /// Its interfaces, from lane 0 on.
+    pub(super) lanes: usize,
 }
 
 /// The lane that an address belongs to.
@@ -46,10 +50,12 @@ pub(super) fn plan(spec: &LabSpec) -> Result<(Vec<StackPlan>, Ends), Error> {
             (plan.host, plan.role, plan.ecn) == (host, flow.role, flow.ecn) && plan.cc == cc
         };
         let index = plans.iter().position(same).unwrap_or_else(|| {
-            plans.push(StackPlan { host, role: flow.role, cc: cc.clone(), ecn: flow.ecn, receives });
+            let (role, cc, ecn) = (flow.role, cc.clone(), flow.ecn);
+            plans.push(StackPlan { host, role, cc, ecn, receives, lanes: 0 });
             plans.len() - 1
         });
         plans[index].receives |= receives;
+        plans[index].lanes = plans[index].lanes.max(spec.paths_of(flow).len());
         index
     };
     let ends = spec.flows.iter().map(|flow| (find(flow.from, flow, false), find(flow.to, flow, true)));
@@ -64,7 +70,7 @@ pub(super) fn plan(spec: &LabSpec) -> Result<(Vec<StackPlan>, Ends), Error> {
 impl Stack {
     pub(super) fn new(number: usize, plan: &StackPlan, netns: Netns, spec: &LabSpec) -> Result<Self, Error> {
         set_up(&netns, spec, plan)?;
-        Ok(Self { netns, host: plan.host, number, receives: plan.receives })
+        Ok(Self { netns, host: plan.host, number, receives: plan.receives, lanes: plan.lanes })
     }
 
     /// Its address on a lane.
@@ -73,10 +79,10 @@ impl Stack {
         Ipv4Addr::new(10, 77, byte(lane), byte(self.number + 1))
     }
 
-    /// The MPTCP endpoints: whoever receives announces an address on every lane.
-    pub(super) fn announce(&self, lanes: usize) -> Result<(), Error> {
+    /// The MPTCP endpoints: whoever receives announces an address on each of its lanes.
+    pub(super) fn announce(&self) -> Result<(), Error> {
         let addresses: Vec<_> =
-            if self.receives { (0..lanes).map(|lane| self.address(lane)).collect() } else { Vec::new() };
+            if self.receives { (0..self.lanes).map(|lane| self.address(lane)).collect() } else { Vec::new() };
         let done = self.netns.run(move || {
             let mut manager = PathManager::open()?;
             manager.set_limits(vmcc_netlink::MAX_LIMIT, vmcc_netlink::MAX_LIMIT)?;

@@ -124,7 +124,7 @@ impl Builder<'_> {
         for stack in self.stacks.iter().filter(|stack| stack.host == vm) {
             let port = format!("v{}.{vnic}", stack.number);
             let addresses = vec![stack.address(vnic)];
-            let interface = Interface { name: format!("p{vnic}"), addresses, hardware: None };
+            let interface = Interface { name: format!("p{vnic}"), addresses, ..Interface::default() };
             plug(&Leg::new(self.switch, port.as_str(), own.as_str()), &stack.netns, interface)?;
             shape::let_go(&stack.netns, &format!("p{vnic}"))?;
             // Two vNICs may be at the same NIC; each answers for its own address only.
@@ -144,7 +144,7 @@ impl Builder<'_> {
             let number = u8::try_from(stack.number).unwrap_or(u8::MAX);
             // Locally administered, the same at every NIC.
             let hardware = Some([0x02, 0x76, 0x6d, 0, 0, number]);
-            let interface = Interface { name: format!("p{nic}"), addresses, hardware };
+            let interface = Interface { name: format!("p{nic}"), addresses, hardware, routed: false };
             plug(&Leg::new(self.net, port.as_str(), format!("f{nic}")), &stack.netns, interface)?;
             shape::delay(self.net, &port, path)?;
         }

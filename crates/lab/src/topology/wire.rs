@@ -12,12 +12,21 @@ const PREFIX_LEN: u8 = 24;
 pub(super) struct Leg<'a> {
     pub(super) at: &'a Netns,
     pub(super) port: String,
-    pub(super) bridge: String,
+    /// `None`: it routes.
+    pub(super) bridge: Option<String>,
 }
+
+/// Both ends of every routed link have this hardware address (locally administered): who sends to its own address
+/// reaches the other end, and nobody needs to ask.
+pub(super) const ROUTED: [u8; 6] = [0x02, 0x76, 0x6d, 1, 0, 0];
 
 impl<'a> Leg<'a> {
     pub(super) fn new(at: &'a Netns, port: impl Into<String>, bridge: impl Into<String>) -> Self {
-        Self { at, port: port.into(), bridge: bridge.into() }
+        Self { at, port: port.into(), bridge: Some(bridge.into()) }
+    }
+
+    pub(super) fn routed(at: &'a Netns, port: impl Into<String>) -> Self {
+        Self { at, port: port.into(), bridge: None }
     }
 }
 
@@ -28,6 +37,8 @@ pub(super) struct Interface {
     pub(super) addresses: Vec<Ipv4Addr>,
     /// Its hardware address; `None`: the kernel's choice.
     pub(super) hardware: Option<[u8; 6]>,
+    /// Whether the leg at the other end routes.
+    pub(super) routed: bool,
 }
 
 pub(crate) fn in_namespace<F>(namespace: &Netns, action: &'static str, job: F) -> Result<(), Error>
@@ -78,6 +89,9 @@ pub(super) fn plug(leg: &Leg<'_>, end: &Netns, interface: Interface) -> Result<(
         if let Some(hardware) = interface.hardware {
             links.set_hardware_address(index, hardware)?;
         }
+        if interface.routed {
+            links.without_arp(index)?;
+        }
         for address in interface.addresses {
             links.add_address(index, address, PREFIX_LEN)?;
         }
@@ -89,14 +103,22 @@ pub(super) fn plug(leg: &Leg<'_>, end: &Netns, interface: Interface) -> Result<(
     })
 }
 
-/// Makes a port one of its bridge and switches it on. Segments that a host's kernel had merged would pass queues
+/// Makes a port one of its bridge, or a router's, and switches it on. Segments that a host's kernel had merged would pass queues
 /// as one.
 fn connect(leg: &Leg<'_>) -> Result<(), Error> {
     let port = leg.port.clone();
     in_namespace(leg.at, "switching off segmentation offload in", move || {
         disable_segmentation_offload(&port)
     })?;
-    bring_up(leg.at, &leg.port, Some(&leg.bridge))
+    if leg.bridge.is_none() {
+        let index = leg.at.port_index(&leg.port)?;
+        in_namespace(leg.at, "setting up a router's port in", move || {
+            let mut links = Links::open()?;
+            links.set_hardware_address(index, ROUTED)?;
+            links.without_arp(index)
+        })?;
+    }
+    bring_up(leg.at, &leg.port, leg.bridge.as_deref())
 }
 
 /// Switches a port on, as one of `bridge` if that is given. It leaves the bridge that it is at.

@@ -31,7 +31,7 @@ pub(crate) fn path(name: &str) -> Path {
         marking: Marking::None,
         queue: Queue::default(),
     };
-    Path { name: name.into(), delay: Nanos::ZERO, shape: Some(shape) }
+    Path { name: name.into(), delay: Nanos::ZERO, loss: 0.0, shape: Some(shape) }
 }
 
 pub(crate) fn flow(label: &str, cc: Cc, seconds: u64) -> Flow {

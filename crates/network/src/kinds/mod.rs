@@ -3,6 +3,7 @@
 mod dumbbell;
 mod fat_tree;
 mod graph;
+mod leaf_spine;
 mod parallel_paths;
 mod two_pod;
 mod virtual_host;
@@ -10,6 +11,7 @@ mod virtual_host;
 pub use dumbbell::Dumbbell;
 pub use fat_tree::{FatTree, Tree};
 pub use graph::{Graph, GraphLink, Route, Routing};
+pub use leaf_spine::LeafSpine;
 pub use parallel_paths::{ParallelPaths, PathSpec, Paths};
 pub use two_pod::TwoPod;
 pub use virtual_host::{Share, VirtualHost};
@@ -65,6 +67,8 @@ kinds! {
     "two-pod" => TwoPod,
     /// A k-ary fat tree.
     "fat-tree" => FatTree,
+    /// Leaf and spine switches.
+    "leaf-spine" => LeafSpine,
     /// Free nodes and links.
     "graph" => Graph,
 }

@@ -1,0 +1,186 @@
+//! Hosts and switches that route.
+//!
+//! ```text
+//!  left0 p0 ── v0.0 [at+left0] o2 ══ i2 [at+left] o0 ══ i0 [at+right] o9 ══ i9 [at+right0] v1.0 ── p0 right0
+//!  left0.2 p0 ─ v2.0 ┘          └ the host's own port       └ the bottleneck
+//! ```
+//!
+//! Every node is a namespace that forwards; a host's TCP stacks (see `stack`) are plugged into the host's node. Every
+//! direction of a link is a veth pair of its own: leg `o` sends and has the port's queue, leg `i` receives. Where a
+//! link delays or loses packets they pass a namespace of wires in between, whose legs have netem.
+//!
+//! A subflow leaves its stack on its lane's interface. From there on rules (`from A to B`) say by which port a node
+//! sends it on, so that any set of ways can be laid, whatever else goes to the same host. Nobody asks for hardware
+//! addresses (`wire::ROUTED`). Only what carries packets is made: idle parts of a network change nothing.
+
+use super::stack::{Ends, Stack};
+use super::wire::{Interface, Leg, ROUTED, in_namespace, join, no_ipv6, plug};
+use super::{PortPlace, shape};
+use crate::spec::{LabSpec, Routed, RoutedLink};
+use crate::{Error, netns::Netns};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use vmcc_netlink::{Links, Match, os_code};
+use vmcc_network::LinkId;
+
+/// Tables of rules begin here: a port's is this and its number.
+const FIRST_TABLE: u32 = 1000;
+
+/// The nodes that carry packets, and whether there are wires between them. No host's name has a `+`.
+pub(super) fn namespaces(spec: &LabSpec, routed: &Routed) -> Vec<String> {
+    let nodes = nodes(spec, routed);
+    let mut names: Vec<String> = nodes.iter().map(|node| format!("at+{}", routed.nodes[*node])).collect();
+    let (_, used) = routed.used(&spec.flows);
+    if used.iter().any(|link| is_impaired(&routed.links[link.index()])) {
+        names.push("wires+".to_owned());
+    }
+    names
+}
+
+fn nodes(spec: &LabSpec, routed: &Routed) -> BTreeSet<usize> {
+    let (_, used) = routed.used(&spec.flows);
+    used.iter().flat_map(|link| [routed.links[link.index()].from, routed.links[link.index()].to]).collect()
+}
+
+fn is_impaired(link: &RoutedLink) -> bool {
+    !link.delay.is_zero() || link.loss > 0.0
+}
+
+struct Builder<'a> {
+    spec: &'a LabSpec,
+    routed: &'a Routed,
+    nodes: BTreeMap<usize, &'a Netns>,
+    wires: Option<&'a Netns>,
+    /// The table of each port, by namespace and name.
+    tables: BTreeMap<(String, String), u32>,
+    /// What has a rule, by namespace.
+    rules: BTreeSet<(String, Match)>,
+}
+
+pub(super) fn build(
+    spec: &LabSpec,
+    routed: &Routed,
+    (stacks, ends): (&[Stack], &Ends),
+    switches: &[Netns],
+) -> Result<Vec<PortPlace>, Error> {
+    let nodes: BTreeMap<usize, &Netns> = nodes(spec, routed).into_iter().zip(switches).collect();
+    let wires = switches.get(nodes.len());
+    switches.iter().try_for_each(set_up_router)?;
+    let mut builder =
+        Builder { spec, routed, nodes, wires, tables: BTreeMap::new(), rules: BTreeSet::new() };
+    let places = builder.links()?;
+    for stack in stacks {
+        (0..stack.lanes).try_for_each(|lane| builder.plug_in(stack, lane))?;
+    }
+    for (flow, (sender, receiver)) in spec.flows.iter().zip(ends) {
+        for (lane, way) in routed.ways(flow.from, flow.to).iter().enumerate() {
+            let (from, to) = (stacks[*sender].address(lane), stacks[*receiver].address(lane));
+            builder.lay(&way.forward, from, to)?;
+            builder.lay(&way.reverse, to, from)?;
+        }
+    }
+    Ok(places)
+}
+
+/// Forwards whatever comes, by rules alone.
+fn set_up_router(at: &Netns) -> Result<(), Error> {
+    no_ipv6(at)?;
+    at.sysctl("net.ipv4.ip_forward", "1")?;
+    for (key, value) in [("rp_filter", "0"), ("send_redirects", "0")] {
+        for of in ["all", "default"] {
+            at.sysctl(&format!("net.ipv4.conf.{of}.{key}"), value)?;
+        }
+    }
+    Ok(())
+}
+
+impl<'a> Builder<'a> {
+    /// Every link that carries packets. Ports that stand for their path come first.
+    fn links(&mut self) -> Result<Vec<PortPlace>, Error> {
+        let (data, used) = self.routed.used(&self.spec.flows);
+        let mut places = Vec::new();
+        for id in used {
+            self.link(id)?;
+            let link = &self.routed.links[id.index()];
+            let (at, port) = (self.nodes[&link.from], sending(id));
+            if !data.contains(&id) {
+                shape::limit(at, &port, &link.shape)?;
+                continue;
+            }
+            let (namespace, config) = (at.name().to_owned(), link.shape.config());
+            let path = link.path.unwrap_or(self.spec.paths.len());
+            places.push((link.stands_for_path, PortPlace { namespace, port, config, path }));
+        }
+        places.sort_by_key(|(first, _)| !first);
+        Ok(places.into_iter().map(|(_, place)| place).collect())
+    }
+
+    fn link(&mut self, id: LinkId) -> Result<(), Error> {
+        let link = &self.routed.links[id.index()];
+        let (from, to) = (self.nodes[&link.from], self.nodes[&link.to]);
+        let (out, into) = (Leg::routed(from, sending(id)), Leg::routed(to, format!("i{}", id.0)));
+        let Some(wires) = self.wires.filter(|_| is_impaired(link)) else { return join(&out, &into) };
+        let (near, far) = (format!("a{}", id.0), format!("b{}", id.0));
+        join(&out, &Leg::routed(wires, near.as_str()))?;
+        join(&Leg::routed(wires, far.as_str()), &into)?;
+        shape::impair(wires, &far, link.shape.rate, (link.delay, link.loss))?;
+        self.rule(wires, Match::ReceivedBy(near), &far)
+    }
+
+    /// A stack's interface on a lane.
+    fn plug_in(&mut self, stack: &Stack, lane: usize) -> Result<(), Error> {
+        let Some(&at) = self.nodes.get(&self.routed.node_of_host[stack.host]) else { return Ok(()) };
+        let (port, address) = (format!("v{}.{lane}", stack.number), stack.address(lane));
+        let name = format!("p{lane}");
+        let interface = Interface { name, addresses: vec![address], hardware: Some(ROUTED), routed: true };
+        plug(&Leg::routed(at, port.as_str()), &stack.netns, interface)?;
+        self.rule(at, Match::To(address), &port)
+    }
+
+    /// The way of packets between two addresses.
+    fn lay(&mut self, links: &[LinkId], from: Ipv4Addr, to: Ipv4Addr) -> Result<(), Error> {
+        for id in links {
+            let at = self.nodes[&self.routed.links[id.index()].from];
+            self.rule(at, Match::Between(from, to), &sending(*id))?;
+        }
+        Ok(())
+    }
+
+    /// Has such packets leave by `port`, once; the ways of one pair of hosts are the same for all its flows.
+    fn rule(&mut self, at: &'a Netns, packets: Match, port: &str) -> Result<(), Error> {
+        if !self.rules.insert((at.name().to_owned(), packets.clone())) {
+            return Ok(());
+        }
+        let table = self.table(at, port)?;
+        let done = at.run(move || Links::open()?.add_rule(&packets, table));
+        done.map_err(|e| no_rules(e, at))
+    }
+
+    fn table(&mut self, at: &Netns, port: &str) -> Result<u32, Error> {
+        let key = (at.name().to_owned(), port.to_owned());
+        if let Some(table) = self.tables.get(&key) {
+            return Ok(*table);
+        }
+        let index = at.port_index(port)?;
+        let table = FIRST_TABLE + index;
+        in_namespace(at, "routing in", move || Links::open()?.add_table(table, index))?;
+        self.tables.insert(key, table);
+        Ok(table)
+    }
+}
+
+/// The leg that sends.
+fn sending(link: LinkId) -> String {
+    format!("o{}", link.0)
+}
+
+fn no_rules(error: std::io::Error, at: &Netns) -> Error {
+    match os_code(&error) {
+        Some(nix::libc::EOPNOTSUPP | nix::libc::EAFNOSUPPORT) => Error::KernelFeature {
+            feature: "policy routing (CONFIG_IP_MULTIPLE_TABLES)".to_owned(),
+            cause: "it takes no rule".to_owned(),
+            remedy: "use \"parallel-paths\" or \"virtual-host\", else `--engine guest` or `--engine sim`".to_owned(),
+        },
+        _ => Error::kernel("adding a routing rule in", format!("namespace {}", at.name()), error),
+    }
+}

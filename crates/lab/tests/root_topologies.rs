@@ -1,0 +1,163 @@
+//! Every kind of network that this kernel can build, as the simulator has it: the same text on both engines, bytes on
+//! the links that the description says and on no other, and nothing left behind.
+
+mod common;
+
+use common::{alone, namespaces_of};
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use vmcc_lab::{Control, ErrorKind, LabSpec, Layout, Programs};
+use vmcc_metrics::Metrics;
+use vmcc_network::LinkId;
+use vmcc_scenario::{Document, Overrides, ResolvedCase};
+
+const HEAD: &str = "title = 't'\nduration = '4s'\nwarmup = '1s'\n[host]\ncc = 'reno'\n";
+
+fn case(text: &str) -> ResolvedCase {
+    let plan = Document::parse("t", &format!("{HEAD}{text}")).and_then(|d| d.plan(&Overrides::default()));
+    plan.unwrap().cases.remove(0)
+}
+
+/// Packets that each leg `o<number>` of a run has sent, by number.
+fn sent(run_id: &str) -> BTreeMap<u32, u64> {
+    let mut sent = BTreeMap::new();
+    for namespace in namespaces_of(run_id).iter().filter(|name| name.contains("-at+")) {
+        let output = Command::new("ip").args(["-n", namespace, "-s", "-j", "link"]).output().unwrap();
+        let ports: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        for port in ports.as_array().unwrap() {
+            let number = port["ifname"].as_str().unwrap().strip_prefix('o').and_then(|n| n.parse().ok());
+            if let Some(number) = number {
+                sent.insert(number, port["stats64"]["tx"]["packets"].as_u64().unwrap());
+            }
+        }
+    }
+    sent
+}
+
+/// Runs a case and returns its metrics, and what each link has sent near the end.
+fn on_the_kernel(case: &ResolvedCase, tag: &str) -> (LabSpec, Metrics, BTreeMap<u32, u64>) {
+    let run_id = format!("{tag}-{}", std::process::id());
+    let spec = LabSpec { run_id: Some(run_id.clone()), ..LabSpec::try_from(case).unwrap() };
+    let (cancel, mut packets) = (AtomicBool::new(false), BTreeMap::new());
+    let mut progress = |progress: &vmcc_lab::Progress| {
+        if progress.elapsed.as_secs() >= 3 {
+            packets = sent(&run_id);
+        }
+    };
+    let mut control = Control { cancel: &cancel, progress: &mut progress, programs: Programs::default() };
+    let output = vmcc_lab::run(&spec, &mut control).unwrap();
+    assert!(output.warnings.is_empty(), "{:?}", output.warnings);
+    assert!(namespaces_of(&run_id).is_empty(), "{:?}", namespaces_of(&run_id));
+    assert!(!std::path::Path::new("/run/vmcc").join(format!("{run_id}.json")).exists());
+    (spec, output.metrics, packets)
+}
+
+/// The links of the flows' ways, with data and with acknowledgments alone.
+fn intended(spec: &LabSpec) -> (BTreeSet<LinkId>, BTreeSet<LinkId>) {
+    let Layout::Routed(routed) = &spec.layout else { panic!("{:?}", spec.layout) };
+    let ways = || spec.flows.iter().flat_map(|flow| &routed.ways[&(flow.from, flow.to)]);
+    let data: BTreeSet<LinkId> = ways().flat_map(|way| way.forward.clone()).collect();
+    let acks: BTreeSet<LinkId> = ways().flat_map(|way| way.reverse.clone()).collect();
+    (data.clone(), acks.difference(&data).copied().collect())
+}
+
+/// The same on both engines: links that carry packets, and goodput within a fifth.
+fn both(text: &str, tag: &str) -> (Metrics, Metrics) {
+    let _alone = alone();
+    let case = case(text);
+    let model = vmcc_sim::run_case(&case, 1, &vmcc_sim::Options::default()).unwrap().metrics;
+    let goodput = |metrics: &Metrics| metrics.goodput_bps.unwrap();
+    // A busy machine takes away from what a kernel can carry.
+    for attempt in 1.. {
+        let (spec, real, packets) = on_the_kernel(&case, tag);
+        let (data, acks) = intended(&spec);
+        let made: BTreeSet<LinkId> = packets.keys().copied().map(LinkId).collect();
+        assert_eq!(made, data.union(&acks).copied().collect(), "links that were made");
+        let idle: Vec<_> = data.iter().filter(|link| packets[&link.0] < 200).collect();
+        let share = goodput(&real) / goodput(&model);
+        println!("{tag}: kernel {:.1} Mbit/s, {share:.2} of the simulator's", goodput(&real) / 1e6);
+        if idle.is_empty() && (0.8..1.2).contains(&share) {
+            return (real, model);
+        }
+        assert!(attempt < 3, "{tag}: {share:.2} of the simulator's goodput; idle {idle:?}; {packets:?}");
+    }
+    unreachable!("three attempts")
+}
+
+#[test]
+fn root_a_dumbbell_is_shared() {
+    let text = "[topology]\nkind='dumbbell'\npairs=2\nrate='40mbit'\naccess_rate='100mbit'\ndelay='20us'\n\
+                [[traffic]]\nkind='bulk'\nprotocol='tcp'\n";
+    let (real, _) = both(text, "bell");
+    let path = &real.paths[0];
+    assert_eq!((path.path.as_str(), real.established), ("bottleneck", Some(2)));
+    assert!(path.goodput_bps.unwrap() > 25e6 && path.utilization.unwrap() > 0.7, "{path:?}");
+    assert!(path.queue_bytes.unwrap().max.unwrap() > 30_000.0, "reno fills the bottleneck: {path:?}");
+}
+
+const GRAPH: &str = "[topology]\nkind='graph'\nhosts=['a','b','c']\n\
+    links=[{from='a',to='s',rate='100mbit',delay='20us'},{from='s',to='u',rate='20mbit',delay='20us'},\
+    {from='s',to='v',rate='20mbit',delay='20us'},{from='u',to='t',rate='50mbit',delay='20us'},\
+    {from='v',to='t',rate='50mbit',delay='20us'},{from='t',to='b',rate='100mbit',delay='20us'},\
+    {from='c',to='t',rate='100mbit',delay='20us'}]\n";
+
+#[test]
+fn root_explicit_routes_of_a_graph_are_taken() {
+    let routes = "routing='explicit'\nroutes=[{name='high',via=['a','s','u','t','b']},\
+                  {name='low',via=['a','s','v','t','b']},{name='other',via=['c','t','b']}]\n";
+    let traffic = "[[traffic]]\nkind='bulk'\nfrom='a'\nto='b'\n\
+                   [[traffic]]\nkind='bulk'\nname='single'\nfrom='c'\nto='b'\nprotocol='tcp'\npath='other'\n";
+    let (real, _) = both(&format!("{GRAPH}{routes}{traffic}"), "routes");
+    for path in &real.paths[..2] {
+        assert!((12e6..21e6).contains(&path.goodput_bps.unwrap()), "{path:?}");
+    }
+}
+
+#[test]
+fn root_a_graph_spreads_by_hash() {
+    let traffic = "[[traffic]]\nkind='bulk'\nfrom='a'\nto='b'\nprotocol='tcp'\n";
+    let (real, _) = both(&format!("{GRAPH}{traffic}"), "ecmp");
+    assert!(real.paths.is_empty());
+}
+
+#[test]
+fn root_two_pods_have_a_path_per_nic_and_a_limit_per_server() {
+    let text = "[topology]\nkind='two-pod'\nservers_per_pod=2\nrate='30mbit'\ndelay='20us'\n\
+                server_limit='40mbit'\n[[traffic]]\nkind='bulk'\nfrom='p0s0'\nto='p1s1'\n";
+    let (real, _) = both(text, "pods");
+    assert!((28e6..40e6).contains(&real.goodput_bps.unwrap()), "{real:?}");
+    assert!(real.paths.iter().all(|path| path.goodput_bps.unwrap() > 5e6), "{:?}", real.paths);
+}
+
+#[test]
+fn root_a_small_fat_tree_is_built() {
+    let text = "[topology]\nkind='fat-tree'\nk=4\nrate='20mbit'\ndelay='20us'\n\
+                [[traffic]]\nkind='bulk'\nfrom=['h0','h5']\nto=['h15','h10']\nsubflows=2\n";
+    both(text, "tree");
+}
+
+#[test]
+fn root_leaves_and_spines_are_built() {
+    let text = "[topology]\nkind='leaf-spine'\nleaves=2\nspines=2\nhosts_per_leaf=2\nrate='20mbit'\n\
+                spine_rate='40mbit'\ndelay='20us'\n\
+                [[traffic]]\nkind='bulk'\nfrom=['h0','h1']\nto=['h2','h3']\nprotocol='tcp'\n";
+    both(text, "spines");
+}
+
+/// Where the kernel has no netem, delay is refused by name; where it has, packets take their time.
+#[test]
+fn root_a_delay_needs_netem() {
+    let _alone = alone();
+    let case = case(
+        "[topology]\nkind='dumbbell'\npairs=1\nrate='40mbit'\ndelay='5ms'\n[[traffic]]\nkind='bulk'\nprotocol='tcp'\n",
+    );
+    let spec = LabSpec::try_from(&case).unwrap();
+    match common::run(&spec) {
+        Ok(output) => assert!(output.metrics.rtt_us.unwrap().p50 >= 10_000.0, "{:?}", output.metrics),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::HostCannot);
+            assert!(error.to_string().contains("netem"), "{error}");
+        }
+    }
+}
