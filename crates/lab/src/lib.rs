@@ -40,5 +40,7 @@ pub use iperf::Programs;
 pub use netns::Netns;
 pub use registry::{Cleaned, clean};
 pub use run::{Control, Progress, run};
-pub use spec::{Cc, Flow, LabSpec, Layout, Path, Remap, Role, Routed, RoutedLink, Shape, Sharing, Transport, VirtualHost};
+pub use spec::{
+    Cc, Flow, LabSpec, Layout, Path, Remap, Role, Routed, RoutedLink, Shape, Sharing, Transport, VirtualHost,
+};
 pub use vmcc_network::Guarantee;

@@ -6,8 +6,8 @@ use crate::spec::{Layout, Path, Routed, RoutedLink, Shape, Sharing, VirtualHost}
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use vmcc_network::{HostId, LinkId, LinkSettings, Network, Topology, Way};
-use vmcc_scenario::model::{Discipline, Loss, Marking, Share};
 use vmcc_scenario::model;
+use vmcc_scenario::model::{Discipline, Loss, Marking, Share};
 use vmcc_units::Nanos;
 
 /// Pairs of hosts that send, and how many ways each wants where flows are spread by hash.
@@ -159,8 +159,7 @@ fn ways(network: &Network, pairs: &Pairs) -> Result<BTreeMap<(usize, usize), Vec
             (network.host_name(host(from)), network.host_name(host(to)), number).hash(&mut hasher);
             hasher.finish() as u32
         };
-        let found =
-            network.routes.ways(host(from), host(to), count.max(back) as usize, &mut draw);
+        let found = network.routes.ways(host(from), host(to), count.max(back) as usize, &mut draw);
         if found.is_empty() {
             let (from, to) = (network.host_name(host(from)), network.host_name(host(to)));
             return Err(Error::spec("traffic", format!("there is no path from {from} to {to}")));

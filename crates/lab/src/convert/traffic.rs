@@ -61,12 +61,7 @@ fn subflows(scenario: &Scenario, traffic: &Traffic) -> Option<u32> {
 }
 
 /// Everything of an entry but the hosts, and the lanes between them.
-fn common(
-    scenario: &Scenario,
-    traffic: &Traffic,
-    bulk: &Bulk,
-    label: &str,
-) -> Result<Flow, Error> {
+fn common(scenario: &Scenario, traffic: &Traffic, bulk: &Bulk, label: &str) -> Result<Flow, Error> {
     let key = |key: &str| format!("traffic.{label}.{key}");
     let common = &traffic.common;
     let role = if traffic.is_competing() { Role::Competing } else { Role::Measured };
@@ -143,9 +138,7 @@ fn transport(
     };
     match (multipath, named.as_slice()) {
         (true, []) => Ok(Transport::Mptcp { first: 0 }),
-        (true, [first, ..]) if named.len() == paths.len() => {
-            Ok(Transport::Mptcp { first: lane_on(*first)? })
-        }
+        (true, [first, ..]) if named.len() == paths.len() => Ok(Transport::Mptcp { first: lane_on(*first)? }),
         (true, _) => refuse(key, "an MPTCP connection over some of the paths"),
         (false, []) => Ok(Transport::Tcp { lane: 0 }),
         (false, [path]) => Ok(Transport::Tcp { lane: lane_on(*path)? }),

@@ -60,8 +60,7 @@ impl Routed {
     pub(crate) fn check(&self, flows: &[Flow]) -> Result<(), Error> {
         let (_, used) = self.used(flows);
         if used.len() > MAX_LINKS {
-            let problem =
-                format!("{} links carry packets; the kernel engine takes {MAX_LINKS}", used.len());
+            let problem = format!("{} links carry packets; the kernel engine takes {MAX_LINKS}", used.len());
             return Err(Error::spec("topology", problem));
         }
         for link in used.iter().map(|link| &self.links[link.index()]) {

@@ -66,8 +66,7 @@ pub(super) fn build(
     let nodes: BTreeMap<usize, &Netns> = nodes(spec, routed).into_iter().zip(switches).collect();
     let wires = switches.get(nodes.len());
     switches.iter().try_for_each(set_up_router)?;
-    let mut builder =
-        Builder { spec, routed, nodes, wires, tables: BTreeMap::new(), rules: BTreeSet::new() };
+    let mut builder = Builder { spec, routed, nodes, wires, tables: BTreeMap::new(), rules: BTreeSet::new() };
     let places = builder.links()?;
     for stack in stacks {
         (0..stack.lanes).try_for_each(|lane| builder.plug_in(stack, lane))?;
@@ -179,7 +178,8 @@ fn no_rules(error: std::io::Error, at: &Netns) -> Error {
         Some(nix::libc::EOPNOTSUPP | nix::libc::EAFNOSUPPORT) => Error::KernelFeature {
             feature: "policy routing (CONFIG_IP_MULTIPLE_TABLES)".to_owned(),
             cause: "it takes no rule".to_owned(),
-            remedy: "use \"parallel-paths\" or \"virtual-host\", else `--engine guest` or `--engine sim`".to_owned(),
+            remedy: "use \"parallel-paths\" or \"virtual-host\", else `--engine guest` or `--engine sim`"
+                .to_owned(),
         },
         _ => Error::kernel("adding a routing rule in", format!("namespace {}", at.name()), error),
     }

@@ -56,7 +56,8 @@ impl LeafSpine {
 
     /// The links of each leaf to and from each spine.
     fn join_spines(&self, builder: &mut Builder, leaves: &[NodeId], base_rtt: Nanos) -> Vec<Vec<Cable>> {
-        let spines: Vec<NodeId> = numbered("spine", self.spines).into_iter().map(|s| builder.node(s)).collect();
+        let spines: Vec<NodeId> =
+            numbered("spine", self.spines).into_iter().map(|s| builder.node(s)).collect();
         let port = builder.port(self.port(self.spine_rate()), base_rtt);
         let mut fabric = Vec::new();
         for (leaf, node) in leaves.iter().enumerate() {
