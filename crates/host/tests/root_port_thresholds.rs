@@ -171,3 +171,38 @@ fn root_port_a_flood_that_does_not_answer_marks_is_dropped_before_the_buffer_is_
     println!("{class:?}");
     assert!(class.drops_overload == 0 && class.drops_full > 100, "{class:?}");
 }
+
+/// What one ECN Reno gets beside an ECN-capable flood of 60 Mbit/s that answers nothing, and the flood, in Mbit/s.
+fn beside_a_flood(settings: &str, first: u16) -> ([f64; 2], PortStats) {
+    let pair = Pair::delayed(RTT);
+    let text = format!("rate = '50mbit'\nmarking = {{ rule = 'mq-ecn', rtt = '10ms' }}\n{settings}");
+    let port = attach(&pair, &text);
+    let sender = tenant(&pair);
+    let _servers = [first, first + 1].map(|number| Server::start(&pair.b, number));
+    let send = |number, options| sender.iperf(&format!("-c 10.78.0.2 -p {number} {options}")) / 1e6;
+    let rates = thread::scope(|scope| {
+        let flow = scope.spawn(|| send(first, "-t 4 -O 2 -C reno"));
+        thread::sleep(Duration::from_millis(500));
+        // TOS 2 is ECT(0). Longer than the other: that is measured beside it to the end.
+        let flood = send(first + 1, "-u -P 4 -b 15M -l 1448 -t 7 -S 2");
+        [flow.join().unwrap(), flood]
+    });
+    println!("{settings}: {rates:.2?} Mbit/s, {:?}", port.stats().unwrap().classes);
+    (rates, port.detach().unwrap())
+}
+
+/// Whatever a queue drops, it does not know whose: only a queue of its own keeps a flood from others.
+#[test]
+fn root_port_a_flood_is_kept_from_others_by_a_class_of_its_own() {
+    let ([flow, flood], stats) = beside_a_flood("", 5951);
+    assert!(flow < 5.0 && flood > 40.0 && stats.classes[0].drops_overload > 100, "{flow} {flood} {stats:?}");
+    let class = |ceiling: &str| {
+        format!(
+            "queue = 'drr'\n[[class]]\nname = 'flood'\nfilter = [{{ protocol = 17 }}]\n{ceiling}\n[[class]]\nname = 'rest'"
+        )
+    };
+    let ([flow, flood], stats) = beside_a_flood(&class(""), 5953);
+    assert!(flow > 12.0 && flood < 38.0, "{flow} {flood} {stats:?}");
+    let ([flow, flood], stats) = beside_a_flood(&class("ceiling = '10mbit'"), 5955);
+    assert!(flow > 24.0 && flood < 10.5, "{flow} {flood} {stats:?}");
+}
