@@ -275,10 +275,13 @@ impl Wheel {
         let index = slot as usize & (self.coarse.len() - 1);
         self.occupied[index / 64] &= !(1 << (index % 64));
         let mut bucket = std::mem::take(&mut self.coarse[index]);
-        for event in bucket.drain(..) {
-            let fine = self.fine_of(&event);
-            self.fine[fine].push(event);
+        // Here and not by `fine_of`: a push might change the wheel for all the compiler knows.
+        let (shift, fine) = (32 + self.shape.fine_bits, &mut self.fine[..]);
+        let mask = fine.len() - 1;
+        for event in &bucket {
+            fine[(event.order >> shift) as usize & mask].push(*event);
         }
+        bucket.clear();
         if bucket.capacity() > 0 {
             self.spare.push(bucket);
         }

@@ -75,6 +75,10 @@ pub struct TcpConfig {
     pub timer_slack: Span,
     /// Retransmissions of one segment by timeout after which the path is given up (`tcp_retries2`, 15).
     pub max_retries: u8,
+    /// SYNs repeated after the same time (Linux 6.5 and later: `tcp_syn_linear_timeouts`, 4) before it doubles.
+    pub syn_linear: u8,
+    /// SYNs repeated after a time that doubles before the path is given up (`tcp_syn_retries`, 6).
+    pub syn_retries: u8,
     /// Longest time an ACK is delayed (Linux `TCP_ATO_MIN`, 40 ms); zero acknowledges every segment.
     pub delayed_ack: Span,
     /// Segments per ACK while in order (RFC 5681 section 4.2: at most 2).
@@ -115,6 +119,8 @@ impl Default for TcpConfig {
             rto_initial: Span::from_secs(1),
             timer_slack: Span::from_ms(2),
             max_retries: 15,
+            syn_linear: 4,
+            syn_retries: 6,
             delayed_ack: Span::from_ms(40),
             ack_every: 2,
             quick_acks: 16,

@@ -6,12 +6,11 @@ use prefetch_index::prefetch_index;
 
 use crate::engine::wheel::{EventKey, Kind, Wheel};
 use crate::net::impair::Impairment;
-use crate::net::link::{Link, ps_per_byte_q16, wire_ps};
+use crate::net::link::{Buffer, Link, wire_ps};
 use crate::net::queue::Waiting;
 use crate::net::red::{Red, Verdict};
 use crate::net::served::{Accepted, Action, Served, needs_service};
 use crate::net::spec::{END, LinkChange, LinkSpec, NetSpec, QueueSpec};
-use crate::net::waiting::Sizes;
 use crate::packet::{LinkId, Packet, Sack};
 use crate::rng::Streams;
 use crate::time::{Span, Time};
@@ -215,9 +214,10 @@ struct Unusual {
 #[derive(Debug)]
 pub(crate) struct Network {
     links: Vec<Link>,
-    /// What waits at each link that is not served.
-    waiting: Vec<Sizes>,
+    buffers: Vec<Buffer>,
     rare: Vec<Rare>,
+    /// Index of each link that is not plain.
+    unusual_of: Vec<u32>,
     unusual: Vec<Unusual>,
     routes: Arc<[u32]>,
     packets: Vec<Packet>,
@@ -239,18 +239,22 @@ impl Network {
         shards: usize,
         streams: &Streams,
     ) -> Network {
-        let mut links: Vec<Link> = spec.links.iter().map(Link::new).collect();
+        let buffers: Vec<Buffer> = spec.links.iter().map(Buffer::new).collect();
+        let mut unusual_of = vec![u32::MAX; buffers.len()];
         let mut unusual = Vec::new();
         for (id, link) in spec.links.iter().enumerate() {
             if let Some(entry) = Unusual::new(spec, id as u32, link, streams) {
-                links[id].aux = unusual.len() as u32;
+                unusual_of[id] = unusual.len() as u32;
                 unusual.push(entry);
             }
         }
+        let plain = unusual_of.iter().map(|&index| index == u32::MAX);
+        let links = spec.links.iter().zip(&buffers).zip(plain);
         Network {
-            waiting: vec![Sizes::default(); links.len()],
-            rare: vec![Rare::default(); links.len()],
-            links,
+            links: links.map(|((link, buffer), plain)| Link::new(link, buffer, plain)).collect(),
+            rare: vec![Rare::default(); buffers.len()],
+            buffers,
+            unusual_of,
             unusual,
             routes,
             packets: Vec::new(),
@@ -301,19 +305,21 @@ impl Network {
     pub(crate) fn arrive(&mut self, id: u32, at: u32, now: Time, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
         let packet = &mut self.packets[id as usize];
-        if !link.is_plain() {
+        if !link.plain {
             return self.arrive_unusual(id, at, now, wheel);
         }
         let size = packet.size_bytes;
-        let Some(mark) = link.enqueue(&mut self.waiting[at as usize], size, now.ps()) else {
-            return self.discard(id, at, DropReason::Tail);
-        };
-        if mark && packet.flags & Packet::ECT != 0 {
-            packet.flags |= Packet::CE;
-            self.rare[at as usize].marks += 1;
+        if link.is_near(size, now.ps()) {
+            let Some(mark) = link.judge(&mut self.buffers[at as usize], size, now.ps()) else {
+                return self.discard(id, at, DropReason::Tail);
+            };
+            if mark && packet.flags & Packet::ECT != 0 {
+                packet.flags |= Packet::CE;
+                self.rare[at as usize].marks += 1;
+            }
         }
-        link.packets += 1;
-        link.bytes += u64::from(size);
+        link.enqueue(&mut self.buffers, at, size, now.ps());
+        link.count(&mut self.buffers, at, size);
         let arrival = Time::from_ps(link.busy_until + link.delay);
         self.forward(id, at, arrival, wheel);
     }
@@ -322,10 +328,10 @@ impl Network {
     #[inline(never)]
     fn arrive_unusual(&mut self, id: u32, at: u32, now: Time, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
-        let unusual = &mut self.unusual[link.aux as usize];
+        let unusual = &mut self.unusual[self.unusual_of[at as usize] as usize];
         let packet = &mut self.packets[id as usize];
         if let Some(red) = &mut unusual.red {
-            let waiting = || link.waiting_bytes(&self.waiting[at as usize], now.ps() + 1);
+            let waiting = || link.waiting_bytes(&self.buffers[at as usize], now.ps() + 1);
             let backlog = unusual.served.as_ref().map_or_else(waiting, Served::bytes);
             let idle_since = Time::from_ps(link.busy_until);
             if red.arrival(backlog, now, idle_since, link.wire_ps(RED_SLOT_BYTES)) == Verdict::Congested {
@@ -337,7 +343,7 @@ impl Network {
         }
         let Some(served) = &mut unusual.served else { return self.arrive_fifo(id, at, now, wheel) };
         let waiting = Waiting { id, size: packet.size_bytes, since: now };
-        match served.arrival(packet.class, waiting, link.ps_per_byte_q16) {
+        match served.arrival(packet.class, waiting, link.ps_per_byte_q16()) {
             Accepted::Queued { mark } => {
                 if mark {
                     self.rare[at as usize].mark(packet);
@@ -355,20 +361,20 @@ impl Network {
     fn arrive_fifo(&mut self, id: u32, at: u32, now: Time, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
         let packet = &mut self.packets[id as usize];
-        let sizes = &mut self.waiting[at as usize];
-        let Some(mark) = link.enqueue(sizes, packet.size_bytes, now.ps()) else {
+        let Some(mark) = link.judge(&mut self.buffers[at as usize], packet.size_bytes, now.ps()) else {
             return self.discard(id, at, DropReason::Tail);
         };
         if mark {
             self.rare[at as usize].mark(packet);
         }
+        link.enqueue(&mut self.buffers, at, packet.size_bytes, now.ps());
         self.launch(id, at, wheel);
     }
 
     /// A service event of link `at`.
     pub(crate) fn service(&mut self, at: u32, generation: u32, now: Time, wheel: &mut Wheel) {
-        let aux = self.links[at as usize].aux as usize;
-        let Some(served) = self.unusual.get_mut(aux).and_then(|u| u.served.as_mut()) else { return };
+        let index = self.unusual_of[at as usize] as usize;
+        let Some(served) = self.unusual.get_mut(index).and_then(|u| u.served.as_mut()) else { return };
         if served.generation != generation {
             return; // superseded
         }
@@ -379,8 +385,8 @@ impl Network {
     /// Puts the next packet of a served link on its free wire.
     fn serve(&mut self, at: u32, now: Time, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
-        let Some(served) = &mut self.unusual[link.aux as usize].served else { return };
-        let q16 = link.ps_per_byte_q16;
+        let Some(served) = &mut self.unusual[self.unusual_of[at as usize] as usize].served else { return };
+        let q16 = link.ps_per_byte_q16();
         let action = served.next(now, |size| Span::from_ps(wire_ps(size.into(), q16)));
         let again = match action {
             Action::Idle => return,
@@ -404,10 +410,9 @@ impl Network {
     /// A packet whose last bit leaves link `at` at its `busy_until` goes on the wire.
     fn launch(&mut self, id: u32, at: u32, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
-        link.packets += 1;
-        link.bytes += u64::from(self.packets[id as usize].size_bytes);
+        link.count(&mut self.buffers, at, self.packets[id as usize].size_bytes);
         let mut arrival = Time::from_ps(link.busy_until + link.delay);
-        if let Some(impairment) = &mut self.unusual[link.aux as usize].impairment {
+        if let Some(impairment) = &mut self.unusual[self.unusual_of[at as usize] as usize].impairment {
             if impairment.loses() {
                 return self.discard(id, at, DropReason::Loss);
             }
@@ -419,11 +424,11 @@ impl Network {
     /// Changes a link at run time.
     pub(crate) fn change(&mut self, at: u32, change: &LinkChange, now: Time, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
-        let Some(unusual) = self.unusual.get_mut(link.aux as usize) else { return };
+        let Some(unusual) = self.unusual.get_mut(self.unusual_of[at as usize] as usize) else { return };
         match (change, &mut unusual.served, &mut unusual.impairment) {
             (LinkChange::Delay(delay), _, _) => link.delay = delay.ps(),
             (LinkChange::Loss(loss), _, Some(impairment)) => impairment.set_loss(*loss),
-            (LinkChange::Rate { rate_bps }, _, _) => link.ps_per_byte_q16 = ps_per_byte_q16(*rate_bps),
+            (LinkChange::Rate { rate_bps }, _, _) => link.set_rate(*rate_bps),
             (LinkChange::Pause, Some(served), _) => served.pause(),
             (LinkChange::Down, Some(served), _) => {
                 for id in served.down() {
@@ -442,18 +447,18 @@ impl Network {
 
     /// Bytes waiting at a link, without the packet in service.
     pub(crate) fn backlog_bytes(&self, at: u32, now: Time) -> u64 {
-        let waiting = || self.links[at as usize].waiting_bytes(&self.waiting[at as usize], now.ps());
+        let waiting = || self.links[at as usize].waiting_bytes(&self.buffers[at as usize], now.ps());
         self.served(at).map_or_else(waiting, Served::bytes)
     }
 
     /// Waiting bytes and marking threshold of each class of a link with several.
     pub(crate) fn classes(&self, at: u32) -> impl Iterator<Item = (u64, Option<u64>)> {
-        let rate = self.links[at as usize].ps_per_byte_q16;
+        let rate = self.links[at as usize].ps_per_byte_q16();
         self.served(at).into_iter().flat_map(move |served| served.classes(rate))
     }
 
     fn served(&self, at: u32) -> Option<&Served> {
-        self.unusual.get(self.links[at as usize].aux as usize)?.served.as_ref()
+        self.unusual.get(self.unusual_of[at as usize] as usize)?.served.as_ref()
     }
 
     /// Schedules the arrival of packet `id` at the far end of link `from`.
@@ -525,14 +530,19 @@ impl Network {
         prefetch_index(&self.packets, id as usize);
         if target & AT_HOST == 0 {
             prefetch_index(&self.links, target as usize);
-            prefetch_index(&self.waiting, target as usize);
         }
     }
 
     /// Counters of one link; zero in shards that do not own it.
     pub(crate) fn counters(&self, link: LinkId) -> LinkCounters {
-        let (hot, rare) = (&self.links[link.0 as usize], &self.rare[link.0 as usize]);
-        LinkCounters { packets: hot.packets, bytes: hot.bytes, marks: rare.marks, drops: rare.drops }
+        let at = link.0 as usize;
+        let (hot, buffer, rare) = (&self.links[at], &self.buffers[at], &self.rare[at]);
+        LinkCounters {
+            packets: hot.packets(buffer),
+            bytes: hot.bytes(buffer),
+            marks: rare.marks,
+            drops: rare.drops,
+        }
     }
 
     pub(crate) fn totals(&self) -> Totals {
@@ -542,7 +552,12 @@ impl Network {
             delivered: self.delivered,
             dropped: self.dropped,
             in_flight: (self.packets.len() - self.free.len() + crossing) as u64,
-            packet_hops: self.links.iter().map(|l| l.packets).sum(),
+            packet_hops: self
+                .links
+                .iter()
+                .zip(&self.buffers)
+                .map(|(link, buffer)| link.packets(buffer))
+                .sum(),
             marks: self.rare.iter().map(|r| r.marks).sum(),
             ..Totals::default()
         }

@@ -190,15 +190,24 @@ fn ecn_threshold_in_bytes_and_in_time() {
     assert!(marked(Threshold::Bytes(15_000), Packet::DATA).is_empty());
 }
 
+/// Two sizes are kept as bits, more apart; of one there are never two to tell apart.
+const MIXES: [[u16; 5]; 4] =
+    [[64, 64, 704, 1500, 1500], [64, 64, 1500, 1500, 1500], [1500; 5], [64, 64, 64, 64, 128]];
+
+const LIMITS: [u64; 7] = [64, 1_500, 3_000, 4_567, 15_000, 100_000, 400_000];
+
 /// What happens to 3,000 packets of mixed sizes that come in bursts, many at the instant at which one leaves.
-fn fate_of_mixed_sizes(queue: QueueSpec, changes: &[LinkChange]) -> (Vec<(Time, u32, bool)>, Vec<u64>) {
+fn fate_of(mix: [u16; 5], queue: QueueSpec, changes: &[LinkChange]) -> (Vec<(Time, u32, bool)>, Vec<u64>) {
     let mut bed = Bed::new(GBIT, Span::from_us(5), queue);
     let mut rng = Streams::new(5).stream("mixed");
     let mut at = at_us(1);
     for _ in 0..3_000 {
         let draw = rng.next_u64();
-        bed.send(at, packet([64, 64, 704, 1500, 1500][(draw % 5) as usize]));
-        // Multiples of the time that 64 bytes take, at 97 % load.
+        bed.send(at, packet(mix[(draw % 5) as usize]));
+        // Multiples of the time that 64 bytes take, at 97 % load by the first mix; two hundred at once now and then.
+        if draw >> 32 & 1023 == 0 {
+            bed.burst(at, 200, packet(mix[(draw >> 16) as usize % 5]));
+        }
         at += Span::from_ns(512).times([0, 0, 12, 12, 38][(draw >> 8) as usize % 5]);
     }
     for change in changes {
@@ -219,7 +228,8 @@ fn queues_mean_the_same_however_they_are_served() {
         LinkChange::Loss(None),
         LinkChange::Up,
     ];
-    for limit in [64, 1_500, 3_000, 4_567, 15_000, 100_000].map(Limit::Bytes) {
+    for (mix, limit) in MIXES.iter().flat_map(|&mix| LIMITS.map(|limit| (mix, Limit::Bytes(limit)))) {
+        let fate_of_mixed_sizes = |queue, changes: &[LinkChange]| fate_of(mix, queue, changes);
         for mark in [
             None,
             Some(Threshold::Bytes(0)),

@@ -116,7 +116,8 @@ impl<W: Wire> Tx<'_, W> {
         self.publish(r);
     }
 
-    /// The retransmission timer expired: everything is lost but what is SACKed or, by RACK, was sent too recently.
+    /// The retransmission timer expired: everything is lost but what is SACKed or, by RACK, was sent too recently (Linux
+    /// `tcp_enter_loss` and `tcp_timeout_mark_lost`, whose `tcp_rack_skb_timeout` has no reordering window here).
     pub(super) fn enter_loss(&mut self, r: usize) {
         let sf = &self.subs[r];
         let fresh = !matches!(sf.state, State::Recovery | State::Loss);

@@ -412,6 +412,17 @@ fn a_lost_syn_is_repeated_after_a_second() {
     assert_eq!(lab.flow().established, ms(1020));
 }
 
+/// Linux since 6.5: `tcp_retransmit_timer` doubles a SYN's timeout only after `tcp_syn_linear_timeouts` of them, and
+/// `tcp_write_timeout` adds these to `tcp_syn_retries`. A connection must get into a full queue that others keep full.
+#[test]
+fn syns_are_repeated_every_second_four_times_then_less_and_less_often() {
+    let script = Box::new(|p: &mut Packet, _| (!p.has(Packet::SYN)).then_some(Span::ZERO));
+    let mut lab = Lab::new(Setup { app: sized(1), ..Setup::default() }, script);
+    lab.run_ms(400_000);
+    let sent: Vec<u64> = lab.pipe.log.iter().map(|(at, _, _)| at.ps() / 1_000_000_000_000).collect();
+    assert_eq!(sent, [0, 1, 2, 3, 4, 5, 7, 11, 19, 35, 67]);
+}
+
 #[test]
 fn pacing_spreads_the_window() {
     let config = TcpConfig { pacing: true, ..TcpConfig::default() };

@@ -152,7 +152,9 @@ impl<W: Wire> Tx<'_, W> {
     fn on_handshake_alarm(&mut self, r: usize) {
         match self.subs[r].status {
             Status::Idle => self.send_syn(r),
-            Status::SynSent if self.subs[r].syn_retries >= self.config.max_retries.min(6) => {
+            Status::SynSent
+                if self.subs[r].syn_retries >= self.config.syn_linear + self.config.syn_retries =>
+            {
                 self.close_subflow(r);
             }
             Status::SynSent => {
@@ -170,7 +172,8 @@ impl<W: Wire> Tx<'_, W> {
         self.subs[r].status = Status::SynSent;
         self.subs[r].syn_sent = self.now;
         self.send_control(r, Packet::SYN | join, 0);
-        let wait = self.config.rto_initial.times(1 << self.subs[r].syn_retries.min(6));
+        let doublings = self.subs[r].syn_retries.saturating_sub(self.config.syn_linear);
+        let wait = self.config.rto_initial.times(1 << doublings.min(16));
         let at = self.now + wait.min(self.config.rto_max);
         self.set_alarm(r, Alarm::Handshake, at);
     }
