@@ -10,7 +10,7 @@
 //! | `spec`, `convert` | the input, and how a scenario's case becomes one |
 //! | `topology` | namespaces, bridges, addresses, MPTCP endpoints |
 //! | `ports` | the virtual switches' ports: rates, queues, marks |
-//! | `iperf`, `sampler` | traffic, and what the kernel says meanwhile |
+//! | `workload`, `sampler` | traffic, and what the kernel says meanwhile |
 //! | `measure`, `series`, `cpu` | the figures: exactly what each is |
 //! | [`engine`] | the lab as an engine beside the simulator, on this host or in a guest |
 //! | [`bench`] | what the kernel programs cost, and whether they work here |
@@ -22,7 +22,6 @@ mod cpu;
 pub mod engine;
 mod error;
 pub mod guest;
-mod iperf;
 mod measure;
 mod netns;
 mod ports;
@@ -33,10 +32,10 @@ mod sampler;
 mod series;
 mod spec;
 mod topology;
+mod workload;
 
 pub use convert::OWN_DELAY;
 pub use error::{Error, ErrorKind};
-pub use iperf::Programs;
 pub use netns::Netns;
 pub use registry::{Cleaned, clean};
 pub use run::{Control, Progress, run};
@@ -44,3 +43,4 @@ pub use spec::{
     Cc, Flow, LabSpec, Layout, Path, Remap, Role, Routed, RoutedLink, Shape, Sharing, Transport, VirtualHost,
 };
 pub use vmcc_network::Guarantee;
+pub use workload::Programs;

@@ -9,6 +9,7 @@ use nix::unistd::Pid;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// The most output of one program that is read.
@@ -103,6 +104,15 @@ impl Drop for Program {
     }
 }
 
+/// Whether a program is there to be started, by path or in PATH.
+pub(crate) fn is_installed(program: &str) -> bool {
+    if program.contains('/') {
+        return Path::new(program).is_file();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
 fn spawn(arguments: &[String]) -> io::Result<(Child, File, File)> {
     let (program, rest) = arguments.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
@@ -126,4 +136,15 @@ fn read_all(file: &mut File) -> io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(0))?;
     file.take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_looked_for_in_path() {
+        assert!(is_installed("sh") && is_installed("/bin/sh"));
+        assert!(!is_installed("no-such-program") && !is_installed("/no/such/program"));
+    }
 }

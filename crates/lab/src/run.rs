@@ -1,12 +1,12 @@
 //! One run: build, load, send, sample, measure, remove.
 
-use crate::iperf::{self, Programs, Report};
 use crate::ports::{PortRecord, Ports};
 use crate::process::Program;
 use crate::registry::{self, Record};
 use crate::sampler::{Sampler, Samples};
 use crate::spec::{Cc, Flow, LabSpec};
 use crate::topology::Topology;
+use crate::workload::{self, Programs, Report};
 use crate::{Error, Netns, Role, cpu, measure, ports};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,7 +58,7 @@ impl Control<'_> {
 /// See [`Error`]; whatever was made is removed.
 pub fn run(spec: &LabSpec, control: &mut Control<'_>) -> Result<RunOutput, Error> {
     spec.check()?;
-    control.programs.check(&spec.flows)?;
+    spec.flows.iter().try_for_each(|flow| workload::of(flow, &control.programs).check())?;
     if !nix::unistd::geteuid().is_root() {
         return Err(Error::Privilege { action: "making network namespaces".to_owned() });
     }
@@ -154,7 +154,7 @@ fn transfer(
     let mut running = Vec::new();
     for (index, flow) in spec.flows.iter().enumerate() {
         let at = topology.ends(index).1;
-        let server = control.programs.serve(flow, at, iperf::port_of(index), record)?;
+        let server = workload::of(flow, &control.programs).serve(at, workload::port_of(index), record)?;
         running.push(Running { flow: index, server, client: None, report: None });
         control.check()?;
     }
@@ -206,12 +206,12 @@ fn advance(
     elapsed: Duration,
 ) -> Result<(), Error> {
     let described = &spec.flows[flow.flow];
+    let workload = workload::of(described, programs);
     let Some(client) = &mut flow.client else {
         if elapsed >= described.start.to_duration() {
             let at = topology.ends(flow.flow).0;
-            let port = iperf::port_of(flow.flow);
-            let to = topology.receiver_of(flow.flow, described);
-            flow.client = Some(programs.send(described, at, to, port, record)?);
+            let to = (topology.receiver_of(flow.flow, described), workload::port_of(flow.flow));
+            flow.client = Some(workload.send(at, to, record)?);
         }
         return Ok(());
     };
@@ -219,10 +219,9 @@ fn advance(
         return Ok(());
     }
     if let Some(ended) = client.output()? {
-        let report = iperf::parse(&ended.stdout);
-        // iperf3 may fail with exit code 0, and its reason is in the JSON; without JSON it is on stderr.
-        let report = report.map_err(|cause| match ended.stderr.as_str() {
-            "" => cause,
+        // A program may fail with exit code 0, and its reason is in its report; without a report it is on stderr.
+        let report = workload.report(&ended).map_err(|cause| match ended.stderr.as_str() {
+            "" => cause.to_string(),
             stderr => format!("{cause} ({stderr})"),
         });
         let report = report.map_err(|cause| client.failed(format!("{cause} [{}]", ended.status), LOOK_AT))?;

@@ -1,10 +1,10 @@
 //! Samples of the kernel's sockets and queues while a run lasts.
 
 use crate::Error;
-use crate::iperf;
 use crate::ports::Ports;
 use crate::spec::{LabSpec, Layout, Remap};
 use crate::topology::{QueueReader, Topology, lane_of};
+use crate::workload;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use vmcc_host::diag::{Diag, Subflow};
@@ -185,7 +185,7 @@ fn record(
     subflow: &Subflow,
 ) {
     let IpAddr::V4(local) = subflow.local.ip() else { return };
-    let flow = iperf::flow_of(subflow.remote.port()).filter(|flow| *flow < paths.len());
+    let flow = workload::flow_of(subflow.remote.port()).filter(|flow| *flow < paths.len());
     let (Some(flow), Some(lane)) = (flow, lane_of(local)) else { return };
     let Some(&path) = paths[flow].get(lane) else { return };
     if samples.points >= MAX_POINTS {

@@ -2,7 +2,8 @@
 
 use crate::engine::Unusable;
 use crate::guest;
-use crate::{Cc, LabSpec, Transport, iperf};
+use crate::process::is_installed;
+use crate::{Cc, LabSpec, Transport};
 use std::sync::OnceLock;
 use vmcc_host::probe::{self, Check};
 use vmcc_scenario::Plan;
@@ -36,7 +37,7 @@ pub fn checks() -> &'static [Check] {
 }
 
 fn program(name: &str, purpose: &'static str, install: &str) -> Check {
-    let ok = iperf::is_installed(name);
+    let ok = is_installed(name);
     Check {
         name: name.to_owned(),
         purpose,
@@ -101,7 +102,7 @@ fn required(names: &[&str]) -> Result<(), Unusable> {
 /// # Errors
 /// What is missing.
 pub fn guest_usable() -> Result<(), Unusable> {
-    if !iperf::is_installed(EMULATOR) {
+    if !is_installed(EMULATOR) {
         return Err(Unusable::NoEmulator { program: EMULATOR });
     }
     guest::newest_kernel().map(drop).map_err(Unusable::NoKernel)

@@ -18,10 +18,10 @@ mod classes;
 mod entries;
 mod paths;
 
-use crate::iperf::Connection;
 use crate::run::Observed;
 use crate::sampler::{Point, Track};
 use crate::spec::{Cc, Flow, LabSpec, Transport};
+use crate::workload::Connection;
 use crate::{Error, Role};
 use std::collections::{BTreeMap, BTreeSet};
 use vmcc_metrics::{Dist, Extra, Metrics, stats};

@@ -1,20 +1,18 @@
-//! `iperf3`: how it is started and what its JSON says.
+//! Bulk data by `iperf3`: how it is started and what its JSON says.
 //!
 //! Goodput is what the receiving program read, in the server's intervals, so that bytes in flight at the end,
 //! retransmissions and MPTCP's duplicates do not count.
 
-use crate::process::Program;
+use super::{Connection, Interval, Programs, Report, ReportError, Workload};
+use crate::process::{Ended, Program, is_installed};
 use crate::registry::Record;
 use crate::spec::{Flow, Transport, dscp};
 use crate::{Error, Netns};
 use serde::Deserialize;
 use std::net::Ipv4Addr;
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// Each flow has a port of its own, this one and up (iperf3's own default).
-const FIRST_PORT: u16 = 5201;
 /// How long a server may take until it listens, and how often we look.
 const START_TRIES: u32 = 500;
 const START_PAUSE: Duration = Duration::from_millis(10);
@@ -22,69 +20,32 @@ const LOOK_AT: &str = "run the same command by hand in a namespace, and look at 
 const INSTALL_IPERF: &str = "apt-get install -y iperf3";
 const INSTALL_MPTCPIZE: &str = "apt-get install -y mptcpize";
 
-/// The server's port of a flow.
-pub(crate) fn port_of(flow: usize) -> u16 {
-    FIRST_PORT.saturating_add(u16::try_from(flow).unwrap_or(u16::MAX))
+/// A flow's two ends of `iperf3`.
+pub(super) struct Iperf3<'a> {
+    pub(super) flow: &'a Flow,
+    pub(super) programs: &'a Programs,
 }
 
-/// The flow that uses a server's port.
-pub(crate) fn flow_of(port: u16) -> Option<usize> {
-    port.checked_sub(FIRST_PORT).map(usize::from)
-}
-
-/// The programs that send. Replaceable, so that a particular build of iperf3 can be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Programs {
-    /// `iperf3`, version 3.9 or newer.
-    pub iperf3: String,
-    /// `mptcpize`, which makes a program's TCP sockets MPTCP sockets.
-    pub mptcpize: String,
-}
-
-impl Default for Programs {
-    fn default() -> Self {
-        Self { iperf3: "iperf3".to_owned(), mptcpize: "mptcpize".to_owned() }
-    }
-}
-
-impl Programs {
-    /// Checks that everything `flows` need is installed.
-    pub(crate) fn check(&self, flows: &[Flow]) -> Result<(), Error> {
+impl Workload for Iperf3<'_> {
+    fn check(&self) -> Result<(), Error> {
         let missing = |program: &str, remedy: &str| {
             Err(Error::ProgramMissing { program: program.to_owned(), remedy: remedy.to_owned() })
         };
-        if !is_installed(&self.iperf3) {
-            return missing(&self.iperf3, INSTALL_IPERF);
+        if !is_installed(&self.programs.iperf3) {
+            return missing(&self.programs.iperf3, INSTALL_IPERF);
         }
-        let multipath = flows.iter().any(|flow| matches!(flow.transport, Transport::Mptcp { .. }));
-        if multipath && !is_installed(&self.mptcpize) {
-            return missing(&self.mptcpize, INSTALL_MPTCPIZE);
+        if matches!(self.flow.transport, Transport::Mptcp { .. }) && !is_installed(&self.programs.mptcpize) {
+            return missing(&self.programs.mptcpize, INSTALL_MPTCPIZE);
         }
         Ok(())
     }
 
-    fn command(&self, flow: &Flow, arguments: &[&str]) -> Vec<String> {
-        let wrapper = match flow.transport {
-            Transport::Tcp { .. } => vec![],
-            Transport::Mptcp { .. } => vec![self.mptcpize.clone(), "run".to_owned()],
-        };
-        let program = std::iter::once(self.iperf3.clone());
-        wrapper.into_iter().chain(program).chain(arguments.iter().map(|&a| a.to_owned())).collect()
-    }
-
-    /// Starts the receiving side of `flow` and waits until it listens.
-    pub(crate) fn serve(
-        &self,
-        flow: &Flow,
-        at: &Netns,
-        port: u16,
-        record: &mut Record,
-    ) -> Result<Program, Error> {
+    fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<Program, Error> {
         let port_text = port.to_string();
-        let interval = report_interval(flow);
+        let interval = report_interval(self.flow);
         // Not bound to an address: subflows join at the addresses of the other paths.
         let arguments = ["-4", "-s", "-1", "-J", "-i", interval, "-p", &port_text];
-        let mut server = Program::start(at, record, &self.command(flow, &arguments), INSTALL_IPERF)?;
+        let mut server = Program::start(at, record, &self.command(&arguments), INSTALL_IPERF)?;
         for _ in 0..START_TRIES {
             let listening = at.run(move || vmcc_netlink::is_listening(port));
             let listening = listening.map_err(|e| Error::kernel("listing the sockets of", at.name(), e))?;
@@ -100,15 +61,8 @@ impl Programs {
         Err(server.failed(format!("it does not listen on port {port} after 5 s"), LOOK_AT))
     }
 
-    /// Starts the sending side of `flow`.
-    pub(crate) fn send(
-        &self,
-        flow: &Flow,
-        at: &Netns,
-        to: Ipv4Addr,
-        port: u16,
-        record: &mut Record,
-    ) -> Result<Program, Error> {
+    fn send(&self, at: &Netns, (to, port): (Ipv4Addr, u16), record: &mut Record) -> Result<Program, Error> {
+        let flow = self.flow;
         let (to, port, seconds) = (to.to_string(), port.to_string(), flow.seconds().to_string());
         let (connections, cc) = (flow.connections.to_string(), flow.cc.kernel_name());
         let interval = report_interval(flow);
@@ -118,61 +72,28 @@ impl Programs {
         if flow.class > 0 {
             arguments.extend(["--dscp", &dscp]);
         }
-        Program::start(at, record, &self.command(flow, &arguments), INSTALL_IPERF)
+        Program::start(at, record, &self.command(&arguments), INSTALL_IPERF)
+    }
+
+    fn report(&self, sender: &Ended) -> Result<Report, ReportError> {
+        parse(&sender.stdout)
+    }
+}
+
+impl Iperf3<'_> {
+    fn command(&self, arguments: &[&str]) -> Vec<String> {
+        let wrapper = match self.flow.transport {
+            Transport::Tcp { .. } => vec![],
+            Transport::Mptcp { .. } => vec![self.programs.mptcpize.clone(), "run".to_owned()],
+        };
+        let program = std::iter::once(self.programs.iperf3.clone());
+        wrapper.into_iter().chain(program).chain(arguments.iter().map(|&a| a.to_owned())).collect()
     }
 }
 
 /// Seconds between reports. With many connections a finer one would cost CPU time that the run needs.
 fn report_interval(flow: &Flow) -> &'static str {
     if flow.connections <= 10 { "0.1" } else { "1" }
-}
-
-pub(crate) fn is_installed(program: &str) -> bool {
-    if program.contains('/') {
-        return Path::new(program).is_file();
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
-}
-
-/// What a transfer's receiver read.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Report {
-    /// Each connection, with the local port of the sender.
-    pub(crate) connections: Vec<Connection>,
-}
-
-/// One connection of a transfer.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Connection {
-    pub(crate) sender_port: u16,
-    pub(crate) read: Vec<Interval>,
-}
-
-/// Bytes that the receiving program read from `start_s` to `end_s` after the transfer's start.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Interval {
-    pub(crate) start_s: f64,
-    pub(crate) end_s: f64,
-    pub(crate) bytes: f64,
-}
-
-impl Connection {
-    /// Bytes read within a window, taking the rate as constant within an interval.
-    pub(crate) fn bytes_within(&self, from_s: f64, to_s: f64) -> f64 {
-        self.read.iter().map(|interval| interval.bytes * interval.share_within(from_s, to_s)).sum()
-    }
-}
-
-impl Interval {
-    fn share_within(&self, from_s: f64, to_s: f64) -> f64 {
-        let length = self.end_s - self.start_s;
-        if length <= 0.0 {
-            // An empty interval counts when it lies inside.
-            return f64::from(u8::from((from_s..to_s).contains(&self.start_s)));
-        }
-        (self.end_s.min(to_s) - self.start_s.max(from_s)).max(0.0) / length
-    }
 }
 
 #[derive(Deserialize)]
@@ -219,16 +140,15 @@ fn complaint(stdout: &[u8]) -> Option<String> {
     serde_json::from_slice::<ClientJson>(stdout).ok()?.error
 }
 
-/// Reads the client's JSON, which holds the server's. `Err` says what is wrong.
-pub(crate) fn parse(stdout: &[u8]) -> Result<Report, String> {
-    let client: ClientJson =
-        serde_json::from_slice(stdout).map_err(|e| format!("its JSON cannot be read: {e}"))?;
+/// Reads the client's JSON, which holds the server's.
+fn parse(stdout: &[u8]) -> Result<Report, ReportError> {
+    let client: ClientJson = serde_json::from_slice(stdout)?;
     if let Some(error) = client.error {
-        return Err(error);
+        return Err(ReportError::Said(error));
     }
-    let server = client.server_output_json.ok_or("the server's part is missing from its JSON")?;
+    let server = client.server_output_json.ok_or(ReportError::NoServer)?;
     if let Some(error) = server.error {
-        return Err(format!("the server says: {error}"));
+        return Err(ReportError::ServerSaid(error));
     }
     let connections: Vec<Connection> = server
         .start
@@ -240,7 +160,7 @@ pub(crate) fn parse(stdout: &[u8]) -> Result<Report, String> {
         })
         .collect();
     if connections.is_empty() {
-        return Err("its JSON lists no connection".to_owned());
+        return Err(ReportError::NoConnection);
     }
     Ok(Report { connections })
 }
@@ -286,13 +206,7 @@ mod tests {
             ("[]", "cannot be read"),
         ] {
             let error = parse(json.as_bytes()).expect_err(json);
-            assert!(error.contains(expected), "{json}: {error}");
+            assert!(error.to_string().contains(expected), "{json}: {error}");
         }
-    }
-
-    #[test]
-    fn programs_are_looked_for_in_path() {
-        assert!(is_installed("sh") && is_installed("/bin/sh"));
-        assert!(!is_installed("no-such-program") && !is_installed("/no/such/program"));
     }
 }
