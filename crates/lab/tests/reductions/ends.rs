@@ -4,6 +4,7 @@
 use super::row::Row;
 use super::{CWR, LOSS, RECOVERY, Reduction, load};
 use crate::ports::run;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -17,16 +18,21 @@ const ONE_IN: u32 = 100;
 /// And all of some flows, for as long as the retransmission timer needs to expire; the others keep the queue full.
 const DARK: Duration = Duration::from_millis(500);
 const LIGHT: Duration = Duration::from_millis(700);
-const TIMES: u32 = 11;
+/// As often as the transfer lasts, and no more than this.
+const TIMES: u32 = 40;
 
 /// Loses what the sender sends, at the router.
 fn lose(row: &Row, priority: u32, what: &str) {
     run(&format!("tc -n {} filter add dev p0 ingress protocol ip prio {priority} {what}", row.router));
 }
 
-fn darken_now_and_then(row: &Row) {
+fn darken_now_and_then(row: &Row, over: &AtomicBool) {
+    row.await_flows(FLOWS);
     for _ in 0..TIMES {
         thread::sleep(LIGHT);
+        if over.load(Ordering::Relaxed) {
+            return;
+        }
         // A client's ports are two apart: every other flow.
         lose(row, 1, "u32 match ip sport 0 0x2 action drop");
         thread::sleep(DARK);
@@ -46,13 +52,16 @@ pub fn an_ack_that_ends_a_recovery_is_answered_by_what_it_echoes() {
     let row = Row::delayed(DELAY_MS);
     run(&format!("tc -n {} qdisc add dev p0 ingress", row.router));
     lose(&row, 2, &format!("matchall action ok random determ drop {ONE_IN}"));
+    let over = AtomicBool::new(false);
     let run = thread::scope(|scope| {
-        scope.spawn(|| darken_now_and_then(&row));
-        row.send(loaded.kernel_name(), MARKING, FLOWS, SECONDS)
+        scope.spawn(|| darken_now_and_then(&row, &over));
+        let run = row.send(loaded.kernel_name(), MARKING, FLOWS, SECONDS);
+        over.store(true, Ordering::Relaxed);
+        run
     });
     println!("{run}; {:?}", loaded.counters());
     // Hardly a timeout ends while the queue is above its threshold.
-    for (what, ended, least) in [("CWR", CWR, 10), ("Recovery", RECOVERY, 10), ("Loss", LOSS, 1)] {
+    for (what, ended, least) in [("CWR", CWR, 10), ("Recovery", RECOVERY, 5), ("Loss", LOSS, 1)] {
         let all: Vec<&Reduction> = run.in_cwr().filter(|r| r.ended == Some(ended)).collect();
         share_of(&format!("marks that end {what}"), &all, least, 0.99, |r| r.to_pkt == r.of_dctcp());
     }

@@ -13,6 +13,7 @@ use crate::ports::{Server, config};
 use row::{RECEIVER, Row};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 use vmcc_cc::{Algorithm, Params};
 use vmcc_host::observe::{Observer, Record};
@@ -27,12 +28,25 @@ const LOSS: u32 = 4;
 const PORT: u16 = 5251;
 /// Thresholds are whole packets: of a smaller window the ratio says little.
 const LEAST_TELLING_PKT: u32 = 8;
-/// What a run takes beyond the time that iperf3 sends: to connect, to end, on a busy emulated machine.
-const SPARE: Duration = Duration::from_secs(3);
+/// How often it is asked whether a transfer is over.
+const GLANCE: Duration = Duration::from_millis(200);
 
 pub fn load(name: &str) -> Loaded {
     let algorithm = Algorithm::by_name(name).unwrap();
     Loaded::load(algorithm, &Params::defaults(algorithm)).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// All that is recorded until a transfer is over: on a busy emulated machine it may begin and end late.
+fn records_of<T>(observer: &Observer, transfer: &ScopedJoinHandle<'_, T>) -> Vec<Record> {
+    let mut records = Vec::new();
+    loop {
+        // Asked first: what was recorded until then is read below.
+        let over = transfer.is_finished();
+        records.extend(observer.watch(GLANCE).unwrap());
+        if over {
+            return records;
+        }
+    }
 }
 
 /// One reduction: from which window to which threshold, and by what state.
@@ -186,6 +200,18 @@ fn reductions(records: &[&Record]) -> Vec<Reduction> {
 }
 
 impl Row {
+    /// Waits until this many connections of a transfer, and the one that iperf3 controls it by, are there: what comes
+    /// before, such as loading a port's programs, takes any time on an emulated machine. Half a minute at most.
+    pub fn await_flows(&self, flows: usize) {
+        let connections = || self.sender.run(&format!("ss -Htn state established dport = :{PORT}"));
+        for _ in 0..300 {
+            if connections().lines().count() > flows {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
     /// Sends with congestion control `kernel_name` while the router's port to the receiver is served as `config_toml` says.
     pub fn send(&self, kernel_name: &str, config_toml: &str, flows: usize, seconds: u64) -> Run {
         for end in [&self.sender, &self.receiver] {
@@ -199,7 +225,7 @@ impl Row {
         let (rate, records) = std::thread::scope(|scope| {
             let options = format!("-c {} -p {PORT} -t {seconds} -P {flows}", RECEIVER);
             let transfer = scope.spawn(move || self.sender.iperf(&options));
-            let records = observer.watch(Duration::from_secs(seconds) + SPARE).unwrap();
+            let records = records_of(&observer, &transfer);
             (transfer.join().unwrap(), records)
         });
         drop(server);

@@ -2,7 +2,7 @@
 //! asking for a threshold and without a reduction.
 
 use super::row::{RECEIVER, Row};
-use super::{LOSS, PORT, SPARE, load};
+use super::{LOSS, PORT, load, records_of};
 use crate::ports::{Server, run};
 use std::time::Duration;
 use vmcc_host::Loaded;
@@ -59,12 +59,13 @@ fn transfer(kernel_name: &str) -> Vec<Fall> {
     let server = Server::start(&row.receiver, PORT);
     let records = std::thread::scope(|scope| {
         let row = &row;
-        scope.spawn(move || row.sender.iperf(&format!("-c {RECEIVER} -p {PORT} -t 2")));
+        let transfer = scope.spawn(move || row.sender.iperf(&format!("-c {RECEIVER} -p {PORT} -t 2")));
         scope.spawn(move || {
+            row.await_flows(1);
             std::thread::sleep(Duration::from_secs(1));
             narrow(row);
         });
-        observer.watch(Duration::from_secs(2) + SPARE).unwrap()
+        records_of(&observer, &transfer)
     });
     drop(server);
     falls(&records)

@@ -2,12 +2,12 @@
 //! Linux takes the reduction back (Eifel, `tcp_try_undo_loss`). Without SACK it stays in Loss while it does.
 
 use super::row::{RECEIVER, Row};
-use super::{CWR, LOSS, PORT, SPARE, load};
+use super::{CWR, LOSS, PORT, load, records_of};
 use crate::ports::{Server, run};
 use std::time::Duration;
 use vmcc_host::observe::{Observer, Record};
 
-const SECONDS: u64 = 4;
+const SECONDS: u64 = 6;
 
 /// The first timeout of a connection that has seen no other reduction, and what came after.
 #[derive(Debug)]
@@ -40,12 +40,14 @@ fn transfer(kernel_name: &str) -> Timeout {
     let server = Server::start(&row.receiver, PORT);
     let records = std::thread::scope(|scope| {
         let row = &row;
-        scope.spawn(move || row.sender.iperf(&format!("-c {RECEIVER} -p {PORT} -b 5M -l 4k -t {SECONDS}")));
+        let transfer = scope
+            .spawn(move || row.sender.iperf(&format!("-c {RECEIVER} -p {PORT} -b 5M -l 4k -t {SECONDS}")));
         scope.spawn(move || {
-            std::thread::sleep(Duration::from_secs(2));
+            row.await_flows(1);
+            std::thread::sleep(Duration::from_secs(1));
             run(&format!("tc -n {} qdisc change dev p1 root netem delay 600ms limit 10000", row.receiver));
         });
-        observer.watch(Duration::from_secs(SECONDS) + SPARE).unwrap()
+        records_of(&observer, &transfer)
     });
     drop(server);
     first_timeout(&records).unwrap_or_else(|| panic!("{kernel_name}: the timer did not expire"))
