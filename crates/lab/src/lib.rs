@@ -29,7 +29,6 @@ mod process;
 mod registry;
 mod run;
 mod sampler;
-mod series;
 mod spec;
 mod topology;
 mod workload;

@@ -168,6 +168,7 @@ fn transfer(
         control.check()?;
         let elapsed = start.elapsed();
         while let Some(remap) = remaps.next_if(|remap| elapsed >= remap.at.to_duration()) {
+            sampler.ask_receivers()?;
             topology.remap(spec, remap)?;
             sampler.remap(remap);
         }
@@ -178,8 +179,11 @@ fn transfer(
         cpu.update(elapsed);
         if elapsed >= next_progress {
             next_progress += PROGRESS_INTERVAL;
-            sampler.group()?;
+            sampler.ask_receivers()?;
             report_progress(spec, control, sampler.samples(), elapsed);
+        }
+        if running.iter().any(|flow| ends(flow, spec, elapsed)) {
+            sampler.ask_receivers()?;
         }
         if elapsed > deadline {
             let late = running.iter().find(|flow| flow.report.is_none());
@@ -194,6 +198,11 @@ fn transfer(
     let started_us = (0..spec.flows.len()).map(|flow| first_byte(&samples, flow)).collect();
     let reports = running.into_iter().filter_map(|flow| flow.report).collect();
     Ok(Observed { samples, reports, started_us, ports: ports.records()?, cpu_s: cpu.busy_s() })
+}
+
+/// Whether its time is over and its sockets may close any moment.
+fn ends(flow: &Running, spec: &LabSpec, elapsed: Duration) -> bool {
+    flow.report.is_none() && elapsed >= spec.flows[flow.flow].stop.to_duration()
 }
 
 /// Starts a flow when it is due, and takes its report when it has ended.

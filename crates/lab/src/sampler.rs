@@ -32,6 +32,8 @@ pub(crate) struct Track {
     /// Index into [`LabSpec::paths`]; beyond them, ways without a name.
     pub(crate) path: usize,
     pub(crate) local_port: u16,
+    /// Number of its socket: that of the first track.
+    pub(crate) socket: usize,
     /// Whether it is an MPTCP subflow.
     pub(crate) multipath: bool,
     /// What the subflows of one MPTCP connection share: the receiver's token. The sender's sockets will not do:
@@ -39,6 +41,10 @@ pub(crate) struct Track {
     pub(crate) token: Option<u32>,
     pub(crate) algorithm: String,
     pub(crate) points: Vec<Point>,
+    /// Retransmission timeouts since the track began, where the kernel counts them.
+    pub(crate) timeouts: Option<u32>,
+    /// Packets that the receiver got with congestion experienced since then, likewise.
+    pub(crate) arrived_ce: Option<u32>,
     /// The socket's counters when the track began.
     base: Counters,
 }
@@ -48,6 +54,8 @@ struct Counters {
     bytes_acked: u64,
     retransmits: u32,
     echoed_ce: u32,
+    timeouts: u32,
+    arrived_ce: u32,
 }
 
 /// What a queue said at one moment.
@@ -152,8 +160,9 @@ impl<'a> Sampler<'a> {
         Ok(())
     }
 
-    /// Finds out which subflows belong together. Once per connection suffices; the answer does not change.
-    pub(crate) fn group(&mut self) -> Result<(), Error> {
+    /// Asks the receivers which subflows belong together, which does not change, and what has arrived with congestion
+    /// experienced: often enough to have the last word before their sockets close, and whenever a subflow moves.
+    pub(crate) fn ask_receivers(&mut self) -> Result<(), Error> {
         for end in &mut self.receivers {
             for subflow in end.subflows().map_err(|e| Error::diag(&e))? {
                 let token = subflow.mptcp.map(|mptcp| mptcp.token_local).filter(|token| *token != 0);
@@ -161,6 +170,8 @@ impl<'a> Sampler<'a> {
                 if let Some(index) = self.known.get(&(subflow.remote, subflow.local)) {
                     let track = &mut self.samples.tracks[*index];
                     track.token = track.token.or(token);
+                    track.arrived_ce =
+                        subflow.received_ce_pkt.map(|all| all.saturating_sub(track.base.arrived_ce));
                 }
             }
         }
@@ -198,15 +209,22 @@ fn record(
         Some(index) => index,
         None => {
             let continued = before.map(|index| &samples.tracks[index]);
+            let arrived_ce = |track: &Track| track.base.arrived_ce + track.arrived_ce.unwrap_or(0);
             samples.tracks.push(Track {
                 flow,
                 path,
                 local_port: subflow.local.port(),
+                socket: continued.map_or(samples.tracks.len(), |track| track.socket),
                 multipath: false,
                 token: continued.and_then(|track| track.token),
                 algorithm: subflow.algorithm.clone(),
                 points: Vec::new(),
-                base: if before.is_some() { Counters::of(subflow) } else { Counters::default() },
+                timeouts: None,
+                arrived_ce: None,
+                base: continued.map_or_else(Counters::default, |track| Counters {
+                    arrived_ce: arrived_ce(track),
+                    ..Counters::of(subflow)
+                }),
             });
             known.insert(key, samples.tracks.len() - 1);
             samples.tracks.len() - 1
@@ -218,6 +236,7 @@ fn record(
     if track.algorithm != subflow.algorithm {
         track.algorithm.clone_from(&subflow.algorithm);
     }
+    track.timeouts = subflow.timeouts.map(|all| all.saturating_sub(track.base.timeouts));
     track.points.push(Point {
         t_us,
         srtt_us: subflow.srtt_us,
@@ -234,6 +253,8 @@ impl Counters {
             bytes_acked: subflow.bytes_acked,
             retransmits: subflow.retransmitted_pkt,
             echoed_ce: subflow.delivered_ce_pkt,
+            timeouts: subflow.timeouts.unwrap_or(0),
+            arrived_ce: 0,
         }
     }
 }
@@ -259,11 +280,6 @@ impl Track {
         (self.acked_at(to_us) - self.acked_at(from_us)).max(0.0)
     }
 
-    pub(crate) fn within(&self, from_us: u64, to_us: u64) -> &[Point] {
-        let from = self.points.partition_point(|point| point.t_us < from_us);
-        let to = self.points.partition_point(|point| point.t_us < to_us);
-        &self.points[from..to.max(from)]
-    }
 }
 
 #[cfg(test)]
@@ -283,10 +299,13 @@ mod tests {
             flow: 0,
             path: 0,
             local_port: 1,
+            socket: 0,
             multipath: false,
             token: None,
             algorithm: String::new(),
             points: points.iter().map(point).collect(),
+            timeouts: None,
+            arrived_ce: None,
             base: Counters::default(),
         }
     }
@@ -300,12 +319,5 @@ mod tests {
         assert_eq!(t.acked_at(999), 3000.0);
         assert_eq!(t.acked_within(150, 250), 1000.0);
         assert_eq!(track(&[]).acked_within(0, 10), 0.0);
-    }
-
-    #[test]
-    fn windows_of_points_are_half_open() {
-        let t = track(&[(100, 0), (200, 0), (300, 0)]);
-        assert_eq!(t.within(100, 300).len(), 2);
-        assert_eq!(t.within(301, 400).len(), 0);
     }
 }

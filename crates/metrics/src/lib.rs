@@ -2,18 +2,24 @@
 //!
 //! [`catalogue`] lists every metric: its name, unit, title, meaning, where it stands in a result and which engines
 //! observe it. `vmcc metrics`, the table in `docs/metrics.md`, the JSON [`schema`], table headers, plot titles and the
-//! names that claims may use are made from it. [`Metrics`] holds the figures of one run; [`Dist`] and [`stats`] are how
-//! samples become figures.
+//! names that claims may use are made from it. An engine returns what it [`observed`]; [`reduce::figures`] makes of that the
+//! [`Metrics`] of the run, a [`FlowRecord`] per connection and a [`Series`] over time, with [`Dist`] and [`stats`].
 //!
 //! A metric that was not measured is absent, never zero.
 
 pub mod catalogue;
 mod dist;
 mod figures;
+mod flow;
 pub mod markdown;
+pub mod observed;
+pub mod reduce;
 pub mod schema;
+mod series;
 pub mod stats;
 pub mod unit;
 
 pub use dist::{Dist, Extra};
 pub use figures::{Metrics, PathMetrics};
+pub use flow::FlowRecord;
+pub use series::{NameId, Series, SeriesPoint};

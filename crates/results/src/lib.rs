@@ -22,6 +22,6 @@ mod output;
 pub mod parquet_files;
 mod summary;
 
-pub use output::{FlowRecord, NameId, RunOutput, Series, SeriesPoint};
+pub use output::RunOutput;
 pub use summary::{Case, ClaimResult, Environment, Needs, Run, SCHEMA_VERSION, Settings, Summary, Work};
-pub use vmcc_metrics::{Dist, Extra, Metrics, PathMetrics};
+pub use vmcc_metrics::{Dist, Extra, FlowRecord, Metrics, NameId, PathMetrics, Series, SeriesPoint};

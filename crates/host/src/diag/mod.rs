@@ -3,10 +3,12 @@
 //! Asked over `NETLINK_SOCK_DIAG` (what `ss` uses), in the network namespace of the calling thread; no text is
 //! scraped. MPTCP subflows are TCP sockets with an upper-layer attribute that carries the connection's tokens.
 
+mod later;
 mod subflow;
 #[cfg(test)]
 mod tests;
 
+use later::Later;
 pub use subflow::{CaState, Mptcp, Subflow};
 
 use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader};
@@ -143,7 +145,7 @@ impl Diag {
             if found.len() >= MAX_SOCKETS {
                 return Err(io::Error::other("too many sockets in one answer"));
             }
-            found.extend(answer.0.and_then(Subflow::from_answer));
+            found.extend(answer.0.and_then(|(message, later)| Subflow::from_answer(message, later)));
             Ok(())
         })
     }
@@ -151,13 +153,14 @@ impl Diag {
 
 /// One socket of an answer; `None` for one that this program cannot read (an attribute of a later kernel), which
 /// is left out rather than failing the whole listing.
-struct Answer(Option<SockDiagMessage>);
+struct Answer(Option<(SockDiagMessage, Later)>);
 
 impl NetlinkDeserializable for Answer {
     type Error = std::convert::Infallible;
 
     fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Self, Self::Error> {
-        Ok(Self(SockDiagMessage::deserialize(header, payload).ok()))
+        let message = SockDiagMessage::deserialize(header, payload).ok();
+        Ok(Self(message.map(|message| (message, Later::of_answer(payload)))))
     }
 }
 

@@ -1,5 +1,6 @@
 //! One TCP socket as the kernel reports it.
 
+use super::later::Later;
 use netlink_packet_core::{Nla as _, NlaBuffer, NlasIterator};
 use netlink_packet_sock_diag::{
     SockDiagMessage, TCP_ESTABLISHED,
@@ -123,11 +124,15 @@ pub struct Subflow {
     pub busy_us: u64,
     /// Part of `busy_us` in which the peer's receive window was the limit.
     pub receive_window_limited_us: u64,
+    /// Retransmission timeouts; from Linux 6.7 on.
+    pub timeouts: Option<u32>,
+    /// Packets that arrived with congestion experienced; from Linux 6.18 on.
+    pub received_ce_pkt: Option<u32>,
 }
 
 impl Subflow {
     /// Reads an answer; `None` if it is not an INET socket or has no TCP information (a request socket).
-    pub(super) fn from_answer(answer: SockDiagMessage) -> Option<Self> {
+    pub(super) fn from_answer(answer: SockDiagMessage, later: Later) -> Option<Self> {
         let SockDiagMessage::InetResponse(response) = answer else { return None };
         let InetResponse { header, nlas } = *response;
         let mut info = None;
@@ -145,7 +150,9 @@ impl Subflow {
                 _ => {}
             }
         }
-        Some(Self::from_parts(&header.socket_id, header.state == TCP_ESTABLISHED, &info?, algorithm, mptcp))
+        let established = header.state == TCP_ESTABLISHED;
+        let socket = Self::from_parts(&header.socket_id, established, &info?, algorithm, mptcp);
+        Some(Self { timeouts: later.timeouts, received_ce_pkt: later.received_ce_pkt, ..socket })
     }
 
     fn from_parts(
@@ -186,6 +193,8 @@ impl Subflow {
             delivery_rate_bps: info.delivery_rate.saturating_mul(8),
             busy_us: info.busy_time,
             receive_window_limited_us: info.rwnd_limited,
+            timeouts: None,
+            received_ce_pkt: None,
         }
     }
 }
@@ -219,7 +228,7 @@ pub(super) fn parse_ulp(value: &[u8]) -> Option<Mptcp> {
 }
 
 /// The attributes of a nest, as type and value; ends at the first malformed one.
-fn attributes(nest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(super) fn attributes(nest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     NlasIterator::new(nest).map_while(Result::ok).filter_map(move |found: NlaBuffer<&[u8]>| {
         let value = found.into_inner().get(NLA_HEADER_LEN..usize::from(found.length()))?;
         Some((found.kind() & NLA_TYPE_MASK, value))

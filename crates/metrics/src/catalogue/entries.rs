@@ -1,6 +1,8 @@
 //! The list. Its order is the order of tables.
 
 use super::{Engines, Kind, Metric, Place, Span};
+use crate::reduce::Reduce::{self, By, Mean, Sum};
+use crate::reduce::{goodput, ports, rtt, transfers};
 use crate::unit::Unit;
 
 /// What most entries have; each says what differs.
@@ -14,6 +16,7 @@ const NUMBER: Metric = Metric {
     title: "",
     shown: &[],
     meaning: "",
+    reduce: Reduce::There,
 };
 const COUNT: Metric = Metric { unit: Unit::Count, kind: Kind::Count, span: Span::Run, ..NUMBER };
 const DISTRIBUTION: Metric = Metric { kind: Kind::Distribution, ..NUMBER };
@@ -29,6 +32,7 @@ pub(super) const ALL: &[Metric] = &[
         shown: &[("", "goodput")],
         meaning: "payload that receiving applications got in order, times 8, per second: of the measured traffic \
                   over the window, of an entry over its own time within the window",
+        reduce: By(goodput::of),
         ..RATE
     },
     Metric {
@@ -38,6 +42,7 @@ pub(super) const ALL: &[Metric] = &[
         shown: &[("", "path *")],
         meaning: "payload that the path's subflows of the measured traffic carried, each byte once per subflow, times \
                   8, per second; what MPTCP sends again on another path counts on both",
+        reduce: By(goodput::of_path),
         ..RATE
     },
     Metric {
@@ -45,6 +50,7 @@ pub(super) const ALL: &[Metric] = &[
         title: "competing goodput",
         shown: &[("", "competing")],
         meaning: "the goodput of competing traffic, each entry over its own time within the window",
+        reduce: By(goodput::competing),
         ..RATE
     },
     Metric {
@@ -53,6 +59,7 @@ pub(super) const ALL: &[Metric] = &[
         shown: &[("", "share left")],
         meaning: "what competing traffic carried of all that its paths carried, from its first start to its last stop \
                   within the window; the mean over paths that have some",
+        reduce: By(goodput::competing_share),
         ..NUMBER
     },
     Metric {
@@ -63,6 +70,7 @@ pub(super) const ALL: &[Metric] = &[
         shown: &[("p50", "RTT p50"), ("p99", "RTT p99")],
         meaning: "smoothed round-trip times, one value per subflow at equal intervals; of runs and entries that have \
                   only short transfers, on the simulator, every sample",
+        reduce: By(rtt::of),
         ..DISTRIBUTION
     },
     Metric {
@@ -74,6 +82,7 @@ pub(super) const ALL: &[Metric] = &[
         shown: &[("p50", "FCT p50"), ("p99", "FCT p99")],
         meaning: "completion times of sized transfers and requests begun within the window: from the first SYN to the \
                   last byte at the receiver, of requests to the whole answer",
+        reduce: By(transfers::completion_times),
         ..DISTRIBUTION
     },
     Metric {
@@ -82,6 +91,7 @@ pub(super) const ALL: &[Metric] = &[
         title: "goodput of connections",
         meaning: "goodput of single measured connections: of endless ones over their own time within the window, or, \
                   where there are none, of completed transfers begun within it over their completion time",
+        reduce: By(goodput::of_connections),
         ..DISTRIBUTION
     },
     Metric {
@@ -89,12 +99,14 @@ pub(super) const ALL: &[Metric] = &[
         title: "Jain index",
         shown: &[("", "Jain index")],
         meaning: "Jain's fairness index over the goodput of the measured connections, 1/n to 1",
+        reduce: By(goodput::jain),
         ..NUMBER
     },
     Metric {
         name: "tenant_jain",
         title: "Jain index of hosts",
         meaning: "Jain's fairness index over what each host that sends without end got, competing ones included",
+        reduce: By(goodput::tenant_jain),
         ..NUMBER
     },
     Metric {
@@ -102,6 +114,7 @@ pub(super) const ALL: &[Metric] = &[
         title: "established",
         shown: &[("", "established")],
         meaning: "measured connections whose handshake completed",
+        reduce: By(transfers::established),
         ..COUNT
     },
     Metric {
@@ -111,6 +124,7 @@ pub(super) const ALL: &[Metric] = &[
         title: "completed",
         shown: &[("", "completed")],
         meaning: "sized transfers and requests that completed",
+        reduce: By(transfers::completed),
         ..COUNT
     },
     Metric {
@@ -121,6 +135,7 @@ pub(super) const ALL: &[Metric] = &[
         shown: &[("", "unfinished")],
         meaning: "sized transfers begun within the window that had not completed at its end: completion times are \
                   without them",
+        reduce: By(transfers::unfinished),
         ..COUNT
     },
     Metric {
@@ -129,14 +144,15 @@ pub(super) const ALL: &[Metric] = &[
         title: "retransmits",
         shown: &[("", "retransmits")],
         meaning: "data segments that a subflow sent again; what MPTCP sends again on another subflow is new there",
+        reduce: Sum(|subflow| subflow.counters.retransmits),
         ..COUNT
     },
     Metric {
         name: "timeouts",
-        engines: Engines::Simulator,
         title: "timeouts",
         shown: &[("", "timeouts")],
-        meaning: "retransmission timeouts of the measured traffic",
+        meaning: "retransmission timeouts of the measured traffic (kernels: Linux 6.7 and later)",
+        reduce: Sum(|subflow| subflow.counters.timeouts),
         ..COUNT
     },
     Metric {
@@ -144,7 +160,8 @@ pub(super) const ALL: &[Metric] = &[
         places: &[Place::Run, Place::Path],
         title: "CE marks",
         shown: &[("", "CE marks")],
-        meaning: "packets of the measured traffic that arrived with congestion experienced",
+        meaning: "packets of the measured traffic that arrived with congestion experienced (kernels: Linux 6.18 and later)",
+        reduce: Sum(|subflow| subflow.counters.ce_marks),
         ..COUNT
     },
     Metric {
@@ -153,7 +170,18 @@ pub(super) const ALL: &[Metric] = &[
         title: "drops",
         shown: &[("", "drops")],
         meaning: "packets of all traffic that queues and links dropped",
+        reduce: By(ports::drops),
         ..COUNT
+    },
+    Metric {
+        name: "marked_pkt",
+        places: &[Place::Path],
+        unit: Unit::Packets,
+        span: Span::Run,
+        title: "marked",
+        meaning: "packets of all traffic that the path's queues marked, whether they arrived or were dropped later",
+        reduce: By(ports::marked),
+        ..NUMBER
     },
     Metric {
         name: "ce_marks",
@@ -161,6 +189,7 @@ pub(super) const ALL: &[Metric] = &[
         engines: Engines::Kernels,
         title: "CE marks",
         meaning: "packets of all traffic that this queue marked",
+        reduce: By(ports::marks),
         ..COUNT
     },
     Metric {
@@ -169,6 +198,7 @@ pub(super) const ALL: &[Metric] = &[
         engines: Engines::Kernels,
         title: "drops",
         meaning: "packets of all traffic that this queue dropped",
+        reduce: By(ports::drops),
         ..COUNT
     },
     Metric {
@@ -177,6 +207,7 @@ pub(super) const ALL: &[Metric] = &[
         unit: Unit::Bytes,
         title: "queue",
         meaning: "bytes of all traffic that wait at the port that stands for the path, at equal intervals",
+        reduce: By(ports::queue),
         ..DISTRIBUTION
     },
     Metric {
@@ -185,6 +216,7 @@ pub(super) const ALL: &[Metric] = &[
         unit: Unit::Bytes,
         title: "marking threshold",
         meaning: "backlog from which on the queue marked, at equal intervals",
+        reduce: By(ports::threshold),
         ..DISTRIBUTION
     },
     Metric {
@@ -192,6 +224,7 @@ pub(super) const ALL: &[Metric] = &[
         places: &[Place::Path],
         title: "utilization",
         meaning: "what the port that stands for the path sent, of its rate; absent where the rate changes meanwhile",
+        reduce: By(ports::utilization),
         ..NUMBER
     },
     Metric {
@@ -203,6 +236,7 @@ pub(super) const ALL: &[Metric] = &[
         engines: Engines::Kernels,
         title: "not ECN-capable",
         meaning: "packets of all traffic that met a queue above its threshold and could not be marked",
+        reduce: By(ports::not_ect),
         ..NUMBER
     },
     Metric {
@@ -213,6 +247,7 @@ pub(super) const ALL: &[Metric] = &[
         title: "echoed marks",
         meaning: "measured packets whose ACK echoed congestion: more than arrived with it where the receiver repeats the \
                   echo until it is answered (RFC 3168)",
+        reduce: Sum(|subflow| subflow.counters.echoed_ce),
         ..NUMBER
     },
     Metric {
@@ -222,6 +257,7 @@ pub(super) const ALL: &[Metric] = &[
         title: "CPU seconds per gigabyte",
         shown: &[("", "CPU s/GB")],
         meaning: "CPU seconds of the whole host over gigabytes (10^9 B) that all traffic delivered",
+        reduce: By(goodput::cpu_s_per_gb),
         ..NUMBER
     },
     Metric {
@@ -294,7 +330,6 @@ pub(super) const ALL: &[Metric] = &[
         name: "timeouts",
         unit: Unit::Count,
         kind: Kind::Count,
-        engines: Engines::Simulator,
         title: "timeouts",
         meaning: "retransmission timeouts of its subflows",
         ..OF_FLOW
@@ -320,6 +355,7 @@ pub(super) const ALL: &[Metric] = &[
         unit: Unit::Microseconds,
         title: "smoothed RTT",
         meaning: "of a path, the mean over the measured subflows on it; of a subflow of few, its own",
+        reduce: Mean(|sample| Some(f64::from(sample.srtt_8us) / 8.0)),
         ..OVER_TIME
     },
     Metric {
@@ -327,6 +363,7 @@ pub(super) const ALL: &[Metric] = &[
         unit: Unit::Packets,
         title: "congestion window",
         meaning: "of a path, the mean over the measured subflows on it; of a subflow of few, its own",
+        reduce: Mean(|sample| Some(f64::from(sample.cwnd_pkt))),
         ..OVER_TIME
     },
     Metric {

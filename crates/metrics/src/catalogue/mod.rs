@@ -2,6 +2,7 @@
 
 mod entries;
 
+use crate::reduce::Reduce;
 use crate::unit::Unit;
 
 /// One metric.
@@ -26,6 +27,8 @@ pub struct Metric {
     pub shown: &'static [(&'static str, &'static str)],
     /// What exactly it is.
     pub meaning: &'static str,
+    /// How it is made of what engines observe.
+    pub reduce: Reduce,
 }
 
 /// A place in a result that has figures.

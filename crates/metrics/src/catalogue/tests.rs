@@ -48,3 +48,23 @@ fn dotted_names_lead_to_the_metric() {
         assert_eq!(base_name(dotted), base);
     }
 }
+
+/// What the fields of results hold, told by a value of each kind.
+#[test]
+fn every_kind_fits_the_field_of_its_name() {
+    for (place, mut object) in [(Place::Run, serde_json::json!({})), (Place::Path, serde_json::json!({ "path": "a" }))] {
+        for metric in of(place) {
+            object[metric.name] = match metric.kind {
+                Kind::Count => 7.into(),
+                Kind::Number => 0.5.into(),
+                Kind::Distribution => serde_json::json!({ "mean": 1.0, "p50": 1.0, "p99": 1.0 }),
+            };
+        }
+        let text = object.to_string();
+        let read = match place {
+            Place::Run => serde_json::from_value::<crate::Metrics>(object).map(drop),
+            _ => serde_json::from_value::<crate::PathMetrics>(object).map(drop),
+        };
+        assert!(read.is_ok(), "{read:?}: {text}");
+    }
+}

@@ -1,31 +1,19 @@
 //! One case of a scenario, simulated.
 //!
-//! | figure | what it is |
-//! |---|---|
-//! | window | from `warmup` to `duration` |
-//! | `goodput_bps` | payload delivered in order to applications within the window, measured traffic |
-//! | `competing_goodput_bps` | the same for competing traffic, each connection over its own time within the window |
-//! | `paths[].goodput_bps` | payload that arrived first on the path within the window, measured traffic |
-//! | `rtt_us` | smoothed RTT, one value per subflow at equal intervals of the window; for traffic of short transfers only, every RTT sample of the window |
-//! | `unfinished` | sized transfers begun within the window and not complete at its end, which `fct_us` leaves out |
-//! | `fct_us` | from the first SYN to the last byte at the receiver (requests: to the whole answer), transfers begun within the window |
-//! | `established`, `completed`, `retransmits`, `timeouts`, `ce_marks`, `drops` | counters over the whole run |
-//! | `competing_share` | competing goodput over all goodput of its path, while competing connections were active within the window |
-//! | `traffic.<name>.*` | the same figures for one entry |
+//! What comes out is observed here and made into figures by [`vmcc_metrics`].
 
 mod accounts;
 mod changes;
-mod classes;
 mod error;
-mod measure;
-mod series;
+mod observe;
 mod setup;
 #[cfg(test)]
 mod tests;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use vmcc_results::RunOutput;
+use vmcc_metrics::reduce;
+use vmcc_results::{RunOutput, Work};
 use vmcc_scenario::ResolvedCase;
 
 pub use error::SimError;
@@ -72,7 +60,18 @@ pub fn run_case(case: &ResolvedCase, seed: u64, options: &Options<'_>) -> Result
             progress(stop.ps() as f64 / setup.end.ps().max(1) as f64);
         }
     }
-    Ok(measure::output(&mut setup, accounts))
+    Ok(output(&mut setup, &accounts))
+}
+
+fn output(setup: &mut Setup, accounts: &Accounts) -> RunOutput {
+    let observed = observe::observe(setup, accounts);
+    let totals = setup.engine.totals();
+    let work = Work {
+        packet_hops: Some(totals.packet_hops),
+        events: Some(totals.events - setup.sample_events()),
+        ..Work::default()
+    };
+    RunOutput::new(reduce::figures(&observed), work, std::mem::take(&mut setup.warnings))
 }
 
 /// Events after which a run listens to who wants it to end: a fraction of a second.

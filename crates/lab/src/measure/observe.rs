@@ -1,0 +1,200 @@
+//! What a run showed: connections, samples and ports, for [`vmcc_metrics`] to make figures of.
+
+use super::Transferred;
+use crate::ports::PortRecord;
+use crate::run::Observed as Seen;
+use crate::sampler::{ClassPoint, Point, Track};
+use crate::spec::{Flow, LabSpec, Role};
+use std::collections::BTreeSet;
+use vmcc_metrics::observed::{
+    Class, Connection, Counters, Entry, Job, Moment, Observed, Part, Path, Sample, Subflow,
+};
+use vmcc_port::ClassStats;
+use vmcc_units::Nanos;
+
+pub(super) fn observe(spec: &LabSpec, seen: &Seen, transfers: &[Transferred<'_>]) -> Observed {
+    let paths: Vec<Path> = (0..spec.paths.len()).map(|path| path_of(spec, seen, path)).collect();
+    let all_classes = seen.ports.iter().flat_map(|port| &port.stats.classes);
+    Observed {
+        window: (moment(spec.warmup), moment(spec.duration)),
+        interval_ps: moment(spec.series_interval).0,
+        entries: entries(spec),
+        dropped_pkt: (!seen.ports.is_empty()).then(|| all_classes.map(dropped).sum()),
+        paths,
+        connections: transfers.iter().map(|transfer| connection(spec, transfer)).collect(),
+        responses: Vec::new(),
+        parts: parts(spec, transfers),
+        parts_per_interval: true,
+        cpu_s: seen.cpu_s,
+        rtts: Vec::new(),
+    }
+}
+
+fn moment(time: Nanos) -> Moment {
+    Moment(time.get().saturating_mul(1_000))
+}
+
+/// Each entry of traffic once, in the scenario's order.
+pub(crate) fn labels(spec: &LabSpec) -> Vec<&str> {
+    let mut labels: Vec<&str> = Vec::new();
+    for flow in &spec.flows {
+        if !labels.contains(&flow.label.as_str()) {
+            labels.push(&flow.label);
+        }
+    }
+    labels
+}
+
+fn entries(spec: &LabSpec) -> Vec<Entry> {
+    let of = |label: &str| {
+        let flows = || spec.flows.iter().filter(|flow| flow.label == label);
+        Entry {
+            label: label.to_owned(),
+            competing: flows().all(|flow| flow.role == Role::Competing),
+            start: flows().map(|flow| moment(flow.start)).min().unwrap_or_default(),
+            stop: flows().map(|flow| moment(flow.stop)).max().unwrap_or_default(),
+            datagram_bytes: 0.0,
+        }
+    };
+    labels(spec).into_iter().map(of).collect()
+}
+
+fn entry_of(spec: &LabSpec, flow: &Flow) -> usize {
+    labels(spec).iter().position(|label| *label == flow.label).unwrap_or(0)
+}
+
+fn connection(spec: &LabSpec, transfer: &Transferred<'_>) -> Connection {
+    let flow = transfer.flow;
+    let whole = (Moment::default(), Moment(u64::MAX));
+    Connection {
+        entry: entry_of(spec, flow),
+        sender: flow.from,
+        from: spec.hosts[flow.from].clone(),
+        to: spec.hosts[flow.to].clone(),
+        cc: flow.cc.name().to_owned(),
+        job: Job::Endless,
+        start: Moment::from_us(transfer.started_us),
+        stop: moment(flow.stop),
+        // The program reports connections that it has.
+        established: true,
+        received: None,
+        delivered_bytes: transfer.bytes_within(whole.0, whole.1) as u64,
+        window_bytes: transfer.bytes_within(moment(spec.warmup), moment(spec.duration)),
+        rtts: None,
+        subflows: transfer.tracks.iter().map(|track| subflow(spec, track)).collect(),
+    }
+}
+
+fn subflow(spec: &LabSpec, track: &Track) -> Subflow {
+    let most = |of: fn(&Point) -> u32| track.points.iter().map(of).max().map(u64::from);
+    Subflow {
+        number: track.socket,
+        path: Some(track.path).filter(|path| *path < spec.paths.len()),
+        // A refused subflow shows up as a socket, too; the handshake counts as one byte.
+        established: track.points.last().is_some_and(|point| point.bytes_acked > 1),
+        counters: Counters {
+            retransmits: most(|point| point.retransmits).or(Some(0)),
+            timeouts: track.timeouts.map(u64::from),
+            ce_marks: track.arrived_ce.map(u64::from),
+            echoed_ce: most(|point| point.echoed_ce).or(Some(0)),
+        },
+        samples: track.points.iter().map(sample).collect(),
+    }
+}
+
+fn sample(point: &Point) -> Sample {
+    Sample {
+        at: Moment::from_us(point.t_us),
+        srtt_8us: point.srtt_us.saturating_mul(8),
+        cwnd_pkt: point.cwnd_pkt,
+        acked: point.bytes_acked,
+    }
+}
+
+/// Cut where a series has a value, at the window's ends, and where competing traffic starts and stops.
+fn parts(spec: &LabSpec, transfers: &[Transferred<'_>]) -> Vec<Part> {
+    let end = moment(spec.duration);
+    let every = moment(spec.series_interval).0.max(1);
+    let mut cuts: BTreeSet<Moment> = (1..).map(|i| Moment(every * i)).take_while(|at| *at < end).collect();
+    cuts.extend([moment(spec.warmup), end]);
+    let competing = spec.flows.iter().filter(|flow| flow.role == Role::Competing);
+    cuts.extend(competing.flat_map(|flow| [moment(flow.start), moment(flow.stop)]));
+    let started = transfers.iter().filter(|transfer| transfer.flow.role == Role::Competing);
+    cuts.extend(started.map(|transfer| Moment::from_us(transfer.started_us)));
+    let mut from = Moment::default();
+    let mut parts = Vec::new();
+    for to in cuts.into_iter().filter(|at| *at > Moment::default() && *at <= end) {
+        parts.push(part(spec, transfers, from, to));
+        from = to;
+    }
+    parts
+}
+
+fn part(spec: &LabSpec, transfers: &[Transferred<'_>], from: Moment, to: Moment) -> Part {
+    let none = vec![0.0; spec.paths.len()];
+    let entries = vec![0.0; labels(spec).len()];
+    let mut part = Part { from, to, paths: none.clone(), competing_paths: none, entries };
+    for transfer in transfers {
+        part.entries[entry_of(spec, transfer.flow)] += transfer.bytes_within(from, to);
+        let sums = match transfer.flow.role {
+            Role::Measured => &mut part.paths,
+            Role::Competing => &mut part.competing_paths,
+        };
+        for track in &transfer.tracks {
+            if let Some(sum) = sums.get_mut(track.path) {
+                *sum += track.acked_within(from.us(), to.us());
+            }
+        }
+    }
+    part
+}
+
+fn path_of(spec: &LabSpec, seen: &Seen, path: usize) -> Path {
+    let ports: Vec<&PortRecord> = seen.ports.iter().filter(|port| port.path == path).collect();
+    let (from, to) = (moment(spec.warmup).us(), moment(spec.duration).us());
+    let queue = &seen.samples.queues[path];
+    let inside: Vec<_> = queue.iter().filter(|point| (from..to).contains(&point.t_us)).collect();
+    let sent = inside.last().zip(inside.first()).map(|(last, first)| {
+        let bytes = last.stats.sent_bytes.saturating_sub(first.stats.sent_bytes);
+        (bytes as f64, (last.t_us - first.t_us) as f64 / 1e6)
+    });
+    let total = |counter: fn(&ClassStats) -> u64| {
+        let classes = ports.iter().flat_map(|port| &port.stats.classes);
+        (!ports.is_empty()).then(|| classes.map(counter).sum::<u64>())
+    };
+    let marks = ports.iter().any(|port| port.marks);
+    let backlog = queue.iter().map(|point| (Moment::from_us(point.t_us), point.stats.backlog_bytes as f64));
+    Path {
+        name: spec.paths[path].name.clone(),
+        rate_bps: ports.first().and_then(|port| port.stats.rate_bps).map(|rate| rate as f64),
+        sent,
+        dropped_pkt: total(dropped),
+        marked_pkt: total(|class| class.marked).filter(|_| marks),
+        not_ect_pkt: total(|class| class.not_ect).filter(|_| marks),
+        queue: backlog.collect(),
+        classes: ports.first().map(|port| classes(seen, path, port)).unwrap_or_default(),
+    }
+}
+
+fn dropped(class: &ClassStats) -> u64 {
+    class.drops_full + class.drops_other
+}
+
+/// A port with one class says nothing that the path does not.
+fn classes(seen: &Seen, path: usize, port: &PortRecord) -> Vec<Class> {
+    let several = port.stats.classes.len() > 1;
+    let points = |name: &str| seen.samples.classes[path].get(name).map_or(&[][..], Vec::as_slice);
+    let at = |point: &ClassPoint| Moment::from_us(point.t_us);
+    let one = |class: &ClassStats| {
+        let threshold = |point: &ClassPoint| Some((at(point), point.threshold_bytes? as f64));
+        let points = points(&class.name);
+        Class {
+            name: class.name.clone(),
+            marked_pkt: port.marks.then_some(class.marked),
+            dropped_pkt: Some(dropped(class)),
+            queue: points.iter().map(|point| (at(point), point.backlog_bytes as f64)).collect(),
+            threshold: points.iter().filter_map(threshold).collect(),
+        }
+    };
+    port.stats.classes.iter().filter(|_| several).map(one).collect()
+}

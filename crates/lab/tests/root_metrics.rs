@@ -1,0 +1,101 @@
+//! One scenario on this machine's kernel and on the simulator: a figure means the same on both, by what it counts.
+//!
+//! Background traffic is planted that is marked, dropped and sent again, and must not be counted.
+
+mod common;
+
+use common::{alone, run};
+use vmcc_lab::LabSpec;
+use vmcc_results::{FlowRecord, RunOutput};
+use vmcc_scenario::{Document, Overrides};
+
+const SCENARIO: &str = "
+title = 'Marks and losses of two, of which one is measured'
+duration = '5s'
+warmup = '1s'
+[topology]
+kind = 'parallel-paths'
+paths = [{ name = 'a' }, { name = 'b' }]
+rate = '50mbit'
+delay = '50us'
+buffer = '60kB'
+[[traffic]]
+name = 'ours'
+kind = 'bulk'
+[[traffic]]
+name = 'theirs'
+kind = 'bulk'
+protocol = 'tcp'
+path = 'b'
+competing = true
+";
+/// A port's marks are counted when they are made, a receiver's when it is asked for the last time, some milliseconds before
+/// its socket closes; what waits at the end has not arrived.
+const UNSEEN_MARKS: f64 = 0.03;
+
+fn on_both_engines(settings: &[&str], check: impl Fn(&str, &RunOutput)) {
+    let _alone = alone();
+    let set = settings.iter().map(|setting| (*setting).to_owned()).collect();
+    let overrides = Overrides { set, ..Overrides::default() };
+    let plan = Document::parse("both", SCENARIO).unwrap().plan(&overrides).unwrap();
+    let simulated = vmcc_sim::run_case(&plan.cases[0], 1, &vmcc_sim::Options::default()).unwrap();
+    check("simulator", &simulated);
+    check("kernel", &run(&LabSpec::try_from(&plan.cases[0]).unwrap()).unwrap());
+}
+
+fn flow<'a>(output: &'a RunOutput, traffic: &str) -> &'a FlowRecord {
+    let mut all = output.flows.iter().filter(|flow| flow.traffic == traffic);
+    let only = all.next().unwrap();
+    assert!(all.next().is_none(), "{traffic} is one connection");
+    only
+}
+
+/// `part` of `whole`, give or take `by` of it.
+fn nearly(part: f64, whole: f64, by: f64) -> bool {
+    (part - whole).abs() <= by * whole.abs()
+}
+
+#[test]
+fn root_marks_are_those_that_arrived_with_the_measured_traffic() {
+    let marking = ["cc=dctcp", "marking={ rule = 'threshold', at = '15kB' }"];
+    on_both_engines(&marking, |engine, output| {
+        let m = &output.metrics;
+        let (ours, theirs) = (flow(output, "ours").ce_marks, flow(output, "theirs").ce_marks);
+        let (Some(ours), Some(theirs)) = (ours, theirs) else { panic!("{engine}: {ours:?}, {theirs:?}") };
+        assert!(theirs > 100 && ours > 100, "{engine}: nothing to tell apart: {ours}, {theirs}");
+        assert_eq!(m.ce_marks, Some(ours), "{engine}: of the measured traffic alone");
+        let paths: Vec<u64> = m.paths.iter().map(|path| path.ce_marks.unwrap()).collect();
+        assert_eq!(paths.iter().sum::<u64>(), ours, "{engine}: {paths:?}");
+        let marked = |path: &str| m.get(&format!("paths.{path}.marked_pkt")).unwrap();
+        assert!(nearly(paths[0] as f64, marked("a"), UNSEEN_MARKS), "{engine}: {paths:?}, {}", marked("a"));
+        let on_b = (paths[1] + theirs) as f64;
+        assert!(nearly(on_b, marked("b"), UNSEEN_MARKS), "{engine}: {on_b} of {}", marked("b"));
+        // Of each mark an echo, where the receiver echoes as DCTCP asks for.
+        let echoed = m.get("echoed_ce_pkt").unwrap_or(ours as f64);
+        assert!(nearly(echoed, ours as f64, 0.2), "{engine}: {echoed} echoes of {ours}");
+    });
+}
+
+#[test]
+fn root_bytes_and_losses_are_those_of_the_measured_traffic() {
+    on_both_engines(&["cc=reno"], |engine, output| {
+        let m = &output.metrics;
+        let (ours, theirs) = (flow(output, "ours"), flow(output, "theirs"));
+        assert_eq!((ours.measured, theirs.measured, m.established), (true, false, Some(1)), "{engine}");
+        assert_eq!((ours.subflows, theirs.subflows), (2, 1), "{engine}");
+        assert!(theirs.retransmits > Some(20), "{engine}: nothing planted: {:?}", theirs.retransmits);
+        assert_eq!(m.retransmits, ours.retransmits, "{engine}");
+        let paths: u64 = m.paths.iter().map(|path| path.retransmits.unwrap()).sum();
+        assert_eq!(Some(paths), m.retransmits, "{engine}");
+        assert_eq!(m.timeouts, ours.timeouts, "{engine}");
+        let goodput = m.goodput_bps.unwrap();
+        assert_eq!(ours.goodput_bps, m.goodput_bps, "{engine}: endless, over the window");
+        let carried: f64 = m.paths.iter().map(|path| path.goodput_bps.unwrap()).sum();
+        assert!(nearly(carried, goodput, 0.05), "{engine}: {carried} on paths, {goodput} in order");
+        let delivered = ours.delivered_bytes as f64 * 8.0 / 5.0;
+        assert!(nearly(delivered, goodput, 0.25), "{engine}: {delivered} in all, {goodput} in the window");
+        let both = goodput + m.competing_goodput_bps.unwrap();
+        assert!((85e6..100e6).contains(&both) && goodput < 0.9 * both, "{engine}: {goodput} of {both}");
+        assert!(m.drops >= m.retransmits.map(|n| n / 2), "{engine}: of all traffic: {:?}", m.drops);
+    });
+}

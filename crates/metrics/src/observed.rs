@@ -1,0 +1,248 @@
+//! What an engine saw of one run, before any figure is made of it.
+//!
+//! Engines fill these types and nothing else; what a counter or a sample means is said here, once, and every engine
+//! observes just that. What an engine cannot see is `None` or empty.
+
+use hdrhistogram::Histogram;
+
+/// A moment: picoseconds after the start of the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Moment(pub u64);
+
+impl Moment {
+    /// From microseconds.
+    pub fn from_us(us: u64) -> Self {
+        Self(us.saturating_mul(1_000_000))
+    }
+
+    /// Whole microseconds.
+    pub fn us(self) -> u64 {
+        self.0 / 1_000_000
+    }
+
+    /// Microseconds from `earlier` to here.
+    pub fn us_since(self, earlier: Self) -> f64 {
+        self.0.saturating_sub(earlier.0) as f64 / 1e6
+    }
+
+    /// Seconds from `earlier` to here; zero if it is later.
+    pub fn secs_since(self, earlier: Self) -> f64 {
+        self.0.saturating_sub(earlier.0) as f64 * 1e-12
+    }
+}
+
+/// One run.
+#[derive(Debug, Default)]
+pub struct Observed {
+    /// End of the warm-up, and end of the run.
+    pub window: (Moment, Moment),
+    /// Between the values of a time series, in picoseconds.
+    pub interval_ps: u64,
+    /// The entries of traffic, in the scenario's order.
+    pub entries: Vec<Entry>,
+    /// The paths, in the scenario's order.
+    pub paths: Vec<Path>,
+    /// Connections, in the order of their numbers.
+    pub connections: Vec<Connection>,
+    /// Answered requests, by time.
+    pub responses: Vec<Response>,
+    /// What was delivered when: parts of time without gap, cut at least at the window's ends and where competing traffic
+    /// starts and stops.
+    pub parts: Vec<Part>,
+    /// Whether parts are as fine as the series' interval.
+    pub parts_per_interval: bool,
+    /// Packets that queues and links dropped anywhere.
+    pub dropped_pkt: Option<u64>,
+    /// CPU seconds of the whole host within the window.
+    pub cpu_s: Option<f64>,
+    /// RTT samples within the window of groups of connections, in nanoseconds: each that entered an estimator.
+    pub rtts: Vec<Histogram<u64>>,
+}
+
+/// One entry of traffic.
+#[derive(Debug, Clone, Default)]
+pub struct Entry {
+    /// Its label.
+    pub label: String,
+    /// Whether it is not what the run is about.
+    pub competing: bool,
+    /// When it starts.
+    pub start: Moment,
+    /// When it stops, at the end of the run at the latest.
+    pub stop: Moment,
+    /// Datagram payload that arrived within the window.
+    pub datagram_bytes: f64,
+}
+
+/// One path, and the port that stands for it.
+#[derive(Debug, Clone, Default)]
+pub struct Path {
+    /// Its name.
+    pub name: String,
+    /// The port's rate, unless it changes during the run.
+    pub rate_bps: Option<f64>,
+    /// What the port sent within part of the window: bytes, and how many seconds that part has.
+    pub sent: Option<(f64, f64)>,
+    /// Packets dropped on the path.
+    pub dropped_pkt: Option<u64>,
+    /// Packets that its queues marked; `None` where none of them marks.
+    pub marked_pkt: Option<u64>,
+    /// Packets that could not be marked.
+    pub not_ect_pkt: Option<u64>,
+    /// Bytes that wait at the port.
+    pub queue: Vec<(Moment, f64)>,
+    /// The port's queues, where it has several.
+    pub classes: Vec<Class>,
+}
+
+/// One of several queues of a port.
+#[derive(Debug, Clone, Default)]
+pub struct Class {
+    /// Its name.
+    pub name: String,
+    /// Packets that it marked.
+    pub marked_pkt: Option<u64>,
+    /// Packets that it dropped.
+    pub dropped_pkt: Option<u64>,
+    /// Bytes that wait.
+    pub queue: Vec<(Moment, f64)>,
+    /// Backlog from which on it marks.
+    pub threshold: Vec<(Moment, f64)>,
+}
+
+/// What a connection does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Job {
+    /// Sends as long as it may.
+    #[default]
+    Endless,
+    /// Transfers so many bytes.
+    Transfer(u64),
+    /// Asks for so many bytes, again and again.
+    Requests(u64),
+}
+
+/// One connection.
+#[derive(Debug, Clone, Default)]
+pub struct Connection {
+    /// Index into [`Observed::entries`].
+    pub entry: usize,
+    /// Number of the sending host.
+    pub sender: usize,
+    /// Name of the sending host.
+    pub from: String,
+    /// Name of the receiving host.
+    pub to: String,
+    /// Its congestion control.
+    pub cc: String,
+    /// What it does.
+    pub job: Job,
+    /// When it starts: its first SYN.
+    pub start: Moment,
+    /// When it is to stop.
+    pub stop: Moment,
+    /// Whether its handshake completed.
+    pub established: bool,
+    /// When the receiver had the last byte of a transfer.
+    pub received: Option<Moment>,
+    /// Payload that the receiving application got in order, in the whole run.
+    pub delivered_bytes: u64,
+    /// The same within the window.
+    pub window_bytes: f64,
+    /// Index into [`Observed::rtts`].
+    pub rtts: Option<usize>,
+    /// Its subflows, by path.
+    pub subflows: Vec<Subflow>,
+}
+
+/// One subflow (of a single-path connection: the one), as long as it takes one path.
+#[derive(Debug, Clone, Default)]
+pub struct Subflow {
+    /// Number within its connection: one that moves to another path keeps it.
+    pub number: usize,
+    /// Index into [`Observed::paths`].
+    pub path: Option<usize>,
+    /// Whether it was established.
+    pub established: bool,
+    /// What was counted in the whole run.
+    pub counters: Counters,
+    /// What was seen at equal intervals, by time.
+    pub samples: Vec<Sample>,
+}
+
+/// Counters of a subflow in both directions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Data segments that it sent again.
+    pub retransmits: Option<u64>,
+    /// Retransmission timeouts.
+    pub timeouts: Option<u64>,
+    /// Packets that arrived with congestion experienced.
+    pub ce_marks: Option<u64>,
+    /// Packets whose ACK echoed congestion.
+    pub echoed_ce: Option<u64>,
+}
+
+/// What a subflow's sender said at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Sample {
+    /// When.
+    pub at: Moment,
+    /// Smoothed round-trip time in 1/8 µs; 0 before the first.
+    pub srtt_8us: u32,
+    /// Congestion window.
+    pub cwnd_pkt: u32,
+    /// What was acknowledged so far; only whether it grew is asked.
+    pub acked: u64,
+}
+
+/// One answered request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Response {
+    /// Index into [`Observed::connections`].
+    pub connection: usize,
+    /// When it was asked.
+    pub asked: Moment,
+    /// When the whole answer was there.
+    pub answered: Moment,
+}
+
+/// Payload that got through within a part of time.
+#[derive(Debug, Clone, Default)]
+pub struct Part {
+    /// From when.
+    pub from: Moment,
+    /// Until when.
+    pub to: Moment,
+    /// Per path: carried by subflows of measured connections, each byte once per subflow.
+    pub paths: Vec<f64>,
+    /// Per path: the same of competing connections.
+    pub competing_paths: Vec<f64>,
+    /// Per entry: in order at its applications.
+    pub entries: Vec<f64>,
+}
+
+impl Observed {
+    /// Whether a moment is within the window.
+    pub fn in_window(&self, at: Moment) -> bool {
+        at >= self.window.0 && at <= self.window.1
+    }
+
+    /// The window in seconds.
+    pub fn window_secs(&self) -> f64 {
+        self.window.1.secs_since(self.window.0)
+    }
+
+    /// Seconds of the window in which an entry was active.
+    pub fn active_secs(&self, entry: usize) -> f64 {
+        let entry = &self.entries[entry];
+        entry.stop.min(self.window.1).secs_since(entry.start.max(self.window.0))
+    }
+}
+
+impl Connection {
+    /// Whether it sends as long as it may.
+    pub fn endless(&self) -> bool {
+        self.job == Job::Endless
+    }
+}

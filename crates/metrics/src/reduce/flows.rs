@@ -1,0 +1,89 @@
+//! One record per connection and per answered request.
+
+use super::{Scope, goodput, rtt, transfers};
+use crate::FlowRecord;
+use crate::observed::{Connection, Job, Observed, Response};
+use std::collections::BTreeSet;
+
+/// Every connection, then every answered request.
+pub(super) fn records(seen: &Observed) -> Vec<FlowRecord> {
+    let own_rtts = own_rtts(seen);
+    let connections = (0..seen.connections.len()).map(|index| connection(seen, index, own_rtts));
+    connections.chain(seen.responses.iter().map(|response| request(seen, response))).collect()
+}
+
+/// Whether every connection has RTT samples of its own.
+fn own_rtts(seen: &Observed) -> bool {
+    let groups: BTreeSet<_> = seen.connections.iter().filter_map(|connection| connection.rtts).collect();
+    groups.len() == seen.connections.iter().filter(|connection| connection.rtts.is_some()).count()
+}
+
+fn connection(seen: &Observed, index: usize, own_rtts: bool) -> FlowRecord {
+    let one = &seen.connections[index];
+    let scope = Scope { connections: vec![one], ..Scope::measured(seen) };
+    let size_bytes = match one.job {
+        Job::Transfer(bytes) => Some(bytes),
+        Job::Endless | Job::Requests(_) => None,
+    };
+    let end = seen.window.1;
+    // An endless connection that was stopped has ended there.
+    let ended = one.received.unwrap_or(one.stop);
+    let secs = ended.min(end).secs_since(one.start);
+    let life = (secs > 0.0).then(|| one.delivered_bytes as f64 * 8.0 / secs);
+    let rtt = if own_rtts || one.endless() { rtt::dist(seen, std::iter::once(one)) } else { None };
+    FlowRecord {
+        start_us: one.start.us(),
+        end_us: (ended <= end).then(|| ended.us()),
+        size_bytes,
+        delivered_bytes: one.delivered_bytes,
+        completed: size_bytes.is_some() && one.received.is_some(),
+        measured: measured(seen, one) && (size_bytes.is_none() || one.start >= seen.window.0),
+        goodput_bps: if size_bytes.is_some() { life } else { goodput::rate(seen, one) },
+        fct_us: transfers::completion(one),
+        rtt_mean_us: rtt.map(|rtt| rtt.mean),
+        rtt_p50_us: rtt.map(|rtt| rtt.p50),
+        rtt_p99_us: rtt.map(|rtt| rtt.p99),
+        retransmits: scope.sum(|subflow| subflow.counters.retransmits),
+        timeouts: scope.sum(|subflow| subflow.counters.timeouts),
+        ce_marks: scope.sum(|subflow| subflow.counters.ce_marks),
+        ..named(seen, index)
+    }
+}
+
+/// One request with its answer. What is counted per connection stands in the connection's record.
+fn request(seen: &Observed, response: &Response) -> FlowRecord {
+    let connection = &seen.connections[response.connection];
+    let size_bytes = match connection.job {
+        Job::Requests(bytes) => bytes,
+        Job::Endless | Job::Transfer(_) => 0,
+    };
+    FlowRecord {
+        start_us: response.asked.us(),
+        end_us: Some(response.answered.us()),
+        size_bytes: Some(size_bytes),
+        delivered_bytes: size_bytes,
+        completed: true,
+        measured: measured(seen, connection) && response.asked >= seen.window.0,
+        fct_us: Some(response.answered.us_since(response.asked)),
+        ..named(seen, response.connection)
+    }
+}
+
+/// What every record of a connection says about it.
+fn named(seen: &Observed, index: usize) -> FlowRecord {
+    let one = &seen.connections[index];
+    let established = one.subflows.iter().filter(|subflow| subflow.established);
+    FlowRecord {
+        flow: index as u64,
+        traffic: seen.entries[one.entry].label.clone(),
+        from: one.from.clone(),
+        to: one.to.clone(),
+        cc: one.cc.clone(),
+        subflows: established.map(|subflow| subflow.number).collect::<BTreeSet<_>>().len() as u32,
+        ..FlowRecord::default()
+    }
+}
+
+fn measured(seen: &Observed, connection: &Connection) -> bool {
+    !seen.entries[connection.entry].competing
+}

@@ -1,0 +1,107 @@
+//! What got through.
+
+use super::{Figure, Scope};
+use crate::observed::{Connection, Job, Observed, Part};
+use crate::{Dist, stats};
+
+/// Of measured traffic over the window; of an entry over its own time within it.
+pub(crate) fn of(scope: &Scope<'_>) -> Option<Figure> {
+    let seen = scope.seen;
+    if let Some(entry) = scope.entry {
+        return rate_of_entry(seen, entry).map(Figure::Number);
+    }
+    let measured = entries(seen, false);
+    let bytes: f64 = measured.iter().map(|entry| window_bytes(seen, *entry)).sum();
+    (!measured.is_empty()).then(|| Figure::Number(bytes * 8.0 / seen.window_secs()))
+}
+
+/// A flow that competes for half of the run with 50 Mbit/s has 50 Mbit/s, not 25.
+pub(crate) fn competing(scope: &Scope<'_>) -> Option<Figure> {
+    let rates: Vec<f64> =
+        entries(scope.seen, true).into_iter().filter_map(|entry| rate_of_entry(scope.seen, entry)).collect();
+    (!rates.is_empty()).then(|| Figure::Number(rates.iter().sum()))
+}
+
+pub(crate) fn of_path(scope: &Scope<'_>) -> Option<Figure> {
+    let path = scope.path?;
+    let inside = scope.seen.parts.iter().filter(|part| part.from >= scope.seen.window.0);
+    let bytes: f64 = inside.map(|part| part.paths[path]).sum();
+    Some(Figure::Number(bytes * 8.0 / scope.seen.window_secs()))
+}
+
+/// What competing connections got of their paths while the first to the last of them was active.
+pub(crate) fn competing_share(scope: &Scope<'_>) -> Option<Figure> {
+    let seen = scope.seen;
+    let competing = || seen.connections.iter().filter(|c| seen.entries[c.entry].competing && c.endless());
+    let from = competing().map(|c| c.start).min()?.max(seen.window.0);
+    let to = competing().map(|c| c.stop.min(seen.window.1)).max()?;
+    let parts: Vec<&Part> = seen.parts.iter().filter(|part| part.from >= from && part.to <= to).collect();
+    let share = |path: usize| {
+        let theirs: f64 = parts.iter().map(|part| part.competing_paths[path]).sum();
+        let ours: f64 = parts.iter().map(|part| part.paths[path]).sum();
+        (theirs > 0.0).then(|| theirs / (theirs + ours))
+    };
+    let shares: Vec<f64> = (0..seen.paths.len()).filter_map(share).collect();
+    (!shares.is_empty()).then(|| Figure::Number(shares.iter().sum::<f64>() / shares.len() as f64))
+}
+
+pub(crate) fn of_connections(scope: &Scope<'_>) -> Option<Figure> {
+    Dist::from_samples(&mut rates(scope)).map(Figure::Dist)
+}
+
+pub(crate) fn jain(scope: &Scope<'_>) -> Option<Figure> {
+    stats::jain(&rates(scope)).map(Figure::Number)
+}
+
+/// Fairness among the hosts that send without end, whoever they are.
+pub(crate) fn tenant_jain(scope: &Scope<'_>) -> Option<Figure> {
+    let seen = scope.seen;
+    let endless = seen.connections.iter().filter(|connection| connection.endless()).collect();
+    let everybody = Scope { connections: endless, ..Scope::measured(seen) };
+    let rates = everybody.by_sender(|connection| rate(seen, connection).unwrap_or(0.0));
+    stats::jain(&rates.into_values().collect::<Vec<f64>>()).map(Figure::Number)
+}
+
+pub(crate) fn cpu_s_per_gb(scope: &Scope<'_>) -> Option<Figure> {
+    let seen = scope.seen;
+    let gigabytes = (0..seen.entries.len()).map(|entry| window_bytes(seen, entry)).sum::<f64>() / 1e9;
+    seen.cpu_s.filter(|_| gigabytes > 0.0).map(|cpu_s| Figure::Number(cpu_s / gigabytes))
+}
+
+/// A connection's rate over its entry's time within the window.
+pub(super) fn rate(seen: &Observed, connection: &Connection) -> Option<f64> {
+    let secs = seen.active_secs(connection.entry);
+    (secs > 0.0).then(|| connection.window_bytes * 8.0 / secs)
+}
+
+/// Of endless ones within the window, or else of completed transfers begun within it.
+fn rates(scope: &Scope<'_>) -> Vec<f64> {
+    let endless: Vec<&Connection> = scope.connections.iter().copied().filter(|c| c.endless()).collect();
+    if endless.is_empty() {
+        return scope.connections.iter().filter_map(|c| transfer_rate(scope.seen, c)).collect();
+    }
+    endless.into_iter().filter_map(|connection| rate(scope.seen, connection)).collect()
+}
+
+fn transfer_rate(seen: &Observed, connection: &Connection) -> Option<f64> {
+    let Job::Transfer(bytes) = connection.job else { return rate(seen, connection) };
+    if connection.start < seen.window.0 {
+        return None;
+    }
+    let secs = connection.received?.secs_since(connection.start);
+    (secs > 0.0).then(|| bytes as f64 * 8.0 / secs)
+}
+
+fn entries(seen: &Observed, competing: bool) -> Vec<usize> {
+    (0..seen.entries.len()).filter(|entry| seen.entries[*entry].competing == competing).collect()
+}
+
+fn rate_of_entry(seen: &Observed, entry: usize) -> Option<f64> {
+    let secs = seen.active_secs(entry);
+    (secs > 0.0).then(|| window_bytes(seen, entry) * 8.0 / secs)
+}
+
+fn window_bytes(seen: &Observed, entry: usize) -> f64 {
+    let connections = seen.connections.iter().filter(|connection| connection.entry == entry);
+    connections.map(|connection| connection.window_bytes).sum::<f64>() + seen.entries[entry].datagram_bytes
+}

@@ -1,0 +1,65 @@
+//! Round-trip times.
+
+use super::{Figure, Scope};
+use crate::Dist;
+use crate::observed::{Connection, Observed, Subflow};
+use hdrhistogram::Histogram;
+use std::collections::BTreeSet;
+
+/// Smoothed RTTs at equal intervals; for short transfers, which such samples would miss, every sample.
+pub(crate) fn of(scope: &Scope<'_>) -> Option<Figure> {
+    if scope.path.is_some() {
+        let subflows = scope.subflows().map(|(_, subflow)| subflow);
+        return Dist::from_samples(&mut smoothed(scope.seen, subflows)).map(Figure::Dist);
+    }
+    dist(scope.seen, scope.connections.iter().copied()).map(Figure::Dist)
+}
+
+pub(super) fn dist<'a>(
+    seen: &Observed,
+    connections: impl Iterator<Item = &'a Connection> + Clone,
+) -> Option<Dist> {
+    let mut endless = connections.clone().filter(|connection| connection.endless()).peekable();
+    if endless.peek().is_some() {
+        return Dist::from_samples(&mut smoothed(seen, endless.flat_map(|c| &c.subflows)));
+    }
+    every(seen, connections)
+}
+
+/// Within the window, of the subflows that made progress since their previous sample.
+fn smoothed<'a>(seen: &Observed, subflows: impl Iterator<Item = &'a Subflow>) -> Vec<f64> {
+    let mut values = Vec::new();
+    for subflow in subflows {
+        let mut last = None;
+        for sample in &subflow.samples {
+            let moved = last.replace(sample.acked).is_none_or(|last| sample.acked > last);
+            if moved && sample.srtt_8us > 0 && seen.in_window(sample.at) {
+                values.push(f64::from(sample.srtt_8us) / 8.0);
+            }
+        }
+    }
+    values
+}
+
+fn every<'a>(seen: &Observed, connections: impl Iterator<Item = &'a Connection>) -> Option<Dist> {
+    let groups: BTreeSet<usize> = connections.filter_map(|connection| connection.rtts).collect();
+    let mut sum: Option<Histogram<u64>> = None;
+    for group in groups {
+        let Some(histogram) = seen.rtts.get(group) else { continue };
+        match &mut sum {
+            // Same bounds and precision.
+            Some(sum) => drop(sum.add(histogram)),
+            None => sum = Some(histogram.clone()),
+        }
+    }
+    let sum = sum.filter(|histogram| !histogram.is_empty())?;
+    let us = |ns: u64| ns as f64 / 1e3;
+    Some(Dist {
+        mean: sum.mean() / 1e3,
+        p50: us(sum.value_at_quantile(0.5)),
+        p99: us(sum.value_at_quantile(0.99)),
+        min: Some(us(sum.min())),
+        max: Some(us(sum.max())),
+        samples: Some(sum.len()),
+    })
+}

@@ -1,0 +1,108 @@
+use super::*;
+use crate::observed::{Counters, Entry, Job, Moment, Part, Path};
+
+fn secs(s: u64) -> Moment {
+    Moment::from_us(s * 1_000_000)
+}
+
+fn entry(label: &str, competing: bool, start: u64, stop: u64) -> Entry {
+    let (start, stop) = (secs(start), secs(stop));
+    Entry { label: label.into(), competing, start, stop, datagram_bytes: 0.0 }
+}
+
+fn connection(entry: usize, window_bytes: f64, counted: u64) -> Connection {
+    let counters = Counters { retransmits: Some(counted), ce_marks: Some(10 * counted), ..Counters::default() };
+    let sample = |at, acked| Sample { at: secs(at), srtt_8us: 8_000 + 8 * at as u32, acked, ..Sample::default() };
+    let samples = vec![sample(1, 10), sample(5, 20), sample(6, 20), sample(7, 30)];
+    let subflow = Subflow { path: Some(0), established: true, counters, samples, ..Subflow::default() };
+    let stop = secs(10);
+    Connection { entry, window_bytes, established: true, stop, subflows: vec![subflow], ..Connection::default() }
+}
+
+/// One measured connection; beside it competing traffic from 4 s to 9 s, all on one path.
+fn run() -> Observed {
+    let part = |from, to, ours, theirs| Part {
+        from: secs(from),
+        to: secs(to),
+        paths: vec![ours],
+        competing_paths: vec![theirs],
+        entries: vec![ours, theirs],
+    };
+    Observed {
+        window: (secs(2), secs(10)),
+        interval_ps: 1_000_000_000_000,
+        entries: vec![entry("ours", false, 0, 10), entry("theirs", true, 4, 9)],
+        paths: vec![Path { name: "a".into(), marked_pkt: Some(200), ..Path::default() }],
+        connections: vec![
+            connection(0, 8e6, 3),
+            Connection { start: secs(4), stop: secs(9), ..connection(1, 5e6, 7) },
+        ],
+        parts: vec![part(0, 2, 9e6, 0.0), part(2, 4, 2e6, 0.0), part(4, 9, 5e6, 15e6), part(9, 10, 1e6, 0.0)],
+        dropped_pkt: Some(17),
+        ..Observed::default()
+    }
+}
+
+#[test]
+fn what_others_send_is_in_none_of_the_measured_figures() {
+    let m = figures(&run()).metrics;
+    assert_eq!((m.goodput_bps, m.competing_goodput_bps), (Some(8e6), Some(8e6)));
+    assert_eq!((m.retransmits, m.ce_marks, m.timeouts), (Some(3), Some(30), None));
+    assert_eq!((m.established, m.jain, m.drops), (Some(1), Some(1.0), Some(17)));
+    assert_eq!((m.paths[0].ce_marks, m.paths[0].goodput_bps), (Some(30), Some(8e6)));
+    assert_eq!(m.get("paths.a.marked_pkt"), Some(200.0), "of all traffic");
+    assert_eq!(m.get("competing_share"), Some(0.75), "only while both were there");
+    assert_eq!(m.get("traffic.theirs.retransmits"), Some(7.0));
+    assert_eq!((m.completed, m.unfinished, m.fct_us), (None, None, None));
+}
+
+#[test]
+fn a_subflow_without_progress_says_nothing_about_round_trips() {
+    let m = figures(&run()).metrics;
+    // At 1 s it was warming up, at 6 s nothing had been acknowledged since 5 s.
+    let rtt = m.rtt_us.unwrap();
+    assert_eq!((rtt.samples, rtt.min, rtt.max), (Some(2), Some(1005.0), Some(1007.0)));
+    assert_eq!(m.paths[0].rtt_us, m.rtt_us);
+}
+
+#[test]
+fn one_that_was_not_counted_makes_the_sum_unknown() {
+    let mut seen = run();
+    seen.connections[0].subflows.push(Subflow { path: Some(0), ..Subflow::default() });
+    let m = figures(&seen).metrics;
+    assert_eq!((m.retransmits, m.paths[0].ce_marks), (None, None));
+    seen.connections.clear();
+    let m = figures(&seen).metrics;
+    assert_eq!((m.retransmits, m.paths[0].retransmits), (None, Some(0)));
+}
+
+#[test]
+fn transfers_count_by_when_they_began() {
+    let mut seen = run();
+    let transfer = |start, received: Option<u64>| Connection {
+        job: Job::Transfer(1_000_000),
+        start: secs(start),
+        received: received.map(secs),
+        ..connection(0, 1e6, 0)
+    };
+    seen.connections = vec![transfer(1, Some(3)), transfer(4, Some(6)), transfer(8, None)];
+    let Figures { metrics: m, flows, .. } = figures(&seen);
+    assert_eq!((m.completed, m.unfinished), (Some(2), Some(1)));
+    assert_eq!(m.fct_us.map(|fct| (fct.mean, fct.samples)), Some((2e6, Some(1))));
+    assert_eq!(m.flow_goodput_bps.map(|rate| (rate.mean, rate.samples)), Some((4e6, Some(1))));
+    assert_eq!(flows.iter().map(|flow| flow.measured).collect::<Vec<_>>(), [false, true, true]);
+}
+
+#[test]
+fn values_over_time_stand_at_the_end_of_their_interval() {
+    let mut seen = run();
+    seen.parts_per_interval = true;
+    let series = figures(&seen).series;
+    let of = |entity: &str, metric: &str| {
+        let points = series.iter().filter(|point| point.entity == entity && point.metric == metric);
+        points.map(|point| (point.t_us / 1_000_000, point.value)).collect::<Vec<_>>()
+    };
+    assert_eq!(of("a", "srtt_us"), [(1, 1001.0), (5, 1005.0), (6, 1006.0), (7, 1007.0)]);
+    assert_eq!(of("flow1.a", "srtt_us"), of("a", "srtt_us"), "as long as it sends");
+    assert_eq!(of("theirs", "goodput_bps")[2], (9, 24e6));
+}
