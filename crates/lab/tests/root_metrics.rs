@@ -61,7 +61,11 @@ fn root_marks_are_those_that_arrived_with_the_measured_traffic() {
     on_both_engines(&marking, |engine, output| {
         let m = &output.metrics;
         let (ours, theirs) = (flow(output, "ours").ce_marks, flow(output, "theirs").ce_marks);
-        let (Some(ours), Some(theirs)) = (ours, theirs) else { panic!("{engine}: {ours:?}, {theirs:?}") };
+        let (Some(ours), Some(theirs)) = (ours, theirs) else {
+            // Before Linux 6.18 a socket does not say what arrived marked: then nobody guesses.
+            assert_eq!((engine, ours, theirs, m.ce_marks), ("kernel", None, None, None));
+            return;
+        };
         assert!(theirs > 100 && ours > 100, "{engine}: nothing to tell apart: {ours}, {theirs}");
         assert_eq!(m.ce_marks, Some(ours), "{engine}: of the measured traffic alone");
         let paths: Vec<u64> = m.paths.iter().map(|path| path.ce_marks.unwrap()).collect();
