@@ -279,7 +279,6 @@ impl Track {
     pub(crate) fn acked_within(&self, from_us: u64, to_us: u64) -> f64 {
         (self.acked_at(to_us) - self.acked_at(from_us)).max(0.0)
     }
-
 }
 
 #[cfg(test)]

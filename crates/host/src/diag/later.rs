@@ -22,7 +22,8 @@ impl Later {
     pub(super) fn of_answer(payload: &[u8]) -> Self {
         let nest = payload.get(INET_DIAG_MSG_BYTES..).unwrap_or_default();
         let info = attributes(nest).find(|(kind, _)| *kind == INET_DIAG_INFO);
-        info.and_then(|(_, info)| info.get(size_of::<TcpInfoBuffer>()..)).map_or_else(Self::default, Self::read)
+        info.and_then(|(_, info)| info.get(size_of::<TcpInfoBuffer>()..))
+            .map_or_else(Self::default, Self::read)
     }
 
     /// The fields in the order of <linux/tcp.h>, after `tcpi_snd_wnd`.

@@ -3,11 +3,11 @@
 
 mod observe;
 
+use crate::Error;
 use crate::run::Observed;
-use crate::workload::Connection;
 use crate::sampler::{Point, Track};
 use crate::spec::{Cc, Flow, LabSpec, Transport};
-use crate::Error;
+use crate::workload::Connection;
 use std::collections::BTreeSet;
 use vmcc_metrics::observed::Moment;
 use vmcc_metrics::reduce;

@@ -52,7 +52,9 @@ fn dotted_names_lead_to_the_metric() {
 /// What the fields of results hold, told by a value of each kind.
 #[test]
 fn every_kind_fits_the_field_of_its_name() {
-    for (place, mut object) in [(Place::Run, serde_json::json!({})), (Place::Path, serde_json::json!({ "path": "a" }))] {
+    for (place, mut object) in
+        [(Place::Run, serde_json::json!({})), (Place::Path, serde_json::json!({ "path": "a" }))]
+    {
         for metric in of(place) {
             object[metric.name] = match metric.kind {
                 Kind::Count => 7.into(),

@@ -75,7 +75,8 @@ impl Intervals<'_> {
                     Some(path) => format!("flow{index}.{path}"),
                     None => format!("flow{index}.{}", subflow.number),
                 });
-                let entities: Vec<&str> = path.filter(|_| measured).into_iter().chain(own.as_deref()).collect();
+                let entities: Vec<&str> =
+                    path.filter(|_| measured).into_iter().chain(own.as_deref()).collect();
                 for sample in subflow.samples.iter().filter(|sample| sample.at <= connection.stop) {
                     self.sample(&entities, sample);
                 }

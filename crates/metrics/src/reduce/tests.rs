@@ -11,12 +11,21 @@ fn entry(label: &str, competing: bool, start: u64, stop: u64) -> Entry {
 }
 
 fn connection(entry: usize, window_bytes: f64, counted: u64) -> Connection {
-    let counters = Counters { retransmits: Some(counted), ce_marks: Some(10 * counted), ..Counters::default() };
-    let sample = |at, acked| Sample { at: secs(at), srtt_8us: 8_000 + 8 * at as u32, acked, ..Sample::default() };
+    let counters =
+        Counters { retransmits: Some(counted), ce_marks: Some(10 * counted), ..Counters::default() };
+    let sample =
+        |at, acked| Sample { at: secs(at), srtt_8us: 8_000 + 8 * at as u32, acked, ..Sample::default() };
     let samples = vec![sample(1, 10), sample(5, 20), sample(6, 20), sample(7, 30)];
     let subflow = Subflow { path: Some(0), established: true, counters, samples, ..Subflow::default() };
     let stop = secs(10);
-    Connection { entry, window_bytes, established: true, stop, subflows: vec![subflow], ..Connection::default() }
+    Connection {
+        entry,
+        window_bytes,
+        established: true,
+        stop,
+        subflows: vec![subflow],
+        ..Connection::default()
+    }
 }
 
 /// One measured connection; beside it competing traffic from 4 s to 9 s, all on one path.
