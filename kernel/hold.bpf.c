@@ -5,21 +5,14 @@
  * See crates/host/src/port/hold.rs.
  */
 #include "kernel_types.h"
+#include "hold_shared.h"
 #include "skb.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-#define ADDRESS_LEN 6
-#define SOURCE_AT   6 /* the source address of a frame */
+#define SOURCE_AT 6 /* the source address of a frame */
 
-/* Set by the loader before it loads. */
-const volatile struct {
-	u32 port;
-	u32 device; /* where packets wait */
-	u32 back;   /* its other end */
-	u32 budget; /* a device that the port's packets go through and come back from; none: ~0 */
-	u8 address[ADDRESS_LEN]; /* of the device: what it sends itself is for nobody */
-} hold = {};
+const volatile struct hold_settings hold = {};
 
 /* Whether packets that come back may go on to the port. */
 u32 hold_open SEC(".data.open");
@@ -40,14 +33,14 @@ int vmcc_hold(struct __sk_buff *skb)
 SEC("tcx/ingress")
 int vmcc_hold_back(struct __sk_buff *skb)
 {
-	u8 from[ADDRESS_LEN] = {};
+	u8 from[HOLD_ADDRESS_LEN] = {};
 	int other = 0;
 	int i;
 
 	__sync_fetch_and_add(&hold_out, skb->gso_segs ? skb->gso_segs : 1);
 	if (bpf_skb_load_bytes(skb, SOURCE_AT, from, sizeof(from)))
 		return TC_ACT_SHOT;
-	for (i = 0; i < ADDRESS_LEN; i++)
+	for (i = 0; i < HOLD_ADDRESS_LEN; i++)
 		other |= from[i] ^ hold.address[i];
 	return other ? bpf_redirect(hold.port, 0) : TC_ACT_SHOT;
 }

@@ -8,7 +8,7 @@
 #include "marking_rtt.h"
 
 /* Mirrored in crates/host/src/port/marking.rs. */
-enum {
+enum marking_function {
 	MARKING_PORT_THRESHOLD = 0,
 	MARKING_ROUND_SMOOTH = 1,
 	MARKING_ROUND_IDLE = 2,
@@ -28,7 +28,7 @@ enum {
 
 struct marking_step {
 	unsigned long long function;
-	unsigned long long in[4];
+	unsigned long long input[4];
 	unsigned long long table[MARKING_TABLE];
 	unsigned long long out;
 };
@@ -51,7 +51,7 @@ static inline unsigned long long marking_round_left(unsigned long long rate,
 
 static inline void marking_step(struct marking_step *s)
 {
-	const unsigned long long *in = s->in;
+	const unsigned long long *in = s->input;
 
 	switch (s->function) {
 	case MARKING_PORT_THRESHOLD:

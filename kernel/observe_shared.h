@@ -24,6 +24,4 @@ struct observe_record {
 	uint64_t private[3]; /* where the algorithm's own state begins */
 };
 
-_Static_assert(sizeof(struct observe_record) == 64, "mirrored in crates/host");
-
 #endif /* VMCC_OBSERVE_SHARED_H */

@@ -3,12 +3,7 @@
 #ifndef VMCC_PORT_QUEUE_H
 #define VMCC_PORT_QUEUE_H
 
-/* Set before the program is loaded. */
-const volatile struct {
-	u32 source; /* PORT_SOURCE_... */
-	u32 bare;   /* packets have no link-layer header */
-	u32 cpus;   /* that this machine may have */
-} port_set = {};
+const volatile struct port_settings port_set = {};
 
 /* Written by our own queueing discipline; empty with the other sources. */
 struct {

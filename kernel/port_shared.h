@@ -12,7 +12,7 @@
 #define PORT_NO_CLASS	0xff
 
 /* Where the length of a class's queue is read. */
-enum {
+enum port_source {
 	PORT_SOURCE_ROOT = 0, /* the root queue of the port, whatever it is */
 	PORT_SOURCE_LEAF = 1, /* a queue below the root per class, found by its handle */
 	PORT_SOURCE_MAP =
@@ -20,13 +20,13 @@ enum {
 };
 
 /* What may choose a class although a tenant chooses it. */
-enum {
+enum port_trust {
 	PORT_TRUST_PRIORITY = 1, /* of packets that no socket of the port's namespace sent */
 	PORT_TRUST_TUNNEL = 2,	 /* the packet inside VXLAN */
 };
 
 /* When a class marks. */
-enum {
+enum port_rule {
 	PORT_RULE_NONE = 0,
 	PORT_RULE_LENGTH = 1,  /* above threshold_bytes */
 	PORT_RULE_SHARE = 2,   /* above the class's MQ-ECN threshold */
@@ -43,6 +43,13 @@ enum {
 #define PORT_LEAF_FIRST	 0x5010 /* product of class 0 */
 #define PORT_LEAF_BUCKET 5
 
+/* Set before the programs are loaded. */
+struct port_settings {
+	uint32_t source; /* enum port_source */
+	uint32_t bare;	 /* packets have no link-layer header */
+	uint32_t cpus;	 /* that this machine may have */
+};
+
 struct port_class {
 	uint64_t threshold_bytes; /* PORT_RULE_LENGTH; else what no computed threshold exceeds */
 	uint64_t rtt_ns;	  /* PORT_RULE_SHARE, _SOJOURN; 0: measured */
@@ -50,14 +57,14 @@ struct port_class {
 	uint64_t right;		  /* what it has a right to, bytes per second */
 	uint64_t quantum_ns;	  /* its quantum at the port's rate */
 	uint64_t overload_bytes;  /* a queue longer than this counts as overloaded */
-	uint32_t rule;
+	uint32_t rule; /* enum port_rule */
 	uint32_t lambda_q16;
 	uint32_t class_id; /* skb->priority of its packets; 0: left alone */
 	uint32_t reserved;
 };
 
 /* Packets by their ECN field. */
-enum {
+enum port_kind {
 	PORT_NOT_ECT = 0,
 	PORT_ECT = 1, /* also one that is marked already */
 	PORT_KINDS = 2,
@@ -138,13 +145,5 @@ struct port_state {
 	/* Until when ECN does not save from being dropped: 0: it does; ~0: until it is drained. */
 	uint64_t overload_until[PORT_CLASSES];
 };
-
-_Static_assert(sizeof(struct port_class) == 64, "mirrored in crates/host");
-_Static_assert(sizeof(struct port_filter) == 44, "mirrored in crates/host");
-_Static_assert(sizeof(struct port_config) == 8 * 64 + 32 * 44 + 128 + 32 + 128 + 16 + 32 + 16 + 32,
-	       "mirrored in crates/host");
-_Static_assert(sizeof(struct port_counters) == 64, "mirrored in crates/host");
-_Static_assert(sizeof(struct port_queue) == 64, "mirrored in crates/host");
-_Static_assert(sizeof(struct port_state) == 16 + 4 * 64, "mirrored in crates/host");
 
 #endif /* VMCC_PORT_SHARED_H */

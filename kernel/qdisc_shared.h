@@ -63,7 +63,4 @@ struct qdisc_port {
 	uint32_t in_use;	/* a qdisc runs on these maps */
 };
 
-_Static_assert(sizeof(struct qdisc_class) == 32, "mirrored in crates/host");
-_Static_assert(sizeof(struct qdisc_config) == 32 + 8 * 32, "mirrored in crates/host");
-
 #endif /* VMCC_QDISC_SHARED_H */

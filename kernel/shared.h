@@ -45,7 +45,7 @@ struct mp_account {
 };
 
 /* What an algorithm counts; the first are reductions, by cause (enum cc_cause). */
-enum {
+enum mp_count {
 	MP_COUNT_ECE = CC_CAUSE_ECE,
 	MP_COUNT_LOSS = CC_CAUSE_LOSS,
 	MP_COUNT_RTO = CC_CAUSE_RTO,
@@ -96,15 +96,6 @@ struct mp_close_event {
 	struct mp_ends peer_ends;
 };
 
-/* What a marked port counts.  Per CPU. */
-struct mark_counters {
-	uint64_t packets;
-	uint64_t bytes;
-	uint64_t marked;  /* set to CE, or CE already, while the backlog was above the threshold */
-	uint64_t not_ect; /* would have been marked, but did not negotiate ECN */
-	uint64_t max_backlog_bytes;
-};
-
 /* One step of a recorded trace: in, and out. */
 struct replay_step {
 	struct cc_event event;
@@ -114,17 +105,5 @@ struct replay_step {
 	uint32_t begin; /* nonzero: establish the path, else one step */
 	uint32_t has_group;
 };
-
-struct mark_config {
-	uint64_t threshold_bytes;
-};
-
-_Static_assert(sizeof(struct mp_counters) == 64, "mirrored in crates/host");
-_Static_assert(sizeof(struct mp_config) == 160, "mirrored in crates/host");
-_Static_assert(sizeof(struct mp_account) == 40, "mirrored in crates/host");
-_Static_assert(sizeof(struct mp_group) == 352, "mirrored in crates/host");
-_Static_assert(sizeof(struct mp_close_event) == 120, "mirrored in crates/host");
-_Static_assert(sizeof(struct replay_step) == 544, "mirrored in crates/host");
-_Static_assert(sizeof(struct mark_counters) == 40, "mirrored in crates/host");
 
 #endif /* VMCC_SHARED_H */

@@ -47,6 +47,8 @@ fn main() {
     tools.compile("marking.bpf.c", "marking.o", &[]);
     tools.compile("nothing.bpf.c", "nothing.o", &[]);
     tools.compile("observe.bpf.c", "observe.o", &[]);
+    // For the test that compares the types in C with those in Rust.
+    tools.compile("layouts.bpf.c", "layouts.o", &[]);
     // For the tests that compare it with the BPF build.
     cc::Build::new().file(tools.kernel.join("marking_native.c")).std("c11").compile("vmcc_marking");
     cc::Build::new().file(tools.kernel.join("elapsed_native.c")).std("c11").compile("vmcc_elapsed");

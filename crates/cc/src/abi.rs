@@ -3,11 +3,12 @@
 use crate::{MAX_PATHS, SSTHRESH_INFINITE};
 use std::mem::{offset_of, size_of};
 use std::ops::{BitOr, BitOrAssign};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 macro_rules! flags {
     ($(#[$meta:meta])* $name:ident { $($(#[$flag_meta:meta])* $flag:ident = $bit:expr;)* }) => {
         $(#[$meta])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
         #[repr(transparent)]
         pub struct $name(pub u32);
 
@@ -88,7 +89,9 @@ flags! {
 }
 
 /// Recovery state of a path: `enum cc_state`, the states of Linux.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, TryFromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(u32)]
 pub enum State {
     /// Nothing unusual.
@@ -105,7 +108,9 @@ pub enum State {
 }
 
 /// Why a reduction starts: `enum cc_cause`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, TryFromBytes, IntoBytes, Immutable, KnownLayout,
+)]
 #[repr(u32)]
 pub enum Cause {
     /// No reduction.
@@ -120,7 +125,7 @@ pub enum Cause {
 }
 
 /// What happened: `struct cc_event`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Event {
     /// Monotonic time; never 0.
@@ -156,7 +161,7 @@ pub struct Event {
 }
 
 /// What siblings may read of a path: `struct cc_slot`. A zero slot is free.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Slot {
     /// State of the path.
@@ -172,7 +177,7 @@ pub struct Slot {
 }
 
 /// The paths of one connection: `struct cc_group`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Group {
     /// One slot per path.
@@ -180,7 +185,7 @@ pub struct Group {
 }
 
 /// An algorithm's own state on one path: `struct cc_path`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Path {
     /// Growth not yet turned into whole packets.
@@ -192,7 +197,7 @@ pub struct Path {
 }
 
 /// What a hook decided: `struct cc_decision`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Decision {
     /// Which fields are meant.
@@ -226,7 +231,7 @@ impl Decision {
 }
 
 /// One path under the simple driver of `host.h`: `struct cc_host`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Host {
     /// The algorithm's state.

@@ -1,13 +1,11 @@
-//! What each user or network namespace holds of what all share: `struct mp_account` of `kernel/shared.h`.
+//! What each user or network namespace holds of what all share.
 
+use crate::shared::algorithm::Account;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
+use zerocopy::{FromBytes, IntoBytes};
 
 pub(crate) const ACCOUNTS_MAP: &str = "mp_accounts";
-/// Bytes of `struct mp_account`, and where its fields are.
-const ACCOUNT_BYTES: usize = 40;
-const UNCOUPLED_AT: usize = 8;
-const REQUESTS_LOST_AT: usize = 32;
 
 /// What was refused because an account, or what all share, was full; since the algorithm was loaded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -18,28 +16,24 @@ pub struct Shortage {
     pub requests_lost: u64,
 }
 
-fn field(account: &[u8; ACCOUNT_BYTES], at: usize) -> u64 {
-    u64::from_ne_bytes(account[at..at + 8].try_into().expect("eight bytes"))
-}
-
-fn read(map: &MapHandle, key: &[u8]) -> Option<[u8; ACCOUNT_BYTES]> {
-    map.lookup(key, MapFlags::ANY).ok()??.try_into().ok()
+fn read(map: &MapHandle, key: &[u8]) -> Option<Account> {
+    Account::read_from_bytes(&map.lookup(key, MapFlags::ANY).ok()??).ok()
 }
 
 /// Over all accounts that the kernel still knows.
 pub(crate) fn shortage(map: &MapHandle) -> Shortage {
     map.keys().filter_map(|key| read(map, &key)).fold(Shortage::default(), |sum, account| Shortage {
-        uncoupled: sum.uncoupled + field(&account, UNCOUPLED_AT),
-        requests_lost: sum.requests_lost + field(&account, REQUESTS_LOST_AT),
+        uncoupled: sum.uncoupled + account.uncoupled,
+        requests_lost: sum.requests_lost + account.requests_lost,
     })
 }
 
 /// Gives back the room of a connection. What the account takes or gives in this very moment is overwritten; it is
 /// then off by that until its connections have ended.
-pub(crate) fn give_back(map: &MapHandle, key: &[u8; 8]) {
-    let Some(mut account) = read(map, key) else { return };
-    let connections = field(&account, 0).saturating_sub(1);
-    account[..8].copy_from_slice(&connections.to_ne_bytes());
+pub(crate) fn give_back(map: &MapHandle, account: u64) {
+    let key = account.as_bytes();
+    let Some(found) = read(map, key) else { return };
+    let less = Account { connections: found.connections.saturating_sub(1), ..found };
     // An account that is gone meanwhile has nothing to give back.
-    let _ = map.update(key, &account, MapFlags::EXIST);
+    let _ = map.update(key, less.as_bytes(), MapFlags::EXIST);
 }

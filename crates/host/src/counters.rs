@@ -1,10 +1,13 @@
-//! What a loaded algorithm counts: `struct mp_counters` of `kernel/shared.h`.
+//! What a loaded algorithm counts.
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use crate::shared::algorithm::{
+    Counts, MP_COUNT_ECE, MP_COUNT_LOSS, MP_COUNT_MENDED, MP_COUNT_NO_ECN, MP_COUNT_RTO,
+};
+use crate::shared::{self, FIRST};
+use libbpf_rs::MapHandle;
 use serde::Serialize;
 
 pub(crate) const COUNTERS_MAP: &str = "mp_counters";
-const COUNTERS: usize = 8;
 
 /// Since the algorithm was loaded, over all connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -24,20 +27,20 @@ pub struct Counters {
 impl Counters {
     /// `None` if the map is none of ours, or of another build.
     pub(crate) fn read(map: &MapHandle) -> Option<Self> {
-        let bytes = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
-        Self::decode(&bytes)
+        shared::read::<Counts>(map, FIRST).ok()?.map(Self::from)
     }
+}
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; 8 * COUNTERS] = bytes.try_into().ok()?;
-        let count = |i: usize| u64::from_ne_bytes(bytes[8 * i..8 * i + 8].try_into().expect("eight bytes"));
-        Some(Self {
-            after_mark: count(1),
-            after_loss: count(2),
-            after_timeout: count(3),
-            without_ecn: count(4),
-            mended: count(5),
-        })
+impl From<Counts> for Counters {
+    fn from(counts: Counts) -> Self {
+        let count = |which: u32| counts.count[which as usize];
+        Self {
+            after_mark: count(MP_COUNT_ECE),
+            after_loss: count(MP_COUNT_LOSS),
+            after_timeout: count(MP_COUNT_RTO),
+            without_ecn: count(MP_COUNT_NO_ECN),
+            mended: count(MP_COUNT_MENDED),
+        }
     }
 }
 
@@ -47,13 +50,9 @@ mod tests {
 
     #[test]
     fn counters_are_read_in_the_order_of_the_header() {
-        let mut bytes = [0; 64];
-        for i in 0..COUNTERS {
-            bytes[8 * i] = u8::try_from(10 + i).unwrap();
-        }
+        let counts = Counts { count: std::array::from_fn(|i| 10 + i as u64) };
         let expected =
             Counters { after_mark: 11, after_loss: 12, after_timeout: 13, without_ecn: 14, mended: 15 };
-        assert_eq!(Counters::decode(&bytes), Some(expected));
-        assert_eq!(Counters::decode(&bytes[8..]), None);
+        assert_eq!(Counters::from(counts), expected);
     }
 }

@@ -17,7 +17,6 @@
 mod accounts;
 pub mod bench;
 mod bpffs;
-mod config;
 mod counters;
 pub mod diag;
 #[cfg(test)]
@@ -35,6 +34,7 @@ mod reclaim;
 mod registered;
 pub mod replay;
 mod restrict;
+mod shared;
 mod table;
 mod tcx;
 

@@ -8,12 +8,13 @@
 //! share one registration, which lasts until the last of them is gone; otherwise the second gets an error.
 
 use crate::accounts::{self, ACCOUNTS_MAP, Shortage};
-use crate::config::{CONFIG_MAP, Config};
 use crate::counters::{COUNTERS_MAP, Counters};
 use crate::error::{ControlError, LoadError, whole};
 use crate::netns;
 use crate::objects::{Log, Object};
-use crate::registered::{self, Registered};
+use crate::registered::{self, CONFIG_MAP, Registered};
+use crate::shared::algorithm::{Config, RawParams};
+use crate::shared::{self, FIRST};
 use crate::table::{self, Connection};
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, MapType, ObjectBuilder, OpenObject};
 use std::fs::File;
@@ -21,6 +22,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 use vmcc_cc::{Algorithm, Params};
+use zerocopy::IntoBytes;
 
 /// The variable in cc.bpf.c, hence the map, that holds the table of callbacks.
 pub(crate) const OPS_MAP: &str = "mp_ops";
@@ -110,7 +112,7 @@ impl Loaded {
             let remedy = "stop it, or take it down with `vmcc down`";
             return taken(format!("another build of vmcc ({})", holder(pid)), remedy);
         }
-        if other.config.params != *params.raw() {
+        if other.config.params.v != *params.raw() {
             let remedy = if pid == 0 { "take it down with `vmcc down`" } else { "wait until that is done" };
             return Err(LoadError::OtherParameters { kernel_name, holder: holder(pid), remedy });
         }
@@ -296,7 +298,8 @@ fn open(algorithm: Algorithm, params: &Params, link: bool) -> libbpf_rs::Result<
             config.owner_pid = std::process::id();
             config.owner_start = registered::started(config.owner_pid).unwrap_or(0);
             config.initial_netns = netns::initial().unwrap_or(0);
-            map.set_initial_value(&config.with_params(params).encode())?;
+            config.params = RawParams { v: *params.raw() };
+            map.set_initial_value(config.as_bytes())?;
         }
     }
     Ok(open)
@@ -311,7 +314,7 @@ fn attach(object: &mut libbpf_rs::Object) -> libbpf_rs::Result<Link> {
 fn describe(object: &libbpf_rs::Object, algorithm: Algorithm, params: &Params) -> libbpf_rs::Result<Config> {
     let id = |name: &str| find_map(object, name).and_then(|m| Ok(m.info()?.info.id)).unwrap_or(0);
     let config_map = find_map(object, CONFIG_MAP)?;
-    let initial = config_map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)?.as_deref().and_then(Config::decode);
+    let initial = config_map.lookup(FIRST.as_bytes(), MapFlags::ANY)?.as_deref().and_then(Config::decode);
     let initial = initial.ok_or_else(|| libbpf_rs::Error::from_raw_os_error(nix::libc::EINVAL))?;
     let owner_pid = std::process::id();
     let config = Config {
@@ -323,11 +326,11 @@ fn describe(object: &libbpf_rs::Object, algorithm: Algorithm, params: &Params) -
         events_map_id: id("mp_events"),
         counters_map_id: id(COUNTERS_MAP),
         build: Object::of(algorithm).build,
-        kernel_name: algorithm.info().kernel_name.to_owned(),
-        params: *params.raw(),
+        name: shared::algorithm::name(algorithm.info().kernel_name),
+        params: RawParams { v: *params.raw() },
         ..initial
     };
-    config_map.update(&0_u32.to_ne_bytes(), &config.encode(), MapFlags::ANY)?;
+    shared::write(&config_map, FIRST, &config)?;
     Ok(config)
 }
 

@@ -1,8 +1,10 @@
 //! The BPF objects that build.rs compiled, and libbpf's messages.
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, PrintLevel, libbpf_sys};
+use crate::shared::{self, FIRST};
+use libbpf_rs::{MapHandle, MapType, PrintLevel, libbpf_sys};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use zerocopy::{Immutable, IntoBytes};
 
 /// The objects of one algorithm.
 #[derive(Debug)]
@@ -27,16 +29,20 @@ impl Object {
 
 /// Puts a map that holds `value` in the only place of `outer`, a map of such maps. Who looks afterwards finds it, and
 /// who has found the one before keeps that, unchanged.
-pub(crate) fn replace(outer: &MapHandle, name: &str, value: &[u8]) -> libbpf_rs::Result<()> {
+pub(crate) fn replace<T: IntoBytes + Immutable>(
+    outer: &MapHandle,
+    name: &str,
+    value: &T,
+) -> libbpf_rs::Result<()> {
     let options = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
         ..Default::default()
     };
-    let bytes = u32::try_from(value.len()).map_err(|e| libbpf_rs::Error::from(std::io::Error::other(e)))?;
+    let bytes =
+        u32::try_from(size_of::<T>()).map_err(|e| libbpf_rs::Error::from(std::io::Error::other(e)))?;
     let inner = MapHandle::create(MapType::Array, Some(name), 4, bytes, 1, &options)?;
-    let first = 0_u32.to_ne_bytes();
-    inner.update(&first, value, MapFlags::ANY)?;
-    outer.update(&first, &inner.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)
+    shared::write(&inner, FIRST, value)?;
+    shared::write(outer, FIRST, &inner.as_fd().as_raw_fd())
 }
 
 /// What libbpf said since the last [`Log::start`]. libbpf prints through one function of the process, so loading

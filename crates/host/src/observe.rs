@@ -5,18 +5,17 @@
 
 use crate::error::ControlError;
 use crate::objects::{self, Log};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ObjectBuilder, RingBufferBuilder};
+use crate::shared::observe::{Config, RawRecord};
+use crate::shared::{self, FIRST};
+use libbpf_rs::{Link, MapCore, MapHandle, ObjectBuilder, RingBufferBuilder};
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
+use zerocopy::{FromBytes, IntoBytes};
 
 const CONFIG_MAP: &str = ".data.observe";
 const RECORDS_MAP: &str = "observe_records";
-// struct observe_config and struct observe_record of kernel/observe_shared.h.
-const CONFIG_BYTES: usize = 8;
-const LOST_AT: usize = 4;
-const RECORD_BYTES: usize = 64;
 
 /// A socket's window at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,10 +67,9 @@ impl Observer {
 
     fn load(netns: u32) -> libbpf_rs::Result<Self> {
         let mut open = ObjectBuilder::default().name("vmcc_observe")?.open_memory(objects::OBSERVE)?;
-        let mut initial = [0; CONFIG_BYTES];
-        initial[..LOST_AT].copy_from_slice(&netns.to_ne_bytes());
+        let initial = Config { netns, lost: 0 };
         for mut map in open.maps_mut().filter(|map| map.name() == CONFIG_MAP) {
-            map.set_initial_value(&initial)?;
+            map.set_initial_value(initial.as_bytes())?;
         }
         let object = open.load()?;
         let links = object.progs_mut().map(|program| program.attach()).collect::<Result<_, _>>()?;
@@ -113,48 +111,22 @@ impl Observer {
     }
 
     fn lost(&self) -> libbpf_rs::Result<u32> {
-        let bytes = self.config.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)?;
-        let word = bytes.as_deref().and_then(|b| b.get(LOST_AT..CONFIG_BYTES)?.try_into().ok());
-        Ok(word.map_or(0, u32::from_ne_bytes))
+        Ok(shared::read::<Config>(&self.config, FIRST)?.map_or(0, |config| config.lost))
     }
 }
 
 fn decode(bytes: &[u8]) -> Option<Record> {
-    let bytes: &[u8; RECORD_BYTES] = bytes.try_into().ok()?;
-    let half = |at: usize| u16::from_ne_bytes(bytes[at..at + 2].try_into().expect("two bytes"));
-    let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-    let long = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let raw = RawRecord::read_from_bytes(bytes).ok()?;
     Some(Record {
-        socket: long(0),
-        entered: word(8) != 0,
-        state: word(12),
-        remote_port: half(16),
-        local_port: half(18),
-        cwnd_pkt: word(20),
-        prior_cwnd_pkt: word(24),
-        ssthresh_pkt: word(28),
-        lost_pkt: word(32),
-        private: [long(40), long(48), long(56)],
+        socket: raw.socket,
+        entered: raw.entered != 0,
+        state: raw.state,
+        remote_port: raw.remote_port,
+        local_port: raw.local_port,
+        cwnd_pkt: raw.cwnd_pkt,
+        prior_cwnd_pkt: raw.prior_cwnd_pkt,
+        ssthresh_pkt: raw.ssthresh_pkt,
+        lost_pkt: raw.lost_pkt,
+        private: raw.private,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn records_are_read_field_by_field() {
-        let mut bytes = [0; RECORD_BYTES];
-        bytes[..8].copy_from_slice(&7_u64.to_ne_bytes());
-        for (at, value) in [(8, 1), (12, 2), (20, 40), (24, 41), (28, 20), (32, 3)] {
-            bytes[at..at + 4].copy_from_slice(&u32::to_ne_bytes(value));
-        }
-        bytes[16..18].copy_from_slice(&5201_u16.to_ne_bytes());
-        bytes[56..64].copy_from_slice(&9_u64.to_ne_bytes());
-        let record = decode(&bytes).unwrap();
-        assert!(record.entered && record.socket == 7 && record.state == 2 && record.remote_port == 5201);
-        assert_eq!((record.cwnd_pkt, record.prior_cwnd_pkt, record.ssthresh_pkt), (40, 41, 20));
-        assert_eq!((record.lost_pkt, record.private), (3, [0, 0, 9]));
-        assert_eq!(decode(&bytes[1..]), None);
-    }
 }

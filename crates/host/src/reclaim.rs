@@ -34,20 +34,20 @@ type Alive = BTreeMap<u32, BTreeSet<u32>>;
 
 fn reclaim_of(found: &Registered, age: Duration, alive: &mut Alive) -> Result<usize, ControlError> {
     let failed =
-        |e| ControlError::kernel(format!("look through the table of {}", found.config.kernel_name), e);
+        |e| ControlError::kernel(format!("look through the table of {}", found.config.kernel_name()), e);
     let map = MapHandle::from_map_id(found.config.groups_map_id).map_err(failed)?;
     let accounts = MapHandle::from_map_id(found.config.accounts_map_id).map_err(failed)?;
     let made_before = netns::monotonic_ns().saturating_sub(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
     let mut removed = 0;
     for key in map.keys() {
         let value = map.lookup(&key, MapFlags::ANY).map_err(failed)?;
-        let Some(held) = value.as_deref().and_then(table::held) else { continue };
+        let Some(held) = value.as_deref().and_then(table::entry) else { continue };
         let tokens = match alive.entry(held.netns) {
             std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::btree_map::Entry::Vacant(new) => new.insert(tokens_of(held.netns)?),
         };
         if held.made_ns < made_before && !tokens.contains(&held.token) && map.delete(&key).is_ok() {
-            accounts::give_back(&accounts, &held.account);
+            accounts::give_back(&accounts, held.account);
             removed += 1;
         }
     }

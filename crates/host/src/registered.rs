@@ -5,12 +5,13 @@
 
 use crate::accounts::{self, Shortage};
 use crate::bpffs::{self, Pin, Turn};
-use crate::config::{CONFIG_BYTES, CONFIG_MAP, Config};
 use crate::counters::Counters;
 use crate::error::ControlError;
 use crate::ids::{self, OpsLink};
 use crate::load::{BPF_F_LINK, OPS_MAP};
 use crate::objects::Object;
+use crate::shared::algorithm::{Config, RawParams};
+use crate::shared::{self, FIRST};
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use serde::Serialize;
@@ -19,6 +20,10 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use vmcc_cc::{Algorithm, ParamInfo, Params};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// The data section of the configuration, hence its map.
+pub(crate) const CONFIG_MAP: &str = ".data.vmcc";
 
 /// One registration.
 pub(crate) struct Registered {
@@ -129,31 +134,31 @@ pub fn list() -> Result<Vec<Status>, ControlError> {
 }
 
 fn status(r: &Registered) -> Status {
-    let by_name = Algorithm::by_name(&r.config.kernel_name).ok();
+    let by_name = Algorithm::by_name(r.config.kernel_name()).ok();
     let groups = (r.config.groups_map_id != 0).then(|| MapHandle::from_map_id(r.config.groups_map_id).ok());
     let same_build = by_name.filter(|_| same_build(r));
     let map = |id| same_build.and_then(|_| MapHandle::from_map_id(id).ok());
     Status {
         counters: map(r.config.counters_map_id).as_ref().and_then(Counters::read),
         shortage: map(r.config.accounts_map_id).as_ref().map(accounts::shortage),
-        kernel_name: r.config.kernel_name.clone(),
+        kernel_name: r.config.kernel_name().to_owned(),
         kept: r.kept(),
         owner_pid: r.holder(),
         orphaned: r.orphaned(),
         same_build: same_build.is_some(),
-        parameters: same_build.map(|algorithm| Params::from_raw(algorithm, r.config.params)),
+        parameters: same_build.map(|algorithm| Params::from_raw(algorithm, r.config.params.v)),
         connections: groups.flatten().map(|map| map.keys().count()),
     }
 }
 
 /// Whether it is the build that this program carries: the layouts of its maps are known then.
 pub(crate) fn same_build(r: &Registered) -> bool {
-    Algorithm::by_name(&r.config.kernel_name).is_ok_and(|a| Object::of(a).build == r.config.build)
+    Algorithm::by_name(r.config.kernel_name()).is_ok_and(|a| Object::of(a).build == r.config.build)
 }
 
 /// The registration of this name.
 pub(crate) fn find(kernel_name: &str) -> Result<Option<Registered>, ControlError> {
-    Ok(registrations()?.into_iter().find(|r| r.config.kernel_name == kernel_name))
+    Ok(registrations()?.into_iter().find(|r| r.config.kernel_name() == kernel_name))
 }
 
 /// Changes the parameters of an algorithm that some process (`vmcc up`, a run) has loaded.
@@ -176,7 +181,7 @@ pub(crate) fn write_params(
         let given = params.algorithm().name();
         return Err(ControlError::WrongAlgorithm { algorithm: algorithm.name(), given });
     }
-    change_config(map, algorithm.info().kernel_name, |config| config.params = *params.raw())
+    change_config(map, algorithm.info().kernel_name, |config| config.params = RawParams { v: *params.raw() })
 }
 
 /// Changes the configuration of a loaded algorithm.
@@ -186,11 +191,11 @@ pub(crate) fn change_config(
     change: impl FnOnce(&mut Config),
 ) -> Result<(), ControlError> {
     let failed = |cause: String| ControlError::kernel(format!("configure {kernel_name}"), cause);
-    let read = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(|e| failed(e.to_string()))?;
+    let read = map.lookup(FIRST.as_bytes(), MapFlags::ANY).map_err(|e| failed(e.to_string()))?;
     let config = read.as_deref().and_then(Config::decode);
     let mut config = config.ok_or_else(|| failed("its configuration is unreadable".to_owned()))?;
     change(&mut config);
-    map.update(&0_u32.to_ne_bytes(), &config.encode(), MapFlags::ANY).map_err(|e| failed(e.to_string()))
+    shared::write(map, FIRST, &config).map_err(|e| failed(e.to_string()))
 }
 
 /// Removes what killed processes left in the kernel. (With links, Linux 6.4, the kernel does so itself.) Answers
@@ -236,9 +241,9 @@ fn left_after(removed: &[String]) -> Result<Option<(String, Option<u32>)>, Contr
     let mut left = None;
     // Some kernels let go of what a pin kept a moment after it was removed.
     for _ in 0..20 {
-        let of_ours = |r: &Registered| removed.contains(&r.config.kernel_name);
+        let of_ours = |r: &Registered| removed.iter().any(|name| name == r.config.kernel_name());
         let found = registrations()?.into_iter().find(|r| of_ours(r) || (!r.kept() && r.holder().is_none()));
-        left = found.map(|r| (r.config.kernel_name.clone(), r.holder()));
+        left = found.map(|r| (r.config.kernel_name().to_owned(), r.holder()));
         if left.is_none() {
             break;
         }
@@ -278,8 +283,8 @@ fn unregister(
     let lasting = |r: &Registered| matches!(r.hold, Hold::Lasting);
     let mut removed = Vec::new();
     for found in all.into_iter().filter(|r| lasting(r) && wanted(r)) {
-        let name = found.config.kernel_name;
-        let deleted = found.ops.delete(&0_u32.to_ne_bytes());
+        let name = found.config.kernel_name().to_owned();
+        let deleted = found.ops.delete(FIRST.as_bytes());
         deleted.map_err(|e| ControlError::kernel(format!("unregister {name}"), e))?;
         removed.push(name);
     }
@@ -312,7 +317,7 @@ pub(crate) fn registrations() -> Result<Vec<Registered>, ControlError> {
     drop(pins);
     let mut links = ids::ops_links()?;
     ids::maps(|id, map| {
-        let ours = map.name() == CONFIG_MAP && map.value_size() as usize == CONFIG_BYTES;
+        let ours = map.name() == CONFIG_MAP && map.value_size() as usize == size_of::<Config>();
         ours.then(|| registration(id, map, &mut links, &pinned)).flatten()
     })
 }
@@ -323,7 +328,7 @@ fn registration(
     links: &mut Vec<OpsLink>,
     pinned: &[u32],
 ) -> Option<Registered> {
-    let value = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
+    let value = map.lookup(FIRST.as_bytes(), MapFlags::ANY).ok()??;
     let config = Config::decode(&value)?;
     let ops = MapHandle::from_map_id(config.ops_map_id).ok()?;
     if ops.name() != OPS_MAP {
@@ -340,12 +345,23 @@ fn registration(
     Some(Registered { config, map, config_map_id, hold, ops })
 }
 
-/// Without links, the value of the struct_ops map tells: its second word is 1 (BPF_STRUCT_OPS_STATE_INUSE).
+/// How the value of a struct_ops map begins: the kernel's `struct bpf_struct_ops_common_value`.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct OpsValue {
+    references: u32,
+    state: u32,
+}
+
+/// `BPF_STRUCT_OPS_STATE_INUSE`.
+const OPS_IN_USE: u32 = 1;
+
+/// Without links, the value of the struct_ops map tells.
 fn in_use(ops: &MapHandle) -> bool {
     let linked = ops.info().is_ok_and(|i| i.info.map_flags & BPF_F_LINK != 0);
-    let value = ops.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok().flatten();
-    let state = value.and_then(|v| v.get(4..8).and_then(|w| w.try_into().ok()).map(u32::from_ne_bytes));
-    !linked && state == Some(1)
+    let value = ops.lookup(FIRST.as_bytes(), MapFlags::ANY).ok().flatten();
+    let value = value.and_then(|bytes| Some(OpsValue::read_from_prefix(&bytes).ok()?.0));
+    !linked && value.is_some_and(|value| value.state == OPS_IN_USE)
 }
 
 /// The programs that use the configuration map `id`.

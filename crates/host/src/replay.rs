@@ -5,20 +5,14 @@
 
 use crate::error::{ControlError, LoadError};
 use crate::objects::{self, Log};
+use crate::shared::algorithm::{RawParams, ReplayStep};
+use crate::shared::{self, FIRST};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput};
-use vmcc_cc::{Algorithm, Decision, DecisionFlags, Event, Group, Host, Params, Path, State};
+use vmcc_cc::{Algorithm, Event, Group, Host, Params};
+use zerocopy::{IntoBytes, TryFromBytes};
 
 const STEP_MAP: &str = ".data.step";
 const LOG_LINES: usize = 12;
-
-// struct replay_step of kernel/shared.h.
-const EVENT_AT: usize = 0;
-const HOST_AT: usize = 64;
-const GROUP_AT: usize = 184;
-const PARAMS_AT: usize = 440;
-const BEGIN_AT: usize = 536;
-const HAS_GROUP_AT: usize = 540;
-const STEP_BYTES: usize = 544;
 
 /// The BPF build of one algorithm, ready to replay.
 pub struct Replayer {
@@ -87,87 +81,34 @@ impl Replayer {
         params: &Params,
     ) -> Result<(), ControlError> {
         let failed = |e: libbpf_rs::Error| ControlError::kernel("replay an event", e);
-        let key = 0_u32.to_ne_bytes();
-        let input = encode(begin, event, host, group, params);
-        self.step.update(&key, &input, MapFlags::ANY).map_err(failed)?;
+        let input = ReplayStep {
+            event: *event,
+            host: *host,
+            group: group.copied().unwrap_or_default(),
+            params: RawParams { v: *params.raw() },
+            begin: u32::from(begin),
+            has_group: u32::from(group.is_some()),
+        };
+        shared::write(&self.step, FIRST, &input).map_err(failed)?;
         let program = self.object.progs_mut().next().expect("the object defines one program");
         program.test_run(ProgramInput::default()).map_err(failed)?;
-        let output = self.step.lookup(&key, MapFlags::ANY).map_err(failed)?;
-        *host = output
-            .as_deref()
-            .and_then(|bytes| decode(bytes.get(HOST_AT..GROUP_AT)?))
-            .ok_or_else(|| ControlError::kernel("replay an event", "the answer is not a path"))?;
+        let output = self.step.lookup(FIRST.as_bytes(), MapFlags::ANY).map_err(failed)?;
+        // A state that is none is refused.
+        let output = output.and_then(|bytes| ReplayStep::try_read_from_bytes(&bytes).ok());
+        let output =
+            output.ok_or_else(|| ControlError::kernel("replay an event", "the answer is not a path"))?;
+        *host = output.host;
         Ok(())
     }
-}
-
-fn encode(begin: bool, event: &Event, host: &Host, group: Option<&Group>, params: &Params) -> Vec<u8> {
-    let mut bytes = vec![0; STEP_BYTES];
-    bytes[EVENT_AT..HOST_AT].copy_from_slice(as_bytes(event));
-    bytes[HOST_AT..GROUP_AT].copy_from_slice(as_bytes(host));
-    if let Some(group) = group {
-        bytes[GROUP_AT..PARAMS_AT].copy_from_slice(as_bytes(group));
-    }
-    bytes[PARAMS_AT..BEGIN_AT].copy_from_slice(as_bytes(params.raw()));
-    bytes[BEGIN_AT..HAS_GROUP_AT].copy_from_slice(&u32::from(begin).to_ne_bytes());
-    bytes[HAS_GROUP_AT..STEP_BYTES].copy_from_slice(&u32::from(group.is_some()).to_ne_bytes());
-    bytes
-}
-
-/// Types of the C interface: their sizes are asserted where they are declared, and leave no room for padding.
-trait Plain: Copy {}
-impl Plain for Event {}
-impl Plain for Host {}
-impl Plain for Group {}
-impl Plain for [u64; vmcc_cc::MAX_PARAMS] {}
-
-fn as_bytes<T: Plain>(value: &T) -> &[u8] {
-    // SAFETY: `T` is plain data without padding, so every byte is initialised; the slice borrows `value`.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
-}
-
-/// Reads `struct cc_host`; `None` if its state is none.
-fn decode(bytes: &[u8]) -> Option<Host> {
-    let word = |i: usize| Some(u32::from_ne_bytes(bytes.get(i..i + 4)?.try_into().ok()?));
-    let long = |i: usize| Some(u64::from_ne_bytes(bytes.get(i..i + 8)?.try_into().ok()?));
-    let mut path = Path { credit_q40: long(0)?.cast_signed(), ..Path::default() };
-    for (i, slot) in path.pub_words.iter_mut().enumerate() {
-        *slot = long(8 + 8 * i)?;
-    }
-    for (i, slot) in path.priv_words.iter_mut().enumerate() {
-        *slot = long(24 + 8 * i)?;
-    }
-    let state = match word(104)? {
-        0 => State::Open,
-        1 => State::Disorder,
-        2 => State::Cwr,
-        3 => State::Recovery,
-        4 => State::Loss,
-        _ => return None,
-    };
-    Some(Host {
-        path,
-        decision: Decision {
-            set: DecisionFlags(word(80)?),
-            cwnd_pkt: word(84)?,
-            ssthresh_pkt: word(88)?,
-            peer: word(92)?,
-        },
-        cwnd_pkt: word(96)?,
-        ssthresh_pkt: word(100)?,
-        state,
-        reducing: word(108)?,
-        cut_end: word(112)?,
-        reserved: word(116)?,
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::mem::offset_of;
+    use vmcc_cc::{Decision, DecisionFlags, State};
 
-    #[test]
-    fn a_path_survives_the_way_through_bytes() {
+    fn host() -> Host {
         let mut host = Host::new(7);
         host.path.credit_q40 = -5;
         host.path.pub_words = [1, u64::MAX];
@@ -176,14 +117,19 @@ mod tests {
         host.state = State::Recovery;
         host.reducing = 1;
         host.cut_end = 0xffff_fff0;
-        assert_eq!(decode(as_bytes(&host)), Some(host));
+        host
+    }
+
+    #[test]
+    fn a_path_survives_the_way_through_bytes() {
+        assert_eq!(Host::try_read_from_bytes(host().as_bytes()), Ok(host()));
     }
 
     #[test]
     fn a_state_that_is_none_is_refused() {
-        let mut bytes = as_bytes(&Host::new(1)).to_vec();
-        bytes[104] = 9;
-        assert_eq!(decode(&bytes), None);
-        assert_eq!(decode(&bytes[..50]), None);
+        let mut bytes = host().as_bytes().to_vec();
+        bytes[offset_of!(Host, state)] = 9;
+        assert!(Host::try_read_from_bytes(&bytes).is_err());
+        assert!(Host::try_read_from_bytes(&bytes[..50]).is_err());
     }
 }

@@ -1,19 +1,11 @@
 //! The table of MPTCP connections of a loaded algorithm, as its paths see each other.
 
 use crate::error::ControlError;
+use crate::shared::algorithm::{GroupEntry, MP_GROUP_DEAD};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
-use vmcc_cc::{MAX_PATHS, SlotFlags};
-
-/// Bytes of `struct mp_group`, and where its fields are.
-const GROUP_BYTES: usize = 352;
-const MEMBERS_AT: usize = 256;
-const TOKEN_AT: usize = 264;
-const NETNS_AT: usize = 268;
-const ACCOUNT_AT: usize = 272;
-const MADE_AT: usize = 280;
-/// Bytes of `struct cc_slot`.
-const SLOT_BYTES: usize = 32;
+use vmcc_cc::{Slot, SlotFlags};
+use zerocopy::FromBytes;
 
 /// One MPTCP connection of the table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -47,78 +39,55 @@ pub(crate) fn read(map: &MapHandle) -> Result<Vec<Connection>, ControlError> {
     for key in map.keys() {
         let value = map.lookup(&key, MapFlags::ANY);
         let value = value.map_err(|e| ControlError::kernel("read the table of connections", e))?;
-        all.extend(value.as_deref().and_then(decode));
+        all.extend(value.as_deref().and_then(entry).as_ref().and_then(connection));
     }
     all.sort_by_key(|connection| connection.token);
     Ok(all)
 }
 
-/// Whose an entry is, whatever its paths are.
-pub(crate) struct Held {
-    pub(crate) token: u32,
-    pub(crate) netns: u32,
-    pub(crate) account: [u8; 8],
-    pub(crate) made_ns: u64,
+/// `None` if it is no entry of this build.
+pub(crate) fn entry(bytes: &[u8]) -> Option<GroupEntry> {
+    GroupEntry::read_from_bytes(bytes).ok()
 }
 
-/// `None` if it is no `struct mp_group` of this build.
-pub(crate) fn held(bytes: &[u8]) -> Option<Held> {
-    let bytes: &[u8; GROUP_BYTES] = bytes.try_into().ok()?;
-    let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-    Some(Held {
-        token: word(TOKEN_AT),
-        netns: word(NETNS_AT),
-        account: bytes[ACCOUNT_AT..MADE_AT].try_into().expect("eight bytes"),
-        made_ns: u64::from_ne_bytes(bytes[MADE_AT..MADE_AT + 8].try_into().expect("eight bytes")),
-    })
-}
-
-/// Reads `struct mp_group`; `None` for an entry that is being deleted.
-fn decode(bytes: &[u8]) -> Option<Connection> {
-    let bytes: &[u8; GROUP_BYTES] = bytes.try_into().ok()?;
-    let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-    let members = u64::from_ne_bytes(bytes[MEMBERS_AT..TOKEN_AT].try_into().expect("eight bytes"));
-    if members == u64::MAX {
+/// `None` for an entry that is being deleted.
+fn connection(entry: &GroupEntry) -> Option<Connection> {
+    if entry.members == MP_GROUP_DEAD {
         return None;
     }
-    let view = |slot: usize| {
-        let at = slot * SLOT_BYTES;
-        let flags = SlotFlags(word(at));
-        PathView {
-            slot,
-            counts: flags.has(SlotFlags::ESTABLISHED),
-            recovering: flags.has(SlotFlags::RECOVERY) || flags.has(SlotFlags::LOSS),
-            cwnd_pkt: word(at + 4),
-            ssthresh_pkt: word(at + 8),
-            srtt_us: word(at + 12) / 8,
-        }
+    let view = |(slot, path): (usize, &Slot)| PathView {
+        slot,
+        counts: path.flags.has(SlotFlags::ESTABLISHED),
+        recovering: path.flags.has(SlotFlags::RECOVERY) || path.flags.has(SlotFlags::LOSS),
+        cwnd_pkt: path.cwnd_pkt,
+        ssthresh_pkt: path.ssthresh_pkt,
+        srtt_us: path.srtt_8us / 8,
     };
-    let paths = (0..MAX_PATHS).filter(|slot| members & (1 << slot) != 0).map(view).collect();
-    Some(Connection { token: word(TOKEN_AT), paths })
+    let slots = entry.group.path.iter().enumerate();
+    let paths = slots.filter(|(slot, _)| entry.members & (1 << slot) != 0).map(view).collect();
+    Some(Connection { token: entry.token, paths })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zerocopy::{FromZeros, IntoBytes};
 
     #[test]
     fn members_are_shown_and_only_they() {
-        let mut bytes = [0_u8; GROUP_BYTES];
-        bytes[SLOT_BYTES..SLOT_BYTES + 4].copy_from_slice(&3_u32.to_ne_bytes());
-        bytes[SLOT_BYTES + 4..SLOT_BYTES + 8].copy_from_slice(&10_u32.to_ne_bytes());
-        bytes[SLOT_BYTES + 12..SLOT_BYTES + 16].copy_from_slice(&800_u32.to_ne_bytes());
-        bytes[MEMBERS_AT..TOKEN_AT].copy_from_slice(&0xabcd_0000_0000_0002_u64.to_ne_bytes());
-        bytes[TOKEN_AT..TOKEN_AT + 4].copy_from_slice(&9_u32.to_ne_bytes());
+        let mut entry = GroupEntry { members: 0xabcd_0000_0000_0002, token: 9, ..GroupEntry::new_zeroed() };
+        let flags = SlotFlags::ESTABLISHED | SlotFlags::RECOVERY;
+        entry.group.path[1] = Slot { flags, cwnd_pkt: 10, srtt_8us: 800, ..Slot::default() };
         let path =
             PathView { slot: 1, counts: true, recovering: true, cwnd_pkt: 10, ssthresh_pkt: 0, srtt_us: 100 };
-        assert_eq!(decode(&bytes), Some(Connection { token: 9, paths: vec![path] }));
+        assert_eq!(connection(&entry), Some(Connection { token: 9, paths: vec![path] }));
     }
 
     #[test]
     fn dying_and_foreign_entries_are_left_out() {
-        let mut bytes = [0_u8; GROUP_BYTES];
-        bytes[MEMBERS_AT..TOKEN_AT].copy_from_slice(&u64::MAX.to_ne_bytes());
-        assert_eq!(decode(&bytes), None);
-        assert_eq!(decode(&bytes[..100]), None);
+        let dying = GroupEntry { members: MP_GROUP_DEAD, ..GroupEntry::new_zeroed() };
+        assert_eq!(connection(&dying), None);
+        assert_eq!(self::entry(dying.as_bytes()), Some(dying));
+        assert_eq!(self::entry(&dying.as_bytes()[..100]), None);
     }
 }

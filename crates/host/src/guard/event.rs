@@ -1,12 +1,9 @@
-//! What an algorithm leaves in the ring buffer: `struct mp_close_event` of `kernel/shared.h`.
+//! What an algorithm leaves in the ring buffer.
 
+use crate::shared::algorithm::{CloseEvent, Ends};
 use serde::Serialize;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-
-/// Bytes of `struct mp_close_event`, and where the ends of its two paths are.
-const EVENT_BYTES: usize = 120;
-const ENDS_AT: usize = 40;
-const PEER_ENDS_AT: usize = 80;
+use zerocopy::FromBytes;
 
 /// An algorithm's wish to close a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -38,23 +35,20 @@ pub struct CloseRequest {
 }
 
 impl CloseRequest {
-    /// Reads `struct mp_close_event`; `None` if a family is unknown or bytes are missing.
+    /// `None` if a family is unknown or bytes are missing.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes = bytes.get(..EVENT_BYTES)?;
-        let long = |i: usize| u64::from_ne_bytes(bytes[i..i + 8].try_into().expect("eight bytes"));
-        let word = |i: usize| u32::from_ne_bytes(bytes[i..i + 4].try_into().expect("four bytes"));
-        let half = |i: usize| u16::from_ne_bytes(bytes[i..i + 2].try_into().expect("two bytes"));
-        let (local, remote) = ends(&bytes[ENDS_AT..PEER_ENDS_AT])?;
-        let (peer_local, peer_remote) = ends(&bytes[PEER_ENDS_AT..])?;
+        let (event, _) = CloseEvent::read_from_prefix(bytes).ok()?;
+        let (local, remote) = ends(&event.ends)?;
+        let (peer_local, peer_remote) = ends(&event.peer_ends)?;
         Some(Self {
-            time_ns: long(0),
-            cookie: long(8),
-            bytes_acked: long(16),
-            token: word(24),
-            netns: word(28),
-            interface: word(32),
-            slot: half(36),
-            peer: half(38),
+            time_ns: event.time_ns,
+            cookie: event.cookie,
+            bytes_acked: event.bytes_acked,
+            token: event.token,
+            netns: event.netns,
+            interface: event.interface,
+            slot: event.slot,
+            peer: event.peer,
             local,
             remote,
             peer_local,
@@ -63,23 +57,22 @@ impl CloseRequest {
     }
 }
 
-/// `struct mp_ends`.
-fn ends(bytes: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
-    let half = |i: usize| u16::from_ne_bytes(bytes[i..i + 2].try_into().expect("two bytes"));
-    let address = |i: usize| -> Option<IpAddr> {
-        let raw: [u8; 16] = bytes[i..i + 16].try_into().expect("sixteen bytes");
-        match i32::from(half(0)) {
+fn ends(ends: &Ends) -> Option<(SocketAddr, SocketAddr)> {
+    let address = |raw: [u8; 16]| -> Option<IpAddr> {
+        match i32::from(ends.family) {
             nix::libc::AF_INET => Some(Ipv4Addr::new(raw[0], raw[1], raw[2], raw[3]).into()),
             nix::libc::AF_INET6 => Some(Ipv6Addr::from(raw).into()),
             _ => None,
         }
     };
-    Some((SocketAddr::new(address(8)?, half(2)), SocketAddr::new(address(24)?, half(4))))
+    let end = |raw, port| Some(SocketAddr::new(address(raw)?, port));
+    Some((end(ends.local_addr, ends.local_port)?, end(ends.remote_addr, ends.remote_port)?))
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use zerocopy::IntoBytes;
 
     pub(in super::super) fn request() -> CloseRequest {
         CloseRequest {
@@ -98,37 +91,43 @@ pub(super) mod tests {
         }
     }
 
+    fn raw(local: SocketAddr, remote: SocketAddr) -> Ends {
+        let address = |end: SocketAddr| {
+            let mut raw = [0; 16];
+            match end.ip() {
+                IpAddr::V4(ip) => raw[..4].copy_from_slice(&ip.octets()),
+                IpAddr::V6(ip) => raw = ip.octets(),
+            }
+            raw
+        };
+        Ends {
+            family: if local.is_ipv4() { 2 } else { 10 },
+            local_port: local.port(),
+            remote_port: remote.port(),
+            reserved: 0,
+            local_addr: address(local),
+            remote_addr: address(remote),
+        }
+    }
+
     #[test]
     fn events_are_read_and_garbage_is_refused() {
         let expected = request();
-        let mut bytes = Vec::new();
-        for long in [5_u64, 6, 7] {
-            bytes.extend(long.to_ne_bytes());
-        }
-        for word in [8_u32, 9, 10] {
-            bytes.extend(word.to_ne_bytes());
-        }
-        for half in [1_u16, 2] {
-            bytes.extend(half.to_ne_bytes());
-        }
-        for (local, remote) in
-            [(expected.local, expected.remote), (expected.peer_local, expected.peer_remote)]
-        {
-            for half in [if local.is_ipv4() { 2_u16 } else { 10 }, local.port(), remote.port(), 0] {
-                bytes.extend(half.to_ne_bytes());
-            }
-            for end in [local, remote] {
-                let mut raw = match end.ip() {
-                    IpAddr::V4(ip) => ip.octets().to_vec(),
-                    IpAddr::V6(ip) => ip.octets().to_vec(),
-                };
-                raw.resize(16, 0);
-                bytes.extend(raw);
-            }
-        }
-        assert_eq!(CloseRequest::decode(&bytes), Some(expected));
-        assert_eq!(CloseRequest::decode(&bytes[..EVENT_BYTES - 1]), None);
-        bytes[PEER_ENDS_AT] = 99;
-        assert_eq!(CloseRequest::decode(&bytes), None);
+        let event = CloseEvent {
+            time_ns: 5,
+            cookie: 6,
+            bytes_acked: 7,
+            token: 8,
+            netns: 9,
+            interface: 10,
+            slot: 1,
+            peer: 2,
+            ends: raw(expected.local, expected.remote),
+            peer_ends: raw(expected.peer_local, expected.peer_remote),
+        };
+        assert_eq!(CloseRequest::decode(event.as_bytes()), Some(expected));
+        assert_eq!(CloseRequest::decode(&event.as_bytes()[1..]), None);
+        let unknown = CloseEvent { peer_ends: Ends { family: 99, ..event.peer_ends }, ..event };
+        assert_eq!(CloseRequest::decode(unknown.as_bytes()), None);
     }
 }

@@ -1,8 +1,8 @@
 //! What the classes of a port did, from its program and its queues.
 
 use super::backend::{QueueCounters, Removed};
-use super::layout::{ClassCounters, State};
 use super::plan::{ClassPlan, Plan};
+use crate::shared::port::{Counters, State};
 use serde::{Deserialize, Serialize};
 use vmcc_port::{ClassStats, MAX_CLASSES, Rule};
 
@@ -35,7 +35,7 @@ impl Dropped {
 
 /// Counters by place, from their three homes.
 pub(crate) struct Counted {
-    pub(crate) passed: Vec<ClassCounters>,
+    pub(crate) passed: Vec<Counters>,
     pub(crate) queues: Vec<QueueCounters>,
     pub(crate) state: State,
 }
@@ -48,9 +48,9 @@ impl Counted {
             threshold_bytes: match class.rule {
                 Rule::None => None,
                 Rule::Threshold(bytes) => Some(bytes),
-                Rule::MqEcn(_) | Rule::Tcn(_) => self.state.threshold(place),
+                Rule::MqEcn(_) | Rule::Tcn(_) => self.state.threshold_bytes(place),
             },
-            rtt_ns: plan.rtt_of(class, self.state.rtt_ns(place)),
+            rtt_ns: plan.rtt_of(class, self.state.measured_rtt_ns(place)),
             ..self.at(place, dropped)
         };
         plan.classes.iter().enumerate().map(stats).collect()
@@ -98,6 +98,34 @@ impl Counted {
     }
 }
 
+impl Counters {
+    /// Both together.
+    pub(crate) fn add(self, other: Self) -> Self {
+        Self {
+            packets: self.packets + other.packets,
+            bytes: self.bytes + other.bytes,
+            marked: self.marked + other.marked,
+            not_ect: self.not_ect + other.not_ect,
+            max_backlog_bytes: self.max_backlog_bytes.max(other.max_backlog_bytes),
+            unclassified: self.unclassified + other.unclassified,
+            drops_not_ect: self.drops_not_ect + other.drops_not_ect,
+            drops_overload: self.drops_overload + other.drops_overload,
+        }
+    }
+}
+
+impl State {
+    /// What was measured in a class; `None` before there was anything.
+    pub(crate) fn measured_rtt_ns(&self, class: usize) -> Option<u64> {
+        self.rtt_ns.get(class).copied().filter(|ns| *ns > 0)
+    }
+
+    /// What the last packet of a class was held against; `None` before the first, and before an RTT is measured.
+    pub(crate) fn threshold_bytes(&self, class: usize) -> Option<u64> {
+        self.threshold.get(class).copied().filter(|bytes| *bytes > 0 && *bytes < u64::MAX)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,7 +135,7 @@ mod tests {
     fn what_a_class_counted_outlives_it() {
         let facts = Facts { mtu: 1500, speed: None };
         let plan = Plan::new("p0", &toml::from_str("rate = '1mbit'").unwrap(), facts).unwrap();
-        let passed = [3, 5].map(|packets| ClassCounters { packets, ..ClassCounters::default() });
+        let passed = [3, 5].map(|packets| Counters { packets, ..Counters::default() });
         let counted = Counted { passed: passed.to_vec(), queues: Vec::new(), state: State::default() };
         let mut dropped = Dropped::default();
         let counters = QueueCounters { drops_full: 2, backlog_packets: 4, ..QueueCounters::default() };

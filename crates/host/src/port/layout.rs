@@ -1,92 +1,79 @@
-//! The structures of kernel/port_shared.h, to bytes and back.
+//! What a plan means to the programs of a port.
 
 use super::backend::Queues;
 use super::error::PortError;
 use super::plan::{ClassPlan, Plan};
+use crate::shared::port::{
+    self, Class, Config, DSCPS, KINDS, PORT_NO_CLASS, PORT_RULE_LENGTH, PORT_RULE_NONE, PORT_RULE_SHARE,
+    PORT_RULE_SOJOURN, PORT_TRUST_PRIORITY, PORT_TRUST_TUNNEL,
+};
 use std::net::IpAddr;
 use vmcc_port::{
     ClassConfig, EcnKind, Filter, MAX_CLASSES, MAX_FILTERS, MAX_PRIORITIES, NotEct, PortConfig, Rule, Trust,
 };
+use zerocopy::FromZeros;
 
-const CLASS_BYTES: usize = 64;
-const FILTER_BYTES: usize = 44;
-const DSCPS: usize = 64;
-/// Not ECN-capable, ECN-capable.
-const KINDS: usize = 2;
 /// What the program leaves to wait without ECN in any case, in time at the port's rate: where round trips take
 /// microseconds a threshold may be one packet, and who does not hear marks needs more to work at all.
 const DROP_FLOOR_NS: u128 = 5_000_000;
-const NO_CLASS: u8 = 0xff;
-const FILTERS_AT: usize = MAX_CLASSES * CLASS_BYTES;
-const PRIORITIES_AT: usize = FILTERS_AT + MAX_FILTERS * FILTER_BYTES;
-const PRIORITY_CLASS_AT: usize = PRIORITIES_AT + MAX_PRIORITIES * 4;
-const DSCP_AT: usize = PRIORITY_CLASS_AT + MAX_PRIORITIES;
-const TAIL_AT: usize = DSCP_AT + KINDS * DSCPS;
-const BY_CEILING_AT: usize = TAIL_AT + 16 + 36;
-const TRUST_AT: usize = BY_CEILING_AT + MAX_CLASSES;
-const MEASURED_AT: usize = TRUST_AT + 4;
-/// Bytes of `struct port_config`.
-pub(crate) const CONFIG_BYTES: usize = TAIL_AT + 16 + 32 + 16 + 32;
-
+const NO_CLASS: u8 = PORT_NO_CLASS as u8;
 const NS_PER_S: u128 = 1_000_000_000;
 
-/// `struct port_config`.
+/// All of it.
 pub(crate) fn config(
     port: &str,
     config: &PortConfig,
     plan: &Plan,
     queues: &dyn Queues,
-) -> Result<[u8; CONFIG_BYTES], PortError> {
-    let mut out = [0; CONFIG_BYTES];
-    for (index, class) in plan.classes.iter().enumerate() {
-        let at = index * CLASS_BYTES;
-        let (rule, threshold) = match class.rule {
-            Rule::None => (0, 0),
-            Rule::Threshold(bytes) => (1, bytes),
-            Rule::MqEcn(_) => (2, class.most_bytes),
-            Rule::Tcn(_) => (3, class.most_bytes),
-        };
-        let lambda = class.rule.lambda();
-        let lambda_q16 = lambda.map_or(0, |lambda| lambda.lambda_q16);
-        let rtt = lambda.and_then(|lambda| lambda.rtt_ns).unwrap_or(0);
-        let quantum_ns = quantum_ns(class, plan);
-        put_longs(
-            &mut out,
-            at,
-            &[threshold, rtt, class.ceiling, class.right, quantum_ns, class.overload_bytes],
-        );
-        put_words(&mut out, at + 48, &[rule, lambda_q16, queues.class_id(index), 0]);
+) -> Result<Config, PortError> {
+    let mut out = Config::new_zeroed();
+    for (index, planned) in plan.classes.iter().enumerate() {
+        out.classes[index] = class(planned, plan, queues.class_id(index));
     }
-    let tables = Tables::new(port, config)?;
-    tables.put(&mut out);
+    Tables::new(port, config)?.put(&mut out);
+    let trusts = |what: Trust, bit: u32| if config.trust.contains(&what) { bit } else { 0 };
     let slot_ns = u128::from(plan.frame_bytes) * NS_PER_S / u128::from(plan.rate.max(1));
-    put_longs(&mut out, TAIL_AT, &[plan.rate, u64::try_from(slot_ns).unwrap_or(u64::MAX)]);
-    let words = [
-        count(plan.classes.len()),
-        count(tables.filters.len()),
-        count(tables.priorities.len()),
-        tables.cgroups,
-        plan.phantom_q16,
-        u32::from(plan.measures_rtt()),
-        u32::try_from(plan.frame_bytes).unwrap_or(u32::MAX),
-        u32::from(plan.strict),
-        u32::from(plan.classes.iter().any(|class| class.ceiling < plan.rate)),
-    ];
-    put_words(&mut out, TAIL_AT + 16, &words);
-    let trusts = |what: Trust| u32::from(config.trust.contains(&what));
-    put_words(&mut out, TRUST_AT, &[trusts(Trust::Priority) | trusts(Trust::Tunnel) << 1]);
-    out[BY_CEILING_AT..BY_CEILING_AT + MAX_CLASSES].copy_from_slice(&by_ceiling(plan));
     let floor = u128::from(plan.rate) * DROP_FLOOR_NS / NS_PER_S;
-    let [least, most] = plan.rtt_bounds;
-    put_longs(&mut out, MEASURED_AT, &[least, most, u64::try_from(floor).unwrap_or(u64::MAX)]);
-    out[MEASURED_AT + 24..MEASURED_AT + 28].copy_from_slice(&[
-        tables.kind_class[0],
-        tables.kind_class[1],
-        tables.takes[0],
-        tables.takes[1],
-    ]);
-    put_words(&mut out, MEASURED_AT + 28, &[u32::from(config.not_ect == NotEct::Drop)]);
-    Ok(out)
+    let [rtt_least_ns, rtt_most_ns] = plan.rtt_bounds;
+    Ok(Config {
+        rate: plan.rate,
+        slot_ns: u64::try_from(slot_ns).unwrap_or(u64::MAX),
+        class_count: count(plan.classes.len()),
+        phantom_q16: plan.phantom_q16,
+        measure_rtt: u32::from(plan.measures_rtt()),
+        floor_bytes: u32::try_from(plan.frame_bytes).unwrap_or(u32::MAX),
+        strict: u32::from(plan.strict),
+        has_ceilings: u32::from(plan.classes.iter().any(|class| class.ceiling < plan.rate)),
+        by_ceiling: by_ceiling(plan),
+        trust: trusts(Trust::Priority, PORT_TRUST_PRIORITY) | trusts(Trust::Tunnel, PORT_TRUST_TUNNEL),
+        rtt_least_ns,
+        rtt_most_ns,
+        drop_floor_bytes: u64::try_from(floor).unwrap_or(u64::MAX),
+        drop_not_ect: u32::from(config.not_ect == NotEct::Drop),
+        ..out
+    })
+}
+
+fn class(class: &ClassPlan, plan: &Plan, class_id: u32) -> Class {
+    let (rule, threshold_bytes) = match class.rule {
+        Rule::None => (PORT_RULE_NONE, 0),
+        Rule::Threshold(bytes) => (PORT_RULE_LENGTH, bytes),
+        Rule::MqEcn(_) => (PORT_RULE_SHARE, class.most_bytes),
+        Rule::Tcn(_) => (PORT_RULE_SOJOURN, class.most_bytes),
+    };
+    let lambda = class.rule.lambda();
+    Class {
+        threshold_bytes,
+        rtt_ns: lambda.and_then(|lambda| lambda.rtt_ns).unwrap_or(0),
+        ceiling: class.ceiling,
+        right: class.right,
+        quantum_ns: quantum_ns(class, plan),
+        overload_bytes: class.overload_bytes,
+        rule,
+        lambda_q16: lambda.map_or(0, |lambda| lambda.lambda_q16),
+        class_id,
+        reserved: 0,
+    }
 }
 
 /// What a class's quantum takes at the port's rate.
@@ -177,118 +164,46 @@ impl<'a> Tables<'a> {
         }
     }
 
-    fn put(&self, out: &mut [u8]) {
-        for (slot, (filter, class)) in self.filters.iter().enumerate() {
-            put_filter(&mut out[FILTERS_AT + slot * FILTER_BYTES..][..FILTER_BYTES], filter, *class);
+    fn put(&self, out: &mut Config) {
+        for (slot, (filter, class)) in out.filters.iter_mut().zip(&self.filters) {
+            *slot = raw_filter(filter, *class);
         }
         for (slot, (priority, class)) in self.priorities.iter().enumerate() {
-            put_words(out, PRIORITIES_AT + 4 * slot, &[*priority]);
-            out[PRIORITY_CLASS_AT + slot] = *class;
+            out.priorities[slot] = *priority;
+            out.priority_class[slot] = *class;
         }
-        out[DSCP_AT..TAIL_AT].copy_from_slice(self.dscp.as_flattened());
+        out.filter_count = count(self.filters.len());
+        out.priority_count = count(self.priorities.len());
+        out.cgroup_classes = self.cgroups;
+        out.dscp_class = self.dscp;
+        out.kind_class = self.kind_class;
+        out.takes = self.takes;
     }
 }
 
-fn put_filter(out: &mut [u8], filter: &Filter, class: u32) {
-    let mut version = 0;
-    for (at, address, present_at) in [(0, filter.from, 38), (16, filter.to, 39)] {
+fn raw_filter(filter: &Filter, class: u32) -> port::Filter {
+    let address = |address: Option<IpAddr>| {
+        let mut raw = [0; 16];
         match address {
-            Some(IpAddr::V4(v4)) => {
-                out[at..at + 4].copy_from_slice(&v4.octets());
-                version = 4;
-            }
-            Some(IpAddr::V6(v6)) => {
-                out[at..at + 16].copy_from_slice(&v6.octets());
-                version = 6;
-            }
+            Some(IpAddr::V4(v4)) => raw[..4].copy_from_slice(&v4.octets()),
+            Some(IpAddr::V6(v6)) => raw = v6.octets(),
             None => {}
         }
-        out[present_at] = u8::from(address.is_some());
+        raw
+    };
+    port::Filter {
+        from: address(filter.from),
+        to: address(filter.to),
+        from_port: filter.from_port.unwrap_or(0),
+        to_port: filter.to_port.unwrap_or(0),
+        protocol: filter.protocol.unwrap_or(0),
+        version: filter.to.or(filter.from).map_or(0, |address| if address.is_ipv4() { 4 } else { 6 }),
+        has_from: u8::from(filter.from.is_some()),
+        has_to: u8::from(filter.to.is_some()),
+        class,
     }
-    out[32..34].copy_from_slice(&filter.from_port.unwrap_or(0).to_ne_bytes());
-    out[34..36].copy_from_slice(&filter.to_port.unwrap_or(0).to_ne_bytes());
-    out[36] = filter.protocol.unwrap_or(0);
-    out[37] = version;
-    put_words(out, 40, &[class]);
 }
 
 fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
-}
-
-fn put_longs(out: &mut [u8], at: usize, values: &[u64]) {
-    for (i, value) in values.iter().enumerate() {
-        out[at + 8 * i..at + 8 * i + 8].copy_from_slice(&value.to_ne_bytes());
-    }
-}
-
-fn put_words(out: &mut [u8], at: usize, values: &[u32]) {
-    for (i, value) in values.iter().enumerate() {
-        out[at + 4 * i..at + 4 * i + 4].copy_from_slice(&value.to_ne_bytes());
-    }
-}
-
-fn long(bytes: &[u8], index: usize) -> u64 {
-    let word = bytes.get(8 * index..8 * index + 8).and_then(|b| b.try_into().ok());
-    word.map_or(0, u64::from_ne_bytes)
-}
-
-/// `struct port_counters`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct ClassCounters {
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
-    pub(crate) marked: u64,
-    pub(crate) not_ect: u64,
-    pub(crate) max_backlog_bytes: u64,
-    pub(crate) unclassified: u64,
-    pub(crate) drops_not_ect: u64,
-    pub(crate) drops_overload: u64,
-}
-
-impl ClassCounters {
-    pub(crate) fn add(self, bytes: &[u8]) -> Self {
-        Self {
-            packets: self.packets + long(bytes, 0),
-            bytes: self.bytes + long(bytes, 1),
-            marked: self.marked + long(bytes, 2),
-            not_ect: self.not_ect + long(bytes, 3),
-            max_backlog_bytes: self.max_backlog_bytes.max(long(bytes, 4)),
-            unclassified: self.unclassified + long(bytes, 5),
-            drops_not_ect: self.drops_not_ect + long(bytes, 6),
-            drops_overload: self.drops_overload + long(bytes, 7),
-        }
-    }
-}
-
-/// `struct port_state`, as far as it is shown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct State {
-    rtt_ns: [u64; MAX_CLASSES],
-    rtt_samples: [u64; MAX_CLASSES],
-    threshold: [u64; MAX_CLASSES],
-}
-
-impl State {
-    pub(crate) fn decode(bytes: &[u8]) -> Self {
-        Self {
-            rtt_ns: std::array::from_fn(|class| long(bytes, 2 + class)),
-            rtt_samples: std::array::from_fn(|class| long(bytes, 10 + class)),
-            threshold: std::array::from_fn(|class| long(bytes, 18 + class)),
-        }
-    }
-
-    /// What was measured in a class; `None` before there was anything.
-    pub(crate) fn rtt_ns(&self, class: usize) -> Option<u64> {
-        self.rtt_ns.get(class).copied().filter(|ns| *ns > 0)
-    }
-
-    pub(crate) fn rtt_samples(&self) -> u64 {
-        self.rtt_samples.iter().sum()
-    }
-
-    /// What the last packet of a class was held against; `None` before the first, and before an RTT is measured.
-    pub(crate) fn threshold(&self, class: usize) -> Option<u64> {
-        self.threshold.get(class).copied().filter(|bytes| *bytes > 0 && *bytes < u64::MAX)
-    }
 }

@@ -3,7 +3,9 @@
 //! The examples are those of the MQ-ECN paper's authors' code (Bai et al., NSDI 2016) at 1 Gbit/s with a quantum of
 //! 1538 bytes and a port threshold of 30,000 bytes.
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput};
+use crate::shared::marking::*;
+use crate::shared::{self, FIRST};
+use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, ProgramInput};
 use proptest::prelude::*;
 
 static BPF: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/marking.o"));
@@ -12,63 +14,36 @@ const GIGABIT: u64 = 125_000_000;
 const K_PORT: u64 = 30_000;
 /// 1538 bytes at 1 Gbit/s.
 const QUANTUM_NS: u64 = 12_304;
-const LAMBDA_ONE: u64 = 65_536;
-
-/// A function of marking.h, `MARKING_...` of kernel/marking_step.h.
-#[derive(Debug, Clone, Copy)]
-#[repr(u64)]
-enum Function {
-    PortThreshold = 0,
-    RoundSmooth = 1,
-    RoundIdle = 2,
-    QueueThreshold = 3,
-    Share = 4,
-    Drain = 5,
-    RoundLeft = 6,
-    Elapsed = 7,
-    Fill = 8,
-    Repriced = 9,
-    RttBucket = 10,
-    RttQuantile = 11,
-}
-use Function::*;
-
-const FUNCTIONS: [Function; 12] = [
-    PortThreshold,
-    RoundSmooth,
-    RoundIdle,
-    QueueThreshold,
-    Share,
-    Drain,
-    RoundLeft,
-    Elapsed,
-    Fill,
-    Repriced,
-    RttBucket,
-    RttQuantile,
+/// Every function.
+const ALL: [u32; 12] = [
+    MARKING_PORT_THRESHOLD,
+    MARKING_ROUND_SMOOTH,
+    MARKING_ROUND_IDLE,
+    MARKING_QUEUE_THRESHOLD,
+    MARKING_SHARE,
+    MARKING_DRAIN,
+    MARKING_ROUND_LEFT,
+    MARKING_ELAPSED,
+    MARKING_FILL,
+    MARKING_REPRICED,
+    MARKING_RTT_BUCKET,
+    MARKING_RTT_QUANTILE,
 ];
-
-/// `struct marking_step`.
-#[repr(C)]
-struct Step {
-    function: u64,
-    arguments: [u64; 4],
-    table: Table,
-    result: u64,
-}
-
-/// Numbers for a function that takes many: a quantum and a ceiling per class, bytes per RTT.
-type Table = [u64; 96];
+const LAMBDA_ONE: u64 = 65_536;
 
 unsafe extern "C" {
     fn vmcc_marking_native(step: *mut Step);
 }
 
-fn native(function: Function, arguments: [u64; 4], table: &Table) -> u64 {
-    let mut step = Step { function: function as u64, arguments, table: *table, result: 0 };
+fn step(function: u32, arguments: [u64; 4], table: &Table) -> Step {
+    Step { function: function.into(), input: arguments, table: *table, out: 0 }
+}
+
+fn native(function: u32, arguments: [u64; 4], table: &Table) -> u64 {
+    let mut step = step(function, arguments, table);
     // SAFETY: the function reads and writes the structure alone, whose layout is the same.
     unsafe { vmcc_marking_native(&raw mut step) };
-    step.result
+    step.out
 }
 
 /// The BPF build, loaded.
@@ -85,24 +60,20 @@ impl Bpf {
         Self { object, step }
     }
 
-    fn call(&self, function: Function, arguments: [u64; 4], table: &Table) -> u64 {
-        let words = [&[function as u64][..], &arguments, table, &[0]].concat();
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let key = 0_u32.to_ne_bytes();
-        self.step.update(&key, &bytes, MapFlags::ANY).unwrap();
+    fn call(&self, function: u32, arguments: [u64; 4], table: &Table) -> u64 {
+        shared::write(&self.step, FIRST, &step(function, arguments, table)).unwrap();
         let program = self.object.progs_mut().find(|program| program.name() == "marking_run").unwrap();
         program.test_run(ProgramInput::default()).unwrap();
-        let bytes = self.step.lookup(&key, MapFlags::ANY).unwrap().unwrap();
-        u64::from_ne_bytes(bytes[bytes.len() - 8..].try_into().unwrap())
+        shared::read::<Step>(&self.step, FIRST).unwrap().unwrap().out
     }
 }
 
-type Call<'a> = &'a dyn Fn(Function, [u64; 4], &Table) -> u64;
+type Call<'a> = &'a dyn Fn(u32, [u64; 4], &Table) -> u64;
 
 const NONE: Table = [0; 96];
 
 fn port_thresholds(call: Call<'_>) {
-    let k = |rate, rtt_ns, lambda_q16| call(PortThreshold, [rate, rtt_ns, lambda_q16, 0], &NONE);
+    let k = |rate, rtt_ns, lambda_q16| call(MARKING_PORT_THRESHOLD, [rate, rtt_ns, lambda_q16, 0], &NONE);
     assert_eq!(k(GIGABIT, 250_000, LAMBDA_ONE), 31_250);
     assert_eq!(k(10 * GIGABIT, 100_000, LAMBDA_ONE), 125_000);
     assert!(k(10 * GIGABIT, 100_000, (0.17 * 65_536.0_f64).round() as u64).abs_diff(21_250) <= 1);
@@ -110,7 +81,7 @@ fn port_thresholds(call: Call<'_>) {
 
 /// K for a queue in a round of `round_ns`.
 fn queue(call: Call<'_>, quantum_ns: u64, round_ns: f64) -> f64 {
-    call(QueueThreshold, [K_PORT, quantum_ns, (round_ns * 256.0) as u64, 0], &NONE) as f64
+    call(MARKING_QUEUE_THRESHOLD, [K_PORT, quantum_ns, (round_ns * 256.0) as u64, 0], &NONE) as f64
 }
 
 fn shares_of_a_round(call: Call<'_>) {
@@ -130,17 +101,17 @@ fn smoothing(call: Call<'_>) {
     let mut round = 0;
     let expected = [(6_152.0, 30_000.0), (10_766.0, 30_000.0), (14_226.5, 25_945.9), (16_821.875, 21_942.9)];
     for (t, k) in expected {
-        round = call(RoundSmooth, [round, 24_608, 0, 0], &NONE);
+        round = call(MARKING_ROUND_SMOOTH, [round, 24_608, 0, 0], &NONE);
         let found = round as f64 / 256.0;
         assert!((found - t).abs() < 0.01, "{found} instead of {t}");
         let threshold = queue(call, QUANTUM_NS, found);
         assert!((threshold - k).abs() <= 1.0, "{threshold} instead of {k}");
     }
     let slot = 12_000;
-    let idle = call(RoundIdle, [round, 10 * slot, slot, 0], &NONE) as f64 / 256.0;
+    let idle = call(MARKING_ROUND_IDLE, [round, 10 * slot, slot, 0], &NONE) as f64 / 256.0;
     assert!((idle - 947.3).abs() < 0.1, "{idle}");
-    assert_eq!(call(RoundIdle, [round, 11 * slot, slot, 0], &NONE), 0);
-    assert_eq!(call(RoundIdle, [round, slot - 1, slot, 0], &NONE), round);
+    assert_eq!(call(MARKING_ROUND_IDLE, [round, 11 * slot, slot, 0], &NONE), 0);
+    assert_eq!(call(MARKING_ROUND_IDLE, [round, slot - 1, slot, 0], &NONE), round);
 }
 
 fn all_thresholds_together_are_the_ports(call: Call<'_>) {
@@ -152,14 +123,14 @@ fn all_thresholds_together_are_the_ports(call: Call<'_>) {
 
 fn virtual_queues(call: Call<'_>) {
     // A third of 1 Gbit/s; all of it alone.
-    assert!(call(Share, [GIGABIT, 1_000, 3_000, 0], &NONE).abs_diff(GIGABIT / 3) <= GIGABIT >> 19);
-    assert_eq!(call(Share, [GIGABIT, 1_000, 1_000, 0], &NONE), GIGABIT);
-    assert_eq!(call(Share, [GIGABIT, 1_000, 0, 0], &NONE), GIGABIT);
+    assert!(call(MARKING_SHARE, [GIGABIT, 1_000, 3_000, 0], &NONE).abs_diff(GIGABIT / 3) <= GIGABIT >> 19);
+    assert_eq!(call(MARKING_SHARE, [GIGABIT, 1_000, 1_000, 0], &NONE), GIGABIT);
+    assert_eq!(call(MARKING_SHARE, [GIGABIT, 1_000, 0, 0], &NONE), GIGABIT);
     // 10 us at 1 Gbit/s are 1250 bytes, at 0.9 of it 1125.
-    assert_eq!(call(Drain, [30_000 << 8, GIGABIT, 65_536, 10_000], &NONE), 28_750 << 8);
-    let left = call(Drain, [30_000 << 8, GIGABIT, 58_982, 10_000], &NONE);
+    assert_eq!(call(MARKING_DRAIN, [30_000 << 8, GIGABIT, 65_536, 10_000], &NONE), 28_750 << 8);
+    let left = call(MARKING_DRAIN, [30_000 << 8, GIGABIT, 58_982, 10_000], &NONE);
     assert!(left.abs_diff(28_875 << 8) <= 8, "{left}");
-    assert_eq!(call(Drain, [30_000 << 8, GIGABIT, 65_536, 1_000_000], &NONE), 0);
+    assert_eq!(call(MARKING_DRAIN, [30_000 << 8, GIGABIT, 65_536, 1_000_000], &NONE), 0);
 }
 
 /// What of 100 Mbit/s (12.5 MB/s) a class of quantum `own` has beside those of the table: a share of the round.
@@ -170,8 +141,8 @@ fn beside(call: Call<'_>, own: u64, others: &[(u64, u64)]) -> u64 {
     for (slot, (quantum, ceiling)) in table.chunks_mut(2).zip(all) {
         slot.copy_from_slice(&[quantum, ceiling]);
     }
-    let round = call(RoundLeft, [RATE, 0, 0, 0], &table);
-    call(Share, [RATE, own, round, 0], &NONE)
+    let round = call(MARKING_ROUND_LEFT, [RATE, 0, 0, 0], &table);
+    call(MARKING_SHARE, [RATE, own, round, 0], &NONE)
 }
 
 fn rounds_beside_ceilings(call: Call<'_>) {
@@ -197,32 +168,36 @@ fn virtual_queues_reach_their_threshold(call: Call<'_>) {
     // 120 ms at 10 Mbit/s, and a flood: 100 ms beyond the threshold and no more.
     let mut length = 0;
     for _ in 0..1_000 {
-        length = call(Fill, [length, 1514, ten_megabit, 150_000], &NONE);
+        length = call(MARKING_FILL, [length, 1514, ten_megabit, 150_000], &NONE);
     }
     assert_eq!(length, (150_000 + 125_000) << 8);
-    assert_eq!(call(Fill, [0, 1514, ten_megabit, 150_000], &NONE), 1514 << 8);
+    assert_eq!(call(MARKING_FILL, [0, 1514, ten_megabit, 150_000], &NONE), 1514 << 8);
     // A threshold that fell takes what is too long with it; a class without one has no more than the 100 ms.
-    assert_eq!(call(Fill, [length, 1514, ten_megabit, 10_000], &NONE), 135_000 << 8);
-    assert_eq!(call(Fill, [length, 1514, ten_megabit, u64::MAX], &NONE), 125_000 << 8);
+    assert_eq!(call(MARKING_FILL, [length, 1514, ten_megabit, 10_000], &NONE), 135_000 << 8);
+    assert_eq!(call(MARKING_FILL, [length, 1514, ten_megabit, u64::MAX], &NONE), 125_000 << 8);
 }
 
 fn time_does_not_run_backwards(call: Call<'_>) {
-    assert_eq!(call(Elapsed, [7_000, 5_000, 0, 0], &NONE), 2_000);
-    assert_eq!(call(Elapsed, [5_000, 5_000, 0, 0], &NONE), 0);
-    assert_eq!(call(Elapsed, [4_999, 5_000, 0, 0], &NONE), 0, "another CPU was here a nanosecond later");
+    assert_eq!(call(MARKING_ELAPSED, [7_000, 5_000, 0, 0], &NONE), 2_000);
+    assert_eq!(call(MARKING_ELAPSED, [5_000, 5_000, 0, 0], &NONE), 0);
+    assert_eq!(
+        call(MARKING_ELAPSED, [4_999, 5_000, 0, 0], &NONE),
+        0,
+        "another CPU was here a nanosecond later"
+    );
 }
 
 fn what_is_owed_follows_the_rate(call: Call<'_>) {
     // 64 kB at 8 kbit/s, a millisecond per byte, are 64 s; at 100 Mbit/s (80 ns) 5.12 ms.
     let (now, slow, fast) = (1_000_000_000_000, 1_000_000 << 20, 80 << 20);
-    let owed = |free_at, from, to| call(Repriced, [free_at, now, from, to], &NONE) - now;
+    let owed = |free_at, from, to| call(MARKING_REPRICED, [free_at, now, from, to], &NONE) - now;
     assert_eq!(owed(now + 64_000_000_000, slow, fast), 5_120_000);
     assert_eq!(owed(now + 5_120_000, fast, slow), 64_000_000_000);
     assert_eq!(owed(now + 5_120_000, fast, fast), 5_120_000);
     // No rate, then one, or the reverse.
     assert_eq!((owed(now + 5_120_000, 0, fast), owed(now + 5_120_000, fast, 0)), (0, 0));
     assert_eq!(
-        call(Repriced, [now - 7, now, slow, fast], &NONE),
+        call(MARKING_REPRICED, [now - 7, now, slow, fast], &NONE),
         now - 7,
         "nothing is owed, a burst is left"
     );
@@ -232,9 +207,9 @@ fn what_is_owed_follows_the_rate(call: Call<'_>) {
 fn percentile(call: Call<'_>, connections: &[(u64, u64)]) -> f64 {
     let mut table = NONE;
     for (bytes, rtt) in connections {
-        table[call(RttBucket, [*rtt, 0, 0, 0], &NONE) as usize] += bytes;
+        table[call(MARKING_RTT_BUCKET, [*rtt, 0, 0, 0], &NONE) as usize] += bytes;
     }
-    call(RttQuantile, [0; 4], &table) as f64
+    call(MARKING_RTT_QUANTILE, [0; 4], &table) as f64
 }
 
 /// Whoever forges RTTs needs over a quarter of the bytes to lower the result, and three quarters to raise it.
@@ -288,10 +263,10 @@ fn number() -> impl Strategy<Value = u64> {
 fn root_port_both_builds_agree_on_any_arguments() {
     let bpf = Bpf::load();
     let table = prop::collection::vec(prop_oneof![Just(0), number()], 96);
-    let arguments = (0..FUNCTIONS.len(), [number(), number(), number(), number()], table);
+    let arguments = (0..ALL.len(), [number(), number(), number(), number()], table);
     let config = ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() };
     proptest!(config, |((function, arguments, table) in arguments)| {
-        let function = FUNCTIONS[function];
+        let function = ALL[function];
         let table: Table = table.try_into().unwrap();
         prop_assert_eq!(native(function, arguments, &table), bpf.call(function, arguments, &table), "{:?}", function);
     });
@@ -300,8 +275,8 @@ fn root_port_both_builds_agree_on_any_arguments() {
 proptest! {
     #[test]
     fn no_queue_has_more_than_its_port_and_a_virtual_queue_never_grows(arguments in [number(), number(), number(), number()]) {
-        prop_assert!(native(QueueThreshold, arguments, &NONE) <= arguments[0]);
-        prop_assert!(native(Share, arguments, &NONE) <= arguments[0]);
-        prop_assert!(native(Drain, arguments, &NONE) <= arguments[0]);
+        prop_assert!(native(MARKING_QUEUE_THRESHOLD, arguments, &NONE) <= arguments[0]);
+        prop_assert!(native(MARKING_SHARE, arguments, &NONE) <= arguments[0]);
+        prop_assert!(native(MARKING_DRAIN, arguments, &NONE) <= arguments[0]);
     }
 }

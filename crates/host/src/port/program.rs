@@ -9,10 +9,11 @@ pub(crate) use note::Note;
 use super::backend::Source;
 use super::error::PortError;
 use super::frame::Frame;
-use super::layout::{self, ClassCounters, State};
 use crate::error::ControlError;
 use crate::load::room;
 use crate::objects::{self, Log, PORT};
+use crate::shared::port::{Config, Counters, Settings, State};
+use crate::shared::{self, FIRST};
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
 use libbpf_rs::{
     ErrorKind, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, TC_EGRESS, TC_INGRESS, TcAttachPoint,
@@ -22,6 +23,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use vmcc_port::MAX_CLASSES;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Where our filter sits among a port's filters: found again by it, and unlikely to be anyone else's.
 const PRIORITY: u32 = 0xc0da;
@@ -54,7 +56,7 @@ impl Program {
         let loaded = (|| {
             let mut open = ObjectBuilder::default().name("vmcc_port")?.open_memory(PORT)?;
             for mut map in open.maps_mut().filter(|m| m.name().to_string_lossy().ends_with(".rodata")) {
-                map.set_initial_value(&settings)?;
+                map.set_initial_value(settings.as_bytes())?;
             }
             open.load()
         })();
@@ -134,7 +136,7 @@ impl Program {
     }
 
     /// Makes a configuration the one in use. No packet meets two of them, or half of one.
-    pub(crate) fn configure(&self, config: &[u8; layout::CONFIG_BYTES]) -> Result<(), PortError> {
+    pub(crate) fn configure(&self, config: &Config) -> Result<(), PortError> {
         let replaced = objects::replace(&self.configs, "port_config", config);
         Ok(replaced.map_err(|e| ControlError::kernel("configure a port's program", e))?)
     }
@@ -146,36 +148,35 @@ impl Program {
             .map_err(|error| PortError::Config { port: port.to_owned(), error: Box::new(error) })?;
         let failed = |cause: String| PortError::config(port, &at, format!("{}: {cause}", folder.display()));
         let open = File::open(&folder).map_err(|e| failed(e.to_string()))?;
-        let key = u32::try_from(class).unwrap_or(u32::MAX).to_ne_bytes();
-        let value = open.as_raw_fd().to_ne_bytes();
-        self.cgroups.update(&key, &value, MapFlags::ANY).map_err(|e| failed(e.to_string()))
+        let key = u32::try_from(class).unwrap_or(u32::MAX);
+        shared::write(&self.cgroups, key, &open.as_raw_fd()).map_err(|e| failed(e.to_string()))
     }
 
     /// What passed, per class, over all CPUs.
-    pub(crate) fn counters(&self) -> Result<Vec<ClassCounters>, PortError> {
+    pub(crate) fn counters(&self) -> Result<Vec<Counters>, PortError> {
         let read = |class: usize| {
-            let key = u32::try_from(class).unwrap_or(u32::MAX).to_ne_bytes();
-            let per_cpu = self.counts.lookup_percpu(&key, MapFlags::ANY);
+            let key = u32::try_from(class).unwrap_or(u32::MAX);
+            let per_cpu = self.counts.lookup_percpu(key.as_bytes(), MapFlags::ANY);
             let per_cpu = per_cpu.map_err(|e| ControlError::kernel("read a port's counters", e))?;
-            Ok(per_cpu.unwrap_or_default().iter().fold(ClassCounters::default(), |sum, cpu| sum.add(cpu)))
+            let per_cpu = per_cpu.unwrap_or_default();
+            let each = per_cpu.iter().filter_map(|cpu| Counters::read_from_bytes(cpu).ok());
+            Ok(each.fold(Counters::default(), Counters::add))
         };
         (0..MAX_CLASSES).map(read).collect()
     }
 
     /// What the programs know now.
     pub(crate) fn state(&self) -> Result<State, PortError> {
-        let bytes = self.state.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
-        let bytes = bytes.map_err(|e| ControlError::kernel("read a port's state", e))?;
-        Ok(State::decode(bytes.as_deref().unwrap_or_default()))
+        let state = shared::read(&self.state, FIRST);
+        let state = state.map_err(|e| ControlError::kernel("read a port's state", e))?;
+        Ok(state.unwrap_or_default())
     }
 }
 
-/// `port_set` of kernel/port_queue.h.
-fn settings(source: Source, frame: Frame) -> Result<Vec<u8>, PortError> {
+fn settings(source: Source, frame: Frame) -> Result<Settings, PortError> {
     let cpus = libbpf_rs::num_possible_cpus().map_err(|e| ControlError::kernel("count the processors", e))?;
     let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
-    let words = [source as u32, u32::from(frame == Frame::Bare), cpus];
-    Ok(words.into_iter().flat_map(u32::to_ne_bytes).collect())
+    Ok(Settings { source: source as u32, bare: u32::from(frame == Frame::Bare), cpus })
 }
 
 /// Puts the program that sees what comes in at one port also on another: it measures RTTs of what leaves the first.

@@ -212,7 +212,7 @@ impl Served {
             backend: if in_place { self.queues.kind() } else { Backend::Auto },
             rate_bps: (self.plan.capped && in_place).then(|| self.plan.rate.saturating_mul(8)),
             rtt_ns: classes.iter().filter_map(|class| class.rtt_ns).min(),
-            rtt_samples: counted.state.rtt_samples(),
+            rtt_samples: counted.state.rtt_samples.iter().sum(),
             unclassified: counted.passed.iter().map(|class| class.unclassified).sum(),
             removed: counted.removed(&self.plan, &self.dropped),
             classes,

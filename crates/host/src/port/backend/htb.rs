@@ -333,14 +333,15 @@ impl Queues for Htb {
 mod tests {
     use super::*;
     use crate::port::plan::Facts;
+    use crate::shared::port::{PORT_LEAF_BUCKET, PORT_LEAF_FACTOR, PORT_LEAF_FIRST};
 
     #[test]
     fn handles_of_leaves_are_those_that_the_program_looks_for() {
         for class in 0..8 {
             let handle = leaf_handle(class);
-            let product = ((handle >> 16) * 0x8647) & 0xffff;
-            assert_eq!(product, 0x5010 + u32::try_from(class).unwrap());
-            assert_eq!(handle.wrapping_mul(0x61C8_8647) >> 28, 5, "the bucket");
+            let product = ((handle >> 16) * PORT_LEAF_FACTOR) & 0xffff;
+            assert_eq!(product, PORT_LEAF_FIRST + u32::try_from(class).unwrap());
+            assert_eq!(handle.wrapping_mul(0x61C8_8647) >> 28, PORT_LEAF_BUCKET);
             assert_ne!(handle, ROOT_HANDLE);
         }
     }

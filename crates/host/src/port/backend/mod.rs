@@ -8,22 +8,23 @@ use super::error::PortError;
 use super::plan::Plan;
 use super::program::{Program, RunTime};
 use super::site::Site;
+use crate::shared::port::{PORT_SOURCE_LEAF, PORT_SOURCE_MAP, PORT_SOURCE_ROOT};
 use vmcc_port::Backend;
 
 pub(crate) use bpf::Bpf;
 pub(crate) use htb::Htb;
 pub(crate) use untouched::Untouched;
 
-/// Where the tc program reads the length of a class's queue; `PORT_SOURCE_...` of kernel/port_shared.h.
+/// Where the tc program reads the length of a class's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Source {
     /// The port's root queue.
-    Root = 0,
+    Root = PORT_SOURCE_ROOT,
     /// A queue per class, found by its handle.
-    Leaf = 1,
+    Leaf = PORT_SOURCE_LEAF,
     /// The map `port_queues`, written by the queueing discipline.
-    Map = 2,
+    Map = PORT_SOURCE_MAP,
 }
 
 /// What a class's queue did since it was made, and holds now.

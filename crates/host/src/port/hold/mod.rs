@@ -21,12 +21,15 @@ mod detour;
 use super::site::Site;
 use super::{budget, signed, wait};
 use crate::objects::{HOLD, Log};
+use crate::shared::hold::Settings;
+use crate::shared::{self, FIRST};
 use crate::tcx;
 use detour::{ADDRESS, Detour};
-use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
+use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
 use std::convert::Infallible;
 use std::io;
 use vmcc_netlink::Counters;
+use zerocopy::IntoBytes;
 
 pub(super) use detour::remove_left;
 
@@ -93,22 +96,23 @@ impl Hold {
 fn load(port: u32, detour: &Detour, budget: Option<u32>) -> libbpf_rs::Result<Object> {
     let _log = Log::start();
     let mut open = ObjectBuilder::default().name("vmcc_hold")?.open_memory(HOLD)?;
-    // `hold` of kernel/hold.bpf.c, with two bytes of padding.
-    let mut settings: Vec<u8> = [port, detour.device, detour.back, budget.unwrap_or(u32::MAX)]
-        .into_iter()
-        .flat_map(u32::to_ne_bytes)
-        .collect();
-    settings.extend(ADDRESS);
-    settings.extend([0; 2]);
+    let settings = Settings {
+        port,
+        device: detour.device,
+        back: detour.back,
+        budget: budget.unwrap_or(u32::MAX),
+        address: ADDRESS,
+        reserved: [0; 2],
+    };
     for mut map in open.maps_mut().filter(|map| map.name().to_string_lossy().ends_with(".rodata")) {
-        map.set_initial_value(&settings)?;
+        map.set_initial_value(settings.as_bytes())?;
     }
     open.load()
 }
 
 fn set_open(object: &Object) -> libbpf_rs::Result<()> {
     let map = object.maps().find(|map| map.name() == ".data.open").expect("the object defines it");
-    map.update(&0_u32.to_ne_bytes(), &1_u32.to_ne_bytes(), MapFlags::ANY)
+    shared::write(&map, FIRST, &1_u32)
 }
 
 /// What the detour's queue did and holds; nothing when the kernel does not tell.
@@ -119,6 +123,5 @@ fn queue(site: &mut Site, detour: &Detour) -> Option<Counters> {
 /// How many packets have come out at the detour's other end; endless when the kernel does not tell.
 fn came_out(object: &Object) -> u64 {
     let map = object.maps().find(|map| map.name() == ".data.out").expect("the object defines it");
-    let bytes = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok().flatten();
-    bytes.and_then(|bytes| bytes.first_chunk().copied()).map_or(u64::MAX, u64::from_ne_bytes)
+    shared::read(&map, FIRST).ok().flatten().unwrap_or(u64::MAX)
 }

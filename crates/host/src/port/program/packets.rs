@@ -3,7 +3,9 @@
 
 use super::*;
 use crate::port::backend::Untouched;
+use crate::port::layout;
 use crate::port::plan::{Facts, Plan};
+use crate::shared::port::Queue;
 use etherparse::{
     EtherType, Ethernet2Header, IpEcn, IpNumber, Ipv4Header, Ipv4Options, Ipv6Header, SingleVlanHeader,
     TcpHeader, TcpOptionElement, UdpHeader,
@@ -28,9 +30,8 @@ fn marking(more: &str) -> Program {
 fn waiting(text: &str) -> Program {
     let program = configured(text);
     for class in 0..MAX_CLASSES as u32 {
-        let mut queue = [0; 64];
-        queue[..8].copy_from_slice(&100_000_u64.to_ne_bytes());
-        program.queues.update(&class.to_ne_bytes(), &queue, MapFlags::ANY).unwrap();
+        let queue = Queue { backlog_bytes: 100_000, ..Queue::default() };
+        shared::write(&program.queues, class, &queue).unwrap();
     }
     program
 }
@@ -391,16 +392,17 @@ fn root_port_a_virtual_queue_is_of_all_processors() {
 fn root_port_a_configuration_in_use_is_not_written() {
     let program = marking("");
     let in_use = || {
-        let id = program.configs.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
-        MapHandle::from_map_id(u32::from_ne_bytes(id.try_into().unwrap())).unwrap()
+        let id = shared::read(&program.configs, FIRST).unwrap().unwrap();
+        MapHandle::from_map_id(id).unwrap()
     };
-    let content = |map: &MapHandle| map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
+    let content = |map: &MapHandle| shared::read::<Config>(map, FIRST).unwrap().unwrap();
     // What a packet on another processor has found.
     let found = in_use();
     let before = content(&found);
     for fill in [1, 2, 3] {
-        program.configure(&[fill; layout::CONFIG_BYTES]).unwrap();
-        assert_eq!(content(&in_use()), [fill; layout::CONFIG_BYTES]);
+        let config = Config::read_from_bytes(&[fill; size_of::<Config>()]).unwrap();
+        program.configure(&config).unwrap();
+        assert_eq!(content(&in_use()), config);
     }
     assert!(content(&found) == before, "written while it was in use");
 }
@@ -628,7 +630,8 @@ fn root_port_forged_timestamps_of_a_minority_change_no_threshold() {
         }
     }
     let state = program.state().unwrap();
-    let found = state.rtt_ns(0).unwrap();
-    println!("{found} ns of {} samples", state.rtt_samples());
-    assert!(found > 4_000_000 && state.rtt_samples() > 200, "{found}");
+    let found = state.measured_rtt_ns(0).unwrap();
+    let samples: u64 = state.rtt_samples.iter().sum();
+    println!("{found} ns of {} samples", samples);
+    assert!(found > 4_000_000 && samples > 200, "{found}");
 }

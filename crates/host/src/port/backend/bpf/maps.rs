@@ -7,8 +7,10 @@ use crate::objects;
 use crate::port::error::PortError;
 use crate::port::plan::Plan;
 use crate::port::program::RunTime;
+use crate::shared;
+use crate::shared::port::Queue;
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
+use libbpf_rs::{MapCore, MapHandle, Object};
 use vmcc_port::MAX_CLASSES;
 
 /// Programs of kernel/qdisc.bpf.c; either uses the map that others read.
@@ -59,10 +61,15 @@ impl QueueMaps {
     /// Of every class, in use or not.
     pub(super) fn counters(&self) -> Result<Vec<QueueCounters>, PortError> {
         let read = |class: usize| {
-            let key = u32::try_from(class).unwrap_or(u32::MAX).to_ne_bytes();
-            let bytes = self.queues.lookup(&key, MapFlags::ANY);
-            let bytes = bytes.map_err(|e| ControlError::kernel("read the queues of a port", e))?;
-            Ok(layout::counters(bytes.as_deref().unwrap_or_default()))
+            let queue = shared::read::<Queue>(&self.queues, u32::try_from(class).unwrap_or(u32::MAX));
+            let queue = queue.map_err(|e| ControlError::kernel("read the queues of a port", e))?;
+            let queue = queue.unwrap_or_default();
+            Ok(QueueCounters {
+                backlog_bytes: queue.backlog_bytes,
+                backlog_packets: queue.backlog_packets,
+                drops_full: queue.drops_full,
+                drops_other: queue.drops_other,
+            })
         };
         (0..MAX_CLASSES).map(read).collect()
     }
