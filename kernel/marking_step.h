@@ -7,7 +7,6 @@
 #include "bucket.h"
 #include "marking_rtt.h"
 
-/* Mirrored in crates/host/src/port/marking.rs. */
 enum marking_function {
 	MARKING_PORT_THRESHOLD = 0,
 	MARKING_ROUND_SMOOTH = 1,

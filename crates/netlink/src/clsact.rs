@@ -1,14 +1,14 @@
 //! clsact: the place beside a port's queues where tc programs run on every packet that leaves or comes in.
 
+use crate::filter::{CLSACT_EGRESS, CLSACT_INGRESS, RTM_GETTFILTER};
 use crate::tc::{RTM_DELQDISC, Tc, TrafficControl};
 use std::io;
 
-// Numbers from the kernel's user interface, linux/rtnetlink.h and linux/pkt_sched.h.
-const RTM_GETTFILTER: u16 = 46;
+// Numbers from the kernel's user interface, linux/pkt_sched.h.
 const CLSACT: u32 = 0xffff_fff1;
 const CLSACT_HANDLE: u32 = 0xffff_0000;
 /// Filters of packets that come in, and of packets that leave.
-const BLOCKS: [u32; 2] = [0xffff_fff2, 0xffff_fff3];
+const BLOCKS: [u32; 2] = [CLSACT_INGRESS, CLSACT_EGRESS];
 
 impl TrafficControl {
     /// Whether the port has a place for filters (clsact, or the older ingress).

@@ -1,9 +1,9 @@
 //! Linux's hierarchical token bucket and the FIFO queues below its classes.
 
-use crate::ifb::{
-    ETH_P_ALL, KIND, MATCH_ALL, RTM_GETTFILTER, RTM_NEWTFILTER, TCA_BPF_OPS, TCA_BPF_OPS_LEN, inner, word,
+use crate::filter::{
+    ETH_P_ALL, KIND, MATCH_ALL, RTM_GETTFILTER, RTM_NEWTFILTER, TCA_BPF_CLASSID, TCA_BPF_OPS, TCA_BPF_OPS_LEN,
 };
-use crate::options::{nested, push_ratespec, ticks_begun, time_ns, words};
+use crate::options::{inner, nested, push_ratespec, ticks_begun, time_ns, word, words};
 use crate::tc::{ROOT, RTM_DELTCLASS, RTM_NEWQDISC, RTM_NEWTCLASS, TCA_OPTIONS, Tc, TrafficControl};
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NlasIterator};
 use std::io;
@@ -14,7 +14,6 @@ const TCA_HTB_PARMS: u16 = 1;
 const TCA_HTB_INIT: u16 = 2;
 const TCA_HTB_RATE64: u16 = 6;
 const TCA_HTB_CEIL64: u16 = 7;
-const TCA_BPF_CLASSID: u16 = 3;
 /// Priority and handle of the filter of an HTB queue's fallback.
 const FALLBACK: u32 = 1;
 const HTB_VERSION: u32 = 3;

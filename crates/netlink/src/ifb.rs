@@ -1,25 +1,18 @@
 //! Intermediate functional blocks: devices that queue packets on behalf of other ports and hand them back.
 
+use crate::filter::{
+    CLSACT_EGRESS, ETH_P_ALL, KIND, MATCH_ALL, RTM_DELTFILTER, RTM_GETTFILTER, RTM_NEWTFILTER, TCA_BPF_ACT,
+    TCA_BPF_OPS, TCA_BPF_OPS_LEN,
+};
 use crate::link::Links;
-use crate::options::{nested, words};
+use crate::options::{inner, nested, word, words};
 use crate::tc::{TCA_OPTIONS, Tc, TrafficControl};
-use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NlasIterator};
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use std::io;
 
-// Numbers from the kernel's user interface: linux/rtnetlink.h, linux/pkt_cls.h, linux/tc_act/tc_mirred.h.
-pub(crate) const RTM_NEWTFILTER: u16 = 44;
-const RTM_DELTFILTER: u16 = 45;
-pub(crate) const RTM_GETTFILTER: u16 = 46;
-const CLSACT_EGRESS: u32 = 0xffff_fff3;
-pub(crate) const ETH_P_ALL: u16 = 3;
-const TCA_BPF_ACT: u16 = 1;
-pub(crate) const TCA_BPF_OPS_LEN: u16 = 4;
-pub(crate) const TCA_BPF_OPS: u16 = 5;
-/// One instruction of classic BPF, `ret #-1`: every packet matches. (There are kernels without matchall, but none that
-/// serves a port and has no BPF classifier.)
-pub(crate) const MATCH_ALL: [u8; 8] = [6, 0, 0, 0, 0xff, 0xff, 0xff, 0xff];
+// Numbers from the kernel's user interface: linux/pkt_cls.h, linux/tc_act/tc_mirred.h.
 const FIRST_ACTION: u16 = 1;
 const TCA_ACT_OPTIONS: u16 = 2;
 const TCA_ACT_KIND: u16 = 1;
@@ -28,7 +21,6 @@ const TC_ACT_STOLEN: u32 = 4;
 const TCA_EGRESS_REDIR: u32 = 1;
 /// Where `struct tc_mirred` has the device.
 const MIRRED_IFINDEX_AT: usize = 24;
-pub(crate) const KIND: &str = "bpf";
 
 impl Links {
     /// Makes an IFB with one queue and switches it on.
@@ -130,18 +122,6 @@ fn device(answer: &Tc) -> Option<u32> {
         bytes = inner(&bytes, kind)?;
     }
     word(bytes.get(MIRRED_IFINDEX_AT..)?)
-}
-
-/// The first word of `bytes`.
-pub(crate) fn word(bytes: &[u8]) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?))
-}
-
-/// The value of the first attribute of this kind in `bytes`.
-pub(crate) fn inner(bytes: &[u8], kind: u16) -> Option<Vec<u8>> {
-    const TYPE_MASK: u16 = 0x3fff;
-    let mut attributes = NlasIterator::new(bytes).filter_map(Result::ok);
-    attributes.find(|nla| nla.kind() & TYPE_MASK == kind).map(|nla| nla.value().to_vec())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 mod address;
 mod clsact;
 mod ethtool;
+mod filter;
 mod genl;
 mod htb;
 mod ifb;

@@ -1,6 +1,6 @@
 //! What the settings of different queues are made of.
 
-use netlink_packet_core::{DefaultNla, Emitable};
+use netlink_packet_core::{DefaultNla, Emitable, NlasIterator};
 
 // Numbers from the kernel's user interface, linux/pkt_sched.h.
 const TC_LINKLAYER_ETHERNET: u8 = 1;
@@ -39,6 +39,18 @@ pub(crate) fn nested(inner: &[DefaultNla]) -> Vec<u8> {
     let mut bytes = vec![0; inner.buffer_len()];
     inner.emit(&mut bytes);
     bytes
+}
+
+/// The first word of `bytes`.
+pub(crate) fn word(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?))
+}
+
+/// The value of the first attribute of this kind in `bytes`.
+pub(crate) fn inner(bytes: &[u8], kind: u16) -> Option<Vec<u8>> {
+    const TYPE_MASK: u16 = 0x3fff;
+    let mut attributes = NlasIterator::new(bytes).filter_map(Result::ok);
+    attributes.find(|nla| nla.kind() & TYPE_MASK == kind).map(|nla| nla.value().to_vec())
 }
 
 #[cfg(test)]

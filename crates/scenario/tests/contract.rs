@@ -57,6 +57,22 @@ fn the_example_of_the_design_resolves() {
 }
 
 #[test]
+fn a_vm_is_known_by_its_whole_name() {
+    let planned = |vm: &str| {
+        let event =
+            format!("[[event]]\nat = \"1s\"\nkind = \"remap\"\nvm = \"{vm}\"\nvnic = 0\nnic = 1\n[sweep]");
+        Document::parse("fig9", &EXAMPLE.replace("[sweep]", &event))
+            .and_then(|document| document.plan(&Overrides::default()))
+            .map_err(|error| error.to_string())
+    };
+    assert!(planned("vm0").is_ok());
+    for other in ["vm00", "vm+0", "vm1", "client", "0"] {
+        let error = planned(other).unwrap_err();
+        assert!(error.contains("event[0].vm") && error.contains("from vm0 to vm0"), "{other}: {error}");
+    }
+}
+
+#[test]
 fn the_small_scale_changes_what_it_says_and_nothing_else() {
     let document = Document::parse("fig9", EXAMPLE).unwrap();
     let full = document.plan(&Overrides::default()).unwrap();

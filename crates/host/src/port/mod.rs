@@ -1,48 +1,58 @@
 //! A port of a virtual switch: its rate, its service queues, and when they mark.
 //!
+//! From the bottom to the top; a module uses those above it in this table and never those below.
+//!
 //! | | |
 //! |---|---|
+//! | `error`, `wait`, `frame`, `folder` | what everybody uses |
 //! | `plan` | what a configuration means on this port, in the kernel's units |
-//! | `backend` | what schedules: a qdisc in BPF, HTB, or nothing of ours |
-//! | `frame` | what the port's packets begin with |
+//! | `device` | the port as the kernel has it: number, size, the queue that was there before |
+//! | `statistics` | what classes did, from programs and queues |
+//! | `record` | the state on disk: who holds the port, and what was there before |
 //! | `program` | the tc programs (`kernel/port.bpf.c`): classify, read the queue, mark |
-//! | `served` | one port from its beginning to its end |
-//! | `budget` | ports of one VM that share its rate |
-//! | `record` | who holds the port, and what was there before |
+//! | `backend` | what schedules: a qdisc in BPF, HTB, or nothing of ours |
+//! | `swap` | losing nothing while the root qdisc is exchanged |
+//! | `redirect` | sending a port's packets to the device of a shared rate |
+//! | `state` | what is known of a port, from the port itself and from records |
+//! | `attachment` | one port with queues of its own, from attaching to detaching |
+//! | `shared_rate` | ports of one VM that share its rate |
+//! | `recovery` | going on, or undoing, after a process that died |
+//! | `any_attachment` | either kind of port, for [`Port`] |
 //!
 //! A port is attached, changed and detached while traffic runs. Queues that go away are emptied first: their rate is
 //! lifted, and they are removed when nothing waits in them.
 
+mod any_attachment;
+mod attachment;
 mod backend;
-mod budget;
-mod counted;
-mod differs;
+mod device;
 mod error;
 mod folder;
 mod frame;
-mod half;
-mod held;
-mod hold;
-mod layout;
-mod look;
+#[cfg(test)]
+mod layers;
 #[cfg(test)]
 mod marking;
 mod plan;
 mod program;
 mod record;
-mod served;
-mod site;
+mod recovery;
+mod redirect;
+mod shared_rate;
+mod state;
+mod statistics;
+mod swap;
 mod wait;
 
-pub use budget::{remove_unused as remove_unused_budgets, unused as unused_budgets};
 pub use error::PortError;
-pub use look::{detach_orphans, forget_gone, peek};
 pub use program::RunTime;
+pub use recovery::{detach_orphans, forget_gone};
+pub use shared_rate::{remove_unused as remove_unused_budgets, unused as unused_budgets};
 
 use crate::error::ControlError;
 use crate::netns;
+use any_attachment::AnyAttachment;
 use backend::Bpf;
-use held::Held;
 use program::Program;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -66,7 +76,7 @@ pub struct RunTimes {
 pub struct Port {
     netns: OwnedFd,
     /// `None` once it is detached or kept.
-    served: Option<Held>,
+    served: Option<AnyAttachment>,
 }
 
 impl Port {
@@ -84,7 +94,7 @@ impl Port {
     /// As [`Port::attach`]; also when the namespace cannot be entered.
     pub fn attach_in(netns: &Path, port: &str, config: &PortConfig) -> Result<Self, PortError> {
         let netns = netns::open(netns)?;
-        let served = netns::within(netns.as_fd(), || unless_gone(port, Held::begin(port, config)))??;
+        let served = netns::within(netns.as_fd(), || unless_gone(port, AnyAttachment::begin(port, config)))??;
         Ok(Self { netns, served: Some(served) })
     }
 
@@ -94,7 +104,7 @@ impl Port {
     /// No such port, not served, or held by a process that is alive.
     pub fn adopt(port: &str) -> Result<Self, PortError> {
         let netns = netns::open(Path::new("/proc/thread-self/ns/net"))?;
-        let served = netns::within(netns.as_fd(), || unless_gone(port, Held::adopt(port)))??;
+        let served = netns::within(netns.as_fd(), || unless_gone(port, AnyAttachment::adopt(port)))??;
         Ok(Self { netns, served: Some(served) })
     }
 
@@ -105,7 +115,7 @@ impl Port {
     /// No such port, nothing says how it was served, or held by a process that is alive.
     pub fn repair(port: &str) -> Result<Self, PortError> {
         let netns = netns::open(Path::new("/proc/thread-self/ns/net"))?;
-        let served = netns::within(netns.as_fd(), || unless_gone(port, Held::repair(port)))??;
+        let served = netns::within(netns.as_fd(), || unless_gone(port, AnyAttachment::repair(port)))??;
         Ok(Self { netns, served: Some(served) })
     }
 
@@ -134,10 +144,10 @@ impl Port {
     /// The kernel refuses; the port is gone.
     pub fn stats(&self) -> Result<PortStats, PortError> {
         let stats = match self.served() {
-            Held::Own(served) => served.stats(),
-            Held::Member(member) => {
+            AnyAttachment::Own(served) => served.stats(),
+            AnyAttachment::Member(member) => {
                 let vm = member.vm();
-                netns::within(self.netns.as_fd(), || budget::stats(vm))?
+                netns::within(self.netns.as_fd(), || shared_rate::stats(vm))?
             }
         };
         let name = self.name();
@@ -149,7 +159,7 @@ impl Port {
     /// # Errors
     /// The port's network namespace cannot be entered; the kernel refuses.
     pub fn run_times(&self) -> Result<RunTimes, PortError> {
-        let Held::Own(served) = self.served() else { return Ok(RunTimes::default()) };
+        let AnyAttachment::Own(served) = self.served() else { return Ok(RunTimes::default()) };
         let index = served.index;
         let [leaving, arriving] = netns::within(self.netns.as_fd(), || program::run_times(index))?;
         let [enqueue, dequeue] = served.queues.run_times()?.map_or([None; 2], |both| both.map(Some));
@@ -181,7 +191,7 @@ impl Port {
         self.served().recorded().is_some_and(|content| content.kept)
     }
 
-    fn served(&self) -> &Held {
+    fn served(&self) -> &AnyAttachment {
         self.served.as_ref().expect("present until it is taken")
     }
 }
@@ -201,21 +211,35 @@ impl Drop for Port {
 /// The ports cannot be listed.
 pub fn attached() -> Result<Vec<String>, PortError> {
     let ports = nix::net::if_::if_nameindex().map_err(|e| ControlError::kernel("list ports", e))?;
-    let ours = differs::ours()?;
+    let ours = state::ours()?;
     let mut names = Vec::new();
     for port in &ports {
         let name = port.name().to_string_lossy();
         // The device of a budget is no port.
-        if ours.contains(&port.index()) && !budget::is_bucket(&name) {
+        if ours.contains(&port.index()) && !device::is_shared_device(&name) {
             names.push(name.into_owned());
         }
     }
     Ok(names)
 }
 
+/// Counters and state of a served port, also of one that another process holds.
+///
+/// # Errors
+/// No such port, not served, or the kernel refuses.
+pub fn peek(port: &str) -> Result<PortStats, PortError> {
+    let looked = match AnyAttachment::look(port).and_then(|held| held.stats()) {
+        // Also a port whose budget is gone.
+        Err(PortError::NotAttached { .. }) => recovery::damaged(port),
+        Err(PortError::NoSuchPort { port: missing }) if missing != port => recovery::damaged(port),
+        stats => stats,
+    };
+    unless_gone(port, looked)
+}
+
 /// Loads the programs and forgets them.
 pub(crate) fn try_load() -> Result<(), PortError> {
-    Program::load(backend::Source::Leaf, frame::Frame::Ethernet).map(drop)
+    Program::load(program::Source::Leaf, frame::Frame::Ethernet).map(drop)
 }
 
 /// Whether this kernel takes a backend.

@@ -1,18 +1,20 @@
 //! The tc programs of a port (`kernel/port.bpf.c`) and their maps.
 
+pub(crate) mod config;
 mod note;
 #[cfg(test)]
 mod packets;
 
 pub(crate) use note::Note;
 
-use super::backend::Source;
 use super::error::PortError;
 use super::frame::Frame;
 use crate::error::ControlError;
 use crate::load::room;
 use crate::objects::{self, Log, PORT};
-use crate::shared::port::{Config, Counters, Settings, State};
+use crate::shared::port::{
+    Config, Counters, PORT_SOURCE_LEAF, PORT_SOURCE_MAP, PORT_SOURCE_ROOT, Settings, State,
+};
 use crate::shared::{self, FIRST};
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
 use libbpf_rs::{
@@ -31,6 +33,18 @@ const HANDLE: u32 = 1;
 const OUT_PROGRAM: &str = "vmcc_port_out";
 const IN_PROGRAM: &str = "vmcc_port_in";
 const LOG_LINES: usize = 12;
+
+/// Where the tc program reads the length of a class's queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Source {
+    /// The port's root queue.
+    Root = PORT_SOURCE_ROOT,
+    /// A queue per class, found by its handle.
+    Leaf = PORT_SOURCE_LEAF,
+    /// The map `port_queues`, written by the queueing discipline.
+    Map = PORT_SOURCE_MAP,
+}
 
 /// The maps of one port's programs. They live as long as the filters or this.
 pub(crate) struct Program {

@@ -4,10 +4,10 @@
 //! holds the port locks the file (`flock`): the kernel lets go of the lock when the process dies, however it dies. What
 //! it says is also on the port itself ([`super::program::Note`]), once there is a program that can carry it.
 
-use super::counted::Dropped;
+use super::device::Previous;
 use super::error::PortError;
 use super::folder::Folder;
-use super::site::Previous;
+use super::statistics::Dropped;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -38,7 +38,8 @@ pub(crate) struct Content {
     /// Left served on purpose; without it, its process still holds it or was killed.
     pub(crate) kept: bool,
     /// A change was under way: the queues may be neither as before nor as after it.
-    pub(crate) half: bool,
+    #[serde(rename = "half")]
+    pub(crate) changing: bool,
     /// The port shares the budget of its VM: its queues and program are elsewhere.
     #[serde(default)]
     pub(crate) member: Option<Member>,

@@ -5,13 +5,41 @@ use std::time::Duration;
 
 const STEP: Duration = Duration::from_millis(1);
 
-/// Looks every millisecond whether it is done, at most `steps` times. What is not done by then goes on undone.
-pub(super) fn until<E>(steps: u32, mut done: impl FnMut() -> Result<bool, E>) -> Result<(), E> {
+/// How waiting ended.
+#[must_use = "what is not done by then goes on undone"]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waited {
+    /// It is done.
+    Done,
+    /// It took too long.
+    GivenUp,
+}
+
+/// Looks every millisecond whether it is done, at most `steps` times.
+pub(super) fn until<E>(steps: u32, mut done: impl FnMut() -> Result<bool, E>) -> Result<Waited, E> {
     for _ in 0..steps {
         if done()? {
-            break;
+            return Ok(Waited::Done);
         }
         thread::sleep(STEP);
     }
-    Ok(())
+    Ok(Waited::GivenUp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+
+    #[test]
+    fn giving_up_is_told_from_being_done() {
+        let mut looks = 0;
+        let mut third = || {
+            looks += 1;
+            Ok::<_, Infallible>(looks == 3)
+        };
+        assert_eq!(until(2, &mut third), Ok(Waited::GivenUp));
+        assert_eq!(until(2, &mut third), Ok(Waited::Done));
+        assert_eq!(until(2, || Err("gone")), Err("gone"));
+    }
 }

@@ -30,13 +30,14 @@ impl TryFrom<&ResolvedCase> for LabSpec {
         let pairs = traffic::all_pairs(scenario, &hosts)?;
         let (layout, paths) = network::convert(&scenario.topology, &pairs)?;
         let flows = traffic::convert(scenario, &layout, &paths, &hosts)?;
+        let remaps = remaps(scenario, &hosts)?;
         let spec = LabSpec {
             run_id: None,
             layout,
             hosts,
             paths,
             flows,
-            remaps: remaps(scenario)?,
+            remaps,
             duration: scenario.duration,
             warmup: scenario.warmup,
             sample_interval: SAMPLE_INTERVAL,
@@ -74,17 +75,19 @@ fn check_host(host: &Host) -> Result<(), Error> {
     }
 }
 
-fn remaps(scenario: &Scenario) -> Result<Vec<Remap>, Error> {
-    let mut remaps = scenario.event.iter().map(remap).collect::<Result<Vec<_>, _>>()?;
+fn remaps(scenario: &Scenario, hosts: &[String]) -> Result<Vec<Remap>, Error> {
+    let mut remaps = scenario.event.iter().map(|event| remap(event, hosts)).collect::<Result<Vec<_>, _>>()?;
     remaps.sort_by_key(|remap| remap.at);
     Ok(remaps)
 }
 
-fn remap(event: &Event) -> Result<Remap, Error> {
+fn remap(event: &Event, hosts: &[String]) -> Result<Remap, Error> {
     let kind = match &event.kind {
         EventKind::Remap(e) => {
             // Validation knows the VM, the vNIC and the NIC.
-            let vm = e.vm.strip_prefix("vm").and_then(|number| number.parse().ok()).unwrap_or(usize::MAX);
+            let Some(vm) = hosts.iter().position(|host| *host == e.vm) else {
+                return refuse("event.vm", format!("there is no VM `{}`", e.vm));
+            };
             return Ok(Remap { at: event.at, vm, vnic: e.vnic as usize, nic: e.nic as usize });
         }
         EventKind::Deschedule(e) => {

@@ -123,9 +123,9 @@ fn remap(scenario: &Scenario, event: &crate::model::RemapEvent, at: &dyn Fn(&str
     let Topology::VirtualHost(t) = &scenario.topology else {
         return Err(fault(at("kind"), "only a `virtual-host` topology has vNICs to remap"));
     };
-    let vm = event.vm.strip_prefix("vm").and_then(|n| n.parse::<u32>().ok());
+    let hosts = scenario.topology.hosts();
     require(
-        vm.is_some_and(|vm| vm < t.vms),
+        hosts.iter().take(t.vms as usize).any(|vm| *vm == event.vm),
         &at("vm"),
         &format!("expected a VM from vm0 to vm{}", t.vms - 1),
     )?;

@@ -7,9 +7,9 @@ mod counters;
 mod live;
 mod options;
 #[cfg(feature = "kernel")]
-mod said;
-#[cfg(feature = "kernel")]
 mod serve;
+#[cfg(feature = "kernel")]
+mod settings;
 #[cfg(feature = "kernel")]
 mod show;
 #[cfg(feature = "kernel")]

@@ -2,7 +2,7 @@
 
 use super::live::Live;
 use super::options::Asked;
-use super::{SCHEMA, said, show};
+use super::{SCHEMA, settings, show};
 use crate::failure::{Exit, Failure, agent_failure, chain};
 use crate::interrupt;
 use crate::ui::Ui;
@@ -49,7 +49,7 @@ fn removed_classes(served: &Served) -> &[String] {
 }
 
 fn text(name: &str, asked: &Asked, served: &Served, end: &str) -> String {
-    let settings = said::settings(&asked.config, &served.stats, removed_classes(served));
+    let settings = settings::one_line(&asked.config, &served.stats, removed_classes(served));
     format!("{}; {end}\n  {settings}", sentence(name, served))
 }
 

@@ -11,12 +11,13 @@
 
 mod leaving;
 
-use super::{QueueCounters, Queues, Removed, Source};
+use super::Queues;
+use crate::port::device::{Device, OUR_HANDLE};
 use crate::port::error::PortError;
 use crate::port::plan::{ClassPlan, NO_RIGHT, Plan};
-use crate::port::program::Program;
-use crate::port::site::{OUR_HANDLE, Site};
-use crate::port::wait;
+use crate::port::program::{Program, Source};
+use crate::port::statistics::{QueueCounters, Removed};
+use crate::port::wait::{self, Waited};
 use std::io;
 use std::ops::Range;
 use vmcc_netlink::{HtbClass, QueueInfo, os_code};
@@ -109,43 +110,43 @@ fn open_class(index: usize, class: &ClassPlan, plan: &Plan) -> HtbClass {
 }
 
 impl Htb {
-    fn build(site: &mut Site, plan: &Plan) -> Result<(), PortError> {
-        let made = site.tc.add_htb(site.index, ROOT_HANDLE, FIRST_CLASS & 0xffff);
+    fn build(dev: &mut Device, plan: &Plan) -> Result<(), PortError> {
+        let made = dev.tc.add_htb(dev.index, ROOT_HANDLE, FIRST_CLASS & 0xffff);
         made.map_err(|e| match os_code(&e) {
             Some(nix::libc::ENOENT) => PortError::Feature {
-                port: site.name.clone(),
+                port: dev.name.clone(),
                 feature: "shape by HTB".to_owned(),
                 cause: e.to_string(),
                 remedy: "modprobe sch_htb, or boot a kernel with CONFIG_NET_SCH_HTB".to_owned(),
             },
-            _ => PortError::kernel(&site.name, "make HTB its root queue", e),
+            _ => PortError::kernel(&dev.name, "make HTB its root queue", e),
         })?;
         // A class comes with a queue that its FIFO replaces: nothing may wait in it then, so rates come last.
-        Self::set(site, &port_class(UNCAPPED, plan))?;
+        Self::set(dev, &port_class(UNCAPPED, plan))?;
         for (index, class) in plan.classes.iter().enumerate() {
-            Self::set(site, &open_class(index, class, plan))?;
-            Self::add_fifo(site, index, class)?;
+            Self::set(dev, &open_class(index, class, plan))?;
+            Self::add_fifo(dev, index, class)?;
         }
         for (index, class) in plan.classes.iter().enumerate() {
-            Self::set(site, &service_class(index, class, plan))?;
+            Self::set(dev, &service_class(index, class, plan))?;
         }
-        Self::fall_back(site, plan)?;
-        Self::set(site, &port_class(plan.rate, plan))
+        Self::fall_back(dev, plan)?;
+        Self::set(dev, &port_class(plan.rate, plan))
     }
 
     /// Packets that the port's program has not seen, because somebody's filter let them pass before it, go to the last
     /// class too.
-    fn fall_back(site: &mut Site, plan: &Plan) -> Result<(), PortError> {
+    fn fall_back(dev: &mut Device, plan: &Plan) -> Result<(), PortError> {
         let last = class_id(plan.classes.len().saturating_sub(1));
-        let set = site.tc.set_htb_fallback(site.index, ROOT_HANDLE, last);
-        set.map_err(|e| PortError::kernel(&site.name, "send what has no class to the last one", e))
+        let set = dev.tc.set_htb_fallback(dev.index, ROOT_HANDLE, last);
+        set.map_err(|e| PortError::kernel(&dev.name, "send what has no class to the last one", e))
     }
 
     /// With one class there is no other way to go.
-    fn fallback_differs(site: &mut Site, plan: &Plan) -> Result<Option<String>, PortError> {
+    fn fallback_differs(dev: &mut Device, plan: &Plan) -> Result<Option<String>, PortError> {
         let last = plan.classes.len().saturating_sub(1);
-        let found = site.tc.htb_fallback(site.index, ROOT_HANDLE);
-        let found = found.map_err(|e| PortError::kernel(&site.name, "read the filter of its queue", e))?;
+        let found = dev.tc.htb_fallback(dev.index, ROOT_HANDLE);
+        let found = found.map_err(|e| PortError::kernel(&dev.name, "read the filter of its queue", e))?;
         let differs = last > 0 && found != Some(class_id(last));
         Ok(differs.then(|| {
             "the filter of its HTB queue is gone, or another one: what somebody's own filter let pass before the port's \
@@ -154,42 +155,42 @@ impl Htb {
         }))
     }
 
-    fn set(site: &mut Site, class: &HtbClass) -> Result<(), PortError> {
-        let set = site.tc.set_htb_class(site.index, class);
-        set.map_err(|e| PortError::kernel(&site.name, format!("set HTB class {:x}", class.id & 0xffff), e))
+    fn set(dev: &mut Device, class: &HtbClass) -> Result<(), PortError> {
+        let set = dev.tc.set_htb_class(dev.index, class);
+        set.map_err(|e| PortError::kernel(&dev.name, format!("set HTB class {:x}", class.id & 0xffff), e))
     }
 
-    fn add(site: &mut Site, index: usize, class: &ClassPlan, plan: &Plan) -> Result<(), PortError> {
-        Self::set(site, &service_class(index, class, plan))?;
-        Self::add_fifo(site, index, class)
+    fn add(dev: &mut Device, index: usize, class: &ClassPlan, plan: &Plan) -> Result<(), PortError> {
+        Self::set(dev, &service_class(index, class, plan))?;
+        Self::add_fifo(dev, index, class)
     }
 
-    fn add_fifo(site: &mut Site, index: usize, class: &ClassPlan) -> Result<(), PortError> {
-        let added = site.tc.add_fifo(site.index, class_id(index), leaf_handle(index), class.limit);
-        added.map_err(|e| PortError::kernel(&site.name, format!("make the queue of class {}", class.name), e))
+    fn add_fifo(dev: &mut Device, index: usize, class: &ClassPlan) -> Result<(), PortError> {
+        let added = dev.tc.add_fifo(dev.index, class_id(index), leaf_handle(index), class.limit);
+        added.map_err(|e| PortError::kernel(&dev.name, format!("make the queue of class {}", class.name), e))
     }
 
     /// Waits until the queues of these classes are empty.
-    fn drain(site: &mut Site, classes: &[usize]) -> Result<(), PortError> {
+    fn drain(dev: &mut Device, classes: &[usize]) -> Result<Waited, PortError> {
         wait::until(DRAIN_STEPS, || {
-            let queues = Self::leaves(site)?;
+            let queues = Self::leaves(dev)?;
             let waits = |index: &usize| leaf(&queues, *index).is_some_and(|q| q.counters.backlog_pkt > 0);
             Ok(!classes.iter().any(waits))
         })
     }
 
-    fn leaves(site: &mut Site) -> Result<Vec<QueueInfo>, PortError> {
-        let queues = site.tc.queues(site.index);
-        queues.map_err(|e| PortError::kernel(&site.name, "read its queues", e))
+    fn leaves(dev: &mut Device) -> Result<Vec<QueueInfo>, PortError> {
+        let queues = dev.tc.queues(dev.index);
+        queues.map_err(|e| PortError::kernel(&dev.name, "read its queues", e))
     }
 
     /// Counters of the queues at these places.
-    fn queue_counters(site: &mut Site, places: Range<usize>) -> Result<Vec<QueueCounters>, PortError> {
-        let queues = Self::leaves(site)?;
-        let classes = site
+    fn queue_counters(dev: &mut Device, places: Range<usize>) -> Result<Vec<QueueCounters>, PortError> {
+        let queues = Self::leaves(dev)?;
+        let classes = dev
             .tc
-            .classes(site.index)
-            .map_err(|e: io::Error| PortError::kernel(&site.name, "read its classes", e))?;
+            .classes(dev.index)
+            .map_err(|e: io::Error| PortError::kernel(&dev.name, "read its classes", e))?;
         let counters = |place: usize| {
             let queue = leaf(&queues, place).map(|q| q.counters).unwrap_or_default();
             let class = classes.iter().find(|c| c.handle == class_id(place));
@@ -205,11 +206,11 @@ impl Htb {
     }
 
     /// Lets everything through, so that what waits leaves at once.
-    fn open_up(site: &mut Site, plan: &Plan) -> Result<(), PortError> {
+    fn open_up(dev: &mut Device, plan: &Plan) -> Result<(), PortError> {
         for (index, class) in plan.classes.iter().enumerate() {
-            Self::set(site, &open_class(index, class, plan))?;
+            Self::set(dev, &open_class(index, class, plan))?;
         }
-        Self::set(site, &port_class(UNCAPPED, plan))
+        Self::set(dev, &port_class(UNCAPPED, plan))
     }
 }
 
@@ -243,69 +244,71 @@ impl Queues for Htb {
         class_id(class)
     }
 
-    fn install(&mut self, site: &mut Site, plan: &Plan, _program: &Program) -> Result<(), PortError> {
-        let built = Self::build(site, plan);
+    fn install(&mut self, dev: &mut Device, plan: &Plan, _program: &Program) -> Result<(), PortError> {
+        let built = Self::build(dev, plan);
         if built.is_err() {
             // The first error tells more than one about undoing it.
-            let _ = site.restore();
+            let _ = dev.restore();
         }
         built
     }
 
     fn change(
         &mut self,
-        site: &mut Site,
+        dev: &mut Device,
         old: &Plan,
         new: &Plan,
         switch: &mut dyn FnMut() -> Result<(), PortError>,
     ) -> Result<Vec<Removed>, PortError> {
-        same_units(&site.name, old, new)?;
+        same_units(&dev.name, old, new)?;
         let leaving = leaving::places(old, new);
         for (index, after) in new.classes.iter().enumerate().take(old.classes.len()) {
-            Self::set(site, &service_class(index, after, new))?;
-            let changed = site.tc.change_fifo(site.index, class_id(index), leaf_handle(index), after.limit);
+            Self::set(dev, &service_class(index, after, new))?;
+            let changed = dev.tc.change_fifo(dev.index, class_id(index), leaf_handle(index), after.limit);
             changed.map_err(|e| {
-                PortError::kernel(&site.name, format!("change the buffer of {}", after.name), e)
+                PortError::kernel(&dev.name, format!("change the buffer of {}", after.name), e)
             })?;
         }
         for (index, class) in new.classes.iter().enumerate().skip(old.classes.len()) {
-            Self::add(site, index, class, new)?;
+            Self::add(dev, index, class, new)?;
         }
-        Self::set(site, &port_class(new.rate, new))?;
-        Self::fall_back(site, new)?;
+        Self::set(dev, &port_class(new.rate, new))?;
+        Self::fall_back(dev, new)?;
         if leaving.is_empty() {
             return switch().map(|()| Vec::new());
         }
         for index in leaving.clone() {
-            Self::set(site, &leaving::opened(index, old, new))?;
+            Self::set(dev, &leaving::opened(index, old, new))?;
         }
         for index in 0..new.classes.len() {
-            Self::set(site, &leaving::making_room(index, old, new))?;
+            Self::set(dev, &leaving::making_room(index, old, new))?;
         }
         switch()?;
-        let removed = Self::remove_classes(site, leaving);
+        let removed = Self::remove_classes(dev, leaving);
         for (index, class) in new.classes.iter().enumerate() {
-            Self::set(site, &service_class(index, class, new))?;
+            Self::set(dev, &service_class(index, class, new))?;
         }
         removed
     }
 
-    fn remove(&mut self, site: &mut Site, plan: &Plan) -> Result<(), PortError> {
-        if !site.has_our_queues()? {
-            return site.restore_missing();
+    fn remove(&mut self, dev: &mut Device, plan: &Plan) -> Result<(), PortError> {
+        if !dev.has_our_queues()? {
+            return dev.restore_missing();
         }
-        Self::open_up(site, plan)?;
-        Self::drain(site, &(0..plan.classes.len()).collect::<Vec<_>>())?;
-        site.restore()
+        Self::open_up(dev, plan)?;
+        // What will not leave goes with the queues.
+        let (Waited::Done | Waited::GivenUp) =
+            Self::drain(dev, &(0..plan.classes.len()).collect::<Vec<_>>())?;
+        dev.restore()
     }
 
-    fn differs(&self, site: &mut Site, plan: &Plan) -> Result<Option<String>, PortError> {
-        if !site.root()?.is_some_and(|root| root.handle == ROOT_HANDLE && root.kind == KIND) {
-            return site.other_root().map(Some);
+    fn differs(&self, dev: &mut Device, plan: &Plan) -> Result<Option<String>, PortError> {
+        if !dev.root()?.is_some_and(|root| root.handle == ROOT_HANDLE && root.kind == KIND) {
+            return dev.other_root().map(Some);
         }
-        let queues = Self::leaves(site)?;
-        let classes = site.tc.classes(site.index);
-        let classes = classes.map_err(|e| PortError::kernel(&site.name, "read its classes", e))?;
+        let queues = Self::leaves(dev)?;
+        let classes = dev.tc.classes(dev.index);
+        let classes = classes.map_err(|e| PortError::kernel(&dev.name, "read its classes", e))?;
         let rates = |wanted: &HtbClass| {
             let found = classes.iter().find(|class| class.handle == wanted.id)?;
             vmcc_netlink::htb_rates(&found.options)
@@ -321,11 +324,11 @@ impl Queues for Htb {
         if let Some((_, class)) = other {
             return Ok(Some(format!("the HTB class of `{}` is gone, or not as it was set", class.name)));
         }
-        Self::fallback_differs(site, plan)
+        Self::fallback_differs(dev, plan)
     }
 
-    fn counters(&self, site: &mut Site, plan: &Plan) -> Result<Vec<QueueCounters>, PortError> {
-        Self::queue_counters(site, 0..plan.classes.len())
+    fn counters(&self, dev: &mut Device, plan: &Plan) -> Result<Vec<QueueCounters>, PortError> {
+        Self::queue_counters(dev, 0..plan.classes.len())
     }
 }
 

@@ -4,45 +4,16 @@ mod bpf;
 pub(crate) mod htb;
 mod untouched;
 
+use super::device::Device;
 use super::error::PortError;
 use super::plan::Plan;
-use super::program::{Program, RunTime};
-use super::site::Site;
-use crate::shared::port::{PORT_SOURCE_LEAF, PORT_SOURCE_MAP, PORT_SOURCE_ROOT};
+use super::program::{Program, RunTime, Source};
+use super::statistics::{QueueCounters, Removed};
 use vmcc_port::Backend;
 
 pub(crate) use bpf::Bpf;
 pub(crate) use htb::Htb;
 pub(crate) use untouched::Untouched;
-
-/// Where the tc program reads the length of a class's queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Source {
-    /// The port's root queue.
-    Root = PORT_SOURCE_ROOT,
-    /// A queue per class, found by its handle.
-    Leaf = PORT_SOURCE_LEAF,
-    /// The map `port_queues`, written by the queueing discipline.
-    Map = PORT_SOURCE_MAP,
-}
-
-/// What a class's queue did since it was made, and holds now.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct QueueCounters {
-    pub(crate) backlog_bytes: u64,
-    pub(crate) backlog_packets: u64,
-    pub(crate) drops_full: u64,
-    pub(crate) drops_other: u64,
-}
-
-/// A queue that is gone: its last counters. What waited in it then was dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Removed {
-    /// Its class's place in the plan.
-    pub(crate) place: usize,
-    pub(crate) counters: QueueCounters,
-}
 
 /// The queues of one port. Every method runs in the port's network namespace.
 pub(crate) trait Queues: Send {
@@ -56,31 +27,31 @@ pub(crate) trait Queues: Send {
     fn class_id(&self, class: usize) -> u32;
 
     /// What takes long and changes nothing on the port.
-    fn prepare(&mut self, _site: &Site, _plan: &Plan, _program: &Program) -> Result<(), PortError> {
+    fn prepare(&mut self, _site: &Device, _plan: &Plan, _program: &Program) -> Result<(), PortError> {
         Ok(())
     }
 
     /// Puts the queues on the port in place of what is there, after [`Queues::prepare`]. On an error the port is as before.
-    fn install(&mut self, site: &mut Site, plan: &Plan, program: &Program) -> Result<(), PortError>;
+    fn install(&mut self, dev: &mut Device, plan: &Plan, program: &Program) -> Result<(), PortError>;
 
     /// Goes from one plan to another while packets wait. `switch` tells the tc program; it is called when the new
     /// classes exist and the old ones still do. Those that go are emptied first; the queues that are gone.
     fn change(
         &mut self,
-        site: &mut Site,
+        dev: &mut Device,
         old: &Plan,
         new: &Plan,
         switch: &mut dyn FnMut() -> Result<(), PortError>,
     ) -> Result<Vec<Removed>, PortError>;
 
     /// Takes the queues away when they are empty, and puts back what was there before. A port that is gone is fine.
-    fn remove(&mut self, site: &mut Site, plan: &Plan) -> Result<(), PortError>;
+    fn remove(&mut self, dev: &mut Device, plan: &Plan) -> Result<(), PortError>;
 
     /// Counters of each class, in the plan's order; behind them those of places that no class has any more, if they go on.
-    fn counters(&self, site: &mut Site, plan: &Plan) -> Result<Vec<QueueCounters>, PortError>;
+    fn counters(&self, dev: &mut Device, plan: &Plan) -> Result<Vec<QueueCounters>, PortError>;
 
     /// How what the kernel has differs from the plan, and what comes of it; `None` if it does not.
-    fn differs(&self, site: &mut Site, plan: &Plan) -> Result<Option<String>, PortError>;
+    fn differs(&self, dev: &mut Device, plan: &Plan) -> Result<Option<String>, PortError>;
 
     /// What its programs took to enqueue and to dequeue; `None` if the queues are the kernel's own.
     fn run_times(&self) -> Result<Option<[RunTime; 2]>, PortError> {

@@ -2,8 +2,6 @@
 //! Expected packets are built anew with the other ECN fields, so that every byte counts.
 
 use super::*;
-use crate::port::backend::Untouched;
-use crate::port::layout;
 use crate::port::plan::{Facts, Plan};
 use crate::shared::port::Queue;
 use etherparse::{
@@ -45,7 +43,7 @@ fn configured_for(frame: Frame, text: &str) -> Program {
     let config = toml::from_str(text).unwrap();
     let program = Program::load(Source::Map, frame).expect("needs root");
     let plan = Plan::new("p0", &config, Facts { mtu: 1500, speed: None }).unwrap();
-    program.configure(&layout::config("p0", &config, &plan, &Untouched).unwrap()).unwrap();
+    program.configure(&config::config("p0", &config, &plan, |_| 0).unwrap()).unwrap();
     program
 }
 
@@ -288,7 +286,7 @@ fn root_port_what_is_not_trusted_chooses_no_class() {
     // IPv6 packets carry DSCP 46 here, IPv4 ones none.
     let voice = |ecn| ethernet(EtherType::IPV6, &udp(6, ecn, 80, true, &[0; 40]));
     let tunnel = |ecn| vxlan((4, ecn), (4, ecn), false, 4789, 0);
-    for (trust, counted) in [
+    for (trust, readings) in [
         ("", [1, 1, 0]),
         ("trust = ['dscp']\n", [1, 0, 1]),
         ("trust = ['tunnel']\n", [0, 1, 1]),
@@ -298,7 +296,7 @@ fn root_port_what_is_not_trusted_chooses_no_class() {
         assert_eq!(pass(&program, &voice(1)), voice(CE), "{trust}");
         assert_eq!(pass(&program, &tunnel(2)), tunnel(CE), "{trust}");
         let packets: Vec<u64> = program.counters().unwrap().iter().take(3).map(|c| c.packets).collect();
-        assert_eq!(packets, counted, "{trust}");
+        assert_eq!(packets, readings, "{trust}");
     }
 }
 

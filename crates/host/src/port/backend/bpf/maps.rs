@@ -1,12 +1,12 @@
 //! The maps of one port's queueing discipline.
 
-use super::super::QueueCounters;
-use super::{CONFIG_MAP, SHARED_MAP, layout};
+use super::{CONFIG_MAP, SHARED_MAP, config};
 use crate::error::ControlError;
 use crate::objects;
 use crate::port::error::PortError;
 use crate::port::plan::Plan;
 use crate::port::program::RunTime;
+use crate::port::statistics::QueueCounters;
 use crate::shared;
 use crate::shared::port::Queue;
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
@@ -54,7 +54,7 @@ impl QueueMaps {
     }
 
     pub(super) fn configure(&self, plan: &Plan, open: bool) -> Result<(), PortError> {
-        let written = objects::replace(&self.config, CONFIG_MAP, &layout::config(plan, open));
+        let written = objects::replace(&self.config, CONFIG_MAP, &config::config(plan, open));
         Ok(written.map_err(|e| ControlError::kernel("configure a queueing discipline", e))?)
     }
 

@@ -4,15 +4,17 @@
 //! maps. The registration is taken back at once: the instance lives on with the port, whoever dies, and the next
 //! process finds its maps through the map that it shares with the port's marking program.
 
-mod layout;
+mod config;
 mod maps;
 
-use super::{QueueCounters, Queues, Removed, Source};
+use super::Queues;
 use crate::objects::{Log, QDISC};
+use crate::port::device::{Device, OUR_HANDLE};
 use crate::port::error::PortError;
 use crate::port::plan::Plan;
-use crate::port::program::{Program, RunTime};
-use crate::port::site::{OUR_HANDLE, Site};
+use crate::port::program::{Program, RunTime, Source};
+use crate::port::statistics::{QueueCounters, Removed};
+use crate::port::wait::Waited;
 use libbpf_rs::btf::{Btf, types::Struct};
 use libbpf_rs::{ErrorKind, MapCore, MapHandle, MapType, Object, ObjectBuilder};
 use maps::QueueMaps;
@@ -61,13 +63,13 @@ impl Bpf {
     pub(crate) fn check(port: &str, plan: &Plan) -> Result<(), PortError> {
         for class in &plan.classes {
             if let Limit::Packets(packets) = class.limit
-                && packets.get() > layout::SLOTS
+                && packets.get() > config::SLOTS
             {
                 let problem = format!(
                     "{} packets for class `{}`; with the `bpf` backend a queue holds at most {}",
                     packets.get(),
                     class.name,
-                    layout::SLOTS
+                    config::SLOTS
                 );
                 let error = PortError::config(port, &class.limit_key, problem);
                 return Err(error.help("give fewer, or use the `htb` backend"));
@@ -81,8 +83,8 @@ impl Bpf {
     }
 
     /// Registers, puts an instance on the port, and takes the registration back.
-    fn place(site: &mut Site, object: &mut Object) -> Result<(), PortError> {
-        let port = site.name.clone();
+    fn place(dev: &mut Device, object: &mut Object) -> Result<(), PortError> {
+        let port = dev.name.clone();
         let registering = |e: libbpf_rs::Error| PortError::Feature {
             port: port.clone(),
             feature: "register a queueing discipline in BPF".to_owned(),
@@ -100,14 +102,13 @@ impl Bpf {
             }
             steps += 1;
         };
-        let placed = site.tc.add_root(site.index, KIND, OUR_HANDLE, Vec::new());
+        let placed = dev.tc.add_root(dev.index, KIND, OUR_HANDLE, Vec::new());
         drop(link);
-        placed
-            .map_err(|e| PortError::kernel(&site.name, "make the BPF queueing discipline its root queue", e))
+        placed.map_err(|e| PortError::kernel(&dev.name, "make the BPF queueing discipline its root queue", e))
     }
 
-    fn is_in_place(site: &mut Site) -> bool {
-        site.root().ok().flatten().is_some_and(|root| root.kind == KIND && root.handle == OUR_HANDLE)
+    fn is_in_place(dev: &mut Device) -> bool {
+        dev.root().ok().flatten().is_some_and(|root| root.kind == KIND && root.handle == OUR_HANDLE)
     }
 }
 
@@ -190,12 +191,12 @@ impl Queues for Bpf {
     }
 
     fn class_id(&self, class: usize) -> u32 {
-        layout::class_id(class)
+        config::class_id(class)
     }
 
-    fn prepare(&mut self, site: &Site, plan: &Plan, program: &Program) -> Result<(), PortError> {
-        Self::check(&site.name, plan)?;
-        let object = load(Some(&program.queues)).map_err(|missing| missing.on(&site.name))?;
+    fn prepare(&mut self, dev: &Device, plan: &Plan, program: &Program) -> Result<(), PortError> {
+        Self::check(&dev.name, plan)?;
+        let object = load(Some(&program.queues)).map_err(|missing| missing.on(&dev.name))?;
         let maps = QueueMaps::of(&object)?;
         maps.configure(plan, false)?;
         self.maps = Some(maps);
@@ -203,45 +204,46 @@ impl Queues for Bpf {
         Ok(())
     }
 
-    fn install(&mut self, site: &mut Site, _plan: &Plan, _program: &Program) -> Result<(), PortError> {
+    fn install(&mut self, dev: &mut Device, _plan: &Plan, _program: &Program) -> Result<(), PortError> {
         let mut object = self.object.take().expect("prepared");
-        let placed = Self::place(site, &mut object);
+        let placed = Self::place(dev, &mut object);
         if placed.is_err() {
             // The first error tells more than one about undoing it.
-            let _ = site.restore();
+            let _ = dev.restore();
         }
         placed
     }
 
     fn change(
         &mut self,
-        site: &mut Site,
+        dev: &mut Device,
         _old: &Plan,
         new: &Plan,
         switch: &mut dyn FnMut() -> Result<(), PortError>,
     ) -> Result<Vec<Removed>, PortError> {
-        Self::check(&site.name, new)?;
+        Self::check(&dev.name, new)?;
         // Every class always has its queue, and what waits in one that nobody uses any more leaves in its turn.
         self.maps().configure(new, false)?;
         switch().map(|()| Vec::new())
     }
 
-    fn remove(&mut self, site: &mut Site, plan: &Plan) -> Result<(), PortError> {
-        if !Self::is_in_place(site) {
-            return site.restore_missing();
+    fn remove(&mut self, dev: &mut Device, plan: &Plan) -> Result<(), PortError> {
+        if !Self::is_in_place(dev) {
+            return dev.restore_missing();
         }
         if let Some(maps) = &self.maps {
             maps.configure(plan, true)?;
         }
-        site.wait_until_empty(STEPS)?;
-        site.restore()
+        // What will not leave goes with the queues.
+        let (Waited::Done | Waited::GivenUp) = dev.wait_until_empty(STEPS)?;
+        dev.restore()
     }
 
-    fn differs(&self, site: &mut Site, _plan: &Plan) -> Result<Option<String>, PortError> {
-        if Self::is_in_place(site) { Ok(None) } else { site.other_root().map(Some) }
+    fn differs(&self, dev: &mut Device, _plan: &Plan) -> Result<Option<String>, PortError> {
+        if Self::is_in_place(dev) { Ok(None) } else { dev.other_root().map(Some) }
     }
 
-    fn counters(&self, _site: &mut Site, _plan: &Plan) -> Result<Vec<QueueCounters>, PortError> {
+    fn counters(&self, _site: &mut Device, _plan: &Plan) -> Result<Vec<QueueCounters>, PortError> {
         self.maps().counters()
     }
 

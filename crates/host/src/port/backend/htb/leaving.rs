@@ -5,10 +5,10 @@
 //! and priority were, and the port's cap holds all the while.
 
 use super::{Htb, class_id, leaf, service_class, turn_factor};
-use crate::port::backend::Removed;
+use crate::port::device::Device;
 use crate::port::error::PortError;
 use crate::port::plan::{NO_RIGHT, Plan};
-use crate::port::site::Site;
+use crate::port::statistics::Removed;
 use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -54,23 +54,23 @@ pub(super) fn opened(index: usize, old: &Plan, new: &Plan) -> HtbClass {
 
 impl Htb {
     /// Removes classes when they are empty, or do not become so in time; what they did in the end.
-    pub(super) fn remove_classes(site: &mut Site, places: Range<usize>) -> Result<Vec<Removed>, PortError> {
-        Self::wait_until_left(site, &places)?;
+    pub(super) fn remove_classes(dev: &mut Device, places: Range<usize>) -> Result<Vec<Removed>, PortError> {
+        Self::wait_until_left(dev, &places)?;
         let mut removed = Vec::new();
         for place in places {
-            let last = Self::last_counters(site, place)?;
-            let deleted = site.tc.delete_class(site.index, class_id(place));
-            deleted.map_err(|e| PortError::kernel(&site.name, format!("remove class {place}"), e))?;
+            let last = Self::last_counters(dev, place)?;
+            let deleted = dev.tc.delete_class(dev.index, class_id(place));
+            deleted.map_err(|e| PortError::kernel(&dev.name, format!("remove class {place}"), e))?;
             removed.push(last);
         }
         Ok(removed)
     }
 
-    fn wait_until_left(site: &mut Site, places: &Range<usize>) -> Result<(), PortError> {
+    fn wait_until_left(dev: &mut Device, places: &Range<usize>) -> Result<(), PortError> {
         let begin = Instant::now();
         let (mut least, mut since, mut empty_looks) = (u64::MAX, begin, 0);
         loop {
-            let queues = Self::leaves(site)?;
+            let queues = Self::leaves(dev)?;
             let waits = |place: usize| leaf(&queues, place).map_or(0, |q| q.counters.backlog_pkt);
             let waiting: u64 = places.clone().map(waits).sum();
             empty_looks = if waiting == 0 { empty_looks + 1 } else { 0 };
@@ -84,8 +84,8 @@ impl Htb {
         }
     }
 
-    fn last_counters(site: &mut Site, place: usize) -> Result<Removed, PortError> {
-        let counters = Self::queue_counters(site, place..place + 1)?.pop().unwrap_or_default();
+    fn last_counters(dev: &mut Device, place: usize) -> Result<Removed, PortError> {
+        let counters = Self::queue_counters(dev, place..place + 1)?.pop().unwrap_or_default();
         Ok(Removed { place, counters })
     }
 }

@@ -1,4 +1,4 @@
-//! Holds what leaves a port while its root queue is exchanged.
+//! Exchanging a port's root queueing discipline: what leaves the port meanwhile waits elsewhere.
 //!
 //! The kernel takes a port's queue out of use before it puts another there (also when clsact comes or goes), and drops
 //! what arrives until every CPU has noticed (`dev_deactivate`): a fraction of a millisecond on an idle machine, tens on a
@@ -18,8 +18,9 @@
 
 mod detour;
 
-use super::site::Site;
-use super::{budget, signed, wait};
+use super::device::{Device, is_shared_device};
+use super::signed;
+use super::wait::{self, Waited};
 use crate::objects::{HOLD, Log};
 use crate::shared::hold::Settings;
 use crate::shared::{self, FIRST};
@@ -39,19 +40,19 @@ const STEPS: u32 = 1_000;
 /// Runs `exchange` while packets that leave the port wait; it is told whether they do. `budget` is the device that
 /// they go through before or after it.
 pub(super) fn during<T>(
-    site: &mut Site,
+    dev: &mut Device,
     budget: Option<u32>,
-    exchange: impl FnOnce(&mut Site, bool) -> T,
+    exchange: impl FnOnce(&mut Device, bool) -> T,
 ) -> T {
     // The device of a budget has no ports yet, or none any more.
-    if !site.ethernet || budget::is_bucket(&site.name) {
-        return exchange(site, false);
+    if !dev.ethernet || is_shared_device(&dev.name) {
+        return exchange(dev, false);
     }
     // A port that cannot be held loses what arrives in the meantime; that is no reason to refuse it.
-    let hold = Hold::begin(site, budget).ok();
-    let exchanged = exchange(site, hold.is_some());
+    let hold = Hold::begin(dev, budget).ok();
+    let exchanged = exchange(dev, hold.is_some());
     if let Some(hold) = hold {
-        hold.end(site);
+        hold.end(dev);
     }
     exchanged
 }
@@ -65,27 +66,28 @@ struct Hold {
 }
 
 impl Hold {
-    fn begin(site: &mut Site, budget: Option<u32>) -> io::Result<Self> {
-        let detour = Detour::make(site)?;
-        let object = load(site.index, &detour, budget).map_err(io::Error::other)?;
+    fn begin(dev: &mut Device, budget: Option<u32>) -> io::Result<Self> {
+        let detour = Detour::make(dev)?;
+        let object = load(dev.index, &detour, budget).map_err(io::Error::other)?;
         let back = tcx::attach_first(&object, "vmcc_hold_back", signed(detour.back))?;
         detour.shut()?;
-        let out = tcx::attach_first(&object, "vmcc_hold", signed(site.index))?;
+        let out = tcx::attach_first(&object, "vmcc_hold", signed(dev.index))?;
         Ok(Self { object, detour, out, back })
     }
 
     /// Lets everything go, first what waits and then what comes; nobody is left to tell if that fails.
-    fn end(self, site: &mut Site) {
+    fn end(self, dev: &mut Device) {
         let Self { object, detour, out, back } = self;
-        let held = queue(site, &detour).map_or(0, |queue| queue.sent_pkt + queue.backlog_pkt);
+        let held = queue(dev, &detour).map_or(0, |queue| queue.sent_pkt + queue.backlog_pkt);
         // Before the queue is open: what comes back before that makes another round.
         if set_open(&object).is_ok() {
-            let _ = detour.open(site);
+            let _ = detour.open(dev);
         }
-        let Ok(()) = wait::until(STEPS, || Ok::<_, Infallible>(came_out(&object) >= held));
+        let Ok(Waited::Done | Waited::GivenUp) =
+            wait::until(STEPS, || Ok::<_, Infallible>(came_out(&object) >= held));
         drop(out);
-        let Ok(()) = wait::until(STEPS, || {
-            let queue = queue(site, &detour);
+        let Ok(Waited::Done | Waited::GivenUp) = wait::until(STEPS, || {
+            let queue = queue(dev, &detour);
             let empty = |queue: Counters| queue.backlog_pkt == 0 && came_out(&object) >= queue.sent_pkt;
             Ok::<_, Infallible>(queue.is_none_or(empty))
         });
@@ -116,8 +118,8 @@ fn set_open(object: &Object) -> libbpf_rs::Result<()> {
 }
 
 /// What the detour's queue did and holds; nothing when the kernel does not tell.
-fn queue(site: &mut Site, detour: &Detour) -> Option<Counters> {
-    site.tc.root(detour.device).ok().flatten().map(|root| root.counters)
+fn queue(dev: &mut Device, detour: &Detour) -> Option<Counters> {
+    dev.tc.root(detour.device).ok().flatten().map(|root| root.counters)
 }
 
 /// How many packets have come out at the detour's other end; endless when the kernel does not tell.

@@ -1,33 +1,41 @@
-//! One port from its beginning to its end.
+//! A port with queues of its own, from attaching to detaching.
 
-use super::backend::{Bpf, Htb, Queues, Removed, Untouched};
-use super::counted::{Counted, Dropped};
+pub(super) mod leftover;
+mod undo;
+
+use super::backend::{Bpf, Htb, Queues, Untouched};
+use super::device::{Device, is_shared_device};
 use super::error::PortError;
-use super::half::{self, Found};
 use super::plan::Plan;
-use super::program::{Note, Program};
-use super::record::{Content, Record};
-use super::site::Site;
-use super::{budget, hold, layout, signed};
+use super::program::{self, Note, Program};
+use super::record::{self, Content, Record};
+use super::statistics::{Dropped, Readings, Removed};
+use super::{signed, state};
+use leftover::Found;
 use std::sync::{Mutex, PoisonError};
+use undo::{exchange, queues_of, take_off, undo};
 use vmcc_port::{Backend, PortConfig, PortStats};
 
+/// A process was killed in the middle of a change.
+pub(super) const HALF_CHANGED: &str =
+    "a process was killed while it changed it: its queues may be neither as before nor as after that";
+const NO_INGRESS: &str = "the program that sees what comes in is gone: RTTs are not measured";
 /// How long what waits in the old queue may take to leave, in milliseconds.
 const OLD_QUEUE_STEPS: u32 = 1_000;
 
 /// What serving a port consists of.
-pub(super) struct Served {
-    pub(super) site: Mutex<Site>,
+pub(super) struct Attachment {
+    dev: Mutex<Device>,
     pub(super) index: i32,
     pub(super) name: String,
-    pub(super) plan: Plan,
-    pub(super) program: Program,
+    plan: Plan,
+    program: Program,
     pub(super) queues: Box<dyn Queues>,
     dropped: Dropped,
     /// A change was under way when it was looked at.
-    pub(super) half: bool,
+    changing: bool,
     /// Locked; `None` when somebody only looks.
-    pub(super) record: Option<Record>,
+    record: Option<Record>,
 }
 
 /// The kind of queues that a plan needs.
@@ -42,37 +50,39 @@ fn choose(port: &str, config: &PortConfig, plan: &Plan) -> Result<Box<dyn Queues
     }
 }
 
-impl Served {
-    pub(super) fn begin(port: &str, config: &PortConfig) -> Result<Self, PortError> {
-        let mut site = Site::open(port)?;
-        let frame = site.frame()?;
-        let plan = Plan::new(port, config, site.facts)?;
+impl Attachment {
+    /// `clear` sees to it that the port, whose record is locked, has nothing of ours.
+    pub(super) fn begin(
+        port: &str,
+        config: &PortConfig,
+        clear: impl FnOnce(&mut Device, &Record) -> Result<(), PortError>,
+    ) -> Result<Self, PortError> {
+        let mut dev = Device::open(port)?;
+        let frame = dev.frame()?;
+        let plan = Plan::new(port, config, dev.facts)?;
         let mut queues = choose(port, config, &plan)?;
-        let record = Record::lock(port, site.index)?;
-        let index = signed(site.index);
-        if let Found::Whole(..) | Found::Member(_) = half::settle(&mut site, &record)? {
-            return Err(PortError::AlreadyAttached { port: port.to_owned() });
-        }
-        budget::check_parts(&site, config)?;
-        Untouched::check(&mut site, &plan)?;
-        site.remember_clsact()?;
+        let record = Record::lock(port, dev.index)?;
+        let index = signed(dev.index);
+        clear(&mut dev, &record)?;
+        Untouched::check(&mut dev, &plan)?;
+        dev.remember_clsact()?;
         if plan.queues {
-            site.remember()?;
+            dev.remember()?;
         }
         let mut program = Program::load(queues.source(), frame)?;
         configure(port, config, &plan, queues.as_ref(), &program)?;
-        queues.prepare(&site, &plan, &program)?;
+        queues.prepare(&dev, &plan, &program)?;
         // From here on there is something to undo; the record says what, should this process die.
         let dropped = Dropped::default();
-        let content = content(port, config, queues.as_ref(), &plan, &site, &dropped);
+        let content = content(port, config, queues.as_ref(), &plan, &dev, &dropped);
         write(&record, &program, &content)?;
-        let (made, undone) = exchange(&mut site, &plan, |site, held| {
+        let (made, undone) = exchange(&mut dev, &plan, |dev, held| {
             if held {
                 // What waits in the old queue leaves before it goes; one that does not tell goes at once.
-                let _ = site.wait_until_empty(OLD_QUEUE_STEPS);
+                let _ = dev.wait_until_empty(OLD_QUEUE_STEPS);
             }
-            let made = queues.install(site, &plan, &program).and_then(|()| program.attach(port, index));
-            let undone = made.is_ok() || take_off(site, index, &plan, queues.as_mut()).is_ok();
+            let made = queues.install(dev, &plan, &program).and_then(|()| program.attach(port, index));
+            let undone = made.is_ok() || take_off(dev, index, &plan, queues.as_mut()).is_ok();
             (made, undone)
         });
         if let Err(error) = made {
@@ -83,23 +93,23 @@ impl Served {
             return Err(error);
         }
         Ok(Self {
-            site: Mutex::new(site),
+            dev: Mutex::new(dev),
             index,
             name: port.to_owned(),
             plan,
             program,
             queues,
             dropped,
-            half: false,
+            changing: false,
             record: Some(record),
         })
     }
 
     pub(super) fn adopt(port: &str) -> Result<Self, PortError> {
-        let mut site = Site::open(port)?;
-        let record = Record::lock(port, site.index)?;
-        match half::settle(&mut site, &record)? {
-            Found::Whole(content, program) => Self::open_as(site, *content, *program, Some(record)),
+        let mut dev = Device::open(port)?;
+        let record = Record::lock(port, dev.index)?;
+        match leftover::settle(&mut dev, &record)? {
+            Found::Whole(content, program) => Self::open_as(dev, *content, *program, Some(record)),
             Found::Member(_) => Err(PortError::NotAttached { port: port.to_owned() }),
             Found::Nothing | Found::Undone => {
                 record.remove();
@@ -110,80 +120,87 @@ impl Served {
 
     /// Undoes what is there of a port, and serves it as before.
     pub(super) fn serve_again(
-        mut site: Site,
+        mut dev: Device,
         record: Record,
         content: Content,
         program: Option<&Program>,
+        clear: impl FnOnce(&mut Device, &Record) -> Result<(), PortError>,
     ) -> Result<Self, PortError> {
         let config = content.config.clone();
-        if content.queues && !site.has_our_queues()? {
+        if content.queues && !dev.has_our_queues()? {
             // Refused while everything is as it is.
-            site.remember()?;
+            dev.remember()?;
         }
-        half::undo_recorded(&mut site, content, program)?;
+        leftover::undo_recorded(&mut dev, content, program)?;
         // It stays until the next takes its place: should that fail, it still says what is wanted.
         drop(record);
-        Self::begin(&site.name, &config)
+        Self::begin(&dev.name, &config, clear)
     }
 
-    /// [`Served::serve_again`] from what is known of a port.
+    /// [`Attachment::serve_again`] from what is known of a port.
     pub(super) fn repair(port: &str) -> Result<Self, PortError> {
-        let mut site = Site::open(port)?;
-        let record = Record::lock(port, site.index)?;
-        match half::peek(&mut site)? {
-            (Some(content), program) => Self::serve_again(site, record, content, program.as_ref()),
+        let mut dev = Device::open(port)?;
+        let record = Record::lock(port, dev.index)?;
+        match state::peek(&mut dev)? {
+            (Some(content), program) => {
+                Self::serve_again(dev, record, content, program.as_ref(), leftover::clear)
+            }
             (None, _) => Err(PortError::NotAttached { port: port.to_owned() }),
         }
     }
 
     /// As it is, whoever holds it.
     pub(super) fn look(port: &str) -> Result<Self, PortError> {
-        let mut site = Site::open(port)?;
-        let (Some(content), Some(program)) = half::peek(&mut site)? else {
+        let mut dev = Device::open(port)?;
+        let (Some(content), Some(program)) = state::peek(&mut dev)? else {
             return Err(PortError::NotAttached { port: port.to_owned() });
         };
-        Self::open_as(site, content, program, None)
+        Self::open_as(dev, content, program, None)
     }
 
     /// What a record speaks of.
     pub(super) fn open_as(
-        mut site: Site,
+        mut dev: Device,
         content: Content,
         program: Program,
         record: Option<Record>,
     ) -> Result<Self, PortError> {
-        let port = site.name.clone();
-        let index = signed(site.index);
-        let plan = Plan::new(&port, &content.config, site.facts)?;
+        let port = dev.name.clone();
+        let index = signed(dev.index);
+        let plan = Plan::new(&port, &content.config, dev.facts)?;
         let queues = queues_of(&content, Some(&program))?;
-        site.previous = content.previous;
-        site.made_clsact = content.made_clsact;
-        let (dropped, half) = (content.dropped, content.half);
-        Ok(Self { site: Mutex::new(site), index, name: port, plan, program, queues, dropped, half, record })
+        dev.previous = content.previous;
+        dev.made_clsact = content.made_clsact;
+        let (dropped, changing) = (content.dropped, content.changing);
+        Ok(Self { dev: Mutex::new(dev), index, name: port, plan, program, queues, dropped, changing, record })
     }
 
-    /// How many packets were dropped with classes that are gone.
-    pub(super) fn change(&mut self, config: &PortConfig) -> Result<u64, PortError> {
-        let site = self.site.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let plan = Plan::new(&self.name, config, site.facts)?;
-        budget::check_parts(site, config)?;
+    /// How many packets were dropped with classes that are gone. `check` may refuse while nothing has changed.
+    pub(super) fn change(
+        &mut self,
+        config: &PortConfig,
+        check: impl FnOnce(&Device) -> Result<(), PortError>,
+    ) -> Result<u64, PortError> {
+        let dev = self.dev.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let plan = Plan::new(&self.name, config, dev.facts)?;
+        check(dev)?;
         if plan.queues != self.plan.queues {
             return Err(PortError::OtherQueues { port: self.name.clone(), queues: self.plan.queues });
         }
-        Untouched::check(site, &plan)?;
+        Untouched::check(dev, &plan)?;
         let queues = self.queues.as_mut();
         // Built before anything changes: a setting that cannot be had is found here.
-        let bytes = layout::config(&self.name, config, &plan, queues)?;
+        let bytes = program::config::config(&self.name, config, &plan, |class| queues.class_id(class))?;
         set_cgroups(&self.name, config, &self.program)?;
         let Some(record) = &self.record else { return Ok(0) };
         let before = known(record, &self.program);
         if let Some(content) = &before {
             // Should this process die in the middle, or the kernel refuse there.
-            write(record, &self.program, &Content { half: true, ..content.clone() })?;
+            write(record, &self.program, &Content { changing: true, ..content.clone() })?;
         }
         let program = &self.program;
         let mut switch = || program.configure(&bytes);
-        let changed = queues.change(site, &self.plan, &plan, &mut switch);
+        let changed = queues.change(dev, &self.plan, &plan, &mut switch);
         if let (Err(PortError::Config { .. }), Some(content)) = (&changed, &before) {
             // Nothing has changed.
             write(record, &self.program, content)?;
@@ -191,41 +208,58 @@ impl Served {
         let removed = changed?;
         self.plan = plan;
         self.dropped.add(&removed);
-        let content = content(&self.name, config, self.queues.as_ref(), &self.plan, site, &self.dropped);
+        let content = content(&self.name, config, self.queues.as_ref(), &self.plan, dev, &self.dropped);
         write(record, &self.program, &content)?;
         Ok(removed.iter().map(|Removed { counters, .. }| counters.backlog_packets).sum())
     }
 
     pub(super) fn stats(&self) -> Result<PortStats, PortError> {
         let differences = self.differences()?;
-        let mut site = self.site.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut dev = self.dev.lock().unwrap_or_else(PoisonError::into_inner);
         // What is set says nothing where it is not there.
-        let in_place = !self.plan.queues || site.has_our_queues()?;
-        let counted = Counted {
+        let in_place = !self.plan.queues || dev.has_our_queues()?;
+        let readings = Readings {
             passed: self.program.counters()?,
-            queues: self.queues.counters(&mut site, &self.plan)?,
+            queues: self.queues.counters(&mut dev, &self.plan)?,
             state: self.program.state()?,
         };
-        let classes = counted.classes(&self.plan, &self.dropped);
+        let classes = readings.classes(&self.plan, &self.dropped);
         Ok(PortStats {
             port: self.name.clone(),
             backend: if in_place { self.queues.kind() } else { Backend::Auto },
             rate_bps: (self.plan.capped && in_place).then(|| self.plan.rate.saturating_mul(8)),
             rtt_ns: classes.iter().filter_map(|class| class.rtt_ns).min(),
-            rtt_samples: counted.state.rtt_samples.iter().sum(),
-            unclassified: counted.passed.iter().map(|class| class.unclassified).sum(),
-            removed: counted.removed(&self.plan, &self.dropped),
+            rtt_samples: readings.state.rtt_samples.iter().sum(),
+            unclassified: readings.passed.iter().map(|class| class.unclassified).sum(),
+            removed: readings.removed(&self.plan, &self.dropped),
             classes,
             members: Vec::new(),
             differences,
         })
     }
 
+    /// What differs on the port itself, for people.
+    pub(super) fn differences(&self) -> Result<Vec<String>, PortError> {
+        if self.changing {
+            // Somebody is at it, or was.
+            let held = record::is_held(self.index())?;
+            return Ok(if held { Vec::new() } else { vec![HALF_CHANGED.to_owned()] });
+        }
+        let mut dev = self.dev.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut differences = Vec::from_iter(self.queues.differs(&mut dev, &self.plan)?);
+        // ACKs come in at the ports of a budget, not at its device.
+        let measures = self.plan.measures_rtt() && !is_shared_device(&self.name);
+        if measures && !program::measures(self.index) {
+            differences.push(NO_INGRESS.to_owned());
+        }
+        Ok(differences)
+    }
+
     pub(super) fn recorded(&self) -> Option<Content> {
         known(self.record.as_ref()?, &self.program)
     }
 
-    pub(super) fn site_index(&self) -> u32 {
+    pub(super) fn index(&self) -> u32 {
         self.index.unsigned_abs()
     }
 
@@ -238,46 +272,14 @@ impl Served {
     }
 
     pub(super) fn end(self) -> Result<(), PortError> {
-        let Self { site, index, plan, mut queues, record, .. } = self;
-        let mut site = site.into_inner().unwrap_or_else(PoisonError::into_inner);
-        undo(&mut site, index, &plan, queues.as_mut())?;
+        let Self { dev, index, plan, mut queues, record, .. } = self;
+        let mut dev = dev.into_inner().unwrap_or_else(PoisonError::into_inner);
+        undo(&mut dev, index, &plan, queues.as_mut())?;
         if let Some(record) = record {
             record.remove();
         }
         Ok(())
     }
-}
-
-/// Brings back what was there before.
-pub(super) fn undo(
-    site: &mut Site,
-    index: i32,
-    plan: &Plan,
-    queues: &mut dyn Queues,
-) -> Result<(), PortError> {
-    exchange(site, plan, |site, _| take_off(site, index, plan, queues))
-}
-
-/// Runs what makes the kernel take the port's queue out of use, while packets wait if that is possible.
-fn exchange<T>(site: &mut Site, plan: &Plan, action: impl FnOnce(&mut Site, bool) -> T) -> T {
-    if plan.queues || site.made_clsact { hold::during(site, None, action) } else { action(site, false) }
-}
-
-/// [`undo`] while the port's packets wait.
-fn take_off(site: &mut Site, index: i32, plan: &Plan, queues: &mut dyn Queues) -> Result<(), PortError> {
-    queues.remove(site, plan)?;
-    Program::detach(&site.name, index)?;
-    site.restore_clsact()
-}
-
-/// The queues that a record speaks of; `program` is the one on the port, if it is there.
-pub(super) fn queues_of(content: &Content, program: Option<&Program>) -> Result<Box<dyn Queues>, PortError> {
-    Ok(match (content.backend, program) {
-        _ if !content.queues => Box::new(Untouched),
-        (Backend::Bpf, Some(program)) => Box::new(Bpf::find(&content.port, program)?),
-        (Backend::Bpf, None) => Box::new(Bpf::default()),
-        (Backend::Auto | Backend::Htb, _) => Box::new(Htb),
-    })
 }
 
 fn configure(
@@ -287,7 +289,7 @@ fn configure(
     queues: &dyn Queues,
     program: &Program,
 ) -> Result<(), PortError> {
-    let bytes = layout::config(port, config, plan, queues)?;
+    let bytes = program::config::config(port, config, plan, |class| queues.class_id(class))?;
     set_cgroups(port, config, program)?;
     program.configure(&bytes)
 }
@@ -317,7 +319,7 @@ fn content(
     config: &PortConfig,
     queues: &dyn Queues,
     plan: &Plan,
-    site: &Site,
+    dev: &Device,
     dropped: &Dropped,
 ) -> Content {
     Content {
@@ -325,10 +327,10 @@ fn content(
         config: config.clone(),
         backend: queues.kind(),
         queues: plan.queues,
-        previous: site.previous.clone(),
-        made_clsact: site.made_clsact,
+        previous: dev.previous.clone(),
+        made_clsact: dev.made_clsact,
         kept: false,
-        half: false,
+        changing: false,
         member: None,
         dropped: dropped.clone(),
         pid: std::process::id(),

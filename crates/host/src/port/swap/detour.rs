@@ -1,7 +1,7 @@
 //! The devices through which held packets go: a veth pair with a token bucket that is shut.
 
+use super::super::device::Device;
 use super::super::signed;
-use super::super::site::Site;
 use nix::net::if_::if_nameindex;
 use nix::sys::socket::{
     AddressFamily, LinkAddr, MsgFlags, SockFlag, SockType, SockaddrLike, bind, send, socket,
@@ -43,11 +43,11 @@ pub(super) struct Detour {
 
 impl Detour {
     /// Makes one for a port; it is not shut yet.
-    pub(super) fn make(site: &mut Site) -> io::Result<Self> {
-        let [device, back] = [PREFIX, BACK_PREFIX].map(|prefix| format!("{prefix}{}", site.index));
+    pub(super) fn make(dev: &mut Device) -> io::Result<Self> {
+        let [device, back] = [PREFIX, BACK_PREFIX].map(|prefix| format!("{prefix}{}", dev.index));
         let (device, back) = Links::open()?.add_detour(&device, &back, ADDRESS, MTU)?;
         let detour = Self { device, back };
-        site.tc.add_shaper(detour.device, &shaper(SHUT_RATE, SHUT_BURST))?;
+        dev.tc.add_shaper(detour.device, &shaper(SHUT_RATE, SHUT_BURST))?;
         Ok(detour)
     }
 
@@ -57,8 +57,8 @@ impl Detour {
     }
 
     /// From now on packets pass, those that wait first.
-    pub(super) fn open(&self, site: &mut Site) -> io::Result<()> {
-        site.tc.change_shaper(self.device, &shaper(OPEN_RATE, OPEN_BURST))?;
+    pub(super) fn open(&self, dev: &mut Device) -> io::Result<()> {
+        dev.tc.change_shaper(self.device, &shaper(OPEN_RATE, OPEN_BURST))?;
         // The bucket looks at its queue again when the next packet comes.
         self.send(ETHERNET_HEADER, 1)
     }

@@ -5,7 +5,7 @@ use vmcc_scenario::model::{Discipline, LambdaRule, Marking};
 use vmcc_units::BitsPerSec;
 
 /// The rate, the queues in their order, when they mark, what they hold, and which classes are gone.
-pub(super) fn settings(config: &PortConfig, stats: &PortStats, removed: &[String]) -> String {
+pub(super) fn one_line(config: &PortConfig, stats: &PortStats, removed: &[String]) -> String {
     let rate = stats.rate_bps.map_or_else(|| "no rate".to_owned(), |bps| BitsPerSec::new(bps).to_string());
     let mut parts = vec![rate + &budget(config), queues(config), marks(config, stats.rate_bps.is_some())];
     parts.extend(measured(config));
@@ -106,7 +106,7 @@ mod tests {
             classes: Vec::new(),
             ..PortStats::default()
         };
-        settings(&ConfigFile::parse("test", text).unwrap().config, &stats, removed)
+        one_line(&ConfigFile::parse("test", text).unwrap().config, &stats, removed)
     }
 
     #[test]

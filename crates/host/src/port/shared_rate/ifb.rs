@@ -1,28 +1,28 @@
-//! The bucket that all ports of a VM share: an IFB with the VM's queues and program on it.
+//! The device that all ports of a VM share: an IFB with the VM's queues and program on it.
 //!
 //! ```text
 //! port 1 ─ redirect ─┐                  ┌─ port 1
 //! port 2 ─ redirect ─┴─ IFB: the queues ┴─ port 2     each packet leaves at its own port
 //! ```
 
-use super::super::error::PortError;
-use super::super::folder::Folder;
-use super::super::served::Served;
-use super::super::site::Site;
-use super::super::wait;
-use super::{PREFIX, REDIRECT};
+use crate::port::attachment::{Attachment, leftover};
+use crate::port::device::{Device, shared_device as device};
+use crate::port::error::PortError;
+use crate::port::folder::Folder;
+use crate::port::redirect::members;
+use crate::port::wait::{self, Waited};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
 use std::io;
 use vmcc_netlink::{Links, PortInfo, os_code};
 use vmcc_port::{PortConfig, PortStats, VmBudget};
 
-/// Held by whoever makes a bucket, joins or leaves it.
+/// Held by whoever makes a shared device, joins or leaves it.
 const LOCK: (&str, &str, &str) = ("/run", "vmcc", "budgets.lock");
 /// How long that may take, in milliseconds.
 const STEPS: u32 = 100;
 
-/// Nobody else makes, joins or leaves a bucket while it lives.
+/// Nobody else makes, joins or leaves a shared device while it lives.
 pub(super) struct Lock(#[allow(dead_code, reason = "unlocks when it is dropped")] Flock<File>);
 
 impl Lock {
@@ -35,16 +35,8 @@ impl Lock {
     }
 }
 
-/// The device of a VM's bucket: names of VMs are longer than those of devices may be.
-pub(super) fn device(vm: &str) -> String {
-    // FNV-1a.
-    let hash =
-        vm.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    format!("{PREFIX}{hash:08x}")
-}
-
-/// The bucket of a VM, made if it is not there; the IFB's number. An existing one must have the same settings.
-pub(super) fn open(_: &Lock, port: &Site, config: &PortConfig, vm: &VmBudget) -> Result<u32, PortError> {
+/// The shared device of a VM, made if it is not there; the IFB's number. An existing one must have the same settings.
+pub(super) fn open(_: &Lock, port: &Device, config: &PortConfig, vm: &VmBudget) -> Result<u32, PortError> {
     let name = device(&vm.name);
     if let Some(index) = joinable(port, &name, config, vm)? {
         return Ok(index);
@@ -66,7 +58,7 @@ pub(super) fn open(_: &Lock, port: &Site, config: &PortConfig, vm: &VmBudget) ->
             find(&mut links, &name)?.ok_or_else(|| PortError::NoSuchPort { port: name.clone() })?.index;
         // For people who look at the device; nothing depends on it.
         let _ = links.set_alias(index, &format!("vmcc: budget of VM {}", vm.name));
-        Served::begin(&name, config)?.mark_kept();
+        Attachment::begin(&name, config, leftover::clear)?.mark_kept();
         Ok(index)
     })();
     if made.is_err() {
@@ -76,22 +68,22 @@ pub(super) fn open(_: &Lock, port: &Site, config: &PortConfig, vm: &VmBudget) ->
     made.map_err(|e| on_behalf(e, port))
 }
 
-/// The bucket, if it is whole and has these settings. One that is not whole is removed.
-fn joinable(port: &Site, name: &str, config: &PortConfig, vm: &VmBudget) -> Result<Option<u32>, PortError> {
-    let bucket = match Served::adopt(name) {
-        Ok(bucket) => bucket,
+/// The shared device, if it is whole and has these settings. One that is not whole is removed.
+fn joinable(port: &Device, name: &str, config: &PortConfig, vm: &VmBudget) -> Result<Option<u32>, PortError> {
+    let shared = match Attachment::adopt(name) {
+        Ok(shared) => shared,
         Err(PortError::NoSuchPort { .. }) => return Ok(None),
         Err(PortError::NotAttached { .. }) => return remove_device(name).map(|()| None),
         Err(error) => return Err(on_behalf(error, port)),
     };
-    let theirs = bucket.recorded().map(|content| content.config);
+    let theirs = shared.recorded().map(|content| content.config);
     if theirs.as_ref() == Some(config) {
-        return Ok(Some(bucket.site_index()));
+        return Ok(Some(shared.index()));
     }
-    let others = members(bucket.site_index())?;
+    let others = members(shared.index())?;
     if others.is_empty() {
         // Its ports are gone. It is held here already.
-        bucket.end()?;
+        shared.end()?;
         return remove_device(name).map(|()| None);
     }
     let problem = format!(
@@ -105,7 +97,7 @@ fn joinable(port: &Site, name: &str, config: &PortConfig, vm: &VmBudget) -> Resu
 }
 
 /// An error about the device is one about the port that asked for it.
-fn on_behalf(error: PortError, port: &Site) -> PortError {
+fn on_behalf(error: PortError, port: &Device) -> PortError {
     match error {
         PortError::Config { error, .. } => PortError::Config { port: port.name.clone(), error },
         PortError::Feature { feature, cause, remedy, .. } => {
@@ -115,23 +107,23 @@ fn on_behalf(error: PortError, port: &Site) -> PortError {
     }
 }
 
-/// Changes the settings of a bucket, for all its ports.
+/// Changes the settings of a shared device, for all its ports.
 pub(super) fn change(_: &Lock, vm: &str, config: &PortConfig) -> Result<u64, PortError> {
-    let mut bucket = match Served::adopt(&device(vm)) {
+    let mut shared = match Attachment::adopt(&device(vm)) {
         // It was not whole.
         Err(PortError::NotAttached { .. }) => {
-            Served::begin(&device(vm), config)?.mark_kept();
+            Attachment::begin(&device(vm), config, leftover::clear)?.mark_kept();
             return Ok(0);
         }
         adopted => adopted?,
     };
-    let changed = bucket.change(config);
+    let changed = shared.change(config, |_| Ok(()));
     // It stays, whoever asked.
-    bucket.mark_kept();
+    shared.mark_kept();
     changed
 }
 
-/// Serves a bucket again as it was set; one whose device is gone is made by the next port that joins.
+/// Serves a shared device again as it was set; one whose device is gone is made by the next port that joins.
 pub(super) fn repair(_: &Lock, vm: &str) -> Result<(), PortError> {
     let name = device(vm);
     let failed = |e| PortError::kernel(&name, "switch the device of a budget on", e);
@@ -140,12 +132,13 @@ pub(super) fn repair(_: &Lock, vm: &str) -> Result<(), PortError> {
     if !found.up {
         links.bring_up(found.index, None).map_err(failed)?;
     }
-    if Served::look(&name).is_ok_and(|bucket| bucket.differences().is_ok_and(|differ| differ.is_empty())) {
+    if Attachment::look(&name).is_ok_and(|shared| shared.differences().is_ok_and(|differ| differ.is_empty()))
+    {
         return Ok(());
     }
-    match Served::repair(&name) {
-        Ok(bucket) => {
-            bucket.mark_kept();
+    match Attachment::repair(&name) {
+        Ok(shared) => {
+            shared.mark_kept();
             Ok(())
         }
         // Nothing says what it was: made anew by the next port that joins.
@@ -154,21 +147,21 @@ pub(super) fn repair(_: &Lock, vm: &str) -> Result<(), PortError> {
     }
 }
 
-/// The number of the bucket's device, if the bucket is there and works.
+/// The number of the shared device's device, if the shared device is there and works.
 pub(super) fn served(vm: &str) -> Result<Option<u32>, PortError> {
-    match Served::look(&device(vm)) {
-        Ok(bucket) => Ok(Some(bucket.site_index())),
+    match Attachment::look(&device(vm)) {
+        Ok(shared) => Ok(Some(shared.index())),
         Err(PortError::NoSuchPort { .. } | PortError::NotAttached { .. }) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Counters of a bucket and its ports.
+/// Counters of a shared device and its ports.
 pub(super) fn stats(vm: &str) -> Result<PortStats, PortError> {
     let name = device(vm);
-    let bucket = Served::look(&name)?;
-    let members = members(bucket.site_index())?;
-    let mut stats = bucket.stats()?;
+    let shared = Attachment::look(&name)?;
+    let members = members(shared.index())?;
+    let mut stats = shared.stats()?;
     let mut links = Links::open().map_err(|e| PortError::kernel(&name, "open a netlink socket", e))?;
     if find(&mut links, &name)?.is_some_and(|found| !found.up) {
         stats
@@ -178,14 +171,14 @@ pub(super) fn stats(vm: &str) -> Result<PortStats, PortError> {
     Ok(PortStats { port: vm.to_owned(), members, ..stats })
 }
 
-/// Whether a bucket is there that no port uses.
+/// Whether a shared device is there that no port uses.
 pub(super) fn is_unused(_: &Lock, name: &str) -> Result<bool, PortError> {
     let mut links = Links::open().map_err(|e| PortError::kernel(name, "open a netlink socket", e))?;
     let Some(found) = find(&mut links, name)? else { return Ok(false) };
     Ok(members(found.index)?.is_empty())
 }
 
-/// Removes a bucket that no port uses.
+/// Removes a shared device that no port uses.
 pub(super) fn remove_if_unused(lock: &Lock, name: &str) -> Result<bool, PortError> {
     if is_unused(lock, name)? {
         return remove(name).map(|()| true);
@@ -195,8 +188,8 @@ pub(super) fn remove_if_unused(lock: &Lock, name: &str) -> Result<bool, PortErro
 
 /// Lets what waits leave, then removes the device.
 fn remove(name: &str) -> Result<(), PortError> {
-    match Served::adopt(name) {
-        Ok(bucket) => bucket.end()?,
+    match Attachment::adopt(name) {
+        Ok(shared) => shared.end()?,
         Err(PortError::NoSuchPort { .. } | PortError::NotAttached { .. }) => {}
         Err(error) => return Err(error),
     }
@@ -208,7 +201,9 @@ fn remove_device(name: &str) -> Result<(), PortError> {
     let mut links = Links::open().map_err(failed)?;
     match find(&mut links, name)? {
         Some(found) => {
-            wait_until_empty(&mut links, found.index).map_err(failed)?;
+            // What will not leave goes with the device.
+            let (Waited::Done | Waited::GivenUp) =
+                wait_until_empty(&mut links, found.index).map_err(failed)?;
             links.delete(found.index).map_err(failed)
         }
         None => Ok(()),
@@ -216,36 +211,11 @@ fn remove_device(name: &str) -> Result<(), PortError> {
 }
 
 /// Behind its queues an IFB has packets that wait for a softirq: received by it, and not sent on yet.
-fn wait_until_empty(links: &mut Links, device: u32) -> io::Result<()> {
+fn wait_until_empty(links: &mut Links, device: u32) -> io::Result<Waited> {
     wait::until(STEPS, || Ok(links.packets(device)?.is_none_or(|(received, sent)| sent >= received)))
 }
 
 fn find(links: &mut Links, name: &str) -> Result<Option<PortInfo>, PortError> {
     let all = links.list().map_err(|e| PortError::kernel(name, "list ports", e))?;
     Ok(all.into_iter().find(|link| link.name == name))
-}
-
-/// The names of the ports whose packets go through a device.
-pub(super) fn members(device: u32) -> Result<Vec<String>, PortError> {
-    let failed = |e| PortError::kernel("", "list the ports of a budget", e);
-    let mut links = Links::open().map_err(failed)?;
-    let mut tc = vmcc_netlink::TrafficControl::open().map_err(failed)?;
-    let mut names = Vec::new();
-    for link in links.list().map_err(failed)? {
-        // A port that is gone in the meantime is none.
-        if link.index != device
-            && tc.redirected(link.index, REDIRECT).ok().flatten().is_some_and(|(to, _)| to == device)
-        {
-            names.push(link.name);
-        }
-    }
-    names.sort();
-    Ok(names)
-}
-
-/// The devices of buckets in this network namespace.
-pub(super) fn devices() -> Result<Vec<String>, PortError> {
-    let failed = |e| PortError::kernel("", "list ports", e);
-    let all = Links::open().and_then(|mut links| links.list()).map_err(failed)?;
-    Ok(all.into_iter().map(|link| link.name).filter(|name| super::is_bucket(name)).collect())
 }

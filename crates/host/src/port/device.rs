@@ -3,7 +3,7 @@
 use super::error::PortError;
 use super::frame::Frame;
 use super::plan::Facts;
-use super::wait;
+use super::wait::{self, Waited};
 use serde::{Deserialize, Serialize};
 use std::io;
 use vmcc_netlink::{Links, QueueInfo, ROOT, TrafficControl, os_code};
@@ -18,6 +18,9 @@ pub(crate) const OUR_HANDLE: u32 = 0xc0de_0000;
 /// The handle of clsact and ingress, which are not in the way.
 const INGRESS: u32 = 0xffff_0000;
 
+/// What the devices of shared rates are called, with a number behind it.
+const PREFIX: &str = "vmccb";
+
 /// A root queue that can be put back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Previous {
@@ -27,7 +30,7 @@ pub(crate) struct Previous {
 }
 
 /// One port, in the network namespace of the thread that opened it.
-pub(crate) struct Site {
+pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) index: u32,
     pub(crate) ethernet: bool,
@@ -37,13 +40,13 @@ pub(crate) struct Site {
     kind: Option<String>,
     pub(crate) facts: Facts,
     pub(crate) tc: TrafficControl,
-    /// What [`Site::restore`] puts back; nothing stands for the kernel's default.
+    /// What [`Device::restore`] puts back; nothing stands for the kernel's default.
     pub(crate) previous: Option<Previous>,
     /// Whether clsact came with us, so that it goes with us.
     pub(crate) made_clsact: bool,
 }
 
-impl Site {
+impl Device {
     pub(crate) fn open(port: &str) -> Result<Self, PortError> {
         let failed = |e| PortError::kernel(port, "open a netlink socket", e);
         let mut links = Links::open().map_err(failed)?;
@@ -85,7 +88,7 @@ impl Site {
     }
 
     /// Waits until nothing waits at the root any more, for so many milliseconds at most.
-    pub(crate) fn wait_until_empty(&mut self, steps: u32) -> Result<(), PortError> {
+    pub(crate) fn wait_until_empty(&mut self, steps: u32) -> Result<Waited, PortError> {
         wait::until(steps, || Ok(self.root()?.is_none_or(|root| root.counters.backlog_pkt == 0)))
     }
 
@@ -180,5 +183,34 @@ pub(crate) fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
             Ok(())
         }
         other => other,
+    }
+}
+
+/// Whether a port is the device of a shared rate, which is no port to its users.
+pub(crate) fn is_shared_device(name: &str) -> bool {
+    let number = name.strip_prefix(PREFIX);
+    number.is_some_and(|number| number.len() == 8 && number.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+/// The device of a VM's shared rate: names of VMs are longer than those of devices may be.
+pub(crate) fn shared_device(vm: &str) -> String {
+    // FNV-1a.
+    let hash =
+        vm.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    format!("{PREFIX}{hash:08x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_named_after_its_vm_and_known_by_its_name() {
+        let long = shared_device("a-name-of-31-characters-is-long");
+        assert!(long.len() <= 15 && is_shared_device(&long), "{long}");
+        assert_ne!(shared_device("db1"), shared_device("db2"));
+        for other in ["vmccb", "vmccb1234567", "vmccb1234567g", "vmccbridge0", "eth0"] {
+            assert!(!is_shared_device(other), "{other}");
+        }
     }
 }

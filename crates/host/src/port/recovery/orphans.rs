@@ -1,38 +1,24 @@
-//! Looking at ports without holding them, and forgetting those that are gone.
+//! Cleaning up behind processes that were killed, and forgetting ports that are gone.
 
-use super::error::PortError;
-use super::half::{self, Found};
-use super::record::{self, Record};
-use super::served::Served;
-use super::site::Site;
-use super::{Held, budget, differs, hold, unless_gone};
+use super::{Found, settle};
 use crate::error::ControlError;
+use crate::port::attachment::Attachment;
+use crate::port::device::{Device, is_shared_device};
+use crate::port::error::PortError;
+use crate::port::record::{self, Record};
+use crate::port::shared_rate::{self, Member};
+use crate::port::{state, swap};
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use vmcc_port::PortStats;
-
-/// Counters and state of a served port, also of one that another process holds.
-///
-/// # Errors
-/// No such port, not served, or the kernel refuses.
-pub fn peek(port: &str) -> Result<PortStats, PortError> {
-    let looked = match Held::look(port).and_then(|held| held.stats()) {
-        // Also a port whose budget is gone.
-        Err(PortError::NotAttached { .. }) => differs::damaged(port),
-        Err(PortError::NoSuchPort { port: missing }) if missing != port => differs::damaged(port),
-        stats => stats,
-    };
-    unless_gone(port, looked)
-}
 
 /// Forgets what was on record about ports that are gone; their names. They took their queues and programs with them.
 ///
 /// # Errors
 /// The ports of this network namespace cannot be listed.
 pub fn forget_gone() -> Result<Vec<String>, PortError> {
-    budget::remove_unused()?;
-    hold::remove_left(None).map_err(|e| ControlError::kernel("remove devices of ports that are gone", e))?;
+    shared_rate::remove_unused()?;
+    swap::remove_left(None).map_err(|e| ControlError::kernel("remove devices of ports that are gone", e))?;
     let ports = nix::net::if_::if_nameindex().map_err(|e| ControlError::kernel("list ports", e))?;
     let indices: HashSet<u32> = ports.iter().map(|port| port.index()).collect();
     let namespaces = namespaces();
@@ -40,51 +26,49 @@ pub fn forget_gone() -> Result<Vec<String>, PortError> {
 }
 
 /// Cleans up behind processes that were killed while they held a port of this network namespace, or attached or
-/// changed it; the ports' names. What [`Port::keep`](super::Port::keep) left whole stays.
+/// changed it; the ports' names. What [`Port::keep`](crate::port::Port::keep) left whole stays.
 ///
 /// # Errors
 /// The kernel refuses.
 pub fn detach_orphans() -> Result<Vec<String>, PortError> {
     let ports = nix::net::if_::if_nameindex().map_err(|e| ControlError::kernel("list ports", e))?;
-    let ours = differs::ours()?;
+    let ours = state::ours()?;
     let mut detached = Vec::new();
     for port in &ports {
         let known = ours.contains(&port.index());
         let name = port.name().to_string_lossy();
-        // A bucket goes with its last port.
-        let known = known && !budget::is_bucket(&name);
-        if known && Served::end_if_orphan(&name)? {
+        // A shared device goes with its last port.
+        let known = known && !is_shared_device(&name);
+        if known && end_if_orphan(&name)? {
             detached.push(name.into_owned());
         }
     }
     Ok(detached)
 }
 
-impl Served {
-    fn end_if_orphan(port: &str) -> Result<bool, PortError> {
-        let looked = Site::open(port).and_then(|site| Record::lock(port, site.index).map(|r| (site, r)));
-        let (mut site, record) = match looked {
-            // Held by a process that lives, or gone in the meantime.
-            Err(PortError::Held { .. } | PortError::NoSuchPort { .. }) => return Ok(false),
-            looked => looked?,
-        };
-        match half::settle(&mut site, &record)? {
-            Found::Whole(content, _) | Found::Member(content) if content.kept => Ok(false),
-            Found::Member(content) => match budget::Member::open_as(site, &content, Some(record)) {
-                Some(member) => member.end().map(|()| true),
-                None => Ok(false),
-            },
-            Found::Whole(content, program) => {
-                Self::open_as(site, *content, *program, Some(record))?.end().map(|()| true)
-            }
-            Found::Nothing => {
-                record.remove();
-                Ok(false)
-            }
-            Found::Undone => {
-                record.remove();
-                Ok(true)
-            }
+fn end_if_orphan(port: &str) -> Result<bool, PortError> {
+    let looked = Device::open(port).and_then(|dev| Record::lock(port, dev.index).map(|r| (dev, r)));
+    let (mut dev, record) = match looked {
+        // Held by a process that lives, or gone in the meantime.
+        Err(PortError::Held { .. } | PortError::NoSuchPort { .. }) => return Ok(false),
+        looked => looked?,
+    };
+    match settle(&mut dev, &record)? {
+        Found::Whole(content, _) | Found::Member(content) if content.kept => Ok(false),
+        Found::Member(content) => match Member::open_as(dev, &content, Some(record)) {
+            Some(member) => member.end().map(|()| true),
+            None => Ok(false),
+        },
+        Found::Whole(content, program) => {
+            Attachment::open_as(dev, *content, *program, Some(record))?.end().map(|()| true)
+        }
+        Found::Nothing => {
+            record.remove();
+            Ok(false)
+        }
+        Found::Undone => {
+            record.remove();
+            Ok(true)
         }
     }
 }

@@ -1,6 +1,5 @@
 //! What the classes of a port did, from its program and its queues.
 
-use super::backend::{QueueCounters, Removed};
 use super::plan::{ClassPlan, Plan};
 use crate::shared::port::{Counters, State};
 use serde::{Deserialize, Serialize};
@@ -8,6 +7,23 @@ use vmcc_port::{ClassStats, MAX_CLASSES, Rule};
 
 /// What the class that is gone is called; none that is there can be.
 const REMOVED: &str = "(removed)";
+
+/// What a class's queue did since it was made, and holds now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct QueueCounters {
+    pub(crate) backlog_bytes: u64,
+    pub(crate) backlog_packets: u64,
+    pub(crate) drops_full: u64,
+    pub(crate) drops_other: u64,
+}
+
+/// A queue that is gone: its last counters. What waited in it then was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Removed {
+    /// Its class's place in the plan.
+    pub(crate) place: usize,
+    pub(crate) counters: QueueCounters,
+}
 
 /// What queues that are gone dropped, by the place of their class: the program's counters go on, theirs do not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,13 +50,13 @@ impl Dropped {
 }
 
 /// Counters by place, from their three homes.
-pub(crate) struct Counted {
+pub(crate) struct Readings {
     pub(crate) passed: Vec<Counters>,
     pub(crate) queues: Vec<QueueCounters>,
     pub(crate) state: State,
 }
 
-impl Counted {
+impl Readings {
     /// Of each class of the plan, in its order.
     pub(crate) fn classes(&self, plan: &Plan, dropped: &Dropped) -> Vec<ClassStats> {
         let stats = |(place, class): (usize, &ClassPlan)| ClassStats {
@@ -136,15 +152,15 @@ mod tests {
         let facts = Facts { mtu: 1500, speed: None };
         let plan = Plan::new("p0", &toml::from_str("rate = '1mbit'").unwrap(), facts).unwrap();
         let passed = [3, 5].map(|packets| Counters { packets, ..Counters::default() });
-        let counted = Counted { passed: passed.to_vec(), queues: Vec::new(), state: State::default() };
+        let readings = Readings { passed: passed.to_vec(), queues: Vec::new(), state: State::default() };
         let mut dropped = Dropped::default();
         let counters = QueueCounters { drops_full: 2, backlog_packets: 4, ..QueueCounters::default() };
         dropped.add(&[Removed { place: 1, counters }]);
         dropped.add(&[Removed { place: 1, counters }]);
-        assert_eq!(counted.classes(&plan, &dropped)[0].packets, 3);
-        let removed = counted.removed(&plan, &dropped).unwrap();
+        assert_eq!(readings.classes(&plan, &dropped)[0].packets, 3);
+        let removed = readings.removed(&plan, &dropped).unwrap();
         assert_eq!((removed.packets, removed.drops_full, removed.drops_other), (5, 4, 8));
-        let nothing = Counted { passed: passed[..1].to_vec(), ..counted };
+        let nothing = Readings { passed: passed[..1].to_vec(), ..readings };
         assert_eq!(nothing.removed(&plan, &Dropped::default()), None);
     }
 }

@@ -1,8 +1,7 @@
 //! What a plan means to the programs of a port.
 
-use super::backend::Queues;
-use super::error::PortError;
-use super::plan::{ClassPlan, Plan};
+use crate::port::error::PortError;
+use crate::port::plan::{ClassPlan, Plan};
 use crate::shared::port::{
     self, Class, Config, DSCPS, KINDS, PORT_NO_CLASS, PORT_RULE_LENGTH, PORT_RULE_NONE, PORT_RULE_SHARE,
     PORT_RULE_SOJOURN, PORT_TRUST_PRIORITY, PORT_TRUST_TUNNEL,
@@ -19,16 +18,16 @@ const DROP_FLOOR_NS: u128 = 5_000_000;
 const NO_CLASS: u8 = PORT_NO_CLASS as u8;
 const NS_PER_S: u128 = 1_000_000_000;
 
-/// All of it.
+/// All of it; `class_id` says what the program writes into `skb->priority` of a class's packets.
 pub(crate) fn config(
     port: &str,
     config: &PortConfig,
     plan: &Plan,
-    queues: &dyn Queues,
+    class_id: impl Fn(usize) -> u32,
 ) -> Result<Config, PortError> {
     let mut out = Config::new_zeroed();
     for (index, planned) in plan.classes.iter().enumerate() {
-        out.classes[index] = class(planned, plan, queues.class_id(index));
+        out.classes[index] = class(planned, plan, class_id(index));
     }
     Tables::new(port, config)?.put(&mut out);
     let trusts = |what: Trust, bit: u32| if config.trust.contains(&what) { bit } else { 0 };
