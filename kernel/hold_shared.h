@@ -11,8 +11,9 @@
 struct hold_settings {
 	uint32_t port;
 	uint32_t device; /* where packets wait */
-	uint32_t back;   /* its other end */
-	uint32_t budget; /* a device that the port's packets go through and come back from; none: ~0 */
+	uint32_t back;	 /* its other end */
+	uint32_t budget; /* a device that the port's packets go through and come back from; none: ~0
+			  */
 	uint8_t address[HOLD_ADDRESS_LEN]; /* of the device: what it sends itself is for nobody */
 	uint8_t reserved[2];
 };

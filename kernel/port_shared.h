@@ -57,7 +57,7 @@ struct port_class {
 	uint64_t right;		  /* what it has a right to, bytes per second */
 	uint64_t quantum_ns;	  /* its quantum at the port's rate */
 	uint64_t overload_bytes;  /* a queue longer than this counts as overloaded */
-	uint32_t rule; /* enum port_rule */
+	uint32_t rule;		  /* enum port_rule */
 	uint32_t lambda_q16;
 	uint32_t class_id; /* skb->priority of its packets; 0: left alone */
 	uint32_t reserved;
