@@ -72,6 +72,19 @@ fn a_vm_is_known_by_its_whole_name() {
     }
 }
 
+/// What a file says is no part of how a message about it is read.
+#[test]
+fn texts_of_the_file_are_quoted_as_they_are() {
+    let refused = |text: &str| {
+        let document = Document::parse("fig9", &EXAMPLE.replace("kind = \"bulk\"", text));
+        document.and_then(|document| document.plan(&Overrides::default())).unwrap_err().to_string()
+    };
+    let kind = refused("kind = \"bulk`y, expected one of `a\"");
+    assert!(kind.contains(": `bulk`y, expected one of `a` is not one of bulk, sized,"), "{kind}");
+    let key = refused("kind = \"bulk\"\n\"with`tick\" = 1");
+    assert!(key.contains("unknown key `with`tick`; expected one of connections,"), "{key}");
+}
+
 #[test]
 fn the_small_scale_changes_what_it_says_and_nothing_else() {
     let document = Document::parse("fig9", EXAMPLE).unwrap();

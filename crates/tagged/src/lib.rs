@@ -8,15 +8,22 @@ use std::collections::BTreeSet;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserializer;
-use serde::de::{DeserializeOwned, Error};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+
+mod fault;
+mod reader;
+
+pub use fault::{Cause, Fault};
+use fault::{owned, quoted};
+use reader::Reader;
 
 /// One variant: its tag and how to read and describe its table.
 pub struct Variant<E> {
     /// The tag.
     pub tag: &'static str,
     /// Reads the rest of the table.
-    pub read: fn(Value) -> Result<E, String>,
+    pub read: fn(Value) -> Result<E, Fault>,
     /// Describes the rest of the table.
     pub schema: fn(&mut SchemaGenerator) -> Schema,
 }
@@ -36,60 +43,54 @@ pub trait Tagged: Sized + 'static {
     }
 }
 
-/// Reads one type strictly; an error begins with the key path inside the value.
-pub fn read_strict<T: DeserializeOwned>(value: Value) -> Result<T, String> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
+/// Reads one type strictly.
+///
+/// # Errors
+/// What does not fit, and where.
+pub fn read_strict<T: DeserializeOwned>(value: Value) -> Result<T, Fault> {
+    serde_path_to_error::deserialize(Reader(value)).map_err(|error| {
         let path = error.path().to_string();
-        at(&path, &error.into_inner().to_string())
+        error.into_inner().below(&path)
     })
-}
-
-/// Writes a key path in front of a message, joining it with the path the message already has.
-fn at(path: &str, message: &str) -> String {
-    let (inner, message) = split_at_path(message);
-    match (path, inner) {
-        ("." | "", None) => message.to_owned(),
-        ("." | "", Some(inner)) => format!("at `{inner}`: {message}"),
-        (path, None) => format!("at `{path}`: {message}"),
-        (path, Some(inner)) if inner.starts_with('[') => format!("at `{path}{inner}`: {message}"),
-        (path, Some(inner)) => format!("at `{path}.{inner}`: {message}"),
-    }
-}
-
-/// Takes the key path off a message written by [`at`].
-pub fn split_at_path(message: &str) -> (Option<&str>, &str) {
-    message
-        .strip_prefix("at `")
-        .and_then(|rest| rest.split_once("`: "))
-        .map_or((None, message), |(path, message)| (Some(path), message))
 }
 
 /// Reads a tagged table.
 pub fn deserialize<'de, E: Tagged, D: Deserializer<'de>>(deserializer: D) -> Result<E, D::Error> {
     let value: Value = serde::Deserialize::deserialize(deserializer)?;
-    from_value(value).map_err(D::Error::custom)
+    from_value(value).map_err(Fault::raise)
 }
 
-/// Reads a tagged table from a value; an error begins with the key path inside it.
-pub fn from_value<E: Tagged>(value: Value) -> Result<E, String> {
-    let Value::Object(mut table) = value else {
-        return Err(format!("expected {}: a table with a `{}`", E::WHAT, E::TAG));
-    };
+/// Reads a tagged table from a value.
+///
+/// # Errors
+/// What does not fit, and where.
+pub fn from_value<E: Tagged>(value: Value) -> Result<E, Fault> {
+    let mut table = table_of::<E>(value)?;
+    let other = |text: String| Fault::new(Cause::Other(text));
     let tag = match table.remove(E::TAG) {
         Some(Value::String(tag)) => tag,
-        Some(_) => return Err(at(E::TAG, &format!("expected a text, one of {}", quoted(&E::tags())))),
+        Some(_) => {
+            return Err(other(format!("expected a text, one of {}", quoted(&E::tags()))).below(E::TAG));
+        }
         None => {
-            return Err(format!("missing field `{}`: {} has one of {}", E::TAG, E::WHAT, quoted(&E::tags())));
+            let note = format!(": {} has one of {}", E::WHAT, quoted(&E::tags()));
+            return Err(Fault::new(Cause::Missing { name: E::TAG.to_owned(), note }));
         }
     };
     match E::variants().iter().find(|v| v.tag == tag) {
         Some(variant) => (variant.read)(Value::Object(table)),
-        None => Err(at(E::TAG, &format!("unknown variant `{tag}`, expected one of {}", quoted(&E::tags())))),
+        None => {
+            let unknown = Cause::UnknownWord { name: tag, expected: owned(&E::tags()) };
+            Err(Fault::new(unknown).below(E::TAG))
+        }
     }
 }
 
-fn quoted(names: &[&str]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+fn table_of<E: Tagged>(value: Value) -> Result<Map<String, Value>, Fault> {
+    match value {
+        Value::Object(table) => Ok(table),
+        _ => Err(Fault::new(Cause::Other(format!("expected {}: a table with a `{}`", E::WHAT, E::TAG)))),
+    }
 }
 
 /// The schema of a tagged table: one alternative per tag, each strict.
@@ -137,26 +138,25 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 /// Splits a table into the keys that belong to `C` and the rest, then reads both.
-pub fn split_common<C: DeserializeOwned + JsonSchema, E: Tagged>(value: Value) -> Result<(C, E), String> {
-    let Value::Object(table) = value else {
-        return Err(format!("expected {}: a table with a `{}`", E::WHAT, E::TAG));
-    };
+///
+/// # Errors
+/// What does not fit, and where.
+pub fn split_common<C: DeserializeOwned + JsonSchema, E: Tagged>(value: Value) -> Result<(C, E), Fault> {
     let names = property_names::<C>();
-    let (common, rest): (Map<_, _>, Map<_, _>) = table.into_iter().partition(|(key, _)| names.contains(key));
-    let kind = from_value::<E>(Value::Object(rest)).map_err(|message| with_expected(message, &names))?;
+    let (common, rest): (Map<_, _>, Map<_, _>) =
+        table_of::<E>(value)?.into_iter().partition(|(key, _)| names.contains(key));
+    let kind = from_value::<E>(Value::Object(rest)).map_err(|fault| with_expected(fault, names))?;
     Ok((read_strict(Value::Object(common))?, kind))
 }
 
-/// Adds the shared keys to the list of keys that an unknown-key message names.
-fn with_expected(message: String, names: &BTreeSet<String>) -> String {
-    let shared: Vec<&str> = names.iter().map(String::as_str).collect();
-    if message.contains("unknown field `") {
-        if message.contains("expected") {
-            return format!("{message}, {}", quoted(&shared));
-        }
-        return message.replace("there are no fields", &format!("expected one of {}", quoted(&shared)));
+/// Adds the shared keys to those that might have been meant by an unknown one beside them.
+fn with_expected(mut fault: Fault, names: BTreeSet<String>) -> Fault {
+    if let Cause::UnknownKey { name, expected } = &mut fault.cause
+        && (fault.path.is_empty() || fault.path == *name)
+    {
+        expected.extend(names);
     }
-    message
+    fault
 }
 
 /// The keys of a table type, from its schema.

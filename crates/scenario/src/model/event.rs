@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use vmcc_units::{BitsPerSec, Nanos};
 
 use vmcc_network::Loss;
-use vmcc_tagged::{common_schema, split_common, tagged};
+use vmcc_tagged::{Fault, common_schema, split_common, tagged};
 
 /// One change at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -124,8 +124,8 @@ struct When {
 
 impl<'de> Deserialize<'de> for Event {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (when, kind) = split_common::<When, EventKind>(Deserialize::deserialize(deserializer)?)
-            .map_err(serde::de::Error::custom)?;
+        let (when, kind) =
+            split_common::<When, EventKind>(Deserialize::deserialize(deserializer)?).map_err(Fault::raise)?;
         Ok(Self { at: when.at, kind })
     }
 }

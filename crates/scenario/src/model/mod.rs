@@ -19,7 +19,7 @@ pub use vmcc_network::{
 };
 
 pub(crate) use names::matching;
-pub(crate) use vmcc_tagged::{Tagged, property_names, read_strict, split_at_path};
+pub(crate) use vmcc_tagged::{Cause, Fault, Tagged, property_names, read_strict};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

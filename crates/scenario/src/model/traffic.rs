@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 use super::host::Protocol;
-use vmcc_tagged::{common_schema, split_common, tagged};
+use vmcc_tagged::{Fault, common_schema, split_common, tagged};
 
 /// One entry of traffic: the shared part and its kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -432,7 +432,7 @@ impl TrafficKind {
 impl<'de> Deserialize<'de> for Traffic {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (common, kind) = split_common::<Common, TrafficKind>(Deserialize::deserialize(deserializer)?)
-            .map_err(serde::de::Error::custom)?;
+            .map_err(Fault::raise)?;
         Ok(Self { common, kind })
     }
 }
