@@ -1,7 +1,8 @@
 //! clsact: the place beside a port's queues where tc programs run on every packet that leaves or comes in.
 
 use crate::filter::{CLSACT_EGRESS, CLSACT_INGRESS, RTM_GETTFILTER};
-use crate::tc::{RTM_DELQDISC, Tc, TrafficControl};
+use crate::tc::{RTM_DELQDISC, RTM_NEWQDISC, Tc, TrafficControl};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use std::io;
 
 // Numbers from the kernel's user interface, linux/pkt_sched.h.
@@ -17,6 +18,15 @@ impl TrafficControl {
     /// The kernel refuses.
     pub fn has_clsact(&mut self, port: u32) -> io::Result<bool> {
         Ok(self.queues(port)?.iter().any(|queue| queue.parent == CLSACT))
+    }
+
+    /// Makes that place.
+    ///
+    /// # Errors
+    /// `NotFound` when the kernel has none; it is there already; the kernel refuses.
+    pub fn add_clsact(&mut self, port: u32) -> io::Result<()> {
+        let message = Tc::new(RTM_NEWQDISC, port, CLSACT, CLSACT_HANDLE).kind("clsact");
+        self.0.execute(message, NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Whether anybody's filter sits there.

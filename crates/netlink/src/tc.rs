@@ -3,8 +3,8 @@
 
 use crate::Connection;
 use netlink_packet_core::{
-    DecodeError, DefaultNla, Emitable, NLM_F_CREATE, NLM_F_REPLACE, NetlinkDeserializable, NetlinkHeader,
-    NetlinkPayload, NetlinkSerializable, NlasIterator, Parseable,
+    DecodeError, DefaultNla, Emitable, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NetlinkDeserializable,
+    NetlinkHeader, NetlinkPayload, NetlinkSerializable, NlasIterator, Parseable,
 };
 use netlink_sys::protocols::NETLINK_ROUTE;
 use std::io;
@@ -27,6 +27,8 @@ const NLA_TYPE_MASK: u16 = 0x3fff;
 
 /// The parent of a port's root queue, and of a class directly below it.
 pub const ROOT: u32 = 0xffff_ffff;
+/// Any: it is the only queue of ours there.
+const BARE_HANDLE: u32 = 0x1_0000;
 
 /// One message: `struct tcmsg` and the attributes behind it.
 #[derive(Debug, Clone, Default)]
@@ -230,6 +232,15 @@ impl TrafficControl {
     pub fn add_root(&mut self, port: u32, kind: &str, handle: u32, options: Vec<u8>) -> io::Result<()> {
         let message = Tc::new(RTM_NEWQDISC, port, ROOT, handle).kind(kind).options(options);
         self.0.execute(message, NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// Makes a queue of this kind the root of the port where there is none. Without settings: a kind that wants some says
+    /// so.
+    ///
+    /// # Errors
+    /// `NotFound` when the kernel has no such kind; the kernel refuses.
+    pub fn add_bare_root(&mut self, port: u32, kind: &str) -> io::Result<()> {
+        self.0.execute(Tc::new(RTM_NEWQDISC, port, ROOT, BARE_HANDLE).kind(kind), NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Removes the root queue and what hangs from it; the kernel puts its default in place.

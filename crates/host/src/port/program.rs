@@ -9,7 +9,7 @@ pub(crate) use note::Note;
 
 use super::error::PortError;
 use super::frame::Frame;
-use crate::error::ControlError;
+use crate::error::{ControlError, system};
 use crate::load::room;
 use crate::objects::{self, Log, PORT};
 use crate::shared::port::{
@@ -138,8 +138,8 @@ impl Program {
                 continue;
             }
             match filter_at(None, ifindex, direction).detach() {
-                Err(e) if e.kind() == ErrorKind::NotFound || e.to_string().contains("No such device") => {}
-                Err(e) if e.kind() == ErrorKind::InvalidInput => {}
+                Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {}
+                Err(e) if system(&e).is_some_and(|e| e.raw_os_error() == Some(nix::libc::ENODEV)) => {}
                 Err(e) => {
                     return Err(ControlError::kernel(format!("take the program off port {port}"), e).into());
                 }
