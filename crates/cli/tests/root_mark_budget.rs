@@ -15,7 +15,7 @@ fn rates(pair: &Pair, ports: &[(&str, &str)]) -> Vec<f64> {
     let servers: Vec<_> = ports.iter().zip(5310..).map(|(_, listens)| pair.server(listens)).collect();
     thread::scope(|scope| {
         let begin = sent();
-        let client = |(_, host), listens| pair.client(&format!("-c {host} -p {listens} -t 6"));
+        let client = |(_, host), listens| pair.client(&format!("-c {host} -p {listens} -t 7"));
         let clients: Vec<_> = ports
             .iter()
             .zip(5310..)
@@ -23,24 +23,32 @@ fn rates(pair: &Pair, ports: &[(&str, &str)]) -> Vec<f64> {
             .collect();
         let all_run = || assert!(!clients.iter().any(|client| client.is_finished()), "a stream has ended");
         // More than what opens a transfer.
-        while sent().iter().zip(&begin).any(|(now, begin)| now - begin < 1_000_000) {
+        while sent().iter().zip(&begin).any(|((now, _), (begin, _))| now - begin < 1_000_000) {
             all_run();
             thread::sleep(Duration::from_millis(50));
         }
-        let (before, at) = (sent(), Instant::now());
-        thread::sleep(Duration::from_secs(2));
-        let (after, seconds) = (sent(), at.elapsed().as_secs_f64());
+        let before = sent();
+        thread::sleep(Duration::from_secs(3));
+        let after = sent();
         all_run();
         assert!(clients.into_iter().all(|client| client.join().unwrap() > 0.0));
         drop(servers);
-        after.iter().zip(before).map(|(after, before)| (after - before) as f64 * 8e-6 / seconds).collect()
+        after.iter().zip(before).map(|(after, before)| rate(before, *after)).collect()
     })
 }
 
-fn sent_bytes(pair: &Pair, port: &str) -> u64 {
+/// What a port has sent in bytes, and when that was: a busy machine takes its time to say so.
+fn sent_bytes(pair: &Pair, port: &str) -> (u64, Instant) {
+    let asked = Instant::now();
     let links: serde_json::Value =
         serde_json::from_str(&pair.ip(&format!("-j -s link show {port}"))).unwrap();
-    links[0]["stats64"]["tx"]["bytes"].as_u64().unwrap_or_else(|| panic!("{links}"))
+    let bytes = links[0]["stats64"]["tx"]["bytes"].as_u64().unwrap_or_else(|| panic!("{links}"));
+    (bytes, asked + asked.elapsed() / 2)
+}
+
+/// In Mbit/s.
+fn rate((before, from): (u64, Instant), (after, to): (u64, Instant)) -> f64 {
+    (after - before) as f64 * 8e-6 / (to - from).as_secs_f64()
 }
 
 const P0: (&str, &str) = ("p0", "10.79.0.2");
@@ -69,9 +77,10 @@ fn root_mark_two_ports_share_the_budget_of_their_vm() {
     let both = rates(&pair, &[P0, P1]);
     let alone = rates(&pair, &[P0]);
     println!("both {both:.1?}, alone {alone:.1?} Mbit/s");
-    // How exact a cap is `vmcc bench port` says; here half of the budget, or twice, would be wrong.
-    assert!((90.0..=102.0).contains(&both.iter().sum::<f64>()), "{both:?}");
-    assert!((90.0..=102.0).contains(&alone[0]), "one takes what the other leaves: {alone:?}");
+    // How exact a cap is `vmcc bench port` says; here half of the budget, or twice, would be wrong, and a busy
+    // machine takes from it.
+    assert!((80.0..=102.0).contains(&both.iter().sum::<f64>()), "{both:?}");
+    assert!((80.0..=102.0).contains(&alone[0]), "one takes what the other leaves: {alone:?}");
 
     let (_, list) = pair.json(&["mark", "--list"]);
     assert_eq!(list["ports"].as_array().map(Vec::len), Some(1), "{list}");
@@ -104,8 +113,8 @@ fn root_mark_two_ports_have_fixed_parts_of_the_budget() {
     let both = rates(&pair, &[P0, P1]);
     let alone = rates(&pair, &[P0]);
     println!("both {both:.1?}, alone {alone:.1?} Mbit/s");
-    assert!((90.0..=102.0).contains(&both.iter().sum::<f64>()), "{both:?}");
-    assert!((45.0..=51.0).contains(&alone[0]), "what the other leaves is lost: {alone:?}");
+    assert!((80.0..=102.0).contains(&both.iter().sum::<f64>()), "{both:?}");
+    assert!((40.0..=51.0).contains(&alone[0]), "what the other leaves is lost: {alone:?}");
     pair.join("p2", 81);
     let said = pair.refused(&["mark", "p2", "--vm", "db1=100mbit:shared"], 2);
     assert!(said.contains("parts of its budget away, at p0, p1") && said.contains("`vmcc unmark`"), "{said}");

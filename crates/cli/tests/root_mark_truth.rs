@@ -191,6 +191,47 @@ fn root_mark_says_what_became_of_a_budget_and_repairs_it() {
     }
 }
 
+/// What one port's repair makes anew is another device, into which the other's packets do not go yet.
+#[test]
+fn root_mark_says_that_a_budget_was_made_anew_without_a_port_and_repairs_it() {
+    let pair = Pair::new();
+    let before = pair.queues();
+    pair.join("p1", 80);
+    for port in ["p0", "p1"] {
+        assert_eq!(pair.json(&["mark", port, "--vm", "db1=50mbit:shared", "--threshold", "100kB"]).0, 0);
+    }
+    let links = pair.ip("-o link show");
+    let device = links.split_whitespace().find(|word| word.starts_with("vmccb")).unwrap();
+    pair.ip(&format!("link del {}", device.trim_end_matches(':')));
+    assert_eq!(pair.json(&["mark", "p1", "--repair"]).0, 0);
+    let (code, stats) = pair.json(&["mark", "p0", "--stats"]);
+    assert!(code == 1 && !stats["differences"].as_array().unwrap().is_empty(), "{code} {stats}");
+    let (code, said) = pair.json(&["mark", "p0", "--repair"]);
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(pair.json(&["mark", "p0", "--stats"]).0, 0);
+    let rate = pair.iperf("-t 2");
+    assert!((30e6..50e6).contains(&rate), "{rate}");
+    for port in ["p0", "p1"] {
+        assert_eq!(pair.json(&["unmark", port]).0, 0);
+    }
+    pair.ip("link del p1");
+    assert_eq!(pair.queues(), before);
+    pair.assert_nothing_left();
+}
+
+#[test]
+fn root_mark_leaves_a_device_alone_that_only_has_the_name_of_a_budgets() {
+    let pair = Pair::new();
+    pair.ip("link add vmccb0a1b2c3d type bridge");
+    assert!(!pair.text(&["mark", "--list"]).contains("vmccb0a1b2c3d"));
+    assert_eq!(pair.json(&["mark", "p0", "--vm", "db1=50mbit:shared"]).0, 0);
+    assert_eq!(pair.json(&["unmark", "p0"]).0, 0);
+    assert_eq!(pair.json(&["clean"]).0, 0);
+    assert!(pair.ip("-o link show").contains("vmccb0a1b2c3d"));
+    pair.ip("link del vmccb0a1b2c3d");
+    pair.assert_nothing_left();
+}
+
 #[test]
 fn root_mark_repair_of_a_whole_port_changes_nothing() {
     let pair = Pair::new();

@@ -7,7 +7,7 @@ use super::plan::Plan;
 use super::record::{Content, Record};
 use super::recovery::{self, Found};
 use super::shared_rate::{self, Member};
-use super::{redirect, state};
+use super::state;
 use vmcc_port::{PortConfig, PortStats};
 
 /// A port that is held: with queues of its own, or sharing the budget of its VM.
@@ -78,7 +78,7 @@ impl AnyAttachment {
     pub(crate) fn look(port: &str) -> Result<Self, PortError> {
         let mut dev = Device::open(port)?;
         match state::peek(&mut dev)?.0 {
-            Some(content) if content.member.is_some() && redirect::is_member(&mut dev)? => {
+            Some(content) if shared_rate::is_joined(&mut dev, &content)? => {
                 let member = Member::open_as(dev, &content, None);
                 member
                     .map(|member| Self::Member(Box::new(member)))

@@ -13,7 +13,7 @@ use crate::error::{ControlError, system};
 use crate::load::room;
 use crate::objects::{self, Log, PORT};
 use crate::shared::port::{
-    Config, Counters, PORT_SOURCE_LEAF, PORT_SOURCE_MAP, PORT_SOURCE_ROOT, Settings, State,
+    Config, Counters, PORT_SOURCE_LEAF, PORT_SOURCE_MAP, PORT_SOURCE_ROOT, Queue, Settings, State,
 };
 use crate::shared::{self, FIRST};
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
@@ -164,6 +164,16 @@ impl Program {
         let open = File::open(&folder).map_err(|e| failed(e.to_string()))?;
         let key = u32::try_from(class).unwrap_or(u32::MAX);
         shared::write(&self.cgroups, key, &open.as_raw_fd()).map_err(|e| failed(e.to_string()))
+    }
+
+    /// Whether its maps are as this build has them. Those of another can be neither read nor configured.
+    pub(crate) fn is_of_this_build(&self) -> bool {
+        let config = shared::read(&self.configs, FIRST).ok().flatten().map(MapHandle::from_map_id);
+        let is = |map: &MapHandle, size: usize| map.value_size() as usize == size;
+        is(&self.counts, size_of::<Counters>())
+            && is(&self.state, size_of::<State>())
+            && is(&self.queues, size_of::<Queue>())
+            && config.is_none_or(|map| map.is_ok_and(|map| is(&map, size_of::<Config>())))
     }
 
     /// What passed, per class, over all CPUs.

@@ -148,7 +148,7 @@ mod tests {
     use crate::port::plan::Facts;
 
     #[test]
-    fn what_a_class_counted_outlives_it() {
+    fn what_a_class_did_outlives_it() {
         let facts = Facts { mtu: 1500, speed: None };
         let plan = Plan::new("p0", &toml::from_str("rate = '1mbit'").unwrap(), facts).unwrap();
         let passed = [3, 5].map(|packets| Counters { packets, ..Counters::default() });

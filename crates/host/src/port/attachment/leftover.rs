@@ -32,7 +32,9 @@ pub(crate) fn settle(dev: &mut Device, record: &Record) -> Result<Found, PortErr
     let queues = dev.has_our_queues()?;
     match (content, program) {
         (Some(content), _) if content.member.is_some() => Ok(Found::Member(Box::new(content))),
-        (Some(content), Some(program)) if !content.changing && content.queues == queues => {
+        (Some(content), Some(program))
+            if !content.changing && content.queues == queues && program.is_of_this_build() =>
+        {
             Ok(Found::Whole(Box::new(content), Box::new(program)))
         }
         (None, None) if !has_ours(dev)? => Ok(Found::Nothing),

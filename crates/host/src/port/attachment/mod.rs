@@ -19,6 +19,7 @@ use vmcc_port::{Backend, PortConfig, PortStats};
 /// A process was killed in the middle of a change.
 pub(super) const HALF_CHANGED: &str =
     "a process was killed while it changed it: its queues may be neither as before nor as after that";
+const OTHER_BUILD: &str = "another build of vmcc serves it, whose counters this one cannot read";
 const NO_INGRESS: &str = "the program that sees what comes in is gone: RTTs are not measured";
 /// How long what waits in the old queue may take to leave, in milliseconds.
 const OLD_QUEUE_STEPS: u32 = 1_000;
@@ -244,6 +245,9 @@ impl Attachment {
             // Somebody is at it, or was.
             let held = record::is_held(self.index())?;
             return Ok(if held { Vec::new() } else { vec![HALF_CHANGED.to_owned()] });
+        }
+        if !self.program.is_of_this_build() {
+            return Ok(vec![OTHER_BUILD.to_owned()]);
         }
         let mut dev = self.dev.lock().unwrap_or_else(PoisonError::into_inner);
         let mut differences = Vec::from_iter(self.queues.differs(&mut dev, &self.plan)?);

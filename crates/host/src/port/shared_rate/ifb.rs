@@ -174,7 +174,9 @@ pub(super) fn stats(vm: &str) -> Result<PortStats, PortError> {
 /// Whether a shared device is there that no port uses.
 pub(super) fn is_unused(_: &Lock, name: &str) -> Result<bool, PortError> {
     let mut links = Links::open().map_err(|e| PortError::kernel(name, "open a netlink socket", e))?;
-    let Some(found) = find(&mut links, name)? else { return Ok(false) };
+    // Somebody's own device may have such a name.
+    let found = find(&mut links, name)?.filter(|device| device.kind.as_deref() == Some("ifb"));
+    let Some(found) = found else { return Ok(false) };
     Ok(members(found.index)?.is_empty())
 }
 

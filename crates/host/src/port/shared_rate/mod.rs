@@ -177,12 +177,18 @@ fn of_devices(is_so: impl Fn(&Lock, &str) -> Result<bool, PortError>) -> Result<
     chosen.filter_map(Result::transpose).collect()
 }
 
+/// Whether a member's packets go through its VM's device as it is now: one that was made anew has another number.
+pub(crate) fn is_joined(dev: &mut Device, content: &Content) -> Result<bool, PortError> {
+    let Some(member) = &content.member else { return Ok(false) };
+    let redirected = redirected(dev)?;
+    Ok(redirected.is_some() && redirected == ifb::served(&member.vm)?)
+}
+
 /// Looks at a port that its record calls a member, and undoes what is not whole.
 pub(crate) fn settle(dev: &mut Device, content: Content) -> Result<Found, PortError> {
     let lock = Lock::take()?;
     let vm = content.member.as_ref().map(|member| member.vm.clone()).unwrap_or_default();
-    let redirected = redirected(dev)?;
-    if redirected.is_some() && redirected == ifb::served(&vm)? {
+    if is_joined(dev, &content)? {
         return Ok(Found::Member(Box::new(content)));
     }
     dev.made_clsact = content.made_clsact;
