@@ -1,14 +1,11 @@
 //! One link's hot state: a cache line.
 
 use crate::net::spec::{Limit, LinkSpec, QueueSpec, Threshold};
-use crate::net::waiting::Long;
+use crate::net::waiting::{Kept, NONE};
 use crate::time::Span;
 
 /// Fractional bits of the time per byte.
 const RATE_SHIFT: u32 = 16;
-
-/// Of [`Link::counted`]: 2^23 packets, which set its highest bit, have less than 2^39 bytes.
-const BYTES_BITS: u32 = 40;
 
 /// Hot state of a link: all that a packet touches which joins a short queue.
 #[derive(Clone, Debug)]
@@ -20,15 +17,17 @@ pub(crate) struct Link {
     ps_per_byte_q16: u64,
     /// Propagation delay, ps.
     pub(crate) delay: u64,
-    /// Backlog, in ps and with the arriving packet, up to which neither limit nor threshold can be reached, whatever
-    /// part of it is in service.
-    pub(crate) sure_ps: u64,
-    /// Accepted since [`Buffer`] was told: packets, and bytes in the lower [`BYTES_BITS`].
-    counted: u64,
+    /// Backlog, in ps and with the arriving packet, below which neither limit nor threshold can be reached, whatever part
+    /// of it is in service. Zero unless `plain`, so that one comparison tells both.
+    pub(crate) near_ps: u64,
+    /// Packets accepted: packet-hops.
+    pub(crate) packets: u64,
     /// Sizes of the last packets that had to wait, a bit each below a leading one: the lowest is the last one's index into
     /// `sizes`. Some may have been sent since somebody had to know.
     pub(crate) recent: u64,
-    /// The sizes that the bits tell apart; both 0: see [`Buffer::long`].
+    /// Bytes accepted.
+    pub(crate) bytes: u64,
+    /// The sizes that the bits tell apart; 0: free.
     pub(crate) sizes: [u16; 2],
     /// Whether this is a FIFO without impairments, whose departures are known on arrival.
     pub(crate) plain: bool,
@@ -36,23 +35,19 @@ pub(crate) struct Link {
 
 const _: () = assert!(size_of::<Link>() == 64);
 
-/// What a hop seldom needs of its link.
+/// What a hop seldom needs of its link: a cache line, too.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Buffer {
     /// Most bytes that wait, the arriving packet included.
     pub(crate) limit_bytes: u32,
     /// Waiting bytes above which to mark.
     pub(crate) mark_bytes: u32,
-    /// Packets and bytes accepted, but for what the link has counted since.
-    packets: u64,
-    bytes: u64,
-    /// Those before [`Link::recent`], in the same way, and when the last of them has left: they count as long as the link
-    /// has been busy since.
-    pub(crate) older: u128,
-    pub(crate) older_until: u64,
-    /// What waits where a bit for each cannot say it.
-    pub(crate) long: Option<Box<Long>>,
+    /// What waits, as far as somebody had to know.
+    pub(crate) kept: Kept,
 }
+
+const _: () = assert!(size_of::<Buffer>() == 64);
 
 impl Buffer {
     pub(crate) fn new(spec: &LinkSpec) -> Buffer {
@@ -67,7 +62,7 @@ impl Buffer {
         };
         let in_bytes = |mark: Threshold| mark.in_bytes(ps_per_byte_q16(spec.rate_bps));
         let mark_bytes = mark.map_or(u32::MAX, |mark| u32::try_from(in_bytes(mark)).unwrap_or(u32::MAX));
-        Buffer { limit_bytes, mark_bytes, packets: 0, bytes: 0, older: 1, older_until: 0, long: None }
+        Buffer { limit_bytes, mark_bytes, kept: Kept::default() }
     }
 }
 
@@ -76,14 +71,16 @@ impl Link {
     pub(crate) fn new(spec: &LinkSpec, buffer: &Buffer, plain: bool) -> Link {
         let ps_per_byte_q16 = ps_per_byte_q16(spec.rate_bps);
         let reached = u64::from(buffer.limit_bytes.min(buffer.mark_bytes));
+        // Each of as many packets as bytes at most takes less than a picosecond more than is counted.
+        let sure_ps = wire_ps(reached, ps_per_byte_q16).saturating_sub(reached);
         Link {
             busy_until: 0,
             ps_per_byte_q16,
             delay: spec.delay.ps(),
-            // Each of as many packets as bytes at most takes less than a picosecond more than is counted.
-            sure_ps: wire_ps(reached, ps_per_byte_q16).saturating_sub(reached),
-            counted: 0,
-            recent: 1,
+            near_ps: if plain { sure_ps.saturating_add(1) } else { 0 },
+            packets: 0,
+            bytes: 0,
+            recent: NONE,
             sizes: [0; 2],
             plain,
         }
@@ -107,30 +104,11 @@ impl Link {
         (u64::from(size) * self.ps_per_byte_q16) >> RATE_SHIFT
     }
 
-    /// Counts a packet that was accepted by this link, `at` of those of `buffers`.
+    /// Counts a packet that was accepted.
     #[inline(always)]
-    pub(crate) fn count(&mut self, buffers: &mut [Buffer], at: u32, size: u16) {
-        self.counted += 1 << BYTES_BITS | u64::from(size);
-        if self.counted.cast_signed() < 0 {
-            self.tell(&mut buffers[at as usize]);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn tell(&mut self, buffer: &mut Buffer) {
-        (buffer.packets, buffer.bytes) = (self.packets(buffer), self.bytes(buffer));
-        self.counted = 0;
-    }
-
-    /// Packets accepted: packet-hops.
-    pub(crate) fn packets(&self, buffer: &Buffer) -> u64 {
-        buffer.packets + (self.counted >> BYTES_BITS)
-    }
-
-    /// Bytes accepted.
-    pub(crate) fn bytes(&self, buffer: &Buffer) -> u64 {
-        buffer.bytes + (self.counted & ((1 << BYTES_BITS) - 1))
+    pub(crate) fn count(&mut self, size: u16) {
+        self.packets += 1;
+        self.bytes += u64::from(size);
     }
 }
 
@@ -162,24 +140,4 @@ pub(crate) fn wire_ps(bytes: u64, ps_per_byte_q16: u64) -> u64 {
 /// Time `bytes` take at `rate_bps`.
 pub(crate) fn wire_time(bytes: u64, rate_bps: u64) -> Span {
     Span::from_ps(wire_ps(bytes, ps_per_byte_q16(rate_bps)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::net::NodeId;
-
-    #[test]
-    fn counters_pass_what_a_word_holds() {
-        let queue = QueueSpec::Fifo { limit: Limit::Unlimited, mark: None };
-        let spec = LinkSpec::new(NodeId(0), NodeId(1), 1_000_000, Span::ZERO, queue);
-        let mut buffers = [Buffer::new(&spec)];
-        let mut link = Link::new(&spec, &buffers[0], true);
-        let packets = 3 << 23 | 5;
-        for _ in 0..packets {
-            link.count(&mut buffers, 0, u16::MAX);
-        }
-        assert_eq!(link.packets(&buffers[0]), packets);
-        assert_eq!(link.bytes(&buffers[0]), packets * u64::from(u16::MAX));
-    }
 }

@@ -132,6 +132,15 @@ fn at_host(packet: &Packet) -> u32 {
     AT_HOST | ack | packet.to
 }
 
+/// Moves a packet one hop on along its route: where it arrives next, and that shard.
+#[inline(always)]
+fn next_stop(packet: &mut Packet, routes: &[u32]) -> (u32, u32) {
+    packet.route.0 += 1;
+    let next = routes[packet.route.0 as usize];
+    let target = if next & AT_HOST != 0 { at_host(packet) } else { next & MAX_LINK };
+    (target, next >> OWNER_SHIFT & MAX_OWNER)
+}
+
 /// Packets on their way to another shard, in the order in which they were sent.
 #[derive(Debug, Default)]
 pub(crate) struct Crossings {
@@ -305,21 +314,30 @@ impl Network {
     pub(crate) fn arrive(&mut self, id: u32, at: u32, now: Time, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
         let packet = &mut self.packets[id as usize];
+        if !link.take_usual(packet.size_bytes, now.ps()) {
+            return self.arrive_near(id, at, now, wheel);
+        }
+        let arrival = Time::from_ps(link.busy_until + link.delay);
+        let (target, to_shard) = next_stop(packet, &self.routes);
+        self.travel(id, at, arrival, (target, to_shard), wheel);
+    }
+
+    /// Arrival that may reach limit or threshold, of a size that is new to the link, or at a link that is more than a plain
+    /// FIFO.
+    #[inline(never)]
+    fn arrive_near(&mut self, id: u32, at: u32, now: Time, wheel: &mut Wheel) {
+        let link = &mut self.links[at as usize];
         if !link.plain {
             return self.arrive_unusual(id, at, now, wheel);
         }
-        let size = packet.size_bytes;
-        if link.is_near(size, now.ps()) {
-            let Some(mark) = link.judge(&mut self.buffers[at as usize], size, now.ps()) else {
-                return self.discard(id, at, DropReason::Tail);
-            };
-            if mark && packet.flags & Packet::ECT != 0 {
-                packet.flags |= Packet::CE;
-                self.rare[at as usize].marks += 1;
-            }
+        let packet = &mut self.packets[id as usize];
+        let Some(mark) = link.take(&mut self.buffers[at as usize], packet.size_bytes, now.ps()) else {
+            return self.discard(id, at, DropReason::Tail);
+        };
+        if mark && packet.flags & Packet::ECT != 0 {
+            packet.flags |= Packet::CE;
+            self.rare[at as usize].marks += 1;
         }
-        link.enqueue(&mut self.buffers, at, size, now.ps());
-        link.count(&mut self.buffers, at, size);
         let arrival = Time::from_ps(link.busy_until + link.delay);
         self.forward(id, at, arrival, wheel);
     }
@@ -331,7 +349,7 @@ impl Network {
         let unusual = &mut self.unusual[self.unusual_of[at as usize] as usize];
         let packet = &mut self.packets[id as usize];
         if let Some(red) = &mut unusual.red {
-            let waiting = || link.waiting_bytes(&self.buffers[at as usize], now.ps() + 1);
+            let waiting = || link.settle(&mut self.buffers[at as usize].kept, now.ps());
             let backlog = unusual.served.as_ref().map_or_else(waiting, Served::bytes);
             let idle_since = Time::from_ps(link.busy_until);
             if red.arrival(backlog, now, idle_since, link.wire_ps(RED_SLOT_BYTES)) == Verdict::Congested {
@@ -361,13 +379,12 @@ impl Network {
     fn arrive_fifo(&mut self, id: u32, at: u32, now: Time, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
         let packet = &mut self.packets[id as usize];
-        let Some(mark) = link.judge(&mut self.buffers[at as usize], packet.size_bytes, now.ps()) else {
+        let Some(mark) = link.take(&mut self.buffers[at as usize], packet.size_bytes, now.ps()) else {
             return self.discard(id, at, DropReason::Tail);
         };
         if mark {
             self.rare[at as usize].mark(packet);
         }
-        link.enqueue(&mut self.buffers, at, packet.size_bytes, now.ps());
         self.launch(id, at, wheel);
     }
 
@@ -394,6 +411,7 @@ impl Network {
             Action::Send { packet, .. } => {
                 served.sending = true;
                 link.busy_until = now.ps() + link.wire_ps(packet.size);
+                link.count(packet.size);
                 Time::from_ps(link.busy_until)
             }
         };
@@ -410,7 +428,6 @@ impl Network {
     /// A packet whose last bit leaves link `at` at its `busy_until` goes on the wire.
     fn launch(&mut self, id: u32, at: u32, wheel: &mut Wheel) {
         let link = &mut self.links[at as usize];
-        link.count(&mut self.buffers, at, self.packets[id as usize].size_bytes);
         let mut arrival = Time::from_ps(link.busy_until + link.delay);
         if let Some(impairment) = &mut self.unusual[self.unusual_of[at as usize] as usize].impairment {
             if impairment.loses() {
@@ -464,12 +481,21 @@ impl Network {
     /// Schedules the arrival of packet `id` at the far end of link `from`.
     #[inline(always)]
     fn forward(&mut self, id: u32, from: u32, arrival: Time, wheel: &mut Wheel) {
-        let packet = &mut self.packets[id as usize];
-        packet.route.0 += 1;
-        let next = self.routes[packet.route.0 as usize];
-        let target = if next & AT_HOST != 0 { at_host(packet) } else { next & MAX_LINK };
+        let stop = next_stop(&mut self.packets[id as usize], &self.routes);
+        self.travel(id, from, arrival, stop, wheel);
+    }
+
+    /// Packet `id` is on its way to a target in a shard.
+    #[inline(always)]
+    fn travel(
+        &mut self,
+        id: u32,
+        from: u32,
+        arrival: Time,
+        (target, to_shard): (u32, u32),
+        wheel: &mut Wheel,
+    ) {
         let key = EventKey::new(Kind::Arrival, from);
-        let to_shard = next >> OWNER_SHIFT & MAX_OWNER;
         if to_shard == self.shard {
             wheel.push(arrival, key, id, target);
         } else {
@@ -536,13 +562,8 @@ impl Network {
     /// Counters of one link; zero in shards that do not own it.
     pub(crate) fn counters(&self, link: LinkId) -> LinkCounters {
         let at = link.0 as usize;
-        let (hot, buffer, rare) = (&self.links[at], &self.buffers[at], &self.rare[at]);
-        LinkCounters {
-            packets: hot.packets(buffer),
-            bytes: hot.bytes(buffer),
-            marks: rare.marks,
-            drops: rare.drops,
-        }
+        let (hot, rare) = (&self.links[at], &self.rare[at]);
+        LinkCounters { packets: hot.packets, bytes: hot.bytes, marks: rare.marks, drops: rare.drops }
     }
 
     pub(crate) fn totals(&self) -> Totals {
@@ -552,12 +573,7 @@ impl Network {
             delivered: self.delivered,
             dropped: self.dropped,
             in_flight: (self.packets.len() - self.free.len() + crossing) as u64,
-            packet_hops: self
-                .links
-                .iter()
-                .zip(&self.buffers)
-                .map(|(link, buffer)| link.packets(buffer))
-                .sum(),
+            packet_hops: self.links.iter().map(|link| link.packets).sum(),
             marks: self.rare.iter().map(|r| r.marks).sum(),
             ..Totals::default()
         }

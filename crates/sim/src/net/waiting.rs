@@ -6,255 +6,171 @@
 //! is busy bounds what waits; only near limit and threshold must somebody know exactly, and then those are forgotten whose
 //! transmission has begun.
 
-use std::collections::VecDeque;
-
 use super::link::{Buffer, Link};
 
-/// No packets, in [`Link::recent`] and [`Buffer::older`].
-const NONE: u64 = 1;
-/// Most packets that [`Buffer::older`] holds.
-const OLDER: u32 = 127;
-/// So many are forgotten at once.
-const MANY: u32 = 16;
+/// No packets, in [`Link::recent`].
+pub(crate) const NONE: u64 = 1;
+/// With so many, [`Link::recent`] has room for some more.
+const SOME: u32 = 47;
 
-/// Packets of any sizes.
+/// What is kept of a link's packets beside [`Link::recent`], when somebody had to know last.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Long {
-    sizes: VecDeque<u16>,
-    bytes: u64,
-    /// Their time on the wire.
-    wire_ps: u64,
+pub(crate) struct Kept {
+    /// Sizes of those before [`Link::recent`], the first `done` of which are kept no longer.
+    older: Vec<u16>,
+    done: u32,
+    /// Packets accepted before the first that is kept.
+    gone_packets: u64,
+    /// Their bytes.
+    gone_bytes: u64,
+    /// When the transmission of the first that is kept begins, in ps.
+    next_ps: u64,
 }
 
-impl Long {
-    fn push(&mut self, size: u16, wire_ps: u64) {
-        self.sizes.push_back(size);
-        self.bytes += u64::from(size);
-        self.wire_ps += wire_ps;
-    }
-}
-
-/// The last packets by their bits.
-#[derive(Clone, Copy)]
-struct Newest {
-    packets: u32,
-    /// Of those, of the second size.
-    second: u32,
-}
-
-impl Newest {
-    /// Sum over the packets, by size.
-    fn sum(self, each: [u64; 2]) -> u64 {
-        u64::from(self.packets - self.second) * each[0] + u64::from(self.second) * each[1]
+impl Kept {
+    fn older(&self) -> &[u16] {
+        &self.older[self.done as usize..]
     }
 
-    fn bytes(self, link: &Link) -> u64 {
-        self.sum(link.sizes.map(u64::from))
-    }
-}
-
-/// The last packets of a link, a bit each.
-#[derive(Clone, Copy)]
-struct Bits {
-    newer: u64,
-    newer_packets: u32,
-    older: u128,
-    older_packets: u32,
-}
-
-impl Bits {
-    /// The last `packets` of them.
-    fn newest(self, packets: u32) -> Newest {
-        let newer = self.newer & !(u64::MAX << packets.min(self.newer_packets));
-        let older = self.older & !(u128::MAX << packets.saturating_sub(self.newer_packets));
-        Newest { packets, second: newer.count_ones() + older.count_ones() }
-    }
-
-    /// 1 if the one that so many came after has the second size.
-    fn second(self, age: u32) -> u32 {
-        match age.checked_sub(self.newer_packets) {
-            None => (self.newer >> age) as u32 & 1,
-            Some(age) => (self.older >> age) as u32 & 1,
+    /// Gives room back before more come, when there is as much of it as of what moves.
+    fn make_room(&mut self) {
+        if self.done as usize >= self.older().len() {
+            self.older.drain(..self.done as usize);
+            self.done = 0;
         }
     }
 }
 
 impl Link {
-    /// Whether an arrival at a plain FIFO may reach limit or threshold, so that it must be judged.
+    /// Takes a packet into a plain FIFO if nothing about it needs thought; whether it has. Busy or free, this size or that:
+    /// without a branch, as nobody could predict it.
     #[inline(always)]
-    pub(crate) fn is_near(&self, size: u16, now_ps: u64) -> bool {
-        self.busy_until.max(now_ps) - now_ps + self.wire_ps(size) > self.sure_ps
-    }
-
-    /// An arrival that the backlog's time does not decide: whether it meets a backlog above the threshold; `None`: no room.
-    #[inline(never)]
-    pub(crate) fn judge(&mut self, buffer: &mut Buffer, size: u16, now_ps: u64) -> Option<bool> {
-        let waiting = match &mut buffer.long {
-            _ if self.busy_until <= now_ps => 0,
-            Some(long) if self.is_apart() => self.settled(long, now_ps),
-            _ => self.settle(buffer, now_ps).bytes(self),
-        };
-        let is_room = waiting + u64::from(size) <= u64::from(buffer.limit_bytes);
-        is_room.then_some(waiting > u64::from(buffer.mark_bytes))
-    }
-
-    /// Takes a packet for which there is room into a plain FIFO, `at` of those of `buffers`.
-    #[inline(always)]
-    pub(crate) fn enqueue(&mut self, buffers: &mut [Buffer], at: u32, size: u16, now_ps: u64) {
-        let second = size != self.sizes[0];
-        if size != self.sizes[usize::from(second)] || self.recent.cast_signed() < 0 {
-            self.keep_unusual(&mut buffers[at as usize], size, now_ps);
-        } else {
-            self.keep(second, now_ps);
+    pub(crate) fn take_usual(&mut self, size: u16, now_ps: u64) -> bool {
+        let ahead_ps = self.busy_until.saturating_sub(now_ps);
+        let until_ps = ahead_ps + self.wire_ps(size);
+        let second = usize::from(size != self.sizes[0]);
+        let (longer, is_full) = self.recent.overflowing_add(self.recent);
+        if until_ps >= self.near_ps || size != self.sizes[second] || is_full {
+            return false;
         }
-        self.busy_until = self.busy_until.max(now_ps) + self.wire_ps(size);
+        self.recent = if ahead_ps == 0 { NONE } else { longer | second as u64 };
+        self.busy_until = now_ps + until_ps;
+        self.count(size);
+        true
     }
 
-    /// One more of a known size, which waits unless the link is free: without a branch, as nobody could predict it.
-    #[inline(always)]
-    fn keep(&mut self, second: bool, now_ps: u64) {
-        let longer = self.recent << 1 | u64::from(second);
-        self.recent = if self.busy_until <= now_ps { NONE } else { longer };
+    /// Takes any packet into a FIFO, plain or with impairments: whether it meets a backlog above the threshold; `None`: there
+    /// is no room.
+    #[inline]
+    pub(crate) fn take(&mut self, buffer: &mut Buffer, size: u16, now_ps: u64) -> Option<bool> {
+        let waiting = self.settle(&mut buffer.kept, now_ps);
+        if waiting + u64::from(size) > u64::from(buffer.limit_bytes) {
+            return None;
+        }
+        self.keep(&mut buffer.kept, size, now_ps);
+        self.busy_until = self.busy_until.max(now_ps) + self.wire_ps(size);
+        self.count(size);
+        Some(waiting > u64::from(buffer.mark_bytes))
     }
 
     /// Bytes that wait just before `now_ps`.
     pub(crate) fn waiting_bytes(&self, buffer: &Buffer, now_ps: u64) -> u64 {
         // What starts now waited before.
-        let Some(before_ps) = now_ps.checked_sub(1) else { return 0 };
-        match &buffer.long {
-            _ if self.busy_until <= now_ps => 0,
-            Some(long) if self.is_apart() => self.settled(&mut long.as_ref().clone(), before_ps),
-            _ => self.newest(self.bits(buffer), before_ps).bytes(self),
-        }
-    }
-
-    /// Whether what waits is kept in [`Buffer::long`]: no packet then has a known size.
-    fn is_apart(&self) -> bool {
-        self.sizes == [0; 2]
-    }
-
-    /// One more for which there is no bit, or of another size than the two.
-    #[cold]
-    #[inline(never)]
-    fn keep_unusual(&mut self, buffer: &mut Buffer, size: u16, now_ps: u64) {
-        if self.busy_until <= now_ps {
-            self.recent = NONE;
-            self.adopt(Newest { packets: 0, second: 0 }, size);
-            return;
-        }
-        if !self.is_apart() {
-            let newest = self.settle(buffer, now_ps);
-            if self.adopt(newest, size) && self.spill(buffer, newest.packets) {
-                return self.keep(size != self.sizes[0], now_ps);
+        match now_ps.checked_sub(1) {
+            Some(before_ps) if self.busy_until > now_ps => {
+                self.clone().settle(&mut buffer.kept.clone(), before_ps)
             }
-            self.move_apart(buffer, newest.packets);
+            _ => 0,
         }
-        let wire_ps = self.wire_ps(size);
-        let long = buffer.long.get_or_insert_default();
-        if long.sizes.len() == long.sizes.capacity() {
-            self.settled(long, now_ps);
+    }
+
+    /// One more that is about to be accepted, after [`Link::settle`].
+    fn keep(&mut self, kept: &mut Kept, size: u16, now_ps: u64) {
+        let is_known = self.adopt(size);
+        if self.busy_until <= now_ps {
+            return; // it does not wait
         }
-        long.push(size, wire_ps);
+        if !is_known || self.recent.ilog2() > SOME {
+            self.spill(kept);
+        }
+        if is_known {
+            self.recent = self.recent << 1 | u64::from(size != self.sizes[0]);
+        } else {
+            kept.older.push(size);
+        }
     }
 
     /// Makes `size` one of the two, if it is not and one of them is free.
-    fn adopt(&mut self, newest: Newest, size: u16) -> bool {
+    fn adopt(&mut self, size: u16) -> bool {
+        if self.sizes.contains(&size) {
+            return true;
+        }
+        let (packets, second) = self.newest();
         let free = match self.sizes {
-            sizes if sizes.contains(&size) => return true,
             [0, _] => 0,
-            _ if newest.second == 0 => 1,
-            _ if newest.second == newest.packets => 0,
+            _ if second == 0 => 1,
+            _ if second == packets => 0,
             _ => return false,
         };
         self.sizes[free] = size;
         true
     }
 
-    /// Makes room for a bit, if there are not too many.
-    fn spill(&mut self, buffer: &mut Buffer, packets: u32) -> bool {
-        if self.recent.cast_signed() >= 0 {
-            return true;
-        }
-        if packets > OLDER {
-            return false;
-        }
-        let bits = self.bits(buffer);
-        let older = bits.older.checked_shl(bits.newer_packets).unwrap_or(0) | u128::from(bits.newer);
-        let leading = 1 << packets;
-        buffer.older = older & (leading - 1) | leading;
-        buffer.older_until = self.busy_until;
+    /// How many packets have a bit, and how many of them the second size.
+    fn newest(&self) -> (u32, u32) {
+        (self.recent.ilog2(), self.recent.count_ones() - 1)
+    }
+
+    /// Makes room for bits.
+    #[inline(never)]
+    fn spill(&mut self, kept: &mut Kept) {
+        let size = |age: u32| self.sizes[(self.recent >> age & 1) as usize];
+        kept.make_room();
+        kept.older.extend((0..self.recent.ilog2()).rev().map(size));
         self.recent = NONE;
-        true
     }
 
-    fn move_apart(&mut self, buffer: &mut Buffer, packets: u32) {
-        let (bits, wire_ps) = (self.bits(buffer), self.sizes.map(|size| self.wire_ps(size)));
-        let long = buffer.long.get_or_insert_default();
-        long.sizes.clear();
-        (long.bytes, long.wire_ps) = (0, 0);
-        for age in (0..packets).rev() {
-            let which = bits.second(age) as usize;
-            long.push(self.sizes[which], wire_ps[which]);
+    /// Forgets the packets whose transmission has begun by `now_ps`; bytes of the others.
+    #[inline]
+    pub(crate) fn settle(&mut self, kept: &mut Kept, now_ps: u64) -> u64 {
+        if self.busy_until <= now_ps {
+            self.recent = NONE;
+            return 0;
         }
-        self.sizes = [0; 2];
-    }
-
-    /// Those that are kept.
-    fn bits(&self, buffer: &Buffer) -> Bits {
-        let newer_packets = self.recent.ilog2();
-        let newer = self.recent ^ 1 << newer_packets;
-        let mut bits = Bits { newer, newer_packets, older: 0, older_packets: 0 };
-        let wire_ps = self.sizes.map(|size| self.wire_ps(size));
-        if self.busy_until - bits.newest(newer_packets).sum(wire_ps) == buffer.older_until {
-            bits.older_packets = buffer.older.ilog2();
-            bits.older = buffer.older ^ 1 << bits.older_packets;
+        let mut left = self.recent.ilog2();
+        if self.packets - u64::from(left) - kept.older().len() as u64 != kept.gone_packets {
+            self.begin_again(kept);
         }
-        bits
-    }
-
-    /// Forgets the packets whose transmission has begun by `now_ps`; the others.
-    fn settle(&mut self, buffer: &mut Buffer, now_ps: u64) -> Newest {
-        let bits = self.bits(buffer);
-        let newest = self.newest(bits, now_ps);
-        if let Some(older) = newest.packets.checked_sub(bits.newer_packets) {
-            let leading = 1 << older;
-            buffer.older = bits.older & (leading - 1) | leading;
-        } else {
-            let leading = 1 << newest.packets;
-            self.recent = self.recent & (leading - 1) | leading;
-            buffer.older = NONE.into();
-        }
-        newest
-    }
-
-    /// The newest whose transmission has not begun at `now_ps`.
-    fn newest(&self, bits: Bits, now_ps: u64) -> Newest {
-        let wire_ps = self.sizes.map(|size| self.wire_ps(size));
-        let many_ps = u64::from(MANY) * wire_ps[0].max(wire_ps[1]);
-        let mut left = bits.newest(bits.newer_packets + bits.older_packets);
-        let mut start_ps = self.busy_until - left.sum(wire_ps);
-        while left.packets >= MANY && start_ps + many_ps <= now_ps {
-            left = bits.newest(left.packets - MANY);
-            start_ps = self.busy_until - left.sum(wire_ps);
-        }
-        while left.packets != 0 && start_ps <= now_ps {
-            left.packets -= 1;
-            let second = bits.second(left.packets);
-            left.second -= second;
-            start_ps += wire_ps[second as usize];
-        }
-        left
-    }
-
-    /// Bytes of `long` whose transmission has not begun at `now_ps`, after it forgot the rest.
-    fn settled(&self, long: &mut Long, now_ps: u64) -> u64 {
-        while let Some(&size) = long.sizes.front()
-            && self.busy_until - long.wire_ps <= now_ps
+        let (mut next_ps, mut gone_bytes, mut done) = (kept.next_ps, kept.gone_bytes, kept.done);
+        while next_ps <= now_ps
+            && let Some(&size) = kept.older.get(done as usize)
         {
-            long.sizes.pop_front();
-            long.bytes -= u64::from(size);
-            long.wire_ps -= self.wire_ps(size);
+            done += 1;
+            gone_bytes += u64::from(size);
+            next_ps += self.wire_ps(size);
         }
-        long.bytes
+        while next_ps <= now_ps && left != 0 {
+            left -= 1;
+            let size = self.sizes[(self.recent >> left & 1) as usize];
+            gone_bytes += u64::from(size);
+            next_ps += self.wire_ps(size);
+        }
+        (kept.next_ps, kept.gone_bytes, kept.done) = (next_ps, gone_bytes, done);
+        kept.gone_packets = self.packets - u64::from(left) - kept.older().len() as u64;
+        let leading = 1 << left;
+        self.recent = self.recent & (leading - 1) | leading;
+        self.bytes - gone_bytes
+    }
+
+    /// The link has been free in between: only those count that came since and have a bit.
+    #[inline(never)]
+    fn begin_again(&self, kept: &mut Kept) {
+        let (packets, second) = self.newest();
+        let sum = |each: [u64; 2]| u64::from(packets - second) * each[0] + u64::from(second) * each[1];
+        kept.older.clear();
+        kept.done = 0;
+        kept.gone_packets = self.packets - u64::from(packets);
+        kept.gone_bytes = self.bytes - sum(self.sizes.map(u64::from));
+        kept.next_ps = self.busy_until - sum(self.sizes.map(|size| self.wire_ps(size)));
     }
 }
