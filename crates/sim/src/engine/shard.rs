@@ -19,10 +19,18 @@ struct Ahead<'a, E> {
     hosts: &'a E,
 }
 
+impl<E> Copy for Ahead<'_, E> {}
+
+impl<E> Clone for Ahead<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
 impl<E: Endpoints> Foresee for Ahead<'_, E> {
     #[inline(always)]
-    fn soon(&self, key: EventKey, payload: u32, target: u32) {
-        if key.kind() == Kind::Arrival {
+    fn soon(self, key: EventKey, payload: u32, target: u32) {
+        if key.is_arrival() {
             self.net.prefetch(payload, target);
             if target & AT_HOST != 0 {
                 self.hosts.prefetch(target & MAX_ENDPOINT, target & ACK_ONLY != 0);
@@ -31,8 +39,8 @@ impl<E: Endpoints> Foresee for Ahead<'_, E> {
     }
 
     #[inline(always)]
-    fn near(&self, key: EventKey, target: u32) {
-        if key.kind() == Kind::Arrival && target & AT_HOST != 0 {
+    fn near(self, target: u32) {
+        if target & AT_HOST != 0 {
             self.hosts.prefetch_more(target & MAX_ENDPOINT, target & ACK_ONLY != 0);
         }
     }
@@ -53,34 +61,40 @@ impl<E: Endpoints> Shard<E> {
 
     /// Handles events before `end`, at most `most`; whether it handled all.
     pub(crate) fn run_part(&mut self, end: Time, most: u64) -> bool {
-        let last = self.events.saturating_add(most);
-        while let Some(due) = self.ctx.wheel.pop(end, &Ahead { net: &self.ctx.net, hosts: &self.hosts }) {
+        let mut left = most;
+        while left != 0
+            && let Some(due) = self.ctx.wheel.pop(end, Ahead { net: &self.ctx.net, hosts: &self.hosts })
+        {
             self.ctx.now = due.at;
-            self.events += 1;
+            left -= 1;
             self.handle(due);
-            if self.events == last {
-                return false;
-            }
         }
-        true
+        self.events += most - left;
+        left != 0
     }
 
     #[inline]
     fn handle(&mut self, due: Due) {
-        match due.key.kind() {
-            Kind::Arrival if due.target & AT_HOST == 0 => {
-                self.ctx.net.arrive(due.payload, due.target, due.at, &mut self.ctx.wheel);
-            }
-            Kind::Arrival => self.deliver(due.payload),
+        if !due.key.is_arrival() {
+            self.handle_other(due.key, due.payload, due.at);
+        } else if due.target & AT_HOST == 0 {
+            self.ctx.net.arrive(due.payload, due.target, due.at, &mut self.ctx.wheel);
+        } else {
+            self.deliver(due.payload);
+        }
+    }
+
+    #[inline(never)]
+    fn handle_other(&mut self, key: EventKey, payload: u32, now: Time) {
+        let source = key.source();
+        match key.kind() {
+            Kind::Arrival => {}
             Kind::Timer => {
                 self.ctx.timer_events += 1;
-                self.hosts.on_timer(&mut self.ctx, TimerId(due.key.source()));
+                self.hosts.on_timer(&mut self.ctx, TimerId(source));
             }
-            Kind::Control => self.ctx.control(due.key.source()),
-            Kind::Service => {
-                let ctx = &mut self.ctx;
-                ctx.net.service(due.key.source(), due.payload, due.at, &mut ctx.wheel);
-            }
+            Kind::Control => self.ctx.control(source),
+            Kind::Service => self.ctx.net.service(source, payload, now, &mut self.ctx.wheel),
         }
     }
 

@@ -53,6 +53,11 @@ impl EventKey {
     }
 
     #[inline]
+    pub(crate) fn is_arrival(self) -> bool {
+        self.0 >> SOURCE_BITS == Kind::Arrival as u32
+    }
+
+    #[inline]
     pub(crate) fn source(self) -> u32 {
         self.0 & MAX_SOURCE
     }
@@ -61,12 +66,23 @@ impl EventKey {
 /// An event in a bucket.
 #[derive(Clone, Copy, Debug)]
 struct Event {
-    /// Time within the coarse bucket (upper half) and key: the sort key.
+    /// Lower half of the time (a coarse bucket is no longer than that) and key: the sort key.
     order: u64,
-    /// Arrival: the packet.
+    /// See [`Due`].
     payload: u32,
-    /// Arrival: the link arrived at, or the endpoint.
     target: u32,
+}
+
+impl Event {
+    #[inline(always)]
+    fn new(at: Time, key: EventKey, payload: u32, target: u32) -> Event {
+        Event { order: at.ps() << 32 | u64::from(key.0), payload, target }
+    }
+
+    #[inline(always)]
+    fn key(self) -> EventKey {
+        EventKey(self.order as u32)
+    }
 }
 
 /// An event as it comes out.
@@ -74,16 +90,18 @@ struct Event {
 pub(crate) struct Due {
     pub(crate) at: Time,
     pub(crate) key: EventKey,
+    /// Arrival: the packet.
     pub(crate) payload: u32,
+    /// Arrival: the link arrived at, or the endpoint; else 0.
     pub(crate) target: u32,
 }
 
-/// Somebody who prepares for events: key, payload, target. Nothing that changes results.
-pub(crate) trait Foresee {
+/// Somebody who prepares for events. Nothing that changes results.
+pub(crate) trait Foresee: Copy {
     /// The event comes within a fine bucket or two.
-    fn soon(&self, key: EventKey, payload: u32, target: u32);
+    fn soon(self, key: EventKey, payload: u32, target: u32);
     /// The event comes after [`NEAR`] others.
-    fn near(&self, key: EventKey, target: u32);
+    fn near(self, target: u32);
 }
 
 /// How many events ahead the second look is.
@@ -121,8 +139,12 @@ type Far = Reverse<(Time, EventKey, u64, u32, u32)>;
 #[derive(Debug)]
 pub(crate) struct Wheel {
     shape: WheelShape,
-    /// Absolute number of the coarse bucket that is being emptied.
-    base: u64,
+    /// Absolute number of the coarse bucket after the one that is being emptied.
+    first: u64,
+    /// Upper half of the time of the events in the bucket that is being emptied.
+    upper_ps: u64,
+    /// Number of coarse buckets less one.
+    mask: u64,
     /// Its events by fine bucket; those up to `fine` are done or in the run.
     fine: Vec<Vec<Event>>,
     /// Number of the fine bucket that is being emptied.
@@ -144,9 +166,12 @@ impl Wheel {
     pub(crate) fn new(shape: WheelShape) -> Wheel {
         let n = 1usize << shape.wheel_bits;
         let fine = 1usize << (shape.coarse_bits - shape.fine_bits);
+        assert!(shape.coarse_bits <= 32, "events keep 32 bits of their time");
         Wheel {
             shape,
-            base: 0,
+            first: 1,
+            upper_ps: 0,
+            mask: n as u64 - 1,
             fine: vec![Vec::new(); fine],
             position: 0,
             run: Vec::new(),
@@ -159,47 +184,61 @@ impl Wheel {
         }
     }
 
-    /// Adds an event; `at` must not lie before the event that is being handled.
+    /// Adds an event; `at` must not lie before the event that is being handled. What is rare gets words, not an [`Event`],
+    /// which would have to be in memory for that.
     #[inline(always)]
     pub(crate) fn push(&mut self, at: Time, key: EventKey, payload: u32, target: u32) {
         let slot = at.ps() >> self.shape.coarse_bits;
-        debug_assert!(slot >= self.base, "event in the past");
-        let ahead = slot.wrapping_sub(self.base);
-        if ahead.wrapping_sub(1) < self.coarse.len() as u64 - 1 {
-            let index = slot as usize & (self.coarse.len() - 1);
-            let event = self.event(at, key, payload, target);
-            let bucket = &mut self.coarse[index];
-            if bucket.is_empty() {
-                self.occupied[index / 64] |= 1 << (index % 64);
-                *bucket = self.spare.pop().unwrap_or_default();
+        debug_assert!(slot + 1 >= self.first, "event in the past");
+        if slot.wrapping_sub(self.first) < self.mask {
+            let bucket = &mut self.coarse[(slot & self.mask) as usize];
+            if bucket.len() == bucket.capacity() {
+                self.push_first(at, key, payload, target);
+            } else {
+                bucket.push(Event::new(at, key, payload, target));
             }
-            bucket.push(event);
+        } else if slot < self.first {
+            self.push_now(at, key, payload, target);
         } else {
-            self.push_unusual(at, key, payload, target, ahead);
+            self.push_far(at, key, payload, target);
         }
-    }
-
-    #[inline(always)]
-    fn event(&self, at: Time, key: EventKey, payload: u32, target: u32) -> Event {
-        let within = at.ps() & ((1 << self.shape.coarse_bits) - 1);
-        Event { order: within << 32 | u64::from(key.0), payload, target }
     }
 
     /// Which fine bucket an event of the current coarse bucket belongs to.
     #[inline(always)]
-    fn fine_of(&self, event: &Event) -> usize {
-        (event.order >> (32 + self.shape.fine_bits)) as usize & (self.fine.len() - 1)
+    fn fine_of(&self, at: Time) -> usize {
+        (at.ps() >> self.shape.fine_bits) as usize & (self.fine.len() - 1)
     }
 
+    /// Into a coarse bucket that is full, as an empty one is, which has no buffer.
+    #[cold]
     #[inline(never)]
-    fn push_unusual(&mut self, at: Time, key: EventKey, payload: u32, target: u32, ahead: u64) {
-        if ahead != 0 {
-            self.far.push(Reverse((at, key, self.far_pushed, payload, target)));
-            self.far_pushed += 1;
-            return;
+    fn push_first(&mut self, at: Time, key: EventKey, payload: u32, target: u32) {
+        let index = (at.ps() >> self.shape.coarse_bits & self.mask) as usize;
+        let bucket = &mut self.coarse[index];
+        if bucket.is_empty() {
+            self.occupied[index / 64] |= 1 << (index % 64);
+            *bucket = self.spare.pop().unwrap_or_default();
         }
-        let event = self.event(at, key, payload, target);
-        let fine = self.fine_of(&event);
+        bucket.push(Event::new(at, key, payload, target));
+    }
+
+    /// Into the coarse bucket that is being emptied.
+    #[inline(never)]
+    fn push_now(&mut self, at: Time, key: EventKey, payload: u32, target: u32) {
+        let fine = self.fine_of(at);
+        let bucket = &mut self.fine[fine];
+        if fine > self.position && bucket.len() < bucket.capacity() {
+            bucket.push(Event::new(at, key, payload, target));
+        } else {
+            self.push_here(at, key, payload, target);
+        }
+    }
+
+    /// Into a fine bucket that is full, or into the one that is being emptied.
+    #[inline(never)]
+    fn push_here(&mut self, at: Time, key: EventKey, payload: u32, target: u32) {
+        let (fine, event) = (self.fine_of(at), Event::new(at, key, payload, target));
         if fine > self.position {
             self.fine[fine].push(event);
         } else {
@@ -208,28 +247,35 @@ impl Wheel {
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn push_far(&mut self, at: Time, key: EventKey, payload: u32, target: u32) {
+        self.far.push(Reverse((at, key, self.far_pushed, payload, target)));
+        self.far_pushed += 1;
+    }
+
     /// The next event, if it lies before `end`. `foresee` is shown nearly every event twice before it comes:
     /// a fine bucket ahead, and a few events ahead.
     #[inline(always)]
-    pub(crate) fn pop(&mut self, end: Time, foresee: &impl Foresee) -> Option<Due> {
+    pub(crate) fn pop(&mut self, end: Time, foresee: impl Foresee) -> Option<Due> {
         if self.cursor == self.run.len() && !self.advance(end, foresee) {
             return None;
         }
         if let Some(event) = self.run.get(self.cursor + NEAR) {
-            foresee.near(EventKey(event.order as u32), event.target);
+            foresee.near(event.target);
         }
         let event = self.run[self.cursor];
-        let at = Time::from_ps((self.base << self.shape.coarse_bits) | event.order >> 32);
+        let at = Time::from_ps(self.upper_ps | event.order >> 32);
         if at >= end {
             return None;
         }
         self.cursor += 1;
-        Some(Due { at, key: EventKey(event.order as u32), payload: event.payload, target: event.target })
+        Some(Due { at, key: event.key(), payload: event.payload, target: event.target })
     }
 
     /// Moves on to the next fine bucket with events, unless it begins at or after `end`.
     #[inline(never)]
-    fn advance(&mut self, end: Time, foresee: &impl Foresee) -> bool {
+    fn advance(&mut self, end: Time, foresee: impl Foresee) -> bool {
         loop {
             let later = self.position + 1..self.fine.len();
             if let Some(next) = later.into_iter().find(|&i| !self.fine[i].is_empty()) {
@@ -248,12 +294,15 @@ impl Wheel {
         self.run.clear();
         std::mem::swap(&mut self.run, &mut self.fine[self.position]);
         sort(&mut self.run);
-        for event in self.run.iter().take(NEAR) {
-            foresee.near(EventKey(event.order as u32), event.target);
+        // The first comes at once.
+        if let Some((_, others)) = self.run.split_first() {
+            for event in &others[..others.len().min(NEAR - 1)] {
+                foresee.near(event.target);
+            }
         }
         if let Some(soon) = self.fine.get(self.position + 1) {
             for event in soon {
-                foresee.soon(EventKey(event.order as u32), event.payload, event.target);
+                foresee.soon(event.key(), event.payload, event.target);
             }
         }
         true
@@ -267,7 +316,8 @@ impl Wheel {
         if slot << self.shape.coarse_bits >= end.ps() {
             return false;
         }
-        self.base = slot;
+        self.first = slot + 1;
+        self.upper_ps = slot << self.shape.coarse_bits & !u64::from(u32::MAX);
         self.position = 0;
         if far == Some(slot) {
             self.take_far(slot);
@@ -279,7 +329,11 @@ impl Wheel {
         let (shift, fine) = (32 + self.shape.fine_bits, &mut self.fine[..]);
         let mask = fine.len() - 1;
         for event in &bucket {
-            fine[(event.order >> shift) as usize & mask].push(*event);
+            let bucket = &mut fine[(event.order >> shift) as usize & mask];
+            if bucket.len() == bucket.capacity() {
+                grow(bucket);
+            }
+            bucket.push(*event);
         }
         bucket.clear();
         if bucket.capacity() > 0 {
@@ -296,16 +350,15 @@ impl Wheel {
                 break;
             }
             self.far.pop();
-            let event = self.event(at, key, payload, target);
-            let fine = self.fine_of(&event);
-            self.fine[fine].push(event);
+            let fine = self.fine_of(at);
+            self.fine[fine].push(Event::new(at, key, payload, target));
         }
     }
 
-    /// Absolute number of the nearest occupied coarse bucket after the base.
+    /// Absolute number of the nearest occupied coarse bucket after the current one.
     fn next_occupied(&self) -> Option<u64> {
         let n = self.coarse.len();
-        let start = (self.base as usize + 1) & (n - 1);
+        let start = self.first as usize & (n - 1);
         let words = self.occupied.len();
         let first = self.occupied[start / 64] >> (start % 64) << (start % 64);
         for i in 0..=words {
@@ -314,7 +367,7 @@ impl Wheel {
             if bits != 0 {
                 let index = w * 64 + bits.trailing_zeros() as usize;
                 let ahead = index.wrapping_sub(start) & (n - 1);
-                return Some(self.base + 1 + ahead as u64);
+                return Some(self.first + ahead as u64);
             }
         }
         None
@@ -325,6 +378,12 @@ impl Wheel {
         let waiting = self.fine.iter().chain(&self.coarse).map(Vec::len).sum::<usize>();
         self.run.len() - self.cursor + self.far.len() + waiting
     }
+}
+
+#[cold]
+#[inline(never)]
+fn grow(bucket: &mut Vec<Event>) {
+    bucket.reserve(1);
 }
 
 /// Stable; insertion sort below the size at which the library's sort wins.
@@ -350,11 +409,12 @@ mod tests {
     use crate::rng::Streams;
     use rand_xoshiro::rand_core::Rng;
 
+    #[derive(Clone, Copy)]
     struct Blind;
 
     impl Foresee for Blind {
-        fn soon(&self, _: EventKey, _: u32, _: u32) {}
-        fn near(&self, _: EventKey, _: u32) {}
+        fn soon(self, _: EventKey, _: u32, _: u32) {}
+        fn near(self, _: u32) {}
     }
 
     /// Events come out as a stable sort by (time, key) would give them, whatever the distance.
@@ -372,12 +432,12 @@ mod tests {
             wheel.push(Time::from_ps(at), key, n, 0);
             expected.push((at, key.0, n));
             if n % 3 != 0 {
-                let due = wheel.pop(Time::NEVER, &Blind).unwrap();
+                let due = wheel.pop(Time::NEVER, Blind).unwrap();
                 now = due.at.ps();
                 got.push((now, due.key.0, due.payload));
             }
         }
-        while let Some(due) = wheel.pop(Time::NEVER, &Blind) {
+        while let Some(due) = wheel.pop(Time::NEVER, Blind) {
             got.push((due.at.ps(), due.key.0, due.payload));
         }
         assert_eq!(wheel.len(), 0);
@@ -390,9 +450,9 @@ mod tests {
         let mut wheel = Wheel::new(WheelShape { fine_bits: 8, coarse_bits: 11, wheel_bits: 6 });
         let key = EventKey::new(Kind::Timer, 0);
         wheel.push(Time::from_ps(5_000), key, 7, 0);
-        assert!(wheel.pop(Time::from_ps(5_000), &Blind).is_none());
+        assert!(wheel.pop(Time::from_ps(5_000), Blind).is_none());
         wheel.push(Time::from_ps(5_000), EventKey::new(Kind::Arrival, 0), 6, 0);
-        assert_eq!(wheel.pop(Time::from_ps(5_001), &Blind).unwrap().payload, 6);
-        assert_eq!(wheel.pop(Time::from_ps(5_001), &Blind).unwrap().payload, 7);
+        assert_eq!(wheel.pop(Time::from_ps(5_001), Blind).unwrap().payload, 6);
+        assert_eq!(wheel.pop(Time::from_ps(5_001), Blind).unwrap().payload, 7);
     }
 }
