@@ -147,10 +147,18 @@ impl<W: Wire> Tx<'_, W> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn restart_if_idle(&mut self, r: usize) {
+        if self.subs[r].board.out() == 0 && self.config.restart_after_idle {
+            self.restart(r);
+        }
+    }
+
+    /// Nothing is in flight: perhaps since long.
+    #[inline(never)]
+    fn restart(&mut self, r: usize) {
         let sf = &mut self.subs[r];
-        if sf.board.out() == 0 && self.config.restart_after_idle && sf.rtt.srtt_8us != 0 {
+        if sf.rtt.srtt_8us != 0 {
             let idle = self.now.since(sf.last_sent);
             let rto = sf.rtt.rto(self.config);
             if idle > rto {
