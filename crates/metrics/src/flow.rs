@@ -30,7 +30,7 @@ pub struct FlowRecord {
     /// Whether the figures of the summary count it: not competing, and if it ends by itself, begun after the warm-up.
     #[serde(default)]
     pub measured: bool,
-    /// Delivered bytes times 8 per second: of an endless flow within the measured window, else over its life.
+    /// Delivered bytes times 8 per second: of a sized transfer over its life, else within the measured window.
     pub goodput_bps: Option<f64>,
     /// Completion time of a completed sized transfer, in microseconds.
     pub fct_us: Option<f64>,

@@ -9,8 +9,8 @@ const HEAD: &str = "\
 What each figure is, on every engine that has it; made from the catalogue in `crates/metrics`, and the same as `vmcc metrics`.
 `kernel` means this host's kernel (`--engine kernel`) and a guest's (`--engine guest`). Figures of a *window* leave out the
 warm-up, those of a *run* do not. A distribution has `mean`, `p50`, `p99`, `min`, `max` and `samples`; percentiles
-interpolate between the two nearest ranks. What a source could not tell is absent, never zero. *Measured* traffic is
-all that is not `competing`.
+interpolate between the two nearest ranks, but those of RTTs where every sample counts are within 1 % of one. What a
+source could not tell is absent, never zero. *Measured* traffic is all that is not `competing`.
 ";
 
 /// The whole page.

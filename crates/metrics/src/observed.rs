@@ -85,7 +85,7 @@ pub struct Path {
     pub sent: Option<(f64, f64)>,
     /// Packets dropped on the path.
     pub dropped_pkt: Option<u64>,
-    /// Packets that its queues marked; `None` where none of them marks.
+    /// Packets that its queues marked; `None` where nothing counts them.
     pub marked_pkt: Option<u64>,
     /// Packets that could not be marked.
     pub not_ect_pkt: Option<u64>,

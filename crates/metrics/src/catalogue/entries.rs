@@ -68,8 +68,8 @@ pub(super) const ALL: &[Metric] = &[
         unit: Unit::Microseconds,
         title: "RTT",
         shown: &[("p50", "RTT p50"), ("p99", "RTT p99")],
-        meaning: "smoothed round-trip times, one value per subflow at equal intervals; of runs and entries that have \
-                  only short transfers, on the simulator, every sample",
+        meaning: "smoothed round-trip times, one value per subflow that makes progress at equal intervals: of runs and \
+                  entries, those of endless connections; where there are none, on the simulator, every sample",
         reduce: By(rtt::of),
         ..DISTRIBUTION
     },
@@ -89,8 +89,9 @@ pub(super) const ALL: &[Metric] = &[
         name: "flow_goodput_bps",
         unit: Unit::BitsPerSecond,
         title: "goodput of connections",
-        meaning: "goodput of single measured connections: of endless ones over their own time within the window, or, \
-                  where there are none, of completed transfers begun within it over their completion time",
+        meaning: "goodput of single measured connections: of endless ones over their entry's time within the window, or, \
+                  where there are none, of completed transfers begun within it over their completion time and of \
+                  connections that carry requests over their entry's time within it",
         reduce: By(goodput::of_connections),
         ..DISTRIBUTION
     },
@@ -98,7 +99,7 @@ pub(super) const ALL: &[Metric] = &[
         name: "jain",
         title: "Jain index",
         shown: &[("", "Jain index")],
-        meaning: "Jain's fairness index over the goodput of the measured connections, 1/n to 1",
+        meaning: "Jain's fairness index over the goodput of connections (`flow_goodput_bps`), 1/n to 1",
         reduce: By(goodput::jain),
         ..NUMBER
     },
@@ -169,7 +170,8 @@ pub(super) const ALL: &[Metric] = &[
         places: &[Place::Run, Place::Path],
         title: "drops",
         shown: &[("", "drops")],
-        meaning: "packets of all traffic that queues and links dropped",
+        meaning: "packets of all traffic that queues and links dropped (kernels: queues of ports that carry data, so neither \
+                  a link's losses nor ports that carry only acknowledgments)",
         reduce: By(ports::drops),
         ..COUNT
     },
@@ -179,7 +181,8 @@ pub(super) const ALL: &[Metric] = &[
         unit: Unit::Packets,
         span: Span::Run,
         title: "marked",
-        meaning: "packets of all traffic that the path's queues marked, whether they arrived or were dropped later",
+        meaning: "packets of all traffic that the path's queues marked, whether they arrived or were dropped later \
+                  (kernels: absent where none of them marks)",
         reduce: By(ports::marked),
         ..NUMBER
     },
@@ -265,8 +268,8 @@ pub(super) const ALL: &[Metric] = &[
         title: "goodput",
         unit: Unit::BitsPerSecond,
         shown: &[("", "Goodput per flow")],
-        meaning: "delivered payload times 8 per second: of an endless connection over its own time within the window, \
-                  else over its life",
+        meaning: "delivered payload times 8 per second: of a transfer over its life, of an endless connection or one that \
+                  carries requests over its entry's time within the window",
         ..OF_FLOW
     },
     Metric {
