@@ -42,14 +42,19 @@ pub(crate) fn count(value: u32, key: &str) -> Check {
 
 pub(crate) fn unique(names: &[String], path: impl Fn(usize) -> String) -> Check {
     let mut seen = BTreeSet::new();
-    for (index, name) in names.iter().enumerate() {
-        let usable = !name.is_empty()
-            && name.len() <= 64
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
-        require(usable, &path(index), "a name is 1 to 64 letters, digits, `-`, `_` or `.`")?;
-        require(seen.insert(name), &path(index), &format!("another one is called `{name}`"))?;
+    for (index, own) in names.iter().enumerate() {
+        name(own, &path(index))?;
+        require(seen.insert(own), &path(index), &format!("another one is called `{own}`"))?;
     }
     Ok(())
+}
+
+/// A name that results and engines can use as it is.
+pub(crate) fn name(name: &str, path: &str) -> Check {
+    let usable = !name.is_empty()
+        && name.len() <= 64
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+    require(usable, path, "a name is 1 to 64 letters, digits, `-`, `_` or `.`")
 }
 
 /// 100 Tbit/s: a 64-byte packet still takes 5 ps.

@@ -129,3 +129,18 @@ fn what_is_guaranteed_can_be_shaped() {
     // A millionth of 160 Mbit/s over two NICs is 80 bit/s, which nothing can shape.
     assert_eq!(rates, [79_999_920, 2_000]);
 }
+
+#[test]
+fn a_switch_has_a_name_as_a_host_has() {
+    for name in ["../x y", "", "a+b"] {
+        let text = format!(
+            r#"{{"kind":"graph","hosts":["a","b"],"links":[
+            {{"name":"one","from":"a","to":"{name}","rate":"1gbit","delay":"1ms"}},
+            {{"name":"two","from":"{name}","to":"b","rate":"1gbit","delay":"1ms"}}]}}"#
+        );
+        let topology: Topology = serde_json::from_str(&text).unwrap();
+        let fault = topology.as_kind().check(vmcc_units::Bytes::new(1500)).expect_err(name);
+        assert_eq!(fault.path, "topology.links[0].to");
+        assert!(fault.message.starts_with("a name is 1 to 64"), "{fault:?}");
+    }
+}

@@ -117,6 +117,8 @@ impl Graph {
         let mut neighbors: Neighbors<'_> = BTreeMap::new();
         for (index, edge) in self.links.iter().enumerate() {
             let path = format!("topology.links[{index}]");
+            check::name(&edge.from, &format!("{path}.from"))?;
+            check::name(&edge.to, &format!("{path}.to"))?;
             require(edge.from != edge.to, &format!("{path}.to"), "a link joins two different nodes")?;
             check::settings(&edge.settings(), mtu, &path)?;
             neighbors.entry(&edge.from).or_default().insert(&edge.to);
