@@ -89,7 +89,7 @@ pub fn checks() -> Vec<Check> {
         ("htb", "shaping the paths of the lab"),
         ("tbf", "shaping the paths of the lab"),
         ("bfifo", "shaping the paths of the lab"),
-        ("netem", "the lab, only for scenarios whose paths have a delay"),
+        ("netem", "the lab, only for scenarios with delay or loss"),
     ] {
         let answer = qdisc::in_new_namespace(move || qdisc::known(kind)).and_then(|answer| answer);
         all.push(check(&format!("qdisc-{kind}"), purpose, answer));
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(names.len(), all.len());
         assert!(all.len() > Algorithm::all().len() + 10);
         let netem = all.iter().find(|check| check.name == "qdisc-netem").unwrap();
-        assert!(netem.purpose.contains("only for scenarios whose paths have a delay"), "{netem:?}");
+        assert!(netem.purpose.contains("only for scenarios with delay or loss"), "{netem:?}");
         for check in &all {
             assert_eq!(check.ok, check.reason.is_none(), "{check:?}");
             // A kernel of one's own has no package of this name.

@@ -162,6 +162,11 @@ impl Error {
         }
     }
 
+    pub(crate) fn not_expressible(key: impl Into<String>, problem: impl Into<String>) -> Self {
+        let remedy = "change it, or use `--engine sim`".to_owned();
+        Self::NotExpressible { key: key.into(), problem: problem.into(), remedy }
+    }
+
     pub(crate) fn spec(key: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Spec { key: key.into(), problem: problem.into() }
     }

@@ -39,7 +39,8 @@ pub use netns::Netns;
 pub use registry::{Cleaned, clean};
 pub use run::{Control, Progress, run};
 pub use spec::{
-    Cc, Flow, LabSpec, Layout, Path, Remap, Role, Routed, RoutedLink, Shape, Sharing, Transport, VirtualHost,
+    Cc, Flow, LabSpec, Layout, OfPaths, Path, Remap, Role, Routed, RoutedLink, Shape, Sharing, Transport,
+    VirtualHost,
 };
 pub use vmcc_network::Guarantee;
 pub use workload::Programs;

@@ -1,8 +1,9 @@
 //! The ports of the virtual switches, served as on any host: scheduled, capped and marked by `vmcc-host`.
 
+use crate::Error;
 use crate::netns;
+use crate::spec::{LabSpec, OfPaths};
 use crate::topology::{PortPlace, Topology};
-use crate::{Error, spec::LabSpec};
 use vmcc_host::port::{Port, PortError};
 use vmcc_port::PortStats;
 use vmcc_scenario::model::Marking;
@@ -10,7 +11,7 @@ use vmcc_scenario::model::Marking;
 /// A port that is served. Dropping it detaches.
 struct Served {
     port: Port,
-    path: usize,
+    paths: OfPaths,
     marks: bool,
 }
 
@@ -20,7 +21,7 @@ pub(crate) struct Ports(Vec<Served>);
 /// What a port did.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PortRecord {
-    pub(crate) path: usize,
+    pub(crate) paths: OfPaths,
     /// Whether it marks at all.
     pub(crate) marks: bool,
     pub(crate) stats: PortStats,
@@ -33,7 +34,7 @@ pub(crate) fn attach(spec: &LabSpec, topology: &Topology) -> Result<Ports, Error
         let port = attached.map_err(|e| refused(spec, place, &e))?;
         let rules = place.config.classes.iter().map(|class| class.marking.unwrap_or(place.config.marking));
         let marks = place.config.marking != Marking::None || rules.into_iter().any(|m| m != Marking::None);
-        Ok(Served { port, path: place.path, marks })
+        Ok(Served { port, paths: place.paths.clone(), marks })
     };
     topology.ports().iter().map(attach).collect::<Result<_, Error>>().map(Ports)
 }
@@ -43,7 +44,7 @@ impl Ports {
     pub(crate) fn records(&self) -> Result<Vec<PortRecord>, Error> {
         let record = |served: &Served| {
             let stats = served.port.stats().map_err(|e| unreadable(&e))?;
-            Ok(PortRecord { path: served.path, marks: served.marks, stats })
+            Ok(PortRecord { paths: served.paths.clone(), marks: served.marks, stats })
         };
         self.0.iter().map(record).collect()
     }
@@ -53,9 +54,9 @@ impl Ports {
         self.0[index].port.stats().map_err(|e| unreadable(&e))
     }
 
-    /// The port that stands for a path: the first.
+    /// The port that stands for a path; where none does, the first that the path has.
     pub(crate) fn first_of(&self, path: usize) -> Option<usize> {
-        self.0.iter().position(|served| served.path == path)
+        OfPaths::ports_of(path, self.0.iter().map(|served| &served.paths)).first().copied()
     }
 }
 
@@ -69,7 +70,7 @@ fn unreadable(error: &PortError) -> Error {
 
 fn refused(spec: &LabSpec, place: &PortPlace, error: &PortError) -> Error {
     Error::KernelFeature {
-        feature: match spec.paths.get(place.path) {
+        feature: match place.paths.carries.first().map(|path| &spec.paths[*path]) {
             Some(path) => format!("the port {} of path {}", place.port, path.name),
             None => format!("the port {} in {}", place.port, place.namespace),
         },

@@ -25,7 +25,7 @@ pub(crate) struct Point {
 
 /// One subflow (or single-path connection) over time, as long as it takes the same path. A subflow whose vNIC
 /// moves continues in a new track; each counts from its own start.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Track {
     /// Index into [`LabSpec::flows`].
     pub(crate) flow: usize,

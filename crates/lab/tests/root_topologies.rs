@@ -115,6 +115,22 @@ fn root_explicit_routes_of_a_graph_are_taken() {
 }
 
 #[test]
+fn root_paths_that_share_a_queue_have_its_figures() {
+    let text = "[topology]\nkind='graph'\nhosts=['a','b','c']\nrouting='explicit'\n\
+                links=[{from='a',to='s',rate='100mbit',delay='20us'},{from='c',to='s',rate='100mbit',delay='20us'},\
+                {from='s',to='b',rate='20mbit',delay='20us'}]\n\
+                routes=[{name='first',via=['a','s','b']},{name='second',via=['c','s','b']}]\n\
+                [[traffic]]\nkind='bulk'\nfrom=['a','c']\nto='b'\nprotocol='tcp'\n";
+    let (real, _) = both(text, "queue");
+    assert_eq!(real.paths.len(), 2);
+    for path in &real.paths {
+        // Half of 20 would be a tenth of the 100 Mbit/s before it, where no queue builds.
+        assert!(path.utilization.unwrap() > 0.7, "{path:?}");
+        assert!(path.queue_bytes.unwrap().max.unwrap() > 30_000.0, "{path:?}");
+    }
+}
+
+#[test]
 fn root_a_graph_spreads_by_hash() {
     let traffic = "[[traffic]]\nkind='bulk'\nfrom='a'\nto='b'\nprotocol='tcp'\n";
     let (real, _) = both(&format!("{GRAPH}{traffic}"), "ecmp");

@@ -4,7 +4,7 @@ mod network;
 mod traffic;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::Error;
 use crate::spec::{LabSpec, Remap};
@@ -16,7 +16,6 @@ use vmcc_units::Nanos;
 const SAMPLE_INTERVAL: Nanos = Nanos::from_millis(10);
 /// One-way delay that the lab's own links and bridges have anyway; up to this none is added.
 pub const OWN_DELAY: Nanos = Nanos::from_micros(50);
-const REMEDY: &str = "change it, or use `--engine sim`";
 
 impl TryFrom<&ResolvedCase> for LabSpec {
     type Error = Error;
@@ -52,7 +51,7 @@ impl TryFrom<&ResolvedCase> for LabSpec {
 }
 
 fn refuse<T>(key: impl Into<String>, problem: impl Into<String>) -> Result<T, Error> {
-    Err(Error::NotExpressible { key: key.into(), problem: problem.into(), remedy: REMEDY.to_owned() })
+    Err(Error::not_expressible(key, problem))
 }
 
 /// Settings that shape the simulator's model of a host are the kernel's own here.

@@ -2,7 +2,7 @@
 
 use super::{OWN_DELAY, refuse};
 use crate::Error;
-use crate::spec::{Layout, Path, Routed, RoutedLink, Shape, Sharing, VirtualHost};
+use crate::spec::{Layout, OfPaths, Path, Routed, RoutedLink, Shape, Sharing, VirtualHost};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use vmcc_network::{HostId, LinkId, LinkSettings, Network, Topology, Way};
@@ -22,7 +22,9 @@ pub(super) fn convert(topology: &Topology, pairs: &Pairs) -> Result<(Layout, Vec
             Ok((Layout::ParallelPaths, paths.map(path).collect::<Result<_, _>>()?))
         }
         Topology::VirtualHost(t) => virtual_host(t, &network),
-        _ => routed(&network, pairs),
+        Topology::TwoPod(_) => routed(&network, pairs, "topology.nics"),
+        Topology::Graph(_) => routed(&network, pairs, "topology.routes"),
+        _ => routed(&network, pairs, "traffic"),
     }
 }
 
@@ -104,14 +106,16 @@ fn nic_shape(t: &model::VirtualHost, nic: &LinkSettings) -> Result<Option<Shape>
     shape(nic, "topology.path_marking").map(Some)
 }
 
-/// Hosts and switches that route.
-fn routed(network: &Network, pairs: &Pairs) -> Result<(Layout, Vec<Path>), Error> {
+/// Hosts and switches that route. What the number of a pair's ways comes from is called `lanes_key`.
+fn routed(network: &Network, pairs: &Pairs, lanes_key: &'static str) -> Result<(Layout, Vec<Path>), Error> {
     let name = |host: &vmcc_network::Host| host.node.index();
     let links = (0..).map(LinkId).take(network.links.len());
+    let uses = Uses::of(network);
     let routed = Routed {
         nodes: network.nodes.clone(),
         node_of_host: network.hosts.iter().map(name).collect(),
-        links: links.map(|link| routed_link(network, link)).collect::<Result<_, _>>()?,
+        links: links.map(|link| routed_link(network, link, &uses)).collect::<Result<_, _>>()?,
+        lanes_key,
         ways: ways(network, pairs)?,
     };
     let path = |path: &vmcc_network::Path| {
@@ -121,23 +125,45 @@ fn routed(network: &Network, pairs: &Pairs) -> Result<(Layout, Vec<Path>), Error
     Ok((Layout::Routed(routed), network.paths.iter().map(path).collect()))
 }
 
-fn routed_link(network: &Network, id: LinkId) -> Result<RoutedLink, Error> {
+/// What a network says of its links elsewhere, by the link.
+#[derive(Default)]
+struct Uses<'a> {
+    names: BTreeMap<LinkId, &'a str>,
+    paths: BTreeMap<LinkId, OfPaths>,
+}
+
+impl<'a> Uses<'a> {
+    fn of(network: &'a Network) -> Self {
+        let mut uses = Self::default();
+        for (name, links) in &network.cables {
+            for link in links {
+                uses.names.entry(*link).or_insert(name);
+            }
+        }
+        for (number, path) in network.paths.iter().enumerate() {
+            uses.paths.entry(path.queue).or_default().stands_for.push(number);
+            for link in &path.links {
+                uses.paths.entry(*link).or_default().carries.push(number);
+            }
+        }
+        uses
+    }
+}
+
+fn routed_link(network: &Network, id: LinkId, uses: &Uses<'_>) -> Result<RoutedLink, Error> {
     let (link, settings) = (&network.links[id.index()], &network.port(id).settings);
-    let name = match network.cable_of(id) {
-        "" => format!("{}-{}", network.nodes[link.from.index()], network.nodes[link.to.index()]),
-        name => name.to_owned(),
+    let name = match uses.names.get(&id) {
+        None => format!("{}-{}", network.nodes[link.from.index()], network.nodes[link.to.index()]),
+        Some(name) => (*name).to_owned(),
     };
     no_jitter(&name, settings)?;
-    let stands_for = network.paths.iter().position(|path| path.queue == id);
-    let part_of = || network.paths.iter().position(|path| path.links.contains(&id));
     Ok(RoutedLink {
         from: link.from.index(),
         to: link.to.index(),
         shape: shape(settings, "topology.marking")?,
         delay: delay(settings.delay),
         loss: loss(&settings.loss, "topology.loss")?,
-        path: stands_for.or_else(part_of),
-        stands_for_path: stands_for.is_some(),
+        paths: uses.paths.get(&id).cloned().unwrap_or_default(),
         name,
     })
 }

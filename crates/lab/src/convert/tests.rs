@@ -1,5 +1,5 @@
 use super::*;
-use crate::spec::{Layout, Role, Sharing, Transport};
+use crate::spec::{Layout, OfPaths, Role, Sharing, Transport};
 use vmcc_scenario::model::Marking;
 use vmcc_scenario::{Document, Overrides};
 
@@ -8,6 +8,17 @@ fn convert(name: &str, set: &[&str]) -> Result<Vec<LabSpec>, Error> {
     let overrides = Overrides { set, ..Overrides::default() };
     let plan = Document::open(name).unwrap().plan(&overrides).unwrap();
     plan.cases.iter().map(LabSpec::try_from).collect()
+}
+
+/// The one case of a scenario.
+pub(crate) fn of_text(text: &str) -> Result<LabSpec, Error> {
+    let head = "title = 't'\nduration = '4s'\nwarmup = '1s'\n[host]\ncc = 'reno'\n";
+    let plan = Document::parse("t", &format!("{head}{text}")).and_then(|d| d.plan(&Overrides::default()));
+    LabSpec::try_from(&plan.unwrap().cases[0])
+}
+
+fn lanes(spec: &LabSpec) -> usize {
+    spec.paths_of(&spec.flows[0]).len()
 }
 
 fn refused(set: &[&str], key: &str) {
@@ -72,7 +83,7 @@ fn a_virtual_host_has_a_lane_per_vnic_and_moves_them() {
     let specs =
         convert(name, &["variant=moving", "topology.vnics=3", "topology.nic_of_vnic=[0,1,1]"]).unwrap();
     let spec = &specs[0];
-    assert_eq!((spec.lanes(), spec.paths.len()), (3, 2));
+    assert_eq!((lanes(spec), spec.paths.len()), (3, 2));
     assert_eq!(spec.paths_of(&spec.flows[0]), [0, 1, 1]);
     let [remap] = spec.remaps[..] else { panic!("{:?}", spec.remaps) };
     assert_eq!((remap.at, remap.vm, remap.vnic, remap.nic), (Nanos::from_secs(4), 0, 1, 0));
@@ -98,7 +109,7 @@ fn what_a_virtual_host_cannot_do_on_the_kernel_is_named() {
     let refused = |set: &[&str], key| refused_in("marking/virtual-host", set, key);
     let bursts = ["variant=capped", "topology.path_loss.probability=0.01", "topology.path_loss.burst=3pkt"];
     refused(&bursts, "topology.path_loss.burst");
-    refused(&["variant=capped", "topology.vnics=9", "topology.nics=9"], "topology.paths");
+    refused(&["variant=capped", "topology.vnics=9", "topology.nics=9"], "topology.nics");
     refused(&["variant=capped", "topology.vms=40"], "topology.vms");
     refused(
         &["variant=lending", "topology.path_marking.rule=threshold", "topology.path_marking.at=30kB"],
@@ -106,4 +117,73 @@ fn what_a_virtual_host_cannot_do_on_the_kernel_is_named() {
     );
     refused(&["variant=capped", "traffic.first.subflows=1"], "traffic.first.subflows");
     refused_in("examples/virtual-host", &["share=hard"], "event.deschedule");
+}
+
+const LEAVES: &str = "[topology]\nkind='leaf-spine'\nleaves=2\nspines=2\nhosts_per_leaf=2\nrate='20mbit'\n\
+                      delay='20us'\n";
+
+/// Where flows are spread by hash, a pair of hosts has one number of ways, and so of subflows.
+#[test]
+fn entries_between_the_same_hosts_have_the_same_number_of_subflows() {
+    let spec = |first: &str, second: &str| {
+        let entry = |name: &str, more: &str| {
+            format!("[[traffic]]\nkind='bulk'\nname='{name}'\nfrom='h0'\nto='h2'\n{more}\n")
+        };
+        of_text(&format!("{LEAVES}{}{}", entry("first", first), entry("second", second)))
+    };
+    for (first, second) in [("", "subflows=4"), ("subflows=2", "subflows=4")] {
+        let text = spec(first, second).expect_err(first).to_string();
+        assert!(text.starts_with("traffic.first.subflows: "), "{text}");
+        assert!(text.contains("another entry") && text.contains("the same number"), "{text}");
+    }
+    assert_eq!(lanes(&spec("subflows=4", "subflows=4").unwrap()), 4);
+    assert_eq!(lanes(&spec("protocol='tcp'", "subflows=4").unwrap()), 4, "TCP takes the first way");
+}
+
+/// A message that names a key which no scenario has helps nobody.
+#[test]
+fn what_is_refused_is_named_by_keys_that_exist() {
+    let traffic = "[[traffic]]\nkind='bulk'\nname='x'\n";
+    let link = |to: &str| {
+        format!(
+            "{{from='a',to='{to}',rate='20mbit',delay='20us'}},{{from='{to}',to='b',rate='20mbit',delay='20us'}}"
+        )
+    };
+    let links: Vec<String> = (0..9).map(|i| link(&format!("s{i}"))).collect();
+    let routes: Vec<String> = (0..9).map(|i| format!("{{via=['a','s{i}','b']}}")).collect();
+    let graph = format!(
+        "[topology]\nkind='graph'\nhosts=['a','b']\nrouting='explicit'\nlinks=[{}]\nroutes=[{}]\n{traffic}",
+        links.join(","),
+        routes.join(",")
+    );
+    let pods = format!("[topology]\nkind='two-pod'\nnics=9\nrate='20mbit'\ndelay='20us'\n{traffic}");
+    let leaves = LEAVES.replace("20mbit", "20gbit");
+    for (text, key) in [
+        (graph, "topology.routes: "),
+        (pods, "topology.nics: "),
+        (format!("{leaves}{traffic}protocol='tcp'\n"), "topology: "),
+    ] {
+        let text = of_text(&text).expect_err(key).to_string();
+        assert!(text.starts_with(key) && text.contains("--engine sim"), "{text}");
+    }
+}
+
+/// Of `examples/graph`, two routes have their narrowest link in common.
+#[test]
+fn paths_that_share_a_queue_are_both_read_at_it() {
+    let specs = convert("examples/graph", &[]).unwrap();
+    let Layout::Routed(routed) = &specs[0].layout else { panic!("{:?}", specs[0].layout) };
+    let ports = |path| OfPaths::ports_of(path, routed.links.iter().map(|link| &link.paths));
+    let names =
+        |path| ports(path).into_iter().map(|port| routed.links[port].name.as_str()).collect::<Vec<_>>();
+    assert_eq!(
+        specs[0].paths.iter().map(|path| path.name.as_str()).collect::<Vec<_>>(),
+        ["upper", "lower", "other"]
+    );
+    assert_eq!([names(0)[0], names(1)[0], names(2)[0]], ["s1-s2", "alice-s3", "s1-s2"]);
+    assert_eq!(routed.nodes[routed.links[ports(2)[0]].from], "s1", "in the direction of the data");
+    for (path, links) in [(0, ["alice-s1", "s1-s2", "s2-bob"]), (2, ["carol-s1", "s1-s2", "s2-bob"])] {
+        assert!(links.iter().all(|link| names(path).contains(link)), "{:?}", names(path));
+        assert_eq!(ports(path).len(), 6, "both directions");
+    }
 }

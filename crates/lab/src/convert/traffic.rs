@@ -115,6 +115,23 @@ fn pairs(
     }
 }
 
+/// A pair of hosts has so many lanes for all its connections.
+fn check_subflows(given: Option<u32>, key: String, (lanes, paths): (&[usize], &[Path])) -> Result<(), Error> {
+    // From the number of paths on they are ways by hash; there one subflow is what entries have that give none.
+    let hashed = lanes.iter().any(|lane| *lane >= paths.len());
+    match given.or(hashed.then_some(1)) {
+        Some(count) if count as usize != lanes.len() && hashed => Err(Error::NotExpressible {
+            key,
+            problem: format!("{count} here, {} in another entry between the same hosts", lanes.len()),
+            remedy: "give both the same number, or use `--engine sim`".to_owned(),
+        }),
+        Some(count) if count as usize != lanes.len() => {
+            refuse(key, "a connection has one subflow per path, or per vNIC")
+        }
+        _ => Ok(()),
+    }
+}
+
 /// How a flow uses the lanes between its hosts, each given by its path.
 fn transport(
     scenario: &Scenario,
@@ -123,8 +140,8 @@ fn transport(
     (lanes, paths): (&[usize], &[Path]),
 ) -> Result<Transport, Error> {
     let multipath = is_multipath(scenario, traffic);
-    if multipath && subflows(scenario, traffic).is_some_and(|count| count as usize != lanes.len()) {
-        return refuse(key("subflows"), "a connection has one subflow per path, or per vNIC");
+    if multipath {
+        check_subflows(subflows(scenario, traffic), key("subflows"), (lanes, paths))?;
     }
     let key = key("path");
     let mut named = Vec::new();

@@ -75,7 +75,7 @@ fn needed(spec: &LabSpec) -> Vec<String> {
     if spec.serves_ports() {
         names.extend(["qdisc-clsact".to_owned(), "marker".to_owned()]);
     }
-    if spec.paths.iter().any(|path| !path.delay.is_zero()) {
+    if spec.is_impaired() {
         names.push("qdisc-netem".to_owned());
     }
     for flow in &spec.flows {
@@ -106,4 +106,44 @@ pub fn guest_usable() -> Result<(), Unusable> {
         return Err(Unusable::NoEmulator { program: EMULATOR });
     }
     guest::newest_kernel().map(drop).map_err(Unusable::NoKernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::convert::tests::of_text;
+
+    #[test]
+    fn netem_is_asked_for_where_packets_that_are_sent_are_delayed_or_lost() {
+        let asks = |text: &str| {
+            let traffic = "[[traffic]]\nkind='bulk'\nprotocol='tcp'\nfrom='a'\nto='b'\n";
+            needed(&of_text(&format!("{text}{traffic}")).unwrap()).contains(&"qdisc-netem".to_owned())
+        };
+        let graph = |used: &str, idle: &str| {
+            format!(
+                "[topology]\nkind='graph'\nhosts=['a','b','c']\nlinks=[{{from='a',to='b',rate='20mbit',{used}}},\
+                 {{from='b',to='c',rate='20mbit',{idle}}}]\n"
+            )
+        };
+        let routed = "routing='explicit'\nroutes=[{via=['a','b']},{via=['b','c']}]\n";
+        for routes in ["", routed] {
+            assert!(!asks(&(graph("delay='20us'", "delay='20us'") + routes)), "{routes}");
+            assert!(asks(&(graph("delay='5ms'", "delay='20us'") + routes)), "{routes}");
+            assert!(asks(&(graph("delay='20us',loss=0.01", "delay='20us'") + routes)), "{routes}");
+            assert!(!asks(&(graph("delay='20us'", "delay='5ms',loss=0.01") + routes)), "idle: {routes}");
+        }
+    }
+
+    #[test]
+    fn netem_is_asked_for_where_a_path_loses() {
+        let asks = |loss: &str| {
+            let text = format!(
+                "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n{loss}\
+                 [[traffic]]\nkind='bulk'\n"
+            );
+            needed(&of_text(&text).unwrap()).contains(&"qdisc-netem".to_owned())
+        };
+        assert!(!asks(""));
+        assert!(asks("loss=0.01\n"));
+    }
 }

@@ -4,7 +4,7 @@ use super::Transferred;
 use crate::ports::PortRecord;
 use crate::run::Observed as Seen;
 use crate::sampler::{ClassPoint, Point, Track};
-use crate::spec::{Flow, LabSpec, Role};
+use crate::spec::{Flow, LabSpec, OfPaths, Role};
 use std::collections::BTreeSet;
 use vmcc_metrics::observed::{
     Class, Connection, Counters, Entry, Job, Moment, Observed, Part, Path, Sample, Subflow,
@@ -66,6 +66,8 @@ fn entry_of(spec: &LabSpec, flow: &Flow) -> usize {
 fn connection(spec: &LabSpec, transfer: &Transferred<'_>) -> Connection {
     let flow = transfer.flow;
     let whole = (Moment::default(), Moment(u64::MAX));
+    let sockets: BTreeSet<usize> = transfer.tracks.iter().map(|track| track.socket).collect();
+    let number = |track: &Track| sockets.range(..track.socket).count();
     Connection {
         entry: entry_of(spec, flow),
         sender: flow.from,
@@ -81,14 +83,14 @@ fn connection(spec: &LabSpec, transfer: &Transferred<'_>) -> Connection {
         delivered_bytes: transfer.bytes_within(whole.0, whole.1) as u64,
         window_bytes: transfer.bytes_within(moment(spec.warmup), moment(spec.duration)),
         rtts: None,
-        subflows: transfer.tracks.iter().map(|track| subflow(spec, track)).collect(),
+        subflows: transfer.tracks.iter().map(|track| subflow(spec, track, number(track))).collect(),
     }
 }
 
-fn subflow(spec: &LabSpec, track: &Track) -> Subflow {
+fn subflow(spec: &LabSpec, track: &Track, number: usize) -> Subflow {
     let most = |of: fn(&Point) -> u32| track.points.iter().map(of).max().map(u64::from);
     Subflow {
-        number: track.socket,
+        number,
         path: Some(track.path).filter(|path| *path < spec.paths.len()),
         // A refused subflow shows up as a socket, too; the handshake counts as one byte.
         established: track.points.last().is_some_and(|point| point.bytes_acked > 1),
@@ -150,7 +152,8 @@ fn part(spec: &LabSpec, transfers: &[Transferred<'_>], from: Moment, to: Moment)
 }
 
 fn path_of(spec: &LabSpec, seen: &Seen, path: usize) -> Path {
-    let ports: Vec<&PortRecord> = seen.ports.iter().filter(|port| port.path == path).collect();
+    let own = OfPaths::ports_of(path, seen.ports.iter().map(|port| &port.paths));
+    let ports: Vec<&PortRecord> = own.into_iter().map(|place| &seen.ports[place]).collect();
     let (from, to) = (moment(spec.warmup).us(), moment(spec.duration).us());
     let queue = &seen.samples.queues[path];
     let inside: Vec<_> = queue.iter().filter(|point| (from..to).contains(&point.t_us)).collect();
@@ -197,4 +200,35 @@ fn classes(seen: &Seen, path: usize, port: &PortRecord) -> Vec<Class> {
         }
     };
     port.stats.classes.iter().filter(|_| several).map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload;
+
+    #[test]
+    fn subflows_are_numbered_within_their_connection() {
+        let spec = crate::convert::tests::of_text(
+            "[topology]\nkind='leaf-spine'\nleaves=2\nspines=2\nhosts_per_leaf=2\nrate='20mbit'\ndelay='20us'\n\
+             [[traffic]]\nkind='bulk'\nsubflows=2\n",
+        )
+        .unwrap();
+        let track = |socket| {
+            let mut track = Track::default();
+            track.socket = socket;
+            track
+        };
+        let tracks = [7, 4, 7].map(track);
+        let connection = workload::Connection { sender_port: 1, read: Vec::new() };
+        let transfer = Transferred {
+            flow: &spec.flows[0],
+            started_us: 0,
+            connection: &connection,
+            tracks: tracks.iter().collect(),
+        };
+        let numbers: Vec<usize> =
+            super::connection(&spec, &transfer).subflows.iter().map(|subflow| subflow.number).collect();
+        assert_eq!(numbers, [1, 0, 1], "one that moved keeps its number");
+    }
 }

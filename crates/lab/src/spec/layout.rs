@@ -80,9 +80,14 @@ impl Layout {
         }
     }
 
-    /// What lanes come from, as the language calls it.
-    pub(crate) fn lanes_key(&self) -> &'static str {
-        if matches!(self, Self::VirtualHost(_)) { "vnics" } else { "paths" }
+    /// How many there are of what is limited, by the language's keys, of so many `paths`.
+    pub(super) fn counts(&self, paths: usize) -> Vec<(usize, &'static str)> {
+        let lanes = self.lanes(paths);
+        match self {
+            Self::ParallelPaths => vec![(paths, "topology.paths")],
+            Self::VirtualHost(_) => vec![(paths, "topology.nics"), (lanes, "topology.vnics")],
+            Self::Routed(routed) => vec![(lanes, routed.lanes_key)],
+        }
     }
 
     /// The path that each lane between two hosts takes at the start, of so many `paths`. From that number on they are
@@ -132,28 +137,30 @@ impl Shape {
         }
     }
 
-    pub(crate) fn check(&self, key: impl Fn(&str) -> String) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
         // Below, a full frame takes over 12 ms; above, one core cannot keep up and the figure would lie.
         if !(1_000_000..=10_000_000_000).contains(&self.rate.get()) {
-            let problem = format!("{} is outside 1mbit to 10gbit, what the kernel engine shapes", self.rate);
-            return Err(Error::spec(key("rate"), problem));
+            return Err(("rate", format!("{} is outside 1mbit to 10gbit", self.rate)));
         }
         match self.buffer_bytes() {
             Some(bytes) if (FRAME_BYTES..=u64::from(u32::MAX / 2)).contains(&bytes) => Ok(()),
-            _ => {
-                Err(Error::spec(key("buffer"), format!("{} is not within one packet and 2 GB", self.buffer)))
-            }
+            _ => Err(("buffer", format!("{} is not within one packet and 2 GB", self.buffer))),
         }
     }
 }
 
+/// A setting that cannot be built, and why.
+pub(super) type Refusal = (&'static str, String);
+
+/// Whether a link or a path can delay so much.
+pub(super) fn check_delay(delay: Nanos) -> Result<(), Refusal> {
+    if delay > Nanos::from_secs(2) { Err(("delay", format!("{delay} is more than 2s"))) } else { Ok(()) }
+}
+
 impl Path {
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        let key = |key: &str| format!("topology.paths[{}].{key}", self.name);
-        if self.delay > Nanos::from_secs(2) {
-            return Err(Error::spec(key("delay"), format!("{} is more than 2s", self.delay)));
-        }
-        self.shape.as_ref().map_or(Ok(()), |shape| shape.check(key))
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        check_delay(self.delay)?;
+        self.shape.as_ref().map_or(Ok(()), Shape::check)
     }
 }
 
@@ -199,7 +206,10 @@ impl VirtualHost {
             return Err(Error::spec("topology.nic_of_vnic", "it names a NIC that is not there"));
         }
         match &self.sharing {
-            Sharing::Hard(shape) => shape.check(|key| format!("topology.vm.{key}")),
+            Sharing::Hard(shape) => shape.check().map_err(|(setting, problem)| {
+                let key = if setting == "rate" { "vm_rate" } else { setting };
+                Error::not_expressible(format!("topology.{key}"), problem)
+            }),
             Sharing::Borrowing(_) if self.vms > vmcc_port::MAX_CLASSES => {
                 let most = vmcc_port::MAX_CLASSES;
                 let problem = format!("{} VMs borrow from each other; a port takes {most}", self.vms);

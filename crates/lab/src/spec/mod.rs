@@ -8,7 +8,7 @@ pub(crate) use flow::dscp;
 pub use flow::{Cc, Flow, Remap, Role, Transport};
 pub(crate) use layout::FRAME_BYTES;
 pub use layout::{Layout, Path, Shape, Sharing, VirtualHost};
-pub use routed::{Routed, RoutedLink};
+pub use routed::{OfPaths, Routed, RoutedLink};
 
 use crate::Error;
 use vmcc_units::{Bytes, Nanos};
@@ -60,9 +60,14 @@ impl LabSpec {
         hard || routed || self.paths.iter().any(|path| path.shape.is_some())
     }
 
-    /// Subnets, and so subflows of an MPTCP connection.
-    pub(crate) fn lanes(&self) -> usize {
-        self.layout.lanes(self.paths.len())
+    /// Whether packets that are sent are delayed or lost on their way, which needs netem.
+    pub(crate) fn is_impaired(&self) -> bool {
+        match &self.layout {
+            Layout::ParallelPaths | Layout::VirtualHost(_) => {
+                self.paths.iter().any(|path| !path.delay.is_zero() || path.loss > 0.0)
+            }
+            Layout::Routed(routed) => routed.is_impaired(&self.flows),
+        }
     }
 
     /// The path of each lane of a flow at the start; see [`Layout::paths_between`].
@@ -75,20 +80,20 @@ impl LabSpec {
     /// # Errors
     /// [`Error::Spec`] or [`Error::NotExpressible`], naming the key.
     pub fn check(&self) -> Result<(), Error> {
-        // Where flows are spread by hash, no path has a name.
-        let named = if matches!(self.layout, Layout::Routed(_)) { 1 } else { self.paths.len() };
-        for (count, key) in [(named, "paths"), (self.lanes(), self.layout.lanes_key())] {
+        for (count, key) in self.layout.counts(self.paths.len()) {
             if count == 0 || count > MAX_LANES {
-                let problem = format!("{count} of them; the kernel engine takes 1 to {MAX_LANES}");
-                return Err(Error::spec(format!("topology.{key}"), problem));
+                return Err(Error::not_expressible(
+                    key,
+                    format!("{count} of them; it takes 1 to {MAX_LANES}"),
+                ));
             }
         }
-        for path in &self.paths {
-            path.check()?;
-        }
         match &self.layout {
-            Layout::ParallelPaths => {}
-            Layout::VirtualHost(host) => host.check(self)?,
+            Layout::ParallelPaths => self.check_paths(|path, key| format!("topology.paths[{path}].{key}"))?,
+            Layout::VirtualHost(host) => {
+                self.check_paths(|_, key| format!("topology.path_{key}"))?;
+                host.check(self)?;
+            }
             Layout::Routed(routed) => routed.check(&self.flows)?,
         }
         if self.duration.get() == 0 || self.warmup >= self.duration {
@@ -112,6 +117,14 @@ impl LabSpec {
             return Err(Error::spec("traffic", problem));
         }
         self.flows.iter().try_for_each(|flow| self.check_flow(flow))
+    }
+
+    /// `key` says where the language has a setting of a path.
+    fn check_paths(&self, key: impl Fn(&str, &str) -> String) -> Result<(), Error> {
+        let refused = |path: &Path, (setting, problem): (&str, String)| {
+            Error::not_expressible(key(&path.name, setting), problem)
+        };
+        self.paths.iter().try_for_each(|path| path.check().map_err(|e| refused(path, e)))
     }
 
     fn check_flow(&self, flow: &Flow) -> Result<(), Error> {

@@ -1,5 +1,6 @@
 //! What is built where paths are not disjoint: hosts and switches that route.
 
+use super::layout::check_delay;
 use super::{Flow, Shape};
 use crate::Error;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,10 +25,32 @@ pub struct RoutedLink {
     pub delay: Nanos,
     /// The probability with which a packet is lost; needs netem unless it is zero.
     pub loss: f64,
-    /// The path whose figures its port counts for.
-    pub path: Option<usize>,
-    /// Whether it stands for that path: its queue is the path's.
-    pub stands_for_path: bool,
+    /// The paths that it is part of.
+    pub paths: OfPaths,
+}
+
+/// The paths whose figures a port counts for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OfPaths {
+    /// All of them.
+    pub carries: Vec<usize>,
+    /// Those that it stands for: its queue is theirs.
+    pub stands_for: Vec<usize>,
+}
+
+impl OfPaths {
+    /// One path, for which it stands.
+    pub(crate) fn of(path: usize) -> Self {
+        Self { carries: vec![path], stands_for: vec![path] }
+    }
+
+    /// The places in `ports` of those that a path has, the one that stands for it first.
+    pub(crate) fn ports_of<'a>(path: usize, ports: impl Iterator<Item = &'a Self>) -> Vec<usize> {
+        let own = ports.enumerate().filter(|(_, port)| port.carries.contains(&path));
+        let mut own: Vec<_> = own.map(|(place, port)| (!port.stands_for.contains(&path), place)).collect();
+        own.sort_unstable();
+        own.into_iter().map(|(_, place)| place).collect()
+    }
 }
 
 /// Hosts and switches, and the ways between those hosts that send to each other.
@@ -39,8 +62,17 @@ pub struct Routed {
     pub node_of_host: Vec<usize>,
     /// Every direction of every link.
     pub links: Vec<RoutedLink>,
+    /// What the number of a pair's ways comes from, as the language calls it.
+    pub lanes_key: &'static str,
     /// By sender and receiver: lane k is way k. Acknowledgments of one pair take the ways of the reversed pair.
     pub ways: BTreeMap<(usize, usize), Vec<Way>>,
+}
+
+impl RoutedLink {
+    /// Whether it delays or loses packets.
+    pub(crate) fn is_impaired(&self) -> bool {
+        !self.delay.is_zero() || self.loss > 0.0
+    }
 }
 
 impl Routed {
@@ -57,18 +89,21 @@ impl Routed {
         (data, all)
     }
 
+    /// Whether a link that carries packets delays or loses them.
+    pub(crate) fn is_impaired(&self, flows: &[Flow]) -> bool {
+        self.used(flows).1.iter().any(|link| self.links[link.index()].is_impaired())
+    }
+
     pub(crate) fn check(&self, flows: &[Flow]) -> Result<(), Error> {
         let (_, used) = self.used(flows);
         if used.len() > MAX_LINKS {
-            let problem = format!("{} links carry packets; the kernel engine takes {MAX_LINKS}", used.len());
-            return Err(Error::spec("topology", problem));
+            let problem = format!("{} links carry packets; it takes {MAX_LINKS}", used.len());
+            return Err(Error::not_expressible("topology", problem));
         }
         for link in used.iter().map(|link| &self.links[link.index()]) {
-            let key = |key: &str| format!("topology.links[{}].{key}", link.name);
-            if link.delay > Nanos::from_secs(2) {
-                return Err(Error::spec(key("delay"), format!("{} is more than 2s", link.delay)));
-            }
-            link.shape.check(key)?;
+            check_delay(link.delay).and_then(|()| link.shape.check()).map_err(|(setting, problem)| {
+                Error::not_expressible("topology", format!("{setting} of link {}: {problem}", link.name))
+            })?;
         }
         Ok(())
     }

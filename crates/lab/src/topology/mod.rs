@@ -23,7 +23,7 @@ pub(crate) use shape::QueueReader;
 pub(crate) use stack::lane_of;
 pub(crate) use wire::in_namespace;
 
-use crate::spec::{Flow, LabSpec, Layout, Remap};
+use crate::spec::{Flow, LabSpec, Layout, OfPaths, Remap};
 use crate::{Error, netns::Netns, registry::Record};
 use stack::{Ends, Stack, StackPlan};
 use std::net::Ipv4Addr;
@@ -39,8 +39,8 @@ pub(crate) struct PortPlace {
     pub(crate) port: String,
     /// What it is told to do.
     pub(crate) config: PortConfig,
-    /// The path that its packets take (at the start of the run).
-    pub(crate) path: usize,
+    /// The paths that its packets take (at the start of the run).
+    pub(crate) paths: OfPaths,
 }
 
 /// The namespaces of one run. Dropping it removes them.

@@ -3,7 +3,7 @@
 //! ```text
 //!  client ─── p0 ──┐  mid0                           ┌── p0 ─── server
 //!                  ├─ bridge l ── lt ═══ rt ── bridge r ─┤
-//!  client.2 ─ p0 ──┘              shaped             └── p0 ─── server.2
+//!  2+client ─ p0 ──┘              shaped             └── p0 ─── 2+server
 //! ```
 //!
 //! Each path has a namespace of its own in the middle with two bridges, joined by a pair of ports that are
@@ -12,7 +12,7 @@
 use super::stack::Stack;
 use super::wire::{Interface, Leg, add_bridge, join, no_ipv6, plug};
 use super::{PortPlace, shape};
-use crate::spec::{LabSpec, Path};
+use crate::spec::{LabSpec, OfPaths, Path};
 use crate::{Error, netns::Netns};
 
 pub(super) fn build(spec: &LabSpec, stacks: &[Stack], middles: &[Netns]) -> Result<Vec<PortPlace>, Error> {
@@ -23,7 +23,8 @@ pub(super) fn build(spec: &LabSpec, stacks: &[Stack], middles: &[Netns]) -> Resu
         for (port, outward) in [("lt", true), ("rt", false)] {
             if spec.flows.iter().any(|flow| spec.layout.is_outward(flow) == outward) {
                 let (namespace, config) = (middle.name().to_owned(), shape.config());
-                places.push(PortPlace { namespace, port: port.to_owned(), config, path: index });
+                let paths = OfPaths::of(index);
+                places.push(PortPlace { namespace, port: port.to_owned(), config, paths });
             } else {
                 shape::limit(middle, port, shape)?;
             }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  left0 p0 ── v0.0 [at+left0] o2 ══ i2 [at+left] o0 ══ i0 [at+right] o9 ══ i9 [at+right0] v1.0 ── p0 right0
-//!  left0.2 p0 ─ v2.0 ┘          └ the host's own port       └ the bottleneck
+//!  2+left0 p0 ─ v2.0 ┘          └ the host's own port       └ the bottleneck
 //! ```
 //!
 //! Every node is a namespace that forwards; a host's TCP stacks (see `stack`) are plugged into the host's node. Every
@@ -16,7 +16,7 @@
 use super::stack::{Ends, Stack};
 use super::wire::{Interface, Leg, ROUTED, in_namespace, join, no_ipv6, plug};
 use super::{PortPlace, shape};
-use crate::spec::{LabSpec, Routed, RoutedLink};
+use crate::spec::{LabSpec, Routed};
 use crate::{Error, netns::Netns};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -30,8 +30,7 @@ const FIRST_TABLE: u32 = 1000;
 pub(super) fn namespaces(spec: &LabSpec, routed: &Routed) -> Vec<String> {
     let nodes = nodes(spec, routed);
     let mut names: Vec<String> = nodes.iter().map(|node| format!("at+{}", routed.nodes[*node])).collect();
-    let (_, used) = routed.used(&spec.flows);
-    if used.iter().any(|link| is_impaired(&routed.links[link.index()])) {
+    if routed.is_impaired(&spec.flows) {
         names.push("wires+".to_owned());
     }
     names
@@ -40,10 +39,6 @@ pub(super) fn namespaces(spec: &LabSpec, routed: &Routed) -> Vec<String> {
 fn nodes(spec: &LabSpec, routed: &Routed) -> BTreeSet<usize> {
     let (_, used) = routed.used(&spec.flows);
     used.iter().flat_map(|link| [routed.links[link.index()].from, routed.links[link.index()].to]).collect()
-}
-
-fn is_impaired(link: &RoutedLink) -> bool {
-    !link.delay.is_zero() || link.loss > 0.0
 }
 
 struct Builder<'a> {
@@ -94,7 +89,7 @@ fn set_up_router(at: &Netns) -> Result<(), Error> {
 }
 
 impl<'a> Builder<'a> {
-    /// Every link that carries packets. Ports that stand for their path come first.
+    /// Every link that carries packets.
     fn links(&mut self) -> Result<Vec<PortPlace>, Error> {
         let (data, used) = self.routed.used(&self.spec.flows);
         let mut places = Vec::new();
@@ -107,18 +102,16 @@ impl<'a> Builder<'a> {
                 continue;
             }
             let (namespace, config) = (at.name().to_owned(), link.shape.config());
-            let path = link.path.unwrap_or(self.spec.paths.len());
-            places.push((link.stands_for_path, PortPlace { namespace, port, config, path }));
+            places.push(PortPlace { namespace, port, config, paths: link.paths.clone() });
         }
-        places.sort_by_key(|(first, _)| !first);
-        Ok(places.into_iter().map(|(_, place)| place).collect())
+        Ok(places)
     }
 
     fn link(&mut self, id: LinkId) -> Result<(), Error> {
         let link = &self.routed.links[id.index()];
         let (from, to) = (self.nodes[&link.from], self.nodes[&link.to]);
         let (out, into) = (Leg::routed(from, sending(id)), Leg::routed(to, format!("i{}", id.0)));
-        let Some(wires) = self.wires.filter(|_| is_impaired(link)) else { return join(&out, &into) };
+        let Some(wires) = self.wires.filter(|_| link.is_impaired()) else { return join(&out, &into) };
         let (near, far) = (format!("a{}", id.0), format!("b{}", id.0));
         join(&out, &Leg::routed(wires, near.as_str()))?;
         join(&Leg::routed(wires, far.as_str()), &into)?;

@@ -98,12 +98,12 @@ impl Stack {
 }
 
 impl StackPlan {
-    /// A name among `plans`: the host's, and a number from its second stack on.
+    /// A name among `plans`: the host's, and from its second stack on a number, with a `+`, which no host's name has.
     pub(super) fn name(plans: &[Self], index: usize, hosts: &[String]) -> String {
         let host = &hosts[plans[index].host];
         match plans[..index].iter().filter(|plan| plan.host == plans[index].host).count() {
             0 => host.clone(),
-            before => format!("{host}.{}", before + 1),
+            before => format!("{}+{host}", before + 1),
         }
     }
 }
@@ -143,5 +143,27 @@ fn no_mptcp(cause: &str) -> Error {
         feature: "Multipath TCP".to_owned(),
         cause: cause.to_owned(),
         remedy: "use a kernel with CONFIG_MPTCP, or `--engine guest`".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_stack_is_called_as_that_of_another_host() {
+        let hosts = ["a", "a.2"].map(str::to_owned);
+        let plan = |host, cc: &str| StackPlan {
+            host,
+            role: Role::Measured,
+            cc: cc.to_owned(),
+            ecn: None,
+            receives: false,
+            lanes: 1,
+        };
+        let plans = [plan(0, "reno"), plan(0, "cubic"), plan(1, "reno")];
+        let names: Vec<String> = (0..3).map(|index| StackPlan::name(&plans, index, &hosts)).collect();
+        assert_eq!(names[0], "a");
+        assert!(names[1] != names[2], "{names:?}");
     }
 }

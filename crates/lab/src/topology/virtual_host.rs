@@ -4,7 +4,7 @@
 //!            namespace switch: the virtual switch                        namespace net
 //!  vm0 p0 ── v0.0 ─┐
 //!                  ├─ bridge b0.0 ── u0.0 ══ w0.0 ─┐
-//!  vm0.2 p0 ─ v1.0 ┘                port of vNIC   ├─ bridge n0 ── up0 ══ dn0 ── bridge f0 ── c2.0 ── p0 client
+//!  2+vm0 p0 ─ v1.0 ┘                port of vNIC   ├─ bridge n0 ── up0 ══ dn0 ── bridge f0 ── c2.0 ── p0 client
 //!  vm1 p0 ── v2.0 ─── bridge b1.0 ── u1.0 ══ w1.0 ─┘   physical NIC 0: path a
 //! ```
 //!
@@ -23,7 +23,7 @@
 use super::stack::Stack;
 use super::wire::{Interface, Leg, add_bridge, bring_up, in_namespace, join, no_ipv6, plug};
 use super::{PortPlace, shape};
-use crate::spec::{LabSpec, Remap, Shape, Sharing, VirtualHost};
+use crate::spec::{LabSpec, OfPaths, Remap, Shape, Sharing, VirtualHost};
 use crate::{Error, netns::Netns};
 use vmcc_netlink::Links;
 use vmcc_network::Guarantee;
@@ -89,7 +89,7 @@ impl Builder<'_> {
             return shape::limit(at, port, shape);
         }
         let namespace = at.name().to_owned();
-        self.places.push(PortPlace { namespace, port: port.to_owned(), config, path });
+        self.places.push(PortPlace { namespace, port: port.to_owned(), config, paths: OfPaths::of(path) });
         Ok(())
     }
 
