@@ -17,7 +17,7 @@ use std::time::Duration;
 use vmcc_host::port::Port;
 use vmcc_lab::guest::GuestOptions;
 
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(600);
 
 #[test]
 fn guest_port_on_the_oldest_kernel() {
