@@ -27,6 +27,8 @@ fn rates(pair: &Pair, ports: &[(&str, &str)]) -> Vec<f64> {
             all_run();
             thread::sleep(Duration::from_millis(50));
         }
+        // Slow start is over then.
+        thread::sleep(Duration::from_secs(1));
         let before = sent();
         thread::sleep(Duration::from_secs(3));
         let after = sent();
@@ -77,10 +79,9 @@ fn root_mark_two_ports_share_the_budget_of_their_vm() {
     let both = rates(&pair, &[P0, P1]);
     let alone = rates(&pair, &[P0]);
     println!("both {both:.1?}, alone {alone:.1?} Mbit/s");
-    // How exact a cap is `vmcc bench port` says; here half of the budget, or twice, would be wrong, and a busy
-    // machine takes from it.
-    assert!((80.0..=102.0).contains(&both.iter().sum::<f64>()), "{both:?}");
-    assert!((80.0..=102.0).contains(&alone[0]), "one takes what the other leaves: {alone:?}");
+    // How exact a cap is `vmcc bench port` says; here half of the budget, or twice, would be wrong.
+    assert!((90.0..=102.0).contains(&both.iter().sum::<f64>()), "{both:?}");
+    assert!((90.0..=102.0).contains(&alone[0]), "one takes what the other leaves: {alone:?}");
 
     let (_, list) = pair.json(&["mark", "--list"]);
     assert_eq!(list["ports"].as_array().map(Vec::len), Some(1), "{list}");
@@ -113,8 +114,8 @@ fn root_mark_two_ports_have_fixed_parts_of_the_budget() {
     let both = rates(&pair, &[P0, P1]);
     let alone = rates(&pair, &[P0]);
     println!("both {both:.1?}, alone {alone:.1?} Mbit/s");
-    assert!((80.0..=102.0).contains(&both.iter().sum::<f64>()), "{both:?}");
-    assert!((40.0..=51.0).contains(&alone[0]), "what the other leaves is lost: {alone:?}");
+    assert!((90.0..=102.0).contains(&both.iter().sum::<f64>()), "{both:?}");
+    assert!((49.0..=51.0).contains(&alone[0]), "what the other leaves is lost: {alone:?}");
     pair.join("p2", 81);
     let said = pair.refused(&["mark", "p2", "--vm", "db1=100mbit:shared"], 2);
     assert!(said.contains("parts of its budget away, at p0, p1") && said.contains("`vmcc unmark`"), "{said}");
