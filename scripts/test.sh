@@ -135,14 +135,20 @@ failed_tests() { # failed_tests LOG...
 		/^     Running / { delete name; listing = 0 }' "$@" | sort -u
 }
 
+some_ran() { # some_ran LOG PREFIX
+	grep -qE '^running [1-9][0-9]* test' "$1" || {
+		echo "error: there is no test called $2..."
+		return 1
+	}
+}
+
 # Runs the tests whose names have PREFIX; what failed is tried once more by itself, because machines are shared and these
 # tests are about what a machine carries. The summary names it.
 run_twice() { # run_twice PREFIX LIST
 	local prefix=$1 list=$2 log=$logs/$1.first failed
 	if run_binaries "$list" "$prefix" 2>&1 | tee "$log"; [ "${PIPESTATUS[0]}" = 0 ]; then
-		grep -qE '^running [1-9][0-9]* test' "$log" && return
-		echo "error: there is no test called $prefix..."
-		return 1
+		some_ran "$log" "$prefix"
+		return
 	fi
 	mapfile -t failed < <(failed_tests "$log")
 	# A test took its process down, or it is no accident.
@@ -184,16 +190,19 @@ stage_guests() { guest_tests guest_; }
 stage_counted() { guest_tests counted_; }
 
 guest_tests() { # guest_tests PREFIX
-	build_binaries || return
-	grep -E '/guest_[^/]*$' "$logs/binaries" >"$logs/list-$1"
-	run_twice "$1" "$logs/list-$1"
+	list_guests "$1" && run_twice "$1" "$logs/list-$1"
+}
+
+list_guests() { # list_guests PREFIX
+	build_binaries && grep -E '/guest_[^/]*$' "$logs/binaries" >"$logs/list-$1"
 }
 
 # The kernels between the oldest and the newest, and the long comparisons.
 stage_more-guests() {
-	build_binaries || return
-	grep -E '/guest_[^/]*$' "$logs/binaries" >"$logs/list-more"
-	run_binaries "$logs/list-more" --ignored on_linux_
+	local log=$logs/on_linux_.first
+	list_guests on_linux_ || return
+	run_binaries "$logs/list-on_linux_" --ignored on_linux_ 2>&1 | tee "$log"
+	[ "${PIPESTATUS[0]}" = 0 ] && some_ran "$log" on_linux_
 }
 
 stage_release() { cargo build --locked --release -p vmcc --features kernel; }

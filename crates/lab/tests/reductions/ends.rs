@@ -61,7 +61,7 @@ pub fn an_ack_that_ends_a_recovery_is_answered_by_what_it_echoes() {
     });
     println!("{run}; {:?}", loaded.counters());
     // Hardly a timeout ends while the queue is above its threshold.
-    for (what, ended, least) in [("CWR", CWR, 10), ("Recovery", RECOVERY, 5), ("Loss", LOSS, 1)] {
+    for (what, ended, least) in [("CWR", CWR, 10), ("Recovery", RECOVERY, 10), ("Loss", LOSS, 1)] {
         let all: Vec<&Reduction> = run.in_cwr().filter(|r| r.ended == Some(ended)).collect();
         share_of(&format!("marks that end {what}"), &all, least, 0.99, |r| r.to_pkt == r.of_dctcp());
     }
