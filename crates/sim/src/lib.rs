@@ -35,13 +35,13 @@
 
 pub mod bench;
 pub mod engine;
-pub mod host;
 pub mod lower;
 pub mod net;
 pub mod packet;
 pub mod rng;
 pub mod run;
 mod simulator;
+pub mod tcp;
 pub mod time;
 mod traffic;
 

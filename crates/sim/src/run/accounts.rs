@@ -1,8 +1,8 @@
 //! Counters read at moments of a run, as sums over the parts of time that matter.
 
 use super::setup::Setup;
-use crate::host::ConnId;
 use crate::net::LinkCounters;
+use crate::tcp::ConnId;
 use crate::time::Time;
 
 /// With more connections, series per path and traffic entry are left out: reading them would cost more than
@@ -41,7 +41,7 @@ pub(crate) struct Accounts {
     /// Counters of each path's queue when the window began.
     pub(crate) links_at_warmup: Vec<LinkCounters>,
     /// RTT distributions when the window began.
-    pub(crate) rtts_at_warmup: Option<crate::host::RttGroups>,
+    pub(crate) rtts_at_warmup: Option<crate::tcp::RttGroups>,
 }
 
 impl Accounts {
@@ -101,7 +101,7 @@ impl Accounts {
             let record = setup.directory.flow(flow.conn, &hosts);
             let answers = flow.answers.map(|id| setup.directory.flow(id, &hosts));
             for (subflow, path) in flow.paths.iter().enumerate() {
-                let of = |record: &crate::host::FlowRecord| record.subflows[subflow].receiver.bytes;
+                let of = |record: &crate::tcp::FlowRecord| record.subflows[subflow].receiver.bytes;
                 let bytes = of(&record) + answers.as_ref().map_or(0, of);
                 let new = bytes - self.arrived[index][subflow];
                 self.arrived[index][subflow] = bytes;

@@ -5,11 +5,11 @@ use vmcc_scenario::model::EventKind;
 
 use super::error::SimError;
 use super::setup::{Flow, Setup};
-use crate::host::{ConnId, Hosts, OffTimes, World};
 use crate::lower::{Fabric, Way, loss, span};
 use crate::net::LinkChange;
 use crate::packet::RouteId;
 use crate::rng::Streams;
+use crate::tcp::{ConnId, Hosts, OffTimes, World};
 use crate::time::Time;
 
 /// A vNIC that moves, and the routes its subflows have from then on.

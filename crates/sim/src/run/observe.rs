@@ -9,7 +9,7 @@ use vmcc_scenario::model::EventKind;
 
 use super::accounts::{Accounts, SERIES_FLOWS};
 use super::setup::{Flow, Setup};
-use crate::host::{App, FlowRecord, Hosts, RttGroups, SubflowRecord};
+use crate::tcp::{App, FlowRecord, Hosts, RttGroups, SubflowRecord};
 use crate::time::Time;
 
 pub(super) fn observe(setup: &mut Setup, accounts: &Accounts) -> Observed {
@@ -183,7 +183,7 @@ fn responses(setup: &Setup) -> Vec<Response> {
     let numbers = numbers(setup);
     let hosts = setup.hosts();
     let all = hosts.iter().flat_map(|shard| shard.responses());
-    let one = |response: &crate::host::Response| {
+    let one = |response: &crate::tcp::Response| {
         let connection = *numbers.get(&response.conn.0)?;
         Some(Response { connection, asked: at(response.asked), answered: at(response.answered) })
     };

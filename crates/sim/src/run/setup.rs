@@ -9,12 +9,12 @@ use vmcc_scenario::{ResolvedCase, Scenario};
 use super::changes::{self, Remap};
 use super::error::SimError;
 use crate::engine::Engine;
-use crate::host::{
+use crate::lower::{Fabric, span};
+use crate::rng::Streams;
+use crate::tcp::{
     AlgorithmId, App, ConfigId, ConnId, ConnSpec, DatagramId, Directory, Ecn, HostError, Hosts,
     ReceiveBuffer, Scheduler, SubflowSpec, TcpConfig, World,
 };
-use crate::lower::{Fabric, span};
-use crate::rng::Streams;
 use crate::time::{Span, Time};
 use crate::traffic::{Planned, PlannedDatagrams, plan_datagrams, plan_flows};
 

@@ -9,10 +9,10 @@ use vmcc_scenario::sizes::Sizes;
 
 use super::pairs::{Sender, senders};
 use super::{MAX_FLOWS, below, exponential, uniform};
-use crate::host::App;
 use crate::lower::{Fabric, span};
 use crate::rng::{Stream, Streams};
 use crate::run::SimError;
+use crate::tcp::App;
 use crate::time::{Span, Time};
 
 /// One connection to be made.

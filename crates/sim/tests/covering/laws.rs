@@ -1,7 +1,7 @@
 //! What must hold of a run, whatever the setting.
 
 use super::point::{Measured, Point};
-use vmcc_sim::host::{FlowRecord, SubflowRecord};
+use vmcc_sim::tcp::{FlowRecord, SubflowRecord};
 use vmcc_sim::time::{Span, Time};
 
 /// A law's name, and what speaks against it.

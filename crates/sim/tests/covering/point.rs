@@ -4,12 +4,12 @@ use std::fmt;
 
 use vmcc_cc::{Algorithm, Params};
 use vmcc_sim::engine::{Engine, Partition};
-use vmcc_sim::host::{
-    App, ConnId, ConnSpec, Directory, Ecn, FlowRecord, Hosts, Scheduler, SubflowSpec, TcpConfig, World,
-};
 use vmcc_sim::net::{Limit, LinkSpec, NetSpec, NodeId, QueueSpec, Threshold, Totals};
 use vmcc_sim::packet::{LinkId, RouteId};
 use vmcc_sim::rng::Streams;
+use vmcc_sim::tcp::{
+    App, ConnId, ConnSpec, Directory, Ecn, FlowRecord, Hosts, Scheduler, SubflowSpec, TcpConfig, World,
+};
 use vmcc_sim::time::{Span, Time};
 
 const MTU_BYTES: [u16; 7] = [256, 576, 1500, 4000, 6000, 6100, 9000];

@@ -1,8 +1,8 @@
 //! Several subflows: joins, schedulers, reinjection, closing, and the stream under loss and reordering.
 
-use crate::host::config::{App, ReceiveBuffer, Scheduler, TcpConfig};
-use crate::host::testing::{Lab, Script, Setup, clean};
 use crate::packet::Packet;
+use crate::tcp::config::{App, ReceiveBuffer, Scheduler, TcpConfig};
+use crate::tcp::testing::{Lab, Script, Setup, clean};
 use crate::time::{Span, Time};
 use proptest::prelude::*;
 

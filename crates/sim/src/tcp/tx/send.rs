@@ -1,12 +1,12 @@
 //! Putting segments on the wire.
 
 use super::Tx;
-use crate::host::config::Scheduler;
-use crate::host::sched;
-use crate::host::scoreboard::Segment;
-use crate::host::subflow::{Status, Subflow};
-use crate::host::wire::{Purpose, Wire};
 use crate::packet::Packet;
+use crate::tcp::config::Scheduler;
+use crate::tcp::sched;
+use crate::tcp::scoreboard::Segment;
+use crate::tcp::subflow::{Status, Subflow};
+use crate::tcp::wire::{Purpose, Wire};
 use crate::time::Span;
 use vmcc_cc::State;
 

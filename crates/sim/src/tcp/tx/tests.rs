@@ -1,8 +1,8 @@
 //! Scripted packets: what is retransmitted, when, and what becomes of the window.
 
-use crate::host::config::{App, Ecn, LossDetection, ReceiveBuffer, TcpConfig};
-use crate::host::testing::{Lab, Setup, clean, lose};
 use crate::packet::Packet;
+use crate::tcp::config::{App, Ecn, LossDetection, ReceiveBuffer, TcpConfig};
+use crate::tcp::testing::{Lab, Setup, clean, lose};
 use crate::time::{Span, Time};
 
 fn ms(n: u64) -> Time {

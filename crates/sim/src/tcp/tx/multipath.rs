@@ -1,11 +1,11 @@
 //! Connection life, and what subflows do for each other: joins, reinjection, relief of a full window.
 
 use super::{TAG_HANDSHAKE, Tx};
-use crate::host::config::{Ecn, Scheduler};
-use crate::host::sched;
-use crate::host::subflow::Status;
-use crate::host::wire::Wire;
 use crate::packet::Packet;
+use crate::tcp::config::{Ecn, Scheduler};
+use crate::tcp::sched;
+use crate::tcp::subflow::Status;
+use crate::tcp::wire::Wire;
 use crate::time::{Span, Time};
 use vmcc_cc::{Algorithm, State};
 

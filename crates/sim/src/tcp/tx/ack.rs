@@ -1,11 +1,11 @@
 //! What an acknowledgment does to a subflow, in the order of Linux's `tcp_ack`.
 
 use super::Tx;
-use crate::host::config::LossDetection;
-use crate::host::scoreboard::Delivery;
-use crate::host::subflow::Status;
-use crate::host::wire::Wire;
 use crate::packet::{Packet, Sack};
+use crate::tcp::config::LossDetection;
+use crate::tcp::scoreboard::Delivery;
+use crate::tcp::subflow::Status;
+use crate::tcp::wire::Wire;
 use vmcc_cc::{Algorithm, State};
 
 impl<W: Wire> Tx<'_, W> {
@@ -118,7 +118,7 @@ impl<W: Wire> Tx<'_, W> {
 
 /// Marks what SACK ranges and the cumulative acknowledgment report.
 fn take_sack(
-    sf: &mut crate::host::subflow::Subflow,
+    sf: &mut crate::tcp::subflow::Subflow,
     packet: &Packet,
     sack: &Sack,
     ack: u32,

@@ -1,10 +1,10 @@
 //! Recovery states: Linux's `tcp_fastretrans_alert`, `tcp_enter_cwr`, `tcp_enter_recovery`, `tcp_enter_loss`.
 
 use super::Tx;
-use crate::host::config::LossDetection;
-use crate::host::prr::Prr;
-use crate::host::scoreboard::Delivery;
-use crate::host::wire::Wire;
+use crate::tcp::config::LossDetection;
+use crate::tcp::prr::Prr;
+use crate::tcp::scoreboard::Delivery;
+use crate::tcp::wire::Wire;
 use crate::time::Span;
 use vmcc_cc::{Algorithm, Cause, SSTHRESH_INFINITE, State};
 
