@@ -42,8 +42,8 @@ pub mod rng;
 pub mod run;
 mod simulator;
 pub mod tcp;
-pub mod time;
 mod traffic;
 
 pub use run::{Options, SimError, run_case};
 pub use simulator::Simulator;
+pub use vmcc_units::time;

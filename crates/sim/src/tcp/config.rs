@@ -4,6 +4,7 @@
 
 use crate::packet::RouteId;
 use crate::time::{Span, Time};
+use vmcc_multipath::{RtoLimits, Scheduler};
 
 /// How segments are declared lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -137,27 +138,12 @@ impl Default for TcpConfig {
     }
 }
 
-/// Which subflow carries the next segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Scheduler {
-    /// Smallest smoothed RTT among subflows with room.
-    #[default]
-    LowestRtt,
-    /// Each in turn.
-    RoundRobin {
-        /// Segments per turn, at least 1.
-        num_segments: u8,
-        /// Skip subflows without room; otherwise wait for them.
-        cwnd_limited: bool,
-    },
-    /// Every segment on every subflow.
-    Redundant,
-    /// Blocking estimation: leaves the slow path idle if it would block the receive window.
-    Blest,
-    /// Earliest completion first.
-    Ecf,
-    /// Smallest ratio of packets in flight to window (mTCP).
-    MinPipe,
+impl TcpConfig {
+    /// What bounds a retransmission timeout.
+    #[inline]
+    pub(crate) fn rto_limits(&self) -> RtoLimits {
+        RtoLimits { initial: self.rto_initial, max: self.rto_max }
+    }
 }
 
 /// What the sending application does.

@@ -8,14 +8,18 @@
 //! Data are counted in segments. A message's last segment may be short; those lengths are kept in `tails`
 //! until acknowledged, every other segment is full.
 
-use super::config::{App, ConnSpec, Scheduler};
-use super::sched::BlestState;
+use super::config::{App, ConnSpec};
+use super::subflow::Subflow;
 use crate::engine::Timer;
 use crate::time::Time;
 use prefetch_index::prefetch_index;
 use std::collections::VecDeque;
 use std::slice;
 use vmcc_cc::Group;
+use vmcc_multipath::{Demand, Paths, Selector};
+
+/// Linux's largest automatic send buffer (`tcp_wmem[2]`): what an endless application can have waiting.
+const SEND_BUFFER_BYTES: u64 = 4 << 20;
 
 /// No limit of the data stream.
 pub(crate) const ENDLESS: u32 = u32::MAX;
@@ -52,16 +56,7 @@ pub(crate) struct Conn {
     pub(crate) mss_bytes: u16,
     pub(crate) header_bytes: u16,
     pub(crate) rtt_group: u16,
-    pub(crate) scheduler: Scheduler,
-    /// The only subflow that may carry new data (suppression by the algorithm).
-    pub(crate) only: Option<u8>,
-    /// Established regular subflows that answer and are not in loss state, as bits.
-    pub(crate) healthy: u8,
-    /// Those of them that may have room: a bit may be set in vain, never missing.
-    pub(crate) ready: u8,
-    /// ECF decided to wait for the fast subflow.
-    pub(crate) ecf_waiting: bool,
-    pub(crate) blest: BlestState,
+    pub(crate) selector: Selector,
     pub(crate) started: bool,
     pub(crate) finished: bool,
     /// The last written segment ends the stream.
@@ -106,12 +101,7 @@ impl Conn {
             mss_bytes,
             header_bytes,
             rtt_group: spec.group,
-            scheduler: spec.scheduler,
-            only: None,
-            healthy: 0,
-            ready: 0,
-            ecf_waiting: false,
-            blest: BlestState::default(),
+            selector: Selector::new(spec.scheduler),
             started: false,
             finished: false,
             closing: false,
@@ -206,6 +196,21 @@ impl Conn {
             }
         }
         self.edge = self.edge.max(data_ack.saturating_add(window));
+    }
+
+    /// The subflow for the next segment, or none for now; `carriers` have carried it. RTTs are read from the slots that subflows
+    /// publish, which lie together.
+    #[inline]
+    pub(crate) fn select(&mut self, subs: &[Subflow], carriers: u8, now_us: u64) -> Option<usize> {
+        let mss_bytes = u64::from(self.mss_bytes);
+        let demand = || Demand {
+            now_us,
+            mss_bytes,
+            window_bytes: u64::from(self.edge - self.una) * mss_bytes,
+            backlog_bytes: (u64::from(self.end - self.nxt) * mss_bytes).min(SEND_BUFFER_BYTES),
+        };
+        let published = &self.group.path;
+        self.selector.select(subs, Paths(carriers), |r| published[r].srtt_8us, demand)
     }
 
     /// Notes that subflow `r` carries `data_seq`; `first` forgets who did before.

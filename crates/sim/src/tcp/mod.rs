@@ -5,10 +5,9 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `scoreboard`, `rtt`, `prr` | pieces of a sender that know no network |
+//! | `scoreboard` | what is in flight; estimation, reduction and schedulers are in `vmcc_multipath` |
 //! | `subflow`, `conn`, `tx` | the sending half |
 //! | `reorder`, `rx` | the receiving half |
-//! | `sched` | segment schedulers |
 //! | `app`, `datagram`, `pause` | what drives connections |
 //! | `shard`, `world`, `record` | tables, set-up, results |
 //!
@@ -19,12 +18,9 @@ mod config;
 mod conn;
 mod datagram;
 mod pause;
-mod prr;
 mod record;
 mod reorder;
-mod rtt;
 mod rx;
-mod sched;
 mod scoreboard;
 mod shard;
 mod subflow;
@@ -35,11 +31,11 @@ mod wire;
 mod world;
 
 pub use config::{
-    AlgorithmId, App, ConfigId, ConnSpec, Ecn, LossDetection, ReceiveBuffer, Scheduler, SubflowSpec,
-    TcpConfig,
+    AlgorithmId, App, ConfigId, ConnSpec, Ecn, LossDetection, ReceiveBuffer, SubflowSpec, TcpConfig,
 };
 pub use datagram::{DatagramRecord, DatagramSpec};
 pub(crate) use pause::OffTimes;
 pub use record::{FlowRecord, ReceiverCounters, Response, RttGroups, Sample, SubflowCounters, SubflowRecord};
 pub use shard::Hosts;
+pub use vmcc_multipath::Scheduler;
 pub use world::{ConnId, DatagramId, Directory, HostError, World};

@@ -3,10 +3,8 @@
 //! The fields that an ACK touches come first; a subflow with nothing lost is read and written in a few
 //! cache lines.
 
-use super::config::SubflowSpec;
-use super::prr::Prr;
+use super::config::{SubflowSpec, TcpConfig};
 use super::record::SubflowCounters;
-use super::rtt::Rtt;
 use super::scoreboard::{Rack, Scoreboard};
 use crate::engine::Timer;
 use crate::packet::{RouteId, Sack};
@@ -14,6 +12,7 @@ use crate::time::{Span, Time};
 use prefetch_index::prefetch_index;
 use std::slice;
 use vmcc_cc::{Path, SSTHRESH_INFINITE, Slot, SlotFlags, State};
+use vmcc_multipath::{PathView, Prr, Rtt};
 
 /// Where a subflow is between creation and end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +88,6 @@ pub(crate) struct Subflow {
     pub(crate) dupthresh: u32,
     pub(crate) reordering_seen: bool,
     pub(crate) retries: u8,
-    /// Segments of this turn (round robin).
-    pub(crate) turn: u8,
     /// The tail loss probe repeated a segment.
     pub(crate) probe_repeats: bool,
     /// `nxt` when a tail loss probe was sent; 0: none is out.
@@ -139,7 +136,7 @@ impl Subflow {
             failed: false,
             backup: spec.backup,
             timer: Timer::new(),
-            rtt: Rtt::new(),
+            rtt: Rtt::default(),
             rack: Rack::default(),
             route: spec.forward,
             to,
@@ -151,7 +148,6 @@ impl Subflow {
             dupthresh: 3,
             reordering_seen: false,
             retries: 0,
-            turn: 0,
             probe_repeats: false,
             probe_high: 0,
             frto: false,
@@ -185,20 +181,15 @@ impl Subflow {
         prefetch_index(slice::from_ref(&self.last_sent), 0);
     }
 
-    /// Packets the window still allows.
-    #[inline]
-    pub(crate) fn room(&self) -> u32 {
-        self.cwnd.saturating_sub(self.board.in_flight())
-    }
-
     #[inline]
     pub(crate) fn is_reducing(&self) -> bool {
         matches!(self.state, State::Cwr | State::Recovery)
     }
 
+    /// The timeout, backoff included.
     #[inline]
-    pub(crate) fn in_slow_start(&self) -> bool {
-        self.cwnd < self.ssthresh
+    pub(crate) fn rto(&self, config: &TcpConfig) -> Span {
+        self.rtt.rto(config.rto_limits())
     }
 
     /// RFC 8985 section 6.2 step 4 as Linux does it: none until reordering was seen if three segments were
@@ -257,5 +248,57 @@ impl Subflow {
             srtt_8us: self.rtt.srtt_8us,
             pub_words: self.path.pub_words,
         }
+    }
+}
+
+impl PathView for Subflow {
+    #[inline]
+    fn srtt_8us(&self) -> u32 {
+        self.rtt.srtt_8us
+    }
+
+    #[inline]
+    fn deviation_8us(&self) -> u32 {
+        self.rtt.deviation_us() * 8
+    }
+
+    #[inline]
+    fn cwnd_pkt(&self) -> u32 {
+        self.cwnd
+    }
+
+    #[inline]
+    fn in_flight_pkt(&self) -> u32 {
+        self.board.in_flight()
+    }
+
+    #[inline]
+    fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    #[inline]
+    fn is_established(&self) -> bool {
+        self.status == Status::Established
+    }
+
+    #[inline]
+    fn is_backup(&self) -> bool {
+        self.backup
+    }
+
+    #[inline]
+    fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    #[inline]
+    fn is_in_loss(&self) -> bool {
+        self.state == State::Loss
+    }
+
+    #[inline]
+    fn is_paced_out(&self) -> bool {
+        self.paced_out
     }
 }

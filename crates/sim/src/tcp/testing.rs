@@ -1,6 +1,6 @@
 //! A network of one pipe per route, for packet-level tests: each packet is delayed, or lost, as a script says.
 
-use super::config::{App, ConnSpec, Scheduler, SubflowSpec, TcpConfig};
+use super::config::{App, ConnSpec, SubflowSpec, TcpConfig};
 use super::shard::Hosts;
 use super::wire::Wire;
 use super::world::{ConnId, Directory, World};
@@ -9,6 +9,7 @@ use crate::packet::{Packet, RouteId, Sack};
 use crate::time::{Span, Time};
 use std::collections::BTreeMap;
 use vmcc_cc::{Algorithm, Params};
+use vmcc_multipath::Scheduler;
 
 enum Event {
     Arrival(Packet, Sack),

@@ -107,10 +107,10 @@ impl<W: Wire> Tx<'_, W> {
             sf.cwnd = cwnd.clamp(1, vmcc_cc::MAX_CWND_PKT);
         }
         if decision.set.has(DecisionFlags::ONLY_PATH) {
-            self.conn.only = Some(r as u8);
+            self.conn.selector.only = Some(r as u8);
         }
         if decision.set.has(DecisionFlags::ALL_PATHS) {
-            self.conn.only = None;
+            self.conn.selector.only = None;
         }
         if let Some(kept) = decision.close_in_favor_of() {
             let peer_lives =

@@ -2,12 +2,12 @@
 
 use super::{TAG_HANDSHAKE, Tx};
 use crate::packet::Packet;
-use crate::tcp::config::{Ecn, Scheduler};
-use crate::tcp::sched;
+use crate::tcp::config::Ecn;
 use crate::tcp::subflow::Status;
 use crate::tcp::wire::Wire;
 use crate::time::{Span, Time};
 use vmcc_cc::{Algorithm, State};
+use vmcc_multipath::{PathView, Scheduler};
 
 impl<W: Wire> Tx<'_, W> {
     /// The connection's start: the first SYN leaves.
@@ -76,7 +76,7 @@ impl<W: Wire> Tx<'_, W> {
 
     /// Queues what subflow `r` has in flight for the others.
     pub(super) fn reinject_from(&mut self, r: usize) {
-        if !self.conn.grouped || self.conn.scheduler == Scheduler::Redundant {
+        if !self.conn.grouped || self.conn.selector.scheduler == Scheduler::Redundant {
             return;
         }
         self.conn.queue_reinjection(self.subs[r].board.data_seqs());
@@ -92,11 +92,11 @@ impl<W: Wire> Tx<'_, W> {
         sf.paced_out = false;
         sf.board.release();
         self.publish(r);
-        sched::refresh(self.conn, &self.subs[r], r);
-        if self.conn.only == Some(r as u8) {
-            self.conn.only = None;
+        self.conn.selector.refresh(r, &self.subs[r]);
+        if self.conn.selector.only == Some(r as u8) {
+            self.conn.selector.only = None;
         }
-        if self.conn.scheduler == Scheduler::Redundant {
+        if self.conn.selector.scheduler == Scheduler::Redundant {
             // Its copies may have been the only ones: the others walk the stream again from the start.
             for sf in self.subs.iter_mut() {
                 sf.next_copy = self.conn.una;
@@ -126,13 +126,13 @@ impl<W: Wire> Tx<'_, W> {
         }
         let now_us = self.now.us();
         let carriers = self.conn.carriers(head);
-        let Some(fast) = sched::select(self.conn, self.subs, carriers, now_us) else { return };
+        let Some(fast) = self.conn.select(self.subs, carriers, now_us) else { return };
         self.penalize(fast, carriers);
         if carriers & 1 << fast != 0 || !self.helps(fast, carriers) {
             return;
         }
         *touched |= 1 << fast;
-        self.conn.blest.blocked = true;
+        self.conn.selector.note_blocked();
         self.subs[fast].counters.reinjected += 1;
         self.conn.carry(head, fast, false);
         self.transmit(fast, head);

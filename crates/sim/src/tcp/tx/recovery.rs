@@ -2,11 +2,11 @@
 
 use super::Tx;
 use crate::tcp::config::LossDetection;
-use crate::tcp::prr::Prr;
 use crate::tcp::scoreboard::Delivery;
 use crate::tcp::wire::Wire;
 use crate::time::Span;
 use vmcc_cc::{Algorithm, Cause, SSTHRESH_INFINITE, State};
+use vmcc_multipath::Prr;
 
 impl<W: Wire> Tx<'_, W> {
     /// An ACK that needs thought: marks, ECE, or a state that is not open. Returns whether it revealed a

@@ -2,13 +2,12 @@
 
 use super::Tx;
 use crate::packet::Packet;
-use crate::tcp::config::Scheduler;
-use crate::tcp::sched;
 use crate::tcp::scoreboard::Segment;
 use crate::tcp::subflow::{Status, Subflow};
 use crate::tcp::wire::{Purpose, Wire};
 use crate::time::Span;
 use vmcc_cc::State;
+use vmcc_multipath::{PathView, Scheduler};
 
 impl<W: Wire> Tx<'_, W> {
     /// Sends what windows and application allow. `acked`: the subflow whose state just changed.
@@ -22,12 +21,12 @@ impl<W: Wire> Tx<'_, W> {
                 self.push_lost(r);
             }
             if self.conn.grouped {
-                sched::refresh(self.conn, &self.subs[r], r);
+                self.conn.selector.refresh(r, &self.subs[r]);
             }
         }
         if !self.conn.grouped {
             self.push_single(&mut touched);
-        } else if self.conn.scheduler == Scheduler::Redundant {
+        } else if self.conn.selector.scheduler == Scheduler::Redundant {
             self.push_redundant(&mut touched);
         } else {
             self.push_scheduled(&mut touched);
@@ -43,7 +42,7 @@ impl<W: Wire> Tx<'_, W> {
         if std::mem::take(&mut self.subs[r].frto_new_data) {
             return;
         }
-        while self.subs[r].room() > 0 && !self.subs[r].paced_out {
+        while self.subs[r].room_pkt() > 0 && !self.subs[r].paced_out {
             let Some(seq) = self.subs[r].board.next_lost() else { break };
             self.retransmit(r, seq);
         }
@@ -54,13 +53,13 @@ impl<W: Wire> Tx<'_, W> {
         if sf.status != Status::Established {
             return;
         }
-        let count = sf.room().min(self.conn.sendable());
+        let count = sf.room_pkt().min(self.conn.sendable());
         if count == 0 || sf.paced_out {
             return;
         }
         *touched |= 1;
         self.restart_if_idle(0);
-        for _ in 0..count.min(self.subs[0].room()) {
+        for _ in 0..count.min(self.subs[0].room_pkt()) {
             if self.subs[0].paced_out {
                 break;
             }
@@ -78,7 +77,7 @@ impl<W: Wire> Tx<'_, W> {
                 break;
             }
             let carriers = again.map_or(0, |seq| self.conn.carriers(seq));
-            let Some(r) = sched::select(self.conn, self.subs, carriers, now_us) else { return };
+            let Some(r) = self.conn.select(self.subs, carriers, now_us) else { return };
             *touched |= 1 << r;
             self.restart_if_idle(r);
             match again {
@@ -112,7 +111,7 @@ impl<W: Wire> Tx<'_, W> {
             if sf.status != Status::Established || (sf.backup && others) {
                 continue;
             }
-            while self.subs[r].room() > 0 && !self.subs[r].paced_out {
+            while self.subs[r].room_pkt() > 0 && !self.subs[r].paced_out {
                 let seq = self.subs[r].next_copy.max(self.conn.una);
                 if seq >= self.conn.end.min(self.conn.edge) {
                     break;
@@ -135,7 +134,7 @@ impl<W: Wire> Tx<'_, W> {
             let r = bits.trailing_zeros() as usize;
             bits &= bits - 1;
             let sf = &mut self.subs[r];
-            let limited = sf.room() == 0;
+            let limited = sf.room_pkt() == 0;
             let sent = sf.last_sent == self.now && sf.board.out() > 0;
             if sent || limited {
                 sf.validate(limited);
@@ -160,7 +159,7 @@ impl<W: Wire> Tx<'_, W> {
         let sf = &mut self.subs[r];
         if sf.rtt.srtt_8us != 0 {
             let idle = self.now.since(sf.last_sent);
-            let rto = sf.rtt.rto(self.config);
+            let rto = sf.rto(self.config);
             if idle > rto {
                 sf.restart_after(idle, rto, self.config.initial_cwnd_pkt);
                 self.publish(r);

@@ -26,7 +26,7 @@ impl<W: Wire> Tx<'_, W> {
             sf.timer.cancel();
             return;
         }
-        let rto = sf.rtt.rto(self.config);
+        let rto = sf.rto(self.config);
         let probes = self.config.tlp && sf.probe_high == 0 && matches!(sf.state, State::Open | State::Cwr);
         let base = if advanced || out == 1 { self.now } else { sf.board.segment(sf.board.una()).sent };
         let timeout = (base + rto).max(self.now);
@@ -41,7 +41,7 @@ impl<W: Wire> Tx<'_, W> {
 
     /// A retransmission timeout from now.
     pub(super) fn restart_rto(&mut self, r: usize) {
-        let at = self.now + self.subs[r].rtt.rto(self.config);
+        let at = self.now + self.subs[r].rto(self.config);
         self.set_alarm(r, Alarm::Retransmit, at);
     }
 
@@ -129,7 +129,7 @@ impl<W: Wire> Tx<'_, W> {
         let Some(r) = best else { return };
         let sf = &self.subs[r];
         if sf.alarm != Alarm::Window || !sf.timer.is_armed() {
-            let at = self.now + sf.rtt.rto(self.config);
+            let at = self.now + sf.rto(self.config);
             self.set_alarm(r, Alarm::Window, at);
         }
     }
@@ -145,7 +145,7 @@ impl<W: Wire> Tx<'_, W> {
         self.send_control(r, Packet::DATA, TAG_PROBE);
         let sf = &mut self.subs[r];
         sf.rtt.backoff = (sf.rtt.backoff + 1).min(16);
-        let at = self.now + sf.rtt.rto(self.config);
+        let at = self.now + sf.rto(self.config);
         self.set_alarm(r, Alarm::Window, at);
     }
 

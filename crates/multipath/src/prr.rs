@@ -7,23 +7,24 @@
 
 /// State of one reduction.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Prr {
+pub struct Prr {
     /// Window before the reduction, at least 1 (`RecoverFS`).
-    pub(crate) recover_pkt: u32,
+    pub recover_pkt: u32,
     /// Packets delivered since (`prr_delivered`).
-    pub(crate) delivered: u32,
+    pub delivered: u32,
     /// Packets sent since (`prr_out`).
-    pub(crate) out: u32,
+    pub out: u32,
 }
 
 impl Prr {
-    pub(crate) fn start(cwnd_pkt: u32) -> Prr {
+    /// A reduction begins at this window.
+    pub fn start(cwnd_pkt: u32) -> Prr {
         Prr { recover_pkt: cwnd_pkt.max(1), delivered: 0, out: 0 }
     }
 
     /// How many packets this ACK allows to send; `delivered` is what it newly delivered, `safe` says that it
     /// advanced the cumulative acknowledgment without revealing a loss.
-    pub(crate) fn on_ack(&mut self, pipe: u32, ssthresh: u32, delivered: u32, safe: bool) -> u32 {
+    pub fn on_ack(&mut self, pipe: u32, ssthresh: u32, delivered: u32, safe: bool) -> u32 {
         self.delivered += delivered;
         let send = if pipe > ssthresh {
             let target =

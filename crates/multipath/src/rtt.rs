@@ -5,17 +5,25 @@
 //! under the sum, exponential backoff, and a windowed minimum.
 //! Not modelled: jiffy rounding of the timeout.
 
-use super::config::TcpConfig;
-use crate::time::{Span, Time};
+use vmcc_units::time::{Span, Time};
 
 /// Linux keeps the minimum RTT over 300 s (`tcp_min_rtt_wlen`).
 const MIN_RTT_WINDOW: Span = Span::from_secs(300);
 
-/// Smoothed RTT, its deviation, the minimum and the timeout of one subflow.
+/// What bounds the retransmission timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RtoLimits {
+    /// Before the first sample.
+    pub initial: Span,
+    /// Largest, backoff included.
+    pub max: Span,
+}
+
+/// Smoothed RTT, its deviation, the minimum and the timeout of one path.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rtt {
+pub struct Rtt {
     /// Smoothed RTT in 1/8 us; 0 before the first sample.
-    pub(crate) srtt_8us: u32,
+    pub srtt_8us: u32,
     /// Deviation in 1/4 us.
     mdev_4us: u32,
     /// Largest deviation of the current round trip.
@@ -25,14 +33,14 @@ pub(crate) struct Rtt {
     /// The round trip over which `mdev_max_4us` is taken ends when this segment is acknowledged.
     round_end: u32,
     /// Doublings of the timeout since the last sample.
-    pub(crate) backoff: u8,
+    pub backoff: u8,
     /// Smallest RTT of the window.
-    pub(crate) min_rtt: Span,
+    pub min_rtt: Span,
     min_rtt_at: Time,
 }
 
-impl Rtt {
-    pub(crate) fn new() -> Rtt {
+impl Default for Rtt {
+    fn default() -> Rtt {
         Rtt {
             srtt_8us: 0,
             mdev_4us: 0,
@@ -44,19 +52,21 @@ impl Rtt {
             min_rtt_at: Time::ZERO,
         }
     }
+}
 
+impl Rtt {
     /// The windowed minimum from the newest sample of an ACK.
     #[inline]
-    pub(crate) fn sample_min(&mut self, now: Time, rtt: Span) {
+    pub fn sample_min(&mut self, now: Time, rtt: Span) {
         if rtt <= self.min_rtt || now.since(self.min_rtt_at) > MIN_RTT_WINDOW {
             self.min_rtt = rtt;
             self.min_rtt_at = now;
         }
     }
 
-    /// A sample; `una` and `nxt` tell when a round trip has passed.
+    /// A sample; `una` and `nxt` tell when a round trip has passed. `rto_min` is the floor under the variance term.
     #[inline]
-    pub(crate) fn sample(&mut self, rtt: Span, una: u32, nxt: u32, rto_min: Span) {
+    pub fn sample(&mut self, rtt: Span, una: u32, nxt: u32, rto_min: Span) {
         let m = (rtt.us() as u32).max(1);
         let floor_4us = rto_min.us() as u32;
         self.backoff = 0;
@@ -91,27 +101,27 @@ impl Rtt {
 
     /// Smoothed RTT; zero before the first sample.
     #[inline]
-    pub(crate) fn srtt(&self) -> Span {
+    pub fn srtt(&self) -> Span {
         Span::from_ps(u64::from(self.srtt_8us) * 125_000)
     }
 
     /// Mean deviation in microseconds (`mdev` holds four times it).
-    pub(crate) fn deviation_us(&self) -> u32 {
+    pub fn deviation_us(&self) -> u32 {
         self.mdev_4us >> 2
     }
 
     /// The timeout, backoff included.
     #[inline]
-    pub(crate) fn rto(&self, config: &TcpConfig) -> Span {
+    pub fn rto(&self, limits: RtoLimits) -> Span {
         let base = if self.srtt_8us == 0 {
-            config.rto_initial
+            limits.initial
         } else {
             Span::from_us(u64::from((self.srtt_8us >> 3) + self.rttvar_4us))
         };
         if self.backoff == 0 {
-            return if base < config.rto_max { base } else { config.rto_max };
+            return if base < limits.max { base } else { limits.max };
         }
-        base.times(1 << self.backoff.min(16)).min(config.rto_max)
+        base.times(1 << self.backoff.min(16)).min(limits.max)
     }
 }
 
@@ -119,47 +129,47 @@ impl Rtt {
 mod tests {
     use super::*;
 
+    const LIMITS: RtoLimits = RtoLimits { initial: Span::from_secs(1), max: Span::from_secs(120) };
+    const RTO_MIN: Span = Span::from_ms(200);
+
     fn us(n: u64) -> Span {
         Span::from_us(n)
     }
 
     #[test]
     fn first_sample_sets_srtt_and_a_floored_variance() {
-        let config = TcpConfig::default();
-        let mut rtt = Rtt::new();
-        assert_eq!(rtt.rto(&config), Span::from_secs(1));
-        rtt.sample(us(100), 0, 10, config.rto_min);
+        let mut rtt = Rtt::default();
+        assert_eq!(rtt.rto(LIMITS), Span::from_secs(1));
+        rtt.sample(us(100), 0, 10, RTO_MIN);
         assert_eq!(rtt.srtt(), us(100));
-        assert_eq!(rtt.rto(&config), us(200_100));
+        assert_eq!(rtt.rto(LIMITS), us(200_100));
     }
 
     #[test]
     fn rfc6298_without_floor() {
         // SRTT = R, RTTVAR = R/2, RTO = SRTT + 4 RTTVAR = 3 R (RFC 6298 section 2.2).
-        let config = TcpConfig { rto_min: Span::ZERO, ..TcpConfig::default() };
-        let mut rtt = Rtt::new();
-        rtt.sample(us(1000), 0, 10, config.rto_min);
-        assert_eq!(rtt.rto(&config), us(3000));
+        let mut rtt = Rtt::default();
+        rtt.sample(us(1000), 0, 10, Span::ZERO);
+        assert_eq!(rtt.rto(LIMITS), us(3000));
         // SRTT = 7/8 * 1000 + 1/8 * 1800 = 1100; RTTVAR = 3/4 * 500 + 1/4 * 800 = 575; RTO = 3400.
-        rtt.sample(us(1800), 5, 10, config.rto_min);
+        rtt.sample(us(1800), 5, 10, Span::ZERO);
         assert_eq!(rtt.srtt(), us(1100));
-        assert_eq!(rtt.rto(&config), us(3400));
+        assert_eq!(rtt.rto(LIMITS), us(3400));
     }
 
     #[test]
     fn backoff_doubles_up_to_the_ceiling() {
-        let config = TcpConfig::default();
-        let mut rtt = Rtt::new();
-        rtt.sample(us(100), 0, 10, config.rto_min);
+        let mut rtt = Rtt::default();
+        rtt.sample(us(100), 0, 10, RTO_MIN);
         rtt.backoff = 3;
-        assert_eq!(rtt.rto(&config), us(1_600_800));
+        assert_eq!(rtt.rto(LIMITS), us(1_600_800));
         rtt.backoff = 40;
-        assert_eq!(rtt.rto(&config), config.rto_max);
+        assert_eq!(rtt.rto(LIMITS), LIMITS.max);
     }
 
     #[test]
     fn minimum_forgets_after_its_window() {
-        let mut rtt = Rtt::new();
+        let mut rtt = Rtt::default();
         rtt.sample_min(Time::ZERO, us(10));
         rtt.sample_min(Time::from_ps(us(5).ps()), us(20));
         assert_eq!(rtt.min_rtt, us(10));

@@ -1,4 +1,4 @@
-//! Simulated time in integer picoseconds.
+//! Time in integer picoseconds, since a start that the user chooses: of a simulation, of a program.
 //!
 //! One byte at 100 Gbit/s lasts 80 ps, so picoseconds keep serialization exact at every usual rate, and a
 //! `u64` of them covers 213 days. Arithmetic saturates instead of wrapping: an instant beyond the range
@@ -7,7 +7,7 @@
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
-/// An instant: picoseconds since the start of the run.
+/// An instant: picoseconds since the start.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
@@ -16,7 +16,7 @@ pub struct Time(u64);
 pub struct Span(u64);
 
 impl Time {
-    /// The start of the run.
+    /// The start.
     pub const ZERO: Time = Time(0);
     /// Later than every event.
     pub const NEVER: Time = Time(u64::MAX);

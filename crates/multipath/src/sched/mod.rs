@@ -1,0 +1,217 @@
+//! Which path carries the next segment.
+//!
+//! Sources: the schedulers of the out-of-tree Linux MPTCP 0.94/0.95; M. Zhang et al., mTCP (USENIX ATC 2004), section 3.1; those of
+//! `estimate`.
+
+mod estimate;
+#[cfg(test)]
+mod tests;
+
+use crate::{MAX_PATHS, PathView, Paths};
+use estimate::{BlestState, blest_waits, ecf_waits};
+
+/// Which path carries the next segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Scheduler {
+    /// Smallest smoothed RTT among paths with room.
+    #[default]
+    LowestRtt,
+    /// Each in turn.
+    RoundRobin {
+        /// Segments per turn, at least 1.
+        num_segments: u8,
+        /// Skip paths without room; otherwise wait for them.
+        cwnd_limited: bool,
+    },
+    /// Every segment on every path.
+    Redundant,
+    /// Blocking estimation: leaves the slow path idle if it would block the receive window.
+    Blest,
+    /// Earliest completion first.
+    Ecf,
+    /// Smallest ratio of packets in flight to window (mTCP).
+    MinPipe,
+}
+
+/// What the estimating schedulers ask of the stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Demand {
+    /// Now, in microseconds.
+    pub now_us: u64,
+    /// Payload of a segment.
+    pub mss_bytes: u64,
+    /// From the oldest byte that is not acknowledged to the end of the receive window.
+    pub window_bytes: u64,
+    /// Written and not sent.
+    pub backlog_bytes: u64,
+}
+
+/// A connection's scheduler, and what it remembers from segment to segment.
+#[derive(Clone, Debug, Default)]
+pub struct Selector {
+    /// The rule.
+    pub scheduler: Scheduler,
+    /// The only path that may carry new data (suppression).
+    pub only: Option<u8>,
+    /// Established regular paths that answer and are not in loss state.
+    healthy: Paths,
+    /// Those of them that may have room: a bit may be set in vain, never missing.
+    ready: Paths,
+    /// Segments of this turn of each path (round robin).
+    turns: [u8; MAX_PATHS],
+    /// ECF decided to wait for the fast path.
+    ecf_waiting: bool,
+    blest: BlestState,
+}
+
+impl Selector {
+    /// A connection's selector at its beginning.
+    pub fn new(scheduler: Scheduler) -> Selector {
+        Selector { scheduler, ..Selector::default() }
+    }
+
+    /// Path `i` changed in a way that may have given it room, or taken it out of use.
+    #[inline]
+    pub fn refresh(&mut self, i: usize, path: &impl PathView) {
+        let healthy = path.is_established() && !path.is_backup() && !path.has_failed() && !path.is_in_loss();
+        self.healthy.set(i, healthy);
+        self.ready.set(i, healthy && !path.is_paced_out() && path.room_pkt() > 0);
+    }
+
+    /// A segment had to be repeated because the receive window was full.
+    pub fn note_blocked(&mut self) {
+        self.blest.blocked = true;
+    }
+
+    /// The path for the next segment, or none for now. `carriers` have carried it before. `srtt_8us` may answer from where it is
+    /// cheaper to read than from the path itself.
+    #[inline]
+    pub fn select<P: PathView>(
+        &mut self,
+        paths: &[P],
+        carriers: Paths,
+        srtt_8us: impl Fn(usize) -> u32,
+        demand: impl FnOnce() -> Demand,
+    ) -> Option<usize> {
+        let usual = self.scheduler == Scheduler::LowestRtt && carriers.is_empty() && self.only.is_none();
+        if usual && self.healthy.len() > 1 {
+            return self.lowest_rtt_of_ready(paths, srtt_8us);
+        }
+        self.select_among(paths, carriers, demand)
+    }
+
+    /// Lowest RTT for new data when nothing is unusual: reads of the paths themselves only the one it takes.
+    #[inline]
+    fn lowest_rtt_of_ready<P: PathView>(
+        &mut self,
+        paths: &[P],
+        srtt_8us: impl Fn(usize) -> u32,
+    ) -> Option<usize> {
+        while !self.ready.is_empty() {
+            let first = self.ready.0.trailing_zeros() as usize;
+            let best = if self.ready == Paths::only(first) {
+                first
+            } else {
+                self.ready.into_iter().min_by_key(|&i| (srtt_8us(i), i))?
+            };
+            if paths[best].room_pkt() > 0 && !paths[best].is_paced_out() {
+                return Some(best);
+            }
+            self.ready.set(best, false);
+        }
+        None
+    }
+
+    fn select_among<P: PathView>(
+        &mut self,
+        paths: &[P],
+        carriers: Paths,
+        demand: impl FnOnce() -> Demand,
+    ) -> Option<usize> {
+        let among = candidates(paths, self.only);
+        match self.scheduler {
+            Scheduler::LowestRtt | Scheduler::Redundant => lowest_rtt(paths, among, carriers),
+            Scheduler::MinPipe => min_pipe(paths, among),
+            Scheduler::RoundRobin { num_segments, cwnd_limited } => {
+                self.round_robin(paths, among, num_segments.max(1), cwnd_limited)
+            }
+            Scheduler::Blest | Scheduler::Ecf => {
+                let best = lowest_rtt(paths, among, carriers)?;
+                let fastest = among.into_iter().min_by_key(|&i| (paths[i].srtt_8us(), i))?;
+                let waits = fastest != best && self.waits(&paths[fastest], &paths[best], &demand());
+                (!waits).then_some(best)
+            }
+        }
+    }
+
+    fn round_robin<P: PathView>(
+        &mut self,
+        paths: &[P],
+        among: Paths,
+        num_segments: u8,
+        cwnd_limited: bool,
+    ) -> Option<usize> {
+        let eligible = among.filter(|i| !cwnd_limited || paths[i].room_pkt() > 0);
+        if eligible.is_empty() {
+            return None;
+        }
+        if eligible.into_iter().all(|i| self.turns[i] >= num_segments) {
+            eligible.into_iter().for_each(|i| self.turns[i] = 0);
+        }
+        let begun = eligible.into_iter().find(|&i| (1..num_segments).contains(&self.turns[i]));
+        let chosen = begun.or_else(|| eligible.into_iter().find(|&i| self.turns[i] == 0))?;
+        if paths[chosen].room_pkt() == 0 {
+            return None;
+        }
+        self.turns[chosen] += 1;
+        Some(chosen)
+    }
+
+    fn waits<P: PathView>(&mut self, fast: &P, slow: &P, demand: &Demand) -> bool {
+        let mss = demand.mss_bytes;
+        if self.scheduler == Scheduler::Blest {
+            self.blest.update(demand.now_us, u64::from(slow.srtt_8us() >> 3));
+            return blest_waits(fast, slow, demand.window_bytes, mss, self.blest.lambda_milli);
+        }
+        let (waits, waiting) = ecf_waits(fast, slow, demand.backlog_bytes, mss, self.ecf_waiting);
+        self.ecf_waiting = waiting;
+        waits
+    }
+}
+
+/// Paths for one segment: established ones that answer, backups only where nothing else exists, room aside. One that is alone may
+/// be in loss state.
+fn candidates<P: PathView>(paths: &[P], only: Option<u8>) -> Paths {
+    let established = paths.iter().filter(|path| path.is_established()).count();
+    let (mut regular, mut backup) = (Paths::NONE, Paths::NONE);
+    for (i, path) in paths.iter().enumerate() {
+        if path.is_established() && !(path.has_failed() && established > 1) {
+            let kind = if path.is_backup() { &mut backup } else { &mut regular };
+            kind.set(i, true);
+        }
+    }
+    let mut among = if regular.is_empty() { backup } else { regular };
+    if let Some(only) = only.map(usize::from).filter(|&only| among.has(only)) {
+        among = Paths::only(only);
+    }
+    let alone = among.len() == 1;
+    let usable = |path: &P| (alone || (!path.has_failed() && !path.is_in_loss())) && !path.is_paced_out();
+    among.filter(|i| usable(&paths[i]))
+}
+
+/// Lowest RTT among those with room, at first among those that have not carried the segment.
+fn lowest_rtt<P: PathView>(paths: &[P], among: Paths, carriers: Paths) -> Option<usize> {
+    let with_room = among.filter(|i| paths[i].room_pkt() > 0);
+    let fresh = Paths(with_room.0 & !carriers.0);
+    let pool = if fresh.is_empty() { with_room } else { fresh };
+    pool.into_iter().min_by_key(|&i| (paths[i].srtt_8us(), i))
+}
+
+fn min_pipe<P: PathView>(paths: &[P], among: Paths) -> Option<usize> {
+    among.filter(|i| paths[i].room_pkt() > 0).into_iter().min_by(|&a, &b| {
+        let (x, y) = (&paths[a], &paths[b]);
+        let left = u64::from(x.in_flight_pkt()) * u64::from(y.cwnd_pkt());
+        let right = u64::from(y.in_flight_pkt()) * u64::from(x.cwnd_pkt());
+        left.cmp(&right).then(x.srtt_8us().cmp(&y.srtt_8us())).then(a.cmp(&b))
+    })
+}
