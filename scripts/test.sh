@@ -17,13 +17,14 @@ target=${CARGO_TARGET_DIR:-target}
 # What the tests are built with runs the demo and the matrix too: nothing is compiled twice.
 vmcc=$target/debug/vmcc
 
-all_stages=(rust-format c-format shell portable kernel clippy root counted guests demo matrix)
+all_stages=(rust-format c-format shell portable kernel clippy root timeless guests matrix demo)
 # On demand, and in CI where they belong to a job.
 more_stages=(release more-guests)
 # Root tests mostly wait for packets, and guests for their timers. Meanwhile, at idle priority, run stages that only
-# compute: compilers, and guests whose time is that of their instructions.
+# compute: a lane of compilers, and one of guests whose verdicts depend on no clock.
 leaves_room=(root guests)
-fills_room=(release clippy counted)
+compilers=(clippy release)
+patient=(timeless matrix more-guests)
 
 # One feature set for every stage with kernel code, and always the whole workspace: what is selected
 # decides about the features of dependencies, which would be compiled a second time.
@@ -87,7 +88,7 @@ stage_kernel() {
 	local targets=()
 	mapfile -t targets < <(kernel_targets | grep -vxE 'parquet|report|interrupt' | sed 's/^/--test=/')
 	build_examples && cargo test --locked --no-fail-fast --workspace "${kernel_features[@]}" --lib --bin vmcc \
-		"${targets[@]}" -- --skip root_ --skip guest_ --skip counted_
+		"${targets[@]}" -- --skip root_ --skip guest_ --skip timeless_
 }
 
 # The names of the test targets of crates with kernel code.
@@ -114,12 +115,14 @@ for message in map(json.loads, sys.stdin):
 }
 
 run_binaries() { # run_binaries LIST ARGUMENTS...: one test at a time; the arguments are libtest's
-	local list=$1 dir binary status failed=0
+	local list=$1 dir binary status begin failed=0
 	shift
 	while IFS=$'\t' read -r dir binary; do
 		printf '\n     Running %s\n' "${binary##*/}"
+		begin=$SECONDS
 		(cd "$dir" && exec "$binary" --test-threads=1 "$@" </dev/null)
 		status=$?
+		echo "$((SECONDS - begin)) s ${binary##*/}" >>"$logs/durations"
 		[ $status = 0 ] || { failed=1 && echo "error: ${binary##*/} failed with code $status"; }
 		[ $status -lt 128 ] || echo "error: ${binary##*/} was ended (signal: $((status - 128)))"
 	done <"$list"
@@ -186,8 +189,8 @@ stage_root() {
 # Guests with the host's clock: one at a time, each wants every core.
 stage_guests() { guest_tests guest_; }
 
-# Guests with a clock of instructions, which need one core and no hurry.
-stage_counted() { guest_tests counted_; }
+# Guests that measure no time, or have a clock of instructions: they need one core and no hurry.
+stage_timeless() { guest_tests timeless_; }
 
 guest_tests() { # guest_tests PREFIX
 	list_guests "$1" && run_twice "$1" "$logs/list-$1"
@@ -274,7 +277,7 @@ judge() { # judge STAGE
 foreground=()
 background=()
 for stage in "${stages[@]}"; do
-	if is_one_of "$stage" "${fills_room[@]}"; then background+=("$stage"); else foreground+=("$stage"); fi
+	if is_one_of "$stage" "${compilers[@]}" "${patient[@]}"; then background+=("$stage"); else foreground+=("$stage"); fi
 done
 if ! is_one_of root "${stages[@]}" && ! is_one_of guests "${stages[@]}"; then
 	foreground=("${stages[@]}")
@@ -289,9 +292,17 @@ begin_background() {
 	build_binaries >/dev/null
 	(
 		chrt --idle --pid 0 "$BASHPID"
-		for one in "${background[@]}"; do run_stage "$one" >/dev/null & done
+		run_lane "${compilers[@]}" &
+		run_lane "${patient[@]}" &
 		wait
 	) &
+}
+
+run_lane() { # run_lane STAGES...: those that are to run in the background, one after the other
+	local one
+	for one; do
+		if is_one_of "$one" "${background[@]}"; then run_stage "$one" >/dev/null; fi
+	done
 }
 
 end_background() {
@@ -316,6 +327,7 @@ printf '\n================ summary ================\n'
 printf '%s\n' "${summary[@]}"
 printf '=========================================\n'
 [ ! -e "$logs/second-try" ] || printf 'passed at the second try: %s\n' "$(tr '\n' ' ' <"$logs/second-try")"
+[ ! -e "$logs/durations" ] || printf 'longest test programs: %s\n' "$(sort -rn "$logs/durations" | sed 's/-[0-9a-f]*$//' | head -n 12 | paste -sd , | sed 's/,/, /g')"
 took=$(((SECONDS - started) / 60))min$(((SECONDS - started) % 60))s
 if [ ${#failures[@]} -gt 0 ]; then
 	# Of a log, often only the end is read or kept.

@@ -33,7 +33,7 @@ fn answers(document: &serde_json::Value) -> Vec<(&str, bool)> {
 }
 
 #[test]
-fn guest_doctor_says_what_an_old_kernel_lacks_for_a_port_and_what_each_part_is_for() {
+fn timeless_doctor_says_what_an_old_kernel_lacks_for_a_port_and_what_each_part_is_for() {
     let (document, text) = doctor("6.1");
     let expected = [("qdisc-bpf", false), ("ifb", true), ("mirred", true), ("tcx", false)];
     assert_eq!(answers(&document), expected, "{document}");
@@ -53,7 +53,7 @@ fn guest_doctor_says_what_an_old_kernel_lacks_for_a_port_and_what_each_part_is_f
 }
 
 #[test]
-fn guest_doctor_finds_every_part_of_a_port_on_a_new_kernel() {
+fn timeless_doctor_finds_every_part_of_a_port_on_a_new_kernel() {
     let (document, _) = doctor("6.18");
     let expected = [("qdisc-bpf", true), ("ifb", true), ("mirred", true), ("tcx", true)];
     assert_eq!(answers(&document), expected, "{document}");

@@ -27,7 +27,7 @@ echo "== ended"; try unmark p0
 "#;
 
 #[test]
-fn guest_mark_says_what_an_old_kernel_lacks_and_changes_nothing() {
+fn timeless_mark_says_what_an_old_kernel_lacks_and_changes_nothing() {
     let done = Command::new(env!("CARGO_BIN_EXE_vmcc"))
         .args(["internal", "guest", "--kernel", "6.1", "--time-limit", "240", "--", "sh", "-c"])
         .arg(SCRIPT.replace("$VMCC", env!("CARGO_BIN_EXE_vmcc")))
@@ -77,7 +77,7 @@ impl Drop for Tap {
 }
 
 #[test]
-fn guest_mark_refuses_a_rate_above_the_links() {
+fn timeless_mark_refuses_a_rate_above_the_links() {
     let tap = Tap::new();
     let options = GuestOptions {
         taps: vec![tap.0.clone()],

@@ -42,7 +42,7 @@ fn assert_nothing_is_left() {
 }
 
 #[test]
-fn guest_runs_the_oldest_and_the_newest_kernel_over_the_hosts_files() {
+fn timeless_runs_the_oldest_and_the_newest_kernel_over_the_hosts_files() {
     let script = "uname -r; cat \"$0\"; cat /proc/sys/net/mptcp/enabled; ls /sys/kernel/btf/vmlinux; \
                   ip -o link | wc -l; modprobe sch_htb && lsmod | grep -c '^sch_htb '; echo wrong >&2; exit 13";
     for image in [kernel("6.1").expect("kernel 6.1"), newest_kernel().expect("a kernel")] {
@@ -63,7 +63,7 @@ fn guest_runs_the_oldest_and_the_newest_kernel_over_the_hosts_files() {
 }
 
 #[test]
-fn guest_writes_reach_the_shared_directory_only() {
+fn timeless_writes_reach_the_shared_directory_only() {
     let shared = tempfile::tempdir().expect("a directory");
     let other = tempfile::tempdir().expect("a directory");
     let script = "echo kept >\"$1/a file\"; echo lost >\"$2/file\"; cat \"$2/file\"; echo \"$GREETING\"; pwd; \
@@ -88,7 +88,7 @@ fn guest_writes_reach_the_shared_directory_only() {
 
 /// A user without any privilege gets guests too; the other tests run as whoever runs the suite.
 #[test]
-fn guest_needs_no_root() {
+fn timeless_needs_no_root() {
     if !nix::unistd::geteuid().is_root() {
         // Then every test of this file shows it.
         return;
@@ -109,7 +109,7 @@ fn guest_needs_no_root() {
             "--",
         ])
         .arg(&copy)
-        .args(["--exact", "guest_writes_reach_the_shared_directory_only"])
+        .args(["--exact", "timeless_writes_reach_the_shared_directory_only"])
         .env("HOME", "/nonexistent")
         .current_dir("/")
         .output()
@@ -119,7 +119,7 @@ fn guest_needs_no_root() {
 }
 
 #[test]
-fn guest_output_streams_while_the_program_runs_and_arrives_whole() {
+fn timeless_output_streams_while_the_program_runs_and_arrives_whole() {
     let mut first_at = None;
     let mut streamed = Vec::new();
     let script = "echo first; sleep 2; head -c 3000000 /dev/zero | tr '\\0' x; echo last";
@@ -137,7 +137,7 @@ fn guest_output_streams_while_the_program_runs_and_arrives_whole() {
 }
 
 #[test]
-fn guest_is_stopped_by_its_time_limit() {
+fn timeless_is_stopped_by_its_time_limit() {
     let options = GuestOptions { time_limit: Duration::from_secs(40), ..options() };
     let error = Guest::new(options)
         .run(&newest_kernel().expect("a kernel"), "sleep", ["1000"])
@@ -147,7 +147,7 @@ fn guest_is_stopped_by_its_time_limit() {
 }
 
 #[test]
-fn guest_is_stopped_by_the_callers_flag() {
+fn timeless_is_stopped_by_the_callers_flag() {
     static STOP: AtomicBool = AtomicBool::new(false);
     let options = GuestOptions { stop: Some(&STOP), ..options() };
     let mut seen = false;
@@ -169,7 +169,7 @@ fn guest_is_stopped_by_the_callers_flag() {
 }
 
 #[test]
-fn guest_that_crashes_says_what_its_console_said() {
+fn timeless_that_crashes_says_what_its_console_said() {
     let error = Guest::new(options())
         .run(&newest_kernel().expect("a kernel"), "sh", ["-c", "echo c >/proc/sysrq-trigger; sleep 100"])
         .expect_err("a crashed guest has no result");
@@ -178,7 +178,7 @@ fn guest_that_crashes_says_what_its_console_said() {
 }
 
 #[test]
-fn guest_program_that_does_not_exist_is_exit_code_127() {
+fn timeless_program_that_does_not_exist_is_exit_code_127() {
     let options = GuestOptions { accel: Some(Accel::Emulation), ..options() };
     let output = Guest::new(options)
         .run(&newest_kernel().expect("a kernel"), "no-such-program", [""; 0])
@@ -188,7 +188,7 @@ fn guest_program_that_does_not_exist_is_exit_code_127() {
 
 /// One processor of a nanosecond per instruction; an hour of sleep there is none here.
 #[test]
-fn guest_counts_instructions() {
+fn timeless_counts_instructions() {
     let script = "nproc; grep MHz /proc/cpuinfo; sleep 3600; cut -d. -f1 /proc/uptime";
     let options = GuestOptions { accel: Some(Accel::Counted), cpus: 4, ..options() };
     let output = Guest::new(options)
@@ -204,7 +204,7 @@ fn guest_counts_instructions() {
 }
 
 #[test]
-fn guest_options_that_cannot_be_are_refused() {
+fn timeless_options_that_cannot_be_are_refused() {
     let refused = |options: GuestOptions| {
         let error = Guest::new(options).run(&newest_kernel().expect("a kernel"), "true", [""; 0]);
         matches!(error, Err(GuestError::Options { .. }))
@@ -216,7 +216,7 @@ fn guest_options_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn guest_directories_of_dead_runs_are_cleaned_away() {
+fn timeless_directories_of_dead_runs_are_cleaned_away() {
     let mut dead = Command::new("true").spawn().expect("a process");
     dead.wait().expect("its end");
     let orphan = std::env::temp_dir().join(format!("vmcc-guest-{}-test", dead.id()));

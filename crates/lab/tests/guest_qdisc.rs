@@ -34,7 +34,7 @@ fn guest_qdisc_on_the_newest_kernel() {
 }
 
 #[test]
-fn guest_qdisc_is_refused_where_the_kernel_lacks_it() {
+fn timeless_qdisc_is_refused_where_the_kernel_lacks_it() {
     switch::guests::run_inside("6.12", &["without_it"], LIMIT);
 }
 

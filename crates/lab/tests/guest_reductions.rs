@@ -19,17 +19,17 @@ fn run_inside(series: &str, prefix: &str) {
 }
 
 #[test]
-fn counted_reductions_on_the_oldest_kernel() {
+fn timeless_reductions_on_the_oldest_kernel() {
     run_inside("6.1", "inside_");
 }
 
 #[test]
-fn counted_reductions_on_the_newest_kernel() {
+fn timeless_reductions_on_the_newest_kernel() {
     run_inside("7", "inside_");
 }
 
 #[test]
-fn counted_reductions_beside_the_kernels_own() {
+fn timeless_reductions_beside_the_kernels_own() {
     run_inside("7", "beside_inside");
 }
 

@@ -17,7 +17,7 @@ use vmcc_lab::guest::{Accel, GuestOptions};
 const REPETITIONS: usize = 4;
 
 #[test]
-fn counted_turns_of_an_idle_class() {
+fn timeless_turns_of_an_idle_class() {
     let time_limit = Duration::from_secs(1800);
     let options = GuestOptions { accel: Some(Accel::Counted), time_limit, ..GuestOptions::default() };
     guests::run_inside_as("6.18", &["inside_"], options);
