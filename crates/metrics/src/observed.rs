@@ -46,6 +46,8 @@ pub struct Observed {
     pub connections: Vec<Connection>,
     /// Answered requests, by time.
     pub responses: Vec<Response>,
+    /// Probes, those of one way in the order of time.
+    pub probes: Vec<Probe>,
     /// What was delivered when: parts of time without gap, cut at least at the window's ends and where competing traffic
     /// starts and stops.
     pub parts: Vec<Part>,
@@ -205,6 +207,23 @@ pub struct Response {
     pub asked: Moment,
     /// When the whole answer was there.
     pub answered: Moment,
+}
+
+/// A request that was sent to see what packets meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Probe {
+    /// Index into [`Observed::entries`].
+    pub entry: usize,
+    /// Index into [`Observed::paths`].
+    pub path: Option<usize>,
+    /// When it was sent.
+    pub sent: Moment,
+    /// When its answer arrived, if that was in time.
+    pub answered: Option<Moment>,
+    /// Whether its answer says that it had arrived with congestion experienced.
+    pub marked: bool,
+    /// Whether no answer can be in time any more. The last ones of a run are neither answered nor lost.
+    pub lost: bool,
 }
 
 /// Payload that got through within a part of time.

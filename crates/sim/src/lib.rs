@@ -34,15 +34,19 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+mod datagram;
 pub mod engine;
+pub mod hosts;
 pub mod lower;
 pub mod net;
 pub mod packet;
+mod probe;
 pub mod rng;
 pub mod run;
 mod simulator;
 pub mod tcp;
 mod traffic;
+mod transport;
 
 pub use run::{Options, SimError, run_case};
 pub use simulator::Simulator;

@@ -1,4 +1,5 @@
-//! What travels: one cache line per packet, SACK ranges of an acknowledgment in a second, parallel slab.
+//! What travels: one cache line per packet; SACK ranges of an acknowledgment, and the payload of the few packets whose bytes matter,
+//! in parallel slabs.
 //!
 //! Sequence numbers count segments, not bytes: a subflow sends at most 2^32 - 1 segments in a run (6 TB of
 //! 1448-byte segments), so they never wrap and compare as plain integers.
@@ -49,6 +50,8 @@ pub struct Packet {
     pub class: u8,
     /// *host*: anything.
     pub tag: u8,
+    /// *host*: which kind of endpoint it is for.
+    pub kind: u8,
 }
 
 const _: () = assert!(size_of::<Packet>() == 64);
@@ -82,8 +85,8 @@ impl Packet {
     pub const BACKUP: u16 = 1 << 12;
     /// A retransmission.
     pub const RETRANSMIT: u16 = 1 << 13;
-    /// A datagram without acknowledgment.
-    pub const UDP: u16 = 1 << 14;
+    /// A payload travels with the packet.
+    pub const PAYLOAD: u16 = 1 << 14;
     /// Free for the host.
     pub const USER: u16 = 1 << 15;
 

@@ -4,12 +4,12 @@
 
 use vmcc_cc::{Algorithm, Params};
 use vmcc_sim::engine::{Engine, Partition};
+use vmcc_sim::hosts::Hosts;
 use vmcc_sim::net::{Limit, LinkSpec, LossSpec, NetSpec, NodeId, QueueSpec, RedSpec, Threshold};
 use vmcc_sim::packet::LinkId;
 use vmcc_sim::rng::Streams;
 use vmcc_sim::tcp::{
-    App, ConnId, ConnSpec, Directory, FlowRecord, Hosts, ReceiveBuffer, Scheduler, SubflowSpec, TcpConfig,
-    World,
+    App, ConnId, ConnSpec, Directory, FlowRecord, ReceiveBuffer, Scheduler, SubflowSpec, TcpConfig, World,
 };
 use vmcc_sim::time::{Span, Time};
 

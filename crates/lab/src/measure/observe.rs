@@ -23,6 +23,7 @@ pub(super) fn observe(spec: &LabSpec, seen: &Seen, transfers: &[Transferred<'_>]
         paths,
         connections: transfers.iter().map(|transfer| connection(spec, transfer)).collect(),
         responses: Vec::new(),
+        probes: Vec::new(),
         parts: parts(spec, transfers),
         parts_per_interval: true,
         cpu_s: seen.cpu_s,

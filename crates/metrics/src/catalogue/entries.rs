@@ -2,7 +2,7 @@
 
 use super::{Engines, Kind, Metric, Place, Span};
 use crate::reduce::Reduce::{self, By, Mean, Sum};
-use crate::reduce::{goodput, ports, rtt, transfers};
+use crate::reduce::{goodput, ports, probes, rtt, transfers};
 use crate::unit::Unit;
 
 /// What most entries have; each says what differs.
@@ -72,6 +72,38 @@ pub(super) const ALL: &[Metric] = &[
                   entries, those of endless connections; where there are none, on the simulator, every sample",
         reduce: By(rtt::of),
         ..DISTRIBUTION
+    },
+    Metric {
+        name: "probe_rtt_us",
+        places: &[Place::Run, Place::Path, Place::Traffic],
+        unit: Unit::Microseconds,
+        engines: Engines::Simulator,
+        title: "RTT of probes",
+        shown: &[("p50", "probe RTT p50"), ("p99", "probe RTT p99")],
+        meaning: "from a probe's leaving to its answer's arrival: every probe of the measured traffic that was sent within \
+                  the window and answered in time",
+        reduce: By(probes::rtt),
+        ..DISTRIBUTION
+    },
+    Metric {
+        name: "probe_loss",
+        places: &[Place::Run, Place::Path, Place::Traffic],
+        engines: Engines::Simulator,
+        title: "loss of probes",
+        shown: &[("", "probe loss")],
+        meaning: "probes sent within the window that no answer came to in time, of those whose time has passed or that were \
+                  answered",
+        reduce: By(probes::loss),
+        ..NUMBER
+    },
+    Metric {
+        name: "probe_marked",
+        places: &[Place::Run, Place::Path, Place::Traffic],
+        engines: Engines::Simulator,
+        title: "marks of probes",
+        meaning: "answered probes that had arrived with congestion experienced, of those sent within the window",
+        reduce: By(probes::marked),
+        ..NUMBER
     },
     Metric {
         name: "fct_us",
@@ -367,6 +399,15 @@ pub(super) const ALL: &[Metric] = &[
         title: "congestion window",
         meaning: "of a path, the mean over the measured subflows on it; of a subflow of few, its own",
         reduce: Mean(|sample| Some(f64::from(sample.cwnd_pkt))),
+        ..OVER_TIME
+    },
+    Metric {
+        name: "probe_rtt_us",
+        unit: Unit::Microseconds,
+        engines: Engines::Simulator,
+        title: "RTT of probes",
+        meaning: "of a path, the mean over the measured probes that left on it and were answered; where paths have no names, of \
+                  an entry of traffic",
         ..OVER_TIME
     },
     Metric {

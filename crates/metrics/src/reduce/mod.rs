@@ -7,6 +7,7 @@
 mod flows;
 pub(crate) mod goodput;
 pub(crate) mod ports;
+pub(crate) mod probes;
 pub(crate) mod rtt;
 mod series;
 pub(crate) mod transfers;

@@ -2,9 +2,9 @@
 //!
 //! | entity | metrics |
 //! |---|---|
-//! | a path's name | `goodput_bps`, `queue_bytes`, and what subflows say, the mean over the measured ones on it |
+//! | a path's name | `goodput_bps`, `queue_bytes`, `probe_rtt_us`, and what subflows say, the mean over the measured ones on it |
 //! | `<path>.<queue>` where a path's port has several queues | `queue_bytes`, `threshold_bytes` |
-//! | a traffic entry's label | `goodput_bps` |
+//! | a traffic entry's label | `goodput_bps`, and `probe_rtt_us` where paths have no names |
 //! | `flow<n>.<path, or number of the subflow>` where there are few | what subflows say |
 
 use super::Reduce;
@@ -31,6 +31,7 @@ pub(super) fn build(seen: &Observed) -> Series {
     intervals.goodputs();
     intervals.subflows();
     intervals.queues();
+    intervals.probes();
     let mut series = Series::default();
     for (index, sums) in intervals.sums.iter().enumerate() {
         let end = every.saturating_mul(index as u64 + 1).min(seen.window.1.0);
@@ -49,6 +50,17 @@ impl Intervals<'_> {
         let Some(sums) = step.ok().and_then(|step| self.sums.get_mut(step)) else { return };
         let sum = sums.entry((entity.to_owned(), metric)).or_default();
         *sum = (sum.0 + value, sum.1 + weight);
+    }
+
+    /// At the time when they were sent.
+    fn probes(&mut self) {
+        let seen = self.seen;
+        for probe in seen.probes.iter().filter(|probe| !seen.entries[probe.entry].competing) {
+            let Some(answered) = probe.answered else { continue };
+            let path = probe.path.map(|path| &seen.paths[path].name);
+            let entity = path.unwrap_or(&seen.entries[probe.entry].label);
+            self.add(probe.sent, entity, "probe_rtt_us", answered.us_since(probe.sent), 1.0);
+        }
     }
 
     /// Bits over seconds.

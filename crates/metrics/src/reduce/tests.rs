@@ -1,5 +1,5 @@
 use super::*;
-use crate::observed::{Counters, Entry, Job, Moment, Part, Path};
+use crate::observed::{Counters, Entry, Job, Moment, Part, Path, Probe};
 
 fn secs(s: u64) -> Moment {
     Moment::from_us(s * 1_000_000)
@@ -114,4 +114,37 @@ fn values_over_time_stand_at_the_end_of_their_interval() {
     assert_eq!(of("a", "srtt_us"), [(1, 1001.0), (5, 1005.0), (6, 1006.0), (7, 1007.0)]);
     assert_eq!(of("flow1.a", "srtt_us"), of("a", "srtt_us"), "as long as it sends");
     assert_eq!(of("theirs", "goodput_bps")[2], (9, 24e6));
+}
+
+#[test]
+fn probes_are_counted_where_and_when_they_were_sent() {
+    let probe = |entry, path, sent: u64, rtt: Option<u64>, lost| Probe {
+        entry,
+        path,
+        sent: secs(sent),
+        answered: rtt.map(|us| Moment::from_us(sent * 1_000_000 + us)),
+        marked: rtt == Some(300),
+        lost,
+    };
+    let probes = vec![
+        probe(0, Some(0), 1, Some(9_000), false), // within the warm-up
+        probe(0, Some(0), 3, Some(100), false),
+        probe(0, Some(0), 4, Some(300), false),
+        probe(0, Some(0), 5, None, true),
+        probe(0, Some(0), 10, None, false), // its time has not passed
+        probe(0, None, 6, Some(200), false),
+        probe(1, Some(0), 6, Some(7_000), false), // competing
+    ];
+    let m = figures(&Observed { probes, ..run() }).metrics;
+    let get = |name: &str| m.get(name);
+    assert_eq!((get("probe_rtt_us.p50"), get("probe_rtt_us.max")), (Some(200.0), Some(300.0)));
+    assert_eq!((get("probe_loss"), get("paths.a.probe_loss")), (Some(0.25), Some(1.0 / 3.0)));
+    assert_eq!((get("probe_marked"), get("paths.a.probe_marked")), (Some(1.0 / 3.0), Some(0.5)));
+    assert_eq!(get("traffic.theirs.probe_rtt_us"), Some(7_000.0));
+    assert_eq!(
+        (m.goodput_bps, m.completed),
+        (Some(8e6), None),
+        "probes have no goodput and complete nothing"
+    );
+    assert_eq!(figures(&run()).metrics.get("probe_loss"), None);
 }

@@ -8,8 +8,8 @@ mod traffic;
 pub use event::{DelayEvent, DescheduleEvent, Event, EventKind, LinkEvent, LossEvent, RateEvent, RemapEvent};
 pub use host::{Host, Param, Protocol, Scheduler};
 pub use traffic::{
-    App, Bulk, Common, CongestionGenerator, Incast, OnOffUdp, OneOrMany, Pairing, Poisson, RequestResponse,
-    SizeDist, SizePoint, Sized, Traffic, TrafficKind,
+    App, Bulk, Common, CongestionGenerator, Incast, OnOffUdp, OneOrMany, Pairing, Poisson, Probe,
+    RequestResponse, SizeDist, SizePoint, Sized, Traffic, TrafficKind,
 };
 
 pub use vmcc_network::{

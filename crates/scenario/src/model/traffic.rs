@@ -41,7 +41,7 @@ pub struct Common {
     #[serde(default)]
     pub pairing: Pairing,
     /// Whether it competes with what is measured, and so is left out of the scenario's own metrics.
-    /// Absent: datagrams compete, connections are measured.
+    /// Absent: datagrams compete, connections and probes are measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub competing: Option<bool>,
     /// When it starts. Connections that are not timed otherwise (`bulk`, `sized`, `request-response`) begin at random within a
@@ -51,7 +51,7 @@ pub struct Common {
     /// When it stops. Absent: at the end of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Nanos>,
-    /// The paths it may use. Absent: all; a connection with fewer subflows than paths, and datagrams, use the first.
+    /// The paths it may use. Absent: all; a connection with fewer subflows than paths, and datagrams, use the first, probes each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<OneOrMany>,
     /// Its queue at every port (`drr` and `priority` queues).
@@ -141,6 +141,8 @@ pub enum TrafficKind {
     OnOffUdp(OnOffUdp),
     /// Datagrams at random rates for random times, independently on each interface.
     CongestionGenerator(CongestionGenerator),
+    /// Small requests at a steady pace that are answered at once: RTT, loss and marks of every path (simulator only).
+    Probe(Probe),
     /// A real program (kernel engines only).
     App(App),
 }
@@ -153,6 +155,7 @@ tagged!(TrafficKind, "kind", "a traffic entry", {
     "request-response" => RequestResponse(RequestResponse),
     "on-off-udp" => OnOffUdp(OnOffUdp),
     "congestion-generator" => CongestionGenerator(CongestionGenerator),
+    "probe" => Probe(Probe),
     "app" => App(App),
 });
 
@@ -348,6 +351,36 @@ fn half() -> f64 {
     0.5
 }
 
+/// Small requests at a steady pace, each answered at once: what packets meet on each of the paths (simulator only). Results are
+/// `probe_rtt_us`, `probe_loss` and `probe_marked`; probes have no goodput. With `ecn` they are ECN-capable.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Probe {
+    /// The time between two requests on a path.
+    pub interval: Nanos,
+    /// Whether `interval` is the mean of exponential times rather than fixed, so that probes cannot fall into step with what they
+    /// measure.
+    #[serde(default)]
+    pub random: bool,
+    /// The size of a request's IP packet.
+    #[serde(default = "small_packet")]
+    pub packet: Bytes,
+    /// The size of an answer's. Absent: as the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<Bytes>,
+    /// How long an answer may take; later ones count as lost.
+    #[serde(default = "one_second")]
+    pub timeout: Nanos,
+}
+
+fn small_packet() -> Bytes {
+    Bytes::new(64)
+}
+
+fn one_second() -> Nanos {
+    Nanos::from_secs(1)
+}
+
 /// A real program on each pair of hosts (kernel engines only).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -414,6 +447,10 @@ impl TrafficKind {
     pub fn is_datagram(&self) -> bool {
         matches!(self, Self::OnOffUdp(_) | Self::CongestionGenerator(_))
     }
+    /// Whether it sends over connections.
+    pub fn has_connections(&self) -> bool {
+        !self.is_datagram() && !matches!(self, Self::Probe(_))
+    }
     /// The kind as the language names it.
     pub fn name(&self) -> &'static str {
         match self {
@@ -424,6 +461,7 @@ impl TrafficKind {
             Self::RequestResponse(_) => "request-response",
             Self::OnOffUdp(_) => "on-off-udp",
             Self::CongestionGenerator(_) => "congestion-generator",
+            Self::Probe(_) => "probe",
             Self::App(_) => "app",
         }
     }

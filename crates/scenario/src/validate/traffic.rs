@@ -59,6 +59,15 @@ fn common(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
         }
         return Ok(());
     }
+    if matches!(entry.kind, TrafficKind::Probe(_)) {
+        let settings =
+            [("protocol", c.protocol.is_some()), ("cc", c.cc.is_some()), ("subflows", c.subflows.is_some())];
+        for (key, given) in settings {
+            let message = "probes have no congestion control and no subflows: they are sent on each path";
+            require(!given, &format!("{path}.{key}"), message)?;
+        }
+        return Ok(());
+    }
     if let Some(name) = &c.cc {
         algorithm(name, &format!("{path}.cc"))?;
     }
@@ -204,6 +213,15 @@ fn kind(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
             require(ordered, &at("min_duration"), "`min_duration` must not be above `max_duration`")?;
             require((0.0..=1.0).contains(&k.busy), &at("busy"), "a share from 0 to 1")?;
             packet(k.packet, scenario, &at("packet"))
+        }
+        TrafficKind::Probe(k) => {
+            let shortest = k.interval >= Nanos::from_micros(1);
+            require(shortest, &at("interval"), "requests are at least 1us apart")?;
+            require(!k.timeout.is_zero(), &at("timeout"), "no answer comes at once")?;
+            let fits = |packet| (Bytes::new(64)..=scenario.host.mtu).contains(&packet);
+            let message = format!("a probe is from 64B to the MTU ({})", scenario.host.mtu);
+            require(fits(k.packet), &at("packet"), &message)?;
+            require(k.reply.is_none_or(fits), &at("reply"), &message)
         }
         TrafficKind::App(k) => {
             let named = k.command.first().is_some_and(|program| !program.is_empty());

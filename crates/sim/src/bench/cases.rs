@@ -11,12 +11,13 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 use crate::bench::BenchError;
 use crate::bench::fixed::{End, FixedWindow};
 use crate::engine::{Endpoints, Engine, Partition};
+use crate::hosts::Hosts;
 use crate::lower::{lower, partition};
 use crate::net::{NetSpec, NodeId};
 use crate::packet::{LinkId, RouteId};
 use crate::rng::{Stream, Streams};
 use crate::tcp::{
-    AlgorithmId, App, ConfigId, ConnId, ConnSpec, Directory, Hosts, Scheduler, SubflowSpec, TcpConfig, World,
+    AlgorithmId, App, ConfigId, ConnId, ConnSpec, Directory, Scheduler, SubflowSpec, TcpConfig, World,
 };
 use crate::time::{Span, Time};
 

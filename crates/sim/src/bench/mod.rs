@@ -11,9 +11,9 @@ mod tests;
 pub use cases::{CASES, Case, Load, Shape};
 pub use measure::Measurement;
 
+use crate::hosts::HostError;
 use crate::lower::FabricError;
 use crate::net::NetError;
-use crate::tcp::HostError;
 
 /// Why a case cannot be measured.
 #[derive(Debug, thiserror::Error)]

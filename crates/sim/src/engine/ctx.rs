@@ -60,10 +60,10 @@ impl Ctx {
         self.now
     }
 
-    /// Sends a packet without SACK ranges along its route.
+    /// Sends a packet without SACK ranges or payload along its route.
     #[inline]
     pub fn send(&mut self, packet: Packet) {
-        debug_assert!(!packet.has(Packet::SACK));
+        debug_assert!(!packet.has(Packet::SACK | Packet::PAYLOAD));
         let id = self.net.admit(packet);
         self.net.first_hop(id, self.now, &mut self.wheel);
     }
@@ -74,6 +74,16 @@ impl Ctx {
         packet.flags |= Packet::SACK;
         let id = self.net.admit(packet);
         self.net.set_sack(id, sack);
+        self.net.first_hop(id, self.now, &mut self.wheel);
+    }
+
+    /// Sends a packet with the bytes that it carries; sets [`Packet::PAYLOAD`]. They are copied to where those of an earlier packet
+    /// were. Its size on the wire is the packet's own.
+    pub fn send_with_payload(&mut self, mut packet: Packet, payload: &[u8]) {
+        debug_assert!(!packet.has(Packet::SACK) && payload.len() <= usize::from(packet.size_bytes));
+        packet.flags |= Packet::PAYLOAD;
+        let id = self.net.admit(packet);
+        self.net.payloads.put(id, payload);
         self.net.first_hop(id, self.now, &mut self.wheel);
     }
 

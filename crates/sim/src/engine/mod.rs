@@ -9,7 +9,7 @@
 //!   an index into the tables of the shard where the route ends.
 //! * [`Endpoints::on_packet`] is called when a packet has crossed the last link of its route. The engine
 //!   has already released the packet; the host sees a copy.
-//! * A host acts through [`Ctx`]: [`Ctx::now`], [`Ctx::send`], [`Ctx::send_with_sack`], [`Ctx::arm`].
+//! * A host acts through [`Ctx`]: [`Ctx::now`], [`Ctx::send`], [`Ctx::send_with_sack`], [`Ctx::send_with_payload`], [`Ctx::arm`].
 //!   `send` puts the packet at once into the queue of the route's first link (the vNIC): whether it was
 //!   dropped there is not told, as in a real host that does not look at its qdisc.
 //! * Randomness: [`crate::rng::Streams::stream`] at set-up; the host keeps its streams in its own state.
@@ -38,6 +38,12 @@ pub trait Endpoints: Send {
 
     /// A packet reached the end of its route. `sack` is empty unless the packet has [`Packet::SACK`].
     fn on_packet(&mut self, ctx: &mut Ctx, packet: &Packet, sack: &Sack);
+
+    /// A packet that carries a payload reached the end of its route.
+    fn on_payload(&mut self, ctx: &mut Ctx, packet: &Packet, payload: &[u8]) {
+        let _ = payload;
+        self.on_packet(ctx, packet, &Sack::EMPTY);
+    }
 
     /// The event of timer `id` came. Call [`Ctx::expired`] with its [`Timer`] and act if it says `true`.
     fn on_timer(&mut self, ctx: &mut Ctx, id: TimerId);

@@ -101,11 +101,20 @@ impl<E: Endpoints> Shard<E> {
     #[inline]
     fn deliver(&mut self, id: u32) {
         let packet = self.ctx.net.deliver(id);
-        if packet.has(Packet::SACK) {
+        if !packet.has(Packet::SACK | Packet::PAYLOAD) {
+            self.hosts.on_packet(&mut self.ctx, &packet, &Sack::EMPTY);
+        } else if packet.has(Packet::SACK) {
             let sack = self.ctx.net.sack(id);
             self.hosts.on_packet(&mut self.ctx, &packet, &sack);
         } else {
-            self.hosts.on_packet(&mut self.ctx, &packet, &Sack::EMPTY);
+            self.deliver_payload(id, &packet);
         }
+    }
+
+    #[inline(never)]
+    fn deliver_payload(&mut self, id: u32, packet: &Packet) {
+        let payload = self.ctx.net.payloads.take(id);
+        self.hosts.on_payload(&mut self.ctx, packet, &payload);
+        self.ctx.net.payloads.reuse(payload);
     }
 }

@@ -8,6 +8,7 @@
 mod impair;
 mod link;
 mod network;
+mod payload;
 mod queue;
 mod red;
 mod served;

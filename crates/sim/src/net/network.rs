@@ -7,6 +7,7 @@ use prefetch_index::prefetch_index;
 use crate::engine::wheel::{EventKey, Kind, Wheel};
 use crate::net::impair::Impairment;
 use crate::net::link::{Buffer, Link, wire_ps};
+use crate::net::payload::Payloads;
 use crate::net::queue::Waiting;
 use crate::net::red::{Red, Verdict};
 use crate::net::served::{Accepted, Action, Served, needs_service};
@@ -148,6 +149,7 @@ pub(crate) struct Crossings {
     packets: Vec<Packet>,
     /// Of the packets that have them.
     sacks: Vec<Sack>,
+    payloads: Vec<Vec<u8>>,
 }
 
 impl Crossings {
@@ -164,6 +166,7 @@ impl Crossings {
         self.arrivals.append(&mut later.arrivals);
         self.packets.append(&mut later.packets);
         self.sacks.append(&mut later.sacks);
+        self.payloads.append(&mut later.payloads);
     }
 }
 
@@ -231,6 +234,7 @@ pub(crate) struct Network {
     routes: Arc<[u32]>,
     packets: Vec<Packet>,
     sacks: Vec<Sack>,
+    pub(crate) payloads: Payloads,
     free: Vec<u32>,
     shard: u32,
     pub(crate) outbox: Vec<Crossings>,
@@ -268,6 +272,7 @@ impl Network {
             routes,
             packets: Vec::new(),
             sacks: Vec::new(),
+            payloads: Payloads::default(),
             free: Vec::new(),
             shard,
             outbox: (0..shards).map(|_| Crossings::default()).collect(),
@@ -511,6 +516,8 @@ impl Network {
         out.packets.push(packet);
         if packet.has(Packet::SACK) {
             out.sacks.push(self.sacks[id as usize]);
+        } else if packet.has(Packet::PAYLOAD) {
+            out.payloads.push(self.payloads.take(id));
         }
         self.free.push(id);
     }
@@ -518,12 +525,17 @@ impl Network {
     /// Takes in packets from another shard; empties the buffer.
     pub(crate) fn enter(&mut self, crossings: &mut Crossings, wheel: &mut Wheel) {
         let mut sacks = crossings.sacks.drain(..);
+        let mut payloads = crossings.payloads.drain(..);
         for ((at, key, target), packet) in crossings.arrivals.drain(..).zip(crossings.packets.drain(..)) {
             let id = self.store(packet);
             if packet.has(Packet::SACK)
                 && let Some(sack) = sacks.next()
             {
                 self.sacks[id as usize] = sack;
+            } else if packet.has(Packet::PAYLOAD)
+                && let Some(payload) = payloads.next()
+            {
+                self.payloads.hand_over(id, payload);
             }
             wheel.push(at, key, id, target);
         }

@@ -1,44 +1,40 @@
 //! A scenario's events as changes of links, pauses of hosts, and vNICs that move.
 
+use std::collections::BTreeMap;
+
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::EventKind;
 
 use super::error::SimError;
-use super::setup::{Flow, Setup};
+use super::setup::Setup;
+use crate::hosts::{Hosts, OffTimes};
 use crate::lower::{Fabric, Way, loss, span};
 use crate::net::LinkChange;
-use crate::packet::RouteId;
 use crate::rng::Streams;
-use crate::tcp::{ConnId, Hosts, OffTimes, World};
 use crate::time::Time;
+use crate::transport::{Ends, Moved, Transport};
 
-/// A vNIC that moves, and the routes its subflows have from then on.
+/// A vNIC that moves, and the routes of what goes over it from then on.
 #[derive(Debug)]
 pub(crate) struct Remap {
     pub(crate) at: Time,
     vm: usize,
     vnic: usize,
     nic: usize,
-    subflows: Vec<Moved>,
+    /// What moves, and the number of its kind among the run's.
+    moved: Vec<(usize, Moved)>,
 }
 
-/// One subflow's new routes.
-#[derive(Debug)]
-struct Moved {
-    flow: usize,
-    subflow: usize,
-    routes: (RouteId, RouteId),
-    path: Option<usize>,
-}
+/// When hosts are off, by node.
+pub(crate) type Pauses = BTreeMap<u32, Vec<OffTimes>>;
 
-/// Plans all events; answers the remaps, whose routes are not known yet.
+/// Plans all events; answers when hosts are off, and the remaps, whose routes are not known yet.
 pub(crate) fn plan(
     scenario: &Scenario,
     fabric: &mut Fabric,
-    world: &mut World,
     streams: &Streams,
-) -> Result<Vec<Remap>, SimError> {
-    let mut remaps = Vec::new();
+) -> Result<(Vec<Remap>, Pauses), SimError> {
+    let (mut remaps, mut pauses) = (Vec::new(), Pauses::new());
     for (index, event) in scenario.event.iter().enumerate() {
         let at = Time::ZERO + span(event.at);
         match &event.kind {
@@ -52,7 +48,7 @@ pub(crate) fn plan(
             EventKind::Remap(e) => {
                 let vm = fabric.host(&e.vm)?;
                 let (vnic, nic) = (e.vnic as usize, e.nic as usize);
-                remaps.push(Remap { at, vm, vnic, nic, subflows: Vec::new() });
+                remaps.push(Remap { at, vm, vnic, nic, moved: Vec::new() });
             }
             EventKind::Deschedule(e) => {
                 let node = fabric.hosts[fabric.host(&e.host)?].0;
@@ -68,12 +64,12 @@ pub(crate) fn plan(
                     off: span(e.off),
                     random: e.random.then(|| streams.stream(&name)),
                 };
-                world.deschedule(node, times).map_err(SimError::Config)?;
+                pauses.entry(node).or_default().push(times);
             }
         }
     }
     remaps.sort_by_key(|remap| remap.at);
-    Ok(remaps)
+    Ok((remaps, pauses))
 }
 
 fn change(fabric: &mut Fabric, at: Time, name: &str, change: LinkChange) -> Result<(), SimError> {
@@ -83,58 +79,64 @@ fn change(fabric: &mut Fabric, at: Time, name: &str, change: LinkChange) -> Resu
     Ok(())
 }
 
-/// Finds the subflows that each remap moves, and their new routes.
+/// Finds what each remap moves, and its new routes.
 pub(crate) fn routes(
     fabric: &mut Fabric,
     scenario: &Scenario,
-    flows: &[Flow],
+    transports: &[Box<dyn Transport>],
     mut remaps: Vec<Remap>,
 ) -> Result<Vec<Remap>, SimError> {
-    if remaps.is_empty() {
-        return Ok(remaps);
-    }
     for remap in &mut remaps {
-        for (index, flow) in flows.iter().enumerate() {
-            let (from, to) = (flow.planned.from, flow.planned.to);
-            let peer = if from == remap.vm { to } else { from };
-            if remap.vm != from && remap.vm != to {
-                continue;
-            }
-            let Some(way) = fabric.over(remap.vm, remap.vnic, remap.nic, peer) else { continue };
-            for (subflow, old) in original_ways(fabric, scenario, flow)?.iter().enumerate() {
-                let outward = if from == remap.vm { &old.forward } else { &old.reverse };
-                if outward.first() != way.forward.first() {
-                    continue;
-                }
-                let (out, home) = (fabric.route(&way.forward)?, fabric.route(&way.reverse)?);
-                let routes = if from == remap.vm { (out, home) } else { (home, out) };
-                remap.subflows.push(Moved { flow: index, subflow, routes, path: Some(remap.nic) });
+        for (kind, transport) in transports.iter().enumerate() {
+            for (index, ends) in transport.ends().into_iter().enumerate() {
+                let moved = moved(fabric, scenario, remap, (index, ends))?;
+                remap.moved.extend(moved.into_iter().map(|moved| (kind, moved)));
             }
         }
     }
     Ok(remaps)
 }
 
-/// The ways a connection's subflows began with; a virtual host draws nothing to choose them.
-fn original_ways(fabric: &Fabric, scenario: &Scenario, flow: &Flow) -> Result<Vec<Way>, SimError> {
-    let common = &scenario.traffic[flow.planned.traffic].common;
-    let allowed = common.path.as_ref().map(|p| p.0.as_slice());
-    let mut unused = Streams::new(0).stream("");
-    let count = u32::try_from(flow.paths.len()).ok();
-    Ok(fabric.ways(flow.planned.from, flow.planned.to, allowed, count, &mut unused)?)
+/// The ways between two hosts that a remap moves.
+fn moved(
+    fabric: &mut Fabric,
+    scenario: &Scenario,
+    remap: &Remap,
+    (index, ends): (usize, Ends),
+) -> Result<Vec<Moved>, SimError> {
+    let mut all = Vec::new();
+    if remap.vm != ends.from && remap.vm != ends.to {
+        return Ok(all);
+    }
+    let sends = ends.from == remap.vm;
+    let peer = if sends { ends.to } else { ends.from };
+    let Some(way) = fabric.over(remap.vm, remap.vnic, remap.nic, peer) else { return Ok(all) };
+    for (number, old) in original_ways(fabric, scenario, ends)?.iter().enumerate() {
+        let outward = if sends { &old.forward } else { &old.reverse };
+        if outward.first() != way.forward.first() {
+            continue;
+        }
+        let (out, home) = (fabric.route(&way.forward)?, fabric.route(&way.reverse)?);
+        let routes = if sends { (out, home) } else { (home, out) };
+        all.push(Moved { ends: index, way: number, routes, path: Some(remap.nic) });
+    }
+    Ok(all)
 }
 
-/// Moves the subflows of every remap at this moment.
+/// The ways with which two hosts began; a virtual host draws nothing to choose them.
+fn original_ways(fabric: &Fabric, scenario: &Scenario, ends: Ends) -> Result<Vec<Way>, SimError> {
+    let common = &scenario.traffic[ends.traffic].common;
+    let allowed = common.path.as_ref().map(|p| p.0.as_slice());
+    let mut unused = Streams::new(0).stream("");
+    let count = u32::try_from(ends.ways).ok();
+    Ok(fabric.ways(ends.from, ends.to, allowed, count, &mut unused)?)
+}
+
+/// Moves what every remap at this moment moves.
 pub(crate) fn remap(setup: &mut Setup, now: Time) {
     let due = setup.remaps.iter().filter(|remap| remap.at == now);
     let mut hosts: Vec<&mut Hosts> = setup.engine.hosts_mut().collect();
-    for moved in due.flat_map(|remap| &remap.subflows) {
-        let flow = &mut setup.flows[moved.flow];
-        setup.directory.reroute(flow.conn, moved.subflow, moved.routes, &mut hosts);
-        if let Some(ConnId(answers)) = flow.answers {
-            let turned = (moved.routes.1, moved.routes.0);
-            setup.directory.reroute(ConnId(answers), moved.subflow, turned, &mut hosts);
-        }
-        flow.paths[moved.subflow] = moved.path;
+    for (kind, moved) in due.flat_map(|remap| &remap.moved) {
+        setup.transports[*kind].reroute(moved, &mut hosts);
     }
 }

@@ -1,8 +1,8 @@
 //! Why a case could not be simulated.
 
+use crate::hosts::HostError;
 use crate::lower::FabricError;
 use crate::net::NetError;
-use crate::tcp::HostError;
 
 /// Why a case could not be simulated.
 #[derive(Debug, thiserror::Error)]

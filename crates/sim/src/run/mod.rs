@@ -17,9 +17,9 @@ use vmcc_results::{RunOutput, Work};
 use vmcc_scenario::ResolvedCase;
 
 pub use error::SimError;
+pub(crate) use observe::at;
 
 use crate::time::{Span, Time};
-use crate::traffic::MAX_FLOWS;
 use accounts::Accounts;
 use setup::Setup;
 
@@ -54,7 +54,7 @@ pub fn run_case(case: &ResolvedCase, seed: u64, options: &Options<'_>) -> Result
     let mut accounts = Accounts::new(&setup);
     for stop in stops(&setup) {
         run_until(&mut setup, stop, options)?;
-        accounts.settle(&setup, stop);
+        accounts.settle(&mut setup, stop);
         changes::remap(&mut setup, stop);
         if let Some(progress) = options.progress {
             progress(stop.ps() as f64 / setup.end.ps().max(1) as f64);
@@ -77,27 +77,22 @@ fn output(setup: &mut Setup, accounts: &Accounts) -> RunOutput {
 /// Events after which a run listens to who wants it to end: a fraction of a second.
 const EVENTS_BETWEEN_LOOKS: u64 = 1 << 20;
 
-/// Runs to `stop` unless it is canceled, or keeps more answered requests than memory is for.
+/// Runs to `stop` unless it is canceled, or keeps more than memory is for.
 fn run_until(setup: &mut Setup, stop: Time, options: &Options<'_>) -> Result<(), SimError> {
     loop {
         if options.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
             return Err(SimError::Canceled);
         }
         let done = setup.engine.run_part(stop, EVENTS_BETWEEN_LOOKS);
-        let answered: usize = setup.hosts().iter().map(|shard| shard.responses().len()).sum();
-        if answered > MAX_FLOWS {
-            let asks = setup.flows.iter().find(|flow| flow.answers.is_some());
-            let traffic = asks.map(|flow| setup.labels[flow.planned.traffic].clone()).unwrap_or_default();
-            return Err(SimError::TooMany { traffic, most: MAX_FLOWS });
-        }
+        let hosts = setup.hosts();
+        setup.transports.iter().try_for_each(|transport| transport.check(&hosts))?;
         if done {
             return Ok(());
         }
     }
 }
 
-/// The moments at which counters are read: every interval, warm-up, remaps, starts and ends of competing
-/// traffic, the end.
+/// The moments at which counters are read: every interval, warm-up, remaps, the end, and what kinds of endpoints ask for.
 fn stops(setup: &Setup) -> Vec<Time> {
     let every = setup.interval.ps().min((setup.end.ps() / PARTS).max(1));
     let mut stops: Vec<Time> =
@@ -107,7 +102,7 @@ fn stops(setup: &Setup) -> Vec<Time> {
     stops.extend(reads);
     stops.extend(setup.remaps.iter().map(|remap| remap.at));
     stops.extend([setup.warmup, setup.end]);
-    stops.extend(setup.competing_times());
+    stops.extend(setup.transports.iter().flat_map(|transport| transport.cuts()).filter(|t| *t < setup.end));
     stops.retain(|t| *t > Time::ZERO && *t <= setup.end);
     stops.sort_unstable();
     stops.dedup();

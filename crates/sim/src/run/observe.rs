@@ -2,62 +2,53 @@
 
 use std::collections::BTreeMap;
 
-use vmcc_metrics::observed::{
-    Class, Connection, Counters, Entry, Job, Moment, Observed, Part, Path, Response, Sample, Subflow,
-};
+use vmcc_metrics::observed::{Class, Entry, Moment, Observed, Part, Path};
 use vmcc_scenario::model::EventKind;
 
 use super::accounts::{Accounts, SERIES_FLOWS};
-use super::setup::{Flow, Setup};
-use crate::tcp::{App, FlowRecord, Hosts, RttGroups, SubflowRecord};
+use super::setup::Setup;
 use crate::time::Time;
 
 pub(super) fn observe(setup: &mut Setup, accounts: &Accounts) -> Observed {
     let samples = (setup.engine.take_samples(), setup.engine.take_class_samples());
     let setup: &Setup = setup;
     let paths = (0..setup.fabric.paths.len()).map(|path| path_of(setup, accounts, path, &samples)).collect();
-    Observed {
+    let mut observed = Observed {
         window: (at(setup.warmup), at(setup.end)),
         interval_ps: setup.interval.ps(),
-        entries: entries(setup, accounts),
+        entries: entries(setup),
         paths,
-        connections: connections(setup, accounts),
-        responses: responses(setup),
         parts: accounts.parts.iter().map(part).collect(),
-        parts_per_interval: setup.flows.len() <= SERIES_FLOWS,
+        parts_per_interval: setup.connections <= SERIES_FLOWS,
         dropped_pkt: Some(setup.engine.totals().dropped),
-        cpu_s: None,
-        rtts: rtts(setup, accounts),
-    }
+        ..Observed::default()
+    };
+    let hosts = setup.hosts();
+    setup.transports.iter().for_each(|transport| transport.observe(&hosts, &mut observed));
+    observed
 }
 
-fn at(time: Time) -> Moment {
+/// The metrics' word for a simulated time.
+pub(crate) fn at(time: Time) -> Moment {
     Moment(time.ps())
 }
 
-/// A moment that may never have come.
-fn reached(time: Time) -> Option<Moment> {
-    (time != Time::NEVER).then(|| at(time))
-}
-
-fn entries(setup: &Setup, accounts: &Accounts) -> Vec<Entry> {
+fn entries(setup: &Setup) -> Vec<Entry> {
     let one = |(traffic, label): (usize, &String)| {
         let entry = &setup.scenario.traffic[traffic];
-        let sinks = setup.datagrams.iter().zip(&accounts.datagram_window);
-        let bytes: u64 = sinks.filter(|((_, p), _)| p.traffic == traffic).map(|(_, bytes)| bytes).sum();
         let moment = |time| at(Time::ZERO + crate::lower::span(time));
         Entry {
             label: label.clone(),
             competing: entry.is_competing(),
             start: moment(entry.common.start),
             stop: entry.common.stop.map_or(at(setup.end), moment),
-            datagram_bytes: bytes as f64,
+            datagram_bytes: 0.0,
         }
     };
     setup.labels.iter().enumerate().map(one).collect()
 }
 
-fn part(part: &super::accounts::Part) -> Part {
+fn part(part: &crate::transport::Part) -> Part {
     let floats = |bytes: &[u64]| bytes.iter().map(|bytes| *bytes as f64).collect();
     Part {
         from: at(part.from),
@@ -100,107 +91,4 @@ fn path_of(setup: &Setup, accounts: &Accounts, path: usize, (queues, classes): &
 fn class_name(setup: &Setup, class: u8) -> String {
     let names = setup.scenario.topology.as_kind().path_classes();
     names.get(usize::from(class)).cloned().unwrap_or_else(|| class.to_string())
-}
-
-fn connections(setup: &Setup, accounts: &Accounts) -> Vec<Connection> {
-    let hosts = setup.hosts();
-    let mut samples = samples(&hosts, &numbers(setup));
-    let one = |(index, flow): (usize, &Flow)| {
-        let record = setup.directory.flow(flow.conn, &hosts);
-        let answers = flow.answers.map(|id| setup.directory.flow(id, &hosts));
-        let directions: Vec<&FlowRecord> = std::iter::once(&record).chain(&answers).collect();
-        let subflow = |(number, path): (usize, &Option<usize>)| {
-            let both: Vec<&SubflowRecord> = directions.iter().map(|r| &r.subflows[number]).collect();
-            let samples = samples.remove(&(index, number)).unwrap_or_default();
-            Subflow { number, path: *path, samples, ..subflow(&both) }
-        };
-        Connection {
-            entry: flow.planned.traffic,
-            sender: flow.planned.from,
-            from: flow.planned.from_name.clone(),
-            to: flow.planned.to_name.clone(),
-            cc: flow.cc.clone(),
-            job: job(flow.planned.app),
-            start: at(record.start),
-            stop: at(flow.planned.stop),
-            established: record.established != Time::NEVER,
-            received: reached(record.received),
-            delivered_bytes: directions.iter().map(|r| r.delivered_bytes).sum(),
-            window_bytes: accounts.window[index] as f64,
-            rtts: Some(usize::from(flow.group)),
-            subflows: flow.paths.iter().enumerate().map(subflow).collect(),
-        }
-    };
-    setup.flows.iter().enumerate().map(one).collect()
-}
-
-fn job(app: App) -> Job {
-    match app {
-        App::Sized { bytes } => Job::Transfer(bytes),
-        App::RequestResponse { response_bytes, .. } => Job::Requests(response_bytes),
-        App::Bulk | App::OnOff { .. } => Job::Endless,
-    }
-}
-
-/// A subflow's counters, both directions of its connection together.
-fn subflow(both: &[&SubflowRecord]) -> Subflow {
-    let sum = |counter: fn(&SubflowRecord) -> u64| Some(both.iter().map(|record| counter(record)).sum());
-    Subflow {
-        established: both.first().is_some_and(|record| record.established || record.closed),
-        counters: Counters {
-            retransmits: sum(|s| s.sender.retransmits),
-            timeouts: sum(|s| u64::from(s.sender.timeouts)),
-            ce_marks: sum(|s| s.receiver.ce_marked),
-            echoed_ce: None,
-        },
-        ..Subflow::default()
-    }
-}
-
-/// The connections' numbers, by the simulator's.
-fn numbers(setup: &Setup) -> BTreeMap<u32, usize> {
-    setup.flows.iter().enumerate().map(|(index, flow)| (flow.conn.0, index)).collect()
-}
-
-/// Samples by connection and subflow, by time: in an order that does not depend on shards.
-fn samples(hosts: &[&Hosts], numbers: &BTreeMap<u32, usize>) -> BTreeMap<(usize, usize), Vec<Sample>> {
-    let mut samples: BTreeMap<(usize, usize), Vec<Sample>> = BTreeMap::new();
-    for sample in hosts.iter().flat_map(|shard| shard.samples()) {
-        let Some(index) = numbers.get(&sample.conn.0) else { continue };
-        samples.entry((*index, usize::from(sample.subflow))).or_default().push(Sample {
-            at: at(sample.at),
-            srtt_8us: sample.srtt_8us,
-            cwnd_pkt: sample.cwnd_pkt,
-            acked: u64::from(sample.acked_pkt),
-        });
-    }
-    samples.values_mut().for_each(|of_subflow| of_subflow.sort_by_key(|sample| sample.at));
-    samples
-}
-
-/// Answered requests, in an order that does not depend on shards.
-fn responses(setup: &Setup) -> Vec<Response> {
-    let numbers = numbers(setup);
-    let hosts = setup.hosts();
-    let all = hosts.iter().flat_map(|shard| shard.responses());
-    let one = |response: &crate::tcp::Response| {
-        let connection = *numbers.get(&response.conn.0)?;
-        Some(Response { connection, asked: at(response.asked), answered: at(response.answered) })
-    };
-    let mut responses: Vec<Response> = all.filter_map(one).collect();
-    responses.sort_by_key(|response| (response.answered, response.connection, response.asked));
-    responses
-}
-
-/// RTT samples by group. What was counted before the window is part of what was counted in all.
-fn rtts(setup: &Setup, accounts: &Accounts) -> Vec<hdrhistogram::Histogram<u64>> {
-    let all: RttGroups = setup.directory.rtts(setup.hosts());
-    let within = |group: u16| {
-        let mut histogram = all.group(group)?.clone();
-        if let Some(early) = accounts.rtts_at_warmup.as_ref().and_then(|rtts| rtts.group(group)) {
-            let _ = histogram.subtract(early);
-        }
-        Some(histogram)
-    };
-    (0..u16::MAX).map_while(within).collect()
 }

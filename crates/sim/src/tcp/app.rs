@@ -7,8 +7,9 @@
 
 use super::config::App;
 use super::conn::ENDLESS;
+use super::timers::Purpose;
 use super::tx::Tx;
-use super::wire::{Purpose, Wire};
+use crate::hosts::Wire;
 use crate::time::{Span, Time};
 
 impl<W: Wire> Tx<'_, W> {

@@ -1,32 +1,29 @@
-//! All hosts of one shard of the engine: flat tables, and where each event goes.
+//! All connections of one shard of the engine: flat tables, and where each event goes.
 
 use super::config::TcpConfig;
 use super::conn::Conn;
-use super::datagram::{DatagramRecord, Datagrams};
-use super::pause::{Deferred, Pauses};
 use super::record::{Response, RttGroups, Sample};
 use super::rx::{Rx, RxConn, RxSubflow, Tell};
 use super::subflow::Subflow;
+use super::timers::Purpose;
 use super::tx::{Selected, Tx};
-use super::wire::{Purpose, Wire};
 use super::world::ConnId;
-use crate::engine::{Ctx, Endpoints, Timer, TimerId};
+use crate::engine::{Timer, TimerId};
+use crate::hosts::Wire;
 use crate::packet::{Packet, Sack};
 use crate::time::{Span, Time};
+use crate::transport::Table;
 use std::sync::Arc;
 
 /// Tables of one shard.
 #[derive(Clone, Debug, Default)]
-pub struct Hosts {
+pub(crate) struct Connections {
     pub(crate) configs: Arc<[TcpConfig]>,
     pub(crate) algorithms: Arc<[Selected]>,
     pub(crate) conns: Vec<Conn>,
     pub(crate) subs: Vec<Subflow>,
     pub(crate) rx_conns: Vec<RxConn>,
     pub(crate) rx_subs: Vec<RxSubflow>,
-    pub(crate) datagrams: Vec<Datagrams>,
-    pub(crate) sinks: Vec<(u32, DatagramRecord)>,
-    pub(crate) pauses: Vec<Pauses>,
     pub(crate) rtts: RttGroups,
     pub(crate) samples: Vec<Sample>,
     pub(crate) responses: Vec<Response>,
@@ -34,19 +31,19 @@ pub struct Hosts {
     pub(crate) sample_timer: Timer,
 }
 
-impl Hosts {
+impl Connections {
     /// Samples of traced connections, in order of time.
-    pub fn samples(&self) -> &[Sample] {
+    pub(crate) fn samples(&self) -> &[Sample] {
         &self.samples
     }
 
     /// Answered requests, in order of time.
-    pub fn responses(&self) -> &[Response] {
+    pub(crate) fn responses(&self) -> &[Response] {
         &self.responses
     }
 
     /// RTT distributions of this shard's senders.
-    pub fn rtts(&self) -> &RttGroups {
+    pub(crate) fn rtts(&self) -> &RttGroups {
         &self.rtts
     }
 
@@ -82,41 +79,6 @@ impl Hosts {
         conn_index
     }
 
-    /// A packet for one of this shard's endpoints.
-    #[inline]
-    pub(crate) fn packet<W: Wire>(&mut self, wire: &mut W, packet: &Packet, sack: &Sack) {
-        if !self.pauses.is_empty() && self.defer_packet(packet, sack) {
-            return;
-        }
-        self.handle(wire, packet, sack);
-    }
-
-    #[inline]
-    fn handle<W: Wire>(&mut self, wire: &mut W, packet: &Packet, sack: &Sack) {
-        if packet.has(Packet::DATA) || !packet.has(Packet::ACK) {
-            if packet.has(Packet::UDP) {
-                self.sink(packet);
-                return;
-            }
-            let conn = self.with_rx(wire, packet.to, |rx| rx.on_data(packet));
-            if self.rx_conns[conn as usize].message != 0 {
-                self.tell(wire, conn);
-            }
-        } else {
-            let sub = packet.to as usize;
-            let conn = self.subs[sub].conn;
-            let r = sub - self.conns[conn as usize].first as usize;
-            self.with_tx(wire, conn, |tx| tx.on_ack(r, packet, sack));
-        }
-    }
-
-    fn sink(&mut self, packet: &Packet) {
-        if let Some((_, record)) = self.sinks.get_mut(packet.to as usize) {
-            record.received += 1;
-            record.received_bytes += u64::from(packet.size_bytes);
-        }
-    }
-
     /// Messages of a request-response connection that have become complete.
     fn tell<W: Wire>(&mut self, wire: &mut W, rx_conn: u32) {
         loop {
@@ -134,120 +96,6 @@ impl Hosts {
                     self.with_tx(wire, conn, |tx| tx.on_answer(conn));
                 }
                 None => return,
-            }
-        }
-    }
-
-    fn owner(&mut self, purpose: Purpose, index: u32) -> Option<(u32, &mut Timer)> {
-        let i = index as usize;
-        Some(match purpose {
-            Purpose::App => {
-                let conn = &mut self.conns[i];
-                (conn.host, &mut conn.app_timer)
-            }
-            Purpose::Subflow | Purpose::Pace => {
-                let sub = &mut self.subs[i];
-                let host = self.conns[sub.conn as usize].host;
-                let timer = if purpose == Purpose::Pace { &mut sub.pace_timer } else { &mut sub.timer };
-                (host, timer)
-            }
-            Purpose::DelayedAck => {
-                let sub = &mut self.rx_subs[i];
-                (self.rx_conns[sub.conn as usize].host, sub.timer())
-            }
-            Purpose::Read => {
-                let conn = &mut self.rx_conns[i];
-                (conn.host, conn.timer())
-            }
-            Purpose::Datagram => {
-                let sender = &mut self.datagrams[i];
-                (sender.host(), &mut sender.timer)
-            }
-            Purpose::Pause => (u32::MAX, &mut self.pauses[i].timer),
-            Purpose::Sample => (u32::MAX, &mut self.sample_timer),
-        })
-    }
-
-    /// A timer's event.
-    pub(crate) fn timer<W: Wire>(&mut self, wire: &mut W, id: TimerId) {
-        let (purpose, index) = Purpose::of(id);
-        let Some((host, timer)) = self.owner(purpose, index) else { return };
-        if !wire.expired(timer, id) {
-            return;
-        }
-        if !self.pauses.is_empty() && self.defer_timer(wire.now(), host, id) {
-            return;
-        }
-        self.fire(wire, purpose, index);
-    }
-
-    fn fire<W: Wire>(&mut self, wire: &mut W, purpose: Purpose, index: u32) {
-        match purpose {
-            Purpose::App => self.with_tx(wire, index, |tx| tx.on_app(index)),
-            Purpose::Subflow | Purpose::Pace => {
-                let conn = self.subs[index as usize].conn;
-                let r = (index - self.conns[conn as usize].first) as usize;
-                self.with_tx(wire, conn, |tx| {
-                    if purpose == Purpose::Pace { tx.on_pace(r) } else { tx.on_alarm(r) }
-                });
-            }
-            Purpose::DelayedAck => {
-                self.with_rx(wire, index, |rx| rx.on_delayed_ack());
-            }
-            Purpose::Read => {
-                let sub = self.rx_conns[index as usize].first;
-                self.with_rx(wire, sub, |rx| rx.on_read());
-            }
-            Purpose::Datagram => self.datagrams[index as usize].on_timer(wire, index),
-            Purpose::Pause => self.change_pause(wire, index),
-            Purpose::Sample => self.sample(wire),
-        }
-    }
-
-    fn pause_of(&mut self, host: u32) -> Option<&mut Pauses> {
-        let i = self.pauses.binary_search_by_key(&host, |p| p.host).ok()?;
-        self.pauses[i].paused.then(|| &mut self.pauses[i])
-    }
-
-    fn defer_packet(&mut self, packet: &Packet, sack: &Sack) -> bool {
-        let to = packet.to as usize;
-        let host = if packet.has(Packet::UDP) {
-            return false; // counting what arrives at the vNIC needs no CPU
-        } else if packet.has(Packet::DATA) || !packet.has(Packet::ACK) {
-            self.rx_conns[self.rx_subs[to].conn as usize].host
-        } else {
-            self.conns[self.subs[to].conn as usize].host
-        };
-        let Some(pauses) = self.pause_of(host) else { return false };
-        pauses.waiting.push(Deferred::Packet(*packet, *sack));
-        true
-    }
-
-    /// Keeps the deadline, so that what is handled before it at resumption may still move or cancel it.
-    fn defer_timer(&mut self, now: Time, host: u32, id: TimerId) -> bool {
-        let Some(pauses) = self.pause_of(host) else { return false };
-        pauses.waiting.push(Deferred::Timer(id));
-        let (purpose, index) = Purpose::of(id);
-        if let Some((_, timer)) = self.owner(purpose, index) {
-            timer.deadline = now;
-        }
-        true
-    }
-
-    fn change_pause<W: Wire>(&mut self, wire: &mut W, index: u32) {
-        let waiting = self.pauses[index as usize].change();
-        self.pauses[index as usize].arm(wire, index);
-        for item in waiting {
-            match item {
-                Deferred::Packet(packet, sack) => self.handle(wire, &packet, &sack),
-                Deferred::Timer(id) => {
-                    let (purpose, index) = Purpose::of(id);
-                    let Some((_, timer)) = self.owner(purpose, index) else { continue };
-                    if timer.deadline() <= wire.now() {
-                        timer.cancel();
-                        self.fire(wire, purpose, index);
-                    }
-                }
             }
         }
     }
@@ -273,42 +121,9 @@ impl Hosts {
         wire.arm(&mut self.sample_timer, Purpose::Sample.id(0), next);
     }
 
-    /// Arms what starts by itself.
-    pub(crate) fn begin<W: Wire>(&mut self, wire: &mut W) {
-        for (i, pauses) in self.pauses.iter_mut().enumerate() {
-            pauses.arm(wire, i as u32);
-        }
-        for (i, conn) in self.conns.iter_mut().enumerate() {
-            if conn.start != Time::NEVER {
-                wire.arm(&mut conn.app_timer, Purpose::App.id(i as u32), conn.start);
-            }
-        }
-        for (i, sender) in self.datagrams.iter_mut().enumerate() {
-            sender.start(wire, i as u32);
-        }
-        if self.sample_every != Span::ZERO {
-            let at = wire.now() + self.sample_every;
-            wire.arm(&mut self.sample_timer, Purpose::Sample.id(0), at);
-        }
-    }
-}
-
-impl Endpoints for Hosts {
-    fn start(&mut self, ctx: &mut Ctx) {
-        self.begin(ctx);
-    }
-
+    /// Brings closer what a packet that arrives soon will touch.
     #[inline]
-    fn on_packet(&mut self, ctx: &mut Ctx, packet: &Packet, sack: &Sack) {
-        self.packet(ctx, packet, sack);
-    }
-
-    fn on_timer(&mut self, ctx: &mut Ctx, id: TimerId) {
-        self.timer(ctx, id);
-    }
-
-    #[inline]
-    fn prefetch(&self, to: u32, ack: bool) {
+    pub(crate) fn prefetch(&self, to: u32, ack: bool) {
         if !ack {
             if let Some(sub) = self.rx_subs.get(to as usize) {
                 sub.prefetch();
@@ -318,8 +133,9 @@ impl Endpoints for Hosts {
         }
     }
 
+    /// The same packet arrives very soon.
     #[inline]
-    fn prefetch_more(&self, to: u32, ack: bool) {
+    pub(crate) fn prefetch_more(&self, to: u32, ack: bool) {
         if !ack {
             if let Some(sub) = self.rx_subs.get(to as usize) {
                 self.rx_conns[sub.conn as usize].prefetch();
@@ -327,6 +143,99 @@ impl Endpoints for Hosts {
         } else if let Some(sub) = self.subs.get(to as usize) {
             self.conns[sub.conn as usize].prefetch();
             sub.board.prefetch();
+        }
+    }
+}
+
+/// Whether a packet goes to the receiving half of a subflow.
+#[inline]
+fn to_receiver(packet: &Packet) -> bool {
+    packet.has(Packet::DATA) || !packet.has(Packet::ACK)
+}
+
+impl Table for Connections {
+    fn start<W: Wire>(&mut self, wire: &mut W) {
+        for (i, conn) in self.conns.iter_mut().enumerate() {
+            if conn.start != Time::NEVER {
+                wire.arm(&mut conn.app_timer, Purpose::App.id(i as u32), conn.start);
+            }
+        }
+        if self.sample_every != Span::ZERO {
+            let at = wire.now() + self.sample_every;
+            wire.arm(&mut self.sample_timer, Purpose::Sample.id(0), at);
+        }
+    }
+
+    #[inline]
+    fn on_packet<W: Wire>(&mut self, wire: &mut W, packet: &Packet, sack: &Sack) {
+        if to_receiver(packet) {
+            let conn = self.with_rx(wire, packet.to, |rx| rx.on_data(packet));
+            if self.rx_conns[conn as usize].message != 0 {
+                self.tell(wire, conn);
+            }
+        } else {
+            let sub = packet.to as usize;
+            let conn = self.subs[sub].conn;
+            let r = sub - self.conns[conn as usize].first as usize;
+            self.with_tx(wire, conn, |tx| tx.on_ack(r, packet, sack));
+        }
+    }
+
+    fn host_of(&self, packet: &Packet) -> Option<u32> {
+        let to = packet.to as usize;
+        Some(if to_receiver(packet) {
+            self.rx_conns[self.rx_subs[to].conn as usize].host
+        } else {
+            self.conns[self.subs[to].conn as usize].host
+        })
+    }
+
+    fn timer(&mut self, id: TimerId) -> Option<(Option<u32>, &mut Timer)> {
+        let (purpose, index) = Purpose::of(id);
+        let i = index as usize;
+        let (host, timer) = match purpose {
+            Purpose::App => {
+                let conn = &mut self.conns[i];
+                (conn.host, &mut conn.app_timer)
+            }
+            Purpose::Subflow | Purpose::Pace => {
+                let sub = &mut self.subs[i];
+                let host = self.conns[sub.conn as usize].host;
+                let timer = if purpose == Purpose::Pace { &mut sub.pace_timer } else { &mut sub.timer };
+                (host, timer)
+            }
+            Purpose::DelayedAck => {
+                let sub = &mut self.rx_subs[i];
+                (self.rx_conns[sub.conn as usize].host, sub.timer())
+            }
+            Purpose::Read => {
+                let conn = &mut self.rx_conns[i];
+                (conn.host, conn.timer())
+            }
+            Purpose::Sample => return Some((None, &mut self.sample_timer)),
+        };
+        Some((Some(host), timer))
+    }
+
+    fn on_timer<W: Wire>(&mut self, wire: &mut W, id: TimerId) {
+        let (purpose, index) = Purpose::of(id);
+        match purpose {
+            Purpose::App => self.with_tx(wire, index, |tx| tx.on_app(index)),
+            Purpose::Subflow | Purpose::Pace => {
+                let conn = self.subs[index as usize].conn;
+                let r = (index - self.conns[conn as usize].first) as usize;
+                self.with_tx(wire, conn, |tx| {
+                    if purpose == Purpose::Pace { tx.on_pace(r) } else { tx.on_alarm(r) }
+                });
+            }
+            Purpose::DelayedAck => {
+                self.with_rx(wire, index, |rx| rx.on_delayed_ack());
+            }
+            Purpose::Read => {
+                let sub = self.rx_conns[index as usize].first;
+                self.with_rx(wire, sub, |rx| rx.on_read());
+            }
+            Purpose::Sample => self.sample(wire),
         }
     }
 }

@@ -1,10 +1,9 @@
 //! A network of one pipe per route, for packet-level tests: each packet is delayed, or lost, as a script says.
 
 use super::config::{App, ConnSpec, SubflowSpec, TcpConfig};
-use super::shard::Hosts;
-use super::wire::Wire;
 use super::world::{ConnId, Directory, World};
 use crate::engine::{Timer, TimerId};
+use crate::hosts::{Hosts, OffTimes, Wire};
 use crate::packet::{Packet, RouteId, Sack};
 use crate::time::{Span, Time};
 use std::collections::BTreeMap;
@@ -79,6 +78,10 @@ impl Wire for Pipe {
         let ranges = sack.ranges.iter().filter(|r| r.end > r.start).count();
         self.most_sack_ranges = self.most_sack_ranges.max(ranges);
         self.put(packet, *sack);
+    }
+
+    fn send_with_payload(&mut self, packet: Packet, _payload: &[u8]) {
+        unreachable!("connections send no payload: {packet:?}");
     }
 
     fn arm(&mut self, timer: &mut Timer, id: TimerId, at: Time) {
@@ -161,9 +164,6 @@ impl Lab {
                 ..SubflowSpec::new(RouteId(2 * i as u32), RouteId(2 * i as u32 + 1))
             })
             .collect();
-        for (node, start, end) in setup.pauses {
-            world.pause(node, start, end).expect("both nodes exist");
-        }
         let conn = world
             .add_connection(ConnSpec {
                 sender: 0,
@@ -185,7 +185,10 @@ impl Lab {
         let (mut hosts, directory) = world.build();
         let routes =
             setup.paths.iter().flat_map(|&(delay, gap)| [(delay, gap), (delay, Span::ZERO)]).collect();
-        let hosts = hosts.remove(0);
+        let mut hosts = hosts.remove(0);
+        for (node, start, end) in setup.pauses {
+            hosts.deschedule(node, vec![OffTimes::once(start, end)]);
+        }
         Lab { pipe: Pipe::new(routes, script), hosts, directory, conn, started: false }
     }
 

@@ -1,62 +1,21 @@
-//! Setting up hosts, and finding their results again.
+//! Setting up connections, and finding their results again.
 
 use super::config::{AlgorithmId, App, ConfigId, ConnSpec, ReceiveBuffer, SubflowSpec, TcpConfig};
 use super::conn::Conn;
-use super::datagram::{DatagramRecord, DatagramSpec, Datagrams};
-use super::pause::{OffTimes, Pauses};
 use super::record::{FlowRecord, RttGroups, SubflowRecord};
 use super::rx::{RxConn, RxSubflow, Tell};
-use super::shard::Hosts;
+use super::shard::Connections;
 use super::subflow::{Status, Subflow};
 use super::tx::Selected;
-use super::wire::MAX_INDEX;
-use crate::engine::Endpoints;
+use crate::hosts::{HostError, Hosts, MAX_INDEX, check, shard_of};
 use crate::packet::RouteId;
 use crate::time::{Span, Time};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use vmcc_cc::{Algorithm, MAX_PATHS, Params};
 
 /// A connection, numbered in order of creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub u32);
-
-/// A datagram sender, numbered in order of creation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DatagramId(pub u32);
-
-/// Why a connection or sender cannot be created. Nothing has changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum HostError {
-    /// A node number beyond the network.
-    #[error("node {node} does not exist: the network has {nodes} nodes, numbered from 0")]
-    UnknownNode {
-        /// The number given.
-        node: u32,
-        /// Nodes of the network.
-        nodes: usize,
-    },
-    /// No subflow, or more than a connection can have.
-    #[error("a connection has 1 to {MAX_PATHS} subflows, not {count}")]
-    Subflows {
-        /// The number given.
-        count: usize,
-    },
-    /// A size, rate or count of zero, or a stream longer than sequence numbers reach.
-    #[error("{what} of {value} is out of range: {range}")]
-    Quantity {
-        /// What was given.
-        what: &'static str,
-        /// Its value.
-        value: u64,
-        /// What is allowed.
-        range: &'static str,
-    },
-    /// More subflows in one shard than timers can name.
-    #[error("one shard holds at most {MAX_INDEX} subflows: use more shards or fewer connections")]
-    Full,
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -66,20 +25,14 @@ struct Place {
     rx: u32,
 }
 
-/// Hosts being set up.
+/// Connections being set up.
 #[derive(Debug)]
 pub struct World {
     shard_of: Vec<u8>,
     configs: Vec<TcpConfig>,
     algorithms: Vec<Selected>,
-    shards: Vec<Hosts>,
+    shards: Vec<Connections>,
     places: Vec<Place>,
-    datagrams: Vec<(u8, u32, u8, u32)>,
-    pauses: BTreeMap<u32, Vec<OffTimes>>,
-}
-
-fn check(what: &'static str, value: u64, ok: bool, range: &'static str) -> Result<(), HostError> {
-    if ok { Ok(()) } else { Err(HostError::Quantity { what, value, range }) }
 }
 
 /// Longest stream, in segments: sequence numbers do not wrap.
@@ -93,16 +46,13 @@ impl World {
             shard_of: shard_of.to_vec(),
             configs: Vec::new(),
             algorithms: Vec::new(),
-            shards: vec![Hosts::default(); shards],
+            shards: vec![Connections::default(); shards],
             places: Vec::new(),
-            datagrams: Vec::new(),
-            pauses: BTreeMap::new(),
         }
     }
 
     fn shard(&self, node: u32) -> Result<u8, HostError> {
-        let shard = self.shard_of.get(node as usize).copied();
-        shard.ok_or(HostError::UnknownNode { node, nodes: self.shard_of.len() })
+        shard_of(&self.shard_of, node)
     }
 
     /// Constants that connections can refer to.
@@ -138,24 +88,6 @@ impl World {
         for shard in &mut self.shards {
             shard.sample_every = every;
         }
-    }
-
-    /// The host at `node` is descheduled from `start` to `end`.
-    ///
-    /// # Errors
-    /// [`HostError::UnknownNode`].
-    pub fn pause(&mut self, node: u32, start: Time, end: Time) -> Result<(), HostError> {
-        self.deschedule(node, OffTimes::once(start, end))
-    }
-
-    /// The host at `node` neither sends nor processes while `times` keeps it off.
-    ///
-    /// # Errors
-    /// [`HostError::UnknownNode`].
-    pub(crate) fn deschedule(&mut self, node: u32, times: OffTimes) -> Result<(), HostError> {
-        self.shard(node)?;
-        self.pauses.entry(node).or_default().push(times);
-        Ok(())
     }
 
     /// Creates a connection; a request-response application takes two numbers, the second for the
@@ -272,24 +204,6 @@ impl World {
         self.places.len()
     }
 
-    /// Creates a datagram sender.
-    ///
-    /// # Errors
-    /// [`HostError`] if a node does not exist or rate or size is zero.
-    pub fn add_datagrams(&mut self, spec: DatagramSpec) -> Result<DatagramId, HostError> {
-        let (tx_shard, rx_shard) = (self.shard(spec.sender)?, self.shard(spec.receiver)?);
-        check("rate_bps", spec.rate_bps, spec.rate_bps > 0, "at least 1 bit/s")?;
-        check("size_bytes", spec.size_bytes.into(), spec.size_bytes > 0, "at least 1 byte")?;
-        let id = self.datagrams.len() as u32;
-        let to = self.shards[usize::from(rx_shard)].sinks.len() as u32;
-        self.shards[usize::from(rx_shard)].sinks.push((id, DatagramRecord::default()));
-        let senders = &mut self.shards[usize::from(tx_shard)].datagrams;
-        let tx = senders.len() as u32;
-        senders.push(Datagrams::new(spec, to));
-        self.datagrams.push((tx_shard, tx, rx_shard, to));
-        Ok(DatagramId(id))
-    }
-
     /// The hosts of each shard, and where everything is.
     pub fn build(mut self) -> (Vec<Hosts>, Directory) {
         let configs: Arc<[TcpConfig]> = self.configs.into();
@@ -298,11 +212,7 @@ impl World {
             shard.configs = Arc::clone(&configs);
             shard.algorithms = Arc::clone(&algorithms);
         }
-        for (node, windows) in self.pauses {
-            let shard = usize::from(self.shard_of[node as usize]);
-            self.shards[shard].pauses.push(Pauses::new(node, windows));
-        }
-        (self.shards, Directory { places: self.places, datagrams: self.datagrams })
+        (self.shards.into_iter().map(Hosts::from).collect(), Directory { places: self.places })
     }
 }
 
@@ -310,7 +220,6 @@ impl World {
 #[derive(Clone, Debug)]
 pub struct Directory {
     places: Vec<Place>,
-    datagrams: Vec<(u8, u32, u8, u32)>,
 }
 
 impl Directory {
@@ -325,7 +234,7 @@ impl Directory {
     /// If `id` or `hosts` come from another world.
     pub fn delivered_bytes(&self, id: ConnId, hosts: &[&Hosts]) -> u64 {
         let place = self.places[id.0 as usize];
-        hosts[usize::from(place.rx_shard)].rx_conns[place.rx as usize].delivered_bytes
+        hosts[usize::from(place.rx_shard)].tcp.rx_conns[place.rx as usize].delivered_bytes
     }
 
     /// Sends subflow `subflow` of connection `id` over other routes from now on; what is on its way arrives.
@@ -340,10 +249,10 @@ impl Directory {
         hosts: &mut [&mut Hosts],
     ) {
         let place = self.places[id.0 as usize];
-        let tx = &mut hosts[usize::from(place.tx_shard)];
+        let tx = &mut hosts[usize::from(place.tx_shard)].tcp;
         let first = tx.conns[place.tx as usize].first as usize;
         tx.subs[first + subflow].route = forward;
-        let rx = &mut hosts[usize::from(place.rx_shard)];
+        let rx = &mut hosts[usize::from(place.rx_shard)].tcp;
         let first = rx.rx_conns[place.rx as usize].first as usize;
         rx.rx_subs[first + subflow].route = reverse;
     }
@@ -354,8 +263,8 @@ impl Directory {
     /// If `id` or `hosts` come from another world.
     pub fn flow(&self, id: ConnId, hosts: &[&Hosts]) -> FlowRecord {
         let place = self.places[id.0 as usize];
-        let tx = hosts[usize::from(place.tx_shard)];
-        let rx = hosts[usize::from(place.rx_shard)];
+        let tx = &hosts[usize::from(place.tx_shard)].tcp;
+        let rx = &hosts[usize::from(place.rx_shard)].tcp;
         let conn = &tx.conns[place.tx as usize];
         let rx_conn = &rx.rx_conns[place.rx as usize];
         let subs = &tx.subs[conn.first as usize..][..usize::from(conn.count)];
@@ -372,21 +281,11 @@ impl Directory {
         }
     }
 
-    /// What a datagram sender's packets did.
-    ///
-    /// # Panics
-    /// If `id` or `hosts` come from another world.
-    pub fn datagrams(&self, id: DatagramId, hosts: &[&Hosts]) -> DatagramRecord {
-        let (tx_shard, tx, rx_shard, rx) = self.datagrams[id.0 as usize];
-        let received = hosts[usize::from(rx_shard)].sinks[rx as usize].1;
-        DatagramRecord { sent: hosts[usize::from(tx_shard)].datagrams[tx as usize].sent, ..received }
-    }
-
     /// RTT distributions of all shards together.
     pub fn rtts<'a>(&self, hosts: impl IntoIterator<Item = &'a Hosts>) -> RttGroups {
         let mut all = RttGroups::default();
         for shard in hosts {
-            all.merge(shard.rtts());
+            all.merge(shard.tcp.rtts());
         }
         all
     }
@@ -404,9 +303,3 @@ fn subflow_record(sf: &Subflow, rx: &RxSubflow) -> SubflowRecord {
         algorithm_words: sf.path.pub_words,
     }
 }
-
-/// The tables are moved into the engine's threads.
-const _: fn() = || {
-    fn is_endpoints<T: Endpoints>() {}
-    is_endpoints::<Hosts>();
-};

@@ -5,11 +5,11 @@ use vmcc_scenario::model::{CongestionGenerator, OnOffUdp, Traffic, TrafficKind};
 
 use super::pairs::{Sender, senders};
 use super::{MAX_FLOWS, exponential, uniform};
+use crate::datagram::DatagramSpec;
 use crate::lower::{Fabric, Way, span};
 use crate::packet::RouteId;
 use crate::rng::{Stream, Streams};
 use crate::run::SimError;
-use crate::tcp::DatagramSpec;
 use crate::time::{Span, Time};
 
 /// One busy period, or one regular pattern, of one interface.

@@ -52,7 +52,7 @@ pub(crate) fn plan_flows(
 ) -> Result<Vec<Planned>, SimError> {
     let mut all = Vec::new();
     for (traffic, entry) in scenario.traffic.iter().enumerate() {
-        if entry.kind.is_datagram() {
+        if !entry.kind.has_connections() {
             continue;
         }
         let label = Traffic::label(&scenario.traffic, traffic);
@@ -92,9 +92,10 @@ impl Planner<'_> {
                 remedy: "real programs need --engine kernel or guest",
             }),
             // Of all senders together, and without connections.
-            TrafficKind::Poisson(_) | TrafficKind::OnOffUdp(_) | TrafficKind::CongestionGenerator(_) => {
-                Ok(())
-            }
+            TrafficKind::Poisson(_)
+            | TrafficKind::OnOffUdp(_)
+            | TrafficKind::CongestionGenerator(_)
+            | TrafficKind::Probe(_) => Ok(()),
         }
     }
 

@@ -4,11 +4,12 @@ use std::fmt;
 
 use vmcc_cc::{Algorithm, Params};
 use vmcc_sim::engine::{Engine, Partition};
+use vmcc_sim::hosts::Hosts;
 use vmcc_sim::net::{Limit, LinkSpec, NetSpec, NodeId, QueueSpec, Threshold, Totals};
 use vmcc_sim::packet::{LinkId, RouteId};
 use vmcc_sim::rng::Streams;
 use vmcc_sim::tcp::{
-    App, ConnId, ConnSpec, Directory, Ecn, FlowRecord, Hosts, Scheduler, SubflowSpec, TcpConfig, World,
+    App, ConnId, ConnSpec, Directory, Ecn, FlowRecord, Scheduler, SubflowSpec, TcpConfig, World,
 };
 use vmcc_sim::time::{Span, Time};
 

@@ -1,11 +1,11 @@
 //! What an acknowledgment does to a subflow, in the order of Linux's `tcp_ack`.
 
 use super::Tx;
+use crate::hosts::Wire;
 use crate::packet::{Packet, Sack};
 use crate::tcp::config::LossDetection;
 use crate::tcp::scoreboard::Delivery;
 use crate::tcp::subflow::Status;
-use crate::tcp::wire::Wire;
 use vmcc_cc::{Algorithm, State};
 
 impl<W: Wire> Tx<'_, W> {

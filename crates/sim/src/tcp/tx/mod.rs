@@ -27,7 +27,7 @@ use super::config::TcpConfig;
 use super::conn::Conn;
 use super::record::RttGroups;
 use super::subflow::{Status, Subflow};
-use super::wire::Wire;
+use crate::hosts::Wire;
 use crate::time::Time;
 use vmcc_cc::{Algorithm, Cause, Decision, DecisionFlags, Event, EventFlags, Group, Params};
 

@@ -1,10 +1,10 @@
 //! Connection life, and what subflows do for each other: joins, reinjection, relief of a full window.
 
 use super::{TAG_HANDSHAKE, Tx};
+use crate::hosts::Wire;
 use crate::packet::Packet;
 use crate::tcp::config::Ecn;
 use crate::tcp::subflow::Status;
-use crate::tcp::wire::Wire;
 use crate::time::{Span, Time};
 use vmcc_cc::{Algorithm, State};
 use vmcc_multipath::{PathView, Scheduler};

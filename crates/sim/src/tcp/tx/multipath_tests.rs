@@ -175,11 +175,11 @@ fn a_dead_path_loses_nothing() {
 fn closing_a_subflow_reinjects_what_it_held() {
     let mut lab = Lab::new(two(4000), clean());
     lab.run_ms(150);
-    let out = lab.hosts.subs[1].board.out();
+    let out = lab.hosts.tcp.subs[1].board.out();
     assert!(out > 0);
     // What was on its way is lost with the path.
     lab.pipe.script = Box::new(|p: &mut Packet, _| (p.route.0 < 2).then_some(Span::ZERO));
-    lab.hosts.with_tx_for_test(&mut lab.pipe, 0, |tx| {
+    lab.hosts.tcp.with_tx_for_test(&mut lab.pipe, 0, |tx| {
         tx.close_subflow(1);
         tx.push(None);
     });
@@ -190,7 +190,7 @@ fn closing_a_subflow_reinjects_what_it_held() {
     // Once each; what had arrived and was acknowledged on the other path meanwhile need not be.
     let reinjected = flow.subflows[0].sender.reinjected;
     assert!((u64::from(out) - 2..=u64::from(out)).contains(&reinjected), "{reinjected} of {out} in flight");
-    assert_eq!(lab.hosts.conns[0].group.path[1], vmcc_cc::Slot::default(), "its slot is free");
+    assert_eq!(lab.hosts.tcp.conns[0].group.path[1], vmcc_cc::Slot::default(), "its slot is free");
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn only_data_in_order_is_delivered() {
         lab.run_ms(at_ms);
         let arrived: u64 = lab.flow().subflows.iter().map(|s| s.receiver.bytes).sum();
         let delivered = lab.flow().delivered_bytes;
-        let next = u64::from(lab.hosts.rx_conns[0].next());
+        let next = u64::from(lab.hosts.tcp.rx_conns[0].next());
         assert_eq!(delivered, (next * MSS).min(5000 * MSS + 7), "at {at_ms} ms");
         most_held = most_held.max(arrived - delivered);
     }
@@ -240,7 +240,7 @@ fn an_ack_has_as_many_sack_ranges_as_options_leave_room_for() {
 fn who_blocks_the_window_is_halved_once_per_round_trip_of_its_own() {
     let mut lab = Lab::new(Setup { app: App::Bulk, paths: paths(&[2, 100]), ..two(1) }, clean());
     lab.run_ms(500);
-    lab.hosts.with_tx_for_test(&mut lab.pipe, 0, |tx| {
+    lab.hosts.tcp.with_tx_for_test(&mut lab.pipe, 0, |tx| {
         let head = tx.conn.una;
         assert!(tx.conn.nxt > head);
         (tx.subs[0].rtt.srtt_8us, tx.subs[1].rtt.srtt_8us) = (32_000, 1_600_000);
@@ -328,9 +328,9 @@ proptest! {
         let mut lab = Lab::new(setup, noisy(seed, loss_percent, jitter));
         for at_ms in (50..4000).step_by(7) {
             lab.run_ms(at_ms);
-            let conn = &lab.hosts.conns[0];
+            let conn = &lab.hosts.tcp.conns[0];
             prop_assert!(conn.nxt - conn.una <= 100);
-            for sf in &lab.hosts.subs {
+            for sf in &lab.hosts.tcp.subs {
                 prop_assert!(sf.board.is_consistent());
             }
         }

@@ -1,9 +1,9 @@
 //! Recovery states: Linux's `tcp_fastretrans_alert`, `tcp_enter_cwr`, `tcp_enter_recovery`, `tcp_enter_loss`.
 
 use super::Tx;
+use crate::hosts::Wire;
 use crate::tcp::config::LossDetection;
 use crate::tcp::scoreboard::Delivery;
-use crate::tcp::wire::Wire;
 use crate::time::Span;
 use vmcc_cc::{Algorithm, Cause, SSTHRESH_INFINITE, State};
 use vmcc_multipath::Prr;

@@ -1,10 +1,11 @@
 //! Putting segments on the wire.
 
 use super::Tx;
+use crate::hosts::Wire;
 use crate::packet::Packet;
 use crate::tcp::scoreboard::Segment;
 use crate::tcp::subflow::{Status, Subflow};
-use crate::tcp::wire::{Purpose, Wire};
+use crate::tcp::timers::Purpose;
 use crate::time::Span;
 use vmcc_cc::State;
 use vmcc_multipath::{PathView, Scheduler};

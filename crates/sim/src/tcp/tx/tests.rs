@@ -379,8 +379,8 @@ fn idleness_restarts_from_the_initial_window() {
     };
     let mut lab = Lab::new(Setup { app, ..Setup::default() }, clean());
     lab.run_ms(10_000);
-    assert_eq!(lab.hosts.responses().len(), 2);
-    let second = lab.hosts.responses()[1].asked;
+    assert_eq!(lab.hosts.tcp.responses().len(), 2);
+    let second = lab.hosts.tcp.responses()[1].asked;
     let burst = lab.data(0).into_iter().filter(|d| d.0 == second).count();
     assert_eq!(burst, 10);
 }
@@ -391,7 +391,7 @@ fn requests_and_responses_take_their_round_trips() {
         App::RequestResponse { request_bytes: 1000, response_bytes: 5000, count: 3, think: Span::from_ms(7) };
     let mut lab = Lab::new(Setup { app, ..Setup::default() }, clean());
     lab.run_ms(10_000);
-    let responses = lab.hosts.responses();
+    let responses = lab.hosts.tcp.responses();
     assert_eq!(responses.len(), 3);
     // The first includes the handshake; the others are one round trip.
     assert_eq!(responses[0].answered.since(responses[0].asked), Span::from_ms(40));

@@ -1,9 +1,10 @@
 //! The subflow's one timer: retransmission, tail loss probe, reordering, zero window, handshake.
 
 use super::{TAG_PROBE, Tx};
+use crate::hosts::Wire;
 use crate::packet::Packet;
 use crate::tcp::subflow::{Alarm, Status};
-use crate::tcp::wire::{Purpose, Wire};
+use crate::tcp::timers::Purpose;
 use crate::time::{Span, Time};
 use vmcc_cc::State;
 

@@ -4,7 +4,7 @@
 //! when the host resumes, all at that instant (a vCPU that finds its receive ring filled).
 //! Not modelled: a receive ring that overflows, the guest's own timekeeping.
 
-use super::wire::{Purpose, Wire};
+use super::{Purpose, Wire};
 use crate::engine::{Timer, TimerId};
 use crate::packet::{Packet, Sack};
 use crate::rng::Stream;
@@ -15,6 +15,7 @@ use crate::traffic::exponential;
 #[derive(Clone, Debug)]
 pub(crate) enum Deferred {
     Packet(Packet, Sack),
+    Payload(Packet, Box<[u8]>),
     Timer(TimerId),
 }
 
@@ -36,6 +37,7 @@ pub(crate) struct OffTimes {
 
 impl OffTimes {
     /// Off from `start` to `end`.
+    #[cfg(test)]
     pub(crate) fn once(start: Time, end: Time) -> OffTimes {
         OffTimes { at: start, end, on: Span::ZERO, off: end.since(start), random: None }
     }
@@ -104,7 +106,7 @@ impl Pauses {
     pub(crate) fn arm<W: Wire>(&mut self, wire: &mut W, index: u32) {
         if let Some((start, end)) = self.window {
             let at = if self.paused { end } else { start };
-            wire.arm(&mut self.timer, Purpose::Pause.id(index), at);
+            wire.arm(&mut self.timer, Purpose::PAUSE.id(index), at);
         }
     }
 

@@ -2,52 +2,51 @@
 //!
 //! Not modelled: any reaction to loss, reordering at the receiver.
 
-use super::wire::{Purpose, Wire};
 use crate::engine::Timer;
+use crate::hosts::{Purpose, Wire, kind};
 use crate::packet::{Packet, RouteId};
 use crate::time::{Span, Time};
 
 /// A datagram sender to create.
 #[derive(Clone, Debug, PartialEq)]
-pub struct DatagramSpec {
+pub(crate) struct DatagramSpec {
     /// Node that sends.
-    pub sender: u32,
+    pub(crate) sender: u32,
     /// Node that receives.
-    pub receiver: u32,
+    pub(crate) receiver: u32,
     /// Way from one to the other.
-    pub route: RouteId,
+    pub(crate) route: RouteId,
     /// First packet.
-    pub start: Time,
+    pub(crate) start: Time,
     /// No packet at or after this time.
-    pub stop: Time,
+    pub(crate) stop: Time,
     /// Rate while on, in bits on the wire per second; at least 1.
-    pub rate_bps: u64,
+    pub(crate) rate_bps: u64,
     /// Packet on the wire, in bytes; at least 1.
-    pub size_bytes: u16,
+    pub(crate) size_bytes: u16,
     /// Length of an on period; zero never pauses.
-    pub on: Span,
+    pub(crate) on: Span,
     /// Length of an off period.
-    pub off: Span,
+    pub(crate) off: Span,
     /// Traffic class in scheduled queues, 0-7.
-    pub class: u8,
+    pub(crate) class: u8,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Datagrams {
+pub(crate) struct Sender {
     spec: DatagramSpec,
     to: u32,
     gap: Span,
     period_ends: Time,
     pub(crate) timer: Timer,
-    pub(crate) sent: u64,
 }
 
-impl Datagrams {
-    pub(crate) fn new(spec: DatagramSpec, to: u32) -> Datagrams {
+impl Sender {
+    pub(crate) fn new(spec: DatagramSpec, to: u32) -> Sender {
         let bits = u128::from(spec.size_bytes) * 8 * 1_000_000_000_000;
         let gap = Span::from_ps(u64::try_from(bits / u128::from(spec.rate_bps.max(1))).unwrap_or(u64::MAX));
         let period_ends = if spec.on == Span::ZERO { Time::NEVER } else { spec.start + spec.on };
-        Datagrams { to, gap, period_ends, timer: Timer::new(), sent: 0, spec }
+        Sender { to, gap, period_ends, timer: Timer::new(), spec }
     }
 
     pub(crate) fn host(&self) -> u32 {
@@ -55,7 +54,7 @@ impl Datagrams {
     }
 
     pub(crate) fn start<W: Wire>(&mut self, wire: &mut W, index: u32) {
-        wire.arm(&mut self.timer, Purpose::Datagram.id(index), self.spec.start);
+        wire.arm(&mut self.timer, Purpose::DATAGRAM.id(index), self.spec.start);
     }
 
     pub(crate) fn on_timer<W: Wire>(&mut self, wire: &mut W, index: u32) {
@@ -68,28 +67,16 @@ impl Datagrams {
             next = self.period_ends + self.spec.off;
             self.period_ends = next + self.spec.on;
         } else {
-            self.sent += 1;
             wire.send(Packet {
                 sent: now,
                 to: self.to,
                 route: self.spec.route,
                 size_bytes: self.spec.size_bytes,
-                flags: Packet::UDP,
+                kind: kind::DATAGRAM,
                 class: self.spec.class,
                 ..Packet::default()
             });
         }
-        wire.arm(&mut self.timer, Purpose::Datagram.id(index), next.max(now));
+        wire.arm(&mut self.timer, Purpose::DATAGRAM.id(index), next.max(now));
     }
-}
-
-/// What arrived of one sender.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DatagramRecord {
-    /// Packets sent.
-    pub sent: u64,
-    /// Packets that arrived.
-    pub received: u64,
-    /// Their bytes on the wire.
-    pub received_bytes: u64,
 }

@@ -1,0 +1,33 @@
+//! What probes met.
+
+use super::{Figure, Scope};
+use crate::Dist;
+use crate::observed::Probe;
+
+pub(crate) fn rtt(scope: &Scope<'_>) -> Option<Figure> {
+    let times = sent(scope).filter_map(|probe| Some(probe.answered?.us_since(probe.sent)));
+    Dist::from_samples(&mut times.collect::<Vec<f64>>()).map(Figure::Dist)
+}
+
+pub(crate) fn loss(scope: &Scope<'_>) -> Option<Figure> {
+    share(sent(scope).filter(|probe| probe.lost || probe.answered.is_some()), |probe| probe.lost)
+}
+
+pub(crate) fn marked(scope: &Scope<'_>) -> Option<Figure> {
+    share(sent(scope).filter(|probe| probe.answered.is_some()), |probe| probe.marked)
+}
+
+fn share<'a>(probes: impl Iterator<Item = &'a Probe>, counts: fn(&Probe) -> bool) -> Option<Figure> {
+    let (all, counted) = probes.fold((0u64, 0u64), |(all, n), probe| (all + 1, n + u64::from(counts(probe))));
+    (all > 0).then(|| Figure::Number(counted as f64 / all as f64))
+}
+
+/// Those of the scope that were sent within the window.
+fn sent<'a>(scope: &'a Scope<'_>) -> impl Iterator<Item = &'a Probe> {
+    let seen = scope.seen;
+    let within = |probe: &&Probe| match (scope.entry, scope.path) {
+        (Some(entry), _) => probe.entry == entry,
+        (None, path) => !seen.entries[probe.entry].competing && (path.is_none() || probe.path == path),
+    };
+    seen.probes.iter().filter(within).filter(|probe| seen.in_window(probe.sent))
+}

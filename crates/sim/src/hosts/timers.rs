@@ -1,0 +1,33 @@
+//! Timer ids: what a timer is for, above the index of its owner in the shard's table. Owners are numbered in order of creation
+//! within each shard, so the order of ids does not depend on the partition.
+
+use crate::engine::TimerId;
+
+const INDEX_BITS: u32 = 25;
+/// Most owners of one purpose in one shard.
+pub(crate) const MAX_INDEX: u32 = (1 << INDEX_BITS) - 1;
+
+/// What timers are for: each kind of endpoint has some numbers in a row. Timers of one instant are handled in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Purpose(pub(crate) u32);
+
+impl Purpose {
+    /// Pauses of a host: first, so that a host is asleep before its other timers are looked at.
+    pub(crate) const PAUSE: Purpose = Purpose(0);
+    /// The first of six.
+    pub(crate) const TCP: Purpose = Purpose(1);
+    pub(crate) const DATAGRAM: Purpose = Purpose(7);
+    pub(crate) const PROBE: Purpose = Purpose(8);
+    const MOST: u32 = 15;
+
+    #[inline]
+    pub(crate) fn id(self, index: u32) -> TimerId {
+        debug_assert!(self.0 <= Purpose::MOST && index <= MAX_INDEX);
+        TimerId(self.0 << INDEX_BITS | index)
+    }
+
+    #[inline]
+    pub(crate) fn of(id: TimerId) -> (Purpose, u32) {
+        (Purpose(id.0 >> INDEX_BITS), id.0 & MAX_INDEX)
+    }
+}

@@ -1,0 +1,193 @@
+//! The probes of a scenario: made, moved, observed.
+
+use super::{Echo, Prober, Probes, Record, Sending};
+use crate::engine::Timer;
+use crate::hosts::{HostError, Hosts, MAX_INDEX, shard_of};
+use crate::lower::{Way, span};
+use crate::run::{SimError, at};
+use crate::time::{Span, Time};
+use crate::traffic::{MAX_FLOWS, Sender, senders};
+use crate::transport::{Ends, Making, Moved, Transport};
+use vmcc_metrics::observed::{self, Observed};
+use vmcc_scenario::model::{Probe, Traffic, TrafficKind};
+
+/// A way that is probed: shard and index of who asks, and of who answers.
+#[derive(Debug)]
+struct Probed {
+    asks: (usize, usize),
+    answers: (usize, usize),
+}
+
+/// Two hosts, and the ways between them.
+#[derive(Debug)]
+struct Session {
+    ends: Ends,
+    timeout: Span,
+    ways: Vec<Probed>,
+}
+
+#[derive(Debug, Default)]
+struct Sessions(Vec<Session>);
+
+/// Both ends of the probes of every entry.
+pub(crate) fn make(making: &mut Making<'_>, hosts: &mut [Hosts]) -> Result<Box<dyn Transport>, SimError> {
+    let mut sessions = Sessions::default();
+    let scenario = making.scenario;
+    for (traffic, entry) in scenario.traffic.iter().enumerate() {
+        let TrafficKind::Probe(probe) = &entry.kind else { continue };
+        let identity = Traffic::identity(&scenario.traffic, traffic);
+        let mut requests = 0;
+        for sender in senders(scenario, making.fabric, entry, &identity, making.streams)? {
+            for (to, to_name) in &sender.receivers {
+                let base = format!("traffic/{identity}/{}>{to_name}", sender.name);
+                let pair = Pair { traffic, entry, probe, sender: &sender, to: *to, base };
+                let session = pair.session(making, hosts)?;
+                requests += pair.requests(scenario.duration) * session.ways.len() as u64;
+                sessions.0.push(session);
+                if requests > MAX_FLOWS as u64 {
+                    return Err(SimError::TooMany {
+                        traffic: making.labels[traffic].clone(),
+                        most: MAX_FLOWS,
+                    });
+                }
+            }
+        }
+    }
+    Ok(Box::new(sessions))
+}
+
+/// Two hosts of an entry.
+struct Pair<'a> {
+    traffic: usize,
+    entry: &'a Traffic,
+    probe: &'a Probe,
+    sender: &'a Sender,
+    to: usize,
+    /// Begins the names of its random streams.
+    base: String,
+}
+
+impl Pair<'_> {
+    fn stop(&self, duration: vmcc_units::Nanos) -> Time {
+        Time::ZERO + span(self.entry.common.stop.map_or(duration, |stop| stop.min(duration)))
+    }
+
+    /// How many each way takes, about.
+    fn requests(&self, duration: vmcc_units::Nanos) -> u64 {
+        let lasts = self.stop(duration).since(Time::ZERO + span(self.entry.common.start));
+        lasts.ps() / span(self.probe.interval).ps().max(1) + 1
+    }
+
+    fn session(&self, making: &mut Making<'_>, hosts: &mut [Hosts]) -> Result<Session, SimError> {
+        let (from, to) = (self.sender.host, self.to);
+        let mut ecmp = making.streams.stream(&format!("{}/ecmp", self.base));
+        let allowed = self.entry.common.path.as_ref().map(|p| p.0.as_slice());
+        let mut ways = Vec::new();
+        for (number, way) in making.fabric.ways(from, to, allowed, None, &mut ecmp)?.iter().enumerate() {
+            ways.push(self.probed(making, hosts, (number, way))?);
+        }
+        let ends = Ends { traffic: self.traffic, from, to, ways: ways.len() };
+        Ok(Session { ends, timeout: span(self.probe.timeout), ways })
+    }
+
+    /// Creates both ends of one way.
+    fn probed(
+        &self,
+        making: &mut Making<'_>,
+        hosts: &mut [Hosts],
+        (number, way): (usize, &Way),
+    ) -> Result<Probed, SimError> {
+        let host =
+            |source: HostError| SimError::Host { traffic: making.labels[self.traffic].clone(), source };
+        let shard = |end: usize| {
+            let node = making.fabric.hosts[end].0;
+            shard_of(making.shard_of, node).map(usize::from).map_err(host)
+        };
+        let (asks, answers) = (shard(self.sender.host)?, shard(self.to)?);
+        let (asker, answerer) = (hosts[asks].probes.probers.len(), hosts[answers].probes.echoes.len());
+        if asker.max(answerer) >= MAX_INDEX as usize {
+            return Err(host(HostError::Full));
+        }
+        let (forward, back) = self.sending(making, way, (asker as u32, answerer as u32))?;
+        let gaps = || making.streams.stream(&format!("{}/{number}/gaps", self.base));
+        hosts[asks].probes.probers.push(Prober {
+            sending: forward,
+            stop: self.stop(making.scenario.duration),
+            interval: span(self.probe.interval),
+            random: self.probe.random.then(gaps),
+            next: Time::ZERO + span(self.entry.common.start),
+            path: making.fabric.paths.iter().position(|p| Some(&p.name) == way.path.as_ref()),
+            timer: Timer::new(),
+            sent: Vec::new(),
+        });
+        hosts[answers].probes.echoes.push(Echo { sending: back });
+        Ok(Probed { asks: (asks, asker), answers: (answers, answerer) })
+    }
+
+    /// How requests and answers are sent, to these entries of the other end's table.
+    fn sending(
+        &self,
+        making: &mut Making<'_>,
+        way: &Way,
+        (asker, answerer): (u32, u32),
+    ) -> Result<(Sending, Sending), SimError> {
+        let common = &self.entry.common;
+        let size = |bytes: vmcc_units::Bytes| u16::try_from(bytes.get()).unwrap_or(u16::MAX);
+        let forward = Sending {
+            host: making.fabric.hosts[self.sender.host].0,
+            to: answerer,
+            route: making.fabric.route(&way.forward)?,
+            size_bytes: size(self.probe.packet),
+            class: making.fabric.class_of(self.sender.host, common.class),
+            ecn: common.ecn.or(making.scenario.host.ecn) == Some(true),
+        };
+        let back = Sending {
+            host: making.fabric.hosts[self.to].0,
+            to: asker,
+            route: making.fabric.route(&way.reverse)?,
+            size_bytes: size(self.probe.reply.unwrap_or(self.probe.packet)),
+            class: making.fabric.class_of(self.to, common.class),
+            ..forward
+        };
+        Ok((forward, back))
+    }
+}
+
+impl Transport for Sessions {
+    fn ends(&self) -> Vec<Ends> {
+        self.0.iter().map(|session| session.ends).collect()
+    }
+
+    fn reroute(&mut self, moved: &Moved, hosts: &mut [&mut Hosts]) {
+        let way = &self.0[moved.ends].ways[moved.way];
+        let (shard, asker) = way.asks;
+        let prober = &mut hosts[shard].probes.probers[asker];
+        (prober.sending.route, prober.path) = (moved.routes.0, moved.path);
+        let (shard, answerer) = way.answers;
+        hosts[shard].probes.echoes[answerer].sending.route = moved.routes.1;
+    }
+
+    fn observe(&self, hosts: &[&Hosts], observed: &mut Observed) {
+        let end = Time::from_ps(observed.window.1.0);
+        for session in &self.0 {
+            for way in &session.ways {
+                let probes: &Probes = &hosts[way.asks.0].probes;
+                let one = |record: &Record| seen(session, record, end);
+                observed.probes.extend(probes.probers[way.asks.1].sent.iter().map(one));
+            }
+        }
+    }
+}
+
+/// A request, and what became of it in time.
+fn seen(session: &Session, record: &Record, end: Time) -> observed::Probe {
+    let answer = record.answer.filter(|answer| answer.rtt <= session.timeout);
+    observed::Probe {
+        entry: session.ends.traffic,
+        path: record.path,
+        sent: at(record.at),
+        answered: answer.map(|answer| at(record.at + answer.rtt)),
+        marked: answer.is_some_and(|answer| answer.marked),
+        lost: answer.is_none() && record.at + session.timeout <= end,
+    }
+}

@@ -1,0 +1,56 @@
+//! What connections have delivered, and when.
+
+use super::Flow;
+use crate::hosts::Hosts;
+use crate::tcp::{ConnId, Directory, FlowRecord};
+use crate::transport::Part;
+
+/// By connection.
+#[derive(Debug)]
+pub(super) struct Delivered {
+    /// Bytes delivered so far.
+    bytes: Vec<u64>,
+    /// Bytes that arrived on each subflow so far.
+    arrived: Vec<Vec<u64>>,
+    /// Bytes within the window.
+    pub(super) window: Vec<u64>,
+}
+
+impl Delivered {
+    pub(super) fn new(flows: &[Flow]) -> Delivered {
+        let none = vec![0; flows.len()];
+        let arrived = flows.iter().map(|flow| vec![0; flow.paths.len()]).collect();
+        Delivered { bytes: none.clone(), arrived, window: none }
+    }
+
+    /// Books what came since the last reading.
+    pub(super) fn settle(
+        &mut self,
+        directory: &Directory,
+        flows: &[Flow],
+        hosts: &[&Hosts],
+        part: &mut Part,
+    ) {
+        for (index, flow) in flows.iter().enumerate() {
+            let conns = [Some(flow.conn), flow.answers];
+            let bytes: u64 =
+                conns.iter().flatten().map(|id: &ConnId| directory.delivered_bytes(*id, hosts)).sum();
+            let new = bytes - std::mem::replace(&mut self.bytes[index], bytes);
+            part.traffic[flow.planned.traffic] += new;
+            if part.inside {
+                self.window[index] += new;
+            }
+            let record = directory.flow(flow.conn, hosts);
+            let answers = flow.answers.map(|id| directory.flow(id, hosts));
+            for (subflow, path) in flow.paths.iter().enumerate() {
+                let of = |record: &FlowRecord| record.subflows[subflow].receiver.bytes;
+                let bytes = of(&record) + answers.as_ref().map_or(0, of);
+                let new = bytes - std::mem::replace(&mut self.arrived[index][subflow], bytes);
+                if let Some(path) = path {
+                    let sums = if flow.competing { &mut part.competing_paths } else { &mut part.paths };
+                    sums[*path] += new;
+                }
+            }
+        }
+    }
+}

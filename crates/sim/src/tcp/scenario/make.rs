@@ -1,0 +1,204 @@
+//! The connections of a scenario, made.
+
+use std::collections::BTreeMap;
+
+use vmcc_cc::{Algorithm, Params};
+use vmcc_multipath::Scheduler;
+use vmcc_scenario::Scenario;
+use vmcc_scenario::model::{Common, Host, Param, Protocol, Scheduler as Chosen};
+
+use super::{Flow, Flows};
+use crate::hosts::{HostError, Hosts};
+use crate::lower::span;
+use crate::run::SimError;
+use crate::tcp::config::{AlgorithmId, App, ConfigId, ConnSpec, Ecn, ReceiveBuffer, SubflowSpec, TcpConfig};
+use crate::tcp::{ConnId, World};
+use crate::time::Span;
+use crate::traffic::{Planned, plan_flows};
+use crate::transport::{Making, Transport};
+
+/// Up to so many connections, each has its own RTT distribution; beyond, each traffic entry has one.
+const OWN_GROUPS: usize = 256;
+/// RTT and window samples of one run, about.
+const SAMPLES: u64 = 1_000_000;
+
+/// Connections of the entries that have some.
+pub(crate) fn make(making: &mut Making<'_>, hosts: &mut [Hosts]) -> Result<Box<dyn Transport>, SimError> {
+    making.warnings.extend(host_warnings(making.scenario)?);
+    let planned = plan_flows(making.scenario, making.fabric, making.streams)?;
+    let count = planned.len();
+    let scenario = making.scenario;
+    let labels = making.labels;
+    let mut maker = Maker::new(making)?;
+    let flows = planned.into_iter().map(|p| maker.flow(p, count)).collect::<Result<Vec<_>, _>>()?;
+    let mut world = maker.world;
+    let sample_every = sample_every(scenario, &flows);
+    world.sample_every(sample_every);
+    let (made, directory) = world.build();
+    for (shard, made) in hosts.iter_mut().zip(made) {
+        shard.tcp = made.tcp;
+    }
+    Ok(Box::new(Flows::new(directory, flows, labels, sample_every)))
+}
+
+/// Settings that the simulator has no model of.
+fn host_warnings(scenario: &Scenario) -> Result<Vec<String>, SimError> {
+    if scenario.host.hystart {
+        return Err(SimError::Unsupported {
+            what: "HyStart (host.hystart)".into(),
+            remedy: "leave it off, or use --engine kernel",
+        });
+    }
+    let (host, linux) = (&scenario.host, Host::default());
+    let buffers = [
+        ("send_buffer", host.send_buffer != linux.send_buffer),
+        ("notsent_lowat", host.notsent_lowat != linux.notsent_lowat),
+    ];
+    let changed = buffers.iter().filter(|(_, differs)| *differs);
+    Ok(changed
+        .map(|(key, _)| {
+            format!("host.{key} has no effect: the simulator's applications never wait for a send buffer")
+        })
+        .collect())
+}
+
+struct Maker<'a, 'b> {
+    making: &'a mut Making<'b>,
+    world: World,
+    /// Without and with ECN asked for.
+    configs: [ConfigId; 2],
+    algorithms: BTreeMap<String, AlgorithmId>,
+}
+
+impl<'a, 'b> Maker<'a, 'b> {
+    fn new(making: &'a mut Making<'b>) -> Result<Self, SimError> {
+        let mut world = World::new(making.shard_of);
+        let mut add = |ecn| {
+            let config = TcpConfig { ecn, ..tcp_config(&making.scenario.host) };
+            world.add_config(config).map_err(SimError::Config)
+        };
+        let configs = [add(Ecn::Off)?, add(Ecn::Classic)?];
+        Ok(Self { making, world, configs, algorithms: BTreeMap::new() })
+    }
+
+    fn algorithm(&mut self, name: &str) -> Result<AlgorithmId, SimError> {
+        if let Some(id) = self.algorithms.get(name) {
+            return Ok(*id);
+        }
+        let found = Algorithm::by_name(name).map_err(|e| SimError::Algorithm(e.to_string()))?;
+        let mut params = Params::defaults(found);
+        for (key, value) in self.making.scenario.host.params.get(found.name()).into_iter().flatten() {
+            let set = match value {
+                Param::Number(number) => params.set(key, *number),
+                Param::Word(word) => params.set(key, word.as_str()),
+            };
+            set.map_err(|e| SimError::Algorithm(e.to_string()))?;
+        }
+        let id = self.world.add_algorithm(found, params);
+        self.algorithms.insert(name.to_owned(), id);
+        Ok(id)
+    }
+
+    fn flow(&mut self, planned: Planned, count: usize) -> Result<Flow, SimError> {
+        let scenario = self.making.scenario;
+        let entry = &scenario.traffic[planned.traffic];
+        let (common, host) = (&entry.common, &scenario.host);
+        let multipath = common.protocol.unwrap_or(host.protocol) == Protocol::Mptcp;
+        let (subflows, paths) = self.subflows(&planned, common, multipath)?;
+        let cc = common.cc.clone().unwrap_or_else(|| host.cc.clone());
+        let own = self.world_flows();
+        let group = if count <= OWN_GROUPS { own } else { planned.traffic };
+        let spec = ConnSpec {
+            sender: self.making.fabric.hosts[planned.from].0,
+            receiver: self.making.fabric.hosts[planned.to].0,
+            start: planned.start,
+            stop: planned.stop,
+            app: planned.app,
+            algorithm: self.algorithm(&cc)?,
+            config: self.configs[usize::from(common.ecn.or(host.ecn) == Some(true))],
+            scheduler: scheduler(host.scheduler),
+            subflows,
+            multipath,
+            read_rate_bytes_per_s: 0,
+            class: self.making.fabric.class_of(planned.from, common.class),
+            group: group as u16,
+            trace: endless(planned.app),
+        };
+        let traffic = || self.making.labels[planned.traffic].clone();
+        let conn = self
+            .world
+            .add_connection(spec)
+            .map_err(|source: HostError| SimError::Host { traffic: traffic(), source })?;
+        let answers = matches!(planned.app, App::RequestResponse { .. }).then_some(ConnId(conn.0 + 1));
+        Ok(Flow { conn, answers, cc, group: group as u16, paths, competing: entry.is_competing(), planned })
+    }
+
+    /// Connections made so far: the next one's number.
+    fn world_flows(&self) -> usize {
+        self.world.connections()
+    }
+
+    /// The subflows of a connection, and the path each is on.
+    fn subflows(
+        &mut self,
+        planned: &Planned,
+        common: &Common,
+        multipath: bool,
+    ) -> Result<(Vec<SubflowSpec>, Vec<Option<usize>>), SimError> {
+        let count = if multipath { common.subflows.or(self.making.scenario.host.subflows) } else { Some(1) };
+        let allowed = common.path.as_ref().map(|p| p.0.as_slice());
+        let mut ecmp = self.making.streams.stream(&format!("{}/ecmp", planned.stream));
+        let ways = self.making.fabric.ways(planned.from, planned.to, allowed, count, &mut ecmp)?;
+        let (mut subflows, mut paths) = (Vec::new(), Vec::new());
+        for (index, way) in ways.iter().enumerate() {
+            let routes = (self.making.fabric.route(&way.forward)?, self.making.fabric.route(&way.reverse)?);
+            let mut subflow = SubflowSpec::new(routes.0, routes.1);
+            if index > 0 {
+                subflow.join_delay = span(self.making.scenario.host.join_delay);
+            }
+            subflows.push(subflow);
+            paths.push(self.making.fabric.paths.iter().position(|p| Some(&p.name) == way.path.as_ref()));
+        }
+        Ok((subflows, paths))
+    }
+}
+
+fn scheduler(chosen: Chosen) -> Scheduler {
+    match chosen {
+        Chosen::LowestRtt => Scheduler::LowestRtt,
+        Chosen::RoundRobin => Scheduler::RoundRobin { num_segments: 1, cwnd_limited: true },
+        Chosen::Redundant => Scheduler::Redundant,
+        Chosen::Blest => Scheduler::Blest,
+        Chosen::Ecf => Scheduler::Ecf,
+    }
+}
+
+fn tcp_config(host: &Host) -> TcpConfig {
+    let default = TcpConfig::default();
+    let max_bytes = host.receive_buffer.get();
+    let initial_bytes = match default.receive_buffer {
+        // Two packets at least, however large they are.
+        ReceiveBuffer::Auto { initial_bytes, .. } => initial_bytes.max(2 * host.mtu.get()).min(max_bytes),
+        ReceiveBuffer::Fixed { bytes } => bytes.min(max_bytes),
+    };
+    TcpConfig {
+        mtu_bytes: u16::try_from(host.mtu.get()).unwrap_or(u16::MAX),
+        initial_cwnd_pkt: u32::try_from(host.initial_window.get()).unwrap_or(u32::MAX),
+        rto_min: span(host.min_rto),
+        delayed_ack: span(host.delayed_ack),
+        receive_buffer: ReceiveBuffer::Auto { initial_bytes, max_bytes },
+        ..default
+    }
+}
+
+fn sample_every(scenario: &Scenario, flows: &[Flow]) -> Span {
+    let traced: usize =
+        flows.iter().filter(|flow| endless(flow.planned.app)).map(|flow| flow.paths.len()).sum();
+    let steps = (SAMPLES / (traced.max(1) as u64)).clamp(10, 1_000);
+    Span::from_ps((span(scenario.duration).ps() / steps).max(Span::from_us(100).ps()))
+}
+
+/// An application that sends as long as it may: what is sampled. Of short transfers every RTT is counted.
+pub(crate) fn endless(app: App) -> bool {
+    matches!(app, App::Bulk | App::OnOff { .. })
+}

@@ -1,0 +1,124 @@
+//! What connections show at the end of a run.
+
+use std::collections::BTreeMap;
+
+use vmcc_metrics::observed::{Connection, Counters, Job, Moment, Observed, Response, Sample, Subflow};
+
+use super::{Flow, Flows};
+use crate::hosts::Hosts;
+use crate::run::at;
+use crate::tcp::{App, FlowRecord, RttGroups, SubflowRecord};
+use crate::time::Time;
+
+pub(super) fn observe(flows: &Flows, hosts: &[&Hosts], observed: &mut Observed) {
+    let (first, groups) = (observed.connections.len(), observed.rtts.len());
+    observed.connections.extend(connections(flows, hosts, groups));
+    observed.responses.extend(responses(flows, hosts, first));
+    observed.rtts.extend(rtts(flows, hosts));
+}
+
+/// A moment that may never have come.
+fn reached(time: Time) -> Option<Moment> {
+    (time != Time::NEVER).then(|| at(time))
+}
+
+fn connections(all: &Flows, hosts: &[&Hosts], groups: usize) -> Vec<Connection> {
+    let mut samples = samples(hosts, &numbers(all));
+    let one = |(index, flow): (usize, &Flow)| {
+        let record = all.directory.flow(flow.conn, hosts);
+        let answers = flow.answers.map(|id| all.directory.flow(id, hosts));
+        let directions: Vec<&FlowRecord> = std::iter::once(&record).chain(&answers).collect();
+        let subflow = |(number, path): (usize, &Option<usize>)| {
+            let both: Vec<&SubflowRecord> = directions.iter().map(|r| &r.subflows[number]).collect();
+            let samples = samples.remove(&(index, number)).unwrap_or_default();
+            Subflow { number, path: *path, samples, ..subflow(&both) }
+        };
+        Connection {
+            entry: flow.planned.traffic,
+            sender: flow.planned.from,
+            from: flow.planned.from_name.clone(),
+            to: flow.planned.to_name.clone(),
+            cc: flow.cc.clone(),
+            job: job(flow.planned.app),
+            start: at(record.start),
+            stop: at(flow.planned.stop),
+            established: record.established != Time::NEVER,
+            received: reached(record.received),
+            delivered_bytes: directions.iter().map(|r| r.delivered_bytes).sum(),
+            window_bytes: all.delivered.window[index] as f64,
+            rtts: Some(groups + usize::from(flow.group)),
+            subflows: flow.paths.iter().enumerate().map(subflow).collect(),
+        }
+    };
+    all.flows.iter().enumerate().map(one).collect()
+}
+
+fn job(app: App) -> Job {
+    match app {
+        App::Sized { bytes } => Job::Transfer(bytes),
+        App::RequestResponse { response_bytes, .. } => Job::Requests(response_bytes),
+        App::Bulk | App::OnOff { .. } => Job::Endless,
+    }
+}
+
+/// A subflow's counters, both directions of its connection together.
+fn subflow(both: &[&SubflowRecord]) -> Subflow {
+    let sum = |counter: fn(&SubflowRecord) -> u64| Some(both.iter().map(|record| counter(record)).sum());
+    Subflow {
+        established: both.first().is_some_and(|record| record.established || record.closed),
+        counters: Counters {
+            retransmits: sum(|s| s.sender.retransmits),
+            timeouts: sum(|s| u64::from(s.sender.timeouts)),
+            ce_marks: sum(|s| s.receiver.ce_marked),
+            echoed_ce: None,
+        },
+        ..Subflow::default()
+    }
+}
+
+/// The connections' numbers, by the simulator's.
+fn numbers(all: &Flows) -> BTreeMap<u32, usize> {
+    all.flows.iter().enumerate().map(|(index, flow)| (flow.conn.0, index)).collect()
+}
+
+/// Samples by connection and subflow, by time: in an order that does not depend on shards.
+fn samples(hosts: &[&Hosts], numbers: &BTreeMap<u32, usize>) -> BTreeMap<(usize, usize), Vec<Sample>> {
+    let mut samples: BTreeMap<(usize, usize), Vec<Sample>> = BTreeMap::new();
+    for sample in hosts.iter().flat_map(|shard| shard.tcp.samples()) {
+        let Some(index) = numbers.get(&sample.conn.0) else { continue };
+        samples.entry((*index, usize::from(sample.subflow))).or_default().push(Sample {
+            at: at(sample.at),
+            srtt_8us: sample.srtt_8us,
+            cwnd_pkt: sample.cwnd_pkt,
+            acked: u64::from(sample.acked_pkt),
+        });
+    }
+    samples.values_mut().for_each(|of_subflow| of_subflow.sort_by_key(|sample| sample.at));
+    samples
+}
+
+/// Answered requests, in an order that does not depend on shards.
+fn responses(flows: &Flows, hosts: &[&Hosts], first: usize) -> Vec<Response> {
+    let numbers = numbers(flows);
+    let all = hosts.iter().flat_map(|shard| shard.tcp.responses());
+    let one = |response: &crate::tcp::Response| {
+        let connection = first + *numbers.get(&response.conn.0)?;
+        Some(Response { connection, asked: at(response.asked), answered: at(response.answered) })
+    };
+    let mut responses: Vec<Response> = all.filter_map(one).collect();
+    responses.sort_by_key(|response| (response.answered, response.connection, response.asked));
+    responses
+}
+
+/// RTT samples by group. What was counted before the window is part of what was counted in all.
+fn rtts(flows: &Flows, hosts: &[&Hosts]) -> Vec<hdrhistogram::Histogram<u64>> {
+    let all: RttGroups = flows.directory.rtts(hosts.iter().copied());
+    let within = |group: u16| {
+        let mut histogram = all.group(group)?.clone();
+        if let Some(early) = flows.rtts_at_warmup.as_ref().and_then(|rtts| rtts.group(group)) {
+            let _ = histogram.subtract(early);
+        }
+        Some(histogram)
+    };
+    (0..u16::MAX).map_while(within).collect()
+}

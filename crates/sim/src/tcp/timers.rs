@@ -1,0 +1,40 @@
+//! What the timers of connections are for.
+
+use crate::engine::TimerId;
+use crate::hosts;
+
+const FIRST: u32 = hosts::Purpose::TCP.0;
+
+/// In the order in which timers of one instant are handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Purpose {
+    /// Start of a connection and its application.
+    App = FIRST,
+    /// A subflow's retransmission, probe or handshake.
+    Subflow = FIRST + 1,
+    /// A subflow's next paced segment.
+    Pace = FIRST + 2,
+    /// A receiver's delayed ACK.
+    DelayedAck = FIRST + 3,
+    /// A reading application.
+    Read = FIRST + 4,
+    /// Sampling of windows and RTTs.
+    Sample = FIRST + 5,
+}
+
+const PURPOSES: [Purpose; 6] =
+    [Purpose::App, Purpose::Subflow, Purpose::Pace, Purpose::DelayedAck, Purpose::Read, Purpose::Sample];
+
+impl Purpose {
+    #[inline]
+    pub(crate) fn id(self, index: u32) -> TimerId {
+        hosts::Purpose(self as u32).id(index)
+    }
+
+    #[inline]
+    pub(crate) fn of(id: TimerId) -> (Purpose, u32) {
+        let (purpose, index) = hosts::Purpose::of(id);
+        (PURPOSES[(purpose.0 - FIRST) as usize], index)
+    }
+}

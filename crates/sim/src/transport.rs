@@ -1,0 +1,129 @@
+//! A kind of endpoint: what the hosts of a shard and a run of a scenario need of it.
+//!
+//! Two halves. A [`Table`] holds all endpoints of the kind in one shard and handles their packets and timers: calls are static, and
+//! [`crate::hosts`] joins the tables of all kinds. A [`Transport`] is what a run knows of the kind: it was made from the scenario's
+//! entries, is read while the run goes on, follows what moves, and says at the end what was seen.
+//!
+//! To add one: CONTRIBUTING, "Adding a transport".
+
+use vmcc_metrics::observed::Observed;
+use vmcc_scenario::Scenario;
+
+use crate::engine::{Timer, TimerId};
+use crate::hosts::{Hosts, Wire};
+use crate::lower::Fabric;
+use crate::packet::{Packet, RouteId, Sack};
+use crate::rng::Streams;
+use crate::run::SimError;
+use crate::time::Time;
+
+/// All endpoints of one kind in one shard.
+pub(crate) trait Table {
+    /// Arms what starts by itself.
+    fn start<W: Wire>(&mut self, wire: &mut W);
+
+    /// A packet of this kind has arrived.
+    fn on_packet<W: Wire>(&mut self, wire: &mut W, packet: &Packet, sack: &Sack);
+
+    /// One with a payload has.
+    fn on_payload<W: Wire>(&mut self, wire: &mut W, packet: &Packet, payload: &[u8]) {
+        let _ = payload;
+        self.on_packet(wire, packet, &Sack::EMPTY);
+    }
+
+    /// The node whose CPU handles the packet; `None` if it needs none. A host that is off handles it when it is back.
+    fn host_of(&self, packet: &Packet) -> Option<u32>;
+
+    /// The timer of this id, and the node whose CPU handles it, if one does.
+    fn timer(&mut self, id: TimerId) -> Option<(Option<u32>, &mut Timer)>;
+
+    /// The timer of this id has expired.
+    fn on_timer<W: Wire>(&mut self, wire: &mut W, id: TimerId);
+}
+
+/// What a kind of endpoint is made of.
+pub(crate) struct Making<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) fabric: &'a mut Fabric,
+    pub(crate) streams: &'a Streams,
+    /// Shard of each node.
+    pub(crate) shard_of: &'a [u8],
+    /// Names of the entries of traffic.
+    pub(crate) labels: &'a [String],
+    /// What the user should know.
+    pub(crate) warnings: &'a mut Vec<String>,
+}
+
+/// Makes the endpoints of a kind for the entries that are its own, and puts their tables into the shards' hosts.
+pub(crate) type Make = fn(&mut Making<'_>, &mut [Hosts]) -> Result<Box<dyn Transport>, SimError>;
+
+/// Two hosts of which something goes on, over so many ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    /// Index of the traffic entry.
+    pub(crate) traffic: usize,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) ways: usize,
+}
+
+/// One way between two ends has other links from now on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    /// Which of [`Transport::ends`].
+    pub(crate) ends: usize,
+    /// Which of its ways.
+    pub(crate) way: usize,
+    /// There and back.
+    pub(crate) routes: (RouteId, RouteId),
+    /// The path that it is on now.
+    pub(crate) path: Option<usize>,
+}
+
+/// Bytes delivered within one part of time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Part {
+    pub(crate) from: Time,
+    pub(crate) to: Time,
+    /// Whether it is behind the warm-up.
+    pub(crate) inside: bool,
+    /// Per path, measured connections.
+    pub(crate) paths: Vec<u64>,
+    /// Per path, competing connections.
+    pub(crate) competing_paths: Vec<u64>,
+    /// Per traffic entry.
+    pub(crate) traffic: Vec<u64>,
+}
+
+/// A kind of endpoint in a run.
+pub(crate) trait Transport {
+    /// Who is joined to whom, in a fixed order. Their number decides how fine the series are.
+    fn ends(&self) -> Vec<Ends>;
+
+    /// Moments at which counters have to be read besides the usual ones.
+    fn cuts(&self) -> Vec<Time> {
+        Vec::new()
+    }
+
+    /// Whether so much has happened that memory is not for it.
+    fn check(&self, _hosts: &[&Hosts]) -> Result<(), SimError> {
+        Ok(())
+    }
+
+    /// Reads what was delivered since the last time.
+    fn settle(&mut self, _hosts: &[&Hosts], _part: &mut Part) {}
+
+    /// The warm-up is over: what was counted until now does not count.
+    fn warmed_up(&mut self, _hosts: &[&Hosts]) {}
+
+    /// A way has moved.
+    fn reroute(&mut self, _moved: &Moved, _hosts: &mut [&mut Hosts]) {}
+
+    /// Events per shard up to `end` that only took samples.
+    fn samples(&self, _end: Time) -> u64 {
+        0
+    }
+
+    /// Adds what was seen of these endpoints to what the run observed. Entries and paths are there already.
+    fn observe(&self, hosts: &[&Hosts], observed: &mut Observed);
+}
