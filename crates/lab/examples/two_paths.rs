@@ -68,6 +68,7 @@ fn spec(run_id: Option<String>, seconds: u64) -> LabSpec {
         transport: Transport::Mptcp { first: 0 },
         class: 0,
         connections: 1,
+        writes_at: None,
         start: Nanos::ZERO,
         stop: Nanos::from_secs(seconds),
     };

@@ -46,3 +46,16 @@ fn root_vmcc_on_marking_ports_keeps_the_queues_short() {
     // A full buffer is 12 ms, the marking threshold 2.4 ms.
     assert!(metrics.rtt_us.unwrap().p50 < 4_000.0, "{metrics:?}");
 }
+
+/// As iperf3 does, each connection writes at the rate on its own.
+#[test]
+fn root_programs_write_at_their_rate() {
+    let _alone = alone();
+    let mut spec = two_paths(native("reno"), 4);
+    let flow = &mut spec.flows[0];
+    flow.connections = 2;
+    flow.writes_at = Some(("10mbit".parse().unwrap(), "10kB".parse().unwrap()));
+    let near = |goodput_bps: f64| (18e6..22e6).contains(&goodput_bps);
+    let metrics = run_until(&spec, |m| near(m.goodput_bps.unwrap())).metrics;
+    assert!(near(metrics.goodput_bps.unwrap()), "{metrics:?}");
+}

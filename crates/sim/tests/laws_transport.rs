@@ -100,7 +100,7 @@ impl Run {
                     scheduler: Scheduler::LowestRtt,
                     subflows,
                     multipath: false,
-                    read_rate_bytes_per_s: 0,
+                    read_rate_bps: None,
                     class: 0,
                     group: 0,
                     trace: false,

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{case_figures, figures, plan, plan_at, run, run_threads};
+use common::{case_figures, figures, near, plan, plan_at, run, run_threads};
 use vmcc_scenario::{Document, Scale};
 use vmcc_sim::{Options, SimError, run_case};
 
@@ -84,6 +84,43 @@ fn the_same_seed_gives_the_same_bytes_with_any_number_of_threads() {
     assert_eq!(first, bytes(1, 2));
     assert_eq!(first, bytes(1, 4));
     assert_ne!(first, bytes(2, 1));
+}
+
+#[test]
+fn programs_with_rates_give_the_same_bytes_with_any_number_of_threads() {
+    let text = "
+title = 't'
+duration = '200ms'
+[host]
+receive_buffer = '40kB'
+send_buffer = '30kB'
+packet_memory = '2304B'
+[topology]
+kind = 'fat-tree'
+k = 4
+rate = '100mbit'
+delay = '10us'
+[[traffic]]
+kind = 'bulk'
+pairing = 'permutation'
+write_rate = '30mbit'
+write_chunk = '10kB'
+[[traffic]]
+name = 'slow'
+kind = 'sized'
+size = '1MB'
+pairing = 'permutation'
+read_rate = '7mbit'
+";
+    let tree = plan(text, &[]);
+    let bytes = |threads| serde_json::to_string(&run_threads(&tree, 0, 1, threads)).unwrap();
+    let first = bytes(1);
+    assert_eq!(first, bytes(2));
+    assert_eq!(first, bytes(4));
+    // 16 writers at 30 Mbit/s, and 16 readers at 7 who have begun with a buffer of about 25 kB.
+    let figures = figures(&run_threads(&tree, 0, 1, 1));
+    near("writers", figures["traffic.bulk.goodput_bps"], 16.0 * 30e6, 0.02);
+    near("readers", figures["traffic.slow.goodput_bps"], 16.0 * (7e6 + 25e3 * 8.0 / 0.2), 0.05);
 }
 
 #[test]

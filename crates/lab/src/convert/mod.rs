@@ -65,6 +65,7 @@ fn check_host(host: &Host) -> Result<(), Error> {
         ("mtu", host.mtu != linux.mtu),
         ("join_delay", host.join_delay != linux.join_delay),
         ("hystart", host.hystart != linux.hystart),
+        ("packet_memory", host.packet_memory.is_some()),
     ];
     match differs.iter().find(|(_, differs)| *differs) {
         Some((key, _)) => {

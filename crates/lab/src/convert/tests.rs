@@ -63,6 +63,10 @@ fn what_the_kernel_engine_cannot_do_is_named() {
     refused(&["topology.jitter=1ms"], "topology.jitter");
     refused(&["host.scheduler=blest"], "host.scheduler");
     refused(&["host.min_rto=10ms"], "host.min_rto");
+    refused(&["host.packet_memory=2304B"], "host.packet_memory");
+    refused(&["traffic.measured.read_rate=1mbit"], "traffic.measured.read_rate");
+    let long = ["traffic.measured.write_rate=1mbit", "traffic.measured.write_chunk=2MiB"];
+    refused(&long, "traffic.measured.write_chunk");
     refused(&["traffic.measured.stop=2500ms"], "traffic[measured].stop");
 }
 

@@ -7,6 +7,10 @@ use crate::spec::{Cc, Flow, Layout, Path, Role, Transport};
 use vmcc_cc::{Algorithm, ParamValue, Params};
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{Bulk, Pairing, Param, Protocol, Traffic, TrafficKind};
+use vmcc_units::{BitsPerSec, Bytes};
+
+/// iperf3's `MAX_BLOCKSIZE`.
+const LONGEST_WRITE: Bytes = Bytes::new(1 << 20);
 
 pub(super) fn convert(
     scenario: &Scenario,
@@ -65,6 +69,9 @@ fn common(scenario: &Scenario, traffic: &Traffic, bulk: &Bulk, label: &str) -> R
     let key = |key: &str| format!("traffic.{label}.{key}");
     let common = &traffic.common;
     let role = if traffic.is_competing() { Role::Competing } else { Role::Measured };
+    if common.read_rate.is_some() {
+        return refuse(key("read_rate"), "iperf3 reads at once");
+    }
     let cc = congestion_control(scenario, traffic, role, &key("cc"))?;
     let ecn = common.ecn.or(scenario.host.ecn);
     if let (Some(false), Cc::Registry(params)) = (ecn, &cc)
@@ -81,11 +88,22 @@ fn common(scenario: &Scenario, traffic: &Traffic, bulk: &Bulk, label: &str) -> R
         transport: Transport::Tcp { lane: 0 },
         class: common.class,
         connections: bulk.connections,
+        writes_at: writes_at(traffic, &key("write_chunk"))?,
         start: common.start,
         // The run's end stops whatever goes on then.
         stop: common.stop.map_or(scenario.duration, |stop| stop.min(scenario.duration)),
         label: label.to_owned(),
     })
+}
+
+/// iperf3's `--bitrate` and `--length`.
+fn writes_at(traffic: &Traffic, chunk_key: &str) -> Result<Option<(BitsPerSec, Bytes)>, Error> {
+    match traffic.kind.writes_at() {
+        Some((_, chunk)) if chunk > LONGEST_WRITE => {
+            refuse(chunk_key, format!("iperf3 writes at most {LONGEST_WRITE} at a time"))
+        }
+        writes_at => Ok(writes_at),
+    }
 }
 
 fn pairs(

@@ -1,7 +1,7 @@
 //! What is sent.
 
 use vmcc_cc::Params;
-use vmcc_units::Nanos;
+use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 /// Whether a flow is what the run is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +57,8 @@ pub struct Flow {
     pub class: u32,
     /// Parallel connections.
     pub connections: u32,
+    /// What the program of each connection writes at, and how much at a time. `None`: as much as it can.
+    pub writes_at: Option<(BitsPerSec, Bytes)>,
     /// When it starts.
     pub start: Nanos,
     /// When it stops; whole seconds after `start` (iperf3 counts in seconds).

@@ -186,6 +186,7 @@ mod tests {
             transport: Transport::Mptcp { first: 0 },
             class: 0,
             connections: 1,
+            writes_at: None,
             start: Nanos::ZERO,
             stop: Nanos::from_secs(4),
         };

@@ -125,12 +125,14 @@ fn set_up(end: &Netns, spec: &LabSpec, plan: &StackPlan) -> Result<(), Error> {
     // A vNIC that moved is answered over another port than its address's.
     end.sysctl("net.ipv4.conf.all.rp_filter", "0")?;
     end.sysctl("net.ipv4.conf.default.rp_filter", "0")?;
-    let minimum_and_default = "4096 131072";
     if let Some(bytes) = spec.receive_buffer {
-        end.sysctl("net.ipv4.tcp_rmem", &format!("{minimum_and_default} {}", bytes.get()))?;
+        // A buffer is never made smaller than it is at first, whatever the largest is.
+        let (first, most) = (bytes.get().min(131_072), bytes.get());
+        end.sysctl("net.ipv4.tcp_rmem", &format!("{} {first} {most}", first.min(4096)))?;
     }
     if let Some(bytes) = spec.send_buffer {
-        end.sysctl("net.ipv4.tcp_wmem", &format!("4096 16384 {}", bytes.get()))?;
+        let (first, most) = (bytes.get().min(16_384), bytes.get());
+        end.sysctl("net.ipv4.tcp_wmem", &format!("{} {first} {most}", first.min(4096)))?;
     }
     if let Some(bytes) = spec.notsent_lowat {
         end.sysctl("net.ipv4.tcp_notsent_lowat", &bytes.get().to_string())?;

@@ -67,8 +67,12 @@ impl Workload for Iperf3<'_> {
         let (connections, cc) = (flow.connections.to_string(), flow.cc.kernel_name());
         let interval = report_interval(flow);
         let dscp = dscp(flow.class).to_string();
+        let pace = flow.writes_at.map(|(rate, chunk)| (rate.get().to_string(), chunk.get().to_string()));
         let mut arguments = vec!["-c", &to, "-p", &port, "-t", &seconds, "-P", &connections, "-C", &cc];
         arguments.extend(["-J", "-i", interval, "--get-server-output", "--connect-timeout", "5000"]);
+        if let Some((rate_bps, chunk_bytes)) = &pace {
+            arguments.extend(["-b", rate_bps, "-l", chunk_bytes]);
+        }
         if flow.class > 0 {
             arguments.extend(["--dscp", &dscp]);
         }

@@ -45,6 +45,7 @@ pub(crate) fn flow(label: &str, cc: Cc, seconds: u64) -> Flow {
         transport: Transport::Mptcp { first: 0 },
         class: 0,
         connections: 1,
+        writes_at: None,
         start: Nanos::ZERO,
         stop: Nanos::from_secs(seconds),
     }

@@ -58,10 +58,15 @@ pub struct Host {
     pub subflows: Option<u32>,
     /// How a multipath sender chooses the subflow of the next segment.
     pub scheduler: Scheduler,
-    /// The largest receive buffer of a connection: on a kernel `tcp_rmem[2]`, about half of which Linux offers as window
-    /// (packets take memory beside their payload); in the simulator the largest window itself.
+    /// The largest receive buffer of a connection (`tcp_rmem[2]`). Packets take memory beside their payload, so about half
+    /// of it is offered as window: see `packet_memory`.
     pub receive_buffer: Bytes,
-    /// The largest send buffer of a connection (`tcp_wmem[2]`).
+    /// The memory that a received packet of the MTU takes; the window is the share that payload has of it. Absent: half of
+    /// the buffer (simulator only: a kernel measures it).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packet_memory: Option<Bytes>,
+    /// The largest send buffer of a connection (`tcp_wmem[2]`), of a multipath connection for each subflow: what is written
+    /// and not acknowledged.
     pub send_buffer: Bytes,
     /// What a connection or subflow may hold that it has not sent yet (`tcp_notsent_lowat`, `TCP_NOTSENT_LOWAT`). Linux's
     /// own default is no limit; its MPTCP scheduler then gives a subflow up to 64 kB at a time, and one with a small window
@@ -94,6 +99,7 @@ impl Default for Host {
             subflows: None,
             scheduler: Scheduler::LowestRtt,
             receive_buffer: Bytes::new(6 << 20),
+            packet_memory: None,
             send_buffer: Bytes::new(4 << 20),
             notsent_lowat: Bytes::new(16 << 10),
             min_rto: Nanos::from_millis(200),

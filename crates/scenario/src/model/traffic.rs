@@ -66,6 +66,10 @@ pub struct Common {
     /// Whether its connections negotiate ECN, instead of the hosts' `ecn`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ecn: Option<bool>,
+    /// How fast each receiving program reads, in payload; what it has not read fills `host.receive_buffer`, and then the
+    /// window closes. Absent: it reads at once (simulator only; not for `request-response` and datagrams).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_rate: Option<BitsPerSec>,
     /// Its number of subflows, instead of the hosts'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 8))]
@@ -167,10 +171,20 @@ fn yes() -> bool {
     true
 }
 
+/// The bytes of each write of a program that writes at a rate.
+const WRITE_CHUNK: Bytes = Bytes::new(16 << 10);
+
 /// Connections that always have something to send.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bulk {
+    /// How fast each program writes, in payload; what could not be written in time is made up for, as iperf3's `--bitrate`
+    /// does. Absent: it always has something to send.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_rate: Option<BitsPerSec>,
+    /// The bytes of each write at `write_rate`. Absent: 16 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_chunk: Option<Bytes>,
     /// Connections of each pair of hosts.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 65536))]
@@ -183,6 +197,12 @@ pub struct Bulk {
 pub struct Sized {
     /// The bytes of each transfer.
     pub size: Bytes,
+    /// How fast each program writes, in payload. Absent: all at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_rate: Option<BitsPerSec>,
+    /// The bytes of each write at `write_rate`. Absent: 16 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_chunk: Option<Bytes>,
     /// Connections of each pair of hosts.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 65536))]
@@ -451,6 +471,22 @@ impl TrafficKind {
     pub fn has_connections(&self) -> bool {
         !self.is_datagram() && !matches!(self, Self::Probe(_))
     }
+
+    /// What its programs write at, and how much at a time, if there is a limit.
+    pub fn writes_at(&self) -> Option<(BitsPerSec, Bytes)> {
+        let (rate, chunk) = self.writing();
+        rate.map(|rate| (rate, chunk.unwrap_or(WRITE_CHUNK)))
+    }
+
+    /// Its `write_rate` and `write_chunk`.
+    pub(crate) fn writing(&self) -> (Option<BitsPerSec>, Option<Bytes>) {
+        match self {
+            Self::Bulk(k) => (k.write_rate, k.write_chunk),
+            Self::Sized(k) => (k.write_rate, k.write_chunk),
+            _ => (None, None),
+        }
+    }
+
     /// The kind as the language names it.
     pub fn name(&self) -> &'static str {
         match self {

@@ -20,6 +20,12 @@ pub(super) fn check(host: &Host) -> Check {
         require(buffer >= least, path, "a buffer holds at least two packets of the MTU")?;
         require(buffer <= most, path, "a buffer is at most 16 GiB")?;
     }
+    let packet = host.packet_memory.is_none_or(|memory| memory >= host.mtu && memory <= Bytes::new(1 << 20));
+    require(
+        packet,
+        "host.packet_memory",
+        "a packet takes from its MTU to 1 MiB; leave the key out for twice its payload",
+    )?;
     let lowat = (Bytes::new(1)..=Bytes::new(u32::MAX.into())).contains(&host.notsent_lowat);
     require(lowat, "host.notsent_lowat", "what is not sent yet is limited to from 1B to 4294967295B")?;
     let iw = (1..=10_000).contains(&host.initial_window.get());

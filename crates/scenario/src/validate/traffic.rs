@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vmcc_network::check;
-use vmcc_units::{Bytes, Nanos};
+use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 use super::host::{algorithm, subflows};
 use super::{Check, fault, fault_with, require};
@@ -43,6 +43,8 @@ fn common(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
     endpoints(scenario, entry, path)?;
     paths(scenario, c.path.as_ref(), &format!("{path}.path"))?;
     class(scenario, c.class, &format!("{path}.class"))?;
+    let read = c.read_rate.is_none() || entry.kind.has_connections();
+    require(read, &format!("{path}.read_rate"), "datagrams are counted as they arrive; leave the key out")?;
     if entry.kind.is_datagram() {
         let settings = [
             ("protocol", c.protocol.is_some()),
@@ -68,10 +70,44 @@ fn common(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
         }
         return Ok(());
     }
+    if let Some(rate) = c.read_rate {
+        read_rate(rate, &entry.kind, &format!("{path}.read_rate"))?;
+    }
     if let Some(name) = &c.cc {
         algorithm(name, &format!("{path}.cc"))?;
     }
     subflows(c.subflows, c.protocol.unwrap_or(scenario.host.protocol), &format!("{path}.subflows"))
+}
+
+fn read_rate(rate: BitsPerSec, kind: &TrafficKind, path: &str) -> Check {
+    let message = "a program that never reads ends the connection's progress; leave the key out for one that reads at once";
+    require(!rate.is_zero(), path, message)?;
+    let one_way = !matches!(kind, TrafficKind::RequestResponse(_));
+    require(
+        one_way,
+        path,
+        "requests and answers are read at once; leave the key out, or use `bulk` or `sized`",
+    )?;
+    check::rate(rate, path)?;
+    Ok(())
+}
+
+/// Programs that write at a rate.
+fn writing(kind: &TrafficKind, path: &str) -> Check {
+    let (rate, chunk) = kind.writing();
+    let (rate_at, chunk_at) = (format!("{path}.write_rate"), format!("{path}.write_chunk"));
+    if let Some(rate) = rate {
+        let message = "a rate of zero writes nothing; leave the key out for a program that always has something to send";
+        require(!rate.is_zero(), &rate_at, message)?;
+        check::rate(rate, &rate_at)?;
+    }
+    require(
+        chunk.is_none() || rate.is_some(),
+        &chunk_at,
+        "a chunk is written at a rate: give `write_rate`, too",
+    )?;
+    let possible = chunk.is_none_or(|chunk| (Bytes::new(1)..=Bytes::new(1 << 30)).contains(&chunk));
+    require(possible, &chunk_at, "a write has from 1B to 1 GiB")
 }
 
 fn endpoints(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
@@ -179,6 +215,7 @@ fn kind(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
         let most = longest_transfer(scenario.host.mtu);
         require(bytes <= most, &at(key), &format!("at most {most}: 2^32 segments of this MTU, and 2 TB"))
     };
+    writing(&entry.kind, path)?;
     match &entry.kind {
         TrafficKind::Bulk(k) => connections(k.connections),
         TrafficKind::Sized(k) => {

@@ -369,7 +369,7 @@ fn bulk(pair: &Pair, start: Time, algorithm: AlgorithmId, config: ConfigId) -> C
         scheduler: Scheduler::LowestRtt,
         subflows: pair.routes.iter().map(|&(there, back)| SubflowSpec::new(there, back)).collect(),
         multipath: pair.routes.len() > 1,
-        read_rate_bytes_per_s: 0,
+        read_rate_bps: None,
         class: 0,
         group: 0,
         trace: false,

@@ -1,9 +1,8 @@
 //! Applications: what writes into connections.
 //!
-//! Modelled: endless and sized transfers, request and response over a pair of connections, paced writing
-//! with on and off periods.
-//! Not modelled: a send buffer that blocks the writer; responses ride on a mirror connection with pure ACKs
-//! instead of piggybacked ones.
+//! Modelled: endless and sized transfers, written at once or at a rate, request and response over a pair of
+//! connections, paced writing with on and off periods. What does not fit into the send buffer waits (`conn`).
+//! Not modelled: responses ride on a mirror connection with pure ACKs instead of piggybacked ones.
 
 use super::config::App;
 use super::conn::ENDLESS;
@@ -11,6 +10,10 @@ use super::timers::Purpose;
 use super::tx::Tx;
 use crate::hosts::Wire;
 use crate::time::{Span, Time};
+
+const PS_PER_S: u128 = 1_000_000_000_000;
+/// A paced application that sleeps for less writes several chunks at once.
+const SHORTEST_NAP: Span = Span::from_us(1);
 
 impl<W: Wire> Tx<'_, W> {
     /// The application's timer of connection `index` expired: start, stop, or the next write.
@@ -33,6 +36,7 @@ impl<W: Wire> Tx<'_, W> {
         match self.conn.app {
             App::Bulk | App::Sized { .. } => {}
             App::RequestResponse { .. } => self.request(),
+            App::Paced { .. } => self.write_due(index),
             App::OnOff { .. } => self.write_paced(index),
         }
     }
@@ -50,6 +54,7 @@ impl<W: Wire> Tx<'_, W> {
                 self.conn.closing = true;
             }
             App::RequestResponse { .. } => self.request(),
+            App::Paced { .. } => {} // writes once it is connected
             App::OnOff { on, .. } => {
                 self.conn.on_until = self.now + on;
                 self.write_paced(index);
@@ -87,6 +92,39 @@ impl<W: Wire> Tx<'_, W> {
         }
         self.conn.write(response_bytes);
         self.push(None);
+    }
+
+    /// The connection's first subflow is established.
+    pub(super) fn on_connected(&mut self) {
+        if let App::Paced { .. } = self.conn.app {
+            let index = self.subs[0].conn;
+            self.arm_app(index, self.now);
+        }
+    }
+
+    /// Writes all chunks that are due.
+    fn write_due(&mut self, index: u32) {
+        let App::Paced { rate_bps, chunk_bytes, bytes } = self.conn.app else { return };
+        let chunk_bits = u128::from(chunk_bytes) * 8;
+        let elapsed_ps = u128::from(self.now.since(self.conn.established_at).ps());
+        let due = (elapsed_ps * u128::from(rate_bps) / (chunk_bits * PS_PER_S) + 1) as u64;
+        let written = self.conn.chunks * chunk_bytes;
+        let left = bytes.map_or(u64::MAX, |bytes| bytes.saturating_sub(written));
+        let len_bytes = due.saturating_sub(self.conn.chunks).saturating_mul(chunk_bytes).min(left);
+        if len_bytes > 0 {
+            self.conn.append(len_bytes);
+        }
+        self.conn.chunks = due.max(self.conn.chunks);
+        if len_bytes == left {
+            self.conn.close();
+            self.push(None);
+            return;
+        }
+        self.push(None);
+        let next_ps = (u128::from(due) * chunk_bits * PS_PER_S).div_ceil(u128::from(rate_bps.max(1)));
+        let next = self.conn.established_at + Span::from_ps(u64::try_from(next_ps).unwrap_or(u64::MAX));
+        let next = next.max(self.now + SHORTEST_NAP);
+        self.arm_app(index, next.min(self.conn.stop));
     }
 
     fn write_paced(&mut self, index: u32) {

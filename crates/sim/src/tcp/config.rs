@@ -36,20 +36,20 @@ pub enum ReceiveBuffer {
         /// Window, in bytes; at least two segments.
         bytes: u64,
     },
-    /// Grows to twice what was read in a round trip (Linux's dynamic right-sizing).
+    /// Memory that grows with what is read in a round trip (Linux's dynamic right-sizing); how much of it is payload
+    /// says [`TcpConfig::scaling_ratio`].
     Auto {
-        /// First window, in bytes.
+        /// Memory at first, in bytes (`tcp_rmem[1]`).
         initial_bytes: u64,
-        /// Largest window, in bytes of payload: what Linux makes of a buffer about twice as large.
+        /// Most memory, in bytes (`tcp_rmem[2]`).
         max_bytes: u64,
     },
 }
 
 impl Default for ReceiveBuffer {
-    /// Linux: 64 KiB at first (`tcp_rmem[1]` halved by `tcp_adv_win_scale`), at most 6 MiB
-    /// (Linux's `tcp_rmem[2]` is as large, its window about half of that).
+    /// Linux: 128 KiB at first, at most 6 MiB.
     fn default() -> Self {
-        ReceiveBuffer::Auto { initial_bytes: 65_535, max_bytes: 6 << 20 }
+        ReceiveBuffer::Auto { initial_bytes: 131_072, max_bytes: 6 << 20 }
     }
 }
 
@@ -98,6 +98,12 @@ pub struct TcpConfig {
     pub ecn: Ecn,
     /// Receive buffer of the connections' far end.
     pub receive_buffer: ReceiveBuffer,
+    /// Payload in 256 bytes of receive buffer (Linux `scaling_ratio`): 128, the kernel's own before it has seen a packet,
+    /// is what `tcp_adv_win_scale = 1` was.
+    pub scaling_ratio: u8,
+    /// What an application can have written that is not acknowledged, in bytes (`tcp_wmem[2]`, which has to hold little
+    /// beside payload); a multipath connection has so much for each subflow (`__mptcp_sync_sndbuf`).
+    pub send_buffer_bytes: u64,
     /// Spread a window over the round trip (Linux `SO_MAX_PACING_RATE` machinery with its ratios 2 and 1.2).
     pub pacing: bool,
     /// Most duplicate-ACK reordering that is tolerated before dupthresh grows no more (`tcp_max_reordering`).
@@ -131,6 +137,8 @@ impl Default for TcpConfig {
             restart_after_idle: true,
             ecn: Ecn::Off,
             receive_buffer: ReceiveBuffer::default(),
+            scaling_ratio: 128,
+            send_buffer_bytes: 4 << 20,
             pacing: false,
             max_reordering_pkt: 300,
             join_half_rtts: 2,
@@ -166,6 +174,15 @@ pub enum App {
         count: u32,
         /// Pause between a response and the next request.
         think: Span,
+    },
+    /// Writes chunks at a rate, and makes up for what it could not write in time (iperf3's `--bitrate`).
+    Paced {
+        /// Bits of payload per second.
+        rate_bps: u64,
+        /// Bytes of each write; at least 1.
+        chunk_bytes: u64,
+        /// Bytes in all; [`None`] is without end.
+        bytes: Option<u64>,
     },
     /// Writes at a constant rate while on.
     OnOff {
@@ -229,8 +246,8 @@ pub struct ConnSpec {
     pub subflows: Vec<SubflowSpec>,
     /// Multipath TCP headers and data acknowledgments even with one subflow.
     pub multipath: bool,
-    /// How fast the receiving application reads, in bytes per second; 0 reads at once.
-    pub read_rate_bytes_per_s: u64,
+    /// How fast the receiving application reads, in bits of payload per second; [`None`] reads at once.
+    pub read_rate_bps: Option<u64>,
     /// Traffic class of the data packets in scheduled queues, 0-7.
     pub class: u8,
     /// Index of the RTT distribution to which samples of this connection go; any number below 65,536.

@@ -2,8 +2,10 @@
 //!
 //! Modelled: data sequence numbers, data acknowledgment, the connection-level receive window, reinjection
 //! (RFC 8684 section 3.3), one to eight subflows. Plain TCP is the case of one subflow.
-//! Not modelled: a send buffer's limit on unacknowledged data (an application that always has data never
-//! waits for memory), data checksums, fallback to TCP, address advertisement (subflows are given).
+//! A send buffer limits what is written and not acknowledged; a writer that waits goes on when a third of it is free
+//! (Linux `sk_stream_is_writeable`).
+//! Not modelled: memory that sent data take beside payload, a send buffer that grows (Linux's is always larger than the
+//! windows need, up to its limit), data checksums, fallback to TCP, address advertisement (subflows are given).
 //!
 //! Data are counted in segments. A message's last segment may be short; those lengths are kept in `tails`
 //! until acknowledged, every other segment is full.
@@ -31,6 +33,11 @@ struct Tail {
     len_bytes: u16,
 }
 
+/// What must be acknowledged of a send buffer of `buffer_pkt` that ends at `room_end`, for a third to be free.
+fn wake(room_end: u32, buffer_pkt: u32) -> u32 {
+    room_end - (u64::from(buffer_pkt) * 2 / 3) as u32
+}
+
 /// One connection as its sender sees it.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
@@ -43,6 +50,13 @@ pub(crate) struct Conn {
     pub(crate) end: u32,
     /// One past what the receiver has room for.
     pub(crate) edge: u32,
+    /// One past what the send buffer has room for.
+    room_end: u32,
+    /// Acknowledged up to here, a third of the send buffer is free.
+    wake: u32,
+    /// Bytes of a written segment that is not full and waits for another such to be acknowledged (Nagle's algorithm as in
+    /// Linux's `tcp_minshall_check`), or for more.
+    partial_bytes: u16,
     /// Index of the first subflow in the shard's table; the others follow.
     pub(crate) first: u32,
     pub(crate) count: u8,
@@ -69,6 +83,10 @@ pub(crate) struct Conn {
     pub(crate) group: Group,
     pub(crate) app: App,
     pub(crate) app_timer: Timer,
+    /// Chunks that a paced application has written.
+    pub(crate) chunks: u64,
+    /// Segments that the send buffer holds.
+    buffer_pkt: u32,
     /// When the on/off application's current on period ends.
     pub(crate) on_until: Time,
     pub(crate) start: Time,
@@ -85,12 +103,22 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(spec: &ConnSpec, global: u32, first: u32, mss_bytes: u16, header_bytes: u16) -> Conn {
+    pub(crate) fn new(
+        spec: &ConnSpec,
+        send_buffer_bytes: u64,
+        (global, first): (u32, u32),
+        (mss_bytes, header_bytes): (u16, u16),
+    ) -> Conn {
+        let buffer_bytes = send_buffer_bytes.saturating_mul(spec.subflows.len() as u64);
+        let buffer_pkt = u32::try_from(buffer_bytes / u64::from(mss_bytes)).unwrap_or(ENDLESS).max(1);
         Conn {
             una: 0,
             nxt: 0,
             end: 0,
             edge: 0,
+            room_end: buffer_pkt,
+            wake: wake(buffer_pkt, buffer_pkt),
+            partial_bytes: 0,
             first,
             count: spec.subflows.len() as u8,
             multipath: spec.multipath || spec.subflows.len() > 1,
@@ -111,6 +139,8 @@ impl Conn {
             group: Group::default(),
             app: spec.app,
             app_timer: Timer::new(),
+            chunks: 0,
+            buffer_pkt,
             on_until: Time::ZERO,
             start: spec.start,
             stop: spec.stop,
@@ -143,6 +173,7 @@ impl Conn {
 
     /// The application writes a message of at least one byte.
     pub(crate) fn write(&mut self, bytes: u64) {
+        self.admit();
         let segments = self.segments(bytes.max(1));
         self.end = self.end.saturating_add(segments);
         let rest = bytes % u64::from(self.mss_bytes);
@@ -151,8 +182,52 @@ impl Conn {
         }
     }
 
+    /// The application writes more of a stream without messages.
+    pub(crate) fn append(&mut self, bytes: u64) {
+        self.admit();
+        // What has not been sent of a short segment is filled first.
+        if self.tails.back().is_some_and(|t| t.data_seq + 1 == self.end && t.data_seq >= self.nxt)
+            && let Some(tail) = self.tails.pop_back()
+        {
+            self.end -= 1;
+            self.partial_bytes = tail.len_bytes;
+        }
+        let (all, mss) = (u64::from(self.partial_bytes).saturating_add(bytes), u64::from(self.mss_bytes));
+        self.end = self.end.saturating_add(u32::try_from(all / mss).unwrap_or(ENDLESS));
+        self.partial_bytes = (all % mss) as u16;
+        self.flush(false);
+    }
+
+    /// A short segment goes if no other is on its way, or if it is the last.
+    fn flush(&mut self, last: bool) {
+        if self.partial_bytes != 0 && (last || self.tails.is_empty()) && self.end != ENDLESS {
+            self.tails.push_back(Tail { data_seq: self.end, len_bytes: self.partial_bytes });
+            self.partial_bytes = 0;
+            self.end += 1;
+        }
+    }
+
+    /// The application has written everything.
+    pub(crate) fn close(&mut self) {
+        self.flush(true);
+        self.closing = true;
+    }
+
+    /// A writer that does not wait has all that is free.
+    fn admit(&mut self) {
+        if self.end <= self.room_end {
+            self.refill();
+        }
+    }
+
+    fn refill(&mut self) {
+        self.room_end = self.una.saturating_add(self.buffer_pkt);
+        self.wake = wake(self.room_end, self.buffer_pkt);
+    }
+
     /// The application writes no more than what has been sent.
     pub(crate) fn cut_off(&mut self) {
+        self.partial_bytes = 0;
         self.end = self.end.min(self.nxt);
         self.tails.retain(|t| t.data_seq < self.end);
         self.closing = true;
@@ -180,10 +255,16 @@ impl Conn {
         self.closing && data_seq + 1 == self.end
     }
 
-    /// New data, as far as written and as the window allows, in segments.
+    /// One past what is written, has room in the send buffer, and is allowed by the window.
+    #[inline]
+    pub(crate) fn limit(&self) -> u32 {
+        self.end.min(self.edge).min(self.room_end)
+    }
+
+    /// New data that may be sent, in segments.
     #[inline]
     pub(crate) fn sendable(&self) -> u32 {
-        self.end.min(self.edge).saturating_sub(self.nxt)
+        self.limit().saturating_sub(self.nxt)
     }
 
     /// Everything acknowledged up to `data_ack`; window open up to `edge`.
@@ -193,6 +274,12 @@ impl Conn {
             self.una = data_ack;
             while self.tails.front().is_some_and(|t| t.data_seq < data_ack) {
                 self.tails.pop_front();
+            }
+            if self.partial_bytes != 0 {
+                self.flush(false);
+            }
+            if data_ack >= self.wake {
+                self.refill();
             }
         }
         self.edge = self.edge.max(data_ack.saturating_add(window));

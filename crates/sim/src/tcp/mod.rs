@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `scoreboard` | what is in flight; estimation, reduction and schedulers are in `vmcc_multipath` |
 //! | `subflow`, `conn`, `tx` | the sending half |
-//! | `reorder`, `rx` | the receiving half |
+//! | `reorder`, `window`, `rx` | the receiving half |
 //! | `app` | what drives connections |
 //! | `shard`, `timers`, `world`, `record` | tables, set-up, results |
 //! | `scenario` | the connections of a scenario |
@@ -28,6 +28,8 @@ mod subflow;
 mod testing;
 mod timers;
 mod tx;
+mod undo;
+mod window;
 mod world;
 
 pub use config::{

@@ -21,8 +21,10 @@ pub struct SubflowCounters {
     pub ecn_cuts: u32,
     /// ACKs that echoed congestion.
     pub ece_acks: u64,
-    /// Timeouts that F-RTO found spurious.
+    /// Timeouts that F-RTO, timestamps or duplicates showed to be spurious before the next window.
     pub spurious_timeouts: u32,
+    /// Reductions taken back because timestamps or reported duplicates showed that nothing had been lost.
+    pub undone: u32,
     /// Segments sent again on this subflow because another could not deliver them.
     pub reinjected: u64,
 }

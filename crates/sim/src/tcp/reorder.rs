@@ -19,6 +19,11 @@ impl Arrivals {
         self.next
     }
 
+    /// One past the highest segment that has arrived, while some are held.
+    pub(crate) fn end(&self) -> u32 {
+        self.end
+    }
+
     /// Segments held above the first gap.
     #[inline]
     pub(crate) fn held(&self) -> u32 {

@@ -1,21 +1,22 @@
 //! The receiving transport.
 //!
 //! Modelled: delayed ACKs (RFC 5681 section 4.2, Linux's quick ACKs at the start and immediate ACKs out of
-//! order), SACK with the most recent range first (RFC 2018 section 4), as many as options leave room for,
+//! order), SACK with the most recent range first (RFC 2018 section 4), as many as options leave room for, and before it what
+//! has come twice (RFC 2883),
 //! classic ECN echo (RFC 3168 section 6.1.3) with Linux's quick ACKs at small windows, accurate echo with an immediate ACK on each change of CE (RFC 8257 section 3.2), timestamp echo
-//! (RFC 7323 section 4), data sequence reassembly across subflows and data ACKs (RFC 8684 section 3.3), a
-//! shared receive window that is fixed or right-sized as in Linux, a slow reader, window updates.
-//! Not modelled: memory accounting beyond payload (`truesize`), DSACK, window scaling's rounding, the
-//! adaptive ACK timeout (`ato`) between 40 and 200 ms, silly windows below a segment.
+//! (RFC 7323 section 4), data sequence reassembly across subflows and data ACKs (RFC 8684 section 3.3), the
+//! shared receive window (`window`), a slow reader, window updates on every subflow (`mptcp_cleanup_rbuf`).
+//! Not modelled: the adaptive ACK timeout (`ato`) between 40 and 200 ms.
 //!
 //! As in Linux, data wait in their subflow's queue until in order there, then in the connection's.
 
-use super::config::{Ecn, ReceiveBuffer, TcpConfig};
+use super::config::{Ecn, TcpConfig};
 use super::conn::Conn;
 use super::record::ReceiverCounters;
 use super::reorder::Arrivals;
 use super::timers::Purpose;
 use super::tx::{TAG_HANDSHAKE, TAG_PROBE};
+use super::window::Window;
 use crate::engine::Timer;
 use crate::hosts::Wire;
 use crate::packet::{Packet, RouteId, Sack, SackRange};
@@ -61,6 +62,8 @@ struct OutOfOrder {
     held: Box<[Held]>,
     /// Ranges reported, the most recent first.
     recent: Sack,
+    /// What has come twice and not been reported so.
+    duplicate: Option<u32>,
 }
 
 impl RxSubflow {
@@ -99,10 +102,7 @@ pub(crate) struct RxConn {
     data: Arrivals,
     /// Read by the application.
     read: u32,
-    /// Largest window, in segments.
-    window: u32,
-    /// One past what was last advertised.
-    advertised: u32,
+    window: Window,
     pub(crate) mss_bytes: u16,
     header_bytes: u16,
     pub(crate) ack_bytes: u16,
@@ -112,14 +112,9 @@ pub(crate) struct RxConn {
     end: u32,
     /// The reader's time per segment; zero reads at once.
     read_gap: Span,
-    read_next: Time,
     read_timer: Timer,
-    /// Right-sizing: what had been read when the round trip began, when it did, and how much it was before.
-    measured: u32,
-    measured_at: Time,
-    measured_before: u32,
-    max_window: u32,
-    auto: bool,
+    /// Multipath TCP, even with one subflow: what a subflow holds out of order takes nothing of the window.
+    multipath: bool,
     /// SACK ranges per ACK.
     sack_ranges: u8,
     /// Segments per message of a request-response application; 0: nobody is told.
@@ -131,14 +126,12 @@ pub(crate) struct RxConn {
     /// Segments that are not full and wait for earlier data: sequence number and bytes missing.
     short: Vec<(u32, u16)>,
     pub(crate) host: u32,
-    /// Its first subflow in the shard's table.
+    /// Its first subflow in the shard's table, and how many follow.
     pub(crate) first: u32,
+    pub(crate) count: u8,
     /// Who is told when a message is complete.
     pub(crate) tells: Option<Tell>,
 }
-
-/// What a receiver takes for the first round trip's reading at most (Linux `TCP_INIT_CWND`).
-const INITIAL_READ_PKT: u32 = 10;
 
 /// Segments acknowledged one by one after the first CE mark, and after a segment that is not ECN-capable,
 /// which is a retransmission (Linux `tcp_enter_quickack_mode`): the sender's window may be very small.
@@ -147,42 +140,24 @@ const ECN_QUICK_ACKS: u8 = 2;
 /// SACK ranges that fit beside timestamps (12 bytes) and an 8-byte data ACK (12) in 40 bytes of options.
 const MULTIPATH_SACK_RANGES: u8 = 1;
 
-fn segments(bytes: u64, mss_bytes: u16) -> u32 {
-    u32::try_from(bytes / u64::from(mss_bytes)).unwrap_or(u32::MAX >> 1).clamp(2, u32::MAX >> 1)
-}
-
 impl RxConn {
     /// The far end of `tx`.
-    pub(crate) fn new(config: &TcpConfig, tx: &Conn, read_rate_bytes_per_s: u64, host: u32) -> RxConn {
+    pub(crate) fn new(config: &TcpConfig, tx: &Conn, read_rate_bps: Option<u64>, host: u32) -> RxConn {
         let mss_bytes = tx.mss_bytes;
-        let (window, max, auto) = match config.receive_buffer {
-            ReceiveBuffer::Fixed { bytes } => (segments(bytes, mss_bytes), segments(bytes, mss_bytes), false),
-            ReceiveBuffer::Auto { initial_bytes, max_bytes } => {
-                (segments(initial_bytes, mss_bytes), segments(max_bytes, mss_bytes), true)
-            }
-        };
-        let gap_ps =
-            u64::from(mss_bytes).saturating_mul(1_000_000_000_000).checked_div(read_rate_bytes_per_s);
+        let gap_ps = u64::from(mss_bytes) * 8 * 1_000_000_000_000;
         RxConn {
             data: Arrivals::default(),
             read: 0,
-            window,
-            advertised: window,
+            window: Window::new(config, mss_bytes),
             mss_bytes,
             header_bytes: tx.header_bytes,
             ack_bytes: config.ack_bytes,
             class: tx.class,
             config: tx.config,
             end: u32::MAX,
-            read_gap: Span::from_ps(gap_ps.unwrap_or(0)),
-            read_next: Time::ZERO,
+            read_gap: Span::from_ps(read_rate_bps.map_or(0, |rate| (gap_ps / rate.max(1)).max(1))),
             read_timer: Timer::new(),
-            measured: 0,
-            measured_at: Time::ZERO,
-            // Never more than the first window: what cannot arrive in a round trip cannot be exceeded.
-            measured_before: window.min(INITIAL_READ_PKT),
-            max_window: max,
-            auto,
+            multipath: tx.multipath,
             sack_ranges: if tx.multipath {
                 config.sack_ranges.min(MULTIPATH_SACK_RANGES)
             } else {
@@ -195,6 +170,7 @@ impl RxConn {
             short: Vec::new(),
             host,
             first: 0,
+            count: tx.count,
             tells: None,
         }
     }
@@ -221,34 +197,14 @@ impl RxConn {
 
     /// The window as a mirror connection's sender starts with it, in segments.
     pub(crate) fn initial_window(&self) -> u32 {
-        self.window
+        self.window.first()
     }
 
-    /// Window beyond what is delivered, in segments.
+    /// Segments that take room in the receive buffer: not read, or out of order here or on the only subflow.
     #[inline]
-    fn room(&mut self) -> u32 {
-        // The right edge never moves back (RFC 9293 section 3.8.6).
-        let edge = (self.read.saturating_add(self.window)).max(self.advertised);
-        self.advertised = edge;
-        edge - self.data.next()
-    }
-
-    /// Linux's dynamic right-sizing: room for twice what was read in the last round trip.
-    fn right_size(&mut self, now: Time, echo: Time) {
-        let rtt = now.since(echo);
-        if echo == Time::ZERO || now.since(self.measured_at) < rtt {
-            return;
-        }
-        let copied = self.read - self.measured;
-        if copied >= self.measured_before {
-            let grown = u64::from(copied - self.measured_before);
-            let base = 2 * u64::from(copied) + 16;
-            let wanted = base + 2 * (base * grown / u64::from(self.measured_before));
-            self.window = self.window.max(u32::try_from(wanted).unwrap_or(u32::MAX).min(self.max_window));
-            self.measured_before = copied;
-        }
-        self.measured = self.read;
-        self.measured_at = now;
+    fn held(&self, sub: &RxSubflow) -> u32 {
+        let own = self.data.next() - self.read + self.data.held();
+        if self.multipath { own } else { own + sub.arrivals.held() }
     }
 }
 
@@ -353,14 +309,18 @@ impl<W: Wire> Rx<'_, W> {
         if segment.last {
             conn.end = segment.data_seq + 1;
         }
+        conn.window.sample(self.now, echo);
         if conn.read_gap == Span::ZERO {
             conn.read = conn.data.next();
-        } else {
+        } else if !conn.read_timer.is_armed() {
             self.read_slowly();
         }
         let conn = &mut *self.conn;
-        if conn.auto {
-            conn.right_size(self.now, echo);
+        let next = conn.data.next();
+        conn.window.right_size(self.now, conn.read, next);
+        let held = conn.data.held();
+        if held > 0 {
+            conn.window.cover(conn.data.end() - next, next);
         }
         if conn.data.next() >= conn.end && conn.completed == Time::NEVER {
             conn.completed = self.now;
@@ -373,6 +333,7 @@ impl<W: Wire> Rx<'_, W> {
         let before = sub.arrivals.next();
         if !sub.arrivals.insert(seq) {
             sub.counters.duplicates += 1;
+            sub.repeated(seq);
             return;
         }
         sub.counters.bytes += u64::from(segment.len_bytes);
@@ -381,6 +342,9 @@ impl<W: Wire> Rx<'_, W> {
         if next == before {
             store.hold(seq, segment, before);
             store.report(store.run(seq, &sub.arrivals), next);
+            if !self.conn.multipath {
+                self.conn.window.cover(sub.arrivals.end() - next, next);
+            }
             return;
         }
         store.drop_below(next);
@@ -423,7 +387,8 @@ impl<W: Wire> Rx<'_, W> {
 
     #[inline]
     fn send_flags(&mut self, flags: u16) {
-        let window = self.conn.room();
+        let held = self.conn.held(self.sub);
+        let window = self.conn.window.offer(self.conn.data.next(), held);
         let sub = &mut *self.sub;
         sub.unacked = 0;
         sub.timer.cancel();
@@ -448,9 +413,9 @@ impl<W: Wire> Rx<'_, W> {
             class: self.conn.class,
             ..Packet::default()
         };
-        match &sub.out_of_order {
-            Some(store) if sub.arrivals.held() > 0 => {
-                let mut sack = store.recent;
+        match &mut sub.out_of_order {
+            Some(store) if sub.arrivals.held() > 0 || store.duplicate.is_some() => {
+                let mut sack = store.ranges();
                 for range in sack.ranges.iter_mut().skip(usize::from(self.conn.sack_ranges)) {
                     *range = SackRange::default();
                 }
@@ -460,33 +425,46 @@ impl<W: Wire> Rx<'_, W> {
         }
     }
 
-    /// The application takes one segment per `read_gap`.
+    /// The slow reader takes a segment, if there is one, and comes again when it has had time for it.
     fn read_slowly(&mut self) {
-        let conn = &mut *self.conn;
-        if !conn.read_timer.is_armed() && conn.read < conn.data.next() {
-            conn.read_next = conn.read_next.max(self.now) + conn.read_gap;
-            self.wire.arm(&mut conn.read_timer, Purpose::Read.id(self.conn_index), conn.read_next);
-        }
-    }
-
-    /// The slow reader takes a segment; a window that was closed is announced open again.
-    pub(crate) fn on_read(&mut self) {
         let conn = &mut *self.conn;
         if conn.read < conn.data.next() {
             conn.read += 1;
+            let at = self.now + conn.read_gap;
+            self.wire.arm(&mut conn.read_timer, Purpose::Read.id(self.conn_index), at);
         }
-        let edge = conn.read.saturating_add(conn.window);
-        let shown = conn.advertised - conn.data.next();
-        // RFC 9293 section 3.8.6.2.2: an update when two segments or half the buffer have become free.
-        let worth = (conn.window / 2).clamp(1, 2);
-        if shown < worth && edge >= conn.advertised.max(conn.data.next()) + worth {
+    }
+
+    /// The slow reader comes again; returns whether the sender should know of the room there is then.
+    pub(crate) fn on_read(&mut self) -> bool {
+        let before = self.conn.read;
+        self.read_slowly();
+        let held = self.conn.held(self.sub);
+        let conn = &mut *self.conn;
+        let next = conn.data.next();
+        conn.window.right_size(self.now, conn.read, next);
+        conn.read > before && conn.window.has_doubled(next, held)
+    }
+
+    /// Announces the window, if the sender knows of this subflow.
+    pub(crate) fn tell_window(&mut self) {
+        if self.sub.counters.acks + self.sub.counters.packets > 0 {
             self.send_ack();
         }
-        self.read_slowly();
     }
 }
 
 impl RxSubflow {
+    /// Segment `seq` has come again (Linux `tcp_dsack_set`): the range that holds it, if it is out of order, comes second.
+    fn repeated(&mut self, seq: u32) {
+        let store = self.out_of_order.get_or_insert_default();
+        store.duplicate = Some(seq);
+        let next = self.arrivals.next();
+        if seq > next {
+            store.report(self.arrivals.run_around(seq), next);
+        }
+    }
+
     /// Asks for the cache lines that a data packet touches.
     #[inline]
     pub(crate) fn prefetch(&self) {
@@ -515,6 +493,13 @@ impl RxConn {
 }
 
 impl OutOfOrder {
+    /// What the next ACK reports.
+    fn ranges(&mut self) -> Sack {
+        let Some(seq) = self.duplicate.take() else { return self.recent };
+        let [first, second, third, _] = self.recent.ranges;
+        Sack { ranges: [SackRange { start: seq, end: seq + 1 }, first, second, third] }
+    }
+
     fn get(&self, seq: u32) -> Held {
         self.held[seq as usize & (self.held.len() - 1)]
     }

@@ -3,7 +3,7 @@
 //! Modelled: the retransmission queue with SACK, lost and retransmitted marks (RFC 6675 section 3 in the
 //! formulation of Linux: `in_flight = out - sacked - lost + retransmitted`), RACK's time order (RFC 8985
 //! section 6.2) and RFC 6675's `IsLost`.
-//! Not modelled: partial acknowledgment of a segment, DSACK undo, SACK reneging.
+//! Not modelled: partial acknowledgment of a segment, SACK reneging.
 //!
 //! While nothing is marked, an ACK moves one number. Marks are scanned 64 segments at a time.
 //!
@@ -50,6 +50,8 @@ pub(crate) struct Delivery {
     pub(crate) reordered_below: Option<u32>,
     /// Lowest segment delivered by its original transmission (F-RTO); [`u32::MAX`] if none was.
     pub(crate) original_seq: u32,
+    /// When what the ACK answers was sent, as its timestamp says.
+    pub(crate) echo: Time,
 }
 
 impl Default for Delivery {
@@ -62,6 +64,7 @@ impl Default for Delivery {
             retransmitted: false,
             reordered_below: None,
             original_seq: u32::MAX,
+            echo: Time::ZERO,
         }
     }
 }
@@ -126,6 +129,8 @@ pub(crate) struct Scoreboard {
     sacked_out: u32,
     lost_out: u32,
     again_out: u32,
+    /// No retransmission in flight left earlier.
+    oldest_again: Time,
     ring: Box<[Segment]>,
     marks: Box<[Marks]>,
 }
@@ -413,21 +418,28 @@ impl Scoreboard {
         let mut wait = Span::ZERO;
         let limit = rack.rtt + reorder_window;
         let mut originals = true;
+        // Retransmissions leave in the order of time: none is overdue while the oldest is not.
+        let again_due = self.again_out > 0 && rack.sent > self.oldest_again;
+        let mut oldest = Time::NEVER;
         for base in (self.una & !63..self.nxt).step_by(64) {
             let word = self.marks[self.word(base)];
             let span = span_mask(base, self.una, self.nxt) & !word.sacked;
             // Originals were sent in sequence order: nothing after the first late one can be overdue.
-            let mut rest = span & (word.again | if originals { !word.lost } else { 0 });
+            let again = if again_due { word.again } else { 0 };
+            let mut rest = span & (again | if originals { !word.lost & !word.again } else { 0 });
             let mut overdue = 0;
             while rest != 0 {
                 let bit = rest & rest.wrapping_neg();
                 rest &= rest - 1;
                 let seq = base + bit.trailing_zeros();
                 let sent = self.ring[(seq & self.mask) as usize].sent;
+                if word.again & bit != 0 {
+                    oldest = oldest.min(sent);
+                }
                 if !rack.is_after(sent, seq, word.again & bit != 0) {
                     if word.again & bit == 0 {
                         originals = false;
-                        rest &= word.again;
+                        rest &= again;
                     }
                     continue;
                 }
@@ -441,9 +453,12 @@ impl Scoreboard {
             if overdue != 0 {
                 lost += self.mark_lost_bits(base, overdue);
             }
-            if !originals && self.again_out == 0 {
+            if !originals && (!again_due || self.again_out == 0) {
                 break;
             }
+        }
+        if again_due {
+            self.oldest_again = oldest;
         }
         (lost, wait)
     }
@@ -505,6 +520,9 @@ impl Scoreboard {
     /// Notes a retransmission of `seq` at `now` and returns the segment.
     pub(crate) fn retransmit(&mut self, seq: u32, now: Time) -> Segment {
         debug_assert!((self.una..self.nxt).contains(&seq));
+        if self.again_out == 0 {
+            self.oldest_again = now;
+        }
         let (word, bit) = self.marks_of(seq);
         let added = word.again & bit == 0;
         word.again |= bit;
@@ -529,6 +547,11 @@ impl Scoreboard {
     /// Data sequence numbers in flight, in order of sending.
     pub(crate) fn data_seqs(&self) -> impl Iterator<Item = u32> + '_ {
         (self.una..self.nxt).map(|seq| self.segment(seq).data_seq)
+    }
+
+    /// Whether a segment in flight has ever been sent again.
+    pub(crate) fn any_again(&self) -> bool {
+        (self.una..self.nxt).any(|seq| self.marks[self.word(seq)].ever >> (seq & 63) & 1 != 0)
     }
 
     /// Whether counters and marks agree.

@@ -100,6 +100,18 @@ impl Connections {
         }
     }
 
+    /// A slow reader's time: what it takes may open the window, which every subflow then says.
+    fn read<W: Wire>(&mut self, wire: &mut W, rx_conn: u32) {
+        let RxConn { first, count, .. } = self.rx_conns[rx_conn as usize];
+        let mut opened = false;
+        self.with_rx(wire, first, |rx| opened = rx.on_read());
+        if opened {
+            for sub in first..first + u32::from(count) {
+                self.with_rx(wire, sub, |rx| rx.tell_window());
+            }
+        }
+    }
+
     fn sample<W: Wire>(&mut self, wire: &mut W) {
         let at = wire.now();
         for conn in self.conns.iter().filter(|c| c.trace && c.started) {
@@ -231,10 +243,7 @@ impl Table for Connections {
             Purpose::DelayedAck => {
                 self.with_rx(wire, index, |rx| rx.on_delayed_ack());
             }
-            Purpose::Read => {
-                let sub = self.rx_conns[index as usize].first;
-                self.with_rx(wire, sub, |rx| rx.on_read());
-            }
+            Purpose::Read => self.read(wire, index),
             Purpose::Sample => self.sample(wire),
         }
     }

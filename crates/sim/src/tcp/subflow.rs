@@ -6,6 +6,7 @@
 use super::config::{SubflowSpec, TcpConfig};
 use super::record::SubflowCounters;
 use super::scoreboard::{Rack, Scoreboard};
+use super::undo::Undo;
 use crate::engine::Timer;
 use crate::packet::{RouteId, Sack};
 use crate::time::{Span, Time};
@@ -42,6 +43,54 @@ pub(crate) enum Alarm {
     Window,
     /// The SYN was lost, or it is time to send it.
     Handshake,
+}
+
+/// How RACK's reordering window follows duplicates (RFC 8985 section 6.2 step 4; Linux `tcp_rack_update_reo_wnd`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Adaptation {
+    /// Quarters of the minimum RTT.
+    steps: u8,
+    /// Recoveries after which it is one quarter again.
+    persist: u8,
+    /// A retransmission was reported as a duplicate since the last step.
+    pub(crate) duplicate: bool,
+    raised: Time,
+}
+
+/// Linux `TCP_RACK_RECOVERY_THRESH`.
+const PERSISTENT_RECOVERIES: u8 = 16;
+
+impl Default for Adaptation {
+    fn default() -> Self {
+        Adaptation { steps: 1, persist: 0, duplicate: false, raised: Time::ZERO }
+    }
+}
+
+impl Adaptation {
+    /// An ACK has delivered what was sent at `sent`: one step a round trip.
+    pub(crate) fn step(&mut self, now: Time, sent: Time) {
+        let of_this_round = sent >= self.raised;
+        if std::mem::take(&mut self.duplicate) && of_this_round {
+            *self = Adaptation {
+                steps: self.steps.saturating_add(1),
+                persist: PERSISTENT_RECOVERIES,
+                duplicate: false,
+                raised: now,
+            };
+        } else if self.persist == 0 {
+            self.steps = 1;
+        }
+    }
+
+    /// A recovery has ended without being taken back.
+    pub(crate) fn recovered(&mut self) {
+        self.persist = self.persist.saturating_sub(1);
+    }
+
+    /// A recovery has been taken back because of duplicates.
+    pub(crate) fn undone(&mut self) {
+        self.persist = (self.persist + 1).min(PERSISTENT_RECOVERIES);
+    }
 }
 
 /// One subflow as its sender sees it.
@@ -98,8 +147,10 @@ pub(crate) struct Subflow {
     pub(crate) frto_new_data: bool,
     /// The ACK in progress moves the retransmission timer.
     pub(crate) rearm: bool,
-    /// Window and ssthresh before the timeout, for F-RTO.
-    pub(crate) undo: (u32, u32),
+    pub(crate) undo: Undo,
+    /// Segments that the receiver has reported twice.
+    pub(crate) duplicates: u64,
+    pub(crate) adaptation: Adaptation,
     /// Next data segment of the redundant scheduler.
     pub(crate) next_copy: u32,
     /// When this subflow was last penalized.
@@ -153,7 +204,9 @@ impl Subflow {
             frto: false,
             frto_new_data: false,
             rearm: false,
-            undo: (0, 0),
+            undo: Undo::default(),
+            duplicates: 0,
+            adaptation: Adaptation::default(),
             next_copy: 0,
             last_penalty: Time::ZERO,
             pace_timer: Timer::new(),
@@ -193,13 +246,13 @@ impl Subflow {
     }
 
     /// RFC 8985 section 6.2 step 4 as Linux does it: none until reordering was seen if three segments were
-    /// SACKed or recovery has begun, else a quarter of the minimum RTT, at most one smoothed RTT.
+    /// SACKed or recovery has begun, else quarters of the minimum RTT, at most one smoothed RTT.
     pub(crate) fn reorder_window(&self) -> Span {
         let started = matches!(self.state, State::Recovery | State::Loss);
         if !self.reordering_seen && (started || self.board.sacked_out() >= self.dupthresh) {
             return Span::ZERO;
         }
-        self.rtt.min_rtt.div(4).min(self.rtt.srtt())
+        self.rtt.min_rtt.div(4).times(self.adaptation.steps.into()).min(self.rtt.srtt())
     }
 
     /// Linux's `tcp_is_cwnd_limited`.
@@ -230,6 +283,15 @@ impl Subflow {
         }
         self.cwnd = self.cwnd.max(restart);
         self.cwnd_limited = false;
+    }
+
+    /// Linux's `tcp_current_ssthresh`: what a later undo restores.
+    pub(crate) fn current_ssthresh(&self) -> u32 {
+        if self.is_reducing() {
+            self.ssthresh
+        } else {
+            self.ssthresh.max((self.cwnd >> 1) + (self.cwnd >> 2))
+        }
     }
 
     /// What siblings may read.
@@ -300,5 +362,36 @@ impl PathView for Subflow {
     #[inline]
     fn is_paced_out(&self) -> bool {
         self.paced_out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reordering_window_grows_a_quarter_a_round_and_lasts_sixteen_recoveries() {
+        let at = |ms| Time::ZERO + Span::from_ms(ms);
+        let mut adaptation = Adaptation::default();
+        for (now, sent, steps) in [(20, 0, 2), (25, 10, 2), (40, 20, 3), (60, 45, 4)] {
+            adaptation.duplicate = true;
+            adaptation.step(at(now), at(sent));
+            assert_eq!(adaptation.steps, steps);
+        }
+        for _ in 0..15 {
+            adaptation.recovered();
+            adaptation.step(at(100), at(80));
+        }
+        adaptation.undone();
+        adaptation.recovered();
+        adaptation.step(at(100), at(80));
+        assert_eq!(adaptation.steps, 4);
+        adaptation.recovered();
+        adaptation.step(at(100), at(80));
+        assert_eq!(adaptation.steps, 1);
+        adaptation.steps = 255;
+        adaptation.duplicate = true;
+        adaptation.step(at(200), at(199));
+        assert_eq!(adaptation.steps, 255);
     }
 }

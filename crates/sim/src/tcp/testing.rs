@@ -128,7 +128,7 @@ pub(crate) struct Setup {
     /// One-way delay of each subflow, and the time its bottleneck takes per packet.
     pub(crate) paths: Vec<(Span, Span)>,
     pub(crate) backup: Vec<usize>,
-    pub(crate) read_rate_bytes_per_s: u64,
+    pub(crate) read_rate_bps: Option<u64>,
     pub(crate) pauses: Vec<(u32, Time, Time)>,
 }
 
@@ -142,7 +142,7 @@ impl Default for Setup {
             scheduler: Scheduler::LowestRtt,
             paths: vec![(Span::from_ms(10), Span::ZERO)],
             backup: Vec::new(),
-            read_rate_bytes_per_s: 0,
+            read_rate_bps: None,
             pauses: Vec::new(),
         }
     }
@@ -176,7 +176,7 @@ impl Lab {
                 scheduler: setup.scheduler,
                 subflows,
                 multipath: false,
-                read_rate_bytes_per_s: setup.read_rate_bytes_per_s,
+                read_rate_bps: setup.read_rate_bps,
                 class: 0,
                 group: 0,
                 trace: false,
@@ -209,6 +209,11 @@ impl Lab {
             }
         }
         self.pipe.now = end;
+    }
+
+    /// Lets a packet arrive, as one that the network has repeated.
+    pub(crate) fn inject(&mut self, packet: Packet) {
+        self.hosts.packet(&mut self.pipe, &packet, &Sack::EMPTY);
     }
 
     pub(crate) fn run_ms(&mut self, ms: u64) {

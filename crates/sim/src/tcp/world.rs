@@ -58,7 +58,7 @@ impl World {
     /// Constants that connections can refer to.
     ///
     /// # Errors
-    /// [`HostError::Quantity`] if the sizes leave no payload or a window is below two segments.
+    /// [`HostError::Quantity`] if the sizes leave no payload or a buffer is smaller than two packets.
     pub fn add_config(&mut self, config: TcpConfig) -> Result<ConfigId, HostError> {
         let headers = config.header_bytes + config.multipath_header_bytes;
         check("mtu_bytes", config.mtu_bytes.into(), config.mtu_bytes > headers, "more than the headers")?;
@@ -72,6 +72,9 @@ impl World {
             ReceiveBuffer::Auto { initial_bytes, max_bytes } => initial_bytes.min(max_bytes),
         };
         check("receive_buffer", least, least >= 2 * u64::from(config.mtu_bytes), "two packets or more")?;
+        check("send_buffer_bytes", config.send_buffer_bytes, config.send_buffer_bytes > 0, "at least 1")?;
+        let ratio = config.scaling_ratio;
+        check("scaling_ratio", ratio.into(), ratio > 0, "at least 1 of 256")?;
         self.configs.push(config);
         Ok(ConfigId((self.configs.len() - 1) as u16))
     }
@@ -139,6 +142,7 @@ impl World {
     fn check(&self, spec: &ConnSpec) -> Result<(), HostError> {
         self.shard(spec.sender)?;
         self.shard(spec.receiver)?;
+        check("read rate", 0, spec.read_rate_bps != Some(0), "at least 1 bit/s, or none")?;
         let count = spec.subflows.len();
         if !(1..=MAX_PATHS).contains(&count) {
             return Err(HostError::Subflows { count });
@@ -151,6 +155,11 @@ impl World {
             App::RequestResponse { request_bytes, response_bytes, .. } => {
                 size("request size", request_bytes)?;
                 size("response size", response_bytes)
+            }
+            App::Paced { rate_bps, chunk_bytes, bytes } => {
+                check("write rate", rate_bps, rate_bps > 0, "at least 1 bit/s")?;
+                size("chunk", chunk_bytes)?;
+                bytes.map_or(Ok(()), |bytes| size("flow size", bytes))
             }
             App::OnOff { rate_bps, on, off } => {
                 check("rate_bps", rate_bps, rate_bps > 0, "at least 1 bit/s")?;
@@ -177,8 +186,8 @@ impl World {
             return Err(HostError::Full);
         }
 
-        let conn = Conn::new(spec, global, tx_first, mss, header);
-        let mut rx_conn = RxConn::new(config, &conn, spec.read_rate_bytes_per_s, spec.receiver);
+        let conn = Conn::new(spec, config.send_buffer_bytes, (global, tx_first), (mss, header));
+        let mut rx_conn = RxConn::new(config, &conn, spec.read_rate_bps, spec.receiver);
         rx_conn.first = rx_first;
         let initial_cwnd = config.initial_cwnd_pkt;
         let make_rx = |(i, s): (usize, &SubflowSpec)| {

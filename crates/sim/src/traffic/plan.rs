@@ -74,9 +74,14 @@ pub(crate) fn plan_flows(
 impl Planner<'_> {
     fn sender(&mut self, sender: &Sender) -> Result<(), SimError> {
         match &self.entry.kind {
-            TrafficKind::Bulk(k) => self.connections(sender, k.connections, |_| App::Bulk),
+            TrafficKind::Bulk(k) => {
+                let app = paced(&self.entry.kind, None).unwrap_or(App::Bulk);
+                self.connections(sender, k.connections, |_| app)
+            }
             TrafficKind::Sized(k) => {
-                self.connections(sender, k.connections, |_| App::Sized { bytes: k.size.get() })
+                let bytes = k.size.get();
+                let app = paced(&self.entry.kind, Some(bytes)).unwrap_or(App::Sized { bytes });
+                self.connections(sender, k.connections, |_| app)
             }
             TrafficKind::RequestResponse(k) => {
                 self.connections(sender, k.connections, |_| App::RequestResponse {
@@ -209,6 +214,12 @@ impl Planner<'_> {
         let (at, stop) = (self.start(), self.stop);
         Some(Arrivals { stream: self.streams.stream(&name), mean_s: 1.0 / per_second, at, stop, number: 0 })
     }
+}
+
+/// What writes at a rate, if the entry does.
+fn paced(kind: &TrafficKind, bytes: Option<u64>) -> Option<App> {
+    let (rate, chunk) = kind.writes_at()?;
+    Some(App::Paced { rate_bps: rate.get(), chunk_bytes: chunk.get(), bytes })
 }
 
 /// A Poisson process.

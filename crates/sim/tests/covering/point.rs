@@ -298,7 +298,7 @@ impl Point {
                     .map(|&(there, back): &(RouteId, RouteId)| SubflowSpec::new(there, back))
                     .collect(),
                 multipath: false,
-                read_rate_bytes_per_s: 0,
+                read_rate_bps: None,
                 class: 0,
                 group: 0,
                 trace: false,

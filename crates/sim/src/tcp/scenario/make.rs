@@ -6,6 +6,7 @@ use vmcc_cc::{Algorithm, Params};
 use vmcc_multipath::Scheduler;
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{Common, Host, Param, Protocol, Scheduler as Chosen};
+use vmcc_units::{BitsPerSec, Bytes};
 
 use super::{Flow, Flows};
 use crate::hosts::{HostError, Hosts};
@@ -49,17 +50,12 @@ fn host_warnings(scenario: &Scenario) -> Result<Vec<String>, SimError> {
             remedy: "leave it off, or use --engine kernel",
         });
     }
-    let (host, linux) = (&scenario.host, Host::default());
-    let buffers = [
-        ("send_buffer", host.send_buffer != linux.send_buffer),
-        ("notsent_lowat", host.notsent_lowat != linux.notsent_lowat),
-    ];
-    let changed = buffers.iter().filter(|(_, differs)| *differs);
-    Ok(changed
-        .map(|(key, _)| {
-            format!("host.{key} has no effect: the simulator's applications never wait for a send buffer")
-        })
-        .collect())
+    let mut warnings = Vec::new();
+    if scenario.host.notsent_lowat != Host::default().notsent_lowat {
+        let why = "the simulator's scheduler gives one segment at a time";
+        warnings.push(format!("host.notsent_lowat has no effect: {why}"));
+    }
+    Ok(warnings)
 }
 
 struct Maker<'a, 'b> {
@@ -119,7 +115,7 @@ impl<'a, 'b> Maker<'a, 'b> {
             scheduler: scheduler(host.scheduler),
             subflows,
             multipath,
-            read_rate_bytes_per_s: 0,
+            read_rate_bps: common.read_rate.map(BitsPerSec::get),
             class: self.making.fabric.class_of(planned.from, common.class),
             group: group as u16,
             trace: endless(planned.app),
@@ -178,15 +174,19 @@ fn tcp_config(host: &Host) -> TcpConfig {
     let max_bytes = host.receive_buffer.get();
     let initial_bytes = match default.receive_buffer {
         // Two packets at least, however large they are.
-        ReceiveBuffer::Auto { initial_bytes, .. } => initial_bytes.max(2 * host.mtu.get()).min(max_bytes),
+        ReceiveBuffer::Auto { initial_bytes, .. } => initial_bytes.max(4 * host.mtu.get()).min(max_bytes),
         ReceiveBuffer::Fixed { bytes } => bytes.min(max_bytes),
     };
+    let payload_bytes = host.mtu.get().saturating_sub(default.header_bytes.into());
+    let ratio = |memory: Bytes| (payload_bytes << 8) / memory.get().max(1);
     TcpConfig {
         mtu_bytes: u16::try_from(host.mtu.get()).unwrap_or(u16::MAX),
         initial_cwnd_pkt: u32::try_from(host.initial_window.get()).unwrap_or(u32::MAX),
         rto_min: span(host.min_rto),
         delayed_ack: span(host.delayed_ack),
         receive_buffer: ReceiveBuffer::Auto { initial_bytes, max_bytes },
+        scaling_ratio: host.packet_memory.map_or(default.scaling_ratio, |m| ratio(m).clamp(1, 255) as u8),
+        send_buffer_bytes: host.send_buffer.get(),
         ..default
     }
 }
@@ -200,5 +200,5 @@ fn sample_every(scenario: &Scenario, flows: &[Flow]) -> Span {
 
 /// An application that sends as long as it may: what is sampled. Of short transfers every RTT is counted.
 pub(crate) fn endless(app: App) -> bool {
-    matches!(app, App::Bulk | App::OnOff { .. })
+    matches!(app, App::Bulk | App::Paced { bytes: None, .. } | App::OnOff { .. })
 }

@@ -57,7 +57,8 @@ fn job(app: App) -> Job {
     match app {
         App::Sized { bytes } => Job::Transfer(bytes),
         App::RequestResponse { response_bytes, .. } => Job::Requests(response_bytes),
-        App::Bulk | App::OnOff { .. } => Job::Endless,
+        App::Paced { bytes: Some(bytes), .. } => Job::Transfer(bytes),
+        App::Bulk | App::Paced { bytes: None, .. } | App::OnOff { .. } => Job::Endless,
     }
 }
 

@@ -5,7 +5,7 @@ use crate::hosts::Wire;
 use crate::packet::{Packet, Sack};
 use crate::tcp::config::LossDetection;
 use crate::tcp::scoreboard::Delivery;
-use crate::tcp::subflow::Status;
+use crate::tcp::subflow::{Status, Subflow};
 use vmcc_cc::{Algorithm, State};
 
 impl<W: Wire> Tx<'_, W> {
@@ -75,6 +75,7 @@ impl<W: Wire> Tx<'_, W> {
         let state = self.subs[r].state;
         let mut safe = acked > 0;
         if ece || !clean || state != State::Open || self.subs[r].probe_high != 0 {
+            got.echo = packet.echo;
             safe &= !self.react(r, acked > 0, &got, ece);
         }
         if self.subs[r].is_reducing() {
@@ -118,7 +119,7 @@ impl<W: Wire> Tx<'_, W> {
 
 /// Marks what SACK ranges and the cumulative acknowledgment report.
 fn take_sack(
-    sf: &mut crate::tcp::subflow::Subflow,
+    sf: &mut Subflow,
     packet: &Packet,
     sack: &Sack,
     ack: u32,
@@ -127,6 +128,7 @@ fn take_sack(
 ) {
     let min_rtt = sf.rtt.min_rtt;
     if packet.has(Packet::SACK) {
+        take_duplicate(sf, packet.ack, sack);
         for range in sack.ranges.iter().filter(|range| range.end > ack.max(range.start)) {
             // Most ranges repeat or extend one of the last ACK's: only what is new needs marking.
             let known =
@@ -145,9 +147,27 @@ fn take_sack(
     }
 }
 
+/// What the receiver reports as having come twice (RFC 2883 section 4; Linux `tcp_check_dsack`, `tcp_dsack_seen`).
+fn take_duplicate(sf: &mut Subflow, ack: u32, sack: &Sack) {
+    let [first, second, ..] = sack.ranges;
+    let inside = second.end > second.start && first.start >= second.start && first.end <= second.end;
+    if first.end <= first.start || !(first.start < ack || inside) {
+        return;
+    }
+    let count = first.end - first.start;
+    sf.duplicates += u64::from(count);
+    // The network may duplicate, too.
+    if sf.duplicates > sf.counters.retransmits {
+        return;
+    }
+    let answers_probe = sf.probe_high != 0 && sf.probe_high == first.end;
+    sf.adaptation.duplicate |= sf.reordering_seen && !answers_probe;
+    sf.undo.duplicates(count, first.end);
+}
+
 impl<W: Wire> Tx<'_, W> {
     /// Finds losses by the configured rule; returns how many were found.
-    pub(super) fn detect(&mut self, r: usize) -> u32 {
+    pub(super) fn detect(&mut self, r: usize, got: &Delivery) -> u32 {
         let sf = &mut self.subs[r];
         sf.dupthresh = sf.dupthresh.min(self.config.max_reordering_pkt.max(3));
         if self.config.loss_detection == LossDetection::Rfc6675 {
@@ -155,6 +175,9 @@ impl<W: Wire> Tx<'_, W> {
         }
         if !sf.rack.advanced {
             return 0;
+        }
+        if got.delivered > 0 {
+            sf.adaptation.step(self.now, sf.rack.sent);
         }
         sf.rack.advanced = false;
         let window = sf.reorder_window();

@@ -2,18 +2,19 @@
 //!
 //! Modelled: initial window of ten (RFC 6928); Linux's recovery states open, disorder, CWR, recovery and loss;
 //! SACK recovery with RACK-TLP (RFC 8985) or RFC 6675 marking; PRR (RFC 9937); retransmission timer with
-//! backoff (RFC 6298); F-RTO (RFC 5682); congestion window validation and restart after idle (RFC 7661 in
+//! backoff (RFC 6298); F-RTO (RFC 5682), Eifel detection and undo by DSACK (`undo`); congestion window validation and restart after idle (RFC 7661 in
 //! spirit, RFC 5681 section 4.1); classic ECN (RFC 3168) and the sender side of accurate echo (RFC 8257);
 //! zero-window probes; optional pacing; handshakes and joins (RFC 8684 section 3), reinjection, penalization
 //! and opportunistic retransmission when the receive window limits, path failure and closing.
-//! Not modelled: segmentation offload and its bursts, Nagle and auto-corking, TCP Small Queues, DSACK and
-//! timestamp undo, SACK reneging, path MTU discovery, keepalive, FIN exchange, urgent data, TCP options'
+//! Not modelled: segmentation offload and its bursts, auto-corking, TCP Small Queues, SACK reneging, path MTU discovery, keepalive, FIN exchange, urgent data, TCP options'
 //! negotiation, sequence wrap.
 //!
 //! Congestion control is `vmcc_cc` throughout; this module owns when it is asked and what becomes of the
 //! answer.
 
 mod ack;
+#[cfg(test)]
+mod app_tests;
 mod multipath;
 #[cfg(test)]
 mod multipath_tests;
@@ -22,6 +23,9 @@ mod send;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod undo;
+#[cfg(test)]
+mod undo_tests;
 
 use super::config::TcpConfig;
 use super::conn::Conn;

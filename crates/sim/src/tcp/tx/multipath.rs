@@ -64,6 +64,7 @@ impl<W: Wire> Tx<'_, W> {
             if self.conn.established_at == Time::NEVER {
                 self.conn.established_at = self.now;
             }
+            self.on_connected();
             for other in 1..self.subs.len() {
                 if self.subs[other].status == Status::Idle {
                     let delay = self.subs[other].join_delay;

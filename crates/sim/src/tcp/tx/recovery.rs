@@ -15,13 +15,16 @@ impl<W: Wire> Tx<'_, W> {
         if self.subs[r].probe_high != 0 {
             self.on_probe_answer(r, advanced, got);
         }
-        self.leave(r);
-        let state = self.subs[r].state;
-        if state == State::Loss && self.is_spurious_timeout(r, advanced, got) {
+        if self.subs[r].state == State::Open {
+            self.subs[r].undo.forget_retransmissions();
+        }
+        self.leave(r, got);
+        if self.was_in_vain(r, advanced, got) {
             return false;
         }
+        let state = self.subs[r].state;
         let again = self.subs[r].board.again_out();
-        let lost = self.detect(r);
+        let lost = self.detect(r, got);
         if state == State::Loss && self.subs[r].board.again_out() < again {
             // A retransmission was lost: a new reduction, gradual from here (Linux `FLAG_LOST_RETRANS`).
             self.subs[r].frto = false;
@@ -30,6 +33,7 @@ impl<W: Wire> Tx<'_, W> {
             if self.subs[r].board.lost_out() > 0 {
                 self.enter_recovery(r, ece);
             } else if ece && state != State::Cwr {
+                self.subs[r].undo.clear();
                 self.reduce_for(r, Cause::Ece);
                 self.subs[r].counters.ecn_cuts += 1;
                 self.set_state(r, State::Cwr);
@@ -41,16 +45,18 @@ impl<W: Wire> Tx<'_, W> {
     }
 
     /// Ends a state whose window of data has been acknowledged.
-    fn leave(&mut self, r: usize) {
+    fn leave(&mut self, r: usize, got: &Delivery) {
         let sf = &mut self.subs[r];
         let una = sf.board.una();
         match sf.state {
             State::Cwr if una > sf.high_seq => self.end_reduction(r),
-            State::Recovery if una >= sf.high_seq => self.end_reduction(r),
-            State::Loss if una >= sf.high_seq => {
-                sf.frto = false;
-                sf.board.shrink();
-                self.set_state(r, State::Open);
+            State::Recovery if una >= sf.high_seq => {
+                if self.undo_recovered(r, got) {
+                    self.subs[r].board.shrink();
+                    self.set_state(r, State::Open);
+                } else {
+                    self.end_reduction(r);
+                }
             }
             _ => {}
         }
@@ -68,7 +74,7 @@ impl<W: Wire> Tx<'_, W> {
         self.set_state(r, State::Open);
     }
 
-    fn keep_open(&mut self, r: usize) {
+    pub(super) fn keep_open(&mut self, r: usize) {
         let board = &self.subs[r].board;
         let disorder = board.sacked_out() + board.lost_out() + board.again_out() > 0;
         self.set_state(r, if disorder { State::Disorder } else { State::Open });
@@ -97,6 +103,10 @@ impl<W: Wire> Tx<'_, W> {
     }
 
     pub(super) fn enter_recovery(&mut self, r: usize, ece: bool) {
+        let sf = &mut self.subs[r];
+        let restorable = sf.state != State::Cwr && !ece;
+        let before = restorable.then(|| (sf.cwnd, sf.current_ssthresh()));
+        sf.undo.begin(sf.board.una(), sf.board.again_out(), before);
         if self.subs[r].state != State::Cwr {
             self.reduce_for(r, if ece { Cause::Ece } else { Cause::Loss });
         }
@@ -127,7 +137,9 @@ impl<W: Wire> Tx<'_, W> {
             || una_past
             || (sf.state == State::Loss && !repeated)
         {
-            self.subs[r].undo = (sf.cwnd, sf.ssthresh);
+            let before = Some((sf.cwnd, sf.current_ssthresh()));
+            let (una, again_out) = (sf.board.una(), sf.board.again_out());
+            self.subs[r].undo.begin(una, again_out, before);
             let mut event = self.event(r, false);
             event.cause = Cause::Rto;
             event.in_flight_pkt = self.subs[r].board.out();
@@ -150,17 +162,15 @@ impl<W: Wire> Tx<'_, W> {
     }
 
     /// F-RTO (RFC 5682 section 3.1): an original transmission was delivered, so nothing was lost.
-    fn is_spurious_timeout(&mut self, r: usize, advanced: bool, got: &Delivery) -> bool {
+    pub(super) fn is_spurious_timeout(&mut self, r: usize, advanced: bool, got: &Delivery) -> bool {
         let sf = &mut self.subs[r];
         if !sf.frto {
             return false;
         }
         if got.original_seq < sf.high_seq {
             sf.frto = false;
-            sf.board.clear_lost();
-            sf.cwnd = sf.cwnd.max(sf.undo.0);
-            sf.ssthresh = sf.ssthresh.max(sf.undo.1);
             sf.counters.spurious_timeouts += 1;
+            self.take_back(r, true);
             self.set_state(r, State::Open);
             return true;
         }

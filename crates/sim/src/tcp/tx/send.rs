@@ -34,7 +34,7 @@ impl<W: Wire> Tx<'_, W> {
         }
         self.settle(touched, acked);
         if self.conn.sendable() == 0 && self.conn.end > self.conn.nxt {
-            self.watch_window();
+            self.watch_window(acked);
         }
     }
 
@@ -114,7 +114,7 @@ impl<W: Wire> Tx<'_, W> {
             }
             while self.subs[r].room_pkt() > 0 && !self.subs[r].paced_out {
                 let seq = self.subs[r].next_copy.max(self.conn.una);
-                if seq >= self.conn.end.min(self.conn.edge) {
+                if seq >= self.conn.limit() {
                     break;
                 }
                 *touched |= 1 << r;
@@ -189,6 +189,7 @@ impl<W: Wire> Tx<'_, W> {
         let sf = &mut self.subs[r];
         let segment = sf.board.retransmit(seq, self.now);
         sf.counters.retransmits += 1;
+        sf.undo.retransmitted(self.now);
         // RFC 3168 section 6.1.5: retransmissions are not ECN-capable; RFC 8257 keeps them so.
         let ect = if sf.ecn_accurate { Packet::ECT } else { 0 };
         let flags = Packet::DATA | Packet::RETRANSMIT | ect;

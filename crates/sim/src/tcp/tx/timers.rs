@@ -3,10 +3,14 @@
 use super::{TAG_PROBE, Tx};
 use crate::hosts::Wire;
 use crate::packet::Packet;
-use crate::tcp::subflow::{Alarm, Status};
+use crate::tcp::scoreboard::Delivery;
+use crate::tcp::subflow::{Alarm, Status, Subflow};
 use crate::tcp::timers::Purpose;
 use crate::time::{Span, Time};
 use vmcc_cc::State;
+
+/// The least time before a zero-window probe (Linux `TCP_RTO_MIN` in `tcp_probe0_base`).
+const PROBE_MIN: Span = Span::from_ms(200);
 
 impl<W: Wire> Tx<'_, W> {
     #[inline]
@@ -22,6 +26,9 @@ impl<W: Wire> Tx<'_, W> {
     #[inline]
     pub(super) fn schedule(&mut self, r: usize, advanced: bool) {
         let sf = &mut self.subs[r];
+        if sf.alarm == Alarm::Window {
+            sf.rtt.backoff = 0; // the window has opened (`tcp_ack_probe`)
+        }
         let out = sf.board.out();
         if out == 0 {
             sf.timer.cancel();
@@ -106,7 +113,7 @@ impl<W: Wire> Tx<'_, W> {
     fn on_reorder(&mut self, r: usize) {
         self.subs[r].rack.advanced = true;
         let before = self.subs[r].board.in_flight();
-        self.detect(r);
+        self.detect(r, &Delivery::default());
         if self.subs[r].board.in_flight() != before {
             if self.subs[r].state != State::Recovery {
                 self.enter_recovery(r, false);
@@ -119,22 +126,41 @@ impl<W: Wire> Tx<'_, W> {
         }
     }
 
-    /// Data waits for the receive window and nothing is in flight that would bring news of it.
-    pub(super) fn watch_window(&mut self) {
-        if self.subs.iter().any(|s| s.status == Status::Established && s.board.out() > 0) {
+    /// Data waits for the receive window and nothing is in flight that would bring news of it (`tcp_check_probe_timer`;
+    /// RFC 9293 section 3.8.6.1). `acked`: the subflow on which an ACK has come and left the window shut, so that the next
+    /// probe is counted from now (`tcp_ack_probe`).
+    pub(super) fn watch_window(&mut self, acked: Option<usize>) {
+        let idle = |s: &Subflow| s.status == Status::Established && s.board.out() == 0;
+        let answers = |s: &Subflow| s.status == Status::Established && s.board.out() > 0 && !s.failed;
+        if let Some(r) = acked
+            && idle(&self.subs[r])
+        {
+            let sf = &mut self.subs[r];
+            (sf.retries, sf.failed) = (0, false);
+            self.conn.selector.refresh(r, &self.subs[r]);
+        }
+        if self.subs.iter().any(answers) {
             return;
         }
         let best = (0..self.subs.len())
-            .filter(|&r| self.subs[r].status == Status::Established)
+            .filter(|&r| idle(&self.subs[r]))
             .min_by_key(|&r| (self.subs[r].failed, self.subs[r].rtt.srtt_8us, r));
         let Some(r) = best else { return };
         let sf = &self.subs[r];
-        if sf.alarm != Alarm::Window || !sf.timer.is_armed() {
-            let at = self.now + sf.rto(self.config);
-            self.set_alarm(r, Alarm::Window, at);
+        if acked == Some(r) || sf.alarm != Alarm::Window || !sf.timer.is_armed() {
+            self.await_window(r);
         }
     }
 
+    /// The time of the next probe (`tcp_probe0_when`).
+    fn await_window(&mut self, r: usize) {
+        let sf = &self.subs[r];
+        let least = PROBE_MIN.times(1 << sf.rtt.backoff.min(16));
+        let wait = sf.rto(self.config).max(least).min(self.config.rto_max);
+        self.set_alarm(r, Alarm::Window, self.now + wait);
+    }
+
+    /// The window has been shut for so long that it is asked for (`tcp_send_probe0`).
     fn on_window_alarm(&mut self, r: usize) {
         if self.conn.end <= self.conn.nxt || self.subs[r].board.out() > 0 {
             return;
@@ -143,11 +169,22 @@ impl<W: Wire> Tx<'_, W> {
             self.push(Some(r));
             return;
         }
-        self.send_control(r, Packet::DATA, TAG_PROBE);
         let sf = &mut self.subs[r];
+        if sf.retries >= self.config.max_retries {
+            self.close_subflow(r);
+            self.push(None);
+            return;
+        }
+        // Another subflow asks if this one has not been answered.
+        sf.failed = sf.retries > 0;
+        sf.retries += 1;
         sf.rtt.backoff = (sf.rtt.backoff + 1).min(16);
-        let at = self.now + sf.rto(self.config);
-        self.set_alarm(r, Alarm::Window, at);
+        self.send_control(r, Packet::DATA, TAG_PROBE);
+        self.await_window(r);
+        if self.subs[r].failed {
+            self.conn.selector.refresh(r, &self.subs[r]);
+            self.watch_window(None);
+        }
     }
 
     fn on_handshake_alarm(&mut self, r: usize) {
