@@ -23,6 +23,8 @@ use vmcc_multipath::{Demand, Paths, Selector};
 /// Linux's largest automatic send buffer (`tcp_wmem[2]`): what an endless application can have waiting.
 const SEND_BUFFER_BYTES: u64 = 4 << 20;
 
+const _: () = assert!(vmcc_multipath::MAX_PATHS == vmcc_cc::MAX_PATHS);
+
 /// No limit of the data stream.
 pub(crate) const ENDLESS: u32 = u32::MAX;
 
