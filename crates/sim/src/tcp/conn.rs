@@ -201,6 +201,7 @@ impl Conn {
     }
 
     /// A short segment goes if no other is on its way, or if it is the last.
+    #[cold]
     fn flush(&mut self, last: bool) {
         if self.partial_bytes != 0 && (last || self.tails.is_empty()) && self.end != ENDLESS {
             self.tails.push_back(Tail { data_seq: self.end, len_bytes: self.partial_bytes });
@@ -222,6 +223,7 @@ impl Conn {
         }
     }
 
+    #[cold]
     fn refill(&mut self) {
         self.room_end = self.una.saturating_add(self.buffer_pkt);
         self.wake = wake(self.room_end, self.buffer_pkt);

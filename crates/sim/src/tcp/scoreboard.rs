@@ -421,7 +421,8 @@ impl Scoreboard {
         // Retransmissions leave in the order of time: none is overdue while the oldest is not.
         let again_due = self.again_out > 0 && rack.sent > self.oldest_again;
         let mut oldest = Time::NEVER;
-        for base in (self.una & !63..self.nxt).step_by(64) {
+        let mut base = self.una & !63;
+        while base < self.nxt {
             let word = self.marks[self.word(base)];
             let span = span_mask(base, self.una, self.nxt) & !word.sacked;
             // Originals were sent in sequence order: nothing after the first late one can be overdue.
@@ -456,6 +457,7 @@ impl Scoreboard {
             if !originals && (!again_due || self.again_out == 0) {
                 break;
             }
+            base += 64;
         }
         if again_due {
             self.oldest_again = oldest;

@@ -67,6 +67,12 @@ impl Default for Adaptation {
 }
 
 impl Adaptation {
+    /// Whether a step would change anything.
+    #[inline]
+    pub(crate) fn may_change(&self) -> bool {
+        self.duplicate || self.steps > 1
+    }
+
     /// An ACK has delivered what was sent at `sent`: one step a round trip.
     pub(crate) fn step(&mut self, now: Time, sent: Time) {
         let of_this_round = sent >= self.raised;

@@ -176,7 +176,7 @@ impl<W: Wire> Tx<'_, W> {
         if !sf.rack.advanced {
             return 0;
         }
-        if got.delivered > 0 {
+        if got.delivered > 0 && sf.adaptation.may_change() {
             sf.adaptation.step(self.now, sf.rack.sent);
         }
         sf.rack.advanced = false;
