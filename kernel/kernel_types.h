@@ -108,8 +108,14 @@ struct inet_sock {
 	struct sock sk;
 };
 
+/* Of the kernel's structure, for reading; the one below is for filling in. */
+struct tcp_congestion_ops___named {
+	char name[16];
+};
+
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+	const struct tcp_congestion_ops___named *icsk_ca_ops;
 	void *icsk_ulp_data;
 	__u8 icsk_ca_state : 5;
 	__u8 icsk_pending; /* what its timer will do */
@@ -235,6 +241,17 @@ struct sk_buff {
 
 struct qdisc_skb_cb {
 	unsigned int pkt_len;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
 };
 
 #pragma clang attribute pop

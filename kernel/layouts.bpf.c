@@ -10,6 +10,7 @@
 #include "port_shared.h"
 #include "qdisc_shared.h"
 #include "shared.h"
+#include "states_shared.h"
 
 #define SHARED_STRUCT(name) struct name shared_##name
 #define SHARED_ENUM(name)   enum name shared_##name
@@ -66,6 +67,7 @@ SHARED_STRUCT(mp_close_event);
 SHARED_STRUCT(replay_step);
 SHARED_STRUCT(observe_config);
 SHARED_STRUCT(observe_record);
+SHARED_STRUCT(socket_state);
 SHARED_STRUCT(hold_settings);
 SHARED_STRUCT(port_settings);
 SHARED_STRUCT(port_config);

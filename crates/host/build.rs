@@ -47,6 +47,7 @@ fn main() {
     tools.compile("marking.bpf.c", "marking.o", &[]);
     tools.compile("nothing.bpf.c", "nothing.o", &[]);
     tools.compile("observe.bpf.c", "observe.o", &[]);
+    tools.compile("states.bpf.c", "states.o", &[]);
     // For the test that compares the types in C with those in Rust.
     tools.compile("layouts.bpf.c", "layouts.o", &[]);
     // For the tests that compare it with the BPF build.
@@ -63,9 +64,13 @@ fn main() {
         table.push_str(&algorithm_entry(&tools, algorithm));
     }
     table.push_str("];\n\n");
-    for (name, object) in
-        [("PORT", "port.o"), ("HOLD", "hold.o"), ("NOTHING", "nothing.o"), ("OBSERVE", "observe.o")]
-    {
+    for (name, object) in [
+        ("PORT", "port.o"),
+        ("HOLD", "hold.o"),
+        ("NOTHING", "nothing.o"),
+        ("OBSERVE", "observe.o"),
+        ("STATES", "states.o"),
+    ] {
         let bytes = format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{object}\"))");
         writeln!(table, "pub(crate) static {name}: &[u8] = {bytes};").expect("writing to a string");
     }

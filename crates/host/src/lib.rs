@@ -11,6 +11,7 @@
 //! | [`diag`] | TCP and MPTCP sockets, as the kernel knows them |
 //! | [`probe`] | what this kernel can do, found out by trying |
 //! | [`observe`] | windows at each segment, under any congestion control |
+//! | [`states`] | what algorithms keep of each socket |
 //! | [`bench`] | what an algorithm costs |
 //! | [`replay`] | recorded events through the BPF build, for comparison with the native one |
 
@@ -35,6 +36,7 @@ mod registered;
 pub mod replay;
 mod restrict;
 mod shared;
+pub mod states;
 mod table;
 mod tcx;
 

@@ -4,7 +4,7 @@ use crate::{Connection, invalid};
 use netlink_packet_core::{
     DecodeError, DefaultNla, Emitable, NLA_F_NESTED, NlasIterator, Parseable, ParseableParametrized,
 };
-use netlink_packet_generic::ctrl::nlas::GenlCtrlAttrs;
+use netlink_packet_generic::ctrl::nlas::{GenlCtrlAttrs, McastGrpAttrs};
 use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
 use netlink_packet_generic::{GenlFamily, GenlHeader, GenlMessage};
 use netlink_sys::protocols::NETLINK_GENERIC;
@@ -50,6 +50,34 @@ impl ParseableParametrized<[u8], GenlHeader> for Command {
     }
 }
 
+/// The number of a family, and the names and numbers of its multicast groups; `NotFound` when this kernel has no such
+/// family.
+pub(crate) fn resolve(name: &str) -> io::Result<(u16, Vec<(String, u32)>)> {
+    let mut control = Connection::<GenlMessage<GenlCtrl>>::open(NETLINK_GENERIC)?;
+    let query =
+        GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![GenlCtrlAttrs::FamilyName(name.to_owned())] };
+    let (mut id, mut groups) = (None, Vec::new());
+    for nla in control.get(GenlMessage::from_payload(query))?.into_iter().flat_map(|a| a.payload.nlas) {
+        match nla {
+            GenlCtrlAttrs::FamilyId(found) => id = Some(found),
+            GenlCtrlAttrs::McastGroups(found) => groups.extend(found.iter().filter_map(|one| group(one))),
+            _ => {}
+        }
+    }
+    Ok((id.ok_or_else(|| invalid(format!("family {name} has no number")))?, groups))
+}
+
+fn group(attributes: &[McastGrpAttrs]) -> Option<(String, u32)> {
+    let (mut name, mut id) = (None, None);
+    for attribute in attributes {
+        match attribute {
+            McastGrpAttrs::Name(found) => name = Some(found.clone()),
+            McastGrpAttrs::Id(found) => id = Some(*found),
+        }
+    }
+    Some((name?, id?))
+}
+
 /// A connection to one family, in the network namespace of the thread that opened it.
 pub(crate) struct Family {
     id: u16,
@@ -59,16 +87,7 @@ pub(crate) struct Family {
 impl Family {
     /// `NotFound` when this kernel has no such family.
     pub(crate) fn open(name: &str) -> io::Result<Self> {
-        let mut control = Connection::<GenlMessage<GenlCtrl>>::open(NETLINK_GENERIC)?;
-        let query =
-            GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![GenlCtrlAttrs::FamilyName(name.to_owned())] };
-        let answers = control.get(GenlMessage::from_payload(query))?;
-        let id = answers.iter().flat_map(|answer| &answer.payload.nlas).find_map(|nla| match nla {
-            GenlCtrlAttrs::FamilyId(id) => Some(*id),
-            _ => None,
-        });
-        let id = id.ok_or_else(|| invalid(format!("family {name} has no number")))?;
-        Ok(Self { id, connection: Connection::open(NETLINK_GENERIC)? })
+        Ok(Self { id: resolve(name)?.0, connection: Connection::open(NETLINK_GENERIC)? })
     }
 
     pub(crate) fn execute(&mut self, command: u8, attributes: Vec<DefaultNla>) -> io::Result<()> {

@@ -22,7 +22,7 @@ mod threaded;
 pub use ethtool::{disable_checksum_offload, disable_segmentation_offload, link_speed};
 pub use htb::{Existing, HtbClass, htb_rates};
 pub use link::{Links, PortInfo};
-pub use mptcp::{MAX_LIMIT, PathManager};
+pub use mptcp::{Ends, Event, Events, MAX_LIMIT, PathManager};
 pub use rule::Match;
 pub use shaper::{Impairment, Shaper};
 pub use sockets::is_listening;

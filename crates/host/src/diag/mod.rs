@@ -7,9 +7,11 @@ mod later;
 mod subflow;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 use later::Later;
 pub use subflow::{CaState, Mptcp, Subflow};
+pub use whole::{MptcpDiag, Whole};
 
 use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader};
 use netlink_packet_sock_diag::{
@@ -127,18 +129,22 @@ impl Diag {
         })
     }
 
-    fn list(&mut self, family: u8, found: &mut Vec<Subflow>) -> io::Result<()> {
-        let carrying = StateFlags::ESTABLISHED
+    /// The states of sockets that can carry data, or could.
+    fn carrying() -> StateFlags {
+        StateFlags::ESTABLISHED
             | StateFlags::FIN_WAIT1
             | StateFlags::FIN_WAIT2
             | StateFlags::CLOSE_WAIT
             | StateFlags::LAST_ACK
-            | StateFlags::CLOSING;
+            | StateFlags::CLOSING
+    }
+
+    fn list(&mut self, family: u8, found: &mut Vec<Subflow>) -> io::Result<()> {
         let request = SockDiagMessage::InetRequest(InetRequest {
             family,
             protocol: IPPROTO_TCP,
             extensions: ExtensionFlags::INFO | ExtensionFlags::CONG,
-            states: carrying,
+            states: Self::carrying(),
             socket_id: if family == AF_INET { SocketId::new_v4() } else { SocketId::new_v6() },
         });
         self.0.dump_each(request, &mut |answer| {

@@ -10,6 +10,7 @@ pub(crate) mod marking;
 pub(crate) mod observe;
 pub(crate) mod port;
 pub(crate) mod qdisc;
+pub(crate) mod states;
 #[cfg(test)]
 mod tests;
 

@@ -1,7 +1,7 @@
 //! C and Rust agree on all that they share: what the compiler of the programs made of the headers (BTF) against the
 //! types here.
 
-use super::{Constants, Layout, algorithm, hold, marking, observe, port, qdisc};
+use super::{Constants, Layout, algorithm, hold, marking, observe, port, qdisc, states};
 use crate::objects;
 use libbpf_rs::AsRawLibbpf;
 use libbpf_rs::btf::types::{Enum, MemberAttr, Struct};
@@ -123,6 +123,7 @@ fn layouts() -> Vec<Layout> {
         port::LAYOUTS,
         qdisc::LAYOUTS,
         marking::LAYOUTS,
+        states::LAYOUTS,
     ]
     .concat()
 }
@@ -200,7 +201,12 @@ fn constants_are_the_same_in_c_and_rust() {
 /// The objects that are loaded are built from the same headers, some with other macros set.
 #[test]
 fn the_objects_that_are_loaded_have_these_layouts_too() {
-    let mut objects = vec![("port", objects::PORT), ("hold", objects::HOLD), ("observe", objects::OBSERVE)];
+    let mut objects = vec![
+        ("port", objects::PORT),
+        ("hold", objects::HOLD),
+        ("observe", objects::OBSERVE),
+        ("states", objects::STATES),
+    ];
     objects.extend(objects::QDISC.map(|qdisc| ("qdisc", qdisc)));
     objects.extend(objects::OBJECTS.iter().map(|of| (of.name, of.program)));
     objects.extend(objects::OBJECTS.iter().map(|of| (of.name, of.replay)));

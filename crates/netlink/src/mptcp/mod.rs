@@ -1,5 +1,9 @@
 //! The in-kernel MPTCP path manager of one network namespace.
 
+mod events;
+
+pub use events::{Ends, Event, Events};
+
 use crate::genl::{Family, nest};
 use netlink_packet_core::DefaultNla;
 use std::io;

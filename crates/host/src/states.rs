@@ -1,0 +1,97 @@
+//! What the algorithms keep of each socket, read from outside while they run.
+
+use crate::error::ControlError;
+use crate::objects::{self, Log};
+use crate::shared::states::SocketState;
+use libbpf_rs::ObjectBuilder;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use vmcc_cc::{Algorithm, Path};
+use zerocopy::FromBytes;
+
+/// A program that lists the states; clones share it.
+#[derive(Debug, Clone)]
+pub struct States(Arc<OwnedFd>);
+
+/// What an algorithm keeps of one socket.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct State {
+    /// As [`crate::diag::Subflow::cookie`]: zero for a socket that nobody has asked about before.
+    pub cookie: [u8; 8],
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// What it keeps.
+    pub path: Path,
+}
+
+impl States {
+    /// Loads the program.
+    ///
+    /// # Errors
+    /// Not permitted, or the kernel has no iterator over TCP sockets (`iter/tcp`).
+    pub fn open() -> Result<Self, ControlError> {
+        let log = Log::start();
+        Self::load().map_err(|e| failed(format!("{e}: {}", log.tail(6))))
+    }
+
+    fn load() -> libbpf_rs::Result<Self> {
+        let object = ObjectBuilder::default().name("vmcc_states")?.open_memory(objects::STATES)?.load()?;
+        let program = object.progs_mut().next().expect("the object has one");
+        let link = program.attach()?;
+        // The link keeps what it needs.
+        Ok(Self(Arc::new(link.as_fd().try_clone_to_owned()?)))
+    }
+
+    /// The states of the sockets in the calling thread's network namespace; only those of this registry's algorithms.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn read(&self) -> Result<Vec<State>, ControlError> {
+        let mut bytes = Vec::new();
+        self.iterate().and_then(|mut file| file.read_to_end(&mut bytes)).map_err(failed)?;
+        let states = bytes.chunks_exact(size_of::<SocketState>());
+        Ok(states.filter_map(|one| decode(&SocketState::read_from_bytes(one).ok()?)).collect())
+    }
+
+    /// One listing, as a file.
+    fn iterate(&self) -> std::io::Result<File> {
+        // SAFETY: the call takes a descriptor, which `self` keeps open, and no memory.
+        let fd = unsafe { libbpf_rs::libbpf_sys::bpf_iter_create(self.0.as_raw_fd()) };
+        if fd < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just made this descriptor for nobody else.
+        Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+}
+
+fn decode(raw: &SocketState) -> Option<State> {
+    let name = raw.algorithm.split(|byte| *byte == 0).next()?;
+    let algorithm = Algorithm::by_name(std::str::from_utf8(name).ok()?).ok()?;
+    Some(State { cookie: raw.cookie.to_ne_bytes(), algorithm, path: raw.path })
+}
+
+fn failed(cause: impl std::fmt::Display) -> ControlError {
+    ControlError::kernel("list what algorithms keep of their sockets", cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_of_other_algorithms_are_left_out() {
+        let named = |name: &str| SocketState {
+            cookie: 7,
+            algorithm: crate::shared::algorithm::name(name),
+            path: Path { priv_words: [1 << 30, 0, 0, 0, 0, 0, 0], ..Path::default() },
+        };
+        let state = decode(&named("mp_dctcp")).unwrap();
+        assert_eq!((state.cookie, state.algorithm.name()), (7_u64.to_ne_bytes(), "dctcp"));
+        assert_eq!(state.algorithm.alpha(&state.path), Some(1.0));
+        assert_eq!(decode(&named("mp_reno")).unwrap().algorithm.alpha(&state.path), None);
+        assert_eq!(decode(&named("mp_nobody")), None);
+    }
+}

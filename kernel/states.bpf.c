@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Lists what our algorithms keep of each TCP socket that carries data, in the network namespace of
+ * whoever reads.  It costs the algorithms nothing: the state is read where they keep it.
+ */
+#include "kernel_types.h"
+#include "states_shared.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+/* Whether the socket's algorithm is one of ours; what it keeps. */
+CC_NOINLINE int state_of(const struct inet_connection_sock *icsk, struct socket_state *to)
+{
+	BPF_CORE_READ_INTO(&to->algorithm, icsk, icsk_ca_ops, name);
+	if (to->algorithm[0] != 'm' || to->algorithm[1] != 'p' || to->algorithm[2] != '_')
+		return 0;
+	to->cookie = BPF_CORE_READ(icsk, icsk_inet.sk.__sk_common.skc_cookie.counter);
+	/* `struct mp_sk` of cc.bpf.c begins with it. */
+	bpf_core_read(&to->path, sizeof(to->path), &icsk->icsk_ca_priv);
+	return 1;
+}
+
+SEC("iter/tcp")
+int states_list(struct bpf_iter__tcp *ctx)
+{
+	const struct sock_common *common = ctx->sk_common;
+	const struct inet_connection_sock *icsk = (const struct inet_connection_sock *)common;
+	struct socket_state state = {};
+
+	if (!common)
+		return 0;
+	/* Others may be no whole sockets. */
+	if (common->skc_state != TCP_ESTABLISHED && common->skc_state != TCP_CLOSE_WAIT)
+		return 0;
+	if (state_of(icsk, &state))
+		bpf_seq_write(ctx->meta->seq, &state, sizeof(state));
+	return 0;
+}
