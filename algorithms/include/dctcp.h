@@ -10,8 +10,12 @@
 
 #define CC_DCTCP_ALPHA_BITS 30
 
+/* For an entry of the registry that says `alpha`: observers read the estimate where it begins. */
+#define CC_DCTCP_BEGINS(state)                                                                     \
+	_Static_assert(__builtin_offsetof(state, ecn) == 0, "observers look for alpha here")
+
 struct CC_PRIVATE cc_dctcp {
-	uint32_t alpha_q30;
+	uint32_t alpha_q30; /* first: read by observers */
 	uint32_t acked_pkt; /* in this observation window */
 	uint32_t marked_pkt;
 	uint32_t window_end; /* sequence number */

@@ -53,4 +53,5 @@ CC_HOOK(dctcp, on_state)
 {
 }
 
+CC_DCTCP_BEGINS(struct dctcp);
 CC_ALGORITHM(dctcp, struct dctcp);

@@ -179,4 +179,5 @@ CC_HOOK(vmcc, on_state)
 {
 }
 
+CC_DCTCP_BEGINS(struct vmcc);
 CC_ALGORITHM(vmcc, struct vmcc);

@@ -48,6 +48,8 @@ pub struct AlgorithmInfo {
     pub coupled: bool,
     /// Whether it needs ECN to be negotiated.
     pub needs_ecn: bool,
+    /// Whether it estimates the marked fraction as DCTCP does: [`Algorithm::alpha`].
+    pub alpha: bool,
     /// Its parameters, in the order of `struct cc_params`.
     pub params: &'static [ParamInfo],
 }
@@ -153,6 +155,14 @@ impl Algorithm {
     /// Its name.
     pub fn name(&self) -> &'static str {
         self.entry.info.name
+    }
+
+    /// DCTCP's estimate of the marked fraction on a path, 0 to 1; `None` if this algorithm has none.
+    pub fn alpha(&self, path: &Path) -> Option<f64> {
+        // `alpha_q30`, the first member of `struct cc_dctcp`, with which the algorithm's state begins.
+        let [a, b, c, d, ..] = path.priv_words[0].to_ne_bytes();
+        let alpha_q30 = u32::from_ne_bytes([a, b, c, d]);
+        self.info().alpha.then(|| f64::from(alpha_q30) / f64::from(1_u32 << 30))
     }
 
     #[inline]

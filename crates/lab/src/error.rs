@@ -190,6 +190,11 @@ impl Error {
         }
     }
 
+    pub(crate) fn reading(what: impl Into<String>, error: &ControlError) -> Self {
+        let remedy = "`vmcc doctor` says what this kernel lacks".to_owned();
+        Self::Measurement { what: what.into(), cause: error.to_string(), remedy }
+    }
+
     pub(crate) fn file(path: impl Into<PathBuf>, source: io::Error) -> Self {
         let path = path.into();
         match source.kind() {

@@ -168,7 +168,7 @@ fn transfer(
         control.check()?;
         let elapsed = start.elapsed();
         while let Some(remap) = remaps.next_if(|remap| elapsed >= remap.at.to_duration()) {
-            sampler.ask_receivers()?;
+            sampler.ask_now_and_then()?;
             topology.remap(spec, remap)?;
             sampler.remap(remap);
         }
@@ -179,11 +179,11 @@ fn transfer(
         cpu.update(elapsed);
         if elapsed >= next_progress {
             next_progress += PROGRESS_INTERVAL;
-            sampler.ask_receivers()?;
+            sampler.ask_now_and_then()?;
             report_progress(spec, control, sampler.samples(), elapsed);
         }
         if running.iter().any(|flow| ends(flow, spec, elapsed)) {
-            sampler.ask_receivers()?;
+            sampler.ask_now_and_then()?;
         }
         if elapsed > deadline {
             let late = running.iter().find(|flow| flow.report.is_none());

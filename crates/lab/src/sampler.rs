@@ -1,13 +1,20 @@
 //! Samples of the kernel's sockets and queues while a run lasts.
 
+mod fates;
+mod streams;
+
+pub(crate) use fates::Fates;
+pub(crate) use streams::{Stream, Streams};
+
 use crate::Error;
 use crate::ports::Ports;
-use crate::spec::{LabSpec, Layout, Remap};
+use crate::spec::{Cc, LabSpec, Layout, Remap};
 use crate::topology::{QueueReader, Topology, lane_of};
 use crate::workload;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use vmcc_host::diag::{Diag, Subflow};
+use vmcc_host::states::States;
 
 /// More points than any run of the lab takes; beyond, sampling stops.
 const MAX_POINTS: usize = 10_000_000;
@@ -18,6 +25,8 @@ pub(crate) struct Point {
     pub(crate) t_us: u64,
     pub(crate) srtt_us: u32,
     pub(crate) cwnd_pkt: u32,
+    /// DCTCP's estimate, of algorithms of ours that have one.
+    pub(crate) alpha: Option<f64>,
     pub(crate) bytes_acked: u64,
     pub(crate) retransmits: u32,
     pub(crate) echoed_ce: u32,
@@ -31,7 +40,8 @@ pub(crate) struct Track {
     pub(crate) flow: usize,
     /// Index into [`LabSpec::paths`]; beyond them, ways without a name.
     pub(crate) path: usize,
-    pub(crate) local_port: u16,
+    /// Local and remote end; `None` in tests.
+    pub(crate) ends: Option<(SocketAddr, SocketAddr)>,
     /// Number of its socket: that of the first track.
     pub(crate) socket: usize,
     /// Whether it is an MPTCP subflow.
@@ -81,6 +91,10 @@ pub(crate) struct Samples {
     pub(crate) queues: Vec<Vec<QueuePoint>>,
     /// Per path: the classes of that port, by name.
     pub(crate) classes: Vec<BTreeMap<String, Vec<ClassPoint>>>,
+    /// Whole connections.
+    pub(crate) streams: Streams,
+    /// What became of subflows.
+    pub(crate) fates: Fates,
     points: usize,
 }
 
@@ -93,8 +107,13 @@ struct Watched {
 
 /// Open connections to everything that is sampled.
 pub(crate) struct Sampler<'a> {
+    topology: &'a Topology,
     senders: Vec<Diag>,
     receivers: Vec<Diag>,
+    streams: streams::Reader,
+    listener: fates::Listener,
+    /// Where an algorithm has something to say.
+    states: Option<States>,
     ports: &'a Ports,
     watched: Vec<Watched>,
     /// The path of each lane, by the flow.
@@ -105,7 +124,7 @@ pub(crate) struct Sampler<'a> {
 }
 
 impl<'a> Sampler<'a> {
-    pub(crate) fn open(topology: &Topology, ports: &'a Ports, spec: &'a LabSpec) -> Result<Self, Error> {
+    pub(crate) fn open(topology: &'a Topology, ports: &'a Ports, spec: &'a LabSpec) -> Result<Self, Error> {
         let (senders, receivers) = topology.senders_and_receivers();
         let open = |ends: Vec<&crate::Netns>| {
             ends.into_iter().map(|end| end.run(Diag::open).map_err(|e| Error::diag(&e))).collect()
@@ -125,7 +144,21 @@ impl<'a> Sampler<'a> {
             ..Samples::default()
         };
         let (senders, receivers) = (senders?, receivers?);
-        Ok(Self { senders, receivers, ports, watched, paths, spec, known: BTreeMap::new(), samples })
+        Ok(Self {
+            topology,
+            senders,
+            receivers,
+            streams: streams::Reader::open(topology, spec)?,
+            listener: fates::Listener::open(topology),
+            // A kernel without that iterator leaves alpha untold.
+            states: if tells_alpha(spec) { States::open().ok() } else { None },
+            ports,
+            watched,
+            paths,
+            spec,
+            known: BTreeMap::new(),
+            samples,
+        })
     }
 
     /// From now on a vNIC's subflows are on another path.
@@ -152,17 +185,32 @@ impl<'a> Sampler<'a> {
                 classes.entry(class.name).or_default().push(point);
             }
         }
-        for end in &mut self.senders {
-            for subflow in end.subflows().map_err(|e| Error::diag(&e))? {
-                record(&mut self.known, &mut self.samples, &self.paths, t_us, &subflow);
+        for number in 0..self.senders.len() {
+            let subflows = self.senders[number].subflows().map_err(|e| Error::diag(&e))?;
+            let alphas = self.alphas(number)?;
+            for subflow in subflows {
+                let alpha = alphas.get(&subflow.cookie).copied();
+                record(&mut self.known, &mut self.samples, &self.paths, t_us, (&subflow, alpha));
             }
         }
-        Ok(())
+        self.listener.take(self.spec, t_us);
+        self.streams.deliveries(self.spec, t_us)
     }
 
-    /// Asks the receivers which subflows belong together, which does not change, and what has arrived with congestion
-    /// experienced: often enough to have the last word before their sockets close, and whenever a subflow moves.
-    pub(crate) fn ask_receivers(&mut self) -> Result<(), Error> {
+    /// What the algorithms of a sender estimate, by the sockets' cookies, which exist since the sockets were listed.
+    fn alphas(&self, sender: usize) -> Result<BTreeMap<[u8; 8], f64>, Error> {
+        let Some(states) = self.states.clone() else { return Ok(BTreeMap::new()) };
+        let namespace = self.topology.senders_and_receivers().0[sender];
+        let states = namespace.run(move || states.read());
+        let states = states.map_err(|e| Error::reading("sampling the algorithms' state", &e))?;
+        Ok(states.iter().filter_map(|one| Some((one.cookie, one.algorithm.alpha(&one.path)?))).collect())
+    }
+
+    /// Asks what need not be asked at every sample, but often enough to have the last word before sockets close, and whenever a
+    /// subflow moves: the senders, what was sent again; the receivers, which subflows belong together, which does not change,
+    /// and what has arrived with congestion experienced.
+    pub(crate) fn ask_now_and_then(&mut self) -> Result<(), Error> {
+        self.streams.reinjections();
         for end in &mut self.receivers {
             for subflow in end.subflows().map_err(|e| Error::diag(&e))? {
                 let token = subflow.mptcp.map(|mptcp| mptcp.token_local).filter(|token| *token != 0);
@@ -184,8 +232,14 @@ impl<'a> Sampler<'a> {
     }
 
     pub(crate) fn finish(self) -> Samples {
-        self.samples
+        Samples { streams: self.streams.finish(), fates: self.listener.finish(), ..self.samples }
     }
+}
+
+/// Whether some flow's algorithm estimates the marked fraction as DCTCP does.
+fn tells_alpha(spec: &LabSpec) -> bool {
+    let tells = |cc: &Cc| matches!(cc, Cc::Registry(params) if params.algorithm().info().alpha);
+    spec.flows.iter().any(|flow| tells(&flow.cc))
 }
 
 fn record(
@@ -193,7 +247,7 @@ fn record(
     samples: &mut Samples,
     paths: &[Vec<usize>],
     t_us: u64,
-    subflow: &Subflow,
+    (subflow, alpha): (&Subflow, Option<f64>),
 ) {
     let IpAddr::V4(local) = subflow.local.ip() else { return };
     let flow = workload::flow_of(subflow.remote.port()).filter(|flow| *flow < paths.len());
@@ -213,7 +267,7 @@ fn record(
             samples.tracks.push(Track {
                 flow,
                 path,
-                local_port: subflow.local.port(),
+                ends: Some(key),
                 socket: continued.map_or(samples.tracks.len(), |track| track.socket),
                 multipath: false,
                 token: continued.and_then(|track| track.token),
@@ -241,6 +295,7 @@ fn record(
         t_us,
         srtt_us: subflow.srtt_us,
         cwnd_pkt: subflow.cwnd_pkt,
+        alpha,
         bytes_acked: subflow.bytes_acked.saturating_sub(track.base.bytes_acked),
         retransmits: subflow.retransmitted_pkt.saturating_sub(track.base.retransmits),
         echoed_ce: subflow.delivered_ce_pkt.saturating_sub(track.base.echoed_ce),
@@ -260,6 +315,11 @@ impl Counters {
 }
 
 impl Track {
+    /// The sender's port.
+    pub(crate) fn local_port(&self) -> Option<u16> {
+        self.ends.map(|(local, _)| local.port())
+    }
+
     /// Bytes acknowledged until `t_us`, on the line between the samples around it.
     pub(crate) fn acked_at(&self, t_us: u64) -> f64 {
         let after = self.points.partition_point(|point| point.t_us < t_us);
@@ -291,22 +351,9 @@ mod tests {
             srtt_us: 100,
             cwnd_pkt: 10,
             bytes_acked,
-            retransmits: 0,
-            echoed_ce: 0,
+            ..Point::default()
         };
-        Track {
-            flow: 0,
-            path: 0,
-            local_port: 1,
-            socket: 0,
-            multipath: false,
-            token: None,
-            algorithm: String::new(),
-            points: points.iter().map(point).collect(),
-            timeouts: None,
-            arrived_ce: None,
-            base: Counters::default(),
-        }
+        Track { points: points.iter().map(point).collect(), ..Track::default() }
     }
 
     #[test]

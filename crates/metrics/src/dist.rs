@@ -1,6 +1,7 @@
 //! Samples reduced to what a table needs.
 
 use crate::stats::percentile_sorted;
+use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// A distribution, reduced to the figures a table needs. The unit is that of the field's name.
@@ -37,6 +38,24 @@ impl Dist {
             min: Some(min),
             max: Some(max),
             samples: Some(samples.len() as u64),
+        })
+    }
+
+    /// Reduces histograms in nanoseconds, of equal precision, to microseconds. `None` when they are empty.
+    pub(crate) fn from_nanoseconds<'a>(mut all: impl Iterator<Item = &'a Histogram<u64>>) -> Option<Self> {
+        let mut sum = all.next()?.clone();
+        for other in all {
+            // One that does not fit would have other bounds, which nobody makes.
+            let _ = sum.add(other);
+        }
+        let us = |ns: u64| ns as f64 / 1e3;
+        (!sum.is_empty()).then(|| Self {
+            mean: sum.mean() / 1e3,
+            p50: us(sum.value_at_quantile(0.5)),
+            p99: us(sum.value_at_quantile(0.99)),
+            min: Some(us(sum.min())),
+            max: Some(us(sum.max())),
+            samples: Some(sum.len()),
         })
     }
 }

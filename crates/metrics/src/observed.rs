@@ -59,6 +59,17 @@ pub struct Observed {
     pub cpu_s: Option<f64>,
     /// RTT samples within the window of groups of connections, in nanoseconds: each that entered an estimator.
     pub rtts: Vec<Histogram<u64>>,
+    /// Hosts that a virtual machine monitor takes off their CPUs.
+    pub off: Vec<Off>,
+}
+
+/// When a host neither sent nor processed anything, in the whole run.
+#[derive(Debug, Clone)]
+pub struct Off {
+    /// In all.
+    pub total_us: f64,
+    /// Each time; windows that overlap are one.
+    pub lengths_ns: Histogram<u64>,
 }
 
 /// One entry of traffic.
@@ -151,6 +162,13 @@ pub struct Connection {
     pub delivered_bytes: u64,
     /// The same within the window.
     pub window_bytes: f64,
+    /// The longest time in which nothing was delivered in order although the sender had data: from the first delivery to the
+    /// connection's or the run's end; of one that never delivered, from its start. `None` of a sender that pauses by itself.
+    pub stalled_us: Option<f64>,
+    /// Payload that a subflow sent because another had not delivered it.
+    pub reinjected_bytes: Option<u64>,
+    /// The most payload that waited at the receiver for earlier data.
+    pub held_bytes: Option<u64>,
     /// Index into [`Observed::rtts`].
     pub rtts: Option<usize>,
     /// Its subflows, by path.
@@ -166,10 +184,41 @@ pub struct Subflow {
     pub path: Option<usize>,
     /// Whether it was established.
     pub established: bool,
+    /// It continues one that was on another path before.
+    pub continues: bool,
+    /// How it ended.
+    pub end: End,
     /// What was counted in the whole run.
     pub counters: Counters,
     /// What was seen at equal intervals, by time.
     pub samples: Vec<Sample>,
+}
+
+/// How a subflow ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum End {
+    /// Nobody saw it.
+    #[default]
+    Unseen,
+    /// With its connection, or not within the run.
+    WithConnection,
+    /// While its connection went on.
+    Closed(Closed),
+}
+
+/// Why a subflow was closed while its connection went on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    /// The other end finished it.
+    Peer,
+    /// Its own host tore it down, as the guard does with a path that shares a bottleneck.
+    Guard,
+    /// An address was withdrawn.
+    PathManager,
+    /// Nobody answered any more.
+    Timeout,
+    /// The other end reset it, or the network did in its name.
+    Reset,
 }
 
 /// Counters of a subflow in both directions.
@@ -194,6 +243,8 @@ pub struct Sample {
     pub srtt_8us: u32,
     /// Congestion window.
     pub cwnd_pkt: u32,
+    /// DCTCP's estimate of the marked fraction, where the algorithm has one.
+    pub alpha: Option<f64>,
     /// What was acknowledged so far; only whether it grew is asked.
     pub acked: u64,
 }
@@ -256,6 +307,18 @@ impl Observed {
     pub fn active_secs(&self, entry: usize) -> f64 {
         let entry = &self.entries[entry];
         entry.stop.min(self.window.1).secs_since(entry.start.max(self.window.0))
+    }
+}
+
+impl Subflow {
+    /// Whether it was opened, as a number to be summed.
+    pub(crate) fn opened(&self) -> u64 {
+        u64::from(self.established && !self.continues)
+    }
+
+    /// Whether it was opened and ended as `which` says, as a number to be summed.
+    pub(crate) fn ended(&self, which: fn(End) -> bool) -> Option<u64> {
+        (self.end != End::Unseen).then(|| u64::from(self.established && which(self.end)))
     }
 }
 

@@ -47,13 +47,14 @@ fn rust_entry(alg: &Algorithm) -> String {
     let params: String = alg.params.iter().map(rust_param).collect();
     format!(
         "    Entry {{ ops: &raw const cc_host_ops_{name}, info: AlgorithmInfo {{ name: {name:?}, kernel_name: {kernel:?}, \
-         title: {title:?}, source: {source:?}, coupled: {coupled}, needs_ecn: {ecn}, params: &[\n{params}    ] }} }},\n",
+         title: {title:?}, source: {source:?}, coupled: {coupled}, needs_ecn: {ecn}, alpha: {alpha}, params: &[\n{params}    ] }} }},\n",
         name = alg.name,
         kernel = alg.kernel_name,
         title = alg.title,
         source = alg.source,
         coupled = alg.coupled,
         ecn = alg.needs_ecn,
+        alpha = alg.alpha,
     )
 }
 

@@ -38,6 +38,8 @@ pub struct Algorithm {
     pub coupled: bool,
     /// Whether it needs ECN to be negotiated.
     pub needs_ecn: bool,
+    /// Whether its state begins with DCTCP's estimate of the marked fraction.
+    pub alpha: bool,
     /// Parameters, in the order of `struct cc_params`.
     pub params: Vec<Param>,
 }
@@ -97,6 +99,8 @@ struct RawAlgorithm {
     source: String,
     coupled: bool,
     needs_ecn: bool,
+    #[serde(default)]
+    alpha: bool,
     kernel: Option<String>,
     #[serde(default)]
     param: Vec<RawParam>,
@@ -168,8 +172,8 @@ impl Algorithm {
             }
         }
         let (title, source) = (raw.title, raw.source);
-        let (coupled, needs_ecn) = (raw.coupled, raw.needs_ecn);
-        Ok(Self { name: name.to_owned(), kernel_name, title, source, coupled, needs_ecn, params })
+        let (coupled, needs_ecn, alpha) = (raw.coupled, raw.needs_ecn, raw.alpha);
+        Ok(Self { name: name.to_owned(), kernel_name, title, source, coupled, needs_ecn, alpha, params })
     }
 }
 

@@ -5,7 +5,7 @@ mod observe;
 
 use crate::Error;
 use crate::run::Observed;
-use crate::sampler::{Point, Track};
+use crate::sampler::{Point, Stream, Track};
 use crate::spec::{Cc, Flow, LabSpec, Transport};
 use crate::workload::Connection;
 use std::collections::BTreeSet;
@@ -18,6 +18,7 @@ struct Transferred<'a> {
     flow: &'a Flow,
     started_us: u64,
     connection: &'a Connection,
+    stream: Stream,
     tracks: Vec<&'a Track>,
 }
 
@@ -51,15 +52,17 @@ fn join<'a>(spec: &'a LabSpec, observed: &'a Observed) -> Vec<Transferred<'a>> {
     for (index, (flow, report)) in spec.flows.iter().zip(&observed.reports).enumerate() {
         let of_flow = || observed.samples.tracks.iter().filter(|track| track.flow == index);
         for connection in &report.connections {
-            let first = of_flow().find(|track| track.local_port == connection.sender_port);
+            let first = of_flow().find(|track| track.local_port() == Some(connection.sender_port));
             let token = first.and_then(|track| track.token);
             let belongs = |track: &&Track| match token {
                 Some(token) => track.token == Some(token),
-                None => track.local_port == connection.sender_port,
+                None => track.local_port() == Some(connection.sender_port),
             };
             let tracks = of_flow().filter(belongs).collect();
             let started_us = observed.started_us[index];
-            transfers.push(Transferred { flow, started_us, connection, tracks });
+            let stream = observed.samples.streams.get(&(index, connection.sender_port)).copied();
+            let stream = stream.unwrap_or_default();
+            transfers.push(Transferred { flow, started_us, connection, stream, tracks });
         }
     }
     transfers

@@ -3,11 +3,11 @@
 use super::Transferred;
 use crate::ports::PortRecord;
 use crate::run::Observed as Seen;
-use crate::sampler::{ClassPoint, Point, Track};
-use crate::spec::{Flow, LabSpec, OfPaths, Role};
+use crate::sampler::{ClassPoint, Fates, Point, Track};
+use crate::spec::{Flow, LabSpec, OfPaths, Role, Transport};
 use std::collections::BTreeSet;
 use vmcc_metrics::observed::{
-    Class, Connection, Counters, Entry, Job, Moment, Observed, Part, Path, Sample, Subflow,
+    Class, Connection, Counters, End, Entry, Job, Moment, Observed, Part, Path, Sample, Subflow,
 };
 use vmcc_port::ClassStats;
 use vmcc_units::Nanos;
@@ -21,13 +21,17 @@ pub(super) fn observe(spec: &LabSpec, seen: &Seen, transfers: &[Transferred<'_>]
         entries: entries(spec),
         dropped_pkt: (!seen.ports.is_empty()).then(|| all_classes.map(dropped).sum()),
         paths,
-        connections: transfers.iter().map(|transfer| connection(spec, transfer)).collect(),
+        connections: transfers
+            .iter()
+            .map(|transfer| connection(spec, &seen.samples.fates, transfer))
+            .collect(),
         responses: Vec::new(),
         probes: Vec::new(),
         parts: parts(spec, transfers),
         parts_per_interval: true,
         cpu_s: seen.cpu_s,
         rtts: Vec::new(),
+        off: Vec::new(),
     }
 }
 
@@ -64,11 +68,9 @@ fn entry_of(spec: &LabSpec, flow: &Flow) -> usize {
     labels(spec).iter().position(|label| *label == flow.label).unwrap_or(0)
 }
 
-fn connection(spec: &LabSpec, transfer: &Transferred<'_>) -> Connection {
+fn connection(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Connection {
     let flow = transfer.flow;
     let whole = (Moment::default(), Moment(u64::MAX));
-    let sockets: BTreeSet<usize> = transfer.tracks.iter().map(|track| track.socket).collect();
-    let number = |track: &Track| sockets.range(..track.socket).count();
     Connection {
         entry: entry_of(spec, flow),
         sender: flow.from,
@@ -84,8 +86,36 @@ fn connection(spec: &LabSpec, transfer: &Transferred<'_>) -> Connection {
         delivered_bytes: transfer.bytes_within(whole.0, whole.1) as u64,
         window_bytes: transfer.bytes_within(moment(spec.warmup), moment(spec.duration)),
         rtts: None,
-        subflows: transfer.tracks.iter().map(|track| subflow(spec, track, number(track))).collect(),
+        stalled_us: transfer.stream.delivery.map(|delivery| delivery.stalled_us as f64),
+        reinjected_bytes: match flow.transport {
+            Transport::Tcp { .. } => Some(0),
+            Transport::Mptcp { .. } => transfer.stream.reinjected_bytes,
+        },
+        held_bytes: None,
+        subflows: subflows(spec, fates, transfer),
     }
+}
+
+/// A socket whose vNIC moves has several tracks: it is opened by the first, and closed by the last.
+fn subflows(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Vec<Subflow> {
+    let sockets: BTreeSet<usize> = transfer.tracks.iter().map(|track| track.socket).collect();
+    let number = |track: &Track| sockets.range(..track.socket).count();
+    let others =
+        |at: usize| transfer.tracks.iter().map(|track| track.socket).enumerate().filter(move |o| o.0 != at);
+    let one = |(at, track): (usize, &&Track)| {
+        let continues = others(at).any(|(other, socket)| other < at && socket == track.socket);
+        let goes_on = others(at).any(|(other, socket)| other > at && socket == track.socket);
+        let fate = track.ends.map(|ends| (fates.of(ends), fates.end(ends)));
+        let (fate, end) = fate.unwrap_or_default();
+        let seen = subflow(spec, track, number(track));
+        Subflow {
+            established: seen.established || fate.opened,
+            continues,
+            end: if goes_on && end != End::Unseen { End::WithConnection } else { end },
+            ..seen
+        }
+    };
+    transfer.tracks.iter().enumerate().map(one).collect()
 }
 
 fn subflow(spec: &LabSpec, track: &Track, number: usize) -> Subflow {
@@ -102,6 +132,7 @@ fn subflow(spec: &LabSpec, track: &Track, number: usize) -> Subflow {
             echoed_ce: most(|point| point.echoed_ce).or(Some(0)),
         },
         samples: track.points.iter().map(sample).collect(),
+        ..Subflow::default()
     }
 }
 
@@ -110,6 +141,7 @@ fn sample(point: &Point) -> Sample {
         at: Moment::from_us(point.t_us),
         srtt_8us: point.srtt_us.saturating_mul(8),
         cwnd_pkt: point.cwnd_pkt,
+        alpha: point.alpha,
         acked: point.bytes_acked,
     }
 }
@@ -206,6 +238,7 @@ fn classes(seen: &Seen, path: usize, port: &PortRecord) -> Vec<Class> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sampler::Stream;
     use crate::workload;
 
     #[test]
@@ -226,10 +259,13 @@ mod tests {
             flow: &spec.flows[0],
             started_us: 0,
             connection: &connection,
+            stream: Stream::default(),
             tracks: tracks.iter().collect(),
         };
-        let numbers: Vec<usize> =
-            super::connection(&spec, &transfer).subflows.iter().map(|subflow| subflow.number).collect();
+        let subflows = super::connection(&spec, &Fates::default(), &transfer).subflows;
+        let numbers: Vec<usize> = subflows.iter().map(|subflow| subflow.number).collect();
         assert_eq!(numbers, [1, 0, 1], "one that moved keeps its number");
+        let continue_others: Vec<bool> = subflows.iter().map(|subflow| subflow.continues).collect();
+        assert_eq!(continue_others, [false, false, true], "it is opened once");
     }
 }

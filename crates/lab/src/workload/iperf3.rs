@@ -20,6 +20,9 @@ const LOOK_AT: &str = "run the same command by hand in a namespace, and look at 
 const INSTALL_IPERF: &str = "apt-get install -y iperf3";
 const INSTALL_MPTCPIZE: &str = "apt-get install -y mptcpize";
 
+/// What each connection begins with, so that the server knows whose it is.
+pub(super) const COOKIE_BYTES: u64 = 37;
+
 /// A flow's two ends of `iperf3`.
 pub(super) struct Iperf3<'a> {
     pub(super) flow: &'a Flow,

@@ -48,6 +48,9 @@ pub(crate) fn of<'a>(flow: &'a Flow, programs: &'a Programs) -> Box<dyn Workload
     Box::new(iperf3::Iperf3 { flow, programs })
 }
 
+/// What a connection carries before its data.
+pub(crate) const PREAMBLE_BYTES: u64 = iperf3::COOKIE_BYTES;
+
 /// Why a program's report is worth nothing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReportError {

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 use vmcc_lab::{Cc, Control, Error, Flow, LabSpec, Layout, Path, Programs, Role, Shape, Transport};
 use vmcc_results::{Metrics, RunOutput};
 use vmcc_scenario::model::{Marking, Queue};
@@ -77,6 +78,23 @@ pub(crate) fn run(spec: &LabSpec) -> Result<RunOutput, Error> {
 pub(crate) fn run_with(spec: &LabSpec, programs: Programs) -> Result<RunOutput, Error> {
     let cancel = AtomicBool::new(false);
     vmcc_lab::run(spec, &mut Control { cancel: &cancel, progress: &mut |_| {}, programs })
+}
+
+/// Runs, and calls `look` a few times per second with the time since the traffic started.
+pub(crate) fn watched(spec: &LabSpec, look: &mut dyn FnMut(Duration)) -> RunOutput {
+    let cancel = AtomicBool::new(false);
+    let mut progress = |progress: &vmcc_lab::Progress| look(progress.elapsed);
+    let mut control = Control { cancel: &cancel, progress: &mut progress, programs: Programs::default() };
+    vmcc_lab::run(spec, &mut control).unwrap()
+}
+
+/// Runs a command that must succeed, and answers what it printed.
+pub(crate) fn command(line: &str) -> String {
+    let mut words = line.split_whitespace();
+    let mut command = std::process::Command::new(words.next().unwrap());
+    let output = command.args(words).output().unwrap_or_else(|e| panic!("{line}: {e}"));
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Runs until the figures are `good`, at most three times, and returns the last. A busy machine takes away from

@@ -1,4 +1,4 @@
-//! The list. Its order is the order of tables.
+//! The list but for [`super::lives`]. Its order is the order of tables.
 
 use super::{Engines, Kind, Metric, Place, Span};
 use crate::reduce::Reduce::{self, By, Mean, Sum};
@@ -6,7 +6,7 @@ use crate::reduce::{goodput, ports, probes, rtt, transfers};
 use crate::unit::Unit;
 
 /// What most entries have; each says what differs.
-const NUMBER: Metric = Metric {
+pub(super) const NUMBER: Metric = Metric {
     name: "",
     places: &[Place::Run],
     unit: Unit::Ratio,
@@ -18,8 +18,8 @@ const NUMBER: Metric = Metric {
     meaning: "",
     reduce: Reduce::There,
 };
-const COUNT: Metric = Metric { unit: Unit::Count, kind: Kind::Count, span: Span::Run, ..NUMBER };
-const DISTRIBUTION: Metric = Metric { kind: Kind::Distribution, ..NUMBER };
+pub(super) const COUNT: Metric = Metric { unit: Unit::Count, kind: Kind::Count, span: Span::Run, ..NUMBER };
+pub(super) const DISTRIBUTION: Metric = Metric { kind: Kind::Distribution, ..NUMBER };
 const RATE: Metric = Metric { unit: Unit::BitsPerSecond, ..NUMBER };
 const OF_FLOW: Metric = Metric { places: &[Place::Flow], span: Span::Life, ..NUMBER };
 const OVER_TIME: Metric = Metric { places: &[Place::Series], span: Span::Interval, ..NUMBER };
@@ -408,6 +408,14 @@ pub(super) const ALL: &[Metric] = &[
         title: "RTT of probes",
         meaning: "of a path, the mean over the measured probes that left on it and were answered; where paths have no names, of \
                   an entry of traffic",
+        ..OVER_TIME
+    },
+    Metric {
+        name: "alpha",
+        title: "DCTCP's alpha",
+        meaning: "the sender's estimate of the fraction of its packets that are marked, under vmcc's algorithms that keep one \
+                  as DCTCP does (`dctcp`, `vmcc`): of a path, the mean over the measured subflows on it; of a subflow of few, its own",
+        reduce: Mean(|sample| sample.alpha),
         ..OVER_TIME
     },
     Metric {

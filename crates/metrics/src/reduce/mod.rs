@@ -6,11 +6,13 @@
 
 mod flows;
 pub(crate) mod goodput;
+pub(crate) mod off;
 pub(crate) mod ports;
 pub(crate) mod probes;
 pub(crate) mod rtt;
 mod series;
 pub(crate) mod transfers;
+pub(crate) mod waiting;
 
 use crate::catalogue::{self, Metric, Place};
 use crate::observed::{Class, Connection, Observed, Sample, Subflow};

@@ -3,7 +3,6 @@
 use super::{Figure, Scope};
 use crate::Dist;
 use crate::observed::{Connection, Observed, Subflow};
-use hdrhistogram::Histogram;
 use std::collections::BTreeSet;
 
 /// Smoothed RTTs at equal intervals; for short transfers, which such samples would miss, every sample.
@@ -43,23 +42,5 @@ fn smoothed<'a>(seen: &Observed, subflows: impl Iterator<Item = &'a Subflow>) ->
 
 fn every<'a>(seen: &Observed, connections: impl Iterator<Item = &'a Connection>) -> Option<Dist> {
     let groups: BTreeSet<usize> = connections.filter_map(|connection| connection.rtts).collect();
-    let mut sum: Option<Histogram<u64>> = None;
-    for group in groups {
-        let Some(histogram) = seen.rtts.get(group) else { continue };
-        match &mut sum {
-            // Same bounds and precision.
-            Some(sum) => drop(sum.add(histogram)),
-            None => sum = Some(histogram.clone()),
-        }
-    }
-    let sum = sum.filter(|histogram| !histogram.is_empty())?;
-    let us = |ns: u64| ns as f64 / 1e3;
-    Some(Dist {
-        mean: sum.mean() / 1e3,
-        p50: us(sum.value_at_quantile(0.5)),
-        p99: us(sum.value_at_quantile(0.99)),
-        min: Some(us(sum.min())),
-        max: Some(us(sum.max())),
-        samples: Some(sum.len()),
-    })
+    Dist::from_nanoseconds(groups.into_iter().filter_map(|group| seen.rtts.get(group)))
 }

@@ -1,5 +1,6 @@
 use super::*;
-use crate::observed::{Counters, Entry, Job, Moment, Part, Path, Probe};
+use crate::observed::{Closed, Counters, End, Entry, Job, Moment, Off, Part, Path, Probe};
+use hdrhistogram::Histogram;
 
 fn secs(s: u64) -> Moment {
     Moment::from_us(s * 1_000_000)
@@ -72,6 +73,67 @@ fn a_subflow_without_progress_says_nothing_about_round_trips() {
     let rtt = m.rtt_us.unwrap();
     assert_eq!((rtt.samples, rtt.min, rtt.max), (Some(2), Some(1005.0), Some(1007.0)));
     assert_eq!(m.paths[0].rtt_us, m.rtt_us);
+}
+
+#[test]
+fn a_subflow_that_never_opened_was_not_closed() {
+    let mut seen = run();
+    let subflow = |established, end| Subflow { path: Some(0), established, end, ..Subflow::default() };
+    seen.connections[0].subflows = vec![
+        subflow(true, End::WithConnection),
+        subflow(true, End::Closed(Closed::Guard)),
+        subflow(true, End::Closed(Closed::Timeout)),
+        subflow(false, End::Closed(Closed::Timeout)),
+    ];
+    let m = figures(&seen).metrics;
+    let counted = ["opened", "closed", "closed_guard", "closed_timeout", "closed_end"]
+        .map(|of| m.get(&format!("subflows_{of}")));
+    assert_eq!(counted, [Some(3.0), Some(2.0), Some(1.0), Some(1.0), Some(1.0)]);
+    assert_eq!(
+        (m.get("traffic.theirs.subflows_opened"), m.get("traffic.theirs.subflows_closed")),
+        (Some(1.0), None)
+    );
+}
+
+#[test]
+fn who_pauses_by_itself_has_no_stall() {
+    let mut seen = run();
+    assert_eq!(figures(&seen).metrics.get("stalled_us"), None);
+    seen.connections[0].stalled_us = Some(2e6);
+    seen.connections[1].stalled_us = Some(9e6);
+    seen.connections.push(Connection {
+        held_bytes: Some(7),
+        reinjected_bytes: Some(5),
+        ..connection(0, 0.0, 0)
+    });
+    assert_eq!(figures(&seen).metrics.get("reinjected_bytes"), None, "of one nobody knows");
+    seen.connections[0].reinjected_bytes = Some(2);
+    assert_eq!(figures(&seen).metrics.get("reinjected_bytes"), Some(7.0));
+    let m = figures(&seen).metrics;
+    assert_eq!(
+        (m.get("stalled_us.max"), m.get("stalled_us.samples")),
+        (Some(2e6), Some(1.0)),
+        "others' is not ours"
+    );
+    assert_eq!(m.get("held_bytes"), Some(7.0));
+}
+
+#[test]
+fn off_times_are_those_of_all_hosts() {
+    let mut seen = run();
+    assert_eq!(figures(&seen).metrics.get("vm_off_total_us"), None, "none is ever off");
+    let off = |us: &[u64]| {
+        let mut lengths_ns = Histogram::new(2).unwrap();
+        us.iter().for_each(|us| lengths_ns.record(us * 1_000).unwrap());
+        Off { total_us: us.iter().sum::<u64>() as f64, lengths_ns }
+    };
+    seen.off = vec![off(&[100, 300]), off(&[]), off(&[500])];
+    let m = figures(&seen).metrics;
+    assert_eq!((m.get("vm_off_total_us"), m.get("vm_off_us.samples")), (Some(900.0), Some(3.0)));
+    let near = |statistic: &str, us: f64| {
+        (m.get(&format!("vm_off_us.{statistic}")).unwrap() / us - 1.0).abs() < 0.01
+    };
+    assert!(near("max", 500.0) && near("p50", 300.0) && near("min", 100.0), "{m:?}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ mod wire;
 
 pub use error::HostError;
 pub(crate) use error::{check, shard_of};
-pub(crate) use pause::OffTimes;
+pub(crate) use pause::{Absences, OffTimes};
 use pause::{Deferred, Pauses};
 pub(crate) use timers::{MAX_INDEX, Purpose};
 pub(crate) use wire::Wire;
@@ -92,6 +92,11 @@ impl Hosts {
     pub(crate) fn deschedule(&mut self, node: u32, times: Vec<OffTimes>) {
         debug_assert!(self.pauses.last().is_none_or(|last| last.host < node));
         self.pauses.push(Pauses::new(node, times));
+    }
+
+    /// How long the hosts that are descheduled were off until `now`.
+    pub(crate) fn absences(&self, now: Time) -> impl Iterator<Item = Absences> {
+        self.pauses.iter().map(move |pauses| pauses.absences(now))
     }
 
     /// Arms what starts by itself.

@@ -10,6 +10,7 @@ use crate::packet::{Packet, Sack};
 use crate::rng::Stream;
 use crate::time::{Span, Time};
 use crate::traffic::exponential;
+use hdrhistogram::Histogram;
 
 /// Something that waits for the host.
 #[derive(Clone, Debug)]
@@ -67,6 +68,29 @@ impl Iterator for OffTimes {
     }
 }
 
+/// How long a host was off, pause by pause.
+#[derive(Clone, Debug)]
+pub(crate) struct Absences {
+    pub(crate) host: u32,
+    pub(crate) total: Span,
+    /// In nanoseconds, to 1 %.
+    pub(crate) lengths: Histogram<u64>,
+}
+
+impl Absences {
+    fn new(host: u32) -> Absences {
+        // The precision is a constant that the constructor accepts; it grows with the lengths.
+        let lengths = Histogram::new(2).expect("a valid precision");
+        Absences { host, total: Span::ZERO, lengths }
+    }
+
+    fn add(&mut self, length: Span) {
+        self.total = self.total + length;
+        // It grows as it must.
+        let _ = self.lengths.record(length.ns());
+    }
+}
+
 /// One host's pauses.
 #[derive(Clone, Debug)]
 pub(crate) struct Pauses {
@@ -78,6 +102,7 @@ pub(crate) struct Pauses {
     pub(crate) paused: bool,
     pub(crate) timer: Timer,
     pub(crate) waiting: Vec<Deferred>,
+    absences: Absences,
 }
 
 impl Pauses {
@@ -85,7 +110,8 @@ impl Pauses {
     pub(crate) fn new(host: u32, events: Vec<OffTimes>) -> Pauses {
         let events = events.into_iter().map(|mut times| (times.next(), times)).collect();
         let (timer, waiting) = (Timer::new(), Vec::new());
-        let mut pauses = Pauses { host, events, window: None, paused: false, timer, waiting };
+        let absences = Absences::new(host);
+        let mut pauses = Pauses { host, events, window: None, paused: false, timer, waiting, absences };
         pauses.window = pauses.next_window();
         pauses
     }
@@ -116,8 +142,20 @@ impl Pauses {
         if self.paused {
             return Vec::new();
         }
+        if let Some((start, end)) = self.window {
+            self.absences.add(end.since(start));
+        }
         self.window = self.next_window();
         std::mem::take(&mut self.waiting)
+    }
+
+    /// How long the host was off until `now`.
+    pub(crate) fn absences(&self, now: Time) -> Absences {
+        let mut all = self.absences.clone();
+        if let Some((start, _)) = self.window.filter(|(start, _)| self.paused && *start < now) {
+            all.add(now.since(start));
+        }
+        all
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use vmcc_metrics::observed::{Class, Entry, Moment, Observed, Part, Path};
+use vmcc_metrics::observed::{Class, Entry, Moment, Observed, Off, Part, Path};
 use vmcc_scenario::model::EventKind;
 
 use super::accounts::{Accounts, SERIES_FLOWS};
 use super::setup::Setup;
+use crate::hosts::Absences;
 use crate::time::Time;
 
 pub(super) fn observe(setup: &mut Setup, accounts: &Accounts) -> Observed {
@@ -21,6 +22,7 @@ pub(super) fn observe(setup: &mut Setup, accounts: &Accounts) -> Observed {
         parts: accounts.parts.iter().map(part).collect(),
         parts_per_interval: setup.connections <= SERIES_FLOWS,
         dropped_pkt: Some(setup.engine.totals().dropped),
+        off: off(setup),
         ..Observed::default()
     };
     let hosts = setup.hosts();
@@ -91,4 +93,13 @@ fn path_of(setup: &Setup, accounts: &Accounts, path: usize, (queues, classes): &
 fn class_name(setup: &Setup, class: u8) -> String {
     let names = setup.scenario.topology.as_kind().path_classes();
     names.get(usize::from(class)).cloned().unwrap_or_else(|| class.to_string())
+}
+
+/// Hosts that are descheduled, in an order that does not depend on shards.
+fn off(setup: &Setup) -> Vec<Off> {
+    let mut all: Vec<Absences> = setup.hosts().iter().flat_map(|shard| shard.absences(setup.end)).collect();
+    all.sort_by_key(|one| one.host);
+    all.into_iter()
+        .map(|one| Off { total_us: one.total.ps() as f64 / 1e6, lengths_ns: one.lengths })
+        .collect()
 }

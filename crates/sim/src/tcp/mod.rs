@@ -35,7 +35,9 @@ mod world;
 pub use config::{
     AlgorithmId, App, ConfigId, ConnSpec, Ecn, LossDetection, ReceiveBuffer, SubflowSpec, TcpConfig,
 };
-pub use record::{FlowRecord, ReceiverCounters, Response, RttGroups, Sample, SubflowCounters, SubflowRecord};
+pub use record::{
+    Closing, FlowRecord, ReceiverCounters, Response, RttGroups, Sample, SubflowCounters, SubflowRecord,
+};
 pub(crate) use scenario::make;
 pub(crate) use shard::Connections;
 pub use vmcc_multipath::Scheduler;

@@ -27,6 +27,8 @@ pub struct SubflowCounters {
     pub undone: u32,
     /// Segments sent again on this subflow because another could not deliver them.
     pub reinjected: u64,
+    /// Their payload.
+    pub reinjected_bytes: u64,
 }
 
 /// Counters of one subflow's receiver.
@@ -42,6 +44,15 @@ pub struct ReceiverCounters {
     pub duplicates: u64,
     /// ACKs sent.
     pub acks: u64,
+}
+
+/// Why a subflow was closed before its connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// Its algorithm found that it shares a bottleneck with another.
+    Shared,
+    /// Nothing was acknowledged after many retransmissions, or nothing answered its SYN.
+    Timeout,
 }
 
 /// How one connection went.
@@ -60,6 +71,12 @@ pub struct FlowRecord {
     /// Payload bytes that the receiving application can have: in order in the connection's stream. What has
     /// arrived is in [`ReceiverCounters::bytes`].
     pub delivered_bytes: u64,
+    /// Longest time without delivery, from the first one to the last.
+    pub stalled: Span,
+    /// When something was delivered the last time; [`Time::NEVER`] if nothing was.
+    pub delivered_at: Time,
+    /// Most payload that waited for earlier data, in the queues of the connection and of its subflows, in full segments.
+    pub held_bytes: u64,
     /// Requests answered (request-response only).
     pub responses: u32,
     /// Per subflow, in order of creation.
@@ -70,6 +87,11 @@ impl FlowRecord {
     /// Retransmissions of all subflows.
     pub fn retransmits(&self) -> u64 {
         self.subflows.iter().map(|s| s.sender.retransmits).sum()
+    }
+
+    /// Payload that subflows sent because others had not delivered it.
+    pub fn reinjected_bytes(&self) -> u64 {
+        self.subflows.iter().map(|s| s.sender.reinjected_bytes).sum()
     }
 
     /// Timeouts of all subflows.
@@ -93,8 +115,10 @@ pub struct SubflowRecord {
     pub srtt_8us: u32,
     /// Whether it can carry data.
     pub established: bool,
-    /// Whether it was closed, by decision of the algorithm or after too many timeouts.
-    pub closed: bool,
+    /// Whether it ever could.
+    pub opened: bool,
+    /// Why it was closed, if it was.
+    pub closed: Option<Closing>,
     /// The words its algorithm publishes to siblings (for DCTCP-like ones the marked fraction).
     pub algorithm_words: [u64; 2],
 }
@@ -114,6 +138,8 @@ pub struct Sample {
     pub in_flight_pkt: u32,
     /// Smoothed RTT in 1/8 us.
     pub srtt_8us: u32,
+    /// DCTCP's estimate of the marked fraction, of algorithms that have one.
+    pub alpha: Option<f64>,
     /// Segments acknowledged on this subflow since it started.
     pub acked_pkt: u32,
     /// Retransmissions since it started.

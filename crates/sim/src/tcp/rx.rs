@@ -123,6 +123,12 @@ pub(crate) struct RxConn {
     pub(crate) completed: Time,
     /// Payload that the application can have: in order in the connection's stream.
     pub(crate) delivered_bytes: u64,
+    /// When that grew the last time, and the longest time between two such moments.
+    pub(crate) delivered_at: Time,
+    pub(crate) stalled: Span,
+    /// Segments that wait in the queues of subflows, and the most that waited there and in the connection's.
+    in_subflows: u32,
+    pub(crate) most_held: u32,
     /// Segments that are not full and wait for earlier data: sequence number and bytes missing.
     short: Vec<(u32, u16)>,
     pub(crate) host: u32,
@@ -167,6 +173,10 @@ impl RxConn {
             messages: 0,
             completed: Time::NEVER,
             delivered_bytes: 0,
+            delivered_at: Time::NEVER,
+            stalled: Span::ZERO,
+            in_subflows: 0,
+            most_held: 0,
             short: Vec::new(),
             host,
             first: 0,
@@ -179,6 +189,20 @@ impl RxConn {
     #[inline]
     pub(crate) fn next(&self) -> u32 {
         self.data.next()
+    }
+
+    /// The application could have more at `now`.
+    #[inline]
+    fn progress(&mut self, now: Time) {
+        // Not since the first: the beginning is never earlier.
+        self.stalled = self.stalled.max(now.since(self.delivered_at));
+        self.delivered_at = now;
+    }
+
+    /// Notes the most segments that have waited for earlier ones.
+    #[inline]
+    fn note_held(&mut self) {
+        self.most_held = self.most_held.max(self.in_subflows + self.data.held());
     }
 
     /// Counts what `segment`, new and not simply the next one, has brought in order since `before`.
@@ -246,6 +270,7 @@ impl<W: Wire> Rx<'_, W> {
             now = true;
             self.out_of_order(packet.seq, segment, packet.echo);
         }
+        self.conn.note_held();
         self.acknowledge_later(now);
     }
 
@@ -305,6 +330,9 @@ impl<W: Wire> Rx<'_, W> {
             } else {
                 conn.count_in_order(segment, before);
             }
+            if conn.data.next() > before {
+                conn.progress(self.now);
+            }
         }
         if segment.last {
             conn.end = segment.data_seq + 1;
@@ -340,6 +368,7 @@ impl<W: Wire> Rx<'_, W> {
         let store = sub.out_of_order.get_or_insert_default();
         let next = sub.arrivals.next();
         if next == before {
+            self.conn.in_subflows += 1;
             store.hold(seq, segment, before);
             store.report(store.run(seq, &sub.arrivals), next);
             if !self.conn.multipath {
@@ -348,6 +377,7 @@ impl<W: Wire> Rx<'_, W> {
             return;
         }
         store.drop_below(next);
+        self.conn.in_subflows -= next - before - 1;
         self.deliver(segment, echo);
         for seq in before + 1..next {
             let held = self.sub.out_of_order.as_ref().map_or(segment, |s| s.get(seq));

@@ -117,6 +117,7 @@ impl Connections {
         for conn in self.conns.iter().filter(|c| c.trace && c.started) {
             let first = conn.first as usize;
             for (i, sf) in self.subs[first..first + usize::from(conn.count)].iter().enumerate() {
+                let algorithm = self.algorithms[usize::from(conn.algorithm)].algorithm;
                 self.samples.push(Sample {
                     at,
                     conn: ConnId(conn.global),
@@ -124,6 +125,7 @@ impl Connections {
                     cwnd_pkt: sf.cwnd,
                     in_flight_pkt: sf.board.in_flight(),
                     srtt_8us: sf.rtt.srtt_8us,
+                    alpha: algorithm.alpha(&sf.path),
                     acked_pkt: sf.board.una(),
                     retransmits: sf.counters.retransmits,
                 });

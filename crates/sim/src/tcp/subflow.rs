@@ -4,7 +4,7 @@
 //! cache lines.
 
 use super::config::{SubflowSpec, TcpConfig};
-use super::record::SubflowCounters;
+use super::record::{Closing, SubflowCounters};
 use super::scoreboard::{Rack, Scoreboard};
 use super::undo::Undo;
 use crate::engine::Timer;
@@ -169,6 +169,9 @@ pub(crate) struct Subflow {
     pub(crate) join_delay: Span,
     pub(crate) syn_sent: Time,
     pub(crate) syn_retries: u8,
+    /// It was established, now or once.
+    pub(crate) opened: bool,
+    pub(crate) closed: Option<Closing>,
     /// All but `sent`, which follows from the sequence numbers: see [`Subflow::counters`].
     pub(crate) counters: SubflowCounters,
 }
@@ -221,6 +224,8 @@ impl Subflow {
             join_delay: spec.join_delay,
             syn_sent: Time::ZERO,
             syn_retries: 0,
+            opened: false,
+            closed: None,
             counters: SubflowCounters::default(),
         }
     }

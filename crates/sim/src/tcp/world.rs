@@ -285,6 +285,9 @@ impl Directory {
             received: rx_conn.completed,
             acknowledged: conn.acknowledged_at,
             delivered_bytes: rx_conn.delivered_bytes,
+            stalled: rx_conn.stalled,
+            delivered_at: rx_conn.delivered_at,
+            held_bytes: u64::from(rx_conn.most_held) * u64::from(rx_conn.mss_bytes),
             responses: rx_conn.messages,
             subflows: subs.iter().zip(rx_subs).map(|(s, r)| subflow_record(s, r)).collect(),
         }
@@ -308,7 +311,8 @@ fn subflow_record(sf: &Subflow, rx: &RxSubflow) -> SubflowRecord {
         ssthresh_pkt: sf.ssthresh,
         srtt_8us: sf.rtt.srtt_8us,
         established: sf.status == Status::Established,
-        closed: sf.status == Status::Closed,
+        opened: sf.opened,
+        closed: sf.closed,
         algorithm_words: sf.path.pub_words,
     }
 }

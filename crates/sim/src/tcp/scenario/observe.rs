@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use vmcc_metrics::observed::{Connection, Counters, Job, Moment, Observed, Response, Sample, Subflow};
+use vmcc_metrics::observed::{
+    Closed, Connection, Counters, End, Job, Moment, Observed, Response, Sample, Subflow,
+};
 
 use super::{Flow, Flows};
 use crate::hosts::Hosts;
 use crate::run::at;
-use crate::tcp::{App, FlowRecord, RttGroups, SubflowRecord};
+use crate::tcp::{App, Closing, FlowRecord, RttGroups, SubflowRecord};
 use crate::time::Time;
+use crate::traffic::Planned;
 
 pub(super) fn observe(flows: &Flows, hosts: &[&Hosts], observed: &mut Observed) {
     let (first, groups) = (observed.connections.len(), observed.rtts.len());
-    observed.connections.extend(connections(flows, hosts, groups));
+    observed.connections.extend(connections(flows, hosts, groups, observed.window.1));
     observed.responses.extend(responses(flows, hosts, first));
     observed.rtts.extend(rtts(flows, hosts));
 }
@@ -22,7 +25,7 @@ fn reached(time: Time) -> Option<Moment> {
     (time != Time::NEVER).then(|| at(time))
 }
 
-fn connections(all: &Flows, hosts: &[&Hosts], groups: usize) -> Vec<Connection> {
+fn connections(all: &Flows, hosts: &[&Hosts], groups: usize, end: Moment) -> Vec<Connection> {
     let mut samples = samples(hosts, &numbers(all));
     let one = |(index, flow): (usize, &Flow)| {
         let record = all.directory.flow(flow.conn, hosts);
@@ -46,11 +49,26 @@ fn connections(all: &Flows, hosts: &[&Hosts], groups: usize) -> Vec<Connection> 
             received: reached(record.received),
             delivered_bytes: directions.iter().map(|r| r.delivered_bytes).sum(),
             window_bytes: all.delivered.window[index] as f64,
+            stalled_us: stalled_us(&flow.planned, &record, end),
+            reinjected_bytes: Some(directions.iter().map(|r| r.reinjected_bytes()).sum()),
+            held_bytes: directions.iter().map(|r| r.held_bytes).max(),
             rtts: Some(groups + usize::from(flow.group)),
             subflows: flow.paths.iter().enumerate().map(subflow).collect(),
         }
     };
     all.flows.iter().enumerate().map(one).collect()
+}
+
+/// Of one that has something to send from its start to its end: the pauses of others are no stalls.
+fn stalled_us(planned: &Planned, record: &FlowRecord, end: Moment) -> Option<f64> {
+    let end = match planned.app {
+        App::Bulk => at(planned.stop).min(end),
+        App::Sized { .. } => at(record.received).min(end),
+        App::Paced { .. } | App::OnOff { .. } | App::RequestResponse { .. } => return None,
+    };
+    let last = if record.delivered_at == Time::NEVER { record.start } else { record.delivered_at };
+    let before = record.stalled.ps() as f64 / 1e6;
+    (at(record.start) < end).then(|| before.max(end.us_since(at(last))))
 }
 
 fn job(app: App) -> Job {
@@ -66,7 +84,12 @@ fn job(app: App) -> Job {
 fn subflow(both: &[&SubflowRecord]) -> Subflow {
     let sum = |counter: fn(&SubflowRecord) -> u64| Some(both.iter().map(|record| counter(record)).sum());
     Subflow {
-        established: both.first().is_some_and(|record| record.established || record.closed),
+        established: both.iter().any(|record| record.opened),
+        end: match both.iter().find_map(|record| record.closed) {
+            Some(Closing::Shared) => End::Closed(Closed::Guard),
+            Some(Closing::Timeout) => End::Closed(Closed::Timeout),
+            None => End::WithConnection,
+        },
         counters: Counters {
             retransmits: sum(|s| s.sender.retransmits),
             timeouts: sum(|s| u64::from(s.sender.timeouts)),
@@ -91,6 +114,7 @@ fn samples(hosts: &[&Hosts], numbers: &BTreeMap<u32, usize>) -> BTreeMap<(usize,
             at: at(sample.at),
             srtt_8us: sample.srtt_8us,
             cwnd_pkt: sample.cwnd_pkt,
+            alpha: sample.alpha,
             acked: u64::from(sample.acked_pkt),
         });
     }

@@ -29,7 +29,7 @@ mod undo_tests;
 
 use super::config::TcpConfig;
 use super::conn::Conn;
-use super::record::RttGroups;
+use super::record::{Closing, RttGroups};
 use super::subflow::{Status, Subflow};
 use crate::hosts::Wire;
 use crate::time::Time;
@@ -120,7 +120,7 @@ impl<W: Wire> Tx<'_, W> {
             let peer_lives =
                 kept != r && self.subs.get(kept).is_some_and(|s| s.status == Status::Established);
             if peer_lives {
-                self.close_subflow(r);
+                self.close_subflow(r, Closing::Shared);
             }
         }
     }

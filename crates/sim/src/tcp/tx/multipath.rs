@@ -4,6 +4,7 @@ use super::{TAG_HANDSHAKE, Tx};
 use crate::hosts::Wire;
 use crate::packet::Packet;
 use crate::tcp::config::Ecn;
+use crate::tcp::record::Closing;
 use crate::tcp::subflow::Status;
 use crate::time::{Span, Time};
 use vmcc_cc::{Algorithm, State};
@@ -54,6 +55,7 @@ impl<W: Wire> Tx<'_, W> {
         let sf = &mut self.subs[r];
         sf.board.allocate();
         sf.status = Status::Established;
+        sf.opened = true;
         sf.ecn_accurate = self.cc.needs_ecn || self.config.ecn == Ecn::Accurate;
         sf.ecn = sf.ecn_accurate || self.config.ecn == Ecn::Classic;
         sf.last_sent = self.now;
@@ -75,6 +77,14 @@ impl<W: Wire> Tx<'_, W> {
         self.push(Some(r));
     }
 
+    /// Segment `data_seq`, which another subflow has not delivered, goes out on subflow `r`.
+    pub(super) fn count_reinjected(&mut self, r: usize, data_seq: u32) {
+        let bytes = u64::from(self.conn.len_of(data_seq));
+        let counters = &mut self.subs[r].counters;
+        counters.reinjected += 1;
+        counters.reinjected_bytes += bytes;
+    }
+
     /// Queues what subflow `r` has in flight for the others.
     pub(super) fn reinject_from(&mut self, r: usize) {
         if !self.conn.grouped || self.conn.selector.scheduler == Scheduler::Redundant {
@@ -84,10 +94,11 @@ impl<W: Wire> Tx<'_, W> {
     }
 
     /// Subflow `r` carries nothing any more; what it had in flight goes to the others.
-    pub(crate) fn close_subflow(&mut self, r: usize) {
+    pub(crate) fn close_subflow(&mut self, r: usize, why: Closing) {
         self.reinject_from(r);
         let sf = &mut self.subs[r];
         sf.status = Status::Closed;
+        sf.closed = Some(why);
         sf.timer.cancel();
         sf.pace_timer.cancel();
         sf.paced_out = false;
@@ -134,7 +145,7 @@ impl<W: Wire> Tx<'_, W> {
         }
         *touched |= 1 << fast;
         self.conn.selector.note_blocked();
-        self.subs[fast].counters.reinjected += 1;
+        self.count_reinjected(fast, head);
         self.conn.carry(head, fast, false);
         self.transmit(fast, head);
     }

@@ -2,6 +2,7 @@
 
 use crate::packet::Packet;
 use crate::tcp::config::{App, ReceiveBuffer, TcpConfig};
+use crate::tcp::record::Closing;
 use crate::tcp::testing::{Lab, Script, Setup, clean};
 use crate::time::{Span, Time};
 use proptest::prelude::*;
@@ -180,16 +181,17 @@ fn closing_a_subflow_reinjects_what_it_held() {
     // What was on its way is lost with the path.
     lab.pipe.script = Box::new(|p: &mut Packet, _| (p.route.0 < 2).then_some(Span::ZERO));
     lab.hosts.tcp.with_tx_for_test(&mut lab.pipe, 0, |tx| {
-        tx.close_subflow(1);
+        tx.close_subflow(1, Closing::Shared);
         tx.push(None);
     });
     lab.run_ms(60_000);
     let flow = lab.flow();
     assert_eq!(flow.delivered_bytes, 4000 * MSS);
-    assert!(flow.subflows[1].closed && !flow.subflows[1].established);
+    assert_eq!((flow.subflows[1].closed, flow.subflows[1].established), (Some(Closing::Shared), false));
     // Once each; what had arrived and was acknowledged on the other path meanwhile need not be.
     let reinjected = flow.subflows[0].sender.reinjected;
     assert!((u64::from(out) - 2..=u64::from(out)).contains(&reinjected), "{reinjected} of {out} in flight");
+    assert_eq!(flow.subflows[0].sender.reinjected_bytes, reinjected * MSS);
     assert_eq!(lab.hosts.tcp.conns[0].group.path[1], vmcc_cc::Slot::default(), "its slot is free");
 }
 

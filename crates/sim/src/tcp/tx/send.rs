@@ -86,7 +86,7 @@ impl<W: Wire> Tx<'_, W> {
                     self.conn.reinject.pop_front();
                     // Already under way there, or nobody else can carry it.
                     if carriers & 1 << r == 0 {
-                        self.subs[r].counters.reinjected += 1;
+                        self.count_reinjected(r, seq);
                         self.conn.carry(seq, r, false);
                         self.transmit(r, seq);
                     }

@@ -3,6 +3,7 @@
 use super::{TAG_PROBE, Tx};
 use crate::hosts::Wire;
 use crate::packet::Packet;
+use crate::tcp::record::Closing;
 use crate::tcp::scoreboard::Delivery;
 use crate::tcp::subflow::{Alarm, Status, Subflow};
 use crate::tcp::timers::Purpose;
@@ -76,7 +77,7 @@ impl<W: Wire> Tx<'_, W> {
 
     fn on_timeout(&mut self, r: usize) {
         if self.subs[r].retries >= self.config.max_retries {
-            self.close_subflow(r);
+            self.close_subflow(r, Closing::Timeout);
             self.push(None);
             return;
         }
@@ -171,7 +172,7 @@ impl<W: Wire> Tx<'_, W> {
         }
         let sf = &mut self.subs[r];
         if sf.retries >= self.config.max_retries {
-            self.close_subflow(r);
+            self.close_subflow(r, Closing::Timeout);
             self.push(None);
             return;
         }
@@ -193,7 +194,7 @@ impl<W: Wire> Tx<'_, W> {
             Status::SynSent
                 if self.subs[r].syn_retries >= self.config.syn_linear + self.config.syn_retries =>
             {
-                self.close_subflow(r);
+                self.close_subflow(r, Closing::Timeout);
             }
             Status::SynSent => {
                 self.subs[r].syn_retries += 1;

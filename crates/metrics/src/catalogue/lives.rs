@@ -1,0 +1,127 @@
+//! What becomes of connections, subflows and hosts.
+
+use super::entries::{COUNT, DISTRIBUTION, NUMBER};
+use super::{Engines, Metric, Place, Span};
+use crate::observed::{Closed, End};
+use crate::reduce::Reduce::{By, Sum};
+use crate::reduce::{off, waiting};
+use crate::unit::Unit;
+
+const SUBFLOWS: Metric = Metric { places: &[Place::Run, Place::Path, Place::Traffic], ..COUNT };
+
+pub(super) const ALL: &[Metric] = &[
+    Metric {
+        name: "reinjected_bytes",
+        places: &[Place::Run, Place::Traffic],
+        unit: Unit::Bytes,
+        title: "reinjected",
+        meaning: "payload that subflows sent because another subflow of their connection had not delivered it (kernels: what \
+                  MPTCP counts as sent again, Linux 6.5 and later)",
+        reduce: By(waiting::reinjected),
+        ..COUNT
+    },
+    Metric {
+        name: "stalled_us",
+        places: &[Place::Run, Place::Traffic],
+        unit: Unit::Microseconds,
+        span: Span::Run,
+        title: "longest stall",
+        meaning: "of each connection that always has data, the longest time without delivery in order, from its first \
+                  delivery (or, without any, its start) to its end or the run's (kernels: what the receiver's socket has, \
+                  seen every 10 ms, so that up to 20 ms are missing and shorter stalls are 0; MPTCP from Linux 6.5 on)",
+        reduce: By(waiting::stalled),
+        ..DISTRIBUTION
+    },
+    Metric {
+        name: "held_bytes",
+        places: &[Place::Run, Place::Traffic],
+        unit: Unit::Bytes,
+        span: Span::Run,
+        engines: Engines::Simulator,
+        title: "held out of order",
+        meaning: "of each connection, the most payload that waited at its receiver for earlier data, of the subflow or of the \
+                  connection, in full segments (no kernel says it: it counts what arrived out of order, not how long it stays)",
+        reduce: By(waiting::held),
+        ..DISTRIBUTION
+    },
+    Metric {
+        name: "subflows_opened",
+        title: "subflows opened",
+        meaning: "subflows of the measured traffic that were established; of a plain TCP connection, the one",
+        reduce: Sum(|subflow| Some(subflow.opened())),
+        ..SUBFLOWS
+    },
+    Metric {
+        name: "subflows_closed",
+        title: "subflows closed",
+        meaning: "opened subflows that were closed, for whatever reason, while their connection went on",
+        reduce: Sum(|subflow| subflow.ended(|end| matches!(end, End::Closed(_)))),
+        ..SUBFLOWS
+    },
+    Metric {
+        name: "subflows_closed_guard",
+        title: "closed for sharing a bottleneck",
+        meaning: "subflows that were torn down at the sending host while their connection went on: their algorithm had found \
+                  that they share a bottleneck",
+        reduce: Sum(|subflow| subflow.ended(|end| end == End::Closed(Closed::Guard))),
+        ..SUBFLOWS
+    },
+    Metric {
+        name: "subflows_closed_timeout",
+        title: "closed after timeouts",
+        meaning: "subflows that were given up, because nothing was acknowledged any more, while their connection went on",
+        reduce: Sum(|subflow| subflow.ended(|end| end == End::Closed(Closed::Timeout))),
+        ..SUBFLOWS
+    },
+    Metric {
+        name: "subflows_closed_reset",
+        engines: Engines::Kernels,
+        title: "reset",
+        meaning: "subflows that the other end, or the network in its name, reset while their connection went on",
+        reduce: Sum(|subflow| subflow.ended(|end| end == End::Closed(Closed::Reset))),
+        ..SUBFLOWS
+    },
+    Metric {
+        name: "subflows_closed_path_manager",
+        engines: Engines::Kernels,
+        title: "closed with their address",
+        meaning: "subflows that were closed because the other end withdrew their address, while their connection went on",
+        reduce: Sum(|subflow| subflow.ended(|end| end == End::Closed(Closed::PathManager))),
+        ..SUBFLOWS
+    },
+    Metric {
+        name: "subflows_closed_peer",
+        engines: Engines::Kernels,
+        title: "closed by the other end",
+        meaning: "subflows that ended in order, without an error, while their connection went on: mostly by the other end",
+        reduce: Sum(|subflow| subflow.ended(|end| end == End::Closed(Closed::Peer))),
+        ..SUBFLOWS
+    },
+    Metric {
+        name: "subflows_closed_end",
+        title: "closed with their connection",
+        meaning: "opened subflows that lasted as long as their connection, or to the end of the run",
+        reduce: Sum(|subflow| subflow.ended(|end| end == End::WithConnection)),
+        ..SUBFLOWS
+    },
+    Metric {
+        name: "vm_off_us",
+        unit: Unit::Microseconds,
+        span: Span::Run,
+        engines: Engines::Simulator,
+        title: "VM off time",
+        meaning: "how long hosts were off their CPUs, each time (events `deschedule`; overlapping ones are one), to 1 %",
+        reduce: By(off::times),
+        ..DISTRIBUTION
+    },
+    Metric {
+        name: "vm_off_total_us",
+        unit: Unit::Microseconds,
+        span: Span::Run,
+        engines: Engines::Simulator,
+        title: "VM off time in all",
+        meaning: "how long hosts were off their CPUs in all, summed over those that events deschedule",
+        reduce: By(off::total),
+        ..NUMBER
+    },
+];

@@ -1,0 +1,15 @@
+//! Times in which hosts were off their CPUs.
+
+use super::{Figure, Scope};
+use crate::Dist;
+
+/// Each time, of all hosts.
+pub(crate) fn times(scope: &Scope<'_>) -> Option<Figure> {
+    Dist::from_nanoseconds(scope.seen.off.iter().map(|host| &host.lengths_ns)).map(Figure::Dist)
+}
+
+/// All times together.
+pub(crate) fn total(scope: &Scope<'_>) -> Option<Figure> {
+    let hosts = &scope.seen.off;
+    (!hosts.is_empty()).then(|| Figure::Number(hosts.iter().map(|host| host.total_us).sum()))
+}
