@@ -86,7 +86,12 @@ fn connection(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Conn
         delivered_bytes: transfer.bytes_within(whole.0, whole.1) as u64,
         window_bytes: transfer.bytes_within(moment(spec.warmup), moment(spec.duration)),
         rtts: None,
-        stalled_us: transfer.stream.delivery.map(|delivery| delivery.stalled_us as f64),
+        // One that writes at a rate pauses by itself.
+        stalled_us: transfer
+            .stream
+            .delivery
+            .filter(|_| flow.writes_at.is_none())
+            .map(|delivery| delivery.stalled_us as f64),
         reinjected_bytes: match flow.transport {
             Transport::Tcp { .. } => Some(0),
             Transport::Mptcp { .. } => transfer.stream.reinjected_bytes,

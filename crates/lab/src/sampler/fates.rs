@@ -128,7 +128,8 @@ mod tests {
             "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n[[traffic]]\nkind='bulk'\n",
         )
         .unwrap();
-        let ends = Ends { local: "10.77.1.1:40000".parse().unwrap(), remote: "10.77.1.2:5201".parse().unwrap() };
+        let ends =
+            Ends { local: "10.77.1.1:40000".parse().unwrap(), remote: "10.77.1.2:5201".parse().unwrap() };
         let closed = |token| Event::Closed { ends, token, remote_id: 2, error: None, reset: false };
         let withdrawn = Event::Withdrawn { token: 7, remote_id: 2 };
         let end = |events: &[Event]| {
