@@ -39,7 +39,10 @@ fn figure(output: &RunOutput, name: &str) -> f64 {
 }
 
 /// Does something once, when its time has come.
-struct Once<'a>(Duration, Option<&'a dyn Fn(&str)>);
+struct Once<'a>(Duration, Option<Act<'a>>);
+
+/// With the common name of a run's namespaces.
+type Act<'a> = &'a dyn Fn(&str);
 
 impl Once<'_> {
     fn look(&mut self, run: &str, at: Duration) {
@@ -169,7 +172,7 @@ fn root_why_a_subflow_was_closed() {
         drop(command(&format!("ip -n {run}-mid1 link set lt down")));
     };
     let nothing = |_: &str| {};
-    let ways: [(&str, &dyn Fn(&str)); 5] = [
+    let ways: [(&str, Act<'_>); 5] = [
         ("guard", &aborted),
         ("reset", &reset),
         ("path_manager", &withdrawn),

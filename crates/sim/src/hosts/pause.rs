@@ -85,7 +85,7 @@ impl Absences {
     }
 
     fn add(&mut self, length: Span) {
-        self.total = self.total + length;
+        self.total += length;
         // It grows as it must.
         let _ = self.lengths.record(length.ns());
     }
