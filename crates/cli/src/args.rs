@@ -128,7 +128,11 @@ pub(crate) struct DemoOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) runs: Option<u32>,
 
-    /// Runs at the same time (simulator only) [default: one per processor]
+    /// Threads that share each run (simulator only); the results do not depend on it [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub(crate) threads: Option<u32>,
+
+    /// Runs at the same time (simulator only) [default: one per processor and thread of a run]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) jobs: Option<u32>,
 

@@ -57,6 +57,22 @@ fn cases_do_not_depend_on_the_number_of_jobs() {
 }
 
 #[test]
+fn cases_do_not_depend_on_the_number_of_threads() {
+    let dir = folder();
+    let (_, one) = run_into(dir.path(), "one", &[]);
+    let (_, two) = run_into(dir.path(), "two", &["--threads", "2"]);
+    assert_eq!(serde_json::to_string(&one["cases"]).unwrap(), serde_json::to_string(&two["cases"]).unwrap());
+    let run = ["run", "two.toml", "--engine", "sim", "--threads", "3", "--out"];
+    let said = |set: &[&str], out| {
+        let options = [&run[..], &[out], set].concat();
+        String::from_utf8(output(dir.path(), &options).stderr).unwrap()
+    };
+    assert!(said(&[], "three").contains("gives work to 2; using 2"), "{}", said(&[], "again"));
+    let uncut = said(&["--set", "topology.delay=0s"], "whole");
+    assert!(uncut.contains("gives work to 1; using 1"), "{uncut}");
+}
+
+#[test]
 fn options_override_sweep_and_reseed() {
     let dir = folder();
     let (code, document) = run_into(

@@ -12,10 +12,11 @@ use vmcc_scenario::Plan;
 /// Name of the copy of the scenario inside a result folder.
 pub const SCENARIO_FILE: &str = "scenario.toml";
 
-/// Runs at the same time: as many as are `wanted`, else one per processor, but never more than `engine` bears.
-pub fn jobs(engine: &dyn Engine, wanted: Option<usize>) -> usize {
+/// Runs of so many `threads` at the same time: as many as are `wanted`, else what the processors are enough for, but never
+/// more than `engine` bears.
+pub fn jobs(engine: &dyn Engine, wanted: Option<usize>, threads: usize) -> usize {
     let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let wanted = wanted.unwrap_or_else(processors);
+    let wanted = wanted.unwrap_or_else(|| (processors() / threads.max(1)).max(1));
     engine.most_jobs().map_or(wanted, |most| wanted.min(most))
 }
 

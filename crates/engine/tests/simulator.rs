@@ -8,6 +8,8 @@ use vmcc_results::{RunOutput, Summary};
 use vmcc_scenario::{Document, Overrides, Plan, ResolvedCase};
 use vmcc_sim::{SimError, Simulator};
 
+const SIMULATOR: Simulator = Simulator::threaded(1);
+
 const SCENARIO: &str = r#"
 title = "Two algorithms on two paths"
 duration = "600ms"
@@ -41,7 +43,7 @@ struct Interrupted {
 
 impl Engine for Interrupted {
     fn name(&self) -> &'static str {
-        Simulator.name()
+        SIMULATOR.name()
     }
 
     fn most_jobs(&self) -> Option<usize> {
@@ -58,20 +60,20 @@ impl Engine for Interrupted {
         if self.begun.fetch_add(1, Ordering::SeqCst) == self.at {
             stop.store(true, Ordering::SeqCst);
         }
-        Simulator.run(case, seed, stop, progress)
+        SIMULATOR.run(case, seed, stop, progress)
     }
 }
 
 fn execute(session: &mut Session<'_>, engine: &dyn Engine) -> Result<(), Stopped> {
     let stop = AtomicBool::new(false);
-    session.execute(&Execution { jobs: jobs(engine, None), stop: &stop, progress: &|_, _| {} })
+    session.execute(&Execution { jobs: jobs(engine, None, 1), stop: &stop, progress: &|_, _| {} })
 }
 
 /// The whole plan in one go, kept in `out`.
 fn in_one_go(plan: &Plan, out: &Path) -> Summary {
-    let folder = open(out, plan, Simulator.name(), false).unwrap();
-    let mut session = Session::new(plan, &Simulator, Some(folder));
-    execute(&mut session, &Simulator).unwrap();
+    let folder = open(out, plan, SIMULATOR.name(), false).unwrap();
+    let mut session = Session::new(plan, &SIMULATOR, Some(folder));
+    execute(&mut session, &SIMULATOR).unwrap();
     let summary = session.summary("a test".into());
     session.assemble(&summary, SCENARIO).unwrap().unwrap().publish().unwrap();
     summary
@@ -94,7 +96,7 @@ fn an_interrupted_session_is_resumed_and_ends_like_one_in_one_go() {
 
     assert!(matches!(open(&out, &plan, "sim", false), Err(FolderError::Unfinished(_))), "not by accident");
     let folder = open(&out, &plan, "sim", true).unwrap();
-    let mut session = Session::new(&plan, &Simulator, Some(folder));
+    let mut session = Session::new(&plan, &SIMULATOR, Some(folder));
     assert_eq!(session.finished(), 2);
     let begun = AtomicUsize::new(0);
     let counted = |_: usize, fraction: f64| {
@@ -118,8 +120,8 @@ fn an_interrupted_session_is_resumed_and_ends_like_one_in_one_go() {
 #[test]
 fn without_a_folder_only_the_summary_is_left() {
     let plan = plan();
-    let mut session = Session::new(&plan, &Simulator, None);
-    execute(&mut session, &Simulator).unwrap();
+    let mut session = Session::new(&plan, &SIMULATOR, None);
+    execute(&mut session, &SIMULATOR).unwrap();
     let summary = session.summary("a test".into());
     assert_eq!((summary.engine.as_str(), summary.cases.len()), ("sim", 2));
     assert!(summary.work.packet_hops > Some(100));

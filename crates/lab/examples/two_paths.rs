@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use vmcc_lab::{
-    Cc, Control, Error, ErrorKind, Flow, LabSpec, Layout, Path, Programs, Role, Shape, Transport,
+    Cc, Control, Direction, Error, ErrorKind, Flow, LabSpec, Layout, Path, Programs, Role, Shape, Transport,
+    Wire,
 };
 use vmcc_scenario::model::{Marking, Queue};
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
@@ -52,12 +53,8 @@ fn spec(run_id: Option<String>, seconds: u64) -> LabSpec {
         marking: Marking::None,
         queue: Queue::default(),
     };
-    let path = |name: &str| Path {
-        name: name.to_owned(),
-        delay: Nanos::ZERO,
-        loss: 0.0,
-        shape: Some(shape.clone()),
-    };
+    let both = Direction { shape: Some(shape), wire: Wire::default() };
+    let path = |name: &str| Path::alike(name, both.clone());
     let flow = Flow {
         label: "bulk".to_owned(),
         role: Role::Measured,

@@ -94,7 +94,7 @@ fn root_delay_needs_netem_and_says_so() {
     let _alone = alone();
     let mut spec = named("delay");
     for path in &mut spec.paths {
-        path.delay = Nanos::from_millis(10);
+        path.out.wire.delay = Nanos::from_millis(10);
     }
     match run(&spec) {
         Ok(output) => {

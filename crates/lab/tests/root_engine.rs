@@ -32,7 +32,8 @@ fn plan(set: &[&str]) -> Plan {
 #[test]
 fn root_one_case_runs_on_every_engine_through_the_trait() {
     let plan = plan(&[]);
-    let engines: [Box<dyn Engine>; 2] = [Box::new(Simulator), Box::new(Kernel::for_plan(&plan).unwrap())];
+    let engines: [Box<dyn Engine>; 2] =
+        [Box::new(Simulator::default()), Box::new(Kernel::for_plan(&plan).unwrap())];
     for engine in engines {
         let name = engine.name();
         let output = engine.run(&plan.cases[0], 1, &AtomicBool::new(false), &|_| {}).unwrap();

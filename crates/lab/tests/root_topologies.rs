@@ -96,6 +96,38 @@ fn root_a_dumbbell_is_shared() {
     assert!(path.queue_bytes.unwrap().max.unwrap() > 30_000.0, "reno fills the bottleneck: {path:?}");
 }
 
+/// The goodput of each entry of traffic.
+fn of_entries(metrics: &Metrics) -> Vec<f64> {
+    ["there", "back"].map(|entry| metrics.get(&format!("traffic.{entry}.goodput_bps")).unwrap()).to_vec()
+}
+
+#[test]
+fn root_a_bottleneck_has_a_rate_in_each_direction() {
+    let text = "[topology]\nkind='dumbbell'\npairs=2\nrate='40mbit'\naccess_rate='100mbit'\ndelay='20us'\n\
+                reverse={rate='10mbit'}\n\
+                [[traffic]]\nname='there'\nkind='bulk'\nprotocol='tcp'\nfrom='left0'\nto='right0'\n\
+                [[traffic]]\nname='back'\nkind='bulk'\nprotocol='tcp'\nfrom='right1'\nto='left1'\n";
+    let (real, model) = both(text, "both");
+    for (real, model) in of_entries(&real).into_iter().zip(of_entries(&model)) {
+        assert!((0.7..1.3).contains(&(real / model)), "{real} {model}");
+    }
+}
+
+#[test]
+fn root_a_path_has_a_rate_in_each_direction() {
+    let _alone = alone();
+    let of = |from: &str, to: &str| {
+        let text = format!(
+            "[topology]\nkind='parallel-paths'\npaths=1\nrate='50mbit'\ndelay='20us'\nreverse={{rate='5mbit'}}\n\
+             [[traffic]]\nkind='bulk'\nprotocol='tcp'\nfrom='{from}'\nto='{to}'\n"
+        );
+        let spec = LabSpec::try_from(&case(&text)).unwrap();
+        common::run_until(&spec, |m| m.goodput_bps.unwrap() > 4e6).metrics.goodput_bps.unwrap()
+    };
+    let (there, back) = (of("client", "server"), of("server", "client"));
+    assert!((30e6..50e6).contains(&there) && (4e6..6e6).contains(&back), "{there} {back}");
+}
+
 const GRAPH: &str = "[topology]\nkind='graph'\nhosts=['a','b','c']\n\
     links=[{from='a',to='s',rate='100mbit',delay='20us'},{from='s',to='u',rate='20mbit',delay='20us'},\
     {from='s',to='v',rate='20mbit',delay='20us'},{from='u',to='t',rate='50mbit',delay='20us'},\

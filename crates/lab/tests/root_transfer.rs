@@ -32,7 +32,7 @@ fn root_vmcc_on_marking_ports_keeps_the_queues_short() {
     let _alone = alone();
     let mut spec = two_paths(registry("vmcc"), 5);
     for path in &mut spec.paths {
-        let shape = path.shape.as_mut().unwrap();
+        let shape = path.out.shape.as_mut().unwrap();
         shape.marking = Marking::Threshold(ThresholdRule { at: "30kB".parse().unwrap() });
     }
     let metrics = run_until(&spec, |m| m.goodput_bps.unwrap() > 130e6).metrics;

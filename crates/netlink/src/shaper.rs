@@ -35,6 +35,8 @@ pub struct Shaper {
 pub struct Impairment {
     /// How long each is held.
     pub delay_us: u32,
+    /// How much longer or shorter, uniformly and each by itself: packets overtake each other.
+    pub jitter_us: u32,
     /// The probability with which each is lost.
     pub loss: f64,
     /// Packets that may be held.
@@ -81,11 +83,11 @@ impl TrafficControl {
     /// The kernel refuses: `NotFound` when it has no netem, `AlreadyExists` when the port has a root queue.
     pub fn add_impairment(&mut self, port: u32, impairment: &Impairment) -> io::Result<()> {
         // struct tc_netem_qopt: latency, limit, loss, gap, duplicate, jitter.
-        let Impairment { delay_us, loss, limit_pkt } = *impairment;
-        let latency = ticks(u128::from(delay_us) * 1000);
+        let Impairment { delay_us, jitter_us, loss, limit_pkt } = *impairment;
+        let [latency, jitter] = [delay_us, jitter_us].map(|time_us| ticks(u128::from(time_us) * 1000));
         // A probability is a share of 2^32 - 1.
         let loss = (loss.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u32;
-        let options = words(&[latency, limit_pkt, loss, 0, 0, 0]);
+        let options = words(&[latency, limit_pkt, loss, 0, 0, jitter]);
         let message = Tc::new(RTM_NEWQDISC, port, ROOT, HANDLE).kind("netem").options(options);
         self.0.execute(message, Existing::Refuse.flags())
     }

@@ -30,4 +30,4 @@ pub use describe::{
 };
 pub use kinds::*;
 pub use port::{Discipline, LambdaRule, Loss, Marking, Queue, RedRule, ThresholdRule};
-pub use settings::LinkSettings;
+pub use settings::{LinkSettings, Reverse};

@@ -1,25 +1,32 @@
-//! A link's settings after merging what a topology says of all its links with what it says of one.
+//! The settings of one direction of a link, after merging what a topology says of all its links, of one, and of its
+//! other direction.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
+
+use crate::check::{self, Check, Fault};
 use crate::port::{Loss, Marking, Queue};
-use vmcc_units::{BitsPerSec, Limit, Nanos};
 
-/// Everything about one link.
+/// Everything about one direction of a link.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkSettings {
-    /// Rate in each direction.
+    /// Its rate.
     pub rate: BitsPerSec,
     /// One-way delay.
     pub delay: Nanos,
-    /// The buffer at each end.
+    /// The buffer of its port.
     pub buffer: Limit,
     /// When the queues mark.
     pub marking: Marking,
-    /// The queues at each end.
+    /// The queues of its port.
     pub queue: Queue,
     /// Packets lost on the way.
     pub loss: Loss,
     /// The most of a random extra delay.
     pub jitter: Nanos,
+    /// Whether packets overtake each other by it.
+    pub reorder: bool,
 }
 
 impl LinkSettings {
@@ -33,6 +40,7 @@ impl LinkSettings {
             queue: Queue::default(),
             loss: Loss::default(),
             jitter: Nanos::ZERO,
+            reorder: false,
         }
     }
 
@@ -40,4 +48,83 @@ impl LinkSettings {
     pub fn with_queues(self, marking: Marking, queue: &Queue) -> Self {
         Self { marking, queue: queue.clone(), ..self }
     }
+}
+
+/// How a link's other direction differs. What is absent is as in the first.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Reverse {
+    /// The rate back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<BitsPerSec>,
+    /// The one-way delay back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Nanos>,
+    /// The buffer of the port that sends back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<Limit>,
+    /// When the queues of that port mark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub marking: Option<Marking>,
+    /// Packets lost on the way back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
+    /// The most of a random extra delay on the way back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Nanos>,
+}
+
+impl Reverse {
+    /// The other direction of a link that is `there` in the first.
+    pub fn of(&self, there: &LinkSettings) -> LinkSettings {
+        LinkSettings {
+            rate: self.rate.unwrap_or(there.rate),
+            delay: self.delay.unwrap_or(there.delay),
+            buffer: self.buffer.unwrap_or(there.buffer),
+            marking: self.marking.unwrap_or(there.marking),
+            loss: self.loss.unwrap_or(there.loss),
+            jitter: self.jitter.unwrap_or(there.jitter),
+            ..there.clone()
+        }
+    }
+
+    /// The same, where `other` says what this one does not.
+    pub(crate) fn or(&self, other: &Self) -> Self {
+        Self {
+            rate: self.rate.or(other.rate),
+            delay: self.delay.or(other.delay),
+            buffer: self.buffer.or(other.buffer),
+            marking: self.marking.or(other.marking),
+            loss: self.loss.or(other.loss),
+            jitter: self.jitter.or(other.jitter),
+        }
+    }
+
+    /// Whether it says anything about a key.
+    pub(crate) fn says(&self, key: &str) -> bool {
+        match key {
+            "rate" => self.rate.is_some(),
+            "delay" => self.delay.is_some(),
+            "buffer" => self.buffer.is_some(),
+            "marking" => self.marking.is_some(),
+            "loss" => self.loss.is_some(),
+            "jitter" => self.jitter.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Everything about the other direction of a link whose own settings, at `path`, have been checked.
+    pub(crate) fn check(&self, there: &LinkSettings, mtu: Bytes, path: &str) -> Check {
+        check::settings(&self.of(there), mtu, "").map_err(|bad| {
+            let key = first_key(&bad);
+            // A threshold that fits one rate and not the other stands where the rule does.
+            let section = if self.says(&key) { format!("{path}.reverse") } else { path.to_owned() };
+            Fault { path: format!("{section}{}", bad.path), ..bad }
+        })
+    }
+}
+
+/// The key of a link's settings at which a fault is that was found with no path in front.
+pub(crate) fn first_key(fault: &Fault) -> String {
+    fault.path.trim_start_matches('.').split('.').next().unwrap_or_default().to_owned()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{Area, HostId, LinkId, Network, NodeId, Topology, Way};
 
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 12] = [
     r#"{"kind":"parallel-paths","paths":3,"rate":"1gbit","delay":"1us"}"#,
     r#"{"kind":"dumbbell","pairs":2,"rate":"1gbit","delay":"1us"}"#,
     r#"{"kind":"virtual-host","vms":2,"nics":2,"clients":2,"vm_rate":"1gbit","path_rate":"10gbit","path_delay":"1us"}"#,
@@ -17,7 +17,12 @@ const KINDS: [&str; 10] = [
     r#"{"kind":"graph","hosts":["a","b"],"routing":"explicit","routes":[{"via":["a","s","b"]},{"via":["a","t","b"]}],
         "links":[{"from":"a","to":"s","rate":"1gbit","delay":"1ms"},{"from":"s","to":"b","rate":"1gbit","delay":"1ms"},
         {"from":"a","to":"t","rate":"1gbit","delay":"1ms"},{"from":"t","to":"b","rate":"2gbit","delay":"1ms"}]}"#,
+    ASYMMETRIC,
+    r#"{"kind":"dumbbell","pairs":2,"rate":"1gbit","delay":"1us","reverse":{"rate":"10mbit","delay":"3us"}}"#,
 ];
+
+const ASYMMETRIC: &str = r#"{"kind":"parallel-paths","rate":"1gbit","delay":"1us","reverse":{"rate":"10mbit","loss":0.5},
+    "paths":[{"name":"x","reverse":{"delay":"5us"}},{"name":"y","loss":0.25,"reverse":{"rate":"20mbit","loss":0}}]}"#;
 
 const GRAPH: &str = r#"{"kind":"graph","hosts":["a","b"],"links":[{"from":"a","to":"s","rate":"1gbit","delay":"1ms"},
     {"from":"s","to":"u","rate":"1gbit","delay":"1ms"},{"from":"s","to":"v","rate":"1gbit","delay":"1ms"},
@@ -143,4 +148,47 @@ fn a_switch_has_a_name_as_a_host_has() {
         assert_eq!(fault.path, "topology.links[0].to");
         assert!(fault.message.starts_with("a name is 1 to 64"), "{fault:?}");
     }
+}
+
+#[test]
+fn what_the_other_direction_does_not_say_is_as_in_the_first() {
+    let network = topology(ASYMMETRIC).network();
+    let of = |link: u32| {
+        let settings = &network.port(LinkId(link)).settings;
+        (settings.rate.get(), settings.delay.get(), settings.loss.probability)
+    };
+    assert_eq!([of(0), of(1)], [(1_000_000_000, 1_000, 0.0), (10_000_000, 5_000, 0.5)]);
+    assert_eq!([of(2), of(3)], [(1_000_000_000, 1_000, 0.25), (20_000_000, 1_000, 0.0)]);
+    assert_eq!(network.base_rtt.get(), 6_000);
+    assert_eq!(
+        network.hosts.iter().map(|host| host.rate.get()).collect::<Vec<_>>(),
+        [2_000_000_000, 30_000_000]
+    );
+}
+
+#[test]
+fn a_fault_of_the_other_direction_stands_where_it_was_said() {
+    let path = |text: &str| {
+        let topology: Topology = serde_json::from_str(text).unwrap();
+        topology.as_kind().check(vmcc_units::Bytes::new(1500)).expect_err(text).path
+    };
+    let paths = |all: &str, own: &str| {
+        path(&format!(
+            r#"{{"kind":"parallel-paths","rate":"1gbit","delay":"1us","paths":[{{"name":"x"{own}}}]{all}}}"#
+        ))
+    };
+    assert_eq!(paths(r#","reverse":{"rate":"0mbit"}"#, ""), "topology.reverse.rate");
+    assert_eq!(paths("", r#","reverse":{"buffer":"1B"}"#), "topology.paths[0].reverse.buffer");
+    let rule = r#""marking":{"rule":"threshold","at":"1ms"}"#;
+    // 125 kB do not fit, at the rate back.
+    assert_eq!(
+        paths(&format!(r#","buffer":"126kB","reverse":{{"rate":"2gbit"}},{rule}"#), ""),
+        "topology.marking.at"
+    );
+    assert_eq!(
+        paths(&format!(r#","buffer":"126kB","reverse":{{"rate":"2gbit"}}"#), &format!(",{rule}")),
+        "topology.paths[0].marking.at"
+    );
+    let bell = r#"{"kind":"dumbbell","pairs":1,"rate":"1gbit","delay":"1us","reverse":{"delay":"601s"}}"#;
+    assert_eq!(path(bell), "topology.reverse.delay");
 }

@@ -79,8 +79,16 @@ fn faults_of_meaning() {
         ("connections = 2", "to = \"client\""),
         ("connections = 2", "path = \"c\""),
         ("connections = 2", "class = 1"),
+        ("connections = 2", "name = \"a\""),
         ("connections = 2", "connections = 2\n[[event]]\nat = \"0s\"\nkind = \"link-down\"\nlink = \"aa\""),
         ("connections = 2", "connections = 2\n[[event]]\nat = \"2s\"\nkind = \"link-down\"\nlink = \"a\""),
+        ("connections = 2", "connections = 2\n[[event]]\nat = \"0s\"\nkind = \"close-subflow\""),
+        ("connections = 2", "connections = 2\n[[event]]\nat = \"0s\"\nkind = \"set-backup\"\nsubflow = 8"),
+        ("connections = 2", "connections = 2\n[[event]]\nat = \"0s\"\nkind = \"set-backup\"\npath = \"c\""),
+        (
+            "connections = 2",
+            "connections = 2\n[[event]]\nat = \"0s\"\nkind = \"open-subflow\"\nsubflow = 1\ntraffic = \"bulc\"",
+        ),
         (
             "connections = 2",
             "connections = 2\n[[event]]\nat = \"0s\"\nkind = \"remap\"\nvm = \"vm0\"\nvnic = 0\nnic = 0",

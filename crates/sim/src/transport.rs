@@ -8,13 +8,14 @@
 
 use vmcc_metrics::observed::Observed;
 use vmcc_scenario::Scenario;
+use vmcc_scenario::model::SubflowEvent;
 
-use crate::engine::{Timer, TimerId};
+use crate::engine::{Ctx, Timer, TimerId};
 use crate::hosts::{Hosts, Wire};
-use crate::lower::Fabric;
+use crate::lower::{Fabric, NamedPath};
 use crate::packet::{Packet, RouteId, Sack};
 use crate::rng::Streams;
-use crate::run::SimError;
+use crate::run::{Managed, SimError};
 use crate::time::Time;
 
 /// All endpoints of one kind in one shard.
@@ -78,6 +79,8 @@ pub(crate) struct Moved {
     pub(crate) routes: (RouteId, RouteId),
     /// The path that it is on now.
     pub(crate) path: Option<usize>,
+    /// When.
+    pub(crate) at: Time,
 }
 
 /// Bytes delivered within one part of time.
@@ -118,6 +121,14 @@ pub(crate) trait Transport {
 
     /// A way has moved.
     fn reroute(&mut self, _moved: &Moved, _hosts: &mut [&mut Hosts]) {}
+
+    /// Whether an event of subflows means any, `paths` being the network's.
+    fn has_subflow(&self, _which: &SubflowEvent, _paths: &[NamedPath]) -> bool {
+        false
+    }
+
+    /// Changes the subflows that an event means and that send from this shard.
+    fn manage(&self, _managed: &Managed, _paths: &[NamedPath], _shard: usize, _on: (&mut Hosts, &mut Ctx)) {}
 
     /// Events per shard up to `end` that only took samples.
     fn samples(&self, _end: Time) -> u64 {

@@ -40,6 +40,23 @@ fn two_paths_carry_twice_as_much_as_one() {
     near("plain", tcp, 20e6 * PLAIN_PAYLOAD, 0.02);
 }
 
+/// The second vNIC moves to the first path at 5 s: what it did before stays with the path that it left, and the figures
+/// of the paths add up to those of the run.
+#[test]
+fn each_path_has_its_share_of_a_subflow_that_moves() {
+    let text = "title='t'\nduration='10s'\n\
+        [topology]\nkind='virtual-host'\nvms=1\nnics=2\nvm_rate='20mbit'\npath_rate='100mbit'\npath_delay='5ms'\n\
+        buffer='20pkt'\n[[traffic]]\nkind='bulk'\n[[event]]\nat='5s'\nkind='remap'\nvm='vm0'\nvnic=1\nnic=0\n";
+    let moved = run(text, &[]);
+    let figures = figures(&moved);
+    let of = |path: &str| figures[&format!("paths.{path}.retransmits")];
+    assert!(of("b") > 0.0, "it lost packets before it moved");
+    assert_eq!(of("a") + of("b"), moved.metrics.retransmits.unwrap() as f64);
+    assert!(moved.metrics.retransmits.unwrap() > 0 && moved.flows[0].subflows == 2, "{:?}", moved.flows);
+    let samples = |path: &str| figures[&format!("paths.{path}.rtt_us.samples")];
+    near("a has both subflows half of the time", samples("a"), 3.0 * samples("b"), 0.1);
+}
+
 #[test]
 fn a_connection_outlives_its_first_path() {
     let text = with(

@@ -9,7 +9,8 @@ use vmcc_sim::net::{Limit, LinkSpec, LossSpec, NetSpec, NodeId, QueueSpec, RedSp
 use vmcc_sim::packet::LinkId;
 use vmcc_sim::rng::Streams;
 use vmcc_sim::tcp::{
-    App, ConnId, ConnSpec, Directory, FlowRecord, ReceiveBuffer, Scheduler, SubflowSpec, TcpConfig, World,
+    AckPath, App, ConnId, ConnSpec, Directory, FlowRecord, ReceiveBuffer, Scheduler, SubflowSpec, TcpConfig,
+    World,
 };
 use vmcc_sim::time::{Span, Time};
 
@@ -98,6 +99,7 @@ impl Run {
                     algorithm,
                     config,
                     scheduler: Scheduler::LowestRtt,
+                    ack_path: AckPath::Own,
                     subflows,
                     multipath: false,
                     read_rate_bps: None,

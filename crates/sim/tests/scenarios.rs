@@ -5,7 +5,8 @@ mod common;
 
 use common::{case_figures, figures, near, plan, plan_at, run, run_threads};
 use vmcc_scenario::{Document, Scale};
-use vmcc_sim::{Options, SimError, run_case};
+use vmcc_sim::{Options, SimError, Simulator, run_case};
+use vmcc_units::Nanos;
 
 #[test]
 fn every_built_in_scenario_runs_and_its_claims_hold() {
@@ -84,6 +85,52 @@ fn the_same_seed_gives_the_same_bytes_with_any_number_of_threads() {
     assert_eq!(first, bytes(1, 2));
     assert_eq!(first, bytes(1, 4));
     assert_ne!(first, bytes(2, 1));
+}
+
+/// Whatever its network, a run that is shared gives the same bytes; where it cannot be shared, it runs on one thread.
+#[test]
+fn every_built_in_scenario_gives_the_same_bytes_on_one_to_four_threads() {
+    let mut shared = 0;
+    for builtin in vmcc_scenario::builtin::all() {
+        let mut plan = plan_at(Scale::Small, builtin.name, &[]);
+        let scenario = &mut plan.cases[0].scenario;
+        // Threads wait for each other several times per delay that is cut.
+        let network = scenario.topology.network();
+        let delays = network.ports.iter().map(|port| port.settings.delay).filter(|delay| !delay.is_zero());
+        let turns = delays.min().map_or(0, |delay| 40 * delay.get());
+        scenario.duration = Nanos::new(turns).clamp(Nanos::from_micros(40), Nanos::from_millis(200));
+        scenario.warmup = Nanos::new(scenario.duration.get() / 4);
+        scenario.interval = Nanos::new(scenario.duration.get() / 10);
+        let parts = Simulator::threaded(4).threads_for(&plan.cases[0]).unwrap();
+        shared += usize::from(parts > 1);
+        let bytes = |threads| serde_json::to_string(&run_threads(&plan, 0, 1, threads)).unwrap();
+        let one = bytes(1);
+        for threads in 2..=4 {
+            assert!(bytes(threads) == one, "{}: {threads} threads, {parts} parts", builtin.name);
+        }
+    }
+    assert!(shared > 10, "{shared}");
+}
+
+/// Events, remaps, descheduling and ways of acknowledgments do not depend on threads either.
+#[test]
+fn what_happens_meanwhile_gives_the_same_bytes_on_any_number_of_threads() {
+    let dumbbell = "title='t'\nduration='800ms'\nhost={ack_path='best'}\n\
+        topology={kind='dumbbell',pairs=3,rate='40mbit',delay='20ms',access_delay='8ms',reverse={rate='9mbit',loss=0.01}}\n\
+        [[traffic]]\nkind='bulk'\n[[traffic]]\nkind='request-response'\nrequest='1kB'\nresponse='50kB'\n\
+        [[traffic]]\nkind='on-off-udp'\nrate='5mbit'\non='50ms'\noff='50ms'\nrandom=true\n\
+        [[event]]\nat='200ms'\nkind='set-delay'\nlink='bottleneck'\ndelay='9ms'\n\
+        [[event]]\nat='300ms'\nkind='deschedule'\nhost='left1'\non='10ms'\noff='30ms'\nrandom=true\n\
+        [[event]]\nat='400ms'\nkind='link-down'\nlink='right2'\n[[event]]\nat='500ms'\nkind='link-up'\nlink='right2'\n";
+    let moving = "title='t'\nduration='800ms'\n\
+        topology={kind='virtual-host',vms=2,nics=2,clients=2,vm_rate='40mbit',path_rate='60mbit',path_delay='8ms'}\n\
+        [[traffic]]\nkind='bulk'\n[[event]]\nat='400ms'\nkind='remap'\nvm='vm0'\nvnic=1\nnic=0\n";
+    for text in [dumbbell, moving] {
+        let plan = plan(text, &[]);
+        let bytes = |threads| serde_json::to_string(&run_threads(&plan, 0, 1, threads)).unwrap();
+        assert!(Simulator::threaded(4).threads_for(&plan.cases[0]).unwrap() > 1, "{text}");
+        assert!((2..=4).all(|threads| bytes(threads) == bytes(1)), "{text}");
+    }
 }
 
 #[test]

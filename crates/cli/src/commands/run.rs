@@ -17,7 +17,7 @@ use vmcc_scenario::{Document, Overrides, Plan, Scale};
 pub(crate) fn run(options: &RunOptions, ui: &Ui) -> Result<Exit, Failure> {
     let document = Document::open(&options.scenario).map_err(|e| scenario_failure(&e))?;
     let plan = document.plan(&overrides(options)).map_err(|e| scenario_failure(&e))?;
-    let engine = engine::choose(options.common.engine, &plan, ui)?;
+    let engine = engine::choose(options.common.engine, options.common.threads, &plan, ui)?;
     let (target, folder) = open(options, &plan, engine.name(), ui)?;
     let mut session = Session::new(&plan, engine.as_ref(), folder);
     let command = Command { options, plan: &plan, engine: engine.as_ref(), target: &target, ui };
@@ -90,7 +90,8 @@ impl Command<'_> {
 
     fn jobs(&self) -> usize {
         let wanted = self.options.common.jobs.map(|jobs| jobs as usize);
-        let jobs = vmcc_engine::jobs(self.engine, wanted);
+        let threads = self.options.common.threads.unwrap_or(1) as usize;
+        let jobs = vmcc_engine::jobs(self.engine, wanted, threads);
         if let Some(wanted) = wanted.filter(|wanted| *wanted > jobs) {
             let name = self.engine.name();
             self.ui.warn(&format!(

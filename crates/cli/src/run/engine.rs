@@ -1,18 +1,56 @@
 //! Which engine runs a plan.
 
 use crate::args::EngineChoice;
-use crate::failure::Failure;
-#[cfg(feature = "kernel")]
-use crate::failure::engine_failure;
+use crate::failure::{Failure, engine_failure};
 use crate::ui::Ui;
 use vmcc_engine::Engine;
 use vmcc_scenario::Plan;
 use vmcc_sim::Simulator;
 
 /// The engine for `plan`: the one that was asked for, or the first that can. Says which, and why.
-pub(crate) fn choose(choice: EngineChoice, plan: &Plan, ui: &Ui) -> Result<Box<dyn Engine>, Failure> {
+///
+/// The simulator shares a run among `threads`.
+pub(crate) fn choose(
+    choice: EngineChoice,
+    threads: Option<u32>,
+    plan: &Plan,
+    ui: &Ui,
+) -> Result<Box<dyn Engine>, Failure> {
+    let engine = first(choice, threads, plan, ui)?;
+    if threads.is_some() && engine.name() != "sim" {
+        ui.warn(&format!("--threads: engine {} has no threads to share a run among", engine.name()));
+    }
+    Ok(engine)
+}
+
+/// The simulator; says where a network cannot be cut into as many parts as there are threads.
+fn simulator(threads: Option<u32>, plan: &Plan, ui: &Ui) -> Result<Box<dyn Engine>, Failure> {
+    let wanted = threads.unwrap_or(1);
+    let simulator = Simulator::threaded(wanted);
+    if wanted > 1 {
+        let used = plan.cases.iter().map(|case| simulator.threads_for(case));
+        let used = used.collect::<Result<Vec<_>, _>>().map_err(|e| engine_failure(&e))?;
+        let (least, most) = (used.iter().min().copied(), used.iter().max().copied());
+        if let (Some(least), Some(most)) = (least, most)
+            && least < wanted as usize
+        {
+            let parts = if least == most { format!("{most}") } else { format!("{least} to {most}") };
+            ui.warn(&format!(
+                "--threads {wanted}: cut at links with a delay, the network gives work to {parts}; using {parts}"
+            ));
+        }
+    }
+    Ok(Box::new(simulator))
+}
+
+fn first(
+    choice: EngineChoice,
+    threads: Option<u32>,
+    plan: &Plan,
+    ui: &Ui,
+) -> Result<Box<dyn Engine>, Failure> {
     match choice {
-        EngineChoice::Sim => Ok(Box::new(Simulator)),
+        EngineChoice::Sim => simulator(threads, plan, ui),
         EngineChoice::Kernel => kernel(plan),
         EngineChoice::Guest => guest(plan),
         EngineChoice::Auto => {
@@ -27,7 +65,7 @@ pub(crate) fn choose(choice: EngineChoice, plan: &Plan, ui: &Ui) -> Result<Box<d
                 }
             }
             ui.note(&auto_note("sim", &reasons));
-            Ok(Box::new(Simulator))
+            simulator(threads, plan, ui)
         }
     }
 }

@@ -59,6 +59,7 @@ fn check_host(host: &Host) -> Result<(), Error> {
     let linux = Host::default();
     let differs = [
         ("scheduler", host.scheduler != linux.scheduler),
+        ("ack_path", host.ack_path != linux.ack_path),
         ("min_rto", host.min_rto != linux.min_rto),
         ("delayed_ack", host.delayed_ack != linux.delayed_ack),
         ("initial_window", host.initial_window != linux.initial_window),
@@ -96,6 +97,12 @@ fn remap(event: &Event, hosts: &[String]) -> Result<Remap, Error> {
                 e.host
             );
             return refuse("event.deschedule", problem);
+        }
+        EventKind::SetBackup(_)
+        | EventKind::ClearBackup(_)
+        | EventKind::CloseSubflow(_)
+        | EventKind::OpenSubflow(_) => {
+            return refuse("event.kind", "events of subflows, which the kernel's path manager owns");
         }
         EventKind::LinkDown(_) => "link-down",
         EventKind::LinkUp(_) => "link-up",

@@ -2,7 +2,7 @@
 
 use super::{OWN_DELAY, refuse};
 use crate::Error;
-use crate::spec::{Layout, OfPaths, Path, Routed, RoutedLink, Shape, Sharing, VirtualHost};
+use crate::spec::{Direction, Layout, OfPaths, Path, Routed, RoutedLink, Shape, Sharing, VirtualHost, Wire};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use vmcc_network::{HostId, LinkId, LinkSettings, Network, Topology, Way};
@@ -17,9 +17,8 @@ pub(super) fn convert(topology: &Topology, pairs: &Pairs) -> Result<(Layout, Vec
     let network = topology.network();
     match topology {
         Topology::ParallelPaths(_) => {
-            let paths = network.paths.iter();
-            let path = |p: &vmcc_network::Path| parallel(&p.name, &network.port(p.queue).settings);
-            Ok((Layout::ParallelPaths, paths.map(path).collect::<Result<_, _>>()?))
+            let paths = network.paths.iter().map(|path| parallel(&network, path));
+            Ok((Layout::ParallelPaths, paths.collect::<Result<_, _>>()?))
         }
         Topology::VirtualHost(t) => virtual_host(t, &network),
         Topology::TwoPod(_) => routed(&network, pairs, "topology.nics"),
@@ -28,15 +27,26 @@ pub(super) fn convert(topology: &Topology, pairs: &Pairs) -> Result<(Layout, Vec
     }
 }
 
-fn parallel(name: &str, link: &LinkSettings) -> Result<Path, Error> {
-    no_jitter(name, link)?;
-    let shape = shape(link, "topology.marking")?;
-    let loss = loss(&link.loss, "topology.loss")?;
-    Ok(Path { name: name.to_owned(), delay: delay(link.delay), loss, shape: Some(shape) })
+fn parallel(network: &Network, path: &vmcc_network::Path) -> Result<Path, Error> {
+    let direction = |link: LinkId| {
+        let settings = &network.port(link).settings;
+        let wire = wire(&path.name, settings)?;
+        Ok::<_, Error>(Direction { shape: Some(shape(settings, "topology.marking")?), wire })
+    };
+    // A path is one link there and one back.
+    let (out, back) = (path.links[0], path.links[1]);
+    Ok(Path { name: path.name.clone(), out: direction(out)?, back: direction(back)? })
 }
 
-fn no_jitter(name: &str, link: &LinkSettings) -> Result<(), Error> {
-    if link.jitter.is_zero() { Ok(()) } else { refuse("topology.jitter", format!("jitter on {name}")) }
+/// What is behind the port of a link. netem draws every packet's delay by itself.
+fn wire(name: &str, link: &LinkSettings) -> Result<Wire, Error> {
+    if !link.jitter.is_zero() && !link.reorder {
+        let problem =
+            format!("jitter on {name} that keeps the order of packets; `reorder = true` is possible");
+        return refuse("topology.jitter", problem);
+    }
+    let loss = loss(&link.loss, "topology.loss")?;
+    Ok(Wire { delay: delay(link.delay), jitter: link.jitter, loss })
 }
 
 /// The probability of a loss, which is independent of the last.
@@ -81,12 +91,9 @@ fn virtual_host(t: &model::VirtualHost, network: &Network) -> Result<(Layout, Ve
     };
     let layout = VirtualHost { vms: t.vms as usize, nic_of_vnic, sharing };
     let shape = nic_shape(t, &nic(first).settings)?;
-    let path = |path: &vmcc_network::Path| Path {
-        name: path.name.clone(),
-        delay: delay(t.path_delay),
-        loss,
-        shape: shape.clone(),
-    };
+    let wire = Wire { delay: delay(t.path_delay), loss, ..Wire::default() };
+    let direction = Direction { shape, wire };
+    let path = |path: &vmcc_network::Path| Path::alike(path.name.as_str(), direction.clone());
     Ok((Layout::VirtualHost(layout), network.paths.iter().map(path).collect()))
 }
 
@@ -118,10 +125,9 @@ fn routed(network: &Network, pairs: &Pairs, lanes_key: &'static str) -> Result<(
         lanes_key,
         ways: ways(network, pairs)?,
     };
-    let path = |path: &vmcc_network::Path| {
-        let (name, link) = (path.name.clone(), &network.port(path.queue).settings);
-        Path { name, delay: delay(link.delay), loss: 0.0, shape: None }
-    };
+    // What they do to packets is their links' business.
+    let none = Direction { shape: None, wire: Wire::default() };
+    let path = |path: &vmcc_network::Path| Path::alike(path.name.as_str(), none.clone());
     Ok((Layout::Routed(routed), network.paths.iter().map(path).collect()))
 }
 
@@ -156,13 +162,11 @@ fn routed_link(network: &Network, id: LinkId, uses: &Uses<'_>) -> Result<RoutedL
         None => format!("{}-{}", network.nodes[link.from.index()], network.nodes[link.to.index()]),
         Some(name) => (*name).to_owned(),
     };
-    no_jitter(&name, settings)?;
     Ok(RoutedLink {
         from: link.from.index(),
         to: link.to.index(),
         shape: shape(settings, "topology.marking")?,
-        delay: delay(settings.delay),
-        loss: loss(&settings.loss, "topology.loss")?,
+        wire: wire(&name, settings)?,
         paths: uses.paths.get(&id).cloned().unwrap_or_default(),
         name,
     })

@@ -37,18 +37,18 @@ fn the_demo_converts() {
     assert_eq!(specs.len(), 4);
     for spec in &specs {
         assert_eq!(spec.paths.len(), 2);
-        assert!(spec.paths.iter().all(|path| path.delay.is_zero()), "runs without netem");
+        assert!(spec.paths.iter().all(|path| path.out.wire.delay.is_zero()), "runs without netem");
         assert_eq!(spec.flows[1].role, Role::Competing);
     }
     assert!(matches!(specs[0].flows[0].transport, Transport::Tcp { .. }));
     assert_eq!(specs[3].flows[0].cc.kernel_name(), "mp_vmcc");
-    assert_ne!(specs[3].paths[0].shape.as_ref().unwrap().marking, Marking::None);
+    assert_ne!(specs[3].paths[0].out.shape.as_ref().unwrap().marking, Marking::None);
 }
 
 #[test]
 fn delays_beyond_the_labs_own_are_kept() {
     let specs = convert("demo", &["topology.delay=10ms"]).unwrap();
-    assert_eq!(specs[0].paths[0].delay, Nanos::from_millis(10));
+    assert_eq!(specs[0].paths[0].out.wire.delay, Nanos::from_millis(10));
 }
 
 #[test]
@@ -62,12 +62,35 @@ fn what_the_kernel_engine_cannot_do_is_named() {
     refused(&["topology.loss.probability=0.01", "topology.loss.burst=3pkt"], "topology.loss.burst");
     refused(&["topology.jitter=1ms"], "topology.jitter");
     refused(&["host.scheduler=blest"], "host.scheduler");
+    refused(&["host.ack_path=best"], "host.ack_path");
+    refused(&["traffic.measured.scheduler=blest"], "traffic.measured.scheduler");
+    refused(&["traffic.measured.ack_path=fixed"], "traffic.measured.ack_path");
     refused(&["host.min_rto=10ms"], "host.min_rto");
     refused(&["host.packet_memory=2304B"], "host.packet_memory");
     refused(&["traffic.measured.read_rate=1mbit"], "traffic.measured.read_rate");
     let long = ["traffic.measured.write_rate=1mbit", "traffic.measured.write_chunk=2MiB"];
     refused(&long, "traffic.measured.write_chunk");
     refused(&["traffic.measured.stop=2500ms"], "traffic[measured].stop");
+}
+
+#[test]
+fn each_direction_is_built_as_it_is_described() {
+    let spec = of_text(
+        "[topology]\nkind='parallel-paths'\npaths=1\nrate='100mbit'\ndelay='20us'\njitter='3ms'\nreorder=true\n\
+         reverse={rate='5mbit',delay='8ms',jitter='0s',loss=0.01,buffer='10pkt'}\n[[traffic]]\nkind='bulk'\n",
+    );
+    let spec = spec.unwrap();
+    let (out, back) = (&spec.paths[0].out, &spec.paths[0].back);
+    let rate = |direction: &crate::spec::Direction| direction.shape.as_ref().unwrap().rate.get();
+    assert_eq!((rate(out), rate(back)), (100_000_000, 5_000_000));
+    assert_eq!(back.shape.as_ref().unwrap().buffer, "10pkt".parse().unwrap());
+    let wire = |delay, jitter, loss| crate::spec::Wire {
+        delay: Nanos::from_millis(delay),
+        jitter: Nanos::from_millis(jitter),
+        loss,
+    };
+    assert_eq!((out.wire, back.wire), (wire(0, 3, 0.0), wire(8, 0, 0.01)));
+    assert!(spec.is_impaired());
 }
 
 #[test]
@@ -94,7 +117,7 @@ fn a_virtual_host_has_a_lane_per_vnic_and_moves_them() {
     let Layout::VirtualHost(host) = &spec.layout else { panic!("{:?}", spec.layout) };
     let Sharing::Hard(shape) = &host.sharing else { panic!("{:?}", host.sharing) };
     assert_eq!(shape.rate, "26666666bit".parse().unwrap(), "a third of 80 Mbit/s");
-    assert!(spec.paths.iter().all(|path| path.shape.is_none()), "two VMs of 80 cannot fill 200 Mbit/s");
+    assert!(spec.paths.iter().all(|path| path.out.shape.is_none()), "two VMs of 80 cannot fill 200 Mbit/s");
 }
 
 #[test]

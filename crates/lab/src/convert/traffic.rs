@@ -6,7 +6,7 @@ use crate::Error;
 use crate::spec::{Cc, Flow, Layout, Path, Role, Transport};
 use vmcc_cc::{Algorithm, ParamValue, Params};
 use vmcc_scenario::Scenario;
-use vmcc_scenario::model::{Bulk, Pairing, Param, Protocol, Traffic, TrafficKind};
+use vmcc_scenario::model::{Bulk, Common, Host, Pairing, Param, Protocol, Traffic, TrafficKind};
 use vmcc_units::{BitsPerSec, Bytes};
 
 /// iperf3's `MAX_BLOCKSIZE`.
@@ -69,6 +69,7 @@ fn common(scenario: &Scenario, traffic: &Traffic, bulk: &Bulk, label: &str) -> R
     let key = |key: &str| format!("traffic.{label}.{key}");
     let common = &traffic.common;
     let role = if traffic.is_competing() { Role::Competing } else { Role::Measured };
+    check_kernels_own(common, &key)?;
     if common.read_rate.is_some() {
         return refuse(key("read_rate"), "iperf3 reads at once");
     }
@@ -104,6 +105,18 @@ fn writes_at(traffic: &Traffic, chunk_key: &str) -> Result<Option<(BitsPerSec, B
         }
         writes_at => Ok(writes_at),
     }
+}
+
+/// What an entry cannot choose, because the kernel has one way of doing it.
+fn check_kernels_own(common: &Common, key: &impl Fn(&str) -> String) -> Result<(), Error> {
+    let linux = Host::default();
+    if common.scheduler.is_some_and(|own| own != linux.scheduler) {
+        return refuse(key("scheduler"), "it is the kernel's own business and not Linux's default");
+    }
+    if common.ack_path.is_some_and(|own| own != linux.ack_path) {
+        return refuse(key("ack_path"), "MPTCP acknowledges a subflow's data on that subflow");
+    }
+    Ok(())
 }
 
 fn pairs(

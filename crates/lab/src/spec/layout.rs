@@ -25,18 +25,35 @@ pub struct Shape {
     pub queue: Queue,
 }
 
+/// What happens to packets behind a port. Whatever is not zero needs the kernel's netem.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Wire {
+    /// One-way propagation delay.
+    pub delay: Nanos,
+    /// The most of a random extra delay, by which packets overtake each other.
+    pub jitter: Nanos,
+    /// The probability with which a packet is lost.
+    pub loss: f64,
+}
+
+/// One direction of a path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Direction {
+    /// The port of the link. `None`: as fast as the machine forwards, where what feeds the link cannot fill it.
+    pub shape: Option<Shape>,
+    /// What is behind it.
+    pub wire: Wire,
+}
+
 /// A way between the hosts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Path {
     /// As results call it.
     pub name: String,
-    /// One-way propagation delay; needs the kernel's netem unless it is zero.
-    pub delay: Nanos,
-    /// The probability with which a packet is lost, in each direction; needs netem unless it is zero.
-    pub loss: f64,
-    /// The ports of the link, one in each direction. `None`: as fast as the machine forwards, where what feeds
-    /// the link cannot fill it.
-    pub shape: Option<Shape>,
+    /// From host 0's side to the other.
+    pub out: Direction,
+    /// The other direction.
+    pub back: Direction,
 }
 
 /// The hosts and what is between them.
@@ -152,15 +169,36 @@ impl Shape {
 /// A setting that cannot be built, and why.
 pub(super) type Refusal = (&'static str, String);
 
-/// Whether a link or a path can delay so much.
-pub(super) fn check_delay(delay: Nanos) -> Result<(), Refusal> {
-    if delay > Nanos::from_secs(2) { Err(("delay", format!("{delay} is more than 2s"))) } else { Ok(()) }
+impl Wire {
+    /// Whether it does anything, which needs netem.
+    pub(crate) fn is_impaired(&self) -> bool {
+        !self.delay.is_zero() || !self.jitter.is_zero() || self.loss > 0.0
+    }
+
+    /// Whether it can delay so much.
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        let most = Nanos::from_secs(2);
+        for (key, time) in [("delay", self.delay), ("jitter", self.jitter)] {
+            if time > most {
+                return Err((key, format!("{time} is more than {most}")));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Path {
+    /// One that is the same in both directions.
+    pub fn alike(name: impl Into<String>, both: Direction) -> Self {
+        Self { name: name.into(), out: both.clone(), back: both }
+    }
+
     pub(super) fn check(&self) -> Result<(), Refusal> {
-        check_delay(self.delay)?;
-        self.shape.as_ref().map_or(Ok(()), Shape::check)
+        for direction in [&self.out, &self.back] {
+            direction.wire.check()?;
+            direction.shape.as_ref().map_or(Ok(()), Shape::check)?;
+        }
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ mod routed;
 pub(crate) use flow::dscp;
 pub use flow::{Cc, Flow, Remap, Role, Transport};
 pub(crate) use layout::FRAME_BYTES;
-pub use layout::{Layout, Path, Shape, Sharing, VirtualHost};
+pub use layout::{Direction, Layout, Path, Shape, Sharing, VirtualHost, Wire};
 pub use routed::{OfPaths, Routed, RoutedLink};
 
 use crate::Error;
@@ -57,14 +57,14 @@ impl LabSpec {
         let hard =
             matches!(&self.layout, Layout::VirtualHost(host) if matches!(host.sharing, Sharing::Hard(_)));
         let routed = matches!(self.layout, Layout::Routed(_));
-        hard || routed || self.paths.iter().any(|path| path.shape.is_some())
+        hard || routed || self.paths.iter().any(|path| path.out.shape.is_some())
     }
 
     /// Whether packets that are sent are delayed or lost on their way, which needs netem.
     pub(crate) fn is_impaired(&self) -> bool {
         match &self.layout {
             Layout::ParallelPaths | Layout::VirtualHost(_) => {
-                self.paths.iter().any(|path| !path.delay.is_zero() || path.loss > 0.0)
+                self.paths.iter().any(|path| path.out.wire.is_impaired() || path.back.wire.is_impaired())
             }
             Layout::Routed(routed) => routed.is_impaired(&self.flows),
         }
@@ -175,7 +175,7 @@ mod tests {
             marking: vmcc_scenario::model::Marking::None,
             queue: vmcc_scenario::model::Queue::default(),
         };
-        let path = Path { name: "a".into(), delay: Nanos::ZERO, loss: 0.0, shape: Some(shape) };
+        let path = Path::alike("a", Direction { shape: Some(shape), wire: Wire::default() });
         let flow = Flow {
             label: "bulk".into(),
             role: Role::Measured,
@@ -208,7 +208,7 @@ mod tests {
     }
 
     fn shape(spec: &mut LabSpec) -> &mut Shape {
-        spec.paths[0].shape.as_mut().unwrap()
+        spec.paths[0].out.shape.as_mut().unwrap()
     }
 
     fn refused(change: impl FnOnce(&mut LabSpec), key: &str) {
@@ -224,7 +224,7 @@ mod tests {
         good().check().unwrap();
         refused(|s| s.paths.clear(), "topology.paths");
         refused(|s| shape(s).rate = BitsPerSec::ZERO, "topology.paths[a].rate");
-        refused(|s| s.paths[0].delay = Nanos::from_secs(3), "topology.paths[a].delay");
+        refused(|s| s.paths[0].back.wire.delay = Nanos::from_secs(3), "topology.paths[a].delay");
         refused(|s| shape(s).buffer = "0pkt".parse().unwrap(), "topology.paths[a].buffer");
         refused(|s| s.warmup = s.duration, "warmup");
         refused(|s| s.sample_interval = Nanos::ZERO, "interval");

@@ -1,11 +1,9 @@
 //! What is built where paths are not disjoint: hosts and switches that route.
 
-use super::layout::check_delay;
-use super::{Flow, Shape};
+use super::{Flow, Shape, Wire};
 use crate::Error;
 use std::collections::{BTreeMap, BTreeSet};
 use vmcc_network::{LinkId, Way};
-use vmcc_units::Nanos;
 
 /// Links of one run, each a veth pair with a queue; two cores serve them all.
 const MAX_LINKS: usize = 128;
@@ -21,10 +19,8 @@ pub struct RoutedLink {
     pub to: usize,
     /// Its port.
     pub shape: Shape,
-    /// One-way propagation delay; needs the kernel's netem unless it is zero.
-    pub delay: Nanos,
-    /// The probability with which a packet is lost; needs netem unless it is zero.
-    pub loss: f64,
+    /// What is behind it.
+    pub wire: Wire,
     /// The paths that it is part of.
     pub paths: OfPaths,
 }
@@ -68,13 +64,6 @@ pub struct Routed {
     pub ways: BTreeMap<(usize, usize), Vec<Way>>,
 }
 
-impl RoutedLink {
-    /// Whether it delays or loses packets.
-    pub(crate) fn is_impaired(&self) -> bool {
-        !self.delay.is_zero() || self.loss > 0.0
-    }
-}
-
 impl Routed {
     /// The ways from one host to another.
     pub(crate) fn ways(&self, from: usize, to: usize) -> &[Way] {
@@ -91,7 +80,7 @@ impl Routed {
 
     /// Whether a link that carries packets delays or loses them.
     pub(crate) fn is_impaired(&self, flows: &[Flow]) -> bool {
-        self.used(flows).1.iter().any(|link| self.links[link.index()].is_impaired())
+        self.used(flows).1.iter().any(|link| self.links[link.index()].wire.is_impaired())
     }
 
     pub(crate) fn check(&self, flows: &[Flow]) -> Result<(), Error> {
@@ -101,7 +90,7 @@ impl Routed {
             return Err(Error::not_expressible("topology", problem));
         }
         for link in used.iter().map(|link| &self.links[link.index()]) {
-            check_delay(link.delay).and_then(|()| link.shape.check()).map_err(|(setting, problem)| {
+            link.wire.check().and_then(|()| link.shape.check()).map_err(|(setting, problem)| {
                 Error::not_expressible("topology", format!("{setting} of link {}: {problem}", link.name))
             })?;
         }

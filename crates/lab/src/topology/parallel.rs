@@ -19,8 +19,8 @@ pub(super) fn build(spec: &LabSpec, stacks: &[Stack], middles: &[Netns]) -> Resu
     let mut places = Vec::new();
     for (index, (path, middle)) in spec.paths.iter().zip(middles).enumerate() {
         add_path(path, index, stacks, middle)?;
-        let Some(shape) = &path.shape else { continue };
-        for (port, outward) in [("lt", true), ("rt", false)] {
+        for (port, outward, direction) in [("lt", true, &path.out), ("rt", false, &path.back)] {
+            let Some(shape) = &direction.shape else { continue };
             if spec.flows.iter().any(|flow| spec.layout.is_outward(flow) == outward) {
                 let (namespace, config) = (middle.name().to_owned(), shape.config());
                 let paths = OfPaths::of(index);
@@ -41,14 +41,14 @@ fn add_path(path: &Path, index: usize, stacks: &[Stack], middle: &Netns) -> Resu
     join(&Leg::new(middle, "lt", "l"), &Leg::new(middle, "rt", "r"))?;
     for stack in stacks {
         let port = format!("s{}", stack.number);
-        let bridge = if stack.host == 0 { "l" } else { "r" };
+        let (bridge, arriving) = if stack.host == 0 { ("l", &path.back) } else { ("r", &path.out) };
         let interface = Interface {
             name: format!("p{index}"),
             addresses: vec![stack.address(index)],
             ..Interface::default()
         };
         plug(&Leg::new(middle, port.as_str(), bridge), &stack.netns, interface)?;
-        shape::delay(middle, &port, path)?;
+        shape::behind(middle, &port, arriving)?;
     }
     Ok(())
 }

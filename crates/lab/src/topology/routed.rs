@@ -111,11 +111,11 @@ impl<'a> Builder<'a> {
         let link = &self.routed.links[id.index()];
         let (from, to) = (self.nodes[&link.from], self.nodes[&link.to]);
         let (out, into) = (Leg::routed(from, sending(id)), Leg::routed(to, format!("i{}", id.0)));
-        let Some(wires) = self.wires.filter(|_| link.is_impaired()) else { return join(&out, &into) };
+        let Some(wires) = self.wires.filter(|_| link.wire.is_impaired()) else { return join(&out, &into) };
         let (near, far) = (format!("a{}", id.0), format!("b{}", id.0));
         join(&out, &Leg::routed(wires, near.as_str()))?;
         join(&Leg::routed(wires, far.as_str()), &into)?;
-        shape::impair(wires, &far, link.shape.rate, (link.delay, link.loss))?;
+        shape::impair(wires, &far, link.shape.rate, &link.wire)?;
         self.rule(wires, Match::ReceivedBy(near), &far)
     }
 

@@ -1,6 +1,6 @@
 //! Rates, queues and delays that need no marking, and the counters of any queue.
 
-use crate::spec::{FRAME_BYTES, Path, Shape};
+use crate::spec::{Direction, FRAME_BYTES, Shape, Wire};
 use crate::{Error, netns::Netns};
 use std::io;
 use vmcc_netlink::{Counters, Impairment, Shaper, TrafficControl, os_code};
@@ -52,30 +52,32 @@ fn shaper_of(shape: &Shape) -> Shaper {
     }
 }
 
-/// Delays and loses what leaves a path towards a host, behind the bottleneck, if the path does that.
-pub(super) fn delay(at: &Netns, port: &str, path: &Path) -> Result<(), Error> {
-    let rate = path.shape.as_ref().map_or(MOST, |shape| shape.rate);
-    impair(at, port, rate, (path.delay, path.loss))
+/// Delays and loses what leaves a path towards a host, behind the bottleneck, if that direction of it does that.
+pub(super) fn behind(at: &Netns, port: &str, direction: &Direction) -> Result<(), Error> {
+    let rate = direction.shape.as_ref().map_or(MOST, |shape| shape.rate);
+    impair(at, port, rate, &direction.wire)
 }
 
 /// Delays and loses what leaves a port that is fed at `rate`, if there is anything to do.
-pub(super) fn impair(
-    at: &Netns,
-    port: &str,
-    rate: BitsPerSec,
-    (delay, loss): (Nanos, f64),
-) -> Result<(), Error> {
-    if delay.is_zero() && loss <= 0.0 {
+pub(super) fn impair(at: &Netns, port: &str, rate: BitsPerSec, wire: &Wire) -> Result<(), Error> {
+    if !wire.is_impaired() {
         return Ok(());
     }
     let index = at.port_index(port)?;
-    let delay_us = u32::try_from(delay.get() / 1000).unwrap_or(u32::MAX);
+    let longest = Nanos::new(wire.delay.get() + wire.jitter.get());
     // Everything that can be on the wire at once, twice over, so that netem itself drops none but what it shall.
-    let in_flight = rate.data_in(delay).map_or(0, |bytes| bytes.get());
+    let in_flight = rate.data_in(longest).map_or(0, |bytes| bytes.get());
     let limit_pkt = u32::try_from(2 * in_flight / 64 + 1000).unwrap_or(u32::MAX);
-    let impairment = Impairment { delay_us, loss, limit_pkt };
+    // netem draws from around its delay, here from above it.
+    let jitter_us = micros(wire.jitter) / 2;
+    let delay_us = micros(wire.delay).saturating_add(jitter_us);
+    let impairment = Impairment { delay_us, jitter_us, loss: wire.loss, limit_pkt };
     let done = at.run(move || TrafficControl::open()?.add_impairment(index, &impairment));
     done.map_err(|e| missing_queue(e, at, "netem", "path delay and loss (netem, CONFIG_NET_SCH_NETEM)"))
+}
+
+fn micros(time: Nanos) -> u32 {
+    u32::try_from(time.get() / 1000).unwrap_or(u32::MAX)
 }
 
 /// Makes a namespace's interface like a VM's: from virtio-net on, packets no longer belong to the socket that sent them.
@@ -84,7 +86,7 @@ pub(super) fn impair(
 /// their sockets. A kernel without it is left as it is.
 pub(super) fn let_go(at: &Netns, interface: &str) -> Result<(), Error> {
     let index = at.port_index(interface)?;
-    let held = Impairment { delay_us: 1, loss: 0.0, limit_pkt: 10_000 };
+    let held = Impairment { delay_us: 1, jitter_us: 0, loss: 0.0, limit_pkt: 10_000 };
     match at.run(move || TrafficControl::open()?.add_impairment(index, &held)) {
         Err(e) if os_code(&e) != Some(nix::libc::ENOENT) => {
             Err(Error::kernel("adding a queue in", format!("namespace {}", at.name()), e))

@@ -68,7 +68,7 @@ impl Builder<'_> {
             &Leg::new(self.switch, up.as_str(), near.as_str()),
             &Leg::new(self.net, down.as_str(), far.as_str()),
         )?;
-        let Some(shape) = &self.spec.paths[nic].shape else { return Ok(()) };
+        let Some(shape) = &self.spec.paths[nic].out.shape else { return Ok(()) };
         let sending = match &self.layout.sharing {
             Sharing::Hard(_) => shape.config(),
             Sharing::Borrowing(guarantees) => self.lending(shape, guarantees),
@@ -129,7 +129,7 @@ impl Builder<'_> {
             shape::let_go(&stack.netns, &format!("p{vnic}"))?;
             // Two vNICs may be at the same NIC; each answers for its own address only.
             stack.netns.sysctl("net.ipv4.conf.all.arp_ignore", "1")?;
-            shape::delay(self.switch, &port, &self.spec.paths[nic])?;
+            shape::behind(self.switch, &port, &self.spec.paths[nic].back)?;
         }
         let Sharing::Hard(shape) = &self.layout.sharing else { return Ok(()) };
         self.port(self.switch, &out, true, (shape, shape.config(), nic))?;
@@ -146,7 +146,7 @@ impl Builder<'_> {
             let hardware = Some([0x02, 0x76, 0x6d, 0, 0, number]);
             let interface = Interface { name: format!("p{nic}"), addresses, hardware, routed: false };
             plug(&Leg::new(self.net, port.as_str(), format!("f{nic}")), &stack.netns, interface)?;
-            shape::delay(self.net, &port, path)?;
+            shape::behind(self.net, &port, &path.out)?;
         }
         Ok(())
     }

@@ -4,7 +4,9 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
-use vmcc_lab::{Cc, Control, Error, Flow, LabSpec, Layout, Path, Programs, Role, Shape, Transport};
+use vmcc_lab::{
+    Cc, Control, Direction, Error, Flow, LabSpec, Layout, Path, Programs, Role, Shape, Transport, Wire,
+};
 use vmcc_results::{Metrics, RunOutput};
 use vmcc_scenario::model::{Marking, Queue};
 use vmcc_units::Nanos;
@@ -32,7 +34,7 @@ pub(crate) fn path(name: &str) -> Path {
         marking: Marking::None,
         queue: Queue::default(),
     };
-    Path { name: name.into(), delay: Nanos::ZERO, loss: 0.0, shape: Some(shape) }
+    Path::alike(name, Direction { shape: Some(shape), wire: Wire::default() })
 }
 
 pub(crate) fn flow(label: &str, cc: Cc, seconds: u64) -> Flow {

@@ -6,7 +6,9 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 
 use super::{Ends, Kind, default_access_buffer, default_buffer, numbered, times};
 use crate::check::{self, Check};
-use crate::{Builder, HostId, LinkId, LinkSettings, Loss, Marking, Network, PathId, Queue, Routes, Way};
+use crate::{
+    Builder, HostId, LinkId, LinkSettings, Loss, Marking, Network, PathId, Queue, Reverse, Routes, Way,
+};
 
 /// Hosts `left0`, `left1`, ... and `right0`, `right1`, ... across one link, `bottleneck`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -31,6 +33,9 @@ pub struct Dumbbell {
     /// Packets lost at the bottleneck, in each direction.
     #[serde(default)]
     pub loss: Loss,
+    /// How the bottleneck differs from right to left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverse: Option<Reverse>,
     /// The rate of the hosts' own links. Absent: the bottleneck's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access_rate: Option<BitsPerSec>,
@@ -47,6 +52,11 @@ impl Dumbbell {
     fn bottleneck(&self) -> LinkSettings {
         let plain = LinkSettings::plain(self.rate, self.delay, self.buffer);
         LinkSettings { loss: self.loss, ..plain.with_queues(self.marking, &self.queue) }
+    }
+
+    /// The same from right to left.
+    fn back(&self) -> LinkSettings {
+        self.reverse.clone().unwrap_or_default().of(&self.bottleneck())
     }
 
     /// The settings of the hosts' own links.
@@ -71,6 +81,9 @@ impl Kind for Dumbbell {
     fn check(&self, mtu: Bytes) -> Check {
         check::count(self.pairs, "pairs")?;
         check::settings(&self.bottleneck(), mtu, "topology")?;
+        if let Some(reverse) = &self.reverse {
+            reverse.check(&self.bottleneck(), mtu, "topology")?;
+        }
         if let Some(rate) = self.access_rate {
             check::rate(rate, "topology.access_rate")?;
         }
@@ -79,12 +92,12 @@ impl Kind for Dumbbell {
     }
 
     fn network(&self) -> Network {
-        let one_way = self.delay.get().saturating_add(times(self.access_delay, 2).get());
-        let base_rtt = times(Nanos::new(one_way), 2);
+        let across = self.delay.get().saturating_add(self.back().delay.get());
+        let base_rtt = Nanos::new(across.saturating_add(times(self.access_delay, 4).get()));
         let mut builder = Builder::new(base_rtt);
         let (left, right) = (builder.node("left"), builder.node("right"));
-        let middle = builder.port(self.bottleneck(), base_rtt);
-        let (there, back) = builder.named("bottleneck", (left, right), (middle, middle));
+        let middle = (builder.port(self.bottleneck(), base_rtt), builder.port(self.back(), base_rtt));
+        let (there, back) = builder.named("bottleneck", (left, right), middle);
         builder.cable("bottleneck", [there, back]);
         builder.path("bottleneck", there, vec![there, back]);
         let access = self.access();

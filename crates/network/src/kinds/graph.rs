@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 
-use super::{Ends, Kind, default_buffer, path_name, times};
+use super::{Ends, Kind, default_buffer, path_name};
 use crate::check::{self, Check, Fault, MAX_COUNT, fault, require};
 use crate::{
-    Builder, HostId, LinkId, LinkSettings, Loss, Marking, Network, NodeId, Queue, Routes, Table, Way,
+    Builder, HostId, LinkId, LinkSettings, Loss, Marking, Network, NodeId, Queue, Reverse, Routes, Table, Way,
 };
 
 /// How a graph's packets find their way.
@@ -66,9 +66,15 @@ pub struct GraphLink {
     /// Packets lost on it, in each direction.
     #[serde(default)]
     pub loss: Loss,
-    /// The most of a random extra delay, uniform from none; packets are not reordered.
+    /// The most of a random extra delay, uniform from none; packets are not reordered unless `reorder` says so.
     #[serde(default)]
     pub jitter: Nanos,
+    /// Whether packets overtake each other where jitter exceeds what lies between them.
+    #[serde(default)]
+    pub reorder: bool,
+    /// How it differs on the way from `to` to `from`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverse: Option<Reverse>,
 }
 
 impl GraphLink {
@@ -93,7 +99,12 @@ impl GraphLink {
     fn settings(&self) -> LinkSettings {
         let plain = LinkSettings::plain(self.rate, self.delay, self.buffer);
         let queued = plain.with_queues(self.marking, &self.queue);
-        LinkSettings { loss: self.loss, jitter: self.jitter, ..queued }
+        LinkSettings { loss: self.loss, jitter: self.jitter, reorder: self.reorder, ..queued }
+    }
+
+    /// The same on the way from `to` to `from`.
+    fn back(&self) -> LinkSettings {
+        self.reverse.clone().unwrap_or_default().of(&self.settings())
     }
 }
 
@@ -121,6 +132,9 @@ impl Graph {
             check::name(&edge.to, &format!("{path}.to"))?;
             require(edge.from != edge.to, &format!("{path}.to"), "a link joins two different nodes")?;
             check::settings(&edge.settings(), mtu, &path)?;
+            if let Some(reverse) = &edge.reverse {
+                reverse.check(&edge.settings(), mtu, &path)?;
+            }
             neighbors.entry(&edge.from).or_default().insert(&edge.to);
             let fresh = neighbors.entry(&edge.to).or_default().insert(&edge.from);
             // Two links between the same nodes would make `via` ambiguous.
@@ -173,8 +187,12 @@ impl Graph {
 
     /// What a host can send: the rates of all its links.
     fn host_rate(&self, host: &str) -> BitsPerSec {
-        let own = self.links.iter().filter(|link| link.from == host || link.to == host);
-        BitsPerSec::new(own.map(|link| link.rate.get()).fold(0u64, u64::saturating_add))
+        let own = self.links.iter().filter_map(|link| match () {
+            () if link.from == host => Some(link.rate),
+            () if link.to == host => Some(link.back().rate),
+            () => None,
+        });
+        BitsPerSec::new(own.map(BitsPerSec::get).fold(0u64, u64::saturating_add))
     }
 }
 
@@ -211,8 +229,8 @@ impl Kind for Graph {
     }
 
     fn network(&self) -> Network {
-        let delays = self.links.iter().fold(0u64, |all, link| all.saturating_add(link.delay.get()));
-        let base_rtt = times(Nanos::new(delays), 2);
+        let delays = self.links.iter().flat_map(|link| [link.delay, link.back().delay]);
+        let base_rtt = Nanos::new(delays.map(Nanos::get).fold(0u64, u64::saturating_add));
         let mut builder = Builder::new(base_rtt);
         let mut nodes: BTreeMap<&str, NodeId> = BTreeMap::new();
         for host in &self.hosts {
@@ -222,8 +240,8 @@ impl Kind for Graph {
         for edge in &self.links {
             let mut node = |name| *nodes.entry(name).or_insert_with(|| builder.node(name));
             let ends = (node(edge.from.as_str()), node(edge.to.as_str()));
-            let port = builder.port(edge.settings(), base_rtt);
-            let (there, back) = builder.named(&edge.label(), ends, (port, port));
+            let ports = (builder.port(edge.settings(), base_rtt), builder.port(edge.back(), base_rtt));
+            let (there, back) = builder.named(&edge.label(), ends, ports);
             builder.cable(edge.label(), [there, back]);
             joined.neighbors.entry(ends.0).or_default().push((ends.1, there));
             joined.neighbors.entry(ends.1).or_default().push((ends.0, back));

@@ -8,9 +8,10 @@ use serde::de::{SeqAccess, Visitor, value::SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 
-use super::{Ends, Kind, default_buffer, path_name, times};
-use crate::check::{self, Check, require};
-use crate::{Builder, HostId, LinkSettings, Loss, Marking, Network, Queue, Table, Way};
+use super::{Ends, Kind, default_buffer, path_name};
+use crate::check::{self, Check, Fault, require};
+use crate::settings::first_key;
+use crate::{Builder, HostId, LinkSettings, Loss, Marking, Network, Queue, Reverse, Table, Way};
 
 /// Hosts `client` and `server`, joined by paths that share nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -18,7 +19,7 @@ use crate::{Builder, HostId, LinkSettings, Loss, Marking, Network, Queue, Table,
 pub struct ParallelPaths {
     /// How many (named `a`, `b`, ...), or a list of named paths with their differences.
     pub paths: Paths,
-    /// The rate of every path, in each direction.
+    /// The rate of every path, in each direction that `reverse` does not say otherwise of.
     pub rate: BitsPerSec,
     /// The one-way delay of every path.
     pub delay: Nanos,
@@ -34,9 +35,15 @@ pub struct ParallelPaths {
     /// Packets lost on the way, in each direction.
     #[serde(default)]
     pub loss: Loss,
-    /// The most of a random extra delay, uniform from none; packets are not reordered.
+    /// The most of a random extra delay, uniform from none; packets are not reordered unless `reorder` says so.
     #[serde(default)]
     pub jitter: Nanos,
+    /// Whether packets overtake each other where jitter exceeds what lies between them.
+    #[serde(default)]
+    pub reorder: bool,
+    /// How every path differs on the way from `server` to `client`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverse: Option<Reverse>,
 }
 
 /// The paths of a `parallel-paths` topology.
@@ -68,6 +75,12 @@ pub struct PathSpec {
     /// Its jitter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Nanos>,
+    /// Whether its packets overtake each other by jitter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<bool>,
+    /// How it differs on the way from `server` to `client`, beside what all paths do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverse: Option<Reverse>,
 }
 
 impl<'de> Deserialize<'de> for Paths {
@@ -90,6 +103,8 @@ impl<'de> Deserialize<'de> for Paths {
                     marking: None,
                     loss: None,
                     jitter: None,
+                    reorder: None,
+                    reverse: None,
                 };
                 Ok(Paths((0..count as usize).map(unnamed).collect()))
             }
@@ -117,10 +132,48 @@ impl JsonSchema for Paths {
     }
 }
 
+/// One path: both directions.
+struct Duplex {
+    there: LinkSettings,
+    reverse: Reverse,
+}
+
+impl Duplex {
+    fn back(&self) -> LinkSettings {
+        self.reverse.of(&self.there)
+    }
+
+    fn rtt(&self) -> Nanos {
+        Nanos::new(self.there.delay.get().saturating_add(self.back().delay.get()))
+    }
+}
+
+impl PathSpec {
+    /// Whether it says anything about a key, rather than being as all paths are.
+    fn says(&self, key: &str) -> bool {
+        match key {
+            "rate" => self.rate.is_some(),
+            "delay" => self.delay.is_some(),
+            "buffer" => self.buffer.is_some(),
+            "marking" => self.marking.is_some(),
+            "loss" => self.loss.is_some(),
+            "jitter" => self.jitter.is_some(),
+            _ => false,
+        }
+    }
+}
+
 impl ParallelPaths {
-    /// The paths by name, each with its own settings filled in.
+    /// The paths by name, each with its own settings filled in, as from `client` to `server`.
     pub fn links(&self) -> Vec<(String, LinkSettings)> {
-        let settings = |path: &PathSpec| LinkSettings {
+        self.paths.0.iter().map(|path| (path.name.clone(), self.path(path).there)).collect()
+    }
+
+    /// A path with its own settings filled in.
+    fn path(&self, path: &PathSpec) -> Duplex {
+        let none = Reverse::default();
+        let (own, all) = (path.reverse.as_ref().unwrap_or(&none), self.reverse.as_ref().unwrap_or(&none));
+        let there = LinkSettings {
             rate: path.rate.unwrap_or(self.rate),
             delay: path.delay.unwrap_or(self.delay),
             buffer: path.buffer.unwrap_or(self.buffer),
@@ -128,28 +181,30 @@ impl ParallelPaths {
             queue: self.queue.clone(),
             loss: path.loss.unwrap_or(self.loss),
             jitter: path.jitter.unwrap_or(self.jitter),
+            reorder: path.reorder.unwrap_or(self.reorder),
         };
-        self.paths.0.iter().map(|path| (path.name.clone(), settings(path))).collect()
+        Duplex { there, reverse: own.or(all) }
     }
 
     /// A fault of a path, at the topology's key where the path does not set it itself.
-    fn check_path(&self, index: usize, settings: &LinkSettings, mtu: Bytes) -> Check {
+    fn check_path(&self, index: usize, mtu: Bytes) -> Check {
         let own = &self.paths.0[index];
-        let owned = |key: &str| match key {
-            "rate" => own.rate.is_some(),
-            "delay" => own.delay.is_some(),
-            "buffer" => own.buffer.is_some(),
-            "marking" => own.marking.is_some(),
-            "loss" => own.loss.is_some(),
-            "jitter" => own.jitter.is_some(),
-            _ => false,
+        let at = |bad: Fault, section: &str, owned: bool| {
+            let top = if owned { format!("topology.paths[{index}]") } else { "topology".to_owned() };
+            Fault { path: format!("{top}{section}{}", bad.path), ..bad }
         };
-        check::settings(settings, mtu, "").map_err(|mut bad| {
-            let rest = bad.path.trim_start_matches('.').to_owned();
-            let key = rest.split('.').next().unwrap_or_default();
-            let section = if owned(key) { format!("topology.paths[{index}]") } else { "topology".into() };
-            bad.path = format!("{section}.{rest}");
-            bad
+        let path = self.path(own);
+        check::settings(&path.there, mtu, "").map_err(|bad| {
+            let owned = own.says(&first_key(&bad));
+            at(bad, "", owned)
+        })?;
+        check::settings(&path.back(), mtu, "").map_err(|bad| {
+            let key = first_key(&bad);
+            let said = |reverse: &Option<Reverse>| reverse.as_ref().is_some_and(|r| r.says(&key));
+            match path.reverse.says(&key) {
+                true => at(bad, ".reverse", said(&own.reverse)),
+                false => at(bad, "", own.says(&key)),
+            }
         })
     }
 }
@@ -171,27 +226,26 @@ impl Kind for ParallelPaths {
         let list = (1..=64).contains(&self.paths.0.len());
         require(list, "topology.paths", "from 1 to 64 paths are possible")?;
         check::unique(&self.paths(), |i| format!("topology.paths[{i}].name"))?;
-        let mut links = self.links().into_iter().enumerate();
-        links.try_for_each(|(index, (_, settings))| self.check_path(index, &settings, mtu))
+        (0..self.paths.0.len()).try_for_each(|index| self.check_path(index, mtu))
     }
 
     /// Every path is one link in each direction between the two hosts.
     fn network(&self) -> Network {
-        let links = self.links();
-        let total = links.iter().map(|(_, link)| link.rate.get()).fold(0u64, u64::saturating_add);
-        // A path's rule refers to that path's RTT.
-        let rtt = |link: &LinkSettings| times(link.delay, 2);
-        let longest = links.iter().map(|(_, link)| rtt(link)).max().unwrap_or_default();
-        let mut builder = Builder::new(longest);
-        let client = builder.host("client", BitsPerSec::new(total));
-        let server = builder.host("server", BitsPerSec::new(total));
+        let paths: Vec<Duplex> = self.paths.0.iter().map(|path| self.path(path)).collect();
+        let total = |rate: &dyn Fn(&Duplex) -> BitsPerSec| {
+            BitsPerSec::new(paths.iter().map(|path| rate(path).get()).fold(0u64, u64::saturating_add))
+        };
+        let mut builder = Builder::new(paths.iter().map(Duplex::rtt).max().unwrap_or_default());
+        let client = builder.host("client", total(&|path| path.there.rate));
+        let server = builder.host("server", total(&|path| path.back().rate));
         let mut table = Table::default();
-        for (name, link) in links {
-            let rtt = rtt(&link);
-            let port = builder.port(link, rtt);
-            let (out, home) = builder.named(&name, (client, server), (port, port));
-            builder.cable(name.as_str(), [out, home]);
-            let path = builder.path(name, out, vec![out, home]);
+        for (spec, path) in self.paths.0.iter().zip(&paths) {
+            // A path's rule refers to that path's RTT.
+            let rtt = path.rtt();
+            let ports = (builder.port(path.there.clone(), rtt), builder.port(path.back(), rtt));
+            let (out, home) = builder.named(&spec.name, (client, server), ports);
+            builder.cable(spec.name.as_str(), [out, home]);
+            let path = builder.path(spec.name.as_str(), out, vec![out, home]);
             let way = Way { path: Some(path), forward: vec![out], reverse: vec![home] };
             table.add(HostId(0), HostId(1), way);
         }

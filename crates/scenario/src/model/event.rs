@@ -4,6 +4,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize};
 use vmcc_units::{BitsPerSec, Nanos};
 
+use super::traffic::OneOrMany;
 use vmcc_network::Loss;
 use vmcc_tagged::{Fault, common_schema, split_common, tagged};
 
@@ -35,6 +36,14 @@ pub enum EventKind {
     Remap(RemapEvent),
     /// A host is descheduled again and again: on for a while, off for a while.
     Deschedule(DescheduleEvent),
+    /// Subflows become backups (RFC 8684, `B` flag): used while no other subflow of their connection can be.
+    SetBackup(SubflowEvent),
+    /// They are no backups any more.
+    ClearBackup(SubflowEvent),
+    /// Subflows are closed; what they had not delivered goes on the others of their connection.
+    CloseSubflow(SubflowEvent),
+    /// Subflows that were closed are opened again.
+    OpenSubflow(SubflowEvent),
 }
 
 tagged!(EventKind, "kind", "an event", {
@@ -45,6 +54,10 @@ tagged!(EventKind, "kind", "an event", {
     "set-loss" => SetLoss(LossEvent),
     "remap" => Remap(RemapEvent),
     "deschedule" => Deschedule(DescheduleEvent),
+    "set-backup" => SetBackup(SubflowEvent),
+    "clear-backup" => ClearBackup(SubflowEvent),
+    "close-subflow" => CloseSubflow(SubflowEvent),
+    "open-subflow" => OpenSubflow(SubflowEvent),
 });
 
 /// A link or path by name.
@@ -113,6 +126,22 @@ pub struct DescheduleEvent {
     /// Whether `on` and `off` are means of exponential times rather than fixed.
     #[serde(default)]
     pub random: bool,
+}
+
+/// Subflows of connections that have several, by their path or by their number.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SubflowEvent {
+    /// Those on this path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Those of this number, counted from 0, the one that opened the connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 7))]
+    pub subflow: Option<u32>,
+    /// Of these entries of traffic. Absent: of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<OneOrMany>,
 }
 
 #[derive(Deserialize, JsonSchema)]

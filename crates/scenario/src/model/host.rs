@@ -32,6 +32,18 @@ pub enum Scheduler {
     Ecf,
 }
 
+/// By which way the acknowledgments of a multipath connection go back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AckPath {
+    /// Each subflow's on its own way, as MPTCP's.
+    Own,
+    /// All on the way back with the least round trip, as its receiver measures it (mTCP).
+    Best,
+    /// All on the first subflow's way.
+    Fixed,
+}
+
 /// The value of an algorithm's parameter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a number, or one of the parameter's words")]
@@ -58,6 +70,8 @@ pub struct Host {
     pub subflows: Option<u32>,
     /// How a multipath sender chooses the subflow of the next segment.
     pub scheduler: Scheduler,
+    /// By which way the acknowledgments of a multipath connection go back.
+    pub ack_path: AckPath,
     /// The largest receive buffer of a connection (`tcp_rmem[2]`). Packets take memory beside their payload, so about half
     /// of it is offered as window: see `packet_memory`.
     pub receive_buffer: Bytes,
@@ -98,6 +112,7 @@ impl Default for Host {
             protocol: Protocol::Mptcp,
             subflows: None,
             scheduler: Scheduler::LowestRtt,
+            ack_path: AckPath::Own,
             receive_buffer: Bytes::new(6 << 20),
             packet_memory: None,
             send_buffer: Bytes::new(4 << 20),

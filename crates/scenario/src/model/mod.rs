@@ -5,8 +5,10 @@ mod host;
 mod names;
 mod traffic;
 
-pub use event::{DelayEvent, DescheduleEvent, Event, EventKind, LinkEvent, LossEvent, RateEvent, RemapEvent};
-pub use host::{Host, Param, Protocol, Scheduler};
+pub use event::{
+    DelayEvent, DescheduleEvent, Event, EventKind, LinkEvent, LossEvent, RateEvent, RemapEvent, SubflowEvent,
+};
+pub use host::{AckPath, Host, Param, Protocol, Scheduler};
 pub use traffic::{
     App, Bulk, Common, CongestionGenerator, Incast, OnOffUdp, OneOrMany, Pairing, Poisson, Probe,
     RequestResponse, SizeDist, SizePoint, Sized, Traffic, TrafficKind,
@@ -14,8 +16,8 @@ pub use traffic::{
 
 pub use vmcc_network::{
     Discipline, Dumbbell, FatTree, Graph, GraphLink, LambdaRule, LinkSettings, Loss, Marking, ParallelPaths,
-    PathSpec, Paths, Queue, RedRule, Route, Routing, Share, ThresholdRule, Topology, TwoPod, VirtualHost,
-    path_name,
+    PathSpec, Paths, Queue, RedRule, Reverse, Route, Routing, Share, ThresholdRule, Topology, TwoPod,
+    VirtualHost, path_name,
 };
 
 pub(crate) use names::matching;

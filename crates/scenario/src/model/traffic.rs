@@ -8,7 +8,7 @@ use serde::de::{SeqAccess, Visitor, value::SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
-use super::host::Protocol;
+use super::host::{AckPath, Protocol, Scheduler};
 use vmcc_tagged::{Fault, common_schema, split_common, tagged};
 
 /// One entry of traffic: the shared part and its kind.
@@ -74,6 +74,12 @@ pub struct Common {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 8))]
     pub subflows: Option<u32>,
+    /// How its senders choose the subflow of the next segment, instead of the hosts' `scheduler`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<Scheduler>,
+    /// By which way its acknowledgments go back, instead of the hosts' `ack_path`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ack_path: Option<AckPath>,
 }
 
 /// Which sender sends to which receiver.

@@ -7,7 +7,7 @@ use vmcc_network::check::{self, Fault};
 use vmcc_units::Nanos;
 
 use crate::load::decode::BadValue;
-use crate::model::{EventKind, Scenario, Topology};
+use crate::model::{EventKind, Scenario, SubflowEvent, Topology, Traffic};
 
 /// The longest run; keeps every time within 64 bits of picoseconds.
 const MAX_DURATION: Nanos = Nanos::from_secs(86_400);
@@ -95,6 +95,10 @@ fn events(scenario: &Scenario) -> Check {
                 check::loss(&e.loss, &at("loss"))?;
             }
             EventKind::Remap(e) => remap(scenario, e, &at)?,
+            EventKind::SetBackup(e)
+            | EventKind::ClearBackup(e)
+            | EventKind::CloseSubflow(e)
+            | EventKind::OpenSubflow(e) => subflows(scenario, e, &at)?,
             EventKind::Deschedule(e) => {
                 require(!e.on.is_zero(), &at("on"), "the host would never run")?;
                 require(!e.off.is_zero(), &at("off"), "the host would never be off")?;
@@ -105,6 +109,35 @@ fn events(scenario: &Scenario) -> Check {
                 )?;
                 host_exists(scenario, &e.host, &at("host"))?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// Subflows that some connection can have.
+fn subflows(scenario: &Scenario, event: &SubflowEvent, at: &dyn Fn(&str) -> String) -> Check {
+    match (&event.path, event.subflow) {
+        (Some(path), None) => traffic::path_exists(scenario, path, &at("path"))?,
+        (None, Some(number)) => {
+            let most = vmcc_cc::MAX_PATHS;
+            let known = (number as usize) < most;
+            require(
+                known,
+                &at("subflow"),
+                &format!("a connection has up to {most} subflows, counted from 0"),
+            )?;
+        }
+        _ => return Err(fault(at("path"), "expected either `path` or `subflow`: which subflows")),
+    }
+    let connections: Vec<String> = (0..scenario.traffic.len())
+        .filter(|index| !scenario.traffic[*index].kind.is_datagram())
+        .map(|index| Traffic::label(&scenario.traffic, index))
+        .collect();
+    for name in event.traffic.iter().flat_map(|names| &names.0) {
+        if !connections.contains(name) {
+            let help = crate::error::did_you_mean(name, connections.iter().map(String::as_str));
+            let message = format!("no entry of connections is called `{name}`");
+            return Err(fault_with(at("traffic"), message, help));
         }
     }
     Ok(())

@@ -18,6 +18,7 @@ const MAX_CONNECTIONS: u64 = 1_000_000;
 
 pub(super) fn check(scenario: &Scenario) -> Check {
     require(!scenario.traffic.is_empty(), "traffic", "a scenario needs at least one [[traffic]]")?;
+    let paths = scenario.topology.paths();
     let mut labels = BTreeSet::new();
     for (index, entry) in scenario.traffic.iter().enumerate() {
         let path = format!("traffic[{index}]");
@@ -28,6 +29,9 @@ pub(super) fn check(scenario: &Scenario) -> Check {
             &format!("{path}.name"),
             "a name is letters, digits, `-` or `_`",
         )?;
+        let of_path =
+            format!("a path is called `{label}`, and their series would mix; give the entry another `name`");
+        require(!paths.contains(&label), &format!("{path}.name"), &of_path)?;
         require(labels.insert(label), &format!("{path}.name"), "another entry has this name")?;
         common(scenario, entry, &path)?;
         kind(scenario, entry, &path)?;
@@ -51,6 +55,8 @@ fn common(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
             ("cc", c.cc.is_some()),
             ("ecn", c.ecn.is_some()),
             ("subflows", c.subflows.is_some()),
+            ("scheduler", c.scheduler.is_some()),
+            ("ack_path", c.ack_path.is_some()),
         ];
         for (key, given) in settings {
             require(
@@ -183,17 +189,19 @@ fn connected(scenario: &Scenario, entry: &Traffic, from: &[String], to: &[String
 fn paths(scenario: &Scenario, wanted: Option<&OneOrMany>, path: &str) -> Check {
     let Some(wanted) = wanted else { return Ok(()) };
     require(!wanted.0.is_empty(), path, "an empty list leaves no path")?;
+    wanted.0.iter().try_for_each(|name| path_exists(scenario, name, path))
+}
+
+pub(super) fn path_exists(scenario: &Scenario, name: &str, path: &str) -> Check {
     let known = scenario.topology.paths();
     if known.is_empty() {
         return Err(fault(path, "this topology spreads flows by hash and has no named paths"));
     }
-    for name in &wanted.0 {
-        if !known.contains(name) {
-            let message = format!("there is no path `{name}` (the paths are {})", known.join(", "));
-            return Err(fault_with(path, message, did_you_mean(name, known.iter().map(String::as_str))));
-        }
+    if known.iter().any(|known| known == name) {
+        return Ok(());
     }
-    Ok(())
+    let message = format!("there is no path `{name}` (the paths are {})", known.join(", "));
+    Err(fault_with(path, message, did_you_mean(name, known.iter().map(String::as_str))))
 }
 
 fn class(scenario: &Scenario, class: u32, path: &str) -> Check {

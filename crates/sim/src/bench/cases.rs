@@ -17,7 +17,8 @@ use crate::net::{NetSpec, NodeId};
 use crate::packet::{LinkId, RouteId};
 use crate::rng::{Stream, Streams};
 use crate::tcp::{
-    AlgorithmId, App, ConfigId, ConnId, ConnSpec, Directory, Scheduler, SubflowSpec, TcpConfig, World,
+    AckPath, AlgorithmId, App, ConfigId, ConnId, ConnSpec, Directory, Scheduler, SubflowSpec, TcpConfig,
+    World,
 };
 use crate::time::{Span, Time};
 
@@ -296,7 +297,8 @@ fn fat_tree(k: u32, threads: u32, subflows: u32, marks: bool) -> Result<Plan, Be
             |path| Way { path: None, forward: tree.path(from, to, path), reverse: tree.path(to, from, path) };
         pairs.push(pair(&network, &mut net, (from, to), paths.map(way))?);
     }
-    let partition = partition(&network, &net, threads);
+    let least: Vec<Span> = net.links().iter().map(|link| link.delay).collect();
+    let partition = partition(&network, &net, &least, threads);
     Ok(Plan { net, partition, pairs })
 }
 
@@ -310,6 +312,7 @@ fn dumbbell(flows: u32, threads: u32, marks: bool) -> Result<Plan, BenchError> {
         marking: Marking::None,
         queue: Queue::default(),
         loss: Loss::default(),
+        reverse: None,
         access_rate: None,
         access_delay: LINK_DELAY,
         access_buffer: buffer(),
@@ -367,6 +370,7 @@ fn bulk(pair: &Pair, start: Time, algorithm: AlgorithmId, config: ConfigId) -> C
         algorithm,
         config,
         scheduler: Scheduler::LowestRtt,
+        ack_path: AckPath::Own,
         subflows: pair.routes.iter().map(|&(there, back)| SubflowSpec::new(there, back)).collect(),
         multipath: pair.routes.len() > 1,
         read_rate_bps: None,

@@ -194,6 +194,13 @@ impl<E: Endpoints> Engine<E> {
         self.shards.iter_mut().map(|s| &mut s.hosts)
     }
 
+    /// Has the hosts of a shard act at `at`, up to which all events are handled.
+    pub(crate) fn act(&mut self, shard: usize, at: Time, act: impl FnOnce(&mut E, &mut Ctx)) {
+        let shard = &mut self.shards[shard];
+        shard.ctx.now = at;
+        act(&mut shard.hosts, &mut shard.ctx);
+    }
+
     /// The hosts of each shard.
     pub fn hosts(&self) -> impl Iterator<Item = &E> {
         self.shards.iter().map(|s| &s.hosts)

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rand_xoshiro::rand_core::Rng;
 use vmcc_network::{HostId, Network};
 use vmcc_scenario::Scenario;
+use vmcc_scenario::model::{Event, EventKind};
 use vmcc_units::BitsPerSec;
 
 use super::span;
@@ -185,7 +186,15 @@ impl Fabric {
     }
 
     /// Partition for so many threads; results do not depend on it.
-    pub(crate) fn partition(&self, threads: u32) -> Partition {
-        super::partition(&self.network, &self.net, threads)
+    pub(crate) fn partition(&self, events: &[Event], threads: u32) -> Partition {
+        let mut least: Vec<Span> = self.net.links().iter().map(|link| link.delay).collect();
+        for event in events {
+            let EventKind::SetDelay(change) = &event.kind else { continue };
+            for link in self.named_links(&change.link) {
+                let least = &mut least[link.0 as usize];
+                *least = span(change.delay).min(*least);
+            }
+        }
+        super::partition(&self.network, &self.net, &least, threads)
     }
 }

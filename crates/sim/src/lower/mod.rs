@@ -2,10 +2,12 @@
 
 mod fabric;
 mod net;
+mod partition;
 mod queue;
 
 pub use fabric::{Fabric, FabricError, NamedPath, Way};
-pub use net::{lower, partition};
+pub use net::lower;
+pub use partition::partition;
 
 pub(crate) use queue::loss;
 

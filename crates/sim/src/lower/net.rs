@@ -1,12 +1,11 @@
 //! Nodes and links, number by number: what has a number in the description has the same in the simulator.
 
-use vmcc_network::{Area, Network, Port};
+use vmcc_network::{Network, Port};
 use vmcc_units::Bytes;
 
 use super::fabric::FabricError;
 use super::queue::{self, loss};
 use super::span;
-use crate::engine::Partition;
 use crate::net::{JitterSpec, LinkSpec, NetSpec, NodeId, QueueSpec};
 
 /// The nodes and links of a network, for packets of `mtu`.
@@ -28,29 +27,11 @@ pub fn lower(network: &Network, mtu: Bytes) -> Result<NetSpec, FabricError> {
 
 fn link_spec((from, to): (NodeId, NodeId), port: &Port, queue: QueueSpec) -> LinkSpec {
     let link = &port.settings;
-    let jitter = (!link.jitter.is_zero()).then(|| JitterSpec { max: span(link.jitter), keep_order: true });
+    let jitter =
+        (!link.jitter.is_zero()).then(|| JitterSpec { max: span(link.jitter), keep_order: !link.reorder });
     LinkSpec {
         loss: loss(&link.loss),
         jitter,
         ..LinkSpec::new(from, to, link.rate.get(), span(link.delay), queue)
     }
-}
-
-/// Spreads a network's areas evenly over so many threads; results do not depend on it.
-pub fn partition(network: &Network, net: &NetSpec, threads: u32) -> Partition {
-    let Some(areas) = &network.areas else { return Partition::whole(net) };
-    let shards = threads.clamp(1, areas.count.max(1));
-    let shard = |area: &Area| match area {
-        Area::Of(area) => area * shards / areas.count,
-        Area::Between => 0,
-    };
-    // At most 256 shards: the engine refuses more.
-    let shard_of = areas.of_node.iter().map(|area| u8::try_from(shard(area)).unwrap_or(u8::MAX));
-    let mut partition = Partition::new(shard_of.collect());
-    for (node, area) in (0..).zip(&areas.of_node) {
-        if *area == Area::Between {
-            partition.split(NodeId(node));
-        }
-    }
-    partition
 }

@@ -104,4 +104,39 @@ mod tests {
             (0..1000).map(|i| wire.jittered(base + Span::from_ns(100).times(i))).collect();
         assert!(arrivals.is_sorted_by(|a, b| a < b));
     }
+
+    /// The share of packets that arrive after one sent later (RFC 4737), sent every `spacing`, each delayed by up to
+    /// `jitter` by itself: one minus the mean, over a packet's own delay u, of the chances of all later ones, k
+    /// spacings behind, to be delayed by no less than u - k spacing.
+    fn overtaken(jitter: f64, spacing: f64) -> f64 {
+        const STEPS: u32 = 100_000;
+        let stays = |u: f64| {
+            let ahead = (1..).map(|k| u - f64::from(k) * spacing).take_while(|ahead| *ahead > 0.0);
+            ahead.map(|ahead| 1.0 - ahead / jitter).product::<f64>()
+        };
+        let points = (0..STEPS).map(|i| stays((f64::from(i) + 0.5) / f64::from(STEPS) * jitter));
+        1.0 - points.sum::<f64>() / f64::from(STEPS)
+    }
+
+    #[test]
+    fn a_packet_is_overtaken_as_often_as_jitter_and_spacing_say() {
+        // Up to two spacings only the next one can: (j - s)^2 / (2 j^2).
+        assert!((overtaken(2.0, 1.0) - 0.125).abs() < 1e-6 && overtaken(1.0, 1.0) == 0.0);
+        for jitter_us in [50, 100, 150, 200, 1000, 5000] {
+            let jitter = JitterSpec { max: Span::from_us(jitter_us), keep_order: false };
+            let mut wire = impairment(None, Some(jitter));
+            let n = 200_000;
+            let mut arrivals: Vec<(Time, u64)> =
+                (0..n).map(|i| (wire.jittered(Time::ZERO + Span::from_us(100).times(i)), i)).collect();
+            arrivals.sort_unstable();
+            let mut latest = 0;
+            let late = arrivals.iter().filter(|(_, i)| {
+                latest = latest.max(*i);
+                latest > *i
+            });
+            let (share, expected) = (late.count() as f64 / n as f64, overtaken(jitter_us as f64, 100.0));
+            // Five standard deviations of a binomial; neighbours' fates hang together.
+            assert!((share - expected).abs() < 0.006, "{jitter_us} us: {share}, expected {expected}");
+        }
+    }
 }

@@ -66,6 +66,11 @@ pub(crate) fn plan(
                 };
                 pauses.entry(node).or_default().push(times);
             }
+            // `run::subflows` has these.
+            EventKind::SetBackup(_)
+            | EventKind::ClearBackup(_)
+            | EventKind::CloseSubflow(_)
+            | EventKind::OpenSubflow(_) => {}
         }
     }
     remaps.sort_by_key(|remap| remap.at);
@@ -118,7 +123,7 @@ fn moved(
         }
         let (out, home) = (fabric.route(&way.forward)?, fabric.route(&way.reverse)?);
         let routes = if sends { (out, home) } else { (home, out) };
-        all.push(Moved { ends: index, way: number, routes, path: Some(remap.nic) });
+        all.push(Moved { ends: index, way: number, routes, path: Some(remap.nic), at: remap.at });
     }
     Ok(all)
 }

@@ -28,6 +28,14 @@ pub enum SimError {
     /// An algorithm or parameter that the registry does not have.
     #[error("congestion control: {0}")]
     Algorithm(String),
+    /// An event of subflows that are not there.
+    #[error(
+        "event at {at_s} s: no connection with several subflows has one there; name another `path`, `subflow` or `traffic`"
+    )]
+    NoSubflow {
+        /// When it is, in seconds.
+        at_s: f64,
+    },
     /// Something that the simulator does not have.
     #[error("{what} is not simulated; {remedy}")]
     Unsupported {

@@ -7,6 +7,7 @@ mod changes;
 mod error;
 mod observe;
 mod setup;
+mod subflows;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use vmcc_scenario::ResolvedCase;
 
 pub use error::SimError;
 pub(crate) use observe::at;
+pub(crate) use subflows::{Change, Managed};
 
 use crate::time::{Span, Time};
 use accounts::Accounts;
@@ -51,11 +53,14 @@ pub fn run_case(case: &ResolvedCase, seed: u64, options: &Options<'_>) -> Result
     let mut setup = Setup::build(case, seed, options.threads.max(1))?;
     // A mapping that holds from the start is no stop.
     changes::remap(&mut setup, Time::ZERO);
+    subflows::check(&setup)?;
+    subflows::manage(&mut setup, Time::ZERO);
     let mut accounts = Accounts::new(&setup);
     for stop in stops(&setup) {
         run_until(&mut setup, stop, options)?;
         accounts.settle(&mut setup, stop);
         changes::remap(&mut setup, stop);
+        subflows::manage(&mut setup, stop);
         if let Some(progress) = options.progress {
             progress(stop.ps() as f64 / setup.end.ps().max(1) as f64);
         }
@@ -101,6 +106,7 @@ fn stops(setup: &Setup) -> Vec<Time> {
     let reads = (1..).map(|i| Time::ZERO + setup.interval.times(i)).take_while(|t| *t < setup.end);
     stops.extend(reads);
     stops.extend(setup.remaps.iter().map(|remap| remap.at));
+    stops.extend(setup.managed.iter().map(|managed| managed.at));
     stops.extend([setup.warmup, setup.end]);
     stops.extend(setup.transports.iter().flat_map(|transport| transport.cuts()).filter(|t| *t < setup.end));
     stops.retain(|t| *t > Time::ZERO && *t <= setup.end);

@@ -5,6 +5,7 @@ use vmcc_scenario::{ResolvedCase, Scenario};
 
 use super::changes::{self, Remap};
 use super::error::SimError;
+use super::subflows::{self, Managed};
 use crate::engine::Engine;
 use crate::hosts::{Hosts, KINDS};
 use crate::lower::{Fabric, span};
@@ -23,6 +24,7 @@ pub(crate) struct Setup {
     pub(crate) connections: usize,
     pub(crate) labels: Vec<String>,
     pub(crate) remaps: Vec<Remap>,
+    pub(crate) managed: Vec<Managed>,
     pub(crate) warmup: Time,
     pub(crate) end: Time,
     pub(crate) interval: Span,
@@ -34,7 +36,7 @@ impl Setup {
         let scenario = case.scenario.clone();
         let streams = Streams::new(seed);
         let mut fabric = Fabric::build(&scenario)?;
-        let partition = fabric.partition(threads);
+        let partition = fabric.partition(&scenario.event, threads);
         let mut hosts = vec![Hosts::default(); partition.shards()];
         let labels: Vec<String> =
             (0..scenario.traffic.len()).map(|i| Traffic::label(&scenario.traffic, i)).collect();
@@ -54,6 +56,7 @@ impl Setup {
         for (node, times) in pauses {
             hosts[usize::from(partition.shard_of()[node as usize])].deschedule(node, times);
         }
+        let managed = subflows::plan(&scenario);
         let (warmup, end) = (Time::ZERO + span(scenario.warmup), Time::ZERO + span(scenario.duration));
         let interval = span(scenario.interval);
         for queue in fabric.paths.iter().map(|path| path.queue).collect::<Vec<_>>() {
@@ -69,6 +72,7 @@ impl Setup {
             connections,
             labels,
             remaps,
+            managed,
             warmup,
             end,
             interval,

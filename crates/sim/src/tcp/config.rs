@@ -154,6 +154,18 @@ impl TcpConfig {
     }
 }
 
+/// By which way a multipath connection's acknowledgments go back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum AckPath {
+    /// Each subflow's on its own, as in MPTCP.
+    #[default]
+    Own,
+    /// All on the one with the least round trip (mTCP).
+    Best,
+    /// All on the first subflow's.
+    Fixed,
+}
+
 /// What the sending application does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum App {
@@ -242,6 +254,8 @@ pub struct ConnSpec {
     pub config: ConfigId,
     /// Segment scheduler; irrelevant with one subflow.
     pub scheduler: Scheduler,
+    /// The way of acknowledgments; irrelevant with one subflow.
+    pub ack_path: AckPath,
     /// One (plain TCP) to eight subflows; the first opens the connection.
     pub subflows: Vec<SubflowSpec>,
     /// Multipath TCP headers and data acknowledgments even with one subflow.

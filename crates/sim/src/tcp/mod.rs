@@ -7,13 +7,14 @@
 //! |---|---|
 //! | `scoreboard` | what is in flight; estimation, reduction and schedulers are in `vmcc_multipath` |
 //! | `subflow`, `conn`, `tx` | the sending half |
-//! | `reorder`, `window`, `rx` | the receiving half |
+//! | `reorder`, `window`, `rx`, `ack_path` | the receiving half |
 //! | `app` | what drives connections |
 //! | `shard`, `timers`, `world`, `record` | tables, set-up, results |
 //! | `scenario` | the connections of a scenario |
 //!
 //! The two halves share nothing: they may run in different threads.
 
+mod ack_path;
 mod app;
 mod config;
 mod conn;
@@ -33,7 +34,7 @@ mod window;
 mod world;
 
 pub use config::{
-    AlgorithmId, App, ConfigId, ConnSpec, Ecn, LossDetection, ReceiveBuffer, SubflowSpec, TcpConfig,
+    AckPath, AlgorithmId, App, ConfigId, ConnSpec, Ecn, LossDetection, ReceiveBuffer, SubflowSpec, TcpConfig,
 };
 pub use record::{
     Closing, FlowRecord, ReceiverCounters, Response, RttGroups, Sample, SubflowCounters, SubflowRecord,

@@ -53,6 +53,8 @@ pub enum Closing {
     Shared,
     /// Nothing was acknowledged after many retransmissions, or nothing answered its SYN.
     Timeout,
+    /// An event of the scenario closed it.
+    Managed,
 }
 
 /// How one connection went.

@@ -13,6 +13,11 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
+    /// What begins with `seq`.
+    pub(crate) fn starting_at(seq: u32) -> Arrivals {
+        Arrivals { next: seq, end: seq, ..Arrivals::default() }
+    }
+
     /// First segment that has not arrived.
     #[inline]
     pub(crate) fn next(&self) -> u32 {

@@ -10,6 +10,7 @@
 //!
 //! As in Linux, data wait in their subflow's queue until in order there, then in the connection's.
 
+use super::ack_path::AckWays;
 use super::config::{Ecn, TcpConfig};
 use super::conn::Conn;
 use super::record::ReceiverCounters;
@@ -40,6 +41,8 @@ pub(crate) struct RxSubflow {
     ce: bool,
     /// ECE is repeated until CWR (classic).
     echo_ce: bool,
+    /// What is to be acknowledged had arrived before.
+    repeated: bool,
     /// `sent` of the oldest segment not acknowledged.
     echo: Time,
     timer: Timer,
@@ -78,6 +81,7 @@ impl RxSubflow {
             ecn: if accurate { Ecn::Accurate } else { config.ecn },
             ce: false,
             echo_ce: false,
+            repeated: false,
             echo: Time::ZERO,
             timer: Timer::new(),
             counters: ReceiverCounters::default(),
@@ -117,6 +121,8 @@ pub(crate) struct RxConn {
     multipath: bool,
     /// SACK ranges per ACK.
     sack_ranges: u8,
+    /// The ways of acknowledgments, if they share one.
+    pub(crate) ack_ways: Option<Box<AckWays>>,
     /// Segments per message of a request-response application; 0: nobody is told.
     pub(crate) message: u32,
     pub(crate) messages: u32,
@@ -169,6 +175,7 @@ impl RxConn {
             } else {
                 config.sack_ranges
             },
+            ack_ways: None,
             message: 0,
             messages: 0,
             completed: Time::NEVER,
@@ -257,6 +264,9 @@ impl<W: Wire> Rx<'_, W> {
             last: packet.has(Packet::DATA_FIN),
         };
         self.sub.counters.packets += 1;
+        if let Some(ways) = &mut self.conn.ack_ways {
+            ways.on_data((self.sub_index - self.conn.first) as usize, packet.echo, self.now);
+        }
         let mut now = self.echo_congestion(packet);
         let sub = &mut *self.sub;
         if sub.unacked == 0 {
@@ -278,12 +288,28 @@ impl<W: Wire> Rx<'_, W> {
     fn on_control(&mut self, packet: &Packet) {
         match packet.tag {
             TAG_HANDSHAKE => {}
-            TAG_PROBE => self.send_ack(),
+            TAG_PROBE => self.send_on(Packet::ACK, self.sub.route),
             _ => {
+                self.restart(packet.seq);
                 self.sub.echo = packet.sent;
-                self.send_flags(Packet::SYN | Packet::ACK | packet.flags & Packet::JOIN);
+                let flags = Packet::SYN | Packet::ACK | packet.flags & Packet::JOIN;
+                self.send_on(flags, self.sub.route);
             }
         }
+    }
+
+    /// A subflow that is opened again goes on behind what was sent on it before; of that, the connection's other subflows
+    /// carry what is missing. A SYN that was sent again is behind nothing.
+    fn restart(&mut self, seq: u32) {
+        let sub = &mut *self.sub;
+        if seq <= sub.arrivals.next() {
+            return;
+        }
+        sub.arrivals = Arrivals::starting_at(seq);
+        sub.out_of_order = None;
+        sub.unacked = 0;
+        sub.timer.cancel();
+        sub.quick = self.config.quick_acks;
     }
 
     /// ECN as Linux answers it; returns whether an ACK must leave at once.
@@ -362,6 +388,8 @@ impl<W: Wire> Rx<'_, W> {
         if !sub.arrivals.insert(seq) {
             sub.counters.duplicates += 1;
             sub.repeated(seq);
+            // The acknowledgment may have been lost on the way that it shares: this one goes its own.
+            sub.repeated = true;
             return;
         }
         sub.counters.bytes += u64::from(segment.len_bytes);
@@ -412,11 +440,17 @@ impl<W: Wire> Rx<'_, W> {
 
     #[inline]
     fn send_ack(&mut self) {
-        self.send_flags(Packet::ACK);
+        let route = match &mut self.conn.ack_ways {
+            Some(ways) if !std::mem::take(&mut self.sub.repeated) => {
+                ways.choose((self.sub_index - self.conn.first) as usize, self.now)
+            }
+            _ => self.sub.route,
+        };
+        self.send_on(Packet::ACK, route);
     }
 
     #[inline]
-    fn send_flags(&mut self, flags: u16) {
+    fn send_on(&mut self, flags: u16, route: RouteId) {
         let held = self.conn.held(self.sub);
         let window = self.conn.window.offer(self.conn.data.next(), held);
         let sub = &mut *self.sub;
@@ -437,7 +471,7 @@ impl<W: Wire> Rx<'_, W> {
             data_ack: self.conn.data.next(),
             window,
             to: sub.to,
-            route: sub.route,
+            route,
             size_bytes: self.conn.ack_bytes,
             flags,
             class: self.conn.class,

@@ -164,7 +164,7 @@ impl Scoreboard {
 
     /// Frees the memory of a finished subflow; nothing is in flight afterwards.
     pub(crate) fn release(&mut self) {
-        *self = Scoreboard { una: self.nxt, nxt: self.nxt, ..Scoreboard::default() };
+        *self = Scoreboard { una: self.nxt, nxt: self.nxt, hint: self.nxt, ..Scoreboard::default() };
     }
 
     fn resize(&mut self, capacity: u32) {

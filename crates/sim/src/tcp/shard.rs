@@ -6,7 +6,7 @@ use super::record::{Response, RttGroups, Sample};
 use super::rx::{Rx, RxConn, RxSubflow, Tell};
 use super::subflow::Subflow;
 use super::timers::Purpose;
-use super::tx::{Selected, Tx};
+use super::tx::{Selected, SubflowChange, Tx};
 use super::world::ConnId;
 use crate::engine::{Timer, TimerId};
 use crate::hosts::Wire;
@@ -56,6 +56,16 @@ impl Connections {
         let config = &self.configs[usize::from(conn.config)];
         let cc = &self.algorithms[usize::from(conn.algorithm)];
         act(&mut Tx { wire, now, config, cc, conn, subs, rtts: &mut self.rtts })
+    }
+
+    /// Changes a subflow of a connection that sends from here.
+    pub(crate) fn change_subflow<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        (conn, r): (u32, usize),
+        change: SubflowChange,
+    ) {
+        self.with_tx(wire, conn, |tx| tx.change(r, change));
     }
 
     #[cfg(test)]

@@ -230,6 +230,24 @@ impl Subflow {
         }
     }
 
+    /// The same subflow before it was opened, after it was closed. Its sequence numbers and counters go on, and the events
+    /// of its timers that are on their way find them.
+    pub(crate) fn reopened(&self, initial_cwnd: u32) -> Subflow {
+        let spec = SubflowSpec {
+            backup: self.backup,
+            join_delay: self.join_delay,
+            ..SubflowSpec::new(self.route, self.route)
+        };
+        Subflow {
+            board: self.board.clone(),
+            counters: self.counters,
+            opened: self.opened,
+            timer: self.timer,
+            pace_timer: self.pace_timer,
+            ..Subflow::new(self.conn, self.to, &spec, initial_cwnd)
+        }
+    }
+
     /// Counters so far.
     pub(crate) fn counters(&self) -> SubflowCounters {
         SubflowCounters { sent: u64::from(self.board.nxt()) + self.counters.retransmits, ..self.counters }

@@ -1,6 +1,6 @@
 //! A network of one pipe per route, for packet-level tests: each packet is delayed, or lost, as a script says.
 
-use super::config::{App, ConnSpec, SubflowSpec, TcpConfig};
+use super::config::{AckPath, App, ConnSpec, SubflowSpec, TcpConfig};
 use super::world::{ConnId, Directory, World};
 use crate::engine::{Timer, TimerId};
 use crate::hosts::{Hosts, OffTimes, Wire};
@@ -125,6 +125,7 @@ pub(crate) struct Setup {
     pub(crate) app: App,
     pub(crate) config: TcpConfig,
     pub(crate) scheduler: Scheduler,
+    pub(crate) ack_path: AckPath,
     /// One-way delay of each subflow, and the time its bottleneck takes per packet.
     pub(crate) paths: Vec<(Span, Span)>,
     pub(crate) backup: Vec<usize>,
@@ -140,6 +141,7 @@ impl Default for Setup {
             app: App::Sized { bytes: 100 * 1448 },
             config: TcpConfig::default(),
             scheduler: Scheduler::LowestRtt,
+            ack_path: AckPath::Own,
             paths: vec![(Span::from_ms(10), Span::ZERO)],
             backup: Vec::new(),
             read_rate_bps: None,
@@ -174,6 +176,7 @@ impl Lab {
                 algorithm,
                 config,
                 scheduler: setup.scheduler,
+                ack_path: setup.ack_path,
                 subflows,
                 multipath: false,
                 read_rate_bps: setup.read_rate_bps,

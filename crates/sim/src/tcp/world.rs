@@ -1,5 +1,6 @@
 //! Setting up connections, and finding their results again.
 
+use super::ack_path::AckWays;
 use super::config::{AlgorithmId, App, ConfigId, ConnSpec, ReceiveBuffer, SubflowSpec, TcpConfig};
 use super::conn::Conn;
 use super::record::{FlowRecord, RttGroups, SubflowRecord};
@@ -189,6 +190,7 @@ impl World {
         let conn = Conn::new(spec, config.send_buffer_bytes, (global, tx_first), (mss, header));
         let mut rx_conn = RxConn::new(config, &conn, spec.read_rate_bps, spec.receiver);
         rx_conn.first = rx_first;
+        rx_conn.ack_ways = AckWays::new(spec.ack_path, spec.subflows.iter().map(|subflow| subflow.reverse));
         let initial_cwnd = config.initial_cwnd_pkt;
         let make_rx = |(i, s): (usize, &SubflowSpec)| {
             RxSubflow::new(rx, tx_first + i as u32, s.reverse, config, accurate)
@@ -262,8 +264,20 @@ impl Directory {
         let first = tx.conns[place.tx as usize].first as usize;
         tx.subs[first + subflow].route = forward;
         let rx = &mut hosts[usize::from(place.rx_shard)].tcp;
-        let first = rx.rx_conns[place.rx as usize].first as usize;
-        rx.rx_subs[first + subflow].route = reverse;
+        let conn = &mut rx.rx_conns[place.rx as usize];
+        if let Some(ways) = &mut conn.ack_ways {
+            ways.reroute(subflow, reverse);
+        }
+        rx.rx_subs[conn.first as usize + subflow].route = reverse;
+    }
+
+    /// The shard of a connection's sender, and its number there.
+    ///
+    /// # Panics
+    /// If `id` comes from another world.
+    pub(crate) fn sender(&self, id: ConnId) -> (usize, u32) {
+        let place = self.places[id.0 as usize];
+        (usize::from(place.tx_shard), place.tx)
     }
 
     /// How connection `id` went so far; `hosts` are those of the engine, by shard.

@@ -9,7 +9,7 @@ use vmcc_sim::net::{Limit, LinkSpec, NetSpec, NodeId, QueueSpec, Threshold, Tota
 use vmcc_sim::packet::{LinkId, RouteId};
 use vmcc_sim::rng::Streams;
 use vmcc_sim::tcp::{
-    App, ConnId, ConnSpec, Directory, Ecn, FlowRecord, Scheduler, SubflowSpec, TcpConfig, World,
+    AckPath, App, ConnId, ConnSpec, Directory, Ecn, FlowRecord, Scheduler, SubflowSpec, TcpConfig, World,
 };
 use vmcc_sim::time::{Span, Time};
 
@@ -293,6 +293,7 @@ impl Point {
                 algorithm,
                 config,
                 scheduler: Scheduler::LowestRtt,
+                ack_path: AckPath::Own,
                 subflows: routes
                     .iter()
                     .map(|&(there, back): &(RouteId, RouteId)| SubflowSpec::new(there, back))

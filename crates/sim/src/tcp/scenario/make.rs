@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use vmcc_cc::{Algorithm, Params};
 use vmcc_multipath::Scheduler;
 use vmcc_scenario::Scenario;
-use vmcc_scenario::model::{Common, Host, Param, Protocol, Scheduler as Chosen};
+use vmcc_scenario::model::{AckPath as ChosenWay, Common, Host, Param, Protocol, Scheduler as Chosen};
 use vmcc_units::{BitsPerSec, Bytes};
 
 use super::{Flow, Flows};
 use crate::hosts::{HostError, Hosts};
 use crate::lower::span;
 use crate::run::SimError;
-use crate::tcp::config::{AlgorithmId, App, ConfigId, ConnSpec, Ecn, ReceiveBuffer, SubflowSpec, TcpConfig};
+use crate::tcp::config::{
+    AckPath, AlgorithmId, App, ConfigId, ConnSpec, Ecn, ReceiveBuffer, SubflowSpec, TcpConfig,
+};
 use crate::tcp::{ConnId, World};
 use crate::time::Span;
 use crate::traffic::{Planned, plan_flows};
@@ -112,7 +114,8 @@ impl<'a, 'b> Maker<'a, 'b> {
             app: planned.app,
             algorithm: self.algorithm(&cc)?,
             config: self.configs[usize::from(common.ecn.or(host.ecn) == Some(true))],
-            scheduler: scheduler(host.scheduler),
+            scheduler: scheduler(common.scheduler.unwrap_or(host.scheduler)),
+            ack_path: ack_path(common.ack_path.unwrap_or(host.ack_path)),
             subflows,
             multipath,
             read_rate_bps: common.read_rate.map(BitsPerSec::get),
@@ -166,6 +169,14 @@ fn scheduler(chosen: Chosen) -> Scheduler {
         Chosen::Redundant => Scheduler::Redundant,
         Chosen::Blest => Scheduler::Blest,
         Chosen::Ecf => Scheduler::Ecf,
+    }
+}
+
+fn ack_path(chosen: ChosenWay) -> AckPath {
+    match chosen {
+        ChosenWay::Own => AckPath::Own,
+        ChosenWay::Best => AckPath::Best,
+        ChosenWay::Fixed => AckPath::Fixed,
     }
 }
 

@@ -7,13 +7,16 @@ mod observe;
 pub(crate) use make::make;
 
 use super::{ConnId, Directory, RttGroups};
+use crate::engine::Ctx;
 use crate::hosts::Hosts;
-use crate::run::SimError;
+use crate::lower::NamedPath;
+use crate::run::{Managed, SimError};
 use crate::time::{Span, Time};
 use crate::traffic::{MAX_FLOWS, Planned};
 use crate::transport::{Ends, Moved, Part, Transport};
 use delivered::Delivered;
-use vmcc_metrics::observed::Observed;
+use vmcc_metrics::observed::{Counters, Observed};
+use vmcc_scenario::model::SubflowEvent;
 
 /// One connection as it was made.
 #[derive(Debug)]
@@ -40,12 +43,48 @@ struct Flows {
     delivered: Delivered,
     /// RTT distributions when the window began.
     rtts_at_warmup: Option<RttGroups>,
+    /// What subflows did on paths that they have left, by time.
+    legs: Vec<Leg>,
+}
+
+/// A path that a subflow has left, and what was counted until then.
+#[derive(Debug)]
+struct Leg {
+    flow: usize,
+    subflow: usize,
+    path: Option<usize>,
+    until: Time,
+    counters: Counters,
 }
 
 impl Flows {
     fn new(directory: Directory, flows: Vec<Flow>, labels: &[String], sample_every: Span) -> Flows {
         let delivered = Delivered::new(&flows);
-        Flows { directory, flows, labels: labels.to_vec(), sample_every, delivered, rtts_at_warmup: None }
+        let (rtts_at_warmup, legs) = (None, Vec::new());
+        Flows { directory, flows, labels: labels.to_vec(), sample_every, delivered, rtts_at_warmup, legs }
+    }
+
+    /// What the subflow that moves did on the path that it leaves; nothing if it was never there.
+    fn ended_leg(&self, moved: &Moved, hosts: &[&Hosts]) -> Option<Leg> {
+        let (flow, subflow) = (moved.ends, moved.way);
+        let seen = observe::subflow(self, &self.flows[flow], subflow, hosts);
+        let path = self.flows[flow].paths[subflow];
+        let leaves = seen.established && path != moved.path;
+        leaves.then_some(Leg { flow, subflow, path, until: moved.at, counters: seen.counters })
+    }
+
+    /// The subflows of a connection that an event means, where they are now.
+    fn meant(&self, which: &SubflowEvent, flow: &Flow, paths: &[NamedPath]) -> Vec<usize> {
+        let label = &self.labels[flow.planned.traffic];
+        let is_meant = |number: &usize| match (&which.path, flow.paths[*number]) {
+            (Some(name), Some(path)) => paths[path].name == *name,
+            (Some(_), None) => false,
+            (None, _) => which.subflow.is_some_and(|own| own as usize == *number),
+        };
+        // The only subflow of a connection is the connection.
+        let several = flow.paths.len() > 1;
+        let all = several && which.traffic.as_ref().is_none_or(|names| names.0.contains(label));
+        (0..flow.paths.len()).filter(|number| all && is_meant(number)).collect()
     }
 }
 
@@ -91,6 +130,8 @@ impl Transport for Flows {
     }
 
     fn reroute(&mut self, moved: &Moved, hosts: &mut [&mut Hosts]) {
+        let shared: Vec<&Hosts> = hosts.iter().map(|shard| &**shard).collect();
+        self.legs.extend(self.ended_leg(moved, &shared));
         let flow = &mut self.flows[moved.ends];
         self.directory.reroute(flow.conn, moved.way, moved.routes, hosts);
         if let Some(answers) = flow.answers {
@@ -98,6 +139,28 @@ impl Transport for Flows {
             self.directory.reroute(answers, moved.way, turned, hosts);
         }
         flow.paths[moved.way] = moved.path;
+    }
+
+    fn has_subflow(&self, which: &SubflowEvent, paths: &[NamedPath]) -> bool {
+        self.flows.iter().any(|flow| !self.meant(which, flow, paths).is_empty())
+    }
+
+    fn manage(
+        &self,
+        managed: &Managed,
+        paths: &[NamedPath],
+        shard: usize,
+        (hosts, ctx): (&mut Hosts, &mut Ctx),
+    ) {
+        for flow in &self.flows {
+            for number in self.meant(&managed.which, flow, paths) {
+                let senders =
+                    [Some(flow.conn), flow.answers].into_iter().flatten().map(|id| self.directory.sender(id));
+                for (_, sender) in senders.filter(|(of, _)| *of == shard) {
+                    hosts.tcp.change_subflow(ctx, (sender, number), managed.change);
+                }
+            }
+        }
     }
 
     fn samples(&self, end: Time) -> u64 {

@@ -6,7 +6,7 @@ use vmcc_metrics::observed::{
     Closed, Connection, Counters, End, Job, Moment, Observed, Response, Sample, Subflow,
 };
 
-use super::{Flow, Flows};
+use super::{Flow, Flows, Leg};
 use crate::hosts::Hosts;
 use crate::run::at;
 use crate::tcp::{App, Closing, FlowRecord, RttGroups, SubflowRecord};
@@ -27,15 +27,19 @@ fn reached(time: Time) -> Option<Moment> {
 
 fn connections(all: &Flows, hosts: &[&Hosts], groups: usize, end: Moment) -> Vec<Connection> {
     let mut samples = samples(hosts, &numbers(all));
+    let mut left: BTreeMap<(usize, usize), Vec<&Leg>> = BTreeMap::new();
+    for leg in &all.legs {
+        left.entry((leg.flow, leg.subflow)).or_default().push(leg);
+    }
     let one = |(index, flow): (usize, &Flow)| {
         let record = all.directory.flow(flow.conn, hosts);
         let answers = flow.answers.map(|id| all.directory.flow(id, hosts));
         let directions: Vec<&FlowRecord> = std::iter::once(&record).chain(&answers).collect();
-        let subflow = |(number, path): (usize, &Option<usize>)| {
-            let both: Vec<&SubflowRecord> = directions.iter().map(|r| &r.subflows[number]).collect();
+        let subflows = flow.paths.iter().enumerate().flat_map(|(number, path)| {
             let samples = samples.remove(&(index, number)).unwrap_or_default();
-            Subflow { number, path: *path, samples, ..subflow(&both) }
-        };
+            let whole = Subflow { number, path: *path, samples, ..of(&directions, number) };
+            by_path(whole, left.get(&(index, number)).map_or(&[], Vec::as_slice))
+        });
         Connection {
             entry: flow.planned.traffic,
             sender: flow.planned.from,
@@ -53,7 +57,7 @@ fn connections(all: &Flows, hosts: &[&Hosts], groups: usize, end: Moment) -> Vec
             reinjected_bytes: Some(directions.iter().map(|r| r.reinjected_bytes()).sum()),
             held_bytes: directions.iter().map(|r| r.held_bytes).max(),
             rtts: Some(groups + usize::from(flow.group)),
-            subflows: flow.paths.iter().enumerate().map(subflow).collect(),
+            subflows: subflows.collect(),
         }
     };
     all.flows.iter().enumerate().map(one).collect()
@@ -71,6 +75,38 @@ fn stalled_us(planned: &Planned, record: &FlowRecord, end: Moment) -> Option<f64
     (at(record.start) < end).then(|| before.max(end.us_since(at(last))))
 }
 
+/// A subflow that has left paths, as what it was on each of them; the last is where it is now.
+fn by_path(whole: Subflow, left: &[&Leg]) -> Vec<Subflow> {
+    let Subflow { number, established, end, .. } = whole;
+    let mut samples = whole.samples.into_iter().peekable();
+    let mut before = Counters { ce_marks: Some(0), timeouts: Some(0), retransmits: Some(0), echoed_ce: None };
+    let mut parts = Vec::new();
+    for leg in left {
+        let until = at(leg.until);
+        let samples = std::iter::from_fn(|| samples.next_if(|sample| sample.at < until)).collect();
+        let counters = since(&leg.counters, &before);
+        let continues = !parts.is_empty();
+        let end = End::WithConnection;
+        parts.push(Subflow { number, path: leg.path, established, continues, end, counters, samples });
+        before = leg.counters;
+    }
+    let counters = since(&whole.counters, &before);
+    let (continues, samples) = (!parts.is_empty(), samples.collect());
+    parts.push(Subflow { number, path: whole.path, established, continues, end, counters, samples });
+    parts
+}
+
+/// What was counted after `before`.
+fn since(all: &Counters, before: &Counters) -> Counters {
+    let less = |of: fn(&Counters) -> Option<u64>| of(all).zip(of(before)).map(|(all, before)| all - before);
+    Counters {
+        retransmits: less(|c| c.retransmits),
+        timeouts: less(|c| c.timeouts),
+        ce_marks: less(|c| c.ce_marks),
+        echoed_ce: less(|c| c.echoed_ce),
+    }
+}
+
 fn job(app: App) -> Job {
     match app {
         App::Sized { bytes } => Job::Transfer(bytes),
@@ -80,14 +116,23 @@ fn job(app: App) -> Job {
     }
 }
 
+/// What a subflow did so far.
+pub(super) fn subflow(all: &Flows, flow: &Flow, number: usize, hosts: &[&Hosts]) -> Subflow {
+    let conns = [Some(flow.conn), flow.answers].into_iter().flatten();
+    let records: Vec<FlowRecord> = conns.map(|id| all.directory.flow(id, hosts)).collect();
+    of(&records.iter().collect::<Vec<_>>(), number)
+}
+
 /// A subflow's counters, both directions of its connection together.
-fn subflow(both: &[&SubflowRecord]) -> Subflow {
+fn of(directions: &[&FlowRecord], number: usize) -> Subflow {
+    let both: Vec<&SubflowRecord> = directions.iter().map(|record| &record.subflows[number]).collect();
     let sum = |counter: fn(&SubflowRecord) -> u64| Some(both.iter().map(|record| counter(record)).sum());
     Subflow {
         established: both.iter().any(|record| record.opened),
         end: match both.iter().find_map(|record| record.closed) {
             Some(Closing::Shared) => End::Closed(Closed::Guard),
             Some(Closing::Timeout) => End::Closed(Closed::Timeout),
+            Some(Closing::Managed) => End::Closed(Closed::PathManager),
             None => End::WithConnection,
         },
         counters: Counters {

@@ -15,6 +15,7 @@
 mod ack;
 #[cfg(test)]
 mod app_tests;
+mod manage;
 mod multipath;
 #[cfg(test)]
 mod multipath_tests;
@@ -26,6 +27,8 @@ mod timers;
 mod undo;
 #[cfg(test)]
 mod undo_tests;
+
+pub(crate) use manage::SubflowChange;
 
 use super::config::TcpConfig;
 use super::conn::Conn;

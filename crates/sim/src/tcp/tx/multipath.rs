@@ -40,10 +40,11 @@ impl<W: Wire> Tx<'_, W> {
         sf.echo = packet.sent;
         sf.rtt.sample_min(self.now, rtt);
         sf.rtt.sample(rtt, sf.board.una(), sf.board.nxt(), self.config.rto_min);
-        let join = if r == 0 { 0 } else { Packet::JOIN };
+        let joins = self.joins(r);
+        let join = if joins { Packet::JOIN } else { 0 };
         self.send_control(r, Packet::DATA | join, TAG_HANDSHAKE);
         let wait = Span::from_ps(rtt.ps() / 2 * u64::from(self.config.join_half_rtts));
-        if r == 0 || wait == Span::ZERO {
+        if !joins || wait == Span::ZERO {
             self.establish(r);
         } else {
             self.wait_for_join(r, wait);

@@ -207,7 +207,7 @@ impl<W: Wire> Tx<'_, W> {
     }
 
     fn send_syn(&mut self, r: usize) {
-        let join = if r == 0 { 0 } else { Packet::JOIN };
+        let join = if self.joins(r) { Packet::JOIN } else { 0 };
         self.subs[r].status = Status::SynSent;
         self.subs[r].syn_sent = self.now;
         self.send_control(r, Packet::SYN | join, 0);

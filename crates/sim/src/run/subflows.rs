@@ -1,0 +1,73 @@
+//! A scenario's events that change subflows.
+
+use vmcc_scenario::Scenario;
+use vmcc_scenario::model::{Event, EventKind, SubflowEvent};
+
+use super::error::SimError;
+use super::setup::Setup;
+use crate::lower::span;
+use crate::time::Time;
+
+/// A change of a subflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Whether it is used only where no regular subflow can be (RFC 8684 section 3.3.8). The sender knows at once, as
+    /// when its own host asked for it.
+    Backup(bool),
+    /// It carries nothing any more.
+    Close,
+    /// After it was closed, it is opened again.
+    Open,
+}
+
+/// A change of some subflows at one moment.
+#[derive(Debug)]
+pub(crate) struct Managed {
+    pub(crate) at: Time,
+    pub(crate) which: SubflowEvent,
+    pub(crate) change: Change,
+}
+
+/// Plans the events, in their order.
+pub(crate) fn plan(scenario: &Scenario) -> Vec<Managed> {
+    let managed = |event: &Event| {
+        let (which, change) = match &event.kind {
+            EventKind::SetBackup(which) => (which, Change::Backup(true)),
+            EventKind::ClearBackup(which) => (which, Change::Backup(false)),
+            EventKind::CloseSubflow(which) => (which, Change::Close),
+            EventKind::OpenSubflow(which) => (which, Change::Open),
+            _ => return None,
+        };
+        Some(Managed { at: Time::ZERO + span(event.at), which: which.clone(), change })
+    };
+    scenario.event.iter().filter_map(managed).collect()
+}
+
+/// Whether every event means something.
+///
+/// # Errors
+/// [`SimError::NoSubflow`] for one that means no connection's subflow. One that a remap moves may come to be meant.
+pub(crate) fn check(setup: &Setup) -> Result<(), SimError> {
+    let means = |managed: &&Managed| {
+        setup.transports.iter().any(|kind| kind.has_subflow(&managed.which, &setup.fabric.paths))
+    };
+    match setup.managed.iter().find(|managed| !means(managed)) {
+        Some(managed) if setup.remaps.is_empty() => {
+            Err(SimError::NoSubflow { at_s: managed.at.since(Time::ZERO).secs_f64() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Changes the subflows of every event at this moment.
+pub(crate) fn manage(setup: &mut Setup, now: Time) {
+    let shards = setup.hosts().len();
+    for managed in setup.managed.iter().filter(|managed| managed.at == now) {
+        for (kind, shard) in
+            setup.transports.iter().flat_map(|kind| (0..shards).map(move |shard| (kind, shard)))
+        {
+            let paths = &setup.fabric.paths;
+            setup.engine.act(shard, now, |hosts, ctx| kind.manage(managed, paths, shard, (hosts, ctx)));
+        }
+    }
+}
