@@ -82,7 +82,7 @@ fn texts_of_the_file_are_quoted_as_they_are() {
     let kind = refused("kind = \"bulk`y, expected one of `a\"");
     assert!(kind.contains(": `bulk`y, expected one of `a` is not one of bulk, sized,"), "{kind}");
     let key = refused("kind = \"bulk\"\n\"with`tick\" = 1");
-    assert!(key.contains("unknown key `with`tick`; expected one of connections,"), "{key}");
+    assert!(key.contains("unknown key `with`tick`; expected one of write_rate,"), "{key}");
 }
 
 #[test]
