@@ -34,7 +34,8 @@ fn the_document_is_the_summary_file_and_fits_the_contract() {
         assert_eq!(case.runs.iter().map(|r| r.seed).collect::<Vec<_>>(), [7, 8]);
         for run in &case.runs {
             let goodput = run.metrics.goodput_bps.unwrap();
-            assert!((1e6..40e6).contains(&goodput), "{goodput}");
+            // What both links carry in 200 ms, and what waited out of order when they began: two buffers at most.
+            assert!((1e6..40e6 + 60e3 * 8.0 / 0.2).contains(&goodput), "{goodput}");
             assert_eq!(run.metrics.paths.len(), 2);
             assert!(run.metrics.fct_us.is_none(), "bulk flows have no completion time, so it is absent");
         }
