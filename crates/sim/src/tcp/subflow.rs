@@ -122,7 +122,7 @@ pub(crate) struct Subflow {
     pub(crate) ecn_accurate: bool,
     /// CWR goes out with the next new segment.
     pub(crate) cwr_pending: bool,
-    /// No answer since the last timeout: other subflows are preferred.
+    /// No answer since the last timeout of data in flight: other subflows are preferred.
     pub(crate) failed: bool,
     pub(crate) backup: bool,
     pub(crate) timer: Timer,
@@ -266,6 +266,12 @@ impl Subflow {
     #[inline]
     pub(crate) fn is_reducing(&self) -> bool {
         matches!(self.state, State::Cwr | State::Recovery)
+    }
+
+    /// Of an idle one: whether a window probe was sent and its answer has not come in time. It tells who asks next, not who may
+    /// carry data: as in Linux, where only a subflow with data in flight becomes stale.
+    pub(crate) fn has_unanswered_probe(&self) -> bool {
+        self.retries > 1
     }
 
     /// The timeout, backoff included.

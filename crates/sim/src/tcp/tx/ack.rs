@@ -56,9 +56,9 @@ impl<W: Wire> Tx<'_, W> {
         }
         let rtt_us = self.sample_rtt(r, packet, acked, &got);
         let sf = &mut self.subs[r];
-        if acked > 0 {
-            sf.retries = 0;
-            sf.failed = false;
+        if acked > 0 || sf.board.out() == 0 {
+            // New data or a window probe is answered (`tcp_ack` resets `icsk_probes_out`).
+            (sf.retries, sf.failed) = (0, false);
         }
         let ece = sf.ecn && packet.has(Packet::ECE);
         if ece {

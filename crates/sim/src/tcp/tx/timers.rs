@@ -28,7 +28,9 @@ impl<W: Wire> Tx<'_, W> {
     pub(super) fn schedule(&mut self, r: usize, advanced: bool) {
         let sf = &mut self.subs[r];
         if sf.alarm == Alarm::Window {
-            sf.rtt.backoff = 0; // the window has opened (`tcp_ack_probe`)
+            // The window has opened (`tcp_ack_probe`): probes that were lost before tell nothing of the data.
+            sf.rtt.backoff = 0;
+            sf.retries = 0;
         }
         let out = sf.board.out();
         if out == 0 {
@@ -133,19 +135,12 @@ impl<W: Wire> Tx<'_, W> {
     pub(super) fn watch_window(&mut self, acked: Option<usize>) {
         let idle = |s: &Subflow| s.status == Status::Established && s.board.out() == 0;
         let answers = |s: &Subflow| s.status == Status::Established && s.board.out() > 0 && !s.failed;
-        if let Some(r) = acked
-            && idle(&self.subs[r])
-        {
-            let sf = &mut self.subs[r];
-            (sf.retries, sf.failed) = (0, false);
-            self.conn.selector.refresh(r, &self.subs[r]);
-        }
         if self.subs.iter().any(answers) {
             return;
         }
         let best = (0..self.subs.len())
             .filter(|&r| idle(&self.subs[r]))
-            .min_by_key(|&r| (self.subs[r].failed, self.subs[r].rtt.srtt_8us, r));
+            .min_by_key(|&r| (self.subs[r].has_unanswered_probe(), self.subs[r].rtt.srtt_8us, r));
         let Some(r) = best else { return };
         let sf = &self.subs[r];
         if acked == Some(r) || sf.alarm != Alarm::Window || !sf.timer.is_armed() {
@@ -176,14 +171,12 @@ impl<W: Wire> Tx<'_, W> {
             self.push(None);
             return;
         }
-        // Another subflow asks if this one has not been answered.
-        sf.failed = sf.retries > 0;
         sf.retries += 1;
         sf.rtt.backoff = (sf.rtt.backoff + 1).min(16);
         self.send_control(r, Packet::DATA, TAG_PROBE);
         self.await_window(r);
-        if self.subs[r].failed {
-            self.conn.selector.refresh(r, &self.subs[r]);
+        if self.subs[r].has_unanswered_probe() {
+            // Another subflow asks, too.
             self.watch_window(None);
         }
     }
