@@ -145,3 +145,14 @@ fn an_outage_while_the_window_is_shut_ends_with_the_next_probe() {
         }
     }
 }
+
+/// What comes after the end of a transfer, its last segments among it, is no stall of its.
+#[test]
+fn a_stall_ends_with_its_transfer() {
+    let head = "title='t'\nduration='20s'\n[host]\ncc='reno'\nprotocol='tcp'\n\
+                [topology]\nkind='parallel-paths'\npaths=[{name='a'}]\nrate='10mbit'\ndelay='10ms'\n\
+                [[traffic]]\nkind='bulk'\nstop='3s'\n[[event]]\nkind='link-down'\nat='2.95s'\nlink='a'\n\
+                [[event]]\nkind='link-up'\nlink='a'\n";
+    let stalled = |up: &str| figure(&run(&format!("{head}at='{up}'\n"), &[]), "stalled_us.max");
+    assert_eq!(stalled("12s"), stalled("19.99s"));
+}

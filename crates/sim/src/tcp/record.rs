@@ -73,7 +73,7 @@ pub struct FlowRecord {
     /// Payload bytes that the receiving application can have: in order in the connection's stream. What has
     /// arrived is in [`ReceiverCounters::bytes`].
     pub delivered_bytes: u64,
-    /// Longest time without delivery, from the first one to the last.
+    /// Longest time without delivery, from the first one to the last or to when the application stops.
     pub stalled: Span,
     /// When something was delivered the last time; [`Time::NEVER`] if nothing was.
     pub delivered_at: Time,

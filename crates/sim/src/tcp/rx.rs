@@ -11,7 +11,7 @@
 //! As in Linux, data wait in their subflow's queue until in order there, then in the connection's.
 
 use super::ack_path::AckWays;
-use super::config::{Ecn, TcpConfig};
+use super::config::{App, Ecn, TcpConfig};
 use super::conn::Conn;
 use super::record::ReceiverCounters;
 use super::reorder::Arrivals;
@@ -129,9 +129,10 @@ pub(crate) struct RxConn {
     pub(crate) completed: Time,
     /// Payload that the application can have: in order in the connection's stream.
     pub(crate) delivered_bytes: u64,
-    /// When that grew the last time, and the longest time between two such moments.
+    /// When that grew the last time, and the longest time between two such moments until the application stops.
     pub(crate) delivered_at: Time,
     pub(crate) stalled: Span,
+    stop: Time,
     /// Segments that wait in the queues of subflows, and the most that waited there and in the connection's.
     in_subflows: u32,
     pub(crate) most_held: u32,
@@ -182,6 +183,7 @@ impl RxConn {
             delivered_bytes: 0,
             delivered_at: Time::NEVER,
             stalled: Span::ZERO,
+            stop: if matches!(tx.app, App::Bulk) { tx.stop } else { Time::NEVER },
             in_subflows: 0,
             most_held: 0,
             short: Vec::new(),
@@ -201,8 +203,8 @@ impl RxConn {
     /// The application could have more at `now`.
     #[inline]
     fn progress(&mut self, now: Time) {
-        // Not since the first: the beginning is never earlier.
-        self.stalled = self.stalled.max(now.since(self.delivered_at));
+        // Not since the first: the beginning is never earlier. What was written last may arrive after the end.
+        self.stalled = self.stalled.max(now.min(self.stop).since(self.delivered_at));
         self.delivered_at = now;
     }
 
