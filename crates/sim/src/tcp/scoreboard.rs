@@ -52,6 +52,8 @@ pub(crate) struct Delivery {
     pub(crate) original_seq: u32,
     /// When what the ACK answers was sent, as its timestamp says.
     pub(crate) echo: Time,
+    /// First segment in flight before the ACK.
+    pub(crate) prior_una: u32,
 }
 
 impl Default for Delivery {
@@ -65,6 +67,7 @@ impl Default for Delivery {
             reordered_below: None,
             original_seq: u32::MAX,
             echo: Time::ZERO,
+            prior_una: 0,
         }
     }
 }

@@ -149,8 +149,8 @@ pub(crate) struct Subflow {
     pub(crate) probe_high: u32,
     /// F-RTO is watching for original transmissions.
     pub(crate) frto: bool,
-    /// F-RTO wants new data instead of retransmissions, once.
-    pub(crate) frto_new_data: bool,
+    /// The ACK in progress sends nothing again: F-RTO wants new data, or what was believed lost turns out to be late.
+    pub(crate) hold_lost: bool,
     /// The ACK in progress moves the retransmission timer.
     pub(crate) rearm: bool,
     pub(crate) undo: Undo,
@@ -211,7 +211,7 @@ impl Subflow {
             probe_repeats: false,
             probe_high: 0,
             frto: false,
-            frto_new_data: false,
+            hold_lost: false,
             rearm: false,
             undo: Undo::default(),
             duplicates: 0,
@@ -266,6 +266,15 @@ impl Subflow {
     #[inline]
     pub(crate) fn is_reducing(&self) -> bool {
         matches!(self.state, State::Cwr | State::Recovery)
+    }
+
+    /// Segment `low` was delivered after higher ones (Linux `tcp_check_sack_reordering`).
+    pub(crate) fn note_reordering(&mut self, low: u32) {
+        let high = self.board.high_sacked();
+        if low < high {
+            self.reordering_seen = true;
+            self.dupthresh = self.dupthresh.max(high - low);
+        }
     }
 
     /// Of an idle one: whether a window probe was sent and its answer has not come in time. It tells who asks next, not who may

@@ -76,6 +76,7 @@ impl<W: Wire> Tx<'_, W> {
         let mut safe = acked > 0;
         if ece || !clean || state != State::Open || self.subs[r].probe_high != 0 {
             got.echo = packet.echo;
+            got.prior_una = una;
             safe &= !self.react(r, acked > 0, &got, ece);
         }
         if self.subs[r].is_reducing() {
@@ -142,8 +143,7 @@ fn take_sack(
     }
     sf.board.ack(ack, now, min_rtt, &mut sf.rack, got);
     if let Some(low) = got.reordered_below {
-        sf.reordering_seen = true;
-        sf.dupthresh = sf.dupthresh.max(sf.board.high_sacked() - low);
+        sf.note_reordering(low);
     }
 }
 

@@ -181,7 +181,7 @@ impl<W: Wire> Tx<'_, W> {
             // Step 2b: send new data and watch; `push` prefers it while `frto` is set.
             sf.high_seq = sf.board.nxt();
             sf.frto = self.conn.sendable() > 0 && !self.conn.grouped;
-            sf.frto_new_data = sf.frto;
+            sf.hold_lost = sf.frto;
         }
         false
     }

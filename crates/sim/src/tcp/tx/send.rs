@@ -18,7 +18,8 @@ impl<W: Wire> Tx<'_, W> {
             && self.subs[r].status == Status::Established
         {
             touched |= 1 << r;
-            if self.subs[r].board.lost_out() > 0 {
+            let held = std::mem::take(&mut self.subs[r].hold_lost);
+            if self.subs[r].board.lost_out() > 0 && !held {
                 self.push_lost(r);
             }
             if self.conn.grouped {
@@ -38,11 +39,8 @@ impl<W: Wire> Tx<'_, W> {
         }
     }
 
-    /// Retransmissions of subflow `r` within its window; F-RTO may put new data first, once.
+    /// Retransmissions of subflow `r` within its window.
     fn push_lost(&mut self, r: usize) {
-        if std::mem::take(&mut self.subs[r].frto_new_data) {
-            return;
-        }
         while self.subs[r].room_pkt() > 0 && !self.subs[r].paced_out {
             let Some(seq) = self.subs[r].board.next_lost() else { break };
             self.retransmit(r, seq);

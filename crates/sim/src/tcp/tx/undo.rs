@@ -32,11 +32,14 @@ impl<W: Wire> Tx<'_, W> {
         in_vain
     }
 
-    /// Part of it has; a retransmission that is under way is waited for before anything more is believed lost.
+    /// Part of it has; a retransmission that is under way is waited for before anything more is believed lost or sent again.
     fn undo_part(&mut self, r: usize, advanced: bool, got: &Delivery) -> bool {
         let sf = &mut self.subs[r];
         if advanced && sf.undo.is_delayed(got.echo) {
+            // What fills the gap is late, though it was sent again.
+            sf.note_reordering(got.prior_una);
             if sf.board.again_out() > 0 {
+                sf.hold_lost = true;
                 return true;
             }
             if !sf.board.any_again() {

@@ -125,3 +125,46 @@ fn lasting_reordering_stops_causing_retransmissions() {
     assert!(early > 0 && late == 0, "{early} then {late}");
     assert_eq!(lab.flow().timeouts(), 0);
 }
+
+/// Holds the first transmissions of segments `from..to` back by 15 ms.
+fn hold_many(from: u32, to: u32) -> Script {
+    Box::new(move |p, _| {
+        let first = p.has(Packet::DATA) && p.tag == 0 && !p.has(Packet::RETRANSMIT);
+        let held = first && (from..to).contains(&p.seq);
+        Some(if held { Span::from_ms(15) } else { Span::ZERO })
+    })
+}
+
+/// `tcp_try_undo_partial`: while retransmissions are under way that the late originals make needless, no more follow.
+#[test]
+fn late_originals_end_the_retransmissions() {
+    // Later than three duplicates, less late than a quarter of the RTT.
+    let paths = vec![(Span::from_ms(50), Span::from_us(100))];
+    let mut lab =
+        Lab::new(Setup { app: sized(1000), config: config(), paths, ..Setup::default() }, hold_many(80, 130));
+    lab.run_ms(3000);
+    let is_late = |l: &&(Time, Packet, bool)| l.1.route.0 == 1 && l.1.ack > 80;
+    let told = lab.pipe.log.iter().find(is_late).map(|l| l.0 + Span::from_ms(50)).unwrap();
+    let (before, after) = (retransmissions(&lab, ms(0), told), retransmissions(&lab, told, ms(3000)));
+    assert!(before > 3 && before < 50 && after == 0, "{before} then {after}");
+    assert_eq!(lab.flow().subflows[0].sender.undone, 1);
+}
+
+/// It looks for reordering first, though both late segments were sent again: the third, three milliseconds late, is waited for.
+#[test]
+fn late_originals_tell_of_reordering() {
+    let script: Script = Box::new(|p, _| {
+        let first = p.has(Packet::DATA) && p.tag == 0 && !p.has(Packet::RETRANSMIT);
+        let extra = match p.seq {
+            40 | 41 if first => 15,
+            400 if first => 3,
+            _ => 0,
+        };
+        Some(Span::from_ms(extra))
+    });
+    let paths = vec![(Span::from_ms(10), Span::from_us(100))];
+    let mut lab = Lab::new(Setup { app: sized(1000), config: config(), paths, ..Setup::default() }, script);
+    lab.run_ms(3000);
+    let sender = lab.flow().subflows[0].sender;
+    assert_eq!((sender.retransmits, sender.undone), (2, 1), "{sender:?}");
+}
