@@ -132,11 +132,11 @@ fn an_outage_while_the_window_is_shut_ends_with_the_next_probe() {
     let head = "title='t'\nduration='60s'\n[host]\ncc='lia'\nreceive_buffer='20kB'\n\
                 [topology]\nkind='parallel-paths'\npaths=[{name='a'},{name='b'}]\nrate='10mbit'\ndelay='10ms'\n\
                 [[traffic]]\nkind='bulk'\nread_rate='30kbit'\n";
-    let event = |kind: &str, at: &str, link: &str| format!("[[event]]\nkind='{kind}'\nat='{at}'\nlink='{link}'\n");
+    let event =
+        |kind: &str, at: &str, link: &str| format!("[[event]]\nkind='{kind}'\nat='{at}'\nlink='{link}'\n");
     for down in ["3s", "3.1s", "3.2s", "3.3s", "3.4s", "3.5s", "3.6s", "6.3s"] {
-        let events: String = ["a", "b"]
-            .map(|link| event("link-down", down, link) + &event("link-up", "12s", link))
-            .concat();
+        let events: String =
+            ["a", "b"].map(|link| event("link-down", down, link) + &event("link-up", "12s", link)).concat();
         for scheduler in ["lowest-rtt", "round-robin", "redundant", "blest", "ecf"] {
             let set = format!("host.scheduler='{scheduler}'");
             let output = run(&format!("{head}{events}"), &[&set]);
