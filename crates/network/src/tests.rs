@@ -186,7 +186,7 @@ fn a_fault_of_the_other_direction_stands_where_it_was_said() {
         "topology.marking.at"
     );
     assert_eq!(
-        paths(&format!(r#","buffer":"126kB","reverse":{{"rate":"2gbit"}}"#), &format!(",{rule}")),
+        paths(r#","buffer":"126kB","reverse":{"rate":"2gbit"}"#, &format!(",{rule}")),
         "topology.paths[0].marking.at"
     );
     let bell = r#"{"kind":"dumbbell","pairs":1,"rate":"1gbit","delay":"1us","reverse":{"delay":"601s"}}"#;
