@@ -60,17 +60,22 @@ fn cases_do_not_depend_on_the_number_of_jobs() {
 #[test]
 fn cases_do_not_depend_on_the_number_of_threads() {
     let dir = folder();
-    let (_, one) = run_into(dir.path(), "one", &[]);
-    let (_, two) = run_into(dir.path(), "two", &["--threads", "2"]);
+    // By less the two hosts would not work ahead of each other.
+    let far = ["--set", "topology.delay=50ms"];
+    let (_, one) = run_into(dir.path(), "one", &far);
+    let (_, two) = run_into(dir.path(), "two", &[&far[..], &["--threads", "2"]].concat());
     assert_eq!(serde_json::to_string(&one["cases"]).unwrap(), serde_json::to_string(&two["cases"]).unwrap());
     let run = ["run", "two.toml", "--engine", "sim", "--threads", "3", "--out"];
     let said = |set: &[&str], out| {
         let options = [&run[..], &[out], set].concat();
         String::from_utf8(output(dir.path(), &options).stderr).unwrap()
     };
-    assert!(said(&[], "three").contains("gives work to 2; using 2"), "{}", said(&[], "again"));
-    let uncut = said(&["--set", "topology.delay=0s"], "whole");
-    assert!(uncut.contains("gives work to 1; using 1"), "{uncut}");
+    let cut = said(&far, "three");
+    assert!(cut.contains("gives work to 2; using 2"), "{cut}");
+    for near in ["topology.delay=0s", "topology.delay=1us"] {
+        let uncut = said(&["--set", near], near);
+        assert!(uncut.contains("gives work to 1; using 1"), "{uncut}");
+    }
 }
 
 #[test]

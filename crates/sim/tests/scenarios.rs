@@ -109,7 +109,8 @@ fn every_built_in_scenario_gives_the_same_bytes_on_one_to_four_threads() {
             assert!(bytes(threads) == one, "{}: {threads} threads, {parts} parts", builtin.name);
         }
     }
-    assert!(shared > 10, "{shared}");
+    // The others are too small at this scale for threads to work ahead.
+    assert!(shared > 6, "{shared}");
 }
 
 /// Events, remaps, descheduling and ways of acknowledgments do not depend on threads either.
@@ -133,6 +134,18 @@ fn what_happens_meanwhile_gives_the_same_bytes_on_any_number_of_threads() {
     }
 }
 
+/// A delay that becomes short, whenever it does, is not cut: threads would meet every few nanoseconds from the start on.
+#[test]
+fn threads_do_not_work_ahead_by_delays_in_which_little_happens() {
+    let text = "title='t'\nduration='1s'\n\
+        topology={kind='parallel-paths',paths=1,rate='100mbit',delay='5ms'}\n[[traffic]]\nkind='bulk'\n";
+    let event = "[[event]]\nat='999ms'\nkind='set-delay'\nlink='a'\ndelay='10ns'\n";
+    let parts = |text: &str| Simulator::threaded(2).threads_for(&plan(text, &[]).cases[0]).unwrap();
+    assert_eq!(parts(text), 2);
+    assert_eq!(parts(&format!("{text}{event}")), 1);
+    assert_eq!(parts(&text.replace("5ms", "10us")), 1);
+}
+
 #[test]
 fn programs_with_rates_give_the_same_bytes_with_any_number_of_threads() {
     let text = "
@@ -146,7 +159,7 @@ packet_memory = '2304B'
 kind = 'fat-tree'
 k = 4
 rate = '100mbit'
-delay = '10us'
+delay = '100us'
 [[traffic]]
 kind = 'bulk'
 pairing = 'permutation'

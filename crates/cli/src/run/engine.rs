@@ -36,7 +36,7 @@ fn simulator(threads: Option<u32>, plan: &Plan, ui: &Ui) -> Result<Box<dyn Engin
         {
             let parts = if least == most { format!("{most}") } else { format!("{least} to {most}") };
             ui.warn(&format!(
-                "--threads {wanted}: cut at links with a delay, the network gives work to {parts}; using {parts}"
+                "--threads {wanted}: cut at links with enough delay, the network gives work to {parts}; using {parts}"
             ));
         }
     }

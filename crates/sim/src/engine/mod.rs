@@ -26,6 +26,7 @@ mod timer;
 pub(crate) mod wheel;
 
 pub use ctx::{ClassSample, Ctx, QueueSample};
+pub(crate) use parallel::Bounds;
 pub use run::{Engine, Partition};
 pub use timer::{Timer, TimerId};
 

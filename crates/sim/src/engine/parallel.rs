@@ -54,8 +54,10 @@ impl Lookahead {
         Ok(Lookahead { shards, spans })
     }
 
-    fn shortest(&self) -> Span {
-        self.spans.iter().copied().min().unwrap_or(Span::MAX)
+    /// The shortest to or from shard `me`.
+    fn shortest_of(&self, me: usize) -> Span {
+        let of_pair = |other| self.between(me, other).min(self.between(other, me));
+        (0..self.shards).map(of_pair).min().unwrap_or(Span::MAX)
     }
 
     fn between(&self, from: usize, to: usize) -> Span {
@@ -86,17 +88,33 @@ struct Exchange<'a> {
     done: Vec<Clock>,
     /// By sender, then receiver.
     mail: Vec<Vec<Mutex<Crossings>>>,
-    /// A thread has panicked: the others stop.
-    failed: AtomicBool,
+    /// A thread has panicked, or handled as many events as it may: the others stop.
+    stopped: AtomicBool,
+    bounds: Bounds<'a>,
 }
 
-/// Runs all shards from `from` to `end`.
-pub(crate) fn run<E: Endpoints>(shards: &mut [Shard<E>], lookahead: &Lookahead, from: Time, end: Time) {
+/// What ends a part of a run before its time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds<'a> {
+    /// Events that a shard handles at most.
+    pub(crate) most: u64,
+    /// Several shards, which wait for each other without handling any, read this meanwhile.
+    pub(crate) cancel: Option<&'a AtomicBool>,
+}
+
+/// Runs all shards from `from` to `end`, or as far as `bounds` let them; the instant before which all events are done.
+pub(crate) fn run<E: Endpoints>(
+    shards: &mut [Shard<E>],
+    lookahead: &Lookahead,
+    (from, end): (Time, Time),
+    bounds: Bounds<'_>,
+) -> Time {
     let exchange = Exchange {
         lookahead,
         done: shards.iter().map(|_| Clock(AtomicU64::new(from.ps()))).collect(),
         mail: shards.iter().map(|_| shards.iter().map(|_| Mutex::default()).collect()).collect(),
-        failed: AtomicBool::new(false),
+        stopped: AtomicBool::new(false),
+        bounds,
     };
     for (me, shard) in shards.iter_mut().enumerate() {
         exchange.hand_over(me, &mut shard.ctx.net.outbox); // what `Endpoints::start` has sent
@@ -111,28 +129,45 @@ pub(crate) fn run<E: Endpoints>(shards: &mut [Shard<E>], lookahead: &Lookahead, 
     for (me, shard) in shards.iter_mut().enumerate() {
         exchange.take_in(me, shard, &mut arrived);
     }
+    let done = exchange.done.iter().map(|clock| Time::from_ps(clock.0.load(Ordering::Acquire)));
+    done.min().unwrap_or(end)
 }
 
 fn work<E: Endpoints>(me: usize, shard: &mut Shard<E>, exchange: &Exchange<'_>, from: Time, end: Time) {
-    let _alarm = Alarm(&exchange.failed);
+    let _alarm = Alarm(&exchange.stopped);
     let mut arrived = Crossings::default();
     let mut reached = from;
-    let step = exchange.lookahead.shortest().div(STEPS).max(Span::from_ps(1));
+    let mut left = exchange.bounds.most;
+    let step = exchange.lookahead.shortest_of(me).div(STEPS).max(Span::from_ps(1));
     while reached < end {
         let Some(safe) = exchange.wait(me, reached, end) else { return };
         let safe = safe.min(reached + step);
         exchange.take_in(me, shard, &mut arrived);
-        shard.run_until(safe);
+        let before = shard.events;
+        let all = shard.run_part(safe, left);
+        left -= shard.events - before;
         exchange.hand_over(me, &mut shard.ctx.net.outbox);
+        if !all {
+            exchange.stopped.store(true, Ordering::Relaxed);
+            return;
+        }
         exchange.done[me].0.store(safe.ps(), Ordering::Release);
         reached = safe;
     }
 }
 
 impl Exchange<'_> {
-    /// Waits until shard `me` may go beyond `reached`; how far. None if another thread has failed.
+    fn is_stopped(&self) -> bool {
+        let cancel = self.bounds.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed));
+        cancel || self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Waits until shard `me` may go beyond `reached`; how far. None if all are to stop.
     fn wait(&self, me: usize, reached: Time, end: Time) -> Option<Time> {
         for turn in 0u32.. {
+            if self.is_stopped() {
+                return None;
+            }
             let others = (0..self.done.len()).filter(|&s| s != me);
             let horizon = others.map(|s| {
                 Time::from_ps(self.done[s].0.load(Ordering::Acquire)) + self.lookahead.between(s, me)
@@ -140,9 +175,6 @@ impl Exchange<'_> {
             let safe = horizon.min().unwrap_or(end).min(end);
             if safe > reached {
                 return Some(safe);
-            }
-            if self.failed.load(Ordering::Relaxed) {
-                return None;
             }
             if turn % SPINS == SPINS - 1 { std::thread::yield_now() } else { std::hint::spin_loop() }
         }
@@ -178,7 +210,7 @@ impl Drop for Alarm<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::least_delays;
+    use super::{Bounds, least_delays};
     use crate::engine::{Ctx, Endpoints, Engine, Timer, TimerId};
     use crate::lower::{lower, partition};
     use crate::net::{
@@ -188,6 +220,7 @@ mod tests {
     use crate::packet::{LinkId, Packet, RouteId, Sack};
     use crate::rng::Streams;
     use crate::time::{Span, Time};
+    use std::sync::atomic::AtomicBool;
     use vmcc_network::{FatTree, HostId, Kind, Marking as Rule, Queue, ThresholdRule, Tree};
     use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
@@ -243,8 +276,8 @@ mod tests {
         }
     }
 
-    /// A fat tree with links of every kind; digests of all ends, counters of all links.
-    fn outcome(shards: u32) -> String {
+    /// A fat tree with links of every kind, and its hosts.
+    fn engine(shards: u32) -> Engine<Echoes> {
         let kind = FatTree {
             k: 4,
             rate: BitsPerSec::new(10_000_000_000),
@@ -269,9 +302,18 @@ mod tests {
         for link in [3, 40, 80] {
             net.sample(LinkId(link), Span::from_us(10)).unwrap();
         }
-        let mut engine = Engine::new(&net, &partition, &Streams::new(5), hosts).unwrap();
-        engine.run_until(Time::ZERO + Span::from_us(700));
-        engine.run_until(Time::ZERO + Span::from_us(1500));
+        Engine::new(&net, &partition, &Streams::new(5), hosts).unwrap()
+    }
+
+    /// Digests of all ends, counters of all links, of a run in parts of at most so many events per shard; and how many.
+    fn outcome(shards: u32, most: u64) -> (String, usize) {
+        let mut engine = engine(shards);
+        let mut parts = 0;
+        for end in [700, 1500].map(|us| Time::ZERO + Span::from_us(us)) {
+            while !engine.run_part(end, Bounds { most, cancel: None }) {
+                parts += 1;
+            }
+        }
         let totals = engine.totals();
         assert!(totals.marks > 100 && totals.dropped > 100 && totals.timer_events > 100, "{totals:?}");
         let mut ends: Vec<(u32, u64)> =
@@ -279,7 +321,7 @@ mod tests {
         ends.sort_unstable();
         let links: Vec<_> = (0..96).map(|l| engine.counters(LinkId(l))).collect();
         let samples = engine.take_samples();
-        format!("{ends:?}\n{links:?}\n{totals:?}\n{samples:?}")
+        (format!("{ends:?}\n{links:?}\n{totals:?}\n{samples:?}"), parts)
     }
 
     /// Every queue, impairment and change somewhere in the tree.
@@ -323,7 +365,7 @@ mod tests {
             (350, LinkChange::Pause),
             (400, LinkChange::Up),
             (500, LinkChange::Rate { rate_bps: 1_000_000_000 }),
-            (600, LinkChange::Delay(Span::from_ns(700))),
+            (600, LinkChange::Delay(Span::from_ns(900))),
             (900, LinkChange::Loss(Some(LossSpec::Bernoulli(0.1)))),
         ];
         for link in [9, 33, 65] {
@@ -362,9 +404,38 @@ mod tests {
 
     #[test]
     fn any_number_of_threads_gives_identical_results() {
-        let one = outcome(1);
+        let (one, _) = outcome(1, u64::MAX);
         for shards in [2, 3, 4] {
-            assert!(outcome(shards) == one, "{shards} threads differ from one");
+            assert!(outcome(shards, u64::MAX).0 == one, "{shards} threads differ from one");
         }
+    }
+
+    #[test]
+    fn parts_of_a_run_end_after_so_many_events_on_any_number_of_threads() {
+        let (one, _) = outcome(1, u64::MAX);
+        for shards in [1, 2, 4] {
+            let (same, parts) = outcome(shards, 1000);
+            assert!(parts > 10, "{shards} threads: {parts} parts");
+            assert!(same == one, "{shards} threads in parts differ from one");
+        }
+    }
+
+    #[test]
+    fn threads_that_wait_for_each_other_hear_who_cancels() {
+        let (mut engine, cancel) = (engine(2), AtomicBool::new(true));
+        let end = Time::ZERO + Span::from_us(700);
+        assert!(!engine.run_part(end, Bounds { most: u64::MAX, cancel: Some(&cancel) }));
+        assert_eq!(engine.totals().events, 0);
+    }
+
+    #[test]
+    fn a_shard_steps_by_its_own_delays() {
+        let spans = [(0, 1, 5), (1, 0, 3), (1, 2, 900), (2, 1, 700)];
+        let mut lookahead = super::Lookahead { shards: 3, spans: vec![Span::MAX; 9] };
+        for (from, to, us) in spans {
+            lookahead.spans[from * 3 + to] = Span::from_us(us);
+        }
+        let shortest = [0, 1, 2].map(|me| lookahead.shortest_of(me));
+        assert_eq!(shortest, [3, 3, 700].map(Span::from_us));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::parallel::{self, Lookahead};
+use crate::engine::parallel::{self, Bounds, Lookahead};
 use crate::engine::shard::Shard;
 use crate::engine::wheel::{Wheel, WheelShape};
 use crate::engine::{ClassSample, Ctx, Endpoints, QueueSample};
@@ -120,27 +120,24 @@ impl<E: Endpoints> Engine<E> {
     /// Handles all events before `end`, each shard on its own thread. May be called again with a later
     /// `end`.
     pub fn run_until(&mut self, end: Time) {
-        self.run_part(end, u64::MAX);
+        self.run_part(end, Bounds { most: u64::MAX, cancel: None });
     }
 
-    /// Handles events before `end`; of a single shard at most `most` of them, so that a run in which time hardly passes can
-    /// be stopped. Whether it handled all.
-    pub(crate) fn run_part(&mut self, end: Time, most: u64) -> bool {
+    /// Handles events before `end`, as many as `bounds` let it, so that a run in which time hardly passes can be stopped.
+    /// Whether it handled all; if not, the next call goes on.
+    pub(crate) fn run_part(&mut self, end: Time, bounds: Bounds<'_>) -> bool {
         if !std::mem::replace(&mut self.started, true) {
             for shard in &mut self.shards {
                 shard.hosts.start(&mut shard.ctx);
             }
         }
         let done = match &mut self.shards[..] {
-            [only] => only.run_part(end, most),
+            [only] => only.run_part(end, bounds.most),
             several => {
-                parallel::run(several, &self.lookahead, self.reached, end);
-                true
+                self.reached = parallel::run(several, &self.lookahead, (self.reached, end), bounds);
+                self.reached >= end
             }
         };
-        if done {
-            self.reached = self.reached.max(end);
-        }
         self.check_conservation();
         done
     }

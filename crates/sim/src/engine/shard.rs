@@ -54,11 +54,6 @@ impl<E> Shard<E> {
 }
 
 impl<E: Endpoints> Shard<E> {
-    /// Handles all events before `end`.
-    pub(crate) fn run_until(&mut self, end: Time) {
-        self.run_part(end, u64::MAX);
-    }
-
     /// Handles events before `end`, at most `most`; whether it handled all.
     pub(crate) fn run_part(&mut self, end: Time, most: u64) -> bool {
         let mut left = most;

@@ -3,18 +3,26 @@
 //! Where the description has areas, they are spread. Elsewhere nodes that are near each other stay together, because
 //! threads may work ahead of each other by the delay of the links between them: what is joined by less than some delay
 //! is one piece, and pieces that are neighbours go to the same thread. The delay is the longest by which the threads'
-//! parts become even; failing that, the one by which they become most nearly so. A link without delay is never cut.
+//! parts become even; failing that, the one by which they become most nearly so. Threads meet several times per delay that
+//! is cut, so a link is cut only where enough happens meanwhile, and never one without delay.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use vmcc_network::{Area, Areas, Network};
 
 use crate::engine::Partition;
-use crate::net::{MAX_SHARDS, NetSpec, NodeId};
+use crate::net::{LinkSpec, MAX_SHARDS, NetSpec, NodeId};
 use crate::time::Span;
 
 /// A part may be as much larger than its share as this, in percent, before a shorter delay is tried.
 const EVEN_PERCENT: u64 = 120;
+
+/// Packets that all links together send at full rate within a delay that is cut, at least: with fewer, threads wait for
+/// each other longer than they work.
+const PACKETS_AHEAD: u128 = 64;
+
+/// A packet of 1500 bytes.
+const PACKET_BITS: u128 = 12_000;
 
 /// What handling an arrival at a host costs, in forwardings of a packet by a switch.
 const HOST_WEIGHT: u64 = 3;
@@ -26,12 +34,29 @@ pub fn partition(network: &Network, net: &NetSpec, least: &[Span], threads: u32)
     if threads == 1 {
         return Partition::whole(net);
     }
+    let shortest = shortest_cut(net);
     match &network.areas {
-        Some(areas) if areas.count > 1 && !least.contains(&Span::ZERO) => of_areas(areas, threads),
-        _ => Cut { network, least }
+        Some(areas) if areas.count > 1 && delay_between(areas, net, least) >= shortest => {
+            of_areas(areas, threads)
+        }
+        _ => Cut { network, least, shortest }
             .best(threads as usize)
             .map_or_else(|| Partition::whole(net), Partition::new),
     }
+}
+
+/// The shortest delay in which links send [`PACKETS_AHEAD`].
+fn shortest_cut(net: &NetSpec) -> Span {
+    let per_s: u128 = net.links().iter().map(|link| u128::from(link.rate_bps)).sum();
+    let ps = (PACKETS_AHEAD * PACKET_BITS * 1_000_000_000_000).div_ceil(per_s.max(1));
+    Span::from_ps(u64::try_from(ps).unwrap_or(u64::MAX).max(1))
+}
+
+/// The shortest delay of the links that leave an area.
+fn delay_between(areas: &Areas, net: &NetSpec, least: &[Span]) -> Span {
+    let leaves = |link: &LinkSpec| areas.of_node[link.from.0 as usize] != areas.of_node[link.to.0 as usize];
+    let between = net.links().iter().zip(least).filter(|(link, _)| leaves(link));
+    between.map(|(_, delay)| *delay).min().unwrap_or(Span::MAX)
 }
 
 /// Spreads areas evenly.
@@ -54,6 +79,8 @@ fn of_areas(areas: &Areas, threads: u32) -> Partition {
 struct Cut<'a> {
     network: &'a Network,
     least: &'a [Span],
+    /// Links of less delay are not cut.
+    shortest: Span,
 }
 
 /// Nodes that stay together, as the number of the piece of each node, and what each piece weighs.
@@ -66,7 +93,8 @@ struct Pieces {
 impl Cut<'_> {
     /// The shard of each node. `None`: it cannot be cut.
     fn best(&self, threads: usize) -> Option<Vec<u8>> {
-        let delays: BTreeSet<Span> = self.least.iter().copied().filter(|delay| *delay > Span::ZERO).collect();
+        let long_enough = |delay: &Span| *delay >= self.shortest;
+        let delays: BTreeSet<Span> = self.least.iter().copied().filter(long_enough).collect();
         let mut best: Option<(u64, Vec<u8>)> = None;
         for delay in delays.into_iter().rev() {
             let pieces = self.pieces(delay);
@@ -219,6 +247,21 @@ mod tests {
         assert_eq!(shards(paths, 4).len(), 2);
         let tree = r#"{"kind":"fat-tree","k":4,"rate":"1gbit","delay":"0s"}"#;
         assert_eq!(shards(tree, 2).len(), 1);
+    }
+
+    #[test]
+    fn what_little_happens_within_the_delay_of_stays_together() {
+        let paths = r#"{"kind":"parallel-paths","paths":2,"rate":"100mbit","delay":"10us"}"#;
+        assert_eq!(shards(paths, 2).len(), 1);
+        assert_eq!(shards(&paths.replace("10us", "10ms"), 2).len(), 2);
+        let access = DUMBBELL
+            .replace(r#""pairs":2"#, r#""pairs":4"#)
+            .replace("1gbit", "20mbit")
+            .replace("1ms", "10us");
+        assert_eq!(shards(&access, 3).len(), 2);
+        let tree = r#"{"kind":"fat-tree","k":4,"rate":"10gbit","delay":"1us"}"#;
+        assert_eq!(shards(tree, 2).len(), 2);
+        assert_eq!(shards(&tree.replace("10gbit", "10mbit"), 2).len(), 1);
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub use error::SimError;
 pub(crate) use observe::at;
 pub(crate) use subflows::{Change, Managed};
 
+use crate::engine::Bounds;
 use crate::time::{Span, Time};
 use accounts::Accounts;
 use setup::Setup;
@@ -88,7 +89,8 @@ fn run_until(setup: &mut Setup, stop: Time, options: &Options<'_>) -> Result<(),
         if options.cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
             return Err(SimError::Canceled);
         }
-        let done = setup.engine.run_part(stop, EVENTS_BETWEEN_LOOKS);
+        let bounds = Bounds { most: EVENTS_BETWEEN_LOOKS, cancel: options.cancel };
+        let done = setup.engine.run_part(stop, bounds);
         let hosts = setup.hosts();
         setup.transports.iter().try_for_each(|transport| transport.check(&hosts))?;
         if done {
