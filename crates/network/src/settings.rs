@@ -116,12 +116,18 @@ impl Reverse {
     /// Everything about the other direction of a link whose own settings, at `path`, have been checked.
     pub(crate) fn check(&self, there: &LinkSettings, mtu: Bytes, path: &str) -> Check {
         check::settings(&self.of(there), mtu, "").map_err(|bad| {
-            let key = first_key(&bad);
-            // A threshold that fits one rate and not the other stands where the rule does.
-            let section = if self.says(&key) { format!("{path}.reverse") } else { path.to_owned() };
-            Fault { path: format!("{section}{}", bad.path), ..bad }
+            if self.says(&first_key(&bad)) {
+                return Fault { path: format!("{path}.reverse{}", bad.path), ..bad };
+            }
+            // A threshold that fits one rate or buffer and not the other stands where the rule does.
+            on_the_way_back(Fault { path: format!("{path}{}", bad.path), ..bad })
         })
     }
+}
+
+/// A fault of what is right in the first direction.
+pub(crate) fn on_the_way_back(fault: Fault) -> Fault {
+    Fault { message: format!("{} (on the way back, with what `reverse` says)", fault.message), ..fault }
 }
 
 /// The key of a link's settings at which a fault is that was found with no path in front.

@@ -192,3 +192,19 @@ fn a_fault_of_the_other_direction_stands_where_it_was_said() {
     let bell = r#"{"kind":"dumbbell","pairs":1,"rate":"1gbit","delay":"1us","reverse":{"delay":"601s"}}"#;
     assert_eq!(path(bell), "topology.reverse.delay");
 }
+
+#[test]
+fn a_threshold_that_only_the_way_back_cannot_have_says_so() {
+    let bad = |text: &str| {
+        let topology: Topology = serde_json::from_str(text).unwrap();
+        topology.as_kind().check(vmcc_units::Bytes::new(1500)).expect_err(text)
+    };
+    let rest = r#""delay":"5ms","buffer":"20kB","marking":{"rule":"threshold","at":"5ms"}"#;
+    for kind in [r#""kind":"dumbbell","pairs":1"#, r#""kind":"parallel-paths","paths":1"#] {
+        let back = bad(&format!(r#"{{{kind},"rate":"20mbit",{rest},"reverse":{{"rate":"1gbit"}}}}"#));
+        assert_eq!(back.path, "topology.marking.at");
+        assert!(back.message.ends_with("this is 625kB (on the way back, with what `reverse` says)"), "{}", back.message);
+        let there = bad(&format!(r#"{{{kind},"rate":"1gbit",{rest},"reverse":{{"rate":"20mbit"}}}}"#));
+        assert!(there.message.ends_with("this is 625kB"), "{}", there.message);
+    }
+}

@@ -10,7 +10,7 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 
 use super::{Ends, Kind, default_buffer, path_name};
 use crate::check::{self, Check, Fault, require};
-use crate::settings::first_key;
+use crate::settings::{first_key, on_the_way_back};
 use crate::{Builder, HostId, LinkSettings, Loss, Marking, Network, Queue, Reverse, Table, Way};
 
 /// Hosts `client` and `server`, joined by paths that share nothing.
@@ -203,7 +203,7 @@ impl ParallelPaths {
             let said = |reverse: &Option<Reverse>| reverse.as_ref().is_some_and(|r| r.says(&key));
             match path.reverse.says(&key) {
                 true => at(bad, ".reverse", said(&own.reverse)),
-                false => at(bad, "", own.says(&key)),
+                false => on_the_way_back(at(bad, "", own.says(&key))),
             }
         })
     }
