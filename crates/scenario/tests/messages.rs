@@ -125,6 +125,38 @@ fn faults_of_meaning() {
 }
 
 #[test]
+fn faults_of_probes() {
+    let probe = |more: &str| replaced("kind = \"bulk\"\nconnections = 2", &format!("kind = \"probe\"\ninterval = \"1ms\"\n{more}"));
+    let cases = [
+        "timeout = \"1s\"",
+        "timeout = \"500ms\"\nstart = \"600ms\"",
+        "timeout = \"10ms\"\nscheduler = \"redundant\"",
+        "timeout = \"10ms\"\nack_path = \"best\"",
+    ];
+    insta::assert_snapshot!(cases.map(probe).join("\n\n"));
+}
+
+#[test]
+fn faults_of_events_of_subflows() {
+    let event = |entry: &str, kind: &str, which: &str| {
+        let event = format!("[[event]]\nat = \"0s\"\nkind = \"{kind}\"\n{which}");
+        replaced("connections = 2", &format!("connections = 2\n{entry}\n{event}"))
+    };
+    let probe = "[[traffic]]\nname = \"asks\"\nkind = \"probe\"\ninterval = \"1ms\"\ntimeout = \"10ms\"\n";
+    let texts = [
+        event(probe, "set-backup", "path = \"a\"\ntraffic = \"asks\""),
+        event("", "open-subflow", "subflow = 5"),
+        event("subflows = 3", "open-subflow", "subflow = 3"),
+        event("path = \"a\"\nsubflows = 2", "close-subflow", "path = \"b\""),
+        event("path = \"a\"", "close-subflow", "path = \"a\""),
+        event("protocol = \"tcp\"", "close-subflow", "path = \"a\""),
+        replaced("connections = 2", "connections = 2\nprotocol = \"tcp\"\n[[traffic]]\nkind = \"bulk\"\n\
+            [[event]]\nat = \"0s\"\nkind = \"set-backup\"\nsubflow = 1\ntraffic = \"bulk\""),
+    ];
+    insta::assert_snapshot!(texts.join("\n\n"));
+}
+
+#[test]
 fn faults_of_claims() {
     let check = "mean(goodput_bps, cc='vmcc') > 1";
     let cases = [

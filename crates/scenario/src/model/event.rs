@@ -144,6 +144,13 @@ pub struct SubflowEvent {
     pub traffic: Option<OneOrMany>,
 }
 
+impl SubflowEvent {
+    /// Whether it means connections of the entry with this label.
+    pub fn means(&self, label: &str) -> bool {
+        self.traffic.as_ref().is_none_or(|names| names.0.iter().any(|name| name == label))
+    }
+}
+
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct When {

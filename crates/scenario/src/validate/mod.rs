@@ -129,16 +129,44 @@ fn subflows(scenario: &Scenario, event: &SubflowEvent, at: &dyn Fn(&str) -> Stri
         }
         _ => return Err(fault(at("path"), "expected either `path` or `subflow`: which subflows")),
     }
-    let connections: Vec<String> = (0..scenario.traffic.len())
-        .filter(|index| !scenario.traffic[*index].kind.is_datagram())
-        .map(|index| Traffic::label(&scenario.traffic, index))
+    let connections: Vec<(String, &Traffic)> = (0..scenario.traffic.len())
+        .map(|index| (Traffic::label(&scenario.traffic, index), &scenario.traffic[index]))
+        .filter(|(_, entry)| entry.kind.has_connections())
         .collect();
     for name in event.traffic.iter().flat_map(|names| &names.0) {
-        if !connections.contains(name) {
-            let help = crate::error::did_you_mean(name, connections.iter().map(String::as_str));
+        if !connections.iter().any(|(label, _)| label == name) {
+            let help = crate::error::did_you_mean(name, connections.iter().map(|(label, _)| label.as_str()));
             let message = format!("no entry of connections is called `{name}`");
             return Err(fault_with(at("traffic"), message, help));
         }
+    }
+    let meant = connections.iter().filter(|(label, _)| event.means(label)).map(|(_, entry)| *entry);
+    anybody_has(scenario, event, &meant.collect::<Vec<_>>(), at)
+}
+
+/// Whether one of these entries can have such a subflow, as far as that is known without the network.
+fn anybody_has(
+    scenario: &Scenario,
+    event: &SubflowEvent,
+    meant: &[&Traffic],
+    at: &dyn Fn(&str) -> String,
+) -> Check {
+    let most = |entry: &&Traffic| traffic::most_subflows(scenario, entry);
+    let several: Vec<&Traffic> = meant.iter().copied().filter(|entry| most(entry) > 1).collect();
+    let alone = "no connection that it means has several subflows, and the only one is the connection; give it more paths \
+                 or `subflows`, or name other `traffic`";
+    require(!several.is_empty(), &at("kind"), alone)?;
+    if let Some(number) = event.subflow {
+        let most = several.iter().map(most).max().unwrap_or_default();
+        let message = format!("the connections that it means have {most} subflows, counted from 0");
+        require((number as usize) < most, &at("subflow"), &message)?;
+    }
+    // A remap brings subflows to paths that their entries do not name.
+    let moves = scenario.event.iter().any(|event| matches!(event.kind, EventKind::Remap(_)));
+    if let Some(path) = event.path.as_ref().filter(|_| !moves) {
+        let takes = |entry: &&Traffic| entry.common.path.as_ref().is_none_or(|names| names.0.contains(path));
+        let message = format!("no connection that it means takes the path `{path}`; see its entry's `path`");
+        require(several.iter().any(takes), &at("path"), &message)?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::{Check, fault, fault_with, require};
 use crate::error::did_you_mean;
 use crate::model::matching;
 use crate::model::{
-    Discipline, OneOrMany, Pairing, Poisson, Scenario, SizeDist, SizePoint, Traffic, TrafficKind,
+    Discipline, OneOrMany, Pairing, Poisson, Protocol, Scenario, SizeDist, SizePoint, Topology, Traffic, TrafficKind,
 };
 
 /// The most connections of one entry.
@@ -68,8 +68,13 @@ fn common(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
         return Ok(());
     }
     if matches!(entry.kind, TrafficKind::Probe(_)) {
-        let settings =
-            [("protocol", c.protocol.is_some()), ("cc", c.cc.is_some()), ("subflows", c.subflows.is_some())];
+        let settings = [
+            ("protocol", c.protocol.is_some()),
+            ("cc", c.cc.is_some()),
+            ("subflows", c.subflows.is_some()),
+            ("scheduler", c.scheduler.is_some()),
+            ("ack_path", c.ack_path.is_some()),
+        ];
         for (key, given) in settings {
             let message = "probes have no congestion control and no subflows: they are sent on each path";
             require(!given, &format!("{path}.{key}"), message)?;
@@ -266,12 +271,34 @@ fn kind(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
             let fits = |packet| (Bytes::new(64)..=scenario.host.mtu).contains(&packet);
             let message = format!("a probe is from 64B to the MTU ({})", scenario.host.mtu);
             require(fits(k.packet), &at("packet"), &message)?;
-            require(k.reply.is_none_or(fits), &at("reply"), &message)
+            require(k.reply.is_none_or(fits), &at("reply"), &message)?;
+            let first = entry.common.start.max(scenario.warmup);
+            let late = first.get().checked_add(k.timeout.get()).is_some_and(|late| late < scenario.duration.get());
+            let message = "the run ends before any answer is late: no loss could be seen; give a shorter `timeout` or a longer `duration`";
+            require(late, &at("timeout"), message)
         }
         TrafficKind::App(k) => {
             let named = k.command.first().is_some_and(|program| !program.is_empty());
             require(named, &at("command"), "expected a program and its arguments")
         }
+    }
+}
+
+/// The most subflows that a connection of an entry can have, as far as that is known without the network.
+pub(super) fn most_subflows(scenario: &Scenario, entry: &Traffic) -> usize {
+    let (common, host) = (&entry.common, &scenario.host);
+    if common.protocol.unwrap_or(host.protocol) == Protocol::Tcp {
+        return 1;
+    }
+    let most = vmcc_cc::MAX_PATHS;
+    match (common.subflows.or(host.subflows), &scenario.topology) {
+        (Some(count), _) => most.min(count as usize),
+        (None, Topology::ParallelPaths(_)) => {
+            let known = scenario.topology.paths();
+            let takes = |name: &&String| common.path.as_ref().is_none_or(|names| names.0.contains(name));
+            most.min(known.iter().filter(takes).count())
+        }
+        (None, _) => most,
     }
 }
 
