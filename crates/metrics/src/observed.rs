@@ -182,8 +182,10 @@ pub struct Subflow {
     pub number: usize,
     /// Index into [`Observed::paths`].
     pub path: Option<usize>,
-    /// Whether it was established.
+    /// Whether it was established, of one that was opened several times, the last time.
     pub established: bool,
+    /// Why it was closed each time before it was opened again.
+    pub earlier: Vec<Closed>,
     /// It continues one that was on another path before.
     pub continues: bool,
     /// How it ended.
@@ -202,6 +204,8 @@ pub enum End {
     Unseen,
     /// With its connection, or not within the run.
     WithConnection,
+    /// Not at all: it went on, on another path.
+    Moved,
     /// While its connection went on.
     Closed(Closed),
 }
@@ -273,8 +277,9 @@ pub struct Probe {
     pub answered: Option<Moment>,
     /// Whether its answer says that it had arrived with congestion experienced.
     pub marked: bool,
-    /// Whether no answer can be in time any more. The last ones of a run are neither answered nor lost.
-    pub lost: bool,
+    /// Whether the run lasted until its answer would have been late: of all others, those that were not lost are known
+    /// before those that were.
+    pub due: bool,
 }
 
 /// Payload that got through within a part of time.
@@ -311,14 +316,21 @@ impl Observed {
 }
 
 impl Subflow {
-    /// Whether it was opened, as a number to be summed.
-    pub(crate) fn opened(&self) -> u64 {
-        u64::from(self.established && !self.continues)
+    /// Whether it was ever established.
+    pub fn was_established(&self) -> bool {
+        self.established || !self.earlier.is_empty()
     }
 
-    /// Whether it was opened and ended as `which` says, as a number to be summed.
+    /// How often it was opened.
+    pub(crate) fn opened(&self) -> u64 {
+        let lives = self.earlier.len() as u64 + u64::from(self.established);
+        lives.saturating_sub(u64::from(self.continues))
+    }
+
+    /// How often it was open and ended as `which` says.
     pub(crate) fn ended(&self, which: fn(End) -> bool) -> Option<u64> {
-        (self.end != End::Unseen).then(|| u64::from(self.established && which(self.end)))
+        let earlier = self.earlier.iter().filter(|why| which(End::Closed(**why))).count() as u64;
+        (self.end != End::Unseen).then(|| earlier + u64::from(self.established && which(self.end)))
     }
 }
 

@@ -156,3 +156,15 @@ fn a_stall_ends_with_its_transfer() {
     let stalled = |up: &str| figure(&run(&format!("{head}at='{up}'\n"), &[]), "stalled_us.max");
     assert_eq!(stalled("12s"), stalled("19.99s"));
 }
+
+/// What would be late only after the run's end is neither lost nor not: of the rest, the share is the same, whatever the timeout.
+#[test]
+fn a_long_timeout_shows_no_less_loss() {
+    let text = "[topology]\nkind='parallel-paths'\npaths=[{name='a',loss=0.5,reverse={loss=0}}]\nrate='20mbit'\ndelay='5ms'\n\
+                [[traffic]]\nkind='probe'\ninterval='1ms'\ntimeout='1s'\n";
+    for (timeout, due) in [("20ms", 4980.0), ("4500ms", 500.0)] {
+        let output = run(&format!("{HEAD}{text}"), &[&format!("timeout={timeout}")]);
+        let loss = figure(&output, "probe_loss");
+        assert!((loss - 0.5).abs() < 4.0 * (0.25_f64 / due).sqrt(), "{timeout}: {loss}");
+    }
+}

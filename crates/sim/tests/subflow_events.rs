@@ -130,12 +130,66 @@ fn whatever_happens_to_subflows_all_bytes_arrive() {
     }
 }
 
+fn lives(output: &RunOutput) -> [Option<f64>; 4] {
+    ["opened", "closed", "closed_path_manager", "closed_end"]
+        .map(|what| output.metrics.get(&format!("subflows_{what}")))
+}
+
+#[test]
+fn a_subflow_lives_as_often_as_it_is_opened() {
+    let twice = [("1s", "close"), ("1.001s", "open"), ("2s", "close"), ("2.5s", "open")];
+    let events = |all: &[(&str, &str)]| {
+        all.iter().map(|(at, what)| event(at, &format!("{what}-subflow"), "path = 'a'")).collect::<String>()
+    };
+    let output = run(&format!("{PATHS}{}", events(&twice)), &[]);
+    assert_eq!(lives(&output), [4.0, 2.0, 2.0, 2.0].map(Some));
+    assert_eq!(output.metrics.get("paths.a.subflows_opened"), Some(3.0));
+    let closed = run(&format!("{PATHS}{}", events(&twice[..3])), &[]);
+    assert_eq!(lives(&closed), [3.0, 2.0, 2.0, 1.0].map(Some));
+    // Nobody answers the second time.
+    let down = event("1.5s", "link-down", "link = 'a'");
+    let text = format!("{PATHS}{}{down}{}", events(&[("1s", "close")]), events(&[("2s", "open")]));
+    let silent = run(&text, &["duration=4s"]);
+    assert_eq!(lives(&silent), [2.0, 1.0, 1.0, 1.0].map(Some));
+    assert_eq!(silent.flows[0].subflows, 2);
+}
+
+const NICS: &str = "title = 't'\nduration = '4s'\n[host]\ncc = 'lia'\n\
+                    [topology]\nkind = 'virtual-host'\nvms = 1\nnics = 2\nvm_rate = '20mbit'\npath_rate = '100mbit'\n\
+                    path_delay = '1ms'\n[[traffic]]\nkind = 'bulk'\n";
+
+#[test]
+fn a_subflow_that_moves_ends_once() {
+    let moves = |at| event(at, "remap", "vm = 'vm0'\nvnic = 1\nnic = 0");
+    let of_b = |output: &RunOutput| {
+        ["opened", "closed", "closed_end"].map(|what| output.metrics.get(&format!("paths.b.subflows_{what}")))
+    };
+    let moved = run(&format!("{NICS}{}", moves("500ms")), &[]);
+    assert_eq!(lives(&moved), [2.0, 0.0, 0.0, 2.0].map(Some));
+    assert_eq!(of_b(&moved), [1.0, 0.0, 0.0].map(Some), "it went on elsewhere");
+    let then = |events: &[String]| run(&format!("{NICS}{}", events.concat()), &[]);
+    let (close, open) =
+        (|at| event(at, "close-subflow", "subflow = 1"), |at| event(at, "open-subflow", "subflow = 1"));
+    // Closed where it moved to; closed and opened before it moves; opened again where it moved while it was closed.
+    let after = then(&[moves("500ms"), close("1s")]);
+    assert_eq!(lives(&after), [2.0, 1.0, 1.0, 1.0].map(Some));
+    assert_eq!(of_b(&after), [1.0, 0.0, 0.0].map(Some));
+    let before = then(&[close("500ms"), open("1s"), moves("2s")]);
+    assert_eq!(lives(&before), [3.0, 1.0, 1.0, 2.0].map(Some));
+    assert_eq!(of_b(&before), [2.0, 1.0, 0.0].map(Some));
+    let meanwhile = then(&[close("500ms"), moves("1s"), open("2s")]);
+    assert_eq!(lives(&meanwhile), [3.0, 1.0, 1.0, 2.0].map(Some));
+    assert_eq!(of_b(&meanwhile), [1.0, 1.0, 0.0].map(Some));
+    let never = then(&[close("500ms"), moves("1s")]);
+    assert_eq!((lives(&never), of_b(&never)), ([2.0, 1.0, 1.0, 1.0].map(Some), [1.0, 1.0, 0.0].map(Some)));
+}
+
+/// What only the network shows: the three paths have two subflows.
 #[test]
 fn an_event_of_nobodys_subflows_is_refused() {
-    let text = format!("{PATHS}{}", event("2s", "close-subflow", "subflow = 2"));
+    let text = PATHS.replace("paths = 2", "paths = 3").replace("'bulk'", "'bulk'\nsubflows = 2");
+    let text = format!("{text}{}", event("2s", "close-subflow", "path = 'c'"));
     let error = run_case(&plan(&text, &[]).cases[0], 1, &Options::default()).unwrap_err();
     assert!(matches!(error, SimError::NoSubflow { at_s: 2.0 }), "{error}");
-    let single = format!("{PATHS}{}", event("2s", "close-subflow", "path = 'a'"));
-    let error = run_case(&plan(&single, &["protocol=tcp"]).cases[0], 1, &Options::default()).unwrap_err();
     assert!(error.to_string().contains("at 2 s: no connection with several subflows"), "{error}");
 }

@@ -116,7 +116,7 @@ fn subflows(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Vec<Su
         Subflow {
             established: seen.established || fate.opened,
             continues,
-            end: if goes_on && end != End::Unseen { End::WithConnection } else { end },
+            end: if goes_on && end != End::Unseen { End::Moved } else { end },
             ..seen
         }
     };
@@ -256,6 +256,8 @@ mod tests {
         let track = |socket| {
             let mut track = Track::default();
             track.socket = socket;
+            let end = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
+            track.ends = Some((end, end));
             track
         };
         let tracks = [7, 4, 7].map(track);
@@ -272,5 +274,7 @@ mod tests {
         assert_eq!(numbers, [1, 0, 1], "one that moved keeps its number");
         let continue_others: Vec<bool> = subflows.iter().map(|subflow| subflow.continues).collect();
         assert_eq!(continue_others, [false, false, true], "it is opened once");
+        let ends: Vec<End> = subflows.iter().map(|subflow| subflow.end).collect();
+        assert_eq!(ends, [End::Moved, End::WithConnection, End::WithConnection], "and ends once");
     }
 }

@@ -91,8 +91,8 @@ pub(super) const ALL: &[Metric] = &[
         engines: Engines::Simulator,
         title: "loss of probes",
         shown: &[("", "probe loss")],
-        meaning: "probes sent within the window that no answer came to in time, of those whose time has passed or that were \
-                  answered",
+        meaning: "probes that no answer came to in time, of those sent within the window at least a `timeout` before the run's \
+                  end",
         reduce: By(probes::loss),
         ..NUMBER
     },

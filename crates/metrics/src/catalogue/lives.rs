@@ -47,7 +47,8 @@ pub(super) const ALL: &[Metric] = &[
     Metric {
         name: "subflows_opened",
         title: "subflows opened",
-        meaning: "subflows of the measured traffic that were established; of a plain TCP connection, the one",
+        meaning: "subflows of the measured traffic that were established, each as often as it was opened; of a plain TCP \
+                  connection, the one",
         reduce: Sum(|subflow| Some(subflow.opened())),
         ..SUBFLOWS
     },
@@ -83,9 +84,9 @@ pub(super) const ALL: &[Metric] = &[
     },
     Metric {
         name: "subflows_closed_path_manager",
-        engines: Engines::Kernels,
         title: "closed with their address",
-        meaning: "subflows that were closed because the other end withdrew their address, while their connection went on",
+        meaning: "subflows that were closed because the other end withdrew their address, or because an event closed them, while \
+                  their connection went on",
         reduce: Sum(|subflow| subflow.ended(|end| end == End::Closed(Closed::PathManager))),
         ..SUBFLOWS
     },
@@ -100,7 +101,8 @@ pub(super) const ALL: &[Metric] = &[
     Metric {
         name: "subflows_closed_end",
         title: "closed with their connection",
-        meaning: "opened subflows that lasted as long as their connection, or to the end of the run",
+        meaning: "opened subflows that lasted as long as their connection, or to the end of the run; one that moved, on its \
+                  last path",
         reduce: Sum(|subflow| subflow.ended(|end| end == End::WithConnection)),
         ..SUBFLOWS
     },

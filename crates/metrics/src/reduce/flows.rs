@@ -72,7 +72,7 @@ fn request(seen: &Observed, response: &Response) -> FlowRecord {
 /// What every record of a connection says about it.
 fn named(seen: &Observed, index: usize) -> FlowRecord {
     let one = &seen.connections[index];
-    let established = one.subflows.iter().filter(|subflow| subflow.established);
+    let established = one.subflows.iter().filter(|subflow| subflow.was_established());
     FlowRecord {
         flow: index as u64,
         traffic: seen.entries[one.entry].label.clone(),

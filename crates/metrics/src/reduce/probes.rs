@@ -10,7 +10,7 @@ pub(crate) fn rtt(scope: &Scope<'_>) -> Option<Figure> {
 }
 
 pub(crate) fn loss(scope: &Scope<'_>) -> Option<Figure> {
-    share(sent(scope).filter(|probe| probe.lost || probe.answered.is_some()), |probe| probe.lost)
+    share(sent(scope).filter(|probe| probe.due), |probe| probe.answered.is_none())
 }
 
 pub(crate) fn marked(scope: &Scope<'_>) -> Option<Figure> {

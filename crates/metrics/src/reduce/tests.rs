@@ -84,11 +84,15 @@ fn a_subflow_that_never_opened_was_not_closed() {
         subflow(true, End::Closed(Closed::Guard)),
         subflow(true, End::Closed(Closed::Timeout)),
         subflow(false, End::Closed(Closed::Timeout)),
+        // One that moves; one that was closed, and whose second SYN nobody answered.
+        subflow(true, End::Moved),
+        Subflow { continues: true, ..subflow(true, End::WithConnection) },
+        Subflow { earlier: vec![Closed::PathManager], ..subflow(false, End::Closed(Closed::Timeout)) },
     ];
     let m = figures(&seen).metrics;
-    let counted = ["opened", "closed", "closed_guard", "closed_timeout", "closed_end"]
+    let counted = ["opened", "closed", "closed_guard", "closed_timeout", "closed_path_manager", "closed_end"]
         .map(|of| m.get(&format!("subflows_{of}")));
-    assert_eq!(counted, [Some(3.0), Some(2.0), Some(1.0), Some(1.0), Some(1.0)]);
+    assert_eq!(counted, [5.0, 3.0, 1.0, 1.0, 1.0, 2.0].map(Some));
     assert_eq!(
         (m.get("traffic.theirs.subflows_opened"), m.get("traffic.theirs.subflows_closed")),
         (Some(1.0), None)
@@ -180,28 +184,29 @@ fn values_over_time_stand_at_the_end_of_their_interval() {
 
 #[test]
 fn probes_are_counted_where_and_when_they_were_sent() {
-    let probe = |entry, path, sent: u64, rtt: Option<u64>, lost| Probe {
+    let probe = |entry, path, sent: u64, rtt: Option<u64>, due| Probe {
         entry,
         path,
         sent: secs(sent),
         answered: rtt.map(|us| Moment::from_us(sent * 1_000_000 + us)),
         marked: rtt == Some(300),
-        lost,
+        due,
     };
     let probes = vec![
-        probe(0, Some(0), 1, Some(9_000), false), // within the warm-up
-        probe(0, Some(0), 3, Some(100), false),
-        probe(0, Some(0), 4, Some(300), false),
+        probe(0, Some(0), 1, Some(9_000), true), // within the warm-up
+        probe(0, Some(0), 3, Some(100), true),
+        probe(0, Some(0), 4, Some(300), true),
         probe(0, Some(0), 5, None, true),
-        probe(0, Some(0), 10, None, false), // its time has not passed
-        probe(0, None, 6, Some(200), false),
-        probe(1, Some(0), 6, Some(7_000), false), // competing
+        probe(0, Some(0), 9, Some(200), false), // it was answered before its time had passed
+        probe(0, Some(0), 10, None, false),
+        probe(0, None, 6, Some(200), true),
+        probe(1, Some(0), 6, Some(7_000), true), // competing
     ];
     let m = figures(&Observed { probes, ..run() }).metrics;
     let get = |name: &str| m.get(name);
     assert_eq!((get("probe_rtt_us.p50"), get("probe_rtt_us.max")), (Some(200.0), Some(300.0)));
     assert_eq!((get("probe_loss"), get("paths.a.probe_loss")), (Some(0.25), Some(1.0 / 3.0)));
-    assert_eq!((get("probe_marked"), get("paths.a.probe_marked")), (Some(1.0 / 3.0), Some(0.5)));
+    assert_eq!((get("probe_marked"), get("paths.a.probe_marked")), (Some(0.25), Some(1.0 / 3.0)));
     assert_eq!(get("traffic.theirs.probe_rtt_us"), Some(7_000.0));
     assert_eq!(
         (m.goodput_bps, m.completed),

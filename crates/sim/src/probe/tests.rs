@@ -116,6 +116,7 @@ pairing = 'permutation'
 [[traffic]]
 kind = 'probe'
 interval = '100us'
+timeout = '5ms'
 random = true
 pairing = 'permutation'
 ";
@@ -156,4 +157,12 @@ nic = 0
     let moved = output.series.iter().filter(|point| point.metric == "probe_rtt_us" && point.entity == "b");
     assert!(moved.map(|point| point.t_us).max().is_some_and(|last| last <= 1_100_000));
     assert_eq!(get(&output, "paths.b.goodput_bps"), 0.0);
+}
+
+#[test]
+fn too_many_probes_are_advised_to_be_rarer() {
+    let text = idle("").replace("'1ms'", "'1us'");
+    let plan = Document::parse("t", &text).and_then(|d| d.plan(&Overrides::default())).unwrap();
+    let error = run_case(&plan.cases[0], 1, &Options::default()).unwrap_err();
+    assert!(error.to_string().contains("lengthen `interval`"), "{error}");
 }

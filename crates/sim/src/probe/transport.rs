@@ -45,7 +45,7 @@ pub(crate) fn make(making: &mut Making<'_>, hosts: &mut [Hosts]) -> Result<Box<d
                 requests += pair.requests(scenario.duration) * session.ways.len() as u64;
                 sessions.0.push(session);
                 if requests > MAX_FLOWS as u64 {
-                    return Err(SimError::TooMany {
+                    return Err(SimError::TooManyProbes {
                         traffic: making.labels[traffic].clone(),
                         most: MAX_FLOWS,
                     });
@@ -188,6 +188,6 @@ fn seen(session: &Session, record: &Record, end: Time) -> observed::Probe {
         sent: at(record.at),
         answered: answer.map(|answer| at(record.at + answer.rtt)),
         marked: answer.is_some_and(|answer| answer.marked),
-        lost: answer.is_none() && record.at + session.timeout <= end,
+        due: record.at + session.timeout <= end,
     }
 }

@@ -54,6 +54,14 @@ pub enum SimError {
         /// The limit.
         most: usize,
     },
+    /// More probes than fit.
+    #[error("traffic `{traffic}` sends more than {most} probes; lengthen `interval`, or shorten the run")]
+    TooManyProbes {
+        /// The traffic entry.
+        traffic: String,
+        /// The limit.
+        most: usize,
+    },
     /// The caller asked to stop.
     #[error("the run was interrupted")]
     Canceled,

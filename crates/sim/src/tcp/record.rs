@@ -117,10 +117,12 @@ pub struct SubflowRecord {
     pub srtt_8us: u32,
     /// Whether it can carry data.
     pub established: bool,
-    /// Whether it ever could.
+    /// Whether it could, since it was opened the last time.
     pub opened: bool,
     /// Why it was closed, if it was.
     pub closed: Option<Closing>,
+    /// Why it was closed each time before it was opened again.
+    pub earlier: Vec<Closing>,
     /// The words its algorithm publishes to siblings (for DCTCP-like ones the marked fraction).
     pub algorithm_words: [u64; 2],
 }

@@ -169,9 +169,11 @@ pub(crate) struct Subflow {
     pub(crate) join_delay: Span,
     pub(crate) syn_sent: Time,
     pub(crate) syn_retries: u8,
-    /// It was established, now or once.
+    /// It was established, now or before it was closed.
     pub(crate) opened: bool,
     pub(crate) closed: Option<Closing>,
+    /// Why it was closed each time before it was opened again; not where it had not been established.
+    pub(crate) earlier: Vec<Closing>,
     /// All but `sent`, which follows from the sequence numbers: see [`Subflow::counters`].
     pub(crate) counters: SubflowCounters,
 }
@@ -226,6 +228,7 @@ impl Subflow {
             syn_retries: 0,
             opened: false,
             closed: None,
+            earlier: Vec::new(),
             counters: SubflowCounters::default(),
         }
     }
@@ -238,10 +241,11 @@ impl Subflow {
             join_delay: self.join_delay,
             ..SubflowSpec::new(self.route, self.route)
         };
+        let ended = self.closed.filter(|_| self.opened);
         Subflow {
             board: self.board.clone(),
             counters: self.counters,
-            opened: self.opened,
+            earlier: self.earlier.iter().copied().chain(ended).collect(),
             timer: self.timer,
             pace_timer: self.pace_timer,
             ..Subflow::new(self.conn, self.to, &spec, initial_cwnd)

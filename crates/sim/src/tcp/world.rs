@@ -327,6 +327,7 @@ fn subflow_record(sf: &Subflow, rx: &RxSubflow) -> SubflowRecord {
         established: sf.status == Status::Established,
         opened: sf.opened,
         closed: sf.closed,
+        earlier: sf.earlier.clone(),
         algorithm_words: sf.path.pub_words,
     }
 }

@@ -55,6 +55,9 @@ struct Leg {
     path: Option<usize>,
     until: Time,
     counters: Counters,
+    /// How often it had been closed until then, and whether it was open.
+    closed: usize,
+    open: bool,
 }
 
 impl Flows {
@@ -69,8 +72,10 @@ impl Flows {
         let (flow, subflow) = (moved.ends, moved.way);
         let seen = observe::subflow(self, &self.flows[flow], subflow, hosts);
         let path = self.flows[flow].paths[subflow];
-        let leaves = seen.established && path != moved.path;
-        leaves.then_some(Leg { flow, subflow, path, until: moved.at, counters: seen.counters })
+        let leaves = seen.was_established() && path != moved.path;
+        let (closed, open) = observe::lives(&seen);
+        let (until, closed) = (moved.at, closed.len());
+        leaves.then_some(Leg { flow, subflow, path, until, counters: seen.counters, closed, open })
     }
 
     /// The subflows of a connection that an event means, where they are now.
@@ -83,7 +88,7 @@ impl Flows {
         };
         // The only subflow of a connection is the connection.
         let several = flow.paths.len() > 1;
-        let all = several && which.traffic.as_ref().is_none_or(|names| names.0.contains(label));
+        let all = several && which.means(label);
         (0..flow.paths.len()).filter(|number| all && is_meant(number)).collect()
     }
 }

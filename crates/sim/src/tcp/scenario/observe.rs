@@ -75,9 +75,21 @@ fn stalled_us(planned: &Planned, record: &FlowRecord, end: Moment) -> Option<f64
     (at(record.start) < end).then(|| before.max(end.us_since(at(last))))
 }
 
+/// Why a subflow was closed each time, and whether it is open.
+pub(super) fn lives(seen: &Subflow) -> (Vec<Closed>, bool) {
+    let last = match seen.end {
+        End::Closed(why) if seen.established => Some(why),
+        _ => None,
+    };
+    (seen.earlier.iter().copied().chain(last).collect(), seen.established && last.is_none())
+}
+
 /// A subflow that has left paths, as what it was on each of them; the last is where it is now.
 fn by_path(whole: Subflow, left: &[&Leg]) -> Vec<Subflow> {
-    let Subflow { number, established, end, .. } = whole;
+    let number = whole.number;
+    let (closed, open) = lives(&whole);
+    // One that was open as it left its last path continues on the next.
+    let (mut before_closed, mut continues) = (0, false);
     let mut samples = whole.samples.into_iter().peekable();
     let mut before = Counters { ce_marks: Some(0), timeouts: Some(0), retransmits: Some(0), echoed_ce: None };
     let mut parts = Vec::new();
@@ -85,14 +97,16 @@ fn by_path(whole: Subflow, left: &[&Leg]) -> Vec<Subflow> {
         let until = at(leg.until);
         let samples = std::iter::from_fn(|| samples.next_if(|sample| sample.at < until)).collect();
         let counters = since(&leg.counters, &before);
-        let continues = !parts.is_empty();
-        let end = End::WithConnection;
-        parts.push(Subflow { number, path: leg.path, established, continues, end, counters, samples });
-        before = leg.counters;
+        let closed_until = leg.closed.clamp(before_closed, closed.len());
+        let earlier = closed[before_closed..closed_until].to_vec();
+        let (path, established, end) = (leg.path, leg.open, End::Moved);
+        parts.push(Subflow { number, path, established, earlier, continues, end, counters, samples });
+        (before, before_closed, continues) = (leg.counters, closed_until, leg.open);
     }
     let counters = since(&whole.counters, &before);
-    let (continues, samples) = (!parts.is_empty(), samples.collect());
-    parts.push(Subflow { number, path: whole.path, established, continues, end, counters, samples });
+    let (path, samples) = (whole.path, samples.collect());
+    let (earlier, end) = (closed[before_closed..].to_vec(), End::WithConnection);
+    parts.push(Subflow { number, path, established: open, earlier, continues, end, counters, samples });
     parts
 }
 
@@ -127,12 +141,13 @@ pub(super) fn subflow(all: &Flows, flow: &Flow, number: usize, hosts: &[&Hosts])
 fn of(directions: &[&FlowRecord], number: usize) -> Subflow {
     let both: Vec<&SubflowRecord> = directions.iter().map(|record| &record.subflows[number]).collect();
     let sum = |counter: fn(&SubflowRecord) -> u64| Some(both.iter().map(|record| counter(record)).sum());
+    // Events close both directions at once.
+    let earlier = both.iter().map(|record| &record.earlier).max_by_key(|earlier| earlier.len());
     Subflow {
         established: both.iter().any(|record| record.opened),
+        earlier: earlier.into_iter().flatten().copied().map(closed).collect(),
         end: match both.iter().find_map(|record| record.closed) {
-            Some(Closing::Shared) => End::Closed(Closed::Guard),
-            Some(Closing::Timeout) => End::Closed(Closed::Timeout),
-            Some(Closing::Managed) => End::Closed(Closed::PathManager),
+            Some(why) => End::Closed(closed(why)),
             None => End::WithConnection,
         },
         counters: Counters {
@@ -142,6 +157,14 @@ fn of(directions: &[&FlowRecord], number: usize) -> Subflow {
             echoed_ce: None,
         },
         ..Subflow::default()
+    }
+}
+
+fn closed(why: Closing) -> Closed {
+    match why {
+        Closing::Shared => Closed::Guard,
+        Closing::Timeout => Closed::Timeout,
+        Closing::Managed => Closed::PathManager,
     }
 }
 
