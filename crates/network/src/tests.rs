@@ -203,7 +203,11 @@ fn a_threshold_that_only_the_way_back_cannot_have_says_so() {
     for kind in [r#""kind":"dumbbell","pairs":1"#, r#""kind":"parallel-paths","paths":1"#] {
         let back = bad(&format!(r#"{{{kind},"rate":"20mbit",{rest},"reverse":{{"rate":"1gbit"}}}}"#));
         assert_eq!(back.path, "topology.marking.at");
-        assert!(back.message.ends_with("this is 625kB (on the way back, with what `reverse` says)"), "{}", back.message);
+        assert!(
+            back.message.ends_with("this is 625kB (on the way back, with what `reverse` says)"),
+            "{}",
+            back.message
+        );
         let there = bad(&format!(r#"{{{kind},"rate":"1gbit",{rest},"reverse":{{"rate":"20mbit"}}}}"#));
         assert!(there.message.ends_with("this is 625kB"), "{}", there.message);
     }

@@ -126,7 +126,9 @@ fn faults_of_meaning() {
 
 #[test]
 fn faults_of_probes() {
-    let probe = |more: &str| replaced("kind = \"bulk\"\nconnections = 2", &format!("kind = \"probe\"\ninterval = \"1ms\"\n{more}"));
+    let probe = |more: &str| {
+        replaced("kind = \"bulk\"\nconnections = 2", &format!("kind = \"probe\"\ninterval = \"1ms\"\n{more}"))
+    };
     let cases = [
         "timeout = \"1s\"",
         "timeout = \"500ms\"\nstart = \"600ms\"",
@@ -150,8 +152,11 @@ fn faults_of_events_of_subflows() {
         event("path = \"a\"\nsubflows = 2", "close-subflow", "path = \"b\""),
         event("path = \"a\"", "close-subflow", "path = \"a\""),
         event("protocol = \"tcp\"", "close-subflow", "path = \"a\""),
-        replaced("connections = 2", "connections = 2\nprotocol = \"tcp\"\n[[traffic]]\nkind = \"bulk\"\n\
-            [[event]]\nat = \"0s\"\nkind = \"set-backup\"\nsubflow = 1\ntraffic = \"bulk\""),
+        replaced(
+            "connections = 2",
+            "connections = 2\nprotocol = \"tcp\"\n[[traffic]]\nkind = \"bulk\"\n\
+            [[event]]\nat = \"0s\"\nkind = \"set-backup\"\nsubflow = 1\ntraffic = \"bulk\"",
+        ),
     ];
     insta::assert_snapshot!(texts.join("\n\n"));
 }

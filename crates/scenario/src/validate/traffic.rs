@@ -10,7 +10,8 @@ use super::{Check, fault, fault_with, require};
 use crate::error::did_you_mean;
 use crate::model::matching;
 use crate::model::{
-    Discipline, OneOrMany, Pairing, Poisson, Protocol, Scenario, SizeDist, SizePoint, Topology, Traffic, TrafficKind,
+    Discipline, OneOrMany, Pairing, Poisson, Protocol, Scenario, SizeDist, SizePoint, Topology, Traffic,
+    TrafficKind,
 };
 
 /// The most connections of one entry.
@@ -273,7 +274,8 @@ fn kind(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
             require(fits(k.packet), &at("packet"), &message)?;
             require(k.reply.is_none_or(fits), &at("reply"), &message)?;
             let first = entry.common.start.max(scenario.warmup);
-            let late = first.get().checked_add(k.timeout.get()).is_some_and(|late| late < scenario.duration.get());
+            let late =
+                first.get().checked_add(k.timeout.get()).is_some_and(|late| late < scenario.duration.get());
             let message = "the run ends before any answer is late: no loss could be seen; give a shorter `timeout` or a longer `duration`";
             require(late, &at("timeout"), message)
         }
