@@ -3,10 +3,10 @@
 use super::subflow::attributes;
 use netlink_packet_sock_diag::inet::nlas::TcpInfoBuffer;
 
-/// From <linux/inet_diag.h>: the attribute that carries `struct tcp_info`.
-const INET_DIAG_INFO: u16 = 2;
+/// From <linux/inet_diag.h>: the attribute that carries `struct tcp_info`, of MPTCP's sockets `struct mptcp_info`.
+pub(super) const INET_DIAG_INFO: u16 = 2;
 /// `struct inet_diag_msg`, which the attributes follow: 4 bytes, the socket's identity (48), five words.
-const INET_DIAG_MSG_BYTES: usize = 4 + 48 + 5 * 4;
+pub(super) const INET_DIAG_MSG_BYTES: usize = 4 + 48 + 5 * 4;
 
 /// Counters that not every kernel has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! MPTCP connections, as their sockets count them: what crosses them whichever subflow it takes.
 
+use super::later::{INET_DIAG_INFO, INET_DIAG_MSG_BYTES};
 use super::subflow::attributes;
 use super::{Diag, DiagError};
 use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader, NetlinkSerializable};
@@ -9,15 +10,13 @@ use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use std::net::{Ipv4Addr, SocketAddr};
 use vmcc_netlink::Connection;
 
-/// From <linux/inet_diag.h>: the attribute of a request whose protocol needs more than a byte, and that of an answer.
+/// From <linux/inet_diag.h>: the attribute of a request whose protocol needs more than a byte.
 const INET_DIAG_REQ_PROTOCOL: u16 = 3;
-const INET_DIAG_INFO: u16 = 2;
 const IPPROTO_MPTCP: u32 = 262;
-/// `struct inet_diag_msg`: the ports follow four bytes, the addresses those; attributes follow all.
+/// `struct inet_diag_msg`: the ports follow four bytes, the addresses those.
 const PORTS: usize = 4;
 const ADDRESSES: usize = 8;
 const ADDRESS_BYTES: usize = 16;
-const MESSAGE_BYTES: usize = 72;
 /// `struct mptcp_info`, from Linux 6.5 on.
 const BYTES_RETRANSMITTED: usize = 48;
 const BYTES_RECEIVED: usize = 64;
@@ -108,7 +107,7 @@ impl Whole {
             Some(SocketAddr::from((address, port(PORTS + number * size_of::<u16>())?)))
         };
         let (_, info) =
-            attributes(payload.get(MESSAGE_BYTES..)?).find(|(kind, _)| *kind == INET_DIAG_INFO)?;
+            attributes(payload.get(INET_DIAG_MSG_BYTES..)?).find(|(kind, _)| *kind == INET_DIAG_INFO)?;
         let counter = |at| Some(u64::from_ne_bytes(*info.get(at..)?.first_chunk()?));
         Some(Self {
             local: end(0)?,
@@ -127,7 +126,7 @@ mod tests {
         let mut bytes = vec![AF_INET, 1, 0, 0, 0x14, 0x51, 0x9c, 0x40, 10, 0, 0, 1];
         bytes.resize(ADDRESSES + ADDRESS_BYTES, 0);
         bytes.extend([10, 0, 0, 2]);
-        bytes.resize(MESSAGE_BYTES, 0);
+        bytes.resize(INET_DIAG_MSG_BYTES, 0);
         let mut info = vec![0; BYTES_RETRANSMITTED];
         info.extend([7_u64, 8, 9, 10].into_iter().flat_map(u64::to_ne_bytes));
         info.truncate(info_bytes);
@@ -148,7 +147,7 @@ mod tests {
         assert_eq!(Whole::of_answer(&answer(80)), Some(whole));
         let old = Whole { received_bytes: None, retransmitted_bytes: None, ..whole };
         assert_eq!(Whole::of_answer(&answer(48)), Some(old), "before Linux 6.5");
-        for cut in 0..MESSAGE_BYTES {
+        for cut in 0..INET_DIAG_MSG_BYTES {
             assert_eq!(Whole::of_answer(&answer(80)[..cut]), None, "{cut}");
         }
     }

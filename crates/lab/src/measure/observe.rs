@@ -105,11 +105,10 @@ fn connection(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Conn
 fn subflows(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Vec<Subflow> {
     let sockets: BTreeSet<usize> = transfer.tracks.iter().map(|track| track.socket).collect();
     let number = |track: &Track| sockets.range(..track.socket).count();
-    let others =
-        |at: usize| transfer.tracks.iter().map(|track| track.socket).enumerate().filter(move |o| o.0 != at);
     let one = |(at, track): (usize, &&Track)| {
-        let continues = others(at).any(|(other, socket)| other < at && socket == track.socket);
-        let goes_on = others(at).any(|(other, socket)| other > at && socket == track.socket);
+        let is_its_own = |other: &&Track| other.socket == track.socket;
+        let continues = transfer.tracks[..at].iter().any(is_its_own);
+        let goes_on = transfer.tracks[at + 1..].iter().any(is_its_own);
         let fate = track.ends.map(|ends| (fates.of(ends), fates.end(ends)));
         let (fate, end) = fate.unwrap_or_default();
         let seen = subflow(spec, track, number(track));

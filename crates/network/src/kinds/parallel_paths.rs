@@ -52,7 +52,7 @@ pub struct ParallelPaths {
 pub struct Paths(pub Vec<PathSpec>);
 
 /// One path and how it differs from the others.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PathSpec {
     /// Its name in traffic, events and results.
@@ -95,17 +95,7 @@ impl<'de> Deserialize<'de> for Paths {
                 if !(1..=64).contains(&count) {
                     return Err(E::invalid_value(serde::de::Unexpected::Unsigned(count), &self));
                 }
-                let unnamed = |i| PathSpec {
-                    name: path_name(i),
-                    rate: None,
-                    delay: None,
-                    buffer: None,
-                    marking: None,
-                    loss: None,
-                    jitter: None,
-                    reorder: None,
-                    reverse: None,
-                };
+                let unnamed = |i| PathSpec { name: path_name(i), ..PathSpec::default() };
                 Ok(Paths((0..count as usize).map(unnamed).collect()))
             }
             fn visit_i64<E: serde::de::Error>(self, count: i64) -> Result<Paths, E> {
@@ -149,16 +139,15 @@ impl Duplex {
 }
 
 impl PathSpec {
-    /// Whether it says anything about a key, rather than being as all paths are.
-    fn says(&self, key: &str) -> bool {
-        match key {
-            "rate" => self.rate.is_some(),
-            "delay" => self.delay.is_some(),
-            "buffer" => self.buffer.is_some(),
-            "marking" => self.marking.is_some(),
-            "loss" => self.loss.is_some(),
-            "jitter" => self.jitter.is_some(),
-            _ => false,
+    /// How its first direction differs from what all paths have.
+    fn own(&self) -> Reverse {
+        Reverse {
+            rate: self.rate,
+            delay: self.delay,
+            buffer: self.buffer,
+            marking: self.marking,
+            loss: self.loss,
+            jitter: self.jitter,
         }
     }
 }
@@ -173,17 +162,17 @@ impl ParallelPaths {
     fn path(&self, path: &PathSpec) -> Duplex {
         let none = Reverse::default();
         let (own, all) = (path.reverse.as_ref().unwrap_or(&none), self.reverse.as_ref().unwrap_or(&none));
-        let there = LinkSettings {
-            rate: path.rate.unwrap_or(self.rate),
-            delay: path.delay.unwrap_or(self.delay),
-            buffer: path.buffer.unwrap_or(self.buffer),
-            marking: path.marking.unwrap_or(self.marking),
+        let common = LinkSettings {
+            rate: self.rate,
+            delay: self.delay,
+            buffer: self.buffer,
+            marking: self.marking,
             queue: self.queue.clone(),
-            loss: path.loss.unwrap_or(self.loss),
-            jitter: path.jitter.unwrap_or(self.jitter),
+            loss: self.loss,
+            jitter: self.jitter,
             reorder: path.reorder.unwrap_or(self.reorder),
         };
-        Duplex { there, reverse: own.or(all) }
+        Duplex { there: path.own().of(&common), reverse: own.or(all) }
     }
 
     /// A fault of a path, at the topology's key where the path does not set it itself.
@@ -195,7 +184,7 @@ impl ParallelPaths {
         };
         let path = self.path(own);
         check::settings(&path.there, mtu, "").map_err(|bad| {
-            let owned = own.says(&first_key(&bad));
+            let owned = own.own().says(&first_key(&bad));
             at(bad, "", owned)
         })?;
         check::settings(&path.back(), mtu, "").map_err(|bad| {
@@ -203,7 +192,7 @@ impl ParallelPaths {
             let said = |reverse: &Option<Reverse>| reverse.as_ref().is_some_and(|r| r.says(&key));
             match path.reverse.says(&key) {
                 true => at(bad, ".reverse", said(&own.reverse)),
-                false => on_the_way_back(at(bad, "", own.says(&key))),
+                false => on_the_way_back(at(bad, "", own.own().says(&key))),
             }
         })
     }

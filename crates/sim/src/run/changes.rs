@@ -91,10 +91,11 @@ pub(crate) fn routes(
     transports: &[Box<dyn Transport>],
     mut remaps: Vec<Remap>,
 ) -> Result<Vec<Remap>, SimError> {
+    let ends: Vec<Vec<Ends>> = transports.iter().map(|transport| transport.ends()).collect();
     for remap in &mut remaps {
-        for (kind, transport) in transports.iter().enumerate() {
-            for (index, ends) in transport.ends().into_iter().enumerate() {
-                let moved = moved(fabric, scenario, remap, (index, ends))?;
+        for (kind, ends) in ends.iter().enumerate() {
+            for (index, ends) in ends.iter().enumerate() {
+                let moved = moved(fabric, scenario, remap, (index, *ends))?;
                 remap.moved.extend(moved.into_iter().map(|moved| (kind, moved)));
             }
         }
