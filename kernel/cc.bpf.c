@@ -6,6 +6,7 @@
  *     CC_ALG          its name          CC_KERNEL_NAME  its name in the kernel, a string
  *     CC_ALG_SOURCE   its source file   CC_COUPLED      1 if it reads its siblings, else 0
  *     CC_NEEDS_ECN    1 if it needs every mark echoed, else 0
+ *     CC_DETECTS      1 if it detects paths that share a bottleneck, else 0
  *
  * What Linux calls, and what becomes of it:
  *
@@ -22,6 +23,8 @@
  *   set_state: on_congestion if ssthresh was asked for, then on_state.
  *
  *   cong_avoid: on_ack if still due, on_grow.
+ *
+ *   detect: at the end of the callback in which on_ack ran, by itself for its stack.
  *
  *   cwnd_event: the receiver's echo of marks (echo.bpf.h).
  *
@@ -67,11 +70,20 @@ struct {
 /* What Linux says about an ACK before it lets the window grow. */
 #define SK_WHOLE_ACK (CC_NEEDS_ECN ? SK_ACK | SK_SAMPLE : SK_SAMPLE)
 
+/* The highest ssthresh that an algorithm sets whatever the window was before. */
+#if CC_DETECTS
+#define LOW_SSTHRESH CC_SHARING_NARROW
+#else
+#define LOW_SSTHRESH CC_MIN_SSTHRESH_PKT
+#endif
+
 /* How often a member looks for siblings that have become backups. */
 #define LOOK_AGAIN_US 10000
 
 /* In mp_sk.slot of a path that is not coupled: it has been counted as such. */
 #define SLOT_REFUSED 0x80
+/* The same: on_ack has run, and detect is due. */
+#define SLOT_DETECT 0x40
 
 /* What a subflow keeps in icsk_ca_priv. */
 struct mp_sk {
@@ -81,7 +93,7 @@ struct mp_sk {
 	u32 prior_rcv_nxt; /* receiver: what had arrived at the last segment */
 	u32 looked_us;	   /* when membership was looked at */
 	u16 acked_pkt;	   /* with SK_SAMPLE */
-	u8 slot;	   /* and SLOT_REFUSED */
+	u8 slot;	   /* and SLOT_REFUSED, SLOT_DETECT */
 	u8 flags;
 };
 
@@ -134,11 +146,68 @@ struct {
 	__uint(max_entries, MP_EVENT_BYTES);
 } mp_events SEC(".maps");
 
+#if CC_DETECTS
+/* What is seen of a connection's paths, by the key of its entry in mp_groups. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MP_MAX_CONNECTIONS);
+	__type(key, u64);
+	__type(value, struct cc_sharing);
+} mp_sharing SEC(".maps");
+
+/* What an entry is at first: too much for the stack. */
+static const struct cc_sharing nothing_seen;
+
+static __always_inline struct cc_sharing *sharing_find(const struct mp_sk *ca)
+{
+	u64 key = ca->group_key;
+
+	return key ? bpf_map_lookup_elem(&mp_sharing, &key) : 0;
+}
+
+/*
+ * A second path has joined: makes the entry, unless it is there, and forgets what was seen of an
+ * earlier path in its slot.  An entry that cannot be made, for want of memory, is not detected in.
+ */
+static __noinline int sharing_begin(u64 key, u8 slot)
+{
+	struct cc_sharing *sharing;
+	struct cc_event ev = {.self = slot};
+
+	if (slot)
+		bpf_map_update_elem(&mp_sharing, &key, &nothing_seen, BPF_NOEXIST);
+	sharing = bpf_map_lookup_elem(&mp_sharing, &key);
+	if (sharing)
+		cc_sharing_begin(&ev, sharing);
+	return 0;
+}
+
+static __always_inline void sharing_end(u64 key)
+{
+	bpf_map_delete_elem(&mp_sharing, &key);
+}
+#else
+static __always_inline int sharing_begin(u64 key, u8 slot)
+{
+	(void)key;
+	(void)slot;
+	return 0;
+}
+
+static __always_inline void sharing_end(u64 key)
+{
+	(void)key;
+}
+#endif
+
 static __always_inline void join(struct sock *sk, struct mp_sk *ca)
 {
 	u8 slot = 0, refused = ca->slot & SLOT_REFUSED;
 
 	ca->group_key = group_join(sk, &slot);
+	if (ca->group_key)
+		sharing_begin(ca->group_key, slot);
 	if (!ca->group_key)
 		slot = refused || group_refused(sk) ? SLOT_REFUSED : 0;
 	ca->slot = slot;
@@ -304,28 +373,33 @@ static __always_inline void close_path(struct sock *sk, u32 peer)
 
 #endif
 
-static __always_inline void call_load(struct call *c, struct sock *sk, const struct mp_sk *ca)
+static __always_inline void event_load(struct cc_event *ev, struct sock *sk, const struct mp_sk *ca)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 	u32 min_rtt_us = tp->rtt_min.s[0].v;
 
-	c->ev.now_us = tp->tcp_mstamp | !tp->tcp_mstamp;
-	c->ev.flags = cwnd_limited(tp) ? CC_EV_CWND_LIMITED : 0;
+	ev->now_us = tp->tcp_mstamp | !tp->tcp_mstamp;
+	ev->flags = cwnd_limited(tp) ? CC_EV_CWND_LIMITED : 0;
 	if (ca->flags & SK_ECE)
-		c->ev.flags |= CC_EV_ECE;
-	c->ev.state = ca_state(sk);
-	c->ev.cause = CC_CAUSE_NONE;
-	c->ev.self = ca->slot & (CC_MAX_PATHS - 1);
-	c->ev.cwnd_pkt = tp->snd_cwnd;
-	c->ev.ssthresh_pkt = tp->snd_ssthresh;
-	c->ev.srtt_8us = tp->srtt_us;
-	c->ev.min_rtt_us = min_rtt_us == ~0u ? 0 : min_rtt_us;
-	c->ev.rtt_us = 0;
-	c->ev.acked_pkt = 0;
-	c->ev.in_flight_pkt = in_flight(tp);
-	c->ev.snd_una = tp->snd_una;
-	c->ev.snd_nxt = tp->snd_nxt;
-	c->ev.reserved = 0;
+		ev->flags |= CC_EV_ECE;
+	ev->state = ca_state(sk);
+	ev->cause = CC_CAUSE_NONE;
+	ev->self = ca->slot & (CC_MAX_PATHS - 1);
+	ev->cwnd_pkt = tp->snd_cwnd;
+	ev->ssthresh_pkt = tp->snd_ssthresh;
+	ev->srtt_8us = tp->srtt_us;
+	ev->min_rtt_us = min_rtt_us == ~0u ? 0 : min_rtt_us;
+	ev->rtt_us = 0;
+	ev->acked_pkt = 0;
+	ev->in_flight_pkt = in_flight(tp);
+	ev->snd_una = tp->snd_una;
+	ev->snd_nxt = tp->snd_nxt;
+	ev->reserved = 0;
+}
+
+static __always_inline void call_load(struct call *c, struct sock *sk, const struct mp_sk *ca)
+{
+	event_load(&c->ev, sk, ca);
 	c->path = ca->path;
 }
 
@@ -371,6 +445,8 @@ static __always_inline int take_ack(struct call *c, struct mp_sk *ca)
 		c->ev.acked_pkt = ca->acked_pkt;
 	}
 	ca->flags = flags & ~(SK_ACK | SK_SAMPLE);
+	if (CC_DETECTS)
+		ca->slot |= SLOT_DETECT;
 	return 1;
 }
 
@@ -417,6 +493,53 @@ static __noinline int ack_only(struct sock *sk)
 	call_end(&c, sk, ca, entry);
 	return 0;
 }
+
+#if CC_DETECTS
+/* Looks whether the path shares a bottleneck; at most one look per ACK that on_ack has seen. */
+static __noinline int detect(struct sock *sk)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct mp_sk *ca = mp_sk(sk);
+	struct mp_group *entry;
+	struct cc_sharing *sharing;
+	struct cc_decision out = {0};
+	struct cc_event ev;
+
+	ca->slot &= ~SLOT_DETECT;
+	entry = group_find(ca);
+	sharing = entry ? sharing_find(ca) : 0;
+	if (!sharing)
+		return 0;
+	event_load(&ev, sk, ca);
+	ev.rtt_us = ca->rtt_us;
+	ev.acked_pkt = ca->acked_pkt;
+	/*
+	 * Where the host's own queue is the bottleneck, Linux holds a socket back before its window
+	 * is full (TCP small queues).  What matters here is that the application is not the limit.
+	 */
+	if (tp->write_seq != tp->snd_nxt)
+		ev.flags |= CC_EV_CWND_LIMITED;
+	MP_HOOK(detect)(&ev, &entry->group, sharing, &mp_config.params, &out);
+	if (out.set & CC_SET_SSTHRESH)
+		tp->snd_ssthresh = out.ssthresh_pkt;
+	if (out.set & CC_SET_CWND)
+		tp->snd_cwnd = cc_min(cc_max(out.cwnd_pkt, 1), tp->snd_cwnd_clamp);
+	if (out.set & CC_CLOSE_PATH)
+		close_path(sk, out.peer);
+	return 0;
+}
+
+static __always_inline void detect_if_due(struct sock *sk)
+{
+	if (mp_sk(sk)->slot & SLOT_DETECT && mp_sk(sk)->group_key)
+		detect(sk);
+}
+#else
+static __always_inline void detect_if_due(struct sock *sk)
+{
+	(void)sk;
+}
+#endif
 
 /* Every callback of an ACK has come, and Linux is in a state in which no growth will follow. */
 static __always_inline void ack_complete(struct sock *sk, u8 flags)
@@ -507,8 +630,8 @@ void BPF_PROG(cc_release, struct sock *sk)
 #if CC_COUPLED
 	struct mp_sk *ca = mp_sk(sk);
 
-	if (live(sk) && ca->group_key)
-		group_leave(ca->group_key, ca->slot & (CC_MAX_PATHS - 1));
+	if (live(sk) && ca->group_key && group_leave(ca->group_key, ca->slot & (CC_MAX_PATHS - 1)))
+		sharing_end(ca->group_key);
 	ca->group_key = 0;
 #endif
 	mp_sk(sk)->flags = 0;
@@ -527,7 +650,7 @@ static __always_inline int unanswered(struct sock *sk)
 	u32 state = ca_state(sk), highest = CC_SSTHRESH_INFINITE;
 
 	if (state == CC_STATE_CWR || (state > CC_STATE_CWR && tp->undo_marker))
-		highest = cc_max(tp->prior_cwnd, CC_MIN_SSTHRESH_PKT);
+		highest = cc_max(tp->prior_cwnd, LOW_SSTHRESH);
 	if (state == CC_STATE_LOSS)
 		highest = cc_max(highest, tp->snd_cwnd);
 	return tp->snd_ssthresh > highest || tp->snd_cwnd > CC_MAX_CWND_PKT;
@@ -577,6 +700,7 @@ void BPF_PROG(cc_in_ack_event, struct sock *sk, u32 ack_flags)
 	}
 	ca->flags = flags;
 	ack_complete(sk, flags);
+	detect_if_due(sk);
 }
 #endif
 
@@ -602,6 +726,7 @@ void BPF_PROG(cc_pkts_acked, struct sock *sk, const struct ack_sample *sample)
 	flags = ca->flags | SK_SAMPLE;
 	ca->flags = flags;
 	ack_complete(sk, flags);
+	detect_if_due(sk);
 }
 
 SEC("struct_ops")
@@ -700,15 +825,13 @@ void BPF_PROG(cc_set_state, struct sock *sk, u8 new_state)
 	call_end(&c, sk, ca, entry);
 }
 
-SEC("struct_ops")
-void BPF_PROG(cc_cong_avoid, struct sock *sk, u32 ack, u32 acked)
+/* By itself, so that its stack is free again when detect runs. */
+static __noinline int grow(struct sock *sk, u32 acked)
 {
 	struct mp_sk *ca = mp_sk(sk);
 	struct mp_group *entry;
 	struct call c;
 
-	if (!live(sk))
-		return;
 	entry = call_begin(&c, sk, ca);
 	if (c.ev.flags & CC_EV_CWND_LIMITED && acked) {
 		c.ev.acked_pkt = acked;
@@ -716,6 +839,16 @@ void BPF_PROG(cc_cong_avoid, struct sock *sk, u32 ack, u32 acked)
 		apply(&c, sk);
 	}
 	call_end(&c, sk, ca, entry);
+	return 0;
+}
+
+SEC("struct_ops")
+void BPF_PROG(cc_cong_avoid, struct sock *sk, u32 ack, u32 acked)
+{
+	if (!live(sk))
+		return;
+	grow(sk, acked);
+	detect_if_due(sk);
 }
 
 SEC("struct_ops")

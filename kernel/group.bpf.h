@@ -171,6 +171,7 @@ static __noinline int group_refused(const struct sock *sk)
 	return 1;
 }
 
+/* Gives a slot back; true if that was the last and the entry is deleted. */
 static __noinline int group_leave(u64 key, u8 slot)
 {
 	struct mp_group *entry = bpf_map_lookup_elem(&mp_groups, &key);
@@ -188,6 +189,7 @@ static __noinline int group_leave(u64 key, u8 slot)
 	if (__sync_val_compare_and_swap(&entry->members, owner, MP_GROUP_DEAD) == owner) {
 		bpf_map_delete_elem(&mp_groups, &key);
 		account_give(account);
+		return 1;
 	}
 	return 0;
 }

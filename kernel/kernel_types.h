@@ -145,6 +145,7 @@ struct tcp_sock {
 	__u32 undo_marker; /* 0: nothing to undo */
 	__u32 snd_una;
 	__u32 snd_nxt;
+	__u32 write_seq;
 	__u32 rcv_nxt;
 	__u32 srtt_us; /* 1/8 us */
 	__u32 packets_out;

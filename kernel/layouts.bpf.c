@@ -63,6 +63,7 @@ SHARED_STRUCT(mp_config);
 SHARED_STRUCT(mp_account);
 SHARED_STRUCT(mp_counters);
 SHARED_STRUCT(mp_group);
+SHARED_STRUCT(cc_sharing);
 SHARED_STRUCT(mp_close_event);
 SHARED_STRUCT(replay_step);
 SHARED_STRUCT(observe_config);

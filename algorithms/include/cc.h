@@ -22,6 +22,12 @@
  *                  cwnd-limited)
  *   on_state       the host's recovery state has changed to event->state
  *
+ * One that detects paths which share a bottleneck (`detects` in registry.toml) has a sixth:
+ *
+ *   detect         after on_ack, with what all paths of the connection have seen.  It may ask to
+ *                  close the path, and may change its window to see whether others notice.  A host
+ *                  that does not close paths need not call it
+ *
  * The host clears decision->set before each hook.  It owns the recovery state machine (Linux, or
  * the simulator's model of it), and the gradual reduction (PRR) towards the ssthresh that
  * on_congestion answered.
@@ -111,6 +117,28 @@ struct cc_group {
 	struct cc_slot path[CC_MAX_PATHS];
 };
 
+#define CC_SHARING_BINS	 24 /* a block, and as many more as one end may be ahead: see sharing.h */
+#define CC_SHARING_PAIRS (CC_MAX_PATHS * (CC_MAX_PATHS - 1) / 2)
+
+/* One path, as the detector sees it. */
+struct cc_history {
+	uint32_t bin;	  /* that is being filled, counted in bins since the clock began */
+	uint32_t delays;  /* sum over its ACKs, in 1/1024 of a bin */
+	uint16_t acks;	  /* in this bin */
+	uint16_t marked;  /* of them with ECE */
+	uint16_t ignored; /* of them that tell nothing */
+	uint8_t settle;	  /* complete bins that will be left out still */
+	uint8_t probed;	  /* blocks for which the last probe still counts */
+	uint16_t value[CC_SHARING_BINS];
+};
+
+/* What the detector keeps of a connection.  All zero at first. */
+struct cc_sharing {
+	struct cc_history path[CC_MAX_PATHS]; /* each written by its path only */
+	int8_t evidence[CC_SHARING_PAIRS];
+	uint32_t shift; /* a bin is 2^shift us long; 0: none has begun */
+};
+
 /* An algorithm's own state on one path.  Fits, with the kernel wrapper's needs, in icsk_ca_priv. */
 struct cc_path {
 	int64_t credit_q40; /* growth not yet turned into whole packets */
@@ -145,6 +173,10 @@ struct cc_decision {
 		CC_UNUSED const struct cc_group *group, CC_UNUSED const struct cc_params *params,  \
 		CC_UNUSED struct cc_decision *out
 #define CC_PASS_ARGS ev, self, group, params, out
+#define CC_DETECT_ARGS                                                                             \
+	CC_UNUSED const struct cc_event *ev, CC_UNUSED const struct cc_group *group,               \
+		CC_UNUSED struct cc_sharing *sharing, CC_UNUSED const struct cc_params *params,    \
+		CC_UNUSED struct cc_decision *out
 
 /*
  * Put before the end of an out-of-line function without a result: the BPF verifier refuses one that
@@ -166,6 +198,16 @@ struct cc_decision {
 	}                                                                                          \
 	CC_INLINE void id##_##hook##_body(CC_HOOK_ARGS)
 
+/* Begins the definition of detect: CC_DETECT_HOOK(vmcc) { ... } defines vmcc_detect. */
+#define CC_DETECT_HOOK(id)                                                                         \
+	CC_INLINE void id##_detect_body(CC_DETECT_ARGS);                                           \
+	CC_NOINLINE void id##_detect(CC_DETECT_ARGS)                                               \
+	{                                                                                          \
+		id##_detect_body(ev, group, sharing, params, out);                                 \
+		CC_LEAVE();                                                                        \
+	}                                                                                          \
+	CC_INLINE void id##_detect_body(CC_DETECT_ARGS)
+
 /*
  * Ends an algorithm's file: checks the size of its state.  Hooks are called by their names,
  * <id>_init and so on; host.h makes tables and a driver of them where those are wanted.
@@ -177,6 +219,8 @@ struct cc_decision {
 _Static_assert(sizeof(struct cc_event) == 64, "cc_event is shared with Rust and BPF");
 _Static_assert(sizeof(struct cc_slot) == 32, "cc_slot is shared with Rust and BPF");
 _Static_assert(sizeof(struct cc_path) == 80, "cc_path must leave 24 bytes of icsk_ca_priv");
+_Static_assert(sizeof(struct cc_history) == 64, "cc_history is shared with Rust and BPF");
+_Static_assert(sizeof(struct cc_sharing) == 544, "cc_sharing is shared with Rust and BPF");
 _Static_assert(sizeof(struct cc_decision) == 16, "cc_decision is shared with Rust and BPF");
 
 #endif /* VMCC_CC_H */

@@ -158,6 +158,13 @@ CC_INLINE void cc_host_publish(const struct cc_host *h, uint32_t srtt_8us, struc
 	_Static_assert(1, "")
 
 #ifndef __bpf__
+/* Of an algorithm that detects; its file is included with CC_DETECTS defined as 1. */
+#if CC_DETECTS
+#define CC_HOST_DETECT(id) id##_detect
+#else
+#define CC_HOST_DETECT(id) 0
+#endif
+
 struct cc_host_ops {
 	void (*init)(CC_HOOK_ARGS);
 	void (*on_ack)(CC_HOOK_ARGS);
@@ -168,6 +175,7 @@ struct cc_host_ops {
 		      const struct cc_params *params);
 	void (*step)(const struct cc_event *ev, struct cc_host *h, const struct cc_group *group,
 		     const struct cc_params *params);
+	void (*detect)(CC_DETECT_ARGS); /* NULL: does not */
 };
 
 #define CC_HOST_OPS(id)                                                                            \
@@ -181,6 +189,7 @@ struct cc_host_ops {
 		.on_state = id##_on_state,                                                         \
 		.begin = id##_begin,                                                               \
 		.step = id##_step,                                                                 \
+		.detect = CC_HOST_DETECT(id),                                                      \
 	}
 #endif
 

@@ -8,13 +8,15 @@
  *   ACK without ECE  the increase of LIA (or OLIA, BALIA: parameter `increase`)
  *   ACK with ECE     no increase; ece_cnt += 1; detection; DCTCP's cut, once per window
  *   loss, RTO        as the chosen increase law does; with LIA Reno's half
- *   detection        when ece_cnt_r reaches `trigger`: path s shares a bottleneck with r if
+ *   detection        `detector = correlation`: see sharing.h.  `detector = counts` is algorithm 2:
+ *                    when ece_cnt_r reaches `trigger`, path s shares a bottleneck with r if
  *                    |ece_cnt_r - ece_cnt_s| < theta and |T_r - T_s| < phi * max(T_r, T_s);
  *                    then r, the newly marked path, asks to be closed
  *
  * Deviations, where the paper's text and pseudocode disagree: alpha and the cut follow RFC 8257
  * (once per window, update before cut); the path just marked is the one closed; an ACK that
- * triggers detection is cut as well.  Each path is tested once, within `early` of its
+ * triggers detection is cut as well.  By default paths are compared in time instead, because two
+ * disjoint paths of equal rate and delay look to algorithm 2 like one.  In algorithm 2 each path is tested once, within `early` of its
  * establishment.  A path that asked to be closed is no longer compared with, so that of two alike
  * one survives; nor is one in recovery from a timeout, which may be dead.  The option
  * `count = rate` scales a sibling's count to the own number of acknowledged packets before
@@ -27,6 +29,7 @@
 #include "dctcp.h"
 #include "lia.h"
 #include "olia.h"
+#include "sharing.h"
 
 #define VMCC_COUNT_BITS 28
 #define VMCC_COUNT_MAX	((1u << VMCC_COUNT_BITS) - 1)
@@ -79,7 +82,7 @@ CC_INLINE uint64_t vmcc_rtts_alike(uint32_t a_8us, uint32_t b_8us, uint64_t phi)
  * The detection of algorithm 2, on the path that was just marked: of the siblings that seem to
  * share its bottleneck the first is the one to keep.
  */
-CC_INLINE void vmcc_detect(CC_HOOK_ARGS)
+CC_INLINE void vmcc_compare_counts(CC_HOOK_ARGS)
 {
 	struct vmcc *v = CC_STATE(vmcc, self);
 	uint64_t theta = params->v[CC_P_VMCC_THETA], phi = params->v[CC_P_VMCC_PHI];
@@ -109,11 +112,13 @@ CC_INLINE void vmcc_detect(CC_HOOK_ARGS)
 }
 
 /* Is it time to test this path? */
-CC_INLINE int vmcc_may_detect(const struct vmcc *v, const struct cc_event *ev,
+CC_INLINE int vmcc_may_compare(const struct vmcc *v, const struct cc_event *ev,
 			      const struct cc_group *group, const struct cc_params *params)
 {
 	uint64_t trigger = params->v[CC_P_VMCC_TRIGGER];
 
+	if (!cc_equal(params->v[CC_P_VMCC_DETECTOR], CC_P_VMCC_DETECTOR_COUNTS))
+		return 0;
 	if (!trigger || v->tested || v->ece_cnt < trigger || !cc_is_coupled(ev, group))
 		return 0;
 	return ev->now_us - v->started_us < params->v[CC_P_VMCC_EARLY] * VMCC_US_PER_MS;
@@ -138,8 +143,8 @@ CC_HOOK(vmcc, on_ack)
 	if (ev->flags & CC_EV_ECE) {
 		v->ece_cnt = cc_min(v->ece_cnt, VMCC_COUNT_MAX) + 1;
 		vmcc_publish(v, self);
-		if (vmcc_may_detect(v, ev, group, params))
-			vmcc_detect(CC_PASS_ARGS);
+		if (vmcc_may_compare(v, ev, group, params))
+			vmcc_compare_counts(CC_PASS_ARGS);
 	}
 	vmcc_publish(v, self);
 }
@@ -177,6 +182,13 @@ CC_HOOK(vmcc, on_grow)
 
 CC_HOOK(vmcc, on_state)
 {
+}
+
+CC_DETECT_HOOK(vmcc)
+{
+	if (params->v[CC_P_VMCC_DETECTOR] == CC_P_VMCC_DETECTOR_CORRELATION &&
+	    params->v[CC_P_VMCC_TRIGGER] && cc_is_coupled(ev, group))
+		cc_sharing_on_ack(ev, group, sharing, out);
 }
 
 CC_DCTCP_BEGINS(struct vmcc);

@@ -3,7 +3,7 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use vmcc_registry::Registry;
+use vmcc_registry::{Algorithm, Registry};
 
 fn main() {
     let algorithms =
@@ -31,17 +31,22 @@ fn main() {
         build.flag("-fsanitize=undefined").flag("-fsanitize-undefined-trap-on-error");
     }
     for alg in &registry.algorithms {
-        build.file(translation_unit(&out, &algorithms, &alg.name));
+        build.file(translation_unit(&out, &algorithms, alg));
     }
     build.compile("vmcc_algorithms");
 }
 
 /// One file per algorithm: its source, and the driver of `host.h` around it.
-fn translation_unit(out: &Path, algorithms: &Path, name: &str) -> PathBuf {
+fn translation_unit(out: &Path, algorithms: &Path, algorithm: &Algorithm) -> PathBuf {
+    let name = &algorithm.name;
     let source = algorithms.join("src").join(format!("{name}.c"));
     assert!(source.is_file(), "registry.toml names `{name}`, but {} does not exist", source.display());
     let file = out.join(format!("unit_{name}.c"));
-    let text = format!("#include \"{}\"\n#include \"host.h\"\n\nCC_HOST_OPS({name});\n", source.display());
+    let text = format!(
+        "#define CC_DETECTS {}\n#include \"{}\"\n#include \"host.h\"\n\nCC_HOST_OPS({name});\n",
+        u8::from(algorithm.detects),
+        source.display()
+    );
     fs::write(&file, text).expect("OUT_DIR is writable");
     file
 }

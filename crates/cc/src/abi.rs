@@ -184,6 +184,45 @@ pub struct Group {
     pub path: [Slot; MAX_PATHS],
 }
 
+/// Bins that a path's history goes back: `CC_SHARING_BINS`.
+const SHARING_BINS: usize = 24;
+/// Pairs of paths: `CC_SHARING_PAIRS`.
+const SHARING_PAIRS: usize = MAX_PATHS * (MAX_PATHS - 1) / 2;
+
+/// One path, as the detector of shared bottlenecks sees it: `struct cc_history`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct History {
+    /// The bin that is being filled.
+    pub bin: u32,
+    /// Sum of delays over its ACKs, in 1/1024 of a bin.
+    pub delays: u32,
+    /// ACKs in it.
+    pub acks: u16,
+    /// Of them with ECE.
+    pub marked: u16,
+    /// Of them that tell nothing.
+    pub ignored: u16,
+    /// Complete bins that will be left out still.
+    pub settle: u8,
+    /// Blocks for which the last probe still counts.
+    pub probed: u8,
+    /// Complete bins, as a ring; 0: unknown.
+    pub value: [u16; SHARING_BINS],
+}
+
+/// What the detector of shared bottlenecks keeps of a connection: `struct cc_sharing`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Sharing {
+    /// One history per path.
+    pub path: [History; MAX_PATHS],
+    /// One value per pair of paths.
+    pub evidence: [i8; SHARING_PAIRS],
+    /// A bin is `2^shift` microseconds long; 0: none has begun.
+    pub shift: u32,
+}
+
 /// An algorithm's own state on one path: `struct cc_path`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -289,6 +328,8 @@ const _: () = {
     assert!(size_of::<Slot>() == 32 && offset_of!(Slot, pub_words) == 16);
     assert!(size_of::<Group>() == 32 * MAX_PATHS);
     assert!(size_of::<Path>() == 80 && offset_of!(Path, priv_words) == 24);
+    assert!(size_of::<History>() == 64 && offset_of!(History, value) == 16);
+    assert!(size_of::<Sharing>() == 544 && offset_of!(Sharing, evidence) == 512);
     assert!(size_of::<Decision>() == 16 && offset_of!(Decision, peer) == 12);
     assert!(size_of::<Host>() == 120 && offset_of!(Host, cwnd_pkt) == 96);
 };

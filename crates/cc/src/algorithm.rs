@@ -1,13 +1,20 @@
 //! The registry as Rust sees it, and the calls into C.
 
 use crate::MAX_PARAMS;
-use crate::abi::{Decision, Event, Group, Host, Path};
+use crate::abi::{Decision, Event, Group, Host, Path, Sharing};
 use crate::params::Params;
 use std::fmt;
 use std::ptr;
 
 type Hook =
     unsafe extern "C" fn(*const Event, *mut Path, *const Group, *const [u64; MAX_PARAMS], *mut Decision);
+type Detect = unsafe extern "C" fn(
+    *const Event,
+    *const Group,
+    *mut Sharing,
+    *const [u64; MAX_PARAMS],
+    *mut Decision,
+);
 type Drive = unsafe extern "C" fn(*const Event, *mut Host, *const Group, *const [u64; MAX_PARAMS]);
 
 /// `struct cc_host_ops`.
@@ -20,6 +27,7 @@ pub(crate) struct Ops {
     on_state: Hook,
     begin: Drive,
     step: Drive,
+    detect: Option<Detect>,
 }
 
 pub(crate) struct Entry {
@@ -50,6 +58,8 @@ pub struct AlgorithmInfo {
     pub needs_ecn: bool,
     /// Whether it estimates the marked fraction as DCTCP does: [`Algorithm::alpha`].
     pub alpha: bool,
+    /// Whether it detects paths that share a bottleneck: [`Algorithm::detect`] is to be called.
+    pub detects: bool,
     /// Its parameters, in the order of `struct cc_params`.
     pub params: &'static [ParamInfo],
 }
@@ -224,6 +234,18 @@ impl Algorithm {
         params: &Params,
     ) -> Decision {
         Self::call(self.ops.on_state, event, path, group, params)
+    }
+
+    /// After [`on_ack`](Self::on_ack), of a path with siblings: looks whether it shares a bottleneck with one of
+    /// them. No decision if the algorithm does not [detect](AlgorithmInfo::detects).
+    #[inline]
+    pub fn detect(&self, event: &Event, group: &Group, sharing: &mut Sharing, params: &Params) -> Decision {
+        let mut decision = Decision::default();
+        if let Some(detect) = self.ops.detect {
+            // SAFETY: as in `call`; the C code writes only `sharing` and `decision`.
+            unsafe { detect(event, group, sharing, params.raw(), &mut decision) };
+        }
+        decision
     }
 
     #[inline]

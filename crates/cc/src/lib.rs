@@ -28,7 +28,9 @@ mod algorithm;
 mod params;
 pub mod trace;
 
-pub use abi::{Cause, Decision, DecisionFlags, Event, EventFlags, Group, Host, Path, Slot, SlotFlags, State};
+pub use abi::{
+    Cause, Decision, DecisionFlags, Event, EventFlags, Group, History, Host, Path, Sharing, Slot, SlotFlags, State,
+};
 pub use algorithm::{Algorithm, AlgorithmInfo, ParamInfo, UnknownAlgorithm};
 pub use params::{ParamError, ParamValue, Params};
 

@@ -199,7 +199,13 @@ impl Loaded {
         // struct htab_elem: list links or free-list node (16), RCU or per-CPU pointer (8), hash (4), padding.
         const ELEMENT_HEAD_BYTES: usize = 48;
         let size = |map: &MapHandle| (map.key_size() + map.value_size()) as usize + ELEMENT_HEAD_BYTES;
-        self.groups.as_ref().map(size)
+        // With several paths, what is seen of them stands under the same key in a table of its own.
+        let seen = if self.algorithm.info().detects {
+            size_of::<u64>() + size_of::<vmcc_cc::Sharing>() + ELEMENT_HEAD_BYTES
+        } else {
+            0
+        };
+        self.groups.as_ref().map(|groups| size(groups) + seen)
     }
 
     /// Kernel identifiers of the programs behind the callbacks.

@@ -47,7 +47,8 @@ fn rust_entry(alg: &Algorithm) -> String {
     let params: String = alg.params.iter().map(rust_param).collect();
     format!(
         "    Entry {{ ops: &raw const cc_host_ops_{name}, info: AlgorithmInfo {{ name: {name:?}, kernel_name: {kernel:?}, \
-         title: {title:?}, source: {source:?}, coupled: {coupled}, needs_ecn: {ecn}, alpha: {alpha}, params: &[\n{params}    ] }} }},\n",
+         title: {title:?}, source: {source:?}, coupled: {coupled}, needs_ecn: {ecn}, alpha: {alpha}, detects: {detects}, \
+         params: &[\n{params}    ] }} }},\n",
         name = alg.name,
         kernel = alg.kernel_name,
         title = alg.title,
@@ -55,6 +56,7 @@ fn rust_entry(alg: &Algorithm) -> String {
         coupled = alg.coupled,
         ecn = alg.needs_ecn,
         alpha = alg.alpha,
+        detects = alg.detects,
     )
 }
 

@@ -40,6 +40,8 @@ pub struct Algorithm {
     pub needs_ecn: bool,
     /// Whether its state begins with DCTCP's estimate of the marked fraction.
     pub alpha: bool,
+    /// Whether it detects paths that share a bottleneck.
+    pub detects: bool,
     /// Parameters, in the order of `struct cc_params`.
     pub params: Vec<Param>,
 }
@@ -101,6 +103,8 @@ struct RawAlgorithm {
     needs_ecn: bool,
     #[serde(default)]
     alpha: bool,
+    #[serde(default)]
+    detects: bool,
     kernel: Option<String>,
     #[serde(default)]
     param: Vec<RawParam>,
@@ -172,8 +176,8 @@ impl Algorithm {
             }
         }
         let (title, source) = (raw.title, raw.source);
-        let (coupled, needs_ecn, alpha) = (raw.coupled, raw.needs_ecn, raw.alpha);
-        Ok(Self { name: name.to_owned(), kernel_name, title, source, coupled, needs_ecn, alpha, params })
+        let (coupled, needs_ecn, alpha, detects) = (raw.coupled, raw.needs_ecn, raw.alpha, raw.detects);
+        Ok(Self { name: name.to_owned(), kernel_name, title, source, coupled, needs_ecn, alpha, detects, params })
     }
 }
 

@@ -8,7 +8,9 @@ use libbpf_rs::btf::types::{Enum, MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, BtfType, HasSize};
 use libbpf_rs::libbpf_sys;
 use std::collections::{BTreeMap, BTreeSet};
-use vmcc_cc::{Cause, Decision, DecisionFlags, Event, EventFlags, Group, Host, Path, Slot, SlotFlags, State};
+use vmcc_cc::{
+    Cause, Decision, DecisionFlags, Event, EventFlags, Group, History, Host, Path, Sharing, Slot, SlotFlags, State,
+};
 
 /// Everything that is shared, by name; never loaded.
 static LAYOUTS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/layouts.o"));
@@ -52,6 +54,21 @@ const INTERFACE: &[Layout] = &[
         pub_words as "pub": [u64; 2],
     }),
     layout_of!(Group as "cc_group" { path as "path": [Slot; vmcc_cc::MAX_PATHS], }),
+    layout_of!(Sharing as "cc_sharing" {
+        path as "path": [History; vmcc_cc::MAX_PATHS],
+        evidence as "evidence": [i8; 28],
+        shift as "shift": u32,
+    }),
+    layout_of!(History as "cc_history" {
+        bin as "bin": u32,
+        delays as "delays": u32,
+        acks as "acks": u16,
+        marked as "marked": u16,
+        ignored as "ignored": u16,
+        settle as "settle": u8,
+        probed as "probed": u8,
+        value as "value": [u16; 24],
+    }),
     layout_of!(Path as "cc_path" {
         credit_q40 as "credit_q40": i64,
         pub_words as "pub": [u64; 2],

@@ -22,6 +22,7 @@ pub(crate) use observe::at;
 pub(crate) use subflows::{Change, Managed};
 
 use crate::engine::Bounds;
+use crate::tcp::FlowRecord;
 use crate::time::{Span, Time};
 use accounts::Accounts;
 use setup::Setup;
@@ -51,6 +52,30 @@ const PARTS: u64 = 100;
 /// # Errors
 /// [`SimError`] if the simulator cannot express the case, or if it was canceled.
 pub fn run_case(case: &ResolvedCase, seed: u64, options: &Options<'_>) -> Result<RunOutput, SimError> {
+    let (mut setup, accounts) = run(case, seed, options)?;
+    Ok(output(&mut setup, &accounts))
+}
+
+/// Simulates a case with a seed and answers how each connection went, as its hosts saw it. Of connections that ask,
+/// it is the one that carries the answers.
+///
+/// # Errors
+/// As [`run_case`].
+pub fn run_flows(
+    case: &ResolvedCase,
+    seed: u64,
+    options: &Options<'_>,
+) -> Result<Vec<(String, FlowRecord)>, SimError> {
+    let (setup, _) = run(case, seed, options)?;
+    let hosts = setup.hosts();
+    let one = |flow: &setup::Flow| {
+        let record = setup.directory.flow(flow.answers.unwrap_or(flow.conn), &hosts);
+        (setup.labels[flow.planned.traffic].clone(), record)
+    };
+    Ok(setup.flows.iter().map(one).collect())
+}
+
+fn run(case: &ResolvedCase, seed: u64, options: &Options<'_>) -> Result<(Setup, Accounts), SimError> {
     let mut setup = Setup::build(case, seed, options.threads.max(1))?;
     // A mapping that holds from the start is no stop.
     changes::remap(&mut setup, Time::ZERO);
@@ -66,7 +91,7 @@ pub fn run_case(case: &ResolvedCase, seed: u64, options: &Options<'_>) -> Result
             progress(stop.ps() as f64 / setup.end.ps().max(1) as f64);
         }
     }
-    Ok(output(&mut setup, &accounts))
+    Ok((setup, accounts))
 }
 
 fn output(setup: &mut Setup, accounts: &Accounts) -> RunOutput {

@@ -17,7 +17,7 @@ use crate::time::Time;
 use prefetch_index::prefetch_index;
 use std::collections::VecDeque;
 use std::slice;
-use vmcc_cc::Group;
+use vmcc_cc::{Group, Sharing};
 use vmcc_multipath::{Demand, Paths, Selector};
 
 /// Linux's largest automatic send buffer (`tcp_wmem[2]`): what an endless application can have waiting.
@@ -83,6 +83,8 @@ pub(crate) struct Conn {
     carried: Box<[u8]>,
     tails: VecDeque<Tail>,
     pub(crate) group: Group,
+    /// Where the algorithm detects shared bottlenecks.
+    pub(crate) sharing: Option<Box<Sharing>>,
     pub(crate) app: App,
     pub(crate) app_timer: Timer,
     /// Chunks that a paced application has written.
@@ -139,6 +141,7 @@ impl Conn {
             carried: Box::default(),
             tails: VecDeque::new(),
             group: Group::default(),
+            sharing: None,
             app: spec.app,
             app_timer: Timer::new(),
             chunks: 0,
@@ -363,6 +366,7 @@ impl Conn {
     pub(crate) fn release(&mut self) {
         self.reinject = VecDeque::new();
         self.carried = Box::default();
+        self.sharing = None;
         self.finished = true;
     }
 }

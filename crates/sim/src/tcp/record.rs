@@ -123,6 +123,8 @@ pub struct SubflowRecord {
     pub closed: Option<Closing>,
     /// Why it was closed each time before it was opened again.
     pub earlier: Vec<Closing>,
+    /// When; [`Time::NEVER`] if it was not.
+    pub closed_at: Time,
     /// The words its algorithm publishes to siblings (for DCTCP-like ones the marked fraction).
     pub algorithm_words: [u64; 2],
 }

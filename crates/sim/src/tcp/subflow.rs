@@ -174,6 +174,7 @@ pub(crate) struct Subflow {
     pub(crate) closed: Option<Closing>,
     /// Why it was closed each time before it was opened again; not where it had not been established.
     pub(crate) earlier: Vec<Closing>,
+    pub(crate) closed_at: Time,
     /// All but `sent`, which follows from the sequence numbers: see [`Subflow::counters`].
     pub(crate) counters: SubflowCounters,
 }
@@ -229,6 +230,7 @@ impl Subflow {
             opened: false,
             closed: None,
             earlier: Vec::new(),
+            closed_at: Time::NEVER,
             counters: SubflowCounters::default(),
         }
     }

@@ -328,6 +328,7 @@ fn subflow_record(sf: &Subflow, rx: &RxSubflow) -> SubflowRecord {
         opened: sf.opened,
         closed: sf.closed,
         earlier: sf.earlier.clone(),
+        closed_at: sf.closed_at,
         algorithm_words: sf.path.pub_words,
     }
 }

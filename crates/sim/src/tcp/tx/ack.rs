@@ -68,6 +68,7 @@ impl<W: Wire> Tx<'_, W> {
         event.rtt_us = rtt_us;
         event.acked_pkt = got.delivered;
         self.ask(r, Algorithm::on_ack, &event);
+        self.detect_sharing(r, &event);
         if self.subs[r].status != Status::Established {
             return; // the algorithm closed it
         }

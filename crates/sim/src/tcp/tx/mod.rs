@@ -104,6 +104,17 @@ impl<W: Wire> Tx<'_, W> {
         decision
     }
 
+    /// Asks the algorithm whether subflow `r` shares a bottleneck with a sibling, if it detects such.
+    #[inline]
+    fn detect_sharing(&mut self, r: usize, event: &Event) {
+        let Some(sharing) = &mut self.conn.sharing else { return };
+        let decision = self.cc.algorithm.detect(event, &self.conn.group, sharing, &self.cc.params);
+        if decision.set != DecisionFlags::NONE {
+            self.apply(r, &decision, event.cause);
+            self.publish(r);
+        }
+    }
+
     fn apply(&mut self, r: usize, decision: &Decision, cause: Cause) {
         let sf = &mut self.subs[r];
         if let Some(ssthresh) = decision.ssthresh() {

@@ -63,6 +63,9 @@ impl<W: Wire> Tx<'_, W> {
         sf.next_copy = self.conn.una;
         let event = self.event(r, false);
         self.ask(r, Algorithm::init, &event);
+        if self.conn.grouped && self.conn.sharing.is_none() && self.cc.algorithm.info().detects {
+            self.conn.sharing = Some(Box::default());
+        }
         if r == 0 {
             if self.conn.established_at == Time::NEVER {
                 self.conn.established_at = self.now;
@@ -100,6 +103,7 @@ impl<W: Wire> Tx<'_, W> {
         let sf = &mut self.subs[r];
         sf.status = Status::Closed;
         sf.closed = Some(why);
+        sf.closed_at = self.now;
         sf.timer.cancel();
         sf.pace_timer.cancel();
         sf.paced_out = false;

@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Which paths of a connection share a bottleneck: detection by correlation in time.
+ *
+ * Two paths through one queue see the same marks and the same waiting time at the same moments;
+ * two queues that are alike see similar ones at unrelated moments.
+ *
+ *   clock     time is cut into bins of 2^shift us, about one to two of the connection's longest
+ *             round trips, the same for all its paths.  An ACK belongs to the moment half a round
+ *             trip ago, when its packet was about to arrive: so paths of unequal delay are at most
+ *             half a bin apart, and no search for a lag is needed.
+ *   bin       the share of ACKs with ECE, and the mean round-trip time.  Unknown if there was no
+ *             ACK, or if most came in the first slow start, after a timeout, or while the
+ *             application was the limit; so are the next few, in which paths that were started
+ *             together fill their queues together, shared or not.
+ *   block     of 16 bins, all known on both paths.  r of the marks is Pearson's coefficient.  r of
+ *             the delays is the mean of two, each blind to what moves slowly: that of what is left
+ *             after the best straight line, and that of the differences from bin to bin.  Twins
+ *             grow together, and lose together; only one queue has the same ripples twice.  The
+ *             larger of the two r counts: either signal may be flat, or cut off by a limit.
+ *   evidence  of each pair of paths: the sum of r - 0.34, a sequential test (Wald) between
+ *             CC_SHARING_APART, which is also the least it can be, and CC_SHARING_SHARED.  In
+ *             between it is not known, and nothing is done.
+ *
+ *   probe     to see more than coincidence, the path of a pair with the higher slot halves its
+ *             window for a round trip, at random moments while the pair is in doubt, and comes back
+ *             by slow start.  Through one queue both see that; twins in lockstep fall out of step.
+ *             No verdict, either way, without a probe in one of the last blocks.
+ *
+ * Of a pair that shares the path with the higher slot asks to be closed.
+ *
+ * A path writes its own history only; evidence is written by whichever end of the pair completes
+ * the block later.  In the kernel two may do so at once and count a block twice, or lose it.
+ *
+ * Valid range: round trips up to 16 s.  Any content of the memory is accepted.
+ */
+#ifndef VMCC_SHARING_H
+#define VMCC_SHARING_H
+
+#include "coupling.h"
+
+#define CC_SHARING_BLOCK_BITS 4
+#define CC_SHARING_BLOCK      (1u << CC_SHARING_BLOCK_BITS)
+#define CC_SHARING_SHIFT_MIN  6u /* 64 us */
+#define CC_SHARING_SHIFT_MAX  24u
+#define CC_SHARING_SETTLE     8u /* bins that are left out after one of which nothing is known */
+
+/* Evidence, in 1/32 of r.  At least three blocks decide. */
+#define CC_SHARING_MIDDLE 11
+#define CC_SHARING_SHARED 45
+#define CC_SHARING_APART  (-45)
+
+/* What evidence is left when a pair seems to share and no probe has been made yet. */
+#define CC_SHARING_SUSPECT 24
+/* For so many blocks a probe counts. */
+#define CC_SHARING_PROBED 4u
+/* A window of so many packets is not halved, but made this wide. */
+#define CC_SHARING_NARROW 8u
+/*
+ * A bin begins a probe with probability 2^-6, 2^-5 where sharing is likely, 2^-9 where it is
+ * excluded: paths may be moved.
+ */
+#define CC_SHARING_OFTEN    5u
+#define CC_SHARING_DOUBTFUL 6u
+#define CC_SHARING_RARELY   9u
+/* The least evidence without a probe. */
+#define CC_SHARING_UNLIKELY (-24)
+
+/* A bin's value: share of marks in the low bits, delay above; 0: unknown. */
+#define CC_SHARING_MARK_BITS  5
+#define CC_SHARING_MARK_MAX   ((1u << CC_SHARING_MARK_BITS) - 1)
+#define CC_SHARING_DELAY_BITS 10 /* of a bin's length */
+#define CC_SHARING_DELAY_MAX  ((1u << (CC_SHARING_DELAY_BITS + 1)) - 1)
+
+/* Below these n^2-fold variances a signal is flat: 0.06 of full marking, 1/1024 of a bin. */
+#define CC_SHARING_MARKS_FLAT  1024u
+#define CC_SHARING_DELAYS_FLAT 256u
+
+/* Where one is flat and the other has so many times its variance, they are not one. */
+#define CC_SHARING_UNLIKE 16u
+/* Below any r: nothing moves; nothing is known. */
+#define CC_SHARING_NOTHING (-64)
+#define CC_SHARING_UNKNOWN (-65)
+
+/* n sum(i^2) - sum(i)^2 for i below 16 */
+#define CC_SHARING_LINE 5440u
+
+/*
+ * Functions that the BPF verifier looks at once, each by itself, whatever its callers did before.
+ * They must bear any arguments, so pointers are tested.
+ */
+#ifdef __bpf__
+#define CC_SEPARATE __attribute__((noinline))
+#else
+#define CC_SEPARATE static
+#endif
+
+/* Position of a pair's evidence; a and b differ. */
+CC_INLINE uint32_t cc_sharing_pair(uint32_t a, uint32_t b)
+{
+	uint32_t high = cc_max(a, b) & (CC_MAX_PATHS - 1), low = cc_min(a, b);
+
+	uint32_t pair = high * (high - 1) / 2 + low;
+
+	return pair < CC_SHARING_PAIRS ? pair : 0;
+}
+
+/* n^2-fold variances and covariance of two signals.  Values below 2^11, 16 of them: below 2^30. */
+struct cc_covariance {
+	uint64_t xx;
+	uint64_t yy;
+	int64_t xy;
+};
+
+/* |r| in 1/16, rounded down, with the sign of r; r = xy / sqrt(xx yy). */
+CC_INLINE int64_t cc_covariance_r(const struct cc_covariance *c)
+{
+	uint64_t negative = (uint64_t)c->xy >> 63;
+	uint64_t size = ((uint64_t)c->xy ^ (0 - negative)) + negative;
+	uint64_t whole = (c->xx * c->yy) >> 8, r = 0, step;
+
+	size = size * size;
+	for (step = 8; step; step >>= 1)
+		r += step & (0 - (cc_less(size, (r + step) * (r + step) * whole) ^ 1));
+	return (int64_t)((r ^ (0 - negative)) + negative);
+}
+
+CC_INLINE uint64_t cc_covariance_flat(const struct cc_covariance *c, uint64_t flat)
+{
+	return cc_less(c->xx, flat) | cc_less(c->yy, flat);
+}
+
+/* Sums over a block, of the marks of two paths. */
+struct cc_marks {
+	uint64_t known; /* bins that are, on both */
+	uint64_t x, y, xx, yy, xy;
+};
+
+/* The same of delays, and what a line and differences take. */
+struct cc_delays {
+	uint64_t x, y, xx, yy, xy;
+	uint64_t ix, iy; /* of the bin's number times the delay */
+	uint64_t first_x, first_y, last_x, last_y;
+	uint64_t exx, eyy; /* of the differences from bin to bin */
+	int64_t exy;
+};
+
+CC_INLINE void cc_delays_add(struct cc_delays *d, uint32_t i, uint64_t x, uint64_t y)
+{
+	uint64_t later = cc_nonzero(i);
+	int64_t ex = (int64_t)(x - d->last_x) * (int64_t)later;
+	int64_t ey = (int64_t)(y - d->last_y) * (int64_t)later;
+
+	d->x += x;
+	d->y += y;
+	d->xx += x * x;
+	d->yy += y * y;
+	d->xy += x * y;
+	d->ix += i * x;
+	d->iy += i * y;
+	d->first_x = cc_select(later, d->first_x, x);
+	d->first_y = cc_select(later, d->first_y, y);
+	d->last_x = x;
+	d->last_y = y;
+	d->exx += (uint64_t)(ex * ex);
+	d->eyy += (uint64_t)(ey * ey);
+	d->exy += ex * ey;
+}
+
+/* |a| |b| / CC_SHARING_LINE with the sign of a b */
+CC_INLINE int64_t cc_line_part(int64_t a, int64_t b)
+{
+	uint64_t na = (uint64_t)a >> 63, nb = (uint64_t)b >> 63, n = na ^ nb;
+	uint64_t size = (((uint64_t)a ^ (0 - na)) + na) * (((uint64_t)b ^ (0 - nb)) + nb);
+
+	return (int64_t)(((size / CC_SHARING_LINE) ^ (0 - n)) + n);
+}
+
+/* Delays, what is left of them after the best straight line. */
+CC_INLINE void cc_delays_ripples(const struct cc_delays *d, struct cc_covariance *c)
+{
+	const uint64_t n = CC_SHARING_BLOCK, sum = n * (n - 1) / 2;
+	int64_t slope_x = (int64_t)(n * d->ix - sum * d->x);
+	int64_t slope_y = (int64_t)(n * d->iy - sum * d->y);
+
+	c->xx = n * d->xx - d->x * d->x - (uint64_t)cc_line_part(slope_x, slope_x);
+	c->yy = n * d->yy - d->y * d->y - (uint64_t)cc_line_part(slope_y, slope_y);
+	c->xy = (int64_t)(n * d->xy - d->x * d->y) - cc_line_part(slope_x, slope_y);
+}
+
+/* Delays, the differences from bin to bin. */
+CC_INLINE void cc_delays_steps(const struct cc_delays *d, struct cc_covariance *c)
+{
+	const int64_t n = CC_SHARING_BLOCK - 1;
+	int64_t x = (int64_t)(d->last_x - d->first_x), y = (int64_t)(d->last_y - d->first_y);
+
+	c->xx = (uint64_t)n * d->exx - (uint64_t)(x * x);
+	c->yy = (uint64_t)n * d->eyy - (uint64_t)(y * y);
+	c->xy = n * d->exy - x * y;
+}
+
+/*
+ * Where in the ring a bin is.  The BPF verifier does not follow a remainder, so it is shown a
+ * comparison, which the compiler must not know to be always true.
+ */
+CC_INLINE uint64_t cc_sharing_at(uint32_t bin)
+{
+	uint64_t at = bin % CC_SHARING_BINS;
+
+#ifdef __bpf__
+	CC_OPAQUE(at);
+#endif
+	return at < CC_SHARING_BINS ? at : 0;
+}
+
+/* Where in the ring the bin after this one is; never beyond it, whatever `at` is. */
+CC_INLINE uint64_t cc_sharing_next(uint64_t at)
+{
+	return at + 1 < CC_SHARING_BINS ? at + 1 : 0;
+}
+
+/* r of the marks in 1/32; CC_SHARING_NOTHING if flat, CC_SHARING_UNKNOWN if a bin is not known. */
+CC_NOINLINE int cc_sharing_marks(const struct cc_history *x, const struct cc_history *y,
+				 uint64_t at)
+{
+	const uint64_t n = CC_SHARING_BLOCK;
+	struct cc_marks m = {0};
+	struct cc_covariance c;
+	uint32_t i;
+
+	for (i = 0; i < CC_SHARING_BLOCK; i++) {
+		uint64_t a, b;
+
+		if (at >= CC_SHARING_BINS)
+			return CC_SHARING_UNKNOWN;
+		a = x->value[at];
+		b = y->value[at];
+		at = cc_sharing_next(at);
+		m.known += cc_nonzero(a) & cc_nonzero(b);
+		a &= CC_SHARING_MARK_MAX;
+		b &= CC_SHARING_MARK_MAX;
+		m.x += a;
+		m.y += b;
+		m.xx += a * a;
+		m.yy += b * b;
+		m.xy += a * b;
+	}
+	if (m.known != CC_SHARING_BLOCK)
+		return CC_SHARING_UNKNOWN;
+	c.xx = n * m.xx - m.x * m.x;
+	c.yy = n * m.yy - m.y * m.y;
+	c.xy = (int64_t)(n * m.xy - m.x * m.y);
+	if (cc_covariance_flat(&c, CC_SHARING_MARKS_FLAT))
+		return CC_SHARING_NOTHING;
+	return 2 * (int)cc_covariance_r(&c);
+}
+
+/* r of the delays in 1/32, the sum of both kinds in 1/16. */
+CC_NOINLINE int cc_sharing_delays(const struct cc_history *x, const struct cc_history *y,
+				  uint64_t at)
+{
+	struct cc_delays d = {0};
+	struct cc_covariance ripples, steps;
+	uint32_t i;
+
+	for (i = 0; i < CC_SHARING_BLOCK; i++) {
+		if (at >= CC_SHARING_BINS)
+			return CC_SHARING_UNKNOWN;
+		cc_delays_add(&d, i, x->value[at] >> CC_SHARING_MARK_BITS,
+			      y->value[at] >> CC_SHARING_MARK_BITS);
+		at = cc_sharing_next(at);
+	}
+	cc_delays_ripples(&d, &ripples);
+	cc_delays_steps(&d, &steps);
+	if (!(cc_covariance_flat(&ripples, CC_SHARING_DELAYS_FLAT) |
+	      cc_covariance_flat(&steps, CC_SHARING_DELAYS_FLAT)))
+		return (int)(cc_covariance_r(&ripples) + cc_covariance_r(&steps));
+	if (cc_less(CC_SHARING_UNLIKE * ripples.xx, ripples.yy) |
+	    cc_less(CC_SHARING_UNLIKE * ripples.yy, ripples.xx))
+		return 0;
+	return CC_SHARING_NOTHING;
+}
+
+/* Adds to the evidence, within its bounds; without a probe those are narrower. */
+CC_INLINE void cc_sharing_add(struct cc_sharing *sharing, uint32_t pair, int32_t step, int probed)
+{
+	int32_t before = sharing->evidence[pair], after = before + step;
+	int32_t least = probed ? CC_SHARING_APART : CC_SHARING_UNLIKELY;
+
+	if (before < least)
+		least = before;
+	if (after > CC_SHARING_SHARED)
+		after = CC_SHARING_SHARED;
+	if (after < least)
+		after = least;
+	sharing->evidence[pair] = (int8_t)after;
+}
+
+/* Compares two paths over the block that begins with bin `start`. */
+CC_SEPARATE int cc_sharing_compare(struct cc_sharing *sharing, uint32_t me, uint32_t other,
+				   uint32_t start)
+{
+	const struct cc_history *x, *y;
+	int of_marks, of_delays, r;
+
+	if (!sharing)
+		return 0;
+	x = &sharing->path[me & (CC_MAX_PATHS - 1)];
+	y = &sharing->path[other & (CC_MAX_PATHS - 1)];
+	of_marks = cc_sharing_marks(x, y, cc_sharing_at(start));
+	if (of_marks == CC_SHARING_UNKNOWN)
+		return 0;
+	of_delays = cc_sharing_delays(x, y, cc_sharing_at(start));
+	r = of_marks < of_delays ? of_delays : of_marks;
+	if (r != CC_SHARING_NOTHING)
+		cc_sharing_add(sharing, cc_sharing_pair(me, other), r - CC_SHARING_MIDDLE,
+			       me > other ? x->probed : y->probed);
+	return 0;
+}
+
+/* Could the path be kept, or compared with?  0 or 1. */
+CC_INLINE uint64_t cc_sharing_lives(const struct cc_slot *slot)
+{
+	return cc_slot_counts(slot) & (cc_nonzero(slot->flags & CC_SLOT_LOSS) ^ 1);
+}
+
+/* Compares the path with every other that has completed the block as well. */
+CC_INLINE void cc_sharing_block(const struct cc_group *group, struct cc_sharing *sharing,
+				uint32_t me, uint32_t start)
+{
+	uint32_t i;
+
+	for (i = 0; i < CC_MAX_PATHS; i++) {
+		uint32_t ahead = sharing->path[i].bin - start;
+
+		if (i != me && cc_sharing_lives(&group->path[i]) && ahead >= CC_SHARING_BLOCK &&
+		    ahead < CC_SHARING_BINS)
+			cc_sharing_compare(sharing, me, i, start);
+	}
+}
+
+/* Keeps bins at one to two of the longest round trips, roughly: a new length begins all anew. */
+CC_INLINE void cc_sharing_clock(const struct cc_group *group, struct cc_sharing *sharing)
+{
+	uint32_t longest_us = 0, i, shift = sharing->shift;
+
+	for (i = 0; i < CC_MAX_PATHS; i++) {
+		uint32_t srtt = group->path[i].srtt_8us;
+
+		srtt = (uint32_t)cc_select(cc_slot_counts(&group->path[i]), srtt, 0);
+		longest_us = cc_max(longest_us, srtt >> 3);
+	}
+	if (shift >= CC_SHARING_SHIFT_MIN && shift <= CC_SHARING_SHIFT_MAX) {
+		uint64_t bin_us = 1ull << shift;
+
+		if (longest_us <= bin_us + bin_us / 2 && longest_us >= bin_us / 4)
+			return;
+	}
+	shift = cc_bitlen(longest_us);
+	sharing->shift = cc_min(cc_max(shift, CC_SHARING_SHIFT_MIN), CC_SHARING_SHIFT_MAX);
+}
+
+/* The value of the bin that has been filled. */
+CC_INLINE uint16_t cc_history_value(struct cc_history *h)
+{
+	uint32_t acks = h->acks, delay;
+
+	if (!acks || 2u * h->ignored > acks) {
+		h->settle = CC_SHARING_SETTLE;
+		return 0;
+	}
+	if (h->settle) {
+		h->settle--;
+		return 0;
+	}
+	delay = cc_max(cc_min(h->delays / acks, CC_SHARING_DELAY_MAX), 1);
+	return (uint16_t)(delay << CC_SHARING_MARK_BITS |
+			  cc_min(h->marked, acks) * CC_SHARING_MARK_MAX / acks);
+}
+
+/* Goes on to another bin; what was skipped is unknown. */
+CC_SEPARATE int cc_history_turn(struct cc_history *h, uint32_t bin)
+{
+	uint32_t skipped, i;
+
+	if (!h)
+		return 0;
+	skipped = bin - h->bin - 1;
+	h->value[cc_sharing_at(h->bin)] = cc_history_value(h);
+	if (skipped) {
+		h->settle = CC_SHARING_SETTLE;
+		for (i = 0; i < CC_SHARING_BINS && i < skipped; i++)
+			h->value[cc_sharing_at(h->bin + 1 + i)] = 0;
+	}
+	h->bin = bin;
+	h->delays = 0;
+	h->acks = 0;
+	h->marked = 0;
+	h->ignored = 0;
+	return 0;
+}
+
+/* What is known of a path and those before it. */
+struct cc_verdict {
+	uint32_t kept;	   /* the lowest that shares with it and may be kept; CC_MAX_PATHS: none */
+	uint32_t others;   /* is there any? */
+	int32_t suspicion; /* the strongest evidence */
+};
+
+CC_INLINE void cc_sharing_verdict(const struct cc_group *group, const struct cc_sharing *sharing,
+				  uint32_t me, struct cc_verdict *v)
+{
+	uint64_t strongest = 0, shared = 0, others = 0;
+	uint32_t i;
+
+	for (i = 0; i < CC_MAX_PATHS; i++) {
+		uint64_t lives = cc_sharing_lives(&group->path[i]) & cc_less(i, me);
+		int64_t evidence = sharing->evidence[cc_sharing_pair(me, i)];
+		uint64_t above = (uint64_t)(evidence - INT8_MIN) & (0 - lives);
+
+		others |= lives;
+		strongest = cc_max64(strongest, above);
+		shared |= cc_less(CC_SHARING_SHARED - INT8_MIN - 1, above) << i;
+	}
+	v->kept = shared ? cc_bitlen(shared & (0 - shared)) - 1 : CC_MAX_PATHS;
+	v->others = (uint32_t)others;
+	v->suspicion = (int32_t)strongest + INT8_MIN;
+}
+
+/* Is this bin one of the few, chosen at random, in which a probe begins? */
+CC_INLINE int cc_sharing_moment(const struct cc_event *ev, uint32_t bin, int32_t suspicion)
+{
+	uint32_t drawn = (ev->snd_una * 0x9e3779b1u ^ bin) * 0x85ebca6bu;
+
+	if (suspicion > 0)
+		return !(drawn >> (32 - CC_SHARING_OFTEN));
+	if (suspicion > CC_SHARING_APART)
+		return !(drawn >> (32 - CC_SHARING_DOUBTFUL));
+	return !(drawn >> (32 - CC_SHARING_RARELY));
+}
+
+/*
+ * Halves the window; slow start brings it back.  A window that cannot be halved grows to a few
+ * until the next mark: where many subflows are at their floor, every packet is marked, and a queue
+ * that never changes tells nothing.  A reduction under way (always, there) ends at ssthresh.
+ */
+CC_INLINE void cc_sharing_probe(const struct cc_event *ev, struct cc_history *h,
+				struct cc_decision *out)
+{
+	uint32_t w = cc_window(ev->cwnd_pkt);
+
+	if (w <= CC_SHARING_NARROW && ev->state <= CC_STATE_CWR) {
+		cc_set_ssthresh(out, CC_SHARING_NARROW);
+		if (ev->state != CC_STATE_CWR)
+			cc_set_cwnd(out, CC_SHARING_NARROW);
+	} else if (ev->state == CC_STATE_OPEN && !cc_in_slow_start(ev)) {
+		cc_set_ssthresh(out, w);
+		cc_set_cwnd(out, w / 2);
+	} else {
+		return;
+	}
+	h->probed = CC_SHARING_PROBED;
+}
+
+/* Closes, probes, or waits. */
+CC_INLINE void cc_sharing_decide(const struct cc_event *ev, const struct cc_group *group,
+				 struct cc_sharing *sharing, uint32_t me, struct cc_decision *out)
+{
+	struct cc_history *h = &sharing->path[me];
+	struct cc_verdict v;
+
+	cc_sharing_verdict(group, sharing, me, &v);
+	if (v.kept < CC_MAX_PATHS && h->probed) {
+		out->set |= CC_CLOSE_PATH;
+		out->peer = v.kept;
+	} else if (v.kept < CC_MAX_PATHS) {
+		sharing->evidence[cc_sharing_pair(me, v.kept)] = CC_SHARING_SUSPECT;
+		cc_sharing_probe(ev, h, out);
+	} else if (v.others && cc_sharing_moment(ev, h->bin, v.suspicion)) {
+		cc_sharing_probe(ev, h, out);
+	}
+}
+
+/* A bin is over on this path. */
+CC_NOINLINE void cc_sharing_turn(const struct cc_event *ev, const struct cc_group *group,
+				 struct cc_sharing *sharing, uint32_t bin, struct cc_decision *out)
+{
+	uint32_t me = cc_own_index(ev), before, start;
+	struct cc_history *h = &sharing->path[me];
+
+	before = h->bin;
+	cc_history_turn(h, bin);
+	cc_sharing_clock(group, sharing);
+	if (before >> CC_SHARING_BLOCK_BITS != bin >> CC_SHARING_BLOCK_BITS) {
+		start = (bin & ~(CC_SHARING_BLOCK - 1)) - CC_SHARING_BLOCK;
+		cc_sharing_block(group, sharing, me, start);
+		if (h->probed)
+			h->probed--;
+	}
+	cc_sharing_decide(ev, group, sharing, me, out);
+	CC_LEAVE();
+}
+
+/* Begins anew what is known of a path: it has just been established, in a slot used before. */
+CC_INLINE void cc_sharing_begin(const struct cc_event *ev, struct cc_sharing *sharing)
+{
+	uint32_t me = cc_own_index(ev), i;
+	struct cc_history *h = &sharing->path[me];
+
+	for (i = 0; i < CC_SHARING_BINS; i++)
+		h->value[i] = 0;
+	h->bin = 0;
+	h->acks = 0;
+	h->probed = 0;
+	for (i = 0; i < CC_MAX_PATHS; i++) {
+		if (i != me)
+			sharing->evidence[cc_sharing_pair(me, i)] = 0;
+	}
+}
+
+/* Does this ACK say nothing about a queue that others may share? */
+CC_INLINE int cc_sharing_ignores(const struct cc_event *ev)
+{
+	return !(ev->flags & CC_EV_CWND_LIMITED) || ev->state == CC_STATE_LOSS ||
+	       ev->ssthresh_pkt >= CC_SSTHRESH_INFINITE;
+}
+
+/* Every ACK of a path that has siblings.  Decides CC_CLOSE_PATH when the time has come. */
+CC_INLINE void cc_sharing_on_ack(const struct cc_event *ev, const struct cc_group *group,
+				 struct cc_sharing *sharing, struct cc_decision *out)
+{
+	uint32_t me = cc_own_index(ev), shift = sharing->shift & 31, bin;
+	uint32_t rtt_us = ev->rtt_us ? ev->rtt_us : ev->srtt_8us >> 3;
+	struct cc_history *h = &sharing->path[me];
+
+	if (!rtt_us)
+		return;
+	rtt_us = cc_min(rtt_us, 1u << CC_SHARING_SHIFT_MAX);
+	bin = (uint32_t)((ev->now_us - rtt_us / 2) >> shift);
+	/* Samples may be a little out of order: they count to the bin that is being filled. */
+	if (bin != h->bin && h->bin - bin >= CC_SHARING_BLOCK)
+		cc_sharing_turn(ev, group, sharing, bin, out);
+	if (h->acks == UINT16_MAX)
+		return;
+	h->acks++;
+	h->delays += cc_min((uint32_t)(((uint64_t)rtt_us << CC_SHARING_DELAY_BITS) >> shift),
+			    CC_SHARING_DELAY_MAX);
+	if (ev->flags & CC_EV_ECE)
+		h->marked++;
+	if (cc_sharing_ignores(ev))
+		h->ignored++;
+}
+
+#endif /* VMCC_SHARING_H */
