@@ -16,11 +16,12 @@
  * Deviations, where the paper's text and pseudocode disagree: alpha and the cut follow RFC 8257
  * (once per window, update before cut); the path just marked is the one closed; an ACK that
  * triggers detection is cut as well.  By default paths are compared in time instead, because two
- * disjoint paths of equal rate and delay look to algorithm 2 like one.  In algorithm 2 each path is tested once, within `early` of its
- * establishment.  A path that asked to be closed is no longer compared with, so that of two alike
- * one survives; nor is one in recovery from a timeout, which may be dead.  The option
- * `count = rate` scales a sibling's count to the own number of acknowledged packets before
- * comparing: raw counts only find sharing paths whose windows are alike.
+ * disjoint paths of equal rate and delay look to algorithm 2 like one.  In algorithm 2 each path is
+ * tested once, within `early` of its establishment.  A path that asked to be closed is no longer
+ * compared with, so that of two alike one survives; nor is one in recovery from a timeout, which
+ * may be dead.  The option `count = rate` scales a sibling's count to the own number of
+ * acknowledged packets before comparing: raw counts only find sharing paths whose windows are
+ * alike.
  *
  * Valid range: see coupling.h and src/dctcp.c.  Without ECE it is its increase law, bit for bit;
  * with one path it is DCTCP.
@@ -113,7 +114,7 @@ CC_INLINE void vmcc_compare_counts(CC_HOOK_ARGS)
 
 /* Is it time to test this path? */
 CC_INLINE int vmcc_may_compare(const struct vmcc *v, const struct cc_event *ev,
-			      const struct cc_group *group, const struct cc_params *params)
+			       const struct cc_group *group, const struct cc_params *params)
 {
 	uint64_t trigger = params->v[CC_P_VMCC_TRIGGER];
 

@@ -8,13 +8,8 @@ use std::ptr;
 
 type Hook =
     unsafe extern "C" fn(*const Event, *mut Path, *const Group, *const [u64; MAX_PARAMS], *mut Decision);
-type Detect = unsafe extern "C" fn(
-    *const Event,
-    *const Group,
-    *mut Sharing,
-    *const [u64; MAX_PARAMS],
-    *mut Decision,
-);
+type Detect =
+    unsafe extern "C" fn(*const Event, *const Group, *mut Sharing, *const [u64; MAX_PARAMS], *mut Decision);
 type Drive = unsafe extern "C" fn(*const Event, *mut Host, *const Group, *const [u64; MAX_PARAMS]);
 
 /// `struct cc_host_ops`.

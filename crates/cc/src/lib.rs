@@ -29,7 +29,8 @@ mod params;
 pub mod trace;
 
 pub use abi::{
-    Cause, Decision, DecisionFlags, Event, EventFlags, Group, History, Host, Path, Sharing, Slot, SlotFlags, State,
+    Cause, Decision, DecisionFlags, Event, EventFlags, Group, History, Host, Path, Sharing, Slot, SlotFlags,
+    State,
 };
 pub use algorithm::{Algorithm, AlgorithmInfo, ParamInfo, UnknownAlgorithm};
 pub use params::{ParamError, ParamValue, Params};

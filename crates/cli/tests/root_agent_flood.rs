@@ -147,7 +147,9 @@ fn assert_reported(lost: u64) {
 fn accusing() -> (Loaded, Params) {
     let vmcc = Algorithm::by_name("vmcc").unwrap();
     let mut params = Params::defaults(vmcc);
-    for (name, value) in [("detector", 1.0), ("theta", 1000.0), ("phi", 1.0), ("trigger", 0.0), ("early", 86_400_000.0)] {
+    for (name, value) in
+        [("detector", 1.0), ("theta", 1000.0), ("phi", 1.0), ("trigger", 0.0), ("early", 86_400_000.0)]
+    {
         params.set(name, value).unwrap();
     }
     (Loaded::load(vmcc, &params).unwrap_or_else(|e| panic!("{e}")), params)

@@ -177,7 +177,9 @@ fn root_parameters_take_effect_at_once_and_the_guard_closes_the_path() {
         let before = guard.requests(Duration::from_millis(1500)).unwrap();
         assert_eq!(before, [], "detection is off");
         // Whatever the counts and round-trip times are, they are alike.
-        for (name, value) in [("detector", 1.0), ("theta", 1000.0), ("phi", 1.0), ("trigger", 10.0), ("early", 86_400_000.0)] {
+        for (name, value) in
+            [("detector", 1.0), ("theta", 1000.0), ("phi", 1.0), ("trigger", 10.0), ("early", 86_400_000.0)]
+        {
             params.set(name, value).unwrap();
         }
         loaded.set_params(&params).unwrap();
@@ -198,7 +200,9 @@ fn root_a_guard_forgets_what_was_asked_before_it_began() {
     let _alone = alone();
     let vmcc = algorithm("vmcc");
     let mut params = Params::defaults(vmcc);
-    for (name, value) in [("detector", 1.0), ("theta", 1000.0), ("phi", 1.0), ("trigger", 10.0), ("early", 86_400_000.0)] {
+    for (name, value) in
+        [("detector", 1.0), ("theta", 1000.0), ("phi", 1.0), ("trigger", 10.0), ("early", 86_400_000.0)]
+    {
         params.set(name, value).unwrap();
     }
     let loaded = Loaded::load(vmcc, &params).unwrap_or_else(|e| panic!("{e}"));

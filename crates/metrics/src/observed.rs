@@ -190,6 +190,8 @@ pub struct Subflow {
     pub continues: bool,
     /// How it ended.
     pub end: End,
+    /// When the algorithm closed it, or it was given up; only the simulator tells.
+    pub closed_at: Option<Moment>,
     /// What was counted in the whole run.
     pub counters: Counters,
     /// What was seen at equal intervals, by time.

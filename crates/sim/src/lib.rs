@@ -48,6 +48,6 @@ pub mod tcp;
 mod traffic;
 mod transport;
 
-pub use run::{Options, SimError, run_case, run_flows};
+pub use run::{Options, SimError, observe_case, run_case};
 pub use simulator::Simulator;
 pub use vmcc_units::time;

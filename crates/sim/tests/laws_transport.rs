@@ -395,7 +395,8 @@ fn equal_flows_share_equally() {
 /// the other at full rate. A gap in the stream would fill the receive window of 64 MiB within the second.
 #[test]
 fn a_subflow_closed_by_its_algorithm_leaves_nothing_behind() {
-    let vmcc = Flow { params: &[("detector", 1.0), ("theta", 1000.0), ("phi", 1.0)], ..flow("vmcc", &[0, 0]) };
+    let vmcc =
+        Flow { params: &[("detector", 1.0), ("theta", 1000.0), ("phi", 1.0)], ..flow("vmcc", &[0, 0]) };
     let mut run = Run::new(&[dctcp_path(40)], &[vmcc], 2);
     let goodput = run.goodputs(500, 1_500)[0];
     let record = &run.records()[0];

@@ -1,8 +1,8 @@
 //! Paths that share a bottleneck are found, and twins are left alone.
 
+use vmcc_metrics::observed::Connection;
 use vmcc_scenario::{Document, Overrides};
-use vmcc_sim::tcp::FlowRecord;
-use vmcc_sim::{Options, run_flows};
+use vmcc_sim::{Options, observe_case};
 
 /// One VM whose two vNICs are mapped to the NICs that are named: two of equal rate and delay, or one.
 const TWINS: &str = r#"
@@ -29,21 +29,21 @@ from = "vm0"
 to = "client"
 "#;
 
-fn flows(nics: &str, connections: u32, seed: u64, more: &[&str]) -> Vec<FlowRecord> {
+fn flows(nics: &str, connections: u32, seed: u64, more: &[&str]) -> Vec<Connection> {
     let mut set = vec![format!("nic_of_vnic={nics}"), format!("connections={connections}")];
     set.extend(more.iter().map(|s| (*s).to_owned()));
     let plan = Document::parse("twins", TWINS)
         .and_then(|d| d.plan(&Overrides { set, ..Overrides::default() }))
         .unwrap_or_else(|e| panic!("{e}"));
-    let flows = run_flows(&plan.cases[0], seed, &Options { threads: 1, ..Options::default() });
-    flows.unwrap_or_else(|e| panic!("{e}")).into_iter().map(|(_, record)| record).collect()
+    let seen = observe_case(&plan.cases[0], seed, &Options { threads: 1, ..Options::default() });
+    seen.unwrap_or_else(|e| panic!("{e}")).connections
 }
 
-fn closed(flow: &FlowRecord) -> usize {
-    flow.subflows.iter().filter(|subflow| subflow.closed).count()
+fn closed(flow: &Connection) -> usize {
+    flow.subflows.iter().filter(|subflow| subflow.closed_at.is_some()).count()
 }
 
-fn mbit(flows: &[FlowRecord]) -> f64 {
+fn mbit(flows: &[Connection]) -> f64 {
     flows.iter().map(|flow| flow.delivered_bytes as f64 * 8.0 / 8e6).sum()
 }
 
@@ -66,8 +66,8 @@ fn of_two_paths_through_one_nic_one_is_closed() {
     for connections in [1, 2, 5, 10] {
         let flows = flows("[0, 0]", connections, 1, &[]);
         let all: Vec<usize> = flows.iter().map(closed).collect();
-        let when = flows.iter().flat_map(|f| &f.subflows).filter(|s| s.closed);
-        let when: Vec<u64> = when.map(|s| s.closed_at.us() / 1000).collect();
+        let when = flows.iter().flat_map(|f| &f.subflows).filter_map(|s| s.closed_at);
+        let when: Vec<u64> = when.map(|at| at.us() / 1000).collect();
         println!("{connections} connections: closed after {when:?} ms, {:.1} Mbit/s", mbit(&flows));
         assert!(all.iter().all(|closed| *closed <= 1), "{connections} connections: {all:?}");
         // Of ten, twenty subflows are at their floor and every packet is marked: some are found, later.

@@ -9,7 +9,8 @@ use libbpf_rs::btf::{Btf, BtfType, HasSize};
 use libbpf_rs::libbpf_sys;
 use std::collections::{BTreeMap, BTreeSet};
 use vmcc_cc::{
-    Cause, Decision, DecisionFlags, Event, EventFlags, Group, History, Host, Path, Sharing, Slot, SlotFlags, State,
+    Cause, Decision, DecisionFlags, Event, EventFlags, Group, History, Host, Path, Sharing, Slot, SlotFlags,
+    State,
 };
 
 /// Everything that is shared, by name; never loaded.

@@ -188,7 +188,8 @@ impl Case {
                     "{{ from = \"{from}\", to = \"{to}\", rate = \"{fast}mbit\", delay = \"1us\" }},"
                 );
             }
-            let _ = writeln!(routes, "{{ name = \"x{nic}\", via = [\"x\", \"n{nic}\", \"m{nic}\", \"y\"] }},");
+            let _ =
+                writeln!(routes, "{{ name = \"x{nic}\", via = [\"x\", \"n{nic}\", \"m{nic}\", \"y\"] }},");
         }
         for (i, (nic, delay)) in self.nics.iter().zip(&self.access_us).enumerate() {
             let _ = writeln!(

@@ -14,9 +14,9 @@ use std::error::Error;
 
 use cases::Case;
 use score::Score;
+use vmcc_metrics::observed::Connection;
 use vmcc_scenario::{Document, Overrides};
-use vmcc_sim::tcp::FlowRecord;
-use vmcc_sim::{Options, run_flows};
+use vmcc_sim::{Options, observe_case};
 
 /// Name, and how the algorithm is told.
 const DETECTORS: [(&str, &str); 4] = [
@@ -26,22 +26,29 @@ const DETECTORS: [(&str, &str); 4] = [
     ("counts-5", "params.vmcc = { detector = \"counts\", theta = 5, phi = 0.14 }"),
 ];
 
-fn run(case: &Case, host: &str) -> Result<Vec<FlowRecord>, Box<dyn Error>> {
+fn run(case: &Case, host: &str) -> Result<Vec<Connection>, Box<dyn Error>> {
     let text = case.scenario(host);
     let plan = Document::parse("case", &text).and_then(|d| d.plan(&Overrides::default()));
     let plan = plan.map_err(|e| format!("{e}\n{text}"))?;
-    let flows = run_flows(&plan.cases[0], case.seed, &Options { threads: 1, ..Options::default() })?;
-    Ok(flows.into_iter().filter(|(label, _)| label == "own").map(|(_, record)| record).collect())
+    let seen = observe_case(&plan.cases[0], case.seed, &Options { threads: 1, ..Options::default() })?;
+    let own = |connection: &Connection| seen.entries[connection.entry].label == "own";
+    Ok(seen.connections.iter().filter(|connection| own(connection)).cloned().collect())
 }
 
-fn delivered(flows: &[FlowRecord]) -> f64 {
+fn delivered(flows: &[Connection]) -> f64 {
     flows.iter().map(|flow| flow.delivered_bytes as f64).sum()
 }
 
 fn settings(case: &Case) -> Vec<String> {
     let apart = case.nics.iter().max().map_or(0, |most| most + 1) == case.nics.len();
     let together = case.nics.iter().all(|nic| *nic == 0);
-    let partition = if apart { "apart" } else if together { "together" } else { "some share" };
+    let partition = if apart {
+        "apart"
+    } else if together {
+        "together"
+    } else {
+        "some share"
+    };
     vec![
         "all".into(),
         format!("signal {:?}", case.signal),
@@ -76,7 +83,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for (name, host) in &chosen {
             let flows = run(&case, host)?;
             let mut score = Score { cases: 1, delivered: delivered(&flows), undisturbed, ..Score::default() };
-            flows.iter().for_each(|flow| score.connection(&case, &flow.subflows, flow.established));
+            flows.iter().for_each(|flow| score.connection(&case, flow));
             if verbose {
                 println!("{} {name:11} {seed} {case:?}", score.row());
             }

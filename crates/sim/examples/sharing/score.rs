@@ -1,7 +1,6 @@
 //! What a detector did, against what was true.
 
-use vmcc_sim::tcp::SubflowRecord;
-use vmcc_sim::time::Time;
+use vmcc_metrics::observed::Connection;
 
 use crate::cases::Case;
 
@@ -26,12 +25,15 @@ pub(crate) struct Score {
 
 impl Score {
     /// Counts one connection.
-    pub(crate) fn connection(&mut self, case: &Case, subflows: &[SubflowRecord], established: Time) {
+    pub(crate) fn connection(&mut self, case: &Case, flow: &Connection) {
         let nics = case.nics_at_the_end();
-        let begin_us = established.us().max(case.comes_together_us());
+        let begin_us = flow.start.us().max(case.comes_together_us());
         for nic in 0..=nics.iter().copied().max().unwrap_or(0) {
-            let through = || subflows.iter().zip(&nics).filter(|(_, on)| **on == nic).map(|(s, _)| s);
-            let (closed, left) = (through().filter(|s| s.closed).count(), through().filter(|s| s.established).count());
+            let through = || flow.subflows.iter().zip(&nics).filter(|(_, on)| **on == nic).map(|(s, _)| s);
+            let (closed, left) = (
+                through().filter(|s| s.closed_at.is_some()).count(),
+                through().filter(|s| s.established && s.closed_at.is_none()).count(),
+            );
             if closed + left == 0 {
                 continue;
             }
@@ -39,7 +41,7 @@ impl Score {
             self.missed += left.saturating_sub(1) as u32;
             self.wrong_closes += u32::from(left == 0);
             self.kept += u32::from(left > 0);
-            let times = through().filter(|s| s.closed).map(|s| s.closed_at.us().saturating_sub(begin_us));
+            let times = through().filter_map(|s| s.closed_at).map(|at| at.us().saturating_sub(begin_us));
             self.rounds.extend(times.map(|us| us as f64 / case.loaded_us as f64));
         }
     }
@@ -57,7 +59,9 @@ impl Score {
 
     /// One row of the table: precision, recall, F, median rounds, goodput.
     pub(crate) fn row(&self) -> String {
-        let ratio = |a: u32, b: u32| if b == 0 { "     -".into() } else { format!("{:6.3}", f64::from(a) / f64::from(b)) };
+        let ratio = |a: u32, b: u32| {
+            if b == 0 { "     -".into() } else { format!("{:6.3}", f64::from(a) / f64::from(b)) }
+        };
         let right = self.right_closes;
         let mut rounds = self.rounds.clone();
         rounds.sort_by(f64::total_cmp);

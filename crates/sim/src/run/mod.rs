@@ -13,6 +13,7 @@ mod tests;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use vmcc_metrics::observed::Observed;
 use vmcc_metrics::reduce;
 use vmcc_results::{RunOutput, Work};
 use vmcc_scenario::ResolvedCase;
@@ -22,7 +23,6 @@ pub(crate) use observe::at;
 pub(crate) use subflows::{Change, Managed};
 
 use crate::engine::Bounds;
-use crate::tcp::FlowRecord;
 use crate::time::{Span, Time};
 use accounts::Accounts;
 use setup::Setup;
@@ -56,23 +56,13 @@ pub fn run_case(case: &ResolvedCase, seed: u64, options: &Options<'_>) -> Result
     Ok(output(&mut setup, &accounts))
 }
 
-/// Simulates a case with a seed and answers how each connection went, as its hosts saw it. Of connections that ask,
-/// it is the one that carries the answers.
+/// Simulates a case with a seed and answers what was seen, before figures are made of it.
 ///
 /// # Errors
 /// As [`run_case`].
-pub fn run_flows(
-    case: &ResolvedCase,
-    seed: u64,
-    options: &Options<'_>,
-) -> Result<Vec<(String, FlowRecord)>, SimError> {
-    let (setup, _) = run(case, seed, options)?;
-    let hosts = setup.hosts();
-    let one = |flow: &setup::Flow| {
-        let record = setup.directory.flow(flow.answers.unwrap_or(flow.conn), &hosts);
-        (setup.labels[flow.planned.traffic].clone(), record)
-    };
-    Ok(setup.flows.iter().map(one).collect())
+pub fn observe_case(case: &ResolvedCase, seed: u64, options: &Options<'_>) -> Result<Observed, SimError> {
+    let (mut setup, accounts) = run(case, seed, options)?;
+    Ok(observe::observe(&mut setup, &accounts))
 }
 
 fn run(case: &ResolvedCase, seed: u64, options: &Options<'_>) -> Result<(Setup, Accounts), SimError> {

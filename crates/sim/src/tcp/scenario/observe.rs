@@ -150,6 +150,8 @@ fn of(directions: &[&FlowRecord], number: usize) -> Subflow {
             Some(why) => End::Closed(closed(why)),
             None => End::WithConnection,
         },
+        // Of connections that ask, the other direction carries the answers.
+        closed_at: both.iter().filter_map(|record| reached(record.closed_at)).min(),
         counters: Counters {
             retransmits: sum(|s| s.sender.retransmits),
             timeouts: sum(|s| u64::from(s.sender.timeouts)),
