@@ -72,7 +72,7 @@ struct {
 
 /* The highest ssthresh that an algorithm sets whatever the window was before. */
 #if CC_DETECTS
-#define LOW_SSTHRESH CC_SHARING_NARROW
+#define LOW_SSTHRESH CC_SHARING_WIDE
 #else
 #define LOW_SSTHRESH CC_MIN_SSTHRESH_PKT
 #endif

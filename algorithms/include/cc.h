@@ -129,7 +129,11 @@ struct cc_history {
 	uint16_t ignored; /* of them that tell nothing */
 	uint8_t settle;	  /* complete bins that will be left out still */
 	uint8_t probed;	  /* blocks for which the last probe still counts */
+	uint16_t hold;	  /* the window of the probe that is being made; 0: none is */
+	uint16_t back;	  /* the window after it; 0: whatever it is then */
+	uint16_t until;	  /* when it ends, in ticks */
 	uint16_t value[CC_SHARING_BINS];
+	uint16_t reserved;
 };
 
 /* What the detector keeps of a connection.  All zero at first. */
@@ -219,8 +223,8 @@ struct cc_decision {
 _Static_assert(sizeof(struct cc_event) == 64, "cc_event is shared with Rust and BPF");
 _Static_assert(sizeof(struct cc_slot) == 32, "cc_slot is shared with Rust and BPF");
 _Static_assert(sizeof(struct cc_path) == 80, "cc_path must leave 24 bytes of icsk_ca_priv");
-_Static_assert(sizeof(struct cc_history) == 64, "cc_history is shared with Rust and BPF");
-_Static_assert(sizeof(struct cc_sharing) == 544, "cc_sharing is shared with Rust and BPF");
+_Static_assert(sizeof(struct cc_history) == 72, "cc_history is shared with Rust and BPF");
+_Static_assert(sizeof(struct cc_sharing) == 608, "cc_sharing is shared with Rust and BPF");
 _Static_assert(sizeof(struct cc_decision) == 16, "cc_decision is shared with Rust and BPF");
 
 #endif /* VMCC_CC_H */

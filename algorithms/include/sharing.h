@@ -5,27 +5,31 @@
  * Two paths through one queue see the same marks and the same waiting time at the same moments;
  * two queues that are alike see similar ones at unrelated moments.
  *
- *   clock     time is cut into bins of 2^shift us, about one to two of the connection's longest
- *             round trips, the same for all its paths.  An ACK belongs to the moment half a round
- *             trip ago, when its packet was about to arrive: so paths of unequal delay are at most
- *             half a bin apart, and no search for a lag is needed.
- *   bin       the share of ACKs with ECE, and the mean round-trip time.  Unknown if there was no
- *             ACK, or if most came in the first slow start, after a timeout, or while the
- *             application was the limit; so are the next few, in which paths that were started
- *             together fill their queues together, shared or not.
+ *   clock     time is cut into bins of 2^shift us, about the connection's longest round trip, the
+ *             same for all its paths.  An ACK belongs to the moment half a round trip ago, when its
+ *             packet was about to arrive: so paths of unequal delay are at most half a bin apart,
+ *             and no search for a lag is needed.
+ *   bin       the share of ACKs with ECE, and the mean round-trip time.  One without an ACK is as
+ *             the one before it; several, and those of which most ACKs came after a timeout or
+ *             while the application was the limit, are unknown.  So are the next few, in which
+ *             paths that were started together fill their queues together, shared or not.
  *   block     of 16 bins, all known on both paths.  r of the marks is Pearson's coefficient.  r of
  *             the delays is the mean of two, each blind to what moves slowly: that of what is left
  *             after the best straight line, and that of the differences from bin to bin.  Twins
  *             grow together, and lose together; only one queue has the same ripples twice.  The
- *             larger of the two r counts: either signal may be flat, or cut off by a limit.
- *   evidence  of each pair of paths: the sum of r - 0.34, a sequential test (Wald) between
+ *             block's r is the mean of both signals, or one, where the other is flat.
+ *   evidence  of each pair of paths: the sum of r - 0.28, a sequential test (Wald) between
  *             CC_SHARING_APART, which is also the least it can be, and CC_SHARING_SHARED.  In
  *             between it is not known, and nothing is done.
  *
- *   probe     to see more than coincidence, the path of a pair with the higher slot halves its
- *             window for a round trip, at random moments while the pair is in doubt, and comes back
- *             by slow start.  Through one queue both see that; twins in lockstep fall out of step.
- *             No verdict, either way, without a probe in one of the last blocks.
+ *   probe     to see more than coincidence, the path of a pair with the higher slot pauses at random
+ *             moments while the pair is in doubt: for a round trip its window is what it has in
+ *             flight less its share of the queue, at least half; in the next it has its window back.  The
+ *             link does not run dry, so it costs nothing.  Through one queue both see that; twins in
+ *             lockstep fall out of step, and many connections that probe make a queue move that
+ *             otherwise stands still.  A window that is too narrow for a pause is made wider for
+ *             some round trips instead.  No verdict, either way, without a probe in one of the last
+ *             blocks.
  *
  * Of a pair that shares the path with the higher slot asks to be closed.
  *
@@ -45,26 +49,31 @@
 #define CC_SHARING_SHIFT_MAX  24u
 #define CC_SHARING_SETTLE     8u /* bins that are left out after one of which nothing is known */
 
+/* A bin is known if less than one of so many of its ACKs tells nothing. */
+#define CC_SHARING_FEW 8u
+
 /* Evidence, in 1/32 of r.  At least three blocks decide. */
-#define CC_SHARING_MIDDLE 11
-#define CC_SHARING_SHARED 45
-#define CC_SHARING_APART  (-45)
+#define CC_SHARING_MIDDLE 9
+#define CC_SHARING_SHARED 56
+#define CC_SHARING_APART  (-24)
 
 /* What evidence is left when a pair seems to share and no probe has been made yet. */
 #define CC_SHARING_SUSPECT 24
 /* For so many blocks a probe counts. */
 #define CC_SHARING_PROBED 4u
-/* A window of so many packets is not halved, but made this wide. */
+/* What is in flight must be so many packets for a pause; a window so wide is not made wider. */
+#define CC_SHARING_PAUSES 4u
 #define CC_SHARING_NARROW 8u
-/*
- * A bin begins a probe with probability 2^-6, 2^-5 where sharing is likely, 2^-9 where it is
- * excluded: paths may be moved.
- */
-#define CC_SHARING_OFTEN    5u
-#define CC_SHARING_DOUBTFUL 6u
-#define CC_SHARING_RARELY   9u
+/* A narrow window becomes so wide, for so many round trips. */
+#define CC_SHARING_WIDE	       12u
+#define CC_SHARING_WIDE_ROUNDS 3u
+/* Times of a probe are in ticks of 2^-4 bins. */
+#define CC_SHARING_TICK_BITS 4
+/* A bin begins a probe with probability 2^-3; where sharing is excluded, 2^-8: paths may be moved. */
+#define CC_SHARING_DOUBTFUL 3u
+#define CC_SHARING_RARELY   8u
 /* The least evidence without a probe. */
-#define CC_SHARING_UNLIKELY (-24)
+#define CC_SHARING_UNLIKELY (-16)
 
 /* A bin's value: share of marks in the low bits, delay above; 0: unknown. */
 #define CC_SHARING_MARK_BITS  5
@@ -312,6 +321,8 @@ CC_SEPARATE int cc_sharing_compare(struct cc_sharing *sharing, uint32_t me, uint
 		return 0;
 	of_delays = cc_sharing_delays(x, y, cc_sharing_at(start));
 	r = of_marks < of_delays ? of_delays : of_marks;
+	if (of_marks != CC_SHARING_NOTHING && of_delays != CC_SHARING_NOTHING)
+		r = (of_marks + of_delays) / 2;
 	if (r != CC_SHARING_NOTHING)
 		cc_sharing_add(sharing, cc_sharing_pair(me, other), r - CC_SHARING_MIDDLE,
 			       me > other ? x->probed : y->probed);
@@ -339,7 +350,7 @@ CC_INLINE void cc_sharing_block(const struct cc_group *group, struct cc_sharing 
 	}
 }
 
-/* Keeps bins at one to two of the longest round trips, roughly: a new length begins all anew. */
+/* Keeps bins near the longest round trip: a new length begins all anew. */
 CC_INLINE void cc_sharing_clock(const struct cc_group *group, struct cc_sharing *sharing)
 {
 	uint32_t longest_us = 0, i, shift = sharing->shift;
@@ -350,13 +361,15 @@ CC_INLINE void cc_sharing_clock(const struct cc_group *group, struct cc_sharing 
 		srtt = (uint32_t)cc_select(cc_slot_counts(&group->path[i]), srtt, 0);
 		longest_us = cc_max(longest_us, srtt >> 3);
 	}
+	longest_us = cc_min(longest_us, 1u << CC_SHARING_SHIFT_MAX);
 	if (shift >= CC_SHARING_SHIFT_MIN && shift <= CC_SHARING_SHIFT_MAX) {
 		uint64_t bin_us = 1ull << shift;
 
-		if (longest_us <= bin_us + bin_us / 2 && longest_us >= bin_us / 4)
+		if (longest_us <= bin_us + bin_us / 2 + bin_us / 4 && longest_us >= bin_us / 4)
 			return;
 	}
-	shift = cc_bitlen(longest_us);
+	/* From 3/4 to 3/2 of it. */
+	shift = cc_bitlen(longest_us * 3 / 4);
 	sharing->shift = cc_min(cc_max(shift, CC_SHARING_SHIFT_MIN), CC_SHARING_SHIFT_MAX);
 }
 
@@ -365,7 +378,7 @@ CC_INLINE uint16_t cc_history_value(struct cc_history *h)
 {
 	uint32_t acks = h->acks, delay;
 
-	if (!acks || 2u * h->ignored > acks) {
+	if (!acks || CC_SHARING_FEW * h->ignored > acks) {
 		h->settle = CC_SHARING_SETTLE;
 		return 0;
 	}
@@ -378,20 +391,23 @@ CC_INLINE uint16_t cc_history_value(struct cc_history *h)
 			  cc_min(h->marked, acks) * CC_SHARING_MARK_MAX / acks);
 }
 
-/* Goes on to another bin; what was skipped is unknown. */
+/* Goes on to another bin; one that was skipped is as the last, several are unknown. */
 CC_SEPARATE int cc_history_turn(struct cc_history *h, uint32_t bin)
 {
 	uint32_t skipped, i;
+	uint16_t value;
 
 	if (!h)
 		return 0;
 	skipped = bin - h->bin - 1;
-	h->value[cc_sharing_at(h->bin)] = cc_history_value(h);
-	if (skipped) {
+	value = cc_history_value(h);
+	h->value[cc_sharing_at(h->bin)] = value;
+	if (skipped > 1) {
 		h->settle = CC_SHARING_SETTLE;
-		for (i = 0; i < CC_SHARING_BINS && i < skipped; i++)
-			h->value[cc_sharing_at(h->bin + 1 + i)] = 0;
+		value = 0;
 	}
+	for (i = 0; i < CC_SHARING_BINS && i < skipped; i++)
+		h->value[cc_sharing_at(h->bin + 1 + i)] = value;
 	h->bin = bin;
 	h->delays = 0;
 	h->acks = 0;
@@ -427,39 +443,80 @@ CC_INLINE void cc_sharing_verdict(const struct cc_group *group, const struct cc_
 	v->suspicion = (int32_t)strongest + INT8_MIN;
 }
 
-/* Is this bin one of the few, chosen at random, in which a probe begins? */
-CC_INLINE int cc_sharing_moment(const struct cc_event *ev, uint32_t bin, int32_t suspicion)
+/* Is this bin one of those, chosen at random, in which a probe begins? */
+CC_INLINE int cc_sharing_moment(const struct cc_event *ev, int32_t suspicion)
 {
-	uint32_t drawn = (ev->snd_una * 0x9e3779b1u ^ bin) * 0x85ebca6bu;
+	uint32_t drawn = ((uint32_t)ev->now_us * 0x9e3779b1u ^ ev->snd_una) * 0x85ebca6bu;
 
-	if (suspicion > 0)
-		return !(drawn >> (32 - CC_SHARING_OFTEN));
+	drawn = (drawn ^ drawn >> 15) * 0xc2b2ae35u;
 	if (suspicion > CC_SHARING_APART)
 		return !(drawn >> (32 - CC_SHARING_DOUBTFUL));
 	return !(drawn >> (32 - CC_SHARING_RARELY));
 }
 
-/*
- * Halves the window; slow start brings it back.  A window that cannot be halved grows to a few
- * until the next mark: where many subflows are at their floor, every packet is marked, and a queue
- * that never changes tells nothing.  A reduction under way (always, there) ends at ssthresh.
- */
-CC_INLINE void cc_sharing_probe(const struct cc_event *ev, struct cc_history *h,
-				struct cc_decision *out)
+/* The time in ticks, modulo 2^16. */
+CC_INLINE uint16_t cc_sharing_tick(uint64_t us, uint32_t shift)
 {
-	uint32_t w = cc_window(ev->cwnd_pkt);
+	return (uint16_t)(us >> ((shift - CC_SHARING_TICK_BITS) & 31));
+}
 
-	if (w <= CC_SHARING_NARROW && ev->state <= CC_STATE_CWR) {
-		cc_set_ssthresh(out, CC_SHARING_NARROW);
-		if (ev->state != CC_STATE_CWR)
-			cc_set_cwnd(out, CC_SHARING_NARROW);
-	} else if (ev->state == CC_STATE_OPEN && !cc_in_slow_start(ev)) {
-		cc_set_ssthresh(out, w);
-		cc_set_cwnd(out, w / 2);
-	} else {
-		return;
-	}
+/* Begins a probe, for `rounds` round trips: the window is to be `hold`, and then `back` (0: as it is). */
+CC_INLINE void cc_sharing_begins(const struct cc_event *ev, struct cc_history *h, uint32_t shift,
+				 uint32_t rounds)
+{
+	uint32_t us = cc_min(ev->srtt_8us >> 3, 1u << shift);
+
+	h->until = cc_sharing_tick(ev->now_us, shift) + cc_sharing_tick((uint64_t)us * rounds, shift);
 	h->probed = CC_SHARING_PROBED;
+}
+
+/*
+ * Pauses as long as the own share of the queue lasts, but for at most half of what is in flight;
+ * or, where there is no more than the floor, asks for more.
+ */
+CC_INLINE void cc_sharing_probe(const struct cc_event *ev, struct cc_history *h, uint32_t shift)
+{
+	uint32_t w = cc_window(ev->cwnd_pkt), flight = cc_min(ev->in_flight_pkt, w);
+	uint32_t srtt_us = ev->srtt_8us >> 3, least_us = cc_min(ev->min_rtt_us, srtt_us), queued;
+
+	if (h->hold || h->settle || !srtt_us || w > UINT16_MAX)
+		return;
+	queued = (uint32_t)((uint64_t)flight * (srtt_us - least_us) / srtt_us);
+	queued = cc_min(queued, flight / 2);
+	if (ev->state == CC_STATE_OPEN && flight >= CC_SHARING_PAUSES && queued) {
+		h->hold = (uint16_t)(flight - queued);
+		h->back = (uint16_t)w;
+		cc_sharing_begins(ev, h, shift, 1);
+	} else if (w <= CC_SHARING_NARROW && ev->state <= CC_STATE_CWR) {
+		h->hold = CC_SHARING_WIDE;
+		h->back = 0;
+		cc_sharing_begins(ev, h, shift, CC_SHARING_WIDE_ROUNDS);
+	}
+}
+
+/* Carries a probe on, or ends it.  Congestion ends a pause: the window is the law's again. */
+CC_INLINE void cc_sharing_hold(const struct cc_event *ev, struct cc_history *h, uint32_t shift,
+			       struct cc_decision *out)
+{
+	uint32_t left = (uint16_t)(h->until - cc_sharing_tick(ev->now_us, shift));
+	int over = left - 1 > 2u * CC_SHARING_WIDE_ROUNDS << CC_SHARING_TICK_BITS; /* or never set */
+
+	if (ev->state > (h->back ? CC_STATE_OPEN : CC_STATE_CWR)) {
+		h->hold = 0;
+	} else if (!h->back) {
+		cc_set_ssthresh(out, cc_max(h->hold, CC_MIN_SSTHRESH_PKT));
+		if (ev->state == CC_STATE_OPEN && ev->cwnd_pkt < h->hold)
+			cc_set_cwnd(out, h->hold);
+	} else if (!over) {
+		cc_set_cwnd(out, h->hold);
+	} else {
+		/* Not at once: a burst of half a window may be more than some buffer holds. */
+		h->hold = (uint16_t)cc_min(h->hold + cc_min(ev->acked_pkt, h->back), h->back);
+		cc_set_cwnd(out, cc_max(h->hold, cc_window(ev->cwnd_pkt)));
+		over = h->hold == h->back;
+	}
+	if (over)
+		h->hold = 0;
 }
 
 /* Closes, probes, or waits. */
@@ -475,9 +532,8 @@ CC_INLINE void cc_sharing_decide(const struct cc_event *ev, const struct cc_grou
 		out->peer = v.kept;
 	} else if (v.kept < CC_MAX_PATHS) {
 		sharing->evidence[cc_sharing_pair(me, v.kept)] = CC_SHARING_SUSPECT;
-		cc_sharing_probe(ev, h, out);
-	} else if (v.others && cc_sharing_moment(ev, h->bin, v.suspicion)) {
-		cc_sharing_probe(ev, h, out);
+	} else if (v.others && cc_sharing_moment(ev, v.suspicion)) {
+		cc_sharing_probe(ev, h, sharing->shift);
 	}
 }
 
@@ -512,6 +568,8 @@ CC_INLINE void cc_sharing_begin(const struct cc_event *ev, struct cc_sharing *sh
 	h->bin = 0;
 	h->acks = 0;
 	h->probed = 0;
+	h->hold = 0;
+	h->settle = CC_SHARING_SETTLE;
 	for (i = 0; i < CC_MAX_PATHS; i++) {
 		if (i != me)
 			sharing->evidence[cc_sharing_pair(me, i)] = 0;
@@ -521,8 +579,7 @@ CC_INLINE void cc_sharing_begin(const struct cc_event *ev, struct cc_sharing *sh
 /* Does this ACK say nothing about a queue that others may share? */
 CC_INLINE int cc_sharing_ignores(const struct cc_event *ev)
 {
-	return !(ev->flags & CC_EV_CWND_LIMITED) || ev->state == CC_STATE_LOSS ||
-	       ev->ssthresh_pkt >= CC_SSTHRESH_INFINITE;
+	return !(ev->flags & CC_EV_CWND_LIMITED) || ev->state == CC_STATE_LOSS;
 }
 
 /* Every ACK of a path that has siblings.  Decides CC_CLOSE_PATH when the time has come. */
@@ -540,6 +597,8 @@ CC_INLINE void cc_sharing_on_ack(const struct cc_event *ev, const struct cc_grou
 	/* Samples may be a little out of order: they count to the bin that is being filled. */
 	if (bin != h->bin && h->bin - bin >= CC_SHARING_BLOCK)
 		cc_sharing_turn(ev, group, sharing, bin, out);
+	if (h->hold)
+		cc_sharing_hold(ev, h, sharing->shift, out);
 	if (h->acks == UINT16_MAX)
 		return;
 	h->acks++;

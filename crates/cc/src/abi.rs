@@ -207,8 +207,16 @@ pub struct History {
     pub settle: u8,
     /// Blocks for which the last probe still counts.
     pub probed: u8,
+    /// The window of the probe that is being made; 0: none is.
+    pub hold: u16,
+    /// The window after it; 0: whatever it is then.
+    pub back: u16,
+    /// When it ends, in ticks.
+    pub until: u16,
     /// Complete bins, as a ring; 0: unknown.
     pub value: [u16; SHARING_BINS],
+    /// Padding.
+    pub reserved: u16,
 }
 
 /// What the detector of shared bottlenecks keeps of a connection: `struct cc_sharing`.
@@ -328,8 +336,8 @@ const _: () = {
     assert!(size_of::<Slot>() == 32 && offset_of!(Slot, pub_words) == 16);
     assert!(size_of::<Group>() == 32 * MAX_PATHS);
     assert!(size_of::<Path>() == 80 && offset_of!(Path, priv_words) == 24);
-    assert!(size_of::<History>() == 64 && offset_of!(History, value) == 16);
-    assert!(size_of::<Sharing>() == 544 && offset_of!(Sharing, evidence) == 512);
+    assert!(size_of::<History>() == 72 && offset_of!(History, value) == 22);
+    assert!(size_of::<Sharing>() == 608 && offset_of!(Sharing, evidence) == 576);
     assert!(size_of::<Decision>() == 16 && offset_of!(Decision, peer) == 12);
     assert!(size_of::<Host>() == 120 && offset_of!(Host, cwnd_pkt) == 96);
 };

@@ -68,7 +68,11 @@ const INTERFACE: &[Layout] = &[
         ignored as "ignored": u16,
         settle as "settle": u8,
         probed as "probed": u8,
+        hold as "hold": u16,
+        back as "back": u16,
+        until as "until": u16,
         value as "value": [u16; 24],
+        reserved as "reserved": u16,
     }),
     layout_of!(Path as "cc_path" {
         credit_q40 as "credit_q40": i64,

@@ -89,7 +89,7 @@ fn by_path(whole: Subflow, left: &[&Leg]) -> Vec<Subflow> {
     let number = whole.number;
     let (closed, open) = lives(&whole);
     // One that was open as it left its last path continues on the next.
-    let (mut before_closed, mut continues) = (0, false);
+    let (mut before_closed, mut continues, closed_at) = (0, false, whole.closed_at);
     let mut samples = whole.samples.into_iter().peekable();
     let mut before = Counters { ce_marks: Some(0), timeouts: Some(0), retransmits: Some(0), echoed_ce: None };
     let mut parts = Vec::new();
@@ -100,13 +100,14 @@ fn by_path(whole: Subflow, left: &[&Leg]) -> Vec<Subflow> {
         let closed_until = leg.closed.clamp(before_closed, closed.len());
         let earlier = closed[before_closed..closed_until].to_vec();
         let (path, established, end) = (leg.path, leg.open, End::Moved);
-        parts.push(Subflow { number, path, established, earlier, continues, end, counters, samples });
+        let closed_at = None;
+        parts.push(Subflow { number, path, established, earlier, continues, end, closed_at, counters, samples });
         (before, before_closed, continues) = (leg.counters, closed_until, leg.open);
     }
     let counters = since(&whole.counters, &before);
     let (path, samples) = (whole.path, samples.collect());
     let (earlier, end) = (closed[before_closed..].to_vec(), End::WithConnection);
-    parts.push(Subflow { number, path, established: open, earlier, continues, end, counters, samples });
+    parts.push(Subflow { number, path, established: open, earlier, continues, end, closed_at, counters, samples });
     parts
 }
 

@@ -108,6 +108,8 @@ impl<W: Wire> Tx<'_, W> {
     #[inline]
     fn detect_sharing(&mut self, r: usize, event: &Event) {
         let Some(sharing) = &mut self.conn.sharing else { return };
+        let waits = self.conn.nxt < self.conn.end || !self.conn.reinject.is_empty();
+        let event = &Event { flags: event.flags.with(EventFlags::CWND_LIMITED, waits), ..*event };
         let decision = self.cc.algorithm.detect(event, &self.conn.group, sharing, &self.cc.params);
         if decision.set != DecisionFlags::NONE {
             self.apply(r, &decision, event.cause);
