@@ -22,14 +22,13 @@
  *             CC_SHARING_APART, which is also the least it can be, and CC_SHARING_SHARED.  In
  *             between it is not known, and nothing is done.
  *
- *   probe     to see more than coincidence, the path of a pair with the higher slot pauses at random
- *             moments while the pair is in doubt: for a round trip its window is what it has in
- *             flight less its share of the queue, at least half; in the next it has its window back.  The
- *             link does not run dry, so it costs nothing.  Through one queue both see that; twins in
- *             lockstep fall out of step, and many connections that probe make a queue move that
- *             otherwise stands still.  A window that is too narrow for a pause is made wider for
- *             some round trips instead.  No verdict, either way, without a probe in one of the last
- *             blocks.
+ *   probe     to see more than coincidence, the path of a pair with the higher slot pauses at
+ * random moments while the pair is in doubt: for a round trip its window is what it has in flight
+ * less its share of the queue, at least half; in the next it has its window back.  The link does
+ * not run dry, so it costs nothing.  Through one queue both see that; twins in lockstep fall out of
+ * step, and many connections that probe make a queue move that otherwise stands still.  A window
+ * that is too narrow for a pause is made wider for some round trips instead.  No verdict, either
+ * way, without a probe in one of the last blocks.
  *
  * Of a pair that shares the path with the higher slot asks to be closed.
  *
@@ -69,7 +68,8 @@
 #define CC_SHARING_WIDE_ROUNDS 3u
 /* Times of a probe are in ticks of 2^-4 bins. */
 #define CC_SHARING_TICK_BITS 4
-/* A bin begins a probe with probability 2^-3; where sharing is excluded, 2^-8: paths may be moved. */
+/* A bin begins a probe with probability 2^-3; where sharing is excluded, 2^-8: paths may be moved.
+ */
 #define CC_SHARING_DOUBTFUL 3u
 #define CC_SHARING_RARELY   8u
 /* The least evidence without a probe. */
@@ -322,7 +322,8 @@ CC_SEPARATE int cc_sharing_compare(struct cc_sharing *sharing, uint32_t me, uint
 	of_delays = cc_sharing_delays(x, y, cc_sharing_at(start));
 	r = of_marks < of_delays ? of_delays : of_marks;
 	if (of_marks != CC_SHARING_NOTHING && of_delays != CC_SHARING_NOTHING)
-		r = (of_marks + of_delays) / 2;
+		r = (int)((uint32_t)(of_marks + of_delays - 2 * CC_SHARING_NOTHING) >> 1) +
+		    CC_SHARING_NOTHING;
 	if (r != CC_SHARING_NOTHING)
 		cc_sharing_add(sharing, cc_sharing_pair(me, other), r - CC_SHARING_MIDDLE,
 			       me > other ? x->probed : y->probed);
@@ -460,13 +461,14 @@ CC_INLINE uint16_t cc_sharing_tick(uint64_t us, uint32_t shift)
 	return (uint16_t)(us >> ((shift - CC_SHARING_TICK_BITS) & 31));
 }
 
-/* Begins a probe, for `rounds` round trips: the window is to be `hold`, and then `back` (0: as it is). */
+/* A probe begins, for `rounds` round trips. */
 CC_INLINE void cc_sharing_begins(const struct cc_event *ev, struct cc_history *h, uint32_t shift,
 				 uint32_t rounds)
 {
 	uint32_t us = cc_min(ev->srtt_8us >> 3, 1u << shift);
 
-	h->until = cc_sharing_tick(ev->now_us, shift) + cc_sharing_tick((uint64_t)us * rounds, shift);
+	h->until =
+		cc_sharing_tick(ev->now_us, shift) + cc_sharing_tick((uint64_t)us * rounds, shift);
 	h->probed = CC_SHARING_PROBED;
 }
 
@@ -499,7 +501,8 @@ CC_INLINE void cc_sharing_hold(const struct cc_event *ev, struct cc_history *h, 
 			       struct cc_decision *out)
 {
 	uint32_t left = (uint16_t)(h->until - cc_sharing_tick(ev->now_us, shift));
-	int over = left - 1 > 2u * CC_SHARING_WIDE_ROUNDS << CC_SHARING_TICK_BITS; /* or never set */
+	int over = left - 1 > 2u * CC_SHARING_WIDE_ROUNDS
+				      << CC_SHARING_TICK_BITS; /* or never set */
 
 	if (ev->state > (h->back ? CC_STATE_OPEN : CC_STATE_CWR)) {
 		h->hold = 0;

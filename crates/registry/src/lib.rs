@@ -177,7 +177,17 @@ impl Algorithm {
         }
         let (title, source) = (raw.title, raw.source);
         let (coupled, needs_ecn, alpha, detects) = (raw.coupled, raw.needs_ecn, raw.alpha, raw.detects);
-        Ok(Self { name: name.to_owned(), kernel_name, title, source, coupled, needs_ecn, alpha, detects, params })
+        Ok(Self {
+            name: name.to_owned(),
+            kernel_name,
+            title,
+            source,
+            coupled,
+            needs_ecn,
+            alpha,
+            detects,
+            params,
+        })
     }
 }
 

@@ -101,13 +101,33 @@ fn by_path(whole: Subflow, left: &[&Leg]) -> Vec<Subflow> {
         let earlier = closed[before_closed..closed_until].to_vec();
         let (path, established, end) = (leg.path, leg.open, End::Moved);
         let closed_at = None;
-        parts.push(Subflow { number, path, established, earlier, continues, end, closed_at, counters, samples });
+        parts.push(Subflow {
+            number,
+            path,
+            established,
+            earlier,
+            continues,
+            end,
+            closed_at,
+            counters,
+            samples,
+        });
         (before, before_closed, continues) = (leg.counters, closed_until, leg.open);
     }
     let counters = since(&whole.counters, &before);
     let (path, samples) = (whole.path, samples.collect());
     let (earlier, end) = (closed[before_closed..].to_vec(), End::WithConnection);
-    parts.push(Subflow { number, path, established: open, earlier, continues, end, closed_at, counters, samples });
+    parts.push(Subflow {
+        number,
+        path,
+        established: open,
+        earlier,
+        continues,
+        end,
+        closed_at,
+        counters,
+        samples,
+    });
     parts
 }
 
