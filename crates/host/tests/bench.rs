@@ -55,7 +55,8 @@ fn root_costs_and_ratios_are_measured() {
             for c in &cost.callbacks {
                 println!("    {:<14} {:>9} {:6.0} ns", c.callback, c.calls, c.ns_per_call);
             }
-            assert!(cost.acks > 100 && cost.ns_per_ack > 1.0 && cost.ns_per_ack < 1e6, "{cost:?}");
+            // How many there are says how much each acknowledges, up to a hundred segments where nothing limits a packet.
+            assert!(cost.acks > 10 && cost.ns_per_ack > 1.0 && cost.ns_per_ack < 1e6, "{cost:?}");
         }
         println!("  ratio {:?}", one.goodput);
         // The kernel's own MPTCP stalls at times, with Reno of its own as well: the extremes say nothing.

@@ -29,9 +29,9 @@ protocol = 'tcp'
 path = 'b'
 competing = true
 ";
-/// A port's marks are counted when they are made, a receiver's when it is asked for the last time, some milliseconds before
-/// its socket closes; what waits at the end has not arrived.
-const UNSEEN_MARKS: f64 = 0.03;
+/// A port's marks are counted when they are made, a receiver's when it is asked for the last time before its socket closes,
+/// a quarter of a second of the six where the machine is busy. Who counted something else would be off by half.
+const UNSEEN_MARKS: f64 = 0.1;
 
 fn on_both_engines(settings: &[&str], check: impl Fn(&str, &RunOutput)) {
     let _alone = alone();
@@ -71,9 +71,11 @@ fn root_marks_are_those_that_arrived_with_the_measured_traffic() {
         let paths: Vec<u64> = m.paths.iter().map(|path| path.ce_marks.unwrap()).collect();
         assert_eq!(paths.iter().sum::<u64>(), ours, "{engine}: {paths:?}");
         let marked = |path: &str| m.get(&format!("paths.{path}.marked_pkt")).unwrap();
-        assert!(nearly(paths[0] as f64, marked("a"), UNSEEN_MARKS), "{engine}: {paths:?}, {}", marked("a"));
-        let on_b = (paths[1] + theirs) as f64;
-        assert!(nearly(on_b, marked("b"), UNSEEN_MARKS), "{engine}: {on_b} of {}", marked("b"));
+        for (path, arrived) in [("a", paths[0]), ("b", paths[1] + theirs)] {
+            let (arrived, marked) = (arrived as f64, marked(path));
+            let seen = (1.0 - UNSEEN_MARKS) * marked..=marked;
+            assert!(seen.contains(&arrived), "{engine}: {arrived} arrived of {marked} on path {path}");
+        }
         // Of each mark an echo, where the receiver echoes as DCTCP asks for.
         let echoed = m.get("echoed_ce_pkt").unwrap_or(ours as f64);
         assert!(nearly(echoed, ours as f64, 0.2), "{engine}: {echoed} echoes of {ours}");
