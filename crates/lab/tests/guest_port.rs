@@ -34,10 +34,12 @@ fn guest_port_of_layer_3() {
     run_inside("7", &["layer_3_"], LIMIT);
 }
 
-/// With the queueing discipline in BPF, which the host may not have. On one processor: Linux changes its own code when
+/// With the queueing discipline in BPF, which the host may not have, `--ignored on_linux_7_exchanges`; changes under traffic
+/// that lose nothing are in `guest_qdisc` too. On one processor: Linux changes its own code when
 /// the first program comes to a port or the last one goes, which an emulated processor may see too late, and then stops.
 #[test]
-fn guest_port_exchanges_queues_without_loss() {
+#[ignore = "on demand: takes three minutes, and root_port_exchange has the same for the host's own queues"]
+fn on_linux_7_exchanges_queues_without_loss() {
     run_inside_as(
         "7",
         &["exchanges_"],

@@ -10,18 +10,8 @@ use vmcc_port::Backend;
 
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What depends on the kernel; what is the program's own arithmetic the newest kernel shows. The platforms' tests run on
-/// this series too.
-#[test]
-fn guest_qdisc_on_the_first_series_that_has_it() {
-    switch::guests::run_inside(
-        "6.18",
-        &["inside_changes", "inside_detaching", "inside_marks", "inside_run_times"],
-        LIMIT,
-    );
-}
-
-/// The rest there: `cargo test ... --test guest_qdisc -- --ignored on_linux_6_18`.
+/// The first series that has it: `cargo test ... --test guest_qdisc -- --ignored on_linux_6_18`. The platforms' tests run on
+/// it as well.
 #[test]
 #[ignore = "on demand: the newest kernel has all of it"]
 fn on_linux_6_18() {
