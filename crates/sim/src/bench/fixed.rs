@@ -30,7 +30,7 @@ impl Endpoints for FixedWindow {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_packet(&mut self, ctx: &mut Ctx, packet: &Packet, _sack: &Sack) {
         let end = &self.ends[packet.to as usize];
         if packet.has(Packet::DATA) {

@@ -109,8 +109,8 @@ impl Hosts {
         self.probes.start(wire);
     }
 
-    /// A packet for one of this shard's endpoints.
-    #[inline]
+    /// A packet for one of this shard's endpoints. Never a function of its own: only what a table does with a packet is worth a call.
+    #[inline(always)]
     pub(crate) fn packet<W: Wire>(&mut self, wire: &mut W, packet: &Packet, sack: &Sack) {
         if !self.pauses.is_empty() && self.defer(packet, || Deferred::Packet(*packet, *sack)) {
             return;
@@ -118,7 +118,7 @@ impl Hosts {
         self.handle(wire, packet, sack);
     }
 
-    #[inline]
+    #[inline(always)]
     fn handle<W: Wire>(&mut self, wire: &mut W, packet: &Packet, sack: &Sack) {
         with_table!(self, packet packet, table => table.on_packet(wire, packet, sack));
     }
@@ -165,6 +165,7 @@ impl Hosts {
         self.pauses[i].paused.then(|| &mut self.pauses[i])
     }
 
+    #[cold]
     fn defer(&mut self, packet: &Packet, item: impl FnOnce() -> Deferred) -> bool {
         let host = with_table!(self, packet packet, table => table.host_of(packet));
         let Some(pauses) = self.pause_of(host) else { return false };

@@ -203,9 +203,16 @@ impl RxConn {
     /// The application could have more at `now`.
     #[inline]
     fn progress(&mut self, now: Time) {
-        // Not since the first: the beginning is never earlier. What was written last may arrive after the end.
-        self.stalled = self.stalled.max(now.min(self.stop).since(self.delivered_at));
+        if now.since(self.delivered_at) > self.stalled {
+            self.stall(now);
+        }
         self.delivered_at = now;
+    }
+
+    /// Never before the first: the beginning is never earlier. What was written last may arrive after the end.
+    #[cold]
+    fn stall(&mut self, now: Time) {
+        self.stalled = self.stalled.max(now.min(self.stop).since(self.delivered_at));
     }
 
     /// Notes the most segments that have waited for earlier ones.
@@ -277,12 +284,15 @@ impl<W: Wire> Rx<'_, W> {
         if packet.seq == sub.arrivals.next() && sub.arrivals.held() == 0 {
             sub.arrivals.insert(packet.seq);
             sub.counters.bytes += u64::from(segment.len_bytes);
-            self.deliver(segment, packet.echo);
+            // The connection has waited for more only if something waits in its own queue.
+            if self.deliver(segment, packet.echo) {
+                self.conn.note_held();
+            }
         } else {
             now = true;
             self.out_of_order(packet.seq, segment, packet.echo);
+            self.conn.note_held();
         }
-        self.conn.note_held();
         self.acknowledge_later(now);
     }
 
@@ -338,7 +348,7 @@ impl<W: Wire> Rx<'_, W> {
                 }
                 // What came before the change is acknowledged with the old state (RFC 8257 figure 1).
                 if sub.unacked > 0 {
-                    self.send_ack();
+                    self.send_ack_now();
                 }
                 self.sub.ce = ce;
                 self.sub.echo_ce = ce;
@@ -347,9 +357,9 @@ impl<W: Wire> Rx<'_, W> {
         }
     }
 
-    /// A segment in order on its subflow enters the connection's stream.
-    #[inline]
-    fn deliver(&mut self, segment: Held, echo: Time) {
+    /// A segment in order on its subflow enters the connection's stream; whether some wait there for earlier ones afterwards.
+    #[inline(always)]
+    fn deliver(&mut self, segment: Held, echo: Time) -> bool {
         let conn = &mut *self.conn;
         let before = conn.data.next();
         if conn.data.insert(segment.data_seq) {
@@ -381,6 +391,12 @@ impl<W: Wire> Rx<'_, W> {
         if conn.data.next() >= conn.end && conn.completed == Time::NEVER {
             conn.completed = self.now;
         }
+        held > 0
+    }
+
+    /// As [`Rx::deliver`], where that is rare.
+    fn deliver_late(&mut self, segment: Held, echo: Time) {
+        self.deliver(segment, echo);
     }
 
     #[cold]
@@ -408,10 +424,10 @@ impl<W: Wire> Rx<'_, W> {
         }
         store.drop_below(next);
         self.conn.in_subflows -= next - before - 1;
-        self.deliver(segment, echo);
+        self.deliver_late(segment, echo);
         for seq in before + 1..next {
             let held = self.sub.out_of_order.as_ref().map_or(segment, |s| s.get(seq));
-            self.deliver(held, echo);
+            self.deliver_late(held, echo);
         }
     }
 
@@ -436,11 +452,11 @@ impl<W: Wire> Rx<'_, W> {
     /// The delayed ACK's time has come.
     pub(crate) fn on_delayed_ack(&mut self) {
         if self.sub.unacked > 0 {
-            self.send_ack();
+            self.send_ack_now();
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_ack(&mut self) {
         let route = match &mut self.conn.ack_ways {
             Some(ways) if !std::mem::take(&mut self.sub.repeated) => {
@@ -451,7 +467,13 @@ impl<W: Wire> Rx<'_, W> {
         self.send_on(Packet::ACK, route);
     }
 
-    #[inline]
+    /// As [`Rx::send_ack`], where that is not the end of every other packet.
+    #[inline(never)]
+    fn send_ack_now(&mut self) {
+        self.send_ack();
+    }
+
+    #[inline(always)]
     fn send_on(&mut self, flags: u16, route: RouteId) {
         let held = self.conn.held(self.sub);
         let window = self.conn.window.offer(self.conn.data.next(), held);
@@ -515,7 +537,7 @@ impl<W: Wire> Rx<'_, W> {
     /// Announces the window, if the sender knows of this subflow.
     pub(crate) fn tell_window(&mut self) {
         if self.sub.counters.acks + self.sub.counters.packets > 0 {
-            self.send_ack();
+            self.send_ack_now();
         }
     }
 }

@@ -416,7 +416,17 @@ impl Scoreboard {
 
     /// RFC 8985 section 6.2 step 5: marks what was sent before `rack` and is overdue. Returns the number
     /// newly lost and the time until the next segment would be (zero: none is waiting).
+    #[inline]
     pub(crate) fn rack_mark_lost(&mut self, now: Time, rack: &Rack, reorder_window: Span) -> (u32, Span) {
+        let marked = self.sacked_out | self.lost_out | self.again_out != 0;
+        // Originals were sent in sequence order: where nothing is marked, the first tells of all.
+        if !marked && (self.out() == 0 || !rack.is_after(self.segment(self.una).sent, self.una, false)) {
+            return (0, Span::ZERO);
+        }
+        self.rack_walk(now, rack, reorder_window)
+    }
+
+    fn rack_walk(&mut self, now: Time, rack: &Rack, reorder_window: Span) -> (u32, Span) {
         let mut lost = 0;
         let mut wait = Span::ZERO;
         let limit = rack.rtt + reorder_window;

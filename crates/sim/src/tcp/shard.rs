@@ -190,7 +190,7 @@ impl Table for Connections {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn on_packet<W: Wire>(&mut self, wire: &mut W, packet: &Packet, sack: &Sack) {
         if to_receiver(packet) {
             let conn = self.with_rx(wire, packet.to, |rx| rx.on_data(packet));

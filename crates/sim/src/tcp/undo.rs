@@ -4,7 +4,12 @@
 //! by duplicates reported (RFC 3708; `undo_retrans`), for fast recovery and after a timeout; the window of before comes
 //! back (`tcp_undo_cwnd_reduction` with Reno's `undo_cwnd`, which the algorithms share). Reductions for ECN stand.
 
-use crate::time::Time;
+use crate::time::{Span, Time};
+
+/// The beginning of the millisecond.
+fn tick(time: Time) -> Time {
+    Time::ZERO + Span::from_ms(time.us() / 1000)
+}
 
 /// What is needed to take back the current or latest reduction.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,7 +20,7 @@ pub(crate) struct Undo {
     before: Option<(u32, u32)>,
     /// Retransmissions that have not been reported as duplicates; absent before the first (`undo_retrans`).
     unreported: Option<u32>,
-    /// When the recovery's first retransmission left (`retrans_stamp`).
+    /// The millisecond in which the recovery's first retransmission left (`retrans_stamp`).
     first_again: Option<Time>,
 }
 
@@ -42,7 +47,7 @@ impl Undo {
 
     /// A segment is sent again.
     pub(crate) fn retransmitted(&mut self, now: Time) {
-        self.first_again.get_or_insert(now);
+        self.first_again.get_or_insert_with(|| tick(now));
         self.unreported = Some(self.unreported.unwrap_or(0) + 1);
     }
 
@@ -62,8 +67,7 @@ impl Undo {
 
     /// Whether an ACK that echoes `echo` answers what was sent before the first retransmission.
     pub(crate) fn is_delayed(&self, echo: Time) -> bool {
-        let ms = |time: Time| time.us() / 1000;
-        let before = |first| echo != Time::ZERO && ms(echo) < ms(first);
+        let before = |first| echo != Time::ZERO && echo < first;
         self.marker.is_some() && self.first_again.is_none_or(before)
     }
 
@@ -77,7 +81,6 @@ impl Undo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Span;
 
     fn ms(n: u64) -> Time {
         Time::ZERO + Span::from_ms(n)

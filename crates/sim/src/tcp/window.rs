@@ -117,9 +117,12 @@ impl Window {
     /// The application has read up to `read` of what is in order up to `next` (`tcp_rcv_space_adjust`).
     #[inline]
     pub(crate) fn right_size(&mut self, now: Time, read: u32, next: u32) {
-        if !self.auto || self.rtt == Span::ZERO || now.since(self.measured_at) < self.rtt {
-            return;
+        if now.since(self.measured_at) >= self.rtt && self.auto && self.rtt != Span::ZERO {
+            self.end_round(now, read, next);
         }
+    }
+
+    fn end_round(&mut self, now: Time, read: u32, next: u32) {
         // What waits to be read has not been taken at the rate at which it came.
         let copied = (read - self.measured).saturating_sub(next - read);
         if copied > self.space {

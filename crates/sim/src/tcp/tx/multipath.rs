@@ -152,7 +152,7 @@ impl<W: Wire> Tx<'_, W> {
         self.conn.selector.note_blocked();
         self.count_reinjected(fast, head);
         self.conn.carry(head, fast, false);
-        self.transmit(fast, head);
+        self.transmit_one(fast, head);
     }
 
     /// Halves the window of slower subflows that hold the oldest segment, each once per round trip of its own

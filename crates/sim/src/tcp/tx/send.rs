@@ -86,7 +86,7 @@ impl<W: Wire> Tx<'_, W> {
                     if carriers & 1 << r == 0 {
                         self.count_reinjected(r, seq);
                         self.conn.carry(seq, r, false);
-                        self.transmit(r, seq);
+                        self.transmit_one(r, seq);
                     }
                 }
                 None => {
@@ -121,7 +121,7 @@ impl<W: Wire> Tx<'_, W> {
                 self.conn.carry(seq, r, first);
                 self.conn.nxt = self.conn.nxt.max(seq + 1);
                 self.subs[r].next_copy = seq + 1;
-                self.transmit(r, seq);
+                self.transmit_one(r, seq);
             }
         }
     }
@@ -166,9 +166,15 @@ impl<W: Wire> Tx<'_, W> {
         }
     }
 
+    /// As [`Tx::transmit`], where that is not what the loop is about.
+    #[inline(never)]
+    pub(super) fn transmit_one(&mut self, r: usize, data_seq: u32) {
+        self.transmit(r, data_seq);
+    }
+
     /// A data segment's first transmission on subflow `r`.
-    #[inline]
-    pub(super) fn transmit(&mut self, r: usize, data_seq: u32) {
+    #[inline(always)]
+    fn transmit(&mut self, r: usize, data_seq: u32) {
         let len_bytes = self.conn.len_of(data_seq);
         let sf = &mut self.subs[r];
         let seq = sf.board.push(Segment { sent: self.now, data_seq, len_bytes });
@@ -194,7 +200,7 @@ impl<W: Wire> Tx<'_, W> {
         self.emit(r, seq, segment.data_seq, segment.len_bytes, flags);
     }
 
-    #[inline]
+    #[inline(always)]
     fn emit(&mut self, r: usize, seq: u32, data_seq: u32, len_bytes: u16, flags: u16) {
         let last = if self.conn.is_last(data_seq) { Packet::DATA_FIN } else { 0 };
         let sf = &mut self.subs[r];

@@ -101,7 +101,7 @@ impl<W: Wire> Tx<'_, W> {
             if self.conn.sendable() > 0 && !self.conn.grouped {
                 let seq = self.conn.nxt;
                 self.conn.nxt += 1;
-                self.transmit(r, seq);
+                self.transmit_one(r, seq);
                 self.subs[r].probe_repeats = false;
             } else if let Some(seq) = self.subs[r].board.highest_unsacked() {
                 self.retransmit(r, seq);
