@@ -14,8 +14,13 @@ const ARGUMENTS: [&str; 10] =
     ["run", "two.toml", "--engine", "sim", "--runs", RUNS, "--jobs", "1", "--out", "out"];
 
 fn start(dir: &Path) -> Child {
+    start_with(dir, &[])
+}
+
+fn start_with(dir: &Path, more: &[&str]) -> Child {
     Command::new(assert_cmd::cargo::cargo_bin("vmcc"))
         .args(ARGUMENTS)
+        .args(more)
         .current_dir(dir)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -44,7 +49,7 @@ fn signal(child: &Child, name: &str) {
 #[test]
 fn an_interrupted_run_is_resumed_to_the_same_results() {
     let dir = folder();
-    let child = start(dir.path());
+    let child = start_with(dir.path(), &["--threads", "1"]);
     wait_for_runs(dir.path(), 3);
     signal(&child, "INT");
     let ended = child.wait_with_output().unwrap();
@@ -56,9 +61,10 @@ fn an_interrupted_run_is_resumed_to_the_same_results() {
     let kept = finished(dir.path());
     assert!((3..400).contains(&kept));
 
-    // The hint is a command that works as it is printed.
+    // The hint is a command that works as it is printed, and as fast.
     let hint = message.split("continue with: vmcc ").nth(1).unwrap().trim();
-    let arguments: Vec<&str> = hint.split(' ').chain(["--json", "--jobs", "2"]).collect();
+    assert!(hint.ends_with(" --threads 1 --jobs 1 --resume"), "{hint}");
+    let arguments: Vec<&str> = hint.split(' ').chain(["--json"]).collect();
     let resumed = output(dir.path(), &arguments);
     let message = String::from_utf8(resumed.stderr).unwrap();
     assert_eq!(resumed.status.code(), Some(0), "{message}");

@@ -85,6 +85,8 @@ pub struct Entry {
     pub stop: Moment,
     /// Datagram payload that arrived within the window.
     pub datagram_bytes: f64,
+    /// Whether it only asks what packets meet: nothing of it is delivered to anybody.
+    pub probes: bool,
 }
 
 /// One path, and the port that stands for it.
@@ -234,6 +236,8 @@ pub struct Counters {
     pub retransmits: Option<u64>,
     /// Retransmission timeouts.
     pub timeouts: Option<u64>,
+    /// Recoveries and timeouts that turned out to be in vain and were taken back.
+    pub undone: Option<u64>,
     /// Packets that arrived with congestion experienced.
     pub ce_marks: Option<u64>,
     /// Packets whose ACK echoed congestion.

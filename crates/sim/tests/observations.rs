@@ -73,6 +73,23 @@ fn what_waits_behind_a_gap_is_counted() {
     assert!(held > 3.0 * 1448.0 && held < 1.5 * window, "{held} held of {window}");
 }
 
+/// Jitter that reorders makes senders repeat what is only late; where order is kept, and where packets are lost, they are right.
+#[test]
+fn what_was_repeated_in_vain_is_undone_and_counted() {
+    let text = "[topology]\nkind='parallel-paths'\nrate='20mbit'\ndelay='10ms'\nbuffer='300kB'\n\
+                paths=[{name='a',jitter='8ms'},{name='b'}]\n\
+                [[traffic]]\nkind='bulk'\nprotocol='tcp'\npath='a'\n[[traffic]]\nkind='bulk'\nprotocol='tcp'\npath='b'\n";
+    let of = |set: &[&str]| {
+        let output = run(&format!("{HEAD}{text}"), &[&["host.cc='reno'"], set].concat());
+        ["undone", "paths.a.undone", "paths.b.undone", "paths.a.retransmits"]
+            .map(|name| figure(&output, name))
+    };
+    let [all, a, b, again] = of(&["topology.reorder=true"]);
+    assert!(a >= 1.0 && a <= again && all == a + b, "{all} {a} {b} of {again}");
+    assert_eq!(b, 0.0, "in order");
+    assert_eq!(of(&[])[0], 0.0, "none overtakes another");
+}
+
 const SHARED: &str = "[topology]\nkind='parallel-paths'\npaths=1\nrate='100mbit'\ndelay='200us'\nbuffer='200kB'\n\
     marking={rule='threshold',at='30kB'}\n[host]\ncc='vmcc'\n";
 

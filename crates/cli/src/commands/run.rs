@@ -129,10 +129,11 @@ impl Command<'_> {
     /// Adds to a failure how to continue after it.
     fn resumable(&self, failure: Failure, partial: &Path, (finished, runs): (usize, usize)) -> Failure {
         let resume = command::command(self.options, self.plan, self.engine.name(), Some(self.target));
+        let pace = command::pace(self.options);
         let remedy = failure.help.as_ref().map(|h| format!("{h}; ")).unwrap_or_default();
         let partial = partial.display();
         failure.help(format!(
-            "{remedy}{finished} of {runs} runs are kept in {partial}; continue with: {resume} --resume"
+            "{remedy}{finished} of {runs} runs are kept in {partial}; continue with: {resume}{pace} --resume"
         ))
     }
 

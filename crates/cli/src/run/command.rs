@@ -23,3 +23,9 @@ pub(crate) fn command(options: &RunOptions, plan: &Plan, engine: &str, out: Opti
     }
     words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
 }
+
+/// The options that decide how fast it does so, and nothing else.
+pub(crate) fn pace(options: &RunOptions) -> String {
+    let given = [("--threads", options.common.threads), ("--jobs", options.common.jobs)];
+    given.iter().filter_map(|(option, n)| n.map(|n| format!(" {option} {n}"))).collect()
+}

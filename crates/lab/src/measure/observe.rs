@@ -58,7 +58,7 @@ fn entries(spec: &LabSpec) -> Vec<Entry> {
             competing: flows().all(|flow| flow.role == Role::Competing),
             start: flows().map(|flow| moment(flow.start)).min().unwrap_or_default(),
             stop: flows().map(|flow| moment(flow.stop)).max().unwrap_or_default(),
-            datagram_bytes: 0.0,
+            ..Entry::default()
         }
     };
     labels(spec).into_iter().map(of).collect()
@@ -132,6 +132,8 @@ fn subflow(spec: &LabSpec, track: &Track, number: usize) -> Subflow {
         counters: Counters {
             retransmits: most(|point| point.retransmits).or(Some(0)),
             timeouts: track.timeouts.map(u64::from),
+            // Counted per namespace only.
+            undone: None,
             ce_marks: track.arrived_ce.map(u64::from),
             echoed_ce: most(|point| point.echoed_ce).or(Some(0)),
         },

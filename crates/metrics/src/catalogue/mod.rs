@@ -2,6 +2,7 @@
 
 mod entries;
 mod lives;
+mod tables;
 
 use crate::reduce::Reduce;
 use crate::unit::Unit;
@@ -89,11 +90,13 @@ pub const STATISTICS: [&str; 6] = ["mean", "p50", "p99", "min", "max", "samples"
 
 /// Every metric, in the order of tables.
 pub fn all() -> &'static [Metric] {
-    static ALL: [Metric; entries::ALL.len() + lives::ALL.len()] = {
+    static ALL: [Metric; entries::ALL.len() + tables::ALL.len() + lives::ALL.len()] = {
         let mut all = [entries::ALL[0]; _];
-        let (first, second) = all.split_at_mut(entries::ALL.len());
+        let (first, rest) = all.split_at_mut(entries::ALL.len());
+        let (second, third) = rest.split_at_mut(tables::ALL.len());
         first.copy_from_slice(entries::ALL);
-        second.copy_from_slice(lives::ALL);
+        second.copy_from_slice(tables::ALL);
+        third.copy_from_slice(lives::ALL);
         all
     };
     &ALL

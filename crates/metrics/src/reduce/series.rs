@@ -63,14 +63,15 @@ impl Intervals<'_> {
         }
     }
 
-    /// Bits over seconds.
+    /// Bits over seconds. Probes deliver nothing, which is no goodput of zero.
     fn goodputs(&mut self) {
         let seen = self.seen;
-        for part in seen.parts.iter().filter(|_| seen.parts_per_interval) {
+        let delivers = seen.parts_per_interval && seen.entries.iter().any(|entry| !entry.probes);
+        for part in seen.parts.iter().filter(|_| delivers) {
             let secs = part.to.secs_since(part.from);
             let paths = seen.paths.iter().map(|path| &path.name).zip(&part.paths);
-            let entries = seen.entries.iter().map(|entry| &entry.label).zip(&part.entries);
-            for (entity, bytes) in paths.chain(entries) {
+            let entries = seen.entries.iter().zip(&part.entries).filter(|(entry, _)| !entry.probes);
+            for (entity, bytes) in paths.chain(entries.map(|(entry, bytes)| (&entry.label, bytes))) {
                 self.add(part.to, entity, "goodput_bps", bytes * 8.0, secs);
             }
         }

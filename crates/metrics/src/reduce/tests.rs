@@ -8,7 +8,7 @@ fn secs(s: u64) -> Moment {
 
 fn entry(label: &str, competing: bool, start: u64, stop: u64) -> Entry {
     let (start, stop) = (secs(start), secs(stop));
-    Entry { label: label.into(), competing, start, stop, datagram_bytes: 0.0 }
+    Entry { label: label.into(), competing, start, stop, ..Entry::default() }
 }
 
 fn connection(entry: usize, window_bytes: f64, counted: u64) -> Connection {

@@ -46,6 +46,7 @@ fn an_idle_path_shows_its_delay_and_its_loss() {
     let (loss, expected) = (get(&output, "paths.b.probe_loss"), 1.0 - 0.75 * 0.75);
     assert!((loss - expected).abs() < 4.0 * (expected * (1.0 - expected) / 1900.0_f64).sqrt(), "{loss}");
     assert_eq!(get(&output, "goodput_bps"), 0.0);
+    assert!(output.series.iter().all(|point| point.metric != "goodput_bps"), "no line of zeros");
     assert!(output.series.len() > 20, "series of both paths");
 }
 

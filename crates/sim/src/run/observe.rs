@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use vmcc_metrics::observed::{Class, Entry, Moment, Observed, Off, Part, Path};
-use vmcc_scenario::model::EventKind;
+use vmcc_scenario::model::{EventKind, TrafficKind};
 
 use super::accounts::{Accounts, SERIES_FLOWS};
 use super::setup::Setup;
@@ -44,6 +44,7 @@ fn entries(setup: &Setup) -> Vec<Entry> {
             competing: entry.is_competing(),
             start: moment(entry.common.start),
             stop: entry.common.stop.map_or(at(setup.end), moment),
+            probes: matches!(entry.kind, TrafficKind::Probe(_)),
             datagram_bytes: 0.0,
         }
     };

@@ -91,7 +91,13 @@ fn by_path(whole: Subflow, left: &[&Leg]) -> Vec<Subflow> {
     // One that was open as it left its last path continues on the next.
     let (mut before_closed, mut continues, closed_at) = (0, false, whole.closed_at);
     let mut samples = whole.samples.into_iter().peekable();
-    let mut before = Counters { ce_marks: Some(0), timeouts: Some(0), retransmits: Some(0), echoed_ce: None };
+    let mut before = Counters {
+        ce_marks: Some(0),
+        timeouts: Some(0),
+        retransmits: Some(0),
+        undone: Some(0),
+        echoed_ce: None,
+    };
     let mut parts = Vec::new();
     for leg in left {
         let until = at(leg.until);
@@ -137,6 +143,7 @@ fn since(all: &Counters, before: &Counters) -> Counters {
     Counters {
         retransmits: less(|c| c.retransmits),
         timeouts: less(|c| c.timeouts),
+        undone: less(|c| c.undone),
         ce_marks: less(|c| c.ce_marks),
         echoed_ce: less(|c| c.echoed_ce),
     }
@@ -176,6 +183,7 @@ fn of(directions: &[&FlowRecord], number: usize) -> Subflow {
         counters: Counters {
             retransmits: sum(|s| s.sender.retransmits),
             timeouts: sum(|s| u64::from(s.sender.timeouts)),
+            undone: sum(|s| u64::from(s.sender.undone + s.sender.spurious_timeouts)),
             ce_marks: sum(|s| s.receiver.ce_marked),
             echoed_ce: None,
         },
