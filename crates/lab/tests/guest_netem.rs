@@ -1,12 +1,12 @@
-//! Delay and loss of a routed network, on a kernel that has netem: packets take the time and are lost as often as the scenario
-//! says, by TCP's own figures, by netem's counters and by the simulator's.
+//! Delay, loss and reordering of a routed network, on a kernel that has netem: packets take the time, are lost and overtake each
+//! other as often as the scenario says, by TCP's own figures, by netem's counters and by the simulator's.
 #![cfg(feature = "root-tests")]
 
 mod common;
 #[path = "switch/guests.rs"]
 mod guests;
 
-use common::{namespaces_of, watched};
+use common::{command, namespaces_of, watched};
 use std::process::Command;
 use std::time::Duration;
 use vmcc_lab::LabSpec;
@@ -22,7 +22,12 @@ fn guest_a_routed_network_delays_and_loses() {
 const LOSS: f64 = 0.02;
 const ONE_WAY_US: f64 = 15_000.0;
 
-fn case(loss: f64) -> ResolvedCase {
+fn case(text: &str) -> ResolvedCase {
+    let plan = Document::parse("t", text).and_then(|d| d.plan(&Overrides::default()));
+    plan.unwrap().cases.remove(0)
+}
+
+fn lossy(loss: f64) -> ResolvedCase {
     let text = format!(
         "title = 't'\nduration = '20s'\nwarmup = '2s'\n[host]\ncc = 'reno'\n\
          [topology]\nkind = 'graph'\nhosts = ['a', 'b']\nrouting = 'explicit'\n\
@@ -31,8 +36,7 @@ fn case(loss: f64) -> ResolvedCase {
          routes = [{{ name='way', via=['a', 's', 'b'] }}]\n\
          [[traffic]]\nkind = 'bulk'\nprotocol = 'tcp'\nfrom = 'a'\nto = 'b'\n"
     );
-    let plan = Document::parse("t", &text).and_then(|d| d.plan(&Overrides::default()));
-    plan.unwrap().cases.remove(0)
+    case(&text)
 }
 
 /// Packets that netem passed on and dropped, on the leg that lost most: each has a delay of its own, one direction of one link
@@ -46,17 +50,17 @@ fn netem(run_id: &str) -> (u64, u64) {
     counted.max_by_key(|(packets, drops)| (*drops, *packets)).unwrap()
 }
 
-fn on_both(loss: f64) -> (RunOutput, RunOutput, (u64, u64)) {
-    let case = case(loss);
-    let model = vmcc_sim::run_case(&case, 1, &vmcc_sim::Options::default()).unwrap();
-    let (mut passed, run_id) = ((0, 0), format!("netem-{}", std::process::id()));
-    let spec = LabSpec { run_id: Some(run_id.clone()), ..LabSpec::try_from(&case).unwrap() };
+/// On a kernel and in the model; what `look` finds in the run's namespaces a second before its end.
+fn on_both<T>(case: &ResolvedCase, look: impl Fn(&str) -> T) -> (RunOutput, RunOutput, T) {
+    let model = vmcc_sim::run_case(case, 1, &vmcc_sim::Options::default()).unwrap();
+    let (mut seen, run_id) = (None, format!("netem-{}", std::process::id()));
+    let spec = LabSpec { run_id: Some(run_id.clone()), ..LabSpec::try_from(case).unwrap() };
     let real = watched(&spec, &mut |at| {
-        if at >= Duration::from_secs(19) {
-            passed = netem(&run_id);
+        if at >= Duration::from_secs(19) && seen.is_none() {
+            seen = Some(look(&run_id));
         }
     });
-    (real, model, passed)
+    (real, model, seen.unwrap())
 }
 
 fn lost(output: &RunOutput) -> f64 {
@@ -67,7 +71,7 @@ fn lost(output: &RunOutput) -> f64 {
 #[test]
 #[ignore = "runs in a guest"]
 fn inside_a_link_takes_its_time() {
-    let (real, model, (_, dropped)) = on_both(0.0);
+    let (real, model, (_, dropped)) = on_both(&lossy(0.0), netem);
     let least = |m: &Metrics| m.rtt_us.unwrap().min.unwrap();
     println!("least RTT {} us, the simulator's {}", least(&real.metrics), least(&model.metrics));
     for m in [&real.metrics, &model.metrics] {
@@ -80,11 +84,64 @@ fn inside_a_link_takes_its_time() {
 #[test]
 #[ignore = "runs in a guest"]
 fn inside_a_link_loses_what_it_shall() {
-    let (real, model, (packets, dropped)) = on_both(LOSS);
+    let (real, model, (packets, dropped)) = on_both(&lossy(LOSS), netem);
     let shares = [lost(&real), lost(&model), dropped as f64 / (packets + dropped) as f64];
     println!("{packets} packets, {dropped} dropped; sent again, the simulator's, netem's: {shares:?}");
     assert!(dropped > 30, "too few to tell: {dropped}");
     for share in shares {
         assert!((0.5 * LOSS..2.0 * LOSS).contains(&share), "{shares:?}");
     }
+}
+
+/// What a kernel says of its senders' reordering: the most segments by which it has seen one come late, recoveries that it took
+/// back, segments that the receiver reported twice, packets that netem dropped.
+fn reordering(run_id: &str) -> [u64; 4] {
+    let sender = namespaces_of(run_id).into_iter().find(|name| name.ends_with("-a")).unwrap();
+    let sockets = command(&format!("ip netns exec {sender} ss -tinH"));
+    let degrees =
+        sockets.split_whitespace().filter_map(|word| word.strip_prefix("reordering:")?.parse().ok());
+    let undone = ["FullUndo", "PartialUndo", "DSACKUndo", "LossUndo"].map(|name| format!("TcpExtTCP{name}"));
+    let counted = |names: &[String]| -> u64 {
+        let output = command(&format!("ip netns exec {sender} nstat -asz {}", names.join(" ")));
+        let lines = output.lines().filter(|line| !line.starts_with('#'));
+        lines.map(|line| line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()).sum()
+    };
+    let twice = counted(&["TcpExtTCPDSACKRecv".to_owned()]);
+    [degrees.max().unwrap_or(0), counted(&undone), twice, netem(run_id).1]
+}
+
+/// Four senders that never fill the link: whatever is sent again was only late. Delays are long, because an emulated kernel adds
+/// some milliseconds of its own.
+#[test]
+#[ignore = "runs in a guest"]
+fn inside_jitter_that_reorders_misleads_as_often_as_in_the_model() {
+    let case = case(
+        "title = 't'\nduration = '20s'\nwarmup = '2s'\n[host]\ncc = 'reno'\n\
+         [topology]\nkind = 'graph'\nhosts = ['a', 'b']\nrouting = 'explicit'\n\
+         links = [{ from='a', to='s', rate='5mbit', delay='5ms' },\
+         { from='s', to='b', rate='2.5mbit', delay='10ms', buffer='300kB', jitter='120ms', reorder=true }]\n\
+         routes = [{ name='way', via=['a', 's', 'b'] }]\n\
+         [[traffic]]\nkind = 'bulk'\nprotocol = 'tcp'\nfrom = 'a'\nto = 'b'\nconnections = 4\nwrite_rate = '500kbit'\n",
+    );
+    let (real, model, [degree, undone, twice, dropped]) = on_both(&case, reordering);
+    let [kernel, ours] = [&real, &model].map(|output| output.metrics.retransmits.unwrap() as f64);
+    let figure = |name: &str| model.metrics.get(name).unwrap();
+    let held = figure("held_bytes.max") / 1448.0;
+    println!(
+        "sent again {kernel}, the model's {ours}; {twice} reported twice; undone {undone}, the model's {}; late by {degree} \
+         segments, held in the model {held}; goodput {:?}, {:?}; RTT {:?}, {:?}",
+        figure("undone"),
+        real.metrics.goodput_bps,
+        model.metrics.goodput_bps,
+        real.metrics.rtt_us,
+        model.metrics.rtt_us
+    );
+    assert_eq!((dropped, model.metrics.drops), (0, Some(0)), "nothing was lost");
+    for output in [&real, &model] {
+        assert!((0.95..1.05).contains(&(output.metrics.goodput_bps.unwrap() / 2e6)), "{:?}", output.metrics);
+    }
+    let alike = |kernel: f64, ours: f64, factor: f64| kernel > ours / factor && kernel < ours * factor;
+    assert!(alike(degree as f64, held, 2.0), "{degree} and {held} segments");
+    assert!(alike(kernel, ours, 4.0) && alike(undone as f64, figure("undone"), 4.0), "{kernel} and {ours}");
+    assert!(twice as f64 > 0.5 * kernel, "what was sent again had arrived: {twice} of {kernel}");
 }

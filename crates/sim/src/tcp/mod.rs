@@ -6,6 +6,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `scoreboard` | what is in flight; estimation, reduction and schedulers are in `vmcc_multipath` |
+//! | `adaptation`, `undo` | how far RACK lets segments be late, and recoveries that are taken back |
 //! | `subflow`, `conn`, `tx` | the sending half |
 //! | `reorder`, `window`, `rx`, `ack_path` | the receiving half |
 //! | `app` | what drives connections |
@@ -15,6 +16,7 @@
 //! The two halves share nothing: they may run in different threads.
 
 mod ack_path;
+mod adaptation;
 mod app;
 mod config;
 mod conn;

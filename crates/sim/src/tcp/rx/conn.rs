@@ -1,0 +1,179 @@
+//! The receiving half of a connection.
+
+use super::out_of_order::Held;
+use super::subflow::RxSubflow;
+use crate::engine::Timer;
+use crate::tcp::ack_path::AckWays;
+use crate::tcp::config::{App, TcpConfig};
+use crate::tcp::conn::Conn;
+use crate::tcp::reorder::Arrivals;
+use crate::tcp::window::Window;
+use crate::time::{Span, Time};
+use prefetch_index::prefetch_index;
+use std::slice;
+
+/// What a complete message makes a connection of the same shard do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tell {
+    /// The server answers on this connection.
+    Respond(u32),
+    /// The client notes the answer to this connection's request.
+    Answered(u32),
+}
+
+/// The receiving half of a connection.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct RxConn {
+    pub(super) data: Arrivals,
+    /// Read by the application.
+    pub(super) read: u32,
+    pub(super) window: Window,
+    pub(crate) mss_bytes: u16,
+    pub(super) header_bytes: u16,
+    pub(crate) ack_bytes: u16,
+    pub(crate) class: u8,
+    pub(crate) config: u16,
+    /// One past the last segment of the stream, once known.
+    pub(super) end: u32,
+    /// The reader's time per segment; zero reads at once.
+    pub(super) read_gap: Span,
+    pub(super) read_timer: Timer,
+    /// Multipath TCP, even with one subflow: what a subflow holds out of order takes nothing of the window.
+    pub(super) multipath: bool,
+    /// SACK ranges per ACK.
+    pub(super) sack_ranges: u8,
+    /// The ways of acknowledgments, if they share one.
+    pub(crate) ack_ways: Option<Box<AckWays>>,
+    /// Segments per message of a request-response application; 0: nobody is told.
+    pub(crate) message: u32,
+    pub(crate) messages: u32,
+    pub(crate) completed: Time,
+    /// Payload that the application can have: in order in the connection's stream.
+    pub(crate) delivered_bytes: u64,
+    /// When that grew the last time, and the longest time between two such moments until the application stops.
+    pub(crate) delivered_at: Time,
+    pub(crate) stalled: Span,
+    pub(super) stop: Time,
+    /// Segments that wait in the queues of subflows, and the most that waited there and in the connection's.
+    pub(super) in_subflows: u32,
+    pub(crate) most_held: u32,
+    /// Segments that are not full and wait for earlier data: sequence number and bytes missing.
+    pub(super) short: Vec<(u32, u16)>,
+    pub(crate) host: u32,
+    /// Its first subflow in the shard's table, and how many follow.
+    pub(crate) first: u32,
+    pub(crate) count: u8,
+    /// Who is told when a message is complete.
+    pub(crate) tells: Option<Tell>,
+}
+
+/// SACK ranges that fit beside timestamps (12 bytes) and an 8-byte data ACK (12) in 40 bytes of options.
+const MULTIPATH_SACK_RANGES: u8 = 1;
+
+impl RxConn {
+    /// The far end of `tx`.
+    pub(crate) fn new(config: &TcpConfig, tx: &Conn, read_rate_bps: Option<u64>, host: u32) -> RxConn {
+        let mss_bytes = tx.mss_bytes;
+        let gap_ps = u64::from(mss_bytes) * 8 * 1_000_000_000_000;
+        RxConn {
+            data: Arrivals::default(),
+            read: 0,
+            window: Window::new(config, mss_bytes),
+            mss_bytes,
+            header_bytes: tx.header_bytes,
+            ack_bytes: config.ack_bytes,
+            class: tx.class,
+            config: tx.config,
+            end: u32::MAX,
+            read_gap: Span::from_ps(read_rate_bps.map_or(0, |rate| (gap_ps / rate.max(1)).max(1))),
+            read_timer: Timer::new(),
+            multipath: tx.multipath,
+            sack_ranges: if tx.multipath {
+                config.sack_ranges.min(MULTIPATH_SACK_RANGES)
+            } else {
+                config.sack_ranges
+            },
+            ack_ways: None,
+            message: 0,
+            messages: 0,
+            completed: Time::NEVER,
+            delivered_bytes: 0,
+            delivered_at: Time::NEVER,
+            stalled: Span::ZERO,
+            stop: if matches!(tx.app, App::Bulk) { tx.stop } else { Time::NEVER },
+            in_subflows: 0,
+            most_held: 0,
+            short: Vec::new(),
+            host,
+            first: 0,
+            count: tx.count,
+            tells: None,
+        }
+    }
+
+    /// Segments delivered in order.
+    #[inline]
+    pub(crate) fn next(&self) -> u32 {
+        self.data.next()
+    }
+
+    /// The application could have more at `now`.
+    #[inline]
+    pub(super) fn progress(&mut self, now: Time) {
+        if now.since(self.delivered_at) > self.stalled {
+            self.stall(now);
+        }
+        self.delivered_at = now;
+    }
+
+    /// Never before the first: the beginning is never earlier. What was written last may arrive after the end.
+    #[cold]
+    pub(super) fn stall(&mut self, now: Time) {
+        self.stalled = self.stalled.max(now.min(self.stop).since(self.delivered_at));
+    }
+
+    /// Notes the most segments that have waited for earlier ones.
+    #[inline]
+    pub(super) fn note_held(&mut self) {
+        self.most_held = self.most_held.max(self.in_subflows + self.data.held());
+    }
+
+    /// Counts what `segment`, new and not simply the next one, has brought in order since `before`.
+    pub(super) fn count_in_order(&mut self, segment: Held, before: u32) {
+        if segment.len_bytes < self.mss_bytes {
+            self.short.push((segment.data_seq, self.mss_bytes - segment.len_bytes));
+        }
+        let next = self.data.next();
+        let mut missing_bytes = 0;
+        self.short.retain(|&(seq, missing)| {
+            missing_bytes += if seq < next { u64::from(missing) } else { 0 };
+            seq >= next
+        });
+        self.delivered_bytes += u64::from(next - before) * u64::from(self.mss_bytes) - missing_bytes;
+    }
+
+    /// The window as a mirror connection's sender starts with it, in segments.
+    pub(crate) fn initial_window(&self) -> u32 {
+        self.window.first()
+    }
+
+    /// Segments that take room in the receive buffer: not read, or out of order here or on the only subflow.
+    #[inline]
+    pub(super) fn held(&self, sub: &RxSubflow) -> u32 {
+        let own = self.data.next() - self.read + self.data.held();
+        if self.multipath { own } else { own + sub.arrivals.held() }
+    }
+
+    /// Asks for the cache lines that a data packet touches.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch_index(slice::from_ref(&self.data), 0);
+        prefetch_index(slice::from_ref(&self.read_gap), 0);
+    }
+
+    /// The reader's timer, for the shard's dispatch.
+    pub(crate) fn timer(&mut self) -> &mut Timer {
+        &mut self.read_timer
+    }
+}
