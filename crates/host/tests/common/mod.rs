@@ -4,7 +4,7 @@
 #[path = "../namespace/mod.rs"]
 mod namespace;
 
-pub use namespace::{Namespace, run};
+pub use namespace::{Namespace, join, run};
 
 use sha2::{Digest, Sha256};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -61,18 +61,10 @@ impl Net {
 
     fn add_path(&self, path: usize, shape: Option<Shape>) {
         let (c, s) = (&self.client, &self.server);
-        namespace::join(c, s, &format!("p{path}"), &format!("10.77.{path}"));
+        join(c, s, &format!("p{path}"), &format!("10.77.{path}"));
         for ns in [c, s] {
-            if let Some(shape) = shape {
-                // One segment per packet: bursts of joined segments distort short queues.
-                run(&format!("ip -n {ns} link set p{path} gso_max_segs 1"));
-                let tc = format!("tc -n {ns} qdisc add dev p{path}");
-                run(&format!("{tc} root handle 1: htb default 1"));
-                let rate = shape.rate_mbit;
-                run(&format!(
-                    "tc -n {ns} class add dev p{path} parent 1: classid 1:1 htb rate {rate}mbit burst 15k cburst 15k"
-                ));
-                run(&format!("{tc} parent 1:1 bfifo limit {}kb", shape.buffer_kb));
+            if let Some(wanted) = shape {
+                self::shape(ns, &format!("p{path}"), wanted);
             }
         }
     }
@@ -83,6 +75,17 @@ impl Net {
             ns.sysctl("ipv4/tcp_congestion_control", kernel_name);
         }
     }
+}
+
+/// Shapes what leaves by `port`.
+pub fn shape(ns: &Namespace, port: &str, shape: Shape) {
+    // One segment per packet: bursts of joined segments distort short queues.
+    run(&format!("ip -n {ns} link set {port} gso_max_segs 1"));
+    let tc = format!("tc -n {ns} qdisc add dev {port}");
+    run(&format!("{tc} root handle 1: htb default 1"));
+    let rate = shape.rate_mbit;
+    run(&format!("tc -n {ns} class add dev {port} parent 1: classid 1:1 htb rate {rate}mbit burst 15k cburst 15k"));
+    run(&format!("{tc} parent 1:1 bfifo limit {}kb", shape.buffer_kb));
 }
 
 /// What a transfer carries over.
