@@ -84,7 +84,9 @@ pub fn shape(ns: &Namespace, port: &str, shape: Shape) {
     let tc = format!("tc -n {ns} qdisc add dev {port}");
     run(&format!("{tc} root handle 1: htb default 1"));
     let rate = shape.rate_mbit;
-    run(&format!("tc -n {ns} class add dev {port} parent 1: classid 1:1 htb rate {rate}mbit burst 15k cburst 15k"));
+    run(&format!(
+        "tc -n {ns} class add dev {port} parent 1: classid 1:1 htb rate {rate}mbit burst 15k cburst 15k"
+    ));
     run(&format!("{tc} parent 1:1 bfifo limit {}kb", shape.buffer_kb));
 }
 
