@@ -1,7 +1,8 @@
 //! Why a host was not changed as asked, or could not be read.
 
+use crate::config::ConfigFault;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use vmcc_host::diag::DiagError;
 use vmcc_host::port::PortError;
 use vmcc_host::{ControlError, LoadError};
@@ -36,6 +37,35 @@ pub enum Error {
         /// The port.
         port: String,
     },
+    /// The agent's file is not usable.
+    #[error(transparent)]
+    Config(#[from] ConfigFault),
+    /// There is one agent on a host.
+    #[error("the agent runs already: process {pid}")]
+    AgentRuns {
+        /// The process.
+        pid: u32,
+    },
+    /// It was told to end and does not.
+    #[error("the agent, process {pid}, cannot be ended: {why}")]
+    AgentStays {
+        /// The process.
+        pid: u32,
+        /// Why.
+        why: String,
+    },
+    /// What the agent keeps on record cannot be used.
+    #[error("{}: {source}", path.display())]
+    State {
+        /// The file or folder.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// Nothing can be waited for.
+    #[error("cannot wait for signals and changes: {0}")]
+    Wait(#[source] io::Error),
     /// An algorithm does not load.
     #[error(transparent)]
     Load(#[from] LoadError),
@@ -58,7 +88,7 @@ impl Error {
     /// Whether the request is wrong, and would be on any host.
     pub fn is_bad_request(&self) -> bool {
         match self {
-            Self::StaysServed { .. } => true,
+            Self::StaysServed { .. } | Self::Config(_) => true,
             Self::Port(error) => matches!(
                 error,
                 PortError::NoSuchPort { .. }
@@ -92,7 +122,11 @@ impl Error {
             },
             Self::Port(_) if self.is_bad_request() => None,
             Self::Port(error) => of_port(error),
-            Self::Sockets(_) => None,
+            Self::Config(_) | Self::Sockets(_) => None,
+            Self::AgentRuns { .. } => Some("`kill -HUP` makes it read its file again, `vmcc down` ends it".to_owned()),
+            Self::AgentStays { pid, .. } => Some(format!("`kill -9 {pid}`, then `vmcc down` does the rest")),
+            Self::State { path, source } => of_records(path, source),
+            Self::Wait(source) => vmcc_host::remedy(source).map(str::to_owned),
         }
     }
 }

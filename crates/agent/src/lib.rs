@@ -8,10 +8,13 @@
 //! | [`up`], [`down`], [`status`] | algorithms that stay until they are taken down |
 //! | [`Guards`] | closing paths that an algorithm finds to share a bottleneck |
 //! | [`ports`] | serving a port, changing and repairing that, its counters, its end |
+//! | [`daemon`] | all of it as a file says ([`config`]), until it is told to end; then as before |
 //! | [`clean`] | what processes that were killed left |
 
 mod algorithms;
 mod clean;
+pub mod config;
+pub mod daemon;
 mod error;
 mod guards;
 pub mod ports;

@@ -66,7 +66,8 @@ pub(crate) enum Command {
     Bench(BenchOptions),
     /// Make the algorithms congestion controls of this host, until `vmcc down` or a restart (root)
     Up(UpOptions),
-    /// Remove the congestion controls that `vmcc up` made (root)
+    /// Put back what the agent (`vmcc up --config`) changed; without one, remove the congestion controls that `vmcc up` made
+    /// (root)
     Down,
     /// The algorithms that are loaded, by whom, their connections, and the ports that are served (root)
     Status,
@@ -220,6 +221,10 @@ pub(crate) struct UpOptions {
     /// have them as its default
     #[arg(long)]
     pub(crate) restricted: bool,
+
+    /// Be the agent: keep this host as a TOML file says (docs/guide-agent.md) until SIGTERM, then put back what was there
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["algorithms", "set", "restricted", "guard"])]
+    pub(crate) config: Option<PathBuf>,
 
     /// Stay, and close the paths that an algorithm finds to share a bottleneck, until Ctrl-C (exit code 130)
     #[arg(long)]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 pub(crate) use vmcc_engine::chain;
 use vmcc_engine::{EngineError, ErrorKind};
 use vmcc_results::folder::{FolderError, SUMMARY_FILE};
-use vmcc_scenario::ScenarioError;
+use vmcc_scenario::{Diagnostic, ScenarioError};
 
 /// The exit codes that scripts can rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,15 +113,7 @@ pub(crate) fn folder_failure(error: &FolderError, target: &Path) -> Failure {
 /// What is wrong with a scenario; its own diagnostic has object, cause and place.
 pub(crate) fn scenario_failure(error: &ScenarioError) -> Failure {
     match error {
-        ScenarioError::Invalid(diagnostic) => {
-            let mut bare = diagnostic.clone();
-            let help = bare.help.take();
-            let failure = Failure::usage(bare);
-            match help {
-                Some(help) => failure.help(help),
-                None => failure,
-            }
-        }
+        ScenarioError::Invalid(diagnostic) => located(diagnostic),
         ScenarioError::Read { source, .. } => {
             let missing = source.kind() == std::io::ErrorKind::NotFound;
             Failure::usage(chain(error)).help(if missing {
@@ -138,10 +130,33 @@ pub(crate) fn scenario_failure(error: &ScenarioError) -> Failure {
 /// What the agent could not do to this host.
 #[cfg(feature = "kernel")]
 pub(crate) fn agent_failure(error: &vmcc_agent::Error) -> Failure {
+    if let vmcc_agent::Error::Config(fault) = error {
+        return config_failure(fault);
+    }
     let text = chain(error);
     let failure = if error.is_bad_request() { Failure::usage(text) } else { Failure::host(text) };
     match error.remedy() {
         Some(remedy) => failure.help(remedy),
+        None => failure,
+    }
+}
+
+/// What is wrong with the agent's file; its own diagnostic has object, cause and place.
+#[cfg(feature = "kernel")]
+fn config_failure(fault: &vmcc_agent::config::ConfigFault) -> Failure {
+    match fault {
+        vmcc_agent::config::ConfigFault::Invalid(diagnostic) => located(diagnostic),
+        other => Failure::usage(chain(other)).help("give a TOML file as docs/guide-agent.md describes it"),
+    }
+}
+
+/// A diagnostic, its help apart.
+fn located(diagnostic: &Diagnostic) -> Failure {
+    let mut bare = diagnostic.clone();
+    let help = bare.help.take();
+    let failure = Failure::usage(bare);
+    match help {
+        Some(help) => failure.help(help),
         None => failure,
     }
 }

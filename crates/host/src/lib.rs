@@ -7,6 +7,7 @@
 //! | [`Loaded`] | an algorithm in the kernel: parameters, connections, lifetime |
 //! | [`list`], [`set_params`], [`take_down`], [`clean`], [`Turn`] | what any process has loaded |
 //! | [`guard`] | closes paths that an algorithm asks to close |
+//! | [`netns`] | doing something in another network namespace |
 //! | [`port`] | a port of a virtual switch: service queues that are shaped and mark |
 //! | [`diag`] | TCP and MPTCP sockets, as the kernel knows them |
 //! | [`probe`] | what this kernel can do, found out by trying |
@@ -26,7 +27,7 @@ mod error;
 pub mod guard;
 mod ids;
 mod load;
-mod netns;
+pub mod netns;
 mod objects;
 pub mod observe;
 pub mod port;
@@ -46,6 +47,6 @@ pub use counters::Counters;
 pub use error::{ControlError, LoadError, remedy};
 pub use load::Loaded;
 pub use reclaim::{RECLAIM_AGE, reclaim};
-pub use registered::{Status, clean, list, parameter_table, set_params, take_down};
+pub use registered::{Status, clean, list, parameter_table, set_params, take_down, take_down_of};
 pub use restrict::restrict;
 pub use table::{Connection, PathView};

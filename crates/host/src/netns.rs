@@ -3,20 +3,27 @@
 use crate::error::ControlError;
 use nix::sched::{CloneFlags, setns};
 use std::fs::{self, File};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::thread;
 
 /// Opens a namespace by its file.
-pub(crate) fn open(path: &Path) -> Result<OwnedFd, ControlError> {
+///
+/// # Errors
+/// It cannot be opened.
+pub fn open(path: &Path) -> Result<OwnedFd, ControlError> {
     let file = File::open(path);
     file.map(OwnedFd::from)
         .map_err(|e| ControlError::kernel(format!("open network namespace {}", path.display()), e))
 }
 
 /// Runs `action` on a thread of its own inside the namespace, so that no other code is moved there.
-pub(crate) fn within<T: Send>(
+///
+/// # Errors
+/// It cannot be entered.
+pub fn within<T: Send>(
     netns: BorrowedFd<'_>,
     action: impl FnOnce() -> T + Send,
 ) -> Result<T, ControlError> {
@@ -31,6 +38,25 @@ pub(crate) fn within<T: Send>(
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
+}
+
+/// The number of the calling thread's namespace that no other gets until the machine starts anew; inode numbers are used
+/// again.
+///
+/// # Errors
+/// The kernel does not say (before Linux 5.14).
+pub fn cookie() -> std::io::Result<u64> {
+    // From the kernel's user interface, asm-generic/socket.h.
+    const SO_NETNS_COOKIE: nix::libc::c_int = 71;
+    let socket = UnixDatagram::unbound()?;
+    let mut cookie = 0_u64;
+    let mut length = size_of::<u64>() as nix::libc::socklen_t;
+    let (fd, level) = (socket.as_raw_fd(), nix::libc::SOL_SOCKET);
+    // SAFETY: `cookie` has room for the eight bytes that `length` says.
+    let done = unsafe {
+        nix::libc::getsockopt(fd, level, SO_NETNS_COOKIE, (&raw mut cookie).cast(), &raw mut length)
+    };
+    if done == 0 { Ok(cookie) } else { Err(std::io::Error::last_os_error()) }
 }
 
 /// The inode number of a namespace's file, by which the kernel names it.

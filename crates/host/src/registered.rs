@@ -218,15 +218,28 @@ pub fn clean() -> Result<Vec<String>, ControlError> {
 /// # Errors
 /// Something cannot be removed, or somebody holds it still.
 pub fn take_down() -> Result<Vec<String>, ControlError> {
+    take_down_where(|_| true)
+}
+
+/// As [`take_down`], of these kernel names alone.
+///
+/// # Errors
+/// As [`take_down`].
+pub fn take_down_of(kernel_names: &[&str]) -> Result<Vec<String>, ControlError> {
+    take_down_where(|name| kernel_names.contains(&name))
+}
+
+fn take_down_where(wanted: impl Fn(&str) -> bool) -> Result<Vec<String>, ControlError> {
     let turn = Turn::to_remove()?;
     let pins = turn.pins()?;
-    let mut removed = remove_pins(pins.iter().filter(|pin| pin.link.is_some()))?;
+    let mut removed = remove_pins(pins.iter().filter(|pin| pin.link.is_some() && wanted(&pin.name)))?;
     // The link goes with whoever lets go of it last.
     drop(pins);
-    removed.extend(unregister(registrations()?, |r| r.kept() || r.orphaned())?);
+    let wanted = |r: &Registered| wanted(r.config.kernel_name());
+    removed.extend(unregister(registrations()?, |r| wanted(r) && (r.kept() || r.orphaned()))?);
     removed.sort();
     removed.dedup();
-    let left = left_after(&removed)?;
+    let left = left_after(&removed, wanted)?;
     // Last: with the folder goes the turn, and who has it next must not meet what is on its way out.
     turn.remove_folder()?;
     match left {
@@ -237,12 +250,16 @@ pub fn take_down() -> Result<Vec<String>, ControlError> {
 
 /// A registration that was to be removed and is there nevertheless, or that nobody who can be seen holds, which was
 /// kept elsewhere; and its holder.
-fn left_after(removed: &[String]) -> Result<Option<(String, Option<u32>)>, ControlError> {
+fn left_after(
+    removed: &[String],
+    wanted: impl Fn(&Registered) -> bool,
+) -> Result<Option<(String, Option<u32>)>, ControlError> {
     let mut left = None;
     // Some kernels let go of what a pin kept a moment after it was removed.
     for _ in 0..20 {
         let of_ours = |r: &Registered| removed.iter().any(|name| name == r.config.kernel_name());
-        let found = registrations()?.into_iter().find(|r| of_ours(r) || (!r.kept() && r.holder().is_none()));
+        let unseen = |r: &Registered| wanted(r) && !r.kept() && r.holder().is_none();
+        let found = registrations()?.into_iter().find(|r| of_ours(r) || unseen(r));
         left = found.map(|r| (r.config.kernel_name().to_owned(), r.holder()));
         if left.is_none() {
             break;

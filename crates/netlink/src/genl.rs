@@ -2,7 +2,7 @@
 
 use crate::{Connection, invalid};
 use netlink_packet_core::{
-    DecodeError, DefaultNla, Emitable, NLA_F_NESTED, NlasIterator, Parseable, ParseableParametrized,
+    DecodeError, DefaultNla, Emitable, NLA_F_NESTED, Nla, NlasIterator, Parseable, ParseableParametrized,
 };
 use netlink_packet_generic::ctrl::nlas::{GenlCtrlAttrs, McastGrpAttrs};
 use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
@@ -102,11 +102,33 @@ impl Family {
         Ok(answers.into_iter().flat_map(|answer| answer.payload.attributes).collect())
     }
 
+    /// The attributes of each answer to a request that lists something.
+    pub(crate) fn dump(&mut self, command: u8) -> io::Result<Vec<Vec<DefaultNla>>> {
+        let message = self.message(command, Vec::new());
+        let answers = self.connection.dump(message)?;
+        Ok(answers.into_iter().map(|answer| answer.payload.attributes).collect())
+    }
+
     fn message(&self, command: u8, attributes: Vec<DefaultNla>) -> GenlMessage<Command> {
         let mut message = GenlMessage::from_payload(Command { command, attributes });
         message.set_resolved_family_id(self.id);
         message
     }
+}
+
+/// The value of the attribute of this type.
+pub(crate) fn bytes_of(attributes: &[DefaultNla], kind: u16) -> Option<Vec<u8>> {
+    // The parser leaves the mark of a nest in the type.
+    let found = attributes.iter().find(|attribute| attribute.kind() & !NLA_F_NESTED == kind)?;
+    let mut bytes = vec![0; found.value_len()];
+    found.emit_value(&mut bytes);
+    Some(bytes)
+}
+
+/// The attributes that an attribute holds.
+pub(crate) fn inside(value: &[u8]) -> io::Result<Vec<DefaultNla>> {
+    let attributes = NlasIterator::new(value).map(|nla| DefaultNla::parse(&nla?)).collect::<Result<_, _>>();
+    attributes.map_err(|e: DecodeError| invalid(e))
 }
 
 /// An attribute that holds attributes.

@@ -4,10 +4,15 @@ use crate::args::{BenchOptions, MarkOptions, UnmarkOptions, UpOptions};
 use crate::commands::mark::Asked;
 use crate::failure::{Exit, Failure, without_kernel};
 use crate::ui::Ui;
+use std::path::Path;
 use vmcc_cc::Params;
 
 pub(crate) fn load(_: &[Params], _: &UpOptions, _: &Ui) -> Result<Exit, Failure> {
     Err(without_kernel("vmcc up"))
+}
+
+pub(crate) fn agent(_: &Path, _: &Ui) -> Result<Exit, Failure> {
+    Err(without_kernel("vmcc up --config"))
 }
 
 pub(crate) fn down(_: &Ui) -> Result<Exit, Failure> {

@@ -1,10 +1,20 @@
-//! `vmcc down`: no algorithm of ours is a congestion control of this host any more.
+//! `vmcc down`: what was changed to keep is as before.
 
+use super::up;
 use crate::failure::{Exit, Failure, agent_failure};
 use crate::ui::Ui;
 use serde_json::json;
+use vmcc_agent::daemon::{self, News, Undone};
 
 pub(crate) fn down(ui: &Ui) -> Result<Exit, Failure> {
+    match daemon::undo().map_err(|e| agent_failure(&e))? {
+        Some(undone) => after_agent(&undone, ui),
+        None => algorithms(ui),
+    }
+}
+
+/// No algorithm of ours is a congestion control of this host any more.
+fn algorithms(ui: &Ui) -> Result<Exit, Failure> {
     let down = vmcc_agent::down().map_err(|e| agent_failure(&e))?;
     if let Some(name) = &down.still_default {
         ui.warn(&format!(
@@ -12,9 +22,36 @@ pub(crate) fn down(ui: &Ui) -> Result<Exit, Failure> {
              `sysctl -w net.ipv4.tcp_congestion_control=cubic`"
         ));
     }
-    ui.answer(&json!({ "down": down.removed }), || match down.removed.as_slice() {
+    ui.answer(&json!({ "down": down.removed }), || text(&down.removed));
+    Ok(Exit::Done)
+}
+
+fn text(removed: &[String]) -> String {
+    match removed {
         [] => "nothing was up".to_owned(),
         names => format!("down: {}", names.join(", ")),
+    }
+}
+
+/// What an agent had changed is as it was before; what was up before it stays up.
+fn after_agent(undone: &Undone, ui: &Ui) -> Result<Exit, Failure> {
+    undone.news.iter().for_each(|news| up::say(news, ui));
+    undone.problems.iter().for_each(|problem| ui.warn(problem));
+    let left: Vec<&News> = undone.news.iter().filter(|n| matches!(n, News::LeftAlone { .. })).collect();
+    let restored: Vec<&News> = undone.news.iter().filter(|n| matches!(n, News::Restored { .. })).collect();
+    let document = json!({
+        "down": undone.removed,
+        "agent": undone.agent,
+        "restored": restored,
+        "left": left,
+        "problems": undone.problems,
     });
-    Ok(Exit::Done)
+    ui.answer(&document, || {
+        let agent = match undone.agent {
+            Some(pid) => format!("the agent, process {pid}, has ended"),
+            None => "an agent that ended without it had left changes".to_owned(),
+        };
+        format!("{agent}; {} values are as before it", restored.len())
+    });
+    Ok(if undone.problems.is_empty() { Exit::Done } else { Exit::CheckFailed })
 }

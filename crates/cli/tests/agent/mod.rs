@@ -1,5 +1,5 @@
 //! What the tests of `vmcc up` and `vmcc down` look at.
-#![allow(unreachable_pub, reason = "a part of several tests")]
+#![allow(dead_code, unreachable_pub, reason = "a part of several tests")]
 
 use std::process::Command;
 

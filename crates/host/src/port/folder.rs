@@ -17,14 +17,14 @@ const FOLDER_MODE: u32 = 0o755;
 const FILE_MODE: Mode = Mode::from_bits_truncate(0o600);
 
 /// An opened folder that only root can change.
-pub(crate) struct Folder {
+pub struct Folder {
     path: PathBuf,
     fd: OwnedFd,
 }
 
 impl Folder {
     /// Opens the folder `parent/name`, which is made if it is not there.
-    pub(crate) fn make(parent: &str, name: &str) -> Result<Self, (PathBuf, io::Error)> {
+    pub fn make(parent: &str, name: &str) -> Result<Self, (PathBuf, io::Error)> {
         let path = Path::new(parent).join(name);
         for folder in [Path::new(parent), &path] {
             match DirBuilder::new().mode(FOLDER_MODE).create(folder) {
@@ -37,7 +37,7 @@ impl Folder {
     }
 
     /// The same if it is there.
-    pub(crate) fn open(parent: &str, name: &str) -> Result<Option<Self>, (PathBuf, io::Error)> {
+    pub fn open(parent: &str, name: &str) -> Result<Option<Self>, (PathBuf, io::Error)> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let path = Path::new(parent).join(name);
         let mut fd = None;
@@ -52,24 +52,24 @@ impl Folder {
     }
 
     /// Where a file is, for messages.
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
     /// The names in it.
-    pub(crate) fn names(&self) -> io::Result<Vec<String>> {
+    pub fn names(&self) -> io::Result<Vec<String>> {
         // By the descriptor: the path may be another folder's by now.
         let entries = std::fs::read_dir(format!("/proc/self/fd/{}", self.fd.as_raw_fd()))?;
         Ok(entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
     }
 
     /// Opens a file for reading; `None` if there is none, or something else than a file of ours.
-    pub(crate) fn read(&self, name: &str) -> Option<File> {
+    pub fn read(&self, name: &str) -> Option<File> {
         self.open_regular(name, OFlag::O_RDONLY).ok().flatten()
     }
 
     /// Opens a file, which is made if there is none. What is there and is no file of ours makes way.
-    pub(crate) fn open_or_make(&self, name: &str) -> io::Result<File> {
+    pub fn open_or_make(&self, name: &str) -> io::Result<File> {
         if let Some(file) = self.open_regular(name, OFlag::O_RDWR | OFlag::O_CREAT)? {
             return Ok(file);
         }
@@ -78,19 +78,19 @@ impl Folder {
     }
 
     /// Makes a file that is not there yet.
-    pub(crate) fn make_new(&self, name: &str) -> io::Result<File> {
+    pub fn make_new(&self, name: &str) -> io::Result<File> {
         let file = self.open_regular(name, OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL)?;
         file.ok_or_else(|| io::ErrorKind::AlreadyExists.into())
     }
 
     /// Whether `file` is the one of this name.
-    pub(crate) fn is(&self, name: &str, file: &File) -> io::Result<bool> {
+    pub fn is(&self, name: &str, file: &File) -> io::Result<bool> {
         let ours = file.metadata()?.ino();
         Ok(fstatat(&self.fd, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|found| found.st_ino == ours))
     }
 
     /// Removes a file, or what else has its name; one that is not there is fine.
-    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
+    pub fn remove(&self, name: &str) -> io::Result<()> {
         let removed = match unlinkat(&self.fd, name, UnlinkatFlags::NoRemoveDir) {
             Err(nix::Error::EISDIR) => unlinkat(&self.fd, name, UnlinkatFlags::RemoveDir),
             other => other,
@@ -102,7 +102,7 @@ impl Folder {
     }
 
     /// Gives a file the name of another, in whose place it is then.
-    pub(crate) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+    pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         Ok(renameat(&self.fd, from, &self.fd, to)?)
     }
 

@@ -45,6 +45,7 @@ mod swap;
 mod wait;
 
 pub use error::PortError;
+pub use folder::Folder;
 pub use program::RunTime;
 pub use recovery::{detach_orphans, forget_gone};
 pub use shared_rate::{remove_unused as remove_unused_budgets, unused as unused_budgets};
@@ -235,6 +236,31 @@ pub fn peek(port: &str) -> Result<PortStats, PortError> {
         stats => stats,
     };
     unless_gone(port, looked)
+}
+
+/// How a port is served.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Serving {
+    /// Not by vmcc.
+    Nothing,
+    /// A change has begun and is not whole.
+    HalfDone,
+    /// With these settings.
+    As(Box<PortConfig>),
+}
+
+/// How a port of the calling thread's network namespace is served.
+///
+/// # Errors
+/// No such port, or the kernel refuses.
+pub fn settings(port: &str) -> Result<Serving, PortError> {
+    let mut dev = device::Device::open(port)?;
+    if !state::has_ours(&mut dev)? {
+        return Ok(Serving::Nothing);
+    }
+    // Kept: whoever set it came to the end.
+    let whole = state::peek(&mut dev)?.0.filter(|content| content.kept && !content.changing);
+    Ok(whole.map_or(Serving::HalfDone, |content| Serving::As(Box::new(content.config))))
 }
 
 /// Loads the programs and forgets them.

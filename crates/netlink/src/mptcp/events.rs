@@ -1,8 +1,8 @@
 //! What becomes of the subflows of a network namespace's MPTCP connections, as the kernel announces it.
 
-use crate::genl::{self, Command};
+use crate::genl::{self, Command, bytes_of};
 use crate::invalid;
-use netlink_packet_core::{DefaultNla, NetlinkMessage, NetlinkPayload, Nla};
+use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_generic::GenlMessage;
 use netlink_sys::protocols::NETLINK_GENERIC;
 use netlink_sys::{Socket, SocketAddr};
@@ -133,16 +133,10 @@ impl Event {
     }
 }
 
-fn bytes_of(attributes: &[DefaultNla], kind: u16) -> Option<Vec<u8>> {
-    let found = attributes.iter().find(|attribute| attribute.kind() == kind)?;
-    let mut bytes = vec![0; found.value_len()];
-    found.emit_value(&mut bytes);
-    Some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use netlink_packet_core::DefaultNla;
 
     fn announced(command: u8, attributes: &[(u16, &[u8])]) -> Option<Event> {
         let attributes = attributes.iter().map(|(kind, value)| DefaultNla::new(*kind, value.to_vec()));

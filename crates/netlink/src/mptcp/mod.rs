@@ -1,24 +1,26 @@
 //! The in-kernel MPTCP path manager of one network namespace.
 
+mod endpoint;
 mod events;
 
+pub use endpoint::Endpoint;
 pub use events::{Ends, Event, Events};
 
-use crate::genl::{Family, nest};
+use crate::genl::{Family, bytes_of, nest};
+use crate::invalid;
 use netlink_packet_core::DefaultNla;
 use std::io;
 use std::net::Ipv4Addr;
 
 // Numbers from the kernel's user interface, linux/mptcp_pm.h.
 const MPTCP_PM_CMD_ADD_ADDR: u8 = 1;
+const MPTCP_PM_CMD_DEL_ADDR: u8 = 2;
+const MPTCP_PM_CMD_GET_ADDR: u8 = 3;
 const MPTCP_PM_CMD_SET_LIMITS: u8 = 5;
+const MPTCP_PM_CMD_GET_LIMITS: u8 = 6;
 const MPTCP_PM_ATTR_ADDR: u16 = 1;
 const MPTCP_PM_ATTR_RCV_ADD_ADDRS: u16 = 2;
 const MPTCP_PM_ATTR_SUBFLOWS: u16 = 3;
-const MPTCP_PM_ADDR_ATTR_FAMILY: u16 = 1;
-const MPTCP_PM_ADDR_ATTR_ADDR4: u16 = 3;
-const MPTCP_PM_ADDR_ATTR_FLAGS: u16 = 6;
-const MPTCP_PM_ADDR_FLAG_SIGNAL: u32 = 1;
 
 /// The most additional subflows, and the most accepted addresses, that the kernel allows.
 pub const MAX_LIMIT: u32 = 8;
@@ -41,17 +43,36 @@ impl PathManager {
         self.0.execute(MPTCP_PM_CMD_SET_LIMITS, attributes)
     }
 
+    /// The additional subflows per connection, and the addresses announced by the peer, that are allowed.
+    pub fn limits(&mut self) -> io::Result<(u32, u32)> {
+        let answer = self.0.get(MPTCP_PM_CMD_GET_LIMITS, Vec::new())?;
+        let word = |kind| Some(u32::from_ne_bytes(*bytes_of(&answer, kind)?.first_chunk()?));
+        let limits = word(MPTCP_PM_ATTR_SUBFLOWS).zip(word(MPTCP_PM_ATTR_RCV_ADD_ADDRS));
+        limits.ok_or_else(|| invalid("mptcp_pm answered without limits"))
+    }
+
+    /// Every endpoint.
+    pub fn endpoints(&mut self) -> io::Result<Vec<Endpoint>> {
+        let answers = self.0.dump(MPTCP_PM_CMD_GET_ADDR)?;
+        let endpoint = |answer: &Vec<DefaultNla>| Endpoint::decode(&bytes_of(answer, MPTCP_PM_ATTR_ADDR)?);
+        Ok(answers.iter().filter_map(endpoint).collect())
+    }
+
+    /// Makes an endpoint; the kernel gives it a number.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when the address has one.
+    pub fn add(&mut self, endpoint: &Endpoint) -> io::Result<()> {
+        self.0.execute(MPTCP_PM_CMD_ADD_ADDR, vec![nest(MPTCP_PM_ATTR_ADDR, &endpoint.encode())])
+    }
+
+    /// Removes an endpoint that was listed.
+    pub fn remove(&mut self, endpoint: &Endpoint) -> io::Result<()> {
+        self.0.execute(MPTCP_PM_CMD_DEL_ADDR, vec![nest(MPTCP_PM_ATTR_ADDR, &endpoint.encode())])
+    }
+
     /// Announces `address` to the peer of every connection.
     pub fn signal(&mut self, address: Ipv4Addr) -> io::Result<()> {
-        let family = u16::try_from(nix::libc::AF_INET).unwrap_or_default();
-        let endpoint = nest(
-            MPTCP_PM_ATTR_ADDR,
-            &[
-                DefaultNla::new(MPTCP_PM_ADDR_ATTR_FAMILY, family.to_ne_bytes().to_vec()),
-                DefaultNla::new(MPTCP_PM_ADDR_ATTR_ADDR4, address.octets().to_vec()),
-                DefaultNla::new(MPTCP_PM_ADDR_ATTR_FLAGS, MPTCP_PM_ADDR_FLAG_SIGNAL.to_ne_bytes().to_vec()),
-            ],
-        );
-        self.0.execute(MPTCP_PM_CMD_ADD_ADDR, vec![endpoint])
+        self.add(&Endpoint { id: 0, address: address.into(), port: None, flags: Endpoint::SIGNAL, device: 0 })
     }
 }

@@ -1,20 +1,29 @@
 //! `vmcc up`: algorithms as congestion controls of this host.
 
 #[cfg(feature = "kernel")]
+mod agent;
+#[cfg(feature = "kernel")]
 mod load;
 
 #[cfg(not(feature = "kernel"))]
-use super::absent::load;
+use super::absent::{agent, load};
 use crate::args::UpOptions;
 use crate::failure::{Exit, Failure};
 use crate::ui::Ui;
+#[cfg(feature = "kernel")]
+use agent::agent;
+#[cfg(feature = "kernel")]
+pub(crate) use agent::say;
 #[cfg(feature = "kernel")]
 use load::load;
 use vmcc_cc::{Algorithm, Params};
 
 /// Parses everything before anything is loaded.
 pub(crate) fn up(options: &UpOptions, ui: &Ui) -> Result<Exit, Failure> {
-    load(&parameters(options)?, options, ui)
+    match &options.config {
+        Some(file) => agent(file, ui),
+        None => load(&parameters(options)?, options, ui),
+    }
 }
 
 /// How parameters are set.
@@ -58,6 +67,7 @@ mod tests {
             set: vec![set.to_owned()],
             restricted: false,
             guard: false,
+            config: None,
         };
         parameters(&options).expect_err("refused").message
     }

@@ -1,0 +1,182 @@
+//! What no type can refuse.
+
+use super::{Config, EndpointFlag, EndpointRule, Mptcp, Settings, SysctlName, Text, Value};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use vmcc_cc::{Algorithm, ParamError, Params};
+use vmcc_netlink::MAX_LIMIT;
+use vmcc_port::PortConfig;
+use vmcc_scenario::Diagnostic;
+use vmcc_scenario::text::Source;
+use vmcc_units::Nanos;
+
+/// Our names in the kernel begin so.
+const OURS: &str = "mp_";
+/// More often costs more than it finds; more seldom is no keeping.
+const INTERVALS: std::ops::RangeInclusive<Nanos> = Nanos::new(1_000_000_000)..=Nanos::new(3_600_000_000_000);
+
+/// What is wrong with a key's value, or with the key.
+pub(super) struct Wrong {
+    key: String,
+    of_key: bool,
+    message: String,
+    help: Option<String>,
+}
+
+impl Wrong {
+    fn value(key: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { key: key.into(), of_key: false, message: message.into(), help: None }
+    }
+
+    fn key(key: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { of_key: true, ..Self::value(key, message) }
+    }
+
+    fn help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into()), ..self }
+    }
+
+    pub(super) fn locate(self, source: &Source) -> Diagnostic {
+        source.diagnostic(&self.key, self.of_key, self.message, self.help)
+    }
+}
+
+pub(super) fn text(text: &Text) -> Result<Config, Wrong> {
+    let interval = text.agent.interval;
+    if !INTERVALS.contains(&interval) {
+        let (least, most) = (INTERVALS.start(), INTERVALS.end());
+        return Err(Wrong::value("agent.interval", format!("{interval} is not from {least} to {most}")));
+    }
+    let algorithms = text.algorithm.iter().map(params).collect::<Result<Vec<_>, _>>()?;
+    settings("host", &text.host, &algorithms)?;
+    for (index, rule) in text.namespace.iter().enumerate() {
+        let at = format!("namespace[{index}]");
+        if rule.name.is_empty() || rule.name.contains('/') {
+            return Err(Wrong::value(format!("{at}.name"), "a name of a file below /run/netns, or a pattern"));
+        }
+        settings(&at, &rule.settings(), &algorithms)?;
+    }
+    text.port.iter().try_for_each(|(name, config)| port(name, config))?;
+    if text.guard.enabled && algorithms.is_empty() {
+        return Err(Wrong::value("guard.enabled", "there is no algorithm to guard")
+            .help("add one, for example a line `[algorithm.vmcc]`"));
+    }
+    Ok(Config {
+        interval: Duration::from_nanos(interval.get()),
+        algorithms,
+        host: text.host.clone(),
+        namespaces: text.namespace.clone(),
+        ports: text.port.clone(),
+        guard: text.guard.enabled,
+    })
+}
+
+fn params((name, set): (&String, &BTreeMap<String, Value>)) -> Result<Params, Wrong> {
+    let at = format!("algorithm.{name}");
+    let algorithm = Algorithm::by_name(name).map_err(|e| Wrong::key(&at, e.to_string()))?;
+    // `vmcc` and `mp_vmcc` are one; two tables of it would be one too many.
+    if algorithm.name() != name {
+        return Err(Wrong::key(&at, format!("write `{}`", algorithm.name())));
+    }
+    let mut params = Params::defaults(algorithm);
+    for (name, value) in set {
+        let done = match value {
+            Value::Whole(number) => params.set(name, *number as f64),
+            Value::Number(number) => params.set(name, *number),
+            Value::Text(text) => params.set(name, text.as_str()),
+        };
+        let key = format!("{at}.{name}");
+        done.map_err(|e| match e {
+            ParamError::Unknown { .. } => Wrong::key(key, e.to_string()),
+            _ => Wrong::value(key, e.to_string()),
+        })?;
+    }
+    Ok(params)
+}
+
+fn settings(at: &str, settings: &Settings, algorithms: &[Params]) -> Result<(), Wrong> {
+    if let Some(name) = &settings.congestion_control {
+        congestion_control(&format!("{at}.congestion_control"), name, algorithms)?;
+    }
+    if settings.notsent_lowat.is_some_and(|bytes| bytes.get() > u64::from(u32::MAX)) {
+        return Err(Wrong::value(format!("{at}.notsent_lowat"), format!("the most is {}B", u32::MAX)));
+    }
+    for (name, value) in &settings.sysctl {
+        let key = format!("{at}.sysctl.{name}");
+        let parsed = SysctlName::parse(name).map_err(|e| Wrong::key(&key, e))?;
+        let typed = [
+            (SysctlName::congestion_control(), "congestion_control"),
+            (SysctlName::notsent_lowat(), "notsent_lowat"),
+        ];
+        if let Some((_, own)) = typed.iter().find(|(name, _)| *name == parsed) {
+            return Err(Wrong::key(key, format!("this has a key of its own: `{own}`")));
+        }
+        if matches!(value, Value::Number(_)) {
+            return Err(Wrong::value(key, "a sysctl is a whole number or a text"));
+        }
+    }
+    mptcp(&format!("{at}.mptcp"), &settings.mptcp)
+}
+
+fn congestion_control(key: &str, name: &str, algorithms: &[Params]) -> Result<(), Wrong> {
+    let ours = |params: &Params| params.algorithm().info().kernel_name;
+    if algorithms.iter().any(|params| ours(params) == name) {
+        return Ok(());
+    }
+    if let Some(plain) = name.strip_prefix(OURS) {
+        let missing = Wrong::value(key, format!("`{name}` is not among the algorithms that are up"));
+        return Err(match Algorithm::by_name(plain) {
+            Ok(_) => missing.help(format!("add a line `[algorithm.{plain}]`")),
+            Err(unknown) => missing.help(unknown.to_string()),
+        });
+    }
+    let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    if !plain {
+        return Err(Wrong::value(key, "no congestion control has such a name"));
+    }
+    // `vmcc` for `mp_vmcc` is easily written, but `cubic` is the kernel's own.
+    let kernels = ["reno", "cubic", "dctcp"];
+    match algorithms.iter().find(|p| p.algorithm().name() == name && !kernels.contains(&name)) {
+        Some(params) => {
+            let help = format!("write `{}`, its name in the kernel", ours(params));
+            Err(Wrong::value(key, format!("the kernel has no congestion control `{name}`")).help(help))
+        }
+        None => Ok(()),
+    }
+}
+
+fn mptcp(at: &str, mptcp: &Mptcp) -> Result<(), Wrong> {
+    for (key, limit) in [("subflows", mptcp.subflows), ("accept", mptcp.accept)] {
+        if limit.is_some_and(|limit| limit > MAX_LIMIT) {
+            return Err(Wrong::value(format!("{at}.{key}"), format!("the kernel allows at most {MAX_LIMIT}")));
+        }
+    }
+    let rules = mptcp.endpoints.iter().enumerate();
+    rules.map(|(index, rule)| (format!("{at}.endpoint[{index}]"), rule)).try_for_each(|(at, rule)| endpoint(&at, rule))
+}
+
+fn endpoint(at: &str, rule: &EndpointRule) -> Result<(), Wrong> {
+    if rule.nic.is_empty() {
+        return Err(Wrong::value(format!("{at}.nic"), "the name of an interface, or a pattern"));
+    }
+    let has = |flag| rule.flags.contains(&flag);
+    let flags = |message: &str| Err(Wrong::value(format!("{at}.flags"), message));
+    if rule.flags.is_empty() {
+        return flags("say what it is for: `signal`, `subflow`, or both");
+    }
+    if has(EndpointFlag::Fullmesh) && has(EndpointFlag::Signal) {
+        return flags("the kernel takes `fullmesh` and `signal` only apart");
+    }
+    Ok(())
+}
+
+fn port(name: &str, config: &PortConfig) -> Result<(), Wrong> {
+    config.check().map_err(|error| {
+        let message = match &error.class {
+            Some(class) if !class.is_empty() => format!("class `{class}`: {}", error.message),
+            _ => error.message.clone(),
+        };
+        let wrong = Wrong::value(format!("port.{name}.{}", error.key), message);
+        Wrong { help: error.help, ..wrong }
+    })
+}

@@ -1,0 +1,260 @@
+//! What the agent is told to keep, as a TOML text (docs/guide-agent.md).
+
+mod check;
+mod sysctl;
+#[cfg(test)]
+mod tests;
+
+pub use sysctl::SysctlName;
+pub(crate) use sysctl::normal;
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use vmcc_cc::Params;
+use vmcc_files::ReadError;
+use vmcc_port::PortConfig;
+use vmcc_scenario::Diagnostic;
+use vmcc_scenario::text::{MAX_BYTES, Source};
+use vmcc_units::{Bytes, Nanos};
+
+/// How often everything is looked at again when nothing is announced.
+const DEFAULT_INTERVAL: Nanos = Nanos::new(10_000_000_000);
+
+/// What the agent keeps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// How often everything is looked at again when nothing is announced.
+    pub interval: std::time::Duration,
+    /// The algorithms that are up.
+    pub algorithms: Vec<Params>,
+    /// The network namespace that the agent was started in.
+    pub host: Settings,
+    /// Others, by name; the first that fits counts.
+    pub namespaces: Vec<NamespaceRule>,
+    /// Ports of the agent's namespace that are served.
+    pub ports: BTreeMap<String, PortConfig>,
+    /// Whether paths are closed that an algorithm finds to share a bottleneck.
+    pub guard: bool,
+}
+
+/// The text of a configuration.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    #[serde(default)]
+    agent: Agent,
+    #[serde(default)]
+    algorithm: BTreeMap<String, BTreeMap<String, Value>>,
+    #[serde(default)]
+    host: Settings,
+    #[serde(default)]
+    namespace: Vec<NamespaceRule>,
+    #[serde(default)]
+    port: BTreeMap<String, PortConfig>,
+    #[serde(default)]
+    guard: Guard,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Agent {
+    #[serde(default = "default_interval")]
+    interval: Nanos,
+}
+
+fn default_interval() -> Nanos {
+    DEFAULT_INTERVAL
+}
+
+impl Default for Agent {
+    fn default() -> Self {
+        Self { interval: DEFAULT_INTERVAL }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Guard {
+    #[serde(default)]
+    enabled: bool,
+}
+
+/// A parameter's value, or a sysctl's.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged, expecting = "expected a number or a text")]
+enum Value {
+    Whole(i64),
+    Number(f64),
+    Text(String),
+}
+
+/// What is set in one network namespace.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// The congestion control of new connections, by its name in the kernel.
+    pub congestion_control: Option<String>,
+    /// What a subflow may hold unsent.
+    pub notsent_lowat: Option<Bytes>,
+    /// Further sysctls of the network.
+    #[serde(default)]
+    sysctl: BTreeMap<String, Value>,
+    /// The MPTCP path manager.
+    #[serde(default)]
+    pub mptcp: Mptcp,
+}
+
+/// The settings of namespaces whose name fits.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamespaceRule {
+    /// The name under /run/netns; `*` and `?` stand for any text and any character.
+    pub name: String,
+    /// The congestion control of new connections, by its name in the kernel.
+    congestion_control: Option<String>,
+    /// What a subflow may hold unsent.
+    notsent_lowat: Option<Bytes>,
+    #[serde(default)]
+    sysctl: BTreeMap<String, Value>,
+    #[serde(default)]
+    mptcp: Mptcp,
+}
+
+impl NamespaceRule {
+    /// What is set there.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            congestion_control: self.congestion_control.clone(),
+            notsent_lowat: self.notsent_lowat,
+            sysctl: self.sysctl.clone(),
+            mptcp: self.mptcp.clone(),
+        }
+    }
+}
+
+/// The MPTCP path manager of a namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mptcp {
+    /// Additional subflows that a connection may have.
+    pub subflows: Option<u32>,
+    /// Addresses announced by the other end that a connection may use.
+    pub accept: Option<u32>,
+    /// The addresses that are used.
+    #[serde(default, rename = "endpoint")]
+    pub endpoints: Vec<EndpointRule>,
+}
+
+/// Which addresses are endpoints, and what for.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndpointRule {
+    /// The interfaces whose addresses these are; `*` and `?` as above.
+    pub nic: String,
+    /// What for.
+    pub flags: Vec<EndpointFlag>,
+    /// Which addresses.
+    #[serde(default)]
+    pub family: Family,
+}
+
+/// What an endpoint is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EndpointFlag {
+    /// Announced to the other end.
+    Signal,
+    /// Subflows are opened from it.
+    Subflow,
+    /// Carries data only when no other subflow is left.
+    Backup,
+    /// Subflows are opened from it to every address of the other end.
+    Fullmesh,
+}
+
+/// Kinds of addresses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// Both.
+    #[default]
+    Any,
+    /// IPv4 alone.
+    Ipv4,
+    /// IPv6 alone.
+    Ipv6,
+}
+
+impl Settings {
+    /// The sysctls to be set, each once, as files below /proc/sys and as the kernel prints their values.
+    pub fn sysctls(&self) -> BTreeMap<SysctlName, String> {
+        let given = self.sysctl.iter().filter_map(|(name, value)| {
+            let text = match value {
+                Value::Whole(number) => number.to_string(),
+                Value::Number(number) => number.to_string(),
+                Value::Text(text) => sysctl::normal(text),
+            };
+            Some((SysctlName::parse(name).ok()?, text))
+        });
+        let mut all: BTreeMap<SysctlName, String> = given.collect();
+        if let Some(name) = &self.congestion_control {
+            all.insert(SysctlName::congestion_control(), name.clone());
+        }
+        if let Some(bytes) = self.notsent_lowat {
+            all.insert(SysctlName::notsent_lowat(), bytes.get().to_string());
+        }
+        all
+    }
+}
+
+/// Why a configuration could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigFault {
+    /// The file cannot be read.
+    #[error("cannot read `{}`: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The file is not text, or too long.
+    #[error("`{}` is not a configuration: {why}", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The text is not a valid configuration.
+    #[error("{0}")]
+    Invalid(Box<Diagnostic>),
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or it is no configuration of the agent.
+    pub fn load(path: &Path) -> Result<Self, ConfigFault> {
+        let unusable = |why: String| ConfigFault::Unusable { path: path.to_owned(), why };
+        let bytes = vmcc_files::read_regular(path, MAX_BYTES as u64).map_err(|e| match e {
+            ReadError::Io(source) => ConfigFault::Read { path: path.to_owned(), source },
+            other => unusable(other.to_string()),
+        })?;
+        let text = String::from_utf8(bytes).map_err(|e| unusable(format!("it is not UTF-8 text: {e}")))?;
+        Self::parse(&path.display().to_string(), &text).map_err(ConfigFault::Invalid)
+    }
+
+    /// Reads a text; `name` stands for the file in messages.
+    ///
+    /// # Errors
+    /// What is wrong and where.
+    pub fn parse(name: &str, text: &str) -> Result<Self, Box<Diagnostic>> {
+        let source = Source::parse(name, text)?;
+        let text: Text = source.decode()?;
+        check::text(&text).map_err(|wrong| Box::new(wrong.locate(&source)))
+    }
+}

@@ -1,0 +1,90 @@
+use super::*;
+
+fn refused(text: &str) -> Diagnostic {
+    *Config::parse("vmcc.toml", text).expect_err(text)
+}
+
+const ALL: &str = r#"
+[agent]
+interval = "2s"
+[algorithm.vmcc]
+theta = 5
+[algorithm.lia]
+[host]
+congestion_control = "mp_vmcc"
+notsent_lowat = "16384B"
+sysctl = { "net.ipv4.tcp_rmem" = "4096  131072 6291456", "net/ipv4/conf/all/arp_ignore" = 1 }
+[host.mptcp]
+subflows = 2
+accept = 3
+[[host.mptcp.endpoint]]
+nic = "eth*"
+flags = ["signal", "backup"]
+family = "ipv4"
+[[namespace]]
+name = "web-*"
+congestion_control = "cubic"
+[port.tap0]
+rate = "600mbit"
+[guard]
+enabled = true
+"#;
+
+#[test]
+fn everything_that_can_be_said_is_read() {
+    let config = Config::parse("vmcc.toml", ALL).unwrap();
+    assert_eq!(config.interval, std::time::Duration::from_secs(2));
+    let names: Vec<_> = config.algorithms.iter().map(|p| p.algorithm().name()).collect();
+    assert_eq!((names, config.algorithms[1].get("theta")), (vec!["lia", "vmcc"], Some(5.0)));
+    let sysctls: Vec<_> = config.host.sysctls().into_iter().map(|(n, v)| format!("{}={v}", n.as_str())).collect();
+    assert_eq!(
+        sysctls,
+        [
+            "net/ipv4/conf/all/arp_ignore=1",
+            "net/ipv4/tcp_congestion_control=mp_vmcc",
+            "net/ipv4/tcp_notsent_lowat=16384",
+            "net/ipv4/tcp_rmem=4096 131072 6291456"
+        ]
+    );
+    assert_eq!((config.host.mptcp.subflows, config.host.mptcp.accept), (Some(2), Some(3)));
+    assert_eq!(config.host.mptcp.endpoints[0].flags, [EndpointFlag::Signal, EndpointFlag::Backup]);
+    assert_eq!(config.namespaces[0].settings().congestion_control.as_deref(), Some("cubic"));
+    assert!(config.guard && config.ports.contains_key("tap0"));
+    let nothing = Config::parse("vmcc.toml", "").unwrap();
+    assert!(nothing.algorithms.is_empty() && !nothing.guard && nothing.host.sysctls().is_empty());
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line_and_what_is_nearest() {
+    for (text, line, says) in [
+        ("\n[host]\nnotsent_lowatt = '16kB'", 3, "did you mean `notsent_lowat`?"),
+        ("[host]\nnotsent_lowat = '16ms'", 2, "16ms"),
+        ("[host]\nnotsent_lowat = '9GB'", 2, "4294967295B"),
+        ("[algorithm.vmc]", 1, "vmcc"),
+        ("[algorithm.vmcc]\n\nthet = 5", 3, "did you mean theta?"),
+        ("[algorithm.vmcc]\ntheta = 5000", 2, "1000"),
+        ("[host]\ncongestion_control = 'mp_vmcc'", 2, "[algorithm.vmcc]"),
+        ("[algorithm.vmcc]\n[host]\ncongestion_control = 'vmcc'", 3, "mp_vmcc"),
+        ("[host]\ncongestion_control = 'a b'", 2, "such a name"),
+        ("[host.sysctl]\n'kernel.panic' = 1", 2, "not of the network"),
+        ("[host.sysctl]\n'net/../kernel' = 1", 2, "no name"),
+        ("[host.sysctl]\n'net.ipv4.tcp_notsent_lowat' = 1", 2, "a key of its own"),
+        ("[host.sysctl]\n'net.ipv4.tcp_ecn' = 1.5", 2, "whole number"),
+        ("[host.mptcp]\nsubflows = 9", 2, "at most 8"),
+        ("[[host.mptcp.endpoint]]\nnic = 'e'\nflags = ['signl']", 3, "did you mean `signal`?"),
+        ("[[host.mptcp.endpoint]]\nnic = 'e'\nflags = []", 3, "what it is for"),
+        ("[[host.mptcp.endpoint]]\nnic = 'e'\nflags = ['signal', 'fullmesh']", 3, "only apart"),
+        ("[[namespace]]\nname = 'a'\n[[namespace]]\nname = 'b/c'", 4, "/run/netns"),
+        ("[[namespace]]\nname = 'a'\ncongestion_control = 'mp_lia'", 3, "[algorithm.lia]"),
+        ("[port.tap0]\nrate = '1Mb'", 2, "1Mb"),
+        ("[port.tap0]\nphantom = 0.1", 2, "0.5 to 1"),
+        ("[agent]\ninterval = '10ms'", 2, "1s"),
+        ("[guard]\nenabled = true", 2, "[algorithm.vmcc]"),
+        ("[gard]\nenabled = true", 1, "did you mean `guard`?"),
+    ] {
+        let found = refused(text);
+        let shown = found.to_string();
+        assert_eq!(found.place.as_ref().map(|p| p.line), Some(line), "{text}: {shown}");
+        assert!(shown.starts_with("vmcc.toml:") && shown.contains(says), "{text}: {shown}");
+    }
+}

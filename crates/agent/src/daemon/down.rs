@@ -1,0 +1,87 @@
+//! Ending an agent, or what one that was killed left.
+
+use super::item::Item;
+use super::news::News;
+use super::record::Record;
+use super::round::{Round, Watches};
+use crate::Error;
+use nix::errno::Errno;
+use nix::libc;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// How long an agent may take to let go: it may be loading algorithms.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What [`undo`] did.
+#[derive(Debug)]
+pub struct Undone {
+    /// The agent that ran, and has ended.
+    pub agent: Option<u32>,
+    /// What was put back, and what was left alone.
+    pub news: Vec<News>,
+    /// Congestion controls that are no longer up, by their names in the kernel.
+    pub removed: Vec<String>,
+    /// What could not be put back; it stays on record.
+    pub problems: Vec<String>,
+}
+
+/// Ends the agent, if one runs, and puts back what it, or one that was killed, had changed; `None` if there is nothing on
+/// record.
+///
+/// # Errors
+/// The agent does not end, or what it left cannot be read.
+pub fn undo() -> Result<Option<Undone>, Error> {
+    let agent = Record::holder()?;
+    if let Some(pid) = agent {
+        hand_over(pid)?;
+    }
+    if agent.is_none() && !Record::is_left()? {
+        return Ok(None);
+    }
+    let mut record = Record::lock()?;
+    let mut watches = Watches::new();
+    let algorithm = |item: &Item| if let Item::Algorithm(name) = item { Some(name.clone()) } else { None };
+    let had: Vec<String> = record.entries().iter().filter_map(|entry| algorithm(&entry.item)).collect();
+    let mut round = Round::new(&mut record, &mut watches);
+    round.restore();
+    let (news, problems) = (round.news, round.problems.into_iter().collect());
+    record.close();
+    let is_gone = |name: &String| {
+        news.iter().any(|one| matches!(one, News::Restored { what, to: None, .. } if what == name))
+    };
+    let removed = had.into_iter().filter(is_gone).collect();
+    Ok(Some(Undone { agent, news, removed, problems }))
+}
+
+/// Tells the agent to end and to leave everything to us.
+fn hand_over(pid: u32) -> Result<(), Error> {
+    let stays = |why: Errno| Error::AgentStays { pid, why: why.desc().to_owned() };
+    let process = pidfd(pid).map_err(stays)?;
+    // It held the lock after the descriptor was made, so it is no other process that got its number.
+    if Record::holder()? == Some(pid) {
+        // SAFETY: takes a descriptor, a number and no memory.
+        let sent = unsafe {
+            let none: *const libc::siginfo_t = std::ptr::null();
+            libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), libc::SIGUSR1, none, 0)
+        };
+        Errno::result(sent).map(drop).map_err(stays)?;
+    }
+    let began = Instant::now();
+    while Record::holder()? == Some(pid) {
+        if began.elapsed() > PATIENCE {
+            return Err(Error::AgentStays { pid, why: "it still holds its lock after a minute".to_owned() });
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+fn pidfd(pid: u32) -> Result<OwnedFd, Errno> {
+    let pid = i32::try_from(pid).map_err(|_| Errno::ESRCH)?;
+    // SAFETY: takes numbers and no memory.
+    let fd = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
+    // SAFETY: the kernel has just made this descriptor for nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).map_err(|_| Errno::EBADF)?) })
+}

@@ -1,0 +1,188 @@
+//! The agent: keeps a host as a file says until it is told to end, and then puts back what was there.
+//!
+//! | | |
+//! |---|---|
+//! | `item` | one thing that is set: reading and writing it as a text |
+//! | `record` | what was there before, on disk; the lock of which there is one |
+//! | `keep` | setting one thing and putting it back, so that the process may end anywhere |
+//! | `wanted` | what the file means in a namespace as it is now |
+//! | `namespaces` | finding them |
+//! | `round` | once over everything |
+//! | `wait` | until something has happened |
+//! | `guarding` | the guard, beside all that |
+//! | `down` | ending an agent, and doing the rest for one that was killed |
+
+mod down;
+mod guarding;
+mod item;
+mod keep;
+mod namespaces;
+mod news;
+mod record;
+mod round;
+mod wait;
+mod wanted;
+
+pub use down::{Undone, undo};
+pub use news::News;
+
+use crate::config::Config;
+use crate::{Error, needs_root};
+use guarding::Guarding;
+use nix::sys::signal::Signal;
+use record::Record;
+use round::{Round, Watches};
+use sd_notify::NotifyState;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use wait::{Waiter, Wake};
+
+/// How often the guard is asked for news.
+const GUARD_NEWS: Duration = Duration::from_secs(1);
+
+/// Why the agent ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to, and everything is as before.
+    Restored {
+        /// By SIGINT, as from a keyboard.
+        interrupted: bool,
+    },
+    /// It was told to leave everything as it is, to whoever comes next.
+    HandedOver,
+}
+
+/// Keeps this host as the file says, until a signal ends that. `say` hears what is done and found.
+///
+/// # Errors
+/// The file is not usable, another agent runs, or the host lacks what any agent needs. What only cannot be set is said, and
+/// tried again.
+pub fn run(path: &Path, say: &mut dyn FnMut(&News)) -> Result<Ended, Error> {
+    needs_root("up --config: only root can change what a host keeps")?;
+    let config = Config::load(path)?;
+    let waiter = Waiter::new().map_err(Error::Wait)?;
+    let record = Record::lock()?;
+    Agent {
+        path: path.to_owned(),
+        config,
+        record,
+        waiter,
+        watches: Watches::new(),
+        problems: BTreeSet::new(),
+        guarding: None,
+    }
+    .run(say)
+}
+
+struct Agent {
+    path: PathBuf,
+    config: Config,
+    record: Record,
+    waiter: Waiter,
+    watches: Watches,
+    /// What was said of what cannot be set.
+    problems: BTreeSet<String>,
+    guarding: Option<Guarding>,
+}
+
+impl Agent {
+    fn run(mut self, say: &mut dyn FnMut(&News)) -> Result<Ended, Error> {
+        self.round(say);
+        say(&News::Ready { values: self.record.entries().len(), problems: self.problems.len() });
+        notify(&[NotifyState::Ready]);
+        let mut last = Instant::now();
+        loop {
+            notify(&[NotifyState::Watchdog]);
+            let rest = self.config.interval.saturating_sub(last.elapsed());
+            let patience = self.patience(rest);
+            let wake = self.waiter.wait(&mut self.watches, patience).map_err(Error::Wait)?;
+            match wake {
+                Wake::Time if last.elapsed() < self.config.interval => {}
+                Wake::Time | Wake::Changed => {
+                    self.round(say);
+                    last = Instant::now();
+                }
+                Wake::Reload => self.reload(say),
+                Wake::HandOver => return Ok(Ended::HandedOver),
+                Wake::End(signal) => return Ok(self.end(signal, say)),
+            }
+            self.guard_news(say);
+        }
+    }
+
+    /// How long to wait if nothing happens.
+    fn patience(&self, rest: Duration) -> Duration {
+        let guard = self.guarding.is_some().then_some(GUARD_NEWS);
+        let watchdog = sd_notify::watchdog_enabled().map(|most| most / 2);
+        guard.into_iter().chain(watchdog).fold(rest, Duration::min)
+    }
+
+    fn round(&mut self, say: &mut dyn FnMut(&News)) {
+        let mut round = Round::new(&mut self.record, &mut self.watches);
+        round.everything(&self.config);
+        let (news, problems) = (round.news, round.problems);
+        news.iter().for_each(say_to(say));
+        for text in problems.difference(&self.problems) {
+            say(&News::Problem { text: text.clone() });
+        }
+        for text in self.problems.difference(&problems) {
+            say(&News::Solved { text: text.clone() });
+        }
+        self.problems = problems;
+        self.guard();
+    }
+
+    fn guard(&mut self) {
+        if !self.config.guard {
+            self.guarding = None;
+        } else if !self.guarding.as_ref().is_some_and(|guarding| guarding.guards(&self.config.algorithms)) {
+            // The one that was there ends first: both would read one ring.
+            self.guarding = None;
+            self.guarding = Some(Guarding::start(&self.config.algorithms));
+        }
+    }
+
+    fn guard_news(&self, say: &mut dyn FnMut(&News)) {
+        let news = self.guarding.as_ref().map_or_else(Vec::new, Guarding::news);
+        news.iter().for_each(say_to(say));
+    }
+
+    fn reload(&mut self, say: &mut dyn FnMut(&News)) {
+        // Where the clock cannot be read systemd takes it for a plain start.
+        let now = NotifyState::monotonic_usec_now();
+        notify(&[NotifyState::Reloading].into_iter().chain(now).collect::<Vec<_>>());
+        match Config::load(&self.path) {
+            Ok(config) => {
+                self.config = config;
+                self.round(say);
+                say(&News::Reloaded);
+            }
+            Err(fault) => say(&News::ReloadRefused { text: fault.to_string() }),
+        }
+        notify(&[NotifyState::Ready]);
+    }
+
+    fn end(mut self, signal: Signal, say: &mut dyn FnMut(&News)) -> Ended {
+        notify(&[NotifyState::Stopping]);
+        // It holds the algorithms.
+        self.guarding = None;
+        let mut round = Round::new(&mut self.record, &mut self.watches);
+        round.restore();
+        round.news.iter().for_each(say_to(say));
+        for text in round.problems {
+            say(&News::Problem { text });
+        }
+        self.record.close();
+        Ended::Restored { interrupted: signal == Signal::SIGINT }
+    }
+}
+
+fn say_to<'a>(say: &'a mut dyn FnMut(&News)) -> impl FnMut(&News) + 'a {
+    move |news| say(news)
+}
+
+/// Tells systemd, if that started us; it does without what it is not told.
+fn notify(states: &[NotifyState<'_>]) {
+    let _ = sd_notify::notify(states);
+}

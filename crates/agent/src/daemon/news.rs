@@ -1,0 +1,114 @@
+//! What the agent says, for people and for machines.
+
+use serde::Serialize;
+use std::fmt;
+use vmcc_host::guard::CloseRequest;
+
+/// Something that the agent did or found.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum News {
+    /// A value was set.
+    Set {
+        /// Where.
+        place: String,
+        /// Of what.
+        what: String,
+        /// What was there.
+        from: Option<String>,
+        /// The value.
+        to: String,
+        /// It had been set before, and somebody changed it meanwhile.
+        again: bool,
+    },
+    /// What was there before is back.
+    Restored {
+        /// Where.
+        place: String,
+        /// Of what.
+        what: String,
+        /// What the agent had set.
+        from: Option<String>,
+        /// What is there; `None`: nothing.
+        to: Option<String>,
+    },
+    /// Somebody else changed a value of ours; it stays.
+    LeftAlone {
+        /// Where.
+        place: String,
+        /// Of what.
+        what: String,
+        /// What is there; `None`: nothing.
+        found: Option<String>,
+        /// What was there before the agent.
+        before: Option<String>,
+    },
+    /// Something is not as it should be; it is tried again.
+    Problem {
+        /// What.
+        text: String,
+    },
+    /// A problem is over.
+    Solved {
+        /// Which.
+        text: String,
+    },
+    /// A path was closed by the guard.
+    Closed {
+        /// Which.
+        request: CloseRequest,
+    },
+    /// Everything that can be is as the file says.
+    Ready {
+        /// How many values are set.
+        values: usize,
+        /// How many cannot be.
+        problems: usize,
+    },
+    /// The file was read again.
+    Reloaded,
+    /// The file was to be read again and is not usable; what was read before counts.
+    ReloadRefused {
+        /// What is wrong with it.
+        text: String,
+    },
+}
+
+fn or_nothing(value: Option<&String>) -> &str {
+    value.map_or("nothing", String::as_str)
+}
+
+impl fmt::Display for News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Set { place, what, from, to, again } => {
+                let again = if *again { " again, after somebody changed it" } else { "" };
+                write!(f, "{place}: {what} set{again}: {} -> {to}", or_nothing(from.as_ref()))
+            }
+            Self::Restored { place, what, from, to } => {
+                let (from, to) = (or_nothing(from.as_ref()), or_nothing(to.as_ref()));
+                write!(f, "{place}: {what} is as before: {from} -> {to}")
+            }
+            Self::LeftAlone { place, what, found, before } => write!(
+                f,
+                "{place}: {what} was changed by somebody else to {} and is left alone; it was {} before vmcc",
+                or_nothing(found.as_ref()),
+                or_nothing(before.as_ref())
+            ),
+            Self::Problem { text } => write!(f, "{text}"),
+            Self::Solved { text } => write!(f, "no longer: {text}"),
+            Self::Closed { request } => write!(
+                f,
+                "closed {} -> {} (connection {:08x}): it shares a bottleneck with path {}",
+                request.local, request.remote, request.token, request.peer
+            ),
+            Self::Ready { values, problems: 0 } => write!(f, "ready: {values} values set"),
+            Self::Ready { values, problems } => {
+                write!(f, "ready: {values} values set, {problems} that cannot be set yet")
+            }
+            Self::Reloaded => write!(f, "the file was read again"),
+            Self::ReloadRefused { text } => write!(f, "the file is not usable, what was read before stays: {text}"),
+        }
+    }
+}

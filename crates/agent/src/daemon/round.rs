@@ -1,0 +1,179 @@
+//! Once over everything: what is wanted is set, what is no longer wanted is as before.
+
+use super::item::{Fault, Item};
+use super::keep::{keep, undo};
+use super::namespaces;
+use super::news::News;
+use super::record::{Entry, Place, Record};
+use super::wanted::{self, Wanted};
+use crate::config::{Config, Settings};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, BorrowedFd};
+use vmcc_host::netns;
+use vmcc_netlink::Changes;
+use wildmatch::WildMatch;
+
+/// What the agent's own namespace is called.
+const OWN: &str = "host";
+
+/// Who announces changes, by the cookies of the namespaces.
+pub(crate) type Watches = BTreeMap<u64, Changes>;
+
+/// One time over everything.
+pub(crate) struct Round<'a> {
+    record: &'a mut Record,
+    watches: &'a mut Watches,
+    pub(crate) news: Vec<News>,
+    /// What cannot be set now.
+    pub(crate) problems: BTreeSet<String>,
+    /// The namespaces that were looked at.
+    seen: BTreeSet<u64>,
+    /// Names of those that could not be.
+    unsure: BTreeSet<String>,
+}
+
+impl<'a> Round<'a> {
+    pub(crate) fn new(record: &'a mut Record, watches: &'a mut Watches) -> Self {
+        Self {
+            record,
+            watches,
+            news: Vec::new(),
+            problems: BTreeSet::new(),
+            seen: BTreeSet::new(),
+            unsure: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn everything(&mut self, config: &Config) {
+        let algorithms = wanted::algorithms(config);
+        // Those that are no longer wanted go last: until then a namespace may have one as its default.
+        self.set_all(&Place::kernel(), &algorithms);
+        self.namespaces(config);
+        self.uncovered();
+        self.undo_unwanted(&Place::kernel(), &algorithms);
+        let seen = &self.seen;
+        self.watches.retain(|cookie, _| seen.contains(cookie));
+    }
+
+    fn namespaces(&mut self, config: &Config) {
+        match namespaces::own() {
+            Ok(own) => self.namespace(OWN, own.as_fd(), &config.host, wanted::ports(config)),
+            Err(error) => self.problem(OWN, &error.into()),
+        }
+        for (name, fd) in namespaces::named() {
+            let rule = config.namespaces.iter().find(|rule| WildMatch::new(&rule.name).matches(&name));
+            if let Some(rule) = rule {
+                self.namespace(&name, fd.as_fd(), &rule.settings(), Vec::new());
+            }
+        }
+    }
+
+    fn namespace(&mut self, name: &str, fd: BorrowedFd<'_>, settings: &Settings, ports: Wanted) {
+        let done = netns::within(fd, || {
+            let cookie = netns::cookie().map_err(|source| Fault::Netlink { action: "tell namespaces apart", source })?;
+            // The agent's own may have a name, too, and two names may be one.
+            if self.seen.insert(cookie) {
+                self.here(&Place { cookie, name: name.to_owned() }, settings, ports)?;
+            }
+            Ok(())
+        });
+        if let Err(fault) = done.map_err(Fault::from).and_then(|done| done) {
+            self.unsure.insert(name.to_owned());
+            self.problem(name, &fault);
+        }
+    }
+
+    /// In the calling thread's namespace. Who announces changes is asked first, so that none is missed.
+    fn here(&mut self, place: &Place, settings: &Settings, ports: Wanted) -> Result<(), Fault> {
+        if !self.watches.contains_key(&place.cookie) {
+            let failed = |source| Fault::Netlink { action: "be told of changed addresses", source };
+            self.watches.insert(place.cookie, Changes::open().map_err(failed)?);
+        }
+        let mut wanted = wanted::settings(settings)?;
+        wanted.extend(ports);
+        // First, as there may be no room for more endpoints.
+        self.undo_unwanted(place, &wanted);
+        self.set_all(place, &wanted);
+        Ok(())
+    }
+
+    fn set_all(&mut self, place: &Place, wanted: &Wanted) {
+        for (item, value) in wanted {
+            if let Err(fault) = keep(self.record, place, item, value, &mut self.news) {
+                self.problem(&format!("{}: {item}", place.name), &fault);
+            }
+        }
+    }
+
+    fn undo_unwanted(&mut self, place: &Place, wanted: &Wanted) {
+        let is_wanted = |item: &Item| wanted.iter().any(|(one, _)| one == item);
+        let here = |entry: &&Entry| entry.place.cookie == place.cookie && !is_wanted(&entry.item);
+        let unwanted: Vec<Entry> = self.record.entries().iter().filter(here).cloned().collect();
+        self.undo_all(&unwanted);
+    }
+
+    fn undo_all(&mut self, entries: &[Entry]) {
+        for entry in entries.iter().rev() {
+            if let Err(fault) = undo(self.record, entry, &mut self.news) {
+                self.problem(&format!("{}: {} cannot be put back", entry.place.name, entry.item), &fault);
+            }
+        }
+    }
+
+    /// Namespaces that no rule covers any more, and those that are gone.
+    fn uncovered(&mut self) {
+        let covered = |entry: &Entry| {
+            entry.place.cookie == 0
+                || self.seen.contains(&entry.place.cookie)
+                || self.unsure.contains(&entry.place.name)
+        };
+        let left: Vec<Entry> = self.record.entries().iter().filter(|entry| !covered(entry)).cloned().collect();
+        self.undo_elsewhere(&left);
+    }
+
+    fn undo_elsewhere(&mut self, entries: &[Entry]) {
+        let cookies: BTreeSet<u64> = entries.iter().map(|entry| entry.place.cookie).collect();
+        if cookies.is_empty() {
+            return;
+        }
+        let found = namespaces::find(&cookies);
+        for cookie in cookies {
+            let here: Vec<Entry> = entries.iter().filter(|e| e.place.cookie == cookie).cloned().collect();
+            let Some(fd) = found.get(&cookie) else {
+                self.forget(&here);
+                continue;
+            };
+            if let Err(error) = netns::within(fd.as_fd(), || self.undo_all(&here)) {
+                self.problem(&here[0].place.name, &error.into());
+            }
+        }
+    }
+
+    /// What was set in a namespace went with it.
+    fn forget(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            if let Err(error) = self.record.remove(&entry.place, &entry.item) {
+                self.problem(&entry.place.name, &Fault::Record(error));
+            }
+        }
+    }
+
+    /// Puts everything back; what cannot be stays on record.
+    pub(crate) fn restore(&mut self) {
+        let all = self.record.entries().to_vec();
+        let (kernel, elsewhere): (Vec<Entry>, Vec<Entry>) = all.into_iter().partition(|e| e.place.cookie == 0);
+        self.undo_elsewhere(&elsewhere);
+        self.undo_all(&kernel);
+        if kernel.is_empty() {
+            return;
+        }
+        // On kernels without links a process that was killed while it loaded an algorithm leaves it.
+        if let Err(error) = vmcc_host::clean() {
+            self.problem("kernel", &error.into());
+        }
+    }
+
+    fn problem(&mut self, of: &str, fault: &Fault) {
+        self.problems.insert(format!("{of}: {fault}"));
+    }
+}

@@ -1,0 +1,137 @@
+//! Waiting for what the agent acts on: signals, changed links and addresses, new network namespaces, time.
+
+use super::namespaces::{self, NAMED};
+use super::round::Watches;
+use inotify::{Inotify, WatchDescriptor, WatchMask};
+use nix::libc;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+/// Where [`NAMED`] appears when the first namespace gets a name.
+const PARENT: &str = "/run";
+/// What is announced together comes within this time.
+const SETTLE: Duration = Duration::from_millis(50);
+/// How soon a name is looked at again that has no namespace yet: that it gets one is announced by nobody.
+const COMING: Duration = Duration::from_millis(200);
+
+/// Why [`Waiter::wait`] came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// Time is up.
+    Time,
+    /// Links, addresses or namespaces are not as they were.
+    Changed,
+    /// SIGHUP.
+    Reload,
+    /// SIGUSR1: end, and leave everything as it is.
+    HandOver,
+    /// SIGTERM or SIGINT.
+    End(Signal),
+}
+
+pub(crate) struct Waiter {
+    signals: SignalFd,
+    folders: Inotify,
+    /// The folder of the names, if it is there.
+    named: Option<WatchDescriptor>,
+}
+
+impl Waiter {
+    /// From here on signals wait until they are asked for, also in threads that are started later.
+    pub(crate) fn new() -> io::Result<Self> {
+        let wanted: SigSet =
+            [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1].into_iter().collect();
+        wanted.thread_block()?;
+        let signals = SignalFd::with_flags(&wanted, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+        let folders = Inotify::init()?;
+        folders.watches().add(PARENT, APPEARS | WatchMask::ONLYDIR)?;
+        let mut waiter = Self { signals, folders, named: None };
+        waiter.watch_names()?;
+        Ok(waiter)
+    }
+
+    fn watch_names(&mut self) -> io::Result<()> {
+        match self.folders.watches().add(NAMED, APPEARS | WatchMask::DELETE | WatchMask::MOVED_FROM) {
+            Ok(watch) => self.named = Some(watch),
+            // Nobody has named one yet.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.named = None,
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Waits for at most `most`.
+    pub(crate) fn wait(&mut self, watches: &mut Watches, most: Duration) -> io::Result<Wake> {
+        let coming = namespaces::coming();
+        let most = if coming { most.min(COMING) } else { most };
+        let mut fds = vec![self.signals.as_raw_fd(), self.folders.as_raw_fd()];
+        fds.extend(watches.values().map(AsRawFd::as_raw_fd));
+        let ready = poll(&fds, most)?;
+        if let Some(wake) = self.signal()? {
+            return Ok(wake);
+        }
+        if !ready {
+            return Ok(if coming { Wake::Changed } else { Wake::Time });
+        }
+        let names = self.names_changed()?;
+        if names {
+            // A namespace that somebody removes lives as long as we listen in it.
+            watches.clear();
+        }
+        std::thread::sleep(SETTLE);
+        let links = watches.values_mut().fold(false, |any, changes| changes.any() || any);
+        Ok(if names | links { Wake::Changed } else { Wake::Time })
+    }
+
+    fn signal(&mut self) -> io::Result<Option<Wake>> {
+        let Some(found) = self.signals.read_signal()? else { return Ok(None) };
+        let signal = i32::try_from(found.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok());
+        Ok(signal.map(|signal| match signal {
+            Signal::SIGHUP => Wake::Reload,
+            Signal::SIGUSR1 => Wake::HandOver,
+            signal => Wake::End(signal),
+        }))
+    }
+
+    fn names_changed(&mut self) -> io::Result<bool> {
+        let mut buffer = [0; 4096];
+        let mut changed = false;
+        loop {
+            match self.folders.read_events(&mut buffer) {
+                Ok(events) => {
+                    let of_names = |wd: &WatchDescriptor| self.named.as_ref() == Some(wd);
+                    let itself = |name: Option<&OsStr>| name.is_some_and(|name| NAMED.ends_with(&*name.to_string_lossy()));
+                    changed |= events.fold(false, |any, e| any || of_names(&e.wd) || itself(e.name));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        if changed {
+            self.watch_names()?;
+        }
+        Ok(changed)
+    }
+}
+
+const APPEARS: WatchMask = WatchMask::CREATE.union(WatchMask::MOVED_TO);
+
+/// Whether one of them can be read within `most`.
+fn poll(fds: &[RawFd], most: Duration) -> io::Result<bool> {
+    let wanted = |fd: &RawFd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
+    let mut polled: Vec<libc::pollfd> = fds.iter().map(wanted).collect();
+    let most = i32::try_from(most.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: the kernel writes to as many elements as it is told there are.
+    let ready = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, most) };
+    match ready {
+        ready if ready >= 0 => Ok(ready > 0),
+        _ => match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            error => Err(error),
+        },
+    }
+}

@@ -1,0 +1,127 @@
+//! What a configuration means in a network namespace as it is now.
+
+use super::item::{Fault, Item, endpoint_text, limits, limits_text, params_text, port_text};
+use crate::config::{Config, EndpointFlag, EndpointRule, Family, Mptcp, Settings};
+use std::net::IpAddr;
+use vmcc_netlink::{Endpoint, HostAddress, Links, PortInfo};
+use wildmatch::WildMatch;
+
+/// Things and their values.
+pub(crate) type Wanted = Vec<(Item, String)>;
+
+pub(crate) fn algorithms(config: &Config) -> Wanted {
+    let item = |name: &str| Item::Algorithm(name.to_owned());
+    config.algorithms.iter().map(|p| (item(p.algorithm().info().kernel_name), params_text(p))).collect()
+}
+
+pub(crate) fn ports(config: &Config) -> Wanted {
+    config.ports.iter().map(|(name, config)| (Item::Port(name.clone()), port_text(config))).collect()
+}
+
+/// What is wanted in the calling thread's namespace.
+pub(crate) fn settings(settings: &Settings) -> Result<Wanted, Fault> {
+    let sysctls = settings.sysctls().into_iter();
+    let mut wanted: Wanted = sysctls.map(|(name, value)| (Item::Sysctl(name.as_str().to_owned()), value)).collect();
+    wanted.extend(wanted_limits(&settings.mptcp)?);
+    if !settings.mptcp.endpoints.is_empty() {
+        let failed = |source| Fault::Netlink { action: "list addresses", source };
+        let mut links = Links::open().map_err(failed)?;
+        let (nics, addresses) = (links.list().map_err(failed)?, links.addresses().map_err(failed)?);
+        wanted.extend(endpoints(&settings.mptcp.endpoints, &nics, &addresses));
+    }
+    Ok(wanted)
+}
+
+/// A limit that is not given stays what it is.
+fn wanted_limits(mptcp: &Mptcp) -> Result<Option<(Item, String)>, Fault> {
+    if mptcp.subflows.is_none() && mptcp.accept.is_none() {
+        return Ok(None);
+    }
+    let now = Item::Limits.read()?.as_deref().and_then(limits).unwrap_or_default();
+    let both = (mptcp.subflows.unwrap_or(now.0), mptcp.accept.unwrap_or(now.1));
+    Ok(Some((Item::Limits, limits_text(both))))
+}
+
+/// The addresses that can be used now on interfaces that are up, each by the first rule that fits.
+fn endpoints(rules: &[EndpointRule], nics: &[PortInfo], addresses: &[HostAddress]) -> Wanted {
+    let endpoint = |found: &HostAddress| {
+        let nic = nics.iter().find(|nic| nic.index == found.port && nic.up)?;
+        let rule = rules.iter().find(|rule| fits(rule, nic, found.address))?;
+        let flags = rule.flags.iter().map(|flag| bit(*flag)).fold(0, std::ops::BitOr::bitor);
+        Some((Item::Endpoint(found.address), endpoint_text(flags, nic.index)))
+    };
+    addresses.iter().filter(|address| address.usable).filter_map(endpoint).collect()
+}
+
+fn fits(rule: &EndpointRule, nic: &PortInfo, address: IpAddr) -> bool {
+    let pattern = WildMatch::new(&rule.nic);
+    let named = pattern.matches(&nic.name) || nic.other_names.iter().any(|name| pattern.matches(name));
+    named
+        && match rule.family {
+            Family::Any => true,
+            Family::Ipv4 => address.is_ipv4(),
+            Family::Ipv6 => address.is_ipv6(),
+        }
+}
+
+fn bit(flag: EndpointFlag) -> u32 {
+    match flag {
+        EndpointFlag::Signal => Endpoint::SIGNAL,
+        EndpointFlag::Subflow => Endpoint::SUBFLOW,
+        EndpointFlag::Backup => Endpoint::BACKUP,
+        EndpointFlag::Fullmesh => Endpoint::FULLMESH,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nic(index: u32, name: &str, up: bool) -> PortInfo {
+        PortInfo {
+            index,
+            name: name.to_owned(),
+            other_names: vec![format!("alt-{name}")],
+            mtu: 1500,
+            on_bus: false,
+            ethernet: true,
+            link_layer: 1,
+            kind: None,
+            up,
+        }
+    }
+
+    fn rule(nic: &str, flags: &[EndpointFlag], family: Family) -> EndpointRule {
+        EndpointRule { nic: nic.to_owned(), flags: flags.to_vec(), family }
+    }
+
+    #[test]
+    fn addresses_are_endpoints_by_the_first_rule_that_fits() {
+        let nics = [nic(1, "lo", true), nic(2, "eth0", true), nic(3, "eth1", false), nic(4, "wlan0", true)];
+        let at = |port, text: &str, usable| HostAddress { port, address: text.parse().unwrap(), usable };
+        let addresses = [
+            at(1, "127.0.0.1", false),
+            at(2, "10.0.0.1", true),
+            at(2, "fd00::1", true),
+            at(2, "fd00::2", false),
+            at(3, "10.0.1.1", true),
+            at(4, "10.0.2.1", true),
+        ];
+        let rules = [
+            rule("eth*", &[EndpointFlag::Signal], Family::Ipv4),
+            rule("eth?", &[EndpointFlag::Subflow, EndpointFlag::Backup], Family::Any),
+            rule("alt-wlan0", &[EndpointFlag::Subflow], Family::Any),
+        ];
+        let found = endpoints(&rules, &nics, &addresses);
+        let shown: Vec<String> = found.iter().map(|(item, value)| format!("{item}: {value}")).collect();
+        assert_eq!(
+            shown,
+            [
+                "MPTCP endpoint 10.0.0.1: signal dev 2",
+                "MPTCP endpoint fd00::1: subflow,backup dev 2",
+                "MPTCP endpoint 10.0.2.1: subflow dev 4"
+            ]
+        );
+        assert!(endpoints(&[], &nics, &addresses).is_empty());
+    }
+}
