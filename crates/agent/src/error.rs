@@ -123,7 +123,9 @@ impl Error {
             Self::Port(_) if self.is_bad_request() => None,
             Self::Port(error) => of_port(error),
             Self::Config(_) | Self::Sockets(_) => None,
-            Self::AgentRuns { .. } => Some("`kill -HUP` makes it read its file again, `vmcc down` ends it".to_owned()),
+            Self::AgentRuns { .. } => {
+                Some("`kill -HUP` makes it read its file again, `vmcc down` ends it".to_owned())
+            }
             Self::AgentStays { pid, .. } => Some(format!("`kill -9 {pid}`, then `vmcc down` does the rest")),
             Self::State { path, source } => of_records(path, source),
             Self::Wait(source) => vmcc_host::remedy(source).map(str::to_owned),

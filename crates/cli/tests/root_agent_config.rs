@@ -14,7 +14,7 @@ use namespace::{Namespace, own_name, run};
 use nix::sys::signal::Signal;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Output;
+use std::process::{Command, Output};
 
 const EVERYTHING: &str = r#"
 [agent]
@@ -228,27 +228,41 @@ fn root_what_somebody_else_set_is_theirs() {
     let host = Host::new();
     let ns = &host.namespace;
     run(&format!("ip -n {ns} mptcp endpoint add 10.9.0.1 subflow"));
-    let mut agent = Agent::start(ns, &host.file(&EVERYTHING.replace("\"1s\"", "\"3600s\"").replace("[algorithm.reno]\n", "")));
+    let mut agent = Agent::start(
+        ns,
+        &host.file(&EVERYTHING.replace("\"1s\"", "\"3600s\"").replace("[algorithm.reno]\n", "")),
+    );
     agent.signal(Signal::SIGHUP);
     agent.hears("read again");
     let text = agent.heard();
-    assert!(text.contains("host: MPTCP endpoint 10.9.0.1: somebody else has set it: subflow dev 0"), "{text}");
+    assert!(
+        text.contains("host: MPTCP endpoint 10.9.0.1: somebody else has set it: subflow dev 0"),
+        "{text}"
+    );
     // Whatever announces a change while it runs, it would set its values again.
     drop(agent);
     ns.sysctl("ipv4/tcp_notsent_lowat", "777");
     run(&format!("ip -n {ns} mptcp limits set subflows 1 add_addr_accepted 1"));
     let (code, down) = host.down();
     assert_eq!(code, 0, "{down}");
-    let left: Vec<&str> = down["left"].as_array().unwrap().iter().filter_map(|l| l["what"].as_str()).collect();
+    let left: Vec<&str> =
+        down["left"].as_array().unwrap().iter().filter_map(|l| l["what"].as_str()).collect();
     assert_eq!(left, ["MPTCP limits", "net/ipv4/tcp_notsent_lowat"], "{down}");
     assert_eq!(sysctl(ns, "ipv4.tcp_notsent_lowat").trim(), "777");
-    assert!(endpoints(ns).starts_with("10.9.0.1 ") && endpoints(ns).lines().count() == 1, "{}", endpoints(ns));
+    assert!(
+        endpoints(ns).starts_with("10.9.0.1 ") && endpoints(ns).lines().count() == 1,
+        "{}",
+        endpoints(ns)
+    );
 }
 
 #[test]
 fn root_what_somebody_changes_while_the_agent_runs_is_set_again() {
     let host = Host::new();
-    let mut agent = Agent::start(&host.namespace, &host.file("[agent]\ninterval = '1s'\n[host]\nnotsent_lowat = '4096B'"));
+    let mut agent = Agent::start(
+        &host.namespace,
+        &host.file("[agent]\ninterval = '1s'\n[host]\nnotsent_lowat = '4096B'"),
+    );
     host.namespace.sysctl("ipv4/tcp_notsent_lowat", "777");
     let line = agent.hears("after somebody changed it");
     assert!(line.contains("net/ipv4/tcp_notsent_lowat") && line.contains("777 -> 4096"), "{line}");
@@ -264,7 +278,11 @@ fn root_algorithms_that_were_up_before_stay_up_with_their_parameters() {
     assert_eq!(theta(), Some(5.0));
     drop(agent);
     let (code, down) = host.down();
-    assert_eq!((code, &down["down"], &down["agent"]), (0, &serde_json::json!([]), &serde_json::Value::Null), "{down}");
+    assert_eq!(
+        (code, &down["down"], &down["agent"]),
+        (0, &serde_json::json!([]), &serde_json::Value::Null),
+        "{down}"
+    );
     assert_eq!(theta(), Some(3.0), "the one that was killed had not put it back");
     assert_eq!(host.down().1["down"], serde_json::json!(["mp_vmcc"]));
 }
@@ -285,6 +303,39 @@ fn root_an_agent_that_hands_over_leaves_everything_to_the_next() {
     assert_eq!(seen(ns), during);
     second.signal(Signal::SIGTERM);
     assert_eq!((second.ends(), seen(ns)), (Some(0), before));
+}
+
+/// As systemd starts it: the capabilities of the unit, no new ones, and mounts of its own.
+#[test]
+fn root_the_rights_that_its_unit_has_are_enough() {
+    let host = Host::new();
+    let ns = &host.namespace;
+    let unit = fs::read_to_string(common::root().join("dist/vmcc.service")).unwrap();
+    let rights = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
+    let rights: Vec<String> =
+        rights.split(' ').map(|right| right.trim_start_matches("CAP_").to_lowercase()).collect();
+    let before = seen(ns);
+    let file = host.file(EVERYTHING);
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net={}", ns.file().display()));
+    command.args([
+        "unshare",
+        "--mount",
+        "--propagation",
+        "slave",
+        "setpriv",
+        "--no-new-privs",
+        "--inh-caps",
+        "-all",
+    ]);
+    command.args(["--bounding-set", &format!("-all,+{}", rights.join(",+")), env!("CARGO_BIN_EXE_vmcc")]);
+    command.args(["up", "--config", file.to_str().unwrap()]);
+    let mut agent = Agent::spawn(command);
+    let ready = agent.hears("ready: ");
+    assert!(!ready.contains("cannot"), "{}", agent.heard());
+    assert_eq!(sysctl(ns, "ipv4.tcp_congestion_control").trim(), "mp_vmcc");
+    agent.signal(Signal::SIGTERM);
+    assert_eq!((agent.ends(), seen(ns)), (Some(0), before), "{}", agent.heard());
 }
 
 #[test]

@@ -23,10 +23,7 @@ pub fn open(path: &Path) -> Result<OwnedFd, ControlError> {
 ///
 /// # Errors
 /// It cannot be entered.
-pub fn within<T: Send>(
-    netns: BorrowedFd<'_>,
-    action: impl FnOnce() -> T + Send,
-) -> Result<T, ControlError> {
+pub fn within<T: Send>(netns: BorrowedFd<'_>, action: impl FnOnce() -> T + Send) -> Result<T, ControlError> {
     thread::scope(|scope| {
         let inside = scope.spawn(move || {
             setns(netns, CloneFlags::CLONE_NEWNET)

@@ -52,7 +52,10 @@ pub(super) fn text(text: &Text) -> Result<Config, Wrong> {
     for (index, rule) in text.namespace.iter().enumerate() {
         let at = format!("namespace[{index}]");
         if rule.name.is_empty() || rule.name.contains('/') {
-            return Err(Wrong::value(format!("{at}.name"), "a name of a file below /run/netns, or a pattern"));
+            return Err(Wrong::value(
+                format!("{at}.name"),
+                "a name of a file below /run/netns, or a pattern",
+            ));
         }
         settings(&at, &rule.settings(), &algorithms)?;
     }
@@ -148,11 +151,16 @@ fn congestion_control(key: &str, name: &str, algorithms: &[Params]) -> Result<()
 fn mptcp(at: &str, mptcp: &Mptcp) -> Result<(), Wrong> {
     for (key, limit) in [("subflows", mptcp.subflows), ("accept", mptcp.accept)] {
         if limit.is_some_and(|limit| limit > MAX_LIMIT) {
-            return Err(Wrong::value(format!("{at}.{key}"), format!("the kernel allows at most {MAX_LIMIT}")));
+            return Err(Wrong::value(
+                format!("{at}.{key}"),
+                format!("the kernel allows at most {MAX_LIMIT}"),
+            ));
         }
     }
     let rules = mptcp.endpoints.iter().enumerate();
-    rules.map(|(index, rule)| (format!("{at}.endpoint[{index}]"), rule)).try_for_each(|(at, rule)| endpoint(&at, rule))
+    rules
+        .map(|(index, rule)| (format!("{at}.endpoint[{index}]"), rule))
+        .try_for_each(|(at, rule)| endpoint(&at, rule))
 }
 
 fn endpoint(at: &str, rule: &EndpointRule) -> Result<(), Wrong> {

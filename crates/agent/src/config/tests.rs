@@ -36,7 +36,8 @@ fn everything_that_can_be_said_is_read() {
     assert_eq!(config.interval, std::time::Duration::from_secs(2));
     let names: Vec<_> = config.algorithms.iter().map(|p| p.algorithm().name()).collect();
     assert_eq!((names, config.algorithms[1].get("theta")), (vec!["lia", "vmcc"], Some(5.0)));
-    let sysctls: Vec<_> = config.host.sysctls().into_iter().map(|(n, v)| format!("{}={v}", n.as_str())).collect();
+    let sysctls: Vec<_> =
+        config.host.sysctls().into_iter().map(|(n, v)| format!("{}={v}", n.as_str())).collect();
     assert_eq!(
         sysctls,
         [
@@ -86,5 +87,17 @@ fn what_is_wrong_is_named_with_its_line_and_what_is_nearest() {
         let shown = found.to_string();
         assert_eq!(found.place.as_ref().map(|p| p.line), Some(line), "{text}: {shown}");
         assert!(shown.starts_with("vmcc.toml:") && shown.contains(says), "{text}: {shown}");
+    }
+}
+
+#[test]
+fn every_file_in_the_guide_is_one() {
+    let guide = include_str!("../../../../docs/guide-agent.md");
+    let blocks: Vec<&str> =
+        guide.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(blocks.len() >= 2);
+    for block in blocks {
+        let config = Config::parse("guide", block).unwrap_or_else(|e| panic!("{e}"));
+        assert!(!config.algorithms.is_empty(), "{block}");
     }
 }

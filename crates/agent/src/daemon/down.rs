@@ -41,6 +41,10 @@ pub fn undo() -> Result<Option<Undone>, Error> {
         return Ok(None);
     }
     let mut record = Record::lock()?;
+    if agent.is_none() && record.entries().is_empty() {
+        record.close();
+        return Ok(None);
+    }
     let mut watches = Watches::new();
     let algorithm = |item: &Item| if let Item::Algorithm(name) = item { Some(name.clone()) } else { None };
     let had: Vec<String> = record.entries().iter().filter_map(|entry| algorithm(&entry.item)).collect();

@@ -74,13 +74,16 @@ impl Item {
             Self::Sysctl(name) => {
                 let file = sysctl(name)?.file();
                 let text = fs::read_to_string(&file);
-                text.map(|text| Some(normal(&text))).map_err(|source| Fault::File { file: show(&file), source })
+                text.map(|text| Some(normal(&text)))
+                    .map_err(|source| Fault::File { file: show(&file), source })
             }
             Self::Limits => {
                 let limits = PathManager::open().and_then(|mut manager| manager.limits());
                 Ok(Some(limits_text(limits.map_err(netlink("read the limits of MPTCP"))?)))
             }
-            Self::Endpoint(address) => Ok(find(*address)?.map(|(_, found)| endpoint_text(found.flags, found.device))),
+            Self::Endpoint(address) => {
+                Ok(find(*address)?.map(|(_, found)| endpoint_text(found.flags, found.device)))
+            }
             Self::Port(name) => match port::settings(name) {
                 Ok(Serving::Nothing) => Ok(None),
                 Ok(Serving::HalfDone) => Ok(Some(HALF_DONE.to_owned())),
@@ -96,13 +99,15 @@ impl Item {
         match (self, value) {
             (Self::Algorithm(name), Some(text)) => {
                 let params = params(name, text)?;
-                let request = algorithms::Request { algorithms: &[params], restricted: false, guarded: false };
+                let request =
+                    algorithms::Request { algorithms: &[params], restricted: false, guarded: false };
                 Ok(drop(algorithms::up(request)?))
             }
             (Self::Algorithm(name), None) => Ok(drop(vmcc_host::take_down_of(&[name])?)),
             (Self::Sysctl(name), value) => {
                 let file = sysctl(name)?.file();
-                fs::write(&file, value.unwrap_or_default()).map_err(|source| Fault::File { file: show(&file), source })
+                fs::write(&file, value.unwrap_or_default())
+                    .map_err(|source| Fault::File { file: show(&file), source })
             }
             (Self::Limits, value) => {
                 let (subflows, accept) = value.and_then(limits).ok_or_else(|| unreadable(value))?;
@@ -151,7 +156,8 @@ pub(crate) fn params_text(params: &Params) -> String {
 
 fn params(kernel_name: &str, text: &str) -> Result<Params, Fault> {
     let bad = |_| unreadable(Some(text));
-    let mut params = Params::defaults(Algorithm::by_name(kernel_name).map_err(|_| unreadable(Some(kernel_name)))?);
+    let mut params =
+        Params::defaults(Algorithm::by_name(kernel_name).map_err(|_| unreadable(Some(kernel_name)))?);
     for (name, value) in text.split_whitespace().filter_map(|pair| pair.split_once('=')) {
         params.set(name, value).map_err(bad)?;
     }

@@ -108,7 +108,9 @@ impl fmt::Display for News {
                 write!(f, "ready: {values} values set, {problems} that cannot be set yet")
             }
             Self::Reloaded => write!(f, "the file was read again"),
-            Self::ReloadRefused { text } => write!(f, "the file is not usable, what was read before stays: {text}"),
+            Self::ReloadRefused { text } => {
+                write!(f, "the file is not usable, what was read before stays: {text}")
+            }
         }
     }
 }

@@ -107,10 +107,9 @@ impl Record {
         }
     }
 
-    /// Whether an agent left something on record.
+    /// Whether an agent left anything, be it an empty folder.
     pub(crate) fn is_left() -> Result<bool, Error> {
-        let folder = Folder::open(PARENT, FOLDER).map_err(failed)?;
-        Ok(folder.is_some_and(|folder| folder.read(RECORD).is_some()))
+        Ok(Folder::open(PARENT, FOLDER).map_err(failed)?.is_some())
     }
 
     pub(crate) fn entries(&self) -> &[Entry] {

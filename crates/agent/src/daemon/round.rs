@@ -70,7 +70,8 @@ impl<'a> Round<'a> {
 
     fn namespace(&mut self, name: &str, fd: BorrowedFd<'_>, settings: &Settings, ports: Wanted) {
         let done = netns::within(fd, || {
-            let cookie = netns::cookie().map_err(|source| Fault::Netlink { action: "tell namespaces apart", source })?;
+            let cookie = netns::cookie()
+                .map_err(|source| Fault::Netlink { action: "tell namespaces apart", source })?;
             // The agent's own may have a name, too, and two names may be one.
             if self.seen.insert(cookie) {
                 self.here(&Place { cookie, name: name.to_owned() }, settings, ports)?;
@@ -127,7 +128,8 @@ impl<'a> Round<'a> {
                 || self.seen.contains(&entry.place.cookie)
                 || self.unsure.contains(&entry.place.name)
         };
-        let left: Vec<Entry> = self.record.entries().iter().filter(|entry| !covered(entry)).cloned().collect();
+        let left: Vec<Entry> =
+            self.record.entries().iter().filter(|entry| !covered(entry)).cloned().collect();
         self.undo_elsewhere(&left);
     }
 
@@ -161,7 +163,8 @@ impl<'a> Round<'a> {
     /// Puts everything back; what cannot be stays on record.
     pub(crate) fn restore(&mut self) {
         let all = self.record.entries().to_vec();
-        let (kernel, elsewhere): (Vec<Entry>, Vec<Entry>) = all.into_iter().partition(|e| e.place.cookie == 0);
+        let (kernel, elsewhere): (Vec<Entry>, Vec<Entry>) =
+            all.into_iter().partition(|e| e.place.cookie == 0);
         self.undo_elsewhere(&elsewhere);
         self.undo_all(&kernel);
         if kernel.is_empty() {

@@ -104,7 +104,9 @@ impl Waiter {
             match self.folders.read_events(&mut buffer) {
                 Ok(events) => {
                     let of_names = |wd: &WatchDescriptor| self.named.as_ref() == Some(wd);
-                    let itself = |name: Option<&OsStr>| name.is_some_and(|name| NAMED.ends_with(&*name.to_string_lossy()));
+                    let itself = |name: Option<&OsStr>| {
+                        name.is_some_and(|name| NAMED.ends_with(&*name.to_string_lossy()))
+                    };
                     changed |= events.fold(false, |any, e| any || of_names(&e.wd) || itself(e.name));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,

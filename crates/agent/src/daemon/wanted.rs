@@ -21,7 +21,8 @@ pub(crate) fn ports(config: &Config) -> Wanted {
 /// What is wanted in the calling thread's namespace.
 pub(crate) fn settings(settings: &Settings) -> Result<Wanted, Fault> {
     let sysctls = settings.sysctls().into_iter();
-    let mut wanted: Wanted = sysctls.map(|(name, value)| (Item::Sysctl(name.as_str().to_owned()), value)).collect();
+    let mut wanted: Wanted =
+        sysctls.map(|(name, value)| (Item::Sysctl(name.as_str().to_owned()), value)).collect();
     wanted.extend(wanted_limits(&settings.mptcp)?);
     if !settings.mptcp.endpoints.is_empty() {
         let failed = |source| Fault::Netlink { action: "list addresses", source };

@@ -24,7 +24,10 @@ pub struct Agent {
 /// `vmcc` with these arguments, in the network namespace alone.
 pub fn within(namespace: &Namespace, arguments: &[&str]) -> Command {
     let mut command = Command::new("nsenter");
-    command.arg(format!("--net={}", namespace.file().display())).arg(env!("CARGO_BIN_EXE_vmcc")).args(arguments);
+    command
+        .arg(format!("--net={}", namespace.file().display()))
+        .arg(env!("CARGO_BIN_EXE_vmcc"))
+        .args(arguments);
     command
 }
 
@@ -94,7 +97,9 @@ pub fn seen(namespace: &Namespace) -> String {
         all += &run(&format!("ip -n {namespace} {command}"));
     }
     all += &run(&format!("tc -n {namespace} qdisc show"));
-    for name in ["ipv4.tcp_congestion_control", "ipv4.tcp_notsent_lowat", "ipv4.tcp_rmem", "ipv4.conf.all.arp_ignore"] {
+    for name in
+        ["ipv4.tcp_congestion_control", "ipv4.tcp_notsent_lowat", "ipv4.tcp_rmem", "ipv4.conf.all.arp_ignore"]
+    {
         all += &sysctl(namespace, name);
     }
     all += &fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();

@@ -69,7 +69,8 @@ impl Endpoint {
         let value = |kind| bytes_of(&attributes, kind);
         let word = |kind| Some(u32::from_ne_bytes(*value(kind)?.first_chunk()?));
         let address = || {
-            let four = value(MPTCP_PM_ADDR_ATTR_ADDR4).and_then(|v| Some(Ipv4Addr::from(*v.first_chunk::<4>()?)));
+            let four =
+                value(MPTCP_PM_ADDR_ATTR_ADDR4).and_then(|v| Some(Ipv4Addr::from(*v.first_chunk::<4>()?)));
             let six = || Some(Ipv6Addr::from(*value(MPTCP_PM_ADDR_ATTR_ADDR6)?.first_chunk::<16>()?).into());
             four.map(IpAddr::from).or_else(six)
         };
