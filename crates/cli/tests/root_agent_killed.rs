@@ -62,7 +62,7 @@ impl Host {
 
     /// In turns, another agent adopts what is left and ends, and `vmcc down` puts it back.
     fn all_is_well(&self, file: &Path, at: &str, n: usize) {
-        if n % 2 == 0 {
+        if n.is_multiple_of(2) {
             let mut next = Agent::start(&self.namespace, file);
             assert!(!next.heard().contains("warning"), "{at}: {}", next.heard());
             next.signal(Signal::SIGTERM);

@@ -101,9 +101,13 @@ impl Item {
                 let params = params(name, text)?;
                 let request =
                     algorithms::Request { algorithms: &[params], restricted: false, guarded: false };
-                Ok(drop(algorithms::up(request)?))
+                drop(algorithms::up(request)?);
+                Ok(())
             }
-            (Self::Algorithm(name), None) => Ok(drop(vmcc_host::take_down_of(&[name])?)),
+            (Self::Algorithm(name), None) => {
+                vmcc_host::take_down_of(&[name])?;
+                Ok(())
+            }
             (Self::Sysctl(name), value) => {
                 let file = sysctl(name)?.file();
                 fs::write(&file, value.unwrap_or_default())
@@ -120,7 +124,10 @@ impl Item {
                 ports::serve(name, &config, false)?.keep();
                 Ok(())
             }
-            (Self::Port(name), None) => Ok(drop(ports::unmark(name)?)),
+            (Self::Port(name), None) => {
+                ports::unmark(name)?;
+                Ok(())
+            }
         }
     }
 }

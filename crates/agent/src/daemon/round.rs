@@ -4,9 +4,10 @@ use super::item::{Fault, Item};
 use super::keep::{keep, undo};
 use super::namespaces;
 use super::news::News;
-use super::record::{Entry, Place, Record};
+use super::record::{self, Place, Record};
 use super::wanted::{self, Wanted};
 use crate::config::{Config, Settings};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
 use vmcc_host::netns;
@@ -86,9 +87,9 @@ impl<'a> Round<'a> {
 
     /// In the calling thread's namespace. Who announces changes is asked first, so that none is missed.
     fn here(&mut self, place: &Place, settings: &Settings, ports: Wanted) -> Result<(), Fault> {
-        if !self.watches.contains_key(&place.cookie) {
+        if let Entry::Vacant(vacant) = self.watches.entry(place.cookie) {
             let failed = |source| Fault::Netlink { action: "be told of changed addresses", source };
-            self.watches.insert(place.cookie, Changes::open().map_err(failed)?);
+            vacant.insert(Changes::open().map_err(failed)?);
         }
         let mut wanted = wanted::settings(settings)?;
         wanted.extend(ports);
@@ -108,12 +109,12 @@ impl<'a> Round<'a> {
 
     fn undo_unwanted(&mut self, place: &Place, wanted: &Wanted) {
         let is_wanted = |item: &Item| wanted.iter().any(|(one, _)| one == item);
-        let here = |entry: &&Entry| entry.place.cookie == place.cookie && !is_wanted(&entry.item);
-        let unwanted: Vec<Entry> = self.record.entries().iter().filter(here).cloned().collect();
+        let here = |entry: &&record::Entry| entry.place.cookie == place.cookie && !is_wanted(&entry.item);
+        let unwanted: Vec<record::Entry> = self.record.entries().iter().filter(here).cloned().collect();
         self.undo_all(&unwanted);
     }
 
-    fn undo_all(&mut self, entries: &[Entry]) {
+    fn undo_all(&mut self, entries: &[record::Entry]) {
         for entry in entries.iter().rev() {
             if let Err(fault) = undo(self.record, entry, &mut self.news) {
                 self.problem(&format!("{}: {} cannot be put back", entry.place.name, entry.item), &fault);
@@ -123,24 +124,25 @@ impl<'a> Round<'a> {
 
     /// Namespaces that no rule covers any more, and those that are gone.
     fn uncovered(&mut self) {
-        let covered = |entry: &Entry| {
+        let covered = |entry: &record::Entry| {
             entry.place.cookie == 0
                 || self.seen.contains(&entry.place.cookie)
                 || self.unsure.contains(&entry.place.name)
         };
-        let left: Vec<Entry> =
+        let left: Vec<record::Entry> =
             self.record.entries().iter().filter(|entry| !covered(entry)).cloned().collect();
         self.undo_elsewhere(&left);
     }
 
-    fn undo_elsewhere(&mut self, entries: &[Entry]) {
+    fn undo_elsewhere(&mut self, entries: &[record::Entry]) {
         let cookies: BTreeSet<u64> = entries.iter().map(|entry| entry.place.cookie).collect();
         if cookies.is_empty() {
             return;
         }
         let found = namespaces::find(&cookies);
         for cookie in cookies {
-            let here: Vec<Entry> = entries.iter().filter(|e| e.place.cookie == cookie).cloned().collect();
+            let here: Vec<record::Entry> =
+                entries.iter().filter(|e| e.place.cookie == cookie).cloned().collect();
             let Some(fd) = found.get(&cookie) else {
                 self.forget(&here);
                 continue;
@@ -152,7 +154,7 @@ impl<'a> Round<'a> {
     }
 
     /// What was set in a namespace went with it.
-    fn forget(&mut self, entries: &[Entry]) {
+    fn forget(&mut self, entries: &[record::Entry]) {
         for entry in entries {
             if let Err(error) = self.record.remove(&entry.place, &entry.item) {
                 self.problem(&entry.place.name, &Fault::Record(error));
@@ -163,7 +165,7 @@ impl<'a> Round<'a> {
     /// Puts everything back; what cannot be stays on record.
     pub(crate) fn restore(&mut self) {
         let all = self.record.entries().to_vec();
-        let (kernel, elsewhere): (Vec<Entry>, Vec<Entry>) =
+        let (kernel, elsewhere): (Vec<record::Entry>, Vec<record::Entry>) =
             all.into_iter().partition(|e| e.place.cookie == 0);
         self.undo_elsewhere(&elsewhere);
         self.undo_all(&kernel);

@@ -83,7 +83,11 @@ impl Waiter {
             watches.clear();
         }
         std::thread::sleep(SETTLE);
-        let links = watches.values_mut().fold(false, |any, changes| changes.any() || any);
+        let mut links = false;
+        for changes in watches.values_mut() {
+            // Each is asked, so that none tells of it again.
+            links |= changes.any();
+        }
         Ok(if names | links { Wake::Changed } else { Wake::Time })
     }
 
@@ -107,7 +111,7 @@ impl Waiter {
                     let itself = |name: Option<&OsStr>| {
                         name.is_some_and(|name| NAMED.ends_with(&*name.to_string_lossy()))
                     };
-                    changed |= events.fold(false, |any, e| any || of_names(&e.wd) || itself(e.name));
+                    changed |= events.into_iter().any(|e| of_names(&e.wd) || itself(e.name));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
