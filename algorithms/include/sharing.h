@@ -51,13 +51,13 @@
 /* A bin is known if less than one of so many of its ACKs tells nothing. */
 #define CC_SHARING_FEW 8u
 
-/* Evidence, in 1/32 of r.  At least three blocks decide. */
+/* Evidence, in 1/32 of r.  At least two blocks decide. */
 #define CC_SHARING_MIDDLE 9
-#define CC_SHARING_SHARED 56
-#define CC_SHARING_APART  (-24)
+#define CC_SHARING_SHARED 36
+#define CC_SHARING_APART  (-16)
 
 /* What evidence is left when a pair seems to share and no probe has been made yet. */
-#define CC_SHARING_SUSPECT 24
+#define CC_SHARING_SUSPECT 20
 /* For so many blocks a probe counts. */
 #define CC_SHARING_PROBED 4u
 /* What is in flight must be so many packets for a pause; a window so wide is not made wider. */
@@ -68,12 +68,12 @@
 #define CC_SHARING_WIDE_ROUNDS 3u
 /* Times of a probe are in ticks of 2^-4 bins. */
 #define CC_SHARING_TICK_BITS 4
-/* A bin begins a probe with probability 2^-3; where sharing is excluded, 2^-8: paths may be moved.
+/* A bin begins a probe with probability 2^-3; where sharing is excluded, 2^-5: paths may be moved.
  */
 #define CC_SHARING_DOUBTFUL 3u
-#define CC_SHARING_RARELY   8u
+#define CC_SHARING_RARELY   5u
 /* The least evidence without a probe. */
-#define CC_SHARING_UNLIKELY (-16)
+#define CC_SHARING_UNLIKELY (-12)
 
 /* A bin's value: share of marks in the low bits, delay above; 0: unknown. */
 #define CC_SHARING_MARK_BITS  5

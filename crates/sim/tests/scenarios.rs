@@ -13,7 +13,7 @@ fn every_built_in_scenario_runs_and_its_claims_hold() {
     for builtin in vmcc_scenario::builtin::all() {
         let plan = plan_at(Scale::Small, builtin.name, &[]);
         // Other suites of scenarios reproduce papers; here are those that show the language and the marking ports.
-        let own = ["demo", "examples/", "marking/"];
+        let own = ["demo", "examples/", "marking/", "sharing/"];
         if !own.iter().any(|prefix| builtin.name.starts_with(prefix)) {
             continue;
         }

@@ -1,6 +1,6 @@
 //! What a detector did, against what was true.
 
-use vmcc_metrics::observed::Connection;
+use vmcc_metrics::observed::{Connection, End};
 
 use crate::cases::Case;
 
@@ -29,7 +29,9 @@ impl Score {
         let nics = case.nics_at_the_end();
         let begin_us = flow.start.us().max(case.comes_together_us());
         for nic in 0..=nics.iter().copied().max().unwrap_or(0) {
-            let through = || flow.subflows.iter().zip(&nics).filter(|(_, on)| **on == nic).map(|(s, _)| s);
+            // One that has moved goes on as another entry.
+            let last = || flow.subflows.iter().filter(|s| s.end != End::Moved);
+            let through = || last().zip(&nics).filter(|(_, on)| **on == nic).map(|(s, _)| s);
             let (closed, left) = (
                 through().filter(|s| s.closed_at.is_some()).count(),
                 through().filter(|s| s.established && s.closed_at.is_none()).count(),

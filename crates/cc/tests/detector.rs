@@ -1,0 +1,114 @@
+//! The detector of shared bottlenecks on made-up queues: what it must close, and what it must never close.
+
+use vmcc_cc::trace::{Seeded, Source};
+use vmcc_cc::{Algorithm, Event, EventFlags, Group, Params, Sharing, Slot, SlotFlags, State};
+
+const BASE_US: u32 = 500;
+const ACKS_PER_ROUND: u64 = 10;
+
+/// How paths and queues are.
+#[derive(Clone, Copy)]
+struct Setting {
+    /// The queue of each of two paths.
+    queue: [usize; 2],
+    state: State,
+    flags: EventFlags,
+    /// Marks when the queue is longer than half of what it can be.
+    marks: bool,
+}
+
+const BULK: Setting =
+    Setting { queue: [0, 0], state: State::Open, flags: EventFlags::CWND_LIMITED, marks: false };
+
+/// Two queues that wander between nothing and a millisecond; each ACK waits in that of its path.
+struct Net {
+    delay_us: [u32; 2],
+    draws: Seeded,
+}
+
+impl Net {
+    fn wander(&mut self) {
+        for delay in &mut self.delay_us {
+            let step = i64::from(self.draws.below(401).expect("endless")) - 200;
+            *delay = (i64::from(*delay) + step).clamp(0, 1000) as u32;
+        }
+    }
+}
+
+fn slot(srtt_us: u32) -> Slot {
+    Slot { flags: SlotFlags::ESTABLISHED, cwnd_pkt: 20, ssthresh_pkt: 20, srtt_8us: 8 * srtt_us, pub_words: [0; 2] }
+}
+
+/// Round trips until a path asked to be closed, and which was to be kept.
+fn closes(setting: Setting, seed: u64, rounds: u64) -> Option<(u64, usize, usize)> {
+    let vmcc = Algorithm::by_name("vmcc").expect("in the registry");
+    let params = Params::defaults(vmcc);
+    let mut sharing = Sharing::default();
+    let mut net = Net { delay_us: [500; 2], draws: Seeded(seed) };
+    let srtt_us = BASE_US + 500;
+    let group = Group { path: std::array::from_fn(|i| if i < 2 { slot(srtt_us) } else { Slot::default() }) };
+    let round_us = u64::from(srtt_us);
+    for ack in 0..rounds * ACKS_PER_ROUND {
+        if ack % ACKS_PER_ROUND == 0 {
+            net.wander();
+        }
+        for path in 0..2 {
+            let delay_us = net.delay_us[setting.queue[path]];
+            let event = Event {
+                now_us: 1_000_000 + ack * round_us / ACKS_PER_ROUND + path as u64 * 37,
+                flags: setting.flags.with(EventFlags::ECE, setting.marks && delay_us > 500),
+                state: setting.state,
+                self_index: path as u32,
+                cwnd_pkt: 20,
+                ssthresh_pkt: 20,
+                srtt_8us: 8 * srtt_us,
+                min_rtt_us: BASE_US,
+                rtt_us: BASE_US + delay_us,
+                acked_pkt: 2,
+                in_flight_pkt: 20,
+                snd_una: ack as u32 * 2,
+                snd_nxt: ack as u32 * 2 + 20,
+                ..Event::default()
+            };
+            let decision = vmcc.detect(&event, &group, &mut sharing, &params);
+            if let Some(kept) = decision.close_in_favor_of() {
+                return Some((ack / ACKS_PER_ROUND, path, kept));
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn of_two_paths_through_one_queue_the_later_is_closed_soon() {
+    for seed in 0..50 {
+        for marks in [false, true] {
+            let closed = closes(Setting { marks, ..BULK }, seed, 1000);
+            let (rounds, closed, kept) = closed.unwrap_or_else(|| panic!("seed {seed}: nothing closed"));
+            assert_eq!((closed, kept), (1, 0), "seed {seed}");
+            assert!(rounds < 200, "seed {seed}: {rounds} round trips");
+        }
+    }
+}
+
+#[test]
+fn twins_with_queues_of_their_own_are_never_closed() {
+    for seed in 0..100 {
+        for marks in [false, true] {
+            let closed = closes(Setting { queue: [0, 1], marks, ..BULK }, seed, 3000);
+            assert_eq!(closed, None, "seed {seed}, marks {marks}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_known_is_not_closed() {
+    // In recovery no path probes; without a probe it may be coincidence.
+    let recovering = Setting { state: State::Recovery, ..BULK };
+    // An application that is the limit makes all its paths busy and idle at once.
+    let idle = Setting { flags: EventFlags::NONE, ..BULK };
+    for seed in 0..20 {
+        assert_eq!(closes(recovering, seed, 2000), None, "seed {seed}");
+        assert_eq!(closes(idle, seed, 2000), None, "seed {seed}");
+    }
+}
