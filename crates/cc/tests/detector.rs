@@ -36,7 +36,13 @@ impl Net {
 }
 
 fn slot(srtt_us: u32) -> Slot {
-    Slot { flags: SlotFlags::ESTABLISHED, cwnd_pkt: 20, ssthresh_pkt: 20, srtt_8us: 8 * srtt_us, pub_words: [0; 2] }
+    Slot {
+        flags: SlotFlags::ESTABLISHED,
+        cwnd_pkt: 20,
+        ssthresh_pkt: 20,
+        srtt_8us: 8 * srtt_us,
+        pub_words: [0; 2],
+    }
 }
 
 /// Round trips until a path asked to be closed, and which was to be kept.
