@@ -1,6 +1,7 @@
 //! Algorithms that stay in the kernel until they are taken down.
 
-use crate::{Error, Guards, needs_root};
+use crate::connections::{self, Connection};
+use crate::{Error, Guards, daemon, needs_root};
 use serde::Serialize;
 use vmcc_cc::Params;
 use vmcc_host::diag::{Diag, Subflow};
@@ -105,8 +106,12 @@ pub struct HostStatus {
     pub algorithms: Vec<Status>,
     /// The sockets of this network namespace that use them.
     pub sockets: Vec<Subflow>,
+    /// The connections that these are the paths of.
+    pub connections: Vec<Connection>,
     /// The ports of this network namespace that are served.
     pub ports: Vec<String>,
+    /// What the agent says of itself, if one runs.
+    pub agent: Option<serde_json::Value>,
 }
 
 /// What is kept on this host now.
@@ -117,6 +122,7 @@ pub fn status() -> Result<HostStatus, Error> {
     let algorithms = vmcc_host::list()?;
     let ports = port::attached()?;
     let ours = |socket: &Subflow| algorithms.iter().any(|a| a.kernel_name == socket.algorithm);
-    let sockets = Diag::open()?.subflows()?.into_iter().filter(ours).collect();
-    Ok(HostStatus { algorithms, sockets, ports })
+    let sockets: Vec<Subflow> = Diag::open()?.subflows()?.into_iter().filter(ours).collect();
+    let connections = connections::connections(&sockets);
+    Ok(HostStatus { algorithms, sockets, connections, ports, agent: daemon::view()? })
 }

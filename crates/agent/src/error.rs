@@ -66,6 +66,9 @@ pub enum Error {
     /// Nothing can be waited for.
     #[error("cannot wait for signals and changes: {0}")]
     Wait(#[source] io::Error),
+    /// Nobody could ask the agent.
+    #[error("cannot make the socket that the agent is asked through: {0}")]
+    Socket(#[source] io::Error),
     /// An algorithm does not load.
     #[error(transparent)]
     Load(#[from] LoadError),
@@ -128,7 +131,7 @@ impl Error {
             }
             Self::AgentStays { pid, .. } => Some(format!("`kill -9 {pid}`, then `vmcc down` does the rest")),
             Self::State { path, source } => of_records(path, source),
-            Self::Wait(source) => vmcc_host::remedy(source).map(str::to_owned),
+            Self::Wait(source) | Self::Socket(source) => vmcc_host::remedy(source).map(str::to_owned),
         }
     }
 }

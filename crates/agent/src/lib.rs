@@ -9,17 +9,22 @@
 //! | [`Guards`] | closing paths that an algorithm finds to share a bottleneck |
 //! | [`ports`] | serving a port, changing and repairing that, its counters, its end |
 //! | [`daemon`] | all of it as a file says ([`config`]), until it is told to end; then as before |
+//! | [`Follower`] | what happens, as it happens |
 //! | [`clean`] | what processes that were killed left |
 
 mod algorithms;
 mod clean;
 pub mod config;
+mod connections;
 pub mod daemon;
 mod error;
+mod events;
 mod guards;
 pub mod ports;
 
 pub use algorithms::{Down, HostStatus, Request, down, status, up};
 pub use clean::{Cleaned, clean};
+pub use connections::{Connection, Path};
 pub use error::{Error, needs_root};
+pub use events::Follower;
 pub use guards::Guards;

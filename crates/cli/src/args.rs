@@ -71,6 +71,10 @@ pub(crate) enum Command {
     Down,
     /// The algorithms that are loaded, by whom, their connections, and the ports that are served (root)
     Status,
+    /// What happens, as it happens: subflows that join and end here, and what the agent does (root)
+    ///
+    /// A line each, with --json a line of JSON each, until Ctrl-C (exit code 130).
+    Events,
     /// Serve a virtual switch's port: cap its rate, share it between classes, mark packets with ECN
     Mark(Box<MarkOptions>),
     /// Stop serving a port; what was there before comes back

@@ -38,6 +38,12 @@ impl Ui {
         self.quiet
     }
 
+    /// Whether machines read the answer.
+    #[cfg(feature = "kernel")]
+    pub(crate) fn json(&self) -> bool {
+        self.json
+    }
+
     /// Whether progress bars may be drawn on stderr.
     pub(crate) fn bars(&self) -> bool {
         self.bars

@@ -10,8 +10,10 @@
 //! | `round` | once over everything |
 //! | `wait` | until something has happened |
 //! | `guarding` | the guard, beside all that |
+//! | `control` | asking the agent, and being told |
 //! | `down` | ending an agent, and doing the rest for one that was killed |
 
+mod control;
 mod down;
 mod guarding;
 mod item;
@@ -23,23 +25,33 @@ mod round;
 mod wait;
 mod wanted;
 
+pub(crate) use control::listen;
+pub use control::view;
 pub use down::{Undone, undo};
 pub use news::News;
+pub(crate) use wait::poll;
 
 use crate::config::Config;
 use crate::{Error, needs_root};
+use control::Control;
 use guarding::Guarding;
 use nix::sys::signal::Signal;
 use record::Record;
 use round::{Round, Watches};
 use sd_notify::NotifyState;
-use std::collections::BTreeSet;
+use serde_json::{Value, json};
+use std::collections::{BTreeSet, VecDeque};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use vmcc_host::guard::CloseRequest;
 use wait::{Waiter, Wake};
 
 /// How often the guard is asked for news.
 const GUARD_NEWS: Duration = Duration::from_secs(1);
+
+/// How many closed paths are remembered for who asks.
+const MAX_CLOSED: usize = 64;
 
 /// Why the agent ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,14 +75,17 @@ pub fn run(path: &Path, say: &mut dyn FnMut(&News)) -> Result<Ended, Error> {
     let config = Config::load(path)?;
     let waiter = Waiter::new().map_err(Error::Wait)?;
     let record = Record::lock()?;
+    let control = Control::open().map_err(Error::Socket)?;
     Agent {
         path: path.to_owned(),
         config,
         record,
         waiter,
+        control,
         watches: Watches::new(),
         problems: BTreeSet::new(),
         guarding: None,
+        closed: VecDeque::new(),
     }
     .run(say)
 }
@@ -83,20 +98,27 @@ struct Agent {
     watches: Watches,
     /// What was said of what cannot be set.
     problems: BTreeSet<String>,
+    control: Control,
     guarding: Option<Guarding>,
+    /// The paths that the guard closed last.
+    closed: VecDeque<CloseRequest>,
 }
 
 impl Agent {
     fn run(mut self, say: &mut dyn FnMut(&News)) -> Result<Ended, Error> {
         self.round(say);
-        say(&News::Ready { values: self.record.entries().len(), problems: self.problems.len() });
+        let ready = News::Ready { values: self.record.entries().len(), problems: self.problems.len() };
+        self.tell(&[ready], say);
         notify(&[NotifyState::Ready]);
         let mut last = Instant::now();
         loop {
             notify(&[NotifyState::Watchdog]);
             let rest = self.config.interval.saturating_sub(last.elapsed());
             let patience = self.patience(rest);
-            let wake = self.waiter.wait(&mut self.watches, patience).map_err(Error::Wait)?;
+            let wake = self
+                .waiter
+                .wait(&mut self.watches, self.control.as_raw_fd(), patience)
+                .map_err(Error::Wait)?;
             match wake {
                 Wake::Time if last.elapsed() < self.config.interval => {}
                 Wake::Time | Wake::Changed => {
@@ -108,6 +130,22 @@ impl Agent {
                 Wake::End(signal) => return Ok(self.end(signal, say)),
             }
             self.guard_news(say);
+            // Not as a method, which would borrow what it changes.
+            let (path, config, record, problems) = (&self.path, &self.config, &self.record, &self.problems);
+            let closed = &self.closed;
+            self.control.serve(|| view_of(path, config, record, problems, closed));
+        }
+    }
+
+    /// Tells whoever started it, and whoever listens.
+    fn tell(&mut self, news: &[News], say: &mut dyn FnMut(&News)) {
+        for one in news {
+            say(one);
+            self.control.tell(one);
+            if let News::Closed { request } = one {
+                self.closed.truncate(MAX_CLOSED - 1);
+                self.closed.push_front(*request);
+            }
         }
     }
 
@@ -121,15 +159,13 @@ impl Agent {
     fn round(&mut self, say: &mut dyn FnMut(&News)) {
         let mut round = Round::new(&mut self.record, &mut self.watches);
         round.everything(&self.config);
-        let (news, problems) = (round.news, round.problems);
-        news.iter().for_each(say_to(say));
-        for text in problems.difference(&self.problems) {
-            say(&News::Problem { text: text.clone() });
-        }
-        for text in self.problems.difference(&problems) {
-            say(&News::Solved { text: text.clone() });
-        }
+        let (mut news, problems) = (round.news, round.problems);
+        let appeared = problems.difference(&self.problems);
+        news.extend(appeared.map(|text| News::Problem { text: text.clone() }));
+        let solved = self.problems.difference(&problems);
+        news.extend(solved.map(|text| News::Solved { text: text.clone() }));
         self.problems = problems;
+        self.tell(&news, say);
         self.guard();
     }
 
@@ -143,9 +179,9 @@ impl Agent {
         }
     }
 
-    fn guard_news(&self, say: &mut dyn FnMut(&News)) {
+    fn guard_news(&mut self, say: &mut dyn FnMut(&News)) {
         let news = self.guarding.as_ref().map_or_else(Vec::new, Guarding::news);
-        news.iter().for_each(say_to(say));
+        self.tell(&news, say);
     }
 
     fn reload(&mut self, say: &mut dyn FnMut(&News)) {
@@ -156,9 +192,9 @@ impl Agent {
             Ok(config) => {
                 self.config = config;
                 self.round(say);
-                say(&News::Reloaded);
+                self.tell(&[News::Reloaded], say);
             }
-            Err(fault) => say(&News::ReloadRefused { text: fault.to_string() }),
+            Err(fault) => self.tell(&[News::ReloadRefused { text: fault.to_string() }], say),
         }
         notify(&[NotifyState::Ready]);
     }
@@ -169,17 +205,38 @@ impl Agent {
         self.guarding = None;
         let mut round = Round::new(&mut self.record, &mut self.watches);
         round.restore();
-        round.news.iter().for_each(say_to(say));
-        for text in round.problems {
-            say(&News::Problem { text });
-        }
+        let mut news = round.news;
+        news.extend(round.problems.into_iter().map(|text| News::Problem { text }));
+        self.tell(&news, say);
         self.record.close();
         Ended::Restored { interrupted: signal == Signal::SIGINT }
     }
 }
 
-fn say_to<'a>(say: &'a mut dyn FnMut(&News)) -> impl FnMut(&News) + 'a {
-    move |news| say(news)
+/// What the agent answers who asks how it is.
+fn view_of(
+    path: &Path,
+    config: &Config,
+    record: &Record,
+    problems: &BTreeSet<String>,
+    closed: &VecDeque<CloseRequest>,
+) -> Value {
+    let value = |entry: &record::Entry| {
+        json!({
+            "place": entry.place.name,
+            "what": entry.item.to_string(),
+            "value": entry.ours.last(),
+            "before": entry.before,
+        })
+    };
+    json!({
+        "pid": std::process::id(),
+        "file": path,
+        "guard": config.guard,
+        "values": record.entries().iter().map(value).collect::<Vec<_>>(),
+        "problems": problems,
+        "closed": closed,
+    })
 }
 
 /// Tells systemd, if that started us; it does without what it is not told.

@@ -143,8 +143,9 @@ impl Record {
         self.folder.rename(NEXT, RECORD)
     }
 
-    /// Removes what lies on disk, if nothing is on record any more, and lets go of the lock.
+    /// Removes the agent's socket, and what lies on disk, if nothing is on record any more, and lets go of the lock.
     pub(crate) fn close(self) {
+        let _ = super::control::forget();
         if self.content.entries.is_empty() {
             // What stays is harmless: it says that nothing was changed.
             for name in [NEXT, RECORD, LOCK] {

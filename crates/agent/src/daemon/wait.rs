@@ -64,11 +64,11 @@ impl Waiter {
         Ok(())
     }
 
-    /// Waits for at most `most`.
-    pub(crate) fn wait(&mut self, watches: &mut Watches, most: Duration) -> io::Result<Wake> {
+    /// Waits for at most `most`, or until `other` can be read.
+    pub(crate) fn wait(&mut self, watches: &mut Watches, other: RawFd, most: Duration) -> io::Result<Wake> {
         let coming = namespaces::coming();
         let most = if coming { most.min(COMING) } else { most };
-        let mut fds = vec![self.signals.as_raw_fd(), self.folders.as_raw_fd()];
+        let mut fds = vec![self.signals.as_raw_fd(), self.folders.as_raw_fd(), other];
         fds.extend(watches.values().map(AsRawFd::as_raw_fd));
         let ready = poll(&fds, most)?;
         if let Some(wake) = self.signal()? {
@@ -82,11 +82,10 @@ impl Waiter {
             // A namespace that somebody removes lives as long as we listen in it.
             watches.clear();
         }
-        std::thread::sleep(SETTLE);
-        let mut links = false;
-        for changes in watches.values_mut() {
-            // Each is asked, so that none tells of it again.
-            links |= changes.any();
+        let mut links = changed(watches);
+        if names | links {
+            std::thread::sleep(SETTLE);
+            links |= changed(watches);
         }
         Ok(if names | links { Wake::Changed } else { Wake::Time })
     }
@@ -124,10 +123,16 @@ impl Waiter {
     }
 }
 
+/// Whether anything was announced.
+fn changed(watches: &mut Watches) -> bool {
+    // Each is asked, so that none tells of it again.
+    watches.values_mut().map(|changes| changes.any()).fold(false, std::ops::BitOr::bitor)
+}
+
 const APPEARS: WatchMask = WatchMask::CREATE.union(WatchMask::MOVED_TO);
 
 /// Whether one of them can be read within `most`.
-fn poll(fds: &[RawFd], most: Duration) -> io::Result<bool> {
+pub(crate) fn poll(fds: &[RawFd], most: Duration) -> io::Result<bool> {
     let wanted = |fd: &RawFd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
     let mut polled: Vec<libc::pollfd> = fds.iter().map(wanted).collect();
     let most = i32::try_from(most.as_millis()).unwrap_or(i32::MAX);

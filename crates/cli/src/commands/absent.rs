@@ -23,6 +23,10 @@ pub(crate) fn status(_: &Ui) -> Result<Exit, Failure> {
     Err(without_kernel("vmcc status"))
 }
 
+pub(crate) fn events(_: &Ui) -> Result<Exit, Failure> {
+    Err(without_kernel("vmcc events"))
+}
+
 /// The simulator leaves nothing behind: unfinished result folders are kept on purpose.
 pub(crate) fn clean(_: &Ui) -> Result<Exit, Failure> {
     Err(without_kernel("vmcc clean"))

@@ -9,6 +9,8 @@ mod clean;
 pub(crate) mod doctor;
 #[cfg(feature = "kernel")]
 mod down;
+#[cfg(feature = "kernel")]
+mod events;
 pub(crate) mod internal;
 pub(crate) mod mark;
 pub(crate) mod metrics;
@@ -20,6 +22,6 @@ mod status;
 pub(crate) mod up;
 
 #[cfg(not(feature = "kernel"))]
-pub(crate) use absent::{clean, down, status, unmark};
+pub(crate) use absent::{clean, down, events, status, unmark};
 #[cfg(feature = "kernel")]
-pub(crate) use {clean::clean, down::down, mark::unmark, status::status};
+pub(crate) use {clean::clean, down::down, events::events, mark::unmark, status::status};

@@ -1,8 +1,11 @@
 //! `vmcc status`: what is kept on this host.
 
+mod paths;
+
 use crate::failure::{Exit, Failure, agent_failure};
 use crate::table;
 use crate::ui::Ui;
+use serde_json::Value;
 use vmcc_cc::Params;
 use vmcc_host::Status;
 use vmcc_host::diag::Subflow;
@@ -10,18 +13,35 @@ use vmcc_host::diag::Subflow;
 pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
     let host = vmcc_agent::status().map_err(|e| agent_failure(&e))?;
     ui.answer(&host, || {
-        let algorithms = match host.algorithms.as_slice() {
+        let mut parts = vec![match host.algorithms.as_slice() {
             [] => "no algorithm is loaded; `vmcc up` loads them".to_owned(),
             some => text(some, &host.sockets),
-        };
-        match host.ports.as_slice() {
-            [] => algorithms,
-            names => {
-                format!("{algorithms}\n\nports: {}; `vmcc mark --list` has their counters", names.join(", "))
-            }
+        }];
+        parts.extend(paths::table(&host.connections));
+        if !host.ports.is_empty() {
+            parts.push(format!("ports: {}; `vmcc mark --list` has their counters", host.ports.join(", ")));
         }
+        parts.extend(host.agent.as_ref().map(agent));
+        parts.join("\n\n")
     });
     Ok(Exit::Done)
+}
+
+/// What the agent says of itself; `--json` has all of it.
+fn agent(view: &Value) -> String {
+    let count = |key: &str| view[key].as_array().map_or(0, Vec::len);
+    let mut text = format!(
+        "agent: process {} keeps {}: {} values set, guard {}, {} paths closed lately",
+        view["pid"],
+        view["file"].as_str().unwrap_or_default(),
+        count("values"),
+        if view["guard"] == true { "on" } else { "off" },
+        count("closed")
+    );
+    for problem in view["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        text.push_str(&format!("\n  cannot be set now: {problem}"));
+    }
+    text
 }
 
 /// The parameters that are not at their defaults.

@@ -5,7 +5,7 @@ use crate::namespace::{Namespace, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -44,11 +44,17 @@ impl Agent {
         agent
     }
 
+    /// Any program that stays, heard on both of its outputs.
     pub fn spawn(mut command: Command) -> Self {
-        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (send, said) = channel();
-        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| send.send(line)));
+        let outputs: [Box<dyn Read + Send>; 2] =
+            [Box::new(child.stderr.take().unwrap()), Box::new(child.stdout.take().unwrap())];
+        for output in outputs {
+            let send = send.clone();
+            let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+            std::thread::spawn(move || lines.try_for_each(|line| send.send(line)));
+        }
         Self { child, said, heard: Vec::new() }
     }
 
@@ -116,10 +122,10 @@ pub fn endpoints(namespace: &Namespace) -> String {
     run(&format!("ip -n {namespace} mptcp endpoint show"))
 }
 
-/// Files that an agent keeps.
+/// What an agent keeps on disk.
 pub fn state() -> Vec<PathBuf> {
-    let entries = fs::read_dir("/run/vmcc/agent").into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).collect()
+    let entries = fs::read_dir("/run/vmcc").into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|path| path.to_string_lossy().contains("agent")).collect()
 }
 
 /// Waits until `is` holds.

@@ -8,6 +8,7 @@ use netlink_sys::protocols::NETLINK_GENERIC;
 use netlink_sys::{Socket, SocketAddr};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsRawFd, RawFd};
 
 // Numbers from the kernel's user interface, linux/mptcp_pm.h.
 const GROUP: &str = "mptcp_pm_events";
@@ -94,6 +95,12 @@ impl Events {
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+impl AsRawFd for Events {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
     }
 }
 

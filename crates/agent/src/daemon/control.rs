@@ -1,0 +1,136 @@
+//! Asking the agent: a socket that root alone can use.
+//!
+//! A request is one short line, the answer lines of JSON. Who asks for `events` hears what the agent says from then on, and
+//! is let go of when it does not keep up.
+
+use super::news::News;
+use crate::Error;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::sys::stat::{Mode, umask};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const SOCKET: &str = "/run/vmcc/agent.sock";
+/// A request's length, at most.
+const MAX_REQUEST_BYTES: u64 = 64;
+/// An answer's length, at most.
+const MAX_ANSWER_BYTES: u64 = 64 << 20;
+/// Those who listen at a time, at most.
+const MAX_LISTENERS: usize = 16;
+/// How long the agent waits for who asks, and who asks for the agent, which may be loading algorithms.
+const AGENT_WAITS: Duration = Duration::from_millis(200);
+const ASKER_WAITS: Duration = Duration::from_secs(60);
+
+/// The agent's end.
+pub(crate) struct Control {
+    socket: UnixListener,
+    listeners: Vec<UnixStream>,
+}
+
+impl Control {
+    /// Only for who holds the lock: it takes the place of what another one left.
+    pub(crate) fn open() -> io::Result<Self> {
+        forget()?;
+        // From the first moment on nobody else can connect.
+        let before = umask(Mode::from_bits_truncate(0o177));
+        let socket = UnixListener::bind(SOCKET);
+        umask(before);
+        let socket = socket?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, listeners: Vec::new() })
+    }
+
+    /// Answers who asks now; `view` is made for who asks for it.
+    pub(crate) fn serve(&mut self, view: impl Fn() -> Value) {
+        while let Ok((asker, _)) = self.socket.accept() {
+            // Who does not ask properly, or goes away, is nobody's concern but its own.
+            let _ = self.answer(asker, &view);
+        }
+    }
+
+    fn answer(&mut self, mut asker: UnixStream, view: &impl Fn() -> Value) -> io::Result<()> {
+        if getsockopt(&asker, PeerCredentials)?.uid() != 0 {
+            return Ok(());
+        }
+        asker.set_nonblocking(false)?;
+        asker.set_read_timeout(Some(AGENT_WAITS))?;
+        asker.set_write_timeout(Some(AGENT_WAITS))?;
+        let mut request = String::new();
+        BufReader::new((&asker).take(MAX_REQUEST_BYTES)).read_line(&mut request)?;
+        match request.trim_end() {
+            "status" => writeln!(asker, "{}", view()),
+            "events" if self.listeners.len() < MAX_LISTENERS => {
+                asker.set_nonblocking(true)?;
+                self.listeners.push(asker);
+                Ok(())
+            }
+            "events" => writeln!(asker, "{}", json!({ "error": format!("{MAX_LISTENERS} listen already") })),
+            _ => writeln!(asker, "{}", json!({ "error": "ask for `status` or `events`" })),
+        }
+    }
+
+    /// Tells who listens.
+    pub(crate) fn tell(&mut self, news: &News) {
+        let line = format!("{}\n", line(news));
+        // Half a line would make nonsense of the next: whoever has no room for all of it has lost the thread.
+        self.listeners.retain_mut(|listener| listener.write(line.as_bytes()).is_ok_and(|n| n == line.len()));
+    }
+}
+
+/// An event, its text for people, and when it was.
+fn line(news: &News) -> Value {
+    let mut line = serde_json::to_value(news).unwrap_or_default();
+    line["text"] = json!(news.to_string());
+    line["time"] = json!(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64()));
+    line
+}
+
+impl AsRawFd for Control {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+/// Removes the socket; only for who holds the lock.
+pub(crate) fn forget() -> io::Result<()> {
+    match fs::remove_file(SOCKET) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Sends a request; `None` if no agent runs.
+fn ask(request: &str) -> Result<Option<UnixStream>, Error> {
+    let failed = |source| Error::State { path: SOCKET.into(), source };
+    let mut agent = match UnixStream::connect(SOCKET) {
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
+        agent => agent.map_err(failed)?,
+    };
+    agent.set_read_timeout(Some(ASKER_WAITS)).and_then(|()| writeln!(agent, "{request}")).map_err(failed)?;
+    Ok(Some(agent))
+}
+
+/// What the agent says of itself; `None` if none runs.
+///
+/// # Errors
+/// It does not answer, or only root may ask it.
+pub fn view() -> Result<Option<Value>, Error> {
+    let failed = |source| Error::State { path: SOCKET.into(), source };
+    let Some(agent) = ask("status")? else { return Ok(None) };
+    let mut text = String::new();
+    agent.take(MAX_ANSWER_BYTES).read_to_string(&mut text).map_err(failed)?;
+    // Nothing at all: it ended meanwhile.
+    if text.is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_str(&text).map(Some).map_err(|e| failed(e.into()))
+}
+
+/// What the agent says from now on, a line of JSON each; `None` if none runs.
+pub(crate) fn listen() -> Result<Option<UnixStream>, Error> {
+    ask("events")
+}

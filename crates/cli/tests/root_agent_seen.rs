@@ -1,0 +1,174 @@
+//! What can be seen of an agent and of connections: `vmcc status`, `vmcc events`, and who may ask.
+#![cfg(feature = "root-tests")]
+
+mod agent;
+mod common;
+mod kept;
+#[path = "../../host/tests/namespace/mod.rs"]
+mod namespace;
+
+use agent::Down;
+use common::folder;
+use kept::{Agent, until, within};
+use namespace::{Namespace, Server, join, run};
+use nix::libc;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+const SOCKET: &str = "/run/vmcc/agent.sock";
+const FILE: &str =
+    "[algorithm.vmcc]\n[host]\ncongestion_control = 'mp_vmcc'\nmptcp = { subflows = 2, accept = 2 }\n";
+
+/// Two namespaces, joined twice; the first has an agent.
+struct Pair {
+    here: Namespace,
+    there: Namespace,
+    dir: tempfile::TempDir,
+    _down: Down,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let (here, there) = (Namespace::new("a"), Namespace::new("b"));
+        join(&here, &there, "p0", "10.9.0");
+        join(&here, &there, "p1", "10.9.1");
+        Self { here, there, dir: folder(), _down: Down }
+    }
+
+    fn file(&self, text: &str) -> PathBuf {
+        let path = self.dir.path().join("vmcc.toml");
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn status(&self) -> Value {
+        let output = within(&self.here, &["status", "--json"]).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
+    }
+
+    /// A server that offers both of its addresses, under the same algorithm.
+    fn server(&self) -> Server {
+        self.there.sysctl("ipv4/tcp_congestion_control", "mp_vmcc");
+        run(&format!("ip -n {} mptcp endpoint add 10.9.1.2 dev p1 signal", self.there));
+        Server::start_multipath(&self.there, 5201)
+    }
+
+    fn client(&self, seconds: u32) -> Agent {
+        let mut command = std::process::Command::new("ip");
+        command.args(["netns", "exec", &self.here.0, "mptcpize", "run", "iperf3", "-c", "10.9.0.2", "-t"]);
+        command.arg(seconds.to_string());
+        Agent::spawn(command)
+    }
+}
+
+#[test]
+fn root_status_has_each_path_of_each_connection_and_what_the_agent_keeps() {
+    let pair = Pair::new();
+    let agent = Agent::start(&pair.here, &pair.file(FILE));
+    let none = pair.status();
+    assert_eq!(none["connections"], serde_json::json!([]), "{none}");
+    assert_eq!(none["agent"]["pid"], agent.pid().as_raw(), "{none}");
+    let kept: Vec<&str> =
+        none["agent"]["values"].as_array().unwrap().iter().filter_map(|v| v["what"].as_str()).collect();
+    assert_eq!(kept, ["mp_vmcc", "net/ipv4/tcp_congestion_control", "MPTCP limits"], "{none}");
+
+    let _server = pair.server();
+    let _client = pair.client(60);
+    let carries = |path: &Value| path["bytes_acked"].as_u64() > Some(1_000_000);
+    let both = |connection: &Value| {
+        connection["paths"].as_array().is_some_and(|paths| paths.len() == 2 && paths.iter().all(carries))
+    };
+    until("a connection over both paths", || {
+        pair.status()["connections"].as_array().unwrap().iter().any(both)
+    });
+    let status = pair.status();
+    assert!(status["sockets"].as_array().unwrap().len() >= 2, "{status}");
+    let connection = status["connections"].as_array().unwrap().iter().find(|c| both(c)).unwrap();
+    assert_eq!(connection["algorithm"], "mp_vmcc");
+    let sockets = pair.here.run("ss -Htn");
+    for path in connection["paths"].as_array().unwrap() {
+        let text = |key: &str| path[key].as_str().unwrap_or_default();
+        let device = if text("local").starts_with("10.9.0.1:") { "p0" } else { "p1" };
+        assert_eq!(text("device"), device, "{path}");
+        // The kernel's own listing has it (`ss` writes the interface that a socket is bound to into the address).
+        let port = text("local").rsplit(':').next().unwrap();
+        assert!(sockets.contains(port) && sockets.contains(text("remote")), "{path}: {sockets}");
+        assert!(path["cwnd_pkt"].as_u64() >= Some(2) && path["srtt_us"].as_u64() > Some(0), "{path}");
+        for share in ["alpha", "ece_share"] {
+            assert!(
+                path[share].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)),
+                "{share}: {path}"
+            );
+        }
+    }
+    let text = within(&pair.here, &["status"]).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains(&format!("agent: process {} keeps", agent.pid())), "{text}");
+    let token = format!("{:08x}", connection["token"].as_u64().unwrap());
+    assert!(text.lines().any(|line| line.trim_start().starts_with(&token) && line.contains("Mbit/s")), "{text}");
+}
+
+/// Asks in a thread of its own, which a user's number makes powerless.
+fn ask(request: &'static [u8], user: u32) -> std::io::Result<String> {
+    let asking = std::thread::spawn(move || {
+        // SAFETY: takes numbers and no memory; the call itself, not the library's, is for this thread alone.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) }, 0);
+        let mut socket = UnixStream::connect(SOCKET)?;
+        socket.write_all(request)?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer)?;
+        Ok(answer)
+    });
+    asking.join().unwrap()
+}
+
+#[test]
+fn root_the_agent_answers_root_alone_and_whatever_is_asked() {
+    let pair = Pair::new();
+    let mut agent = Agent::start(&pair.here, &pair.file("[host]\nnotsent_lowat = '4096B'"));
+    let socket = fs::metadata(SOCKET).unwrap();
+    assert_eq!((socket.permissions().mode() & 0o777, socket.uid()), (0o600, 0));
+    let refused = ask(b"status\n", 65_534).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+    // Even where the file's mode would allow it.
+    fs::set_permissions(SOCKET, fs::Permissions::from_mode(0o666)).unwrap();
+    assert_eq!(ask(b"status\n", 65_534).unwrap_or_default(), "");
+    assert!(ask(b"nonsense\n", 0).unwrap().contains("`status` or `events`"));
+    // Longer than any request, and without an end; what is left unread resets the connection.
+    let _ = ask(&[b'x'; 100_000], 0);
+    let silent: Vec<UnixStream> = (0..8).map(|_| UnixStream::connect(SOCKET).unwrap()).collect();
+    assert!(ask(b"status\n", 0).unwrap().contains("tcp_notsent_lowat"));
+    drop(silent);
+    agent.signal(Signal::SIGTERM);
+    assert_eq!(agent.ends(), Some(0));
+    assert!(!std::path::Path::new(SOCKET).exists());
+    assert_eq!(pair.status()["agent"], Value::Null);
+}
+
+#[test]
+fn root_events_tell_of_subflows_and_of_what_the_agent_does() {
+    let pair = Pair::new();
+    let agent = Agent::start(&pair.here, &pair.file(FILE));
+    let mut events = Agent::spawn(within(&pair.here, &["events", "--json"]));
+    events.hears("following the agent and the subflows");
+    pair.file(&format!("{FILE}notsent_lowat = '4096B'\n").replace("[host]\n", "[host]\nsysctl = {}\n"));
+    agent.signal(Signal::SIGHUP);
+    let set: Value = serde_json::from_str(&events.hears("\"set\"")).unwrap();
+    assert_eq!((&set["what"], &set["to"]), (&"net/ipv4/tcp_notsent_lowat".into(), &"4096".into()), "{set}");
+    assert!(set["time"].is_f64() && set["text"].as_str().unwrap().contains("-> 4096"), "{set}");
+
+    let _server = pair.server();
+    let mut client = pair.client(1);
+    let joined: Value = serde_json::from_str(&events.hears("subflow-joined")).unwrap();
+    assert!(joined["remote"].as_str().unwrap().starts_with("10.9.1.2:"), "{joined}");
+    client.ends();
+    drop(agent);
+    events.hears("agent-ended");
+    events.signal(Signal::SIGINT);
+    assert_eq!(events.ends(), Some(130));
+}
