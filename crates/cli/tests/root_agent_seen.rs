@@ -110,7 +110,10 @@ fn root_status_has_each_path_of_each_connection_and_what_the_agent_keeps() {
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains(&format!("agent: process {} keeps", agent.pid())), "{text}");
     let token = format!("{:08x}", connection["token"].as_u64().unwrap());
-    assert!(text.lines().any(|line| line.trim_start().starts_with(&token) && line.contains("Mbit/s")), "{text}");
+    assert!(
+        text.lines().any(|line| line.trim_start().starts_with(&token) && line.contains("Mbit/s")),
+        "{text}"
+    );
 }
 
 /// Asks in a thread of its own, which a user's number makes powerless.

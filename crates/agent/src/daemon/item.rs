@@ -130,6 +130,16 @@ impl Item {
             }
         }
     }
+
+    /// Removes what a process that was killed may have left of a thing that is not there.
+    pub(crate) fn settle(&self) -> Result<(), Fault> {
+        let Self::Port(name) = self else { return Ok(()) };
+        // While queues are exchanged there are devices beside the port; whoever ends its service looks for them.
+        match ports::unmark(name) {
+            Err(Error::Port(port::PortError::NoSuchPort { .. })) => Ok(()),
+            settled => settled.map(drop).map_err(Fault::from),
+        }
+    }
 }
 
 fn unreadable(value: Option<&str>) -> Fault {

@@ -101,6 +101,8 @@ pub(crate) fn undo(record: &mut Record, entry: &Entry, news: &mut Vec<News>) -> 
         }
         entry.item.write(entry.before.as_deref())?;
         news.push(News::Restored { place, what, from: now, to: entry.before.clone() });
+    } else if now.is_none() {
+        entry.item.settle()?;
     }
     record.remove(&entry.place, &entry.item).map_err(Fault::Record)
 }
