@@ -143,5 +143,6 @@ fn inside_jitter_that_reorders_misleads_as_often_as_in_the_model() {
     let alike = |kernel: f64, ours: f64, factor: f64| kernel > ours / factor && kernel < ours * factor;
     assert!(alike(degree as f64, held, 2.0), "{degree} and {held} segments");
     assert!(alike(kernel, ours, 4.0) && alike(undone as f64, figure("undone"), 4.0), "{kernel} and {ours}");
-    assert!(twice as f64 > 0.5 * kernel, "what was sent again had arrived: {twice} of {kernel}");
+    // Several may be reported at once, and some after the last look.
+    assert!(twice as f64 > 0.25 * kernel, "what was sent again had arrived: {twice} of {kernel}");
 }
