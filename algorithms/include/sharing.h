@@ -51,13 +51,13 @@
 /* A bin is known if less than one of so many of its ACKs tells nothing. */
 #define CC_SHARING_FEW 8u
 
-/* Evidence, in 1/32 of r.  At least two blocks decide. */
+/* Evidence, in 1/32 of r.  At least three blocks decide. */
 #define CC_SHARING_MIDDLE 9
-#define CC_SHARING_SHARED 36
+#define CC_SHARING_SHARED 48
 #define CC_SHARING_APART  (-16)
 
 /* What evidence is left when a pair seems to share and no probe has been made yet. */
-#define CC_SHARING_SUSPECT 20
+#define CC_SHARING_SUSPECT 24
 /* For so many blocks a probe counts. */
 #define CC_SHARING_PROBED 4u
 /* What is in flight must be so many packets for a pause; a window so wide is not made wider. */

@@ -32,7 +32,11 @@ to = "client"
 fn flows(nics: &str, connections: u32, seed: u64, more: &[&str]) -> Vec<Connection> {
     let mut set = vec![format!("nic_of_vnic={nics}"), format!("connections={connections}")];
     set.extend(more.iter().map(|s| (*s).to_owned()));
-    let plan = Document::parse("twins", TWINS)
+    run(TWINS, set, seed)
+}
+
+fn run(scenario: &str, set: Vec<String>, seed: u64) -> Vec<Connection> {
+    let plan = Document::parse("twins", scenario)
         .and_then(|d| d.plan(&Overrides { set, ..Overrides::default() }))
         .unwrap_or_else(|e| panic!("{e}"));
     let seen = observe_case(&plan.cases[0], seed, &Options { threads: 1, ..Options::default() });
@@ -84,4 +88,21 @@ fn counts_of_marks_close_a_twin() {
     assert_eq!(closed(&flows[0]), 1);
     let off = self::flows("[0, 0]", 1, 1, &["params.vmcc.trigger=0"]);
     assert_eq!(closed(&off[0]), 0, "a trigger of 0 turns detection off");
+}
+
+/// Without marks the windows of twins grow together, and what they lose they lose together.
+#[test]
+fn behind_tail_drop_twins_keep_both_paths_and_of_two_on_one_nic_one_is_closed() {
+    let marking = "path_marking = { rule = \"threshold\", at = \"30kB\" }\n";
+    let tail_drop =
+        TWINS.replace(marking, "").replace("path_buffer = \"1000pkt\"", "path_buffer = \"60pkt\"");
+    assert!(!tail_drop.contains("path_marking") && tail_drop.contains("60pkt"));
+    for (nics, expected) in [("[0, 1]", 0), ("[0, 0]", 1)] {
+        for (connections, seed) in [(1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (5, 1)] {
+            let set = vec![format!("nic_of_vnic={nics}"), format!("connections={connections}")];
+            let all: Vec<usize> = run(&tail_drop, set, seed).iter().map(closed).collect();
+            let right = all.iter().all(|closed| *closed == expected);
+            assert!(right, "{nics}, {connections} connections, seed {seed}: {all:?}");
+        }
+    }
 }
