@@ -69,6 +69,9 @@ pub enum Error {
     /// Nobody could ask the agent.
     #[error("cannot make the socket that the agent is asked through: {0}")]
     Socket(#[source] io::Error),
+    /// The encoder refuses figures.
+    #[error("figures cannot be written as Prometheus reads them: {0}")]
+    Figures(String),
     /// An algorithm does not load.
     #[error(transparent)]
     Load(#[from] LoadError),
@@ -125,7 +128,7 @@ impl Error {
             },
             Self::Port(_) if self.is_bad_request() => None,
             Self::Port(error) => of_port(error),
-            Self::Config(_) | Self::Sockets(_) => None,
+            Self::Config(_) | Self::Sockets(_) | Self::Figures(_) => None,
             Self::AgentRuns { .. } => {
                 Some("`kill -HUP` makes it read its file again, `vmcc down` ends it".to_owned())
             }

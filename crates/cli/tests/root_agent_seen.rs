@@ -16,6 +16,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -174,4 +175,68 @@ fn root_events_tell_of_subflows_and_of_what_the_agent_does() {
     events.hears("agent-ended");
     events.signal(Signal::SIGINT);
     assert_eq!(events.ends(), Some(130));
+}
+
+/// Whatever is asked for, and the answer.
+fn http(pair: &Pair, request: &str) -> String {
+    pair.here.within(|| {
+        let mut socket = TcpStream::connect("127.0.0.1:9464").unwrap();
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        answer
+    })
+}
+
+#[test]
+fn root_figures_are_as_prometheus_reads_them_and_follow_what_happens() {
+    let pair = Pair::new();
+    let file = format!("{FILE}[port.p1]\nrate = '900mbit'\n[metrics]\n");
+    let agent = Agent::start(&pair.here, &pair.file(&file));
+    let _server = pair.server();
+    pair.client(1).ends();
+    let _kept_waiting = pair.here.within(|| TcpStream::connect("127.0.0.1:9464").unwrap());
+    let get = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+    let answer = http(&pair, get);
+    let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("text/plain; version=0.0.4"), "{head}");
+    let value = |text: &str, name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+        line.unwrap_or_else(|| panic!("{name}: {text}")).parse::<f64>().unwrap()
+    };
+    assert_eq!((value(text, "vmcc_agent_values"), value(text, "vmcc_agent_problems")), (4.0, 0.0));
+    assert_eq!(value(text, "vmcc_sockets{algorithm=\"mp_vmcc\"}"), 0.0);
+    assert!(value(text, "vmcc_port_class_packets_total{class=\"rest\",port=\"p1\"}") >= 0.0);
+    assert_eq!(value(text, "vmcc_without_ecn_total{algorithm=\"mp_vmcc\"}"), 0.0);
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split(['{', ' ']).next().unwrap();
+        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
+        assert!(name.starts_with("vmcc_") && text.contains(&format!("# TYPE {name} {kind}\n")), "{line}");
+    }
+    promtool(text);
+    assert!(http(&pair, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    assert!(http(&pair, "nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    pair.file("[host]\nnotsent_lowatt = 1");
+    agent.signal(Signal::SIGHUP);
+    until("a file that is refused is counted", || {
+        value(&http(&pair, get), "vmcc_agent_reloads_refused_total") == 1.0
+    });
+}
+
+/// Prometheus's own check of names, types and help, where it is installed.
+fn promtool(text: &str) {
+    let mut command = std::process::Command::new("promtool");
+    command
+        .args(["check", "metrics"])
+        .stdin(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    let mut child = match command.spawn() {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            return eprintln!("promtool is not installed: not checked");
+        }
+        child => child.unwrap(),
+    };
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -71,6 +71,7 @@ pub(super) fn text(text: &Text) -> Result<Config, Wrong> {
         namespaces: text.namespace.clone(),
         ports: text.port.clone(),
         guard: text.guard.enabled,
+        metrics: text.metrics.as_ref().map(|metrics| metrics.listen),
     })
 }
 

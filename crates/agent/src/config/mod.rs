@@ -10,6 +10,7 @@ pub(crate) use sysctl::normal;
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use vmcc_cc::Params;
 use vmcc_files::ReadError;
@@ -36,6 +37,8 @@ pub struct Config {
     pub ports: BTreeMap<String, PortConfig>,
     /// Whether paths are closed that an algorithm finds to share a bottleneck.
     pub guard: bool,
+    /// Where figures can be asked for, if anywhere.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// The text of a configuration.
@@ -54,6 +57,7 @@ struct Text {
     port: BTreeMap<String, PortConfig>,
     #[serde(default)]
     guard: Guard,
+    metrics: Option<Metrics>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -78,6 +82,18 @@ impl Default for Agent {
 struct Guard {
     #[serde(default)]
     enabled: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Metrics {
+    /// From other hosts only where an address says so.
+    #[serde(default = "default_listen")]
+    listen: SocketAddr,
+}
+
+fn default_listen() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, 9464))
 }
 
 /// A parameter's value, or a sysctl's.

@@ -28,6 +28,7 @@ congestion_control = "cubic"
 rate = "600mbit"
 [guard]
 enabled = true
+[metrics]
 "#;
 
 #[test]
@@ -51,8 +52,14 @@ fn everything_that_can_be_said_is_read() {
     assert_eq!(config.host.mptcp.endpoints[0].flags, [EndpointFlag::Signal, EndpointFlag::Backup]);
     assert_eq!(config.namespaces[0].settings().congestion_control.as_deref(), Some("cubic"));
     assert!(config.guard && config.ports.contains_key("tap0"));
+    assert_eq!(config.metrics, Some("127.0.0.1:9464".parse().unwrap()));
     let nothing = Config::parse("vmcc.toml", "").unwrap();
-    assert!(nothing.algorithms.is_empty() && !nothing.guard && nothing.host.sysctls().is_empty());
+    assert!(
+        nothing.algorithms.is_empty()
+            && !nothing.guard
+            && nothing.metrics.is_none()
+            && nothing.host.sysctls().is_empty()
+    );
 }
 
 #[test]
@@ -81,6 +88,7 @@ fn what_is_wrong_is_named_with_its_line_and_what_is_nearest() {
         ("[port.tap0]\nphantom = 0.1", 2, "0.5 to 1"),
         ("[agent]\ninterval = '10ms'", 2, "1s"),
         ("[guard]\nenabled = true", 2, "[algorithm.vmcc]"),
+        ("[metrics]\nlisten = 'localhost'", 2, "socket address"),
         ("[gard]\nenabled = true", 1, "did you mean `guard`?"),
     ] {
         let found = refused(text);

@@ -10,6 +10,7 @@
 //! | `round` | once over everything |
 //! | `wait` | until something has happened |
 //! | `guarding` | the guard, beside all that |
+//! | `metrics` | figures for Prometheus |
 //! | `control` | asking the agent, and being told |
 //! | `down` | ending an agent, and doing the rest for one that was killed |
 
@@ -18,6 +19,7 @@ mod down;
 mod guarding;
 mod item;
 mod keep;
+mod metrics;
 mod namespaces;
 mod news;
 mod record;
@@ -35,6 +37,7 @@ use crate::config::Config;
 use crate::{Error, needs_root};
 use control::Control;
 use guarding::Guarding;
+use metrics::{Metrics, Own};
 use nix::sys::signal::Signal;
 use record::Record;
 use round::{Round, Watches};
@@ -86,6 +89,8 @@ pub fn run(path: &Path, say: &mut dyn FnMut(&News)) -> Result<Ended, Error> {
         problems: BTreeSet::new(),
         guarding: None,
         closed: VecDeque::new(),
+        metrics: None,
+        own: Own::default(),
     }
     .run(say)
 }
@@ -102,6 +107,8 @@ struct Agent {
     guarding: Option<Guarding>,
     /// The paths that the guard closed last.
     closed: VecDeque<CloseRequest>,
+    metrics: Option<Metrics>,
+    own: Own,
 }
 
 impl Agent {
@@ -130,6 +137,11 @@ impl Agent {
                 Wake::End(signal) => return Ok(self.end(signal, say)),
             }
             self.guard_news(say);
+            if let Some(metrics) = &self.metrics {
+                self.own.values = self.record.entries().len() as u64;
+                self.own.problems = self.problems.len() as u64;
+                metrics.set(&self.own);
+            }
             // Not as a method, which would borrow what it changes.
             let (path, config, record, problems) = (&self.path, &self.config, &self.record, &self.problems);
             let closed = &self.closed;
@@ -143,6 +155,7 @@ impl Agent {
             say(one);
             self.control.tell(one);
             if let News::Closed { request } = one {
+                self.own.paths_closed += 1;
                 self.closed.truncate(MAX_CLOSED - 1);
                 self.closed.push_front(*request);
             }
@@ -159,14 +172,32 @@ impl Agent {
     fn round(&mut self, say: &mut dyn FnMut(&News)) {
         let mut round = Round::new(&mut self.record, &mut self.watches);
         round.everything(&self.config);
-        let (mut news, problems) = (round.news, round.problems);
+        let (mut news, mut problems) = (round.news, round.problems);
+        problems.extend(self.serve_metrics());
         let appeared = problems.difference(&self.problems);
         news.extend(appeared.map(|text| News::Problem { text: text.clone() }));
         let solved = self.problems.difference(&problems);
         news.extend(solved.map(|text| News::Solved { text: text.clone() }));
         self.problems = problems;
+        self.own.rounds += 1;
         self.tell(&news, say);
         self.guard();
+    }
+
+    /// Why figures cannot be asked for, if they shall be.
+    fn serve_metrics(&mut self) -> Option<String> {
+        if self.metrics.as_ref().map(|metrics| metrics.at) == self.config.metrics {
+            return None;
+        }
+        // The one that was there ends first: it may have the same port.
+        self.metrics = None;
+        match Metrics::start(self.config.metrics?) {
+            Ok(metrics) => {
+                self.metrics = Some(metrics);
+                None
+            }
+            Err(error) => Some(format!("metrics: cannot listen at {}: {error}", self.config.metrics?)),
+        }
     }
 
     fn guard(&mut self) {
@@ -194,7 +225,10 @@ impl Agent {
                 self.round(say);
                 self.tell(&[News::Reloaded], say);
             }
-            Err(fault) => self.tell(&[News::ReloadRefused { text: fault.to_string() }], say),
+            Err(fault) => {
+                self.own.reloads_refused += 1;
+                self.tell(&[News::ReloadRefused { text: fault.to_string() }], say);
+            }
         }
         notify(&[NotifyState::Ready]);
     }
