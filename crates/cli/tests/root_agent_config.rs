@@ -247,7 +247,7 @@ fn root_what_somebody_else_set_is_theirs() {
     assert_eq!(code, 0, "{down}");
     let left: Vec<&str> =
         down["left"].as_array().unwrap().iter().filter_map(|l| l["what"].as_str()).collect();
-    assert_eq!(left, ["MPTCP limits", "net/ipv4/tcp_notsent_lowat"], "{down}");
+    assert_eq!(left, ["MPTCP limit accept", "MPTCP limit subflows", "net/ipv4/tcp_notsent_lowat"], "{down}");
     assert_eq!(sysctl(ns, "ipv4.tcp_notsent_lowat").trim(), "777");
     assert!(
         endpoints(ns).starts_with("10.9.0.1 ") && endpoints(ns).lines().count() == 1,

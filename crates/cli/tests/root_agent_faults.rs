@@ -4,14 +4,20 @@
 
 mod agent;
 mod common;
+mod kept;
 mod killed;
+#[path = "../../host/tests/namespace/mod.rs"]
+mod namespace;
 
 use agent::{Down, available};
 use common::{folder, json};
+use kept::{Agent, state, sysctl, within};
 use killed::before_calls;
+use namespace::{Namespace, own_name, run};
+use nix::sys::signal::Signal;
 use serde_json::json;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 fn silent(arguments: &[&str]) -> Command {
@@ -253,4 +259,104 @@ fn root_a_guard_of_what_is_up_registers_nothing_again() {
     guard.kill().unwrap();
     guard.wait().unwrap();
     assert_eq!(logged_meanwhile, 0);
+}
+
+/// A file with these lines.
+fn file(dir: &Path, text: &str) -> PathBuf {
+    let path = dir.join("vmcc.toml");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn root_a_value_that_the_kernel_spells_differently_or_that_was_empty_comes_back() {
+    let (dir, ns) = (folder(), Namespace::new("f"));
+    let before = sysctl(&ns, "ipv4.tcp_keepalive_time");
+    let text = "[host.sysctl]\n'net.ipv4.ip_local_reserved_ports' = '1,2,3'\n'net.ipv4.tcp_keepalive_time' = '00100'";
+    let mut agent = Agent::start(&ns, &file(dir.path(), text));
+    assert_eq!(sysctl(&ns, "ipv4.ip_local_reserved_ports"), "1-3\n");
+    assert!(agent.heard().contains("the kernel made `1-3` of `1,2,3`"), "{}", agent.heard());
+    agent.signal(Signal::SIGTERM);
+    assert_eq!(agent.ends(), Some(0), "{}", agent.heard());
+    let now = ["ipv4.ip_local_reserved_ports", "ipv4.tcp_keepalive_time"].map(|name| sysctl(&ns, name));
+    assert_eq!(now, ["\n".to_owned(), before], "{}", agent.heard());
+    assert!(!agent.heard().contains("somebody else") && state().is_empty(), "{}", agent.heard());
+}
+
+#[test]
+fn root_a_limit_that_the_file_does_not_name_stays_what_somebody_makes_it() {
+    let (dir, ns) = (folder(), Namespace::new("f"));
+    let mut agent = Agent::start(&ns, &file(dir.path(), "[host.mptcp]\nsubflows = 3"));
+    run(&format!("ip -n {ns} mptcp limits set subflows 3 add_addr_accepted 5"));
+    agent.signal(Signal::SIGHUP);
+    agent.hears("read again");
+    agent.signal(Signal::SIGTERM);
+    assert_eq!(agent.ends(), Some(0), "{}", agent.heard());
+    let limits = run(&format!("ip -n {ns} mptcp limits show"));
+    assert_eq!(limits.trim(), "add_addr_accepted 5 subflows 2", "{}", agent.heard());
+}
+
+#[test]
+fn root_a_setting_of_an_interface_that_is_gone_leaves_the_record() {
+    let (dir, ns) = (folder(), Namespace::new("f"));
+    run(&format!("ip -n {ns} link add n1 type veth peer name n2"));
+    let text = "[host.sysctl]\n'net.ipv4.conf.n1.arp_ignore' = 1";
+    let mut agent = Agent::start(&ns, &file(dir.path(), text));
+    run(&format!("ip -n {ns} link del n1"));
+    agent.signal(Signal::SIGTERM);
+    assert_eq!(agent.ends(), Some(0), "{}", agent.heard());
+    assert!(agent.heard().contains("arp_ignore is not there any more"), "{}", agent.heard());
+    assert!(state().is_empty(), "{}", agent.heard());
+}
+
+#[test]
+fn root_what_cannot_be_put_back_is_said_and_tried_again() {
+    let (dir, ns) = (folder(), Namespace::new("f"));
+    let text = "[host.sysctl]\n'net.ipv4.ip_unprivileged_port_start' = 80";
+    let mut agent = Agent::start(&ns, &file(dir.path(), text));
+    let range = sysctl(&ns, "ipv4.ip_local_port_range");
+    // The kernel keeps the two ranges apart.
+    ns.sysctl("ipv4/ip_local_port_range", "100 60999");
+    agent.signal(Signal::SIGTERM);
+    assert_eq!(agent.ends(), Some(1), "{}", agent.heard());
+    let text = agent.heard();
+    assert!(
+        !text.contains("everything is as before\n") && text.contains("not everything is as before"),
+        "{text}"
+    );
+    ns.sysctl("ipv4/ip_local_port_range", range.trim());
+    let down = within(&ns, &["down"]).output().unwrap();
+    assert!(down.status.success(), "{}", said(&down));
+    assert_eq!((sysctl(&ns, "ipv4.ip_unprivileged_port_start").trim(), state().len()), ("1024", 0));
+}
+
+#[test]
+fn root_an_agent_that_runs_out_of_files_forgets_no_namespace() {
+    let (dir, ns) = (folder(), Namespace::new("f"));
+    let stem = own_name("r");
+    let add = |n: usize| {
+        let namespace = Namespace(format!("{stem}{n:02}"));
+        run(&format!("ip netns add {namespace}"));
+        namespace
+    };
+    let mut all: Vec<Namespace> = (0..8).map(add).collect();
+    let before = sysctl(&all[0], "ipv4.tcp_keepalive_time");
+    let text = format!(
+        "[agent]\ninterval = '1s'\n[[namespace]]\nname = '{stem}*'\nsysctl = {{ 'net.ipv4.tcp_keepalive_time' = 100 }}"
+    );
+    let file = file(dir.path(), &text);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 32; exec \"$0\" \"$@\"", "nsenter"]);
+    command.arg(format!("--net={}", ns.file().display())).arg(env!("CARGO_BIN_EXE_vmcc"));
+    command.args(["up", "--config", file.to_str().unwrap()]);
+    let mut agent = Agent::spawn(command);
+    agent.hears("ready: 8 values set");
+    all.extend((8..40).map(add));
+    agent.hears("ulimit -n");
+    agent.signal(Signal::SIGTERM);
+    let code = agent.ends();
+    for one in &all {
+        assert_eq!(sysctl(one, "ipv4.tcp_keepalive_time"), before, "{one}: {}", agent.heard());
+    }
+    assert_eq!((code, state().len()), (Some(0), 0), "{}", agent.heard());
 }

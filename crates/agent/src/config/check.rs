@@ -1,7 +1,7 @@
 //! What no type can refuse.
 
 use super::{Config, EndpointFlag, EndpointRule, Mptcp, Settings, SysctlName, Text, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use vmcc_cc::{Algorithm, ParamError, Params};
 use vmcc_netlink::MAX_LIMIT;
@@ -105,9 +105,17 @@ fn settings(at: &str, settings: &Settings, algorithms: &[Params]) -> Result<(), 
     if settings.notsent_lowat.is_some_and(|bytes| bytes.get() > u64::from(u32::MAX)) {
         return Err(Wrong::value(format!("{at}.notsent_lowat"), format!("the most is {}B", u32::MAX)));
     }
+    let mut names = BTreeSet::new();
     for (name, value) in &settings.sysctl {
         let key = format!("{at}.sysctl.{name}");
         let parsed = SysctlName::parse(name).map_err(|e| Wrong::key(&key, e))?;
+        if parsed.changes_others() {
+            return Err(Wrong::key(key, "what this changes besides itself would not come back")
+                .help("set it without the agent, for example in a file in /etc/sysctl.d"));
+        }
+        if !names.insert(parsed.clone()) {
+            return Err(Wrong::key(key, "it is here twice, with dots and with slashes; give it once"));
+        }
         let typed = [
             (SysctlName::congestion_control(), "congestion_control"),
             (SysctlName::notsent_lowat(), "notsent_lowat"),

@@ -37,6 +37,20 @@ impl SysctlName {
         Self("net/ipv4/tcp_notsent_lowat".to_owned())
     }
 
+    /// Whether the kernel changes other things with it that stay changed when it gets its value back: a whole namespace's
+    /// interfaces with one value, or their addresses.
+    pub(super) fn changes_others(&self) -> bool {
+        const ALL: [&str; 5] = [
+            "net/ipv4/ip_forward",
+            "net/ipv4/conf/all/forwarding",
+            "net/ipv6/conf/all/forwarding",
+            "net/ipv6/conf/all/addr_gen_mode",
+            "net/ipv6/conf/all/ignore_routes_with_linkdown",
+        ];
+        let of_ipv6 = self.0.strip_prefix("net/ipv6/conf/");
+        ALL.contains(&self.0.as_str()) || of_ipv6.is_some_and(|rest| rest.ends_with("/disable_ipv6"))
+    }
+
     /// As it is written with slashes.
     pub fn as_str(&self) -> &str {
         &self.0

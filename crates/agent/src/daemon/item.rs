@@ -1,6 +1,7 @@
 //! One thing that the agent sets: how it is read and written, always as a text, so that what was there before can be put
 //! on record and put back.
 
+use super::news::or_nothing;
 use crate::config::{SysctlName, normal};
 use crate::{Error, algorithms, ports};
 use serde::{Deserialize, Serialize};
@@ -21,12 +22,40 @@ pub(crate) enum Item {
     Algorithm(String),
     /// A sysctl, by its file below /proc/sys.
     Sysctl(String),
-    /// The limits of the MPTCP path manager.
-    Limits,
+    /// A limit of the MPTCP path manager.
+    Limit(Limit),
     /// An endpoint of it. Its value: what for, and its interface.
     Endpoint(IpAddr),
     /// A port that is served. Its value: its settings.
     Port(String),
+}
+
+/// A limit of the MPTCP path manager. The kernel sets both at once; the file may name one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Limit {
+    /// Additional subflows.
+    Subflows,
+    /// Announced addresses that are accepted.
+    Accept,
+}
+
+impl Limit {
+    /// This one of both, which are in the order of the kernel's interface here.
+    fn of(self, (subflows, accept): (u32, u32)) -> u32 {
+        match self {
+            Self::Subflows => subflows,
+            Self::Accept => accept,
+        }
+    }
+
+    /// Both, with another value of this one.
+    fn with(self, (subflows, accept): (u32, u32), limit: u32) -> (u32, u32) {
+        match self {
+            Self::Subflows => (limit, accept),
+            Self::Accept => (subflows, limit),
+        }
+    }
 }
 
 /// The value of a port whose change a killed process did not finish.
@@ -39,16 +68,36 @@ pub(crate) enum Fault {
     Agent { error: Error },
     #[error("{file}: {source}")]
     File { file: String, source: io::Error },
+    #[error("cannot tell what is in this network namespace: {source}{}", help(source))]
+    Namespace { source: io::Error },
     #[error("cannot {action}: {source}")]
     Netlink { action: &'static str, source: io::Error },
     #[error("somebody else has set it: {found}; it is left alone")]
     SomebodyElse { found: String },
     #[error("the kernel made `{found}` of `{wanted}`; write that in the file")]
     Changed { wanted: String, found: String },
+    #[error(
+        "after it was to be {} again it is {}; it stays on record",
+        or_nothing(before.as_ref()),
+        or_nothing(found.as_ref())
+    )]
+    NotBack { before: Option<String>, found: Option<String> },
     #[error("what is on record of it cannot be read: {text}")]
     Unreadable { text: String },
     #[error("what was before cannot be put on record: {0}")]
     Record(#[source] io::Error),
+}
+
+/// What helps where something has run out.
+fn help(source: &io::Error) -> String {
+    vmcc_host::remedy(source).map_or_else(String::new, |remedy| format!("; {remedy}"))
+}
+
+impl Fault {
+    /// Whether the kernel has no such thing (any more), as when its interface is gone.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self, Self::File { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
 }
 
 impl<E: Into<Error>> From<E> for Fault {
@@ -77,9 +126,9 @@ impl Item {
                 text.map(|text| Some(normal(&text)))
                     .map_err(|source| Fault::File { file: show(&file), source })
             }
-            Self::Limits => {
+            Self::Limit(which) => {
                 let limits = PathManager::open().and_then(|mut manager| manager.limits());
-                Ok(Some(limits_text(limits.map_err(netlink("read the limits of MPTCP"))?)))
+                Ok(Some(which.of(limits.map_err(netlink("read the limits of MPTCP"))?).to_string()))
             }
             Self::Endpoint(address) => {
                 Ok(find(*address)?.map(|(_, found)| endpoint_text(found.flags, found.device)))
@@ -110,13 +159,11 @@ impl Item {
             }
             (Self::Sysctl(name), value) => {
                 let file = sysctl(name)?.file();
-                fs::write(&file, value.unwrap_or_default())
-                    .map_err(|source| Fault::File { file: show(&file), source })
+                fs::write(&file, line(value)).map_err(|source| Fault::File { file: show(&file), source })
             }
-            (Self::Limits, value) => {
-                let (subflows, accept) = value.and_then(limits).ok_or_else(|| unreadable(value))?;
-                let set = PathManager::open().and_then(|mut manager| manager.set_limits(subflows, accept));
-                set.map_err(netlink("set the limits of MPTCP"))
+            (Self::Limit(which), value) => {
+                let limit = value.and_then(|text| text.parse().ok()).ok_or_else(|| unreadable(value))?;
+                set_limit(*which, limit).map_err(netlink("set a limit of MPTCP"))
             }
             (Self::Endpoint(address), value) => write_endpoint(*address, value),
             (Self::Port(name), Some(text)) => {
@@ -181,13 +228,15 @@ fn params(kernel_name: &str, text: &str) -> Result<Params, Fault> {
     Ok(params)
 }
 
-pub(crate) fn limits_text((subflows, accept): (u32, u32)) -> String {
-    format!("subflows {subflows} accept {accept}")
+fn set_limit(which: Limit, limit: u32) -> io::Result<()> {
+    let mut manager = PathManager::open()?;
+    let (subflows, accept) = which.with(manager.limits()?, limit);
+    manager.set_limits(subflows, accept)
 }
 
-pub(crate) fn limits(text: &str) -> Option<(u32, u32)> {
-    let (subflows, accept) = text.strip_prefix("subflows ")?.split_once(" accept ")?;
-    Some((subflows.parse().ok()?, accept.parse().ok()?))
+/// What a sysctl's file is given. A write of nothing at all is none, so an empty value is an empty line.
+fn line(value: Option<&str>) -> String {
+    format!("{}\n", value.unwrap_or_default())
 }
 
 pub(crate) fn port_text(config: &PortConfig) -> String {
@@ -242,7 +291,8 @@ impl fmt::Display for Item {
         match self {
             Self::Algorithm(name) => write!(f, "{name}"),
             Self::Sysctl(name) => write!(f, "{name}"),
-            Self::Limits => write!(f, "MPTCP limits"),
+            Self::Limit(Limit::Subflows) => write!(f, "MPTCP limit subflows"),
+            Self::Limit(Limit::Accept) => write!(f, "MPTCP limit accept"),
             Self::Endpoint(address) => write!(f, "MPTCP endpoint {address}"),
             Self::Port(name) => write!(f, "port {name}"),
         }
@@ -261,11 +311,9 @@ mod tests {
             let read = endpoint(address, &text).unwrap();
             assert_eq!((read.flags, read.device, read.address), (flags, device, address), "{text}");
         }
-        assert_eq!(limits(&limits_text((2, 8))), Some((2, 8)));
         for bad in ["", "signal", "nothing dev 1", "signal dev x"] {
             assert_eq!(endpoint(address, bad), None, "{bad}");
         }
-        assert!(limits("subflows 1").is_none());
         for algorithm in Algorithm::all() {
             let mut params = Params::defaults(algorithm);
             if algorithm.name() == "vmcc" {
@@ -274,6 +322,22 @@ mod tests {
             let name = algorithm.info().kernel_name;
             assert_eq!(super::params(name, &params_text(&params)).unwrap(), params, "{name}");
         }
+    }
+
+    #[test]
+    fn a_limit_that_is_set_leaves_the_other_as_it_is() {
+        for (which, both) in [(Limit::Subflows, (5, 8)), (Limit::Accept, (2, 5))] {
+            assert_eq!(which.with((2, 8), 5), both);
+            assert_eq!(which.of(both), 5);
+        }
+    }
+
+    #[test]
+    fn an_empty_value_is_written_too() {
+        assert_eq!(
+            (line(Some("")), line(Some("1-3")), line(None)),
+            ("\n".into(), "1-3\n".into(), "\n".into())
+        );
     }
 
     #[test]

@@ -68,13 +68,7 @@ pub(crate) fn keep(
         Step::Refuse => return Err(Fault::SomebodyElse { found: now.unwrap_or_default() }),
         Step::Note => {}
         Step::Set | Step::SetAgain => {
-            entry.ours.push(wanted.to_owned());
-            record.put(entry.clone()).map_err(Fault::Record)?;
-            item.write(Some(wanted))?;
-            let found = item.read()?;
-            if found.as_deref() != Some(wanted) {
-                return Err(Fault::Changed { wanted: wanted.to_owned(), found: found.unwrap_or_default() });
-            }
+            set(record, &mut entry, wanted)?;
             let again = step == Step::SetAgain;
             news.push(News::Set {
                 place: place.name.clone(),
@@ -89,10 +83,57 @@ pub(crate) fn keep(
     record.put(entry).map_err(Fault::Record)
 }
 
+/// Gives it the value. Where that does not succeed, what is there instead is on record as ours, and what never was there is
+/// not.
+fn set(record: &mut Record, entry: &mut Entry, wanted: &str) -> Result<(), Fault> {
+    let known = entry.ours.clone();
+    ours_too(&mut entry.ours, wanted);
+    record.put(entry.clone()).map_err(Fault::Record)?;
+    let written = entry.item.write(Some(wanted));
+    let found = entry.item.read()?;
+    if found.as_deref() == Some(wanted) {
+        return Ok(());
+    }
+    match after_failure(entry, known, found.as_deref()) {
+        Some(ours) => {
+            entry.ours = ours;
+            record.put(entry.clone())
+        }
+        None => record.remove(&entry.place, &entry.item),
+    }
+    .map_err(Fault::Record)?;
+    written?;
+    Err(Fault::Changed { wanted: wanted.to_owned(), found: found.unwrap_or_default() })
+}
+
+/// What is ours where a value that was to be set is not there: what was `known` to be, and what is there; `None` if it is
+/// as before.
+fn after_failure(entry: &Entry, mut known: Vec<String>, found: Option<&str>) -> Option<Vec<String>> {
+    if found == entry.before.as_deref() {
+        return None;
+    }
+    // The kernel made it of what we wrote.
+    if let Some(found) = found {
+        ours_too(&mut known, found);
+    }
+    Some(known)
+}
+
+fn ours_too(ours: &mut Vec<String>, value: &str) {
+    ours.retain(|one| one != value);
+    ours.push(value.to_owned());
+}
+
 /// Puts back what was there before, unless somebody else has changed it meanwhile.
 pub(crate) fn undo(record: &mut Record, entry: &Entry, news: &mut Vec<News>) -> Result<(), Fault> {
-    let now = entry.item.read()?;
     let (place, what) = (entry.place.name.clone(), entry.item.to_string());
+    let now = match entry.item.read() {
+        Err(fault) if fault.is_gone() => {
+            news.push(News::Gone { place, what, before: entry.before.clone() });
+            return record.remove(&entry.place, &entry.item).map_err(Fault::Record);
+        }
+        now => now?,
+    };
     if now != entry.before {
         if !now.as_ref().is_some_and(|now| is_ours(entry, now)) {
             let (found, before) = (now, entry.before.clone());
@@ -100,6 +141,10 @@ pub(crate) fn undo(record: &mut Record, entry: &Entry, news: &mut Vec<News>) -> 
             return record.remove(&entry.place, &entry.item).map_err(Fault::Record);
         }
         entry.item.write(entry.before.as_deref())?;
+        let found = entry.item.read()?;
+        if found != entry.before {
+            return Err(Fault::NotBack { before: entry.before.clone(), found });
+        }
         news.push(News::Restored { place, what, from: now, to: entry.before.clone() });
     } else if now.is_none() {
         entry.item.settle()?;
@@ -110,11 +155,12 @@ pub(crate) fn undo(record: &mut Record, entry: &Entry, news: &mut Vec<News>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon::item::Limit;
 
     fn entry(before: Option<&str>, ours: &[&str]) -> Entry {
         Entry {
             place: Place::kernel(),
-            item: Item::Limits,
+            item: Item::Limit(Limit::Accept),
             before: before.map(str::to_owned),
             ours: ours.iter().map(|&one| one.to_owned()).collect(),
         }
@@ -145,5 +191,43 @@ mod tests {
         assert_eq!(then(None, "b"), Step::Set, "its interface came back");
         assert_eq!(then(Some(HALF_DONE), "b"), Step::Set);
         assert_eq!(then(Some("x"), "b"), Step::Refuse);
+    }
+
+    #[test]
+    fn what_the_kernel_made_of_a_value_is_ours_and_what_never_was_there_is_not() {
+        let first = entry(Some("before"), &["1,2,3"]);
+        let ours = |known: &[&str], found| {
+            let known = known.iter().map(|&one| one.to_owned()).collect();
+            after_failure(&first, known, found)
+        };
+        assert_eq!(ours(&[], Some("1-3")), Some(vec!["1-3".to_owned()]), "spelled otherwise");
+        assert_eq!(ours(&["1-3"], Some("1-3")), Some(vec!["1-3".to_owned()]), "however often");
+        assert_eq!(ours(&[], Some("before")), None, "refused");
+        assert_eq!(ours(&["a"], Some("a")), Some(vec!["a".to_owned()]), "refused after another of ours");
+        let exclusive = entry(None, &["new"]);
+        assert_eq!(after_failure(&exclusive, vec!["old".to_owned()], None), None);
+    }
+
+    #[test]
+    fn what_cannot_be_set_leaves_nothing_on_record_however_often_it_is_tried() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Record::lock_in(folder.path().to_str().unwrap()).unwrap();
+        let absent = Item::Port("vmcc-none".to_owned());
+        for _ in 0..3 {
+            keep(&mut record, &Place::kernel(), &absent, "{}", &mut Vec::new()).unwrap_err();
+            assert_eq!(record.entries().len(), 0);
+        }
+    }
+
+    #[test]
+    fn a_thing_that_is_gone_leaves_the_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Record::lock_in(folder.path().to_str().unwrap()).unwrap();
+        let item = Item::Sysctl("net/ipv4/conf/vmcc-none/arp_ignore".to_owned());
+        let gone = Entry { item, ..entry(Some("0"), &["1"]) };
+        record.put(gone.clone()).unwrap();
+        let mut news = Vec::new();
+        undo(&mut record, &gone, &mut news).unwrap();
+        assert!(matches!(&news[..], [News::Gone { .. }]) && record.entries().is_empty(), "{news:?}");
     }
 }

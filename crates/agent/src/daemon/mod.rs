@@ -12,6 +12,7 @@
 //! | `guarding` | the guard, beside all that |
 //! | `metrics` | figures for Prometheus |
 //! | `control` | asking the agent, and being told |
+//! | `notify` | telling the service manager |
 //! | `down` | ending an agent, and doing the rest for one that was killed |
 
 mod control;
@@ -22,6 +23,7 @@ mod keep;
 mod metrics;
 mod namespaces;
 mod news;
+mod notify;
 mod record;
 mod round;
 mod wait;
@@ -38,7 +40,9 @@ use crate::{Error, needs_root};
 use control::Control;
 use guarding::Guarding;
 use metrics::{Metrics, Own};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
+use notify::notify;
 use record::Record;
 use round::{Round, Watches};
 use sd_notify::NotifyState;
@@ -59,10 +63,12 @@ const MAX_CLOSED: usize = 64;
 /// Why the agent ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// It was told to, and everything is as before.
+    /// It was told to, and everything is as before, but for what it said.
     Restored {
         /// By SIGINT, as from a keyboard.
         interrupted: bool,
+        /// How much could not be put back, and stays on record.
+        problems: usize,
     },
     /// It was told to leave everything as it is, to whoever comes next.
     HandedOver,
@@ -76,6 +82,7 @@ pub enum Ended {
 pub fn run(path: &Path, say: &mut dyn FnMut(&News)) -> Result<Ended, Error> {
     needs_root("up --config: only root can change what a host keeps")?;
     let config = Config::load(path)?;
+    allow_files();
     let waiter = Waiter::new().map_err(Error::Wait)?;
     let record = Record::lock()?;
     let control = Control::open().map_err(Error::Socket)?;
@@ -239,11 +246,11 @@ impl Agent {
         self.guarding = None;
         let mut round = Round::new(&mut self.record, &mut self.watches);
         round.restore();
-        let mut news = round.news;
+        let (mut news, problems) = (round.news, round.problems.len());
         news.extend(round.problems.into_iter().map(|text| News::Problem { text }));
         self.tell(&news, say);
         self.record.close();
-        Ended::Restored { interrupted: signal == Signal::SIGINT }
+        Ended::Restored { interrupted: signal == Signal::SIGINT, problems }
     }
 }
 
@@ -273,7 +280,10 @@ fn view_of(
     })
 }
 
-/// Tells systemd, if that started us; it does without what it is not told.
-fn notify(states: &[NotifyState<'_>]) {
-    let _ = sd_notify::notify(states);
+/// As many open files as this process may have: each network namespace takes one.
+fn allow_files() {
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // With fewer it goes on, and says where they do not suffice.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
 }

@@ -1,11 +1,16 @@
 //! Network namespaces: the agent's own, those with a name, those of processes.
+//!
+//! That one cannot be opened does not say that it is gone: only what the kernel does not find is. Whoever took a lack of
+//! descriptors for a lack of namespaces would forget what it has set there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use vmcc_files::ReadError;
 use vmcc_host::{ControlError, netns};
 
 /// Where `ip netns` names them.
@@ -18,13 +23,17 @@ pub(crate) fn own() -> Result<OwnedFd, ControlError> {
     netns::open(Path::new(OWN))
 }
 
-/// Those with a name; one whose name is there before it is itself is left out.
-pub(crate) fn named() -> Vec<(String, OwnedFd)> {
-    let mut found: Vec<(String, OwnedFd)> = entries(NAMED)
-        .filter_map(|path| Some((path.file_name()?.to_str()?.to_owned(), open(&path)?)))
-        .collect();
-    found.sort_by(|a, b| a.0.cmp(&b.0));
-    found
+/// The names that are there, sorted.
+pub(crate) fn names() -> io::Result<Vec<String>> {
+    let name = |path: PathBuf| Some(path.file_name()?.to_str()?.to_owned());
+    let mut names: Vec<String> = entries(NAMED)?.into_iter().filter_map(name).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// The namespace of a name; `None` if the name is there before it is, or is that of something else.
+pub(crate) fn named(name: &str) -> io::Result<Option<OwnedFd>> {
+    open(&Path::new(NAMED).join(name))
 }
 
 /// Whether somebody is about to give a namespace a name: the file is there, and new.
@@ -33,13 +42,16 @@ pub(crate) fn coming() -> bool {
         let made = fs::metadata(path).and_then(|m| m.modified()).ok();
         made.and_then(|made| made.elapsed().ok()).is_some_and(|age| age < COMING)
     };
-    entries(NAMED).any(|path| new(&path) && open(&path).is_none())
+    entries(NAMED).unwrap_or_default().iter().any(|path| new(path) && matches!(open(path), Ok(None)))
 }
 
 /// Those of these cookies that are still there.
-pub(crate) fn find(wanted: &BTreeSet<u64>) -> BTreeMap<u64, OwnedFd> {
-    let processes = entries("/proc").map(|process| process.join("ns/net"));
-    let all = [PathBuf::from(OWN)].into_iter().chain(entries(NAMED)).chain(processes);
+///
+/// # Errors
+/// Something has run out, so that there may be more than was found.
+pub(crate) fn find(wanted: &BTreeSet<u64>) -> io::Result<BTreeMap<u64, OwnedFd>> {
+    let processes = entries("/proc")?.into_iter().map(|process| process.join("ns/net"));
+    let all = [PathBuf::from(OWN)].into_iter().chain(entries(NAMED)?).chain(processes);
     let (mut seen, mut found) = (BTreeSet::new(), BTreeMap::new());
     for path in all {
         if found.len() == wanted.len() {
@@ -49,23 +61,106 @@ pub(crate) fn find(wanted: &BTreeSet<u64>) -> BTreeMap<u64, OwnedFd> {
         if !inode.is_ok_and(|inode| seen.insert(inode)) {
             continue;
         }
-        let Some(fd) = open(&path) else { continue };
-        if let Ok(Ok(cookie)) = netns::within(fd.as_fd(), netns::cookie)
+        if let Some((cookie, fd)) = unless_short(look(&path))?.flatten()
             && wanted.contains(&cookie)
         {
             found.insert(cookie, fd);
         }
     }
-    found
+    Ok(found)
 }
 
-fn entries(folder: &str) -> impl Iterator<Item = PathBuf> {
-    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+/// The namespace of a file, and its cookie.
+fn look(path: &Path) -> io::Result<Option<(u64, OwnedFd)>> {
+    let Some(fd) = open(path)? else { return Ok(None) };
+    let cookie = netns::within(fd.as_fd(), netns::cookie).map_err(io::Error::other)??;
+    Ok(Some((cookie, fd)))
 }
 
-/// `None` for what is no namespace (yet).
-fn open(path: &Path) -> Option<OwnedFd> {
-    let fd = netns::open(path).ok()?;
-    let filesystem = nix::sys::statfs::fstatfs(&fd).ok()?.filesystem_type();
-    (filesystem == nix::sys::statfs::NSFS_MAGIC).then_some(fd)
+/// `None` for what is not for us to see, such as the namespaces of another container's processes; an error if something
+/// has run out.
+fn unless_short<T>(looked: io::Result<T>) -> io::Result<Option<T>> {
+    match looked {
+        Err(error) if vmcc_host::remedy(&error).is_none() => Ok(None),
+        looked => looked.map(Some),
+    }
+}
+
+fn entries(folder: &str) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| entry.map(|entry| entry.path())).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// `None` for what is no namespace (yet). What is no regular file is not waited for.
+fn open(path: &Path) -> io::Result<Option<OwnedFd>> {
+    let file = match vmcc_files::open_regular(path) {
+        Ok(file) => file,
+        Err(ReadError::Io(error)) if !is_gone(&error) => return Err(error),
+        Err(_) => return Ok(None),
+    };
+    let filesystem = nix::sys::statfs::fstatfs(&file)?.filesystem_type();
+    Ok((filesystem == nix::sys::statfs::NSFS_MAGIC).then(|| file.into()))
+}
+
+/// Whether the kernel says that nothing that could be a namespace is there.
+fn is_gone(error: &io::Error) -> bool {
+    use nix::libc::{ENODEV, ENOENT, ENOTDIR, ENXIO, ESRCH};
+    error.raw_os_error().is_some_and(|code| [ENODEV, ENOENT, ENOTDIR, ENXIO, ESRCH].contains(&code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+    use std::os::unix::fs::symlink;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_pipe_among_the_names_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        let (send, opened) = channel();
+        std::thread::spawn(move || send.send(open(&pipe).map(|fd| fd.is_none())));
+        let opened = opened.recv_timeout(Duration::from_secs(60)).expect("it waits for a writer");
+        assert!(opened.unwrap(), "a pipe is no namespace");
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_not_taken_for_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("coming"), "").unwrap();
+        symlink(at("loop"), at("loop")).unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        for name in ["coming", "none", "folder", "coming/below"] {
+            assert!(open(&at(name)).unwrap().is_none(), "{name}");
+        }
+        assert!(open(Path::new(OWN)).unwrap().is_some());
+        open(&at("loop")).expect_err("it may lead to a namespace");
+        assert!(entries(at("none").to_str().unwrap()).unwrap().is_empty());
+        entries(at("coming").to_str().unwrap()).expect_err("no folder");
+    }
+
+    #[test]
+    fn whoever_has_no_descriptors_left_has_not_seen_everything() {
+        for code in [nix::libc::EMFILE, nix::libc::ENFILE, nix::libc::ENOMEM] {
+            let short = || Err::<(), _>(io::Error::from_raw_os_error(code));
+            unless_short(short()).expect_err("what was not looked at may be what is looked for");
+            let deep = short().map_err(|error| {
+                io::Error::other(ControlError::Kernel {
+                    action: "enter it".to_owned(),
+                    cause: error.to_string(),
+                })
+            });
+            unless_short(deep).expect_err("also where our own error is around it");
+        }
+        let others = Err::<(), _>(io::Error::from_raw_os_error(nix::libc::EACCES));
+        assert_eq!(unless_short(others).unwrap(), None);
+        assert_eq!(unless_short(Ok(1)).unwrap(), Some(1));
+    }
 }

@@ -44,6 +44,15 @@ pub enum News {
         /// What was there before the agent.
         before: Option<String>,
     },
+    /// It is not there any more, and with it what was set.
+    Gone {
+        /// Where it was.
+        place: String,
+        /// What.
+        what: String,
+        /// What was there before the agent.
+        before: Option<String>,
+    },
     /// Something is not as it should be; it is tried again.
     Problem {
         /// What.
@@ -75,7 +84,8 @@ pub enum News {
     },
 }
 
-fn or_nothing(value: Option<&String>) -> &str {
+/// A value as it is shown.
+pub(super) fn or_nothing(value: Option<&String>) -> &str {
     value.map_or("nothing", String::as_str)
 }
 
@@ -94,6 +104,11 @@ impl fmt::Display for News {
                 f,
                 "{place}: {what} was changed by somebody else to {} and is left alone; it was {} before vmcc",
                 or_nothing(found.as_ref()),
+                or_nothing(before.as_ref())
+            ),
+            Self::Gone { place, what, before } => write!(
+                f,
+                "{place}: {what} is not there any more, or under another name, and is forgotten; it was {} before vmcc",
                 or_nothing(before.as_ref())
             ),
             Self::Problem { text } => write!(f, "{text}"),

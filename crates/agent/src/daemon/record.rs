@@ -18,7 +18,7 @@ const LOCK: &str = "lock";
 const RECORD: &str = "record.json";
 const NEXT: &str = "record.json.next";
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Records are small; a larger file is not ours.
 const MAX_BYTES: u64 = 16 << 20;
 
@@ -48,6 +48,12 @@ pub(crate) struct Entry {
     pub(crate) ours: Vec<String>,
 }
 
+/// What every version's record has.
+#[derive(Debug, Deserialize)]
+struct Header {
+    version: u32,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 struct Content {
     version: u32,
@@ -73,8 +79,12 @@ impl Record {
     /// # Errors
     /// [`Error::AgentRuns`] while another process holds it.
     pub(crate) fn lock() -> Result<Self, Error> {
+        Self::lock_in(PARENT)
+    }
+
+    pub(super) fn lock_in(parent: &str) -> Result<Self, Error> {
         loop {
-            let folder = Folder::make(PARENT, FOLDER).map_err(failed)?;
+            let folder = Folder::make(parent, FOLDER).map_err(failed)?;
             let fault = |source| failed((folder.path(LOCK), source));
             let file = match folder.open_or_make(LOCK) {
                 // The folder went away with an agent that ended just now.
@@ -120,14 +130,22 @@ impl Record {
         self.content.entries.iter().find(|e| is(e, place, item))
     }
 
-    /// Puts it on record, in place of what was on record of it.
+    /// Puts it on record, in place of what was on record of it. What cannot be saved is not on record.
     pub(crate) fn put(&mut self, entry: Entry) -> io::Result<()> {
-        let at = self.content.entries.iter().position(|e| is(e, &entry.place, &entry.item));
-        match at {
-            Some(at) => self.content.entries[at] = entry,
-            None => self.content.entries.push(entry),
+        let entries = &mut self.content.entries;
+        let at = entries.iter().position(|e| is(e, &entry.place, &entry.item));
+        let old = at.map(|at| std::mem::replace(&mut entries[at], entry.clone()));
+        if at.is_none() {
+            entries.push(entry);
         }
-        self.save()
+        let saved = self.save();
+        if saved.is_err() {
+            match at.zip(old) {
+                Some((at, old)) => self.content.entries[at] = old,
+                None => drop(self.content.entries.pop()),
+            }
+        }
+        saved
     }
 
     pub(crate) fn remove(&mut self, place: &Place, item: &Item) -> io::Result<()> {
@@ -138,6 +156,11 @@ impl Record {
     /// Whole or not at all: what is written appears under the record's name at once.
     fn save(&self) -> io::Result<()> {
         let bytes = serde_json::to_vec(&self.content)?;
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(io::Error::other(format!(
+                "there is more than the {MAX_BYTES} bytes that it may have"
+            )));
+        }
         self.folder.remove(NEXT)?;
         self.folder.make_new(NEXT)?.write_all(&bytes)?;
         self.folder.rename(NEXT, RECORD)
@@ -168,13 +191,23 @@ fn read(folder: &Folder) -> Result<Content, Error> {
     let mut bytes = Vec::new();
     let fault = |source| failed((folder.path(RECORD), source));
     file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(fault)?;
-    // One that cannot be read is not thrown away: it is the only one who knows what was there.
-    let content: Content = serde_json::from_slice(&bytes).map_err(|e| fault(e.into()))?;
-    if content.version != VERSION {
-        let why = format!("it is of version {}, written by another vmcc: end with that one", content.version);
-        return Err(fault(io::Error::other(why)));
-    }
+    let content = parse(&bytes).map_err(|why| fault(io::Error::other(why)))?;
     Ok(if content.boot == boot { content } else { empty })
+}
+
+/// One that cannot be read is not thrown away: it is the only one who knows what was there.
+fn parse(bytes: &[u8]) -> Result<Content, String> {
+    const WITHOUT: &str = "remove it to go on without it: values that it names then stay as they are now";
+    // Another version may have anything but this.
+    let header = serde_json::from_slice::<Header>(bytes);
+    if let Ok(Header { version }) = header
+        && version != VERSION
+    {
+        return Err(format!(
+            "it is of version {version}, written by another vmcc: `vmcc down` of that one puts back what it names, or {WITHOUT}"
+        ));
+    }
+    serde_json::from_slice(bytes).map_err(|e| format!("it is damaged ({e}); {WITHOUT}"))
 }
 
 fn write_pid(file: &mut File) -> io::Result<()> {
@@ -187,4 +220,41 @@ fn read_pid(file: File) -> u32 {
     let mut text = String::new();
     let _ = file.take(16).read_to_string(&mut text);
     text.trim().parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_cannot_be_read_says_how_to_go_on() {
+        for text in ["", "{", "[]", r#"{"version":2}"#, r#"{"version":2,"boot":"x","entries":[{}]}"#] {
+            let why = parse(text.as_bytes()).unwrap_err();
+            assert!(why.contains("damaged") && why.contains("remove it to go on"), "{text}: {why}");
+        }
+        let why = parse(br#"{"version":7}"#).unwrap_err();
+        assert!(why.contains("version 7") && why.contains("remove it to go on"), "{why}");
+        assert!(parse(br#"{"version":2,"boot":"x","entries":[]}"#).is_ok());
+    }
+
+    #[test]
+    fn what_would_make_the_record_unreadable_is_refused_and_the_rest_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Record::lock_in(folder.path().to_str().unwrap()).unwrap();
+        let entry = |name: &str, before: String| Entry {
+            place: Place::kernel(),
+            item: Item::Sysctl(name.to_owned()),
+            before: Some(before),
+            ours: Vec::new(),
+        };
+        record.put(entry("net/a", "1".to_owned())).unwrap();
+        for name in ["net/a", "net/b"] {
+            let huge = entry(name, "x".repeat(MAX_BYTES as usize));
+            assert!(record.put(huge).unwrap_err().to_string().contains("more than"));
+        }
+        record.put(entry("net/c", "2".to_owned())).unwrap();
+        let read = read(&record.folder).unwrap();
+        let before: Vec<_> = read.entries.iter().filter_map(|e| e.before.as_deref()).collect();
+        assert_eq!((before, record.entries().len()), (vec!["1", "2"], 2));
+    }
 }

@@ -2,13 +2,14 @@
 
 use super::item::{Fault, Item};
 use super::keep::{keep, undo};
-use super::namespaces;
+use super::namespaces::{self, NAMED};
 use super::news::News;
 use super::record::{self, Place, Record};
 use super::wanted::{self, Wanted};
 use crate::config::{Config, Settings};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use vmcc_host::netns;
 use vmcc_netlink::Changes;
@@ -31,6 +32,8 @@ pub(crate) struct Round<'a> {
     seen: BTreeSet<u64>,
     /// Names of those that could not be.
     unsure: BTreeSet<String>,
+    /// Whether there may be more of them than are known.
+    blind: bool,
 }
 
 impl<'a> Round<'a> {
@@ -42,6 +45,7 @@ impl<'a> Round<'a> {
             problems: BTreeSet::new(),
             seen: BTreeSet::new(),
             unsure: BTreeSet::new(),
+            blind: false,
         }
     }
 
@@ -61,12 +65,30 @@ impl<'a> Round<'a> {
             Ok(own) => self.namespace(OWN, own.as_fd(), &config.host, wanted::ports(config)),
             Err(error) => self.problem(OWN, &error.into()),
         }
-        for (name, fd) in namespaces::named() {
+        // Who names none has no business with what lies there.
+        if config.namespaces.is_empty() {
+            return;
+        }
+        let names = namespaces::names().unwrap_or_else(|source| {
+            self.blind = true;
+            self.problem(NAMED, &Fault::File { file: NAMED.to_owned(), source });
+            Vec::new()
+        });
+        for name in names {
             let rule = config.namespaces.iter().find(|rule| WildMatch::new(&rule.name).matches(&name));
-            if let Some(rule) = rule {
-                self.namespace(&name, fd.as_fd(), &rule.settings(), Vec::new());
+            let Some(rule) = rule else { continue };
+            match namespaces::named(&name) {
+                Ok(Some(fd)) => self.namespace(&name, fd.as_fd(), &rule.settings(), Vec::new()),
+                Ok(None) => {}
+                Err(source) => self.unsure(&name, &Fault::Namespace { source }),
             }
         }
+    }
+
+    /// It is there, and was not looked at.
+    fn unsure(&mut self, name: &str, fault: &Fault) {
+        self.unsure.insert(name.to_owned());
+        self.problem(name, fault);
     }
 
     fn namespace(&mut self, name: &str, fd: BorrowedFd<'_>, settings: &Settings, ports: Wanted) {
@@ -80,8 +102,7 @@ impl<'a> Round<'a> {
             Ok(())
         });
         if let Err(fault) = done.map_err(Fault::from).and_then(|done| done) {
-            self.unsure.insert(name.to_owned());
-            self.problem(name, &fault);
+            self.unsure(name, &fault);
         }
     }
 
@@ -124,6 +145,9 @@ impl<'a> Round<'a> {
 
     /// Namespaces that no rule covers any more, and those that are gone.
     fn uncovered(&mut self) {
+        if self.blind {
+            return;
+        }
         let covered = |entry: &record::Entry| {
             entry.place.cookie == 0
                 || self.seen.contains(&entry.place.cookie)
@@ -139,7 +163,10 @@ impl<'a> Round<'a> {
         if cookies.is_empty() {
             return;
         }
-        let found = namespaces::find(&cookies);
+        let found = match namespaces::find(&cookies) {
+            Ok(found) => found,
+            Err(source) => return self.not_found(entries, source),
+        };
         for cookie in cookies {
             let here: Vec<record::Entry> =
                 entries.iter().filter(|e| e.place.cookie == cookie).cloned().collect();
@@ -153,17 +180,31 @@ impl<'a> Round<'a> {
         }
     }
 
+    /// They may be there all the same: what is on record stays there.
+    fn not_found(&mut self, entries: &[record::Entry], source: io::Error) {
+        let fault = Fault::Namespace { source };
+        let names: BTreeSet<&str> = entries.iter().map(|entry| entry.place.name.as_str()).collect();
+        names.into_iter().for_each(|name| self.problem(name, &fault));
+    }
+
     /// What was set in a namespace went with it.
     fn forget(&mut self, entries: &[record::Entry]) {
         for entry in entries {
-            if let Err(error) = self.record.remove(&entry.place, &entry.item) {
-                self.problem(&entry.place.name, &Fault::Record(error));
+            match self.record.remove(&entry.place, &entry.item) {
+                Ok(()) => self.news.push(News::Gone {
+                    place: entry.place.name.clone(),
+                    what: entry.item.to_string(),
+                    before: entry.before.clone(),
+                }),
+                Err(error) => self.problem(&entry.place.name, &Fault::Record(error)),
             }
         }
     }
 
     /// Puts everything back; what cannot be stays on record.
     pub(crate) fn restore(&mut self) {
+        // Nothing is followed any more; what that held open is needed now.
+        self.watches.clear();
         let all = self.record.entries().to_vec();
         let (kernel, elsewhere): (Vec<record::Entry>, Vec<record::Entry>) =
             all.into_iter().partition(|e| e.place.cookie == 0);

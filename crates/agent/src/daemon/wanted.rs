@@ -1,6 +1,6 @@
 //! What a configuration means in a network namespace as it is now.
 
-use super::item::{Fault, Item, endpoint_text, limits, limits_text, params_text, port_text};
+use super::item::{Fault, Item, Limit, endpoint_text, params_text, port_text};
 use crate::config::{Config, EndpointFlag, EndpointRule, Family, Mptcp, Settings};
 use std::net::IpAddr;
 use vmcc_netlink::{Endpoint, HostAddress, Links, PortInfo};
@@ -23,7 +23,7 @@ pub(crate) fn settings(settings: &Settings) -> Result<Wanted, Fault> {
     let sysctls = settings.sysctls().into_iter();
     let mut wanted: Wanted =
         sysctls.map(|(name, value)| (Item::Sysctl(name.as_str().to_owned()), value)).collect();
-    wanted.extend(wanted_limits(&settings.mptcp)?);
+    wanted.extend(limits(&settings.mptcp));
     if !settings.mptcp.endpoints.is_empty() {
         let failed = |source| Fault::Netlink { action: "list addresses", source };
         let mut links = Links::open().map_err(failed)?;
@@ -33,14 +33,10 @@ pub(crate) fn settings(settings: &Settings) -> Result<Wanted, Fault> {
     Ok(wanted)
 }
 
-/// A limit that is not given stays what it is.
-fn wanted_limits(mptcp: &Mptcp) -> Result<Option<(Item, String)>, Fault> {
-    if mptcp.subflows.is_none() && mptcp.accept.is_none() {
-        return Ok(None);
-    }
-    let now = Item::Limits.read()?.as_deref().and_then(limits).unwrap_or_default();
-    let both = (mptcp.subflows.unwrap_or(now.0), mptcp.accept.unwrap_or(now.1));
-    Ok(Some((Item::Limits, limits_text(both))))
+/// A limit that is not given is somebody else's.
+fn limits(mptcp: &Mptcp) -> Wanted {
+    let given = [(Limit::Subflows, mptcp.subflows), (Limit::Accept, mptcp.accept)];
+    given.into_iter().filter_map(|(which, limit)| Some((Item::Limit(which), limit?.to_string()))).collect()
 }
 
 /// The addresses that can be used now on interfaces that are up, each by the first rule that fits.
@@ -94,6 +90,15 @@ mod tests {
 
     fn rule(nic: &str, flags: &[EndpointFlag], family: Family) -> EndpointRule {
         EndpointRule { nic: nic.to_owned(), flags: flags.to_vec(), family }
+    }
+
+    #[test]
+    fn a_limit_that_the_file_does_not_name_is_not_ours() {
+        let mptcp = |subflows, accept| Mptcp { subflows, accept, endpoints: Vec::new() };
+        assert_eq!(limits(&mptcp(Some(3), None)), [(Item::Limit(Limit::Subflows), "3".to_owned())]);
+        let both = limits(&mptcp(Some(3), Some(0)));
+        assert_eq!(both[1], (Item::Limit(Limit::Accept), "0".to_owned()));
+        assert_eq!((both.len(), limits(&mptcp(None, None)).len()), (2, 0));
     }
 
     #[test]

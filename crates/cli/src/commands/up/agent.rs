@@ -15,17 +15,33 @@ pub(crate) fn agent(file: &Path, ui: &Ui) -> Result<Exit, Failure> {
         }
     });
     let ended = ended.map_err(|e| agent_failure(&e))?;
-    let restored = ended != Ended::HandedOver;
-    ui.answer(&json!({ "restored": restored, "left": left }), || match (ended, left.len()) {
+    let (restored, problems) = match ended {
+        Ended::HandedOver => (false, 0),
+        Ended::Restored { problems, .. } => (problems == 0, problems),
+    };
+    let document = json!({ "restored": restored, "left": left, "problems": problems });
+    ui.answer(&document, || text(ended, left.len()));
+    Ok(match ended {
+        Ended::Restored { problems: 1.., .. } => Exit::CheckFailed,
+        Ended::Restored { interrupted: true, .. } => Exit::Interrupted,
+        _ => Exit::Done,
+    })
+}
+
+/// How it ended, for people; `left`: how many values somebody else has changed.
+fn text(ended: Ended, left: usize) -> String {
+    match (ended, left) {
         (Ended::HandedOver, _) => {
             "ended; everything stays as it is, on record for the next agent or `vmcc down`".to_owned()
+        }
+        (Ended::Restored { problems: some @ 1.., .. }, _) => {
+            format!("ended; {some} problems: not everything is as before; `vmcc down` tries it again")
         }
         (_, 0) => "ended; everything is as before".to_owned(),
         (_, some) => {
             format!("ended; everything is as before, but for {some} values that somebody else changed")
         }
-    });
-    Ok(if ended == (Ended::Restored { interrupted: true }) { Exit::Interrupted } else { Exit::Done })
+    }
 }
 
 /// What needs somebody's attention is a warning.
