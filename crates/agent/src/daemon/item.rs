@@ -66,11 +66,11 @@ pub(crate) const HALF_DONE: &str = "half done";
 pub(crate) enum Fault {
     #[error("{error}{}", error.remedy().map_or_else(String::new, |remedy| format!("; {remedy}")))]
     Agent { error: Error },
-    #[error("{file}: {source}")]
+    #[error("{file}: {source}{}", help(source))]
     File { file: String, source: io::Error },
     #[error("cannot tell what is in this network namespace: {source}{}", help(source))]
     Namespace { source: io::Error },
-    #[error("cannot {action}: {source}")]
+    #[error("cannot {action}: {source}{}", help(source))]
     Netlink { action: &'static str, source: io::Error },
     #[error("somebody else has set it: {found}; it is left alone")]
     SomebodyElse { found: String },

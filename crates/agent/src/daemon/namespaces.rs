@@ -3,10 +3,10 @@
 //! That one cannot be opened does not say that it is gone: only what the kernel does not find is. Whoever took a lack of
 //! descriptors for a lack of namespaces would forget what it has set there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -45,14 +45,14 @@ pub(crate) fn coming() -> bool {
     entries(NAMED).unwrap_or_default().iter().any(|path| new(path) && matches!(open(path), Ok(None)))
 }
 
-/// Those of these cookies that are still there.
+/// Calls `each` with those of these cookies that are still there, of which it holds one open at a time.
 ///
 /// # Errors
 /// Something has run out, so that there may be more than was found.
-pub(crate) fn find(wanted: &BTreeSet<u64>) -> io::Result<BTreeMap<u64, OwnedFd>> {
+pub(crate) fn find(wanted: &BTreeSet<u64>, each: &mut dyn FnMut(u64, BorrowedFd<'_>)) -> io::Result<()> {
     let processes = entries("/proc")?.into_iter().map(|process| process.join("ns/net"));
     let all = [PathBuf::from(OWN)].into_iter().chain(entries(NAMED)?).chain(processes);
-    let (mut seen, mut found) = (BTreeSet::new(), BTreeMap::new());
+    let (mut seen, mut found) = (BTreeSet::new(), BTreeSet::new());
     for path in all {
         if found.len() == wanted.len() {
             break;
@@ -63,11 +63,12 @@ pub(crate) fn find(wanted: &BTreeSet<u64>) -> io::Result<BTreeMap<u64, OwnedFd>>
         }
         if let Some((cookie, fd)) = unless_short(look(&path))?.flatten()
             && wanted.contains(&cookie)
+            && found.insert(cookie)
         {
-            found.insert(cookie, fd);
+            each(cookie, fd.as_fd());
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// The namespace of a file, and its cookie.

@@ -163,20 +163,21 @@ impl<'a> Round<'a> {
         if cookies.is_empty() {
             return;
         }
-        let found = match namespaces::find(&cookies) {
-            Ok(found) => found,
-            Err(source) => return self.not_found(entries, source),
+        let of = |known: &dyn Fn(u64) -> bool| -> Vec<record::Entry> {
+            entries.iter().filter(|entry| known(entry.place.cookie)).cloned().collect()
         };
-        for cookie in cookies {
-            let here: Vec<record::Entry> =
-                entries.iter().filter(|e| e.place.cookie == cookie).cloned().collect();
-            let Some(fd) = found.get(&cookie) else {
-                self.forget(&here);
-                continue;
-            };
-            if let Err(error) = netns::within(fd.as_fd(), || self.undo_all(&here)) {
+        let mut found = BTreeSet::new();
+        let looked = namespaces::find(&cookies, &mut |cookie, fd| {
+            found.insert(cookie);
+            let here = of(&|one| one == cookie);
+            if let Err(error) = netns::within(fd, || self.undo_all(&here)) {
                 self.problem(&here[0].place.name, &error.into());
             }
+        });
+        let rest = of(&|one| !found.contains(&one));
+        match looked {
+            Ok(()) => self.forget(&rest),
+            Err(source) => self.not_found(&rest, source),
         }
     }
 
