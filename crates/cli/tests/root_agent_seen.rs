@@ -76,7 +76,7 @@ fn root_status_has_each_path_of_each_connection_and_what_the_agent_keeps() {
     assert_eq!(none["agent"]["pid"], agent.pid().as_raw(), "{none}");
     let kept: Vec<&str> =
         none["agent"]["values"].as_array().unwrap().iter().filter_map(|v| v["what"].as_str()).collect();
-    assert_eq!(kept, ["mp_vmcc", "net/ipv4/tcp_congestion_control", "MPTCP limit subflows"], "{none}");
+    assert_eq!(kept, ["mp_vmcc", "net/ipv4/tcp_congestion_control", "MPTCP limit accept"], "{none}");
 
     let _server = pair.server();
     let _client = pair.client(60);
