@@ -195,7 +195,7 @@ stage_root() {
 }
 
 # Programs whose tests serve ports and load no algorithm. Each sees records and pins of its own alone.
-of_ports='/root_(port|mark|platforms)[-_][^/]*$'
+of_ports='/root_(port|mark)[-_][^/]*$'
 
 run_ports() {
 	# shellcheck disable=SC2016

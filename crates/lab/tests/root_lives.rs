@@ -138,7 +138,12 @@ fn root_a_subflow_that_shares_a_bottleneck_is_closed_for_that() {
     let _alone = alone();
     let case = case(
         SHARED,
-        &["host.params.vmcc.theta=1000", "host.params.vmcc.phi=1", "host.params.vmcc.early=10000"],
+        &[
+            "host.params.vmcc.detector=counts",
+            "host.params.vmcc.theta=1000",
+            "host.params.vmcc.phi=1",
+            "host.params.vmcc.early=10000",
+        ],
     );
     let Cc::Registry(params) = LabSpec::try_from(&case).unwrap().flows[0].cc else { panic!("a registry's") };
     let loaded = Loaded::load(params.algorithm(), &params).unwrap();
