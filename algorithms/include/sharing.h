@@ -496,7 +496,48 @@ CC_INLINE void cc_sharing_probe(const struct cc_event *ev, struct cc_history *h,
 	}
 }
 
-/* Carries a probe on, or ends it.  Congestion ends a pause: the window is the law's again. */
+/*
+ * A reduction during a pause begins from the window that the pause left.  The one to give back is
+ * reduced by the same share.  Comes to the same however often it is called.
+ */
+CC_INLINE void cc_sharing_reduced(const struct cc_event *ev, struct cc_history *h)
+{
+	uint32_t hold = h->hold, left = cc_min(ev->ssthresh_pkt, hold);
+
+	if (ev->state == CC_STATE_LOSS) {
+		h->hold = 0;
+		return;
+	}
+	h->hold = (uint16_t)cc_max(left, 1);
+	h->back = (uint16_t)cc_max((uint32_t)h->back * left / cc_max(hold, 1), h->hold);
+}
+
+/* The pause is over.  Not at once: a burst of half a window may be more than some buffer holds. */
+CC_INLINE void cc_sharing_resume(const struct cc_event *ev, struct cc_history *h,
+				 struct cc_decision *out)
+{
+	h->hold = (uint16_t)cc_min(h->hold + cc_min(ev->acked_pkt, h->back), h->back);
+	cc_set_cwnd(out, cc_max(h->hold, cc_window(ev->cwnd_pkt)));
+	if (h->hold == h->back)
+		h->hold = 0;
+}
+
+/* A narrow window is made wide; what it is afterwards is the law's affair. */
+CC_INLINE void cc_sharing_widen(const struct cc_event *ev, struct cc_history *h, int over,
+				struct cc_decision *out)
+{
+	if (ev->state > CC_STATE_CWR) {
+		h->hold = 0;
+		return;
+	}
+	cc_set_ssthresh(out, cc_max(h->hold, CC_MIN_SSTHRESH_PKT));
+	if (ev->state == CC_STATE_OPEN && ev->cwnd_pkt < h->hold)
+		cc_set_cwnd(out, h->hold);
+	if (over)
+		h->hold = 0;
+}
+
+/* Carries a probe on, or ends it.  What a pause holds back is the host's during a reduction. */
 CC_INLINE void cc_sharing_hold(const struct cc_event *ev, struct cc_history *h, uint32_t shift,
 			       struct cc_decision *out)
 {
@@ -504,22 +545,14 @@ CC_INLINE void cc_sharing_hold(const struct cc_event *ev, struct cc_history *h, 
 	int over = left - 1 > 2u * CC_SHARING_WIDE_ROUNDS
 				      << CC_SHARING_TICK_BITS; /* or never set */
 
-	if (ev->state > (h->back ? CC_STATE_OPEN : CC_STATE_CWR)) {
-		h->hold = 0;
-	} else if (!h->back) {
-		cc_set_ssthresh(out, cc_max(h->hold, CC_MIN_SSTHRESH_PKT));
-		if (ev->state == CC_STATE_OPEN && ev->cwnd_pkt < h->hold)
-			cc_set_cwnd(out, h->hold);
-	} else if (!over) {
+	if (!h->back)
+		cc_sharing_widen(ev, h, over, out);
+	else if (ev->state > CC_STATE_DISORDER)
+		cc_sharing_reduced(ev, h);
+	else if (!over)
 		cc_set_cwnd(out, h->hold);
-	} else {
-		/* Not at once: a burst of half a window may be more than some buffer holds. */
-		h->hold = (uint16_t)cc_min(h->hold + cc_min(ev->acked_pkt, h->back), h->back);
-		cc_set_cwnd(out, cc_max(h->hold, cc_window(ev->cwnd_pkt)));
-		over = h->hold == h->back;
-	}
-	if (over)
-		h->hold = 0;
+	else
+		cc_sharing_resume(ev, h, out);
 }
 
 /* Closes, probes, or waits. */
