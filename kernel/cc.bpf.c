@@ -630,8 +630,12 @@ void BPF_PROG(cc_release, struct sock *sk)
 #if CC_COUPLED
 	struct mp_sk *ca = mp_sk(sk);
 
-	if (live(sk) && ca->group_key && group_leave(ca->group_key, ca->slot & (CC_MAX_PATHS - 1)))
+	if (live(sk) && ca->group_key &&
+	    group_leave(ca->group_key, ca->slot & (CC_MAX_PATHS - 1))) {
+		/* First, while nobody can join: a path that joins makes one of its own. */
 		sharing_end(ca->group_key);
+		group_end(ca->group_key);
+	}
 	ca->group_key = 0;
 #endif
 	mp_sk(sk)->flags = 0;

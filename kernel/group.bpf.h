@@ -171,26 +171,34 @@ static __noinline int group_refused(const struct sock *sk)
 	return 1;
 }
 
-/* Gives a slot back; true if that was the last and the entry is deleted. */
+/* Gives a slot back; true if that was the last: the entry is dead, and the caller's to end. */
 static __noinline int group_leave(u64 key, u8 slot)
 {
 	struct mp_group *entry = bpf_map_lookup_elem(&mp_groups, &key);
-	u64 owner = group_owner(key), bit, account;
+	u64 owner = group_owner(key), bit;
 
 	if (!entry)
 		return 0;
-	account = entry->account;
 	slot &= CC_MAX_PATHS - 1;
 	bit = 1ull << slot;
 	entry->group.path[slot].flags = 0;
 	entry->subflow[slot] = 0;
 	if (__sync_fetch_and_and(&entry->members, ~bit) != (owner | bit))
 		return 0;
-	if (__sync_val_compare_and_swap(&entry->members, owner, MP_GROUP_DEAD) == owner) {
-		bpf_map_delete_elem(&mp_groups, &key);
-		account_give(account);
-		return 1;
-	}
+	return __sync_val_compare_and_swap(&entry->members, owner, MP_GROUP_DEAD) == owner;
+}
+
+/* Deletes an entry that is dead.  Until then no path joins or makes another. */
+static __noinline int group_end(u64 key)
+{
+	struct mp_group *entry = bpf_map_lookup_elem(&mp_groups, &key);
+	u64 account;
+
+	if (!entry || *(volatile u64 *)&entry->members != MP_GROUP_DEAD)
+		return 0;
+	account = entry->account;
+	bpf_map_delete_elem(&mp_groups, &key);
+	account_give(account);
 	return 0;
 }
 
