@@ -133,7 +133,7 @@ struct cc_history {
 	uint16_t back;	  /* the window after it; 0: whatever it is then */
 	uint16_t until;	  /* when it ends, in ticks */
 	uint16_t value[CC_SHARING_BINS];
-	uint16_t reserved;
+	uint16_t doubts; /* blocks in a row, up to some, after which a pair was in doubt */
 };
 
 /* What the detector keeps of a connection.  All zero at first. */

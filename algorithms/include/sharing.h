@@ -68,10 +68,15 @@
 #define CC_SHARING_WIDE_ROUNDS 3u
 /* Times of a probe are in ticks of 2^-4 bins. */
 #define CC_SHARING_TICK_BITS 4
-/* A bin begins a probe with probability 2^-3; where sharing is excluded, 2^-5: paths may be moved.
+/*
+ * A bin begins a probe with probability 2^-3 while a pair is in doubt; 2^-5 if it is still after
+ * so many blocks, because what looks like a queue may be none, and a pause then costs; 2^-8 where
+ * sharing is excluded: paths may be moved.
  */
 #define CC_SHARING_DOUBTFUL 3u
-#define CC_SHARING_RARELY   5u
+#define CC_SHARING_PATIENCE 32u
+#define CC_SHARING_SELDOM   5u
+#define CC_SHARING_RARELY   8u
 /* The least evidence without a probe. */
 #define CC_SHARING_UNLIKELY (-12)
 
@@ -445,14 +450,17 @@ CC_INLINE void cc_sharing_verdict(const struct cc_group *group, const struct cc_
 }
 
 /* Is this bin one of those, chosen at random, in which a probe begins? */
-CC_INLINE int cc_sharing_moment(const struct cc_event *ev, int32_t suspicion)
+CC_INLINE int cc_sharing_moment(const struct cc_event *ev, const struct cc_history *h,
+				int32_t suspicion)
 {
 	uint32_t drawn = ((uint32_t)ev->now_us * 0x9e3779b1u ^ ev->snd_una) * 0x85ebca6bu;
 
 	drawn = (drawn ^ drawn >> 15) * 0xc2b2ae35u;
-	if (suspicion > CC_SHARING_APART)
+	if (suspicion <= CC_SHARING_APART)
+		return !(drawn >> (32 - CC_SHARING_RARELY));
+	if (h->doubts < CC_SHARING_PATIENCE)
 		return !(drawn >> (32 - CC_SHARING_DOUBTFUL));
-	return !(drawn >> (32 - CC_SHARING_RARELY));
+	return !(drawn >> (32 - CC_SHARING_SELDOM));
 }
 
 /* The time in ticks, modulo 2^16. */
@@ -563,12 +571,14 @@ CC_INLINE void cc_sharing_decide(const struct cc_event *ev, const struct cc_grou
 	struct cc_verdict v;
 
 	cc_sharing_verdict(group, sharing, me, &v);
+	if (v.suspicion <= CC_SHARING_APART)
+		h->doubts = 0;
 	if (v.kept < CC_MAX_PATHS && h->probed) {
 		out->set |= CC_CLOSE_PATH;
 		out->peer = v.kept;
 	} else if (v.kept < CC_MAX_PATHS) {
 		sharing->evidence[cc_sharing_pair(me, v.kept)] = CC_SHARING_SUSPECT;
-	} else if (v.others && cc_sharing_moment(ev, v.suspicion)) {
+	} else if (v.others && cc_sharing_moment(ev, h, v.suspicion)) {
 		cc_sharing_probe(ev, h, sharing->shift);
 	}
 }
@@ -588,6 +598,8 @@ CC_NOINLINE void cc_sharing_turn(const struct cc_event *ev, const struct cc_grou
 		cc_sharing_block(group, sharing, me, start);
 		if (h->probed)
 			h->probed--;
+		if (h->doubts < CC_SHARING_PATIENCE)
+			h->doubts++;
 	}
 	cc_sharing_decide(ev, group, sharing, me, out);
 	CC_LEAVE();
@@ -604,6 +616,7 @@ CC_INLINE void cc_sharing_begin(const struct cc_event *ev, struct cc_sharing *sh
 	h->bin = 0;
 	h->acks = 0;
 	h->probed = 0;
+	h->doubts = 0;
 	h->hold = 0;
 	h->settle = CC_SHARING_SETTLE;
 	for (i = 0; i < CC_MAX_PATHS; i++) {

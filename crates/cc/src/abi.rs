@@ -215,8 +215,8 @@ pub struct History {
     pub until: u16,
     /// Complete bins, as a ring; 0: unknown.
     pub value: [u16; SHARING_BINS],
-    /// Padding.
-    pub reserved: u16,
+    /// Blocks in a row, up to some, after which a pair was in doubt.
+    pub doubts: u16,
 }
 
 /// What the detector of shared bottlenecks keeps of a connection: `struct cc_sharing`.

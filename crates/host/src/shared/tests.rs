@@ -72,7 +72,7 @@ const INTERFACE: &[Layout] = &[
         back as "back": u16,
         until as "until": u16,
         value as "value": [u16; 24],
-        reserved as "reserved": u16,
+        doubts as "doubts": u16,
     }),
     layout_of!(Path as "cc_path" {
         credit_q40 as "credit_q40": i64,
