@@ -138,10 +138,17 @@ fn timeless_output_streams_while_the_program_runs_and_arrives_whole() {
 
 #[test]
 fn timeless_is_stopped_by_its_time_limit() {
-    let options = GuestOptions { time_limit: Duration::from_secs(40), ..options() };
-    let error = Guest::new(options)
-        .run(&newest_kernel().expect("a kernel"), "sleep", ["1000"])
-        .expect_err("the limit must end it");
+    let ends = |seconds| {
+        let options = GuestOptions { time_limit: Duration::from_secs(seconds), ..options() };
+        Guest::new(options)
+            .run(&newest_kernel().expect("a kernel"), "sleep", ["1000"])
+            .expect_err("the limit must end it")
+    };
+    // At idle priority beside others a boot alone may take as long as the limit.
+    let mut error = ends(40);
+    if matches!(error, GuestError::Boot { .. }) {
+        error = ends(300);
+    }
     assert!(matches!(error, GuestError::TimeLimit { .. }), "{error}");
     assert_nothing_is_left();
 }
@@ -164,7 +171,7 @@ fn timeless_is_stopped_by_the_callers_flag() {
         )
         .expect_err("the flag must end it");
     assert!(matches!(error, GuestError::Interrupted), "{error}");
-    assert!(seen && started.elapsed() < Duration::from_secs(120));
+    assert!(seen && started.elapsed() < Duration::from_secs(600), "it did not sleep to its end");
     assert_nothing_is_left();
 }
 
