@@ -1,11 +1,11 @@
 //! Why a host was not changed as asked, or could not be read.
 
-use crate::config::ConfigFault;
 use std::io;
 use std::path::{Path, PathBuf};
 use vmcc_host::diag::DiagError;
 use vmcc_host::port::PortError;
 use vmcc_host::{ControlError, LoadError};
+use vmcc_port::FileError;
 
 /// Why something could not be done to this host.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ pub enum Error {
     },
     /// The agent's file is not usable.
     #[error(transparent)]
-    Config(#[from] ConfigFault),
+    Config(#[from] FileError),
     /// There is one agent on a host.
     #[error("the agent runs already: process {pid}")]
     AgentRuns {

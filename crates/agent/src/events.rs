@@ -1,13 +1,13 @@
 //! What happens on a host, as it happens: to the subflows of this network namespace, and what the agent does.
 
 use crate::Error;
-use crate::daemon::{listen, poll};
+use crate::daemon::{listen, now, poll};
 use serde_json::{Value, json};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use vmcc_netlink::{Event, Events};
 
 /// How soon [`Follower::follow`] notices that it is to stop.
@@ -97,11 +97,6 @@ fn whole_lines(begun: &mut Vec<u8>) -> Vec<Value> {
     let Some(last) = begun.iter().rposition(|byte| *byte == b'\n') else { return Vec::new() };
     let whole: Vec<u8> = begun.drain(..=last).collect();
     whole.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
-}
-
-fn now(mut event: Value) -> Value {
-    event["time"] = json!(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64()));
-    event
 }
 
 fn of_kernel(event: &Event) -> Value {

@@ -143,9 +143,9 @@ pub(crate) fn agent_failure(error: &vmcc_agent::Error) -> Failure {
 
 /// What is wrong with the agent's file; its own diagnostic has object, cause and place.
 #[cfg(feature = "kernel")]
-fn config_failure(fault: &vmcc_agent::config::ConfigFault) -> Failure {
+fn config_failure(fault: &vmcc_port::FileError) -> Failure {
     match fault {
-        vmcc_agent::config::ConfigFault::Invalid(diagnostic) => located(diagnostic),
+        vmcc_port::FileError::Invalid(diagnostic) => located(diagnostic),
         other => Failure::usage(chain(other)).help("give a TOML file as docs/guide-agent.md describes it"),
     }
 }

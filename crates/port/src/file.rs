@@ -41,19 +41,28 @@ pub enum FileError {
     Invalid(Box<Diagnostic>),
 }
 
+impl FileError {
+    /// The text that was read of a file.
+    ///
+    /// # Errors
+    /// It could not be read, or is no text.
+    pub fn text(path: &Path, bytes: Result<Vec<u8>, ReadError>) -> Result<String, Self> {
+        let unusable = |why: String| Self::Unusable { path: path.to_owned(), why };
+        let bytes = bytes.map_err(|e| match e {
+            ReadError::Io(source) => Self::Read { path: path.to_owned(), source },
+            other => unusable(other.to_string()),
+        })?;
+        String::from_utf8(bytes).map_err(|e| unusable(format!("it is not UTF-8 text: {e}")))
+    }
+}
+
 impl ConfigFile {
     /// Reads a file.
     ///
     /// # Errors
     /// It cannot be read, or it is no configuration of a port.
     pub fn load(path: &Path) -> Result<Self, FileError> {
-        let read = |source| FileError::Read { path: path.to_owned(), source };
-        let unusable = |why: String| FileError::Unusable { path: path.to_owned(), why };
-        let bytes = vmcc_files::read(path, MAX_BYTES as u64).map_err(|e| match e {
-            ReadError::Io(source) => read(source),
-            other => unusable(other.to_string()),
-        })?;
-        let text = String::from_utf8(bytes).map_err(|e| unusable(format!("it is not UTF-8 text: {e}")))?;
+        let text = FileError::text(path, vmcc_files::read(path, MAX_BYTES as u64))?;
         Self::parse(&path.display().to_string(), &text)
     }
 

@@ -11,10 +11,9 @@ pub(crate) use sysctl::normal;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use vmcc_cc::Params;
-use vmcc_files::ReadError;
-use vmcc_port::PortConfig;
+use vmcc_port::{FileError, PortConfig};
 use vmcc_scenario::Diagnostic;
 use vmcc_scenario::text::{MAX_BYTES, Source};
 use vmcc_units::{Bytes, Nanos};
@@ -224,44 +223,14 @@ impl Settings {
     }
 }
 
-/// Why a configuration could not be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigFault {
-    /// The file cannot be read.
-    #[error("cannot read `{}`: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// The file is not text, or too long.
-    #[error("`{}` is not a configuration: {why}", path.display())]
-    Unusable {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The text is not a valid configuration.
-    #[error("{0}")]
-    Invalid(Box<Diagnostic>),
-}
-
 impl Config {
     /// Reads a file.
     ///
     /// # Errors
     /// It cannot be read, or it is no configuration of the agent.
-    pub fn load(path: &Path) -> Result<Self, ConfigFault> {
-        let unusable = |why: String| ConfigFault::Unusable { path: path.to_owned(), why };
-        let bytes = vmcc_files::read_regular(path, MAX_BYTES as u64).map_err(|e| match e {
-            ReadError::Io(source) => ConfigFault::Read { path: path.to_owned(), source },
-            other => unusable(other.to_string()),
-        })?;
-        let text = String::from_utf8(bytes).map_err(|e| unusable(format!("it is not UTF-8 text: {e}")))?;
-        Self::parse(&path.display().to_string(), &text).map_err(ConfigFault::Invalid)
+    pub fn load(path: &Path) -> Result<Self, FileError> {
+        let text = FileError::text(path, vmcc_files::read_regular(path, MAX_BYTES as u64))?;
+        Self::parse(&path.display().to_string(), &text).map_err(FileError::Invalid)
     }
 
     /// Reads a text; `name` stands for the file in messages.

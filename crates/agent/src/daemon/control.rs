@@ -85,8 +85,13 @@ impl Control {
 fn line(news: &News) -> Value {
     let mut line = serde_json::to_value(news).unwrap_or_default();
     line["text"] = json!(news.to_string());
-    line["time"] = json!(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64()));
-    line
+    now(line)
+}
+
+/// An event that happens now, in seconds since 1970.
+pub(crate) fn now(mut event: Value) -> Value {
+    event["time"] = json!(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64()));
+    event
 }
 
 impl AsRawFd for Control {

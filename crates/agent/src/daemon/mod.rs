@@ -29,8 +29,8 @@ mod round;
 mod wait;
 mod wanted;
 
-pub(crate) use control::listen;
 pub use control::view;
+pub(crate) use control::{listen, now};
 pub use down::{Undone, undo};
 pub use news::News;
 pub(crate) use wait::poll;
