@@ -37,6 +37,7 @@
 #include "shared.h"
 #include "echo.bpf.h"
 #include "elapsed.h"
+#include "mp_sk.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
@@ -79,25 +80,6 @@ struct {
 
 /* How often a member looks for siblings that have become backups. */
 #define LOOK_AGAIN_US 10000
-
-/* In mp_sk.slot of a path that is not coupled: it has been counted as such. */
-#define SLOT_REFUSED 0x80
-/* The same: on_ack has run, and detect is due. */
-#define SLOT_DETECT 0x40
-
-/* What a subflow keeps in icsk_ca_priv. */
-struct mp_sk {
-	struct cc_path path;
-	u64 group_key;	   /* 0: not coupled */
-	u32 rtt_us;	   /* with SK_SAMPLE */
-	u32 prior_rcv_nxt; /* receiver: what had arrived at the last segment */
-	u32 looked_us;	   /* when membership was looked at */
-	u16 acked_pkt;	   /* with SK_SAMPLE */
-	u8 slot;	   /* and SLOT_REFUSED, SLOT_DETECT */
-	u8 flags;
-};
-
-_Static_assert(sizeof(struct mp_sk) <= 104, "struct mp_sk must fit icsk_ca_priv");
 
 /* One call of an algorithm, on the stack: map or socket memory cannot be passed as plain memory. */
 struct call {

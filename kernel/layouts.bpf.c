@@ -10,6 +10,7 @@
 #include "port_shared.h"
 #include "qdisc_shared.h"
 #include "shared.h"
+#include "sharing.h"
 #include "states_shared.h"
 
 #define SHARED_STRUCT(name) struct name shared_##name
@@ -45,6 +46,13 @@ enum qdisc_macros {
 	SHARED_MACRO(BUCKET_FRACTION),
 };
 
+/* Without a sign. */
+#define CC_SHARING_EXCLUDED (-(CC_SHARING_APART))
+enum sharing_macros {
+	SHARED_MACRO(CC_SHARING_SHARED),
+	SHARED_MACRO(CC_SHARING_EXCLUDED),
+};
+
 _Static_assert(MP_GROUP_DEAD == UINT64_MAX, "mirrored in crates/host, too long for an enum");
 
 SHARED_ENUM(cc_macros);
@@ -57,6 +65,7 @@ SHARED_ENUM(port_trust);
 SHARED_ENUM(port_rule);
 SHARED_ENUM(port_kind);
 SHARED_ENUM(qdisc_macros);
+SHARED_ENUM(sharing_macros);
 SHARED_ENUM(marking_function);
 
 SHARED_STRUCT(mp_config);

@@ -4,6 +4,7 @@
  * whoever reads.  It costs the algorithms nothing: the state is read where they keep it.
  */
 #include "kernel_types.h"
+#include "mp_sk.h"
 #include "states_shared.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
@@ -11,12 +12,16 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 /* Whether the socket's algorithm is one of ours; what it keeps. */
 CC_NOINLINE int state_of(const struct inet_connection_sock *icsk, struct socket_state *to)
 {
+	struct mp_sk kept = {};
+
 	BPF_CORE_READ_INTO(&to->algorithm, icsk, icsk_ca_ops, name);
 	if (to->algorithm[0] != 'm' || to->algorithm[1] != 'p' || to->algorithm[2] != '_')
 		return 0;
 	to->cookie = BPF_CORE_READ(icsk, icsk_inet.sk.__sk_common.skc_cookie.counter);
-	/* `struct mp_sk` of cc.bpf.c begins with it. */
-	bpf_core_read(&to->path, sizeof(to->path), &icsk->icsk_ca_priv);
+	bpf_core_read(&kept, sizeof(kept), &icsk->icsk_ca_priv);
+	to->path = kept.path;
+	to->group_key = kept.group_key;
+	to->slot = kept.slot & (CC_MAX_PATHS - 1);
 	return 1;
 }
 

@@ -1,10 +1,10 @@
 //! Algorithms that stay in the kernel until they are taken down.
 
-use crate::connections::{self, Connection};
+use crate::connections::{Connection, Observer};
 use crate::{Error, Guards, daemon, needs_root};
 use serde::Serialize;
 use vmcc_cc::Params;
-use vmcc_host::diag::{Diag, Subflow};
+use vmcc_host::diag::Subflow;
 use vmcc_host::port;
 use vmcc_host::{Loaded, Status, Turn};
 
@@ -119,10 +119,21 @@ pub struct HostStatus {
 /// # Errors
 /// The kernel does not say.
 pub fn status() -> Result<HostStatus, Error> {
-    let algorithms = vmcc_host::list()?;
-    let ports = port::attached()?;
-    let ours = |socket: &Subflow| algorithms.iter().any(|a| a.kernel_name == socket.algorithm);
-    let sockets: Vec<Subflow> = Diag::open()?.subflows()?.into_iter().filter(ours).collect();
-    let connections = connections::connections(&sockets);
-    Ok(HostStatus { algorithms, sockets, connections, ports, agent: daemon::view()? })
+    Observer::open()?.status()
+}
+
+impl Observer {
+    /// What is kept on this host now.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn status(&mut self) -> Result<HostStatus, Error> {
+        let algorithms = vmcc_host::list()?;
+        let ports = port::attached()?;
+        let names: Vec<&str> = algorithms.iter().map(|algorithm| algorithm.kernel_name.as_str()).collect();
+        let sockets = self.sockets(&names)?;
+        let agent = daemon::view()?;
+        let connections = self.connections(&sockets, agent.as_ref());
+        Ok(HostStatus { algorithms, sockets, connections, ports, agent })
+    }
 }

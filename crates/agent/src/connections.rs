@@ -1,10 +1,13 @@
 //! Connections under our algorithms, with what is known of each path.
 
+use crate::Error;
+use crate::closed::{self, ClosedPath};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
-use vmcc_host::diag::{MptcpDiag, Subflow, Whole};
-use vmcc_host::states::{State, States};
+use vmcc_host::diag::{Diag, MptcpDiag, Subflow, Whole};
+use vmcc_host::sharing::{Detections, Evidence, Finding};
+use vmcc_host::states::{Member, State, States};
 use vmcc_netlink::Links;
 
 /// A connection of this network namespace: of MPTCP with its subflows, or plain TCP, which is its only one.
@@ -20,6 +23,8 @@ pub struct Connection {
     pub retransmitted_bytes: Option<u64>,
     /// Its paths.
     pub paths: Vec<Path>,
+    /// Those that the agent's guard closed lately.
+    pub closed: Vec<ClosedPath>,
 }
 
 /// A path of a connection.
@@ -43,35 +48,99 @@ pub struct Path {
     pub ece_share: Option<f64>,
     /// Bytes acknowledged.
     pub bytes_acked: u64,
+    /// Bytes received in order.
+    pub bytes_received: u64,
     /// Delivery rate as last measured.
     pub delivery_rate_bps: u64,
+    /// What its algorithm knows of it and the connection's other paths.
+    pub siblings: Vec<Sibling>,
+}
+
+/// What is known of a path and another one of its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Sibling {
+    /// The other one's local end.
+    pub local: SocketAddr,
+    /// Its remote end.
+    pub remote: SocketAddr,
+    /// Whether they share a bottleneck.
+    #[serde(flatten)]
+    pub finding: Finding,
+}
+
+/// Looks at connections, again and again: what costs to begin is begun once.
+pub struct Observer {
+    diag: Diag,
+    wholes: Option<MptcpDiag>,
+    states: Option<States>,
+    links: Option<Links>,
+}
+
+impl Observer {
+    /// Of the network namespace that the calling thread is in, now and whenever it looks.
+    ///
+    /// # Errors
+    /// The kernel does not list sockets. Without the rest less is known.
+    pub fn open() -> Result<Self, Error> {
+        let (states, links) = (States::open().ok(), Links::open().ok());
+        Ok(Self { diag: Diag::open()?, wholes: MptcpDiag::open().ok(), states, links })
+    }
+
+    /// The sockets under these congestion controls.
+    pub(crate) fn sockets(&mut self, algorithms: &[&str]) -> Result<Vec<Subflow>, Error> {
+        let mut sockets = self.diag.subflows()?;
+        sockets.retain(|socket| algorithms.contains(&socket.algorithm.as_str()));
+        Ok(sockets)
+    }
+
+    /// The connections that these sockets are the paths of, those of MPTCP first.
+    pub(crate) fn connections(
+        &mut self,
+        sockets: &[Subflow],
+        agent: Option<&serde_json::Value>,
+    ) -> Vec<Connection> {
+        if sockets.is_empty() {
+            return Vec::new();
+        }
+        let mut found = grouped(sockets, &self.known());
+        closed::add(&mut found, agent);
+        found
+    }
+
+    fn known(&mut self) -> Known {
+        let states = self.states.as_ref().and_then(|states| states.read().ok()).unwrap_or_default();
+        let wholes = self.wholes.as_mut().and_then(|diag| diag.connections().ok()).unwrap_or_default();
+        let mut known = Known {
+            states: states.into_iter().map(|state| (state.cookie, state)).collect(),
+            wholes: wholes.into_iter().map(|whole| ((whole.local, whole.remote), whole)).collect(),
+            detections: Detections::open().ok(),
+            ..Known::default()
+        };
+        if let Some(links) = &mut self.links {
+            let named = links.list().unwrap_or_default().into_iter();
+            known.devices = named.map(|port| (port.index, port.name)).collect();
+            let addresses = links.addresses().unwrap_or_default().into_iter();
+            known.owners = addresses.map(|found| (found.address, found.port)).collect();
+        }
+        known
+    }
 }
 
 /// What is asked besides the sockets; without any of it less is known.
 #[derive(Default)]
 struct Known {
-    states: Vec<State>,
-    wholes: Vec<Whole>,
+    states: HashMap<[u8; 8], State>,
+    wholes: HashMap<(SocketAddr, SocketAddr), Whole>,
+    detections: Option<Detections>,
     devices: BTreeMap<u32, String>,
     owners: BTreeMap<IpAddr, u32>,
 }
 
 impl Known {
-    fn ask() -> Self {
-        let states = States::open().and_then(|states| states.read()).unwrap_or_default();
-        let wholes = MptcpDiag::open().and_then(|mut diag| diag.connections()).unwrap_or_default();
-        let Ok(mut links) = Links::open() else { return Self { states, wholes, ..Self::default() } };
-        let devices =
-            links.list().unwrap_or_default().into_iter().map(|port| (port.index, port.name)).collect();
-        let addresses = links.addresses().unwrap_or_default();
-        let owners = addresses.into_iter().map(|found| (found.address, found.port)).collect();
-        Self { states, wholes, devices, owners }
-    }
-
     fn path(&self, socket: &Subflow) -> Path {
         let bound = Some(socket.interface).filter(|index| *index != 0);
         let index = bound.or_else(|| self.owners.get(&socket.local.ip()).copied());
-        let state = self.states.iter().find(|state| state.cookie == socket.cookie);
+        let state = self.states.get(&socket.cookie);
         let delivered = f64::from(socket.delivered_pkt);
         Path {
             local: socket.local,
@@ -83,14 +152,29 @@ impl Known {
             alpha: state.and_then(|state| state.algorithm.alpha(&state.path)),
             ece_share: (delivered > 0.0).then(|| f64::from(socket.delivered_ce_pkt) / delivered),
             bytes_acked: socket.bytes_acked,
+            bytes_received: socket.bytes_received,
             delivery_rate_bps: socket.delivery_rate_bps,
+            siblings: Vec::new(),
         }
     }
-}
 
-/// The connections that these sockets are the paths of, those of MPTCP first.
-pub(crate) fn connections(sockets: &[Subflow]) -> Vec<Connection> {
-    if sockets.is_empty() { Vec::new() } else { grouped(sockets, &Known::ask()) }
+    fn member(&self, socket: &Subflow) -> Option<Member> {
+        self.states.get(&socket.cookie)?.member
+    }
+
+    /// What is known of one of these paths and the others.
+    fn siblings(&self, socket: &Subflow, paths: &[&Subflow], evidence: &Evidence) -> Vec<Sibling> {
+        let sibling = |other: &&Subflow| {
+            let finding = evidence.between(self.member(socket)?, self.member(other)?)?;
+            Some(Sibling { local: other.local, remote: other.remote, finding })
+        };
+        paths.iter().filter_map(sibling).collect()
+    }
+
+    fn evidence(&self, paths: &[&Subflow]) -> Option<Evidence> {
+        let detections = self.detections.as_ref().filter(|_| paths.len() > 1)?;
+        detections.of(self.member(paths[0])?)
+    }
 }
 
 fn grouped(sockets: &[Subflow], known: &Known) -> Vec<Connection> {
@@ -108,14 +192,19 @@ fn grouped(sockets: &[Subflow], known: &Known) -> Vec<Connection> {
 
 fn connection(token: Option<u32>, paths: &[&Subflow], known: &Known) -> Connection {
     // Its ends are those of its first subflow.
-    let is_of =
-        |whole: &&Whole| paths.iter().any(|path| (path.local, path.remote) == (whole.local, whole.remote));
-    let whole = token.and_then(|_| known.wholes.iter().find(is_of));
+    let whole =
+        token.and_then(|_| paths.iter().find_map(|path| known.wholes.get(&(path.local, path.remote))));
+    let evidence = known.evidence(paths);
+    let path = |path: &&Subflow| {
+        let siblings = evidence.as_ref().map(|evidence| known.siblings(path, paths, evidence));
+        Path { siblings: siblings.unwrap_or_default(), ..known.path(path) }
+    };
     Connection {
         token,
         algorithm: paths.first().map(|path| path.algorithm.clone()).unwrap_or_default(),
         received_bytes: whole.and_then(|whole| whole.received_bytes),
         retransmitted_bytes: whole.and_then(|whole| whole.retransmitted_bytes),
-        paths: paths.iter().map(|path| known.path(path)).collect(),
+        paths: paths.iter().map(path).collect(),
+        closed: Vec::new(),
     }
 }

@@ -6,6 +6,7 @@
 //! | | |
 //! |---|---|
 //! | [`up`], [`down`], [`status`] | algorithms that stay until they are taken down |
+//! | [`Observer`] | the same and their connections, again and again |
 //! | [`Guards`] | closing paths that an algorithm finds to share a bottleneck |
 //! | [`ports`] | serving a port, changing and repairing that, its counters, its end |
 //! | [`daemon`] | all of it as a file says ([`config`]), until it is told to end; then as before |
@@ -14,6 +15,7 @@
 
 mod algorithms;
 mod clean;
+mod closed;
 pub mod config;
 mod connections;
 pub mod daemon;
@@ -24,7 +26,9 @@ pub mod ports;
 
 pub use algorithms::{Down, HostStatus, Request, down, status, up};
 pub use clean::{Cleaned, clean};
-pub use connections::{Connection, Path};
+pub use closed::ClosedPath;
+pub use connections::{Connection, Observer, Path, Sibling};
 pub use error::{Error, needs_root};
 pub use events::Follower;
 pub use guards::Guards;
+pub use vmcc_host::sharing::{Finding, Verdict};

@@ -1,8 +1,10 @@
 //! What can be asked for.
 
 mod mark;
+mod top;
 
 pub(crate) use mark::{BackendChoice, MarkOptions, MarkSettings, NotEctChoice, QueueChoice, UnmarkOptions};
+pub(crate) use top::{SortKey, TopOptions};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -71,6 +73,10 @@ pub(crate) enum Command {
     Down,
     /// The algorithms that are loaded, by whom, their connections, and the ports that are served (root)
     Status,
+    /// Connections here and each of their paths, live: window, RTT, marks, goodput, what was found and closed (root)
+    ///
+    /// Keys sort, filter and pause; `q` ends it (exit code 0), and so does Ctrl-C (exit code 130).
+    Top(TopOptions),
     /// What happens, as it happens: subflows that join and end here, and what the agent does (root)
     ///
     /// A line each, with --json a line of JSON each, until Ctrl-C (exit code 130).

@@ -12,11 +12,17 @@ const ONE_WISH: Duration = Duration::from_millis(200);
 
 /// Starts to listen for SIGINT, SIGTERM and SIGHUP and returns the flag that they set.
 pub(crate) fn listen() -> Result<&'static AtomicBool, Failure> {
-    let handler = || {
+    listen_and_finish(|| {})
+}
+
+/// The same; `finish` is called before this process leaves at once.
+pub(crate) fn listen_and_finish(finish: fn()) -> Result<&'static AtomicBool, Failure> {
+    let handler = move || {
         static FIRST: OnceLock<Instant> = OnceLock::new();
         let first = *FIRST.get_or_init(Instant::now);
         if STOP.swap(true, Ordering::SeqCst) && first.elapsed() > ONE_WISH {
             // Cleaning up hangs or takes too long for the user's taste.
+            finish();
             eprintln!("vmcc: stopped before everything was cleaned up; `vmcc clean` removes the rest");
             std::process::exit(Exit::Interrupted as i32);
         }
@@ -26,6 +32,16 @@ pub(crate) fn listen() -> Result<&'static AtomicBool, Failure> {
         Ok(()) | Err(ctrlc::Error::MultipleHandlers) => Ok(&STOP),
         Err(error) => Err(Failure::host(format!("signals: cannot install a handler: {error}"))),
     }
+}
+
+/// Waits that long; whether it was not told to stop meanwhile.
+#[cfg(feature = "kernel")]
+pub(crate) fn wait(time: Duration, stop: &AtomicBool) -> bool {
+    let began = Instant::now();
+    while !stop.load(Ordering::SeqCst) && began.elapsed() < time {
+        std::thread::sleep(ONE_WISH.min(time.saturating_sub(began.elapsed())));
+    }
+    !stop.load(Ordering::SeqCst)
 }
 
 /// The flag, also without listening.

@@ -63,6 +63,7 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Up(options) => commands::up::up(&options, ui),
         Command::Down => commands::down(ui),
         Command::Status => commands::status(ui),
+        Command::Top(options) => commands::top(&options, ui),
         Command::Events => commands::events(ui),
         Command::Mark(options) => commands::mark::mark(&options, ui),
         Command::Unmark(options) => commands::unmark(&options, ui),

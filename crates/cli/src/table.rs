@@ -2,6 +2,7 @@
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
+use std::ops::Range;
 
 /// A table of left-aligned columns without borders.
 pub(crate) fn plain(header: &[&str]) -> Table {
@@ -13,7 +14,12 @@ pub(crate) fn plain(header: &[&str]) -> Table {
 
 /// Aligns all columns from `first` on to the right.
 pub(crate) fn align_right_from(table: &mut Table, first: usize) {
-    for column in table.column_iter_mut().skip(first) {
+    align_right(table, first..usize::MAX);
+}
+
+/// Aligns these columns to the right.
+pub(crate) fn align_right(table: &mut Table, columns: Range<usize>) {
+    for (_, column) in table.column_iter_mut().enumerate().filter(|(index, _)| columns.contains(index)) {
         column.set_cell_alignment(CellAlignment::Right);
     }
 }

@@ -44,6 +44,12 @@ impl Ui {
         self.json
     }
 
+    /// Whether a terminal may be drawn on in colors.
+    #[cfg(feature = "kernel")]
+    pub(crate) fn color(&self) -> bool {
+        self.color
+    }
+
     /// Whether progress bars may be drawn on stderr.
     pub(crate) fn bars(&self) -> bool {
         self.bars

@@ -6,67 +6,20 @@ mod common;
 mod kept;
 #[path = "../../host/tests/namespace/mod.rs"]
 mod namespace;
+mod pair;
 
-use agent::Down;
-use common::folder;
 use kept::{Agent, until, within};
-use namespace::{Namespace, Server, join, run};
 use nix::libc;
 use nix::sys::signal::Signal;
+use pair::{FILE, Pair};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 
 const SOCKET: &str = "/run/vmcc/agent.sock";
-const FILE: &str =
-    "[algorithm.vmcc]\n[host]\ncongestion_control = 'mp_vmcc'\nmptcp = { subflows = 2, accept = 2 }\n";
-
-/// Two namespaces, joined twice; the first has an agent.
-struct Pair {
-    here: Namespace,
-    there: Namespace,
-    dir: tempfile::TempDir,
-    _down: Down,
-}
-
-impl Pair {
-    fn new() -> Self {
-        let (here, there) = (Namespace::new("a"), Namespace::new("b"));
-        join(&here, &there, "p0", "10.9.0");
-        join(&here, &there, "p1", "10.9.1");
-        Self { here, there, dir: folder(), _down: Down }
-    }
-
-    fn file(&self, text: &str) -> PathBuf {
-        let path = self.dir.path().join("vmcc.toml");
-        fs::write(&path, text).unwrap();
-        path
-    }
-
-    fn status(&self) -> Value {
-        let output = within(&self.here, &["status", "--json"]).output().unwrap();
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
-    }
-
-    /// A server that offers both of its addresses, under the same algorithm.
-    fn server(&self) -> Server {
-        self.there.sysctl("ipv4/tcp_congestion_control", "mp_vmcc");
-        run(&format!("ip -n {} mptcp endpoint add 10.9.1.2 dev p1 signal", self.there));
-        Server::start_multipath(&self.there, 5201)
-    }
-
-    fn client(&self, seconds: u32) -> Agent {
-        let mut command = std::process::Command::new("ip");
-        command.args(["netns", "exec", &self.here.0, "mptcpize", "run", "iperf3", "-c", "10.9.0.2", "-t"]);
-        command.arg(seconds.to_string());
-        Agent::spawn(command)
-    }
-}
-
 #[test]
 fn root_status_has_each_path_of_each_connection_and_what_the_agent_keeps() {
     let pair = Pair::new();

@@ -13,6 +13,7 @@
 //! | [`probe`] | what this kernel can do, found out by trying |
 //! | [`observe`] | windows at each segment, under any congestion control |
 //! | [`states`] | what algorithms keep of each socket |
+//! | [`sharing`] | which paths share a bottleneck, as far as their algorithm knows |
 //! | [`bench`] | what an algorithm costs |
 //! | [`replay`] | recorded events through the BPF build, for comparison with the native one |
 
@@ -37,6 +38,7 @@ mod registered;
 pub mod replay;
 mod restrict;
 mod shared;
+pub mod sharing;
 pub mod states;
 mod table;
 mod tcx;

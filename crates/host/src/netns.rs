@@ -80,7 +80,7 @@ pub(crate) fn find(wanted: u32) -> Option<PathBuf> {
 }
 
 /// The clock of `bpf_ktime_get_ns`.
-pub(crate) fn monotonic_ns() -> u64 {
+pub fn monotonic_ns() -> u64 {
     let mut now = nix::libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a valid place for the answer.
     unsafe { nix::libc::clock_gettime(nix::libc::CLOCK_MONOTONIC, &raw mut now) };

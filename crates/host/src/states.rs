@@ -24,6 +24,17 @@ pub struct State {
     pub algorithm: Algorithm,
     /// What it keeps.
     pub path: Path,
+    /// Its place in a connection whose paths are coupled.
+    pub member: Option<Member>,
+}
+
+/// A path's place in its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Member {
+    /// By which the kernel's tables know the connection.
+    pub(crate) connection: u64,
+    /// 0 to 7.
+    pub slot: usize,
 }
 
 impl States {
@@ -70,7 +81,9 @@ impl States {
 fn decode(raw: &SocketState) -> Option<State> {
     let name = raw.algorithm.split(|byte| *byte == 0).next()?;
     let algorithm = Algorithm::by_name(std::str::from_utf8(name).ok()?).ok()?;
-    Some(State { cookie: raw.cookie.to_ne_bytes(), algorithm, path: raw.path })
+    let slot = usize::try_from(raw.slot).ok().filter(|slot| *slot < vmcc_cc::MAX_PATHS)?;
+    let member = (raw.group_key != 0).then_some(Member { connection: raw.group_key, slot });
+    Some(State { cookie: raw.cookie.to_ne_bytes(), algorithm, path: raw.path, member })
 }
 
 fn failed(cause: impl std::fmt::Display) -> ControlError {
@@ -87,11 +100,16 @@ mod tests {
             cookie: 7,
             algorithm: crate::shared::algorithm::name(name),
             path: Path { priv_words: [1 << 30, 0, 0, 0, 0, 0, 0], ..Path::default() },
+            group_key: 9,
+            slot: 3,
         };
         let state = decode(&named("mp_dctcp")).unwrap();
         assert_eq!((state.cookie, state.algorithm.name()), (7_u64.to_ne_bytes(), "dctcp"));
         assert_eq!(state.algorithm.alpha(&state.path), Some(1.0));
         assert_eq!(decode(&named("mp_reno")).unwrap().algorithm.alpha(&state.path), None);
         assert_eq!(decode(&named("mp_nobody")), None);
+        assert_eq!(state.member, Some(Member { connection: 9, slot: 3 }));
+        assert_eq!(decode(&SocketState { group_key: 0, ..named("mp_dctcp") }).unwrap().member, None);
+        assert_eq!(decode(&SocketState { slot: 8, ..named("mp_dctcp") }), None);
     }
 }

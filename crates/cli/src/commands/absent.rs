@@ -1,6 +1,6 @@
 //! What a build without the kernel engine answers to commands that need it.
 
-use crate::args::{BenchOptions, MarkOptions, UnmarkOptions, UpOptions};
+use crate::args::{BenchOptions, MarkOptions, TopOptions, UnmarkOptions, UpOptions};
 use crate::commands::mark::Asked;
 use crate::failure::{Exit, Failure, without_kernel};
 use crate::ui::Ui;
@@ -21,6 +21,10 @@ pub(crate) fn down(_: &Ui) -> Result<Exit, Failure> {
 
 pub(crate) fn status(_: &Ui) -> Result<Exit, Failure> {
     Err(without_kernel("vmcc status"))
+}
+
+pub(crate) fn top(_: &TopOptions, _: &Ui) -> Result<Exit, Failure> {
+    Err(without_kernel("vmcc top"))
 }
 
 pub(crate) fn events(_: &Ui) -> Result<Exit, Failure> {

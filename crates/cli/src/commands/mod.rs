@@ -19,9 +19,11 @@ pub(crate) mod run;
 pub(crate) mod scenarios;
 #[cfg(feature = "kernel")]
 mod status;
+#[cfg(feature = "kernel")]
+mod top;
 pub(crate) mod up;
 
 #[cfg(not(feature = "kernel"))]
-pub(crate) use absent::{clean, down, events, status, unmark};
+pub(crate) use absent::{clean, down, events, status, top, unmark};
 #[cfg(feature = "kernel")]
-pub(crate) use {clean::clean, down::down, events::events, mark::unmark, status::status};
+pub(crate) use {clean::clean, down::down, events::events, mark::unmark, status::status, top::top};

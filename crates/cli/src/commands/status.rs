@@ -2,6 +2,8 @@
 
 mod paths;
 
+pub(crate) use paths::name;
+
 use crate::failure::{Exit, Failure, agent_failure};
 use crate::table;
 use crate::ui::Ui;

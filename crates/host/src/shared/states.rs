@@ -1,8 +1,15 @@
-//! `kernel/states_shared.h`: what an algorithm keeps of one socket.
+//! `kernel/states_shared.h`: what an algorithm keeps of one socket. `sharing.h`: what its detector's evidence means.
 
-use super::shared_structs;
+use super::{shared_constants, shared_structs};
 use vmcc_cc::Path;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+shared_constants! {
+    "sharing_macros" {
+        CC_SHARING_SHARED = 48,
+        CC_SHARING_EXCLUDED = 16,
+    }
+}
 
 shared_structs! {
     /// One socket's, with the cookie by which socket diagnostics call it.
@@ -11,5 +18,7 @@ shared_structs! {
         cookie: u64,
         algorithm: [u8; 16],
         path: Path,
+        group_key: u64,
+        slot: u64,
     }
 }

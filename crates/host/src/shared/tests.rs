@@ -151,8 +151,15 @@ fn layouts() -> Vec<Layout> {
 }
 
 fn constants() -> Vec<Constants> {
-    [INTERFACE_CONSTANTS, algorithm::CONSTANTS, port::CONSTANTS, qdisc::CONSTANTS, marking::CONSTANTS]
-        .concat()
+    [
+        INTERFACE_CONSTANTS,
+        algorithm::CONSTANTS,
+        port::CONSTANTS,
+        qdisc::CONSTANTS,
+        marking::CONSTANTS,
+        states::CONSTANTS,
+    ]
+    .concat()
 }
 
 fn btf<'a>(name: &'a str, object: &'a [u8]) -> Btf<'a> {

@@ -1,7 +1,7 @@
 //! Connections, a line per path.
 
 use crate::table;
-use vmcc_agent::{Connection, Path};
+use vmcc_agent::{ClosedPath, Connection, Path, Verdict};
 
 /// More would drown the rest; `--json` has all.
 const MAX_SHOWN: usize = 20;
@@ -21,8 +21,9 @@ pub(super) fn table(connections: &[Connection]) -> Option<String> {
         "ALPHA",
         "MARKED",
         "RATE",
+        "FOUND",
     ]);
-    table::align_right_from(&mut lines, 4);
+    table::align_right(&mut lines, 4..9);
     for connection in connections.iter().take(MAX_SHOWN) {
         for (index, path) in connection.paths.iter().enumerate() {
             // Said once: the other paths follow.
@@ -34,6 +35,9 @@ pub(super) fn table(connections: &[Connection]) -> Option<String> {
             let [first, device, rest @ ..] = cells(path);
             lines.add_row([name, algorithm, first, device].into_iter().chain(rest));
         }
+        for path in &connection.closed {
+            lines.add_row(closed(path));
+        }
     }
     let more = connections.len().saturating_sub(MAX_SHOWN);
     let more =
@@ -41,11 +45,31 @@ pub(super) fn table(connections: &[Connection]) -> Option<String> {
     Some(table::render(&lines) + &more)
 }
 
-fn name(connection: &Connection) -> String {
+/// What a connection is called.
+pub(crate) fn name(connection: &Connection) -> String {
     connection.token.map_or_else(|| "tcp".to_owned(), |token| format!("{token:08x}"))
 }
 
-fn cells(path: &Path) -> [String; 7] {
+/// Beside the place of its connection's name.
+fn closed(path: &ClosedPath) -> [String; 10] {
+    let mut cells: [String; 10] = Default::default();
+    cells[2] = format!("{} -> {}", path.local, path.remote);
+    cells[9] = format!("closed {:.0} s ago: {}", path.seconds_ago, path.reason);
+    cells
+}
+
+/// What its algorithm has found, for each other path of which it knows something.
+fn found(path: &Path) -> String {
+    let known = path.siblings.iter().filter(|s| s.finding.verdict != Verdict::Unknown);
+    let said = known.map(|sibling| match sibling.finding.verdict {
+        Verdict::Shares => format!("shares with {} -> {}", sibling.local, sibling.remote),
+        _ => format!("apart from {} -> {}", sibling.local, sibling.remote),
+    });
+    let said: Vec<String> = said.collect();
+    if said.is_empty() { "-".to_owned() } else { said.join(", ") }
+}
+
+fn cells(path: &Path) -> [String; 8] {
     let backup = if path.backup { " (backup)" } else { "" };
     let unknown = || "-".to_owned();
     [
@@ -56,12 +80,14 @@ fn cells(path: &Path) -> [String; 7] {
         path.alpha.map_or_else(unknown, |alpha| format!("{alpha:.3}")),
         path.ece_share.map_or_else(unknown, |share| format!("{:.1} %", share * 100.0)),
         format!("{:.1} Mbit/s", path.delivery_rate_bps as f64 / 1e6),
+        found(path),
     ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vmcc_agent::{Finding, Sibling};
 
     #[test]
     fn a_path_is_a_line_and_many_connections_are_counted() {
@@ -75,7 +101,16 @@ mod tests {
             alpha: Some(0.25),
             ece_share: Some(0.034),
             bytes_acked: 7,
+            bytes_received: 0,
             delivery_rate_bps: 93_000_000,
+            siblings: vec![Sibling {
+                local: "10.0.1.1:9".parse().unwrap(),
+                remote: "10.0.0.2:5201".parse().unwrap(),
+                finding: Finding {
+                    verdict: if port == 1 { Verdict::Apart } else { Verdict::Unknown },
+                    evidence: -1.0,
+                },
+            }],
         };
         let connection = Connection {
             token: Some(0xab),
@@ -83,16 +118,40 @@ mod tests {
             received_bytes: None,
             retransmitted_bytes: None,
             paths: vec![path(1), path(2)],
+            closed: vec![ClosedPath {
+                local: "10.0.2.1:3".parse().unwrap(),
+                remote: "10.0.0.2:5201".parse().unwrap(),
+                seconds_ago: 12.3,
+                reason: "shares a bottleneck".to_owned(),
+            }],
         };
         let text = table(std::slice::from_ref(&connection)).unwrap();
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[1][..2], ["000000ab", "mp_vmcc"], "{text}");
         assert_eq!(
             lines[1][5..],
-            ["eth0", "12", "pkt", "2.15", "ms", "0.250", "3.4", "%", "93.0", "Mbit/s"],
+            [
+                "eth0",
+                "12",
+                "pkt",
+                "2.15",
+                "ms",
+                "0.250",
+                "3.4",
+                "%",
+                "93.0",
+                "Mbit/s",
+                "apart",
+                "from",
+                "10.0.1.1:9",
+                "->",
+                "10.0.0.2:5201"
+            ],
             "{text}"
         );
         assert_eq!(lines[2][..4], ["10.0.0.1:2", "->", "10.0.0.2:5201", "(backup)"], "{text}");
+        assert_eq!(lines[2].last(), Some(&"-"), "{text}");
+        assert_eq!(lines[3].join(" "), "10.0.2.1:3 -> 10.0.0.2:5201 closed 12 s ago: shares a bottleneck");
         assert!(table(&vec![connection; 23]).unwrap().ends_with("and 3 more connections, which --json has"));
         assert_eq!(table(&[]), None);
     }

@@ -1,0 +1,54 @@
+//! The options of `vmcc top`.
+
+use clap::{Args, ValueEnum};
+use vmcc_units::Nanos;
+
+#[derive(Debug, Args)]
+pub(crate) struct TopOptions {
+    /// How often to look, 100ms to 60min
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub(crate) interval: Nanos,
+
+    /// What the connections are sorted by
+    #[arg(long, value_enum, default_value_t = SortKey::Goodput)]
+    pub(crate) sort: SortKey,
+
+    /// Only connections with this in their token, algorithm, addresses, devices or verdicts
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) filter: String,
+
+    /// Look twice, an interval apart, print all connections and end
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+/// A column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SortKey {
+    /// Payload acknowledged and received per second, the most first
+    Goodput,
+    /// Congestion windows of all paths, the most first
+    Cwnd,
+    /// The longest smoothed round-trip time first
+    Rtt,
+    /// The highest alpha of any path first
+    Alpha,
+    /// The highest share of marked packets first
+    Marked,
+    /// By token
+    Connection,
+    /// By name
+    Algorithm,
+}
+
+/// Neither so often that looking is all that is done, nor so seldom that it seems to hang.
+fn interval(text: &str) -> Result<Nanos, String> {
+    const LEAST: f64 = 0.1;
+    const MOST: f64 = 3600.0;
+    let interval: Nanos = text.parse().map_err(|e| format!("{e}"))?;
+    if (LEAST..=MOST).contains(&interval.as_secs_f64()) {
+        Ok(interval)
+    } else {
+        Err("give 100ms to 60min".to_owned())
+    }
+}

@@ -1,0 +1,184 @@
+//! What is drawn, on a terminal in memory.
+
+#[path = "../../../tests/terminal/mod.rs"]
+mod terminal;
+
+use super::live;
+use super::model::Model;
+use super::screen::{Screen, Wish};
+use crate::args::SortKey;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use std::time::Duration;
+use vmcc_agent::{ClosedPath, Connection, Finding, Path, Sibling, Verdict};
+
+fn path(connection: u32, index: u8, bytes_acked: u64) -> Path {
+    let at = |net: u8, host: u32| format!("10.{net}.{}.{}:5201", host >> 8, host & 255).parse().unwrap();
+    let verdict = if index == 0 { Verdict::Apart } else { Verdict::Shares };
+    Path {
+        local: at(index, connection),
+        remote: "10.9.0.2:5201".parse().unwrap(),
+        device: Some(format!("eth{index}")),
+        backup: false,
+        cwnd_pkt: 10 + connection,
+        srtt_us: 1000 * (connection % 7 + 1),
+        alpha: Some(0.25),
+        ece_share: Some(0.034),
+        bytes_acked,
+        bytes_received: 0,
+        delivery_rate_bps: 0,
+        siblings: vec![Sibling {
+            local: at(1 - index, connection),
+            remote: "10.9.0.2:5201".parse().unwrap(),
+            finding: Finding { verdict, evidence: 1.0 },
+        }],
+    }
+}
+
+/// So many, each faster than the one before, after `seconds`.
+fn connections(count: u32, seconds: u64) -> Vec<Connection> {
+    let of = |number: u32| Connection {
+        token: Some(number),
+        algorithm: "mp_vmcc".to_owned(),
+        received_bytes: None,
+        retransmitted_bytes: None,
+        paths: (0..2).map(|index| path(number, index, seconds * u64::from(number) * 62_500)).collect(),
+        closed: Vec::new(),
+    };
+    (0..count).map(of).collect()
+}
+
+fn seen(count: u32) -> Screen {
+    let mut model = Model::new(SortKey::Goodput, "");
+    (0..3).for_each(|second| {
+        model.update(connections(count, second), Duration::from_secs(second));
+    });
+    Screen::new(model, "1s".to_owned(), false)
+}
+
+fn drawn(screen: &mut Screen, width: u16, height: u16) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| screen.draw(frame)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
+    (0..height).map(line).collect()
+}
+
+fn press(screen: &mut Screen, keys: &[KeyCode]) {
+    keys.iter().for_each(|code| {
+        assert_eq!(screen.key(KeyEvent::new(*code, KeyModifiers::NONE)), Wish::Nothing);
+    });
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+#[test]
+fn eighty_columns_have_everything_of_the_fastest() {
+    let shown = drawn(&mut seen(3), 80, 24);
+    assert_eq!(shown[0], "vmcc top: 3 connections, 6 paths, 3.0 Mbit/s;");
+    assert_eq!(words(&shown[3])[..4], ["CONNECTION", "/", "PATH", "DEVICE"]);
+    assert_eq!(words(&shown[4])[..2], ["00000002", "mp_vmcc"]);
+    assert_eq!(words(&shown[4])[3..], ["24", "3.00", "0.250", "3.4", "2.0"], "{shown:#?}");
+    assert!(shown[4].contains("██"), "what it carried at both looks: {shown:#?}");
+    let fast = ["10.0.0.2:5201", "->", "10.9.0.2:5201", "eth0", "12", "3.00", "0.250", "3.4", "1.0", "apart"];
+    assert_eq!(words(&shown[5]), fast);
+    assert_eq!(words(&shown[6]).last(), Some(&"shares"));
+    assert!(shown[18].starts_with("--- 00000002 ---"), "{shown:#?}");
+    assert_eq!(shown[19], "10.0.0.2:5201 eth0: apart from 10.1.0.2:5201");
+    assert!(shown[23].starts_with("q quit"), "{shown:#?}");
+}
+
+#[test]
+fn keys_sort_filter_and_move() {
+    let mut screen = seen(300);
+    let first = |screen: &mut Screen| words(&drawn(screen, 80, 24)[4])[0].to_owned();
+    assert_eq!(first(&mut screen), "0000012b");
+    press(&mut screen, &[KeyCode::Char('c')]);
+    assert_eq!(first(&mut screen), "00000000");
+    press(&mut screen, &[KeyCode::Char('R')]);
+    assert_eq!(first(&mut screen), "0000012b");
+    press(&mut screen, &[KeyCode::End]);
+    let last = drawn(&mut screen, 80, 24);
+    assert!(last[4..18].iter().any(|line| line.starts_with("00000000")), "{last:#?}");
+    assert!(last[18].starts_with("--- 00000000"), "{last:#?}");
+    // What is selected stays so, wherever it is now.
+    press(&mut screen, &[KeyCode::Char('R')]);
+    assert!(drawn(&mut screen, 80, 24)[18].starts_with("--- 00000000"));
+    press(&mut screen, &[KeyCode::Char('/')]);
+    press(&mut screen, &"10.1.0.77:".chars().map(KeyCode::Char).collect::<Vec<_>>());
+    assert!(drawn(&mut screen, 80, 24)[23].starts_with("filter: 10.1.0.77:_"));
+    press(&mut screen, &[KeyCode::Enter]);
+    assert_eq!((first(&mut screen), screen.model.len()), ("0000004d".to_owned(), 1));
+    press(&mut screen, &[KeyCode::Esc]);
+    assert_eq!(screen.model.len(), 300);
+    assert_eq!(screen.key(KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE)), Wish::Quit);
+    assert_eq!(screen.key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)), Wish::Interrupt);
+}
+
+#[test]
+fn a_closed_path_is_shown_with_the_reason() {
+    let mut all = connections(1, 1);
+    all[0].closed.push(ClosedPath {
+        local: "10.1.0.9:1".parse().unwrap(),
+        remote: "10.9.0.2:5201".parse().unwrap(),
+        seconds_ago: 12.0,
+        reason: "shares a bottleneck with 10.0.0.0:5201 -> 10.9.0.2:5201".to_owned(),
+    });
+    let mut model = Model::new(SortKey::Goodput, "closed");
+    model.update(all, Duration::ZERO);
+    let shown = drawn(&mut Screen::new(model, "1s".to_owned(), true), 80, 24);
+    assert!(shown[7].starts_with(" 10.1.0.9 -> 10.9.0.2 closed 12 s ago: shares a bottleneck"), "{shown:#?}");
+}
+
+#[test]
+fn any_size_is_drawn_and_what_is_selected_is_on_it() {
+    let mut screen = seen(50);
+    for (width, height) in [(1, 1), (20, 4), (40, 6), (79, 17), (80, 18), (300, 100), (80, 24)] {
+        for key in [KeyCode::End, KeyCode::PageUp, KeyCode::Up, KeyCode::Home, KeyCode::Down] {
+            press(&mut screen, &[key]);
+            let shown = drawn(&mut screen, width, height);
+            assert_eq!(shown.len(), usize::from(height));
+            if key == KeyCode::End && height > 16 {
+                assert!(
+                    shown.iter().any(|line| line.starts_with("00000000")),
+                    "{width}x{height}: {shown:#?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_socket_that_has_the_ends_of_another_has_no_rate_of_it() {
+    let mut model = Model::new(SortKey::Goodput, "");
+    model.update(connections(2, 5), Duration::from_secs(1));
+    assert_eq!(model.get(0).unwrap().goodput_bps, None, "seen once");
+    model.update(connections(2, 1), Duration::from_secs(2));
+    assert_eq!(model.rows().map(|row| row.goodput_bps).collect::<Vec<_>>(), [Some(0.0), None]);
+    model.update(connections(1, 1), Duration::from_secs(3));
+    model.update(connections(2, 9), Duration::from_secs(4));
+    assert_eq!(model.rows().map(|row| row.goodput_bps).collect::<Vec<_>>(), [Some(0.0), None], "was gone");
+}
+
+const ON_TERMINAL: &str = "VMCC_TEST_ON_TERMINAL";
+
+/// Runs itself once more on a terminal, and panics there.
+#[test]
+fn a_panic_gives_the_terminal_back() {
+    if std::env::var_os(ON_TERMINAL).is_some() {
+        let mut screen = Screen::new(Model::new(SortKey::Goodput, ""), "1s".to_owned(), false);
+        let _ = live::run(&mut screen, Duration::from_millis(500), &mut |_| panic!("as this test wants it"));
+        return;
+    }
+    let mut itself = std::process::Command::new(std::env::current_exe().unwrap());
+    itself.args(["--exact", "commands::top::tests::a_panic_gives_the_terminal_back", "--nocapture"]);
+    let mut terminal =
+        terminal::Terminal::start(itself.env(ON_TERMINAL, "1").env("RUST_BACKTRACE", "0"), 24, 80);
+    terminal.shows("its screen", |lines| lines[0].starts_with("vmcc top: 0 connections"));
+    assert!(!terminal.ends().success());
+    assert!(terminal.is_as_before());
+    terminal.shows("why", |lines| lines.iter().any(|line| line.contains("as this test wants it")));
+}

@@ -1,0 +1,96 @@
+//! What the detectors of shared bottlenecks have found so far.
+
+use crate::error::ControlError;
+use crate::ids;
+use crate::shared::states::{CC_SHARING_EXCLUDED, CC_SHARING_SHARED};
+use crate::states::Member;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use serde::Serialize;
+use vmcc_cc::Sharing;
+use zerocopy::FromBytes;
+
+/// The map of an algorithm that detects.
+const SHARING_MAP: &str = "mp_sharing";
+
+/// What is known of two paths of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// They share a bottleneck.
+    Shares,
+    /// They do not.
+    Apart,
+    /// Not yet known.
+    Unknown,
+}
+
+/// A verdict, and how much speaks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Finding {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// From -1, which excludes that they share, over 0, nothing known, to 1, which decides that they do.
+    pub evidence: f64,
+}
+
+/// The tables of all detectors in this kernel.
+pub struct Detections(Vec<MapHandle>);
+
+impl Detections {
+    /// Finds them.
+    ///
+    /// # Errors
+    /// Not permitted to list BPF maps.
+    pub fn open() -> Result<Self, ControlError> {
+        let of_ours =
+            |map: &MapHandle| map.name() == SHARING_MAP && map.value_size() as usize == size_of::<Sharing>();
+        ids::maps(|_, map| of_ours(&map).then_some(map)).map(Self)
+    }
+
+    /// What is known of a connection; `None` where nobody compares its paths.
+    pub fn of(&self, member: Member) -> Option<Evidence> {
+        let key = member.connection.to_ne_bytes();
+        let bytes = self.0.iter().find_map(|map| map.lookup(&key, MapFlags::ANY).ok().flatten())?;
+        Some(Evidence(Sharing::read_from_bytes(&bytes).ok()?))
+    }
+}
+
+/// What a detector knows of a connection.
+pub struct Evidence(Sharing);
+
+impl Evidence {
+    /// Of two of its paths; `None` for one and the same.
+    pub fn between(&self, one: Member, other: Member) -> Option<Finding> {
+        (one.slot != other.slot).then(|| finding(&self.0, one.slot, other.slot))
+    }
+}
+
+fn finding(sharing: &Sharing, a: usize, b: usize) -> Finding {
+    let (high, low) = (a.max(b), a.min(b));
+    // As cc_sharing_pair() of sharing.h.
+    let evidence = i32::from(sharing.evidence[high * (high - 1) / 2 + low]);
+    let (shared, excluded) = (CC_SHARING_SHARED.cast_signed(), CC_SHARING_EXCLUDED.cast_signed());
+    let decides = if evidence > 0 { shared } else { excluded };
+    let verdict = match evidence {
+        some if some >= shared => Verdict::Shares,
+        some if some <= -excluded => Verdict::Apart,
+        _ => Verdict::Unknown,
+    };
+    Finding { verdict, evidence: f64::from(evidence) / f64::from(decides) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evidence_is_a_verdict_where_it_decides() {
+        let mut sharing = Sharing::default();
+        sharing.evidence[..6].copy_from_slice(&[48, -16, 0, 24, -8, 47]);
+        let of = |a, b| finding(&sharing, a, b);
+        let all = [(0, 1), (2, 0), (1, 2), (0, 3), (3, 1), (3, 2)].map(|(a, b)| of(a, b));
+        use Verdict::{Apart, Shares, Unknown};
+        assert_eq!(all.map(|f| f.verdict), [Shares, Apart, Unknown, Unknown, Unknown, Unknown]);
+        assert_eq!(all.map(|f| f.evidence), [1.0, -1.0, 0.0, 0.5, -0.5, 47.0 / 48.0]);
+    }
+}

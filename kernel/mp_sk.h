@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What a subflow keeps in icsk_ca_priv, for who keeps it and who lists it. */
+#ifndef VMCC_MP_SK_H
+#define VMCC_MP_SK_H
+
+#include "kernel_types.h"
+#include "cc.h"
+
+/* In mp_sk.slot of a path that is not coupled: it has been counted as such. */
+#define SLOT_REFUSED 0x80
+/* The same: on_ack has run, and detect is due. */
+#define SLOT_DETECT 0x40
+
+/* What a subflow keeps in icsk_ca_priv. */
+struct mp_sk {
+	struct cc_path path;
+	u64 group_key;	   /* 0: not coupled */
+	u32 rtt_us;	   /* with SK_SAMPLE */
+	u32 prior_rcv_nxt; /* receiver: what had arrived at the last segment */
+	u32 looked_us;	   /* when membership was looked at */
+	u16 acked_pkt;	   /* with SK_SAMPLE */
+	u8 slot;	   /* and SLOT_REFUSED, SLOT_DETECT */
+	u8 flags;
+};
+
+_Static_assert(sizeof(struct mp_sk) <= 104, "struct mp_sk must fit icsk_ca_priv");
+
+#endif /* VMCC_MP_SK_H */
