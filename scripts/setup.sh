@@ -10,7 +10,7 @@
 #   run     the programs that the lab runs
 #   demo    build and run; guest too, if this host cannot run the kernel engine itself
 #   guest   QEMU and the kernels of `make kernels` (KERNELS="6.1 7" chooses among the series)
-#   test    clang-format, shellcheck, Python libraries that open result files
+#   test    clang-format, shellcheck, Python libraries that open result files, Prometheus (in target)
 #
 # Exit codes: 0 done, 2 wrong use, 3 this host cannot be set up (with the remedy).
 
@@ -60,6 +60,11 @@ wanted() {
 	done < <(grep -v '^#' "$here/packages.txt") | sort -u
 }
 
+# The packages of which only the files are wanted.
+unpacked() {
+	case " ${groups[*]} " in *" test "*) awk '$1 == "unpack" { print $2 }' "$here/packages.txt" ;; esac
+}
+
 family() {
 	local ID='' ID_LIKE=''
 	# shellcheck source=/dev/null
@@ -74,7 +79,7 @@ name_the_packages() {
 	{
 		echo "setup: this script installs packages on Debian and Ubuntu only; this system is \"$1\"."
 		echo "Install what corresponds to these Debian packages, and Rust $(needed_rust) or newer:"
-		wanted | sed -E 's/\|-$/ (where there is one)/; s/\|/ or /g; s/^/    /'
+		{ wanted && unpacked; } | sed -E 's/\|-$/ (where there is one)/; s/\|/ or /g; s/^/    /'
 		echo "Then run make with SETUP=: to leave this step out, for example: make build SETUP=:"
 	} >&2
 	exit 3
@@ -223,6 +228,24 @@ install_python() {
 	cp "$wanted" "$venv/installed.txt"
 }
 
+# --- tools that are not to be installed ---------------------------------------------------------
+
+unpack_tools() {
+	local tree=$root/target/tools package work
+	for package in $(unpacked); do
+		[ ! -e "$tree/$package.unpacked" ] || continue
+		[ -n "$(candidate "$package")" ] || apt_update_once
+		say "unpacking into target/tools: $package"
+		work=$(mktemp -d)
+		(cd "$work" && apt-get -qq -o APT::Sandbox::User="$(id -un)" download "$package") ||
+			stop "$package cannot be fetched: check the network and apt's sources, then run this again."
+		mkdir -p "$tree"
+		dpkg-deb -x "$work"/*.deb "$tree"
+		rm -rf "$work"
+		touch "$tree/$package.unpacked"
+	done
+}
+
 # ----------------------------------------------------------------------------------------------
 
 system=$(family)
@@ -236,7 +259,10 @@ for group in "${groups[@]}"; do
 		read -ra series <<<"${KERNELS:-}"
 		"$here/fetch-kernels.sh" "${series[@]}"
 		;;
-	test) install_python ;;
+	test)
+		install_python
+		unpack_tools
+		;;
 	esac
 done
 say "ready: ${groups[*]}"

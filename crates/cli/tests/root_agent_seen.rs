@@ -7,11 +7,13 @@ mod kept;
 #[path = "../../host/tests/namespace/mod.rs"]
 mod namespace;
 mod pair;
+mod prometheus;
 
 use kept::{Agent, until, within};
 use nix::libc;
 use nix::sys::signal::Signal;
 use pair::{FILE, Pair};
+use prometheus::promtool;
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -175,7 +177,7 @@ fn root_figures_are_as_prometheus_reads_them_and_follow_what_happens() {
         let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
         assert!(name.starts_with("vmcc_") && text.contains(&format!("# TYPE {name} {kind}\n")), "{line}");
     }
-    promtool(text);
+    promtool(&["check", "metrics"], text);
     assert!(http(&pair, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
     assert!(http(&pair, "nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
     pair.file("[host]\nnotsent_lowatt = 1");
@@ -183,22 +185,4 @@ fn root_figures_are_as_prometheus_reads_them_and_follow_what_happens() {
     until("a file that is refused is counted", || {
         value(&http(&pair, get), "vmcc_agent_reloads_refused_total") == 1.0
     });
-}
-
-/// Prometheus's own check of names, types and help, where it is installed.
-fn promtool(text: &str) {
-    let mut command = std::process::Command::new("promtool");
-    command
-        .args(["check", "metrics"])
-        .stdin(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped());
-    let mut child = match command.spawn() {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            return eprintln!("promtool is not installed: not checked");
-        }
-        child => child.unwrap(),
-    };
-    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
