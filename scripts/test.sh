@@ -17,14 +17,19 @@ target=${CARGO_TARGET_DIR:-target}
 # What the tests are built with runs the demo and the matrix too: nothing is compiled twice.
 vmcc=$target/debug/vmcc
 
-all_stages=(rust-format c-format shell portable kernel clippy root timeless guests matrix demo)
+all_stages=(rust-format c-format shell portable kernel clippy root guests timeless matrix demo)
 # On demand, and in CI where they belong to a job.
 more_stages=(release more-guests)
-# Root tests mostly wait for packets, and guests for their timers. Meanwhile, at idle priority, run stages that only
-# compute: a lane of compilers, and one of guests whose verdicts depend on no clock.
+# Root tests mostly wait for packets. Beside them run, one stage of each lane at a time: guests with the host's clock, which
+# give way; and at idle priority a compiler, and guests whose verdicts depend on no clock.
 leaves_room=(root guests)
-compilers=(clippy release)
+yielding=(guests)
+compilers=(release)
 patient=(timeless matrix more-guests)
+
+# Every compilation here is Clippy's as well, which is the compiler with more lints: what it says is kept with what was
+# compiled, and `clippy` asks for it.
+export RUSTC_WORKSPACE_WRAPPER=clippy-driver
 
 # One feature set for every stage with kernel code, and always the whole workspace: what is selected
 # decides about the features of dependencies, which would be compiled a second time.
@@ -48,8 +53,22 @@ stage_c-format() {
 
 stage_shell() { git ls-files '*.sh' .ci/run | xargs shellcheck; }
 
+# Every target of both sets of features; what was compiled before is only asked for.
 stage_clippy() {
-	cargo clippy --locked --workspace --all-targets "${kernel_features[@]}" -- -D warnings
+	local status=0
+	heard_nothing cargo build --locked --all-targets || status=1
+	heard_nothing cargo build --locked --all-targets --workspace "${kernel_features[@]}" || status=1
+	return $status
+}
+
+heard_nothing() { # heard_nothing COMMAND...: of cargo; fails if the compiler warned of anything
+	"$@" --message-format json | python3 -c '
+import json, sys
+heard = {one["message"]["rendered"] for one in map(json.loads, sys.stdin) if one["reason"] == "compiler-message"}
+print(*sorted(heard), sep="\n")
+sys.exit(bool(heard))'
+	# "0 0": neither of both failed.
+	[ "${PIPESTATUS[*]}" = "0 0" ]
 }
 
 # Everything but the kernel engine must build and pass with a C compiler alone: here clang and
@@ -114,16 +133,17 @@ for message in map(json.loads, sys.stdin):
 	mv "$logs/building" "$logs/binaries"
 }
 
-# What each program is started by, if anything.
+# What each program is started by, if anything, and how many of its tests run at once.
 wrapper=()
+threads=1
 
-run_binaries() { # run_binaries LIST ARGUMENTS...: one test at a time; the arguments are libtest's
+run_binaries() { # run_binaries LIST ARGUMENTS...: one program at a time; the arguments are libtest's
 	local list=$1 dir binary status begin failed=0
 	shift
 	while IFS=$'\t' read -r dir binary; do
 		printf '\n     Running %s\n' "${binary##*/}"
 		begin=$SECONDS
-		(cd "$dir" && exec "${wrapper[@]}" "$binary" --test-threads=1 "$@" </dev/null)
+		(cd "$dir" && exec "${wrapper[@]}" "$binary" --test-threads="$threads" "$@" </dev/null)
 		status=$?
 		echo "$((SECONDS - begin)) s ${binary##*/}" >>"$logs/durations"
 		[ $status = 0 ] || { failed=1 && echo "error: ${binary##*/} failed with code $status"; }
@@ -163,7 +183,7 @@ run_twice() { # run_twice PREFIX LIST
 		return 1
 	fi
 	echo "once more, each by itself: ${failed[*]}"
-	run_binaries "$list" --exact "${failed[@]}" 2>&1 | tee "$log.again"
+	threads=1 run_binaries "$list" --exact "${failed[@]}" 2>&1 | tee "$log.again"
 	[ "${PIPESTATUS[0]}" = 0 ] || return 1
 	# A guest's own tests are counted inside of one of ours.
 	[ "$(awk '/^test result: ok/ { n += $4 } END { print n + 0 }' "$log.again")" -ge ${#failed[@]} ] || return 1
@@ -198,6 +218,8 @@ stage_root() {
 of_ports='/root_(port|mark)[-_][^/]*$'
 
 run_ports() {
+	# Ports of so low rates that several are filled at once.
+	local threads=3
 	# shellcheck disable=SC2016
 	local wrapper=(unshare --mount sh -c 'mount -t tmpfs -o mode=755 none /run && mount -t bpf none /sys/fs/bpf && exec "$@"' sh)
 	grep -E "$of_ports" "$logs/binaries" >"$logs/list-ports" && run_twice root_ "$logs/list-ports"
@@ -296,15 +318,18 @@ judge() { # judge STAGE
 	summary+=("$line")
 }
 
+# What is not in the foreground, if there is anything to be beside.
+aside=()
+if is_one_of root "${stages[@]}"; then
+	aside=("${yielding[@]}" "${compilers[@]}" "${patient[@]}")
+elif is_one_of guests "${stages[@]}"; then
+	aside=("${compilers[@]}" "${patient[@]}")
+fi
 foreground=()
 background=()
 for stage in "${stages[@]}"; do
-	if is_one_of "$stage" "${compilers[@]}" "${patient[@]}"; then background+=("$stage"); else foreground+=("$stage"); fi
+	if is_one_of "$stage" "${aside[@]}"; then background+=("$stage"); else foreground+=("$stage"); fi
 done
-if ! is_one_of root "${stages[@]}" && ! is_one_of guests "${stages[@]}"; then
-	foreground=("${stages[@]}")
-	background=()
-fi
 
 begin_background() {
 	[ ! -e "$logs/begun" ] || return 0
@@ -313,6 +338,8 @@ begin_background() {
 	# Before, so that they do not wait for each other's lock. What is wrong is heard by each that needs it.
 	build_binaries >/dev/null
 	(
+		renice --priority 10 --pid "$BASHPID" >/dev/null
+		run_lane "${yielding[@]}" &
 		chrt --idle --pid 0 "$BASHPID"
 		run_lane "${compilers[@]}" &
 		run_lane "${patient[@]}" &

@@ -49,7 +49,7 @@ fn on_linux_7() {
 
 /// The table of docs/kernels.md.
 #[test]
-#[ignore = "on demand: takes a quarter of an hour"]
+#[ignore = "on demand: takes a quarter of an hour, and dctcp has both kinds of reduction"]
 fn on_linux_7_beside_the_kernels_own_with_1_2_and_8_flows() {
     run_inside("7", "beside_long_inside");
 }
@@ -57,13 +57,13 @@ fn on_linux_7_beside_the_kernels_own_with_1_2_and_8_flows() {
 #[test]
 #[ignore = "runs in a guest"]
 fn beside_inside() {
-    reductions::reference::beside_the_kernels_own(&[1], 30);
+    reductions::reference::beside_the_kernels_own(&["dctcp"], &[1], 30);
 }
 
 #[test]
 #[ignore = "runs in a guest"]
 fn beside_long_inside() {
-    reductions::reference::beside_the_kernels_own(&[1, 2, 8], 30);
+    reductions::reference::beside_the_kernels_own(&reductions::reference::ALGORITHMS, &[1, 2, 8], 30);
 }
 
 #[test]

@@ -10,7 +10,8 @@ use std::fmt;
 use std::fs;
 use vmcc_host::Loaded;
 
-const ALGORITHMS: [&str; 3] = ["dctcp", "cubic", "reno"];
+/// Those that Linux has of the same name.
+pub const ALGORITHMS: [&str; 3] = ["dctcp", "cubic", "reno"];
 const RATE: &str = "2mbit";
 /// Of the ACKs; the way there has the port's queue.
 const DELAY_MS: u32 = 50;
@@ -167,8 +168,8 @@ fn side_by_side(name: &str, loaded: &Loaded, full: Full, flows: usize, seconds: 
     found.into_iter().map(|difference| format!("{name}, {what}, {difference}")).collect()
 }
 
-/// Runs each in turn and prints a table.
-pub fn beside_the_kernels_own(flows: &[usize], seconds: u64) {
+/// Runs each of `algorithms` in turn and prints a table.
+pub fn beside_the_kernels_own(algorithms: &[&str], flows: &[usize], seconds: u64) {
     run("modprobe tcp_dctcp");
     // Else only the initial network namespace may choose it.
     fs::write("/proc/sys/net/ipv4/tcp_allowed_congestion_control", ALGORITHMS.join(" "))
@@ -178,7 +179,7 @@ pub fn beside_the_kernels_own(flows: &[usize], seconds: u64) {
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     let mut found = Vec::new();
-    for name in ALGORITHMS {
+    for &name in algorithms {
         let loaded = load(name);
         for full in [Full::Marks, Full::Drops] {
             for &flows in flows {

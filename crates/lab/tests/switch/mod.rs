@@ -16,6 +16,7 @@ mod namespace;
 
 pub use namespace::{Namespace, Server, own_name, run};
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 use vmcc_host::port::{Port, PortError};
@@ -31,6 +32,9 @@ pub struct Host {
     pub second: Option<Vnic>,
 }
 
+/// How many ports were made outside of a switch's namespace.
+static PORTS: AtomicU32 = AtomicU32::new(0);
+
 /// An interface of a host.
 #[derive(Debug, Clone)]
 pub struct Vnic {
@@ -45,10 +49,11 @@ impl Host {
     pub fn new(switch: Option<&Namespace>, number: u8) -> Self {
         let namespace = Namespace::new("h");
         // Interfaces have 15 characters; without a namespace of its own the port needs a name of its own.
+        // It is never used again: the one of a namespace that is gone is still there for a moment.
         let port = if switch.is_some() {
             format!("p{number}")
         } else {
-            format!("vs{}p{number}", std::process::id())
+            format!("vs{}p{}", std::process::id(), PORTS.fetch_add(1, Ordering::Relaxed))
         };
         let place = switch.map_or_else(|| "ip".to_owned(), |s| format!("ip -n {}", s.0));
         run(&format!("{place} link add {port} type veth peer name e0 netns {}", namespace.0));
