@@ -117,7 +117,7 @@ struct cc_group {
 	struct cc_slot path[CC_MAX_PATHS];
 };
 
-#define CC_SHARING_BINS	 24 /* a block, and as many more as one end may be ahead: see sharing.h */
+#define CC_SHARING_BINS	 21 /* a block, and as many more as one end may be ahead: see sharing.h */
 #define CC_SHARING_PAIRS (CC_MAX_PATHS * (CC_MAX_PATHS - 1) / 2)
 
 /* One path, as the detector sees it. */
@@ -128,18 +128,21 @@ struct cc_history {
 	uint16_t marked;  /* of them with ECE */
 	uint16_t ignored; /* of them that tell nothing */
 	uint8_t settle;	  /* complete bins that will be left out still */
-	uint8_t probed;	  /* blocks for which the last probe still counts */
+	uint8_t trial;	  /* the one whose answer is not known yet; 0: none is */
 	uint16_t hold;	  /* the window of the probe that is being made; 0: none is */
-	uint16_t back;	  /* the window after it; 0: whatever it is then */
+	uint16_t back;	  /* the window after it */
 	uint16_t until;	  /* when it ends, in ticks */
 	uint16_t value[CC_SHARING_BINS];
-	uint16_t doubts; /* blocks in a row, up to some, after which a pair was in doubt */
+	uint16_t expected; /* how far a probe of that trial would move a queue of its own */
+	uint8_t tried;	   /* the bin of the last trial, modulo 2^8 */
+	uint8_t doubts;	   /* blocks in a row, up to some, after which a pair was in doubt */
 };
 
 /* What the detector keeps of a connection.  All zero at first. */
 struct cc_sharing {
 	struct cc_history path[CC_MAX_PATHS]; /* each written by its path only */
 	int8_t evidence[CC_SHARING_PAIRS];
+	int8_t alone[CC_SHARING_PAIRS]; /* does one answer its probes, and the other not? */
 	uint32_t shift; /* a bin is 2^shift us long; 0: none has begun */
 };
 
@@ -223,8 +226,8 @@ struct cc_decision {
 _Static_assert(sizeof(struct cc_event) == 64, "cc_event is shared with Rust and BPF");
 _Static_assert(sizeof(struct cc_slot) == 32, "cc_slot is shared with Rust and BPF");
 _Static_assert(sizeof(struct cc_path) == 80, "cc_path must leave 24 bytes of icsk_ca_priv");
-_Static_assert(sizeof(struct cc_history) == 72, "cc_history is shared with Rust and BPF");
-_Static_assert(sizeof(struct cc_sharing) == 608, "cc_sharing is shared with Rust and BPF");
+_Static_assert(sizeof(struct cc_history) == 68, "cc_history is shared with Rust and BPF");
+_Static_assert(sizeof(struct cc_sharing) == 604, "cc_sharing is shared with Rust and BPF");
 _Static_assert(sizeof(struct cc_decision) == 16, "cc_decision is shared with Rust and BPF");
 
 #endif /* VMCC_CC_H */

@@ -56,28 +56,40 @@
 #define CC_SHARING_SHARED 48
 #define CC_SHARING_APART  (-16)
 
-/* What evidence is left when a pair seems to share and no probe has been made yet. */
-#define CC_SHARING_SUSPECT 24
-/* For so many blocks a probe counts. */
-#define CC_SHARING_PROBED 4u
-/* What is in flight must be so many packets for a pause; a window so wide is not made wider. */
-#define CC_SHARING_PAUSES 4u
+/* So many packets in flight are too few for a pause; a narrow window becomes wider by so many. */
 #define CC_SHARING_NARROW 8u
-/* A narrow window becomes so wide, for so many round trips. */
-#define CC_SHARING_WIDE	       12u
-#define CC_SHARING_WIDE_ROUNDS 3u
+#define CC_SHARING_WIDER  10u
 /* Times of a probe are in ticks of 2^-4 bins. */
 #define CC_SHARING_TICK_BITS 4
 /*
- * A bin begins a probe with probability 2^-3 while a pair is in doubt; 2^-5 if it is still after
- * so many blocks, because what looks like a queue may be none, and a pause then costs; 2^-8 where
- * sharing is excluded: paths may be moved.
+ * Bins from one trial to the next: if a pair is in doubt; if it seems to share; if it is in doubt
+ * still after so many blocks, because what looks like a queue may be none, and a pause then costs;
+ * where sharing is excluded: paths may be moved.
  */
-#define CC_SHARING_DOUBTFUL 3u
+#define CC_SHARING_DOUBTFUL 4u
+#define CC_SHARING_URGENT   3u
 #define CC_SHARING_PATIENCE 32u
-#define CC_SHARING_SELDOM   5u
-#define CC_SHARING_RARELY   8u
-/* The least evidence without a probe. */
+#define CC_SHARING_SELDOM   16u
+#define CC_SHARING_RARELY   128u
+
+/* What a trial is; with the lowest bit a probe is made, without it is not. */
+#define CC_SHARING_PROBE 1u
+#define CC_SHARING_PAUSE 2u
+#define CC_SHARING_WIDEN 4u
+/* Bins after which it is known what a trial did. */
+#define CC_SHARING_SEEN 3u
+/*
+ * In 1/64 of what a probe would do to a queue that nobody else uses: the middle between an answer
+ * and none, if another connection does; the most that counts; what is taken off for each trial, so
+ * that the sum falls where it has no reason to rise; and its bounds.
+ */
+#define CC_SHARING_ANSWER 8
+#define CC_SHARING_ODD	  16
+#define CC_SHARING_DOUBT  5
+#define CC_SHARING_BOTH	  (-48)
+#define CC_SHARING_ALONE  96
+
+/* The least evidence without a trial. */
 #define CC_SHARING_UNLIKELY (-12)
 
 /* A bin's value: share of marks in the low bits, delay above; 0: unknown. */
@@ -295,11 +307,11 @@ CC_NOINLINE int cc_sharing_delays(const struct cc_history *x, const struct cc_hi
 	return CC_SHARING_NOTHING;
 }
 
-/* Adds to the evidence, within its bounds; without a probe those are narrower. */
-CC_INLINE void cc_sharing_add(struct cc_sharing *sharing, uint32_t pair, int32_t step, int probed)
+/* Adds to the evidence, within its bounds; without a trial those are narrower. */
+CC_INLINE void cc_sharing_add(struct cc_sharing *sharing, uint32_t pair, int32_t step)
 {
 	int32_t before = sharing->evidence[pair], after = before + step;
-	int32_t least = probed ? CC_SHARING_APART : CC_SHARING_UNLIKELY;
+	int32_t least = sharing->alone[pair] ? CC_SHARING_APART : CC_SHARING_UNLIKELY;
 
 	if (before < least)
 		least = before;
@@ -330,8 +342,7 @@ CC_SEPARATE int cc_sharing_compare(struct cc_sharing *sharing, uint32_t me, uint
 		r = (int)((uint32_t)(of_marks + of_delays - 2 * CC_SHARING_NOTHING) >> 1) +
 		    CC_SHARING_NOTHING;
 	if (r != CC_SHARING_NOTHING)
-		cc_sharing_add(sharing, cc_sharing_pair(me, other), r - CC_SHARING_MIDDLE,
-			       me > other ? x->probed : y->probed);
+		cc_sharing_add(sharing, cc_sharing_pair(me, other), r - CC_SHARING_MIDDLE);
 	return 0;
 }
 
@@ -371,7 +382,7 @@ CC_INLINE void cc_sharing_clock(const struct cc_group *group, struct cc_sharing 
 	if (shift >= CC_SHARING_SHIFT_MIN && shift <= CC_SHARING_SHIFT_MAX) {
 		uint64_t bin_us = 1ull << shift;
 
-		if (longest_us <= bin_us + bin_us / 2 + bin_us / 4 && longest_us >= bin_us / 4)
+		if (longest_us <= bin_us + bin_us / 2 && longest_us >= bin_us / 2)
 			return;
 	}
 	/* From 3/4 to 3/2 of it. */
@@ -437,30 +448,98 @@ CC_INLINE void cc_sharing_verdict(const struct cc_group *group, const struct cc_
 
 	for (i = 0; i < CC_MAX_PATHS; i++) {
 		uint64_t lives = cc_sharing_lives(&group->path[i]) & cc_less(i, me);
-		int64_t evidence = sharing->evidence[cc_sharing_pair(me, i)];
-		uint64_t above = (uint64_t)(evidence - INT8_MIN) & (0 - lives);
+		uint32_t pair = cc_sharing_pair(me, i);
+		uint64_t above = (uint64_t)(sharing->evidence[pair] - INT8_MIN) & (0 - lives);
+		uint64_t alone = (uint64_t)(sharing->alone[pair] - INT8_MIN);
 
 		others |= lives;
 		strongest = cc_max64(strongest, above);
-		shared |= cc_less(CC_SHARING_SHARED - INT8_MIN - 1, above) << i;
+		shared |= (cc_less(CC_SHARING_SHARED - INT8_MIN - 1, above) &
+			   cc_less(alone, CC_SHARING_BOTH - INT8_MIN + 1))
+			  << i;
 	}
 	v->kept = shared ? cc_bitlen(shared & (0 - shared)) - 1 : CC_MAX_PATHS;
 	v->others = (uint32_t)others;
 	v->suspicion = (int32_t)strongest + INT8_MIN;
 }
 
-/* Is this bin one of those, chosen at random, in which a probe begins? */
-CC_INLINE int cc_sharing_moment(const struct cc_event *ev, const struct cc_history *h,
-				int32_t suspicion)
+/* A coin.  No cause outside knows how it falls, so none can look like an answer to it. */
+CC_INLINE uint8_t cc_sharing_coin(const struct cc_event *ev)
 {
 	uint32_t drawn = ((uint32_t)ev->now_us * 0x9e3779b1u ^ ev->snd_una) * 0x85ebca6bu;
 
-	drawn = (drawn ^ drawn >> 15) * 0xc2b2ae35u;
+	return (uint8_t)((drawn ^ drawn >> 15) * 0xc2b2ae35u >> 31);
+}
+
+/* Is it time for another trial? */
+CC_INLINE int cc_sharing_due(const struct cc_history *h, int32_t suspicion)
+{
+	uint8_t since = (uint8_t)(h->bin - h->tried);
+
 	if (suspicion <= CC_SHARING_APART)
-		return !(drawn >> (32 - CC_SHARING_RARELY));
-	if (h->doubts < CC_SHARING_PATIENCE)
-		return !(drawn >> (32 - CC_SHARING_DOUBTFUL));
-	return !(drawn >> (32 - CC_SHARING_SELDOM));
+		return since >= CC_SHARING_RARELY;
+	if (h->doubts >= CC_SHARING_PATIENCE)
+		return since >= CC_SHARING_SELDOM;
+	return since >= (suspicion < CC_SHARING_SHARED ? CC_SHARING_DOUBTFUL : CC_SHARING_URGENT);
+}
+
+/* How the delay rose from this bin to the next; 0 into `known` if that is not known. */
+CC_INLINE int32_t cc_sharing_rise(const struct cc_history *h, uint32_t bin, uint64_t *known)
+{
+	uint64_t at = h->value[cc_sharing_at(bin)], next = h->value[cc_sharing_at(bin + 1)];
+
+	*known &= cc_nonzero(at) & cc_nonzero(next);
+	return (int32_t)(next >> CC_SHARING_MARK_BITS) - (int32_t)(at >> CC_SHARING_MARK_BITS);
+}
+
+/* 64 a / b, rounded towards 0, from the middle of an answer and none, within bounds. */
+CC_INLINE int32_t cc_sharing_answer(int32_t a, uint32_t b)
+{
+	uint32_t size = (uint32_t)(a < 0 ? -a : a) * 64 / cc_max(b, 1);
+	int32_t answer = (int32_t)cc_min(size, 4 * CC_SHARING_ODD);
+
+	answer = (a < 0 ? -answer : answer) - CC_SHARING_ANSWER;
+	if (answer > CC_SHARING_ODD)
+		return CC_SHARING_ODD;
+	return answer < -CC_SHARING_ODD ? -CC_SHARING_ODD : answer;
+}
+
+/* Adds up what a pair did in trials. */
+CC_INLINE void cc_sharing_heard(struct cc_sharing *sharing, uint32_t pair, int32_t answer)
+{
+	int32_t sum = sharing->alone[pair] + answer - CC_SHARING_DOUBT;
+
+	sum = sum > CC_SHARING_ALONE ? CC_SHARING_ALONE : sum;
+	sharing->alone[pair] = (int8_t)(sum < CC_SHARING_BOTH ? CC_SHARING_BOTH : sum);
+}
+
+/*
+ * What the trial in this bin did.  If a path has a queue of its own, a probe moves its delay and
+ * not the sibling's: the difference moves with the coin.  If they share one, the difference stays.
+ */
+CC_SEPARATE int cc_sharing_hear(struct cc_sharing *sharing, uint32_t me, uint32_t bin)
+{
+	const struct cc_history *h, *other;
+	uint32_t i;
+
+	if (!sharing)
+		return 0;
+	me &= CC_MAX_PATHS - 1;
+	h = &sharing->path[me];
+	for (i = 0; i < CC_MAX_PATHS; i++) {
+		uint64_t known = 1;
+		int32_t more;
+
+		other = &sharing->path[i];
+		if (i >= me || other->bin - bin < 2 || other->bin - bin >= CC_SHARING_BINS)
+			continue;
+		more = cc_sharing_rise(other, bin, &known) - cc_sharing_rise(h, bin, &known);
+		more = cc_sharing_answer(h->trial & CC_SHARING_WIDEN ? -more : more, h->expected);
+		if (known)
+			cc_sharing_heard(sharing, cc_sharing_pair(me, i),
+					 h->trial & CC_SHARING_PROBE ? more : -more);
+	}
+	return 0;
 }
 
 /* The time in ticks, modulo 2^16. */
@@ -469,39 +548,50 @@ CC_INLINE uint16_t cc_sharing_tick(uint64_t us, uint32_t shift)
 	return (uint16_t)(us >> ((shift - CC_SHARING_TICK_BITS) & 31));
 }
 
-/* A probe begins, for `rounds` round trips. */
-CC_INLINE void cc_sharing_begins(const struct cc_event *ev, struct cc_history *h, uint32_t shift,
-				 uint32_t rounds)
+/* A probe begins.  It lasts until what is sent will no more count to the next bin. */
+CC_INLINE void cc_sharing_begins(const struct cc_event *ev, struct cc_history *h, uint32_t hold,
+				 uint32_t shift)
 {
-	uint32_t us = cc_min(ev->srtt_8us >> 3, 1u << shift);
+	uint32_t bin_us = 1u << shift, rtt_us = cc_min(ev->srtt_8us >> 3, bin_us + bin_us / 2);
 
-	h->until =
-		cc_sharing_tick(ev->now_us, shift) + cc_sharing_tick((uint64_t)us * rounds, shift);
-	h->probed = CC_SHARING_PROBED;
+	h->hold = (uint16_t)hold;
+	h->back = (uint16_t)ev->cwnd_pkt;
+	h->until = cc_sharing_tick(ev->now_us + 2ull * bin_us - rtt_us, shift);
 }
 
 /*
- * Pauses as long as the own share of the queue lasts, but for at most half of what is in flight;
- * or, where there is no more than the floor, asks for more.
+ * How far a queue moves by so much, in 1/1024 of a bin.  With a window that is so narrow a path is
+ * hardly alone there: that counts for a fourth.
  */
-CC_INLINE void cc_sharing_probe(const struct cc_event *ev, struct cc_history *h, uint32_t shift)
+CC_INLINE uint16_t cc_sharing_expected(uint64_t us, uint32_t wide, uint32_t shift)
 {
-	uint32_t w = cc_window(ev->cwnd_pkt), flight = cc_min(ev->in_flight_pkt, w);
-	uint32_t srtt_us = ev->srtt_8us >> 3, least_us = cc_min(ev->min_rtt_us, srtt_us), queued;
+	uint64_t expected = (us << CC_SHARING_DELAY_BITS) >> (shift + 2 * wide);
 
-	if (h->hold || h->settle || !srtt_us || w > UINT16_MAX)
+	return (uint16_t)cc_min64(expected, UINT16_MAX);
+}
+
+/*
+ * A trial: a coin decides whether to probe.  A probe is a pause that takes the own share out of the
+ * queue; or, of a window that is too narrow for that, one that is wider.
+ */
+CC_INLINE void cc_sharing_try(const struct cc_event *ev, struct cc_history *h, uint32_t shift)
+{
+	uint32_t w = cc_window(ev->cwnd_pkt), flight = cc_max(cc_min(ev->in_flight_pkt, w), 1);
+	uint32_t srtt_us = ev->srtt_8us >> 3, least_us = cc_min(ev->min_rtt_us, srtt_us);
+	uint32_t moved, wide = w <= CC_SHARING_NARROW;
+
+	if (h->hold || h->settle || !srtt_us || w > UINT16_MAX - CC_SHARING_WIDER)
 		return;
-	queued = (uint32_t)((uint64_t)flight * (srtt_us - least_us) / srtt_us);
-	queued = cc_min(queued, flight / 2);
-	if (ev->state == CC_STATE_OPEN && flight >= CC_SHARING_PAUSES && queued) {
-		h->hold = (uint16_t)(flight - queued);
-		h->back = (uint16_t)w;
-		cc_sharing_begins(ev, h, shift, 1);
-	} else if (w <= CC_SHARING_NARROW && ev->state <= CC_STATE_CWR) {
-		h->hold = CC_SHARING_WIDE;
-		h->back = 0;
-		cc_sharing_begins(ev, h, shift, CC_SHARING_WIDE_ROUNDS);
-	}
+	moved = (uint32_t)((uint64_t)flight * (srtt_us - least_us) / srtt_us);
+	if (wide)
+		moved = CC_SHARING_WIDER;
+	if (!moved || ev->state > (wide ? CC_STATE_CWR : CC_STATE_OPEN))
+		return;
+	h->trial = (wide ? CC_SHARING_WIDEN : CC_SHARING_PAUSE) | cc_sharing_coin(ev);
+	h->tried = (uint8_t)h->bin;
+	h->expected = cc_sharing_expected((uint64_t)moved * srtt_us / flight, wide, shift);
+	if (h->trial & CC_SHARING_PROBE)
+		cc_sharing_begins(ev, h, wide ? w + moved : cc_max(flight - moved, 1), shift);
 }
 
 /*
@@ -530,17 +620,19 @@ CC_INLINE void cc_sharing_resume(const struct cc_event *ev, struct cc_history *h
 		h->hold = 0;
 }
 
-/* A narrow window is made wide; what it is afterwards is the law's affair. */
+/* A narrow window is made wider, and then what it was. */
 CC_INLINE void cc_sharing_widen(const struct cc_event *ev, struct cc_history *h, int over,
 				struct cc_decision *out)
 {
+	uint32_t w = over ? h->back : h->hold;
+
 	if (ev->state > CC_STATE_CWR) {
 		h->hold = 0;
 		return;
 	}
-	cc_set_ssthresh(out, cc_max(h->hold, CC_MIN_SSTHRESH_PKT));
-	if (ev->state == CC_STATE_OPEN && ev->cwnd_pkt < h->hold)
-		cc_set_cwnd(out, h->hold);
+	cc_set_ssthresh(out, cc_max(w, CC_MIN_SSTHRESH_PKT));
+	if (over ? ev->cwnd_pkt > w : ev->state == CC_STATE_OPEN && ev->cwnd_pkt < w)
+		cc_set_cwnd(out, w);
 	if (over)
 		h->hold = 0;
 }
@@ -550,10 +642,9 @@ CC_INLINE void cc_sharing_hold(const struct cc_event *ev, struct cc_history *h, 
 			       struct cc_decision *out)
 {
 	uint32_t left = (uint16_t)(h->until - cc_sharing_tick(ev->now_us, shift));
-	int over = left - 1 > 2u * CC_SHARING_WIDE_ROUNDS
-				      << CC_SHARING_TICK_BITS; /* or never set */
+	int over = left - 1 > 4u << CC_SHARING_TICK_BITS; /* or never set */
 
-	if (!h->back)
+	if (h->back < h->hold)
 		cc_sharing_widen(ev, h, over, out);
 	else if (ev->state > CC_STATE_DISORDER)
 		cc_sharing_reduced(ev, h);
@@ -563,23 +654,27 @@ CC_INLINE void cc_sharing_hold(const struct cc_event *ev, struct cc_history *h, 
 		cc_sharing_resume(ev, h, out);
 }
 
-/* Closes, probes, or waits. */
+/* Hears of the last trial; then closes, makes another, or waits. */
 CC_INLINE void cc_sharing_decide(const struct cc_event *ev, const struct cc_group *group,
 				 struct cc_sharing *sharing, uint32_t me, struct cc_decision *out)
 {
 	struct cc_history *h = &sharing->path[me];
+	uint8_t since = (uint8_t)(h->bin - h->tried);
 	struct cc_verdict v;
 
+	if (h->trial && since >= CC_SHARING_SEEN) {
+		if (since <= CC_SHARING_BINS - 2)
+			cc_sharing_hear(sharing, me, h->bin - since);
+		h->trial = 0;
+	}
 	cc_sharing_verdict(group, sharing, me, &v);
 	if (v.suspicion <= CC_SHARING_APART)
 		h->doubts = 0;
-	if (v.kept < CC_MAX_PATHS && h->probed) {
+	if (v.kept < CC_MAX_PATHS) {
 		out->set |= CC_CLOSE_PATH;
 		out->peer = v.kept;
-	} else if (v.kept < CC_MAX_PATHS) {
-		sharing->evidence[cc_sharing_pair(me, v.kept)] = CC_SHARING_SUSPECT;
-	} else if (v.others && cc_sharing_moment(ev, h, v.suspicion)) {
-		cc_sharing_probe(ev, h, sharing->shift);
+	} else if (v.others && !h->trial && cc_sharing_due(h, v.suspicion)) {
+		cc_sharing_try(ev, h, sharing->shift & 31);
 	}
 }
 
@@ -596,8 +691,6 @@ CC_NOINLINE void cc_sharing_turn(const struct cc_event *ev, const struct cc_grou
 	if (before >> CC_SHARING_BLOCK_BITS != bin >> CC_SHARING_BLOCK_BITS) {
 		start = (bin & ~(CC_SHARING_BLOCK - 1)) - CC_SHARING_BLOCK;
 		cc_sharing_block(group, sharing, me, start);
-		if (h->probed)
-			h->probed--;
 		if (h->doubts < CC_SHARING_PATIENCE)
 			h->doubts++;
 	}
@@ -615,13 +708,16 @@ CC_INLINE void cc_sharing_begin(const struct cc_event *ev, struct cc_sharing *sh
 		h->value[i] = 0;
 	h->bin = 0;
 	h->acks = 0;
-	h->probed = 0;
+	h->trial = 0;
+	h->tried = 0;
 	h->doubts = 0;
 	h->hold = 0;
 	h->settle = CC_SHARING_SETTLE;
 	for (i = 0; i < CC_MAX_PATHS; i++) {
-		if (i != me)
+		if (i != me) {
 			sharing->evidence[cc_sharing_pair(me, i)] = 0;
+			sharing->alone[cc_sharing_pair(me, i)] = 0;
+		}
 	}
 }
 

@@ -185,7 +185,7 @@ pub struct Group {
 }
 
 /// Bins that a path's history goes back: `CC_SHARING_BINS`.
-const SHARING_BINS: usize = 24;
+const SHARING_BINS: usize = 21;
 /// Pairs of paths: `CC_SHARING_PAIRS`.
 const SHARING_PAIRS: usize = MAX_PATHS * (MAX_PATHS - 1) / 2;
 
@@ -205,18 +205,22 @@ pub struct History {
     pub ignored: u16,
     /// Complete bins that will be left out still.
     pub settle: u8,
-    /// Blocks for which the last probe still counts.
-    pub probed: u8,
+    /// The trial whose answer is not known yet; 0: none is.
+    pub trial: u8,
     /// The window of the probe that is being made; 0: none is.
     pub hold: u16,
-    /// The window after it; 0: whatever it is then.
+    /// The window after it.
     pub back: u16,
     /// When it ends, in ticks.
     pub until: u16,
     /// Complete bins, as a ring; 0: unknown.
     pub value: [u16; SHARING_BINS],
+    /// How far a probe of that trial would move a queue of its own.
+    pub expected: u16,
+    /// The bin of the last trial, modulo 2^8.
+    pub tried: u8,
     /// Blocks in a row, up to some, after which a pair was in doubt.
-    pub doubts: u16,
+    pub doubts: u8,
 }
 
 /// What the detector of shared bottlenecks keeps of a connection: `struct cc_sharing`.
@@ -227,6 +231,8 @@ pub struct Sharing {
     pub path: [History; MAX_PATHS],
     /// One value per pair of paths.
     pub evidence: [i8; SHARING_PAIRS],
+    /// Does one of a pair answer its probes, and the other not?
+    pub alone: [i8; SHARING_PAIRS],
     /// A bin is `2^shift` microseconds long; 0: none has begun.
     pub shift: u32,
 }
@@ -336,8 +342,8 @@ const _: () = {
     assert!(size_of::<Slot>() == 32 && offset_of!(Slot, pub_words) == 16);
     assert!(size_of::<Group>() == 32 * MAX_PATHS);
     assert!(size_of::<Path>() == 80 && offset_of!(Path, priv_words) == 24);
-    assert!(size_of::<History>() == 72 && offset_of!(History, value) == 22);
-    assert!(size_of::<Sharing>() == 608 && offset_of!(Sharing, evidence) == 576);
+    assert!(size_of::<History>() == 68 && offset_of!(History, value) == 22);
+    assert!(size_of::<Sharing>() == 604 && offset_of!(Sharing, evidence) == 544);
     assert!(size_of::<Decision>() == 16 && offset_of!(Decision, peer) == 12);
     assert!(size_of::<Host>() == 120 && offset_of!(Host, cwnd_pkt) == 96);
 };

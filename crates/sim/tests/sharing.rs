@@ -106,3 +106,67 @@ fn behind_tail_drop_twins_keep_both_paths_and_of_two_on_one_nic_one_is_closed() 
         }
     }
 }
+
+/// A VM that does not run for some milliseconds sends nothing on any path, and then on all at once.
+#[test]
+fn twins_of_a_vm_that_is_descheduled_keep_both_paths() {
+    for off in ["2ms", "5ms"] {
+        let event = format!(
+            "[[event]]\nat = \"0s\"\nkind = \"deschedule\"\nhost = \"vm0\"\non = \"30ms\"\noff = \"{off}\"\n"
+        );
+        let scenario = format!("{TWINS}{event}");
+        for (nics, expected) in [("[0, 1]", 0), ("[0, 0]", 1)] {
+            for seed in 1..6 {
+                let flows = run(&scenario, vec![format!("nic_of_vnic={nics}")], seed);
+                assert_eq!(closed(&flows[0]), expected, "{nics}, off for {off}, seed {seed}");
+            }
+        }
+    }
+}
+
+const MARKED: &str = "buffer = \"1000pkt\", marking = { rule = \"threshold\", at = \"30kB\" }";
+const TAIL_DROP: &str = "buffer = \"60pkt\"";
+
+/// Two disjoint links, and datagrams that come and go on both at the same moments.
+fn bursts(links: [&str; 2], rate: &str, on: &str, off: &str) -> String {
+    let mut text = String::from("title = \"Bursts in step\"\nduration = \"8s\"\nwarmup = \"4s\"\nruns = 1\n[host]\ncc = \"vmcc\"\n");
+    text += "[topology]\nkind = \"graph\"\nrouting = \"explicit\"\nhosts = [\"a\", \"z\", \"x\", \"y\"]\nroutes = [\n";
+    for i in 0..2 {
+        text += &format!("{{ name = \"r{i}\", via = [\"a\", \"n{i}\", \"m{i}\", \"z\"] }},\n");
+        text += &format!("{{ name = \"x{i}\", via = [\"x\", \"n{i}\", \"m{i}\", \"y\"] }},\n");
+    }
+    text += "]\nlinks = [\n";
+    for (i, queue) in links.into_iter().enumerate() {
+        text += &format!(
+            "{{ from = \"n{i}\", to = \"m{i}\", rate = \"100mbit\", delay = \"150us\", {queue} }},\n"
+        );
+        for (from, to, delay) in [("a", "n", 150), ("x", "n", 1)] {
+            text += &format!("{{ from = \"{from}\", to = \"{to}{i}\", rate = \"1gbit\", delay = \"{delay}us\" }},\n");
+        }
+        for to in ["y", "z"] {
+            text += &format!("{{ from = \"m{i}\", to = \"{to}\", rate = \"1gbit\", delay = \"1us\" }},\n");
+        }
+    }
+    text += "]\n[[traffic]]\nname = \"own\"\nkind = \"bulk\"\nfrom = \"a\"\nto = \"z\"\nsubflows = 2\n";
+    for i in 0..2 {
+        text += &format!(
+            "[[traffic]]\nname = \"burst{i}\"\nkind = \"on-off-udp\"\nfrom = \"x\"\nto = \"y\"\ncompeting = true\n\
+             path = \"x{i}\"\nrate = \"{rate}\"\non = \"{on}\"\noff = \"{off}\"\n"
+        );
+    }
+    text
+}
+
+/// What comes and goes on both links in step moves both queues as one queue would move, but answers no probe.
+#[test]
+fn twins_keep_both_paths_whatever_bursts_in_step_on_both() {
+    for links in [[MARKED; 2], [TAIL_DROP; 2], [MARKED, TAIL_DROP]] {
+        for (rate, on, off) in [("50mbit", "20ms", "50ms"), ("20mbit", "20ms", "50ms"), ("30mbit", "10ms", "20ms")] {
+            for seed in 1..4 {
+                let flows = run(&bursts(links, rate, on, off), Vec::new(), seed);
+                let own = flows.iter().find(|flow| flow.subflows.len() == 2).expect("the connection");
+                assert_eq!(closed(own), 0, "{links:?}, {rate} for {on} of {off}, seed {seed}");
+            }
+        }
+    }
+}

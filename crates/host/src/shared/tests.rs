@@ -58,6 +58,7 @@ const INTERFACE: &[Layout] = &[
     layout_of!(Sharing as "cc_sharing" {
         path as "path": [History; vmcc_cc::MAX_PATHS],
         evidence as "evidence": [i8; 28],
+        alone as "alone": [i8; 28],
         shift as "shift": u32,
     }),
     layout_of!(History as "cc_history" {
@@ -67,12 +68,14 @@ const INTERFACE: &[Layout] = &[
         marked as "marked": u16,
         ignored as "ignored": u16,
         settle as "settle": u8,
-        probed as "probed": u8,
+        trial as "trial": u8,
         hold as "hold": u16,
         back as "back": u16,
         until as "until": u16,
-        value as "value": [u16; 24],
-        doubts as "doubts": u16,
+        value as "value": [u16; 21],
+        expected as "expected": u16,
+        tried as "tried": u8,
+        doubts as "doubts": u8,
     }),
     layout_of!(Path as "cc_path" {
         credit_q40 as "credit_q40": i64,
