@@ -22,13 +22,19 @@
  *             CC_SHARING_APART, which is also the least it can be, and CC_SHARING_SHARED.  In
  *             between it is not known, and nothing is done.
  *
- *   probe     to see more than coincidence, the path of a pair with the higher slot pauses at
- * random moments while the pair is in doubt: for a round trip its window is what it has in flight
- * less its share of the queue, at least half; in the next it has its window back.  The link does
- * not run dry, so it costs nothing.  Through one queue both see that; twins in lockstep fall out of
- * step, and many connections that probe make a queue move that otherwise stands still.  A window
- * that is too narrow for a pause is made wider for some round trips instead.  No verdict, either
- * way, without a probe in one of the last blocks.
+ *   trial     correlation cannot tell a common cause from one queue, so the path of a pair with the
+ *             higher slot causes something.  While the pair is in doubt, every few bins it throws a
+ *             coin.  Heads, it probes: until what it sends counts to the bin after the next, its
+ *             window is what it has in flight less its share of the queue; then it has its window
+ *             back.  The link does not run dry.  A window that is too narrow for a pause is made
+ *             wider instead.  Tails, it does nothing.  Either way it is then seen how its delay
+ *             changed from that bin to the next, and the sibling's.
+ *   alone     of each pair, the sum of the difference of both, with the sign of the coin.  In one
+ *             queue both see the probe, so the difference is near nothing, and the sum falls by a
+ *             little each time.  In queues of their own the path answers alone, and the sum rises;
+ *             whatever moves both does not know the coin and cancels out of the difference.
+ *
+ * A pair shares if the evidence says so and the sum is at CC_SHARING_BOTH.
  *
  * Of a pair that shares the path with the higher slot asks to be closed.
  *
@@ -59,6 +65,7 @@
 /* So many packets in flight are too few for a pause; a narrow window becomes wider by so many. */
 #define CC_SHARING_NARROW 8u
 #define CC_SHARING_WIDER  10u
+#define CC_SHARING_WIDE	  (CC_SHARING_NARROW + CC_SHARING_WIDER)
 /* Times of a probe are in ticks of 2^-4 bins. */
 #define CC_SHARING_TICK_BITS 4
 /*

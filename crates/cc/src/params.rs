@@ -98,6 +98,18 @@ impl Params {
         self.values().filter(|(info, value)| to_raw(info, *value) != to_raw(info, info.default))
     }
 
+    /// Why parameters that differ from their defaults have no effect, and what to do; `None` where all have.
+    pub fn unheeded(&self) -> Option<String> {
+        // The first choice, the default, compares paths in time.
+        (self.get("detector")? == 0.0).then_some(())?;
+        let of_counts = |info: &ParamInfo| ["theta", "phi", "early", "count"].contains(&info.name);
+        let names: Vec<_> = self.changed().filter(|(info, _)| of_counts(info)).map(|(i, _)| i.name).collect();
+        (!names.is_empty()).then(|| {
+            let (names, algorithm) = (names.join(", "), self.algorithm);
+            format!("{algorithm}: without detector = \"counts\" there is no effect of {names}; set that too, or leave them out")
+        })
+    }
+
     /// The algorithm these belong to.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm

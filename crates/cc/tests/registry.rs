@@ -103,3 +103,17 @@ fn messages_name_object_cause_and_remedy() {
             .contains("0.5")
     );
 }
+
+#[test]
+fn parameters_of_the_other_detector_are_named() {
+    let mut params = Params::defaults(algorithm("vmcc"));
+    params.set("g", 0.25).expect("in range");
+    assert_eq!(params.unheeded(), None, "every detector heeds g");
+    params.set("theta", 5.0).expect("in range");
+    params.set("phi", 0.14).expect("in range");
+    let why = params.unheeded().expect("they are of the detector that counts");
+    assert!(why.contains("theta, phi") && why.contains("detector = \"counts\""), "{why}");
+    params.set("detector", "counts").expect("a choice");
+    assert_eq!(params.unheeded(), None);
+    assert_eq!(Params::defaults(algorithm("lia")).unheeded(), None);
+}

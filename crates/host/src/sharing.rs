@@ -2,7 +2,7 @@
 
 use crate::error::ControlError;
 use crate::ids;
-use crate::shared::states::{CC_SHARING_EXCLUDED, CC_SHARING_SHARED};
+use crate::shared::states::{CC_SHARING_ANSWERED, CC_SHARING_EXCLUDED, CC_SHARING_SHARED};
 use crate::states::Member;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
@@ -68,11 +68,13 @@ impl Evidence {
 fn finding(sharing: &Sharing, a: usize, b: usize) -> Finding {
     let (high, low) = (a.max(b), a.min(b));
     // As cc_sharing_pair() of sharing.h.
-    let evidence = i32::from(sharing.evidence[high * (high - 1) / 2 + low]);
+    let pair = high * (high - 1) / 2 + low;
+    let evidence = i32::from(sharing.evidence[pair]);
+    let both_answer = i32::from(sharing.alone[pair]) <= -CC_SHARING_ANSWERED.cast_signed();
     let (shared, excluded) = (CC_SHARING_SHARED.cast_signed(), CC_SHARING_EXCLUDED.cast_signed());
     let decides = if evidence > 0 { shared } else { excluded };
     let verdict = match evidence {
-        some if some >= shared => Verdict::Shares,
+        some if some >= shared && both_answer => Verdict::Shares,
         some if some <= -excluded => Verdict::Apart,
         _ => Verdict::Unknown,
     };
@@ -86,11 +88,12 @@ mod tests {
     #[test]
     fn evidence_is_a_verdict_where_it_decides() {
         let mut sharing = Sharing::default();
-        sharing.evidence[..6].copy_from_slice(&[48, -16, 0, 24, -8, 47]);
+        sharing.evidence[..7].copy_from_slice(&[48, -16, 0, 24, -8, 47, 48]);
+        sharing.alone[..7].copy_from_slice(&[-48, 0, 0, -48, 0, -48, -47]);
         let of = |a, b| finding(&sharing, a, b);
-        let all = [(0, 1), (2, 0), (1, 2), (0, 3), (3, 1), (3, 2)].map(|(a, b)| of(a, b));
+        let all = [(0, 1), (2, 0), (1, 2), (0, 3), (3, 1), (3, 2), (0, 4)].map(|(a, b)| of(a, b));
         use Verdict::{Apart, Shares, Unknown};
-        assert_eq!(all.map(|f| f.verdict), [Shares, Apart, Unknown, Unknown, Unknown, Unknown]);
-        assert_eq!(all.map(|f| f.evidence), [1.0, -1.0, 0.0, 0.5, -0.5, 47.0 / 48.0]);
+        assert_eq!(all.map(|f| f.verdict), [Shares, Apart, Unknown, Unknown, Unknown, Unknown, Unknown]);
+        assert_eq!(all.map(|f| f.evidence), [1.0, -1.0, 0.0, 0.5, -0.5, 47.0 / 48.0, 1.0]);
     }
 }

@@ -13,6 +13,7 @@ use vmcc_host::{parameter_table, probe};
 
 pub(crate) fn load(wanted: &[Params], options: &UpOptions, ui: &Ui) -> Result<Exit, Failure> {
     let request = Request { algorithms: wanted, restricted: options.restricted, guarded: options.guard };
+    wanted.iter().filter_map(Params::unheeded).for_each(|why| ui.warn(&why));
     let guards = vmcc_agent::up(request).map_err(|e| agent_failure(&e))?;
     let names: Vec<&str> = wanted.iter().map(kernel_name).collect();
     let listed: Vec<String> = wanted.iter().map(with_changes).collect();

@@ -92,6 +92,7 @@ impl<'a, 'b> Maker<'a, 'b> {
             };
             set.map_err(|e| SimError::Algorithm(e.to_string()))?;
         }
+        self.making.warnings.extend(params.unheeded());
         let id = self.world.add_algorithm(found, params);
         self.algorithms.insert(name.to_owned(), id);
         Ok(id)
