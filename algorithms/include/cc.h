@@ -143,7 +143,7 @@ struct cc_sharing {
 	struct cc_history path[CC_MAX_PATHS]; /* each written by its path only */
 	int8_t evidence[CC_SHARING_PAIRS];
 	int8_t alone[CC_SHARING_PAIRS]; /* does one answer its probes, and the other not? */
-	uint32_t shift; /* a bin is 2^shift us long; 0: none has begun */
+	uint32_t shift;			/* a bin is 2^shift us long; 0: none has begun */
 };
 
 /* An algorithm's own state on one path.  Fits, with the kernel wrapper's needs, in icsk_ca_priv. */

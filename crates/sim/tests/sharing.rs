@@ -129,7 +129,9 @@ const TAIL_DROP: &str = "buffer = \"60pkt\"";
 
 /// Two disjoint links, and datagrams that come and go on both at the same moments.
 fn bursts(links: [&str; 2], rate: &str, on: &str, off: &str) -> String {
-    let mut text = String::from("title = \"Bursts in step\"\nduration = \"8s\"\nwarmup = \"4s\"\nruns = 1\n[host]\ncc = \"vmcc\"\n");
+    let mut text = String::from(
+        "title = \"Bursts in step\"\nduration = \"8s\"\nwarmup = \"4s\"\nruns = 1\n[host]\ncc = \"vmcc\"\n",
+    );
     text += "[topology]\nkind = \"graph\"\nrouting = \"explicit\"\nhosts = [\"a\", \"z\", \"x\", \"y\"]\nroutes = [\n";
     for i in 0..2 {
         text += &format!("{{ name = \"r{i}\", via = [\"a\", \"n{i}\", \"m{i}\", \"z\"] }},\n");
@@ -141,7 +143,9 @@ fn bursts(links: [&str; 2], rate: &str, on: &str, off: &str) -> String {
             "{{ from = \"n{i}\", to = \"m{i}\", rate = \"100mbit\", delay = \"150us\", {queue} }},\n"
         );
         for (from, to, delay) in [("a", "n", 150), ("x", "n", 1)] {
-            text += &format!("{{ from = \"{from}\", to = \"{to}{i}\", rate = \"1gbit\", delay = \"{delay}us\" }},\n");
+            text += &format!(
+                "{{ from = \"{from}\", to = \"{to}{i}\", rate = \"1gbit\", delay = \"{delay}us\" }},\n"
+            );
         }
         for to in ["y", "z"] {
             text += &format!("{{ from = \"m{i}\", to = \"{to}\", rate = \"1gbit\", delay = \"1us\" }},\n");
@@ -161,7 +165,9 @@ fn bursts(links: [&str; 2], rate: &str, on: &str, off: &str) -> String {
 #[test]
 fn twins_keep_both_paths_whatever_bursts_in_step_on_both() {
     for links in [[MARKED; 2], [TAIL_DROP; 2], [MARKED, TAIL_DROP]] {
-        for (rate, on, off) in [("50mbit", "20ms", "50ms"), ("20mbit", "20ms", "50ms"), ("30mbit", "10ms", "20ms")] {
+        for (rate, on, off) in
+            [("50mbit", "20ms", "50ms"), ("20mbit", "20ms", "50ms"), ("30mbit", "10ms", "20ms")]
+        {
             for seed in 1..4 {
                 let flows = run(&bursts(links, rate, on, off), Vec::new(), seed);
                 let own = flows.iter().find(|flow| flow.subflows.len() == 2).expect("the connection");
