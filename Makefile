@@ -48,6 +48,12 @@ build: ## the vmcc program, after set-up
 release: # no set-up
 	cargo build --release --locked -p vmcc --features kernel
 
+.PHONY: deb
+deb: ## a Debian package in target/: program, service, manual pages, completions, alerts
+	@$(SETUP) build deb
+	@$(MAKE) --no-print-directory release
+	@scripts/deb.sh $(VMCC) $(TARGET)
+
 .PHONY: kernels
 kernels: ## every algorithm on the host's kernel and on Debian's 6.1, 6.12, 6.18 and newest 7.x
 	@$(SETUP) build run guest

@@ -10,7 +10,8 @@
 #   run     the programs that the lab runs
 #   demo    build and run; guest too, if this host cannot run the kernel engine itself
 #   guest   QEMU and the kernels of `make kernels` (KERNELS="6.1 7" chooses among the series)
-#   test    clang-format, shellcheck, Python libraries that open result files, Prometheus (in target)
+#   deb     what `make deb` packs with
+#   test    deb, clang-format, shellcheck, Python libraries that open result files, Prometheus (in target)
 #
 # Exit codes: 0 done, 2 wrong use, 3 this host cannot be set up (with the remedy).
 
@@ -39,7 +40,8 @@ host_runs_kernel_engine() {
 groups=()
 for word in "${@:-demo}"; do
 	case $word in
-	build | run | guest | test) groups+=("$word") ;;
+	build | run | guest | deb) groups+=("$word") ;;
+	test) groups+=(test deb) ;;
 	demo)
 		groups+=(build run)
 		host_runs_kernel_engine || groups+=(guest)

@@ -205,6 +205,10 @@ pub(crate) struct BenchOptions {
     /// Threads for one simulation
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8))]
     pub(crate) threads: u32,
+
+    /// Of `kernel`: instead, what an agent costs while this many MPTCP connections are open
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) connections: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -112,3 +112,15 @@ fn every_file_in_the_guide_is_one() {
         assert!(!config.algorithms.is_empty(), "{block}");
     }
 }
+
+#[test]
+fn what_the_package_installs_asks_for_nothing_and_its_examples_can_be_used() {
+    let text = include_str!("../../../../dist/vmcc.toml");
+    let config = Config::parse("vmcc.toml", text).unwrap();
+    assert!(config.algorithms.is_empty() && !config.guard && config.metrics.is_none());
+    let example =
+        |line: &str| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line).to_owned();
+    let used = text.lines().map(example).collect::<Vec<_>>().join("\n");
+    let config = Config::parse("vmcc.toml", &used).unwrap_or_else(|e| panic!("{e}: {used}"));
+    assert!(config.algorithms.len() == 1 && config.guard && config.metrics.is_some());
+}

@@ -5,15 +5,18 @@
 //! |---|---|
 //! | [`algorithms`] | nanoseconds per callback, goodput beside the kernel's own Reno |
 //! | [`port`] | how exact rates and shares of a port are, what it costs per packet |
+//! | [`Crowd`] | many connections that are open |
 //! | [`check`](check()) | whether an algorithm loads and carries a transfer whole |
 
 mod check;
+mod crowd;
 mod flood;
 mod pair;
 pub mod port;
 mod transfer;
 
 pub use check::{Checked, check};
+pub use crowd::Crowd;
 
 use pair::Pair;
 use std::time::Duration;

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// `IPPROTO_MPTCP` of <linux/in.h>.
-const MPTCP: i32 = 262;
+pub(super) const MPTCP: i32 = 262;
 /// Nothing on one machine may take longer between two bytes.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 const BLOCK_BYTES: usize = 1 << 20;

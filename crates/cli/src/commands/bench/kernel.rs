@@ -10,6 +10,9 @@ use vmcc_host::bench::{AlgorithmBench, REFERENCE};
 use vmcc_metrics::unit::digits;
 
 pub(super) fn bench(options: &BenchOptions, ui: &Ui) -> Result<Exit, Failure> {
+    if let Some(count) = options.connections {
+        return super::connections::bench(count as usize, ui);
+    }
     vmcc_agent::needs_root("bench kernel: needs root to load BPF programs").map_err(|e| agent_failure(&e))?;
     let by_name = |name: &String| Algorithm::by_name(name).map_err(Failure::usage);
     let named: Vec<Algorithm> = options.cases.iter().map(by_name).collect::<Result<_, _>>()?;

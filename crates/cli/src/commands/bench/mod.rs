@@ -1,6 +1,8 @@
 //! `vmcc bench`: the speed of an engine, with the work that was done.
 
 #[cfg(feature = "kernel")]
+mod connections;
+#[cfg(feature = "kernel")]
 mod kernel;
 #[cfg(feature = "kernel")]
 mod port;
@@ -15,6 +17,9 @@ use crate::ui::Ui;
 use {kernel::bench as bench_kernel, port::bench as bench_port};
 
 pub(crate) fn bench(options: &BenchOptions, ui: &Ui) -> Result<Exit, Failure> {
+    if options.connections.is_some() && options.target != BenchTarget::Kernel {
+        return Err(Failure::usage("--connections is for `vmcc bench kernel`"));
+    }
     match options.target {
         BenchTarget::Sim => sim::bench(options, ui),
         BenchTarget::Kernel => bench_kernel(options, ui),

@@ -16,11 +16,13 @@ mod screen;
 #[cfg(test)]
 mod tests;
 
-use crate::args::TopOptions;
+use crate::args::{SortKey, TopOptions};
 use crate::failure::{Exit, Failure, agent_failure};
 use crate::interrupt;
 use crate::ui::Ui;
 use model::{Model, Row};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
 use screen::{Above, Screen};
 use serde_json::json;
 use std::io::{self, IsTerminal};
@@ -127,5 +129,25 @@ fn finding(sibling: &Sibling) -> String {
         Verdict::Unknown if evidence == 0.0 => format!("nothing known yet with {other}"),
         Verdict::Unknown if evidence > 0.0 => format!("{percent:.0} % of what says it shares with {other}"),
         Verdict::Unknown => format!("{percent:.0} % of what says it is apart from {other}"),
+    }
+}
+
+/// Everything that a look becomes, drawn into memory: for who measures it.
+pub(crate) struct Bench {
+    screen: Screen,
+    terminal: Terminal<TestBackend>,
+    began: Instant,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let screen = Screen::new(Model::new(SortKey::Goodput, ""), "1s".to_owned(), true);
+        let Ok(terminal) = Terminal::new(TestBackend::new(80, 24));
+        Self { screen, terminal, began: Instant::now() }
+    }
+
+    pub(crate) fn show(&mut self, status: HostStatus) {
+        take(&mut self.screen, status, self.began.elapsed());
+        let Ok(_) = self.terminal.draw(|frame| self.screen.draw(frame));
     }
 }
