@@ -1,5 +1,5 @@
 //! A machine with this host's kernel and programs, files of its own and systemd: where packages can be installed.
-#![allow(unreachable_pub, reason = "a part of tests")]
+#![allow(dead_code, unreachable_pub, reason = "a part of several tests")]
 
 use crate::common::root;
 use crate::kept::until;
