@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`up`], [`down`], [`status`] | algorithms that stay until they are taken down |
 //! | [`Observer`] | the same and their connections, again and again |
-//! | [`Guards`] | closing paths that an algorithm finds to share a bottleneck |
+//! | [`Guards`] | closing paths that share a bottleneck, have failed or are of no use, as a [`Policy`] says |
 //! | [`ports`] | serving a port, changing and repairing that, its counters, its end |
 //! | [`daemon`] | all of it as a file says ([`config`]), until it is told to end; then as before |
 //! | [`Follower`] | what happens, as it happens |
@@ -21,7 +21,7 @@ mod connections;
 pub mod daemon;
 mod error;
 mod events;
-mod guards;
+mod guard;
 pub mod ports;
 
 pub use algorithms::{Down, HostStatus, Request, down, status, up};
@@ -30,5 +30,5 @@ pub use closed::ClosedPath;
 pub use connections::{Connection, Observer, Path, Sibling};
 pub use error::{Error, needs_root};
 pub use events::Follower;
-pub use guards::Guards;
+pub use guard::{Action, CHI, Deed, Did, Guards, OMEGA, Policy};
 pub use vmcc_host::sharing::{Finding, Verdict};

@@ -64,7 +64,7 @@ fn root_guards_end_when_they_are_told_to_and_leave_the_algorithms_up() {
     let stop = AtomicBool::new(false);
     let closed = std::thread::scope(|scope| {
         scope.spawn(|| stop.store(true, Ordering::SeqCst));
-        guards.watch(&stop, &mut |seen| panic!("nobody sends: {seen:?}"))
+        guards.watch(vmcc_agent::Policy::default(), &stop, &mut |seen| panic!("nobody sends: {seen:?}"))
     });
     assert!(closed.is_empty());
     drop(guards);

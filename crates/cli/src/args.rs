@@ -8,6 +8,7 @@ pub(crate) use top::{SortKey, TopOptions};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use vmcc_units::Nanos;
 
 /// Multipath congestion control for virtualized datacenters: simulator, kernel lab and host tools around one
 /// source of every algorithm.
@@ -243,6 +244,34 @@ pub(crate) struct UpOptions {
     /// Stay, and close the paths that an algorithm finds to share a bottleneck, until Ctrl-C (exit code 130)
     #[arg(long)]
     pub(crate) guard: bool,
+
+    #[command(flatten)]
+    pub(crate) policy: PolicyOptions,
+}
+
+/// What the guard does.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct PolicyOptions {
+    /// Only say what the guard would do
+    #[arg(long, requires = "guard")]
+    pub(crate) dry_run: bool,
+
+    /// How long a path that is to be closed may be a backup before, to deliver what it has sent, where user space manages
+    /// paths; 0s: not at all [default: 1s]
+    #[arg(long, value_name = "TIME", requires = "guard")]
+    pub(crate) drain: Option<Nanos>,
+
+    /// Close paths, too, that are silent for CHI timeouts while others deliver [default of CHI: 2]
+    #[arg(long, value_name = "CHI", num_args = 0..=1, require_equals = true, requires = "guard")]
+    pub(crate) close_failed: Option<Option<f64>>,
+
+    /// Make paths backups, or close them, that carry less than the best divided by OMEGA [default of OMEGA: 10]
+    #[arg(long, value_name = "OMEGA", num_args = 0..=1, require_equals = true, requires = "guard")]
+    pub(crate) suppress_useless: Option<Option<f64>>,
+
+    /// Try closed paths again after this time, then after twice that, and so on
+    #[arg(long, value_name = "TIME", requires = "guard")]
+    pub(crate) retry: Option<Nanos>,
 }
 
 #[derive(Debug, Subcommand)]

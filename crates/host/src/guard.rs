@@ -8,23 +8,33 @@
 //! if that is listed now, belongs to the connection, runs under the algorithm, has not acknowledged less than it had
 //! at the event, and if the path to be kept is listed as well and alive. Requests are judged one after the other,
 //! each by what the kernel says then: of two paths that accuse each other one survives.
+//!
+//! A socket's cookie says whether it is the one that was meant, but the kernel gives it one only when somebody asks. A
+//! request that has none is believed for a second, in which no subflow can end, get a successor between the same ends and
+//! have that acknowledge as much.
 
 mod event;
+mod subflow;
 
 pub use event::CloseRequest;
+pub use subflow::{Reopened, reopen, set_backup};
 
 use crate::diag::{CaState, Diag, DiagError, Subflow};
 use crate::error::ControlError;
 use crate::load::Loaded;
 use crate::netns;
+use crate::table;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 /// A guard that was stopped does not act on what was so long ago.
 const MAX_AGE: Duration = Duration::from_secs(10);
+/// The same for a request that does not say which socket it was.
+const MAX_AGE_WITHOUT_COOKIE: Duration = Duration::from_secs(1);
 
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +47,32 @@ pub enum Verdict {
     NothingToKeep,
 }
 
+/// What a request comes to now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Judged {
+    /// This subflow is meant, and another one is left.
+    Close(Box<Subflow>),
+    /// There is no such path (any more).
+    Gone,
+    /// As [`Verdict::NothingToKeep`].
+    NothingToKeep,
+}
+
+/// Does something in the network namespace of this inode number, for what `action` says.
+///
+/// # Errors
+/// The namespace is not reachable.
+pub fn within<T: Send>(
+    netns: u32,
+    action: impl Fn() -> String,
+    act: impl FnOnce() -> T + Send,
+) -> Result<T, ControlError> {
+    let file = netns::find(netns).ok_or_else(|| {
+        ControlError::kernel(action(), format!("network namespace {netns} is not reachable"))
+    })?;
+    netns::within(netns::open(&file)?.as_fd(), act)
+}
+
 impl CloseRequest {
     /// Closes the subflow, in whatever network namespace it lives, if it still is what was meant: a subflow of that
     /// connection under the algorithm `kernel_name`.
@@ -44,27 +80,41 @@ impl CloseRequest {
     /// # Errors
     /// The namespace is not reachable, or the kernel refuses.
     pub fn close(&self, kernel_name: &str) -> Result<Verdict, ControlError> {
-        let close = || {
-            let verdict = Diag::open().and_then(|mut diag| self.close_here(&mut diag, kernel_name));
-            verdict.map_err(|e| ControlError::kernel("close a path that shares a bottleneck", e))
-        };
-        let file = netns::find(self.netns).ok_or_else(|| {
-            let action = format!("close the subflow {} -> {}", self.local, self.remote);
-            ControlError::kernel(action, format!("network namespace {} is not reachable", self.netns))
-        })?;
-        netns::within(netns::open(&file)?.as_fd(), close)?
+        self.inside(|diag| match self.judge_here(diag, kernel_name)? {
+            Judged::Close(socket) => match diag.destroy(&socket) {
+                Err(DiagError::NotFound { .. }) => Ok(Verdict::Gone),
+                other => other.map(|()| Verdict::Closed),
+            },
+            Judged::Gone => Ok(Verdict::Gone),
+            Judged::NothingToKeep => Ok(Verdict::NothingToKeep),
+        })
     }
 
-    fn close_here(&self, diag: &mut Diag, kernel_name: &str) -> Result<Verdict, DiagError> {
-        let all = diag.subflows()?;
-        let Some(socket) = all.iter().find(|s| self.means(s, kernel_name)) else { return Ok(Verdict::Gone) };
-        if !all.iter().any(|s| self.keeps(s)) {
-            return Ok(Verdict::NothingToKeep);
+    /// What would be closed, and nothing is.
+    ///
+    /// # Errors
+    /// As [`CloseRequest::close`].
+    pub fn judge(&self, kernel_name: &str) -> Result<Judged, ControlError> {
+        self.inside(|diag| self.judge_here(diag, kernel_name))
+    }
+
+    fn inside<T: Send>(
+        &self,
+        act: impl FnOnce(&mut Diag) -> Result<T, DiagError> + Send,
+    ) -> Result<T, ControlError> {
+        let action = || format!("close the subflow {} -> {}", self.local, self.remote);
+        let act = || Diag::open().and_then(|mut diag| act(&mut diag));
+        within(self.netns, action, act)?
+            .map_err(|e| ControlError::kernel("close a path that shares a bottleneck", e))
+    }
+
+    fn judge_here(&self, diag: &mut Diag, kernel_name: &str) -> Result<Judged, DiagError> {
+        let mut all = diag.subflows()?;
+        if !all.iter().any(|s| self.keeps(s)) && all.iter().any(|s| self.means(s, kernel_name)) {
+            return Ok(Judged::NothingToKeep);
         }
-        match diag.destroy(socket) {
-            Err(DiagError::NotFound { .. }) => Ok(Verdict::Gone),
-            other => other.map(|()| Verdict::Closed),
-        }
+        let found = all.iter().position(|s| self.means(s, kernel_name));
+        Ok(found.map_or(Judged::Gone, |at| Judged::Close(Box::new(all.swap_remove(at)))))
     }
 
     fn means(&self, s: &Subflow, kernel_name: &str) -> bool {
@@ -93,6 +143,7 @@ pub struct Guard {
     ring: RingBuffer<'static>,
     found: Rc<RefCell<Vec<CloseRequest>>>,
     kernel_name: &'static str,
+    groups: Option<MapHandle>,
     ignored: usize,
     /// The ring buffer reads through it.
     _map: MapHandle,
@@ -118,7 +169,18 @@ impl Guard {
         let ring = builder.build().map_err(failed)?;
         ring.consume().map_err(failed)?;
         let ignored = found.take().len();
-        Ok(Some(Self { ring, found, kernel_name: loaded.kernel_name(), ignored, _map: map }))
+        let groups = loaded.groups_map().map(MapHandle::try_from).transpose().map_err(failed)?;
+        Ok(Some(Self { ring, found, kernel_name: loaded.kernel_name(), groups, ignored, _map: map }))
+    }
+
+    /// The algorithm whose requests these are, by its name in the kernel.
+    pub fn kernel_name(&self) -> &'static str {
+        self.kernel_name
+    }
+
+    /// The inode numbers of the network namespaces that have MPTCP connections under this algorithm.
+    pub fn namespaces(&self) -> BTreeSet<u32> {
+        self.groups.as_ref().map(table::namespaces).unwrap_or_default()
     }
 
     /// Requests that nobody had read when this guard began.
@@ -159,7 +221,8 @@ impl Guard {
 
 fn fresh(mut requests: Vec<CloseRequest>, now_ns: u64) -> Vec<CloseRequest> {
     let age = |request: &CloseRequest| Duration::from_nanos(now_ns.saturating_sub(request.time_ns));
-    requests.retain(|request| age(request) <= MAX_AGE);
+    let most = |request: &CloseRequest| if request.cookie == 0 { MAX_AGE_WITHOUT_COOKIE } else { MAX_AGE };
+    requests.retain(|request| age(request) <= most(request));
     requests
 }
 
@@ -172,5 +235,12 @@ mod tests {
         let at = |time_ns| CloseRequest { time_ns, ..event::tests::request() };
         let requests = vec![at(1_000_000_000), at(2_000_000_000), at(12_000_000_001)];
         assert_eq!(fresh(requests, 12_000_000_000), [at(2_000_000_000), at(12_000_000_001)]);
+    }
+
+    #[test]
+    fn what_names_no_socket_is_forgotten_soon() {
+        let at = |time_ns| CloseRequest { time_ns, cookie: 0, ..event::tests::request() };
+        let requests = vec![at(10_999_999_999), at(11_000_000_000)];
+        assert_eq!(fresh(requests, 12_000_000_000), [at(11_000_000_000)]);
     }
 }

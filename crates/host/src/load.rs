@@ -213,6 +213,10 @@ impl Loaded {
         &self.program_ids
     }
 
+    pub(crate) fn groups_map(&self) -> Option<&MapHandle> {
+        self.groups.as_ref()
+    }
+
     pub(crate) fn events_map(&self) -> Option<&MapHandle> {
         self.events.as_ref()
     }

@@ -4,6 +4,7 @@ use crate::error::ControlError;
 use crate::shared::algorithm::{GroupEntry, MP_GROUP_DEAD};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use vmcc_cc::{Slot, SlotFlags};
 use zerocopy::FromBytes;
 
@@ -43,6 +44,13 @@ pub(crate) fn read(map: &MapHandle) -> Result<Vec<Connection>, ControlError> {
     }
     all.sort_by_key(|connection| connection.token);
     Ok(all)
+}
+
+/// The network namespaces of the connections, by inode number.
+pub(crate) fn namespaces(map: &MapHandle) -> BTreeSet<u32> {
+    let entry = |key: Vec<u8>| entry(&map.lookup(&key, MapFlags::ANY).ok()??);
+    let lives = |entry: &GroupEntry| entry.members != MP_GROUP_DEAD;
+    map.keys().filter_map(entry).filter(lives).map(|entry| entry.netns).collect()
 }
 
 /// `None` if it is no entry of this build.

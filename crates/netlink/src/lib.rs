@@ -25,7 +25,7 @@ pub use ethtool::{disable_checksum_offload, disable_segmentation_offload, link_s
 pub use htb::{Existing, HtbClass, htb_rates};
 pub use link::{Links, PortInfo};
 pub use monitor::Changes;
-pub use mptcp::{Endpoint, Ends, Event, Events, MAX_LIMIT, PathManager};
+pub use mptcp::{Endpoint, Ends, Event, Events, MAX_LIMIT, PathManager, SubflowEnds};
 pub use rule::Match;
 pub use shaper::{Impairment, Shaper};
 pub use sockets::is_listening;

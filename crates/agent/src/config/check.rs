@@ -1,6 +1,7 @@
 //! What no type can refuse.
 
-use super::{Config, EndpointFlag, EndpointRule, Mptcp, Settings, SysctlName, Text, Value};
+use super::{Config, EndpointFlag, EndpointRule, Guard, Mptcp, Settings, SysctlName, Text, Value};
+use crate::guard::{CHI, OMEGA, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use vmcc_cc::{Algorithm, ParamError, Params};
@@ -70,9 +71,26 @@ pub(super) fn text(text: &Text) -> Result<Config, Wrong> {
         host: text.host.clone(),
         namespaces: text.namespace.clone(),
         ports: text.port.clone(),
-        guard: text.guard.enabled,
+        guard: guard(&text.guard)?,
         metrics: text.metrics.as_ref().map(|metrics| metrics.listen),
     })
+}
+
+fn guard(guard: &Guard) -> Result<Option<Policy>, Wrong> {
+    let factor = |key: &str, given: Option<f64>, switch: &str, is_on: bool, default: f64| match given {
+        Some(_) if !is_on => Err(Wrong::key(format!("guard.{key}"), "it has no effect")
+            .help(format!("add a line `{switch} = true`"))),
+        given => Ok(is_on.then(|| given.unwrap_or(default))),
+    };
+    let policy = Policy {
+        dry_run: guard.dry_run,
+        drain: guard.drain.map_or(Policy::default().drain, |time| Duration::from_nanos(time.get())),
+        failed: factor("chi", guard.chi, "close_failed", guard.close_failed, CHI)?,
+        useless: factor("omega", guard.omega, "suppress_useless", guard.suppress_useless, OMEGA)?,
+        retry: guard.retry.map(|time| Duration::from_nanos(time.get())),
+    };
+    let policy = policy.checked().map_err(|(key, problem)| Wrong::value(format!("guard.{key}"), problem))?;
+    Ok(guard.enabled.then_some(policy))
 }
 
 fn params((name, set): (&String, &BTreeMap<String, Value>)) -> Result<Params, Wrong> {

@@ -8,6 +8,7 @@ mod tests;
 pub use sysctl::SysctlName;
 pub(crate) use sysctl::normal;
 
+use crate::guard::Policy;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -34,8 +35,8 @@ pub struct Config {
     pub namespaces: Vec<NamespaceRule>,
     /// Ports of the agent's namespace that are served.
     pub ports: BTreeMap<String, PortConfig>,
-    /// Whether paths are closed that an algorithm finds to share a bottleneck.
-    pub guard: bool,
+    /// What becomes of paths that an algorithm finds to share a bottleneck, and of others; `None`: nothing.
+    pub guard: Option<Policy>,
     /// Where figures can be asked for, if anywhere.
     pub metrics: Option<SocketAddr>,
 }
@@ -81,6 +82,16 @@ impl Default for Agent {
 struct Guard {
     #[serde(default)]
     enabled: bool,
+    #[serde(default)]
+    dry_run: bool,
+    drain: Option<Nanos>,
+    #[serde(default)]
+    close_failed: bool,
+    chi: Option<f64>,
+    #[serde(default)]
+    suppress_useless: bool,
+    omega: Option<f64>,
+    retry: Option<Nanos>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,4 +1,5 @@
 use super::*;
+use std::time::Duration;
 
 fn refused(text: &str) -> Diagnostic {
     *Config::parse("vmcc.toml", text).expect_err(text)
@@ -51,12 +52,12 @@ fn everything_that_can_be_said_is_read() {
     assert_eq!((config.host.mptcp.subflows, config.host.mptcp.accept), (Some(2), Some(3)));
     assert_eq!(config.host.mptcp.endpoints[0].flags, [EndpointFlag::Signal, EndpointFlag::Backup]);
     assert_eq!(config.namespaces[0].settings().congestion_control.as_deref(), Some("cubic"));
-    assert!(config.guard && config.ports.contains_key("tap0"));
+    assert!(config.guard == Some(Policy::default()) && config.ports.contains_key("tap0"));
     assert_eq!(config.metrics, Some("127.0.0.1:9464".parse().unwrap()));
     let nothing = Config::parse("vmcc.toml", "").unwrap();
     assert!(
         nothing.algorithms.is_empty()
-            && !nothing.guard
+            && nothing.guard.is_none()
             && nothing.metrics.is_none()
             && nothing.host.sysctls().is_empty()
     );
@@ -92,6 +93,11 @@ fn what_is_wrong_is_named_with_its_line_and_what_is_nearest() {
         ("[agent]\ninterval = '10ms'", 2, "1s"),
         ("[guard]\nenabled = true", 2, "[algorithm.vmcc]"),
         ("[metrics]\nlisten = 'localhost'", 2, "socket address"),
+        ("[guard]\nchi = 3", 2, "close_failed = true"),
+        ("[guard]\nsuppress_useless = true\nomega = 0.5", 3, "0.5 is not from 1 to 1000"),
+        ("[guard]\ndrain = '120s'", 2, "the longest is a minute"),
+        ("[guard]\nretry = '10ms'", 2, "the shortest is a second"),
+        ("[guard]\ndry-run = true", 2, "did you mean `dry_run`?"),
         ("[gard]\nenabled = true", 1, "did you mean `guard`?"),
     ] {
         let found = refused(text);
@@ -117,10 +123,24 @@ fn every_file_in_the_guide_is_one() {
 fn what_the_package_installs_asks_for_nothing_and_its_examples_can_be_used() {
     let text = include_str!("../../../../dist/vmcc.toml");
     let config = Config::parse("vmcc.toml", text).unwrap();
-    assert!(config.algorithms.is_empty() && !config.guard && config.metrics.is_none());
+    assert!(config.algorithms.is_empty() && config.guard.is_none() && config.metrics.is_none());
     let example =
         |line: &str| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line).to_owned();
     let used = text.lines().map(example).collect::<Vec<_>>().join("\n");
     let config = Config::parse("vmcc.toml", &used).unwrap_or_else(|e| panic!("{e}: {used}"));
-    assert!(config.algorithms.len() == 1 && config.guard && config.metrics.is_some());
+    assert!(config.algorithms.len() == 1 && config.guard.is_some() && config.metrics.is_some());
+}
+
+#[test]
+fn the_guard_does_as_its_policies_say() {
+    let text = "[algorithm.vmcc]\n[guard]\nenabled = true\ndry_run = true\ndrain = '2s'\nclose_failed = true\nchi = 3\n\
+                suppress_useless = true\nretry = '60s'";
+    let policy = Policy {
+        dry_run: true,
+        drain: Duration::from_secs(2),
+        failed: Some(3.0),
+        useless: Some(10.0),
+        retry: Some(Duration::from_secs(60)),
+    };
+    assert_eq!(Config::parse("x", text).unwrap().guard, Some(policy));
 }

@@ -36,6 +36,7 @@ pub use news::News;
 pub(crate) use wait::poll;
 
 use crate::config::Config;
+use crate::guard::Action;
 use crate::{Error, needs_root};
 use control::Control;
 use guarding::Guarding;
@@ -161,10 +162,14 @@ impl Agent {
         for one in news {
             say(one);
             self.control.tell(one);
-            if let News::Closed { request } = one {
-                self.own.paths_closed += 1;
-                self.closed.truncate(MAX_CLOSED - 1);
-                self.closed.push_front(*request);
+            match one {
+                News::Closed { request } => {
+                    self.own.paths_closed += 1;
+                    self.closed.truncate(MAX_CLOSED - 1);
+                    self.closed.push_front(*request);
+                }
+                News::Guard { deed } if deed.action == Action::Closed => self.own.paths_closed += 1,
+                _ => {}
             }
         }
     }
@@ -208,12 +213,12 @@ impl Agent {
     }
 
     fn guard(&mut self) {
-        if !self.config.guard {
-            self.guarding = None;
-        } else if !self.guarding.as_ref().is_some_and(|guarding| guarding.guards(&self.config.algorithms)) {
+        let algorithms = &self.config.algorithms;
+        let Some(policy) = self.config.guard else { return self.guarding = None };
+        if !self.guarding.as_ref().is_some_and(|guarding| guarding.guards(algorithms, policy)) {
             // The one that was there ends first: both would read one ring.
             self.guarding = None;
-            self.guarding = Some(Guarding::start(&self.config.algorithms));
+            self.guarding = Some(Guarding::start(algorithms, policy));
         }
     }
 
@@ -273,7 +278,7 @@ fn view_of(
     json!({
         "pid": std::process::id(),
         "file": path,
-        "guard": config.guard,
+        "guard": config.guard.is_some(),
         "values": record.entries().iter().map(value).collect::<Vec<_>>(),
         "problems": problems,
         "closed": closed,

@@ -1,5 +1,6 @@
 //! What the agent says, for people and for machines.
 
+use crate::guard::Deed;
 use serde::Serialize;
 use std::fmt;
 use vmcc_host::guard::CloseRequest;
@@ -63,10 +64,16 @@ pub enum News {
         /// Which.
         text: String,
     },
-    /// A path was closed by the guard.
+    /// A path was closed by the guard because an algorithm asked for it.
     Closed {
         /// Which.
         request: CloseRequest,
+    },
+    /// Anything else that the guard did to a path.
+    Guard {
+        /// What.
+        #[serde(flatten)]
+        deed: Deed,
     },
     /// Everything that can be is as the file says.
     Ready {
@@ -118,6 +125,7 @@ impl fmt::Display for News {
                 "closed {} -> {} (connection {:08x}): it shares a bottleneck with path {}",
                 request.local, request.remote, request.token, request.peer
             ),
+            Self::Guard { deed } => write!(f, "guard: {deed}"),
             Self::Ready { values, problems: 0 } => write!(f, "ready: {values} values set"),
             Self::Ready { values, problems } => {
                 write!(f, "ready: {values} values set, {problems} that cannot be set yet")

@@ -1,10 +1,12 @@
-//! The in-kernel MPTCP path manager of one network namespace.
+//! The MPTCP path manager of one network namespace.
 
 mod endpoint;
 mod events;
+mod userspace;
 
 pub use endpoint::Endpoint;
 pub use events::{Ends, Event, Events};
+pub use userspace::SubflowEnds;
 
 use crate::genl::{Family, bytes_of, nest};
 use crate::invalid;

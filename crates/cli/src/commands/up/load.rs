@@ -1,12 +1,13 @@
 //! Loading what `vmcc up` asks for, and guarding it.
 
-use crate::args::UpOptions;
+use crate::args::{PolicyOptions, UpOptions};
 use crate::failure::{Exit, Failure, agent_failure, chain};
 use crate::interrupt;
 use crate::ui::Ui;
 use serde_json::json;
 use std::collections::BTreeMap;
-use vmcc_agent::{Guards, Request};
+use std::time::Duration;
+use vmcc_agent::{Action, CHI, Did, Guards, OMEGA, Policy, Request};
 use vmcc_cc::Params;
 use vmcc_host::guard::CloseRequest;
 use vmcc_host::{parameter_table, probe};
@@ -14,6 +15,7 @@ use vmcc_host::{parameter_table, probe};
 pub(crate) fn load(wanted: &[Params], options: &UpOptions, ui: &Ui) -> Result<Exit, Failure> {
     let request = Request { algorithms: wanted, restricted: options.restricted, guarded: options.guard };
     wanted.iter().filter_map(Params::unheeded).for_each(|why| ui.warn(&why));
+    let policy = policy(&options.policy)?;
     let guards = vmcc_agent::up(request).map_err(|e| agent_failure(&e))?;
     let names: Vec<&str> = wanted.iter().map(kernel_name).collect();
     let listed: Vec<String> = wanted.iter().map(with_changes).collect();
@@ -22,7 +24,7 @@ pub(crate) fn load(wanted: &[Params], options: &UpOptions, ui: &Ui) -> Result<Ex
         interrupt::listen()?;
         ui.note(&format!("up: {}; closing paths that share a bottleneck until Ctrl-C", listed.join(", ")));
         advise(ui);
-        return Ok(watch(&guards, ui));
+        return Ok(watch(&guards, policy, ui));
     }
     let parameters: BTreeMap<_, _> = wanted.iter().map(|p| (kernel_name(p), parameter_table(p))).collect();
     ui.answer(&json!({ "up": names, "parameters": parameters }), || {
@@ -57,15 +59,34 @@ fn with_changes(params: &Params) -> String {
     }
 }
 
-fn watch(guards: &Guards, ui: &Ui) -> Exit {
-    let closed = guards.watch(interrupt::flag(), &mut |seen| match seen {
-        Ok(request) => ui.note(&line(request)),
+fn watch(guards: &Guards, policy: Policy, ui: &Ui) -> Exit {
+    let mut deeds = Vec::new();
+    let closed = guards.watch(policy, interrupt::flag(), &mut |seen| match seen {
+        Ok(Did::Closed(request)) => ui.note(&line(&request)),
+        Ok(Did::Deed(deed)) => {
+            ui.note(&deed.to_string());
+            deeds.push(deed);
+        }
         Err(error) => ui.warn(&chain(&error)),
     });
-    ui.answer(&json!({ "closed": closed }), || {
-        format!("closed {} paths; the algorithms stay up", closed.len())
+    let count = closed.len() + deeds.iter().filter(|deed| deed.action == Action::Closed).count();
+    ui.answer(&json!({ "closed": closed, "deeds": deeds }), || {
+        format!("closed {count} paths; the algorithms stay up")
     });
     Exit::Interrupted
+}
+
+fn policy(options: &PolicyOptions) -> Result<Policy, Failure> {
+    let time = |nanos: vmcc_units::Nanos| Duration::from_nanos(nanos.get());
+    let factor = |given: Option<Option<f64>>, default: f64| given.map(|factor| factor.unwrap_or(default));
+    let policy = Policy {
+        dry_run: options.dry_run,
+        drain: options.drain.map_or(Policy::default().drain, time),
+        failed: factor(options.close_failed, CHI),
+        useless: factor(options.suppress_useless, OMEGA),
+        retry: options.retry.map(time),
+    };
+    policy.checked().map_err(|(name, problem)| Failure::usage(format!("the guard's {name}: {problem}")))
 }
 
 fn line(request: &CloseRequest) -> String {

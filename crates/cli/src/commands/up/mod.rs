@@ -60,6 +60,7 @@ fn apply(setting: &str, wanted: &mut [Params]) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::PolicyOptions;
 
     fn refused(algorithms: &[&str], set: &str) -> String {
         let options = UpOptions {
@@ -68,6 +69,7 @@ mod tests {
             restricted: false,
             guard: false,
             config: None,
+            policy: PolicyOptions::default(),
         };
         parameters(&options).expect_err("refused").message
     }

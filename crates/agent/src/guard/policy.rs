@@ -1,0 +1,65 @@
+//! What the guard does, and what it does not.
+
+use std::time::Duration;
+
+/// How long a subflow that is to be closed may take to empty.
+const DRAIN: Duration = Duration::from_secs(1);
+/// RTOs of silence until a path has failed, if nobody says how many.
+pub const CHI: f64 = 2.0;
+/// How many times slower than the best a useless path is, if nobody says how many.
+pub const OMEGA: f64 = 10.0;
+
+/// The policies of the guard.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Policy {
+    /// Verdicts are told, and nothing is done.
+    pub dry_run: bool,
+    /// A subflow that is to be closed is made a backup before that, where the path manager allows it, and closed when
+    /// everything that it has sent is acknowledged, or after this time. Zero: closed at once.
+    pub drain: Duration,
+    /// A path is closed that has data to be acknowledged and is silent for so many RTOs while others deliver.
+    pub failed: Option<f64>,
+    /// A path is suppressed (a backup, or closed) that delivers less than the best of its connection divided by this.
+    pub useless: Option<f64>,
+    /// A path that was closed or suppressed is tried again after this time, then after twice that, and so on.
+    pub retry: Option<Duration>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { dry_run: false, drain: DRAIN, failed: None, useless: None, retry: None }
+    }
+}
+
+/// Of timeouts, and of rates.
+const FACTORS: std::ops::RangeInclusive<f64> = 1.0..=1000.0;
+/// A subflow that is a backup and does not empty is of no use to anybody.
+const LONGEST_DRAIN: Duration = Duration::from_secs(60);
+/// More often, and paths would be opened and closed without end.
+const SOONEST_RETRY: Duration = Duration::from_secs(1);
+
+impl Policy {
+    /// Itself.
+    ///
+    /// # Errors
+    /// The name of what is out of its range (`chi`, `omega`, `drain`, `retry`), and that range.
+    pub fn checked(self) -> Result<Self, (&'static str, String)> {
+        for (name, factor) in [("chi", self.failed), ("omega", self.useless)] {
+            if let Some(value) = factor.filter(|value| !FACTORS.contains(value)) {
+                return Err((name, format!("{value} is not from {} to {}", FACTORS.start(), FACTORS.end())));
+            }
+        }
+        if self.drain > LONGEST_DRAIN {
+            return Err(("drain", "the longest is a minute".to_owned()));
+        }
+        if self.retry.is_some_and(|retry| retry < SOONEST_RETRY) {
+            return Err(("retry", "the shortest is a second".to_owned()));
+        }
+        Ok(self)
+    }
+
+    /// Whether connections are looked at without being asked to.
+    pub(super) fn looks(&self) -> bool {
+        self.failed.is_some() || self.useless.is_some()
+    }
+}

@@ -1,0 +1,99 @@
+//! Paths that were closed or suppressed, and when they are tried again.
+
+use std::time::Duration;
+use vmcc_host::diag::Subflow;
+
+/// The longest wait.
+const LONGEST: Duration = Duration::from_secs(3600);
+/// How many are remembered; more would be a host that closes paths all the time.
+const MOST: usize = 4096;
+
+/// How a path rests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    Closed,
+    Suppressed,
+    /// It was tried again, and how that ends is not known yet.
+    Tried,
+}
+
+/// A path that is not used.
+#[derive(Debug, Clone)]
+pub(super) struct Resting {
+    pub(super) netns: u32,
+    /// As it was last seen.
+    pub(super) subflow: Subflow,
+    pub(super) rest: Rest,
+    since: Duration,
+    /// How often it has rested.
+    times: u32,
+    /// What its namespace looked like then.
+    topology: Option<u64>,
+}
+
+impl Resting {
+    fn is(&self, netns: u32, subflow: &Subflow) -> bool {
+        let token = |s: &Subflow| s.mptcp.map(|mptcp| mptcp.token_local);
+        let ends = |s: &Subflow| (s.local.ip(), s.remote, token(s));
+        self.netns == netns && ends(&self.subflow) == ends(subflow)
+    }
+
+    /// Whether it is time: after `base`, doubled each time that it rested before. After a change of addresses, interfaces or
+    /// routes it is worth a try sooner, but never before `base`.
+    fn is_due(&self, now: Duration, base: Duration, topology: u64) -> bool {
+        let changed = self.topology.is_some_and(|then| then != topology);
+        let doubled = base.saturating_mul(1_u32.checked_shl(self.times - 1).unwrap_or(u32::MAX));
+        let wait = if changed { base } else { doubled.clamp(base, LONGEST.max(base)) };
+        now.saturating_sub(self.since) >= wait
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Restings(Vec<Resting>);
+
+impl Restings {
+    /// A path begins to rest; if it did before, for longer.
+    pub(super) fn begin(&mut self, now: Duration, netns: u32, subflow: &Subflow, rest: Rest) {
+        let before = self.0.iter().position(|one| one.is(netns, subflow)).map(|at| self.0.swap_remove(at));
+        let times = before.map_or(0, |one| one.times) + 1;
+        if self.0.len() < MOST {
+            self.0.push(Resting { netns, subflow: subflow.clone(), rest, since: now, times, topology: None });
+        }
+    }
+
+    /// The namespaces that have some.
+    pub(super) fn namespaces(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().map(|one| one.netns)
+    }
+
+    /// Forgets those whose connection is over, by the subflows that a namespace has; all if it is not there any more.
+    pub(super) fn forget(&mut self, netns: u32, all: &[Subflow]) {
+        let token = |s: &Subflow| s.mptcp.map(|mptcp| mptcp.token_local);
+        self.0.retain(|one| one.netns != netns || all.iter().any(|s| token(s) == token(&one.subflow)));
+    }
+
+    /// Those of a namespace that are to be tried now, by the subflows that it has; they count as tried from here on. One that
+    /// was tried and is not there had no success.
+    pub(super) fn due(&mut self, now: Duration, base: Duration, seen: &Seen<'_>) -> Vec<Resting> {
+        let mut due = Vec::new();
+        for one in self.0.iter_mut().filter(|one| one.netns == seen.netns) {
+            let runs = one.rest == Rest::Tried && seen.all.iter().any(|s| one.is(seen.netns, s));
+            if !runs && one.is_due(now, base, seen.topology) {
+                due.push(one.clone());
+                one.times += u32::from(one.rest == Rest::Tried);
+                (one.rest, one.since, one.topology) = (Rest::Tried, now, None);
+            }
+            one.topology.get_or_insert(seen.topology);
+        }
+        due
+    }
+}
+
+/// A network namespace as it is now.
+pub(super) struct Seen<'a> {
+    pub(super) netns: u32,
+    pub(super) all: &'a [Subflow],
+    /// Of addresses, interfaces and routes.
+    pub(super) topology: u64,
+}

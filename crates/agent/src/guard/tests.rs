@@ -1,0 +1,164 @@
+use super::policy::Policy;
+use super::resting::{Rest, Restings, Seen};
+use super::watched::{Finding, Watched};
+use std::time::Duration;
+use vmcc_host::diag::{CaState, Mptcp, Subflow};
+
+/// A subflow of one connection that has sent a megabyte more than was acknowledged.
+fn subflow(cookie: u8, bytes_acked: u64) -> Subflow {
+    let mptcp = Mptcp {
+        token_local: 7,
+        token_remote: 8,
+        id_local: cookie,
+        id_remote: 0,
+        joined: true,
+        backup: false,
+        established: true,
+    };
+    Subflow {
+        local: format!("10.0.{cookie}.1:100").parse().unwrap(),
+        remote: format!("10.0.{cookie}.2:200").parse().unwrap(),
+        cookie: [cookie; 8],
+        mptcp: Some(mptcp),
+        bytes_acked,
+        bytes_sent: bytes_acked + 1_000_000,
+        interface: 0,
+        established: true,
+        algorithm: "mp_vmcc".to_owned(),
+        ecn: true,
+        ca_state: CaState::Open,
+        srtt_us: 0,
+        rttvar_us: 0,
+        min_rtt_us: None,
+        rto_us: 0,
+        cwnd_pkt: 10,
+        ssthresh_pkt: None,
+        in_flight_pkt: 0,
+        mss_bytes: 1448,
+        retransmitted_pkt: 0,
+        bytes_received: 0,
+        bytes_retransmitted: 0,
+        delivered_pkt: 0,
+        delivered_ce_pkt: 0,
+        not_sent_bytes: 0,
+        delivery_rate_bps: 0,
+        busy_us: 0,
+        receive_window_limited_us: 0,
+        timeouts: None,
+        received_ce_pkt: None,
+    }
+}
+
+fn idle(subflow: Subflow) -> Subflow {
+    Subflow { bytes_sent: subflow.bytes_acked, ..subflow }
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+const FAILED: Policy =
+    Policy { dry_run: false, drain: Duration::ZERO, failed: Some(2.0), useless: None, retry: None };
+const USELESS: Policy = Policy { failed: None, useless: Some(10.0), ..FAILED };
+
+/// Looks every half second; `at` makes the subflows of a time. What was found, by time and cookie.
+fn found(policy: &Policy, until: f64, at: impl Fn(f64) -> Vec<Subflow>) -> Vec<(f64, u8, Finding)> {
+    let (mut watched, mut all) = (Watched::default(), Vec::new());
+    for half in 0..(until * 2.0) as u32 {
+        let now = f64::from(half) / 2.0;
+        let found = watched.look(seconds(now), &at(now), policy);
+        all.extend(found.into_iter().map(|(s, finding)| (now, s.cookie[0], finding)));
+    }
+    all
+}
+
+#[test]
+fn a_path_has_failed_when_it_is_silent_for_chi_timeouts_while_others_deliver() {
+    let delivers = |cookie, now: f64| subflow(cookie, (now * 1e6) as u64);
+    // Nothing but the least timeout of 200 ms, so 0.4 s, at the next look after that.
+    let one = found(&FAILED, 3.0, |now| vec![delivers(1, now), delivers(2, now.min(1.0))]);
+    assert_eq!(one.first().map(|(at, which, _)| (*at, *which)), Some((1.5, 2)), "{one:?}");
+    let slow = |now: f64| Subflow { srtt_us: 600_000, ..delivers(2, now.min(1.0)) };
+    let later = found(&FAILED, 5.0, |now| vec![delivers(1, now), slow(now)]);
+    assert_eq!(later.first().map(|(at, ..)| *at), Some(3.0), "0.8 s twice: {later:?}");
+    assert_eq!(found(&FAILED, 9.0, |now| vec![delivers(1, now.min(1.0)), delivers(2, now.min(1.0))]), []);
+    assert_eq!(found(&FAILED, 9.0, |now| vec![delivers(1, now), idle(subflow(2, 5))]), [], "nothing is due");
+    assert_eq!(found(&FAILED, 9.0, |now| vec![delivers(2, now.min(1.0))]), [], "a lone one");
+    let other = |now: f64| Subflow { mptcp: None, ..delivers(1, now) };
+    assert_eq!(found(&FAILED, 9.0, |now| vec![other(now), delivers(2, now.min(1.0))]), [], "no sibling");
+    let off = Policy { failed: None, ..FAILED };
+    assert_eq!(found(&off, 9.0, |now| vec![delivers(1, now), delivers(2, now.min(1.0))]), []);
+}
+
+#[test]
+fn a_path_is_useless_that_carries_a_tenth_of_the_best_for_ten_seconds() {
+    let at = |share: f64| {
+        move |now: f64| vec![subflow(1, (now * 1e6) as u64), subflow(2, (now * 1e6 * share) as u64)]
+    };
+    let slow = found(&USELESS, 12.0, at(0.09));
+    assert_eq!(slow.iter().map(|(at, which, _)| (*at, *which)).collect::<Vec<_>>(), [(10.0, 2)], "{slow:?}");
+    assert!(slow[0].2.reason().contains("0.72 Mbit/s while the best carried 8.00"), "{}", slow[0].2.reason());
+    assert_eq!(found(&USELESS, 30.0, at(0.11)), []);
+    let later = |now: f64| if now < 0.5 { vec![subflow(1, 0)] } else { at(0.0)(now) };
+    assert_eq!(found(&USELESS, 21.0, later).len(), 1, "paths do not join at the same time");
+    let young = |now: f64| if now < 9.0 { vec![subflow(1, (now * 1e6) as u64)] } else { at(0.0)(now) };
+    assert_eq!(found(&USELESS, 18.0, young), [], "it has just joined");
+}
+
+#[test]
+fn a_path_is_tried_again_after_a_time_that_doubles() {
+    let (base, mut resting, path) = (seconds(60.0), Restings::default(), subflow(2, 5));
+    let others = [subflow(1, 5)];
+    let mut now = Duration::ZERO;
+    let mut due_after = |resting: &mut Restings, topology: &dyn Fn(u32) -> u64, most: u32| {
+        resting.begin(now, 9, &path, Rest::Closed);
+        let began = now;
+        for second in 0..most {
+            now = began + Duration::from_secs(u64::from(second));
+            let seen = Seen { netns: 9, all: &others, topology: topology(second) };
+            if !resting.due(now, base, &seen).is_empty() {
+                return Some(second);
+            }
+        }
+        None
+    };
+    let same = |_: u32| 1;
+    assert_eq!(due_after(&mut resting, &same, 1000), Some(60));
+    assert_eq!(due_after(&mut resting, &same, 1000), Some(120));
+    assert_eq!(due_after(&mut resting, &same, 1000), Some(240));
+    // Something changes: at once, but not before the first wait is over.
+    assert_eq!(due_after(&mut resting, &|second| u64::from(second > 10), 1000), Some(60));
+    assert_eq!(due_after(&mut resting, &|second| u64::from(second > 100), 1000), Some(101));
+    for _ in 0..40 {
+        due_after(&mut resting, &same, 3601);
+    }
+    assert_eq!(due_after(&mut resting, &same, 3600), None);
+    assert_eq!(due_after(&mut resting, &same, 3601), Some(3600), "an hour at the most");
+}
+
+#[test]
+fn a_try_without_success_is_repeated_and_one_with_is_not() {
+    let (base, mut resting, path) = (seconds(60.0), Restings::default(), subflow(2, 5));
+    resting.begin(Duration::ZERO, 9, &path, Rest::Closed);
+    let absent = [subflow(1, 5)];
+    let present = [subflow(1, 5), Subflow { local: "10.0.2.1:999".parse().unwrap(), ..subflow(2, 0) }];
+    let mut at = |second: u64, all: &[Subflow]| {
+        let seen = Seen { netns: 9, all, topology: 1 };
+        resting.due(Duration::from_secs(second), base, &seen).len()
+    };
+    assert_eq!((at(59, &absent), at(60, &absent)), (0, 1));
+    assert_eq!((at(119, &absent), at(120, &absent)), (0, 1), "it did not come");
+    assert_eq!((at(179, &absent), at(239, &absent), at(240, &absent)), (0, 0, 1));
+    assert_eq!(at(10_000, &present), 0, "under another port");
+    resting.forget(9, &[]);
+    assert_eq!(resting.namespaces().count(), 0, "its connection is over");
+}
+
+#[test]
+fn what_does_not_carry_by_choice_is_left_alone() {
+    let backup = |s: Subflow| Subflow { mptcp: s.mptcp.map(|m| Mptcp { backup: true, ..m }), ..s };
+    let at = |now: f64| vec![subflow(1, (now * 1e6) as u64), backup(subflow(2, 5))];
+    assert_eq!(found(&FAILED, 9.0, at), []);
+    assert_eq!(found(&USELESS, 30.0, at), []);
+    assert_eq!(subflow(1, 0).ca_state, CaState::Open);
+}

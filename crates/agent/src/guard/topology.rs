@@ -1,0 +1,32 @@
+//! Whether addresses, interfaces or routes of a network namespace are as they were.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fs;
+use std::hash::{Hash, Hasher};
+use vmcc_netlink::Links;
+
+const ROUTES: &str = "/proc/thread-self/net/route";
+const ROUTES6: &str = "/proc/thread-self/net/ipv6_route";
+/// Columns of the latter that count uses.
+const COUNTS: [usize; 2] = [6, 7];
+
+/// A number for what the calling thread's namespace has; another one when that changes. What cannot be read does not change.
+pub(super) fn topology() -> u64 {
+    let mut hasher = DefaultHasher::new();
+    if let Ok(mut links) = Links::open() {
+        for port in links.list().unwrap_or_default() {
+            (port.index, port.name, port.up).hash(&mut hasher);
+        }
+        for found in links.addresses().unwrap_or_default() {
+            (found.port, found.address, found.usable).hash(&mut hasher);
+        }
+    }
+    let without_counts = |line: &str| -> Vec<String> {
+        let words = line.split_whitespace().enumerate();
+        words.filter(|(at, _)| !COUNTS.contains(at)).map(|(_, word)| word.to_owned()).collect()
+    };
+    fs::read_to_string(ROUTES).unwrap_or_default().hash(&mut hasher);
+    let six: Vec<_> = fs::read_to_string(ROUTES6).unwrap_or_default().lines().map(without_counts).collect();
+    six.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,141 @@
+//! What the paths of a network namespace's connections did over time: which have failed, which are of no use.
+
+use super::policy::Policy;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use vmcc_host::diag::{CaState, Subflow};
+
+/// What the kernel takes a round trip's deviation to be at least, for a timeout (`TCP_RTO_MIN`).
+const LEAST_DEVIATION_US: u64 = 200_000;
+/// Rates are compared over this time.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// A verdict on a path.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Finding {
+    /// Silent for so long, which is so many RTOs.
+    Failed { silent: Duration, rto: Duration },
+    /// Its rate, and the best of its connection.
+    Useless { bytes: u64, best_bytes: u64 },
+}
+
+impl Finding {
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Self::Failed { silent, rto } => format!(
+                "nothing was acknowledged on it for {:.1} s, with a timeout of {:.1} s, while others delivered",
+                silent.as_secs_f64(),
+                rto.as_secs_f64()
+            ),
+            Self::Useless { bytes, best_bytes } => {
+                let rate = |bytes: &u64| *bytes as f64 * 8e-6 / WINDOW.as_secs_f64();
+                format!("it carried {:.2} Mbit/s while the best carried {:.2}", rate(bytes), rate(best_bytes))
+            }
+        }
+    }
+}
+
+/// What is remembered of a subflow.
+#[derive(Debug, Clone, Copy)]
+struct Past {
+    acked: u64,
+    /// When more was acknowledged, or nothing was due.
+    heard: Duration,
+    /// Whether more was acknowledged since the last look.
+    delivers: bool,
+    /// What had been acknowledged when the window began; `None` if it was not there.
+    at_window: Option<u64>,
+}
+
+/// The subflows of a network namespace.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    /// By cookie.
+    past: BTreeMap<[u8; 8], Past>,
+    /// When the window began in which rates are compared, the same for all.
+    window: Option<Duration>,
+}
+
+impl Watched {
+    /// Looks at the subflows that are there at `now`, of any clock; what was found, once per look.
+    pub(super) fn look(
+        &mut self,
+        now: Duration,
+        all: &[Subflow],
+        policy: &Policy,
+    ) -> Vec<(Subflow, Finding)> {
+        let used: Vec<&Subflow> = all.iter().filter(|s| is_used(s)).collect();
+        self.past.retain(|cookie, _| used.iter().any(|s| s.cookie == *cookie));
+        used.iter().for_each(|subflow| self.note(now, subflow));
+        let mut connections: BTreeMap<u32, Vec<&Subflow>> = BTreeMap::new();
+        for subflow in used {
+            connections.entry(subflow.mptcp.map_or(0, |m| m.token_local)).or_default().push(subflow);
+        }
+        let over = self.window.is_none_or(|began| now - began >= WINDOW);
+        let several = connections.into_values().filter(|paths| paths.len() > 1);
+        let found: Vec<_> = several.flat_map(|paths| self.judge(now, over, &paths, policy)).collect();
+        if over {
+            self.window = Some(now);
+            self.past.values_mut().for_each(|past| past.at_window = Some(past.acked));
+        }
+        found
+    }
+
+    fn note(&mut self, now: Duration, subflow: &Subflow) {
+        let acked = subflow.bytes_acked;
+        let new = Past { acked, heard: now, delivers: false, at_window: None };
+        let past = self.past.entry(subflow.cookie).or_insert(new);
+        past.delivers = acked > past.acked;
+        if past.delivers || !is_due(subflow) {
+            past.heard = now;
+        }
+        past.acked = acked;
+    }
+
+    /// `over`: the window is.
+    fn judge(
+        &self,
+        now: Duration,
+        over: bool,
+        paths: &[&Subflow],
+        policy: &Policy,
+    ) -> Vec<(Subflow, Finding)> {
+        let past = |subflow: &Subflow| self.past.get(&subflow.cookie).copied();
+        let others_deliver = |own: &Subflow| {
+            paths.iter().any(|s| s.cookie != own.cookie && past(s).is_some_and(|p| p.delivers))
+        };
+        let carried = |s: &Subflow| past(s).filter(|_| over).and_then(|p| Some(p.acked - p.at_window?));
+        let best_bytes = paths.iter().filter_map(|s| carried(s)).max().unwrap_or(0);
+        let finding = |subflow: &Subflow| {
+            let silent = now - past(subflow)?.heard;
+            let rto = rto(subflow);
+            if policy.failed.is_some_and(|chi| silent >= rto.mul_f64(chi)) && others_deliver(subflow) {
+                return Some(Finding::Failed { silent, rto });
+            }
+            let (omega, bytes) = (policy.useless?, carried(subflow)?);
+            ((bytes as f64) * omega < best_bytes as f64).then_some(Finding::Useless { bytes, best_bytes })
+        };
+        paths.iter().filter_map(|&s| Some((s.clone(), finding(s)?))).collect()
+    }
+}
+
+/// A path that carries data by choice.
+fn is_used(subflow: &Subflow) -> bool {
+    subflow.established && subflow.mptcp.is_some_and(|mptcp| mptcp.established && !mptcp.backup)
+}
+
+/// Whether one path can carry what another one did.
+pub(super) fn is_alive(subflow: &Subflow) -> bool {
+    is_used(subflow) && subflow.ca_state != CaState::Loss
+}
+
+/// Whether something that was sent is to be acknowledged.
+pub(super) fn is_due(subflow: &Subflow) -> bool {
+    subflow.bytes_sent.saturating_sub(subflow.bytes_retransmitted) > subflow.bytes_acked
+}
+
+/// The timeout before it backs off.
+fn rto(subflow: &Subflow) -> Duration {
+    let deviation = (4 * u64::from(subflow.rttvar_us)).max(LEAST_DEVIATION_US);
+    Duration::from_micros(u64::from(subflow.srtt_us) + deviation)
+}

@@ -1,0 +1,258 @@
+//! `vmcc up --guard` and its policies on real connections: what is done to which path, and that every byte arrives.
+#![cfg(feature = "root-tests")]
+
+mod agent;
+mod common;
+mod kept;
+#[path = "../../host/tests/common/mod.rs"]
+mod net;
+
+use net as namespace;
+
+use agent::Down;
+use kept::{Agent, until, within};
+use net::{Namespace, Net, Over, Shape, run, shape, transfer};
+use nix::sys::signal::Signal;
+use std::sync::atomic::{AtomicBool, Ordering};
+use vmcc_host::diag::{Diag, Subflow};
+use vmcc_host::port::Port;
+use vmcc_netlink::{PathManager, SubflowEnds};
+
+const PORT: u16 = 5341;
+
+/// Who manages the client's paths.
+#[derive(Clone, Copy, PartialEq)]
+enum Manager {
+    Kernel,
+    User,
+}
+
+/// A client with two paths to a server, and a guard in the client's namespace.
+struct Guarded {
+    net: Net,
+    manager: Manager,
+    _down: Down,
+}
+
+/// Ends the transfer when the test is over, however.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn subflows(ns: &Namespace) -> Vec<Subflow> {
+    let all = ns.within(|| Diag::open().unwrap().subflows().unwrap());
+    all.into_iter().filter(|s| s.remote.port() == PORT && s.established).collect()
+}
+
+impl Guarded {
+    fn new(manager: Manager) -> Self {
+        let net = Net::new(2, None);
+        if manager == Manager::User {
+            net.client.sysctl("mptcp/pm_type", "1");
+        } else {
+            run(&format!("ip -n {} mptcp limits set subflow 1 add_addr_accepted 0", net.client));
+            run(&format!("ip -n {} mptcp endpoint add 10.77.1.1 dev p1 subflow", net.client));
+        }
+        Self { net, manager, _down: Down }
+    }
+
+    fn guard(&self, algorithm: &str, arguments: &[&str]) -> Agent {
+        let mut guard =
+            Agent::spawn(within(&self.net.client, &[&["up", algorithm, "--guard"], arguments].concat()));
+        guard.hears("until Ctrl-C");
+        self.net.select(&format!("mp_{algorithm}"));
+        guard
+    }
+
+    /// The path of this number, once it carries data.
+    fn path(&self, path: usize) -> Option<Subflow> {
+        let local = format!("10.77.{path}.1").parse().unwrap();
+        subflows(&self.net.client)
+            .into_iter()
+            .find(|s| s.local.ip() == std::net::IpAddr::V4(local) && s.mptcp.is_some_and(|m| m.established))
+    }
+
+    /// What a daemon that manages paths would do.
+    fn second_path(&self) {
+        if self.manager == Manager::User {
+            until("the first path", || self.path(0).is_some());
+            let first = self.path(0).unwrap();
+            let ends = SubflowEnds {
+                token: first.mptcp.unwrap().token_local,
+                local: "10.77.1.1:0".parse().unwrap(),
+                local_id: 1,
+                device: 0,
+                remote: format!("10.77.1.2:{PORT}").parse().unwrap(),
+            };
+            until("the connection is far enough for another path", || {
+                self.net.client.within(|| PathManager::open().unwrap().open_subflow(&ends)).is_ok()
+            });
+        }
+        until("both paths carry", || self.path(1).is_some_and(|s| s.bytes_acked > 100_000));
+    }
+
+    /// Acts while a transfer over both paths runs, of which every byte arrives.
+    fn while_it_sends(&self, act: impl FnOnce()) {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| transfer(&self.net, Over::Mptcp, PORT, |_| over.load(Ordering::SeqCst)));
+            let _over = Ending(&over);
+            self.second_path();
+            act();
+        });
+    }
+
+    fn shape(&self, rates_mbit: [u32; 2]) {
+        for (path, rate_mbit) in rates_mbit.into_iter().enumerate() {
+            shape(&self.net.client, &format!("p{path}"), Shape { rate_mbit, buffer_kb: 60 });
+        }
+    }
+
+    /// Nothing comes back on the second path, and nobody says so; or it does again.
+    fn silence(&self, silent: bool) {
+        let verb = if silent { "add" } else { "del" };
+        run(&format!("ip -n {} route {verb} blackhole 10.77.1.1/32", self.net.server));
+    }
+
+    /// Ports that mark almost everything.
+    fn mark(&self) -> Vec<Port> {
+        let config = serde_json::json!({ "rate": "50mbit", "marking": { "rule": "threshold", "at": "2kB" } });
+        let config = serde_json::from_value(config).unwrap();
+        let port = |path| Port::attach_in(&self.net.client.file(), &format!("p{path}"), &config).unwrap();
+        (0..2).map(port).collect()
+    }
+}
+
+/// vMCC to which all paths that are marked are alike.
+const ACCUSING: [&str; 8] = [
+    "--set",
+    "vmcc.detector=counts",
+    "--set",
+    "vmcc.theta=1000",
+    "--set",
+    "vmcc.phi=1",
+    "--set",
+    "vmcc.early=86400000",
+];
+
+fn interrupted(mut guard: Agent) -> String {
+    guard.signal(Signal::SIGINT);
+    assert_eq!(guard.ends(), Some(130));
+    guard.heard()
+}
+
+#[test]
+fn root_a_dry_run_tells_what_it_would_close_and_closes_nothing() {
+    let on = Guarded::new(Manager::Kernel);
+    let mut guard = on.guard("vmcc", &[&ACCUSING[..], &["--dry-run"]].concat());
+    let _ports = on.mark();
+    on.while_it_sends(|| {
+        let line = guard.hears("would close");
+        assert!(line.contains("shares a bottleneck"), "{line}");
+        assert_eq!(subflows(&on.net.client).len(), 2);
+    });
+    guard.signal(Signal::SIGINT);
+    guard.hears("closed 0 paths");
+    let heard = guard.heard();
+    assert!(heard.matches("would close").count() <= 2, "each socket once: {heard}");
+}
+
+#[test]
+fn root_what_shares_a_bottleneck_is_drained_where_user_space_manages_paths() {
+    let on = Guarded::new(Manager::User);
+    let mut guard = on.guard("vmcc", &ACCUSING);
+    let _ports = on.mark();
+    on.while_it_sends(|| {
+        let draining = guard.hears("draining ");
+        let closed = guard.hears("closed ");
+        let path = draining.split("draining ").nth(1).unwrap().split(" (").next().unwrap().to_owned();
+        assert!(closed.contains(&path), "{draining} {closed}");
+        until("one path is left", || subflows(&on.net.client).len() == 1);
+    });
+    interrupted(guard);
+}
+
+#[test]
+fn root_what_shares_a_bottleneck_is_closed_at_once_where_the_kernel_manages_paths() {
+    let on = Guarded::new(Manager::Kernel);
+    let mut guard = on.guard("vmcc", &ACCUSING);
+    let _ports = on.mark();
+    on.while_it_sends(|| {
+        guard.hears("closed ");
+        until("one path is left", || subflows(&on.net.client).len() == 1);
+    });
+    let heard = interrupted(guard);
+    assert!(!heard.contains("draining"), "{heard}");
+}
+
+fn a_failed_path_is_closed_and_tried_again(manager: Manager) {
+    let on = Guarded::new(manager);
+    on.shape([50, 50]);
+    let mut guard = on.guard("lia", &["--close-failed", "--retry", "3s"]);
+    on.while_it_sends(|| {
+        let before = on.path(1).unwrap();
+        on.silence(true);
+        let line = guard.hears("closed ");
+        assert!(line.contains("10.77.1.1:") && line.contains("nothing was acknowledged"), "{line}");
+        until("it is closed", || on.path(1).is_none());
+        assert!(on.path(0).is_some(), "the other one stays");
+        on.silence(false);
+        let line = guard.hears("tried again");
+        assert!(line.contains("10.77.1.1:"), "{line}");
+        until("another one carries in its place", || on.path(1).is_some_and(|s| s.bytes_acked > 100_000));
+        assert_ne!(on.path(1).unwrap().cookie, before.cookie);
+    });
+    interrupted(guard);
+}
+
+#[test]
+fn root_a_failed_path_of_the_kernels_is_closed_and_tried_again() {
+    a_failed_path_is_closed_and_tried_again(Manager::Kernel);
+}
+
+#[test]
+fn root_a_failed_path_of_user_spaces_is_closed_and_tried_again() {
+    a_failed_path_is_closed_and_tried_again(Manager::User);
+}
+
+#[test]
+fn root_a_path_of_no_use_becomes_a_backup_and_later_is_none() {
+    let on = Guarded::new(Manager::User);
+    let mut guard = on.guard("lia", &["--suppress-useless", "--retry", "4s"]);
+    // Or the fast path waits for what the slow one holds, and is hardly faster.
+    on.net.client.sysctl("ipv4/tcp_notsent_lowat", "16384");
+    on.shape([100, 2]);
+    on.while_it_sends(|| {
+        let line = guard.hears("suppressed ");
+        assert!(line.contains("10.77.1.1:") && line.contains("Mbit/s while the best carried"), "{line}");
+        let is_backup = |backup| on.path(1).is_some_and(|s| s.mptcp.unwrap().backup == backup);
+        until("it is a backup", || is_backup(true));
+        guard.hears("no longer suppressed");
+        until("it is none", || is_backup(false));
+    });
+    interrupted(guard);
+}
+
+#[test]
+fn root_a_path_of_no_use_is_closed_where_the_kernel_manages_paths_and_the_lone_one_stays() {
+    let on = Guarded::new(Manager::Kernel);
+    let mut guard = on.guard("lia", &["--suppress-useless", "--close-failed"]);
+    // Or the fast path waits for what the slow one holds, and is hardly faster.
+    on.net.client.sysctl("ipv4/tcp_notsent_lowat", "16384");
+    on.shape([100, 2]);
+    on.while_it_sends(|| {
+        let line = guard.hears("closed ");
+        assert!(line.contains("10.77.1.1:") && line.contains("Mbit/s while the best carried"), "{line}");
+        // Now the other one is silent, too: it is the last.
+        run(&format!("ip -n {} route add blackhole 10.77.0.1/32", on.net.server));
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        assert!(on.path(0).is_some());
+        run(&format!("ip -n {} route del blackhole 10.77.0.1/32", on.net.server));
+    });
+    let heard = interrupted(guard);
+    assert_eq!(heard.matches("closed 10.77.").count(), 1, "{heard}");
+}

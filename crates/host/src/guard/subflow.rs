@@ -1,0 +1,80 @@
+//! What can be done to a subflow besides closing it, in the calling thread's network namespace.
+
+use crate::diag::Subflow;
+use crate::error::ControlError;
+use std::io::{self, ErrorKind};
+use vmcc_netlink::{Endpoint, PathManager, SubflowEnds};
+
+/// What became of a path that was to be opened again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reopened {
+    /// The path manager was asked for it.
+    Asked,
+    /// The kernel manages the paths, and has no endpoint of this address for new subflows.
+    NoEndpoint,
+    /// The kernel manages the paths, and asking it again would close other subflows from this address.
+    InUse,
+}
+
+fn ends(subflow: &Subflow) -> Option<SubflowEnds> {
+    let mptcp = subflow.mptcp?;
+    Some(SubflowEnds {
+        token: mptcp.token_local,
+        local: subflow.local,
+        local_id: mptcp.id_local,
+        device: subflow.interface,
+        remote: subflow.remote,
+    })
+}
+
+fn failed(action: &str, subflow: &Subflow, cause: impl std::fmt::Display) -> ControlError {
+    ControlError::kernel(format!("{action} {} -> {}", subflow.local, subflow.remote), cause)
+}
+
+/// Keeps data off a subflow while others are left (MP_PRIO), or lets it on again. `false`: the kernel manages the
+/// connection's paths, and does so for all connections at once or for none.
+///
+/// # Errors
+/// The path manager cannot be asked.
+pub fn set_backup(subflow: &Subflow, backup: bool) -> Result<bool, ControlError> {
+    let Some(ends) = ends(subflow) else { return Ok(false) };
+    let asked = PathManager::open().and_then(|mut manager| manager.set_backup(&ends, backup));
+    allowed(asked).map_err(|e| failed("set the priority of", subflow, e))
+}
+
+/// Whether the kernel lets user space manage the paths of this connection.
+fn allowed(asked: io::Result<()>) -> io::Result<bool> {
+    match asked {
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(false),
+        asked => asked.map(|()| true),
+    }
+}
+
+/// Opens a subflow between the addresses of one that was closed; `all` are those that are there.
+///
+/// Where the kernel manages paths it opens one only for an endpoint that it has not used for the connection: its endpoint is
+/// made anew, which closes what other subflows it has. So only if there are none.
+///
+/// # Errors
+/// The path manager refuses.
+pub fn reopen(subflow: &Subflow, all: &[Subflow]) -> Result<Reopened, ControlError> {
+    let Some(mut ends) = ends(subflow) else { return Ok(Reopened::NoEndpoint) };
+    ends.local.set_port(0);
+    let refused = |e: io::Error| failed("open again", subflow, e);
+    let mut manager = PathManager::open().map_err(refused)?;
+    if allowed(manager.open_subflow(&ends)).map_err(refused)? {
+        return Ok(Reopened::Asked);
+    }
+    let address = subflow.local.ip();
+    let of_address = |e: &Endpoint| e.address == address && e.flags & Endpoint::IMPLICIT == 0;
+    let Some(endpoint) = manager.endpoints().map_err(refused)?.into_iter().find(of_address) else {
+        return Ok(Reopened::NoEndpoint);
+    };
+    if all.iter().any(|other| other.mptcp.is_some() && other.local.ip() == address) {
+        return Ok(Reopened::InUse);
+    }
+    // Under a number of its own: to earlier kernels the old one is used up for the connection.
+    let anew = Endpoint { id: 0, ..endpoint };
+    manager.remove(&endpoint).and_then(|()| manager.add(&anew)).map_err(refused)?;
+    Ok(Reopened::Asked)
+}
