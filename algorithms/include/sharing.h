@@ -25,8 +25,8 @@
  *   trial     correlation cannot tell a common cause from one queue, so the path of a pair with the
  *             higher slot causes something.  While the pair is in doubt, every few bins it throws a
  *             coin.  Heads, it probes: until what it sends counts to the bin after the next, its
- *             window is what it has in flight less its share of the queue; then it has its window
- *             back.  The link does not run dry.  A window that is too narrow for a pause is made
+ *             window is what it has in flight less its share of the queue, at least half; then it
+ *             has its window back.  The link does not run dry.  A window that is too narrow for a pause is made
  *             wider instead.  Tails, it does nothing.  Either way it is then seen how its delay
  *             changed from that bin to the next, and the sibling's.
  *   alone     of each pair, the sum of the difference of both, with the sign of the coin.  In one
@@ -590,6 +590,7 @@ CC_INLINE void cc_sharing_try(const struct cc_event *ev, struct cc_history *h, u
 	if (h->hold || h->settle || !srtt_us || w > UINT16_MAX - CC_SHARING_WIDER)
 		return;
 	moved = (uint32_t)((uint64_t)flight * (srtt_us - least_us) / srtt_us);
+	moved = cc_min(moved, flight / 2);
 	if (wide)
 		moved = CC_SHARING_WIDER;
 	if (!moved || ev->state > (wide ? CC_STATE_CWR : CC_STATE_OPEN))
