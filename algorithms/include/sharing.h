@@ -26,8 +26,8 @@
  *             higher slot causes something.  While the pair is in doubt, every few bins it throws a
  *             coin.  Heads, it probes: until what it sends counts to the bin after the next, its
  *             window is what it has in flight less its share of the queue, at least half; then it
- *             has its window back.  The link does not run dry.  A window that is too narrow for a pause is made
- *             wider instead.  Tails, it does nothing.  Either way it is then seen how its delay
+ *             has its window back.  The link does not run dry.  A window that is too narrow for a
+ * pause is made wider instead.  Tails, it does nothing.  Either way it is then seen how its delay
  *             changed from that bin to the next, and the sibling's.
  *   alone     of each pair, the sum of the difference of both, with the sign of the coin.  In one
  *             queue both see the probe, so the difference is near nothing, and the sum falls by a

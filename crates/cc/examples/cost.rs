@@ -77,8 +77,7 @@ fn detection(algorithm: Algorithm, acks_per_round: u64) -> f64 {
     event.srtt_8us = 8 * ROUND_US as u32;
     let mut best = f64::INFINITY;
     for _ in 0..RUNS {
-        let waits: Vec<u32> =
-            (0..CALLS).map(|_| 700 + draws.below(600).expect("endless")).collect();
+        let waits: Vec<u32> = (0..CALLS).map(|_| 700 + draws.below(600).expect("endless")).collect();
         let start = Instant::now();
         for (i, rtt_us) in waits.iter().enumerate() {
             event.self_index = (i % PATHS) as u32;
