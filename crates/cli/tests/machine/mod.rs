@@ -24,7 +24,9 @@ impl Machine {
         for name in ["upper", "work", "root"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
-        let mut command = Command::new("nsenter");
+        // It ends with this thread, also if that is killed.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "nsenter"]);
         command.arg(format!("--net={}", network.file().display())).args(["unshare", "--pid", "--fork"]);
         command.args(["--kill-child", "--mount", "--propagation", "private", "--cgroup", "--uts", "--ipc"]);
         command.arg(root().join("crates/cli/tests/machine/boot.sh")).arg(folder.path());
