@@ -10,8 +10,8 @@
  *             packet was about to arrive: so paths of unequal delay are at most half a bin apart,
  *             and no search for a lag is needed.
  *   bin       the share of ACKs with ECE, and the mean round-trip time.  One without an ACK is as
- *             the one before it; several, and those of which most ACKs came after a timeout or
- *             while the application was the limit, are unknown.  So are the next few, in which
+ *             the one before it; several, and those of which an eighth of the ACKs came after a timeout
+ *             or while the application was the limit, are unknown.  So are the next few, in which
  *             paths that were started together fill their queues together, shared or not.
  *   block     of 16 bins, all known on both paths.  r of the marks is Pearson's coefficient.  r of
  *             the delays is the mean of two, each blind to what moves slowly: that of what is left
@@ -62,9 +62,12 @@
 #define CC_SHARING_SHARED 48
 #define CC_SHARING_APART  (-16)
 
-/* So many packets in flight are too few for a pause; a narrow window becomes wider by so many. */
+/*
+ * So many packets in flight are too few for a pause; a narrow window becomes wider by so many.  Ten
+ * would be heard better, and take half of what other people's flows have in the same queue.
+ */
 #define CC_SHARING_NARROW 8u
-#define CC_SHARING_WIDER  10u
+#define CC_SHARING_WIDER  3u
 #define CC_SHARING_WIDE	  (CC_SHARING_NARROW + CC_SHARING_WIDER)
 /* Times of a probe are in ticks of 2^-4 bins. */
 #define CC_SHARING_TICK_BITS 4
@@ -632,7 +635,7 @@ CC_INLINE void cc_sharing_resume(const struct cc_event *ev, struct cc_history *h
 CC_INLINE void cc_sharing_widen(const struct cc_event *ev, struct cc_history *h, int over,
 				struct cc_decision *out)
 {
-	uint32_t w = over ? h->back : h->hold;
+	uint32_t w = cc_max(over ? h->back : h->hold, 1);
 
 	if (ev->state > CC_STATE_CWR) {
 		h->hold = 0;

@@ -176,3 +176,28 @@ fn twins_keep_both_paths_whatever_bursts_in_step_on_both() {
         }
     }
 }
+
+/// Mbit/s of the competing connections, twice as many as `others`.
+fn beside(own: u32, others: u32, more: &[&str]) -> f64 {
+    let mut scenario = bursts([MARKED; 2], "10kbit", "1ms", "1s");
+    for i in 0..2 {
+        scenario += &format!(
+            "[[traffic]]\nname = \"other{i}\"\nkind = \"bulk\"\nfrom = \"x\"\nto = \"y\"\ncompeting = true\npath = \"x{i}\"\n\
+             cc = \"dctcp\"\nconnections = {others}\n"
+        );
+    }
+    let mut set = vec![format!("traffic.own.connections={own}")];
+    set.extend(more.iter().map(|s| (*s).to_owned()));
+    let flows = run(&scenario, set, 1);
+    let all: Vec<usize> = flows.iter().map(closed).collect();
+    assert!(all.iter().all(|closed| *closed == 0), "{all:?}");
+    mbit(&flows.into_iter().filter(|flow| flow.subflows.len() == 1).collect::<Vec<_>>())
+}
+
+/// Probes of windows at the floor are wider windows: other people's share of the queue stays theirs.
+#[test]
+fn probes_leave_others_their_share() {
+    let (off, on) = (beside(8, 8, &["params.vmcc.trigger=0"]), beside(8, 8, &[]));
+    println!("the others have {on:.1} of {off:.1} Mbit/s");
+    assert!(on > 0.95 * off, "{on:.1} of {off:.1} Mbit/s");
+}
