@@ -10,15 +10,14 @@
  *             packet was about to arrive: so paths of unequal delay are at most half a bin apart,
  *             and no search for a lag is needed.
  *   bin       the share of ACKs with ECE, and the mean round-trip time.  One without an ACK is as
- *             the one before it; several, and those of which an eighth of the ACKs came after a timeout
- *             or while the application was the limit, are unknown.  So are the next few, in which
- *             paths that were started together fill their queues together, shared or not.
- *   block     of 16 bins, all known on both paths.  r of the marks is Pearson's coefficient.  r of
- *             the delays is the mean of two, each blind to what moves slowly: that of what is left
- *             after the best straight line, and that of the differences from bin to bin.  Twins
- *             grow together, and lose together; only one queue has the same ripples twice.  The
- *             block's r is the mean of both signals, or one, where the other is flat.
- *   evidence  of each pair of paths: the sum of r - 0.28, a sequential test (Wald) between
+ *             the one before it; several, and those of which an eighth of the ACKs came after a
+ * timeout or while the application was the limit, are unknown.  So are the next few, in which paths
+ * that were started together fill their queues together, shared or not. block     of 16 bins, all
+ * known on both paths.  r of the marks is Pearson's coefficient.  r of the delays is the mean of
+ * two, each blind to what moves slowly: that of what is left after the best straight line, and that
+ * of the differences from bin to bin.  Twins grow together, and lose together; only one queue has
+ * the same ripples twice.  The block's r is the mean of both signals, or one, where the other is
+ * flat. evidence  of each pair of paths: the sum of r - 0.28, a sequential test (Wald) between
  *             CC_SHARING_APART, which is also the least it can be, and CC_SHARING_SHARED.  In
  *             between it is not known, and nothing is done.
  *
