@@ -1,9 +1,11 @@
 //! What can be asked for.
 
 mod mark;
+mod reproduce;
 mod top;
 
 pub(crate) use mark::{BackendChoice, MarkOptions, MarkSettings, NotEctChoice, QueueChoice, UnmarkOptions};
+pub(crate) use reproduce::ReproduceOptions;
 pub(crate) use top::{SortKey, TopOptions};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -36,6 +38,7 @@ impl Arguments {
         match &self.command {
             Command::Run(options) => options.common.quiet,
             Command::Demo(options) => options.quiet,
+            Command::Reproduce(options) => options.quiet,
             _ => false,
         }
     }
@@ -60,6 +63,8 @@ pub(crate) enum Command {
     Run(RunOptions),
     /// Run the built-in scenario `demo`
     Demo(DemoOptions),
+    /// The papers' figures as claims: list them, or run them and check each against the paper's number
+    Reproduce(ReproduceOptions),
     /// Rebuild the HTML report of a result folder
     Report {
         /// The result folder
@@ -148,7 +153,7 @@ pub(crate) struct DemoOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) jobs: Option<u32>,
 
-    /// Size of the experiment: as written, or shrunk for one small machine
+    /// Size of the experiment: as written, shrunk for one small machine, or shortened for a quick look
     #[arg(long, value_enum, default_value_t = ScaleChoice::Full)]
     pub(crate) scale: ScaleChoice,
 
@@ -191,6 +196,8 @@ pub(crate) enum ScaleChoice {
     Full,
     /// With the scenario's [scale.small]
     Small,
+    /// With the scenario's [scale.quick]
+    Quick,
 }
 
 #[derive(Debug, Args)]

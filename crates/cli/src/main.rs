@@ -58,6 +58,7 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Scenario { action } => commands::scenarios::scenario(&action, ui),
         Command::Run(options) => commands::run::run(&options, ui),
         Command::Demo(options) => commands::run::run(&options.for_scenario("demo"), ui),
+        Command::Reproduce(options) => commands::reproduce::reproduce(&options, ui),
         Command::Report { folder } => commands::report::report(&folder, ui),
         Command::Bench(options) => commands::bench::bench(&options, ui),
         Command::Up(options) => commands::up::up(&options, ui),

@@ -1,5 +1,6 @@
 //! The scenario's claims, checked against what was measured.
 
+use vmcc_metrics::stats::mean_ci95;
 use vmcc_results::{Case, ClaimResult, Needs};
 use vmcc_scenario::{CaseFigures, Claim, Plan};
 
@@ -22,17 +23,35 @@ fn decide(claim: &Claim, figures: &[CaseFigures]) -> ClaimResult {
         Err(error) => (None, Some(error.to_string())),
     };
     let pass = verdict.as_ref().is_some_and(|v| v.pass);
+    let half_width = if verdict.is_some() { half_width(claim, figures) } else { None };
     let (value, bound) = verdict.map_or((None, None), |v| (v.value, v.bound));
     ClaimResult {
         id: spec.id.clone(),
         check: spec.check.clone(),
         paper: spec.paper.clone(),
         value,
+        half_width,
         metric: value.and_then(|_| claim.left_metric().map(str::to_owned)),
         needs: bound.map(|b| Needs { relation: b.relation, value: b.value }),
         pass,
         note: problem.or_else(|| spec.note.clone()),
+        analysis: spec.analysis.clone().filter(|_| !pass),
     }
+}
+
+/// Half the width of the confidence interval of the claim's number over the seeds, each of which decides it alone.
+fn half_width(claim: &Claim, figures: &[CaseFigures]) -> Option<f64> {
+    let seeds = figures.iter().map(|case| case.runs.len()).min()?;
+    let alone = |seed: usize| -> Vec<CaseFigures> {
+        let only = |case: &CaseFigures| CaseFigures {
+            set: case.set.clone(),
+            runs: case.runs.get(seed).into_iter().cloned().collect(),
+        };
+        figures.iter().map(only).collect()
+    };
+    let values: Option<Vec<f64>> =
+        (0..seeds).map(|seed| claim.evaluate(&alone(seed)).ok().and_then(|verdict| verdict.value)).collect();
+    mean_ci95(&values?)?.half_width
 }
 
 /// What to say about claims whose cases the user took out.

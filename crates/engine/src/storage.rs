@@ -36,9 +36,9 @@ fn folder_plan(plan: &Plan, engine: &str) -> folder::Plan {
     }
 }
 
-/// `vmcc-results/<scenario>-<time>`
-pub fn default_folder(plan: &Plan) -> PathBuf {
-    let name: String = plan.name.chars().map(|c| if c == '/' { '-' } else { c }).collect();
+/// `vmcc-results/<name>-<time>`
+pub fn default_folder(name: &str) -> PathBuf {
+    let name: String = name.chars().map(|c| if c == '/' { '-' } else { c }).collect();
     Path::new("vmcc-results").join(format!("{name}-{}", environment::time_for_name()))
 }
 

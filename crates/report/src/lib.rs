@@ -5,9 +5,12 @@
 //! is computed from packets here: everything comes from `summary.json` and the Parquet files beside it.
 
 mod bars;
+mod index;
 mod page;
 mod plots;
 mod rows;
+
+pub use index::{Entry, Outcome};
 
 use std::path::{Path, PathBuf};
 use vmcc_results::folder::{self, FolderError};
@@ -15,6 +18,8 @@ use vmcc_results::parquet_files::TableError;
 
 /// Name of the report inside a result folder.
 pub const REPORT_FILE: &str = "report.html";
+/// Name of the page over several result folders.
+pub const INDEX_FILE: &str = "index.html";
 /// Name of the scenario inside a result folder, shown if it is there.
 const SCENARIO_FILE: &str = "scenario.toml";
 /// A longer one is not shown.
@@ -55,5 +60,15 @@ pub fn write(folder: &Path) -> Result<PathBuf, ReportError> {
     let html = page::page(&summary, &plots, scenario.as_deref());
     let path = folder.join(REPORT_FILE);
     folder::replace_file(&path, html.as_bytes())?;
+    Ok(path)
+}
+
+/// Writes the page over the result folders inside `folder` and returns its path.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_index(folder: &Path, title: &str, entries: &[Entry<'_>]) -> Result<PathBuf, ReportError> {
+    let path = folder.join(INDEX_FILE);
+    folder::replace_file(&path, index::page(title, entries).as_bytes())?;
     Ok(path)
 }

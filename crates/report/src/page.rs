@@ -13,9 +13,9 @@ use vmcc_results::{ClaimResult, Summary};
 const UPLOT_JS: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 const UPLOT_CSS: &str = include_str!("../assets/uplot/uPlot.min.css");
 const REPORT_JS: &str = include_str!("../assets/report.js");
-const REPORT_CSS: &str = include_str!("../assets/report.css");
+pub(crate) const REPORT_CSS: &str = include_str!("../assets/report.css");
 /// Nothing may be loaded from anywhere: the browser itself enforces that the file is self-contained.
-const POLICY: &str =
+pub(crate) const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 /// Bars for more cases than this are a wall, not a comparison.
 const MOST_BARS: usize = 16;
@@ -104,30 +104,40 @@ fn warnings(summary: &Summary) -> Markup {
 }
 
 fn claims(claims: &[ClaimResult]) -> Markup {
-    let none = || "–".to_owned();
     html! {
         @if !claims.is_empty() {
             section #claims {
                 h2 { "Claims" }
-                div.scroll { table {
-                    thead { tr { th { "Claim" } th { "Verdict" } th.number { "Ours" } th.number { "Needs" } th { "Paper" } th { "Check" } } }
-                    tbody {
-                        @for claim in claims {
-                            tr {
-                                td { (claim.id) }
-                                td { span class=(if claim.pass { "badge pass" } else { "badge fail" }) {
-                                    (if claim.pass { "pass" } else { "fail" })
-                                } }
-                                td.number { (claim_value(claim).unwrap_or_else(none)) }
-                                td.number { (claim_needs(claim).unwrap_or_else(none)) }
-                                td { (claim.paper.as_deref().unwrap_or("–")) }
-                                td { code { (claim.check) } @if let Some(note) = &claim.note { br; small { (note) } } }
-                            }
-                        }
-                    }
-                } }
+                (claims_table(claims))
             }
         }
+    }
+}
+
+/// Each claim with our number, the paper's, and why it fails.
+pub(crate) fn claims_table(claims: &[ClaimResult]) -> Markup {
+    let none = || "–".to_owned();
+    html! {
+        div.scroll { table {
+            thead { tr { th { "Claim" } th { "Verdict" } th.number { "Ours" } th.number { "Needs" } th { "Paper" } th { "Check" } } }
+            tbody {
+                @for claim in claims {
+                    tr {
+                        td { (claim.id) }
+                        td { span class=(if claim.pass { "badge pass" } else { "badge fail" }) {
+                            (if claim.pass { "pass" } else { "fail" })
+                        } }
+                        td.number { (claim_value(claim).unwrap_or_else(none)) }
+                        td.number { (claim_needs(claim).unwrap_or_else(none)) }
+                        td { (claim.paper.as_deref().unwrap_or("–")) }
+                        td {
+                            code { (claim.check) }
+                            @for remark in claim.note.iter().chain(&claim.analysis) { br; small { (remark) } }
+                        }
+                    }
+                }
+            }
+        } }
     }
 }
 

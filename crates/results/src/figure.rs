@@ -116,9 +116,16 @@ fn path_names(summary: &Summary) -> Vec<String> {
     if names.len() > MOST_PATHS { Vec::new() } else { names }
 }
 
-/// A claim's number, with its unit if that is known.
+/// A claim's number with its confidence interval over the seeds, and with its unit if that is known.
 pub fn claim_value(claim: &ClaimResult) -> Option<String> {
-    claim.value.map(|value| in_unit_of(claim, value))
+    let value = claim.value?;
+    let Some(half) = claim.half_width else { return Some(in_unit_of(claim, value)) };
+    Some(match claim.metric.as_ref().map(|name| scale_of(name, value)) {
+        Some(scale) if !scale.unit.is_empty() => {
+            format!("{} ± {} {}", digits(value / scale.divisor), digits(half / scale.divisor), scale.unit)
+        }
+        _ => format!("{} ± {}", compact(value), compact(half)),
+    })
 }
 
 /// What a claim's number must be, such as `>= 124.3 Mbit/s`.
@@ -155,12 +162,17 @@ mod tests {
             check: "mean(goodput_bps) >= 1.5 * mean(goodput_bps, cc='lia')".into(),
             paper: None,
             value: Some(132_800_000.0),
+            half_width: None,
             metric: Some("goodput_bps".into()),
             needs: Some(crate::Needs { relation: ">=".into(), value: 124_300_000.0 }),
             pass: true,
             note: None,
+            analysis: None,
         };
         assert_eq!(claim_value(&claim).unwrap(), "132.8 Mbit/s");
+        claim.half_width = Some(2_500_000.0);
+        assert_eq!(claim_value(&claim).unwrap(), "132.8 ± 2.50 Mbit/s");
+        claim.half_width = None;
         assert_eq!(claim_needs(&claim).unwrap(), ">= 124.3 Mbit/s");
         (claim.metric, claim.needs) = (None, None);
         assert_eq!((claim_value(&claim).unwrap(), claim_needs(&claim)), ("132.8 M".into(), None));

@@ -100,6 +100,10 @@ pub struct ClaimResult {
     /// Our number: the left side of a comparison. Absent when it could not be evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
+    /// Half the width of the 95 % confidence interval (Student's t) of `value` over the seeds: each seed's runs give a value
+    /// of their own. Absent with one seed, or where one seed alone has no value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half_width: Option<f64>,
     /// The figure whose unit `value` has. Absent when it is computed from several, or a pure number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
@@ -111,6 +115,9 @@ pub struct ClaimResult {
     /// Why it could not be evaluated, or what else the reader must know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// Why it fails, as far as known. Absent when it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub analysis: Option<String>,
 }
 
 /// The right side of a claim's comparison.

@@ -17,6 +17,7 @@ mod claim;
 mod error;
 mod load;
 pub mod model;
+pub mod papers;
 mod plan;
 mod schema;
 pub mod sizes;

@@ -15,6 +15,22 @@ pub enum Scale {
     Full,
     /// With the overrides of `[scale.small]`.
     Small,
+    /// With the overrides of `[scale.quick]`.
+    Quick,
+}
+
+impl Scale {
+    /// Every scale that a file may describe.
+    pub(crate) const NAMES: [&str; 2] = ["small", "quick"];
+
+    /// Its table in `[scale]`; `None` for the file as written.
+    pub(crate) const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Full => None,
+            Self::Small => Some("small"),
+            Self::Quick => Some("quick"),
+        }
+    }
 }
 
 /// What the command line may change.

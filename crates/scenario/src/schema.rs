@@ -39,9 +39,9 @@ fn sweep() -> Value {
 
 fn scale() -> Value {
     json!({
-        "description": "Overrides for `--scale small`: one small machine.",
+        "description": "Overrides for `--scale small` (one small machine) and `--scale quick` (a look at the result, soon).",
         "type": "object",
-        "properties": { "small": { "type": "object" } },
+        "properties": { "small": { "type": "object" }, "quick": { "type": "object" } },
         "additionalProperties": false,
     })
 }

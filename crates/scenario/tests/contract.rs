@@ -220,3 +220,23 @@ fn every_built_in_scenario_is_valid_at_both_scales() {
         assert!(shown.is_empty(), "no built-in scenario has {shown:?}");
     }
 }
+
+#[test]
+fn every_figure_of_a_paper_has_a_quick_form_of_less_work_and_says_what_the_paper_does() {
+    let scenarios = vmcc_scenario::papers::ALL.iter().flat_map(|p| p.figures.iter().filter_map(|f| p.scenario(f)));
+    for scenario in scenarios {
+        let name = scenario.name;
+        let document = Document::open(name).unwrap();
+        let plan = |scale| document.plan(&Overrides { scale, ..Overrides::default() }).unwrap();
+        let work = |plan: &vmcc_scenario::Plan| -> u64 {
+            plan.cases.iter().map(|c| c.scenario.duration.get() * u64::from(c.scenario.runs)).sum()
+        };
+        let (full, quick) = (plan(Scale::Full), plan(Scale::Quick));
+        assert!(work(&quick) * 2 <= work(&full), "{name}: quick is not quick");
+        assert!(quick.runs >= 2, "{name}: one seed has no confidence interval");
+        assert!(full.runs >= 5, "{name}");
+        assert_eq!(full.claims.len(), quick.claims.len(), "{name}");
+        assert!(full.claims.iter().any(|claim| claim.spec.paper.is_some()), "{name}: no number of the paper");
+        assert!(full.source.is_some() && full.cases[0].scenario.description.is_some(), "{name}");
+    }
+}

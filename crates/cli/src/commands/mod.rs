@@ -15,6 +15,7 @@ pub(crate) mod internal;
 pub(crate) mod mark;
 pub(crate) mod metrics;
 pub(crate) mod report;
+pub(crate) mod reproduce;
 pub(crate) mod run;
 pub(crate) mod scenarios;
 #[cfg(feature = "kernel")]

@@ -15,20 +15,47 @@ use vmcc_results::folder::{FolderError, PartialFolder};
 use vmcc_scenario::{Document, Overrides, Plan, Scale};
 
 pub(crate) fn run(options: &RunOptions, ui: &Ui) -> Result<Exit, Failure> {
+    let (summary, text) = prepare(options, ui)?.perform(options, ui)?;
+    ui.answer(&summary, || text);
+    Ok(if summary.claims.iter().all(|c| c.pass) { Exit::Done } else { Exit::CheckFailed })
+}
+
+/// A scenario that this host can run.
+pub(crate) struct Prepared {
+    document: Document,
+    plan: Plan,
+    engine: Box<dyn Engine>,
+}
+
+/// Reads the scenario and takes its engine.
+pub(crate) fn prepare(options: &RunOptions, ui: &Ui) -> Result<Prepared, Failure> {
     let document = Document::open(&options.scenario).map_err(|e| scenario_failure(&e))?;
     let plan = document.plan(&overrides(options)).map_err(|e| scenario_failure(&e))?;
     let engine = engine::choose(options.common.engine, options.common.threads, &plan, ui)?;
-    let (target, folder) = open(options, &plan, engine.name(), ui)?;
-    let mut session = Session::new(&plan, engine.as_ref(), folder);
-    let command = Command { options, plan: &plan, engine: engine.as_ref(), target: &target, ui };
-    command.announce(&session);
-    if let Err(failure) = command.execute(&mut session) {
-        return Err(command.stopped(failure, session));
+    Ok(Prepared { document, plan, engine })
+}
+
+impl Prepared {
+    /// Runs it and gives the results their folder. Returns them, also as a text for people.
+    pub(crate) fn perform(&self, options: &RunOptions, ui: &Ui) -> Result<(Summary, String), Failure> {
+        let (plan, engine) = (&self.plan, self.engine.as_ref());
+        let (target, folder) = open(options, plan, engine.name(), ui)?;
+        let mut session = Session::new(plan, engine, folder);
+        let command = Command { options, plan, engine, target: &target, ui };
+        command.announce(&session);
+        if let Err(failure) = command.execute(&mut session) {
+            return Err(command.stopped(failure, session));
+        }
+        let summary = session.summary(self.command(options));
+        let published = command.publish(session, &summary, self.document.text())?;
+        let text = command.text(&summary, published.as_deref());
+        Ok((summary, text))
     }
-    let summary = session.summary(command::command(options, &plan, engine.name(), None));
-    let published = command.publish(session, &summary, document.text())?;
-    ui.answer(&summary, || command.text(&summary, published.as_deref()));
-    Ok(if summary.claims.iter().all(|c| c.pass) { Exit::Done } else { Exit::CheckFailed })
+
+    /// The command that repeats it, as its results have it.
+    pub(crate) fn command(&self, options: &RunOptions) -> String {
+        command::command(options, &self.plan, self.engine.name(), None)
+    }
 }
 
 /// The folder for the results and its name. A folder that was asked for must be usable; without one in a place
@@ -43,7 +70,7 @@ fn open(
         let folder = vmcc_engine::open(out, plan, engine, options.common.resume);
         return folder.map(|f| (out.clone(), Some(f))).map_err(|e| folder_failure(&e, out));
     }
-    let (target, folder) = vmcc_engine::open_unnamed(&vmcc_engine::default_folder(plan), plan, engine);
+    let (target, folder) = vmcc_engine::open_unnamed(&vmcc_engine::default_folder(&plan.name), plan, engine);
     match folder {
         Ok(folder) => Ok((target, Some(folder))),
         Err(FolderError::Io { path, source }) => {
@@ -60,6 +87,7 @@ fn overrides(options: &RunOptions) -> Overrides {
         scale: match options.common.scale {
             ScaleChoice::Full => Scale::Full,
             ScaleChoice::Small => Scale::Small,
+            ScaleChoice::Quick => Scale::Quick,
         },
         seed: options.common.seed,
         runs: options.common.runs,

@@ -13,8 +13,10 @@ pub(crate) fn command(options: &RunOptions, plan: &Plan, engine: &str, out: Opti
     for setting in &options.common.set {
         add("--set", setting.clone());
     }
-    if options.common.scale == ScaleChoice::Small {
-        add("--scale", "small".to_owned());
+    match options.common.scale {
+        ScaleChoice::Full => {}
+        ScaleChoice::Small => add("--scale", "small".to_owned()),
+        ScaleChoice::Quick => add("--scale", "quick".to_owned()),
     }
     add("--seed", plan.seed.to_string());
     add("--runs", plan.runs.to_string());

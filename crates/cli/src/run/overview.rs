@@ -50,7 +50,10 @@ pub(crate) fn claims(claims: &[ClaimResult], not_applicable: &[Claim]) -> String
         let paper = spec.paper.as_deref().unwrap_or("-");
         table.add_row([spec.id.as_str(), "-", "-", "-", paper, &spec.check]);
     }
-    table::render(&table)
+    let analyses = claims.iter().filter_map(|claim| {
+        claim.analysis.as_ref().map(|analysis| format!("\n\n{}: {}", claim.id, analysis.trim()))
+    });
+    table::render(&table) + &analyses.collect::<String>()
 }
 
 /// What ran, in two lines.

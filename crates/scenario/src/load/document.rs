@@ -86,7 +86,9 @@ impl Document {
         let document = Self { name, source };
         document.plan(&Overrides::default())?;
         if document.source.tree.contains_key("scale") {
-            document.plan(&Overrides { scale: Scale::Small, ..Overrides::default() })?;
+            for scale in [Scale::Small, Scale::Quick] {
+                document.plan(&Overrides { scale, ..Overrides::default() })?;
+            }
         }
         Ok(document)
     }
@@ -188,7 +190,7 @@ impl Resolver<'_> {
         self.at_origin(&bad.origin, None, bad.message, bad.help)
     }
 
-    /// Applies `[scale.small]` if asked for; its `sweep` table replaces axes.
+    /// Applies the scale that is asked for, if the file has it; its `sweep` table replaces axes.
     fn scale(
         &self,
         base: &mut Map<String, Value>,
@@ -196,17 +198,18 @@ impl Resolver<'_> {
         mut scales: Map<String, Value>,
         sweep_table: &mut Map<String, Value>,
     ) -> Outcome<Touched> {
-        let small = self.take_scale(&mut scales)?;
-        if let Some(unknown) = scales.keys().next() {
-            let help = did_you_mean(unknown, ["small"]);
-            return Err(self.at(&format!("scale.{unknown}"), "the only scale is `small`".into(), help));
+        if let Some(unknown) = scales.keys().find(|name| !Scale::NAMES.contains(&name.as_str())) {
+            let help = did_you_mean(unknown, Scale::NAMES);
+            return Err(self.at(
+                &format!("scale.{unknown}"),
+                "the scales are `small` and `quick`".into(),
+                help,
+            ));
         }
         let mut touched = Touched::new();
-        if self.overrides.scale == Scale::Full {
-            return Ok(touched);
-        }
-        for (key, value) in &small {
-            let origin = format!("scale.small.{key}");
+        let Some(name) = self.overrides.scale.name() else { return Ok(touched) };
+        for (key, value) in &self.take_scale(&mut scales, name)? {
+            let origin = format!("scale.{name}.{key}");
             if key == "sweep" {
                 let axes =
                     value.as_object().ok_or_else(|| self.at(&origin, "expected a table".into(), None))?;
@@ -216,18 +219,18 @@ impl Resolver<'_> {
             let paths =
                 apply::set(base, keys, key, value).map_err(|e| self.at(&origin, e.message, e.help))?;
             touched.extend(paths.into_iter().map(|path| {
-                let from = format!("scale.small.{}", without_indices(&path));
+                let from = format!("scale.{name}.{}", without_indices(&path));
                 (path, Origin::File(from))
             }));
         }
         Ok(touched)
     }
 
-    fn take_scale(&self, scales: &mut Map<String, Value>) -> Outcome<Map<String, Value>> {
-        match scales.remove("small") {
+    fn take_scale(&self, scales: &mut Map<String, Value>, name: &str) -> Outcome<Map<String, Value>> {
+        match scales.remove(name) {
             None => Ok(Map::new()),
             Some(Value::Object(table)) => Ok(table),
-            Some(_) => Err(self.at("scale.small", "expected a table of overrides".into(), None)),
+            Some(_) => Err(self.at(&format!("scale.{name}"), "expected a table of overrides".into(), None)),
         }
     }
 

@@ -93,4 +93,7 @@ pub struct ClaimSpec {
     /// Why the tolerance is what it is, or another remark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// Why it does not hold here, as far as known: what reports say beside it when it fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub analysis: Option<String>,
 }

@@ -1,0 +1,37 @@
+//! What `vmcc reproduce` can be asked for.
+
+use super::EngineChoice;
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct ReproduceOptions {
+    /// A paper (vmcc) or one of its figures (vmcc/fig9) [default: list all with their state]
+    #[arg(value_name = "PAPER[/FIGURE]")]
+    pub(crate) what: Option<String>,
+
+    /// What carries the traffic; `kernel` and `guest` run each figure with its [scale.small]
+    #[arg(long, value_enum, default_value_t = EngineChoice::Sim)]
+    pub(crate) engine: EngineChoice,
+
+    /// At most five minutes for a paper: each figure with its [scale.quick]; on a kernel, one run of each case
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// The folder for the results of all figures, one below it each; figures that are there already are refused
+    /// [default: vmcc-results/reproduce-<what>-<time>; of the list: none]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Continue in the same --out: what the same command finished there before is taken as it is
+    #[arg(long, requires_all = ["out", "what"])]
+    pub(crate) resume: bool,
+
+    /// Runs at the same time (simulator only) [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) jobs: Option<u32>,
+
+    /// No progress, no notes: only the result, warnings and errors
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}

@@ -1,0 +1,144 @@
+//! Runs figures, each into its folder below one, and draws the page over them.
+
+use super::overview;
+use crate::args::{DemoOptions, EngineChoice, ReproduceOptions, RunOptions, ScaleChoice};
+use crate::commands::report::report_failure;
+use crate::commands::run::{self, Prepared};
+use crate::failure::{Exit, Failure, folder_failure};
+use crate::ui::Ui;
+use std::path::{Path, PathBuf};
+use vmcc_report::{Entry, Outcome};
+use vmcc_results::Summary;
+use vmcc_results::folder::{FolderError, SUMMARY_FILE, read_summary};
+use vmcc_scenario::text::shell_word;
+
+/// A figure and what came of it.
+pub(super) struct Figure {
+    pub(super) name: String,
+    /// Why it could not be run is no failure of the whole: another engine may.
+    pub(super) outcome: Result<Summary, Failure>,
+}
+
+pub(super) fn reproduce(
+    what: &str,
+    names: &[String],
+    options: &ReproduceOptions,
+    ui: &Ui,
+) -> Result<Exit, Failure> {
+    let out =
+        options.out.clone().unwrap_or_else(|| vmcc_engine::default_folder(&format!("reproduce-{what}")));
+    let tasks: Vec<RunOptions> = names.iter().map(|name| task(name, &out, options)).collect();
+    if !options.resume {
+        tasks.iter().try_for_each(refuse_finished)?;
+    }
+    let mut figures = Vec::new();
+    for task in &tasks {
+        let outcome = match run::prepare(task, ui) {
+            Ok(prepared) => Ok(one(&prepared, task, ui).map_err(|f| resumable(f, what, &out, options))?),
+            Err(refusal) => Err(refusal),
+        };
+        figures.push(Figure { name: task.scenario.clone(), outcome });
+    }
+    // One that was asked for by its name is refused by its own message.
+    if let [Figure { outcome: Err(_), .. }] = figures.as_slice()
+        && let Some(Figure { outcome: Err(refusal), .. }) = figures.pop()
+    {
+        return Err(refusal);
+    }
+    let index = index(what, &figures, &out)?;
+    ui.answer(&overview::document(&figures, options, &index), || overview::text(&figures, &index));
+    Ok(exit(&figures))
+}
+
+/// How `vmcc run` does one figure.
+fn task(name: &str, out: &Path, options: &ReproduceOptions) -> RunOptions {
+    let on_kernel = matches!(options.engine, EngineChoice::Kernel | EngineChoice::Guest);
+    let scale = match (on_kernel, options.quick) {
+        (true, _) => ScaleChoice::Small,
+        (false, true) => ScaleChoice::Quick,
+        (false, false) => ScaleChoice::Full,
+    };
+    let target = out.join(name);
+    let common = DemoOptions {
+        engine: options.engine,
+        set: Vec::new(),
+        seed: None,
+        runs: (on_kernel && options.quick).then_some(1),
+        threads: None,
+        jobs: options.jobs,
+        scale,
+        resume: options.resume && partial(&target).exists(),
+        out: Some(target),
+        quiet: options.quiet,
+    };
+    common.for_scenario(name)
+}
+
+/// Where a session that was interrupted keeps what it finished.
+fn partial(target: &Path) -> PathBuf {
+    let mut name = target.as_os_str().to_owned();
+    name.push(".partial");
+    PathBuf::from(name)
+}
+
+fn refuse_finished(task: &RunOptions) -> Result<(), Failure> {
+    match task.common.out.as_ref().filter(|target| target.join(SUMMARY_FILE).exists()) {
+        Some(target) => Err(folder_failure(&FolderError::Exists(target.clone()), target)),
+        None => Ok(()),
+    }
+}
+
+/// The figure's results: those that are there, when resuming, or new ones.
+fn one(prepared: &Prepared, task: &RunOptions, ui: &Ui) -> Result<Summary, Failure> {
+    if let Some(target) = task.common.out.as_ref().filter(|target| target.join(SUMMARY_FILE).exists()) {
+        let summary = read_summary(target).map_err(|e| folder_failure(&e, target))?;
+        if summary.environment.command.as_deref() != Some(prepared.command(task).as_str()) {
+            let path = target.display();
+            return Err(Failure::usage(format!("{path}: holds the result of another command"))
+                .help("give the options that it was begun with, or another folder with --out"));
+        }
+        ui.note(&format!("{}: finished before", task.scenario));
+        return Ok(summary);
+    }
+    prepared.perform(task, ui).map(|(summary, _)| summary)
+}
+
+/// Adds to an interruption how to continue with all figures, instead of with the one.
+fn resumable(failure: Failure, what: &str, out: &Path, options: &ReproduceOptions) -> Failure {
+    if failure.exit != Exit::Interrupted {
+        return failure;
+    }
+    let engine = match options.engine {
+        EngineChoice::Auto => "auto",
+        EngineChoice::Sim => "sim",
+        EngineChoice::Kernel => "kernel",
+        EngineChoice::Guest => "guest",
+    };
+    let quick = if options.quick { " --quick" } else { "" };
+    let out = shell_word(&out.display().to_string());
+    failure.help(format!(
+        "what is finished is kept; continue with: vmcc reproduce {what} --engine {engine}{quick} --out {out} --resume"
+    ))
+}
+
+fn index(what: &str, figures: &[Figure], out: &Path) -> Result<PathBuf, Failure> {
+    let mut entries = Vec::new();
+    for figure in figures {
+        let outcome = match &figure.outcome {
+            Ok(summary) => Outcome::Ran(summary),
+            Err(refusal) => Outcome::NotRun(&refusal.message),
+        };
+        entries.push(Entry { name: &figure.name, outcome });
+    }
+    vmcc_report::write_index(out, &format!("{what}, reproduced"), &entries)
+        .map_err(|error| report_failure(&error, out))
+}
+
+/// A claim that failed says more than a figure that was not run.
+fn exit(figures: &[Figure]) -> Exit {
+    let ran = figures.iter().filter_map(|figure| figure.outcome.as_ref().ok());
+    if ran.flat_map(|summary| &summary.claims).any(|claim| !claim.pass) {
+        return Exit::CheckFailed;
+    }
+    figures.iter().find_map(|figure| figure.outcome.as_ref().err()).map_or(Exit::Done, |refusal| refusal.exit)
+}

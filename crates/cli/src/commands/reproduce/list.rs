@@ -1,0 +1,89 @@
+//! The papers and their figures, with what there is of each.
+
+use crate::failure::{Exit, Failure, folder_failure, scenario_failure};
+use crate::table;
+use crate::ui::Ui;
+use serde::Serialize;
+use serde_json::json;
+use std::path::Path;
+use vmcc_results::folder::{FolderError, read_summary};
+use vmcc_scenario::papers::{self, Figure, Paper};
+use vmcc_scenario::{Document, Overrides};
+
+#[derive(Serialize)]
+struct Entry {
+    paper: &'static str,
+    figure: &'static str,
+    shows: &'static str,
+    /// Claims of its scenario; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claims: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Last>,
+}
+
+/// The result that the folder has.
+#[derive(Serialize)]
+struct Last {
+    engine: String,
+    passed: usize,
+    claims: usize,
+}
+
+pub(super) fn list(out: Option<&Path>, ui: &Ui) -> Result<Exit, Failure> {
+    let mut entries = Vec::new();
+    for paper in papers::ALL {
+        for figure in paper.figures {
+            entries.push(entry(paper, figure, out)?);
+        }
+    }
+    let titles: Vec<_> = papers::ALL.iter().map(|p| json!({ "paper": p.key, "title": p.title })).collect();
+    ui.answer(&json!({ "papers": titles, "figures": entries }), || text(&entries));
+    Ok(Exit::Done)
+}
+
+fn entry(paper: &Paper, figure: &Figure, out: Option<&Path>) -> Result<Entry, Failure> {
+    let scenario = paper.scenario(figure);
+    let plan = |name| Document::open(name).and_then(|document| document.plan(&Overrides::default()));
+    let plan = scenario.map(|s| plan(s.name)).transpose().map_err(|e| scenario_failure(&e))?;
+    let folder = out.map(|out| out.join(paper.key).join(figure.key));
+    Ok(Entry {
+        paper: paper.key,
+        figure: figure.key,
+        shows: figure.shows,
+        claims: plan.map(|plan| plan.claims.len()),
+        result: folder.map(|folder| last(&folder)).transpose()?.flatten(),
+    })
+}
+
+fn last(folder: &Path) -> Result<Option<Last>, Failure> {
+    match read_summary(folder) {
+        Ok(summary) => Ok(Some(Last {
+            engine: summary.engine,
+            passed: summary.claims.iter().filter(|claim| claim.pass).count(),
+            claims: summary.claims.len(),
+        })),
+        Err(FolderError::NotAResult(_)) => Ok(None),
+        Err(error) => Err(folder_failure(&error, folder)),
+    }
+}
+
+fn text(entries: &[Entry]) -> String {
+    let papers = papers::ALL.iter().map(|paper| {
+        let mut table = table::plain(&["FIGURE", "STATE", "SHOWS"]);
+        for entry in entries.iter().filter(|entry| entry.paper == paper.key) {
+            table.add_row([format!("{}/{}", entry.paper, entry.figure), state(entry), entry.shows.to_owned()]);
+        }
+        format!("{}: {}\n\n{}", paper.key, paper.title, table::render(&table))
+    });
+    papers.collect::<Vec<_>>().join("\n\n")
+}
+
+fn state(entry: &Entry) -> String {
+    match (&entry.result, entry.claims) {
+        (Some(last), _) => format!("{} of {} claims hold ({})", last.passed, last.claims, last.engine),
+        (None, Some(1)) => "1 claim".to_owned(),
+        (None, Some(claims)) => format!("{claims} claims"),
+        (None, None) => "no scenario yet".to_owned(),
+    }
+}

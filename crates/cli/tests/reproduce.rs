@@ -1,0 +1,69 @@
+//! `vmcc reproduce`: the list, what is refused, and one figure in its quick form.
+
+mod common;
+
+use common::{json, names, output, refused};
+use std::fs;
+
+#[test]
+fn the_list_says_what_there_is_of_each_figure() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, document) = json(dir.path(), &["reproduce"]);
+    assert_eq!(code, 0);
+    let figures = document["figures"].as_array().unwrap();
+    let find = |paper: &str, figure: &str| {
+        let found = figures.iter().find(|f| f["paper"] == paper && f["figure"] == figure);
+        found.unwrap_or_else(|| panic!("{paper}/{figure}")).clone()
+    };
+    assert!(find("vmcc", "fig9")["claims"].as_u64().unwrap() >= 5);
+    assert_eq!(find("vmcc", "fig9").get("result"), None);
+    assert_eq!(find("icpe", "fig4").get("claims"), None);
+    let text = String::from_utf8(output(dir.path(), &["reproduce"]).stdout).unwrap();
+    let line = |name: &str| text.lines().find(|l| l.trim_start().starts_with(name)).unwrap().to_owned();
+    assert!(line("icpe/fig4").contains("no scenario yet"), "{text}");
+    assert!(line("vmcc/fig9").contains("claims"), "{text}");
+}
+
+#[test]
+fn what_is_not_there_is_refused_with_the_nearest_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let figure = refused(dir.path(), &["reproduce", "vmcc/fig99"], 2);
+    assert!(figure.contains("vmcc/fig99: there is no such") && figure.contains("`vmcc/fig9`"), "{figure}");
+    let paper = refused(dir.path(), &["reproduce", "vmmc"], 2);
+    assert!(paper.contains("did you mean `vmcc`"), "{paper}");
+    let none_yet = refused(dir.path(), &["reproduce", "icpe"], 2);
+    assert!(none_yet.contains("icpe: there is no scenario of it yet"), "{none_yet}");
+    assert!(names(dir.path()).is_empty(), "nothing is made before that is known");
+}
+
+#[test]
+fn a_figure_is_run_reported_and_listed_and_not_run_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = ["reproduce", "vmcc/fig10", "--quick", "--out", "out"];
+    let (code, document) = json(dir.path(), &run);
+    let figure = &document["figures"][0];
+    let claims = figure["claims"].as_array().unwrap();
+    let failed = claims.iter().filter(|claim| claim["pass"] == false).count();
+    assert_eq!(code, i32::from(failed > 0), "{claims:#?}");
+    assert_eq!((&figure["figure"], &figure["engine"]), (&"vmcc/fig10".into(), &"sim".into()));
+    assert!(figure["command"].as_str().unwrap().contains("--scale quick"), "{figure}");
+    let lia = claims.iter().find(|claim| claim["id"] == "a-completion-vs-lia").unwrap();
+    assert!(lia["paper"].as_str().unwrap().contains("22.1 %"));
+    assert!(lia["value"].as_f64().unwrap() > 0.0 && lia["half_width"].as_f64().unwrap() > 0.0, "{lia}");
+
+    let index = fs::read_to_string(dir.path().join("out/index.html")).unwrap();
+    assert!(index.contains("vmcc/fig10/report.html") && index.contains("a-completion-vs-lia"));
+    assert!(dir.path().join("out/vmcc/fig10/report.html").is_file());
+
+    let (_, list) = json(dir.path(), &["reproduce", "--out", "out"]);
+    let last = list["figures"].as_array().unwrap().iter().find(|f| f["figure"] == "fig10").unwrap();
+    assert_eq!(last["result"]["passed"], claims.len() - failed);
+
+    let again = refused(dir.path(), &run, 2);
+    assert!(again.contains("exists and is not empty"), "{again}");
+    let resumed = [&run[..], &["--resume"]].concat();
+    let (_, kept) = json(dir.path(), &resumed);
+    assert_eq!(kept["figures"][0]["claims"], figure["claims"]);
+    let other = refused(dir.path(), &["reproduce", "vmcc/fig10", "--out", "out", "--resume"], 2);
+    assert!(other.contains("holds the result of another command"), "{other}");
+}
