@@ -52,7 +52,8 @@ pub(crate) fn page(title: &str, entries: &[Entry<'_>]) -> String {
 }
 
 fn facts(entries: &[Entry<'_>]) -> Markup {
-    let claims: Vec<bool> = entries.iter().filter_map(summary).flat_map(|s| s.claims.iter().map(|c| c.pass)).collect();
+    let claims: Vec<bool> =
+        entries.iter().filter_map(summary).flat_map(|s| s.claims.iter().map(|c| c.pass)).collect();
     let passed = claims.iter().filter(|pass| **pass).count();
     html! {
         ul.facts {

@@ -223,7 +223,8 @@ fn every_built_in_scenario_is_valid_at_both_scales() {
 
 #[test]
 fn every_figure_of_a_paper_has_a_quick_form_of_less_work_and_says_what_the_paper_does() {
-    let scenarios = vmcc_scenario::papers::ALL.iter().flat_map(|p| p.figures.iter().filter_map(|f| p.scenario(f)));
+    let scenarios =
+        vmcc_scenario::papers::ALL.iter().flat_map(|p| p.figures.iter().filter_map(|f| p.scenario(f)));
     for scenario in scenarios {
         let name = scenario.name;
         let document = Document::open(name).unwrap();

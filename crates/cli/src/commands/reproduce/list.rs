@@ -72,7 +72,11 @@ fn text(entries: &[Entry]) -> String {
     let papers = papers::ALL.iter().map(|paper| {
         let mut table = table::plain(&["FIGURE", "STATE", "SHOWS"]);
         for entry in entries.iter().filter(|entry| entry.paper == paper.key) {
-            table.add_row([format!("{}/{}", entry.paper, entry.figure), state(entry), entry.shows.to_owned()]);
+            table.add_row([
+                format!("{}/{}", entry.paper, entry.figure),
+                state(entry),
+                entry.shows.to_owned(),
+            ]);
         }
         format!("{}: {}\n\n{}", paper.key, paper.title, table::render(&table))
     });
