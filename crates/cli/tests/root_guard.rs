@@ -4,15 +4,18 @@
 mod agent;
 mod common;
 mod kept;
+mod killed;
 #[path = "../../host/tests/common/mod.rs"]
 mod net;
 
 use net as namespace;
 
 use agent::Down;
-use kept::{Agent, until, within};
+use kept::{Agent, endpoints, until, within};
+use killed::{Ended, killed_when};
 use net::{Namespace, Net, Over, Shape, run, shape, transfer};
 use nix::sys::signal::Signal;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use vmcc_host::diag::{Diag, Subflow};
 use vmcc_host::port::Port;
@@ -66,6 +69,23 @@ impl Guarded {
         guard.hears("until Ctrl-C");
         self.net.select(&format!("mp_{algorithm}"));
         guard
+    }
+
+    /// A guard of an algorithm that is up then, to be killed.
+    fn mortal(&self, algorithm: &str, arguments: &[&str]) -> Command {
+        let up = |more: &[&str]| {
+            let mut up = within(&self.net.client, &[&["up", algorithm], more].concat());
+            up.stdout(Stdio::null()).stderr(Stdio::null());
+            up
+        };
+        assert!(up(&[]).status().unwrap().success());
+        self.net.select(&format!("mp_{algorithm}"));
+        up(&[&["--guard"], arguments].concat())
+    }
+
+    /// How many paths carry data only when no other is left.
+    fn backups(&self) -> usize {
+        subflows(&self.net.client).iter().filter(|s| s.mptcp.is_some_and(|m| m.backup)).count()
     }
 
     /// The path of this number, once it carries data.
@@ -255,4 +275,98 @@ fn root_a_path_of_no_use_is_closed_where_the_kernel_manages_paths_and_the_lone_o
     });
     let heard = interrupted(guard);
     assert_eq!(heard.matches("closed 10.77.").count(), 1, "{heard}");
+}
+
+#[test]
+fn root_an_endpoint_that_a_killed_guard_had_taken_away_is_added_by_the_next_and_by_down() {
+    for by_down in [false, true] {
+        let on = Guarded::new(Manager::Kernel);
+        on.shape([50, 50]);
+        let guard = on.mortal("lia", &["--close-failed", "--retry", "1s"]);
+        let is_there = || endpoints(&on.net.client).contains("10.77.1.1 ");
+        on.while_it_sends(|| {
+            on.silence(true);
+            let ended = killed_when(guard, || !is_there());
+            assert!(matches!(ended, Ended::Killed(_)) && !is_there(), "{ended:?}");
+            on.silence(false);
+            let mut down = within(&on.net.client, &["down"]);
+            if by_down {
+                assert!(down.status().unwrap().success());
+            } else {
+                on.guard("lia", &[]).hears("its endpoint, which was away for that, is back");
+            }
+            assert!(is_there());
+            until("another path carries again", || on.path(1).is_some_and(|s| s.bytes_acked > 100_000));
+        });
+        let anew = endpoints(&on.net.client);
+        assert!(anew.contains("subflow") && anew.contains("dev p1"), "{anew}");
+    }
+}
+
+#[test]
+fn root_a_backup_that_a_killed_guard_made_is_none_after_the_next_began() {
+    let on = Guarded::new(Manager::User);
+    let mut guard = on.guard("lia", &["--suppress-useless"]);
+    on.net.client.sysctl("ipv4/tcp_notsent_lowat", "16384");
+    on.shape([100, 2]);
+    on.while_it_sends(|| {
+        guard.hears("suppressed ");
+        guard.signal(Signal::SIGKILL);
+        guard.ends();
+        assert_eq!((on.backups(), subflows(&on.net.client).len()), (1, 2));
+        on.guard("lia", &[]).hears("the guard that made it a backup has ended");
+        until("it is none", || on.backups() == 0);
+        assert_eq!(subflows(&on.net.client).len(), 2);
+    });
+}
+
+#[test]
+fn root_a_guard_that_ends_takes_back_the_backups_that_it_made() {
+    let on = Guarded::new(Manager::User);
+    let mut guard = on.guard("lia", &["--suppress-useless"]);
+    on.net.client.sysctl("ipv4/tcp_notsent_lowat", "16384");
+    on.shape([100, 2]);
+    on.while_it_sends(|| {
+        guard.hears("suppressed ");
+        until("it is a backup", || on.backups() == 1);
+        guard.signal(Signal::SIGINT);
+        guard.hears("no longer suppressed");
+        assert_eq!(guard.ends(), Some(130));
+        until("it is none", || on.backups() == 0);
+    });
+    assert_eq!(std::fs::read_dir("/run/vmcc/guard").map_or(0, Iterator::count), 0);
+}
+
+#[test]
+fn root_policies_follow_the_agents_file() {
+    let on = Guarded::new(Manager::Kernel);
+    on.shape([50, 50]);
+    let folder = common::folder();
+    let file = folder.path().join("vmcc.toml");
+    let write = |policies: &str| {
+        let text = format!("[algorithm.lia]\n[guard]\nenabled = true\nclose_failed = true\n{policies}");
+        std::fs::write(&file, text).unwrap();
+    };
+    write("dry_run = true\n");
+    let mut agent = Agent::start(&on.net.client, &file);
+    on.net.select("mp_lia");
+    on.while_it_sends(|| {
+        on.silence(true);
+        let line = agent.hears("would close ");
+        assert!(line.contains("10.77.1.1:") && line.contains("nothing was acknowledged"), "{line}");
+        assert_eq!(subflows(&on.net.client).len(), 2);
+        write("dry_run = 'maybe'\n");
+        agent.signal(Signal::SIGHUP);
+        agent.hears("dry_run");
+        assert_eq!(subflows(&on.net.client).len(), 2, "a bad file keeps the old policies");
+        write("retry = '2s'\n");
+        agent.signal(Signal::SIGHUP);
+        agent.hears("closed 10.77.1.1:");
+        until("it is closed", || on.path(1).is_none());
+        on.silence(false);
+        agent.hears("tried again ");
+        until("another one carries in its place", || on.path(1).is_some_and(|s| s.bytes_acked > 100_000));
+    });
+    agent.signal(Signal::SIGTERM);
+    assert_eq!(agent.ends(), Some(0), "{}", agent.heard());
 }

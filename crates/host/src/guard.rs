@@ -17,7 +17,7 @@ mod event;
 mod subflow;
 
 pub use event::CloseRequest;
-pub use subflow::{Reopened, reopen, set_backup};
+pub use subflow::{Endpoint, Reopened, reopen, restore, set_backup};
 
 use crate::diag::{CaState, Diag, DiagError, Subflow};
 use crate::error::ControlError;
@@ -54,8 +54,8 @@ pub enum Judged {
     Close(Box<Subflow>),
     /// There is no such path (any more).
     Gone,
-    /// As [`Verdict::NothingToKeep`].
-    NothingToKeep,
+    /// This subflow is meant; else as [`Verdict::NothingToKeep`].
+    NothingToKeep(Box<Subflow>),
 }
 
 /// Does something in the network namespace of this inode number, for what `action` says.
@@ -86,7 +86,7 @@ impl CloseRequest {
                 other => other.map(|()| Verdict::Closed),
             },
             Judged::Gone => Ok(Verdict::Gone),
-            Judged::NothingToKeep => Ok(Verdict::NothingToKeep),
+            Judged::NothingToKeep(_) => Ok(Verdict::NothingToKeep),
         })
     }
 
@@ -110,11 +110,10 @@ impl CloseRequest {
 
     fn judge_here(&self, diag: &mut Diag, kernel_name: &str) -> Result<Judged, DiagError> {
         let mut all = diag.subflows()?;
-        if !all.iter().any(|s| self.keeps(s)) && all.iter().any(|s| self.means(s, kernel_name)) {
-            return Ok(Judged::NothingToKeep);
-        }
-        let found = all.iter().position(|s| self.means(s, kernel_name));
-        Ok(found.map_or(Judged::Gone, |at| Judged::Close(Box::new(all.swap_remove(at)))))
+        let something_stays = all.iter().any(|s| self.keeps(s));
+        let Some(at) = all.iter().position(|s| self.means(s, kernel_name)) else { return Ok(Judged::Gone) };
+        let meant = Box::new(all.swap_remove(at));
+        Ok(if something_stays { Judged::Close(meant) } else { Judged::NothingToKeep(meant) })
     }
 
     fn means(&self, s: &Subflow, kernel_name: &str) -> bool {

@@ -10,9 +10,12 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 use vmcc_host::diag::{Diag, Subflow};
 use vmcc_host::guard::{CloseRequest, Verdict};
+use vmcc_netlink::{PathManager, SubflowEnds};
 
 /// Every kernel has it, and every namespace may select it.
 const ALGORITHM: &str = "reno";
+/// A test that waits longer hangs.
+const HANGS: Duration = Duration::from_secs(60);
 
 fn own_namespace() -> u32 {
     u32::try_from(std::fs::metadata("/proc/thread-self/ns/net").unwrap().ino()).unwrap()
@@ -120,5 +123,78 @@ fn root_what_is_no_longer_what_was_meant_is_left_alone() {
         assert_eq!(nobody.close(ALGORITHM).unwrap(), Verdict::NothingToKeep);
         assert!(is_there(first) && is_there(second));
         assert_eq!(CloseRequest { cookie, ..meant }.close(ALGORITHM).unwrap(), Verdict::Closed);
+    });
+}
+
+/// The client's own path manager, in its namespace.
+fn open_from(first: &Subflow, local: SocketAddr, port: u16) {
+    let ends = SubflowEnds {
+        token: first.mptcp.unwrap().token_local,
+        local,
+        local_id: 1,
+        device: 0,
+        remote: format!("10.77.1.2:{port}").parse().unwrap(),
+    };
+    let began = Instant::now();
+    while let Err(error) = PathManager::open().unwrap().open_subflow(&ends) {
+        assert!(began.elapsed() < HANGS, "{error}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Those of a connection, the second once it is there and has carried something.
+fn two(port: u16, first: &Subflow, not: [u8; 8]) -> Option<(Subflow, Subflow)> {
+    let all = Diag::open().unwrap().subflows().unwrap();
+    let carries = |s: &&Subflow| s.remote.port() == port && s.established && s.bytes_acked > 0;
+    let find = |which: &dyn Fn(&Subflow) -> bool| all.iter().filter(carries).find(|s| which(s)).cloned();
+    Some((find(&|s| s.cookie == first.cookie)?, find(&|s| s.cookie != first.cookie && s.cookie != not)?))
+}
+
+/// As soon as the client has one that carries.
+fn first(port: u16) -> Option<Subflow> {
+    let all = Diag::open().unwrap().subflows().unwrap();
+    all.into_iter().find(|s| s.remote.port() == port && s.established && s.bytes_acked > 0)
+}
+
+#[test]
+fn root_an_old_verdict_does_not_hit_what_got_the_same_ends() {
+    const PORT: u16 = 5314;
+    let net = Net::new(2, None);
+    net.select(ALGORITHM);
+    net.client.sysctl("mptcp/pm_type", "1");
+    let began = Instant::now();
+    // The first path, then the verdict on the second.
+    let (mut kept, mut verdict): (Option<Subflow>, Option<(Subflow, CloseRequest)>) = (None, None);
+    let local: SocketAddr = "10.77.1.1:45000".parse().unwrap();
+    transfer(&net, Over::Mptcp, PORT, |_| {
+        assert!(began.elapsed() < HANGS, "{kept:#?} {verdict:#?}");
+        let Some(one) = kept.clone() else {
+            kept = first(PORT);
+            kept.iter().for_each(|one| open_from(one, local, PORT));
+            return false;
+        };
+        let before = verdict.as_ref().map_or([0; 8], |(socket, _)| socket.cookie);
+        let Some((one, other)) = two(PORT, &one, before) else { return false };
+        let Some((past, old)) = verdict.clone() else {
+            let old = CloseRequest {
+                cookie: u64::from_ne_bytes(other.cookie),
+                bytes_acked: 0,
+                ..request(&other, &one)
+            };
+            Diag::open().unwrap().destroy(&other).unwrap();
+            verdict = Some((other, old));
+            open_from(&one, local, PORT);
+            return false;
+        };
+        assert_eq!((past.local, past.remote), (other.local, other.remote), "the same ends");
+        assert_ne!(past.cookie, other.cookie, "another socket");
+        assert_eq!(old.close(ALGORITHM).unwrap(), Verdict::Gone);
+        assert!(is_there(&other), "never hit");
+        assert_eq!(
+            request(&other, &one).close(ALGORITHM).unwrap(),
+            Verdict::Closed,
+            "a verdict of its own does"
+        );
+        true
     });
 }

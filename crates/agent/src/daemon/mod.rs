@@ -21,7 +21,7 @@ mod guarding;
 mod item;
 mod keep;
 mod metrics;
-mod namespaces;
+pub(crate) mod namespaces;
 mod news;
 mod notify;
 mod record;

@@ -3,7 +3,9 @@
 //!
 //! Whoever closes a path looks again, at that moment, whether the connection has another one that is alive: one always stays.
 
+mod debts;
 mod deed;
+mod journal;
 mod policy;
 mod resting;
 #[cfg(test)]
@@ -54,13 +56,14 @@ impl Guards {
     ) -> Vec<CloseRequest> {
         let share = WAIT / u32::try_from(self.0.len().max(1)).unwrap_or(1);
         let mut closed = Vec::new();
-        let mut warden = Warden::new(policy);
         let mut say = |did: Result<Did, ControlError>| {
             if let Ok(Did::Closed(request)) = &did {
                 closed.push(*request);
             }
             saw(did);
         };
+        debts::pay_left(&mut say);
+        let mut warden = Warden::new(policy);
         while !stop.load(Ordering::SeqCst) {
             if self.0.is_empty() {
                 std::thread::sleep(WAIT);
@@ -75,6 +78,12 @@ impl Guards {
             }
             warden.turn(&self.0, &mut say);
         }
+        warden.end(&mut say);
         closed
     }
+}
+
+/// Takes back what guards did only for a time, and were killed before they could: backups, endpoints that are made anew.
+pub fn take_back(saw: &mut dyn FnMut(Result<Did, ControlError>)) {
+    debts::pay_left(saw);
 }

@@ -1,7 +1,9 @@
 //! What is done about the paths that an algorithm or a look at them found: see [`Policy`].
 
 use super::Did;
+use super::debts;
 use super::deed::{Action, Deed};
+use super::journal::Journal;
 use super::policy::Policy;
 use super::resting::{Rest, Resting, Restings, Seen};
 use super::topology::topology;
@@ -19,8 +21,6 @@ const LOOK: Duration = Duration::from_millis(500);
 const NAMESPACES: Duration = Duration::from_secs(10);
 /// How long it is waited for another path to be alive.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The same for a request that does not say which socket is meant.
-const PATIENCE_WITHOUT_COOKIE: Duration = Duration::from_secs(1);
 /// How many sockets are remembered as told of.
 const MAX_TOLD: usize = 4096;
 
@@ -50,6 +50,7 @@ pub(super) struct Warden {
     draining: Vec<Draining>,
     waiting: Vec<Waiting>,
     resting: Restings,
+    journal: Journal,
     watched: BTreeMap<u32, Watched>,
     /// Sockets of which was told already what would be done, or cannot be.
     told: BTreeSet<(u32, [u8; 8])>,
@@ -65,6 +66,7 @@ impl Warden {
             draining: Vec::new(),
             waiting: Vec::new(),
             resting: Restings::default(),
+            journal: Journal::default(),
             watched: BTreeMap::new(),
             told: BTreeSet::new(),
             namespaces: None,
@@ -79,21 +81,24 @@ impl Warden {
                 self.close(request.netns, *subflow, reason, Some(*request), say);
             }
             Ok(Judged::Gone) => {}
-            Ok(Judged::NothingToKeep) => self.wait_for(request, kernel_name),
+            // Listed, it has a cookie now, if nobody had asked for one before.
+            Ok(Judged::NothingToKeep(meant)) => {
+                let request = CloseRequest { cookie: u64::from_ne_bytes(meant.cookie), ..*request };
+                self.wait_for(request, kernel_name);
+            }
             Err(error) => say(Err(error)),
         }
     }
 
     /// The path that was to be kept may only wait for a timeout, and some algorithms ask once.
-    fn wait_for(&mut self, request: &CloseRequest, kernel_name: &'static str) {
+    fn wait_for(&mut self, request: CloseRequest, kernel_name: &'static str) {
         let now = self.began.elapsed();
         self.waiting.retain(|one| one.until > now);
         let ends = |request: &CloseRequest| (request.netns, request.local, request.remote);
         if self.waiting.len() < MAX_TOLD
-            && !self.waiting.iter().any(|one| ends(&one.request) == ends(request))
+            && !self.waiting.iter().any(|one| ends(&one.request) == ends(&request))
         {
-            let most = if request.cookie == 0 { PATIENCE_WITHOUT_COOKIE } else { PATIENCE };
-            self.waiting.push(Waiting { request: *request, kernel_name, until: now + most });
+            self.waiting.push(Waiting { request, kernel_name, until: now + PATIENCE });
         }
     }
 
@@ -101,7 +106,7 @@ impl Warden {
     fn ask_again(&mut self, now: Duration, say: Say<'_>) {
         for one in std::mem::take(&mut self.waiting).into_iter().filter(|one| one.until > now) {
             match one.request.judge(one.kernel_name) {
-                Ok(Judged::NothingToKeep) => self.waiting.push(one),
+                Ok(Judged::NothingToKeep(_)) => self.waiting.push(one),
                 Ok(Judged::Close(_)) => self.asked(&one.request, one.kernel_name, say),
                 Ok(Judged::Gone) | Err(_) => {}
             }
@@ -117,14 +122,15 @@ impl Warden {
         }
         self.looked = Some(now);
         self.ask_again(now, say);
+        // One that could not be added again.
+        debts::pay(&mut self.journal, debts::is_endpoint, say);
         let mut namespaces: BTreeSet<u32> = self.resting.namespaces().collect();
         if self.policy.looks() {
             namespaces.extend(self.namespaces(now, guards));
         }
         self.watched.retain(|netns, _| namespaces.contains(netns));
         for netns in namespaces {
-            let seen = look(netns);
-            match seen {
+            match look(netns, &mut self.journal) {
                 Ok((all, topology)) => self.seen(now, &Seen { netns, all: &all, topology }, guards, say),
                 // It is gone, and with it its connections.
                 Err(_) => self.resting.forget(netns, &[]),
@@ -174,7 +180,8 @@ impl Warden {
         if self.policy.dry_run {
             return self.tell_once(netns, &subflow, Action::WouldSuppress, &reason, say);
         }
-        match within(netns, || with_survivor(&subflow, || guard::set_backup(&subflow, true))) {
+        let journal = &mut self.journal;
+        match within(netns, || with_survivor(&subflow, || debts::back_up(journal, &subflow))) {
             Ok(Some(true)) => {
                 self.resting.begin(self.began.elapsed(), netns, &subflow, Rest::Suppressed);
                 say(Ok(Did::Deed(Deed::to(&subflow, netns, Action::Suppressed, &reason))));
@@ -202,7 +209,9 @@ impl Warden {
         }
         // On what has failed nothing drains.
         let drains = !self.policy.drain.is_zero() && request.is_some();
-        match within(netns, || with_survivor(&subflow, || Ok(drains && guard::set_backup(&subflow, true)?))) {
+        let journal = &mut self.journal;
+        let begin = || Ok(drains && debts::back_up(journal, &subflow)?);
+        match within(netns, || with_survivor(&subflow, begin)) {
             Ok(Some(true)) => {
                 say(Ok(Did::Deed(Deed::to(&subflow, netns, Action::Draining, &reason))));
                 let until = self.began.elapsed() + self.policy.drain;
@@ -225,6 +234,7 @@ impl Warden {
         match within(netns, || with_survivor(subflow, || destroy(subflow))) {
             Ok(Some(true)) => {
                 self.resting.begin(self.began.elapsed(), netns, subflow, Rest::Closed);
+                self.forget(subflow, say);
                 let deed = || Did::Deed(Deed::to(subflow, netns, Action::Closed, reason));
                 say(Ok(request.map_or_else(deed, Did::Closed)));
             }
@@ -246,9 +256,9 @@ impl Warden {
                     self.close_now(one.netns, &subflow, &one.reason, one.request, say);
                 }
                 Ok(Some((true, _))) => self.draining.push(one),
-                Ok(Some((false, subflow))) => release(one.netns, &subflow, "no other path is left", say),
+                Ok(Some((false, subflow))) => self.release(one.netns, &subflow, "no other path is left", say),
                 // It has ended by itself, or with its namespace.
-                Ok(None) | Err(_) => {}
+                Ok(None) | Err(_) => self.forget(&one.subflow, say),
             }
         }
     }
@@ -256,9 +266,10 @@ impl Warden {
     fn try_again(&mut self, now: Duration, one: &Resting, say: Say<'_>) {
         let (netns, subflow) = (one.netns, &one.subflow);
         if one.rest == Rest::Suppressed {
-            return release(netns, subflow, "its back-off is over", say);
+            return self.release(netns, subflow, "its back-off is over", say);
         }
-        let (action, reason) = match within(netns, || guard::reopen(subflow, &listed()?)) {
+        let journal = &mut self.journal;
+        let (action, reason) = match within(netns, || debts::reopen(journal, subflow)) {
             Ok(Reopened::Asked) => (Action::TriedAgain, "its back-off is over"),
             Ok(Reopened::NoEndpoint) => {
                 (Action::NotTriedAgain, "the kernel manages its paths and has no endpoint of this address")
@@ -275,6 +286,28 @@ impl Warden {
         self.tell_once(netns, subflow, action, reason, say);
     }
 
+    /// Lets data on a subflow again.
+    fn release(&mut self, netns: u32, subflow: &Subflow, reason: &str, say: Say<'_>) {
+        let journal = &mut self.journal;
+        match within(netns, || debts::release(journal, subflow)) {
+            Ok(true) => say(Ok(Did::Deed(Deed::to(subflow, netns, Action::Released, reason)))),
+            Ok(false) => {}
+            Err(error) => say(Err(error)),
+        }
+    }
+
+    /// There is nothing to be taken back of it.
+    fn forget(&mut self, subflow: &Subflow, say: Say<'_>) {
+        if let Err(error) = debts::forget(&mut self.journal, subflow) {
+            say(Err(error));
+        }
+    }
+
+    /// Takes back what is done only for a time: nobody would be there to end it.
+    pub(super) fn end(mut self, say: Say<'_>) {
+        debts::pay(&mut self.journal, |_| true, say);
+    }
+
     /// What is found again and again is said once.
     fn tell_once(&mut self, netns: u32, subflow: &Subflow, action: Action, reason: &str, say: Say<'_>) {
         if self.told.len() >= MAX_TOLD {
@@ -286,17 +319,12 @@ impl Warden {
     }
 }
 
-/// Lets data on a subflow again.
-fn release(netns: u32, subflow: &Subflow, reason: &str, say: Say<'_>) {
-    match within(netns, || guard::set_backup(subflow, false)) {
-        Ok(true) => say(Ok(Did::Deed(Deed::to(subflow, netns, Action::Released, reason)))),
-        Ok(false) => {}
-        Err(error) => say(Err(error)),
-    }
-}
-
-fn look(netns: u32) -> Result<(Vec<Subflow>, u64), ControlError> {
-    within(netns, || Ok((listed()?, topology())))
+fn look(netns: u32, journal: &mut Journal) -> Result<(Vec<Subflow>, u64), ControlError> {
+    within(netns, || {
+        let all = listed()?;
+        debts::forget_gone(journal, &all)?;
+        Ok((all, topology()))
+    })
 }
 
 fn within<T: Send>(
@@ -310,7 +338,7 @@ fn failed(error: DiagError) -> ControlError {
     ControlError::Kernel { action: "guard paths".to_owned(), cause: error.to_string() }
 }
 
-fn listed() -> Result<Vec<Subflow>, ControlError> {
+pub(super) fn listed() -> Result<Vec<Subflow>, ControlError> {
     Diag::open().and_then(|mut diag| diag.subflows()).map_err(failed)
 }
 

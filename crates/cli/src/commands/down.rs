@@ -1,13 +1,20 @@
 //! `vmcc down`: what was changed to keep is as before.
 
 use super::up;
-use crate::failure::{Exit, Failure, agent_failure};
+use crate::failure::{Exit, Failure, agent_failure, chain};
 use crate::ui::Ui;
 use serde_json::json;
+use vmcc_agent::Did;
 use vmcc_agent::daemon::{self, News, Undone};
 
 pub(crate) fn down(ui: &Ui) -> Result<Exit, Failure> {
-    match daemon::undo().map_err(|e| agent_failure(&e))? {
+    let undone = daemon::undo().map_err(|e| agent_failure(&e))?;
+    vmcc_agent::take_back(&mut |seen| match seen {
+        Ok(Did::Deed(deed)) => ui.note(&deed.to_string()),
+        Ok(Did::Closed(_)) => {}
+        Err(error) => ui.warn(&chain(&error)),
+    });
+    match undone {
         Some(undone) => after_agent(&undone, ui),
         None => algorithms(ui),
     }

@@ -35,6 +35,21 @@ pub fn killed_before(command: Command, n: usize) -> Ended {
     }
 }
 
+/// Runs `command` and kills it before the first of those calls at which `is` holds: in the middle of what it says.
+pub fn killed_when(command: Command, is: impl Fn() -> bool) -> Ended {
+    let mut traced = Traced::start(command);
+    loop {
+        match traced.until(traced.made.len()) {
+            Stop::Before(_, call) if is() => {
+                traced.kill_all();
+                return Ended::Killed(call);
+            }
+            Stop::Before(pid, _) => go_on(pid, None),
+            Stop::Ended(code) => return Ended::Itself(code),
+        }
+    }
+}
+
 /// Runs `command` to its end; right before its `n`th call (from 0) that changes something, `meanwhile` runs. Answers the
 /// call's name, if it came to that, and the exit code.
 pub fn disturbed_before(command: Command, n: usize, meanwhile: impl FnOnce()) -> (Option<String>, i32) {

@@ -3,7 +3,8 @@
 use crate::diag::Subflow;
 use crate::error::ControlError;
 use std::io::{self, ErrorKind};
-use vmcc_netlink::{Endpoint, PathManager, SubflowEnds};
+pub use vmcc_netlink::Endpoint;
+use vmcc_netlink::{PathManager, SubflowEnds};
 
 /// What became of a path that was to be opened again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,11 +54,15 @@ fn allowed(asked: io::Result<()>) -> io::Result<bool> {
 /// Opens a subflow between the addresses of one that was closed; `all` are those that are there.
 ///
 /// Where the kernel manages paths it opens one only for an endpoint that it has not used for the connection: its endpoint is
-/// made anew, which closes what other subflows it has. So only if there are none.
+/// made anew, which closes what other subflows it has. So only if there are none. `going` is told of it before it goes.
 ///
 /// # Errors
-/// The path manager refuses.
-pub fn reopen(subflow: &Subflow, all: &[Subflow]) -> Result<Reopened, ControlError> {
+/// The path manager refuses, or `going` does.
+pub fn reopen(
+    subflow: &Subflow,
+    all: &[Subflow],
+    going: &mut dyn FnMut(&Endpoint) -> Result<(), ControlError>,
+) -> Result<Reopened, ControlError> {
     let Some(mut ends) = ends(subflow) else { return Ok(Reopened::NoEndpoint) };
     ends.local.set_port(0);
     let refused = |e: io::Error| failed("open again", subflow, e);
@@ -73,8 +78,25 @@ pub fn reopen(subflow: &Subflow, all: &[Subflow]) -> Result<Reopened, ControlErr
     if all.iter().any(|other| other.mptcp.is_some() && other.local.ip() == address) {
         return Ok(Reopened::InUse);
     }
+    going(&endpoint)?;
     // Under a number of its own: to earlier kernels the old one is used up for the connection.
     let anew = Endpoint { id: 0, ..endpoint };
     manager.remove(&endpoint).and_then(|()| manager.add(&anew)).map_err(refused)?;
     Ok(Reopened::Asked)
+}
+
+/// Adds an endpoint that was there, if there is none of its address now; `false` if there is one.
+///
+/// # Errors
+/// The path manager refuses.
+pub fn restore(endpoint: &Endpoint) -> Result<bool, ControlError> {
+    let refused =
+        |e: io::Error| ControlError::kernel(format!("add the endpoint {} again", endpoint.address), e);
+    let mut manager = PathManager::open().map_err(refused)?;
+    let is_it = |e: &Endpoint| e.address == endpoint.address && e.flags & Endpoint::IMPLICIT == 0;
+    if manager.endpoints().map_err(refused)?.iter().any(is_it) {
+        return Ok(false);
+    }
+    manager.add(endpoint).map_err(refused)?;
+    Ok(true)
 }

@@ -1,0 +1,194 @@
+//! What a guard has to take back, on disk: backups that were none, and endpoints that are away for a moment.
+//!
+//! It is on record before it is done and off it after it is taken back, so a process may end anywhere. Each guard has a record
+//! of its own and holds its lock; the kernel lets go of that when the process ends, and whoever guards next pays.
+
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use vmcc_host::ControlError;
+use vmcc_host::port::Folder;
+
+const PARENT: &str = "/run/vmcc";
+const FOLDER: &str = "guard";
+const LOCK: &str = ".lock";
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+/// Records are small; a larger file is not ours.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// Something to be taken back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Debt {
+    /// The subflow with this cookie was no backup.
+    Backup { socket: [u8; 8] },
+    /// There was this endpoint of the kernel's path manager; it is made anew for a subflow between these ends.
+    Endpoint {
+        address: IpAddr,
+        port: Option<u16>,
+        flags: u32,
+        device: u32,
+        token: u32,
+        local: SocketAddr,
+        remote: SocketAddr,
+    },
+}
+
+/// The same, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Owed {
+    /// Cookie of the network namespace, which no other gets.
+    pub(super) place: u64,
+    pub(super) debt: Debt,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Content {
+    /// Nothing of it outlives a restart of the machine.
+    boot: String,
+    owed: Vec<Owed>,
+}
+
+/// A record that is locked.
+struct Locked {
+    folder: Folder,
+    /// Without its ending.
+    name: String,
+    lock: Flock<File>,
+}
+
+impl Locked {
+    fn new() -> io::Result<Self> {
+        let mut number = 0_u32;
+        loop {
+            let folder = Folder::make(PARENT, FOLDER).map_err(|(_, error)| error)?;
+            let name = format!("{}-{number}", std::process::id());
+            let file = match folder.make_new(&(name.clone() + LOCK)) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                    number += 1;
+                    continue;
+                }
+                // The folder went away with another guard that ended just now.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                file => file?,
+            };
+            // Or somebody took it for one that was left.
+            if let Some(locked) = Self::lock(folder, name, file) {
+                return Ok(locked);
+            }
+        }
+    }
+
+    /// `None` if it is another one's, or gone.
+    fn lock(folder: Folder, name: String, file: File) -> Option<Self> {
+        let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()?;
+        let is_there = folder.is(&(name.clone() + LOCK), &lock).ok()?;
+        is_there.then_some(Self { folder, name, lock })
+    }
+
+    fn read(&self) -> Vec<Owed> {
+        let mut bytes = Vec::new();
+        let file = self.folder.read(&self.content());
+        let read = file.map(|file| file.take(MAX_BYTES).read_to_end(&mut bytes));
+        let content: Content = read.and_then(|_| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+        if content.boot == boot() { content.owed } else { Vec::new() }
+    }
+
+    /// Whole or not at all: what is written appears under the record's name at once.
+    fn write(&self, owed: &[Owed]) -> io::Result<()> {
+        let bytes = serde_json::to_vec(&Content { boot: boot(), owed: owed.to_vec() })?;
+        self.folder.remove(&self.next())?;
+        self.folder.make_new(&self.next())?.write_all(&bytes)?;
+        self.folder.rename(&self.next(), &self.content())
+    }
+
+    fn content(&self) -> String {
+        format!("{}.json", self.name)
+    }
+
+    fn next(&self) -> String {
+        format!("{}.json.next", self.name)
+    }
+
+    fn remove(self) {
+        // What stays is harmless: whoever guards next finds nothing in it.
+        for name in [self.next(), self.content(), self.name.clone() + LOCK] {
+            let _ = self.folder.remove(&name);
+        }
+        let _ = fs::remove_dir(self.folder.path(""));
+        drop(self.lock);
+    }
+}
+
+fn boot() -> String {
+    fs::read_to_string(BOOT).unwrap_or_default()
+}
+
+/// What one guard owes. There is a file only while it owes something.
+#[derive(Default)]
+pub(super) struct Journal {
+    owed: Vec<Owed>,
+    on_disk: Option<Locked>,
+}
+
+impl Journal {
+    pub(super) fn owed(&self) -> &[Owed] {
+        &self.owed
+    }
+
+    /// Puts it on record. What cannot be saved is not on record.
+    pub(super) fn put(&mut self, owed: Owed) -> Result<(), ControlError> {
+        if self.owed.contains(&owed) {
+            return Ok(());
+        }
+        self.owed.push(owed);
+        let saved = self.save();
+        if saved.is_err() {
+            self.owed.pop();
+        }
+        saved
+    }
+
+    /// Only what `is_owed` says is owed any more.
+    pub(super) fn retain(&mut self, is_owed: impl FnMut(&Owed) -> bool) -> Result<(), ControlError> {
+        let before = self.owed.len();
+        self.owed.retain(is_owed);
+        if self.owed.len() == before { Ok(()) } else { self.save() }
+    }
+
+    fn save(&mut self) -> Result<(), ControlError> {
+        if self.owed.is_empty() {
+            if let Some(locked) = self.on_disk.take() {
+                locked.remove();
+            }
+            return Ok(());
+        }
+        let failed = |error: io::Error| ControlError::Kernel {
+            action: format!("put on record in {PARENT}/{FOLDER} what the guard is to take back"),
+            cause: error.to_string(),
+        };
+        if self.on_disk.is_none() {
+            self.on_disk = Some(Locked::new().map_err(failed)?);
+        }
+        self.on_disk.as_ref().map_or(Ok(()), |locked| locked.write(&self.owed)).map_err(failed)
+    }
+}
+
+/// What guards left that were killed. What of it is still owed after `pay` stays on record.
+pub(super) fn left(mut pay: impl FnMut(Vec<Owed>) -> Vec<Owed>) {
+    let open = || Folder::open(PARENT, FOLDER).ok().flatten();
+    let names = open().and_then(|folder| folder.names().ok()).unwrap_or_default();
+    for name in names.iter().filter_map(|name| name.strip_suffix(LOCK)) {
+        let Some(folder) = open() else { continue };
+        let Some(file) = folder.read(&format!("{name}{LOCK}")) else { continue };
+        let Some(locked) = Locked::lock(folder, name.to_owned(), file) else { continue };
+        let still = pay(locked.read());
+        if still.is_empty() {
+            locked.remove();
+        } else {
+            // If it cannot be written the old one stays, and what is paid is found to be.
+            let _ = locked.write(&still);
+        }
+    }
+}
