@@ -78,7 +78,13 @@ impl Restings {
     pub(super) fn due(&mut self, now: Duration, base: Duration, seen: &Seen<'_>) -> Vec<Resting> {
         let mut due = Vec::new();
         for one in self.0.iter_mut().filter(|one| one.netns == seen.netns) {
-            let runs = one.rest == Rest::Tried && seen.all.iter().any(|s| one.is(seen.netns, s));
+            // The one that was closed may be listed still.
+            let is_new = |s: &Subflow| s.cookie != one.subflow.cookie && one.is(seen.netns, s);
+            let runs = one.rest != Rest::Suppressed && seen.all.iter().any(is_new);
+            if runs {
+                // By itself, or as it was tried.
+                one.rest = Rest::Tried;
+            }
             if !runs && one.is_due(now, base, seen.topology) {
                 due.push(one.clone());
                 one.times += u32::from(one.rest == Rest::Tried);

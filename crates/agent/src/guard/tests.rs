@@ -49,6 +49,11 @@ fn subflow(cookie: u8, bytes_acked: u64) -> Subflow {
     }
 }
 
+/// Which had something to send all the time.
+fn busy(now: f64, subflow: Subflow) -> Subflow {
+    Subflow { busy_us: (now * 1e6) as u64, ..subflow }
+}
+
 fn idle(subflow: Subflow) -> Subflow {
     Subflow { bytes_sent: subflow.bytes_acked, ..subflow }
 }
@@ -93,7 +98,9 @@ fn a_path_has_failed_when_it_is_silent_for_chi_timeouts_while_others_deliver() {
 #[test]
 fn a_path_is_useless_that_carries_a_tenth_of_the_best_for_ten_seconds() {
     let at = |share: f64| {
-        move |now: f64| vec![subflow(1, (now * 1e6) as u64), subflow(2, (now * 1e6 * share) as u64)]
+        move |now: f64| {
+            vec![busy(now, subflow(1, (now * 1e6) as u64)), busy(now, subflow(2, (now * 1e6 * share) as u64))]
+        }
     };
     let slow = found(&USELESS, 12.0, at(0.09));
     assert_eq!(slow.iter().map(|(at, which, _)| (*at, *which)).collect::<Vec<_>>(), [(10.0, 2)], "{slow:?}");
@@ -141,7 +148,8 @@ fn a_try_without_success_is_repeated_and_one_with_is_not() {
     let (base, mut resting, path) = (seconds(60.0), Restings::default(), subflow(2, 5));
     resting.begin(Duration::ZERO, 9, &path, Rest::Closed);
     let absent = [subflow(1, 5)];
-    let present = [subflow(1, 5), Subflow { local: "10.0.2.1:999".parse().unwrap(), ..subflow(2, 0) }];
+    let present =
+        [subflow(1, 5), Subflow { local: "10.0.2.1:999".parse().unwrap(), cookie: [9; 8], ..subflow(2, 0) }];
     let mut at = |second: u64, all: &[Subflow]| {
         let seen = Seen { netns: 9, all, topology: 1 };
         resting.due(Duration::from_secs(second), base, &seen).len()
@@ -161,4 +169,28 @@ fn what_does_not_carry_by_choice_is_left_alone() {
     assert_eq!(found(&FAILED, 9.0, at), []);
     assert_eq!(found(&USELESS, 30.0, at), []);
     assert_eq!(subflow(1, 0).ca_state, CaState::Open);
+}
+
+#[test]
+fn a_path_that_is_given_nothing_is_not_useless() {
+    let seldom = |now: f64| vec![busy(now / 9.0, subflow(1, (now * 10.0) as u64)), idle(subflow(2, 0))];
+    assert_eq!(found(&USELESS, 30.0, seldom), [], "an idle application, or a receiver");
+    let held = |now: f64| vec![busy(now, subflow(1, (now * 1e6) as u64)), idle(subflow(2, 0))];
+    assert_eq!(found(&USELESS, 30.0, held), [], "the other one suffices");
+}
+
+#[test]
+fn a_closed_path_that_came_back_by_itself_is_not_tried() {
+    let (base, mut resting, path) = (seconds(60.0), Restings::default(), subflow(2, 5));
+    resting.begin(Duration::ZERO, 9, &path, Rest::Closed);
+    let back = [subflow(1, 5), Subflow { cookie: [9; 8], ..subflow(2, 0) }];
+    let still = [subflow(1, 5), path.clone()];
+    let mut at = |second: u64, all: &[Subflow]| {
+        let seen = Seen { netns: 9, all, topology: 1 };
+        resting.due(Duration::from_secs(second), base, &seen).len()
+    };
+    assert_eq!((at(1, &back), at(60, &back), at(10_000, &back)), (0, 0, 0));
+    resting.begin(Duration::ZERO, 8, &path, Rest::Closed);
+    let seen = Seen { netns: 8, all: &still, topology: 1 };
+    assert_eq!(resting.due(seconds(60.0), base, &seen).len(), 1, "the closed one, listed still");
 }

@@ -43,8 +43,10 @@ struct Past {
     heard: Duration,
     /// Whether more was acknowledged since the last look.
     delivers: bool,
-    /// What had been acknowledged when the window began; `None` if it was not there.
-    at_window: Option<u64>,
+    /// For how long it has had something to send.
+    busy_us: u64,
+    /// What had been acknowledged, and the latter, when the window began; `None` if it was not there.
+    at_window: Option<(u64, u64)>,
 }
 
 /// The subflows of a network namespace.
@@ -76,20 +78,20 @@ impl Watched {
         let found: Vec<_> = several.flat_map(|paths| self.judge(now, over, &paths, policy)).collect();
         if over {
             self.window = Some(now);
-            self.past.values_mut().for_each(|past| past.at_window = Some(past.acked));
+            self.past.values_mut().for_each(|past| past.at_window = Some((past.acked, past.busy_us)));
         }
         found
     }
 
     fn note(&mut self, now: Duration, subflow: &Subflow) {
         let acked = subflow.bytes_acked;
-        let new = Past { acked, heard: now, delivers: false, at_window: None };
+        let new = Past { acked, heard: now, delivers: false, busy_us: subflow.busy_us, at_window: None };
         let past = self.past.entry(subflow.cookie).or_insert(new);
         past.delivers = acked > past.acked;
         if past.delivers || !is_due(subflow) {
             past.heard = now;
         }
-        past.acked = acked;
+        (past.acked, past.busy_us) = (acked, subflow.busy_us);
     }
 
     /// `over`: the window is.
@@ -104,7 +106,14 @@ impl Watched {
         let others_deliver = |own: &Subflow| {
             paths.iter().any(|s| s.cookie != own.cookie && past(s).is_some_and(|p| p.delivers))
         };
-        let carried = |s: &Subflow| past(s).filter(|_| over).and_then(|p| Some(p.acked - p.at_window?));
+        let window = |s: &Subflow| past(s).filter(|_| over).and_then(|p| Some((p, p.at_window?)));
+        let carried = |s: &Subflow| window(s).map(|(past, (acked, _))| past.acked - acked);
+        // One that was given nothing to carry says nothing of itself: an idle application's, or at a receiver.
+        let was_busy = |s: &Subflow| {
+            let busy =
+                window(s).map(|(past, (_, busy))| Duration::from_micros(past.busy_us.saturating_sub(busy)));
+            busy.is_some_and(|busy| busy >= WINDOW / 2)
+        };
         let best_bytes = paths.iter().filter_map(|s| carried(s)).max().unwrap_or(0);
         let finding = |subflow: &Subflow| {
             let silent = now - past(subflow)?.heard;
@@ -112,7 +121,7 @@ impl Watched {
             if policy.failed.is_some_and(|chi| silent >= rto.mul_f64(chi)) && others_deliver(subflow) {
                 return Some(Finding::Failed { silent, rto });
             }
-            let (omega, bytes) = (policy.useless?, carried(subflow)?);
+            let (omega, bytes) = (policy.useless?, carried(subflow).filter(|_| was_busy(subflow))?);
             ((bytes as f64) * omega < best_bytes as f64).then_some(Finding::Useless { bytes, best_bytes })
         };
         paths.iter().filter_map(|&s| Some((s.clone(), finding(s)?))).collect()

@@ -3,6 +3,7 @@
 use crate::diag::Subflow;
 use crate::error::ControlError;
 use std::io::{self, ErrorKind};
+use std::net::IpAddr;
 pub use vmcc_netlink::Endpoint;
 use vmcc_netlink::{PathManager, SubflowEnds};
 
@@ -51,6 +52,11 @@ fn allowed(asked: io::Result<()>) -> io::Result<bool> {
     }
 }
 
+/// An IPv6 socket that speaks IPv4 writes addresses in another way.
+fn is_same(one: IpAddr, other: IpAddr) -> bool {
+    one.to_canonical() == other.to_canonical()
+}
+
 /// Opens a subflow between the addresses of one that was closed; `all` are those that are there.
 ///
 /// Where the kernel manages paths it opens one only for an endpoint that it has not used for the connection: its endpoint is
@@ -71,11 +77,11 @@ pub fn reopen(
         return Ok(Reopened::Asked);
     }
     let address = subflow.local.ip();
-    let of_address = |e: &Endpoint| e.address == address && e.flags & Endpoint::IMPLICIT == 0;
+    let of_address = |e: &Endpoint| is_same(e.address, address) && e.flags & Endpoint::IMPLICIT == 0;
     let Some(endpoint) = manager.endpoints().map_err(refused)?.into_iter().find(of_address) else {
         return Ok(Reopened::NoEndpoint);
     };
-    if all.iter().any(|other| other.mptcp.is_some() && other.local.ip() == address) {
+    if all.iter().any(|other| other.mptcp.is_some() && is_same(other.local.ip(), address)) {
         return Ok(Reopened::InUse);
     }
     going(&endpoint)?;
@@ -99,4 +105,20 @@ pub fn restore(endpoint: &Endpoint) -> Result<bool, ControlError> {
     }
     manager.add(endpoint).map_err(refused)?;
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_in_use_however_its_socket_writes_it() {
+        let is = |one: &str, other: &str| is_same(one.parse().unwrap(), other.parse().unwrap());
+        assert!(
+            is("::ffff:10.0.0.1", "10.0.0.1")
+                && is("10.0.0.1", "::ffff:10.0.0.1")
+                && is("fd00::1", "fd00::1")
+        );
+        assert!(!is("::ffff:10.0.0.1", "10.0.0.2") && !is("::10.0.0.1", "10.0.0.1"));
+    }
 }
