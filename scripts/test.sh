@@ -53,11 +53,12 @@ stage_c-format() {
 
 stage_shell() { git ls-files '*.sh' .ci/run 'dist/debian/p*' | xargs shellcheck; }
 
-# Every target of both sets of features; what was compiled before is only asked for.
+# Everything with both sets of features; what was compiled before, as the other stages do, is only asked for.
 stage_clippy() {
 	local status=0
 	heard_nothing cargo build --locked --all-targets || status=1
-	heard_nothing cargo build --locked --all-targets --workspace "${kernel_features[@]}" || status=1
+	heard_nothing "${examples[@]}" || status=1
+	heard_nothing build_tests || status=1
 	return $status
 }
 
@@ -116,16 +117,21 @@ kernel_targets() {
 }
 
 # What some tests start: `cargo test` leaves out examples where targets are named, or builds them as tests.
-build_examples() { cargo build --locked --workspace "${kernel_features[@]}" --example two_paths; }
+examples=(cargo build --locked --workspace "${kernel_features[@]}" --example two_paths)
+build_examples() { "${examples[@]}"; }
+
+# The tests of every crate with kernel code, and of the libraries.
+build_tests() {
+	local targets=()
+	mapfile -t targets < <(kernel_targets | sed 's/^/--test=/')
+	cargo test --locked --no-run --workspace "${kernel_features[@]}" --lib --bin vmcc "${targets[@]}" "$@"
+}
 
 # Builds the tests once and lists them in $logs/binaries: folder and program, a line each.
 build_binaries() {
-	local targets=()
 	[ ! -e "$logs/binaries" ] || return 0
-	mapfile -t targets < <(kernel_targets | sed 's/^/--test=/')
 	build_examples || return
-	cargo test --locked --no-run --workspace "${kernel_features[@]}" --lib --bin vmcc "${targets[@]}" \
-		--message-format json-render-diagnostics | python3 -c '
+	build_tests --message-format json-render-diagnostics | python3 -c '
 import json, os, sys
 for message in map(json.loads, sys.stdin):
     if message.get("executable") and message["profile"]["test"]:

@@ -6,7 +6,9 @@ mod top;
 
 pub(crate) use mark::{BackendChoice, MarkOptions, MarkSettings, NotEctChoice, QueueChoice, UnmarkOptions};
 pub(crate) use reproduce::ReproduceOptions;
-pub(crate) use top::{SortKey, TopOptions};
+#[cfg(feature = "kernel")]
+pub(crate) use top::SortKey;
+pub(crate) use top::TopOptions;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
