@@ -112,11 +112,18 @@ impl Guarded {
                 self.net.client.within(|| PathManager::open().unwrap().open_subflow(&ends)).is_ok()
             });
         }
-        until("both paths carry", || self.path(1).is_some_and(|s| s.bytes_acked > 100_000));
     }
 
     /// Acts while a transfer over both paths runs, of which every byte arrives.
     fn while_it_sends(&self, act: impl FnOnce()) {
+        self.while_it_begins(|| {
+            until("both paths carry", || self.path(1).is_some_and(|s| s.bytes_acked > 100_000));
+            act();
+        });
+    }
+
+    /// The same from its first packet: a verdict may come before a path has carried much.
+    fn while_it_begins(&self, act: impl FnOnce()) {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| transfer(&self.net, Over::Mptcp, PORT, |_| over.load(Ordering::SeqCst)));
@@ -170,7 +177,7 @@ fn root_a_dry_run_tells_what_it_would_close_and_closes_nothing() {
     let on = Guarded::new(Manager::Kernel);
     let mut guard = on.guard("vmcc", &[&ACCUSING[..], &["--dry-run"]].concat());
     let _ports = on.mark();
-    on.while_it_sends(|| {
+    on.while_it_begins(|| {
         let line = guard.hears("would close");
         assert!(line.contains("shares a bottleneck"), "{line}");
         assert_eq!(subflows(&on.net.client).len(), 2);
@@ -186,7 +193,7 @@ fn root_what_shares_a_bottleneck_is_drained_where_user_space_manages_paths() {
     let on = Guarded::new(Manager::User);
     let mut guard = on.guard("vmcc", &ACCUSING);
     let _ports = on.mark();
-    on.while_it_sends(|| {
+    on.while_it_begins(|| {
         let draining = guard.hears("draining ");
         let closed = guard.hears("closed ");
         let path = draining.split("draining ").nth(1).unwrap().split(" (").next().unwrap().to_owned();
@@ -201,7 +208,7 @@ fn root_what_shares_a_bottleneck_is_closed_at_once_where_the_kernel_manages_path
     let on = Guarded::new(Manager::Kernel);
     let mut guard = on.guard("vmcc", &ACCUSING);
     let _ports = on.mark();
-    on.while_it_sends(|| {
+    on.while_it_begins(|| {
         guard.hears("closed ");
         until("one path is left", || subflows(&on.net.client).len() == 1);
     });
