@@ -67,8 +67,6 @@ fn root_an_agent_that_comes_and_goes_leaves_nothing() {
     until("no BPF object that was not there before", || bpf_objects().is_subset(&before.0));
     assert_eq!(rest(&pair.here), before.1);
     let _agent = Agent::start(&pair.here, &file);
-    assert!(
-        bpf_objects().len() > before.0.len() + 10 && rest(&pair.here) != before.1,
-        "what is looked at can be seen"
-    );
+    let new: Vec<String> = bpf_objects().difference(&before.0).cloned().collect();
+    assert!(new.len() >= 5 && rest(&pair.here) != before.1, "what is looked at can be seen: {new:?}");
 }
