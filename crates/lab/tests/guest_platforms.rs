@@ -26,7 +26,7 @@ fn guest_platforms_switches() {
 #[test]
 #[ignore = "on demand: root_platforms has the same switches with the host's backend"]
 fn on_linux_6_18_switches_multipath() {
-    switch::guests::run_inside("6.18", &["more_inside_"], LIMIT);
+    switch::guests::run_inside("6.18", &["more_"], LIMIT);
 }
 
 /// Towards the VM its tap marks; from the VM the port marks by which its packets leave the bridge.
@@ -95,7 +95,7 @@ fn inside_open_vswitch_kernel_datapath() {
 
 #[test]
 #[ignore = "runs in a guest"]
-fn more_inside_multipath_linux_bridge() {
+fn more_multipath_linux_bridge() {
     let _vmcc = multipath::load();
     let bridge = Bridge::with_two(2);
     let (from, to) = (&bridge.hosts[0], &bridge.hosts[1]);
@@ -116,7 +116,7 @@ fn inside_multipath_open_vswitch_kernel_datapath() {
 /// With the backend that the host does not have.
 #[test]
 #[ignore = "runs in a guest"]
-fn more_inside_multipath_open_vswitch_userspace_datapath() {
+fn more_multipath_open_vswitch_userspace_datapath() {
     ovs::compare_backends_multipath(Datapath::Userspace, SLOW, &["bpf"]);
 }
 

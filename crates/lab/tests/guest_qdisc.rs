@@ -15,13 +15,13 @@ const LIMIT: Duration = Duration::from_secs(600);
 #[test]
 #[ignore = "on demand: the newest kernel has all of it"]
 fn on_linux_6_18() {
-    switch::guests::run_inside("6.18", &["inside_", "more_inside_"], LIMIT);
+    switch::guests::run_inside("6.18", &["inside_", "more_"], LIMIT);
 }
 
 #[test]
 #[ignore = "on demand: what this has beside guest_qdisc, root_port_shares and root_port_htb have of the host's own queues"]
 fn on_linux_7_more() {
-    switch::guests::run_inside("7", &["more_inside_"], LIMIT);
+    switch::guests::run_inside("7", &["more_"], LIMIT);
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn inside_weights_4_2_1() {
 
 #[test]
 #[ignore = "runs in a guest"]
-fn more_inside_weights_2_1() {
+fn more_weights_2_1() {
     conformance::shares_follow_weights_within_the_rate("bpf", Backend::Bpf, &[2, 1]);
 }
 
@@ -84,13 +84,13 @@ fn inside_guarantee() {
 
 #[test]
 #[ignore = "runs in a guest"]
-fn more_inside_raised_rate() {
+fn more_raised_rate() {
     conformance::a_raised_rate_holds_at_once("bpf");
 }
 
 #[test]
 #[ignore = "runs in a guest"]
-fn more_inside_run_times() {
+fn more_run_times() {
     conformance::run_times_are_counted("bpf");
 }
 
