@@ -20,10 +20,9 @@ vmcc=$target/debug/vmcc
 all_stages=(rust-format c-format shell portable kernel clippy root guests timeless matrix demo)
 # On demand, and in CI where they belong to a job.
 more_stages=(release more-guests)
-# Root tests mostly wait for packets. Beside them run, one stage of each lane at a time: guests with the host's clock, which
-# give way; and at idle priority a compiler, and guests whose verdicts depend on no clock.
+# Root tests mostly wait for packets, and guests for their timers. Meanwhile, at idle priority, run stages that only
+# compute: a lane of compilers, and one of guests whose verdicts depend on no clock.
 leaves_room=(root guests)
-yielding=(guests)
 compilers=(release)
 patient=(timeless matrix more-guests)
 
@@ -326,9 +325,7 @@ judge() { # judge STAGE
 
 # What is not in the foreground, if there is anything to be beside.
 aside=()
-if is_one_of root "${stages[@]}"; then
-	aside=("${yielding[@]}" "${compilers[@]}" "${patient[@]}")
-elif is_one_of guests "${stages[@]}"; then
+if is_one_of root "${stages[@]}" || is_one_of guests "${stages[@]}"; then
 	aside=("${compilers[@]}" "${patient[@]}")
 fi
 foreground=()
@@ -344,8 +341,6 @@ begin_background() {
 	# Before, so that they do not wait for each other's lock. What is wrong is heard by each that needs it.
 	build_binaries >/dev/null
 	(
-		renice --priority 10 --pid "$BASHPID" >/dev/null
-		run_lane "${yielding[@]}" &
 		chrt --idle --pid 0 "$BASHPID"
 		run_lane "${compilers[@]}" &
 		run_lane "${patient[@]}" &
