@@ -4,9 +4,8 @@ use crate::Connection;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashMap;
-use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
+use vmcc_host::netns;
 
 /// A path that was closed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -24,12 +23,10 @@ pub struct ClosedPath {
 /// Adds to each connection of the calling thread's network namespace what the agent says that its guard closed.
 pub(crate) fn add(connections: &mut [Connection], agent: Option<&Value>) {
     let all = agent.and_then(|view| view["closed"].as_array()).map_or(&[][..], Vec::as_slice);
-    let (Some(here), false) = (namespace(), all.is_empty()) else { return };
+    let (Some(here), false) = (netns::own(), all.is_empty()) else { return };
     let mut by_token: HashMap<u64, Vec<ClosedPath>> = HashMap::new();
-    for entry in all.iter().filter(|entry| entry["netns"].as_u64() == Some(here)) {
-        let Some((token, closed)) =
-            entry["token"].as_u64().zip(closed(entry, vmcc_host::netns::monotonic_ns()))
-        else {
+    for entry in all.iter().filter(|entry| entry["netns"].as_u64() == Some(here.into())) {
+        let Some((token, closed)) = entry["token"].as_u64().zip(closed(entry, netns::monotonic_ns())) else {
             continue;
         };
         by_token.entry(token).or_default().push(closed);
@@ -38,11 +35,6 @@ pub(crate) fn add(connections: &mut [Connection], agent: Option<&Value>) {
         let token = connection.token.map(u64::from);
         connection.closed = token.and_then(|token| by_token.remove(&token)).unwrap_or_default();
     }
-}
-
-/// By its inode, as requests to close a path name it.
-fn namespace() -> Option<u64> {
-    fs::metadata("/proc/thread-self/ns/net").ok().map(|found| found.ino())
 }
 
 fn closed(entry: &Value, now_ns: u64) -> Option<ClosedPath> {
@@ -63,13 +55,13 @@ mod tests {
 
     #[test]
     fn a_closed_path_is_of_the_connection_with_its_token_in_its_namespace() {
-        let entry = |netns: u64, token: u32| {
+        let entry = |netns: u32, token: u32| {
             json!({
                 "netns": netns, "token": token, "time_ns": 1, "local": "10.0.1.1:5", "remote": "10.0.1.2:6",
                 "peer_local": "10.0.0.1:3", "peer_remote": "10.0.0.2:4",
             })
         };
-        let here = namespace().unwrap();
+        let here = netns::own().unwrap();
         let view = json!({ "closed": [entry(here, 7), entry(here + 1, 7), entry(here, 8), {}] });
         let connection = |token| Connection {
             token,

@@ -56,9 +56,16 @@ pub fn cookie() -> std::io::Result<u64> {
     if done == 0 { Ok(cookie) } else { Err(std::io::Error::last_os_error()) }
 }
 
+const OWN: &str = "/proc/thread-self/ns/net";
+
 /// The inode number of a namespace's file, by which the kernel names it.
 pub(crate) fn inode(path: &Path) -> Option<u32> {
     fs::metadata(path).ok().and_then(|m| u32::try_from(m.ino()).ok())
+}
+
+/// That of the calling thread's network namespace.
+pub fn own() -> Option<u32> {
+    inode(Path::new(OWN))
 }
 
 /// The inode number of the initial namespace: process 1 of the host is in it. `None` where that process cannot be
@@ -74,7 +81,7 @@ pub(crate) fn initial() -> Option<u32> {
 pub(crate) fn find(wanted: u32) -> Option<PathBuf> {
     let is_it = |path: &PathBuf| inode(path) == Some(wanted);
     let entries = |folder: &str| fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
-    let own = Some(PathBuf::from("/proc/thread-self/ns/net")).filter(is_it);
+    let own = Some(PathBuf::from(OWN)).filter(is_it);
     own.or_else(|| entries("/run/netns").find(is_it))
         .or_else(|| entries("/proc").map(|p| p.join("ns/net")).find(is_it))
 }
@@ -93,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_own_namespace_is_found() {
-        let own = inode(Path::new("/proc/thread-self/ns/net")).unwrap();
+        let own = own().unwrap();
         assert!(find(own).is_some());
         assert_eq!(find(1), None);
     }

@@ -1,8 +1,8 @@
 //! One page over the result folders of several figures: their claims, and a link to each one's report.
 
 use crate::REPORT_FILE;
-use crate::page::{POLICY, REPORT_CSS, claims_table};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use crate::page::{claims_table, head};
+use maud::{DOCTYPE, Markup, html};
 use vmcc_results::Summary;
 
 /// A figure on the page.
@@ -28,15 +28,7 @@ pub(crate) fn page(title: &str, entries: &[Entry<'_>]) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="color-scheme" content="light dark";
-                link rel="icon" href="data:,";
-                title { (title) " - vmcc" }
-                style { (PreEscaped(REPORT_CSS)) }
-            }
+            (head(title, ""))
             body {
                 header {
                     div.top { span.brand { "vmcc" } }

@@ -13,12 +13,27 @@ use vmcc_results::{ClaimResult, Summary};
 const UPLOT_JS: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 const UPLOT_CSS: &str = include_str!("../assets/uplot/uPlot.min.css");
 const REPORT_JS: &str = include_str!("../assets/report.js");
-pub(crate) const REPORT_CSS: &str = include_str!("../assets/report.css");
+const REPORT_CSS: &str = include_str!("../assets/report.css");
 /// Nothing may be loaded from anywhere: the browser itself enforces that the file is self-contained.
-pub(crate) const POLICY: &str =
+const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 /// Bars for more cases than this are a wall, not a comparison.
 const MOST_BARS: usize = 16;
+
+/// What every page begins with; `css`: beside the report's own.
+pub(crate) fn head(title: &str, css: &str) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta http-equiv="Content-Security-Policy" content=(POLICY);
+            meta name="color-scheme" content="light dark";
+            link rel="icon" href="data:,";
+            title { (title) " - vmcc" }
+            style { (PreEscaped(css)) (PreEscaped(REPORT_CSS)) }
+        }
+    }
+}
 
 /// The whole file.
 pub(crate) fn page(summary: &Summary, plots: &Plots, scenario: Option<&str>) -> String {
@@ -26,15 +41,7 @@ pub(crate) fn page(summary: &Summary, plots: &Plots, scenario: Option<&str>) -> 
     let page = html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="color-scheme" content="light dark";
-                link rel="icon" href="data:,";
-                title { (title) " - vmcc" }
-                style { (PreEscaped(UPLOT_CSS)) (PreEscaped(REPORT_CSS)) }
-            }
+            (head(title, UPLOT_CSS))
             body {
                 (header(summary, title))
                 main {

@@ -9,7 +9,6 @@ use super::resting::{Rest, Resting, Restings, Seen};
 use super::topology::topology;
 use super::watched::{Finding, Watched, is_alive, is_due};
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 use vmcc_host::ControlError;
 use vmcc_host::diag::{Diag, DiagError, Subflow};
@@ -144,9 +143,8 @@ impl Warden {
         {
             return known.clone();
         }
-        let own =
-            std::fs::metadata("/proc/thread-self/ns/net").ok().and_then(|m| u32::try_from(m.ino()).ok());
-        let all: BTreeSet<u32> = guards.iter().flat_map(Guard::namespaces).chain(own).collect();
+        let all: BTreeSet<u32> =
+            guards.iter().flat_map(Guard::namespaces).chain(vmcc_host::netns::own()).collect();
         self.namespaces = Some((now, all.clone()));
         all
     }
