@@ -79,6 +79,7 @@ stage_portable() {
 		echo "a default member depends on libbpf or libelf; only vmcc-host and vmcc-lab may"
 		return 1
 	fi
+	compiled_once || return
 	fakes=$(mktemp -d) || return
 	for name in clang clang-format bpftool pkg-config llvm-strip \
 		$(cd /usr/bin && ls -d clang-[0-9]* 2>/dev/null); do
@@ -91,6 +92,21 @@ stage_portable() {
 	local status=$?
 	rm -rf "$fakes"
 	return $status
+}
+
+# What builds with and without the kernel engine share is compiled once only if both ask for the same features.
+compiled_once() {
+	local twice
+	twice=$(comm -23 <(features_of) <(features_of --workspace "${kernel_features[@]}") | grep -v '^vmcc v')
+	[ -z "$twice" ] || {
+		printf '%s\n' "$twice"
+		echo "would be compiled twice: without the kernel engine it has fewer features; see the end of crates/cli/Cargo.toml"
+		return 1
+	}
+}
+
+features_of() { # features_of SELECTION...: each package that the tests are built of, with its features
+	cargo tree --locked -e normal,build,dev --prefix none -f '{p} [{f}]' "$@" | sed 's/ (\*)$//' | sort -u
 }
 
 unprivileged() {

@@ -58,7 +58,7 @@ fn on_the_simulator(most: u64, packet_memory: u64) -> u64 {
 }
 
 #[test]
-fn a_window_shuts_where_the_kernels_does() {
+fn root_a_window_shuts_where_the_kernels_does() {
     for first in [131_072, 65_536, 16_384] {
         let (accepted, memory) = on_the_kernel(first);
         let packet_memory = (1448 * memory / accepted).max(1500);
