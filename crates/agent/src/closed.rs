@@ -1,11 +1,50 @@
 //! Paths that the agent's guard closed, at the connections that go on without them.
 
 use crate::Connection;
-use serde::Serialize;
+use crate::guard::Deed;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use vmcc_host::guard::CloseRequest;
 use vmcc_host::netns;
+
+/// The same as the agent remembers it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Closed {
+    /// When, on the clock that counts from boot.
+    time_ns: u64,
+    /// Inode number of the connection's network namespace.
+    netns: u32,
+    /// The connection's token at this end.
+    token: u32,
+    local: SocketAddr,
+    remote: SocketAddr,
+    reason: String,
+}
+
+impl From<&CloseRequest> for Closed {
+    fn from(request: &CloseRequest) -> Self {
+        let CloseRequest { time_ns, netns, token, local, remote, peer_local, peer_remote, .. } = *request;
+        let reason = format!("shares a bottleneck with {peer_local} -> {peer_remote}");
+        Self { time_ns, netns, token, local, remote, reason }
+    }
+}
+
+impl From<&Deed> for Closed {
+    fn from(deed: &Deed) -> Self {
+        let Deed { netns, token, local, remote, .. } = *deed;
+        let reason = deed.reason.clone();
+        Self { time_ns: netns::monotonic_ns(), netns, token, local, remote, reason }
+    }
+}
+
+impl Closed {
+    fn seen_at(self, now_ns: u64) -> ClosedPath {
+        let seconds_ago = now_ns.saturating_sub(self.time_ns) as f64 / 1e9;
+        ClosedPath { local: self.local, remote: self.remote, seconds_ago, reason: self.reason }
+    }
+}
 
 /// A path that was closed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -24,28 +63,16 @@ pub struct ClosedPath {
 pub(crate) fn add(connections: &mut [Connection], agent: Option<&Value>) {
     let all = agent.and_then(|view| view["closed"].as_array()).map_or(&[][..], Vec::as_slice);
     let (Some(here), false) = (netns::own(), all.is_empty()) else { return };
-    let mut by_token: HashMap<u64, Vec<ClosedPath>> = HashMap::new();
-    for entry in all.iter().filter(|entry| entry["netns"].as_u64() == Some(here.into())) {
-        let Some((token, closed)) = entry["token"].as_u64().zip(closed(entry, netns::monotonic_ns())) else {
-            continue;
-        };
-        by_token.entry(token).or_default().push(closed);
+    let now_ns = netns::monotonic_ns();
+    let mut by_token: HashMap<u32, Vec<ClosedPath>> = HashMap::new();
+    for path in
+        all.iter().filter_map(|entry| Closed::deserialize(entry).ok()).filter(|path| path.netns == here)
+    {
+        by_token.entry(path.token).or_default().push(path.seen_at(now_ns));
     }
     for connection in connections {
-        let token = connection.token.map(u64::from);
-        connection.closed = token.and_then(|token| by_token.remove(&token)).unwrap_or_default();
+        connection.closed = connection.token.and_then(|token| by_token.remove(&token)).unwrap_or_default();
     }
-}
-
-fn closed(entry: &Value, now_ns: u64) -> Option<ClosedPath> {
-    let end = |key: &str| entry[key].as_str()?.parse::<SocketAddr>().ok();
-    let age_ns = now_ns.saturating_sub(entry["time_ns"].as_u64()?);
-    Some(ClosedPath {
-        local: end("local")?,
-        remote: end("remote")?,
-        seconds_ago: age_ns as f64 / 1e9,
-        reason: format!("shares a bottleneck with {} -> {}", end("peer_local")?, end("peer_remote")?),
-    })
 }
 
 #[cfg(test)]
@@ -58,11 +85,20 @@ mod tests {
         let entry = |netns: u32, token: u32| {
             json!({
                 "netns": netns, "token": token, "time_ns": 1, "local": "10.0.1.1:5", "remote": "10.0.1.2:6",
-                "peer_local": "10.0.0.1:3", "peer_remote": "10.0.0.2:4",
+                "reason": "shares a bottleneck with 10.0.0.1:3 -> 10.0.0.2:4",
             })
         };
         let here = netns::own().unwrap();
-        let view = json!({ "closed": [entry(here, 7), entry(here + 1, 7), entry(here, 8), {}] });
+        let deed = Deed {
+            action: crate::Action::Closed,
+            reason: "it carried nothing".to_owned(),
+            netns: here,
+            token: 9,
+            local: "10.0.2.1:7".parse().unwrap(),
+            remote: "10.0.2.2:8".parse().unwrap(),
+        };
+        let of_deed = serde_json::to_value(Closed::from(&deed)).unwrap();
+        let view = json!({ "closed": [entry(here, 7), entry(here + 1, 7), entry(here, 8), {}, of_deed] });
         let connection = |token| Connection {
             token,
             algorithm: "mp_vmcc".to_owned(),
@@ -73,9 +109,13 @@ mod tests {
         };
         let mut all = [connection(Some(7)), connection(Some(9)), connection(None)];
         add(&mut all, Some(&view));
-        assert_eq!(all.each_ref().map(|one| one.closed.len()), [1, 0, 0]);
+        assert_eq!(all.each_ref().map(|one| one.closed.len()), [1, 1, 0]);
         let closed = &all[0].closed[0];
         assert_eq!(closed.reason, "shares a bottleneck with 10.0.0.1:3 -> 10.0.0.2:4");
+        assert_eq!(
+            (all[1].closed[0].local.port(), all[1].closed[0].reason.as_str()),
+            (7, "it carried nothing")
+        );
         assert!(closed.local.port() == 5 && closed.remote.port() == 6 && closed.seconds_ago > 0.0);
     }
 }

@@ -30,5 +30,5 @@ pub use closed::ClosedPath;
 pub use connections::{Connection, Observer, Path, Sibling};
 pub use error::{Error, needs_root};
 pub use events::Follower;
-pub use guard::{Action, CHI, Deed, Did, Guards, OMEGA, Policy, take_back};
+pub use guard::{Action, CHI, Deed, Did, Guards, Memory, OMEGA, Policy, take_back};
 pub use vmcc_host::sharing::{Finding, Verdict};

@@ -64,7 +64,8 @@ fn root_guards_end_when_they_are_told_to_and_leave_the_algorithms_up() {
     let stop = AtomicBool::new(false);
     let closed = std::thread::scope(|scope| {
         scope.spawn(|| stop.store(true, Ordering::SeqCst));
-        guards.watch(vmcc_agent::Policy::default(), &stop, &mut |seen| panic!("nobody sends: {seen:?}"))
+        let (policy, mut memory) = (vmcc_agent::Policy::default(), vmcc_agent::Memory::default());
+        guards.watch(policy, &mut memory, &stop, &mut |seen| panic!("nobody sends: {seen:?}"))
     });
     assert!(closed.is_empty());
     drop(guards);

@@ -17,7 +17,7 @@ mod event;
 mod subflow;
 
 pub use event::CloseRequest;
-pub use subflow::{Endpoint, Reopened, reopen, restore, set_backup};
+pub use subflow::{Endpoint, Reopened, renew, reopen, restore, set_backup};
 
 use crate::diag::{CaState, Diag, DiagError, Subflow};
 use crate::error::ControlError;
@@ -80,7 +80,7 @@ impl CloseRequest {
     /// # Errors
     /// The namespace is not reachable, or the kernel refuses.
     pub fn close(&self, kernel_name: &str) -> Result<Verdict, ControlError> {
-        self.inside(|diag| match self.judge_here(diag, kernel_name)? {
+        self.inside(|diag| match self.judge(&diag.subflows()?, kernel_name) {
             Judged::Close(socket) => match diag.destroy(&socket) {
                 Err(DiagError::NotFound { .. }) => Ok(Verdict::Gone),
                 other => other.map(|()| Verdict::Closed),
@@ -88,14 +88,6 @@ impl CloseRequest {
             Judged::Gone => Ok(Verdict::Gone),
             Judged::NothingToKeep(_) => Ok(Verdict::NothingToKeep),
         })
-    }
-
-    /// What would be closed, and nothing is.
-    ///
-    /// # Errors
-    /// As [`CloseRequest::close`].
-    pub fn judge(&self, kernel_name: &str) -> Result<Judged, ControlError> {
-        self.inside(|diag| self.judge_here(diag, kernel_name))
     }
 
     fn inside<T: Send>(
@@ -108,12 +100,11 @@ impl CloseRequest {
             .map_err(|e| ControlError::kernel("close a path that shares a bottleneck", e))
     }
 
-    fn judge_here(&self, diag: &mut Diag, kernel_name: &str) -> Result<Judged, DiagError> {
-        let mut all = diag.subflows()?;
-        let something_stays = all.iter().any(|s| self.keeps(s));
-        let Some(at) = all.iter().position(|s| self.means(s, kernel_name)) else { return Ok(Judged::Gone) };
-        let meant = Box::new(all.swap_remove(at));
-        Ok(if something_stays { Judged::Close(meant) } else { Judged::NothingToKeep(meant) })
+    /// What it comes to, where these are the subflows of its network namespace.
+    pub fn judge(&self, all: &[Subflow], kernel_name: &str) -> Judged {
+        let Some(meant) = all.iter().find(|s| self.means(s, kernel_name)) else { return Judged::Gone };
+        let meant = Box::new(meant.clone());
+        if all.iter().any(|s| self.keeps(s)) { Judged::Close(meant) } else { Judged::NothingToKeep(meant) }
     }
 
     fn means(&self, s: &Subflow, kernel_name: &str) -> bool {

@@ -67,13 +67,29 @@ pub(super) fn text(text: &Text) -> Result<Config, Wrong> {
     }
     Ok(Config {
         interval: Duration::from_nanos(interval.get()),
-        algorithms,
         host: text.host.clone(),
         namespaces: text.namespace.clone(),
         ports: text.port.clone(),
         guard: guard(&text.guard)?,
+        unheeded: unheeded(&text.guard, &algorithms),
         metrics: text.metrics.as_ref().map(|metrics| metrics.listen),
+        algorithms,
     })
+}
+
+/// What has no effect and is no mistake: it may be switched off for a while.
+fn unheeded(guard: &Guard, algorithms: &[Params]) -> Vec<String> {
+    let policies = [
+        ("dry_run", guard.dry_run),
+        ("drain", guard.drain.is_some()),
+        ("close_failed", guard.close_failed),
+        ("suppress_useless", guard.suppress_useless),
+        ("retry", guard.retry.is_some()),
+    ];
+    let given: Vec<&str> = policies.iter().filter(|(_, given)| *given).map(|(key, _)| *key).collect();
+    let idle = || format!("[guard] {}: no effect without `enabled = true`", given.join(", "));
+    let of_guard = (!guard.enabled && !given.is_empty()).then(idle);
+    algorithms.iter().filter_map(Params::unheeded).chain(of_guard).collect()
 }
 
 fn guard(guard: &Guard) -> Result<Option<Policy>, Wrong> {

@@ -39,6 +39,8 @@ pub struct Config {
     pub guard: Option<Policy>,
     /// Where figures can be asked for, if anywhere.
     pub metrics: Option<SocketAddr>,
+    /// What of it has no effect, and why.
+    pub unheeded: Vec<String>,
 }
 
 /// The text of a configuration.

@@ -33,6 +33,18 @@ enabled = true
 "#;
 
 #[test]
+fn what_has_no_effect_is_said() {
+    let of = |text: &str| Config::parse("test", text).unwrap().unheeded;
+    assert_eq!(
+        of("[guard]\nclose_failed = true\nretry = '9s'"),
+        ["[guard] close_failed, retry: no effect without `enabled = true`"]
+    );
+    assert!(of("[algorithm.vmcc]\n[guard]\nenabled = true\nclose_failed = true").is_empty());
+    assert!(of("[guard]\nenabled = false").is_empty());
+    assert_eq!(of("[algorithm.vmcc]\ntheta = 5").len(), 1, "a parameter of another detector");
+}
+
+#[test]
 fn everything_that_can_be_said_is_read() {
     let config = Config::parse("vmcc.toml", ALL).unwrap();
     assert_eq!(config.interval, std::time::Duration::from_secs(2));

@@ -2,7 +2,7 @@
 
 use super::news::News;
 use crate::algorithms::{Request, up};
-use crate::guard::{Did, Policy};
+use crate::guard::{Did, Memory, Policy};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -13,13 +13,13 @@ use vmcc_cc::Params;
 pub(crate) struct Guarding {
     of: (Vec<Params>, Policy),
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Memory>>,
     news: Receiver<News>,
 }
 
 impl Guarding {
-    /// Guards algorithms that are up.
-    pub(crate) fn start(algorithms: &[Params], policy: Policy) -> Self {
+    /// Guards algorithms that are up, and goes on with what another one knew.
+    pub(crate) fn start(algorithms: &[Params], policy: Policy, mut memory: Memory) -> Self {
         let of = (algorithms.to_vec(), policy);
         let stop = Arc::new(AtomicBool::new(false));
         let (send, news) = channel();
@@ -29,13 +29,14 @@ impl Guarding {
             // Whoever listens no longer needs no news.
             let say = |news| drop(send.send(news));
             match up(Request { algorithms: &wanted, restricted: false, guarded: true }) {
-                Ok(guards) => drop(guards.watch(policy, &told, &mut |seen| match seen {
+                Ok(guards) => drop(guards.watch(policy, &mut memory, &told, &mut |seen| match seen {
                     Ok(Did::Closed(request)) => say(News::Closed { request }),
                     Ok(Did::Deed(deed)) => say(News::Guard { deed }),
                     Err(error) => say(problem(error.to_string())),
                 })),
                 Err(error) => say(problem(error.to_string())),
             }
+            memory
         });
         Self { of, stop, thread: Some(thread), news }
     }
@@ -51,14 +52,22 @@ impl Guarding {
     pub(crate) fn news(&self) -> Vec<News> {
         self.news.try_iter().collect()
     }
+
+    /// Ends it: what it knew, and what it did since it was asked for news.
+    pub(crate) fn end(mut self) -> (Memory, Vec<News>) {
+        let memory = self.join().unwrap_or_default();
+        (memory, self.news())
+    }
+
+    fn join(&mut self) -> Option<Memory> {
+        self.stop.store(true, Ordering::SeqCst);
+        // A panic of it was shown when it happened.
+        self.thread.take()?.join().ok()
+    }
 }
 
 impl Drop for Guarding {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
-        if let Some(thread) = self.thread.take() {
-            // A panic of it was shown when it happened.
-            let _ = thread.join();
-        }
+        self.join();
     }
 }

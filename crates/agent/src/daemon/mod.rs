@@ -35,8 +35,9 @@ pub use down::{Undone, undo};
 pub use news::News;
 pub(crate) use wait::poll;
 
+use crate::closed::Closed;
 use crate::config::Config;
-use crate::guard::Action;
+use crate::guard::{Action, Memory};
 use crate::{Error, needs_root};
 use control::Control;
 use guarding::Guarding;
@@ -52,7 +53,6 @@ use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use vmcc_host::guard::CloseRequest;
 use wait::{Waiter, Wake};
 
 /// How often the guard is asked for news.
@@ -96,6 +96,7 @@ pub fn run(path: &Path, say: &mut dyn FnMut(&News)) -> Result<Ended, Error> {
         watches: Watches::new(),
         problems: BTreeSet::new(),
         guarding: None,
+        guard_memory: Memory::default(),
         closed: VecDeque::new(),
         metrics: None,
         own: Own::default(),
@@ -113,8 +114,10 @@ struct Agent {
     problems: BTreeSet<String>,
     control: Control,
     guarding: Option<Guarding>,
+    /// What the last one knew while there is none.
+    guard_memory: Memory,
     /// The paths that the guard closed last.
-    closed: VecDeque<CloseRequest>,
+    closed: VecDeque<Closed>,
     metrics: Option<Metrics>,
     own: Own,
 }
@@ -122,6 +125,7 @@ struct Agent {
 impl Agent {
     fn run(mut self, say: &mut dyn FnMut(&News)) -> Result<Ended, Error> {
         self.round(say);
+        self.unheeded(say);
         let ready = News::Ready { values: self.record.entries().len(), problems: self.problems.len() };
         self.tell(&[ready], say);
         notify(&[NotifyState::Ready]);
@@ -163,15 +167,17 @@ impl Agent {
             say(one);
             self.control.tell(one);
             match one {
-                News::Closed { request } => {
-                    self.own.paths_closed += 1;
-                    self.closed.truncate(MAX_CLOSED - 1);
-                    self.closed.push_front(*request);
-                }
-                News::Guard { deed } if deed.action == Action::Closed => self.own.paths_closed += 1,
+                News::Closed { request } => self.has_closed(request.into()),
+                News::Guard { deed } if deed.action == Action::Closed => self.has_closed(deed.into()),
                 _ => {}
             }
         }
+    }
+
+    fn has_closed(&mut self, path: Closed) {
+        self.own.paths_closed += 1;
+        self.closed.truncate(MAX_CLOSED - 1);
+        self.closed.push_front(path);
     }
 
     /// How long to wait if nothing happens.
@@ -193,7 +199,7 @@ impl Agent {
         self.problems = problems;
         self.own.rounds += 1;
         self.tell(&news, say);
-        self.guard();
+        self.guard(say);
     }
 
     /// Why figures cannot be asked for, if they shall be.
@@ -212,14 +218,33 @@ impl Agent {
         }
     }
 
-    fn guard(&mut self) {
+    fn guard(&mut self, say: &mut dyn FnMut(&News)) {
         let algorithms = &self.config.algorithms;
-        let Some(policy) = self.config.guard else { return self.guarding = None };
-        if !self.guarding.as_ref().is_some_and(|guarding| guarding.guards(algorithms, policy)) {
-            // The one that was there ends first: both would read one ring.
-            self.guarding = None;
-            self.guarding = Some(Guarding::start(algorithms, policy));
+        let wanted = self.config.guard;
+        let is_so = |guarding: &Guarding| wanted.is_some_and(|policy| guarding.guards(algorithms, policy));
+        if self.guarding.as_ref().is_some_and(is_so) {
+            return;
         }
+        // The one that was there ends first: both would read one ring.
+        self.end_guard(say);
+        if let Some(policy) = wanted {
+            let memory = std::mem::take(&mut self.guard_memory);
+            self.guarding = Some(Guarding::start(&self.config.algorithms, policy, memory));
+        }
+    }
+
+    fn end_guard(&mut self, say: &mut dyn FnMut(&News)) {
+        if let Some(guarding) = self.guarding.take() {
+            let (memory, news) = guarding.end();
+            self.guard_memory = memory;
+            self.tell(&news, say);
+        }
+    }
+
+    fn unheeded(&mut self, say: &mut dyn FnMut(&News)) {
+        let texts = self.config.unheeded.clone();
+        let news: Vec<News> = texts.into_iter().map(|text| News::Unheeded { text }).collect();
+        self.tell(&news, say);
     }
 
     fn guard_news(&mut self, say: &mut dyn FnMut(&News)) {
@@ -235,6 +260,7 @@ impl Agent {
             Ok(config) => {
                 self.config = config;
                 self.round(say);
+                self.unheeded(say);
                 self.tell(&[News::Reloaded], say);
             }
             Err(fault) => {
@@ -248,7 +274,7 @@ impl Agent {
     fn end(mut self, signal: Signal, say: &mut dyn FnMut(&News)) -> Ended {
         notify(&[NotifyState::Stopping]);
         // It holds the algorithms.
-        self.guarding = None;
+        self.end_guard(say);
         let mut round = Round::new(&mut self.record, &mut self.watches);
         round.restore();
         let (mut news, problems) = (round.news, round.problems.len());
@@ -265,7 +291,7 @@ fn view_of(
     config: &Config,
     record: &Record,
     problems: &BTreeSet<String>,
-    closed: &VecDeque<CloseRequest>,
+    closed: &VecDeque<Closed>,
 ) -> Value {
     let value = |entry: &record::Entry| {
         json!({

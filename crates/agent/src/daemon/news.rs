@@ -64,6 +64,11 @@ pub enum News {
         /// Which.
         text: String,
     },
+    /// The file says something that has no effect.
+    Unheeded {
+        /// What, and why.
+        text: String,
+    },
     /// A path was closed by the guard because an algorithm asked for it.
     Closed {
         /// Which.
@@ -118,7 +123,7 @@ impl fmt::Display for News {
                 "{place}: {what} is not there any more, or under another name, and is forgotten; it was {} before vmcc",
                 or_nothing(before.as_ref())
             ),
-            Self::Problem { text } => write!(f, "{text}"),
+            Self::Problem { text } | Self::Unheeded { text } => write!(f, "{text}"),
             Self::Solved { text } => write!(f, "no longer: {text}"),
             Self::Closed { request } => write!(
                 f,

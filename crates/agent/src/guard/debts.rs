@@ -3,9 +3,11 @@
 use super::Did;
 use super::deed::{Action, Deed};
 use super::journal::{Debt, Journal, Owed, left};
+use super::resting::Resting;
 use super::warden::{Say, listed};
 use crate::daemon::namespaces;
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use vmcc_host::diag::Subflow;
 use vmcc_host::guard::{self, Endpoint, Reopened};
@@ -35,20 +37,27 @@ pub(super) fn forget(journal: &mut Journal, subflow: &Subflow) -> Result<(), Con
     journal.retain(|owed| owed.debt != backup)
 }
 
-/// Opens a path again; an endpoint that has to go for that is on record until it is back.
-pub(super) fn reopen(journal: &mut Journal, subflow: &Subflow) -> Result<Reopened, ControlError> {
+/// Has the kernel open all paths from an address again; the endpoint, which has to go for that, is on record until it is back.
+pub(super) fn renew(
+    journal: &mut Journal,
+    address: IpAddr,
+    paths: &[Resting],
+    all: &[Subflow],
+) -> Result<Reopened, ControlError> {
     let place = place()?;
-    let reopened = guard::reopen(subflow, &listed()?, &mut |endpoint| {
-        journal.put(Owed { place, debt: away(endpoint, subflow) })
+    let reopened = guard::renew(address, all, &mut |endpoint| {
+        // One debt; the first of the paths stands for all.
+        let debt = paths.first().map(|one| away(endpoint, &one.subflow));
+        debt.map_or(Ok(()), |debt| journal.put(Owed { place, debt }))
     })?;
     journal.retain(|owed| owed.place != place || !is_endpoint(owed))?;
     Ok(reopened)
 }
 
 fn away(endpoint: &Endpoint, subflow: &Subflow) -> Debt {
-    let Endpoint { address, port, flags, device, .. } = *endpoint;
+    let Endpoint { id, address, port, flags, device } = *endpoint;
     let token = subflow.mptcp.map_or(0, |mptcp| mptcp.token_local);
-    Debt::Endpoint { address, port, flags, device, token, local: subflow.local, remote: subflow.remote }
+    Debt::Endpoint { id, address, port, flags, device, token, local: subflow.local, remote: subflow.remote }
 }
 
 pub(super) fn is_endpoint(owed: &Owed) -> bool {
@@ -135,8 +144,8 @@ fn pay_one(debt: &Debt, netns: u32) -> Result<Option<Deed>, ControlError> {
             let done = guard::set_backup(subflow, false)?;
             Ok(done.then(|| Deed::to(subflow, netns, Action::Released, reason)))
         }
-        Debt::Endpoint { address, port, flags, device, token, local, remote } => {
-            let anew = guard::restore(&Endpoint { id: 0, address, port, flags, device })?;
+        Debt::Endpoint { id, address, port, flags, device, token, local, remote } => {
+            let anew = guard::restore(&Endpoint { id, address, port, flags, device })?;
             let reason = "its endpoint, which was away for that, is back".to_owned();
             Ok(anew.then_some(Deed { action: Action::TriedAgain, reason, netns, token, local, remote }))
         }

@@ -25,6 +25,9 @@ pub(super) enum Debt {
     Backup { socket: [u8; 8] },
     /// There was this endpoint of the kernel's path manager; it is made anew for a subflow between these ends.
     Endpoint {
+        /// 0: the kernel chooses its number.
+        #[serde(default)]
+        id: u8,
         address: IpAddr,
         port: Option<u16>,
         flags: u32,

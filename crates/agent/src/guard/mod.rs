@@ -6,15 +6,18 @@
 mod debts;
 mod deed;
 mod journal;
+mod memory;
 mod policy;
 mod resting;
 #[cfg(test)]
 mod tests;
 mod topology;
+mod visit;
 mod warden;
 mod watched;
 
 pub use deed::{Action, Deed};
+pub use memory::Memory;
 pub use policy::{CHI, OMEGA, Policy};
 
 use crate::Error;
@@ -51,6 +54,7 @@ impl Guards {
     pub fn watch(
         &self,
         policy: Policy,
+        memory: &mut Memory,
         stop: &AtomicBool,
         saw: &mut dyn FnMut(Result<Did, ControlError>),
     ) -> Vec<CloseRequest> {
@@ -63,16 +67,14 @@ impl Guards {
             saw(did);
         };
         debts::pay_left(&mut say);
-        let mut warden = Warden::new(policy);
+        let mut warden = Warden::new(policy, memory);
         while !stop.load(Ordering::SeqCst) {
             if self.0.is_empty() {
                 std::thread::sleep(WAIT);
             }
             for guard in &self.0 {
                 match guard.requests(share) {
-                    Ok(requests) => requests
-                        .iter()
-                        .for_each(|request| warden.asked(request, guard.kernel_name(), &mut say)),
+                    Ok(requests) => warden.asked(requests, guard.kernel_name()),
                     Err(error) => say(Err(error)),
                 }
             }

@@ -1,5 +1,6 @@
 //! Paths that were closed or suppressed, and when they are tried again.
 
+use std::net::IpAddr;
 use std::time::Duration;
 use vmcc_host::diag::Subflow;
 
@@ -38,6 +39,12 @@ impl Resting {
         self.netns == netns && ends(&self.subflow) == ends(subflow)
     }
 
+    /// From here on; once more if it was tried before.
+    fn try_again(&mut self, now: Duration) {
+        self.times += u32::from(self.rest == Rest::Tried);
+        (self.rest, self.since, self.topology) = (Rest::Tried, now, None);
+    }
+
     /// Whether it is time: after `base`, doubled each time that it rested before. After a change of addresses, interfaces or
     /// routes it is worth a try sooner, but never before `base`.
     fn is_due(&self, now: Duration, base: Duration, topology: u64) -> bool {
@@ -73,6 +80,27 @@ impl Restings {
         self.0.retain(|one| one.netns != netns || all.iter().any(|s| token(s) == token(&one.subflow)));
     }
 
+    /// Other closed paths from an address, which are tried with those that are due; they count as tried from here on.
+    pub(super) fn with(&mut self, now: Duration, netns: u32, address: IpAddr) -> Vec<Resting> {
+        let is_with = |one: &&mut Resting| {
+            one.netns == netns
+                && one.rest != Rest::Suppressed
+                && one.since != now
+                && one.subflow.local.ip().to_canonical() == address
+        };
+        let tried = |one: &mut Resting| {
+            let as_it_was = one.clone();
+            one.try_again(now);
+            as_it_was
+        };
+        self.0.iter_mut().filter(is_with).map(tried).collect()
+    }
+
+    /// None is a backup any more, whoever made it one.
+    pub(super) fn release(&mut self, now: Duration) {
+        self.0.iter_mut().filter(|one| one.rest == Rest::Suppressed).for_each(|one| one.try_again(now));
+    }
+
     /// Those of a namespace that are to be tried now, by the subflows that it has; they count as tried from here on. One that
     /// was tried and is not there had no success.
     pub(super) fn due(&mut self, now: Duration, base: Duration, seen: &Seen<'_>) -> Vec<Resting> {
@@ -80,15 +108,17 @@ impl Restings {
         for one in self.0.iter_mut().filter(|one| one.netns == seen.netns) {
             // The one that was closed may be listed still.
             let is_new = |s: &Subflow| s.cookie != one.subflow.cookie && one.is(seen.netns, s);
-            let runs = one.rest != Rest::Suppressed && seen.all.iter().any(is_new);
-            if runs {
+            let runs = seen.all.iter().find(|s| one.rest != Rest::Suppressed && is_new(s));
+            if let Some(runs) = runs {
                 // By itself, or as it was tried.
                 one.rest = Rest::Tried;
-            }
-            if !runs && one.is_due(now, base, seen.topology) {
+                if !runs.established {
+                    // Its back-off begins when this handshake is given up.
+                    one.since = now;
+                }
+            } else if one.is_due(now, base, seen.topology) {
                 due.push(one.clone());
-                one.times += u32::from(one.rest == Rest::Tried);
-                (one.rest, one.since, one.topology) = (Rest::Tried, now, None);
+                one.try_again(now);
             }
             one.topology.get_or_insert(seen.topology);
         }

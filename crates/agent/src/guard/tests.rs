@@ -1,10 +1,11 @@
 use super::policy::Policy;
-use super::resting::{Rest, Restings, Seen};
+use super::resting::{Rest, Resting, Restings, Seen};
+use super::visit::survives;
 use super::watched::{Finding, Watched};
 use std::time::Duration;
 use vmcc_host::diag::{CaState, Mptcp, Subflow};
 
-/// A subflow of one connection that has sent a megabyte more than was acknowledged.
+/// A subflow of one connection that has sent a megabyte more than was acknowledged, and to which nothing comes back.
 fn subflow(cookie: u8, bytes_acked: u64) -> Subflow {
     let mptcp = Mptcp {
         token_local: 7,
@@ -44,6 +45,8 @@ fn subflow(cookie: u8, bytes_acked: u64) -> Subflow {
         delivery_rate_bps: 0,
         busy_us: 0,
         receive_window_limited_us: 0,
+        unanswered_timeouts: 2,
+        heard_ms_ago: 60_000,
         timeouts: None,
         received_ce_pkt: None,
     }
@@ -93,6 +96,39 @@ fn a_path_has_failed_when_it_is_silent_for_chi_timeouts_while_others_deliver() {
     assert_eq!(found(&FAILED, 9.0, |now| vec![other(now), delivers(2, now.min(1.0))]), [], "no sibling");
     let off = Policy { failed: None, ..FAILED };
     assert_eq!(found(&off, 9.0, |now| vec![delivers(1, now), delivers(2, now.min(1.0))]), []);
+}
+
+#[test]
+fn a_congested_path_has_not_failed() {
+    let delivers = |cookie, now: f64| subflow(cookie, (now * 1e6) as u64);
+    let silent = |now: f64| delivers(2, now.min(1.0));
+    let with = |other: &dyn Fn(Subflow) -> Subflow, policy: &Policy| {
+        found(policy, 9.0, |now| vec![delivers(1, now), other(silent(now))]).len()
+    };
+    assert!(with(&|s| s, &FAILED) > 0);
+    assert_eq!(with(&|s| Subflow { heard_ms_ago: 399, ..s }, &FAILED), 0, "duplicate ACKs come");
+    assert!(with(&|s| Subflow { heard_ms_ago: 400, ..s }, &FAILED) > 0);
+    assert_eq!(with(&|s| Subflow { unanswered_timeouts: 1, ..s }, &FAILED), 0, "one retransmission was lost");
+    let patient = Policy { failed: Some(2.5), ..FAILED };
+    assert_eq!(with(&|s| s, &patient), 0, "two of three timeouts");
+    assert!(with(&|s| Subflow { unanswered_timeouts: 3, ..s }, &patient) > 0);
+    let most = Policy { failed: Some(30.0), ..FAILED };
+    assert!(
+        with(&|s| Subflow { unanswered_timeouts: 8, ..s }, &most) > 0,
+        "TCP may give up before the thirtieth"
+    );
+}
+
+#[test]
+fn one_path_stays_also_of_those_that_would_be_closed() {
+    let all = [subflow(1, 5), subflow(2, 5)];
+    let nobody = |_: &Subflow| false;
+    assert!(survives(&all[0], &all, nobody) && survives(&all[1], &all, nobody));
+    assert!(!survives(&all[0], &all, |s| s.cookie == all[1].cookie), "a dry run");
+    assert!(!survives(&all[0], &all[..1], nobody), "a lone one");
+    assert!(!survives(&subflow(3, 5), &all, nobody), "it has gone by itself");
+    let lost = Subflow { ca_state: CaState::Loss, ..subflow(2, 5) };
+    assert!(!survives(&all[0], &[all[0].clone(), lost], nobody), "the other one waits for a timeout");
 }
 
 #[test]
@@ -160,6 +196,51 @@ fn a_try_without_success_is_repeated_and_one_with_is_not() {
     assert_eq!(at(10_000, &present), 0, "under another port");
     resting.forget(9, &[]);
     assert_eq!(resting.namespaces().count(), 0, "its connection is over");
+}
+
+#[test]
+fn a_handshake_is_not_begun_again_and_its_back_off_begins_when_it_fails() {
+    let (base, mut resting, path) = (seconds(10.0), Restings::default(), subflow(2, 5));
+    resting.begin(Duration::ZERO, 9, &path, Rest::Closed);
+    let absent = [subflow(1, 5)];
+    let attempt = Subflow { cookie: [9; 8], established: false, ..subflow(2, 0) };
+    let tries = [subflow(1, 5), attempt];
+    let mut at = |second: u64, all: &[Subflow]| {
+        let seen = Seen { netns: 9, all, topology: 1 };
+        resting.due(Duration::from_secs(second), base, &seen).len()
+    };
+    assert_eq!(at(10, &absent), 1);
+    assert_eq!((11..=60).map(|second| at(second, &tries)).sum::<usize>(), 0);
+    assert_eq!((at(69, &absent), at(70, &absent)), (0, 1), "ten seconds after the end of the handshake");
+}
+
+#[test]
+fn paths_from_one_address_are_tried_together() {
+    let (base, mut resting) = (seconds(10.0), Restings::default());
+    let of = |token, cookie, s: Subflow| Subflow {
+        cookie: [cookie; 8],
+        mptcp: s.mptcp.map(|m| Mptcp { token_local: token, ..m }),
+        ..s
+    };
+    let six = Subflow { local: "[::ffff:10.0.2.1]:9".parse().unwrap(), ..subflow(2, 5) };
+    let closed = [of(1, 11, subflow(2, 5)), of(2, 12, six), of(3, 13, subflow(3, 5))];
+    for (path, second) in closed.iter().zip([0.0, 5.0, 5.0]) {
+        resting.begin(seconds(second), 9, path, Rest::Closed);
+    }
+    resting.begin(seconds(5.0), 9, &of(4, 14, subflow(2, 5)), Rest::Suppressed);
+    let others = [of(1, 1, subflow(1, 5)), of(2, 2, subflow(1, 5)), of(3, 3, subflow(1, 5))];
+    let mut at = |second: f64| {
+        let seen = Seen { netns: 9, all: &others, topology: 1 };
+        let cookies = |all: Vec<Resting>| all.iter().map(|one| one.subflow.cookie[0]).collect::<Vec<_>>();
+        let due = cookies(resting.due(seconds(second), base, &seen));
+        let address = "10.0.2.1".parse().unwrap();
+        let is_his = due.contains(&11);
+        let with = if is_his { cookies(resting.with(seconds(second), 9, address)) } else { Vec::new() };
+        (due, with)
+    };
+    assert_eq!(at(10.0), (vec![11], vec![12]), "not another address, nor what still runs as a backup");
+    assert_eq!(at(15.0).0, [13, 14]);
+    assert_eq!(at(20.0).0, [11, 12], "in step from then on");
 }
 
 #[test]

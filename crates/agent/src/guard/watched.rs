@@ -7,14 +7,16 @@ use vmcc_host::diag::{CaState, Subflow};
 
 /// What the kernel takes a round trip's deviation to be at least, for a timeout (`TCP_RTO_MIN`).
 const LEAST_DEVIATION_US: u64 = 200_000;
+/// How many timeouts in a row are waited for at most: each takes twice the time of the one before.
+const MOST_TIMEOUTS: f64 = 8.0;
 /// Rates are compared over this time.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// A verdict on a path.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Finding {
-    /// Silent for so long, which is so many RTOs.
-    Failed { silent: Duration, rto: Duration },
+    /// Silent for so long, and so many timeouts in a row unanswered.
+    Failed { silent: Duration, rto: Duration, timeouts: u32 },
     /// Its rate, and the best of its connection.
     Useless { bytes: u64, best_bytes: u64 },
 }
@@ -22,8 +24,8 @@ pub(super) enum Finding {
 impl Finding {
     pub(super) fn reason(&self) -> String {
         match self {
-            Self::Failed { silent, rto } => format!(
-                "nothing was acknowledged on it for {:.1} s, with a timeout of {:.1} s, while others delivered",
+            Self::Failed { silent, rto, timeouts } => format!(
+                "nothing came back on it for {:.1} s and {timeouts} timeouts of {:.1} s or more, while others delivered",
                 silent.as_secs_f64(),
                 rto.as_secs_f64()
             ),
@@ -116,10 +118,13 @@ impl Watched {
         };
         let best_bytes = paths.iter().filter_map(|s| carried(s)).max().unwrap_or(0);
         let finding = |subflow: &Subflow| {
-            let silent = now - past(subflow)?.heard;
-            let rto = rto(subflow);
-            if policy.failed.is_some_and(|chi| silent >= rto.mul_f64(chi)) && others_deliver(subflow) {
-                return Some(Finding::Failed { silent, rto });
+            let heard = Duration::from_millis(subflow.heard_ms_ago.into());
+            let (silent, rto) = (heard.min(now - past(subflow)?.heard), rto(subflow));
+            let timeouts = subflow.unanswered_timeouts;
+            let has_failed =
+                |chi: f64| silent >= rto.mul_f64(chi) && f64::from(timeouts) >= chi.min(MOST_TIMEOUTS);
+            if policy.failed.is_some_and(has_failed) && others_deliver(subflow) {
+                return Some(Finding::Failed { silent, rto, timeouts });
             }
             let (omega, bytes) = (policy.useless?, carried(subflow).filter(|_| was_busy(subflow))?);
             ((bytes as f64) * omega < best_bytes as f64).then_some(Finding::Useless { bytes, best_bytes })

@@ -80,9 +80,21 @@ impl Diag {
     /// # Errors
     /// When the kernel refuses or answers something that cannot be read.
     pub fn subflows(&mut self) -> Result<Vec<Subflow>, DiagError> {
+        self.in_states(Self::carrying())
+    }
+
+    /// The same, and those whose handshake is not over, which cannot carry anything yet.
+    ///
+    /// # Errors
+    /// As [`Diag::subflows`].
+    pub fn subflows_and_attempts(&mut self) -> Result<Vec<Subflow>, DiagError> {
+        self.in_states(Self::carrying() | StateFlags::SYN_SENT | StateFlags::SYN_RECV)
+    }
+
+    fn in_states(&mut self, states: StateFlags) -> Result<Vec<Subflow>, DiagError> {
         let mut found = Vec::new();
         for family in [AF_INET, AF_INET6] {
-            self.list(family, &mut found).map_err(DiagError::List)?;
+            self.list(family, states.clone(), &mut found).map_err(DiagError::List)?;
         }
         Ok(found)
     }
@@ -139,12 +151,12 @@ impl Diag {
             | StateFlags::CLOSING
     }
 
-    fn list(&mut self, family: u8, found: &mut Vec<Subflow>) -> io::Result<()> {
+    fn list(&mut self, family: u8, states: StateFlags, found: &mut Vec<Subflow>) -> io::Result<()> {
         let request = SockDiagMessage::InetRequest(InetRequest {
             family,
             protocol: IPPROTO_TCP,
             extensions: ExtensionFlags::INFO | ExtensionFlags::CONG,
-            states: Self::carrying(),
+            states,
             socket_id: if family == AF_INET { SocketId::new_v4() } else { SocketId::new_v6() },
         });
         self.0.dump_each(request, &mut |answer| {

@@ -57,26 +57,33 @@ fn is_same(one: IpAddr, other: IpAddr) -> bool {
     one.to_canonical() == other.to_canonical()
 }
 
-/// Opens a subflow between the addresses of one that was closed; `all` are those that are there.
+/// Opens a subflow between the addresses of one that was closed. `false`: the kernel manages the connection's paths, see
+/// [`renew`].
 ///
-/// Where the kernel manages paths it opens one only for an endpoint that it has not used for the connection: its endpoint is
-/// made anew, which closes what other subflows it has. So only if there are none. `going` is told of it before it goes.
+/// # Errors
+/// The path manager refuses.
+pub fn reopen(subflow: &Subflow) -> Result<bool, ControlError> {
+    let Some(mut ends) = ends(subflow) else { return Ok(false) };
+    ends.local.set_port(0);
+    let asked = PathManager::open().and_then(|mut manager| manager.open_subflow(&ends));
+    allowed(asked).map_err(|e| failed("open again", subflow, e))
+}
+
+/// Has the kernel, which manages the paths, open a subflow from an address for each connection that has none; `all` are those
+/// that are there.
+///
+/// It opens one only for an endpoint that it has not used for the connection: the endpoint is made anew, which closes what
+/// other subflows it has. So only if there are none. `going` is told of it before it goes.
 ///
 /// # Errors
 /// The path manager refuses, or `going` does.
-pub fn reopen(
-    subflow: &Subflow,
+pub fn renew(
+    address: IpAddr,
     all: &[Subflow],
     going: &mut dyn FnMut(&Endpoint) -> Result<(), ControlError>,
 ) -> Result<Reopened, ControlError> {
-    let Some(mut ends) = ends(subflow) else { return Ok(Reopened::NoEndpoint) };
-    ends.local.set_port(0);
-    let refused = |e: io::Error| failed("open again", subflow, e);
+    let refused = |e: io::Error| ControlError::kernel(format!("make the endpoint {address} anew"), e);
     let mut manager = PathManager::open().map_err(refused)?;
-    if allowed(manager.open_subflow(&ends)).map_err(refused)? {
-        return Ok(Reopened::Asked);
-    }
-    let address = subflow.local.ip();
     let of_address = |e: &Endpoint| is_same(e.address, address) && e.flags & Endpoint::IMPLICIT == 0;
     let Some(endpoint) = manager.endpoints().map_err(refused)?.into_iter().find(of_address) else {
         return Ok(Reopened::NoEndpoint);
@@ -85,9 +92,7 @@ pub fn reopen(
         return Ok(Reopened::InUse);
     }
     going(&endpoint)?;
-    // Under a number of its own: to earlier kernels the old one is used up for the connection.
-    let anew = Endpoint { id: 0, ..endpoint };
-    manager.remove(&endpoint).and_then(|()| manager.add(&anew)).map_err(refused)?;
+    manager.remove(&endpoint).and_then(|()| manager.add(&endpoint)).map_err(refused)?;
     Ok(Reopened::Asked)
 }
 
@@ -103,7 +108,9 @@ pub fn restore(endpoint: &Endpoint) -> Result<bool, ControlError> {
     if manager.endpoints().map_err(refused)?.iter().any(is_it) {
         return Ok(false);
     }
-    manager.add(endpoint).map_err(refused)?;
+    // Its number may be another one's by now.
+    let anew = Endpoint { id: 0, ..*endpoint };
+    manager.add(endpoint).or_else(|_| manager.add(&anew)).map_err(refused)?;
     Ok(true)
 }
 

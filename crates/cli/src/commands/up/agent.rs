@@ -47,9 +47,10 @@ fn text(ended: Ended, left: usize) -> String {
 /// What needs somebody's attention is a warning.
 pub(crate) fn say(news: &News, ui: &Ui) {
     match news {
-        News::Problem { .. } | News::LeftAlone { .. } | News::ReloadRefused { .. } => {
-            ui.warn(&news.to_string())
-        }
+        News::Problem { .. }
+        | News::Unheeded { .. }
+        | News::LeftAlone { .. }
+        | News::ReloadRefused { .. } => ui.warn(&news.to_string()),
         _ => ui.note(&news.to_string()),
     }
 }

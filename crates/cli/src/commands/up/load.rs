@@ -7,7 +7,7 @@ use crate::ui::Ui;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use vmcc_agent::{Action, CHI, Did, Guards, OMEGA, Policy, Request};
+use vmcc_agent::{Action, CHI, Did, Guards, Memory, OMEGA, Policy, Request};
 use vmcc_cc::Params;
 use vmcc_host::guard::CloseRequest;
 use vmcc_host::{parameter_table, probe};
@@ -61,7 +61,7 @@ fn with_changes(params: &Params) -> String {
 
 fn watch(guards: &Guards, policy: Policy, ui: &Ui) -> Exit {
     let mut deeds = Vec::new();
-    let closed = guards.watch(policy, interrupt::flag(), &mut |seen| match seen {
+    let closed = guards.watch(policy, &mut Memory::default(), interrupt::flag(), &mut |seen| match seen {
         Ok(Did::Closed(request)) => ui.note(&line(&request)),
         Ok(Did::Deed(deed)) => {
             ui.note(&deed.to_string());
