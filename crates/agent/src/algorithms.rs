@@ -128,11 +128,22 @@ impl Observer {
     /// # Errors
     /// The kernel does not say.
     pub fn status(&mut self) -> Result<HostStatus, Error> {
+        self.look(daemon::view)
+    }
+
+    /// The same, for who asks the agent in its own way.
+    ///
+    /// # Errors
+    /// As [`Observer::status`], and those of `agent`.
+    pub fn look(
+        &mut self,
+        agent: impl FnOnce() -> Result<Option<serde_json::Value>, Error>,
+    ) -> Result<HostStatus, Error> {
         let algorithms = vmcc_host::list()?;
         let ports = port::attached()?;
         let names: Vec<&str> = algorithms.iter().map(|algorithm| algorithm.kernel_name.as_str()).collect();
         let sockets = self.sockets(&names)?;
-        let agent = daemon::view()?;
+        let agent = agent()?;
         let connections = self.connections(&sockets, agent.as_ref());
         Ok(HostStatus { algorithms, sockets, connections, ports, agent })
     }

@@ -30,6 +30,9 @@ pub struct Connection {
 /// A path of a connection.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Path {
+    /// What the kernel tells sockets apart by: another one with the same ends has another.
+    #[serde(skip)]
+    pub cookie: [u8; 8],
     /// This end.
     pub local: SocketAddr,
     /// The other end.
@@ -44,8 +47,13 @@ pub struct Path {
     pub srtt_us: u32,
     /// DCTCP's estimate of the marked share, of algorithms that have one.
     pub alpha: Option<f64>,
-    /// The share of delivered packets whose ACK echoed a mark; `None` before any.
+    /// The share of delivered packets whose ACK echoed a mark; `None` before any, and where the counts are known to have
+    /// begun anew.
     pub ece_share: Option<f64>,
+    /// Packets delivered; the kernel's count begins anew at 2^32.
+    pub delivered_pkt: u32,
+    /// Those of them whose ACK echoed a mark; likewise.
+    pub delivered_ce_pkt: u32,
     /// Bytes acknowledged.
     pub bytes_acked: u64,
     /// Bytes received in order.
@@ -139,10 +147,10 @@ struct Known {
 impl Known {
     fn path(&self, socket: &Subflow) -> Path {
         let bound = Some(socket.interface).filter(|index| *index != 0);
-        let index = bound.or_else(|| self.owners.get(&socket.local.ip()).copied());
+        let index = bound.or_else(|| self.owner(socket.local.ip()));
         let state = self.states.get(&socket.cookie);
-        let delivered = f64::from(socket.delivered_pkt);
         Path {
+            cookie: socket.cookie,
             local: socket.local,
             remote: socket.remote,
             device: index.and_then(|index| self.devices.get(&index).cloned()),
@@ -150,12 +158,19 @@ impl Known {
             cwnd_pkt: socket.cwnd_pkt,
             srtt_us: socket.srtt_us,
             alpha: state.and_then(|state| state.algorithm.alpha(&state.path)),
-            ece_share: (delivered > 0.0).then(|| f64::from(socket.delivered_ce_pkt) / delivered),
+            ece_share: share(socket.delivered_ce_pkt, socket.delivered_pkt),
+            delivered_pkt: socket.delivered_pkt,
+            delivered_ce_pkt: socket.delivered_ce_pkt,
             bytes_acked: socket.bytes_acked,
             bytes_received: socket.bytes_received,
             delivery_rate_bps: socket.delivery_rate_bps,
             siblings: Vec::new(),
         }
+    }
+
+    /// The port that has the address. A socket of IPv6 may have one of IPv4, which no port has written that way.
+    fn owner(&self, address: IpAddr) -> Option<u32> {
+        self.owners.get(&address.to_canonical()).copied()
     }
 
     fn member(&self, socket: &Subflow) -> Option<Member> {
@@ -175,6 +190,11 @@ impl Known {
         let detections = self.detections.as_ref().filter(|_| paths.len() > 1)?;
         detections.of(self.member(paths[0])?)
     }
+}
+
+/// More marked than delivered: the latter has begun anew, and nobody knows how often.
+fn share(marked: u32, delivered: u32) -> Option<f64> {
+    (delivered > 0 && marked <= delivered).then(|| f64::from(marked) / f64::from(delivered))
 }
 
 fn grouped(sockets: &[Subflow], known: &Known) -> Vec<Connection> {
@@ -206,5 +226,29 @@ fn connection(token: Option<u32>, paths: &[&Subflow], known: &Known) -> Connecti
         retransmitted_bytes: whole.and_then(|whole| whole.retransmitted_bytes),
         paths: paths.iter().map(path).collect(),
         closed: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_marked_than_delivered_is_no_share() {
+        assert_eq!(share(0, 0), None);
+        assert_eq!(share(1, 4), Some(0.25));
+        assert_eq!(share(4, 4), Some(1.0));
+        assert_eq!(share(5, 4), None, "the packets were counted to 2^32");
+    }
+
+    #[test]
+    fn an_address_has_its_port_however_a_socket_writes_it() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let owners = [(address("10.0.0.1"), 3), (address("2001:db8::1"), 4)].into_iter().collect();
+        let known = Known { owners, ..Known::default() };
+        for (text, port) in [("10.0.0.1", 3), ("::ffff:10.0.0.1", 3), ("2001:db8::1", 4)] {
+            assert_eq!(known.owner(address(text)), Some(port), "{text}");
+        }
+        assert_eq!(known.owner(address("::ffff:10.0.0.2")), None);
     }
 }

@@ -2,6 +2,7 @@
 //! no second one: `timeout` signals a program and then its process group.
 
 use crate::failure::{Exit, Failure};
+use std::io::Write as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,7 +24,11 @@ pub(crate) fn listen_and_finish(finish: fn()) -> Result<&'static AtomicBool, Fai
         if STOP.swap(true, Ordering::SeqCst) && first.elapsed() > ONE_WISH {
             // Cleaning up hangs or takes too long for the user's taste.
             finish();
-            eprintln!("vmcc: stopped before everything was cleaned up; `vmcc clean` removes the rest");
+            // Whoever would read this may be gone, too.
+            let _ = writeln!(
+                std::io::stderr(),
+                "vmcc: stopped before everything was cleaned up; `vmcc clean` removes the rest"
+            );
             std::process::exit(Exit::Interrupted as i32);
         }
     };

@@ -126,6 +126,82 @@ fn root_top_gives_the_terminal_back_however_it_ends() {
 }
 
 #[test]
+fn root_top_ends_with_its_terminal() {
+    let pair = Pair::new();
+    // What has no terminal any more is told by a signal, if it leads a session, or finds out by itself.
+    for start in [Terminal::start, Terminal::start_unsignalled] {
+        let mut top = start(&within(&pair.here, &["top"]), 24, 80);
+        top.shows("no connections", |lines| lines[0].starts_with("vmcc top: 0 connections"));
+        top.close();
+        assert_eq!(top.ends().code(), Some(130));
+    }
+}
+
+#[test]
+fn root_top_goes_to_the_background_and_comes_back() {
+    let pair = Pair::new();
+    let mut shell = std::process::Command::new("bash");
+    shell.args(["--norc", "--noprofile", "-i"]).env("PS1", "prompt> ");
+    let mut terminal = Terminal::start(&shell, 24, 80);
+    let prompt =
+        |lines: &[String]| lines.iter().rfind(|line| !line.is_empty()).is_some_and(|line| line == "prompt>");
+    let top =
+        |lines: &[String]| lines[0].starts_with("vmcc top: 0 connections") && lines[23].starts_with("q quit");
+    terminal.shows("a prompt", prompt);
+    let command = within(&pair.here, &["top"]);
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_str().unwrap()).collect();
+    terminal.press(&format!("{}\r", words.join(" ")));
+    terminal.shows("its screen", top);
+    for by_key in [true, false] {
+        if by_key {
+            terminal.press("\x1a");
+        } else {
+            terminal.signal_foreground(Signal::SIGTSTP);
+        }
+        terminal.shows("the shell", prompt);
+        assert!(terminal.shows_usual_screen(), "by a key: {by_key}");
+        terminal.press("echo a$((1 + 1))b\r");
+        terminal.shows("an echo, and what it echoes", |lines| lines.iter().any(|line| line == "a2b"));
+        terminal.press("fg\r");
+        terminal.shows("its screen again", top);
+    }
+    // Stopped by what it cannot hear of, and continued: the shell has shown something meanwhile.
+    terminal.signal_foreground(Signal::SIGSTOP);
+    terminal.shows("that it is stopped", |lines| lines.iter().any(|line| line.contains("Stopped")));
+    terminal.press("fg\r");
+    terminal.shows("its screen again", top);
+    terminal.press("q");
+    terminal.shows("the shell", prompt);
+    terminal.press("exit\r");
+    terminal.ends();
+}
+
+#[test]
+fn root_top_goes_on_while_the_agent_stands_still() {
+    let pair = Pair::new();
+    let agent = Agent::start(&pair.here, &pair.file(FILE));
+    let mut top = top(&pair, &["--interval", "100ms"]);
+    let answers = format!("agent {}, guard off", agent.pid());
+    let silent = |lines: &[String]| lines[0].contains("agent does not answer since ");
+    top.shows("the agent", |lines| lines[0].contains(&answers));
+    agent.signal(Signal::SIGSTOP);
+    top.shows("that it does not answer", silent);
+    top.press("/nobody\r");
+    top.shows("keys", |lines| lines[2].contains("0 with `nobody`"));
+    // One that begins now says so, too.
+    let mut late = self::top(&pair, &["--interval", "100ms"]);
+    late.shows("that it does not answer", silent);
+    agent.signal(Signal::SIGCONT);
+    for top in [&mut top, &mut late] {
+        top.shows("the agent again", |lines| lines[0].contains(&answers));
+        top.press("q");
+        assert_eq!(top.ends().code(), Some(0));
+        assert!(top.is_as_before());
+    }
+}
+
+#[test]
 fn root_top_says_why_it_cannot() {
     let pair = Pair::new();
     let said = |arguments: &[&str]| {

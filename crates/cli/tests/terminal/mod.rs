@@ -2,14 +2,16 @@
 #![allow(dead_code, unreachable_pub, reason = "a part of several tests")]
 
 use nix::libc;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::num::NonZero;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A test that waits longer hangs.
@@ -19,6 +21,9 @@ pub struct Terminal {
     child: Child,
     keys: File,
     screen: Arc<Mutex<vt100::Parser>>,
+    /// Reads what is shown until nobody is left, or the next thing after `closing`.
+    reader: Option<JoinHandle<()>>,
+    closing: Arc<AtomicBool>,
     /// Keeps the terminal, so that its settings can be read after the program has ended.
     end: File,
 }
@@ -26,22 +31,35 @@ pub struct Terminal {
 impl Terminal {
     /// Starts the command as the leader of a session on a terminal of this size.
     pub fn start(command: &Command, rows: u16, columns: u16) -> Self {
+        Self::start_by(&["setsid", "--ctty"], command, rows, columns)
+    }
+
+    /// The same for a process that leads nothing: nobody signals it when the terminal goes.
+    pub fn start_unsignalled(command: &Command, rows: u16, columns: u16) -> Self {
+        Self::start_by(&["setsid"], command, rows, columns)
+    }
+
+    fn start_by(starter: &[&str], command: &Command, rows: u16, columns: u16) -> Self {
         let (keys, end) = pair(rows, columns);
-        let mut of_session = Command::new("setsid");
-        of_session.arg("--ctty").arg(command.get_program()).args(command.get_args());
+        let mut of_session = Command::new(starter[0]);
+        of_session.args(&starter[1..]).arg(command.get_program()).args(command.get_args());
         of_session.env("TERM", "xterm-256color");
         of_session.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let at_end = || Stdio::from(end.try_clone().unwrap());
         let child = of_session.stdin(at_end()).stdout(at_end()).stderr(at_end()).spawn().unwrap();
         let screen = Arc::new(Mutex::new(vt100::Parser::new(some(rows), some(columns), 0)));
         let (seen, mut output) = (Arc::clone(&screen), keys.try_clone().unwrap());
-        std::thread::spawn(move || {
+        let closing = Arc::new(AtomicBool::new(false));
+        let closes = Arc::clone(&closing);
+        let reader = std::thread::spawn(move || {
             let mut bytes = [0; 65_536];
-            while let Ok(length @ 1..) = output.read(&mut bytes) {
+            while let Ok(length @ 1..) = output.read(&mut bytes)
+                && !closes.load(Ordering::SeqCst)
+            {
                 seen.lock().unwrap().process(&bytes[..length]);
             }
         });
-        Self { child, keys, screen, end }
+        Self { child, keys, screen, reader: Some(reader), closing, end }
     }
 
     pub fn press(&mut self, keys: &str) {
@@ -78,6 +96,22 @@ impl Terminal {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 
+    /// To the processes that have the terminal now.
+    pub fn signal_foreground(&self, signal: Signal) {
+        // SAFETY: a descriptor that is open, and no memory.
+        let group = unsafe { libc::tcgetpgrp(self.keys.as_raw_fd()) };
+        assert!(group > 0, "{}", std::io::Error::last_os_error());
+        killpg(Pid::from_raw(group), signal).unwrap();
+    }
+
+    /// Closes it as a window is closed. Its own end of the terminal stays open, as another program's might.
+    pub fn close(&mut self) {
+        self.closing.store(true, Ordering::SeqCst);
+        self.end.write_all(b"\n").unwrap();
+        self.reader.take().unwrap().join().unwrap();
+        self.keys = File::open("/dev/null").unwrap();
+    }
+
     pub fn ends(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
@@ -85,15 +119,19 @@ impl Terminal {
     /// Whether lines are edited and echoed, the usual screen is shown and the cursor is seen.
     pub fn is_as_before(&self) -> bool {
         let edited = libc::ECHO | libc::ICANON;
-        let echoes = settings(&self.end).c_lflag & edited == edited;
+        settings(&self.end).c_lflag & edited == edited && self.shows_usual_screen()
+    }
+
+    /// A shell may have its own way to edit lines.
+    pub fn shows_usual_screen(&self) -> bool {
         let began = Instant::now();
-        // What it wrote last may not have been read yet.
+        // What was written last may not have been read yet.
         loop {
             let screen = self.screen.lock().unwrap();
             let usual = !screen.screen().alternate_screen() && !screen.screen().hide_cursor();
             drop(screen);
             if usual || began.elapsed() > Duration::from_secs(5) {
-                return usual && echoes;
+                return usual;
             }
             std::thread::sleep(Duration::from_millis(20));
         }

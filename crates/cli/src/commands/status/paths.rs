@@ -92,6 +92,7 @@ mod tests {
     #[test]
     fn a_path_is_a_line_and_many_connections_are_counted() {
         let path = |port| Path {
+            cookie: [0; 8],
             local: format!("10.0.0.1:{port}").parse().unwrap(),
             remote: "10.0.0.2:5201".parse().unwrap(),
             device: Some("eth0".to_owned()),
@@ -100,6 +101,8 @@ mod tests {
             srtt_us: 2_150,
             alpha: Some(0.25),
             ece_share: Some(0.034),
+            delivered_pkt: 1000,
+            delivered_ce_pkt: 34,
             bytes_acked: 7,
             bytes_received: 0,
             delivery_rate_bps: 93_000_000,

@@ -1,6 +1,7 @@
 //! A connection as lines of text, as wide as there is room.
 
 use super::model::{Row, verdict};
+use std::net::SocketAddr;
 use vmcc_agent::{ClosedPath, Path};
 
 /// What a line is about, for who gives it colors.
@@ -38,8 +39,9 @@ pub(crate) fn count(row: &Row) -> usize {
 /// The connection, its paths, and those that were closed.
 pub(crate) fn lines(row: &Row, history: &[f32], width: usize) -> Vec<(Kind, String)> {
     let mut lines = vec![(Kind::Connection, connection(row, history, width))];
-    let paths = row.connection.paths.iter().zip(&row.path_goodput_bps);
-    lines.extend(paths.map(|(found, rate)| (kind(found), path(found, *rate, width))));
+    let figures = row.path_goodput_bps.iter().zip(&row.path_marked_share);
+    let paths = row.connection.paths.iter().zip(figures);
+    lines.extend(paths.map(|(found, (rate, marked))| (kind(found), path(found, *rate, *marked, width))));
     lines.extend(row.connection.closed.iter().map(|found| (Kind::Closed, closed(found, width))));
     lines
 }
@@ -56,34 +58,45 @@ fn connection(row: &Row, history: &[f32], width: usize) -> String {
         row.cwnd_pkt().to_string(),
         milliseconds(row.srtt_us()),
         share(row.highest(|path| path.alpha), 1.0, 3),
-        share(row.highest(|path| path.ece_share), 100.0, 1),
+        share(row.marked_share(), 100.0, 1),
         megabits(row.goodput_bps),
         String::new(),
     ];
     line(width, &(name + &sparkline(history, room)), &columns)
 }
 
-fn path(path: &Path, rate: Option<f64>, width: usize) -> String {
+fn path(path: &Path, rate: Option<f64>, marked: Option<f64>, width: usize) -> String {
     let columns = [
         path.device.clone().unwrap_or_else(|| "-".to_owned()),
         path.cwnd_pkt.to_string(),
         milliseconds(path.srtt_us),
         share(path.alpha, 1.0, 3),
-        share(path.ece_share, 100.0, 1),
+        share(marked, 100.0, 1),
         megabits(rate),
         if path.backup { "backup" } else { verdict(path) }.to_owned(),
     ];
     line(width, &ends(path, first(width)), &columns)
 }
 
-/// Both ends, or as much of them as there is room for: the local port tells least.
+/// Both ends, or as much of them as there is room for: ports tell less than addresses, the local one least.
 fn ends(path: &Path, room: usize) -> String {
-    let whole = format!(" {} -> {}", path.local, path.remote);
-    if whole.len() <= room { whole } else { format!(" {} -> {}", path.local.ip(), path.remote) }
+    let (local, remote) = (plain(path.local), plain(path.remote));
+    let forms = [
+        format!(" {local} -> {remote}"),
+        format!(" {} -> {remote}", local.ip()),
+        format!(" {} -> {}", local.ip(), remote.ip()),
+    ];
+    let [.., shortest] = &forms;
+    forms.iter().find(|form| form.len() <= room).unwrap_or(shortest).clone()
+}
+
+/// An address of IPv4 as one, also that of a socket of IPv6.
+pub(crate) fn plain(end: SocketAddr) -> SocketAddr {
+    SocketAddr::new(end.ip().to_canonical(), end.port())
 }
 
 fn closed(path: &ClosedPath, width: usize) -> String {
-    let ends = format!(" {} -> {}", path.local.ip(), path.remote.ip());
+    let ends = format!(" {} -> {}", plain(path.local).ip(), plain(path.remote).ip());
     fit(&format!("{ends} closed {:.0} s ago: {}", path.seconds_ago, path.reason), width)
 }
 
@@ -138,10 +151,11 @@ pub(crate) fn details(row: &Row) -> Vec<String> {
         let backup = if path.backup { ", backup" } else { "" };
         let found = path.siblings.iter().map(super::finding).collect::<Vec<_>>().join("; ");
         let found = if found.is_empty() { "not compared".to_owned() } else { found };
-        format!("{} {device}{backup}: {found}", path.local)
+        format!("{} {device}{backup}: {found}", plain(path.local))
     };
-    let closed =
-        |path: &ClosedPath| format!("{}: closed {:.0} s ago: {}", path.local, path.seconds_ago, path.reason);
+    let closed = |path: &ClosedPath| {
+        format!("{}: closed {:.0} s ago: {}", plain(path.local), path.seconds_ago, path.reason)
+    };
     let paths = row.connection.paths.iter().map(path);
     row.connection.closed.iter().map(closed).chain(paths).collect()
 }

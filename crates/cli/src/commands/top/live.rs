@@ -1,79 +1,149 @@
-//! The terminal: taken, drawn on, and given back however this ends.
+//! The loop of the live view: what is typed, what was seen, what happens to the terminal.
 
+use super::look::Look;
 use super::screen::{Screen, Wish};
+use super::tty::{self, Taken};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
+use nix::sys::signal::Signal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use std::io;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-/// How soon a signal is noticed.
+/// How soon a signal is noticed, and for how long keys are heard before something is drawn.
 const GLANCE: Duration = Duration::from_millis(200);
 
-/// A terminal that is as before when this is dropped; ratatui sees to panics.
-struct Taken(ratatui::DefaultTerminal);
-
-impl Taken {
-    fn take() -> io::Result<Self> {
-        ratatui::try_init().map(Self)
-    }
+/// What the loop waits for.
+pub(super) enum Heard {
+    Typed(Event),
+    /// Boxed: it is large beside the others, which come one a key.
+    Seen(Box<Look>),
+    Signal(Signal),
+    /// Nobody is at the terminal any more.
+    Gone,
+    Failed(io::Error),
 }
 
-impl Drop for Taken {
-    fn drop(&mut self) {
-        ratatui::restore();
-    }
+/// What follows from something heard.
+enum Then {
+    Draw,
+    Suspend,
+    Retake,
+    End(Exit),
+    Fail(io::Error),
 }
 
-/// Shows the screen, and looks at the host again and again, until a key or a signal ends it.
+/// Shows the screen, and has `ask` look at the host again and again, until a key or a signal ends it. What was seen is given
+/// to `take`.
 pub(super) fn run(
     screen: &mut Screen,
     interval: Duration,
-    look: &mut dyn FnMut(&mut Screen),
+    ask: &dyn Fn(),
+    take: &dyn Fn(&mut Screen, Look),
+    (tell, heard): (Sender<Heard>, Receiver<Heard>),
 ) -> Result<Exit, Failure> {
     // Also who leaves at once, because something hangs, leaves a terminal that can be used.
-    let stop = interrupt::listen_and_finish(ratatui::restore)?;
-    let failed = |error: io::Error| Failure::host(format!("terminal: {error}"));
-    let mut terminal = Taken::take().map_err(failed)?;
-    let mut last = Instant::now();
-    let mut changed = true;
+    let stop = interrupt::listen_and_finish(tty::restore)?;
+    let mut terminal = Taken::take().or_else(failed)?;
+    listen(tell);
+    let mut due = Instant::now() + interval;
+    let (mut looking, mut changed) = (false, true);
     while !stop.load(Ordering::SeqCst) {
-        if !screen.paused && last.elapsed() >= interval {
-            last = Instant::now();
-            look(screen);
-            changed = true;
+        if !screen.paused && !looking && Instant::now() >= due {
+            due = Instant::now() + interval;
+            looking = true;
+            ask();
         }
-        if changed {
-            terminal.0.draw(|frame| screen.draw(frame)).map_err(failed)?;
+        if changed && let Err(error) = terminal.draw(|frame| screen.draw(frame)) {
+            return ended(error);
+        }
+        let rest =
+            if screen.paused || looking { GLANCE } else { due.saturating_duration_since(Instant::now()) };
+        let Some(first) = next(&heard, rest.min(GLANCE)) else {
             changed = false;
-        }
-        let rest = if screen.paused { GLANCE } else { interval.saturating_sub(last.elapsed()).min(GLANCE) };
-        match pending(screen, rest).map_err(failed)? {
-            None => {}
-            Some(Wish::Nothing) => changed = true,
-            Some(Wish::Quit) => return Ok(Exit::Done),
-            Some(Wish::Interrupt) => return Ok(Exit::Interrupted),
+            continue;
+        };
+        changed = true;
+        // Everything that has come is drawn at once; but who types and types shall see something, too.
+        let (until, mut what) = (Instant::now() + GLANCE, Some(first));
+        while let Some(one) = what {
+            looking &= !matches!(one, Heard::Seen(_));
+            let then = match then(one, screen, take) {
+                Then::Draw => Ok(()),
+                Then::Suspend => terminal.suspend(),
+                Then::Retake => terminal.retake(),
+                Then::End(exit) => return Ok(exit),
+                Then::Fail(error) => Err(error),
+            };
+            if let Err(error) = then {
+                return ended(error);
+            }
+            what = if Instant::now() < until { heard.try_recv().ok() } else { None };
         }
     }
     Ok(Exit::Interrupted)
 }
 
-/// What was typed within `most`; `None`: nothing happened.
-fn pending(screen: &mut Screen, most: Duration) -> io::Result<Option<Wish>> {
-    let mut patience = most;
-    let mut wish = None;
-    while event::poll(patience)? {
-        wish = Some(Wish::Nothing);
-        match event::read()? {
-            Event::Key(key) if key.kind != KeyEventKind::Release => match screen.key(key) {
-                Wish::Nothing => {}
-                other => return Ok(Some(other)),
-            },
-            // Another size: drawn anew.
-            _ => {}
+/// Whatever cannot be done on a terminal that is gone failed because of that.
+fn ended(error: io::Error) -> Result<Exit, Failure> {
+    if tty::is_gone() { Ok(Exit::Interrupted) } else { failed(error) }
+}
+
+fn failed<T>(error: io::Error) -> Result<T, Failure> {
+    Err(Failure::host(format!("terminal: {error}")))
+}
+
+fn next(heard: &Receiver<Heard>, most: Duration) -> Option<Heard> {
+    match heard.recv_timeout(most) {
+        Ok(heard) => Some(heard),
+        Err(RecvTimeoutError::Timeout) => None,
+        Err(RecvTimeoutError::Disconnected) => {
+            // Everyone who could say something is gone; signals are left.
+            std::thread::sleep(most);
+            None
         }
-        patience = Duration::ZERO;
     }
-    Ok(wish)
+}
+
+fn then(heard: Heard, screen: &mut Screen, take: &dyn Fn(&mut Screen, Look)) -> Then {
+    match heard {
+        Heard::Seen(look) => take(screen, *look),
+        Heard::Gone => return Then::End(Exit::Interrupted),
+        Heard::Failed(error) => return Then::Fail(error),
+        Heard::Signal(Signal::SIGTSTP) => return Then::Suspend,
+        Heard::Signal(_) => return Then::Retake,
+        Heard::Typed(Event::Key(key)) if key.kind != KeyEventKind::Release => match screen.key(key) {
+            Wish::Nothing => {}
+            Wish::Suspend => return Then::Suspend,
+            Wish::Quit => return Then::End(Exit::Done),
+            Wish::Interrupt => return Then::End(Exit::Interrupted),
+        },
+        // Another size: drawn anew.
+        Heard::Typed(_) => {}
+    }
+    Then::Draw
+}
+
+/// Begins to hear keys, signals, and the end of the terminal. Keys have a thread of their own, because who reads them does
+/// not come back from a terminal that is gone, nor from half a key.
+fn listen(tell: Sender<Heard>) {
+    let (signals, gone) = (tell.clone(), tell.clone());
+    std::thread::spawn(move || {
+        loop {
+            let heard = event::read().map_or_else(Heard::Failed, Heard::Typed);
+            let last = matches!(heard, Heard::Failed(_));
+            if tell.send(heard).is_err() || last {
+                return;
+            }
+        }
+    });
+    std::thread::spawn(move || {
+        while tty::signal().is_ok_and(|signal| signals.send(Heard::Signal(signal)).is_ok()) {}
+    });
+    std::thread::spawn(move || {
+        tty::wait_until_gone();
+        let _ = gone.send(Heard::Gone);
+    });
 }

@@ -6,28 +6,35 @@
 //! | `model` | which connections are shown, in which order |
 //! | `lines` | a connection as text |
 //! | `screen` | what is on the screen; keys |
-//! | `live` | the terminal |
+//! | `look` | looks at the host, and asks the agent, in threads of their own |
+//! | `live` | what is heard: keys, looks, signals |
+//! | `tty` | the terminal |
 
 mod lines;
 mod live;
+mod look;
 mod model;
 mod rates;
 mod screen;
 #[cfg(test)]
 mod tests;
+mod tty;
 
 use crate::args::{SortKey, TopOptions};
-use crate::failure::{Exit, Failure, agent_failure};
+use crate::failure::{Exit, Failure};
 use crate::interrupt;
 use crate::ui::Ui;
+use live::Heard;
+use look::{Look, Looker};
 use model::{Model, Row};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use screen::{Above, Screen};
 use serde_json::json;
 use std::io::{self, IsTerminal};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
-use vmcc_agent::{HostStatus, Observer, Sibling, Verdict};
+use vmcc_agent::{HostStatus, Sibling, Verdict};
 
 /// The width of what is printed and not shown.
 const PRINTED: usize = 120;
@@ -50,23 +57,37 @@ fn live(options: &TopOptions, ui: &Ui) -> Result<Exit, Failure> {
         return Err(Failure::usage("top: stdout is no terminal that can be drawn on")
             .help("run it in a terminal, or add --once to print what it would show"));
     }
-    let mut observer = Observer::open().map_err(|e| agent_failure(&e))?;
-    // Before the screen is taken: what is wrong is said where it can be read.
-    let first = observer.status().map_err(|e| agent_failure(&e))?;
+    tty::hold_signals().map_err(|e| Failure::host(format!("signals: cannot hold them: {e}")))?;
+    let (tell, heard) = channel();
+    let looks = tell.clone();
+    let looker = Looker::start(move |look| looks.send(Heard::Seen(Box::new(look))).is_ok());
+    looker.ask();
+    let began = Instant::now();
     let mut screen =
         Screen::new(Model::new(options.sort, &options.filter), options.interval.to_string(), ui.color());
-    let began = Instant::now();
-    take(&mut screen, first, began.elapsed());
-    let mut look = |screen: &mut Screen| match observer.status() {
-        Ok(status) => take(screen, status, began.elapsed()),
-        Err(error) => screen.above.problem = Some(error.to_string()),
+    // Before the screen is taken: what is wrong is said where it can be read.
+    if let Ok(Heard::Seen(first)) = heard.recv() {
+        let status = first.status?;
+        take(&mut screen, status, first.at.saturating_duration_since(began));
+        screen.above.silent = first.silent;
+    }
+    let take = |screen: &mut Screen, look: Look| {
+        match look.status {
+            Ok(status) => take(screen, status, look.at.saturating_duration_since(began)),
+            Err(failure) => screen.above.problem = Some(failure.message),
+        }
+        screen.above.silent = look.silent;
     };
-    live::run(&mut screen, interval(options), &mut look)
+    live::run(&mut screen, interval(options), &|| looker.ask(), &take, (tell, heard))
 }
 
 fn take(screen: &mut Screen, status: HostStatus, at: Duration) {
-    screen.above =
-        Above { agent: agent(status.agent.as_ref()), algorithms: algorithms(&status), problem: None };
+    screen.above = Above {
+        agent: agent(status.agent.as_ref()),
+        algorithms: algorithms(&status),
+        problem: None,
+        silent: None,
+    };
     screen.model.update(status.connections, at);
 }
 
@@ -95,12 +116,14 @@ fn algorithms(status: &HostStatus) -> String {
 
 fn once(options: &TopOptions, ui: &Ui) -> Result<Exit, Failure> {
     let stop = interrupt::listen()?;
-    let mut observer = Observer::open().map_err(|e| agent_failure(&e))?;
+    let (tell, seen) = channel();
+    let looker = Looker::start(move |look| tell.send(look).is_ok());
     let mut model = Model::new(options.sort, &options.filter);
     let began = Instant::now();
-    let mut look = |model: &mut Model| {
-        let status = observer.status().map_err(|e| agent_failure(&e))?;
-        model.update(status.connections, began.elapsed());
+    let look = |model: &mut Model| {
+        looker.ask();
+        let Ok(look) = seen.recv() else { return Ok(()) };
+        model.update(look.status?.connections, look.at.saturating_duration_since(began));
         Ok::<_, Failure>(())
     };
     look(&mut model)?;
@@ -121,7 +144,7 @@ fn text(model: &Model) -> String {
 
 /// In words.
 fn finding(sibling: &Sibling) -> String {
-    let (other, evidence) = (sibling.local, sibling.finding.evidence);
+    let (other, evidence) = (lines::plain(sibling.local), sibling.finding.evidence);
     let percent = evidence.abs() * 100.0;
     match sibling.finding.verdict {
         Verdict::Shares => format!("shares a bottleneck with {other}"),

@@ -1,9 +1,11 @@
 //! What is shown: connections in the order asked for, each with what it has carried per second.
 
+use super::lines::plain;
 use super::rates::Rates;
 use crate::args::SortKey;
 use serde::Serialize;
 use std::cmp::Ordering;
+use std::net::SocketAddr;
 use std::time::Duration;
 use vmcc_agent::{Connection, Path, Verdict};
 
@@ -13,10 +15,12 @@ pub(crate) struct Row {
     /// As `vmcc status` has it.
     #[serde(flatten)]
     pub(crate) connection: Connection,
-    /// Of all its paths, those that are closed by now included; `None` until it was seen twice.
+    /// Of the paths that were there at both of the last looks; `None` if there are none.
     pub(crate) goodput_bps: Option<f64>,
     /// Of each path, in their order.
     pub(crate) path_goodput_bps: Vec<Option<f64>>,
+    /// The share of marked packets among those that each path delivered between the last two looks, or until the only one.
+    pub(crate) path_marked_share: Vec<Option<f64>>,
 }
 
 impl Row {
@@ -26,6 +30,10 @@ impl Row {
 
     pub(crate) fn srtt_us(&self) -> u32 {
         self.connection.paths.iter().map(|path| path.srtt_us).max().unwrap_or(0)
+    }
+
+    pub(crate) fn marked_share(&self) -> Option<f64> {
+        self.path_marked_share.iter().copied().flatten().reduce(f64::max)
     }
 
     /// The highest of its paths.
@@ -41,8 +49,8 @@ impl Row {
     fn contains(&self, text: &str) -> bool {
         let has = |of: &str| of.to_ascii_lowercase().contains(text);
         let path = |path: &Path| {
-            has(&path.local.to_string())
-                || has(&path.remote.to_string())
+            has(&plain(path.local).to_string())
+                || has(&plain(path.remote).to_string())
                 || path.device.as_deref().is_some_and(has)
                 || has(verdict(path))
         };
@@ -82,7 +90,7 @@ impl Order {
             SortKey::Cwnd => b.cwnd_pkt().cmp(&a.cwnd_pkt()),
             SortKey::Rtt => b.srtt_us().cmp(&a.srtt_us()),
             SortKey::Alpha => most(of(a.highest(|p| p.alpha)), of(b.highest(|p| p.alpha))),
-            SortKey::Marked => most(of(a.highest(|p| p.ece_share)), of(b.highest(|p| p.ece_share))),
+            SortKey::Marked => most(of(a.marked_share()), of(b.marked_share())),
             SortKey::Connection => Ordering::Equal,
             SortKey::Algorithm => a.connection.algorithm.cmp(&b.connection.algorithm),
         };
@@ -91,20 +99,25 @@ impl Order {
     }
 }
 
-/// What stays the same as long as the connection; those of MPTCP come first.
-pub(crate) type Identity = (u64, Option<(std::net::SocketAddr, std::net::SocketAddr)>);
+/// What stays the same as long as the connection, and is no other's; those of MPTCP come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Identity {
+    Token(u32),
+    /// Of plain TCP: its ends, for the order, and what another one with the same ends has not.
+    Socket(Option<(SocketAddr, SocketAddr, [u8; 8])>),
+}
 
 pub(crate) fn identity(connection: &Connection) -> Identity {
-    match connection.token {
-        Some(token) => (u64::from(token), None),
-        None => (u64::MAX, connection.paths.first().map(|path| (path.local, path.remote))),
-    }
+    let socket = || connection.paths.first().map(|path| (path.local, path.remote, path.cookie));
+    connection.token.map_or_else(|| Identity::Socket(socket()), Identity::Token)
 }
 
 /// Everything that was seen last, and what of it is shown.
 pub(crate) struct Model {
-    pub(crate) order: Order,
+    order: Order,
     filter: String,
+    /// Whether `shown` is not as order and filter say.
+    stale: bool,
     rates: Rates,
     all: Vec<Row>,
     /// Places in `all`, filtered and in order.
@@ -115,7 +128,7 @@ impl Model {
     pub(crate) fn new(by: SortKey, filter: &str) -> Self {
         let order = Order { by, reversed: false };
         let filter = filter.to_ascii_lowercase();
-        Self { order, filter, rates: Rates::default(), all: Vec::new(), shown: Vec::new() }
+        Self { order, filter, stale: false, rates: Rates::default(), all: Vec::new(), shown: Vec::new() }
     }
 
     /// Takes what is there now, seen `at` on a clock that never goes back.
@@ -124,8 +137,15 @@ impl Model {
         self.arrange();
     }
 
-    /// After the order or the filter has changed.
-    pub(crate) fn arrange(&mut self) {
+    /// Shows what order and filter say now: once, however many keys have changed them.
+    pub(crate) fn settle(&mut self) {
+        if self.stale {
+            self.arrange();
+        }
+    }
+
+    fn arrange(&mut self) {
+        self.stale = false;
         let wanted = |row: &Row| self.filter.is_empty() || row.contains(&self.filter);
         self.shown = (0..self.all.len()).filter(|at| wanted(&self.all[*at])).collect();
         self.shown.sort_by(|a, b| self.order.compare(&self.all[*a], &self.all[*b]));
@@ -137,7 +157,16 @@ impl Model {
 
     pub(crate) fn set_filter(&mut self, filter: &str) {
         self.filter = filter.to_ascii_lowercase();
-        self.arrange();
+        self.stale = true;
+    }
+
+    pub(crate) fn order(&self) -> Order {
+        self.order
+    }
+
+    pub(crate) fn set_order(&mut self, order: Order) {
+        self.order = order;
+        self.stale = true;
     }
 
     /// How many are shown.

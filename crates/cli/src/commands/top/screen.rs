@@ -1,12 +1,13 @@
 //! What is on the screen, and what keys do to it.
 
 use super::lines::{self, Kind, fit};
-use super::model::{Identity, Model, Row, identity};
+use super::model::{Identity, Model, Order, Row, identity};
 use crate::args::SortKey;
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
+use std::time::Duration;
 
 /// Lines above the connections: a summary, algorithms, how it is shown, the names of the columns.
 const ABOVE: usize = 4;
@@ -14,6 +15,8 @@ const ABOVE: usize = 4;
 const DETAILS: usize = 4;
 /// Less is for the connections alone.
 const MIN_WITH_DETAILS: usize = 18;
+/// An agent may be busy for that long.
+const SILENT: Duration = Duration::from_secs(2);
 const HELP: &str = "q quit  arrows move  g goodput  w cwnd  r rtt  a alpha  m marked  c conn  n name  R reverse  / filter  space pause";
 const HELP_NARROW: &str = "q quit  g/w/r/a/m/c/n sort  R reverse  / filter  space pause  arrows move";
 
@@ -23,6 +26,8 @@ pub(crate) enum Wish {
     Nothing,
     Quit,
     Interrupt,
+    /// Back to the shell for a while.
+    Suspend,
 }
 
 /// What is said of the host above the connections.
@@ -32,6 +37,8 @@ pub(crate) struct Above {
     pub(crate) algorithms: String,
     /// Why the last look failed.
     pub(crate) problem: Option<String>,
+    /// For how long the agent has not answered.
+    pub(crate) silent: Option<Duration>,
 }
 
 pub(crate) struct Screen {
@@ -42,6 +49,8 @@ pub(crate) struct Screen {
     color: bool,
     /// Follows its connection; `None`: whichever is first.
     selected: Option<Identity>,
+    /// Where that was on the last screen: who comes there when it has ended is selected instead.
+    place: usize,
     /// The connection in the first line.
     top: usize,
     /// What is being typed.
@@ -53,12 +62,27 @@ pub(crate) struct Screen {
 impl Screen {
     pub(crate) fn new(model: Model, every: String, color: bool) -> Self {
         let above = Above::default();
-        Self { model, above, paused: false, every, color, selected: None, top: 0, typing: None, page: 1 }
+        Self {
+            model,
+            above,
+            paused: false,
+            every,
+            color,
+            selected: None,
+            place: 0,
+            top: 0,
+            typing: None,
+            page: 1,
+        }
     }
 
     pub(crate) fn key(&mut self, key: KeyEvent) -> Wish {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return if key.code == KeyCode::Char('c') { Wish::Interrupt } else { Wish::Nothing };
+            return match key.code {
+                KeyCode::Char('c') => Wish::Interrupt,
+                KeyCode::Char('z') => Wish::Suspend,
+                _ => Wish::Nothing,
+            };
         }
         if self.typing.is_some() {
             self.typed(key.code);
@@ -71,8 +95,8 @@ impl Screen {
             KeyCode::Char(' ') => self.paused = !self.paused,
             KeyCode::Char('/') => self.typing = Some(String::new()),
             KeyCode::Char('R') => {
-                self.model.order.reversed = !self.model.order.reversed;
-                self.model.arrange();
+                let reversed = !self.model.order().reversed;
+                self.model.set_order(Order { reversed, ..self.model.order() });
             }
             KeyCode::Char(letter) => self.sort(letter),
             code => self.walk(code),
@@ -106,12 +130,12 @@ impl Screen {
             'n' => SortKey::Algorithm,
             _ => return,
         };
-        self.model.order.by = by;
-        self.model.arrange();
+        self.model.set_order(Order { by, ..self.model.order() });
     }
 
     /// Moves what is selected.
     fn walk(&mut self, code: KeyCode) {
+        self.model.settle();
         let (last, at) = (self.model.len().saturating_sub(1), self.at());
         let to = match code {
             KeyCode::Up => at.saturating_sub(1),
@@ -122,16 +146,26 @@ impl Screen {
             KeyCode::End => last,
             _ => return,
         };
-        self.selected = self.model.get(to.min(last)).filter(|_| to > 0).map(|row| identity(&row.connection));
+        self.select(to.min(last));
     }
 
-    /// Where the selected connection is now.
+    fn select(&mut self, at: usize) {
+        self.selected = self.model.get(at).filter(|_| at > 0).map(|row| identity(&row.connection));
+        self.place = at;
+    }
+
+    /// Where the selected connection is now, if there still is one.
+    fn found(&self) -> Option<usize> {
+        let Some(selected) = self.selected else { return Some(0) };
+        self.model.rows().position(|row: &Row| identity(&row.connection) == selected)
+    }
+
     fn at(&self) -> usize {
-        let is = |row: &Row| Some(identity(&row.connection)) == self.selected;
-        self.selected.and_then(|_| self.model.rows().position(is)).unwrap_or(0)
+        self.found().unwrap_or_else(|| self.place.min(self.model.len().saturating_sub(1)))
     }
 
     pub(crate) fn draw(&mut self, frame: &mut Frame<'_>) {
+        self.model.settle();
         let (width, height) = (usize::from(frame.area().width), usize::from(frame.area().height));
         let details = if height < MIN_WITH_DETAILS { 0 } else { DETAILS + 1 };
         let room = height.saturating_sub(ABOVE + details + 1);
@@ -152,22 +186,23 @@ impl Screen {
     fn head(&self, width: usize) -> Vec<Line<'static>> {
         let (connections, paths, bps) = self.model.totals();
         let paused = if self.paused { "PAUSED  " } else { "" };
-        let reversed = if self.model.order.reversed { ", reversed" } else { "" };
+        let reversed = if self.model.order().reversed { ", reversed" } else { "" };
         let filter = match self.model.filter() {
             "" => String::new(),
             text => format!(", {} with `{text}`", self.model.len()),
         };
-        let by = clap::ValueEnum::to_possible_value(&self.model.order.by);
+        let by = clap::ValueEnum::to_possible_value(&self.model.order().by);
         let by = by.map(|value| value.get_name().to_owned()).unwrap_or_default();
         let shown = match &self.above.problem {
             Some(problem) => format!("cannot look: {problem}"),
             None => format!("{paused}by {by}{reversed}, every {}{filter}", self.every),
         };
-        let summary = format!(
-            "vmcc top: {connections} connections, {paths} paths, {:.1} Mbit/s; {}",
-            bps / 1e6,
-            self.above.agent
-        );
+        let agent = match self.above.silent.filter(|time| *time >= SILENT) {
+            Some(time) => format!("agent does not answer since {} s", time.as_secs()),
+            None => self.above.agent.clone(),
+        };
+        let summary =
+            format!("vmcc top: {connections} connections, {paths} paths, {:.1} Mbit/s; {agent}", bps / 1e6);
         let plain = |text: &str, style| Line::styled(fit(text, width), style);
         vec![
             plain(&summary, Modifier::BOLD.into()),
@@ -180,6 +215,11 @@ impl Screen {
     /// As many connections as there is room for, and no others.
     fn body(&mut self, width: usize, room: usize) -> Vec<Line<'static>> {
         let selected = self.at();
+        // Filtered out, it is only not shown; what has ended is forgotten.
+        if self.found().is_none() && self.model.filter().is_empty() {
+            self.select(selected);
+        }
+        self.place = selected;
         self.top = self.first(selected, room);
         let mut all = Vec::with_capacity(room);
         let mut shown = 0;
