@@ -472,6 +472,31 @@ CC_INLINE void cc_sharing_verdict(const struct cc_group *group, const struct cc_
 	v->suspicion = (int32_t)strongest + INT8_MIN;
 }
 
+/* What another detector has concluded of two paths, where the verdict is read. */
+CC_INLINE void cc_sharing_conclude(struct cc_sharing *sharing, uint32_t a, uint32_t b, int shares)
+{
+	uint32_t pair = cc_sharing_pair(a, b);
+
+	sharing->evidence[pair] = shares ? CC_SHARING_SHARED : CC_SHARING_APART;
+	sharing->alone[pair] = shares ? CC_SHARING_BOTH : 0;
+}
+
+/* Asks to be closed if the path shares with one before it. */
+CC_SEPARATE int cc_sharing_close(const struct cc_group *group, const struct cc_sharing *sharing,
+				 uint32_t me, struct cc_decision *out)
+{
+	struct cc_verdict v;
+
+	if (!group || !sharing || !out)
+		return 0;
+	cc_sharing_verdict(group, sharing, me & (CC_MAX_PATHS - 1), &v);
+	if (v.kept < CC_MAX_PATHS) {
+		out->set |= CC_CLOSE_PATH;
+		out->peer = v.kept;
+	}
+	return 0;
+}
+
 /* A coin.  No cause outside knows how it falls, so none can look like an answer to it. */
 CC_INLINE uint8_t cc_sharing_coin(const struct cc_event *ev)
 {
@@ -711,18 +736,11 @@ CC_NOINLINE void cc_sharing_turn(const struct cc_event *ev, const struct cc_grou
 /* Begins anew what is known of a path: it has just been established, in a slot used before. */
 CC_INLINE void cc_sharing_begin(const struct cc_event *ev, struct cc_sharing *sharing)
 {
+	const struct cc_history nothing = {0};
 	uint32_t me = cc_own_index(ev), i;
-	struct cc_history *h = &sharing->path[me];
 
-	for (i = 0; i < CC_SHARING_BINS; i++)
-		h->value[i] = 0;
-	h->bin = 0;
-	h->acks = 0;
-	h->trial = 0;
-	h->tried = 0;
-	h->doubts = 0;
-	h->hold = 0;
-	h->settle = CC_SHARING_SETTLE;
+	/* Whichever detector it is that keeps something there. */
+	sharing->path[me] = nothing;
 	for (i = 0; i < CC_MAX_PATHS; i++) {
 		if (i != me) {
 			sharing->evidence[cc_sharing_pair(me, i)] = 0;

@@ -8,7 +8,8 @@
  *   ACK without ECE  the increase of LIA (or OLIA, BALIA: parameter `increase`)
  *   ACK with ECE     no increase; ece_cnt += 1; detection; DCTCP's cut, once per window
  *   loss, RTO        as the chosen increase law does; with LIA Reno's half
- *   detection        `detector = correlation`: see sharing.h.  `detector = counts` is algorithm 2:
+ *   detection        `detector = correlation`, `events` and `statistics`: see sharing.h,
+ *                    event_times.h and statistics.h.  `detector = counts` is algorithm 2:
  *                    when ece_cnt_r reaches `trigger`, path s shares a bottleneck with r if
  *                    |ece_cnt_r - ece_cnt_s| < theta and |T_r - T_s| < phi * max(T_r, T_s);
  *                    then r, the newly marked path, asks to be closed
@@ -28,9 +29,10 @@
  */
 #include "balia.h"
 #include "dctcp.h"
+#include "event_times.h"
 #include "lia.h"
 #include "olia.h"
-#include "sharing.h"
+#include "statistics.h"
 
 #define VMCC_COUNT_BITS 28
 #define VMCC_COUNT_MAX	((1u << VMCC_COUNT_BITS) - 1)
@@ -187,9 +189,17 @@ CC_HOOK(vmcc, on_state)
 
 CC_DETECT_HOOK(vmcc)
 {
-	if (params->v[CC_P_VMCC_DETECTOR] == CC_P_VMCC_DETECTOR_CORRELATION &&
-	    params->v[CC_P_VMCC_TRIGGER] && cc_is_coupled(ev, group))
+	uint64_t detector = params->v[CC_P_VMCC_DETECTOR];
+	uint64_t interval_us = params->v[CC_P_VMCC_INTERVAL];
+
+	if (!params->v[CC_P_VMCC_TRIGGER] || !cc_is_coupled(ev, group))
+		return;
+	if (detector == CC_P_VMCC_DETECTOR_CORRELATION)
 		cc_sharing_on_ack(ev, group, sharing, out);
+	else if (detector == CC_P_VMCC_DETECTOR_EVENTS)
+		cc_events_on_ack(ev, group, sharing, interval_us, out);
+	else if (detector == CC_P_VMCC_DETECTOR_STATISTICS)
+		cc_statistics_on_ack(ev, group, sharing, interval_us, out);
 }
 
 CC_DCTCP_BEGINS(struct vmcc);

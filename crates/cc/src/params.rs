@@ -66,6 +66,10 @@ pub enum ParamError {
     },
 }
 
+/// Parameters that some detectors of shared bottlenecks heed, and which.
+const DETECTORS_OF: [(&[&str], &[&str]); 2] =
+    [(&["theta", "phi", "early", "count"], &["counts"]), (&["interval"], &["events", "statistics"])];
+
 /// The parameters of one algorithm, as its C code reads them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Params {
@@ -100,14 +104,19 @@ impl Params {
 
     /// Why parameters that differ from their defaults have no effect, and what to do; `None` where all have.
     pub fn unheeded(&self) -> Option<String> {
-        // The first choice, the default, compares paths in time.
-        (self.get("detector")? == 0.0).then_some(())?;
-        let of_counts = |info: &ParamInfo| ["theta", "phi", "early", "count"].contains(&info.name);
-        let names: Vec<_> = self.changed().filter(|(info, _)| of_counts(info)).map(|(i, _)| i.name).collect();
-        (!names.is_empty()).then(|| {
-            let (names, algorithm) = (names.join(", "), self.algorithm);
-            format!("{algorithm}: without detector = \"counts\" there is no effect of {names}; set that too, or leave them out")
-        })
+        let info = self.algorithm.info().params.iter().find(|p| p.name == "detector")?;
+        let chosen = *info.choices.get(self.get("detector")? as usize)?;
+        let of_others = DETECTORS_OF.iter().filter(|(_, of)| !of.contains(&chosen));
+        let missing = |(names, of): &(&[&str], &[&str])| {
+            let names: Vec<_> =
+                self.changed().map(|(info, _)| info.name).filter(|name| names.contains(name)).collect();
+            let of: Vec<_> = of.iter().map(|name| format!("detector = \"{name}\"")).collect();
+            let (names, of) = (names.join(", "), of.join(" or "));
+            (!names.is_empty()).then(|| format!("without {of} there is no effect of {names}"))
+        };
+        let all: Vec<_> = of_others.filter_map(missing).collect();
+        let (algorithm, all) = (self.algorithm, all.join(", "));
+        (!all.is_empty()).then(|| format!("{algorithm}: {all}; set that too, or leave them out"))
     }
 
     /// The algorithm these belong to.

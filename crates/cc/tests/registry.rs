@@ -115,5 +115,13 @@ fn parameters_of_the_other_detector_are_named() {
     assert!(why.contains("theta, phi") && why.contains("detector = \"counts\""), "{why}");
     params.set("detector", "counts").expect("a choice");
     assert_eq!(params.unheeded(), None);
+    params.set("interval", 100.0).expect("in range");
+    let why = params.unheeded().expect("it is of two others");
+    assert!(why.contains("no effect of interval") && why.contains("detector = \"statistics\""), "{why}");
+    for detector in ["events", "statistics"] {
+        params.set("detector", detector).expect("a choice");
+        let why = params.unheeded().expect("theta and phi are of counts");
+        assert!(why.contains("theta, phi") && !why.contains("interval"), "{why}");
+    }
     assert_eq!(Params::defaults(algorithm("lia")).unheeded(), None);
 }

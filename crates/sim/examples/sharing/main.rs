@@ -1,5 +1,5 @@
 //! Detectors of shared bottlenecks on labelled cases:
-//! `cargo run --release -p vmcc-sim --example sharing -- 1..400 [rounds=256] [correlation counts-3 counts-5]`.
+//! `cargo run --release -p vmcc-sim --example sharing -- 1..400 [rounds=256] [correlation counts-3 events ..]`.
 //!
 //! Prints, by setting and detector: cases; subflows closed rightly, left though they share, NICs that lost their last
 //! subflow, NICs that kept one; precision, recall and F of these; the median time from when subflows began to share to
@@ -18,16 +18,22 @@ use vmcc_metrics::observed::Connection;
 use vmcc_scenario::{Document, Overrides};
 use vmcc_sim::{Options, observe_case};
 
-/// Name, and how the algorithm is told.
-const DETECTORS: [(&str, &str); 4] = [
+/// Name, and how the algorithm is told; `{rtt}` is a round trip with queue, in milliseconds, `{rtt/8}` an eighth of it.
+const DETECTORS: [(&str, &str); 8] = [
     ("off", "params.vmcc.trigger = 0"),
     ("correlation", "params.vmcc.detector = \"correlation\""),
     ("counts-3", "params.vmcc.detector = \"counts\""),
     ("counts-5", "params.vmcc = { detector = \"counts\", theta = 5, phi = 0.14 }"),
+    ("events", "params.vmcc.detector = \"events\""),
+    ("events-rtt", "params.vmcc = { detector = \"events\", interval = {rtt/8} }"),
+    ("statistics", "params.vmcc.detector = \"statistics\""),
+    ("statistics-rtt", "params.vmcc = { detector = \"statistics\", interval = {rtt} }"),
 ];
 
 fn run(case: &Case, host: &str) -> Result<Vec<Connection>, Box<dyn Error>> {
-    let text = case.scenario(host);
+    let rtt_ms = case.loaded_us as f64 / 1e3;
+    let host = host.replace("{rtt}", &rtt_ms.to_string()).replace("{rtt/8}", &(rtt_ms / 8.0).to_string());
+    let text = case.scenario(&host);
     let plan = Document::parse("case", &text).and_then(|d| d.plan(&Overrides::default()));
     let plan = plan.map_err(|e| format!("{e}\n{text}"))?;
     let seen = observe_case(&plan.cases[0], case.seed, &Options { threads: 1, ..Options::default() })?;
@@ -85,17 +91,17 @@ fn main() -> Result<(), Box<dyn Error>> {
             let mut score = Score { cases: 1, delivered: delivered(&flows), undisturbed, ..Score::default() };
             flows.iter().for_each(|flow| score.connection(&case, flow));
             if verbose {
-                println!("{} {name:11} {seed} {case:?}", score.row());
+                println!("{} {name:14} {seed} {case:?}", score.row());
             }
             settings(&case).into_iter().for_each(|s| table.entry((s, *name)).or_default().add(&score));
         }
     }
     println!(
-        "{:28} {:11} cases  right missed  wrong   kept  precis. recall     F   rounds goodput",
+        "{:28} {:14} cases  right missed  wrong   kept  precis. recall     F   rounds goodput",
         "setting", "detector"
     );
     for ((setting, name), score) in &table {
-        println!("{setting:28} {name:11} {}", score.row());
+        println!("{setting:28} {name:14} {}", score.row());
     }
     Ok(())
 }
