@@ -15,11 +15,15 @@ use nix::sys::signal::Signal;
 use pair::{FILE, Pair};
 use prometheus::promtool;
 use serde_json::Value;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 const SOCKET: &str = "/run/vmcc/agent.sock";
 #[test]
@@ -84,6 +88,40 @@ fn ask(request: &'static [u8], user: u32) -> std::io::Result<String> {
         Ok(answer)
     });
     asking.join().unwrap()
+}
+
+/// The kernel allows any bytes but `/` and space.
+#[test]
+fn root_a_name_that_is_no_text_hides_no_device() {
+    let pair = Pair::new();
+    let name = OsStr::from_bytes(b"p\xff");
+    let of_first = ["-n", &pair.here.0, "link", "set", "p1"];
+    for change in [&[OsStr::new("down")][..], &[OsStr::new("name"), name]] {
+        assert!(Command::new("ip").args(of_first).args(change).status().unwrap().success());
+    }
+    let up = ["-n", &pair.here.0, "link", "set", "up", "dev"];
+    assert!(Command::new("ip").args(up).arg(name).status().unwrap().success());
+    let endpoints = "endpoint = [{ nic = 'p*', flags = ['subflow'] }]";
+    let mut agent = Agent::start(
+        &pair.here,
+        &pair.file(&FILE.replace("accept = 2", &format!("accept = 2, {endpoints}"))),
+    );
+    assert_eq!(kept::endpoints(&pair.here).matches("subflow").count(), 2, "{}", agent.heard());
+    let _server = pair.server();
+    let _client = pair.client(60);
+    let devices = |status: &Value| {
+        let connections = status["connections"].as_array().unwrap().iter();
+        let paths = connections.flat_map(|c| c["paths"].as_array().unwrap().clone());
+        paths.map(|path| path["device"].as_str().unwrap_or("none").to_owned()).collect::<BTreeSet<_>>()
+    };
+    until("both paths, each with its device", || {
+        devices(&pair.status()) == ["p0", "p?"].map(str::to_owned).into()
+    });
+    // The server's sockets are of IPv6, with addresses of IPv4.
+    let there = within(&pair.there, &["status", "--json"]).output().unwrap();
+    let there: Value = serde_json::from_slice(&there.stdout).unwrap();
+    assert!(there.to_string().contains("[::ffff:10.9.1.2]:5201"), "{there}");
+    assert_eq!(devices(&there), ["p0", "p1"].map(str::to_owned).into(), "{there}");
 }
 
 #[test]

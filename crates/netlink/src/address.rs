@@ -26,7 +26,7 @@ impl Links {
     /// Every address of the namespace, without those that privacy extensions make for a day.
     pub fn addresses(&mut self) -> io::Result<Vec<HostAddress>> {
         let answers = self.0.dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
-        Ok(answers.iter().filter_map(host_address).collect())
+        Ok(answers.iter().filter_map(|answer| host_address(&answer.0)).collect())
     }
 
     /// Gives a port a hardware address; some kinds of port must be off for that.

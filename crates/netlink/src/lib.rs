@@ -10,6 +10,7 @@ mod filter;
 mod genl;
 mod htb;
 mod ifb;
+mod legible;
 mod link;
 mod monitor;
 mod mptcp;

@@ -1,6 +1,7 @@
 //! Links and addresses of one network namespace.
 
 use crate::Connection;
+use crate::legible::Answer;
 use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
@@ -46,7 +47,7 @@ pub struct PortInfo {
 }
 
 /// Route netlink, in the network namespace of the thread that opened it.
-pub struct Links(pub(crate) Connection<RouteNetlinkMessage>);
+pub struct Links(pub(crate) Connection<Answer>);
 
 impl Links {
     /// Opens a connection; it stays in the namespace that the calling thread is in now.
@@ -165,7 +166,7 @@ impl Links {
     /// How many packets the port has received and sent; `None` when there is no such port, or the kernel does not tell.
     pub fn packets(&mut self, port: u32) -> io::Result<Option<(u64, u64)>> {
         let answers = self.0.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
-        Ok(answers.into_iter().find_map(|answer| match answer {
+        Ok(answers.into_iter().find_map(|Answer(answer)| match answer {
             RouteNetlinkMessage::NewLink(link) if link.header.index == port => {
                 link.attributes.iter().find_map(|attribute| match attribute {
                     LinkAttribute::Stats64(stats) => Some((stats.rx_packets, stats.tx_packets)),
@@ -179,7 +180,7 @@ impl Links {
     /// Every port of the namespace.
     pub fn list(&mut self) -> io::Result<Vec<PortInfo>> {
         let answers = self.0.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
-        Ok(answers.into_iter().filter_map(port_info).collect())
+        Ok(answers.into_iter().filter_map(|Answer(answer)| port_info(answer)).collect())
     }
 
     /// The interface that has this name, or answers to it.
