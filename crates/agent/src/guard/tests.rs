@@ -74,7 +74,7 @@ fn found(policy: &Policy, until: f64, at: impl Fn(f64) -> Vec<Subflow>) -> Vec<(
     let (mut watched, mut all) = (Watched::default(), Vec::new());
     for half in 0..(until * 2.0) as u32 {
         let now = f64::from(half) / 2.0;
-        let found = watched.look(seconds(now), &at(now), policy);
+        let found = watched.look(seconds(now), &at(now), |s| s.algorithm == "mp_vmcc", policy);
         all.extend(found.into_iter().map(|(s, finding)| (now, s.cookie[0], finding)));
     }
     all
@@ -117,6 +117,24 @@ fn a_congested_path_has_not_failed() {
         with(&|s| Subflow { unanswered_timeouts: 8, ..s }, &most) > 0,
         "TCP may give up before the thirtieth"
     );
+}
+
+#[test]
+fn a_path_on_which_other_connections_are_heard_has_not_failed() {
+    let of = |beside: Subflow, timeouts| {
+        let silent =
+            |now: f64| Subflow { unanswered_timeouts: timeouts, ..subflow(2, (now.min(1.0) * 1e6) as u64) };
+        found(&FAILED, 9.0, |now| vec![subflow(1, (now * 1e6) as u64), silent(now), beside.clone()]).len()
+    };
+    let plain = Subflow { cookie: [9; 8], mptcp: None, algorithm: "cubic".to_owned(), ..subflow(2, 5) };
+    let heard = |ms, s: &Subflow| Subflow { heard_ms_ago: ms, ..s.clone() };
+    assert!(of(plain.clone(), 5) > 0, "it is silent as well");
+    assert_eq!(of(heard(399, &plain), 5), 0);
+    assert!(of(heard(400, &plain), 5) > 0);
+    assert!(of(heard(1, &plain), 6) > 0, "something has failed that only this one crosses");
+    let elsewhere = Subflow { remote: "10.0.9.9:200".parse().unwrap(), ..plain.clone() };
+    assert!(of(heard(1, &elsewhere), 2) > 0, "between other addresses");
+    assert!(of(Subflow { established: false, ..heard(1, &plain) }, 2) > 0, "a handshake");
 }
 
 #[test]

@@ -68,10 +68,9 @@ impl Visit<'_, '_> {
     pub(super) fn look(&mut self, ours: &[&str]) {
         let policy = self.warden.policy;
         if policy.looks() {
-            let is_ours = |s: &&Subflow| ours.contains(&s.algorithm.as_str());
-            let of_ours: Vec<Subflow> = self.all.iter().filter(is_ours).cloned().collect();
+            let is_ours = |s: &Subflow| ours.contains(&s.algorithm.as_str());
             let watched = self.warden.watched.entry(self.netns).or_default();
-            for (subflow, finding) in watched.look(self.now, &of_ours, &policy) {
+            for (subflow, finding) in watched.look(self.now, &self.all, is_ours, &policy) {
                 self.found(subflow, &finding);
             }
         }

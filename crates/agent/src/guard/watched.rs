@@ -1,7 +1,8 @@
 //! What the paths of a network namespace's connections did over time: which have failed, which are of no use.
 
 use super::policy::Policy;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::time::Duration;
 use vmcc_host::diag::{CaState, Subflow};
 
@@ -9,6 +10,9 @@ use vmcc_host::diag::{CaState, Subflow};
 const LEAST_DEVIATION_US: u64 = 200_000;
 /// How many timeouts in a row are waited for at most: each takes twice the time of the one before.
 const MOST_TIMEOUTS: f64 = 8.0;
+/// How many it takes where other connections are heard between the same addresses: full queues silence one of them for a
+/// while, a path that has failed all.
+const ALONE_TIMEOUTS: f64 = 6.0;
 /// Rates are compared over this time.
 const WINDOW: Duration = Duration::from_secs(10);
 
@@ -61,14 +65,16 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Looks at the subflows that are there at `now`, of any clock; what was found, once per look.
+    /// Looks at the subflows that are there at `now`, of any clock; what was found of `ours`, once per look.
     pub(super) fn look(
         &mut self,
         now: Duration,
         all: &[Subflow],
+        ours: impl Fn(&Subflow) -> bool,
         policy: &Policy,
     ) -> Vec<(Subflow, Finding)> {
-        let used: Vec<&Subflow> = all.iter().filter(|s| is_used(s)).collect();
+        let used: Vec<&Subflow> = all.iter().filter(|s| is_used(s) && ours(s)).collect();
+        let heard = heard(all);
         self.past.retain(|cookie, _| used.iter().any(|s| s.cookie == *cookie));
         used.iter().for_each(|subflow| self.note(now, subflow));
         let mut connections: BTreeMap<u32, Vec<&Subflow>> = BTreeMap::new();
@@ -77,7 +83,7 @@ impl Watched {
         }
         let over = self.window.is_none_or(|began| now - began >= WINDOW);
         let several = connections.into_values().filter(|paths| paths.len() > 1);
-        let found: Vec<_> = several.flat_map(|paths| self.judge(now, over, &paths, policy)).collect();
+        let found: Vec<_> = several.flat_map(|paths| self.judge(now, over, &paths, &heard, policy)).collect();
         if over {
             self.window = Some(now);
             self.past.values_mut().for_each(|past| past.at_window = Some((past.acked, past.busy_us)));
@@ -102,6 +108,7 @@ impl Watched {
         now: Duration,
         over: bool,
         paths: &[&Subflow],
+        heard: &Heard,
         policy: &Policy,
     ) -> Vec<(Subflow, Finding)> {
         let past = |subflow: &Subflow| self.past.get(&subflow.cookie).copied();
@@ -118,11 +125,14 @@ impl Watched {
         };
         let best_bytes = paths.iter().filter_map(|s| carried(s)).max().unwrap_or(0);
         let finding = |subflow: &Subflow| {
-            let heard = Duration::from_millis(subflow.heard_ms_ago.into());
-            let (silent, rto) = (heard.min(now - past(subflow)?.heard), rto(subflow));
+            let ago = |ms: u32| Duration::from_millis(ms.into());
+            let (silent, rto) = (ago(subflow.heard_ms_ago).min(now - past(subflow)?.heard), rto(subflow));
             let timeouts = subflow.unanswered_timeouts;
-            let has_failed =
-                |chi: f64| silent >= rto.mul_f64(chi) && f64::from(timeouts) >= chi.min(MOST_TIMEOUTS);
+            let has_failed = |chi: f64| {
+                let is_heard = heard.get(&addresses(subflow)).is_some_and(|&ms| ago(ms) < rto.mul_f64(chi));
+                let least = if is_heard { chi.max(ALONE_TIMEOUTS) } else { chi };
+                silent >= rto.mul_f64(chi) && f64::from(timeouts) >= least.min(MOST_TIMEOUTS)
+            };
             if policy.failed.is_some_and(has_failed) && others_deliver(subflow) {
                 return Some(Finding::Failed { silent, rto, timeouts });
             }
@@ -131,6 +141,22 @@ impl Watched {
         };
         paths.iter().filter_map(|&s| Some((s.clone(), finding(s)?))).collect()
     }
+}
+
+/// How long ago anything came from the other end, between two addresses, on any connection.
+type Heard = HashMap<(IpAddr, IpAddr), u32>;
+
+fn heard(all: &[Subflow]) -> Heard {
+    let mut heard = Heard::new();
+    for subflow in all.iter().filter(|s| s.established) {
+        let last = heard.entry(addresses(subflow)).or_insert(u32::MAX);
+        *last = subflow.heard_ms_ago.min(*last);
+    }
+    heard
+}
+
+fn addresses(subflow: &Subflow) -> (IpAddr, IpAddr) {
+    (subflow.local.ip().to_canonical(), subflow.remote.ip().to_canonical())
 }
 
 /// A path that carries data by choice.
