@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use vmcc_lab::{
-    Cc, Control, Direction, Error, ErrorKind, Flow, LabSpec, Layout, Path, Programs, Role, Shape, Transport,
-    Wire,
+    Cc, Control, Direction, Error, ErrorKind, Flow, Job, LabSpec, Layout, Path, Programs, Role, Shape,
+    Transport, Wire,
 };
 use vmcc_scenario::model::{Marking, Queue};
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
@@ -65,7 +65,7 @@ fn spec(run_id: Option<String>, seconds: u64) -> LabSpec {
         transport: Transport::Mptcp { first: 0 },
         class: 0,
         connections: 1,
-        writes_at: None,
+        job: Job::Bulk { writes_at: None },
         start: Nanos::ZERO,
         stop: Nanos::from_secs(seconds),
     };

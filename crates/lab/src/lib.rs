@@ -39,8 +39,8 @@ pub use netns::Netns;
 pub use registry::{Cleaned, clean};
 pub use run::{Control, Progress, run};
 pub use spec::{
-    Cc, Direction, Flow, LabSpec, Layout, OfPaths, Path, Remap, Role, Routed, RoutedLink, Shape, Sharing,
-    Transport, VirtualHost, Wire,
+    Cc, Direction, Flow, Job, LabSpec, Layout, OfPaths, Path, Remap, Role, Routed, RoutedLink, Shape,
+    Sharing, Transport, VirtualHost, Wire,
 };
 pub use vmcc_network::Guarantee;
 pub use workload::Programs;

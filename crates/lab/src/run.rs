@@ -4,7 +4,7 @@ use crate::ports::{PortRecord, Ports};
 use crate::process::Program;
 use crate::registry::{self, Record};
 use crate::sampler::{Sampler, Samples};
-use crate::spec::{Cc, Flow, LabSpec};
+use crate::spec::{Cc, Flow, Job, LabSpec};
 use crate::topology::Topology;
 use crate::workload::{self, Programs, Report};
 use crate::{Error, Netns, Role, cpu, measure, ports};
@@ -81,7 +81,7 @@ pub(crate) struct Observed {
     pub(crate) samples: Samples,
     /// Per flow.
     pub(crate) reports: Vec<Report>,
-    /// When each flow's first byte was seen, after the run's start.
+    /// When each flow began, after the run's start: what its report counts from.
     pub(crate) started_us: Vec<u64>,
     /// What the ports did.
     pub(crate) ports: Vec<PortRecord>,
@@ -142,6 +142,8 @@ struct Running {
     flow: usize,
     server: Program,
     client: Option<Program>,
+    /// When its client was started.
+    sent: Duration,
     report: Option<Report>,
 }
 
@@ -155,7 +157,7 @@ fn transfer(
     for (index, flow) in spec.flows.iter().enumerate() {
         let at = topology.ends(index).1;
         let server = workload::of(flow, &control.programs).serve(at, workload::port_of(index), record)?;
-        running.push(Running { flow: index, server, client: None, report: None });
+        running.push(Running { flow: index, server, client: None, sent: Duration::ZERO, report: None });
         control.check()?;
     }
     let mut sampler = Sampler::open(topology, ports, spec)?;
@@ -195,7 +197,7 @@ fn transfer(
         sleep_until_next(start, spec.sample_interval.to_duration());
     }
     let samples = sampler.finish();
-    let started_us = (0..spec.flows.len()).map(|flow| first_byte(&samples, flow)).collect();
+    let started_us = running.iter().map(|flow| started(spec, &samples, flow)).collect();
     let reports = running.into_iter().filter_map(|flow| flow.report).collect();
     Ok(Observed { samples, reports, started_us, ports: ports.records()?, cpu_s: cpu.busy_s() })
 }
@@ -220,7 +222,8 @@ fn advance(
         if elapsed >= described.start.to_duration() {
             let at = topology.ends(flow.flow).0;
             let to = (topology.receiver_of(flow.flow, described), workload::port_of(flow.flow));
-            flow.client = Some(workload.send(at, to, record)?);
+            flow.client = Some(workload.send(at, to, &flow.server, record)?);
+            flow.sent = elapsed;
         }
         return Ok(());
     };
@@ -229,7 +232,7 @@ fn advance(
     }
     if let Some(ended) = client.output()? {
         // A program may fail with exit code 0, and its reason is in its report; without a report it is on stderr.
-        let report = workload.report(&ended).map_err(|cause| match ended.stderr.as_str() {
+        let report = workload.report(&ended, &flow.server).map_err(|cause| match ended.stderr.as_str() {
             "" => cause.to_string(),
             stderr => format!("{cause} ({stderr})"),
         });
@@ -262,7 +265,14 @@ fn report_progress(spec: &LabSpec, control: &mut Control<'_>, samples: &Samples,
     (control.progress)(&Progress { elapsed: elapsed.min(total), total, path_rates_bps });
 }
 
-/// iperf3 exchanges parameters before data; its report counts from the data.
+/// iperf3 exchanges parameters before data, and its report counts from the data. What others report counts from their start.
+fn started(spec: &LabSpec, samples: &Samples, flow: &Running) -> u64 {
+    match spec.flows[flow.flow].job {
+        Job::Bulk { .. } => first_byte(samples, flow.flow),
+        Job::Sized { .. } | Job::Datagrams { .. } => micros(flow.sent),
+    }
+}
+
 fn first_byte(samples: &Samples, flow: usize) -> u64 {
     let tracks = samples.tracks.iter().filter(|track| track.flow == flow);
     let busiest = tracks.max_by_key(|track| track.points.last().map_or(0, |point| point.bytes_acked));

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{alone, native, registry, run_until, two_paths};
+use vmcc_lab::Job;
 use vmcc_results::Metrics;
 use vmcc_scenario::model::{Marking, ThresholdRule};
 
@@ -54,7 +55,8 @@ fn root_programs_write_at_their_rate() {
     let mut spec = two_paths(native("reno"), 4);
     let flow = &mut spec.flows[0];
     flow.connections = 2;
-    flow.writes_at = Some(("10mbit".parse().unwrap(), "10kB".parse().unwrap()));
+    let writes_at = Some(("10mbit".parse().unwrap(), "10kB".parse().unwrap()));
+    flow.job = Job::Bulk { writes_at };
     let near = |goodput_bps: f64| (18e6..22e6).contains(&goodput_bps);
     let metrics = run_until(&spec, |m| near(m.goodput_bps.unwrap())).metrics;
     assert!(near(metrics.goodput_bps.unwrap()), "{metrics:?}");

@@ -3,14 +3,16 @@
 use super::network::Pairs;
 use super::refuse;
 use crate::Error;
-use crate::spec::{Cc, Flow, Layout, Path, Role, Transport};
+use crate::spec::{Cc, Flow, Job, Layout, Path, Role, Transport};
 use vmcc_cc::{Algorithm, ParamValue, Params};
 use vmcc_scenario::Scenario;
-use vmcc_scenario::model::{Bulk, Common, Host, Pairing, Param, Protocol, Traffic, TrafficKind};
-use vmcc_units::{BitsPerSec, Bytes};
+use vmcc_scenario::model::{Common, Host, OnOffUdp, Pairing, Param, Protocol, Sized, Traffic, TrafficKind};
+use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 /// iperf3's `MAX_BLOCKSIZE`.
 const LONGEST_WRITE: Bytes = Bytes::new(1 << 20);
+/// More bursts than a run takes programs; the run's own check says so.
+const MOST_TURNS: usize = 1_000;
 
 pub(super) fn convert(
     scenario: &Scenario,
@@ -22,11 +24,21 @@ pub(super) fn convert(
     for (index, traffic) in scenario.traffic.iter().enumerate() {
         let label = Traffic::label(&scenario.traffic, index);
         let key = |key: &str| format!("traffic.{label}.{key}");
-        let like = common(scenario, traffic, bulk(traffic, &key("kind"))?, &label)?;
+        let (job, connections) = job(traffic, &key)?;
+        let like = Flow { job, connections, ..common(scenario, traffic, &label)? };
+        let times = times(&like, &traffic.kind, &key)?;
         for (from, to) in pairs(scenario, traffic, hosts, &key("pairing"))? {
             let lanes = layout.paths_between(from, to, paths.len());
             let transport = transport(scenario, traffic, &key, (&lanes, paths))?;
-            flows.push(Flow { from, to, transport, ..like.clone() });
+            let at = |(start, stop): &(Nanos, Nanos)| Flow {
+                from,
+                to,
+                transport,
+                start: *start,
+                stop: *stop,
+                ..like.clone()
+            };
+            flows.extend(times.iter().map(at));
         }
     }
     Ok(flows)
@@ -38,7 +50,7 @@ pub(super) fn all_pairs(scenario: &Scenario, hosts: &[String]) -> Result<Pairs, 
     for (index, traffic) in scenario.traffic.iter().enumerate() {
         let label = Traffic::label(&scenario.traffic, index);
         let key = |key: &str| format!("traffic.{label}.{key}");
-        bulk(traffic, &key("kind"))?;
+        job(traffic, &key)?;
         let several = subflows(scenario, traffic).filter(|_| is_multipath(scenario, traffic));
         let count = several.unwrap_or(1);
         for pair in pairs(scenario, traffic, hosts, &key("pairing"))? {
@@ -49,31 +61,74 @@ pub(super) fn all_pairs(scenario: &Scenario, hosts: &[String]) -> Result<Pairs, 
     Ok(all)
 }
 
-fn bulk<'a>(traffic: &'a Traffic, key: &str) -> Result<&'a Bulk, Error> {
+/// What each connection does, and how many there are.
+fn job(traffic: &Traffic, key: &impl Fn(&str) -> String) -> Result<(Job, u32), Error> {
     match &traffic.kind {
-        TrafficKind::Bulk(bulk) => Ok(bulk),
-        other => refuse(key, format!("traffic of kind {:?}; only \"bulk\" is", other.name())),
+        TrafficKind::Bulk(bulk) => {
+            Ok((Job::Bulk { writes_at: writes_at(traffic, &key("write_chunk"))? }, bulk.connections))
+        }
+        TrafficKind::Sized(Sized { write_rate: Some(_), .. }) => {
+            refuse(key("write_rate"), "curl writes at once")
+        }
+        TrafficKind::Sized(sized) if traffic.common.class > 0 => refuse(
+            key("class"),
+            format!("curl sets no DSCP, so class {} of files of {}", traffic.common.class, sized.size),
+        ),
+        TrafficKind::Sized(sized) => Ok((Job::Sized { size: sized.size }, sized.connections)),
+        TrafficKind::OnOffUdp(OnOffUdp { random: true, .. }) => {
+            refuse(key("random"), "bursts begin and end when iperf3 is started, not at random")
+        }
+        TrafficKind::OnOffUdp(udp) => Ok((Job::Datagrams { rate: udp.rate, packet: udp.packet }, 1)),
+        other => refuse(
+            key("kind"),
+            format!("traffic of kind {:?}; \"bulk\", \"sized\" and \"on-off-udp\" are", other.name()),
+        ),
     }
 }
 
+/// When its programs run: of datagrams, each time that they are on.
+fn times(
+    flow: &Flow,
+    kind: &TrafficKind,
+    key: &impl Fn(&str) -> String,
+) -> Result<Vec<(Nanos, Nanos)>, Error> {
+    let TrafficKind::OnOffUdp(OnOffUdp { on: Some(on), off, .. }) = kind else {
+        return Ok(vec![(flow.start, flow.stop)]);
+    };
+    if on.get() == 0 || on.get() % 1_000_000_000 != 0 {
+        return refuse(key("on"), format!("iperf3 sends for whole seconds, not for {on}"));
+    }
+    let every = on.get().saturating_add(off.get());
+    let begins = (0..).map(|turn: u64| flow.start.get().saturating_add(turn.saturating_mul(every)));
+    let turns = begins.take_while(|begin| *begin < flow.stop.get());
+    Ok(turns
+        .map(|at| (Nanos::new(at), Nanos::new((at + on.get()).min(flow.stop.get()))))
+        .take(MOST_TURNS)
+        .collect())
+}
+
 fn is_multipath(scenario: &Scenario, traffic: &Traffic) -> bool {
-    traffic.common.protocol.unwrap_or(scenario.host.protocol) == Protocol::Mptcp
+    let protocol = traffic.common.protocol.unwrap_or(scenario.host.protocol);
+    protocol == Protocol::Mptcp && !traffic.kind.is_datagram()
 }
 
 fn subflows(scenario: &Scenario, traffic: &Traffic) -> Option<u32> {
     traffic.common.subflows.or(scenario.host.subflows)
 }
 
-/// Everything of an entry but the hosts, and the lanes between them.
-fn common(scenario: &Scenario, traffic: &Traffic, bulk: &Bulk, label: &str) -> Result<Flow, Error> {
+/// Everything of an entry but what it does, the hosts, and the lanes between them.
+fn common(scenario: &Scenario, traffic: &Traffic, label: &str) -> Result<Flow, Error> {
     let key = |key: &str| format!("traffic.{label}.{key}");
     let common = &traffic.common;
     let role = if traffic.is_competing() { Role::Competing } else { Role::Measured };
     check_kernels_own(common, &key)?;
     if common.read_rate.is_some() {
-        return refuse(key("read_rate"), "iperf3 reads at once");
+        return refuse(key("read_rate"), "the programs read at once");
     }
-    let cc = congestion_control(scenario, traffic, role, &key("cc"))?;
+    let cc = match traffic.kind.is_datagram() {
+        true => Cc::Native("reno".to_owned()),
+        false => congestion_control(scenario, traffic, role, &key("cc"))?,
+    };
     let ecn = common.ecn.or(scenario.host.ecn);
     if let (Some(false), Cc::Registry(params)) = (ecn, &cc)
         && params.algorithm().info().needs_ecn
@@ -88,8 +143,8 @@ fn common(scenario: &Scenario, traffic: &Traffic, bulk: &Bulk, label: &str) -> R
         ecn,
         transport: Transport::Tcp { lane: 0 },
         class: common.class,
-        connections: bulk.connections,
-        writes_at: writes_at(traffic, &key("write_chunk"))?,
+        connections: 1,
+        job: Job::Bulk { writes_at: None },
         start: common.start,
         // The run's end stops whatever goes on then.
         stop: common.stop.map_or(scenario.duration, |stop| stop.min(scenario.duration)),

@@ -4,7 +4,7 @@ use super::Transferred;
 use crate::ports::PortRecord;
 use crate::run::Observed as Seen;
 use crate::sampler::{ClassPoint, Fates, Point, Track};
-use crate::spec::{Flow, LabSpec, OfPaths, Role, Transport};
+use crate::spec::{self, Flow, LabSpec, OfPaths, Role, Transport};
 use std::collections::BTreeSet;
 use vmcc_metrics::observed::{
     Class, Connection, Counters, End, Entry, Job, Moment, Observed, Part, Path, Sample, Subflow,
@@ -18,11 +18,12 @@ pub(super) fn observe(spec: &LabSpec, seen: &Seen, transfers: &[Transferred<'_>]
     Observed {
         window: (moment(spec.warmup), moment(spec.duration)),
         interval_ps: moment(spec.series_interval).0,
-        entries: entries(spec),
+        entries: entries(spec, transfers),
         dropped_pkt: (!seen.ports.is_empty()).then(|| all_classes.map(dropped).sum()),
         paths,
         connections: transfers
             .iter()
+            .filter(|transfer| !transfer.flow.job.is_datagrams())
             .map(|transfer| connection(spec, &seen.samples.fates, transfer))
             .collect(),
         responses: Vec::new(),
@@ -50,10 +51,13 @@ pub(crate) fn labels(spec: &LabSpec) -> Vec<&str> {
     labels
 }
 
-fn entries(spec: &LabSpec) -> Vec<Entry> {
+fn entries(spec: &LabSpec, transfers: &[Transferred<'_>]) -> Vec<Entry> {
+    let window = (moment(spec.warmup), moment(spec.duration));
     let of = |label: &str| {
         let flows = || spec.flows.iter().filter(|flow| flow.label == label);
+        let datagrams = transfers.iter().filter(|one| one.flow.label == label && one.flow.job.is_datagrams());
         Entry {
+            datagram_bytes: datagrams.map(|one| one.bytes_within(window.0, window.1)).sum(),
             label: label.to_owned(),
             competing: flows().all(|flow| flow.role == Role::Competing),
             start: flows().map(|flow| moment(flow.start)).min().unwrap_or_default(),
@@ -71,18 +75,25 @@ fn entry_of(spec: &LabSpec, flow: &Flow) -> usize {
 fn connection(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Connection {
     let flow = transfer.flow;
     let whole = (Moment::default(), Moment(u64::MAX));
+    let start = Moment::from_us(transfer.started_us);
+    let (job, waits_by_itself) = match flow.job {
+        spec::Job::Bulk { writes_at } => (Job::Endless, writes_at.is_some()),
+        // Nobody saw exactly when it ended.
+        spec::Job::Sized { size } => (Job::Transfer(size.get()), true),
+        spec::Job::Datagrams { .. } => (Job::Endless, true),
+    };
     Connection {
         entry: entry_of(spec, flow),
         sender: flow.from,
         from: spec.hosts[flow.from].clone(),
         to: spec.hosts[flow.to].clone(),
         cc: flow.cc.name().to_owned(),
-        job: Job::Endless,
-        start: Moment::from_us(transfer.started_us),
+        job,
+        start,
         stop: moment(flow.stop),
-        // The program reports connections that it has.
-        established: true,
-        received: None,
+        // The program reports connections that it has, and those that it tried.
+        established: transfer.connection.sender_port != 0,
+        received: transfer.connection.took_s.map(|took_s| Moment(start.0 + (took_s * 1e12) as u64)),
         delivered_bytes: transfer.bytes_within(whole.0, whole.1) as u64,
         window_bytes: transfer.bytes_within(moment(spec.warmup), moment(spec.duration)),
         rtts: None,
@@ -90,7 +101,7 @@ fn connection(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Conn
         stalled_us: transfer
             .stream
             .delivery
-            .filter(|_| flow.writes_at.is_none())
+            .filter(|_| !waits_by_itself)
             .map(|delivery| delivery.stalled_us as f64),
         reinjected_bytes: match flow.transport {
             Transport::Tcp { .. } => Some(0),
@@ -262,7 +273,7 @@ mod tests {
             track
         };
         let tracks = [7, 4, 7].map(track);
-        let connection = workload::Connection { sender_port: 1, read: Vec::new() };
+        let connection = workload::Connection { sender_port: 1, read: Vec::new(), took_s: None };
         let transfer = Transferred {
             flow: &spec.flows[0],
             started_us: 0,

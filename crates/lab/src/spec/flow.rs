@@ -36,7 +36,29 @@ pub enum Cc {
     Registry(Params),
 }
 
-/// Bulk data from one host to another, by `iperf3`.
+/// What each connection of a flow does, and so the programs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Job {
+    /// Data without end, by `iperf3`.
+    Bulk {
+        /// What the program writes at, and how much at a time. `None`: as much as it can.
+        writes_at: Option<(BitsPerSec, Bytes)>,
+    },
+    /// A file of this size, by `curl` to `nginx`.
+    Sized {
+        /// The file's size.
+        size: Bytes,
+    },
+    /// UDP, by `iperf3`.
+    Datagrams {
+        /// Counting IP packets.
+        rate: BitsPerSec,
+        /// The size of an IP packet.
+        packet: Bytes,
+    },
+}
+
+/// What one pair of programs sends from one host to another.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flow {
     /// Label in the results; several flows may share one.
@@ -57,11 +79,11 @@ pub struct Flow {
     pub class: u32,
     /// Parallel connections.
     pub connections: u32,
-    /// What the program of each connection writes at, and how much at a time. `None`: as much as it can.
-    pub writes_at: Option<(BitsPerSec, Bytes)>,
+    /// What they do.
+    pub job: Job,
     /// When it starts.
     pub start: Nanos,
-    /// When it stops; whole seconds after `start` (iperf3 counts in seconds).
+    /// When it stops; of what iperf3 sends, whole seconds after `start`.
     pub stop: Nanos,
 }
 
@@ -98,6 +120,13 @@ impl Cc {
             Self::Native(name) => name,
             Self::Registry(params) => params.algorithm().name(),
         }
+    }
+}
+
+impl Job {
+    /// Whether it has no connections.
+    pub(crate) fn is_datagrams(self) -> bool {
+        matches!(self, Self::Datagrams { .. })
     }
 }
 

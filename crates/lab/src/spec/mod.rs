@@ -5,7 +5,7 @@ mod layout;
 mod routed;
 
 pub(crate) use flow::dscp;
-pub use flow::{Cc, Flow, Remap, Role, Transport};
+pub use flow::{Cc, Flow, Job, Remap, Role, Transport};
 pub(crate) use layout::FRAME_BYTES;
 pub use layout::{Direction, Layout, Path, Shape, Sharing, VirtualHost, Wire};
 pub use routed::{OfPaths, Routed, RoutedLink};
@@ -17,6 +17,8 @@ use vmcc_units::{Bytes, Nanos};
 const MAX_LANES: usize = 8;
 /// The lab is for one machine; beyond this the programs measure each other.
 const MAX_CONNECTIONS: u32 = 100;
+/// Files are compared with what was sent when all have arrived.
+const MAX_FILES: Bytes = Bytes::new(1 << 30);
 /// Programs at a time, for the same reason.
 const MAX_FLOWS: usize = 64;
 
@@ -144,12 +146,23 @@ impl LabSpec {
                 format!("from {} to {} is not within the duration {}", flow.start, flow.stop, self.duration);
             return Err(Error::spec(key("stop"), problem));
         }
-        if !(flow.stop.get() - flow.start.get()).is_multiple_of(1_000_000_000) {
+        let by_seconds = !matches!(flow.job, Job::Sized { .. });
+        if by_seconds && !(flow.stop.get() - flow.start.get()).is_multiple_of(1_000_000_000) {
             return Err(Error::NotExpressible {
                 key: key("stop"),
                 problem: format!("iperf3 sends for whole seconds, not from {} to {}", flow.start, flow.stop),
                 remedy: "choose a duration of whole seconds, or use `--engine sim`".to_owned(),
             });
+        }
+        if let Job::Sized { size } = flow.job {
+            let all = size.get().saturating_mul(flow.connections.into());
+            if size.get() == 0 || all > MAX_FILES.get() {
+                let problem = format!(
+                    "{} of {size}; the kernel engine keeps what arrives in memory, 1 B to {MAX_FILES}",
+                    flow.connections
+                );
+                return Err(Error::spec(key("size"), problem));
+            }
         }
         if flow.role == Role::Competing && !matches!(flow.transport, Transport::Tcp { .. }) {
             return Err(Error::NotExpressible {
@@ -186,7 +199,7 @@ mod tests {
             transport: Transport::Mptcp { first: 0 },
             class: 0,
             connections: 1,
-            writes_at: None,
+            job: Job::Bulk { writes_at: None },
             start: Nanos::ZERO,
             stop: Nanos::from_secs(4),
         };

@@ -1,27 +1,26 @@
-//! Bulk data by `iperf3`: how it is started and what its JSON says.
+//! Bulk data and datagrams by `iperf3`: how it is started and what its JSON says.
 //!
 //! Goodput is what the receiving program read, in the server's intervals, so that bytes in flight at the end,
 //! retransmissions and MPTCP's duplicates do not count.
 
-use super::{Connection, Interval, Programs, Report, ReportError, Workload};
-use crate::process::{Ended, Program, is_installed};
+use super::{
+    Connection, INSTALL_MPTCPIZE, Interval, Programs, Report, ReportError, Workload, await_listening,
+    check_installed, wrapper,
+};
+use crate::process::{Ended, Program};
 use crate::registry::Record;
-use crate::spec::{Flow, Transport, dscp};
+use crate::spec::{Flow, Job, Transport, dscp};
 use crate::{Error, Netns};
 use serde::Deserialize;
 use std::net::Ipv4Addr;
-use std::thread;
-use std::time::Duration;
 
-/// How long a server may take until it listens, and how often we look.
-const START_TRIES: u32 = 500;
-const START_PAUSE: Duration = Duration::from_millis(10);
-const LOOK_AT: &str = "run the same command by hand in a namespace, and look at `dmesg` if it is killed";
 const INSTALL_IPERF: &str = "apt-get install -y iperf3";
-const INSTALL_MPTCPIZE: &str = "apt-get install -y mptcpize";
 
 /// What each connection begins with, so that the server knows whose it is.
 pub(super) const COOKIE_BYTES: u64 = 37;
+
+/// IPv4's and UDP's.
+const UDP_HEADERS_BYTES: u64 = 28;
 
 /// A flow's two ends of `iperf3`.
 pub(super) struct Iperf3<'a> {
@@ -31,14 +30,9 @@ pub(super) struct Iperf3<'a> {
 
 impl Workload for Iperf3<'_> {
     fn check(&self) -> Result<(), Error> {
-        let missing = |program: &str, remedy: &str| {
-            Err(Error::ProgramMissing { program: program.to_owned(), remedy: remedy.to_owned() })
-        };
-        if !is_installed(&self.programs.iperf3) {
-            return missing(&self.programs.iperf3, INSTALL_IPERF);
-        }
-        if matches!(self.flow.transport, Transport::Mptcp { .. }) && !is_installed(&self.programs.mptcpize) {
-            return missing(&self.programs.mptcpize, INSTALL_MPTCPIZE);
+        check_installed(&self.programs.iperf3, INSTALL_IPERF)?;
+        if matches!(self.flow.transport, Transport::Mptcp { .. }) {
+            check_installed(&self.programs.mptcpize, INSTALL_MPTCPIZE)?;
         }
         Ok(())
     }
@@ -48,31 +42,30 @@ impl Workload for Iperf3<'_> {
         let interval = report_interval(self.flow);
         // Not bound to an address: subflows join at the addresses of the other paths.
         let arguments = ["-4", "-s", "-1", "-J", "-i", interval, "-p", &port_text];
-        let mut server = Program::start(at, record, &self.command(&arguments), INSTALL_IPERF)?;
-        for _ in 0..START_TRIES {
-            let listening = at.run(move || vmcc_netlink::is_listening(port));
-            let listening = listening.map_err(|e| Error::kernel("listing the sockets of", at.name(), e))?;
-            if listening {
-                return Ok(server);
-            }
-            if let Some(ended) = server.output()? {
-                let said = complaint(&ended.stdout).unwrap_or(ended.stderr);
-                return Err(server.failed(format!("it ended before it listened ({said})"), LOOK_AT));
-            }
-            thread::sleep(START_PAUSE);
-        }
-        Err(server.failed(format!("it does not listen on port {port} after 5 s"), LOOK_AT))
+        let server = Program::start(at, record, &self.command(&arguments), INSTALL_IPERF)?;
+        await_listening(server, at, port, |ended| complaint(&ended.stdout).unwrap_or(ended.stderr))
     }
 
-    fn send(&self, at: &Netns, (to, port): (Ipv4Addr, u16), record: &mut Record) -> Result<Program, Error> {
+    fn send(
+        &self,
+        at: &Netns,
+        (to, port): (Ipv4Addr, u16),
+        _server: &Program,
+        record: &mut Record,
+    ) -> Result<Program, Error> {
         let flow = self.flow;
         let (to, port, seconds) = (to.to_string(), port.to_string(), flow.seconds().to_string());
         let (connections, cc) = (flow.connections.to_string(), flow.cc.kernel_name());
         let interval = report_interval(flow);
         let dscp = dscp(flow.class).to_string();
-        let pace = flow.writes_at.map(|(rate, chunk)| (rate.get().to_string(), chunk.get().to_string()));
-        let mut arguments = vec!["-c", &to, "-p", &port, "-t", &seconds, "-P", &connections, "-C", &cc];
+        let pace = self.pace().map(|(rate, chunk)| (rate.to_string(), chunk.to_string()));
+        let mut arguments = vec!["-c", &to, "-p", &port, "-t", &seconds, "-P", &connections];
         arguments.extend(["-J", "-i", interval, "--get-server-output", "--connect-timeout", "5000"]);
+        if flow.job.is_datagrams() {
+            arguments.push("-u");
+        } else {
+            arguments.extend(["-C", &cc]);
+        }
         if let Some((rate_bps, chunk_bytes)) = &pace {
             arguments.extend(["-b", rate_bps, "-l", chunk_bytes]);
         }
@@ -82,19 +75,29 @@ impl Workload for Iperf3<'_> {
         Program::start(at, record, &self.command(&arguments), INSTALL_IPERF)
     }
 
-    fn report(&self, sender: &Ended) -> Result<Report, ReportError> {
+    fn report(&self, sender: &Ended, _server: &Program) -> Result<Report, ReportError> {
         parse(&sender.stdout)
     }
 }
 
 impl Iperf3<'_> {
     fn command(&self, arguments: &[&str]) -> Vec<String> {
-        let wrapper = match self.flow.transport {
-            Transport::Tcp { .. } => vec![],
-            Transport::Mptcp { .. } => vec![self.programs.mptcpize.clone(), "run".to_owned()],
-        };
-        let program = std::iter::once(self.programs.iperf3.clone());
-        wrapper.into_iter().chain(program).chain(arguments.iter().map(|&a| a.to_owned())).collect()
+        let wrapper = wrapper(self.flow, self.programs);
+        let words = wrapper.into_iter().chain([&*self.programs.iperf3]).chain(arguments.iter().copied());
+        words.map(str::to_owned).collect()
+    }
+
+    /// The rate of its payload, and how much of that is written at a time.
+    fn pace(&self) -> Option<(u64, u64)> {
+        match self.flow.job {
+            Job::Bulk { writes_at } => writes_at.map(|(rate, chunk)| (rate.get(), chunk.get())),
+            Job::Datagrams { rate, packet } => {
+                let payload = packet.get().saturating_sub(UDP_HEADERS_BYTES).max(1);
+                let rate = u128::from(rate.get()) * u128::from(payload) / u128::from(packet.get().max(1));
+                Some((u64::try_from(rate).unwrap_or(u64::MAX), payload))
+            }
+            Job::Sized { .. } => None,
+        }
     }
 }
 
@@ -164,6 +167,7 @@ fn parse(stdout: &[u8]) -> Result<Report, ReportError> {
         .map(|connected| Connection {
             sender_port: connected.remote_port,
             read: intervals_of(&server.intervals, connected.socket),
+            took_s: None,
         })
         .collect();
     if connections.is_empty() {

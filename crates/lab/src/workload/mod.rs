@@ -3,13 +3,16 @@
 //! A workload is chosen by the flow ([`of`]); the run ([`crate::run`]) starts, watches and ends its programs without knowing
 //! which they are.
 
+mod files;
 mod iperf3;
 
-use crate::process::{Ended, Program};
+use crate::process::{Ended, Program, is_installed};
 use crate::registry::Record;
-use crate::spec::Flow;
+use crate::spec::{Flow, Job, Transport};
 use crate::{Error, Netns};
 use std::net::Ipv4Addr;
+use std::thread;
+use std::time::Duration;
 
 /// Each flow has a port of its own, this one and up (iperf3's own default).
 const FIRST_PORT: u16 = 5201;
@@ -20,11 +23,20 @@ pub struct Programs {
     pub iperf3: String,
     /// `mptcpize`, which makes a program's TCP sockets MPTCP sockets.
     pub mptcpize: String,
+    /// `curl`, version 7.66 or newer, which sends files.
+    pub curl: String,
+    /// `nginx` with its DAV module, which receives them.
+    pub nginx: String,
 }
 
 impl Default for Programs {
     fn default() -> Self {
-        Self { iperf3: "iperf3".to_owned(), mptcpize: "mptcpize".to_owned() }
+        Self {
+            iperf3: "iperf3".to_owned(),
+            mptcpize: "mptcpize".to_owned(),
+            curl: "curl".to_owned(),
+            nginx: "nginx".to_owned(),
+        }
     }
 }
 
@@ -37,15 +49,65 @@ pub(crate) trait Workload {
     fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<Program, Error>;
 
     /// Starts the sending side, which ends by itself when the flow does.
-    fn send(&self, at: &Netns, to: (Ipv4Addr, u16), record: &mut Record) -> Result<Program, Error>;
+    fn send(
+        &self,
+        at: &Netns,
+        to: (Ipv4Addr, u16),
+        server: &Program,
+        record: &mut Record,
+    ) -> Result<Program, Error>;
 
-    /// What the receiving side read, from what the sending side left.
-    fn report(&self, sender: &Ended) -> Result<Report, ReportError>;
+    /// What the receiving side read, from what the sending side left and the receiving side has.
+    fn report(&self, sender: &Ended, server: &Program) -> Result<Report, ReportError>;
 }
 
-/// The workload of `flow`. Bulk data is all that flows carry so far.
+/// The workload of `flow`.
 pub(crate) fn of<'a>(flow: &'a Flow, programs: &'a Programs) -> Box<dyn Workload + 'a> {
-    Box::new(iperf3::Iperf3 { flow, programs })
+    match flow.job {
+        Job::Bulk { .. } | Job::Datagrams { .. } => Box::new(iperf3::Iperf3 { flow, programs }),
+        Job::Sized { size } => Box::new(files::Files { flow, programs, size }),
+    }
+}
+
+const INSTALL_MPTCPIZE: &str = "apt-get install -y mptcpize";
+const LOOK_AT: &str = "run the same command by hand in a namespace, and look at `dmesg` if it is killed";
+/// How long a server may take until it listens, and how often we look.
+const START_TRIES: u32 = 500;
+const START_PAUSE: Duration = Duration::from_millis(10);
+
+fn check_installed(program: &str, remedy: &str) -> Result<(), Error> {
+    if is_installed(program) {
+        return Ok(());
+    }
+    Err(Error::ProgramMissing { program: program.to_owned(), remedy: remedy.to_owned() })
+}
+
+/// What goes before a program whose TCP is to be the flow's.
+fn wrapper<'a>(flow: &Flow, programs: &'a Programs) -> Vec<&'a str> {
+    match flow.transport {
+        Transport::Tcp { .. } => Vec::new(),
+        Transport::Mptcp { .. } => vec![&programs.mptcpize, "run"],
+    }
+}
+
+/// Waits until `server` listens on `port`; `said` finds its reason in what it left.
+fn await_listening(
+    mut server: Program,
+    at: &Netns,
+    port: u16,
+    said: impl Fn(Ended) -> String,
+) -> Result<Program, Error> {
+    for _ in 0..START_TRIES {
+        let listening = at.run(move || vmcc_netlink::is_listening(port));
+        if listening.map_err(|e| Error::kernel("listing the sockets of", at.name(), e))? {
+            return Ok(server);
+        }
+        if let Some(ended) = server.output()? {
+            return Err(server.failed(format!("it ended before it listened ({})", said(ended)), LOOK_AT));
+        }
+        thread::sleep(START_PAUSE);
+    }
+    Err(server.failed(format!("it does not listen on port {port} after 5 s"), LOOK_AT))
 }
 
 /// What a connection carries before its data.
@@ -65,6 +127,12 @@ pub(crate) enum ReportError {
     NoServer,
     #[error("its JSON lists no connection")]
     NoConnection,
+    #[error("a line of its report cannot be read: {0:?}")]
+    Line(String),
+    #[error("a transfer failed: {0}")]
+    Transfer(String),
+    #[error("what arrived cannot be compared with what was sent: {0}")]
+    Files(std::io::Error),
 }
 
 /// The server's port of a flow.
@@ -89,6 +157,8 @@ pub(crate) struct Report {
 pub(crate) struct Connection {
     pub(crate) sender_port: u16,
     pub(crate) read: Vec<Interval>,
+    /// How long a transfer took that completed.
+    pub(crate) took_s: Option<f64>,
 }
 
 /// Bytes that the receiving program read from `start_s` to `end_s` after the transfer's start.

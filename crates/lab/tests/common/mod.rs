@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use vmcc_lab::{
-    Cc, Control, Direction, Error, Flow, LabSpec, Layout, Path, Programs, Role, Shape, Transport, Wire,
+    Cc, Control, Direction, Error, Flow, Job, LabSpec, Layout, Path, Programs, Role, Shape, Transport, Wire,
 };
 use vmcc_results::{Metrics, RunOutput};
 use vmcc_scenario::model::{Marking, Queue};
@@ -48,7 +48,7 @@ pub(crate) fn flow(label: &str, cc: Cc, seconds: u64) -> Flow {
         transport: Transport::Mptcp { first: 0 },
         class: 0,
         connections: 1,
-        writes_at: None,
+        job: Job::Bulk { writes_at: None },
         start: Nanos::ZERO,
         stop: Nanos::from_secs(seconds),
     }

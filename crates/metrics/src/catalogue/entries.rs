@@ -107,11 +107,11 @@ pub(super) const ALL: &[Metric] = &[
         name: "fct_us",
         places: &[Place::Run, Place::Traffic],
         unit: Unit::Microseconds,
-        engines: Engines::Simulator,
+        engines: Engines::All,
         title: "flow completion time",
         shown: &[("p50", "FCT p50"), ("p99", "FCT p99")],
         meaning: "completion times of sized transfers and requests begun within the window: from the first SYN to the \
-                  last byte at the receiver, of requests to the whole answer",
+                  last byte at the receiver, of requests to the whole answer (kernels: of files, to the server's answer)",
         reduce: By(transfers::completion_times),
         ..DISTRIBUTION
     },
@@ -151,7 +151,7 @@ pub(super) const ALL: &[Metric] = &[
     Metric {
         name: "completed",
         places: &[Place::Run, Place::Traffic],
-        engines: Engines::Simulator,
+        engines: Engines::All,
         title: "completed",
         shown: &[("", "completed")],
         meaning: "sized transfers and requests that completed",
@@ -161,7 +161,7 @@ pub(super) const ALL: &[Metric] = &[
     Metric {
         name: "unfinished",
         span: Span::Window,
-        engines: Engines::Simulator,
+        engines: Engines::All,
         title: "unfinished",
         shown: &[("", "unfinished")],
         meaning: "sized transfers begun within the window that had not completed at its end: completion times are \

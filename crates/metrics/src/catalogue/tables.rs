@@ -21,7 +21,7 @@ pub(super) const ALL: &[Metric] = &[
     Metric {
         name: "fct_us",
         unit: Unit::Microseconds,
-        engines: Engines::Simulator,
+        engines: Engines::All,
         title: "flow completion time",
         shown: &[("", "Flow completion time")],
         meaning: "completion time of a completed transfer or request",

@@ -1,0 +1,239 @@
+//! Files, one on each connection: `curl` puts them to `nginx`, which keeps them in memory until they have been compared.
+//!
+//! Both ends are where the server is alone to see: a file system in memory of its own, gone with the process.
+
+use super::{
+    Connection, INSTALL_MPTCPIZE, Interval, Programs, Report, ReportError, Workload, await_listening,
+    check_installed, wrapper,
+};
+use crate::process::{Ended, Program};
+use crate::registry::Record;
+use crate::spec::{Flow, Transport};
+use crate::{Error, Netns};
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use vmcc_units::Bytes;
+
+const INSTALL_CURL: &str = "apt-get install -y curl";
+const INSTALL_NGINX: &str = "apt-get install -y nginx-light";
+/// curl's words for a transfer that its time limit ended.
+const TIMED_OUT: &str = "28";
+
+/// What is sent is random, so that nothing compares equal by accident.
+const PREPARE: &str = "mount -t tmpfs none /run && mkdir /run/files && printf %s \"$1\" >/run/nginx.conf && \
+                       head -c \"$2\" /dev/urandom >/run/data && shift 2 && exec \"$@\"";
+
+/// A flow's client and server.
+pub(super) struct Files<'a> {
+    pub(super) flow: &'a Flow,
+    pub(super) programs: &'a Programs,
+    pub(super) size: Bytes,
+}
+
+impl Workload for Files<'_> {
+    fn check(&self) -> Result<(), Error> {
+        check_installed(&self.programs.curl, INSTALL_CURL)?;
+        check_installed(&self.programs.nginx, INSTALL_NGINX)?;
+        if matches!(self.flow.transport, Transport::Mptcp { .. }) {
+            check_installed(&self.programs.mptcpize, INSTALL_MPTCPIZE)?;
+        }
+        Ok(())
+    }
+
+    fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<Program, Error> {
+        let (settings, size) = (settings(port), self.size.get().to_string());
+        let mut words = vec!["unshare", "--mount", "sh", "-c", PREPARE, "sh", &settings, &size];
+        words.extend(wrapper(self.flow, self.programs));
+        words.extend([&*self.programs.nginx, "-p", "/run", "-e", "stderr", "-c", "/run/nginx.conf"]);
+        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        let server = Program::start(at, record, &words, INSTALL_NGINX)?;
+        await_listening(server, at, port, |ended| ended.stderr)
+    }
+
+    fn send(
+        &self,
+        at: &Netns,
+        (to, port): (Ipv4Addr, u16),
+        server: &Program,
+        record: &mut Record,
+    ) -> Result<Program, Error> {
+        let count = self.flow.connections.to_string();
+        let lasts = self.flow.stop.to_duration().saturating_sub(self.flow.start.to_duration());
+        let seconds = format!("{:.3}", lasts.as_secs_f64());
+        let data = in_memory_of(server, "data").to_string_lossy().into_owned();
+        let urls = format!("http://{to}:{port}/[1-{count}]");
+        let mut words = wrapper(self.flow, self.programs);
+        // Without the user's settings and proxies, and without asking first whether the file is welcome.
+        words.extend([
+            &*self.programs.curl,
+            "-q",
+            "--silent",
+            "--show-error",
+            "--noproxy",
+            "*",
+            "-H",
+            "Expect:",
+        ]);
+        words.extend([
+            "--parallel",
+            "--parallel-immediate",
+            "--parallel-max",
+            &count,
+            "--max-time",
+            &seconds,
+        ]);
+        words.extend(["-w", "%{local_port} %{time_total} %{http_code} %{exitcode}\n", "-T", &data, &urls]);
+        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        Program::start(at, record, &words, INSTALL_CURL)
+    }
+
+    fn report(&self, sender: &Ended, server: &Program) -> Result<Report, ReportError> {
+        let said = String::from_utf8_lossy(&sender.stdout);
+        let connections = said.lines().map(|line| self.connection(line)).collect::<Result<Vec<_>, _>>()?;
+        if connections.len() != self.flow.connections as usize {
+            let count = connections.len();
+            return Err(ReportError::Transfer(format!("{count} of {} were begun", self.flow.connections)));
+        }
+        let completed = connections.iter().filter(|connection| connection.took_s.is_some()).count();
+        let whole = compare(server, self.flow.connections).map_err(ReportError::Files)?;
+        // One may have arrived whose answer was late.
+        if whole < completed {
+            return Err(ReportError::Transfer(format!(
+                "{completed} ended well, {whole} files arrived whole"
+            )));
+        }
+        Ok(Report { connections })
+    }
+}
+
+impl Files<'_> {
+    /// What curl says of one transfer.
+    fn connection(&self, line: &str) -> Result<Connection, ReportError> {
+        let wrong = || ReportError::Line(line.to_owned());
+        let [port, took, status, exit] = line.split(' ').collect::<Vec<_>>()[..] else { return Err(wrong()) };
+        let sender_port = port.parse().map_err(|_| wrong())?;
+        let took: f64 = took.parse().map_err(|_| wrong())?;
+        let took_s = match (status, exit) {
+            ("201" | "204", "0") => Some(took),
+            (_, TIMED_OUT) => None,
+            _ => return Err(ReportError::Transfer(format!("HTTP status {status}, curl's exit code {exit}"))),
+        };
+        let read = took_s.map(|end_s| Interval { start_s: 0.0, end_s, bytes: self.size.get() as f64 });
+        Ok(Connection { sender_port, read: read.into_iter().collect(), took_s })
+    }
+}
+
+/// One process, which stays in the foreground and keeps everything below `/run`.
+fn settings(port: u16) -> String {
+    format!(
+        "daemon off; master_process off; user root; pid /run/pid; worker_rlimit_nofile 4096;\n\
+         events {{ worker_connections 2048; }}\n\
+         http {{\n  access_log off; client_max_body_size 0; client_body_timeout 3600s; client_body_temp_path /run/partial;\n  \
+         proxy_temp_path /run/t; fastcgi_temp_path /run/t; uwsgi_temp_path /run/t; scgi_temp_path /run/t;\n  \
+         server {{ listen 0.0.0.0:{port} backlog=2048; root /run/files; dav_methods PUT; }}\n}}\n"
+    )
+}
+
+/// A file that only the server sees.
+fn in_memory_of(server: &Program, name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{}/root/run/{name}", server.pid()))
+}
+
+/// How many files arrived; an error if one is not what was sent.
+fn compare(server: &Program, count: u32) -> io::Result<usize> {
+    let mut whole = 0;
+    for number in 1..=count {
+        let arrived = in_memory_of(server, &format!("files/{number}"));
+        if !arrived.exists() {
+            continue;
+        }
+        if !same(&arrived, &in_memory_of(server, "data"))? {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("file {number} is not what was sent"),
+            ));
+        }
+        whole += 1;
+    }
+    Ok(whole)
+}
+
+fn same(one: &Path, other: &Path) -> io::Result<bool> {
+    let (mut one, mut other) = (File::open(one)?, File::open(other)?);
+    let (mut here, mut there) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+    loop {
+        let count = one.read(&mut here)?;
+        if count == 0 {
+            return Ok(other.read(&mut there)? == 0);
+        }
+        match other.read_exact(&mut there[..count]) {
+            Ok(()) if here[..count] == there[..count] => {}
+            Ok(()) => return Ok(false),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Cc, Job, Role};
+    use vmcc_units::Nanos;
+
+    fn flow() -> Flow {
+        Flow {
+            label: "sized".into(),
+            role: Role::Measured,
+            from: 0,
+            to: 1,
+            cc: Cc::Native("reno".into()),
+            ecn: None,
+            transport: Transport::Tcp { lane: 0 },
+            class: 0,
+            connections: 1,
+            job: Job::Sized { size: Bytes::new(1000) },
+            start: Nanos::ZERO,
+            stop: Nanos::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn a_line_says_what_became_of_a_transfer() {
+        let (flow, programs) = (flow(), Programs::default());
+        let files = Files { flow: &flow, programs: &programs, size: Bytes::new(1000) };
+        let whole = files.connection("40000 0.25 201 0").unwrap();
+        assert_eq!((whole.sender_port, whole.took_s), (40_000, Some(0.25)));
+        assert_eq!(whole.bytes_within(0.0, 0.125), 500.0);
+        let late = files.connection("40000 9.5 000 28").unwrap();
+        assert!(late.took_s.is_none() && late.read.is_empty());
+        for (line, expected) in [
+            ("40000 0.1 000 7", "curl's exit code 7"),
+            ("40000 0.1 507 0", "HTTP status 507"),
+            ("40000 0.1", "cannot be read"),
+            ("x 0.1 201 0", "cannot be read"),
+        ] {
+            let error = files.connection(line).expect_err(line).to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn files_are_the_same_to_the_last_byte() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, content: &[u8]| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            path
+        };
+        let long = vec![7; 100_000];
+        let (one, longer) = (file("one", &long), file("longer", &[&long[..], &[1]].concat()));
+        let mut other = long.clone();
+        other[99_999] = 8;
+        assert!(same(&one, &file("equal", &long)).unwrap());
+        assert!(!same(&one, &longer).unwrap() && !same(&longer, &one).unwrap());
+        assert!(!same(&one, &file("other", &other)).unwrap());
+    }
+}

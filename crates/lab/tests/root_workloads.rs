@@ -1,0 +1,80 @@
+//! What programs other than bulk iperf3 do on this machine's kernel: files of a size, bursts of datagrams.
+
+mod common;
+
+use common::{alone, flow, native, registry, run_with, two_paths};
+use std::path::Path;
+use vmcc_lab::{Cc, Error, Flow, Job, LabSpec, Programs, Role, Transport};
+use vmcc_results::RunOutput;
+use vmcc_units::Nanos;
+
+/// Set-up unpacks it beside the build, so that no service of it is started.
+fn programs() -> Programs {
+    let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/usr/sbin/nginx");
+    let nginx = if unpacked.exists() { unpacked.to_string_lossy().into_owned() } else { "nginx".to_owned() };
+    Programs { nginx, ..Programs::default() }
+}
+
+fn files(cc: Cc, connections: u32, size: &str) -> LabSpec {
+    let mut spec = two_paths(cc, 5);
+    spec.warmup = Nanos::ZERO;
+    let files = &mut spec.flows[0];
+    (files.connections, files.job) = (connections, Job::Sized { size: size.parse().unwrap() });
+    spec
+}
+
+fn of(output: &RunOutput, name: &str) -> f64 {
+    output.metrics.get(name).unwrap_or_else(|| panic!("{name}: {:?}", output.metrics))
+}
+
+/// 20 MB through two paths of 100 Mbit/s.
+#[test]
+fn root_files_arrive_whole_over_both_paths() {
+    let _alone = alone();
+    let output = run_with(&files(registry("vmcc"), 10, "2MB"), programs()).unwrap();
+    assert_eq!((of(&output, "completed"), of(&output, "unfinished")), (10.0, 0.0));
+    let last_s = of(&output, "fct_us.max") / 1e6;
+    // One path alone takes 1.68 s, both, with their headers, at least 0.83 s.
+    assert!((0.8..1.6).contains(&last_s), "{last_s}");
+    assert_eq!(output.flows.len(), 10);
+    assert!(output.flows.iter().all(|flow| flow.subflows == 2), "{:?}", output.flows);
+}
+
+#[test]
+fn root_a_file_that_the_run_is_too_short_for_is_unfinished() {
+    let _alone = alone();
+    let output = run_with(&files(registry("vmcc"), 2, "200MB"), programs()).unwrap();
+    assert_eq!((of(&output, "completed"), of(&output, "unfinished")), (0.0, 2.0));
+}
+
+#[test]
+fn root_a_program_that_is_not_there_is_named() {
+    let _alone = alone();
+    let none = Programs { nginx: "no-such-nginx".to_owned(), ..programs() };
+    let error = run_with(&files(registry("vmcc"), 1, "1kB"), none).unwrap_err();
+    assert!(
+        matches!(error, Error::ProgramMissing { .. }) && error.to_string().contains("no-such-nginx"),
+        "{error}"
+    );
+}
+
+/// Beside a connection of both paths, one second of datagrams on the first.
+#[test]
+fn root_datagrams_come_in_bursts() {
+    let _alone = alone();
+    let mut spec = two_paths(registry("vmcc"), 4);
+    spec.warmup = Nanos::ZERO;
+    let burst = Flow {
+        role: Role::Competing,
+        transport: Transport::Tcp { lane: 0 },
+        job: Job::Datagrams { rate: "40mbit".parse().unwrap(), packet: "1500B".parse().unwrap() },
+        start: Nanos::from_secs(1),
+        ..flow("burst", native("reno"), 2)
+    };
+    spec.flows.push(burst);
+    let output = run_with(&spec, programs()).unwrap();
+    let burst_bps = of(&output, "traffic.burst.goodput_bps");
+    // 40 Mbit/s of IP packets are 39.3 of payload.
+    assert!((30e6..42e6).contains(&burst_bps), "{burst_bps}");
+    assert_eq!(output.flows.iter().filter(|flow| flow.subflows == 2).count(), 1);
+}
