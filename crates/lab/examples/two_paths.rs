@@ -83,5 +83,6 @@ fn spec(run_id: Option<String>, seconds: u64) -> LabSpec {
         receive_buffer: None,
         send_buffer: None,
         notsent_lowat: None,
+        min_rto: None,
     }
 }

@@ -40,6 +40,23 @@ fn root_files_arrive_whole_over_both_paths() {
     assert!(output.flows.iter().all(|flow| flow.subflows == 2), "{:?}", output.flows);
 }
 
+/// Ten files that begin at once fill a queue of 20 packets at once: somebody waits for a timeout.
+#[test]
+fn root_the_shortest_timeout_is_the_scenarios() {
+    let _alone = alone();
+    let last_us = |min_rto: Option<Nanos>| {
+        let mut spec = files(registry("reno"), 20, "20kB");
+        spec.min_rto = min_rto;
+        for path in &mut spec.paths {
+            path.out.shape.as_mut().unwrap().buffer = "20pkt".parse().unwrap();
+        }
+        let output = run_with(&spec, programs()).unwrap();
+        (of(&output, "fct_us.max"), of(&output, "timeouts"))
+    };
+    let (long, short) = (last_us(None), last_us(Some(Nanos::from_millis(20))));
+    assert!(long.0 > 200e3 && short.0 < 0.8 * long.0, "{long:?} {short:?}");
+}
+
 #[test]
 fn root_a_file_that_the_run_is_too_short_for_is_unfinished() {
     let _alone = alone();

@@ -65,7 +65,6 @@ fn what_the_kernel_engine_cannot_do_is_named() {
     refused(&["host.ack_path=best"], "host.ack_path");
     refused(&["traffic.measured.scheduler=blest"], "traffic.measured.scheduler");
     refused(&["traffic.measured.ack_path=fixed"], "traffic.measured.ack_path");
-    refused(&["host.min_rto=10ms"], "host.min_rto");
     refused(&["host.packet_memory=2304B"], "host.packet_memory");
     refused(&["traffic.measured.read_rate=1mbit"], "traffic.measured.read_rate");
     let long = ["traffic.measured.write_rate=1mbit", "traffic.measured.write_chunk=2MiB"];

@@ -51,6 +51,8 @@ pub struct LabSpec {
     pub send_buffer: Option<Bytes>,
     /// Most that a connection or subflow holds without having sent it.
     pub notsent_lowat: Option<Bytes>,
+    /// Shortest retransmission timeout; 1 ms or more.
+    pub min_rto: Option<Nanos>,
 }
 
 impl LabSpec {
@@ -217,6 +219,7 @@ mod tests {
             receive_buffer: None,
             send_buffer: None,
             notsent_lowat: None,
+            min_rto: None,
         }
     }
 

@@ -137,6 +137,14 @@ fn set_up(end: &Netns, spec: &LabSpec, plan: &StackPlan) -> Result<(), Error> {
     if let Some(bytes) = spec.notsent_lowat {
         end.sysctl("net.ipv4.tcp_notsent_lowat", &bytes.get().to_string())?;
     }
+    if let Some(min) = spec.min_rto {
+        let micros = (min.get() / 1_000).to_string();
+        end.sysctl("net.ipv4.tcp_rto_min_us", &micros).map_err(|e| Error::NotExpressible {
+            key: "host.min_rto".to_owned(),
+            problem: format!("it cannot be set on this kernel ({e})"),
+            remedy: "use Linux 6.11 or later, or `--engine sim`".to_owned(),
+        })?;
+    }
     Ok(())
 }
 

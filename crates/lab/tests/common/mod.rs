@@ -70,6 +70,7 @@ pub(crate) fn two_paths(cc: Cc, seconds: u64) -> LabSpec {
         receive_buffer: None,
         send_buffer: None,
         notsent_lowat: None,
+        min_rto: None,
     }
 }
 
