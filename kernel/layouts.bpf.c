@@ -4,6 +4,7 @@
  * compares them with those in Rust (crates/host/src/shared).  BTF keeps what a variable has.
  */
 #include "bucket.h"
+#include "cgroup_shared.h"
 #include "hold_shared.h"
 #include "marking_step.h"
 #include "observe_shared.h"
@@ -80,6 +81,7 @@ SHARED_STRUCT(replay_step);
 SHARED_STRUCT(observe_config);
 SHARED_STRUCT(observe_record);
 SHARED_STRUCT(socket_state);
+SHARED_STRUCT(cgroup_settings);
 SHARED_STRUCT(hold_settings);
 SHARED_STRUCT(port_settings);
 SHARED_STRUCT(port_config);

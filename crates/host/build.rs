@@ -43,6 +43,7 @@ fn main() {
     let tools = Toolchain { clang: find_clang(), includes, root, kernel, algorithms, out };
 
     tools.compile("port.bpf.c", "port.o", &[]);
+    tools.compile("cgroup.bpf.c", "cgroup.o", &[]);
     tools.compile("hold.bpf.c", "hold.o", &[]);
     tools.compile("marking.bpf.c", "marking.o", &[]);
     tools.compile("nothing.bpf.c", "nothing.o", &[]);
@@ -66,6 +67,7 @@ fn main() {
     table.push_str("];\n\n");
     for (name, object) in [
         ("PORT", "port.o"),
+        ("CGROUP", "cgroup.o"),
         ("HOLD", "hold.o"),
         ("NOTHING", "nothing.o"),
         ("OBSERVE", "observe.o"),

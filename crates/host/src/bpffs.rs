@@ -217,6 +217,19 @@ pub(crate) fn keep_at(
     kept.map_err(|source| ControlError::pin(kernel_name, &folder.join(kernel_name), source))
 }
 
+/// Calls `act` with another folder of ours, which may not be there unless it is to be made.
+pub(crate) fn in_folder<T>(
+    name: &str,
+    make_it: bool,
+    act: impl FnOnce(&Path) -> io::Result<T>,
+) -> Result<T, ControlError> {
+    let host = Host::find()?;
+    let folder = host.path().join(name);
+    let made = if make_it { host.mount().and_then(|()| make(&folder)) } else { Ok(()) };
+    made.and_then(|()| act(&folder))
+        .map_err(|source| ControlError::pin("what a cgroup is given", &folder, source))
+}
+
 fn make(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),

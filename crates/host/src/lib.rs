@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`Loaded`] | an algorithm in the kernel: parameters, connections, lifetime |
 //! | [`list`], [`set_params`], [`take_down`], [`clean`], [`Turn`] | what any process has loaded |
+//! | [`cgroup`] | what the connections of a cgroup are given |
 //! | [`guard`] | closes paths that an algorithm asks to close |
 //! | [`netns`] | doing something in another network namespace |
 //! | [`port`] | a port of a virtual switch: service queues that are shaped and mark |
@@ -20,6 +21,7 @@
 mod accounts;
 pub mod bench;
 mod bpffs;
+pub mod cgroup;
 mod counters;
 pub mod diag;
 #[cfg(test)]

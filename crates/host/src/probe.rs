@@ -80,6 +80,7 @@ pub fn checks() -> Vec<Check> {
         check("struct-ops", "congestion control in BPF", struct_ops()),
         check("mptcp", "more than one path per connection", mptcp()),
         unsent_limit(),
+        check("cgroups", "the congestion control of chosen cgroups", cgroups()),
         check("socket-diagnostics", "reading the state of subflows", diagnostics()),
         check("socket-destroy", "closing a path that shares a bottleneck", destroy()),
         check("room", "coupling every connection's paths", room()),
@@ -190,6 +191,13 @@ fn marker() -> Answer {
     let remedy = "as root, on Linux 6.1 or newer with CONFIG_DEBUG_INFO_BTF; without it runs work, but nothing is \
                   marked on ports";
     crate::port::try_load().map_err(|e| problem(e, remedy))
+}
+
+fn cgroups() -> Answer {
+    look_as_root()?;
+    let remedy = "as root, with cgroup2 mounted and writable, and a kernel with CONFIG_CGROUP_BPF; without it the agent \
+                  covers hosts and network namespaces, but no `[[cgroup]]`";
+    crate::cgroup::try_it().map_err(|e| problem(e, remedy))
 }
 
 fn mptcp() -> Answer {

@@ -60,6 +60,11 @@ pub(super) fn text(text: &Text) -> Result<Config, Wrong> {
         }
         settings(&at, &rule.settings(), &algorithms)?;
     }
+    let cgroups = text.cgroup.iter().enumerate();
+    cgroups.map(|(at, rule)| (format!("cgroup[{at}]"), rule)).try_for_each(|(at, rule)| {
+        path(&format!("{at}.path"), &rule.path)?;
+        congestion_control(&format!("{at}.congestion_control"), &rule.congestion_control, &algorithms)
+    })?;
     text.port.iter().try_for_each(|(name, config)| port(name, config))?;
     if text.guard.enabled && algorithms.is_empty() {
         return Err(Wrong::value("guard.enabled", "there is no algorithm to guard")
@@ -69,12 +74,22 @@ pub(super) fn text(text: &Text) -> Result<Config, Wrong> {
         interval: Duration::from_nanos(interval.get()),
         host: text.host.clone(),
         namespaces: text.namespace.clone(),
+        cgroups: text.cgroup.clone(),
         ports: text.port.clone(),
         guard: guard(&text.guard)?,
         unheeded: unheeded(&text.guard, &algorithms),
         metrics: text.metrics.as_ref().map(|metrics| metrics.listen),
         algorithms,
     })
+}
+
+fn path(key: &str, path: &str) -> Result<(), Wrong> {
+    let mut parts = path.trim_matches('/').split('/');
+    if parts.any(|part| part.is_empty() || part == "." || part == "..") {
+        return Err(Wrong::value(key, "the path of a cgroup below where cgroup2 is mounted, or a pattern")
+            .help("for example `system.slice/web.service` or `machine.slice/*.scope`; all of the host is `[host]`"));
+    }
+    Ok(())
 }
 
 /// What has no effect and is no mistake: it may be switched off for a while.

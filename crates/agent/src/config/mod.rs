@@ -33,6 +33,8 @@ pub struct Config {
     pub host: Settings,
     /// Others, by name; the first that fits counts.
     pub namespaces: Vec<NamespaceRule>,
+    /// Cgroups, in whatever network namespace their processes are; the first that fits counts.
+    pub cgroups: Vec<CgroupRule>,
     /// Ports of the agent's namespace that are served.
     pub ports: BTreeMap<String, PortConfig>,
     /// What becomes of paths that an algorithm finds to share a bottleneck, and of others; `None`: nothing.
@@ -55,6 +57,8 @@ struct Text {
     host: Settings,
     #[serde(default)]
     namespace: Vec<NamespaceRule>,
+    #[serde(default)]
+    cgroup: Vec<CgroupRule>,
     #[serde(default)]
     port: BTreeMap<String, PortConfig>,
     #[serde(default)]
@@ -159,6 +163,16 @@ impl NamespaceRule {
             mptcp: self.mptcp.clone(),
         }
     }
+}
+
+/// What the connections of cgroups are given.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CgroupRule {
+    /// Below where cgroup2 is mounted; `*` and `?` as above, but for the `/`.
+    pub path: String,
+    /// The congestion control of new connections, by its name in the kernel.
+    pub congestion_control: String,
 }
 
 /// The MPTCP path manager of a namespace.

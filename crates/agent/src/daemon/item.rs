@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 use vmcc_cc::{Algorithm, Params};
+use vmcc_host::cgroup;
 use vmcc_host::port::{self, Serving};
 use vmcc_netlink::{Endpoint, PathManager};
 use vmcc_port::PortConfig;
@@ -20,6 +21,9 @@ use vmcc_port::PortConfig;
 pub(crate) enum Item {
     /// A congestion control of ours that is up, by its name in the kernel. Its value: its parameters.
     Algorithm(String),
+    /// A cgroup, by its path. Its value: the congestion control of its connections. Of the kernel, too, as its processes may be
+    /// in any network namespace.
+    Cgroup(String),
     /// A sysctl, by its file below /proc/sys.
     Sysctl(String),
     /// A limit of the MPTCP path manager.
@@ -120,6 +124,7 @@ impl Item {
     pub(crate) fn read(&self) -> Result<Option<String>, Fault> {
         match self {
             Self::Algorithm(name) => read_algorithm(name),
+            Self::Cgroup(path) => Ok(cgroup::congestion_control(&cgroup::root()?, path)?),
             Self::Sysctl(name) => {
                 let file = sysctl(name)?.file();
                 let text = fs::read_to_string(&file);
@@ -157,6 +162,8 @@ impl Item {
                 vmcc_host::take_down_of(&[name])?;
                 Ok(())
             }
+            (Self::Cgroup(path), Some(name)) => Ok(cgroup::set(&cgroup::root()?, path, name)?),
+            (Self::Cgroup(path), None) => Ok(cgroup::unset(path)?),
             (Self::Sysctl(name), value) => {
                 let file = sysctl(name)?.file();
                 fs::write(&file, line(value)).map_err(|source| Fault::File { file: show(&file), source })
@@ -180,6 +187,10 @@ impl Item {
 
     /// Removes what a process that was killed may have left of a thing that is not there.
     pub(crate) fn settle(&self) -> Result<(), Fault> {
+        if let Self::Cgroup(path) = self {
+            // It may be gone, and what it was given is there still.
+            return Ok(cgroup::unset(path)?);
+        }
         let Self::Port(name) = self else { return Ok(()) };
         // While queues are exchanged there are devices beside the port; whoever ends its service looks for them.
         match ports::unmark(name) {
@@ -290,6 +301,7 @@ impl fmt::Display for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Algorithm(name) => write!(f, "{name}"),
+            Self::Cgroup(path) => write!(f, "cgroup {path}"),
             Self::Sysctl(name) => write!(f, "{name}"),
             Self::Limit(Limit::Subflows) => write!(f, "MPTCP limit subflows"),
             Self::Limit(Limit::Accept) => write!(f, "MPTCP limit accept"),

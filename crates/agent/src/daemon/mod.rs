@@ -6,7 +6,7 @@
 //! | `record` | what was there before, on disk; the lock of which there is one |
 //! | `keep` | setting one thing and putting it back, so that the process may end anywhere |
 //! | `wanted` | what the file means in a namespace as it is now |
-//! | `namespaces` | finding them |
+//! | `namespaces`, `cgroups` | finding them |
 //! | `round` | once over everything |
 //! | `wait` | until something has happened |
 //! | `guarding` | the guard, beside all that |
@@ -15,6 +15,7 @@
 //! | `notify` | telling the service manager |
 //! | `down` | ending an agent, and doing the rest for one that was killed |
 
+mod cgroups;
 mod control;
 mod down;
 mod guarding;

@@ -50,14 +50,25 @@ impl<'a> Round<'a> {
     }
 
     pub(crate) fn everything(&mut self, config: &Config) {
-        let algorithms = wanted::algorithms(config);
+        let mut kernel = wanted::algorithms(config);
+        kernel.extend(self.cgroups(config));
         // Those that are no longer wanted go last: until then a namespace may have one as its default.
-        self.set_all(&Place::kernel(), &algorithms);
+        self.set_all(&Place::kernel(), &kernel);
         self.namespaces(config);
         self.uncovered();
-        self.undo_unwanted(&Place::kernel(), &algorithms);
+        self.undo_unwanted(&Place::kernel(), &kernel);
         let seen = &self.seen;
         self.watches.retain(|cookie, _| seen.contains(cookie));
+    }
+
+    /// If they cannot be found, what was set stays.
+    fn cgroups(&mut self, config: &Config) -> Wanted {
+        wanted::cgroups(config).unwrap_or_else(|fault| {
+            self.problem("cgroups", &fault);
+            let is_one = |entry: &&record::Entry| matches!(entry.item, Item::Cgroup(_));
+            let known = self.record.entries().iter().filter(is_one);
+            known.filter_map(|entry| Some((entry.item.clone(), entry.ours.last()?.clone()))).collect()
+        })
     }
 
     fn namespaces(&mut self, config: &Config) {

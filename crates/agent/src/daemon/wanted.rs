@@ -1,8 +1,11 @@
 //! What a configuration means in a network namespace as it is now.
 
+use super::cgroups;
 use super::item::{Fault, Item, Limit, endpoint_text, params_text, port_text};
 use crate::config::{Config, EndpointFlag, EndpointRule, Family, Mptcp, Settings};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use vmcc_host::cgroup;
 use vmcc_netlink::{Endpoint, HostAddress, Links, PortInfo};
 use wildmatch::WildMatch;
 
@@ -16,6 +19,23 @@ pub(crate) fn algorithms(config: &Config) -> Wanted {
 
 pub(crate) fn ports(config: &Config) -> Wanted {
     config.ports.iter().map(|(name, config)| (Item::Port(name.clone()), port_text(config))).collect()
+}
+
+/// Of the cgroups that are there.
+pub(crate) fn cgroups(config: &Config) -> Result<Wanted, Fault> {
+    // Who names none has no business with where they are.
+    if config.cgroups.is_empty() {
+        return Ok(Vec::new());
+    }
+    let root = cgroup::root()?;
+    let mut wanted = BTreeMap::new();
+    for rule in &config.cgroups {
+        let failed = |source| Fault::File { file: root.display().to_string(), source };
+        for path in cgroups::find(&root, &rule.path).map_err(failed)? {
+            wanted.entry(path).or_insert_with(|| rule.congestion_control.clone());
+        }
+    }
+    Ok(wanted.into_iter().map(|(path, name)| (Item::Cgroup(path), name)).collect())
 }
 
 /// What is wanted in the calling thread's namespace.

@@ -4,6 +4,7 @@
 //! No type has padding (the compiler sees to that), so each is its bytes.
 
 pub(crate) mod algorithm;
+pub(crate) mod cgroup;
 pub(crate) mod hold;
 #[cfg(test)]
 pub(crate) mod marking;

@@ -1,7 +1,7 @@
 //! C and Rust agree on all that they share: what the compiler of the programs made of the headers (BTF) against the
 //! types here.
 
-use super::{Constants, Layout, algorithm, hold, marking, observe, port, qdisc, states};
+use super::{Constants, Layout, algorithm, cgroup, hold, marking, observe, port, qdisc, states};
 use crate::objects;
 use libbpf_rs::AsRawLibbpf;
 use libbpf_rs::btf::types::{Enum, MemberAttr, Struct};
@@ -143,6 +143,7 @@ fn layouts() -> Vec<Layout> {
     [
         INTERFACE,
         algorithm::LAYOUTS,
+        cgroup::LAYOUTS,
         hold::LAYOUTS,
         observe::LAYOUTS,
         port::LAYOUTS,
@@ -235,6 +236,7 @@ fn constants_are_the_same_in_c_and_rust() {
 fn the_objects_that_are_loaded_have_these_layouts_too() {
     let mut objects = vec![
         ("port", objects::PORT),
+        ("cgroup", objects::CGROUP),
         ("hold", objects::HOLD),
         ("observe", objects::OBSERVE),
         ("states", objects::STATES),
