@@ -193,8 +193,8 @@ fn root_figures_are_as_prometheus_reads_them_and_follow_what_happens() {
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
         line.unwrap_or_else(|| panic!("{name}: {text}")).parse::<f64>().unwrap()
     };
-    // Two connections, one of which only controls, with two subflows each; and both ends of the question itself.
-    until("a client's subflows", || value(&http(&pair, get), "vmcc_sockets{algorithm=\"mp_vmcc\"}") == 6.0);
+    // Two connections, one of which only controls, with two subflows each; who asks is not counted.
+    until("a client's subflows", || value(&http(&pair, get), "vmcc_sockets{algorithm=\"mp_vmcc\"}") == 4.0);
     let _kept_waiting = pair.here.within(|| TcpStream::connect("127.0.0.1:9464").unwrap());
     let answer = http(&pair, get);
     let (head, text) = answer.split_once("\r\n\r\n").unwrap();
@@ -221,6 +221,11 @@ fn root_figures_are_as_prometheus_reads_them_and_follow_what_happens() {
     pair.file("[host]\nnotsent_lowatt = 1");
     agent.signal(Signal::SIGHUP);
     until("a file that is refused is counted", || {
-        value(&http(&pair, get), "vmcc_agent_reloads_refused_total") == 1.0
+        let text = http(&pair, get);
+        let counted = value(&text, "vmcc_agent_reloads_refused_total");
+        (counted, value(&text, "vmcc_agent_file_refused")) == (1.0, 1.0)
     });
+    pair.file(&file);
+    agent.signal(Signal::SIGHUP);
+    until("one that is not is in force", || value(&http(&pair, get), "vmcc_agent_file_refused") == 0.0);
 }

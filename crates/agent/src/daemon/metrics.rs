@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vmcc_host::Status;
-use vmcc_host::diag::Diag;
+use vmcc_host::diag::{Diag, Subflow};
 
 /// How soon the thread notices that it is to end.
 const GLANCE: Duration = Duration::from_millis(200);
@@ -29,6 +29,8 @@ pub(crate) struct Own {
     pub(crate) rounds: u64,
     pub(crate) paths_closed: u64,
     pub(crate) reloads_refused: u64,
+    /// Whether that was so the last time: an older file is in force.
+    pub(crate) file_refused: bool,
 }
 
 /// A thread that answers until this is dropped.
@@ -81,7 +83,7 @@ fn answer(mut asker: TcpStream, own: &Mutex<Own>) -> io::Result<()> {
     let (status, kind, body) = match request(&mut asker)? {
         Some((method, path)) if method == "GET" && path == PATH => {
             let own = own.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            match text(&own) {
+            match text(&own, Question::of(&asker)?) {
                 Ok(text) => ("200 OK", prometheus::TEXT_FORMAT, text),
                 Err(error) => ("500 Internal Server Error", "text/plain", format!("{error}\n")),
             }
@@ -94,6 +96,28 @@ fn answer(mut asker: TcpStream, own: &Mutex<Own>) -> io::Result<()> {
         asker,
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
     )
+}
+
+/// Both ends of the connection that asks, which is not to be counted.
+#[derive(Clone, Copy)]
+struct Question([SocketAddr; 2]);
+
+impl Question {
+    fn of(asker: &TcpStream) -> io::Result<Self> {
+        Ok(Self([asker.local_addr()?, asker.peer_addr()?].map(plain)))
+    }
+
+    /// From either end: who asks may be here.
+    fn is(&self, socket: &Subflow) -> bool {
+        let [here, there] = self.0;
+        let (local, remote) = (plain(socket.local), plain(socket.remote));
+        (local, remote) == (here, there) || (local, remote) == (there, here)
+    }
+}
+
+/// As sockets of IPv4 write it.
+fn plain(end: SocketAddr) -> SocketAddr {
+    SocketAddr::new(end.ip().to_canonical(), end.port())
 }
 
 /// The method and path; `None` if it is no request of a sensible size.
@@ -119,10 +143,11 @@ fn request(asker: &mut TcpStream) -> io::Result<Option<(String, String)>> {
 }
 
 /// Everything, as Prometheus reads it.
-fn text(own: &Own) -> Result<String, Error> {
+fn text(own: &Own, question: Question) -> Result<String, Error> {
     let registry = Registry::new();
     let algorithms = vmcc_host::list()?;
-    let sockets = Diag::open()?.subflows()?;
+    let mut sockets = Diag::open()?.subflows()?;
+    sockets.retain(|socket| !question.is(socket));
     let filled =
         of_agent(&registry, own).and_then(|()| of_algorithms(&registry, &algorithms)).and_then(|()| {
             let of = |name: &str| sockets.iter().filter(|s| s.algorithm == name).count() as i64;
@@ -166,6 +191,11 @@ fn of_agent(registry: &Registry, own: &Own) -> prometheus::Result<()> {
     for (name, help, value) in [
         ("vmcc_agent_values", "Values that the agent has set.", own.values),
         ("vmcc_agent_problems", "What the file asks for and cannot be set now.", own.problems),
+        (
+            "vmcc_agent_file_refused",
+            "1 if the file was not usable when it was last read: the one before is in force.",
+            u64::from(own.file_refused),
+        ),
     ] {
         let gauge = IntGaugeVec::new(Opts::new(name, help), &[])?;
         gauge.with_label_values::<&str>(&[]).set(i64::try_from(value).unwrap_or(i64::MAX));

@@ -260,12 +260,14 @@ impl Agent {
         match Config::load(&self.path) {
             Ok(config) => {
                 self.config = config;
+                self.own.file_refused = false;
                 self.round(say);
                 self.unheeded(say);
                 self.tell(&[News::Reloaded], say);
             }
             Err(fault) => {
                 self.own.reloads_refused += 1;
+                self.own.file_refused = true;
                 self.tell(&[News::ReloadRefused { text: fault.to_string() }], say);
             }
         }
