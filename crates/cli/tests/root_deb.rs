@@ -9,23 +9,11 @@ mod machine;
 mod namespace;
 mod pair;
 
-use common::root;
 use kept::{seen, sysctl, until};
-use machine::Machine;
+use machine::{Machine, package};
 use pair::Pair;
-use std::path::PathBuf;
-use std::process::Command;
 
 const FILE: &str = "[algorithm.vmcc]\n[host]\ncongestion_control = 'mp_vmcc'\nnotsent_lowat = '4096B'\nmptcp = { subflows = 3 }\n";
-
-/// The package of this build, under a version.
-fn package(pair: &Pair, version: &str) -> PathBuf {
-    let mut command = Command::new(root().join("scripts/deb.sh"));
-    command.arg(env!("CARGO_BIN_EXE_vmcc")).arg(pair.dir.path()).arg(version).env("DEB_COMPRESS", "none");
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
-}
 
 fn algorithm_is_up() -> bool {
     agent::available().split_whitespace().any(|name| name == "mp_vmcc")
@@ -40,7 +28,7 @@ fn root_the_package_is_installed_upgraded_removed_and_purged() {
     let congestion_control = || sysctl(&pair.here, "ipv4.tcp_congestion_control").trim().to_owned();
 
     // It asks for nothing until somebody writes what.
-    let first = machine.put(&package(&pair, "0.1.0"));
+    let first = machine.put(&package(pair.dir.path(), "0.1.0"));
     let said = machine.run(&format!("dpkg --install {}", first.display()));
     assert_eq!(
         machine.run("systemctl is-active vmcc; systemctl is-enabled vmcc"),
@@ -65,7 +53,7 @@ fn root_the_package_is_installed_upgraded_removed_and_purged() {
         congestion_control() == "mp_vmcc" && sysctl(&pair.here, "ipv4.tcp_notsent_lowat") == "4096\n"
     });
     let (old, set) = (pid(), seen(&pair.here));
-    let second = machine.put(&package(&pair, "0.1.1"));
+    let second = machine.put(&package(pair.dir.path(), "0.1.1"));
     machine.run(&format!("dpkg --install {}", second.display()));
     until("the new agent", || machine.run("systemctl is-active vmcc || true") == "active\n");
     assert_ne!(pid(), old);

@@ -6,6 +6,8 @@ set -e
 cd "$1"
 mount -t overlay none -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" root
 cd root
+# As systemd does where it is no container: services see what is mounted later, as names of network namespaces are.
+mount --make-rshared .
 mount -t proc proc proc
 mount -t sysfs sysfs sys
 mount -t cgroup2 none sys/fs/cgroup

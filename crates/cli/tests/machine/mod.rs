@@ -10,6 +10,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+/// The package of this build, under a version, made in a folder.
+pub fn package(folder: &Path, version: &str) -> PathBuf {
+    let mut command = Command::new(root().join("scripts/deb.sh"));
+    command.arg(env!("CARGO_BIN_EXE_vmcc")).arg(folder).arg(version).env("DEB_COMPRESS", "none");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+}
+
 pub struct Machine {
     /// `unshare`, whose child is systemd.
     outside: Child,
