@@ -26,8 +26,6 @@ enum {
 	BPF_SOCK_OPS_TCP_LISTEN_CB = 11,
 };
 
-#define SOL_TCP	       6
-#define TCP_CONGESTION 13
 /* Left to the programs that are called next; the kernel does not ask for it. */
 #define DONE 0x766d6363
 

@@ -6,6 +6,7 @@
 #include "bucket.h"
 #include "cgroup_shared.h"
 #include "hold_shared.h"
+#include "live_shared.h"
 #include "marking_step.h"
 #include "observe_shared.h"
 #include "port_shared.h"
@@ -83,6 +84,7 @@ SHARED_STRUCT(observe_record);
 SHARED_STRUCT(socket_state);
 SHARED_STRUCT(cgroup_settings);
 SHARED_STRUCT(hold_settings);
+SHARED_STRUCT(live_settings);
 SHARED_STRUCT(port_settings);
 SHARED_STRUCT(port_config);
 SHARED_STRUCT(port_counters);

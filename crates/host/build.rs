@@ -45,6 +45,7 @@ fn main() {
     tools.compile("port.bpf.c", "port.o", &[]);
     tools.compile("cgroup.bpf.c", "cgroup.o", &[]);
     tools.compile("hold.bpf.c", "hold.o", &[]);
+    tools.compile("live.bpf.c", "live.o", &[]);
     tools.compile("marking.bpf.c", "marking.o", &[]);
     tools.compile("nothing.bpf.c", "nothing.o", &[]);
     tools.compile("observe.bpf.c", "observe.o", &[]);
@@ -69,6 +70,7 @@ fn main() {
         ("PORT", "port.o"),
         ("CGROUP", "cgroup.o"),
         ("HOLD", "hold.o"),
+        ("LIVE", "live.o"),
         ("NOTHING", "nothing.o"),
         ("OBSERVE", "observe.o"),
         ("STATES", "states.o"),

@@ -8,6 +8,7 @@
 //! | [`list`], [`set_params`], [`take_down`], [`clean`], [`Turn`] | what any process has loaded |
 //! | [`cgroup`] | what the connections of a cgroup are given |
 //! | [`guard`] | closes paths that an algorithm asks to close |
+//! | [`live`] | changing the congestion control of connections that run |
 //! | [`netns`] | doing something in another network namespace |
 //! | [`port`] | a port of a virtual switch: service queues that are shaped and mark |
 //! | [`diag`] | TCP and MPTCP sockets, as the kernel knows them |
@@ -29,6 +30,7 @@ mod elapsed;
 mod error;
 pub mod guard;
 mod ids;
+pub mod live;
 mod load;
 pub mod netns;
 mod objects;

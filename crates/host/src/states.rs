@@ -6,7 +6,7 @@ use crate::shared::states::SocketState;
 use libbpf_rs::ObjectBuilder;
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use vmcc_cc::{Algorithm, Path};
 use zerocopy::FromBytes;
@@ -61,21 +61,21 @@ impl States {
     /// The kernel refuses.
     pub fn read(&self) -> Result<Vec<State>, ControlError> {
         let mut bytes = Vec::new();
-        self.iterate().and_then(|mut file| file.read_to_end(&mut bytes)).map_err(failed)?;
+        iterate(self.0.as_fd()).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(failed)?;
         let states = bytes.chunks_exact(size_of::<SocketState>());
         Ok(states.filter_map(|one| decode(&SocketState::read_from_bytes(one).ok()?)).collect())
     }
+}
 
-    /// One listing, as a file.
-    fn iterate(&self) -> std::io::Result<File> {
-        // SAFETY: the call takes a descriptor, which `self` keeps open, and no memory.
-        let fd = unsafe { libbpf_rs::libbpf_sys::bpf_iter_create(self.0.as_raw_fd()) };
-        if fd < 0 {
-            return Err(std::io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just made this descriptor for nobody else.
-        Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+/// One listing of an iterator's link, as a file.
+pub(crate) fn iterate(link: BorrowedFd<'_>) -> std::io::Result<File> {
+    // SAFETY: the call takes a descriptor, which the caller keeps open, and no memory.
+    let fd = unsafe { libbpf_rs::libbpf_sys::bpf_iter_create(link.as_raw_fd()) };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error());
     }
+    // SAFETY: the kernel has just made this descriptor for nobody else.
+    Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
 fn decode(raw: &SocketState) -> Option<State> {

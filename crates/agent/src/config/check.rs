@@ -151,6 +151,10 @@ fn settings(at: &str, settings: &Settings, algorithms: &[Params]) -> Result<(), 
     if let Some(name) = &settings.congestion_control {
         congestion_control(&format!("{at}.congestion_control"), name, algorithms)?;
     }
+    if settings.live && settings.congestion_control.is_none() {
+        return Err(Wrong::key(format!("{at}.live"), "it has no effect")
+            .help("add `congestion_control`, which running connections are to have"));
+    }
     if settings.notsent_lowat.is_some_and(|bytes| bytes.get() > u64::from(u32::MAX)) {
         return Err(Wrong::value(format!("{at}.notsent_lowat"), format!("the most is {}B", u32::MAX)));
     }

@@ -127,6 +127,9 @@ enum Value {
 pub struct Settings {
     /// The congestion control of new connections, by its name in the kernel.
     pub congestion_control: Option<String>,
+    /// Whether connections that run are given it, too: those that have what was the default before.
+    #[serde(default)]
+    pub live: bool,
     /// What a subflow may hold unsent.
     pub notsent_lowat: Option<Bytes>,
     /// Further sysctls of the network.
@@ -145,6 +148,9 @@ pub struct NamespaceRule {
     pub name: String,
     /// The congestion control of new connections, by its name in the kernel.
     congestion_control: Option<String>,
+    /// Whether connections that run are given it, too: those that have what was the default before.
+    #[serde(default)]
+    live: bool,
     /// What a subflow may hold unsent.
     notsent_lowat: Option<Bytes>,
     #[serde(default)]
@@ -158,6 +164,7 @@ impl NamespaceRule {
     pub fn settings(&self) -> Settings {
         Settings {
             congestion_control: self.congestion_control.clone(),
+            live: self.live,
             notsent_lowat: self.notsent_lowat,
             sysctl: self.sysctl.clone(),
             mptcp: self.mptcp.clone(),

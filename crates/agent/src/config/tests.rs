@@ -49,6 +49,15 @@ fn cgroups_are_paths_below_the_mount_and_their_algorithms_are_up() {
 }
 
 #[test]
+fn connections_that_run_are_changed_only_if_it_is_said_to_what() {
+    let of =
+        |table: &str| Config::parse("test", &format!("{table}congestion_control = 'cubic'\nlive = true\n"));
+    assert!(of("[host]\n").unwrap().host.live);
+    assert!(of("[[namespace]]\nname = 'a'\n").unwrap().namespaces[0].settings().live);
+    assert!(refused("[host]\nlive = true\n").to_string().contains("congestion_control"));
+}
+
+#[test]
 fn what_has_no_effect_is_said() {
     let of = |text: &str| Config::parse("test", text).unwrap().unheeded;
     assert_eq!(

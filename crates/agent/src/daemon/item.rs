@@ -10,8 +10,8 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 use vmcc_cc::{Algorithm, Params};
-use vmcc_host::cgroup;
 use vmcc_host::port::{self, Serving};
+use vmcc_host::{cgroup, live};
 use vmcc_netlink::{Endpoint, PathManager};
 use vmcc_port::PortConfig;
 
@@ -24,6 +24,8 @@ pub(crate) enum Item {
     /// A cgroup, by its path. Its value: the congestion control of its connections. Of the kernel, too, as its processes may be
     /// in any network namespace.
     Cgroup(String),
+    /// The default congestion control, and with it that of the connections which have the one before.
+    LiveDefault,
     /// A sysctl, by its file below /proc/sys.
     Sysctl(String),
     /// A limit of the MPTCP path manager.
@@ -125,6 +127,7 @@ impl Item {
         match self {
             Self::Algorithm(name) => read_algorithm(name),
             Self::Cgroup(path) => Ok(cgroup::congestion_control(&cgroup::root()?, path)?),
+            Self::LiveDefault => default().read(),
             Self::Sysctl(name) => {
                 let file = sysctl(name)?.file();
                 let text = fs::read_to_string(&file);
@@ -164,6 +167,14 @@ impl Item {
             }
             (Self::Cgroup(path), Some(name)) => Ok(cgroup::set(&cgroup::root()?, path, name)?),
             (Self::Cgroup(path), None) => Ok(cgroup::unset(path)?),
+            (Self::LiveDefault, Some(name)) => {
+                let before = self.read()?;
+                // First, so that whoever comes after us when we are killed does it again.
+                let changed = follow(before.as_deref(), name);
+                default().write(value)?;
+                changed.and_then(|()| follow(before.as_deref(), name))
+            }
+            (Self::LiveDefault, None) => Err(unreadable(None)),
             (Self::Sysctl(name), value) => {
                 let file = sysctl(name)?.file();
                 fs::write(&file, line(value)).map_err(|source| Fault::File { file: show(&file), source })
@@ -197,6 +208,18 @@ impl Item {
             Err(Error::Port(port::PortError::NoSuchPort { .. })) => Ok(()),
             settled => settled.map(drop).map_err(Fault::from),
         }
+    }
+}
+
+fn default() -> Item {
+    Item::Sysctl(SysctlName::congestion_control().as_str().to_owned())
+}
+
+/// Has the connections of the calling thread's namespace that have one congestion control have another one.
+pub(crate) fn follow(from: Option<&str>, to: &str) -> Result<(), Fault> {
+    match from {
+        Some(from) if from != to => Ok(live::change(from, to).map(drop)?),
+        _ => Ok(()),
     }
 }
 
@@ -302,6 +325,7 @@ impl fmt::Display for Item {
         match self {
             Self::Algorithm(name) => write!(f, "{name}"),
             Self::Cgroup(path) => write!(f, "cgroup {path}"),
+            Self::LiveDefault => write!(f, "{}, also of connections that run", default()),
             Self::Sysctl(name) => write!(f, "{name}"),
             Self::Limit(Limit::Subflows) => write!(f, "MPTCP limit subflows"),
             Self::Limit(Limit::Accept) => write!(f, "MPTCP limit accept"),

@@ -1,6 +1,6 @@
 //! Once over everything: what is wanted is set, what is no longer wanted is as before.
 
-use super::item::{Fault, Item};
+use super::item::{Fault, Item, follow};
 use super::keep::{keep, undo};
 use super::namespaces::{self, NAMED};
 use super::news::News;
@@ -11,7 +11,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use vmcc_host::netns;
+use vmcc_host::{live, netns};
 use vmcc_netlink::Changes;
 use wildmatch::WildMatch;
 
@@ -128,7 +128,21 @@ impl<'a> Round<'a> {
         // First, as there may be no room for more endpoints.
         self.undo_unwanted(place, &wanted);
         self.set_all(place, &wanted);
+        if settings.live
+            && let Err(fault) = self.follow(place, &wanted)
+        {
+            let of = format!("{}: connections that run keep their congestion control", place.name);
+            self.problem(&of, &fault);
+        }
         Ok(())
+    }
+
+    /// Subflows that join a connection are given what it began with.
+    fn follow(&self, place: &Place, wanted: &Wanted) -> Result<(), Fault> {
+        live::possible()?;
+        let to = wanted.iter().find(|(item, _)| *item == Item::LiveDefault).map(|(_, name)| name.as_str());
+        let before = self.record.find(place, &Item::LiveDefault).and_then(|entry| entry.before.clone());
+        to.map_or(Ok(()), |to| follow(before.as_deref(), to))
     }
 
     fn set_all(&mut self, place: &Place, wanted: &Wanted) {

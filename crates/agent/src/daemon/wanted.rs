@@ -2,10 +2,10 @@
 
 use super::cgroups;
 use super::item::{Fault, Item, Limit, endpoint_text, params_text, port_text};
-use crate::config::{Config, EndpointFlag, EndpointRule, Family, Mptcp, Settings};
+use crate::config::{Config, EndpointFlag, EndpointRule, Family, Mptcp, Settings, SysctlName};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use vmcc_host::cgroup;
+use vmcc_host::{cgroup, live};
 use vmcc_netlink::{Endpoint, HostAddress, Links, PortInfo};
 use wildmatch::WildMatch;
 
@@ -41,8 +41,12 @@ pub(crate) fn cgroups(config: &Config) -> Result<Wanted, Fault> {
 /// What is wanted in the calling thread's namespace.
 pub(crate) fn settings(settings: &Settings) -> Result<Wanted, Fault> {
     let sysctls = settings.sysctls().into_iter();
-    let mut wanted: Wanted =
-        sysctls.map(|(name, value)| (Item::Sysctl(name.as_str().to_owned()), value)).collect();
+    let live = settings.live && live::possible().is_ok();
+    let item = |name: SysctlName| match live && name == SysctlName::congestion_control() {
+        true => Item::LiveDefault,
+        false => Item::Sysctl(name.as_str().to_owned()),
+    };
+    let mut wanted: Wanted = sysctls.map(|(name, value)| (item(name), value)).collect();
     wanted.extend(limits(&settings.mptcp));
     if !settings.mptcp.endpoints.is_empty() {
         let failed = |source| Fault::Netlink { action: "list addresses", source };

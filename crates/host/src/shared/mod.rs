@@ -6,6 +6,7 @@
 pub(crate) mod algorithm;
 pub(crate) mod cgroup;
 pub(crate) mod hold;
+pub(crate) mod live;
 #[cfg(test)]
 pub(crate) mod marking;
 pub(crate) mod observe;

@@ -1,7 +1,7 @@
 //! C and Rust agree on all that they share: what the compiler of the programs made of the headers (BTF) against the
 //! types here.
 
-use super::{Constants, Layout, algorithm, cgroup, hold, marking, observe, port, qdisc, states};
+use super::{Constants, Layout, algorithm, cgroup, hold, live, marking, observe, port, qdisc, states};
 use crate::objects;
 use libbpf_rs::AsRawLibbpf;
 use libbpf_rs::btf::types::{Enum, MemberAttr, Struct};
@@ -145,6 +145,7 @@ fn layouts() -> Vec<Layout> {
         algorithm::LAYOUTS,
         cgroup::LAYOUTS,
         hold::LAYOUTS,
+        live::LAYOUTS,
         observe::LAYOUTS,
         port::LAYOUTS,
         qdisc::LAYOUTS,
@@ -238,6 +239,7 @@ fn the_objects_that_are_loaded_have_these_layouts_too() {
         ("port", objects::PORT),
         ("cgroup", objects::CGROUP),
         ("hold", objects::HOLD),
+        ("live", objects::LIVE),
         ("observe", objects::OBSERVE),
         ("states", objects::STATES),
     ];

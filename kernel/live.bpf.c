@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Changes the congestion control of connections that run, in the network namespace of whoever
+ * reads: of those that have the one that is to go.  A byte for each that has changed.
+ */
+#include "kernel_types.h"
+#include "live_shared.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+/* The states of whole sockets that have, or had, a peer. */
+#define CONNECTED                                                                                  \
+	(1u << TCP_ESTABLISHED | 1u << TCP_FIN_WAIT1 | 1u << TCP_FIN_WAIT2 |                       \
+	 1u << TCP_CLOSE_WAIT | 1u << TCP_LAST_ACK | 1u << TCP_CLOSING)
+enum {
+	TCP_FIN_WAIT1 = 4,
+	TCP_FIN_WAIT2 = 5,
+	TCP_LAST_ACK = 9,
+	TCP_CLOSING = 11,
+};
+
+const volatile struct live_settings settings = {};
+
+SEC("iter/tcp")
+int live_change(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *common = ctx->sk_common;
+	const struct inet_connection_sock *icsk = (const struct inet_connection_sock *)common;
+	char name[LIVE_NAME_LEN] = {};
+	u8 changed = 1;
+	int i;
+
+	if (!common || common->skc_state > TCP_CLOSING || !(CONNECTED & 1u << common->skc_state))
+		return 0;
+	BPF_CORE_READ_INTO(&name, icsk, icsk_ca_ops, name);
+	for (i = 0; i < LIVE_NAME_LEN; i++)
+		if (name[i] != settings.from[i])
+			return 0;
+	/* Read by the kernel alone, as in cgroup.bpf.c. */
+	if (!bpf_setsockopt(common, SOL_TCP, TCP_CONGESTION, (void *)settings.to, LIVE_NAME_LEN))
+		bpf_seq_write(ctx->meta->seq, &changed, sizeof(changed));
+	return 0;
+}
