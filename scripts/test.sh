@@ -17,7 +17,7 @@ target=${CARGO_TARGET_DIR:-target}
 # What the tests are built with runs the demo and the matrix too: nothing is compiled twice.
 vmcc=$target/debug/vmcc
 
-all_stages=(rust-format c-format shell portable kernel clippy root guests timeless matrix demo)
+all_stages=(rust-format c-format shell portable kernel clippy root guests agents timeless matrix demo)
 # On demand, and in CI where they belong to a job.
 more_stages=(release more-guests)
 # Root tests mostly wait for packets, and guests for their timers. Meanwhile, at idle priority, run stages that only
@@ -25,6 +25,8 @@ more_stages=(release more-guests)
 leaves_room=(root guests)
 compilers=(release)
 patient=(timeless matrix more-guests)
+# Waits most of its time and measures no rate, so it runs beside guests, at no lower priority.
+with_guests=(agents)
 
 # Every compilation here is Clippy's as well, which is the compiler with more lints: what it says is kept with what was
 # compiled, and `clippy` asks for it.
@@ -88,8 +90,9 @@ stage_portable() {
 		printf '#!/bin/sh\necho "$0 is not to be used here" >&2\nexit 1\n' >"$fakes/$name"
 		chmod +x "$fakes/$name"
 	done
-	PATH="$fakes:$PATH" unprivileged cargo test --locked --no-fail-fast
-	local status=$?
+	local PATH=$fakes:$PATH list=$logs/list-portable status=0 wrapper=("${unprivileged[@]}")
+	programs_of "$list" "${unprivileged[@]}" cargo test --locked --no-run && run_together "$list" || status=1
+	"${unprivileged[@]}" cargo test --locked --doc || status=1
 	rm -rf "$fakes"
 	return $status
 }
@@ -109,21 +112,16 @@ features_of() { # features_of SELECTION...: each package that the tests are buil
 	cargo tree --locked -e normal,build,dev --prefix none -f '{p} [{f}]' "$@" | sed 's/ (\*)$//' | sort -u
 }
 
-unprivileged() {
-	if [ "$(id -u)" = 0 ]; then
-		# setfcap: without it root may not map itself into a user namespace, which one test needs.
-		setpriv --bounding-set=-all,+setfcap --inh-caps=-all --no-new-privs "$@"
-	else
-		"$@"
-	fi
-}
+# setfcap: without it root may not map itself into a user namespace, which one test needs.
+unprivileged=()
+[ "$(id -u)" != 0 ] || unprivileged=(setpriv "--bounding-set=-all,+setfcap" --inh-caps=-all --no-new-privs)
 
 # Not again what `portable` has run and has no kernel code.
 stage_kernel() {
-	local targets=()
-	mapfile -t targets < <(kernel_targets | grep -vxE 'parquet|report|interrupt' | sed 's/^/--test=/')
-	build_examples && cargo test --locked --no-fail-fast --workspace "${kernel_features[@]}" --lib --bin vmcc \
-		"${targets[@]}" -- --skip root_ --skip guest_ --skip timeless_
+	build_binaries &&
+		grep -E '/crates/(agent|cli|host|lab|netlink)[[:space:]]' "$logs/binaries" |
+		grep -vE '/(parquet|report|interrupt)-[^/]*$' >"$logs/list-kernel" &&
+		run_together "$logs/list-kernel" --skip root_ --skip guest_ --skip timeless_
 }
 
 # The names of the test targets of crates with kernel code.
@@ -142,16 +140,20 @@ build_tests() {
 	cargo test --locked --no-run --workspace "${kernel_features[@]}" --lib --bin vmcc "${targets[@]}" "$@"
 }
 
-# Builds the tests once and lists them in $logs/binaries: folder and program, a line each.
+# Builds the tests once and lists them in $logs/binaries.
 build_binaries() {
-	[ ! -e "$logs/binaries" ] || return 0
-	build_examples || return
-	build_tests --message-format json-render-diagnostics | python3 -c '
+	[ -e "$logs/binaries" ] || { build_examples && programs_of "$logs/binaries" build_tests; }
+}
+
+programs_of() { # programs_of LIST COMMAND...: of cargo; writes what tests it built: folder and program, a line each
+	local list=$1
+	shift
+	"$@" --message-format json-render-diagnostics | python3 -c '
 import json, os, sys
 for message in map(json.loads, sys.stdin):
     if message.get("executable") and message["profile"]["test"]:
-        print(os.path.dirname(message["manifest_path"]), message["executable"], sep="\t")' >"$logs/building" || return
-	mv "$logs/building" "$logs/binaries"
+        print(os.path.dirname(message["manifest_path"]), message["executable"], sep="\t")' >"$list.building" || return
+	mv "$list.building" "$list"
 }
 
 # What each program is started by, if anything, and how many of its tests run at once.
@@ -171,6 +173,20 @@ run_binaries() { # run_binaries LIST ARGUMENTS...: one program at a time; the ar
 		[ $status -lt 128 ] || echo "error: ${binary##*/} was ended (signal: $((status - 128)))"
 	done <"$list"
 	return $failed
+}
+
+# For tests that only compute: as many programs at once as there are cores.
+run_together() { # run_together LIST ARGUMENTS...: as run_binaries
+	local list=$1 part lanes=() status=0
+	shift
+	split -n "r/$(nproc)" "$list" "$list."
+	for part in "$list".??; do
+		threads=2 run_binaries "$part" "$@" &>"$part.log" &
+		lanes+=($!)
+	done
+	for part in "${lanes[@]}"; do wait "$part" || status=1; done
+	cat "$list".??.log
+	return $status
 }
 
 # The tests that failed, from logs of `run_binaries`: the list that libtest ends with (a test may print another before), or
@@ -235,8 +251,10 @@ stage_root() {
 	return $status
 }
 
-# Programs whose tests serve ports and load no algorithm. Each sees records and pins of its own alone.
-of_ports='/root_(port|mark)[-_][^/]*$'
+# Programs whose tests load no algorithm; most serve ports. Each sees records and pins of its own alone.
+of_ports='/root_(port|mark|topologies|bad_input|window)[-_][^/]*$'
+# Programs about what an agent keeps in the kernel and says of it.
+of_agents='/root_(agent|deb|keep|prometheus|top)[-_][^/]*$'
 
 run_ports() {
 	# Ports of so low rates that several are filled at once.
@@ -248,11 +266,28 @@ run_ports() {
 
 # One at a time: they share the kernel's list of algorithms, and measure what it carries.
 run_algorithms() {
-	grep -vE "$of_ports" "$logs/binaries" >"$logs/list-algorithms" && run_twice root_ "$logs/list-algorithms"
+	grep -vE "$of_ports|$of_agents" "$logs/binaries" >"$logs/list-algorithms" && run_twice root_ "$logs/list-algorithms"
 }
 
-# Guests with the host's clock: one at a time, each wants every core.
-stage_guests() { guest_tests guest_; }
+# In turns with what else has algorithms in the kernel's list at that time.
+stage_agents() {
+	local reason wrapper=(flock "$logs/algorithms")
+	reason=$(why_not_on_this_kernel)
+	[ -z "$reason" ] || { cannot "$reason" || return; }
+	build_binaries && grep -E "$of_agents" "$logs/binaries" >"$logs/list-agents" && run_twice root_ "$logs/list-agents"
+}
+
+# Guests with the host's clock: one at a time, each wants every core. VMs on taps use the host's algorithms too.
+stage_guests() {
+	local list=$logs/list-guest_ status=0 wrapper=()
+	list_guests guest_ || return
+	grep -v /guest_platforms- "$list" >"$list-alone"
+	grep /guest_platforms- "$list" >"$list-in-turn"
+	run_twice guest_ "$list-alone" || status=1
+	wrapper=(flock "$logs/algorithms")
+	run_twice guest_ "$list-in-turn" || status=1
+	return $status
+}
 
 # Guests that measure no time, or have a clock of instructions: they need one core and no hurry.
 stage_timeless() { guest_tests timeless_; }
@@ -344,6 +379,7 @@ aside=()
 if is_one_of root "${stages[@]}" || is_one_of guests "${stages[@]}"; then
 	aside=("${compilers[@]}" "${patient[@]}")
 fi
+! is_one_of guests "${stages[@]}" || aside+=("${with_guests[@]}")
 foreground=()
 background=()
 for stage in "${stages[@]}"; do
@@ -383,6 +419,7 @@ end_background() {
 
 for stage in "${foreground[@]}"; do
 	if is_one_of "$stage" "${leaves_room[@]}"; then begin_background; elif [ -e "$logs/begun" ]; then end_background; fi
+	[ "$stage" != guests ] || run_lane "${with_guests[@]}" &
 	printf '\n=== %s ===\n' "$stage"
 	run_stage "$stage"
 	judge "$stage"

@@ -69,7 +69,7 @@ fn beside_long_inside() {
 #[test]
 #[ignore = "runs in a guest"]
 fn inside_marks_are_answered_as_marks() {
-    reductions::marks_are_answered_as_marks("10mbit", &[2], 5);
+    reductions::marks_are_answered_as_marks("10mbit", &[2], 5, 1);
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod reductions;
 
 #[test]
 fn root_reductions_after_marks_are_answered_as_marks() {
-    reductions::marks_are_answered_as_marks("50mbit", &[1, 4], 3);
+    reductions::marks_are_answered_as_marks("50mbit", &[1, 4], 3, 3);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{alone, namespaces_of};
+use common::namespaces_of;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -64,7 +64,6 @@ fn intended(spec: &LabSpec) -> (BTreeSet<LinkId>, BTreeSet<LinkId>) {
 
 /// The same on both engines: links that carry packets, and goodput within a fifth.
 fn both(text: &str, tag: &str) -> (Metrics, Metrics) {
-    let _alone = alone();
     let case = case(text);
     let model = vmcc_sim::run_case(&case, 1, &vmcc_sim::Options::default()).unwrap().metrics;
     let goodput = |metrics: &Metrics| metrics.goodput_bps.unwrap();
@@ -115,7 +114,6 @@ fn root_a_bottleneck_has_a_rate_in_each_direction() {
 
 #[test]
 fn root_a_path_has_a_rate_in_each_direction() {
-    let _alone = alone();
     let of = |from: &str, to: &str| {
         let text = format!(
             "[topology]\nkind='parallel-paths'\npaths=1\nrate='50mbit'\ndelay='20us'\nreverse={{rate='5mbit'}}\n\
@@ -196,7 +194,6 @@ fn root_leaves_and_spines_are_built() {
 /// Where the kernel has no netem, delay is refused by name; where it has, packets take their time.
 #[test]
 fn root_a_delay_needs_netem() {
-    let _alone = alone();
     let case = case(
         "[topology]\nkind='dumbbell'\npairs=1\nrate='40mbit'\ndelay='5ms'\n[[traffic]]\nkind='bulk'\nprotocol='tcp'\n",
     );

@@ -1,6 +1,6 @@
 //! Peers that have not negotiated ECN: nothing of such a connection may say that it can be marked.
 
-use super::{PORT, load};
+use super::{PORT, load, side_by_side};
 use crate::ports::{Pair, Server, client, config, run};
 use vmcc_host::port::Port;
 use vmcc_port::ClassStats;
@@ -28,7 +28,7 @@ fn through_a_marking_port(pair: &Pair, kernel_name: &str, peer_ecn: &str, multip
 /// With every setting of the peer's `tcp_ecn`: a SYN of an algorithm that needs ECN carries ECT, and an ordinary Linux
 /// peer then negotiates none (RFC 3168 knows no ECT there).
 pub fn without_ecn_nothing_is_marked() {
-    for name in ["dctcp", "xmp", "amp", "vmcc"] {
+    side_by_side(&["dctcp", "xmp", "amp", "vmcc"], |name| {
         let loaded = load(name);
         for peer_ecn in ["0", "1", "2"] {
             let before = loaded.counters().without_ecn;
@@ -39,7 +39,7 @@ pub fn without_ecn_nothing_is_marked() {
             assert!(seen.not_ect > 0, "{name}, {peer_ecn}: the threshold was not met");
             assert!(left >= 2, "{name}, {peer_ecn}: iperf3 has two connections");
         }
-    }
+    });
 }
 
 /// A subflow that joins is looked at by itself.

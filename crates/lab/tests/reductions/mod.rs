@@ -235,12 +235,13 @@ impl Row {
 }
 
 /// While nothing is lost, at least 99 % of an algorithm's reductions are those of its answer to a mark; also of one that
-/// needs no ECN, and is told by its connection's ECN alone.
-pub fn marks_are_answered_as_marks(rate: &str, flows: &[usize], seconds: u64) {
+/// needs no ECN, and is told by its connection's ECN alone. `at_once` of the algorithms run side by side, each over a router
+/// of its own.
+pub fn marks_are_answered_as_marks(rate: &str, flows: &[usize], seconds: u64, at_once: usize) {
     let step = format!(
         "rate = '{rate}'\nbackend = 'htb'\nbuffer = '1000pkt'\nmarking = {{ rule = 'threshold', at = '30kB' }}"
     );
-    for name in ["dctcp", "vmcc", "xmp", "amp", "cubic"] {
+    let of_one = |name: &str| {
         for &flows in flows {
             let loaded = load(name);
             let row = Row::packet_by_packet();
@@ -249,7 +250,19 @@ pub fn marks_are_answered_as_marks(rate: &str, flows: &[usize], seconds: u64) {
             println!("{name}, {flows} flows: {run}; {counters:?}");
             assert_reductions(name, &run, &counters);
         }
+    };
+    for names in ["dctcp", "vmcc", "xmp", "amp", "cubic"].chunks(at_once) {
+        side_by_side(names, of_one);
     }
+}
+
+/// Each by a thread of its own; all are over, or one has failed, when it returns.
+fn side_by_side(names: &[&str], of_one: impl Fn(&str) + Sync) {
+    std::thread::scope(|scope| {
+        for name in names {
+            scope.spawn(|| of_one(name));
+        }
+    });
 }
 
 fn assert_reductions(name: &str, run: &Run, counters: &Counters) {
