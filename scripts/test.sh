@@ -253,8 +253,8 @@ stage_root() {
 
 # Programs whose tests load no algorithm; most serve ports. Each sees records and pins of its own alone.
 of_ports='/root_(port|mark|topologies|bad_input|window)[-_][^/]*$'
-# Programs about what an agent keeps in the kernel and says of it.
-of_agents='/root_(agent|deb|keep|prometheus|top)[-_][^/]*$'
+# Programs about what an agent keeps in the kernel, says of it and closes.
+of_agents='/root_(agent|deb|guard|keep|prometheus|top)[-_][^/]*$'
 
 run_ports() {
 	# Ports of so low rates that several are filled at once.
@@ -277,12 +277,12 @@ stage_agents() {
 	build_binaries && grep -E "$of_agents" "$logs/binaries" >"$logs/list-agents" && run_twice root_ "$logs/list-agents"
 }
 
-# Guests with the host's clock: one at a time, each wants every core. VMs on taps use the host's algorithms too.
+# Guests with the host's clock: one at a time, each wants every core. A VM on taps meets the host's algorithms.
 stage_guests() {
 	local list=$logs/list-guest_ status=0 wrapper=()
 	list_guests guest_ || return
-	grep -v /guest_platforms- "$list" >"$list-alone"
-	grep /guest_platforms- "$list" >"$list-in-turn"
+	grep -v /guest_taps- "$list" >"$list-alone"
+	grep /guest_taps- "$list" >"$list-in-turn"
 	run_twice guest_ "$list-alone" || status=1
 	wrapper=(flock "$logs/algorithms")
 	run_twice guest_ "$list-in-turn" || status=1

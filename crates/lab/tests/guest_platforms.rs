@@ -1,5 +1,5 @@
 //! Marking against tail drop with the `bpf` backend, and on the switch that needs a kernel module: Linux bridge and Open
-//! vSwitch's kernel datapath; and a VM on a tap. See docs/platforms.md.
+//! vSwitch's kernel datapath. See docs/platforms.md.
 #![cfg(feature = "root-tests")]
 
 mod switch;
@@ -8,7 +8,6 @@ use std::time::Duration;
 use switch::compare::{MARKING, compare, compare_multipath};
 use switch::ovs::{self, Datapath, Ovs};
 use switch::traffic::transfer;
-use switch::vm::{Vm, add_tap};
 use switch::{Bridge, Host, config, multipath, run};
 use vmcc_host::port::Port;
 
@@ -29,62 +28,24 @@ fn on_linux_6_18_switches_multipath() {
     switch::guests::run_inside("6.18", &["more_"], LIMIT);
 }
 
-/// Towards the VM its tap marks; from the VM the port marks by which its packets leave the bridge.
 #[test]
-fn guest_platforms_vm_on_a_tap() {
-    let bridge = Bridge::new(1);
-    let host = &bridge.hosts[0];
-    bridge.namespace.within(|| {
-        add_tap("tap0");
-        let vm = Vm::start("tap0", &host.address);
-        vm.receive(host);
-        let slow = MARKING.replace("100mbit", "50mbit");
-        for (name, port) in [("tap, to the VM", "tap0"), ("uplink, from the VM", host.port.as_str())] {
-            let text = format!("{slow}backend = 'htb'\n");
-            let port = Port::attach(port, &config(&text)).unwrap_or_else(|e| panic!("{e}"));
-            let measure = || if name.starts_with("tap") { vm.receive(host) } else { vm.send(host) };
-            compare(&format!("QEMU VM: {name}"), vec![port], "htb", measure);
-        }
-    });
-}
-
-/// The same for a VM with two taps, each a port of its own, under vMCC.
-#[test]
-fn guest_platforms_vm_on_two_taps_multipath() {
-    let _vmcc = multipath::load();
-    let bridge = Bridge::with_two(2);
-    let (sender, receiver) = (&bridge.hosts[0], &bridge.hosts[1]);
-    multipath::prepare_pair(sender, receiver);
-    bridge.namespace.within(|| {
-        let taps = ["tap0", "tap1"];
-        taps.into_iter().for_each(add_tap);
-        let vm = Vm::start_multipath(taps, &receiver.address);
-        vm.receive_multipath(sender);
-        let marking = multipath::config(SLOW, "htb");
-        let attach = |port: &str| Port::attach(port, &marking).unwrap_or_else(|e| panic!("{e}"));
-        let ports = taps.map(attach).into();
-        compare_multipath("QEMU VM: taps, to the VM", ports, "htb", || vm.receive_multipath(sender));
-        let ports = receiver.ports().into_iter().map(attach).collect();
-        compare_multipath("QEMU VM: uplinks, from the VM", ports, "htb", || vm.send_multipath(receiver));
-    });
-}
-
-#[test]
-#[ignore = "runs in a VM"]
-fn vm_with_two_interfaces() {
-    switch::vm::run_multipath();
+#[ignore = "runs in a guest"]
+fn inside_linux_bridge() {
+    linux_bridge("bpf");
 }
 
 #[test]
 #[ignore = "runs in a guest"]
-fn inside_linux_bridge() {
+fn more_linux_bridge() {
+    linux_bridge("htb");
+}
+
+fn linux_bridge(backend: &str) {
     let bridge = Bridge::new(2);
-    for backend in BACKENDS {
-        let port = bridge.attach(1, &format!("{MARKING}backend = '{backend}'\n"));
-        compare("Linux bridge", vec![port], backend, || {
-            transfer(&bridge.hosts[0], &bridge.hosts[1], 5201, "-t 3")
-        });
-    }
+    let port = bridge.attach(1, &format!("{MARKING}backend = '{backend}'\n"));
+    compare("Linux bridge", vec![port], backend, || {
+        transfer(&bridge.hosts[0], &bridge.hosts[1], 5201, "-t 3")
+    });
 }
 
 #[test]
@@ -110,7 +71,14 @@ fn more_multipath_linux_bridge() {
 #[test]
 #[ignore = "runs in a guest"]
 fn inside_multipath_open_vswitch_kernel_datapath() {
-    ovs::compare_backends_multipath(Datapath::Kernel, SLOW, &BACKENDS);
+    ovs::compare_backends_multipath(Datapath::Kernel, SLOW, &["bpf"]);
+}
+
+/// On one path the switch has both backends above.
+#[test]
+#[ignore = "runs in a guest"]
+fn more_multipath_open_vswitch_kernel_datapath() {
+    ovs::compare_backends_multipath(Datapath::Kernel, SLOW, &["htb"]);
 }
 
 /// With the backend that the host does not have.
