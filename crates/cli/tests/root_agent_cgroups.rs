@@ -108,7 +108,11 @@ fn root_connections_of_a_chosen_cgroup_are_given_its_congestion_control_and_no_o
     let write = |rest: &str| {
         let rule = |path: &str, name| format!("[[cgroup]]\npath = '{path}'\ncongestion_control = '{name}'\n");
         let rules = [rule(inner.path(), "cubic"), rule(chosen.path(), "mp_lia")].concat();
-        fs::write(&file, format!("[agent]\ninterval = '1s'\n[algorithm.lia]\n{rules}{rest}")).unwrap();
+        fs::write(
+            &file,
+            format!("[agent]\ninterval = '1s'\n[algorithm.lia]\n[algorithm.dctcp]\n{rules}{rest}"),
+        )
+        .unwrap();
     };
     write("");
     let mut agent = Agent::start(&net.client, &file);
@@ -119,13 +123,17 @@ fn root_connections_of_a_chosen_cgroup_are_given_its_congestion_control_and_no_o
     assert_eq!(used(&beside, Over::Mptcp), one("reno"));
 
     // One that comes later, goes, and comes again under the same name.
-    write(&format!("[[cgroup]]\npath = 'vmcc-{}-late*'\ncongestion_control = 'cubic'\n", std::process::id()));
+    write(&format!(
+        "[[cgroup]]\npath = 'vmcc-{}-late*'\ncongestion_control = 'mp_dctcp'\n",
+        std::process::id()
+    ));
     agent.signal(Signal::SIGHUP);
     agent.hears("read again");
     for _ in 0..2 {
         let late = Cgroup::new("late-1");
-        agent.hears("late-1 set: nothing -> cubic");
-        assert_eq!(used(&late, Over::Tcp), one("cubic"));
+        agent.hears("late-1 set: nothing -> mp_dctcp");
+        // Without ECN it would leave the connection to Reno.
+        assert_eq!(used(&late, Over::Mptcp), one("mp_dctcp"));
     }
     // A process that is killed leaves it, and the next one goes on.
     agent.signal(Signal::SIGKILL);
