@@ -80,8 +80,8 @@ pub fn set(root: &Path, cgroup: &str, congestion_control: &str) -> Result<(), Co
         let new = folder.join(pin.name(cgroup));
         remove(&new)?;
         link.pin(&new).map_err(|e| io::Error::other(whole(&e)))?;
-        let others = old.iter().map(|(name, _)| folder.join(name)).filter(|path| *path != new);
-        others.map(|path| remove(&path)).collect()
+        let mut others = old.iter().map(|(name, _)| folder.join(name)).filter(|path| *path != new);
+        others.try_for_each(|path| remove(&path))
     })
 }
 
@@ -92,7 +92,7 @@ pub fn set(root: &Path, cgroup: &str, congestion_control: &str) -> Result<(), Co
 pub fn unset(cgroup: &str) -> Result<(), ControlError> {
     let old = pins(cgroup)?;
     bpffs::in_folder(FOLDER, false, |folder| {
-        old.iter().map(|(name, _)| remove(&folder.join(name))).collect::<io::Result<()>>()?;
+        old.iter().try_for_each(|(name, _)| remove(&folder.join(name)))?;
         match fs::remove_dir(folder) {
             Err(e) if ![ErrorKind::NotFound, ErrorKind::DirectoryNotEmpty].contains(&e.kind()) => Err(e),
             _ => Ok(()),
