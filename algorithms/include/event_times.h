@@ -169,7 +169,8 @@ CC_INLINE int cc_event_noted(const struct cc_event *ev, struct cc_event_times *x
 	x->state = (uint8_t)state;
 	if (!x->began_us)
 		x->began_us = (now_us + CC_EVENT_SETTLE_ROUNDS * (ev->srtt_8us >> 3)) | 1;
-	if (!begins || (now_us - x->began_us) >> 31)
+	/* A clock of 32 bits: half an hour after the beginning it would seem to lie ahead again. */
+	if (!begins || (!x->kept && (now_us - x->began_us) >> 31))
 		return 0;
 #ifdef __bpf__
 	CC_OPAQUE(at);

@@ -3,13 +3,15 @@
 
 use crate::failure::{Exit, Failure};
 use std::io::Write as _;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 static STOP: AtomicBool = AtomicBool::new(false);
 /// Signals this close together are one wish; a person takes longer to press a key again.
 const ONE_WISH: Duration = Duration::from_millis(200);
+/// How long who leaves at once may take for it.
+const FAREWELL: Duration = Duration::from_millis(500);
 
 /// Starts to listen for SIGINT, SIGTERM and SIGHUP and returns the flag that they set.
 pub(crate) fn listen() -> Result<&'static AtomicBool, Failure> {
@@ -23,12 +25,18 @@ pub(crate) fn listen_and_finish(finish: fn()) -> Result<&'static AtomicBool, Fai
         let first = *FIRST.get_or_init(Instant::now);
         if STOP.swap(true, Ordering::SeqCst) && first.elapsed() > ONE_WISH {
             // Cleaning up hangs or takes too long for the user's taste.
-            finish();
-            // Whoever would read this may be gone, too.
-            let _ = writeln!(
-                std::io::stderr(),
-                "vmcc: stopped before everything was cleaned up; `vmcc clean` removes the rest"
-            );
+            let (done, finished) = mpsc::channel();
+            std::thread::spawn(move || {
+                finish();
+                // Whoever would read this may be gone, too.
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "vmcc: stopped before everything was cleaned up; `vmcc clean` removes the rest"
+                );
+                let _ = done.send(());
+            });
+            // A terminal that nobody reads takes nothing, not even that.
+            let _ = finished.recv_timeout(FAREWELL);
             std::process::exit(Exit::Interrupted as i32);
         }
     };

@@ -166,9 +166,11 @@ fn transfer(
     let start = Instant::now();
     let deadline = spec.duration.to_duration() + GRACE;
     let mut next_progress = Duration::ZERO;
-    while running.iter().any(|flow| flow.report.is_none()) {
+    let mut elapsed = Duration::ZERO;
+    // Where everything ends before its time, queues are still watched to the end.
+    while elapsed < spec.duration.to_duration() || running.iter().any(|flow| flow.report.is_none()) {
         control.check()?;
-        let elapsed = start.elapsed();
+        elapsed = start.elapsed();
         while let Some(remap) = remaps.next_if(|remap| elapsed >= remap.at.to_duration()) {
             sampler.ask_now_and_then()?;
             topology.remap(spec, remap)?;
@@ -184,7 +186,8 @@ fn transfer(
             sampler.ask_now_and_then()?;
             report_progress(spec, control, sampler.samples(), elapsed);
         }
-        if running.iter().any(|flow| ends(flow, spec, elapsed)) {
+        // Files may come and go between two times of asking.
+        if running.iter().any(|flow| ends(flow, spec, elapsed) || is_transferring(flow, spec)) {
             sampler.ask_now_and_then()?;
         }
         if elapsed > deadline {
@@ -205,6 +208,11 @@ fn transfer(
 /// Whether its time is over and its sockets may close any moment.
 fn ends(flow: &Running, spec: &LabSpec, elapsed: Duration) -> bool {
     flow.report.is_none() && elapsed >= spec.flows[flow.flow].stop.to_duration()
+}
+
+fn is_transferring(flow: &Running, spec: &LabSpec) -> bool {
+    let sized = matches!(spec.flows[flow.flow].job, Job::Sized { .. });
+    sized && flow.client.is_some() && flow.report.is_none()
 }
 
 /// Starts a flow when it is due, and takes its report when it has ended.

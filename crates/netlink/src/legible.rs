@@ -65,13 +65,16 @@ fn each(mut rest: &mut [u8], found: &mut dyn FnMut(u16, &mut [u8])) {
     }
 }
 
+/// No interface's name has it, so that what is mended answers to no name.
+const MENDED: u8 = b':';
+
 /// As long as before, so nothing else moves.
 fn mend(name: &mut [u8]) {
     let as_it_was = name.to_vec();
     let mut at = 0;
     for chunk in as_it_was.utf8_chunks() {
         at += chunk.valid().len();
-        name[at..at + chunk.invalid().len()].fill(b'?');
+        name[at..at + chunk.invalid().len()].fill(MENDED);
         at += chunk.invalid().len();
     }
 }
@@ -101,8 +104,8 @@ mod tests {
         payload.extend(attribute(IFLA_IFNAME, b"gr\xc3\xb6\xff\xc3.\0"));
         payload.extend(attribute(IFLA_PROP_LIST | 1 << 15, &attribute(IFLA_ALT_IFNAME, b"\xfeother\0")));
         let Some(RouteNetlinkMessage::NewLink(link)) = read(RTM_NEWLINK, &payload) else { panic!() };
-        assert!(link.attributes.contains(&LinkAttribute::IfName("gr\u{f6}??.".to_owned())), "{link:?}");
-        let other = Prop::AltIfName("?other".to_owned());
+        assert!(link.attributes.contains(&LinkAttribute::IfName("gr\u{f6}::.".to_owned())), "{link:?}");
+        let other = Prop::AltIfName(":other".to_owned());
         assert!(link.attributes.contains(&LinkAttribute::PropList(vec![other])), "{link:?}");
 
         let mut payload = vec![0; ADDRESS_HEADER_LEN];

@@ -50,7 +50,9 @@ pub(super) fn renew(
         let debt = paths.first().map(|one| away(endpoint, &one.subflow));
         debt.map_or(Ok(()), |debt| journal.put(Owed { place, debt }))
     })?;
-    journal.retain(|owed| owed.place != place || !is_endpoint(owed))?;
+    let same = |one: &IpAddr| one.to_canonical() == address.to_canonical();
+    let is_back = |debt: &Debt| matches!(debt, Debt::Endpoint { address, .. } if same(address));
+    journal.retain(|owed| owed.place != place || !is_back(&owed.debt))?;
     Ok(reopened)
 }
 

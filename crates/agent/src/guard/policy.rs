@@ -42,6 +42,11 @@ impl Policy {
     /// Itself.
     ///
     /// # Errors
+    /// After which time a path is tried again; one that only reports tries nothing.
+    pub(super) fn tries_again(&self) -> Option<Duration> {
+        self.retry.filter(|_| !self.dry_run)
+    }
+
     /// The name of what is out of its range (`chi`, `omega`, `drain`, `retry`), and that range.
     pub fn checked(self) -> Result<Self, (&'static str, String)> {
         for (name, factor) in [("chi", self.failed), ("omega", self.useless)] {

@@ -28,6 +28,8 @@ pub(super) struct Resting {
     since: Duration,
     /// How often it has rested.
     times: u32,
+    /// Its socket was kept and is no backup any more: while that is there, so is the path.
+    runs_on: bool,
     /// What its namespace looked like then.
     topology: Option<u64>,
 }
@@ -42,6 +44,7 @@ impl Resting {
     /// From here on; once more if it was tried before.
     fn try_again(&mut self, now: Duration) {
         self.times += u32::from(self.rest == Rest::Tried);
+        self.runs_on |= self.rest == Rest::Suppressed;
         (self.rest, self.since, self.topology) = (Rest::Tried, now, None);
     }
 
@@ -65,7 +68,15 @@ impl Restings {
         let before = self.0.iter().position(|one| one.is(netns, subflow)).map(|at| self.0.swap_remove(at));
         let times = before.map_or(0, |one| one.times) + 1;
         if self.0.len() < MOST {
-            self.0.push(Resting { netns, subflow: subflow.clone(), rest, since: now, times, topology: None });
+            self.0.push(Resting {
+                netns,
+                subflow: subflow.clone(),
+                rest,
+                since: now,
+                times,
+                runs_on: false,
+                topology: None,
+            });
         }
     }
 
@@ -107,8 +118,9 @@ impl Restings {
         let mut due = Vec::new();
         for one in self.0.iter_mut().filter(|one| one.netns == seen.netns) {
             // The one that was closed may be listed still.
-            let is_new = |s: &Subflow| s.cookie != one.subflow.cookie && one.is(seen.netns, s);
-            let runs = seen.all.iter().find(|s| one.rest != Rest::Suppressed && is_new(s));
+            let is_it =
+                |s: &Subflow| (one.runs_on || s.cookie != one.subflow.cookie) && one.is(seen.netns, s);
+            let runs = seen.all.iter().find(|s| one.rest != Rest::Suppressed && is_it(s));
             if let Some(runs) = runs {
                 // By itself, or as it was tried.
                 one.rest = Rest::Tried;

@@ -217,6 +217,30 @@ fn a_try_without_success_is_repeated_and_one_with_is_not() {
 }
 
 #[test]
+fn a_released_path_runs_on_its_own_socket_and_is_not_opened_beside_it() {
+    let (base, mut resting, path) = (seconds(10.0), Restings::default(), subflow(2, 5));
+    resting.begin(Duration::ZERO, 1, &path, Rest::Suppressed);
+    let due = |resting: &mut Restings, at: f64, all: &[Subflow]| {
+        resting.due(seconds(at), base, &Seen { netns: 1, all, topology: 7 }).len()
+    };
+    let there = [subflow(1, 5), path];
+    assert_eq!(due(&mut resting, 10.0, &there), 1, "no backup any more");
+    assert_eq!((11..4000).map(|at| due(&mut resting, f64::from(at), &there)).sum::<usize>(), 0);
+    assert_eq!(
+        (4000..4020).map(|at| due(&mut resting, f64::from(at), &there[..1])).sum::<usize>(),
+        1,
+        "it is gone"
+    );
+}
+
+#[test]
+fn who_only_reports_tries_nothing_again() {
+    let policy = Policy { retry: Some(seconds(5.0)), ..FAILED };
+    assert_eq!(policy.tries_again(), Some(seconds(5.0)));
+    assert_eq!(Policy { dry_run: true, ..policy }.tries_again(), None);
+}
+
+#[test]
 fn a_handshake_is_not_begun_again_and_its_back_off_begins_when_it_fails() {
     let (base, mut resting, path) = (seconds(10.0), Restings::default(), subflow(2, 5));
     resting.begin(Duration::ZERO, 9, &path, Rest::Closed);

@@ -25,8 +25,10 @@ pub(super) fn topology() -> u64 {
         let words = line.split_whitespace().enumerate();
         words.filter(|(at, _)| !COUNTS.contains(at)).map(|(_, word)| word.to_owned()).collect()
     };
-    fs::read_to_string(ROUTES).unwrap_or_default().hash(&mut hasher);
-    let six: Vec<_> = fs::read_to_string(ROUTES6).unwrap_or_default().lines().map(without_counts).collect();
+    // Interfaces may have names that are no text.
+    fs::read(ROUTES).unwrap_or_default().hash(&mut hasher);
+    let six = fs::read(ROUTES6).unwrap_or_default();
+    let six: Vec<_> = String::from_utf8_lossy(&six).lines().map(without_counts).collect();
     six.hash(&mut hasher);
     hasher.finish()
 }

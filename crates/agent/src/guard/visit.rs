@@ -75,7 +75,7 @@ impl Visit<'_, '_> {
             }
         }
         self.warden.memory.resting.forget(self.netns, &self.all);
-        if let Some(base) = policy.retry {
+        if let Some(base) = policy.tries_again() {
             let seen = Seen { netns: self.netns, all: &self.all, topology: topology() };
             let due = self.warden.memory.resting.due(self.now, base, &seen);
             self.try_again(due);

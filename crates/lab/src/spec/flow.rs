@@ -1,7 +1,13 @@
 //! What is sent.
 
+use crate::Error;
 use vmcc_cc::Params;
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
+
+/// The shortest time limit that curl has.
+const SHORTEST: Nanos = Nanos::from_millis(1);
+/// With the 16 bytes that iperf3 writes into each.
+const SMALLEST_DATAGRAM: Bytes = Bytes::new(44);
 
 /// Whether a flow is what the run is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,6 +137,30 @@ impl Job {
 }
 
 impl Flow {
+    /// Whether its programs can do what it asks of them.
+    pub(crate) fn check_job(&self) -> Result<(), Error> {
+        let key = |key: &str| format!("traffic[{}].{key}", self.label);
+        match self.job {
+            Job::Sized { size } if size.get() == 0 => Err(Error::spec(key("size"), "a file of no bytes")),
+            Job::Sized { .. } if self.stop.get().saturating_sub(self.start.get()) < SHORTEST.get() => {
+                Err(Error::spec(key("stop"), format!("files have {SHORTEST} or more to arrive in")))
+            }
+            Job::Datagrams { packet, .. } if packet < SMALLEST_DATAGRAM => Err(Error::not_expressible(
+                key("packet"),
+                format!("iperf3 sends {SMALLEST_DATAGRAM} or more, not {packet}"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// What arrives of its files.
+    pub(crate) fn files_bytes(&self) -> u64 {
+        match self.job {
+            Job::Sized { size } => size.get().saturating_mul(self.connections.into()),
+            Job::Bulk { .. } | Job::Datagrams { .. } => 0,
+        }
+    }
+
     /// The lane of a single-path flow, or of the first subflow.
     pub(crate) fn first_lane(&self) -> usize {
         match self.transport {

@@ -120,7 +120,16 @@ impl LabSpec {
             let problem = format!("{} programs send; the kernel engine takes {MAX_FLOWS}", self.flows.len());
             return Err(Error::spec("traffic", problem));
         }
-        self.flows.iter().try_for_each(|flow| self.check_flow(flow))
+        self.flows.iter().try_for_each(|flow| self.check_flow(flow).and_then(|()| flow.check_job()))?;
+        let files = self.flows.iter().map(Flow::files_bytes).fold(0, u64::saturating_add);
+        if files > MAX_FILES.get() {
+            let problem = format!(
+                "files of {} in all; the kernel engine keeps what arrives in memory, at most {MAX_FILES}",
+                Bytes::new(files)
+            );
+            return Err(Error::spec("traffic", problem));
+        }
+        Ok(())
     }
 
     /// `key` says where the language has a setting of a path.
@@ -155,16 +164,6 @@ impl LabSpec {
                 problem: format!("iperf3 sends for whole seconds, not from {} to {}", flow.start, flow.stop),
                 remedy: "choose a duration of whole seconds, or use `--engine sim`".to_owned(),
             });
-        }
-        if let Job::Sized { size } = flow.job {
-            let all = size.get().saturating_mul(flow.connections.into());
-            if size.get() == 0 || all > MAX_FILES.get() {
-                let problem = format!(
-                    "{} of {size}; the kernel engine keeps what arrives in memory, 1 B to {MAX_FILES}",
-                    flow.connections
-                );
-                return Err(Error::spec(key("size"), problem));
-            }
         }
         if flow.role == Role::Competing && !matches!(flow.transport, Transport::Tcp { .. }) {
             return Err(Error::NotExpressible {

@@ -3,8 +3,8 @@
 //! Both ends are where the server is alone to see: a file system in memory of its own, gone with the process.
 
 use super::{
-    Connection, INSTALL_MPTCPIZE, Interval, Programs, Report, ReportError, Workload, await_listening,
-    check_installed, wrapper,
+    Connection, INSTALL_MPTCPIZE, Interval, Programs, Report, ReportError, START_TIME, Workload,
+    await_listening, check_installed, wrapper,
 };
 use crate::process::{Ended, Program};
 use crate::registry::Record;
@@ -49,7 +49,8 @@ impl Workload for Files<'_> {
         words.extend([&*self.programs.nginx, "-p", "/run", "-e", "stderr", "-c", "/run/nginx.conf"]);
         let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
         let server = Program::start(at, record, &words, INSTALL_NGINX)?;
-        await_listening(server, at, port, |ended| ended.stderr)
+        // A gigabyte of random numbers takes its time.
+        await_listening(server, (at, port), 6 * START_TIME, |ended| ended.stderr)
     }
 
     fn send(

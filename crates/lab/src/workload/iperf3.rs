@@ -4,8 +4,8 @@
 //! retransmissions and MPTCP's duplicates do not count.
 
 use super::{
-    Connection, INSTALL_MPTCPIZE, Interval, Programs, Report, ReportError, Workload, await_listening,
-    check_installed, wrapper,
+    Connection, INSTALL_MPTCPIZE, Interval, Programs, Report, ReportError, START_TIME, Workload,
+    await_listening, check_installed, wrapper,
 };
 use crate::process::{Ended, Program};
 use crate::registry::Record;
@@ -43,7 +43,9 @@ impl Workload for Iperf3<'_> {
         // Not bound to an address: subflows join at the addresses of the other paths.
         let arguments = ["-4", "-s", "-1", "-J", "-i", interval, "-p", &port_text];
         let server = Program::start(at, record, &self.command(&arguments), INSTALL_IPERF)?;
-        await_listening(server, at, port, |ended| complaint(&ended.stdout).unwrap_or(ended.stderr))
+        await_listening(server, (at, port), START_TIME, |ended| {
+            complaint(&ended.stdout).unwrap_or(ended.stderr)
+        })
     }
 
     fn send(

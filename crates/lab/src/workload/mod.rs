@@ -12,7 +12,7 @@ use crate::spec::{Flow, Job, Transport};
 use crate::{Error, Netns};
 use std::net::Ipv4Addr;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Each flow has a port of its own, this one and up (iperf3's own default).
 const FIRST_PORT: u16 = 5201;
@@ -72,7 +72,7 @@ pub(crate) fn of<'a>(flow: &'a Flow, programs: &'a Programs) -> Box<dyn Workload
 const INSTALL_MPTCPIZE: &str = "apt-get install -y mptcpize";
 const LOOK_AT: &str = "run the same command by hand in a namespace, and look at `dmesg` if it is killed";
 /// How long a server may take until it listens, and how often we look.
-const START_TRIES: u32 = 500;
+const START_TIME: Duration = Duration::from_secs(5);
 const START_PAUSE: Duration = Duration::from_millis(10);
 
 fn check_installed(program: &str, remedy: &str) -> Result<(), Error> {
@@ -93,11 +93,12 @@ fn wrapper<'a>(flow: &Flow, programs: &'a Programs) -> Vec<&'a str> {
 /// Waits until `server` listens on `port`; `said` finds its reason in what it left.
 fn await_listening(
     mut server: Program,
-    at: &Netns,
-    port: u16,
+    (at, port): (&Netns, u16),
+    within: Duration,
     said: impl Fn(Ended) -> String,
 ) -> Result<Program, Error> {
-    for _ in 0..START_TRIES {
+    let begun = Instant::now();
+    while begun.elapsed() < within {
         let listening = at.run(move || vmcc_netlink::is_listening(port));
         if listening.map_err(|e| Error::kernel("listing the sockets of", at.name(), e))? {
             return Ok(server);
@@ -107,7 +108,7 @@ fn await_listening(
         }
         thread::sleep(START_PAUSE);
     }
-    Err(server.failed(format!("it does not listen on port {port} after 5 s"), LOOK_AT))
+    Err(server.failed(format!("it does not listen on port {port} after {} s", within.as_secs()), LOOK_AT))
 }
 
 /// What a connection carries before its data.
