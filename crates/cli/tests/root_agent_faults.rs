@@ -11,7 +11,7 @@ mod namespace;
 
 use agent::{Down, available};
 use common::{folder, json};
-use kept::{Agent, state, sysctl, within};
+use kept::{Agent, state, sysctl, until, within};
 use killed::before_calls;
 use namespace::{Namespace, own_name, run};
 use nix::sys::signal::Signal;
@@ -19,6 +19,7 @@ use serde_json::json;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use vmcc_cc::{Algorithm, Params};
 
 fn silent(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vmcc"));
@@ -359,4 +360,24 @@ fn root_an_agent_that_runs_out_of_files_forgets_no_namespace() {
         assert_eq!(sysctl(one, "ipv4.tcp_keepalive_time"), before, "{one}: {}", agent.heard());
     }
     assert_eq!((code, state().len()), (Some(0), 0), "{}", agent.heard());
+}
+
+/// Somebody else has the algorithm: nobody may be told that its paths are watched.
+#[test]
+fn root_a_guard_that_cannot_begin_is_not_on() {
+    let (dir, ns) = (folder(), Namespace::new("g"));
+    let file = file(dir.path(), "[agent]\ninterval = '1s'\n[algorithm.vmcc]\n[guard]\nenabled = true\n");
+    let vmcc = Algorithm::by_name("vmcc").unwrap();
+    let other = vmcc_host::Loaded::load(vmcc, &Params::defaults(vmcc)).unwrap();
+    let mut agent = Agent::start(&ns, &file);
+    let is_on = || {
+        let status = within(&ns, &["status", "--json"]).output().unwrap();
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+        status["agent"]["guard"].as_bool()
+    };
+    until("it is on", || is_on() == Some(false));
+    drop(other);
+    until("it stays off", || is_on() == Some(true));
+    agent.signal(Signal::SIGTERM);
+    assert_eq!((agent.ends(), state().len()), (Some(0), 0), "{}", agent.heard());
 }

@@ -78,7 +78,8 @@ fn inside_a_port_measures_a_long_rtt_and_marks_by_it() {
     let stats = port.detach().unwrap();
     println!("{:.1} Mbit/s, socket {socket} ns, {stats:?}", rate / 1e6);
     let measured = stats.rtt_ns.expect("a measured RTT");
-    assert!((8_000_000..16_000_000).contains(&measured) && measured < 2 * socket, "{measured} {socket}");
+    // The clocks of emulated processors differ by tenths of a millisecond while the machine is busy.
+    assert!((7_500_000..16_000_000).contains(&measured) && measured < 2 * socket, "{measured} {socket}");
     // C x RTT x lambda.
     let bdp = 20_000_000 / 8 * measured / 1_000_000_000;
     let class = &stats.classes[0];

@@ -41,11 +41,14 @@ impl Guarding {
         Self { of, stop, thread: Some(thread), news }
     }
 
+    /// Whether it runs.
+    pub(crate) fn is_on(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
     /// Whether it runs, and guards these so.
     pub(crate) fn guards(&self, algorithms: &[Params], policy: Policy) -> bool {
-        self.of.0 == algorithms
-            && self.of.1 == policy
-            && self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+        self.of.0 == algorithms && self.of.1 == policy && self.is_on()
     }
 
     /// What it did since the last call.

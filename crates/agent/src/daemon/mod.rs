@@ -156,9 +156,9 @@ impl Agent {
                 metrics.set(&self.own);
             }
             // Not as a method, which would borrow what it changes.
-            let (path, config, record, problems) = (&self.path, &self.config, &self.record, &self.problems);
-            let closed = &self.closed;
-            self.control.serve(|| view_of(path, config, record, problems, closed));
+            let (path, record, problems) = (&self.path, &self.record, &self.problems);
+            let (closed, guarding) = (&self.closed, &self.guarding);
+            self.control.serve(|| view_of(path, guarding.as_ref(), record, problems, closed));
         }
     }
 
@@ -291,7 +291,7 @@ impl Agent {
 /// What the agent answers who asks how it is.
 fn view_of(
     path: &Path,
-    config: &Config,
+    guarding: Option<&Guarding>,
     record: &Record,
     problems: &BTreeSet<String>,
     closed: &VecDeque<Closed>,
@@ -307,7 +307,8 @@ fn view_of(
     json!({
         "pid": std::process::id(),
         "file": path,
-        "guard": config.guard.is_some(),
+        // One that could not begin, because somebody else has the algorithm, guards nothing whatever the file says.
+        "guard": guarding.is_some_and(Guarding::is_on),
         "values": record.entries().iter().map(value).collect::<Vec<_>>(),
         "problems": problems,
         "closed": closed,
