@@ -57,6 +57,19 @@ fn root_the_shortest_timeout_is_the_scenarios() {
     assert!(long.0 > 200e3 && short.0 < 0.8 * long.0, "{long:?} {short:?}");
 }
 
+/// Many second subflows lose their first SYN to the data of the first ones. It is repeated as it was: a run in which one of
+/// them were left to Reno is refused.
+#[test]
+fn root_lost_handshakes_ask_for_ecn_again() {
+    let _alone = alone();
+    let mut spec = files(registry("xmp"), 60, "1MB");
+    for path in &mut spec.paths {
+        path.out.shape.as_mut().unwrap().buffer = "8pkt".parse().unwrap();
+    }
+    let output = run_with(&spec, programs()).unwrap();
+    assert!(of(&output, "subflows_opened") > 100.0, "{:?}", output.metrics);
+}
+
 #[test]
 fn root_a_file_that_the_run_is_too_short_for_is_unfinished() {
     let _alone = alone();

@@ -122,6 +122,8 @@ fn set_up(end: &Netns, spec: &LabSpec, plan: &StackPlan) -> Result<(), Error> {
         Some(false) => "0",
     };
     end.sysctl("net.ipv4.tcp_ecn", ecn)?;
+    // A SYN that was lost would be repeated without ECN (RFC 3168 section 6.1.1.1), and the connection be left to Reno.
+    end.sysctl("net.ipv4.tcp_ecn_fallback", "0")?;
     // A vNIC that moved is answered over another port than its address's.
     end.sysctl("net.ipv4.conf.all.rp_filter", "0")?;
     end.sysctl("net.ipv4.conf.default.rp_filter", "0")?;
