@@ -24,8 +24,7 @@ pub(super) fn convert(
     for (index, traffic) in scenario.traffic.iter().enumerate() {
         let label = Traffic::label(&scenario.traffic, index);
         let key = |key: &str| format!("traffic.{label}.{key}");
-        let (job, connections) = job(traffic, &key)?;
-        let like = Flow { job, connections, ..common(scenario, traffic, &label)? };
+        let like = common(scenario, traffic, job(traffic, &key)?, &label)?;
         let times = times(&like, &traffic.kind, &key)?;
         for (from, to) in pairs(scenario, traffic, hosts, &key("pairing"))? {
             let lanes = layout.paths_between(from, to, paths.len());
@@ -116,8 +115,13 @@ fn subflows(scenario: &Scenario, traffic: &Traffic) -> Option<u32> {
     traffic.common.subflows.or(scenario.host.subflows)
 }
 
-/// Everything of an entry but what it does, the hosts, and the lanes between them.
-fn common(scenario: &Scenario, traffic: &Traffic, label: &str) -> Result<Flow, Error> {
+/// Everything of an entry but the hosts, and the lanes between them.
+fn common(
+    scenario: &Scenario,
+    traffic: &Traffic,
+    (job, connections): (Job, u32),
+    label: &str,
+) -> Result<Flow, Error> {
     let key = |key: &str| format!("traffic.{label}.{key}");
     let common = &traffic.common;
     let role = if traffic.is_competing() { Role::Competing } else { Role::Measured };
@@ -143,8 +147,8 @@ fn common(scenario: &Scenario, traffic: &Traffic, label: &str) -> Result<Flow, E
         ecn,
         transport: Transport::Tcp { lane: 0 },
         class: common.class,
-        connections: 1,
-        job: Job::Bulk { writes_at: None },
+        connections,
+        job,
         start: common.start,
         // The run's end stops whatever goes on then.
         stop: common.stop.map_or(scenario.duration, |stop| stop.min(scenario.duration)),

@@ -3,12 +3,12 @@
 //! Both ends are where the server is alone to see: a file system in memory of its own, gone with the process.
 
 use super::{
-    Connection, INSTALL_MPTCPIZE, Interval, Programs, Report, ReportError, START_TIME, Workload,
-    await_listening, check_installed, wrapper,
+    Connection, Interval, Programs, Report, ReportError, START_TIME, Workload, await_listening,
+    check_installed, check_wrapper, wrapper,
 };
 use crate::process::{Ended, Program};
 use crate::registry::Record;
-use crate::spec::{Flow, Transport};
+use crate::spec::Flow;
 use crate::{Error, Netns};
 use std::fs::File;
 use std::io::{self, Read};
@@ -36,10 +36,7 @@ impl Workload for Files<'_> {
     fn check(&self) -> Result<(), Error> {
         check_installed(&self.programs.curl, INSTALL_CURL)?;
         check_installed(&self.programs.nginx, INSTALL_NGINX)?;
-        if matches!(self.flow.transport, Transport::Mptcp { .. }) {
-            check_installed(&self.programs.mptcpize, INSTALL_MPTCPIZE)?;
-        }
-        Ok(())
+        check_wrapper(self.flow, self.programs)
     }
 
     fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<Program, Error> {
@@ -181,7 +178,7 @@ fn same(one: &Path, other: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Cc, Job, Role};
+    use crate::spec::{Cc, Job, Role, Transport};
     use vmcc_units::Nanos;
 
     fn flow() -> Flow {

@@ -4,12 +4,12 @@
 //! retransmissions and MPTCP's duplicates do not count.
 
 use super::{
-    Connection, INSTALL_MPTCPIZE, Interval, Programs, Report, ReportError, START_TIME, Workload,
-    await_listening, check_installed, wrapper,
+    Connection, Interval, Programs, Report, ReportError, START_TIME, Workload, await_listening,
+    check_installed, check_wrapper, wrapper,
 };
 use crate::process::{Ended, Program};
 use crate::registry::Record;
-use crate::spec::{Flow, Job, Transport, dscp};
+use crate::spec::{Flow, Job, dscp};
 use crate::{Error, Netns};
 use serde::Deserialize;
 use std::net::Ipv4Addr;
@@ -31,10 +31,7 @@ pub(super) struct Iperf3<'a> {
 impl Workload for Iperf3<'_> {
     fn check(&self) -> Result<(), Error> {
         check_installed(&self.programs.iperf3, INSTALL_IPERF)?;
-        if matches!(self.flow.transport, Transport::Mptcp { .. }) {
-            check_installed(&self.programs.mptcpize, INSTALL_MPTCPIZE)?;
-        }
-        Ok(())
+        check_wrapper(self.flow, self.programs)
     }
 
     fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<Program, Error> {

@@ -23,7 +23,7 @@ pub struct Programs {
     pub iperf3: String,
     /// `mptcpize`, which makes a program's TCP sockets MPTCP sockets.
     pub mptcpize: String,
-    /// `curl`, version 7.66 or newer, which sends files.
+    /// `curl`, version 7.75 or newer, which sends files.
     pub curl: String,
     /// `nginx` with its DAV module, which receives them.
     pub nginx: String,
@@ -80,6 +80,14 @@ fn check_installed(program: &str, remedy: &str) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::ProgramMissing { program: program.to_owned(), remedy: remedy.to_owned() })
+}
+
+/// Checks that what goes before a program is installed.
+fn check_wrapper(flow: &Flow, programs: &Programs) -> Result<(), Error> {
+    match flow.transport {
+        Transport::Tcp { .. } => Ok(()),
+        Transport::Mptcp { .. } => check_installed(&programs.mptcpize, INSTALL_MPTCPIZE),
+    }
 }
 
 /// What goes before a program whose TCP is to be the flow's.
