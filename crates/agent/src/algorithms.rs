@@ -6,6 +6,7 @@ use serde::Serialize;
 use vmcc_cc::Params;
 use vmcc_host::diag::Subflow;
 use vmcc_host::port;
+use vmcc_host::taken::Taken;
 use vmcc_host::{Loaded, Status, Turn};
 
 /// The file of the sysctl `net.ipv4.tcp_congestion_control`.
@@ -112,6 +113,8 @@ pub struct HostStatus {
     pub ports: Vec<String>,
     /// What the agent says of itself, if one runs.
     pub agent: Option<serde_json::Value>,
+    /// Processor time that this machine did not get, and what that may have cost.
+    pub taken: Taken,
 }
 
 /// What is kept on this host now.
@@ -145,6 +148,6 @@ impl Observer {
         let sockets = self.sockets(&names)?;
         let agent = agent()?;
         let connections = self.connections(&sockets, agent.as_ref());
-        Ok(HostStatus { algorithms, sockets, connections, ports, agent })
+        Ok(HostStatus { algorithms, sockets, connections, ports, agent, taken: Taken::now() })
     }
 }

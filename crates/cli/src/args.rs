@@ -330,6 +330,15 @@ pub(crate) struct GuestProgram {
     /// counts of instructions
     #[arg(long)]
     pub(crate) count_instructions: bool,
+    /// Emulate without trying KVM first
+    #[arg(long, conflicts_with = "count_instructions")]
+    pub(crate) emulate: bool,
+    /// Virtual processors [default: as many as the host has, up to 4]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) cpus: Option<u32>,
+    /// A tap of this network namespace that becomes a network card of the guest; may be given several times
+    #[arg(long = "tap", value_name = "TAP")]
+    pub(crate) taps: Vec<String>,
     /// The program and its arguments
     #[arg(required = true, last = true)]
     pub(crate) program: Vec<String>,

@@ -24,6 +24,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
+use std::time::Duration;
 
 const SOCKET: &str = "/run/vmcc/agent.sock";
 #[test]
@@ -212,10 +213,18 @@ fn root_figures_are_as_prometheus_reads_them_and_follow_what_happens() {
     );
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let name = line.split(['{', ' ']).next().unwrap();
-        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
+        let of_times = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+        let (name, kind) = match of_times {
+            Some(times) => (times, "histogram"),
+            None if name.ends_with("_total") => (name, "counter"),
+            None => (name, "gauge"),
+        };
         assert!(name.starts_with("vmcc_") && text.contains(&format!("# TYPE {name} {kind}\n")), "{line}");
     }
     promtool(&["check", "metrics"], text);
+    let there = format!("vmcc_tcp_timeouts_total{{netns=\"{}\"}}", pair.there.0);
+    assert!(text.contains("vmcc_tcp_timeouts_total{netns=\"\"} ") && text.contains(&there), "{text}");
+    assert!(!text.contains(&format!("netns=\"{}\"", pair.here.0)), "its own once: {text}");
     assert!(http(&pair, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
     assert!(http(&pair, "nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
     pair.file("[host]\nnotsent_lowatt = 1");
@@ -228,4 +237,18 @@ fn root_figures_are_as_prometheus_reads_them_and_follow_what_happens() {
     pair.file(&file);
     agent.signal(Signal::SIGHUP);
     until("one that is not is in force", || value(&http(&pair, get), "vmcc_agent_file_refused") == 0.0);
+
+    // To its own clock a process that is stopped is a machine that is off.
+    agent.signal(Signal::SIGSTOP);
+    std::thread::sleep(Duration::from_millis(400));
+    agent.signal(Signal::SIGCONT);
+    until("a time off that was noticed", || value(&http(&pair, get), "vmcc_host_off_seconds_sum") >= 0.35);
+    let status = pair.status();
+    assert!(status["agent"]["off"]["longest_seconds"].as_f64().unwrap() >= 0.35, "{status}");
+    assert!(
+        status["taken"]["timeouts"]["all"].is_u64() && status["taken"]["steal_seconds"].is_f64(),
+        "{status}"
+    );
+    let said = within(&pair.here, &["status"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&said.stdout).contains("\nthis machine was off "), "{said:?}");
 }

@@ -16,6 +16,7 @@
 //! | [`observe`] | windows at each segment, under any congestion control |
 //! | [`states`] | what algorithms keep of each socket |
 //! | [`sharing`] | which paths share a bottleneck, as far as their algorithm knows |
+//! | [`taken`] | processor time that this machine did not get, and what TCP made of it |
 //! | [`bench`] | what an algorithm costs |
 //! | [`replay`] | recorded events through the BPF build, for comparison with the native one |
 
@@ -45,6 +46,7 @@ mod shared;
 pub mod sharing;
 pub mod states;
 mod table;
+pub mod taken;
 mod tcx;
 
 pub use accounts::Shortage;

@@ -1,7 +1,8 @@
 //! Figures for Prometheus, over HTTP: one who asks at a time, answered and let go of.
 
+use super::taken;
 use crate::{Error, ports};
-use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::{Encoder, Histogram, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -43,7 +44,7 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// Listens in the network namespace of the calling thread.
-    pub(crate) fn start(at: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn start(at: SocketAddr, off: Option<Histogram>) -> io::Result<Self> {
         let socket = TcpListener::bind(at)?;
         socket.set_nonblocking(true)?;
         let (own, stop) = (Arc::new(Mutex::new(Own::default())), Arc::new(AtomicBool::new(false)));
@@ -54,7 +55,7 @@ impl Metrics {
                 if super::poll(&[socket.as_raw_fd()], GLANCE).unwrap_or(false)
                     && let Ok((asker, _)) = socket.accept()
                 {
-                    let _ = answer(asker, &known);
+                    let _ = answer(asker, &known, off.as_ref());
                 }
             }
         });
@@ -76,14 +77,14 @@ impl Drop for Metrics {
     }
 }
 
-fn answer(mut asker: TcpStream, own: &Mutex<Own>) -> io::Result<()> {
+fn answer(mut asker: TcpStream, own: &Mutex<Own>, off: Option<&Histogram>) -> io::Result<()> {
     asker.set_nonblocking(false)?;
     asker.set_read_timeout(Some(PATIENCE))?;
     asker.set_write_timeout(Some(PATIENCE))?;
     let (status, kind, body) = match request(&mut asker)? {
         Some((method, path)) if method == "GET" && path == PATH => {
             let own = own.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            match text(&own, Question::of(&asker)?) {
+            match text(&own, off, Question::of(&asker)?) {
                 Ok(text) => ("200 OK", prometheus::TEXT_FORMAT, text),
                 Err(error) => ("500 Internal Server Error", "text/plain", format!("{error}\n")),
             }
@@ -143,13 +144,19 @@ fn request(asker: &mut TcpStream) -> io::Result<Option<(String, String)>> {
 }
 
 /// Everything, as Prometheus reads it.
-fn text(own: &Own, question: Question) -> Result<String, Error> {
+fn text(own: &Own, off: Option<&Histogram>, question: Question) -> Result<String, Error> {
     let registry = Registry::new();
     let algorithms = vmcc_host::list()?;
     let mut sockets = Diag::open()?.subflows()?;
     sockets.retain(|socket| !question.is(socket));
-    let filled =
-        of_agent(&registry, own).and_then(|()| of_algorithms(&registry, &algorithms)).and_then(|()| {
+    let of_machine = || {
+        off.map_or(Ok(()), |times| registry.register(Box::new(times.clone())))?;
+        taken::fill(&registry)
+    };
+    let filled = of_agent(&registry, own)
+        .and_then(|()| of_machine())
+        .and_then(|()| of_algorithms(&registry, &algorithms))
+        .and_then(|()| {
             let of = |name: &str| sockets.iter().filter(|s| s.algorithm == name).count() as i64;
             gauges(&registry, "vmcc_sockets", "TCP sockets here, subflows among them, by congestion control.")
                 .map(|gauge| {

@@ -10,11 +10,13 @@
 //! | `round` | once over everything |
 //! | `wait` | until something has happened |
 //! | `guarding` | the guard, beside all that |
-//! | `metrics` | figures for Prometheus |
+//! | `metrics`, `taken` | figures for Prometheus |
+//! | `asleep` | for how long this machine was off |
 //! | `control` | asking the agent, and being told |
 //! | `notify` | telling the service manager |
 //! | `down` | ending an agent, and doing the rest for one that was killed |
 
+mod asleep;
 mod cgroups;
 mod control;
 mod down;
@@ -27,6 +29,7 @@ mod news;
 mod notify;
 mod record;
 mod round;
+mod taken;
 mod wait;
 mod wanted;
 
@@ -40,6 +43,7 @@ use crate::closed::Closed;
 use crate::config::Config;
 use crate::guard::{Action, Memory};
 use crate::{Error, needs_root};
+use asleep::Asleep;
 use control::Control;
 use guarding::Guarding;
 use metrics::{Metrics, Own};
@@ -100,6 +104,7 @@ pub fn run(path: &Path, say: &mut dyn FnMut(&News)) -> Result<Ended, Error> {
         guard_memory: Memory::default(),
         closed: VecDeque::new(),
         metrics: None,
+        asleep: Asleep::start(),
         own: Own::default(),
     }
     .run(say)
@@ -120,6 +125,7 @@ struct Agent {
     /// The paths that the guard closed last.
     closed: VecDeque<Closed>,
     metrics: Option<Metrics>,
+    asleep: Asleep,
     own: Own,
 }
 
@@ -157,8 +163,8 @@ impl Agent {
             }
             // Not as a method, which would borrow what it changes.
             let (path, record, problems) = (&self.path, &self.record, &self.problems);
-            let (closed, guarding) = (&self.closed, &self.guarding);
-            self.control.serve(|| view_of(path, guarding.as_ref(), record, problems, closed));
+            let (closed, guarding, asleep) = (&self.closed, &self.guarding, &self.asleep);
+            self.control.serve(|| view_of(path, guarding.as_ref(), record, problems, closed, asleep));
         }
     }
 
@@ -210,7 +216,7 @@ impl Agent {
         }
         // The one that was there ends first: it may have the same port.
         self.metrics = None;
-        match Metrics::start(self.config.metrics?) {
+        match Metrics::start(self.config.metrics?, self.asleep.times()) {
             Ok(metrics) => {
                 self.metrics = Some(metrics);
                 None
@@ -295,6 +301,7 @@ fn view_of(
     record: &Record,
     problems: &BTreeSet<String>,
     closed: &VecDeque<Closed>,
+    asleep: &Asleep,
 ) -> Value {
     let value = |entry: &record::Entry| {
         json!({
@@ -312,6 +319,7 @@ fn view_of(
         "values": record.entries().iter().map(value).collect::<Vec<_>>(),
         "problems": problems,
         "closed": closed,
+        "off": asleep.view(),
     })
 }
 

@@ -21,6 +21,8 @@ pub(crate) mod scenarios;
 #[cfg(feature = "kernel")]
 mod status;
 #[cfg(feature = "kernel")]
+mod taken;
+#[cfg(feature = "kernel")]
 mod top;
 pub(crate) mod up;
 

@@ -4,6 +4,7 @@ mod paths;
 
 pub(crate) use paths::name;
 
+use super::taken;
 use crate::failure::{Exit, Failure, agent_failure};
 use crate::table;
 use crate::ui::Ui;
@@ -23,6 +24,9 @@ pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
         if !host.ports.is_empty() {
             parts.push(format!("ports: {}; `vmcc mark --list` has their counters", host.ports.join(", ")));
         }
+        let off = host.agent.as_ref().map_or(&Value::Null, |view| &view["off"]);
+        let taken = taken::lines(&host.taken, off).join("\n");
+        parts.extend(Some(taken).filter(|lines| !lines.is_empty()));
         parts.extend(host.agent.as_ref().map(agent));
         parts.join("\n\n")
     });

@@ -15,12 +15,15 @@ pub(crate) fn program(options: &GuestProgram) -> Result<Exit, Failure> {
         None => guest::newest_kernel(),
     };
     let kernel = kernel.map_err(failed)?;
+    let defaults = GuestOptions::default();
     let guest = Guest::new(GuestOptions {
+        cpus: options.cpus.unwrap_or(defaults.cpus),
+        taps: options.taps.clone(),
         time_limit: Duration::from_secs(options.time_limit),
         shared_dir: options.share.as_deref().map(absolute).transpose()?,
         stop: Some(interrupt::listen()?),
-        accel: options.count_instructions.then_some(Accel::Counted),
-        ..GuestOptions::default()
+        accel: accel(options),
+        ..defaults
     });
     let mut pass_on = |stream: Stream, bytes: &[u8]| {
         // A reader that went away does not stop the guest; its exit code still counts.
@@ -32,6 +35,11 @@ pub(crate) fn program(options: &GuestProgram) -> Result<Exit, Failure> {
     let (program, arguments) = options.program.split_first().ok_or_else(|| Failure::usage("no program"))?;
     let output = guest.run_streaming(&kernel, program, arguments, &mut pass_on).map_err(failed)?;
     std::process::exit(output.exit_code)
+}
+
+fn accel(options: &GuestProgram) -> Option<Accel> {
+    let counted = options.count_instructions.then_some(Accel::Counted);
+    counted.or(options.emulate.then_some(Accel::Emulation))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {

@@ -20,6 +20,7 @@ mod screen;
 mod tests;
 mod tty;
 
+use super::taken;
 use crate::args::{SortKey, TopOptions};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
@@ -110,7 +111,11 @@ fn algorithms(status: &HostStatus) -> String {
     };
     match status.algorithms.as_slice() {
         [] => "no algorithm is loaded; `vmcc up` loads them".to_owned(),
-        some => format!("sockets here: {}{ports}", some.iter().map(of).collect::<Vec<_>>().join(", ")),
+        some => {
+            let off = status.agent.as_ref().map_or(&serde_json::Value::Null, |view| &view["off"]);
+            let taken = taken::short(&status.taken, off);
+            format!("sockets here: {}{ports}{taken}", some.iter().map(of).collect::<Vec<_>>().join(", "))
+        }
     }
 }
 

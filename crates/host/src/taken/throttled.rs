@@ -1,0 +1,106 @@
+//! Cgroups that had to wait because their quota of processor time (`cpu.max`) was used up.
+//!
+//! What a container's processes send and read waits with them; what the kernel does for their connections, such as
+//! acknowledging and sending again, does not.
+
+use serde::Serialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const MOUNTS: &str = "/proc/self/mountinfo";
+const STAT: &str = "cpu.stat";
+/// More folders are not looked at: each costs two system calls.
+const MAX_FOLDERS: usize = 20_000;
+
+/// A cgroup that was throttled at least once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Throttled {
+    /// Its path below the root of the hierarchy; empty for that root, which a container sees of its own.
+    pub cgroup: String,
+    /// In how many periods of its quota.
+    pub periods: u64,
+    /// For how long, added up over the processors on which it waited.
+    pub time_us: u64,
+}
+
+/// Those of this machine that can be seen from here, the longest throttled first. Empty where no quotas are kept.
+pub fn throttled() -> Vec<Throttled> {
+    let mounts = fs::read_to_string(MOUNTS).unwrap_or_default();
+    let mut found: Vec<Throttled> = hierarchies(&mounts).iter().flat_map(|root| below(root)).collect();
+    found.sort_by(|a, b| b.time_us.cmp(&a.time_us).then_with(|| a.cgroup.cmp(&b.cgroup)));
+    found
+}
+
+/// Where a hierarchy with the `cpu` controller may be: version 2 is one for all, version 1 names its controllers.
+fn hierarchies(mounts: &str) -> Vec<PathBuf> {
+    let root = |line: &str| {
+        let (mount, kind) = line.split_once(" - ")?;
+        let mut words = kind.split(' ');
+        let is_it = match words.next()? {
+            "cgroup2" => true,
+            "cgroup" => words.next_back()?.split(',').any(|option| option == "cpu"),
+            _ => false,
+        };
+        is_it.then(|| mount.split(' ').nth(4).map(PathBuf::from)).flatten()
+    };
+    mounts.lines().filter_map(root).collect()
+}
+
+fn below(root: &Path) -> Vec<Throttled> {
+    let (mut left, mut found) = (vec![root.to_owned()], Vec::new());
+    let mut seen = 0;
+    while let Some(folder) = left.pop().filter(|_| seen < MAX_FOLDERS) {
+        seen += 1;
+        if let Ok(text) = fs::read_to_string(folder.join(STAT)) {
+            let cgroup = folder.strip_prefix(root).unwrap_or(&folder).display().to_string();
+            found.extend(counted(&text).map(|(periods, time_us)| Throttled { cgroup, periods, time_us }));
+        }
+        // One that went away meanwhile has nothing in it.
+        let inside = fs::read_dir(&folder).into_iter().flatten().flatten();
+        left.extend(inside.filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path()));
+    }
+    found
+}
+
+/// Periods and microseconds; `None` if it never was. Version 1 says nanoseconds.
+fn counted(stat: &str) -> Option<(u64, u64)> {
+    let value = |name: &str| {
+        let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
+        lines.find(|(key, _)| *key == name)?.1.trim().parse::<u64>().ok()
+    };
+    let periods = value("nr_throttled").filter(|periods| *periods > 0)?;
+    Some((periods, value("throttled_usec").or_else(|| value("throttled_time").map(|ns| ns / 1000))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_versions_of_cgroups_are_found() {
+        let mounts = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
+                      32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:3 - cgroup cgroup rw,cpu,cpuacct\n\
+                      33 31 0:30 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\
+                      34 31 0:31 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate\n";
+        let places = ["/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/unified"];
+        assert_eq!(hierarchies(mounts), places.map(PathBuf::from));
+    }
+
+    #[test]
+    fn only_who_was_throttled_is_listed_at_any_depth() {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("", "usage_usec 1\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n"),
+            ("pods/a", "usage_usec 7\nnr_periods 9\nnr_throttled 3\nthrottled_usec 250000\n"),
+            ("pods/b", "nr_periods 9\nnr_throttled 2\nthrottled_time 1500000\n"),
+            ("pods/c", "usage_usec 7\n"),
+        ] {
+            fs::create_dir_all(root.path().join(path)).unwrap();
+            fs::write(root.path().join(path).join(STAT), text).unwrap();
+        }
+        let mut found = below(root.path());
+        found.sort_by(|a, b| a.cgroup.cmp(&b.cgroup));
+        let of = |cgroup: &str, periods, time_us| Throttled { cgroup: cgroup.to_owned(), periods, time_us };
+        assert_eq!(found, [of("pods/a", 3, 250_000), of("pods/b", 2, 1500)]);
+    }
+}
