@@ -129,45 +129,19 @@ struct {
 } mp_events SEC(".maps");
 
 #if CC_DETECTS
-/* What is seen of a connection's paths, by the key of its entry in mp_groups. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, MP_MAX_CONNECTIONS);
-	__type(key, u64);
-	__type(value, struct cc_sharing);
-} mp_sharing SEC(".maps");
-
-/* What an entry is at first: too much for the stack. */
-static const struct cc_sharing nothing_seen;
-
-static __always_inline struct cc_sharing *sharing_find(const struct mp_sk *ca)
-{
-	u64 key = ca->group_key;
-
-	return key ? bpf_map_lookup_elem(&mp_sharing, &key) : 0;
-}
-
-/*
- * A second path has joined: makes the entry, unless it is there, and forgets what was seen of an
- * earlier path in its slot.  An entry that cannot be made, for want of memory, is not detected in.
- */
+/* A path has joined: forgets what was seen of an earlier one in its slot. */
 static __noinline int sharing_begin(u64 key, u8 slot)
 {
-	struct cc_sharing *sharing;
+	struct mp_watched_group *entry = bpf_map_lookup_elem(&mp_groups, &key);
 	struct cc_event ev = {.self = slot};
 
+	if (!entry)
+		return 0;
+	/* The first has slot 0. */
 	if (slot)
-		bpf_map_update_elem(&mp_sharing, &key, &nothing_seen, BPF_NOEXIST);
-	sharing = bpf_map_lookup_elem(&mp_sharing, &key);
-	if (sharing)
-		cc_sharing_begin(&ev, sharing);
+		entry->several = 1;
+	cc_sharing_begin(&ev, &entry->sharing);
 	return 0;
-}
-
-static __always_inline void sharing_end(u64 key)
-{
-	bpf_map_delete_elem(&mp_sharing, &key);
 }
 #else
 static __always_inline int sharing_begin(u64 key, u8 slot)
@@ -175,11 +149,6 @@ static __always_inline int sharing_begin(u64 key, u8 slot)
 	(void)key;
 	(void)slot;
 	return 0;
-}
-
-static __always_inline void sharing_end(u64 key)
-{
-	(void)key;
 }
 #endif
 
@@ -482,15 +451,13 @@ static __noinline int detect(struct sock *sk)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	struct mp_sk *ca = mp_sk(sk);
-	struct mp_group *entry;
-	struct cc_sharing *sharing;
+	struct mp_watched_group *entry;
 	struct cc_decision out = {0};
 	struct cc_event ev;
 
 	ca->slot &= ~SLOT_DETECT;
-	entry = group_find(ca);
-	sharing = entry ? sharing_find(ca) : 0;
-	if (!sharing)
+	entry = (struct mp_watched_group *)group_find(ca);
+	if (!entry || !entry->several)
 		return 0;
 	event_load(&ev, sk, ca);
 	ev.rtt_us = ca->rtt_us;
@@ -501,7 +468,7 @@ static __noinline int detect(struct sock *sk)
 	 */
 	if (tp->write_seq != tp->snd_nxt)
 		ev.flags |= CC_EV_CWND_LIMITED;
-	MP_HOOK(detect)(&ev, &entry->group, sharing, &mp_config.params, &out);
+	MP_HOOK(detect)(&ev, &entry->group.group, &entry->sharing, &mp_config.params, &out);
 	if (out.set & CC_SET_SSTHRESH)
 		tp->snd_ssthresh = out.ssthresh_pkt;
 	if (out.set & CC_SET_CWND)
@@ -612,12 +579,8 @@ void BPF_PROG(cc_release, struct sock *sk)
 #if CC_COUPLED
 	struct mp_sk *ca = mp_sk(sk);
 
-	if (live(sk) && ca->group_key &&
-	    group_leave(ca->group_key, ca->slot & (CC_MAX_PATHS - 1))) {
-		/* First, while nobody can join: a path that joins makes one of its own. */
-		sharing_end(ca->group_key);
+	if (live(sk) && ca->group_key && group_leave(ca->group_key, ca->slot & (CC_MAX_PATHS - 1)))
 		group_end(ca->group_key);
-	}
 	ca->group_key = 0;
 #endif
 	mp_sk(sk)->flags = 0;

@@ -12,7 +12,7 @@
  *
  *     members = owner (56 bits of the key) | a bit per slot
  *
- *     make    insert the entry with the own bit set, unless it exists
+ *     make    insert an entry of nobody, 0, unless there is one; fill it in; 0 -> owner|own
  *     join    owner|bits -> owner|bits|own      fails on an entry that has been deleted or reused
  *     leave   owner|bits -> owner|bits&~own     cannot fail: a member's entry is never deleted
  *             owner|0 -> MP_GROUP_DEAD          fails if somebody has joined; else delete the entry
@@ -33,13 +33,23 @@
 /* Attempts to join while others change the same word: more than there can be others. */
 #define MP_GROUP_TRIES (2 * CC_MAX_PATHS)
 
+/* Its first member is always the struct mp_group. */
+#if CC_DETECTS
+#define MP_ENTRY struct mp_watched_group
+#else
+#define MP_ENTRY struct mp_group
+#endif
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, MP_MAX_CONNECTIONS);
 	__type(key, u64);
-	__type(value, struct mp_group);
+	__type(value, MP_ENTRY);
 } mp_groups SEC(".maps");
+
+/* What an entry is at first: too much for the stack. */
+static const MP_ENTRY nobodys_entry;
 
 /* Reads what MPTCP hung onto the subflow; NULL for plain TCP and while the handshake is under way.
  */
@@ -80,25 +90,29 @@ static __always_inline int subflow_is_backup(const struct mptcp_subflow_context 
 
 /*
  * Makes the connection's entry with slot 0 taken, at the cost of its account; false if that has no
- * more, there is an entry, or the table is full.  By itself for its stack.
+ * more, there is an entry, or the table is full.  By itself for its stack.  Nobody joins or removes
+ * an entry that is nobody's yet, so who has inserted it has it for itself.
  */
 static __noinline int group_make(u64 key, u32 token, const struct mptcp_subflow_context *subflow)
 {
-	struct mp_group entry;
+	u64 account = account_of(BPF_CORE_READ(subflow, conn));
+	struct mp_group *entry = 0;
 
-	__builtin_memset(&entry, 0, sizeof(entry));
-	entry.members = group_owner(key) | 1;
-	entry.token = token;
-	entry.netns = BPF_CORE_READ(subflow, conn, __sk_common.skc_net.net, ns.inum);
-	entry.account = account_of(BPF_CORE_READ(subflow, conn));
-	entry.made_ns = bpf_ktime_get_ns();
-	entry.subflow[0] = (u64)subflow;
-	if (!account_take(entry.account))
+	if (!account_take(account))
 		return 0;
-	if (bpf_map_update_elem(&mp_groups, &key, &entry, BPF_NOEXIST) == 0)
-		return 1;
-	account_give(entry.account);
-	return 0;
+	if (bpf_map_update_elem(&mp_groups, &key, &nobodys_entry, BPF_NOEXIST) == 0)
+		entry = bpf_map_lookup_elem(&mp_groups, &key);
+	if (!entry) {
+		account_give(account);
+		return 0;
+	}
+	entry->token = token;
+	entry->netns = BPF_CORE_READ(subflow, conn, __sk_common.skc_net.net, ns.inum);
+	entry->account = account;
+	entry->made_ns = bpf_ktime_get_ns();
+	entry->subflow[0] = (u64)subflow;
+	/* Last, and after all else is to be seen. */
+	return __sync_val_compare_and_swap(&entry->members, 0, group_owner(key) | 1) == 0;
 }
 
 /* Takes a free slot of an entry, which may be another connection's by now; false if that fails. */

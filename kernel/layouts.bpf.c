@@ -76,6 +76,7 @@ SHARED_STRUCT(mp_config);
 SHARED_STRUCT(mp_account);
 SHARED_STRUCT(mp_counters);
 SHARED_STRUCT(mp_group);
+SHARED_STRUCT(mp_watched_group);
 SHARED_STRUCT(cc_sharing);
 SHARED_STRUCT(mp_close_event);
 SHARED_STRUCT(replay_step);

@@ -69,6 +69,18 @@ struct mp_group {
 	uint64_t subflow[CC_MAX_PATHS]; /* where the kernel keeps what it knows of each */
 };
 
+/* The same of an algorithm that detects, with what it has seen of them: one entry, one lookup. */
+struct mp_watched_group {
+	struct mp_group group;
+	struct cc_sharing sharing;
+	uint32_t several; /* a second path has joined, be it alone by now: there is what to compare
+			   */
+};
+
+/* With key, the table's own 48 bytes and the allocator's 8 it is 1 KiB, as the kernel hands it out.
+ */
+_Static_assert(sizeof(struct mp_watched_group) <= 960, "a connection must fit in 1 KiB");
+
 /* Set once, by the last member to leave, before the entry is deleted: nobody may join any more. */
 #define MP_GROUP_DEAD (~0ull)
 

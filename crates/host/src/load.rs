@@ -196,16 +196,11 @@ impl Loaded {
 
     /// Bytes that the kernel keeps per connection in the table, key and administration included.
     pub fn bytes_per_connection(&self) -> Option<usize> {
-        // struct htab_elem: list links or free-list node (16), RCU or per-CPU pointer (8), hash (4), padding.
-        const ELEMENT_HEAD_BYTES: usize = 48;
+        // struct htab_elem: list links (16), what other kinds of tables need (24), hash (4), padding; and the allocator's
+        // link in front of it.
+        const ELEMENT_HEAD_BYTES: usize = 48 + 8;
         let size = |map: &MapHandle| (map.key_size() + map.value_size()) as usize + ELEMENT_HEAD_BYTES;
-        // With several paths, what is seen of them stands under the same key in a table of its own.
-        let seen = if self.algorithm.info().detects {
-            size_of::<u64>() + size_of::<vmcc_cc::Sharing>() + ELEMENT_HEAD_BYTES
-        } else {
-            0
-        };
-        self.groups.as_ref().map(|groups| size(groups) + seen)
+        self.groups.as_ref().map(size)
     }
 
     /// Kernel identifiers of the programs behind the callbacks.

@@ -14,9 +14,6 @@ use std::time::Duration;
 /// A younger entry may belong to a connection that was not there yet when connections were listed.
 pub const RECLAIM_AGE: Duration = Duration::from_secs(60);
 
-/// What a detecting algorithm has seen of each connection's paths, by the same key.
-const SHARING_MAP: &str = "mp_sharing";
-
 /// Removes the entries, at least this old, of connections that no network namespace has any more. Answers how
 /// many. One removed by mistake (of a namespace that only a descriptor holds) is made again at the next ACK.
 ///
@@ -40,7 +37,6 @@ fn reclaim_of(found: &Registered, age: Duration, alive: &mut Alive) -> Result<us
         |e| ControlError::kernel(format!("look through the table of {}", found.config.kernel_name()), e);
     let map = MapHandle::from_map_id(found.config.groups_map_id).map_err(failed)?;
     let accounts = MapHandle::from_map_id(found.config.accounts_map_id).map_err(failed)?;
-    let seen = registered::map_beside(found.config_map_id, SHARING_MAP);
     let made_before = netns::monotonic_ns().saturating_sub(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
     let mut removed = 0;
     for key in map.keys() {
@@ -52,8 +48,6 @@ fn reclaim_of(found: &Registered, age: Duration, alive: &mut Alive) -> Result<us
         };
         if held.made_ns < made_before && !tokens.contains(&held.token) && map.delete(&key).is_ok() {
             accounts::give_back(&accounts, held.account);
-            // Only connections that had several paths are there.
-            let _ = seen.as_ref().map(|seen| seen.delete(&key));
             removed += 1;
         }
     }

@@ -389,15 +389,6 @@ pub(crate) fn programs_using(id: u32) -> Vec<u32> {
         .collect()
 }
 
-/// The map called `name` among those that the programs with the configuration map `id` use.
-pub(crate) fn map_beside(id: u32, name: &str) -> Option<MapHandle> {
-    ProgInfoIter::with_query_opts(ProgInfoQueryOptions::default().include_map_ids(true))
-        .filter(|program| program.map_ids.contains(&id))
-        .flat_map(|program| program.map_ids)
-        .filter_map(|map| MapHandle::from_map_id(map).ok())
-        .find(|map| map.name() == name)
-}
-
 /// Whether the process that had this number when it started then is alive; another may have the number by now.
 pub(crate) fn lives(pid: u32, start: u32) -> bool {
     match started(pid) {

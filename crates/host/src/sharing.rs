@@ -2,6 +2,7 @@
 
 use crate::error::ControlError;
 use crate::ids;
+use crate::shared::algorithm::WatchedEntry;
 use crate::shared::states::{CC_SHARING_ANSWERED, CC_SHARING_EXCLUDED, CC_SHARING_SHARED};
 use crate::states::Member;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -9,8 +10,8 @@ use serde::Serialize;
 use vmcc_cc::Sharing;
 use zerocopy::FromBytes;
 
-/// The map of an algorithm that detects.
-const SHARING_MAP: &str = "mp_sharing";
+/// The table of connections, of an algorithm that detects.
+const TABLE: &str = "mp_groups";
 
 /// What is known of two paths of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -43,7 +44,7 @@ impl Detections {
     /// Not permitted to list BPF maps.
     pub fn open() -> Result<Self, ControlError> {
         let of_ours =
-            |map: &MapHandle| map.name() == SHARING_MAP && map.value_size() as usize == size_of::<Sharing>();
+            |map: &MapHandle| map.name() == TABLE && map.value_size() as usize == size_of::<WatchedEntry>();
         ids::maps(|_, map| of_ours(&map).then_some(map)).map(Self)
     }
 
@@ -51,7 +52,8 @@ impl Detections {
     pub fn of(&self, member: Member) -> Option<Evidence> {
         let key = member.connection.to_ne_bytes();
         let bytes = self.0.iter().find_map(|map| map.lookup(&key, MapFlags::ANY).ok().flatten())?;
-        Some(Evidence(Sharing::read_from_bytes(&bytes).ok()?))
+        let entry = WatchedEntry::read_from_bytes(&bytes).ok()?;
+        (entry.several != 0).then_some(Evidence(entry.sharing))
     }
 }
 

@@ -53,9 +53,10 @@ pub(crate) fn namespaces(map: &MapHandle) -> BTreeSet<u32> {
     map.keys().filter_map(entry).filter(lives).map(|entry| entry.netns).collect()
 }
 
-/// `None` if it is no entry of this build.
+/// `None` if it is no entry of this build, or nobody's yet: what is in it comes before whose it is.
 pub(crate) fn entry(bytes: &[u8]) -> Option<GroupEntry> {
-    GroupEntry::read_from_bytes(bytes).ok()
+    let (entry, _) = GroupEntry::read_from_prefix(bytes).ok()?;
+    (entry.members != 0).then_some(entry)
 }
 
 /// `None` for an entry that is being deleted.
@@ -92,7 +93,8 @@ mod tests {
     }
 
     #[test]
-    fn dying_and_foreign_entries_are_left_out() {
+    fn dying_new_and_foreign_entries_are_left_out() {
+        assert_eq!(self::entry(GroupEntry::new_zeroed().as_bytes()), None);
         let dying = GroupEntry { members: MP_GROUP_DEAD, ..GroupEntry::new_zeroed() };
         assert_eq!(connection(&dying), None);
         assert_eq!(self::entry(dying.as_bytes()), Some(dying));

@@ -1,7 +1,7 @@
 //! `kernel/shared.h`: a loaded algorithm, its tables and events, and a recorded step.
 
 use super::{shared_constants, shared_structs};
-use vmcc_cc::{Event, Group, Host, MAX_PARAMS, MAX_PATHS};
+use vmcc_cc::{Event, Group, Host, MAX_PARAMS, MAX_PATHS, Sharing};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 const NAME_BYTES: usize = 16;
@@ -71,6 +71,14 @@ shared_structs! {
         account: u64,
         made_ns: u64,
         subflow: [u64; MAX_PATHS],
+    }
+
+    /// The same of an algorithm that detects.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+    struct WatchedEntry as "mp_watched_group" {
+        group: GroupEntry,
+        sharing: Sharing,
+        several: u32,
     }
 
     /// The two ends of a path, ports in host byte order.
