@@ -70,6 +70,8 @@ pub struct Off {
     pub total_us: f64,
     /// Each time; windows that overlap are one.
     pub lengths_ns: Histogram<u64>,
+    /// Packets that came when the receive ring was full.
+    pub lost_pkt: u64,
 }
 
 /// One entry of traffic.

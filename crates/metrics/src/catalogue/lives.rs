@@ -126,4 +126,14 @@ pub(super) const ALL: &[Metric] = &[
         reduce: By(off::total),
         ..NUMBER
     },
+    Metric {
+        name: "vm_off_lost",
+        unit: Unit::Count,
+        span: Span::Run,
+        engines: Engines::Simulator,
+        title: "packets that a VM missed",
+        meaning: "packets that came while their host was off its CPU and its receive ring full (`ring` of events `deschedule`)",
+        reduce: By(off::lost),
+        ..NUMBER
+    },
 ];

@@ -13,3 +13,9 @@ pub(crate) fn total(scope: &Scope<'_>) -> Option<Figure> {
     let hosts = &scope.seen.off;
     (!hosts.is_empty()).then(|| Figure::Number(hosts.iter().map(|host| host.total_us).sum()))
 }
+
+/// What found their receive rings full.
+pub(crate) fn lost(scope: &Scope<'_>) -> Option<Figure> {
+    let hosts = &scope.seen.off;
+    (!hosts.is_empty()).then(|| Figure::Number(hosts.iter().map(|host| host.lost_pkt as f64).sum()))
+}

@@ -129,11 +129,14 @@ fn off_times_are_those_of_all_hosts() {
     let off = |us: &[u64]| {
         let mut lengths_ns = Histogram::new(2).unwrap();
         us.iter().for_each(|us| lengths_ns.record(us * 1_000).unwrap());
-        Off { total_us: us.iter().sum::<u64>() as f64, lengths_ns }
+        Off { total_us: us.iter().sum::<u64>() as f64, lengths_ns, lost_pkt: us.len() as u64 }
     };
     seen.off = vec![off(&[100, 300]), off(&[]), off(&[500])];
     let m = figures(&seen).metrics;
-    assert_eq!((m.get("vm_off_total_us"), m.get("vm_off_us.samples")), (Some(900.0), Some(3.0)));
+    assert_eq!(
+        (m.get("vm_off_total_us"), m.get("vm_off_us.samples"), m.get("vm_off_lost")),
+        (Some(900.0), Some(3.0), Some(3.0))
+    );
     let near = |statistic: &str, us: f64| {
         (m.get(&format!("vm_off_us.{statistic}")).unwrap() / us - 1.0).abs() < 0.01
     };

@@ -2,7 +2,7 @@
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize};
-use vmcc_units::{BitsPerSec, Nanos};
+use vmcc_units::{BitsPerSec, Nanos, Packets};
 
 use super::traffic::OneOrMany;
 use vmcc_network::Loss;
@@ -110,6 +110,11 @@ pub struct RemapEvent {
     pub nic: u32,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(time: &Nanos) -> bool {
+    time.is_zero()
+}
+
 /// A scheduling pattern of a host: while off it neither sends nor handles what arrives.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -117,15 +122,45 @@ pub struct DescheduleEvent {
     /// The host, such as `vm0`.
     pub host: String,
     /// How long it runs each time.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub on: Nanos,
     /// How long it is off each time.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub off: Nanos,
+    /// Instead of `on` and `off`: pairs of them that were recorded, `[on, off]`, which repeat.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recorded: Vec<(Nanos, Nanos)>,
     /// When the pattern ends, since the start of the run. Absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Nanos>,
     /// Whether `on` and `off` are means of exponential times rather than fixed.
     #[serde(default)]
     pub random: bool,
+    /// What the host handles first when it runs again: what had waited of its timers, or of the packets that it received.
+    #[serde(default, skip_serializing_if = "First::is_timers")]
+    pub first: First,
+    /// How many packets wait for the host while it is off, in its receive ring and what is before that; more are lost (simulator
+    /// only). Absent: all wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ring: Option<Packets>,
+}
+
+/// What a host handles first when it runs again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum First {
+    /// Timers that expired meanwhile: the order of Linux's softirqs, if the interrupts of both were pending.
+    #[default]
+    Timers,
+    /// Packets: the host was taken off while it handled some, or the NIC's interrupt comes first.
+    Packets,
+}
+
+impl First {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+    fn is_timers(&self) -> bool {
+        *self == Self::Timers
+    }
 }
 
 /// Subflows of connections that have several, by their path or by their number.

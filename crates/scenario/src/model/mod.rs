@@ -6,7 +6,8 @@ mod names;
 mod traffic;
 
 pub use event::{
-    DelayEvent, DescheduleEvent, Event, EventKind, LinkEvent, LossEvent, RateEvent, RemapEvent, SubflowEvent,
+    DelayEvent, DescheduleEvent, Event, EventKind, First, LinkEvent, LossEvent, RateEvent, RemapEvent,
+    SubflowEvent,
 };
 pub use host::{AckPath, Host, Param, Protocol, Scheduler};
 pub use traffic::{

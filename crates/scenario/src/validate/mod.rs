@@ -7,7 +7,7 @@ use vmcc_network::check::{self, Fault};
 use vmcc_units::Nanos;
 
 use crate::load::decode::BadValue;
-use crate::model::{EventKind, Scenario, SubflowEvent, Topology, Traffic};
+use crate::model::{DescheduleEvent, EventKind, Scenario, SubflowEvent, Topology, Traffic};
 
 /// The longest run; keeps every time within 64 bits of picoseconds.
 const MAX_DURATION: Nanos = Nanos::from_secs(86_400);
@@ -100,8 +100,7 @@ fn events(scenario: &Scenario) -> Check {
             | EventKind::CloseSubflow(e)
             | EventKind::OpenSubflow(e) => subflows(scenario, e, &at)?,
             EventKind::Deschedule(e) => {
-                require(!e.on.is_zero(), &at("on"), "the host would never run")?;
-                require(!e.off.is_zero(), &at("off"), "the host would never be off")?;
+                pattern(e, &at)?;
                 require(
                     e.until.is_none_or(|until| until > event.at),
                     &at("until"),
@@ -112,6 +111,26 @@ fn events(scenario: &Scenario) -> Check {
         }
     }
     Ok(())
+}
+
+/// Pairs of a recorded pattern: what a file of a scenario should hold.
+const RECORDED_MOST: usize = 100_000;
+
+/// A pattern of on and off times, given once.
+fn pattern(e: &DescheduleEvent, at: &dyn Fn(&str) -> String) -> Check {
+    if e.recorded.is_empty() {
+        require(!e.on.is_zero(), &at("on"), "the host would never run")?;
+        require(!e.off.is_zero(), &at("off"), "the host would never be off")?;
+    } else {
+        let alone = e.on.is_zero() && e.off.is_zero() && !e.random;
+        require(alone, &at("recorded"), "it stands instead of `on`, `off` and `random`")?;
+        require(e.recorded.len() <= RECORDED_MOST, &at("recorded"), "it has more than 100,000 pairs")?;
+        let runs = e.recorded.iter().any(|pair| !pair.0.is_zero());
+        require(runs, &at("recorded"), "the host would never run")?;
+        let sleeps = e.recorded.iter().any(|pair| !pair.1.is_zero());
+        require(sleeps, &at("recorded"), "the host would never be off")?;
+    }
+    require(e.ring.is_none_or(|ring| !ring.is_zero()), &at("ring"), "the host could receive nothing")
 }
 
 /// Subflows that some connection can have.

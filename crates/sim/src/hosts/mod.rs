@@ -13,8 +13,8 @@ mod wire;
 
 pub use error::HostError;
 pub(crate) use error::{check, shard_of};
-pub(crate) use pause::{Absences, OffTimes};
-use pause::{Deferred, Pauses};
+pub(crate) use pause::{Absences, Lengths, OffTimes, Waking};
+use pause::{Pauses, Received};
 pub(crate) use timers::{MAX_INDEX, Purpose};
 pub(crate) use wire::Wire;
 
@@ -88,10 +88,11 @@ impl From<Connections> for Hosts {
 }
 
 impl Hosts {
-    /// The host at `node` neither sends nor processes while one of these keeps it off. Nodes come in ascending order, each once.
-    pub(crate) fn deschedule(&mut self, node: u32, times: Vec<OffTimes>) {
+    /// The host at `node` neither sends nor processes while one of these keeps it off.
+    /// Nodes come in ascending order, each once.
+    pub(crate) fn deschedule(&mut self, node: u32, times: Vec<OffTimes>, waking: Waking) {
         debug_assert!(self.pauses.last().is_none_or(|last| last.host < node));
-        self.pauses.push(Pauses::new(node, times));
+        self.pauses.push(Pauses::new(node, times, waking));
     }
 
     /// How long the hosts that are descheduled were off until `now`.
@@ -112,7 +113,7 @@ impl Hosts {
     /// A packet for one of this shard's endpoints. Never a function of its own: only what a table does with a packet is worth a call.
     #[inline(always)]
     pub(crate) fn packet<W: Wire>(&mut self, wire: &mut W, packet: &Packet, sack: &Sack) {
-        if !self.pauses.is_empty() && self.defer(packet, || Deferred::Packet(*packet, *sack)) {
+        if !self.pauses.is_empty() && self.defer(packet, || Received::Plain(*packet, *sack)) {
             return;
         }
         self.handle(wire, packet, sack);
@@ -125,9 +126,13 @@ impl Hosts {
 
     /// One with a payload.
     pub(crate) fn payload<W: Wire>(&mut self, wire: &mut W, packet: &Packet, payload: &[u8]) {
-        if !self.pauses.is_empty() && self.defer(packet, || Deferred::Payload(*packet, payload.into())) {
+        if !self.pauses.is_empty() && self.defer(packet, || Received::Payload(*packet, payload.into())) {
             return;
         }
+        self.handle_payload(wire, packet, payload);
+    }
+
+    fn handle_payload<W: Wire>(&mut self, wire: &mut W, packet: &Packet, payload: &[u8]) {
         with_table!(self, packet packet, table => table.on_payload(wire, packet, payload));
     }
 
@@ -166,17 +171,17 @@ impl Hosts {
     }
 
     #[cold]
-    fn defer(&mut self, packet: &Packet, item: impl FnOnce() -> Deferred) -> bool {
+    fn defer(&mut self, packet: &Packet, item: impl FnOnce() -> Received) -> bool {
         let host = with_table!(self, packet packet, table => table.host_of(packet));
         let Some(pauses) = self.pause_of(host) else { return false };
-        pauses.waiting.push(item());
+        pauses.receive(item);
         true
     }
 
     /// Keeps the deadline, so that what is handled before it at resumption may still move or cancel it.
     fn defer_timer(&mut self, now: Time, host: Option<u32>, id: TimerId) -> bool {
         let Some(pauses) = self.pause_of(host) else { return false };
-        pauses.waiting.push(Deferred::Timer(id));
+        pauses.expire(id, tcp::runs_in_softirq(id));
         if let Some((_, timer)) = self.owner(id) {
             timer.deadline = now;
         }
@@ -184,17 +189,31 @@ impl Hosts {
     }
 
     fn change_pause<W: Wire>(&mut self, wire: &mut W, index: u32) {
-        let waiting = self.pauses[index as usize].change();
-        self.pauses[index as usize].arm(wire, index);
-        for item in waiting {
-            match item {
-                Deferred::Packet(packet, sack) => self.handle(wire, &packet, &sack),
-                Deferred::Payload(packet, payload) => {
-                    with_table!(self, packet packet, table => table.on_payload(wire, &packet, &payload));
-                }
-                Deferred::Timer(id) => self.resume_timer(wire, id),
+        let pauses = &mut self.pauses[index as usize];
+        let waiting = pauses.change();
+        let packets_first = pauses.waking.packets_first;
+        pauses.arm(wire, index);
+        if packets_first {
+            self.resume_packets(wire, waiting.packets);
+            self.resume_timers(wire, waiting.timers);
+        } else {
+            self.resume_timers(wire, waiting.timers);
+            self.resume_packets(wire, waiting.packets);
+        }
+        self.resume_timers(wire, waiting.programs);
+    }
+
+    fn resume_packets<W: Wire>(&mut self, wire: &mut W, packets: Vec<Received>) {
+        for received in packets {
+            match received {
+                Received::Plain(packet, sack) => self.handle(wire, &packet, &sack),
+                Received::Payload(packet, payload) => self.handle_payload(wire, &packet, &payload),
             }
         }
+    }
+
+    fn resume_timers<W: Wire>(&mut self, wire: &mut W, timers: Vec<TimerId>) {
+        timers.into_iter().for_each(|id| self.resume_timer(wire, id));
     }
 
     fn resume_timer<W: Wire>(&mut self, wire: &mut W, id: TimerId) {

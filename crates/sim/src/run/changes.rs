@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use vmcc_scenario::Scenario;
-use vmcc_scenario::model::EventKind;
+use vmcc_scenario::model::{DescheduleEvent, EventKind, First};
 
 use super::error::SimError;
 use super::setup::Setup;
-use crate::hosts::{Hosts, OffTimes};
+use crate::hosts::{Hosts, Lengths, OffTimes, Waking};
 use crate::lower::{Fabric, Way, loss, span};
 use crate::net::LinkChange;
-use crate::rng::Streams;
+use crate::rng::{Stream, Streams};
 use crate::time::Time;
 use crate::transport::{Ends, Moved, Transport};
 
@@ -25,8 +25,8 @@ pub(crate) struct Remap {
     moved: Vec<(usize, Moved)>,
 }
 
-/// When hosts are off, by node.
-pub(crate) type Pauses = BTreeMap<u32, Vec<OffTimes>>;
+/// When hosts are off, by node, and what they find when they run again.
+pub(crate) type Pauses = BTreeMap<u32, (Vec<OffTimes>, Waking)>;
 
 /// Plans all events; answers when hosts are off, and the remaps, whose routes are not known yet.
 pub(crate) fn plan(
@@ -57,14 +57,13 @@ pub(crate) fn plan(
                     |other| matches!(&other.kind, EventKind::Deschedule(other) if other.host == e.host),
                 );
                 let name = format!("event/deschedule/{}/{}", e.host, earlier.count());
-                let times = OffTimes {
-                    at,
-                    end: Time::ZERO + span(end),
-                    on: span(e.on),
-                    off: span(e.off),
-                    random: e.random.then(|| streams.stream(&name)),
-                };
-                pauses.entry(node).or_default().push(times);
+                let how = lengths(e, || streams.stream(&name));
+                let end = Time::ZERO + span(end);
+                let ring = e.ring.map_or(usize::MAX, |ring| ring.get() as usize);
+                let (times, waking) = pauses.entry(node).or_default();
+                times.push(OffTimes { at, end, on: span(e.on), off: span(e.off), how });
+                waking.ring = ring.min(waking.ring);
+                waking.packets_first |= e.first == First::Packets;
             }
             // `run::subflows` has these.
             EventKind::SetBackup(_)
@@ -75,6 +74,14 @@ pub(crate) fn plan(
     }
     remaps.sort_by_key(|remap| remap.at);
     Ok((remaps, pauses))
+}
+
+fn lengths(event: &DescheduleEvent, stream: impl FnOnce() -> Stream) -> Lengths {
+    if event.random {
+        return Lengths::Random(stream());
+    }
+    let pairs: Vec<_> = event.recorded.iter().map(|pair| (span(pair.0), span(pair.1))).collect();
+    if pairs.is_empty() { Lengths::Fixed } else { Lengths::Recorded(pairs.into(), 0) }
 }
 
 fn change(fabric: &mut Fabric, at: Time, name: &str, change: LinkChange) -> Result<(), SimError> {

@@ -101,6 +101,10 @@ fn off(setup: &Setup) -> Vec<Off> {
     let mut all: Vec<Absences> = setup.hosts().iter().flat_map(|shard| shard.absences(setup.end)).collect();
     all.sort_by_key(|one| one.host);
     all.into_iter()
-        .map(|one| Off { total_us: one.total.ps() as f64 / 1e6, lengths_ns: one.lengths })
+        .map(|one| Off {
+            total_us: one.total.ps() as f64 / 1e6,
+            lengths_ns: one.lengths,
+            lost_pkt: one.lost_pkt,
+        })
         .collect()
 }

@@ -43,5 +43,6 @@ pub use record::{
 };
 pub(crate) use scenario::make;
 pub(crate) use shard::Connections;
+pub(crate) use timers::runs_in_softirq;
 pub use vmcc_multipath::Scheduler;
 pub use world::{ConnId, Directory, World};

@@ -3,7 +3,7 @@
 use super::config::{AckPath, App, ConnSpec, SubflowSpec, TcpConfig};
 use super::world::{ConnId, Directory, World};
 use crate::engine::{Timer, TimerId};
-use crate::hosts::{Hosts, OffTimes, Wire};
+use crate::hosts::{Hosts, OffTimes, Waking, Wire};
 use crate::packet::{Packet, RouteId, Sack};
 use crate::time::{Span, Time};
 use std::collections::BTreeMap;
@@ -131,6 +131,7 @@ pub(crate) struct Setup {
     pub(crate) backup: Vec<usize>,
     pub(crate) read_rate_bps: Option<u64>,
     pub(crate) pauses: Vec<(u32, Time, Time)>,
+    pub(crate) waking: Waking,
 }
 
 impl Default for Setup {
@@ -146,6 +147,7 @@ impl Default for Setup {
             backup: Vec::new(),
             read_rate_bps: None,
             pauses: Vec::new(),
+            waking: Waking::default(),
         }
     }
 }
@@ -189,8 +191,12 @@ impl Lab {
         let routes =
             setup.paths.iter().flat_map(|&(delay, gap)| [(delay, gap), (delay, Span::ZERO)]).collect();
         let mut hosts = hosts.remove(0);
-        for (node, start, end) in setup.pauses {
-            hosts.deschedule(node, vec![OffTimes::once(start, end)]);
+        for node in 0..2 {
+            let of_node = setup.pauses.iter().filter(|pause| pause.0 == node);
+            let times: Vec<OffTimes> = of_node.map(|pause| OffTimes::once(pause.1, pause.2)).collect();
+            if !times.is_empty() {
+                hosts.deschedule(node, times, setup.waking);
+            }
         }
         Lab { pipe: Pipe::new(routes, script), hosts, directory, conn, started: false }
     }

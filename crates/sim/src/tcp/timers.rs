@@ -38,3 +38,11 @@ impl Purpose {
         (PURPOSES[(purpose.0 - FIRST) as usize], index)
     }
 }
+
+/// Whether a timer is one that Linux runs in its TIMER softirq, before packets that are waiting: of the others the hosts' programs
+/// are processes, and a paced segment's runs in the HRTIMER softirq, after them.
+pub(crate) fn runs_in_softirq(id: TimerId) -> bool {
+    [Purpose::Subflow, Purpose::DelayedAck]
+        .map(|purpose| purpose as u32)
+        .contains(&hosts::Purpose::of(id).0.0)
+}

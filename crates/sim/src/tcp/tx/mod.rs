@@ -22,6 +22,8 @@ mod multipath_tests;
 mod recovery;
 mod send;
 #[cfg(test)]
+mod sleep_tests;
+#[cfg(test)]
 mod tests;
 mod timers;
 mod undo;

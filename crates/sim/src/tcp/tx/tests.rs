@@ -5,11 +5,11 @@ use crate::tcp::config::{App, Ecn, LossDetection, ReceiveBuffer, TcpConfig};
 use crate::tcp::testing::{Lab, Setup, clean, lose};
 use crate::time::{Span, Time};
 
-fn ms(n: u64) -> Time {
+pub(super) fn ms(n: u64) -> Time {
     Time::ZERO + Span::from_ms(n)
 }
 
-fn sized(segments: u64) -> App {
+pub(super) fn sized(segments: u64) -> App {
     App::Sized { bytes: segments * 1448 }
 }
 
@@ -431,26 +431,4 @@ fn pacing_spreads_the_window() {
     let gaps: Vec<Span> = data[..10].windows(2).map(|w| w[1].0.since(w[0].0)).collect();
     assert!(gaps.iter().all(|&g| g == Span::from_ms(1)), "{gaps:?}");
     assert_eq!(lab.flow().delivered_bytes, 100 * 1448);
-}
-
-#[test]
-fn a_paused_receiver_answers_when_it_resumes() {
-    let setup = Setup { app: sized(10), pauses: vec![(1, ms(25), ms(125))], ..Setup::default() };
-    let mut lab = Lab::new(setup, clean());
-    lab.run_ms(3000);
-    let flow = lab.flow();
-    assert_eq!(flow.received, ms(125));
-    assert_eq!(flow.acknowledged, ms(135));
-    assert_eq!(flow.retransmits(), 1, "one tail loss probe, sent into the pause");
-}
-
-#[test]
-fn a_paused_sender_neither_sends_nor_times_out_on_what_it_then_reads() {
-    let setup = Setup { app: sized(100), pauses: vec![(0, ms(35), ms(535))], ..Setup::default() };
-    let mut lab = Lab::new(setup, clean());
-    lab.run_ms(3000);
-    let flow = lab.flow();
-    assert_eq!(lab.data(0).iter().filter(|d| d.0 > ms(35) && d.0 < ms(535)).count(), 0);
-    assert_eq!((flow.timeouts(), flow.retransmits()), (0, 0), "ACKs were waiting before the timer");
-    assert_eq!(flow.delivered_bytes, 100 * 1448);
 }
