@@ -1,7 +1,7 @@
 //! The processes of one guest: QEMU, and the server of its root file system.
 
 use super::files::FileServer;
-use super::{Accel, GuestError, GuestOptions, Job, KernelImage};
+use super::{Accel, GuestError, GuestOptions, Job, KernelImage, Power};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::os::unix::process::CommandExt;
@@ -17,6 +17,7 @@ const EMULATED_PROCESSOR: &str = "max,-cx16,-la57";
 #[derive(Debug)]
 pub(super) struct Machine {
     qemu: Child,
+    power: Power,
     _files: FileServer,
 }
 
@@ -44,20 +45,21 @@ impl Machine {
             .process_group(0)
             .spawn()
             .map_err(|e| GuestError::Helper { program: QEMU.to_owned(), cause: e.to_string() })?;
-        Ok(Self { qemu, _files: files })
+        let power = options.power.clone().unwrap_or_default();
+        power.begins(qemu.id());
+        Ok(Self { qemu, power, _files: files })
     }
 
     /// Whether QEMU has ended; never blocks.
     pub(super) fn has_ended(&mut self) -> Result<bool, GuestError> {
-        let ended = self.qemu.try_wait();
-        let ended =
-            ended.map_err(|e| GuestError::Helper { program: QEMU.to_owned(), cause: e.to_string() })?;
-        Ok(ended.is_some())
+        let ended = self.power.has_ended(&mut self.qemu);
+        ended.map_err(|e| GuestError::Helper { program: QEMU.to_owned(), cause: e.to_string() })
     }
 }
 
 impl Drop for Machine {
     fn drop(&mut self) {
+        self.power.ends();
         // Neither can fail on a child that has not been waited for, and there is no one to tell.
         let _ = self.qemu.kill();
         let _ = self.qemu.wait();

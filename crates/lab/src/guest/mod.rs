@@ -22,6 +22,7 @@ mod files;
 mod job;
 mod kernels;
 mod machine;
+mod power;
 
 use std::ffi::OsStr;
 use std::ffi::OsString;
@@ -31,6 +32,7 @@ use std::time::{Duration, Instant};
 
 pub use error::GuestError;
 pub use kernels::{KernelImage, kernel, kernels, newest_kernel};
+pub use power::{Power, Turn};
 
 use job::Job;
 use machine::Machine;
@@ -95,6 +97,8 @@ pub struct GuestOptions {
     pub stop: Option<&'static AtomicBool>,
     /// `None`: KVM if it brings the guest up, else emulation.
     pub accel: Option<Accel>,
+    /// Takes the processor away from the guest and gives it back, from another thread.
+    pub power: Option<Power>,
 }
 
 impl Default for GuestOptions {
@@ -110,6 +114,7 @@ impl Default for GuestOptions {
             taps: Vec::new(),
             stop: None,
             accel: None,
+            power: None,
         }
     }
 }

@@ -1,0 +1,212 @@
+//! A VM with two network cards that sends to a host over two cables, and is off now and then.
+#![allow(unreachable_pub, reason = "as `switch`")]
+
+pub mod sender;
+#[path = "../switch/mod.rs"]
+pub mod switch;
+pub mod wire;
+
+use sender::{ADDRESSES, FOLDER, Job, PORT, SENT, Sent, job_file};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use switch::{Namespace, run};
+use vmcc_lab::guest::{Accel, Guest, GuestError, GuestOptions, Power, Stream, Turn, kernel};
+use vmcc_netlink::{MAX_LIMIT, PathManager};
+use wire::{Shape, Wire};
+
+/// The host's.
+const HERE: [&str; 2] = ["10.79.0.1", "10.79.1.1"];
+/// The test of this binary that is the VM's program.
+const PROGRAM: &str = "inside_the_sender";
+/// How long anything may take on a machine that has much to do.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub struct Lab {
+    // In the order in which they end: the VM lets go of its taps first.
+    vm: Vm,
+    _wires: Vec<Wire>,
+    receiver: Namespace,
+    _between: Namespace,
+    folder: tempfile::TempDir,
+    jobs: u32,
+}
+
+/// What a transfer came to.
+#[derive(Debug)]
+pub struct Transfer {
+    /// At the receiver, while the pattern lasted.
+    pub goodput_bps: f64,
+    /// For how long the VM was off each time.
+    pub off: Vec<Duration>,
+    pub seen: Sent,
+}
+
+impl Lab {
+    pub fn new(shape: Shape) -> Self {
+        let (between, receiver) = (Namespace::new("s"), Namespace::new("h"));
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut wires = Vec::new();
+        for (number, address) in HERE.into_iter().enumerate() {
+            let mut wire = Wire::new(&between, &format!("w{number}"), shape);
+            let (bridge, near, tap) = (format!("br{number}"), wire.near().to_owned(), format!("tap{number}"));
+            run(&format!("ip -n {between} link add {bridge} type bridge"));
+            run(&format!("ip -n {between} tuntap add {tap} mode tap"));
+            for port in [&near, &tap] {
+                run(&format!("ip -n {between} link set {port} master {bridge}"));
+            }
+            for link in [&near, &tap, &bridge] {
+                run(&format!("ip -n {between} link set {link} up"));
+            }
+            let end = format!("e{number}");
+            wire.lead_to(&receiver, &end);
+            run(&format!("ip -n {receiver} addr add {address}/24 dev {end}"));
+            run(&format!("ip -n {receiver} link set {end} up"));
+            wires.push(wire);
+        }
+        receiver.sysctl("mptcp/enabled", "1");
+        receiver.within(|| {
+            let mut manager = PathManager::open().expect("MPTCP");
+            manager.set_limits(MAX_LIMIT, 0).expect("limits");
+            manager.signal(HERE[1].parse().expect("an address")).expect("an endpoint");
+        });
+        let vm = between.within(|| Vm::start(folder.path()));
+        Self { vm, _wires: wires, receiver, _between: between, folder, jobs: 0 }
+    }
+
+    /// Sends for some seconds while the VM is off by these turns; `None`: it always runs.
+    pub fn transfer(&mut self, algorithm: &str, seconds: u32, turn: Option<Turn>) -> Transfer {
+        let mut server = self.server();
+        let job = Job { algorithm: algorithm.to_owned(), to: HERE[0].to_owned(), seconds };
+        let file = job_file(self.folder.path(), self.jobs);
+        let written = file.with_extension("new");
+        std::fs::write(&written, serde_json::to_vec(&job).expect("JSON")).expect("a file");
+        std::fs::rename(written, file).expect("a file");
+        self.jobs += 1;
+        let established = format!("ss -Htn state established sport = :{PORT}");
+        while !self.receiver.run(&established).contains(ADDRESSES[0]) {
+            self.vm.is_there();
+            thread::sleep(Duration::from_millis(20));
+        }
+        let enough = AtomicBool::new(false);
+        let (power, turns) = (&self.vm.power, turn.into_iter().flat_map(std::iter::repeat));
+        let (output, off) = thread::scope(|scope| {
+            let descheduling = scope.spawn(|| power.deschedule(turns, &enough));
+            let output = server.take().expect("a server").wait_with_output().expect("iperf3");
+            enough.store(true, Ordering::Relaxed);
+            (output, descheduling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        let goodput_bps = goodput(&String::from_utf8_lossy(&output.stdout));
+        Transfer { goodput_bps, off, seen: self.vm.answer() }
+    }
+
+    fn server(&self) -> Option<Child> {
+        let mut command = Command::new("ip");
+        command.args([
+            "netns",
+            "exec",
+            &self.receiver.0,
+            "mptcpize",
+            "run",
+            "iperf3",
+            "-s",
+            "-1",
+            "-J",
+            "-i",
+            "0.5",
+        ]);
+        command.args(["-p", &PORT.to_string()]).stdout(Stdio::piped()).stderr(Stdio::null());
+        let server = command.spawn().expect("iperf3");
+        while !self.receiver.run(&format!("ss -Hltn sport = :{PORT}")).contains("LISTEN") {
+            thread::sleep(Duration::from_millis(10));
+        }
+        Some(server)
+    }
+}
+
+/// Of what iperf3 saw arrive, without the first second.
+fn goodput(report: &str) -> f64 {
+    let report: serde_json::Value = serde_json::from_str(report).unwrap_or_else(|e| panic!("{e}: {report}"));
+    let intervals = report["intervals"].as_array().cloned().unwrap_or_default();
+    let later = intervals.iter().map(|one| &one["sum"]).filter(|sum| sum["start"].as_f64() >= Some(0.99));
+    let (bytes, seconds) = later.fold((0.0, 0.0), |(bytes, seconds), sum| {
+        (bytes + sum["bytes"].as_f64().unwrap_or(0.0), seconds + sum["seconds"].as_f64().unwrap_or(0.0))
+    });
+    assert!(seconds > 0.0, "iperf3 measured nothing: {report}");
+    bytes * 8.0 / seconds
+}
+
+/// A running VM; ends with this.
+struct Vm {
+    power: Power,
+    stop: &'static AtomicBool,
+    said: Receiver<String>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Vm {
+    /// On `tap0` and `tap1` of this thread's namespace.
+    fn start(folder: &std::path::Path) -> Self {
+        let stop: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+        let power = Power::default();
+        let options = GuestOptions {
+            // One, as the papers' VMs.
+            cpus: 1,
+            accel: Some(Accel::Emulation),
+            taps: vec!["tap0".to_owned(), "tap1".to_owned()],
+            shared_dir: Some(folder.to_owned()),
+            env: vec![(FOLDER.into(), folder.into())],
+            stop: Some(stop),
+            power: Some(power.clone()),
+            time_limit: Duration::from_secs(4 * 3600),
+            ..GuestOptions::default()
+        };
+        let image = kernel("6.18").unwrap_or_else(|e| panic!("{e}"));
+        let program = std::env::current_exe().expect("this binary");
+        let (tell, said) = channel();
+        let thread = thread::spawn(move || {
+            let mut heard = String::new();
+            let mut listen = |stream, text: &[u8]| match stream {
+                Stream::Stdout => {
+                    heard.push_str(&String::from_utf8_lossy(text));
+                    while let Some((line, rest)) = heard.split_once('\n') {
+                        // Not at the beginning of a line: a test begins one. Nobody listens any more when this has ended.
+                        let _ = line.split_once(SENT).map(|(_, answer)| tell.send(answer.to_owned()));
+                        heard = rest.to_owned();
+                    }
+                }
+                Stream::Stderr => print!("VM: {}", String::from_utf8_lossy(text)),
+            };
+            let arguments = [PROGRAM, "--ignored", "--nocapture"];
+            match Guest::new(options).run_streaming(&image, program, arguments, &mut listen) {
+                Err(GuestError::Interrupted) => {}
+                other => panic!("the VM ended by itself: {other:?}"),
+            }
+        });
+        Self { power, stop, said, thread: Some(thread) }
+    }
+
+    fn is_there(&self) {
+        assert!(self.thread.as_ref().is_some_and(|thread| !thread.is_finished()), "the VM ended");
+    }
+
+    fn answer(&self) -> Sent {
+        match self.said.recv_timeout(PATIENCE) {
+            Ok(line) => serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}")),
+            Err(RecvTimeoutError::Timeout) => panic!("the VM says nothing"),
+            Err(RecvTimeoutError::Disconnected) => panic!("the VM ended"),
+        }
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // What it panicked with has been printed.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What the VM does: sends each time that it is told to, and notices when it was off.
+
+use super::switch::run;
+use serde::{Deserialize, Serialize};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use vmcc_cc::{Algorithm, Params};
+use vmcc_host::Loaded;
+use vmcc_host::taken::{gaps, timeouts};
+use vmcc_netlink::{MAX_LIMIT, PathManager};
+
+pub const ADDRESSES: [&str; 2] = ["10.79.0.100", "10.79.1.100"];
+pub const PORT: u16 = 5302;
+/// The folder that both share.
+pub const FOLDER: &str = "VMCC_TEST_FOLDER";
+/// What precedes an answer.
+pub const SENT: &str = "sent: ";
+/// What the kernel's own algorithm takes one path by, for comparison.
+pub const ONE_PATH: &str = "cubic";
+
+/// One transfer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Job {
+    pub algorithm: String,
+    pub to: String,
+    pub seconds: u32,
+}
+
+/// What the VM saw of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Sent {
+    /// Times for which nothing ran.
+    pub off_us: Vec<u64>,
+    pub timeouts: u64,
+    pub spurious: u64,
+    pub probes: u64,
+}
+
+pub fn job_file(folder: &Path, number: u32) -> PathBuf {
+    folder.join(format!("{number}.job"))
+}
+
+/// Until the machine is switched off.
+pub fn serve() {
+    let folder = PathBuf::from(std::env::var(FOLDER).expect("a folder"));
+    run("modprobe virtio_net");
+    for (number, address) in ADDRESSES.into_iter().enumerate() {
+        while !Path::new(&format!("/sys/class/net/eth{number}")).exists() {
+            thread::sleep(Duration::from_millis(50));
+        }
+        run(&format!("ip addr add {address}/24 dev eth{number}"));
+        run(&format!("ip link set eth{number} up"));
+        vmcc_netlink::disable_segmentation_offload(&format!("eth{number}")).expect("a NIC");
+    }
+    run("modprobe tcp_cubic");
+    // A transfer begins as if there had been none before; the lab's setting for its hosts.
+    for (key, value) in
+        [("ipv4/tcp_no_metrics_save", "1"), ("ipv4/tcp_notsent_lowat", "16384"), ("mptcp/enabled", "1")]
+    {
+        std::fs::write(format!("/proc/sys/net/{key}"), value).unwrap_or_else(|e| panic!("{key}: {e}"));
+    }
+    let mut manager = PathManager::open().expect("MPTCP");
+    manager.set_limits(MAX_LIMIT, MAX_LIMIT).expect("limits");
+    let mut loaded: Vec<Loaded> = Vec::new();
+    for number in 0.. {
+        let file = job_file(&folder, number);
+        while !file.exists() {
+            thread::sleep(Duration::from_millis(50));
+        }
+        let job: Job = serde_json::from_slice(&std::fs::read(file).expect("a job")).expect("a job");
+        println!("{SENT}{}", serde_json::to_string(&send(&job, &mut loaded)).expect("JSON"));
+    }
+}
+
+fn send(job: &Job, loaded: &mut Vec<Loaded>) -> Sent {
+    if let Some(algorithm) = Algorithm::all().find(|a| a.info().kernel_name == job.algorithm)
+        && !loaded.iter().any(|one| one.algorithm() == algorithm)
+    {
+        loaded.push(Loaded::load(algorithm, &Params::defaults(algorithm)).unwrap_or_else(|e| panic!("{e}")));
+    }
+    std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", &job.algorithm).expect("an algorithm");
+    let client = format!("iperf3 -c {} -p {PORT} -t {}", job.to, job.seconds);
+    let client = if job.algorithm == ONE_PATH { client } else { format!("mptcpize run {client}") };
+    let before = timeouts().expect("counters");
+    let (ended, mut off_us) = (AtomicBool::new(false), Vec::new());
+    thread::scope(|scope| {
+        let noticing = scope.spawn(|| {
+            let seen = gaps(&mut |off| {
+                off_us.extend(off.map(|off| off.as_micros() as u64));
+                if ended.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            seen.expect("what the scheduler knows");
+        });
+        let mut command = Command::new("sh");
+        command.args(["-c", &client]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
+        command.status().expect("iperf3");
+        ended.store(true, Ordering::Relaxed);
+        noticing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+    let after = timeouts().expect("counters");
+    Sent {
+        off_us,
+        timeouts: after.all - before.all,
+        spurious: after.spurious - before.spurious,
+        probes: after.probes - before.probes,
+    }
+}

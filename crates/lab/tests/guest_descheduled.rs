@@ -1,0 +1,99 @@
+//! A sender in a VM that is off now and then: what it delivers under each algorithm, and whether it notices. See
+//! docs/throttling.md.
+#![cfg(feature = "root-tests")]
+
+mod descheduled;
+
+use descheduled::sender::ONE_PATH;
+use descheduled::wire::Shape;
+use descheduled::{Lab, Transfer};
+use std::time::Duration;
+use vmcc_lab::guest::Turn;
+use vmcc_metrics::stats::{mean_ci95, percentile_sorted};
+
+/// What an emulated machine fills on a busy host, with a round trip of 10 ms and a queue of some 20 packets.
+const SHAPE: Shape = Shape { rate_bps: 20e6, queue_bytes: 30_000.0, delay: Duration::from_millis(5) };
+const TIME_SLICES_MS: [u64; 3] = [30, 120, 480];
+
+/// A VM among four with as much to do: it has one time slice, and then three others have theirs.
+fn one_of_four(slice_ms: u64) -> Turn {
+    Turn { on: Duration::from_millis(slice_ms), off: Duration::from_millis(3 * slice_ms) }
+}
+
+#[test]
+#[ignore = "on demand: boots a VM, 20 s"]
+fn on_linux_6_18_a_sender_notices_for_how_long_it_was_off() {
+    let mut lab = Lab::new(SHAPE);
+    let turn = Turn { on: Duration::from_millis(200), off: Duration::from_millis(300) };
+    let sent = lab.transfer("mp_lia", 6, Some(turn));
+    println!("{sent:?}");
+    assert!(sent.goodput_bps > 1e6, "{sent:?}");
+    // The last one is cut short when everything has arrived.
+    let (_, whole) = sent.off.split_last().expect("times off");
+    assert!(whole.len() >= 6 && whole.iter().all(|off| *off >= turn.off), "{sent:?}");
+    let noticed = sent.seen.off_us.iter().filter(|off| **off >= 280_000).count();
+    assert!(noticed * 10 >= whole.len() * 7, "{noticed} noticed: {sent:?}");
+}
+
+fn from_environment(name: &str, default: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| default.to_owned())
+}
+
+/// `VMCC_TEST_RUNS`, `VMCC_TEST_SECONDS` and `VMCC_TEST_ALGORITHMS` say how often, how long and what.
+#[test]
+#[ignore = "on demand: a table of half an hour"]
+fn table_of_what_a_descheduled_sender_delivers() {
+    let runs: u32 = from_environment("VMCC_TEST_RUNS", "10").parse().expect("a number");
+    let seconds: u32 = from_environment("VMCC_TEST_SECONDS", "8").parse().expect("a number");
+    let algorithms = from_environment("VMCC_TEST_ALGORITHMS", &format!("{ONE_PATH},mp_lia,mp_vmsched"));
+    let algorithms: Vec<&str> = algorithms.split(',').collect();
+    let slices: Vec<Option<u64>> = std::iter::once(None).chain(TIME_SLICES_MS.map(Some)).collect();
+    let mut lab = Lab::new(SHAPE);
+    let mut cells: Vec<(Option<u64>, &str, Vec<Transfer>)> =
+        slices.iter().flat_map(|slice| algorithms.iter().map(|name| (*slice, *name, Vec::new()))).collect();
+    for _ in 0..runs {
+        for (slice, name, transfers) in &mut cells {
+            let one = lab.transfer(name, seconds, slice.map(one_of_four));
+            println!("{slice:?} {name}: {:.2} Mbit/s, {:?}", one.goodput_bps / 1e6, counted(&one));
+            transfers.push(one);
+        }
+    }
+    println!(
+        "\nTs ms | algorithm | Mbit/s, 95 % | probes, timeouts, for nothing | off: asked for, taken p50 p99, noticed p50 p99 ms"
+    );
+    for (slice, name, transfers) in &cells {
+        println!("{}", line(*slice, name, transfers));
+    }
+}
+
+fn counted(one: &Transfer) -> (u64, u64, u64) {
+    (one.seen.probes, one.seen.timeouts, one.seen.spurious)
+}
+
+fn line(slice: Option<u64>, name: &str, transfers: &[Transfer]) -> String {
+    let rates: Vec<f64> = transfers.iter().map(|one| one.goodput_bps / 1e6).collect();
+    let rate = mean_ci95(&rates).expect("some");
+    let sums = transfers.iter().map(counted).fold((0, 0, 0), |a, b| (a.0 + b.0, a.1 + b.1, a.2 + b.2));
+    let asked = slice.map_or(0.0, |ms| 3.0 * ms as f64);
+    let taken = transfers.iter().flat_map(|one| one.off.iter().map(|off| off.as_secs_f64() * 1e3));
+    // Shorter ones are the host's other work.
+    let noticed = transfers.iter().flat_map(|one| one.seen.off_us.iter().map(|us| *us as f64 / 1e3));
+    let [taken, noticed] = [taken.collect(), noticed.filter(|ms| *ms > asked / 2.0).collect()].map(both);
+    format!("{} | {name} | {rate:?} | {sums:?} | {asked} | {taken} | {noticed}", slice.unwrap_or(0))
+}
+
+/// Median and 99th percentile.
+fn both(mut values: Vec<f64>) -> String {
+    values.sort_by(f64::total_cmp);
+    if values.is_empty() {
+        return "-".to_owned();
+    }
+    let [half, most] = [0.5, 0.99].map(|share| percentile_sorted(&values, share));
+    format!("{half:.1} {most:.1} ({} times)", values.len())
+}
+
+#[test]
+#[ignore = "runs in a VM"]
+fn inside_the_sender() {
+    descheduled::sender::serve();
+}
