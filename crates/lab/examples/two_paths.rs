@@ -1,13 +1,14 @@
 //! Two paths of 100 Mbit/s under the kernel's own Reno, straight through the library.
 //!
-//! `two_paths RUN_ID SECONDS`: prints the metrics as JSON. Ctrl-C ends it with exit code 130 after cleaning up.
+//! `two_paths RUN_ID SECONDS [QUOTA_MS]`: prints the metrics as JSON. With a quota the sender's programs have so much processor
+//! time in 100 ms. Ctrl-C ends it with exit code 130 after cleaning up.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use vmcc_lab::{
     Cc, Control, Direction, Error, ErrorKind, Flow, Job, LabSpec, Layout, Path, Programs, Role, Shape,
-    Transport, Wire,
+    Throttle, Transport, Wire,
 };
 use vmcc_scenario::model::{Marking, Queue};
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
@@ -22,7 +23,11 @@ fn main() -> ExitCode {
             return ExitCode::from(3);
         }
     }
-    match measure(&spec(run_id, seconds.unwrap_or(5)), &cancel) {
+    let quota = arguments.next().and_then(|text| text.parse().ok());
+    let throttles = quota.map(|quota| throttle(Nanos::from_millis(quota)));
+    let throttles = throttles.into_iter().collect();
+    let spec = LabSpec { throttles, ..spec(run_id, seconds.unwrap_or(5)) };
+    match measure(&spec, &cancel) {
         Ok(json) => {
             println!("{json}");
             ExitCode::SUCCESS
@@ -36,6 +41,10 @@ fn main() -> ExitCode {
             })
         }
     }
+}
+
+fn throttle(quota: Nanos) -> Throttle {
+    Throttle { at: Nanos::ZERO, until: None, host: 0, quota, period: Nanos::from_millis(100) }
 }
 
 fn measure(spec: &LabSpec, cancel: &AtomicBool) -> Result<String, Error> {
@@ -76,6 +85,7 @@ fn spec(run_id: Option<String>, seconds: u64) -> LabSpec {
         paths: vec![path("a"), path("b")],
         flows: vec![flow],
         remaps: Vec::new(),
+        throttles: Vec::new(),
         duration: Nanos::from_secs(seconds),
         warmup: Nanos::from_millis(500),
         sample_interval: Nanos::from_millis(10),

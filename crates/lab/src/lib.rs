@@ -30,6 +30,7 @@ mod registry;
 mod run;
 mod sampler;
 mod spec;
+mod throttle;
 mod topology;
 mod workload;
 
@@ -40,7 +41,7 @@ pub use registry::{Cleaned, clean};
 pub use run::{Control, Progress, run};
 pub use spec::{
     Cc, Direction, Flow, Job, LabSpec, Layout, OfPaths, Path, Remap, Role, Routed, RoutedLink, Shape,
-    Sharing, Transport, VirtualHost, Wire,
+    Sharing, Throttle, Transport, VirtualHost, Wire,
 };
 pub use vmcc_network::Guarantee;
 pub use workload::Programs;

@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use vmcc_netlink::{Links, PortInfo};
@@ -30,6 +31,8 @@ pub struct Netns {
     handle: File,
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
+    /// Into which programs are put.
+    cgroup: OnceLock<PathBuf>,
 }
 
 impl Netns {
@@ -82,12 +85,28 @@ impl Netns {
         let result = entered.recv().unwrap_or_else(|_| Err(io::Error::other("its thread died")));
         let handle = result.map_err(|e| failed("creating", e))?;
         let named = path.is_some();
-        Ok(Self { name: name.to_owned(), named, handle, jobs: Some(jobs), thread: Some(thread) })
+        Ok(Self {
+            name: name.to_owned(),
+            named,
+            handle,
+            jobs: Some(jobs),
+            thread: Some(thread),
+            cgroup: OnceLock::new(),
+        })
     }
 
     /// The name, as `ip netns` shows it if it has one.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Has programs put into this cgroup that are started from now on. The first one counts.
+    pub(crate) fn put_programs_in(&self, cgroup: &Path) {
+        let _ = self.cgroup.set(cgroup.to_owned());
+    }
+
+    pub(crate) fn cgroup(&self) -> Option<&Path> {
+        self.cgroup.get().map(PathBuf::as_path)
     }
 
     /// For netlink requests that put a link into this namespace.

@@ -7,7 +7,7 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -44,7 +44,8 @@ impl Program {
     ) -> Result<Self, Error> {
         let name = arguments.first().cloned().unwrap_or_default();
         let arguments = arguments.to_vec();
-        let started = namespace.run(move || spawn(&arguments));
+        let cgroup = namespace.cgroup().map(|path| path.join("cgroup.procs"));
+        let started = namespace.run(move || spawn(&arguments, cgroup.as_deref()));
         let (child, stdout, stderr) = started.map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => {
                 Error::ProgramMissing { program: name.clone(), remedy: remedy.to_owned() }
@@ -113,7 +114,9 @@ pub(crate) fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-fn spawn(arguments: &[String]) -> io::Result<(Child, File, File)> {
+/// `members` is the file that takes the members of the program's cgroup.
+fn spawn(arguments: &[String], members: Option<&Path>) -> io::Result<(Child, File, File)> {
+    let members = members.map(|path| File::options().write(true).open(path)).transpose()?;
     let (program, rest) = arguments.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
     let mut command = Command::new(program);
@@ -124,9 +127,13 @@ fn spawn(arguments: &[String]) -> io::Result<(Child, File, File)> {
         .stderr(stderr.try_clone()?)
         // Its own group: Ctrl-C reaches vmcc only, which then ends the run in order.
         .process_group(0);
-    // SAFETY: the closure runs between fork and exec and makes one system call, which is async-signal-safe.
+    // SAFETY: the closure runs between fork and exec and makes two system calls, which are async-signal-safe.
     unsafe {
-        command.pre_exec(|| set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from));
+        command.pre_exec(move || {
+            // Itself, whatever its number.
+            members.as_ref().map_or(Ok(()), |mut members| members.write_all(b"0"))?;
+            set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from)
+        });
     }
     Ok((command.spawn()?, stdout, stderr))
 }

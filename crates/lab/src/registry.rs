@@ -4,7 +4,7 @@
 //! owner by process id, start time and boot: a recycled process id is not mistaken for the owner.
 
 use crate::Error;
-use crate::netns;
+use crate::{netns, throttle};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
@@ -60,6 +60,8 @@ struct Content {
     owner: ProcessId,
     namespaces: Vec<String>,
     processes: Vec<ProcessId>,
+    #[serde(default)]
+    cgroups: Vec<PathBuf>,
 }
 
 /// The record of one run. Dropping it removes the file.
@@ -96,6 +98,7 @@ impl Record {
             owner: owner.clone(),
             namespaces: Vec::new(),
             processes: Vec::new(),
+            cgroups: Vec::new(),
         };
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(_) => {}
@@ -132,6 +135,11 @@ impl Record {
         self.write()
     }
 
+    pub(crate) fn add_cgroup(&mut self, path: &Path) -> Result<(), Error> {
+        self.content.cgroups.push(path.to_owned());
+        self.write()
+    }
+
     fn write(&self) -> Result<(), Error> {
         let failed = |e| Error::file(&self.path, e);
         let temporary = self.path.with_extension("tmp");
@@ -158,6 +166,8 @@ pub struct Cleaned {
     pub runs: Vec<String>,
     /// Namespaces removed, with all their links and queues.
     pub namespaces: Vec<String>,
+    /// Cgroups removed.
+    pub cgroups: Vec<PathBuf>,
     /// Processes killed.
     pub processes: usize,
     /// Runs that were left alone because their owner is alive.
@@ -216,6 +226,11 @@ fn remove(content: &Content, cleaned: &mut Cleaned) -> Result<(), Error> {
             return Err(Error::kernel("removing", format!("network namespace {name}"), cause));
         }
         cleaned.namespaces.push(name.clone());
+    }
+    for path in content.cgroups.iter().filter(|path| path.exists()) {
+        throttle::remove(path)
+            .map_err(|e| Error::kernel("removing", format!("cgroup {}", path.display()), e))?;
+        cleaned.cgroups.push(path.clone());
     }
     Ok(())
 }

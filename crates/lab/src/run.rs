@@ -5,6 +5,7 @@ use crate::process::Program;
 use crate::registry::{self, Record};
 use crate::sampler::{Sampler, Samples};
 use crate::spec::{Cc, Flow, Job, LabSpec};
+use crate::throttle::Throttles;
 use crate::topology::Topology;
 use crate::workload::{self, Programs, Report};
 use crate::{Error, Netns, Role, cpu, measure, ports};
@@ -70,9 +71,10 @@ pub fn run(spec: &LabSpec, control: &mut Control<'_>) -> Result<RunOutput, Error
     let ports = ports::attach(spec, &topology)?;
     control.check()?;
     select(spec, &topology)?;
-    let observed = transfer(spec, control, (&topology, &ports), &mut record)?;
+    let mut throttles = Throttles::prepare(spec, &topology, &mut record)?;
+    let observed = transfer(spec, control, (&topology, &ports, &mut throttles), &mut record)?;
     // Nothing uses the algorithms any more: the programs have ended.
-    drop((ports, topology, algorithms));
+    drop((ports, topology, algorithms, throttles));
     measure::output(spec, &observed)
 }
 
@@ -150,7 +152,7 @@ struct Running {
 fn transfer(
     spec: &LabSpec,
     control: &mut Control<'_>,
-    (topology, ports): (&Topology, &Ports),
+    (topology, ports, throttles): (&Topology, &Ports, &mut Throttles),
     record: &mut Record,
 ) -> Result<Observed, Error> {
     let mut running = Vec::new();
@@ -171,6 +173,7 @@ fn transfer(
     while elapsed < spec.duration.to_duration() || running.iter().any(|flow| flow.report.is_none()) {
         control.check()?;
         elapsed = start.elapsed();
+        throttles.update(elapsed)?;
         while let Some(remap) = remaps.next_if(|remap| elapsed >= remap.at.to_duration()) {
             sampler.ask_now_and_then()?;
             topology.remap(spec, remap)?;

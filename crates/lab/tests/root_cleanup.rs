@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{alone, namespaces_of, native, processes_in, run, two_paths};
+use common::{alone, cgroups_of, namespaces_of, native, processes_in, run, two_paths};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
@@ -25,7 +25,8 @@ impl Running {
         let run_id = format!("{tag}-{}", std::process::id());
         let own = std::env::current_exe().unwrap();
         let program = own.parent().unwrap().parent().unwrap().join("examples/two_paths");
-        let mut child = Command::new(program).args([&run_id, "60"]).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            Command::new(program).args([run_id.as_str(), "60", "50"]).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         // The first report comes before traffic; by the third it flows.
         for _ in 0..3 {
@@ -36,6 +37,7 @@ impl Running {
         let running = Self { child, run_id };
         assert_eq!(namespaces_of(&running.run_id).len(), 4, "snd, rcv and two middles");
         assert!(record_of(&running.run_id).exists());
+        assert_eq!(cgroups_of(&running.run_id).len(), 1, "the throttled sender's");
         running
     }
 
@@ -71,6 +73,7 @@ fn root_signals_end_a_run_in_order() {
         assert_eq!(code, Some(130));
         assert_eq!(namespaces_of(&running.run_id), Vec::<String>::new());
         assert!(!record_of(&running.run_id).exists());
+        assert!(cgroups_of(&running.run_id).is_empty());
         assert!(!inside.iter().any(is_alive), "{inside:?}");
     }
 }
@@ -88,6 +91,7 @@ fn root_clean_removes_what_a_killed_run_leaves_and_nothing_else() {
     assert!(cleaned.runs.contains(&dead.run_id) && cleaned.alive.contains(&live.run_id), "{cleaned:?}");
     assert_eq!(namespaces_of(&dead.run_id), Vec::<String>::new());
     assert!(!record_of(&dead.run_id).exists());
+    assert!(cgroups_of(&dead.run_id).is_empty() && cleaned.cgroups.len() == 1, "{cleaned:?}");
     assert!(!inside.iter().any(is_alive), "the kernel kills programs with their run: {inside:?}");
 
     assert_eq!(namespaces_of(&live.run_id).len(), 4, "a live run is left alone");

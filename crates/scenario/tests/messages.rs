@@ -139,6 +139,19 @@ fn faults_of_probes() {
 }
 
 #[test]
+fn faults_of_quotas() {
+    let cases =
+        ["quota = \"999us\"", "quota = \"5ms\"\nperiod = \"2s\"", "quota = \"5ms\"\nuntil = \"0s\"", ""];
+    let event = |host: &str, rest: &str| {
+        let event = format!("[[event]]\nat = \"0s\"\nkind = \"throttle\"\nhost = \"{host}\"\n{rest}");
+        replaced("connections = 2", &format!("connections = 2\n{event}"))
+    };
+    let mut texts: Vec<String> = cases.iter().map(|rest| event("client", rest)).collect();
+    texts.push(event("clinet", "quota = \"5ms\""));
+    insta::assert_snapshot!(texts.join("\n\n"));
+}
+
+#[test]
 fn faults_of_events_of_subflows() {
     let event = |entry: &str, kind: &str, which: &str| {
         let event = format!("[[event]]\nat = \"0s\"\nkind = \"{kind}\"\n{which}");

@@ -30,6 +30,7 @@ fn text(guests: &[PathBuf], lab: &vmcc_lab::Cleaned, host: &vmcc_agent::Cleaned)
     let mut lines = Vec::new();
     lines.extend(lab.runs.iter().map(|r| format!("removed run {r}")));
     lines.extend(lab.namespaces.iter().map(|n| format!("removed network namespace {n}")));
+    lines.extend(lab.cgroups.iter().map(|path| format!("removed cgroup {}", path.display())));
     lines.extend(host.algorithms.iter().map(|k| format!("removed congestion control {k}")));
     lines.extend(host.ports.iter().map(|p| format!("removed what served port {p}")));
     lines.extend(

@@ -12,7 +12,7 @@ mod throttled;
 mod timeouts;
 
 pub use gaps::{NOTICED, gaps};
-pub use throttled::{Throttled, throttled};
+pub use throttled::{Throttled, hierarchies, throttled};
 pub use timeouts::{Timeouts, timeouts};
 
 use serde::Serialize;

@@ -23,16 +23,20 @@ pub struct Throttled {
     pub time_us: u64,
 }
 
+/// The roots of the hierarchies that may keep quotas of processor time: version 2, and version 1 with its controller.
+pub fn hierarchies() -> Vec<PathBuf> {
+    mounted(&fs::read_to_string(MOUNTS).unwrap_or_default())
+}
+
 /// Those of this machine that can be seen from here, the longest throttled first. Empty where no quotas are kept.
 pub fn throttled() -> Vec<Throttled> {
-    let mounts = fs::read_to_string(MOUNTS).unwrap_or_default();
-    let mut found: Vec<Throttled> = hierarchies(&mounts).iter().flat_map(|root| below(root)).collect();
+    let mut found: Vec<Throttled> = hierarchies().iter().flat_map(|root| below(root)).collect();
     found.sort_by(|a, b| b.time_us.cmp(&a.time_us).then_with(|| a.cgroup.cmp(&b.cgroup)));
     found
 }
 
 /// Where a hierarchy with the `cpu` controller may be: version 2 is one for all, version 1 names its controllers.
-fn hierarchies(mounts: &str) -> Vec<PathBuf> {
+fn mounted(mounts: &str) -> Vec<PathBuf> {
     let root = |line: &str| {
         let (mount, kind) = line.split_once(" - ")?;
         let mut words = kind.split(' ');
@@ -83,7 +87,7 @@ mod tests {
                       33 31 0:30 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\
                       34 31 0:31 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate\n";
         let places = ["/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/unified"];
-        assert_eq!(hierarchies(mounts), places.map(PathBuf::from));
+        assert_eq!(mounted(mounts), places.map(PathBuf::from));
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod traffic;
 pub(crate) mod tests;
 
 use crate::Error;
-use crate::spec::{LabSpec, Remap};
+use crate::spec::{LabSpec, Remap, Throttle};
 use vmcc_scenario::model::{Event, EventKind, Host};
 use vmcc_scenario::{ResolvedCase, Scenario};
 use vmcc_units::Nanos;
@@ -30,6 +30,7 @@ impl TryFrom<&ResolvedCase> for LabSpec {
         let (layout, paths) = network::convert(&scenario.topology, &pairs)?;
         let flows = traffic::convert(scenario, &layout, &paths, &hosts)?;
         let remaps = remaps(scenario, &hosts)?;
+        let throttles = throttles(scenario, &hosts);
         let spec = LabSpec {
             run_id: None,
             layout,
@@ -37,6 +38,7 @@ impl TryFrom<&ResolvedCase> for LabSpec {
             paths,
             flows,
             remaps,
+            throttles,
             duration: scenario.duration,
             warmup: scenario.warmup,
             sample_interval: SAMPLE_INTERVAL,
@@ -77,9 +79,20 @@ fn check_host(host: &Host) -> Result<(), Error> {
 }
 
 fn remaps(scenario: &Scenario, hosts: &[String]) -> Result<Vec<Remap>, Error> {
-    let mut remaps = scenario.event.iter().map(|event| remap(event, hosts)).collect::<Result<Vec<_>, _>>()?;
+    let others = scenario.event.iter().filter(|event| !matches!(event.kind, EventKind::Throttle(_)));
+    let mut remaps = others.map(|event| remap(event, hosts)).collect::<Result<Vec<_>, _>>()?;
     remaps.sort_by_key(|remap| remap.at);
     Ok(remaps)
+}
+
+/// Validation knows the hosts.
+fn throttles(scenario: &Scenario, hosts: &[String]) -> Vec<Throttle> {
+    let throttle = |event: &Event| {
+        let EventKind::Throttle(e) = &event.kind else { return None };
+        let host = hosts.iter().position(|host| *host == e.host)?;
+        Some(Throttle { at: event.at, until: e.until, host, quota: e.quota, period: e.period })
+    };
+    scenario.event.iter().filter_map(throttle).collect()
 }
 
 fn remap(event: &Event, hosts: &[String]) -> Result<Remap, Error> {
@@ -93,7 +106,7 @@ fn remap(event: &Event, hosts: &[String]) -> Result<Remap, Error> {
         }
         EventKind::Deschedule(e) => {
             let problem = format!(
-                "{} is a container, which has no virtual CPUs to take away; only a virtual machine can be descheduled",
+                "{} is a container, which has no virtual CPUs to take away; its programs can be given a quota by the event `throttle`",
                 e.host
             );
             return refuse("event.deschedule", problem);
@@ -104,6 +117,7 @@ fn remap(event: &Event, hosts: &[String]) -> Result<Remap, Error> {
         | EventKind::OpenSubflow(_) => {
             return refuse("event.kind", "events of subflows, which the kernel's path manager owns");
         }
+        EventKind::Throttle(_) => "throttle",
         EventKind::LinkDown(_) => "link-down",
         EventKind::LinkUp(_) => "link-up",
         EventKind::SetRate(_) => "set-rate",

@@ -106,6 +106,21 @@ pub struct Remap {
     pub nic: usize,
 }
 
+/// A host whose programs have a quota of processor time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Throttle {
+    /// From when on, after the run's start.
+    pub at: Nanos,
+    /// Until when; `None`: to the end.
+    pub until: Option<Nanos>,
+    /// The host's number.
+    pub host: usize,
+    /// How long its programs may run in each period.
+    pub quota: Nanos,
+    /// The period.
+    pub period: Nanos,
+}
+
 /// The DSCP that a class's packets carry: class selector k (RFC 2474), so that class 0 is ordinary traffic.
 pub(crate) fn dscp(class: u32) -> u8 {
     u8::try_from(class.min(7) * 8).unwrap_or(0)

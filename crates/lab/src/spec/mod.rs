@@ -5,7 +5,7 @@ mod layout;
 mod routed;
 
 pub(crate) use flow::dscp;
-pub use flow::{Cc, Flow, Job, Remap, Role, Transport};
+pub use flow::{Cc, Flow, Job, Remap, Role, Throttle, Transport};
 pub(crate) use layout::FRAME_BYTES;
 pub use layout::{Direction, Layout, Path, Shape, Sharing, VirtualHost, Wire};
 pub use routed::{OfPaths, Routed, RoutedLink};
@@ -37,6 +37,8 @@ pub struct LabSpec {
     pub flows: Vec<Flow>,
     /// What changes meanwhile.
     pub remaps: Vec<Remap>,
+    /// Hosts whose programs have a quota of processor time.
+    pub throttles: Vec<Throttle>,
     /// How long the run lasts.
     pub duration: Nanos,
     /// The first part of the run, left out of every figure except counters (drops, marks, retransmissions).
@@ -211,6 +213,7 @@ mod tests {
             paths: vec![path],
             flows: vec![flow],
             remaps: Vec::new(),
+            throttles: Vec::new(),
             duration: Nanos::from_secs(4),
             warmup: Nanos::from_secs(1),
             sample_interval: Nanos::from_millis(10),

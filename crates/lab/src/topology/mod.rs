@@ -91,6 +91,11 @@ impl Topology {
         (&self.stacks[sender].netns, &self.stacks[receiver].netns)
     }
 
+    /// The namespaces of a host.
+    pub(crate) fn stacks_of(&self, host: usize) -> impl Iterator<Item = &Netns> {
+        self.stacks.iter().filter(move |stack| stack.host == host).map(|stack| &stack.netns)
+    }
+
     /// The address to which a flow connects.
     pub(crate) fn receiver_of(&self, flow: usize, described: &Flow) -> Ipv4Addr {
         self.stacks[self.ends[flow].1].address(described.first_lane())

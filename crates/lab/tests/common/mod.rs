@@ -63,6 +63,7 @@ pub(crate) fn two_paths(cc: Cc, seconds: u64) -> LabSpec {
         paths: vec![path("a"), path("b")],
         flows: vec![flow("bulk", cc, seconds)],
         remaps: Vec::new(),
+        throttles: Vec::new(),
         duration: Nanos::from_secs(seconds),
         warmup: Nanos::from_secs(1),
         sample_interval: Nanos::from_millis(10),
@@ -111,6 +112,14 @@ pub(crate) fn run_until(spec: &LabSpec, good: impl Fn(&Metrics) -> bool) -> RunO
         output = run(spec).unwrap();
     }
     output
+}
+
+/// The cgroups of a run.
+pub(crate) fn cgroups_of(run_id: &str) -> Vec<std::path::PathBuf> {
+    let roots = vmcc_host::taken::hierarchies().into_iter();
+    let inside = roots.flat_map(|root| std::fs::read_dir(root).into_iter().flatten().flatten());
+    let ours = inside.filter(|e| e.file_name().to_string_lossy().starts_with(&format!("vmcc-{run_id}-")));
+    ours.map(|entry| entry.path()).collect()
 }
 
 /// Namespaces whose name says that `run_id` made them.

@@ -36,6 +36,8 @@ pub enum EventKind {
     Remap(RemapEvent),
     /// A host is descheduled again and again: on for a while, off for a while.
     Deschedule(DescheduleEvent),
+    /// The programs of a host have a quota of processor time, as a container with a limit (kernel engine).
+    Throttle(ThrottleEvent),
     /// Subflows become backups (RFC 8684, `B` flag): used while no other subflow of their connection can be.
     SetBackup(SubflowEvent),
     /// They are no backups any more.
@@ -54,6 +56,7 @@ tagged!(EventKind, "kind", "an event", {
     "set-loss" => SetLoss(LossEvent),
     "remap" => Remap(RemapEvent),
     "deschedule" => Deschedule(DescheduleEvent),
+    "throttle" => Throttle(ThrottleEvent),
     "set-backup" => SetBackup(SubflowEvent),
     "clear-backup" => ClearBackup(SubflowEvent),
     "close-subflow" => CloseSubflow(SubflowEvent),
@@ -161,6 +164,28 @@ impl First {
     fn is_timers(&self) -> bool {
         *self == Self::Timers
     }
+}
+
+/// A quota of processor time, as `cpu.max` of a cgroup or the limit of a container: while it is used up the host's programs
+/// stand still, and its kernel goes on acknowledging and sending again for them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ThrottleEvent {
+    /// The host.
+    pub host: String,
+    /// How long its programs may run in each period, all processors together; at least 1 ms.
+    pub quota: Nanos,
+    /// The period, 1 ms to 1 s.
+    #[serde(default = "usual_period")]
+    pub period: Nanos,
+    /// When the quota ends, since the start of the run. Absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Nanos>,
+}
+
+/// Linux's default, and that of Kubernetes.
+fn usual_period() -> Nanos {
+    Nanos::from_millis(100)
 }
 
 /// Subflows of connections that have several, by their path or by their number.

@@ -7,7 +7,7 @@ mod traffic;
 
 pub use event::{
     DelayEvent, DescheduleEvent, Event, EventKind, First, LinkEvent, LossEvent, RateEvent, RemapEvent,
-    SubflowEvent,
+    SubflowEvent, ThrottleEvent,
 };
 pub use host::{AckPath, Host, Param, Protocol, Scheduler};
 pub use traffic::{

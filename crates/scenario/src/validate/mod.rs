@@ -7,7 +7,7 @@ use vmcc_network::check::{self, Fault};
 use vmcc_units::Nanos;
 
 use crate::load::decode::BadValue;
-use crate::model::{DescheduleEvent, EventKind, Scenario, SubflowEvent, Topology, Traffic};
+use crate::model::{DescheduleEvent, EventKind, Scenario, SubflowEvent, ThrottleEvent, Topology, Traffic};
 
 /// The longest run; keeps every time within 64 bits of picoseconds.
 const MAX_DURATION: Nanos = Nanos::from_secs(86_400);
@@ -108,9 +108,22 @@ fn events(scenario: &Scenario) -> Check {
                 )?;
                 host_exists(scenario, &e.host, &at("host"))?;
             }
+            EventKind::Throttle(e) => {
+                quota(e, event.at, &at)?;
+                host_exists(scenario, &e.host, &at("host"))?;
+            }
         }
     }
     Ok(())
+}
+
+/// What the kernel takes.
+fn quota(e: &ThrottleEvent, begins: Nanos, at: &dyn Fn(&str) -> String) -> Check {
+    const LEAST: Nanos = Nanos::from_millis(1);
+    require(e.quota >= LEAST, &at("quota"), "the kernel takes 1 ms and more")?;
+    let possible = (LEAST..=Nanos::from_secs(1)).contains(&e.period);
+    require(possible, &at("period"), "the kernel takes 1 ms to 1 s")?;
+    require(e.until.is_none_or(|until| until > begins), &at("until"), "it ends before it begins")
 }
 
 /// Pairs of a recorded pattern: what a file of a scenario should hold.

@@ -65,6 +65,12 @@ pub(crate) fn plan(
                 waking.ring = ring.min(waking.ring);
                 waking.packets_first |= e.first == First::Packets;
             }
+            EventKind::Throttle(e) => {
+                return Err(SimError::Unsupported {
+                    what: format!("a quota of processor time of {}", e.host),
+                    remedy: "use `--engine kernel`, or `deschedule` for a VM that is off as a whole",
+                });
+            }
             // `run::subflows` has these.
             EventKind::SetBackup(_)
             | EventKind::ClearBackup(_)
