@@ -78,6 +78,20 @@ struct user_namespace {
 struct net {
 	struct ns_common ns;
 	struct user_namespace *user_ns;
+	void *gen; /* what parts of the kernel have of it, by their numbers */
+};
+
+/* Of MPTCP. */
+struct mptcp_pernet {
+	__u8 mptcp_enabled;
+};
+
+struct nsproxy {
+	struct net *net_ns;
+};
+
+struct task_struct {
+	struct nsproxy *nsproxy;
 };
 
 typedef struct {

@@ -50,6 +50,7 @@ fn main() {
     tools.compile("nothing.bpf.c", "nothing.o", &[]);
     tools.compile("observe.bpf.c", "observe.o", &[]);
     tools.compile("states.bpf.c", "states.o", &[]);
+    tools.compile("upgrade.bpf.c", "upgrade.o", &[]);
     // For the test that compares the types in C with those in Rust.
     tools.compile("layouts.bpf.c", "layouts.o", &[]);
     // For the tests that compare it with the BPF build.
@@ -74,6 +75,7 @@ fn main() {
         ("NOTHING", "nothing.o"),
         ("OBSERVE", "observe.o"),
         ("STATES", "states.o"),
+        ("UPGRADE", "upgrade.o"),
     ] {
         let bytes = format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{object}\"))");
         writeln!(table, "pub(crate) static {name}: &[u8] = {bytes};").expect("writing to a string");

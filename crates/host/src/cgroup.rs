@@ -93,10 +93,7 @@ pub fn unset(cgroup: &str) -> Result<(), ControlError> {
     let old = pins(cgroup)?;
     bpffs::in_folder(FOLDER, false, |folder| {
         old.iter().try_for_each(|(name, _)| remove(&folder.join(name)))?;
-        match fs::remove_dir(folder) {
-            Err(e) if ![ErrorKind::NotFound, ErrorKind::DirectoryNotEmpty].contains(&e.kind()) => Err(e),
-            _ => Ok(()),
-        }
+        remove_empty(folder)
     })
 }
 
@@ -112,7 +109,7 @@ pub(crate) fn try_it() -> Result<(), ControlError> {
 }
 
 /// The number of a cgroup, which no other gets.
-fn id(path: &Path) -> Option<u64> {
+pub(crate) fn id(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().filter(fs::Metadata::is_dir).map(|found| found.ino())
 }
 
@@ -158,10 +155,14 @@ impl Pin {
 
 /// Of the names of a cgroup's pins. Its path may be longer than a name, and have what no name there may have.
 fn prefix(cgroup: &str) -> String {
-    let hash = cgroup.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{hash:016x}-")
+    format!("{:016x}-", hash(cgroup))
+}
+
+/// Of a path, the same in every build.
+pub(crate) fn hash(cgroup: &str) -> u64 {
+    cgroup
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Those of a cgroup, and of earlier ones of its path, with their names.
@@ -177,9 +178,17 @@ fn pins(cgroup: &str) -> Result<Vec<(String, Pin)>, ControlError> {
     })
 }
 
-fn remove(path: &Path) -> io::Result<()> {
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// Removes a folder of pins that may have others still, or be gone.
+pub(crate) fn remove_empty(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir(folder) {
+        Err(e) if ![ErrorKind::NotFound, ErrorKind::DirectoryNotEmpty].contains(&e.kind()) => Err(e),
         _ => Ok(()),
     }
 }

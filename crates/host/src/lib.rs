@@ -7,6 +7,7 @@
 //! | [`Loaded`] | an algorithm in the kernel: parameters, connections, lifetime |
 //! | [`list`], [`set_params`], [`take_down`], [`clean`], [`Turn`] | what any process has loaded |
 //! | [`cgroup`] | what the connections of a cgroup are given |
+//! | [`upgrade`] | TCP sockets of a cgroup that become MPTCP sockets |
 //! | [`guard`] | closes paths that an algorithm asks to close |
 //! | [`live`] | changing the congestion control of connections that run |
 //! | [`netns`] | doing something in another network namespace |
@@ -48,6 +49,7 @@ pub mod states;
 mod table;
 pub mod taken;
 mod tcx;
+pub mod upgrade;
 
 pub use accounts::Shortage;
 pub use bpffs::Turn;

@@ -81,6 +81,7 @@ pub fn checks() -> Vec<Check> {
         check("mptcp", "more than one path per connection", mptcp()),
         unsent_limit(),
         check("cgroups", "the congestion control of chosen cgroups", cgroups()),
+        check("mptcp-upgrade", "making MPTCP of the TCP of chosen cgroups", upgrade()),
         check("socket-diagnostics", "reading the state of subflows", diagnostics()),
         check("socket-destroy", "closing a path that shares a bottleneck", destroy()),
         check("room", "coupling every connection's paths", room()),
@@ -198,6 +199,14 @@ fn cgroups() -> Answer {
     let remedy = "as root, with cgroup2 mounted and writable, and a kernel with CONFIG_CGROUP_BPF; without it the agent \
                   covers hosts and network namespaces, but no `[[cgroup]]`";
     crate::cgroup::try_it().map_err(|e| problem(e, remedy))
+}
+
+fn upgrade() -> Answer {
+    look_as_root()?;
+    let remedy = "as root, on a distribution's kernel from 6.6 on with CONFIG_MPTCP (Debian's 6.12 does); some vendors' kernels, \
+                  of small virtual machines for example, refuse. Without it no `upgrade = true` of a `[[cgroup]]`; start the \
+                  programs with `mptcpize run` instead";
+    crate::upgrade::possible().map_err(|e| problem(e, remedy))
 }
 
 fn mptcp() -> Answer {

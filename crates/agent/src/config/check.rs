@@ -63,7 +63,13 @@ pub(super) fn text(text: &Text) -> Result<Config, Wrong> {
     let cgroups = text.cgroup.iter().enumerate();
     cgroups.map(|(at, rule)| (format!("cgroup[{at}]"), rule)).try_for_each(|(at, rule)| {
         path(&format!("{at}.path"), &rule.path)?;
-        congestion_control(&format!("{at}.congestion_control"), &rule.congestion_control, &algorithms)
+        if rule.congestion_control.is_none() && !rule.upgrade {
+            return Err(Wrong::value(at, "it says nothing about these cgroups")
+                .help("give it a `congestion_control`, or `upgrade = true`"));
+        }
+        let mut name = rule.congestion_control.iter();
+        let key = format!("{at}.congestion_control");
+        name.try_for_each(|name| congestion_control(&key, name, &algorithms))
     })?;
     text.port.iter().try_for_each(|(name, config)| port(name, config))?;
     if text.guard.enabled && algorithms.is_empty() {

@@ -179,7 +179,10 @@ pub struct CgroupRule {
     /// Below where cgroup2 is mounted; `*` and `?` as above, but for the `/`.
     pub path: String,
     /// The congestion control of new connections, by its name in the kernel.
-    pub congestion_control: String,
+    pub congestion_control: Option<String>,
+    /// TCP sockets of its programs become MPTCP sockets.
+    #[serde(default)]
+    pub upgrade: bool,
 }
 
 /// The MPTCP path manager of a namespace.

@@ -38,12 +38,17 @@ fn cgroups_are_paths_below_the_mount_and_their_algorithms_are_up() {
         format!("[algorithm.lia]\n[[cgroup]]\npath = '{path}'\ncongestion_control = '{name}'\n")
     };
     let rule = Config::parse("test", &of("/a.slice/*.scope", "mp_lia")).unwrap().cgroups.remove(0);
-    assert_eq!((rule.path.as_str(), rule.congestion_control.as_str()), ("/a.slice/*.scope", "mp_lia"));
+    assert_eq!(
+        (rule.path.as_str(), rule.congestion_control.as_deref()),
+        ("/a.slice/*.scope", Some("mp_lia"))
+    );
     for path in ["", "/", "a//b", "../a", "a/./b"] {
         assert!(refused(&of(path, "mp_lia")).to_string().contains("path of a cgroup"), "{path}");
     }
     let missing = refused(&of("a", "mp_vmcc")).to_string();
     assert!(missing.contains("mp_vmcc") && missing.contains("4"), "{missing}");
+    let nothing = refused("[[cgroup]]\npath = 'a'\n[[cgroup]]\npath = 'b'\nupgrade = true\n").to_string();
+    assert!(nothing.contains("vmcc.toml:1") && nothing.contains("`upgrade = true`"), "{nothing}");
     let unknown = refused("[[cgroup]]\npath = 'a'\ncongestion_contol = 'cubic'\n").to_string();
     assert!(unknown.contains("congestion_control") && unknown.contains("vmcc.toml:3"), "{unknown}");
 }

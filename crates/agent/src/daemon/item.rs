@@ -11,7 +11,7 @@ use std::io;
 use std::net::IpAddr;
 use vmcc_cc::{Algorithm, Params};
 use vmcc_host::port::{self, Serving};
-use vmcc_host::{cgroup, live};
+use vmcc_host::{cgroup, live, upgrade};
 use vmcc_netlink::{Endpoint, PathManager};
 use vmcc_port::PortConfig;
 
@@ -24,6 +24,8 @@ pub(crate) enum Item {
     /// A cgroup, by its path. Its value: the congestion control of its connections. Of the kernel, too, as its processes may be
     /// in any network namespace.
     Cgroup(String),
+    /// A cgroup, too. Its value: what becomes of the TCP sockets of its programs.
+    Upgrade(String),
     /// The default congestion control, and with it that of the connections which have the one before.
     LiveDefault,
     /// A sysctl, by its file below /proc/sys.
@@ -63,6 +65,9 @@ impl Limit {
         }
     }
 }
+
+/// The value of a cgroup whose TCP sockets become MPTCP sockets.
+pub(crate) const UPGRADED: &str = "mptcp";
 
 /// The value of a port whose change a killed process did not finish.
 pub(crate) const HALF_DONE: &str = "half done";
@@ -127,6 +132,7 @@ impl Item {
         match self {
             Self::Algorithm(name) => read_algorithm(name),
             Self::Cgroup(path) => Ok(cgroup::congestion_control(&cgroup::root()?, path)?),
+            Self::Upgrade(path) => Ok(upgrade::is_set(&cgroup::root()?, path)?.then(|| UPGRADED.to_owned())),
             Self::LiveDefault => default().read(),
             Self::Sysctl(name) => {
                 let file = sysctl(name)?.file();
@@ -167,6 +173,8 @@ impl Item {
             }
             (Self::Cgroup(path), Some(name)) => Ok(cgroup::set(&cgroup::root()?, path, name)?),
             (Self::Cgroup(path), None) => Ok(cgroup::unset(path)?),
+            (Self::Upgrade(path), Some(_)) => Ok(upgrade::set(&cgroup::root()?, path)?),
+            (Self::Upgrade(path), None) => Ok(upgrade::unset(path)?),
             (Self::LiveDefault, Some(name)) => {
                 let before = self.read()?;
                 // First, so that whoever comes after us when we are killed does it again.
@@ -198,11 +206,13 @@ impl Item {
 
     /// Removes what a process that was killed may have left of a thing that is not there.
     pub(crate) fn settle(&self) -> Result<(), Fault> {
-        if let Self::Cgroup(path) = self {
+        let name = match self {
             // It may be gone, and what it was given is there still.
-            return Ok(cgroup::unset(path)?);
-        }
-        let Self::Port(name) = self else { return Ok(()) };
+            Self::Cgroup(path) => return Ok(cgroup::unset(path)?),
+            Self::Upgrade(path) => return Ok(upgrade::unset(path)?),
+            Self::Port(name) => name,
+            _ => return Ok(()),
+        };
         // While queues are exchanged there are devices beside the port; whoever ends its service looks for them.
         match ports::unmark(name) {
             Err(Error::Port(port::PortError::NoSuchPort { .. })) => Ok(()),
@@ -325,6 +335,7 @@ impl fmt::Display for Item {
         match self {
             Self::Algorithm(name) => write!(f, "{name}"),
             Self::Cgroup(path) => write!(f, "cgroup {path}"),
+            Self::Upgrade(path) => write!(f, "TCP of cgroup {path}"),
             Self::LiveDefault => write!(f, "{}, also of connections that run", default()),
             Self::Sysctl(name) => write!(f, "{name}"),
             Self::Limit(Limit::Subflows) => write!(f, "MPTCP limit subflows"),

@@ -65,7 +65,7 @@ impl<'a> Round<'a> {
     fn cgroups(&mut self, config: &Config) -> Wanted {
         wanted::cgroups(config).unwrap_or_else(|fault| {
             self.problem("cgroups", &fault);
-            let is_one = |entry: &&record::Entry| matches!(entry.item, Item::Cgroup(_));
+            let is_one = |entry: &&record::Entry| matches!(entry.item, Item::Cgroup(_) | Item::Upgrade(_));
             let known = self.record.entries().iter().filter(is_one);
             known.filter_map(|entry| Some((entry.item.clone(), entry.ours.last()?.clone()))).collect()
         })

@@ -1,8 +1,8 @@
 //! What a configuration means in a network namespace as it is now.
 
 use super::cgroups;
-use super::item::{Fault, Item, Limit, endpoint_text, params_text, port_text};
-use crate::config::{Config, EndpointFlag, EndpointRule, Family, Mptcp, Settings, SysctlName};
+use super::item::{Fault, Item, Limit, UPGRADED, endpoint_text, params_text, port_text};
+use crate::config::{CgroupRule, Config, EndpointFlag, EndpointRule, Family, Mptcp, Settings, SysctlName};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use vmcc_host::{cgroup, live};
@@ -32,10 +32,17 @@ pub(crate) fn cgroups(config: &Config) -> Result<Wanted, Fault> {
     for rule in &config.cgroups {
         let failed = |source| Fault::File { file: root.display().to_string(), source };
         for path in cgroups::find(&root, &rule.path).map_err(failed)? {
-            wanted.entry(path).or_insert_with(|| rule.congestion_control.clone());
+            wanted.entry(path).or_insert(rule);
         }
     }
-    Ok(wanted.into_iter().map(|(path, name)| (Item::Cgroup(path), name)).collect())
+    Ok(wanted.into_iter().flat_map(|(path, rule)| of_cgroup(path, rule)).collect())
+}
+
+/// By the first rule that fits.
+fn of_cgroup(path: String, rule: &CgroupRule) -> impl Iterator<Item = (Item, String)> + use<> {
+    let upgraded = rule.upgrade.then(|| (Item::Upgrade(path.clone()), UPGRADED.to_owned()));
+    let given = rule.congestion_control.clone().map(|name| (Item::Cgroup(path), name));
+    upgraded.into_iter().chain(given)
 }
 
 /// What is wanted in the calling thread's namespace.
