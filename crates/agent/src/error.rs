@@ -46,6 +46,12 @@ pub enum Error {
         /// The process.
         pid: u32,
     },
+    /// Its process was stopped, so it answers nobody.
+    #[error("the agent, process {pid}, is stopped and answers nobody")]
+    AgentStopped {
+        /// The process.
+        pid: i32,
+    },
     /// It was told to end and does not.
     #[error("the agent, process {pid}, cannot be ended: {why}")]
     AgentStays {
@@ -131,6 +137,9 @@ impl Error {
             Self::Config(_) | Self::Sockets(_) | Self::Figures(_) => None,
             Self::AgentRuns { .. } => {
                 Some("`kill -HUP` makes it read its file again, `vmcc down` ends it".to_owned())
+            }
+            Self::AgentStopped { pid } => {
+                Some(format!("`kill -CONT {pid}` lets it go on; a debugger may hold it"))
             }
             Self::AgentStays { pid, .. } => Some(format!("`kill -9 {pid}`, then `vmcc down` does the rest")),
             Self::State { path, source } => of_records(path, source),

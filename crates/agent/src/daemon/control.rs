@@ -115,8 +115,20 @@ fn ask(request: &str) -> Result<Option<UnixStream>, Error> {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
         agent => agent.map_err(failed)?,
     };
+    // Who was stopped cannot say so; who is busy will answer.
+    let pid = getsockopt(&agent, PeerCredentials).map_err(|e| failed(e.into()))?.pid();
+    if is_stopped(&fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default()) {
+        return Err(Error::AgentStopped { pid });
+    }
     agent.set_read_timeout(Some(ASKER_WAITS)).and_then(|()| writeln!(agent, "{request}")).map_err(failed)?;
     Ok(Some(agent))
+}
+
+/// Whether a process is, by its file `stat`: by a signal, or by who traces it.
+fn is_stopped(stat: &str) -> bool {
+    // The name before it, in parentheses, may contain anything.
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| matches!(state, 'T' | 't'))
 }
 
 /// What the agent says of itself; `None` if none runs.
@@ -138,4 +150,18 @@ pub fn view() -> Result<Option<Value>, Error> {
 /// What the agent says from now on, a line of JSON each; `None` if none runs.
 pub(crate) fn listen() -> Result<Option<UnixStream>, Error> {
     ask("events")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_stopped_is_told_from_one_that_sleeps_whatever_its_name() {
+        for (stat, stopped) in
+            [("7 (vmcc) T 1 7", true), ("7 (vmcc) t 1 7", true), ("7 (a) T b) S 1 7", false), ("", false)]
+        {
+            assert_eq!(is_stopped(stat), stopped, "{stat}");
+        }
+    }
 }

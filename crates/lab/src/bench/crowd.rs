@@ -3,11 +3,14 @@
 use super::pair::{Pair, server_on};
 use super::transfer::{self, damaged};
 use crate::{Error, Netns};
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::panic::resume_unwind;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use vmcc_host::diag::Diag;
 
@@ -21,9 +24,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Two namespaces of their own, and connections between them with two subflows each.
 pub struct Crowd {
     pair: Pair,
-    ends: Vec<(Socket, Socket)>,
-    /// Where subflows that join arrive.
-    listener: Option<Arc<Socket>>,
+    ends: Vec<Socket>,
+    /// Ends with this.
+    server: Option<Server>,
+}
+
+/// The other ends, in a thread with a table of open files of its own: a process may have as many in each, so that a
+/// connection takes one of those that are allowed, not two.
+struct Server {
+    end: Sender<()>,
+    thread: JoinHandle<io::Result<()>>,
 }
 
 impl Crowd {
@@ -32,7 +42,7 @@ impl Crowd {
     /// # Errors
     /// They cannot be made.
     pub fn new() -> Result<Self, Error> {
-        Ok(Self { pair: Pair::multipath(PATHS)?, ends: Vec::new(), listener: None })
+        Ok(Self { pair: Pair::multipath(PATHS)?, ends: Vec::new(), server: None })
     }
 
     /// Where the connections are opened.
@@ -49,13 +59,13 @@ impl Crowd {
         self.pair.select(kernel_name)?;
         let to = SocketAddr::from((server_on(0), PORT));
         let failed = |e| Error::kernel("connecting to", to.to_string(), e);
-        let listener = Arc::new(self.pair.server.run(listen).map_err(failed)?);
-        self.listener = Some(Arc::clone(&listener));
-        let all = self
-            .pair
-            .client
-            .run(move || (0..count).map(|_| one(&listener, to)).collect::<io::Result<Vec<_>>>());
-        self.ends = all.map_err(failed)?;
+        let server = self.pair.server.run(move || Server::start(count)).map_err(failed)?;
+        let all = self.pair.client.run(move || (0..count).map(|_| one(to)).collect::<io::Result<Vec<_>>>());
+        // What went wrong there is why it went wrong here.
+        if all.is_err() && server.thread.is_finished() {
+            return server.join().map_err(failed);
+        }
+        (self.ends, self.server) = (all.map_err(failed)?, Some(server));
         let began = Instant::now();
         while self.subflows(kernel_name)? < count * PATHS {
             if began.elapsed() > PATIENCE {
@@ -90,21 +100,66 @@ fn listen() -> io::Result<Socket> {
     Ok(listener)
 }
 
+impl Server {
+    /// In the network namespace of the calling thread.
+    fn start(count: usize) -> io::Result<Self> {
+        let ((end, ended), (report, listening)) = (channel(), channel());
+        let thread = thread::Builder::new().name("server".to_owned()).spawn(move || {
+            let listener = unshare(CloneFlags::CLONE_FILES).map_err(io::Error::from).and_then(|()| listen());
+            let listener = listener?;
+            // Somebody waits for it.
+            let _ = report.send(());
+            let all = (0..count).map(|_| accepted(&listener)).collect::<io::Result<Vec<_>>>()?;
+            // Until nobody could say so any more.
+            let _ = ended.recv();
+            drop((listener, all));
+            Ok(())
+        })?;
+        let server = Self { end, thread };
+        match listening.recv() {
+            Ok(()) => Ok(server),
+            Err(_) => server.join().and(Err(io::Error::other("nobody listens"))),
+        }
+    }
+
+    fn join(self) -> io::Result<()> {
+        drop(self.end);
+        self.thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        // Nothing is asked of it any more.
+        self.ends.clear();
+        let _ = self.server.take().map(Server::join);
+    }
+}
+
 /// A connection that has carried a byte each way: only then may subflows join.
-fn one(listener: &Socket, to: SocketAddr) -> io::Result<(Socket, Socket)> {
+fn one(to: SocketAddr) -> io::Result<Socket> {
     let mut client = socket()?;
     client.connect_timeout(&to.into(), transfer::TIMEOUT)?;
-    let mut server = listener.accept()?.0;
     client.write_all(b"x")?;
+    client.read_exact(&mut [0])?;
+    Ok(client)
+}
+
+/// Its other end.
+fn accepted(listener: &Socket) -> io::Result<Socket> {
+    let mut server = listener.accept()?.0;
     server.read_exact(&mut [0])?;
     server.write_all(b"x")?;
-    client.read_exact(&mut [0])?;
-    Ok((client, server))
+    Ok(server)
 }
 
 fn allow_files(count: usize) -> Result<(), Error> {
-    let wanted = 2 * count as u64 + SPARE_FILES;
-    let failed = |e: nix::Error| damaged(format!("{wanted} open files are needed: {e}"));
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(failed)?;
-    setrlimit(Resource::RLIMIT_NOFILE, wanted, most.max(wanted)).map_err(failed)
+    let wanted = count as u64 + SPARE_FILES;
+    let failed = |e: nix::Error| Error::Measurement {
+        what: format!("opening {count} connections, each a file"),
+        cause: format!("{wanted} open files are not allowed: {e}"),
+        remedy: format!("`ulimit -Hn {wanted}` as root (CAP_SYS_RESOURCE), or ask for fewer"),
+    };
+    let (now, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(failed)?;
+    setrlimit(Resource::RLIMIT_NOFILE, wanted.max(now), most.max(wanted)).map_err(failed)
 }
