@@ -102,7 +102,7 @@ fn root_prometheus_reads_the_agent_raises_alerts_and_fills_the_dashboard() {
     let _prometheus = start(&pair);
 
     let loaded = ask(&pair, "rules");
-    assert_eq!(loaded["groups"][0]["rules"].as_array().unwrap().len(), 7, "{loaded}");
+    assert_eq!(loaded["groups"][0]["rules"].as_array().unwrap().len(), 8, "{loaded}");
     until("a scrape that succeeds", || query(&pair, "up{job='vmcc'} == 1").len() == 1);
     let value = |found: &[Value]| found[0]["value"][1].as_str().unwrap().parse::<f64>().unwrap();
     until("connections that are counted", || {

@@ -64,6 +64,22 @@ fn table_of_what_a_descheduled_sender_delivers() {
     for (slice, name, transfers) in &cells {
         println!("{}", line(*slice, name, transfers));
     }
+    println!("\nTs ms | times off that the VM noticed, below {BOUNDS_MS:?} ms and above");
+    for slice in slices {
+        let of_slice = cells.iter().filter(|(other, ..)| *other == slice).flat_map(|(.., all)| all);
+        println!("{} | {:?}", slice.unwrap_or(0), histogram(of_slice.flat_map(|one| &one.seen.off_us)));
+    }
+}
+
+const BOUNDS_MS: [u64; 9] = [20, 50, 80, 95, 200, 345, 500, 1400, 1600];
+
+/// How many are below each bound and not below the one before, and how many are above all.
+fn histogram<'a>(off_us: impl Iterator<Item = &'a u64>) -> [u32; BOUNDS_MS.len() + 1] {
+    let mut counts = [0; BOUNDS_MS.len() + 1];
+    for us in off_us {
+        counts[BOUNDS_MS.iter().filter(|bound| us / 1000 >= **bound).count()] += 1;
+    }
+    counts
 }
 
 fn counted(one: &Transfer) -> (u64, u64, u64) {

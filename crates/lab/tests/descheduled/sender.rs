@@ -25,6 +25,7 @@ pub const ONE_PATH: &str = "cubic";
 /// One transfer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
+    /// Its name in the kernel; `+fq` behind it for a queue that paces.
     pub algorithm: String,
     pub to: String,
     pub seconds: u32,
@@ -77,14 +78,19 @@ pub fn serve() {
 }
 
 fn send(job: &Job, loaded: &mut Vec<Loaded>) -> Sent {
-    if let Some(algorithm) = Algorithm::all().find(|a| a.info().kernel_name == job.algorithm)
+    let (name, queue) = job.algorithm.split_once('+').unwrap_or((&job.algorithm, "pfifo_fast"));
+    for number in 0..ADDRESSES.len() {
+        // `fq` sends at the rate that TCP asks for; other queues leave that to TCP's own timers, if it asks for one at all.
+        run(&format!("tc qdisc replace dev eth{number} root {queue}"));
+    }
+    if let Some(algorithm) = Algorithm::all().find(|a| a.info().kernel_name == name)
         && !loaded.iter().any(|one| one.algorithm() == algorithm)
     {
         loaded.push(Loaded::load(algorithm, &Params::defaults(algorithm)).unwrap_or_else(|e| panic!("{e}")));
     }
-    std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", &job.algorithm).expect("an algorithm");
+    std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", name).expect("an algorithm");
     let client = format!("iperf3 -c {} -p {PORT} -t {}", job.to, job.seconds);
-    let client = if job.algorithm == ONE_PATH { client } else { format!("mptcpize run {client}") };
+    let client = if name == ONE_PATH { client } else { format!("mptcpize run {client}") };
     let before = timeouts().expect("counters");
     let (ended, mut off_us) = (AtomicBool::new(false), Vec::new());
     thread::scope(|scope| {
