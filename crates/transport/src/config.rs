@@ -1,0 +1,108 @@
+//! What a user may set.
+
+use crate::paths::mtu;
+use crate::streams::Limits;
+use vmcc_cc::{Algorithm, Params};
+use vmcc_multipath::Scheduler;
+use vmcc_units::time::Span;
+
+/// Which path carries the acknowledgments of a path's packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AckPath {
+    /// Itself, as long as it answers.
+    Own,
+    /// The one with the lowest round-trip time.
+    #[default]
+    Best,
+    /// The one with this number, as long as it answers.
+    Fixed(u32),
+}
+
+/// Settings of a connection; the defaults suit most.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The congestion control of all paths.
+    pub algorithm: Algorithm,
+    /// Its parameters.
+    pub params: Params,
+    /// Which path takes the next packet.
+    pub scheduler: Scheduler,
+    /// Which path takes acknowledgments.
+    pub ack_path: AckPath,
+    /// Paths at a time, 1 to 8; with 1 the multipath extension is not offered.
+    pub max_paths: u32,
+    /// The connection ends when nothing came for this long; zero: never.
+    pub idle_timeout: Span,
+    /// Something is sent at least this often, so that neither end gives up; zero: only what there is to send.
+    pub keep_alive: Span,
+    /// Acknowledgments wait for company at most this long.
+    pub max_ack_delay: Span,
+    /// Bytes of a stream that may come before they are read.
+    pub stream_window: u64,
+    /// Bytes of all streams that may come before they are read.
+    pub connection_window: u64,
+    /// Bytes of a stream that are kept until they are acknowledged.
+    pub send_window: u64,
+    /// Streams of both directions that the peer may have open.
+    pub max_streams_bidi: u64,
+    /// Streams of one direction that the peer may have open.
+    pub max_streams_uni: u64,
+    /// The largest datagram that is taken; 0: none.
+    pub max_datagram: u16,
+    /// Bytes of datagrams that wait, in each direction.
+    pub datagram_buffer: usize,
+    /// Packets of the first window.
+    pub initial_window_pkt: u32,
+    /// Bytes of a UDP payload that are tried without a search, at least 1200.
+    pub initial_mtu: u16,
+    /// Bytes of a UDP payload that the search for the path's size goes up to.
+    pub max_mtu: u16,
+    /// Packets are spread over a round trip.
+    pub pacing: bool,
+    /// Packets are sent ECN-capable where the path carries marks.
+    pub ecn: bool,
+    /// Packets of the same size that one transmission holds at most.
+    pub max_segments: usize,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        let algorithm = Algorithm::by_name("lia").expect("it is in the registry");
+        Config {
+            algorithm,
+            params: Params::defaults(algorithm),
+            scheduler: Scheduler::MinPipe,
+            ack_path: AckPath::default(),
+            max_paths: 8,
+            idle_timeout: Span::from_secs(30),
+            keep_alive: Span::ZERO,
+            max_ack_delay: Span::from_ms(25),
+            stream_window: 8 << 20,
+            connection_window: 16 << 20,
+            send_window: 8 << 20,
+            max_streams_bidi: 256,
+            max_streams_uni: 256,
+            max_datagram: 65_000,
+            datagram_buffer: 1 << 20,
+            initial_window_pkt: 10,
+            initial_mtu: mtu::BASE,
+            // What Ethernet leaves after IPv6 and UDP.
+            max_mtu: 1452,
+            pacing: true,
+            ecn: true,
+            max_segments: 10,
+        }
+    }
+}
+
+impl Config {
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            stream_window: self.stream_window,
+            connection_window: self.connection_window,
+            max_streams_bidi: self.max_streams_bidi,
+            max_streams_uni: self.max_streams_uni,
+            send_window: self.send_window,
+        }
+    }
+}

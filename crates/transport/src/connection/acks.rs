@@ -1,0 +1,234 @@
+//! What acknowledgments and losses mean: round trips, marks, windows, and what has to be said again (RFC 9002).
+
+use super::*;
+use crate::congestion::{Acked, Advice};
+use crate::error::{TransportError, code};
+use crate::recovery::sent::{Frames, Sent, SentPacket};
+use crate::recovery::space::loss_delay;
+use crate::wire::ack::Ack;
+use vmcc_units::time::Span;
+
+/// Losses over this many probe timeouts are persistent congestion (RFC 9002 section 7.6.1).
+const PERSISTENT: u64 = 3;
+
+impl Connection {
+    /// The path whose window a space's packets count against.
+    fn slot_of_space(space: SpaceId) -> usize {
+        match space {
+            SpaceId::Path(slot) => slot,
+            _ => 0,
+        }
+    }
+
+    pub(super) fn on_ack(&mut self, now: Time, space: SpaceId, ack: &Ack<'_>) -> Result<(), TransportError> {
+        let slot = Self::slot_of_space(space);
+        let Some(own) = self.space_mut(space) else { return Ok(()) };
+        if ack.largest >= own.sent.next() {
+            return Err(TransportError::violation("a packet was acknowledged that was not sent"));
+        }
+        let raises = own.largest_acked.is_none_or(|largest| ack.largest > largest);
+        own.largest_acked = own.largest_acked.max(Some(ack.largest));
+        let mut taken = std::mem::take(&mut self.scratch);
+        let Some(own) = self.space_mut(space) else { return Ok(()) };
+        for range in ack.ranges() {
+            let low = (*range.start()).max(own.sent.lowest());
+            taken.extend((low..=*range.end()).rev().filter_map(|pn| Some((pn, own.sent.take(pn)?))));
+            if *range.start() <= own.sent.lowest() {
+                break;
+            }
+        }
+        own.sent.trim();
+        if taken.is_empty() {
+            self.scratch = taken;
+            return Ok(());
+        }
+        let acked = self.account(now, space, slot, ack, raises, &taken);
+        for (_, packet) in taken.drain(..) {
+            if packet.mtu_probe && self.paths[slot].mtu.on_probe_acked(now) {
+                self.paths[slot].on_mtu();
+            }
+            self.on_frames_acked(space, packet.frames);
+        }
+        self.scratch = taken;
+        if space != SpaceId::Initial {
+            // The server has told that it received: the client may stop asking.
+            self.peer_validated |= self.side == Side::Client;
+        }
+        self.on_answer(slot);
+        self.find_losses(now, space, Some(acked));
+        Ok(())
+    }
+
+    /// Figures of newly acknowledged packets: bytes, marks, round trip.
+    fn account(
+        &mut self,
+        now: Time,
+        space: SpaceId,
+        slot: usize,
+        ack: &Ack<'_>,
+        raises: bool,
+        taken: &[(u64, SentPacket)],
+    ) -> Acked {
+        let mut acked = Acked::default();
+        let (mut ect, mut eliciting, mut newest) = (0, false, Time::ZERO);
+        let mut largest = None;
+        for (pn, packet) in taken {
+            acked.bytes += u64::from(packet.size);
+            acked.packets += u32::from(packet.size > 0);
+            ect += u64::from(packet.ect);
+            eliciting |= packet.eliciting;
+            newest = newest.max(packet.sent);
+            largest = if *pn == ack.largest { Some(packet.sent) } else { largest };
+        }
+        acked.newest = newest;
+        let delay = match space {
+            SpaceId::Path(_) if self.peer_known => {
+                let us = ack.delay.saturating_mul(1 << self.peer.ack_delay_exponent);
+                Span::from_us(us.min(1 << 40)).min(self.peer_ack_delay())
+            }
+            _ => Span::ZERO,
+        };
+        let path = &mut self.paths[slot];
+        path.window.in_flight = path.window.in_flight.saturating_sub(acked.bytes);
+        if let Some(sent) = largest.filter(|_| eliciting) {
+            path.on_rtt(now, now.since(sent), delay);
+            acked.rtt_us = (path.latest_rtt.us() as u32).max(1);
+        }
+        let before = match space {
+            SpaceId::Path(_) => path.space.ecn,
+            _ => self.levels[usize::from(space == SpaceId::Handshake)]
+                .as_ref()
+                .map_or(Default::default(), |l| l.space.ecn),
+        };
+        if raises {
+            let marked = self.paths[slot].ecn.on_ack(&before, ack.ecn, ect);
+            acked.marked = u32::try_from(marked).unwrap_or(u32::MAX).min(acked.packets);
+            self.stats.ecn_ce += u64::from(acked.marked);
+            if let (Some(own), Some(told)) = (self.space_mut(space), ack.ecn) {
+                own.ecn = told;
+            }
+        }
+        if let (SpaceId::Path(_), Some(keys)) = (space, &mut self.one_rtt) {
+            let until = now + self.paths[slot].pto(self.config.max_ack_delay).times(PERSISTENT);
+            keys.on_acked(newest, until);
+        }
+        acked
+    }
+
+    /// How long the peer may delay acknowledgments.
+    pub(super) fn peer_ack_delay(&self) -> Span {
+        Span::from_ms(self.peer.max_ack_delay_ms)
+    }
+
+    fn on_frames_acked(&mut self, space: SpaceId, frames: Frames) {
+        for frame in frames {
+            match frame {
+                Sent::Stream { id, range, fin } => self.streams.on_acked(id, range, fin),
+                Sent::Ack { path, largest } => {
+                    if let Some(slot) = self.slot_of(path) {
+                        self.paths[slot].space.received.on_ack_acked(largest);
+                    }
+                }
+                Sent::Control(Control::ResetStream(id)) => self.streams.on_reset_acked(id),
+                Sent::Crypto(range) => {
+                    if let Some(buffer) = self.crypto_out(space) {
+                        buffer.on_acked(range);
+                    }
+                }
+                Sent::Control(_) | Sent::Once => {}
+            }
+        }
+    }
+
+    /// The path answers.
+    fn on_answer(&mut self, slot: usize) {
+        let path = &mut self.paths[slot];
+        (path.pto_count, path.probes) = (0, 0);
+        if path.failed {
+            path.failed = false;
+            let path = path.id;
+            self.events.push_back(Event::PathRevived { path });
+            self.relieve_failed();
+        }
+    }
+
+    /// Looks for lost packets, and tells the window what an acknowledgment and they have brought.
+    pub(super) fn find_losses(&mut self, now: Time, space: SpaceId, acked: Option<Acked>) {
+        let slot = Self::slot_of_space(space);
+        let delay = loss_delay(self.paths[slot].loss_rtt());
+        let mut lost = std::mem::take(&mut self.scratch);
+        if let Some(own) = self.space_mut(space) {
+            own.detect_lost(now, delay, &mut lost);
+        }
+        let path = &mut self.paths[slot];
+        let (mut newest, mut oldest) = (None, None);
+        for (_, packet) in &lost {
+            path.window.in_flight = path.window.in_flight.saturating_sub(u64::from(packet.size));
+            if packet.ect {
+                path.ecn.on_lost();
+            }
+            if packet.mtu_probe {
+                path.mtu.on_probe_lost(now);
+            } else if packet.size > 0 {
+                path.lost_packets += 1;
+                newest = newest.max(Some(packet.sent));
+                oldest = oldest.or(Some(packet.sent));
+            }
+        }
+        for (_, packet) in lost.drain(..) {
+            if !packet.moved {
+                self.on_frames_lost(space, packet.frames);
+            }
+        }
+        self.scratch = lost;
+        let spread = oldest.zip(newest).map_or(Span::ZERO, |(oldest, newest)| newest.since(oldest));
+        let waiting = self.streams.has_work();
+        let ack_delay = self.peer_ack_delay();
+        let path = &mut self.paths[slot];
+        let persistent = path.rtt.srtt_8us != 0 && spread >= path.pto(ack_delay).times(PERSISTENT);
+        let (window, at) = path.window_at(now, slot, waiting);
+        let advice = match (acked, newest) {
+            (Some(acked), lost) => window.on_ack(&mut self.controller, &at, &Acked { lost, ..acked }),
+            (None, Some(newest)) => {
+                window.on_lost(&mut self.controller, &at, newest);
+                Advice::default()
+            }
+            (None, None) => return,
+        };
+        if persistent {
+            window.on_persistent_congestion(&mut self.controller, &at);
+        }
+        self.paths[slot].pace();
+        self.follow(now, slot, advice);
+    }
+
+    /// Does what the algorithm asks of the connection.
+    fn follow(&mut self, now: Time, slot: usize, advice: Advice) {
+        match advice.only {
+            Some(true) => self.selector.only = Some(slot as u8),
+            Some(false) => self.selector.only = None,
+            None => {}
+        }
+        let kept = advice.close_for.filter(|&kept| kept != slot);
+        if kept.is_some_and(|kept| self.paths.get(kept).is_some_and(Path::is_open)) {
+            let path = self.paths[slot].id;
+            self.abandon(now, path, code::PATH_RESOURCES);
+        }
+    }
+
+    /// What was in a packet has to be said again, on whichever path comes first.
+    pub(super) fn on_frames_lost(&mut self, space: SpaceId, frames: Frames) {
+        for frame in frames {
+            match frame {
+                Sent::Stream { id, range, fin } => self.streams.on_lost(id, range, fin),
+                Sent::Crypto(range) => {
+                    if let Some(buffer) = self.crypto_out(space) {
+                        buffer.on_lost(range);
+                    }
+                }
+                Sent::Control(control) => self.queue(control),
+                Sent::Ack { .. } | Sent::Once => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What applications call: streams, datagrams, figures.
+
+use super::*;
+use crate::error::StreamError;
+use crate::wire::frame::Dir;
+use vmcc_units::time::Span;
+
+/// Counters of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// UDP datagrams that came.
+    pub datagrams_in: u64,
+    /// UDP datagrams that left.
+    pub datagrams_out: u64,
+    /// Bytes of them.
+    pub bytes_in: u64,
+    /// Bytes of them.
+    pub bytes_out: u64,
+    /// Packets that the peer saw marked with congestion.
+    pub ecn_ce: u64,
+    /// Application datagrams that nobody read in time.
+    pub datagrams_dropped: u64,
+}
+
+/// A path as it is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PathReport {
+    /// Its number.
+    pub id: PathId,
+    /// From where to where.
+    pub route: Route,
+    /// Whether it can carry data.
+    pub open: bool,
+    /// Whether it is silent while it should answer.
+    pub failed: bool,
+    /// Whether it is to carry data only where no other can.
+    pub backup: bool,
+    /// Smoothed round trip; zero before the first sample.
+    pub srtt: Span,
+    /// Congestion window in packets.
+    pub cwnd_pkt: u32,
+    /// Bytes in flight.
+    pub in_flight: u64,
+    /// Bytes of a packet.
+    pub mtu: u16,
+    /// Whether ECN marks pass.
+    pub ecn: bool,
+    /// Bytes that came, and that left, since its address last changed.
+    pub bytes: (u64, u64),
+    /// Packets that were lost.
+    pub lost_packets: u64,
+}
+
+impl Connection {
+    /// The next thing that happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        // Streams exist after `Connected` and before `Closed`.
+        match self.events.front() {
+            Some(Event::Closed(_)) | None => {
+                self.streams.events.pop_front().or_else(|| self.events.pop_front())
+            }
+            Some(_) => self.events.pop_front(),
+        }
+    }
+
+    /// Opens a stream; none if the peer allows no more now (the event `StreamsAvailable` follows).
+    pub fn open_stream(&mut self, dir: Dir) -> Option<u64> {
+        self.streams.open(dir).filter(|_| !self.is_over())
+    }
+
+    /// Writes to a stream as much of `data` as there is room for; if that is not all, `StreamWritable` follows.
+    ///
+    /// # Errors
+    /// The stream is not open, or was finished, or the peer reads no more.
+    pub fn write(&mut self, stream: u64, data: &[u8]) -> Result<usize, StreamError> {
+        self.streams.write(stream, data)
+    }
+
+    /// Nothing more will be written; `StreamFinished` says that everything has arrived.
+    ///
+    /// # Errors
+    /// The stream is not open, or was finished before.
+    pub fn finish(&mut self, stream: u64) -> Result<(), StreamError> {
+        self.streams.finish(stream)
+    }
+
+    /// Gives the sending half of a stream up, with a code for the peer's application.
+    ///
+    /// # Errors
+    /// The stream is not open, or was reset before.
+    pub fn reset(&mut self, stream: u64, code: u64) -> Result<(), StreamError> {
+        self.streams.reset(stream, code)
+    }
+
+    /// Reads what has come in order into `out`: so many bytes, where 0 is nothing at present (`StreamReadable` follows); none at the end.
+    ///
+    /// # Errors
+    /// The stream is not open, or the peer has reset it.
+    pub fn read(&mut self, stream: u64, out: &mut [u8]) -> Result<Option<usize>, StreamError> {
+        self.streams.read(stream, out)
+    }
+
+    /// Reads no more of a stream, with a code for the peer's application.
+    ///
+    /// # Errors
+    /// The stream is not open, or has ended.
+    pub fn stop(&mut self, stream: u64, code: u64) -> Result<(), StreamError> {
+        self.streams.stop(stream, code)
+    }
+
+    /// The largest datagram that can be sent now; none if the peer takes none.
+    pub fn max_datagram(&self) -> Option<usize> {
+        let open = self.paths.iter().filter(|path| path.is_open());
+        let mtu = open.map(|path| usize::from(path.window.mtu)).min()?;
+        // Short header, tag, and the frame's type and length.
+        let room = mtu - (1 + 20 + 4) - 16 - 3;
+        let peer = usize::try_from(self.peer.max_datagram_frame).unwrap_or(usize::MAX);
+        peer.checked_sub(3).filter(|&peer| peer > 0).map(|peer| peer.min(room))
+    }
+
+    /// Sends a datagram, which may be lost; whether there was room for it.
+    pub fn send_datagram(&mut self, data: &[u8]) -> bool {
+        let fits = self.max_datagram().is_some_and(|most| data.len() <= most);
+        let room = self.datagram_bytes_out + data.len() <= self.config.datagram_buffer;
+        if fits && room && !self.is_over() {
+            self.datagram_bytes_out += data.len();
+            self.datagrams_out.push_back(data.to_vec());
+        }
+        fits && room && !self.is_over()
+    }
+
+    /// The next datagram that came.
+    pub fn read_datagram(&mut self) -> Option<Vec<u8>> {
+        let datagram = self.datagrams_in.pop_front()?;
+        self.datagram_bytes_in -= datagram.len();
+        Some(datagram)
+    }
+
+    /// Which side this is.
+    pub fn side(&self) -> Side {
+        self.side
+    }
+
+    /// Whether the handshake is confirmed: paths can be opened.
+    pub fn is_confirmed(&self) -> bool {
+        self.confirmed
+    }
+
+    /// Whether both ends speak multipath QUIC.
+    pub fn is_multipath(&self) -> bool {
+        self.multipath
+    }
+
+    /// Why the connection is over, if it is.
+    pub fn error(&self) -> Option<&ConnectionError> {
+        self.error.as_ref()
+    }
+
+    /// The application protocol that was agreed.
+    pub fn alpn(&self) -> Option<&[u8]> {
+        self.session.alpn()
+    }
+
+    /// The peer's certificates, its own first.
+    pub fn peer_certificates(&self) -> Vec<Vec<u8>> {
+        self.session.peer_certificates()
+    }
+
+    /// A token for the next connection to the same server, which spares a round trip.
+    pub fn new_token(&mut self) -> Option<Vec<u8>> {
+        self.new_token.take()
+    }
+
+    /// Changes the keys, unless a change is under way; whether it did.
+    pub fn update_keys(&mut self, now: Time) -> bool {
+        self.confirmed && self.one_rtt.as_mut().is_some_and(|keys| keys.initiate(now))
+    }
+
+    /// Times that the keys were changed, by either end.
+    pub fn key_updates(&self) -> u64 {
+        self.one_rtt.as_ref().map_or(0, |keys| keys.updates)
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Paths that are not closed.
+    pub fn paths(&self) -> impl Iterator<Item = PathReport> {
+        let own = self.paths.iter().filter(|path| path.is_live());
+        own.map(|path| PathReport {
+            id: path.id,
+            route: path.route,
+            open: path.is_open(),
+            failed: path.failed,
+            backup: path.backup || path.peer_backup,
+            srtt: path.rtt.srtt(),
+            cwnd_pkt: path.window.cwnd,
+            in_flight: path.window.in_flight,
+            mtu: path.window.mtu,
+            ecn: path.ecn.is_capable(),
+            bytes: (path.bytes_in, path.bytes_out),
+            lost_packets: path.lost_packets,
+        })
+    }
+}

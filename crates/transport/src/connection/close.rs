@@ -1,0 +1,152 @@
+//! The end of a connection (RFC 9000 section 10).
+
+use super::*;
+use crate::error::{TransportError, code};
+use crate::wire::frame::{self, Frame};
+use crate::wire::varint::Reader;
+
+/// The closing period in probe timeouts (RFC 9000 section 10.2).
+const LINGER: u64 = 3;
+/// Bytes of a reason that are sent.
+const MOST_REASON: usize = 200;
+
+/// What is said at the end, and how often.
+#[derive(Clone, Debug)]
+pub(super) struct Close {
+    application: bool,
+    code: u64,
+    reason: Vec<u8>,
+    pub(super) until: Time,
+    /// To be sent now.
+    due: bool,
+    /// Packets since it was sent last, and after how many it is said again.
+    heard: u32,
+    patience: u32,
+}
+
+impl Default for Close {
+    fn default() -> Close {
+        Close {
+            application: false,
+            code: 0,
+            reason: Vec::new(),
+            until: Time::NEVER,
+            due: false,
+            heard: 0,
+            patience: 1,
+        }
+    }
+}
+
+impl Close {
+    /// The peer goes on: it is told again, less and less often (RFC 9000 section 10.2.1).
+    pub(super) fn again(&mut self) {
+        self.heard += 1;
+        if self.heard >= self.patience {
+            (self.due, self.heard) = (true, 0);
+            self.patience = self.patience.saturating_mul(2);
+        }
+    }
+}
+
+impl Connection {
+    /// Closes the connection with a code and a reason for the peer's application. What was written and has not arrived is lost.
+    pub fn close(&mut self, now: Time, code: u64, reason: &[u8]) {
+        if !self.is_over() {
+            self.say_close(now, true, code.min(crate::wire::varint::MAX), reason);
+            self.over(ConnectionError::LocallyClosed);
+        }
+    }
+
+    /// The peer broke a rule.
+    pub(super) fn fail(&mut self, now: Time, error: TransportError) {
+        if !self.is_over() {
+            self.say_close(now, false, error.code, error.reason.as_bytes());
+            self.over(ConnectionError::Transport(error));
+        }
+    }
+
+    fn say_close(&mut self, now: Time, application: bool, code: u64, reason: &[u8]) {
+        let until = now + self.longest_pto().times(LINGER);
+        let reason = reason[..reason.len().min(MOST_REASON)].to_vec();
+        self.close = Close { application, code, reason, until, due: true, ..Close::default() };
+        self.state = State::Closing;
+    }
+
+    /// The connection is over without a word: nothing could be said, or nobody would hear it.
+    pub(super) fn end(&mut self, now: Time, error: ConnectionError) {
+        if self.is_over() {
+            return;
+        }
+        let silent =
+            matches!(error, ConnectionError::PeerClosed(_) | ConnectionError::ApplicationClosed { .. });
+        self.close.until = now + self.longest_pto().times(LINGER);
+        self.state = if silent { State::Draining } else { State::Closed };
+        self.over(error);
+    }
+
+    fn over(&mut self, error: ConnectionError) {
+        self.error = Some(error.clone());
+        self.events.push_back(Event::Closed(error));
+    }
+
+    /// CONNECTION_CLOSE.
+    pub(super) fn on_close(&mut self, now: Time, application: bool, code: u64, reason: &[u8]) {
+        let reason = String::from_utf8_lossy(reason).into_owned();
+        let error = match application {
+            true => ConnectionError::ApplicationClosed { code, reason },
+            false => ConnectionError::PeerClosed(TransportError { code, reason }),
+        };
+        self.end(now, error);
+    }
+
+    /// After the end only the peer's own closing is of interest.
+    pub(super) fn look_for_close(&mut self, now: Time, payload: &[u8]) {
+        let mut reader = Reader::new(payload);
+        while !reader.is_empty() {
+            match Frame::decode(&mut reader) {
+                Ok((_, Frame::Close { .. })) => {
+                    (self.state, self.close.due) = (State::Draining, false);
+                    self.close.until = self.close.until.min(now + self.longest_pto().times(LINGER));
+                    return;
+                }
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// CONNECTION_CLOSE in every kind of packet that the peer may be able to read.
+    pub(super) fn transmit_close(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+        if self.state != State::Closing || !std::mem::take(&mut self.close.due) {
+            return None;
+        }
+        let slot = self.paths.iter().position(|path| path.is_open() && !path.failed).unwrap_or(0);
+        let room = usize::try_from(self.paths[slot].amplification_room()).unwrap_or(usize::MAX);
+        let limit = usize::from(crate::paths::mtu::BASE).min(room);
+        let spaces = [SpaceId::Initial, SpaceId::Handshake, SpaceId::Path(slot)];
+        let app = self.one_rtt.is_some()
+            && (self.side == Side::Server || self.confirmed || self.levels[1].is_none());
+        for space in spaces {
+            let short = matches!(space, SpaceId::Path(_));
+            if short && !app {
+                continue;
+            }
+            let Some(building) = self.begin_packet(space, out, limit) else { continue };
+            // The handshake's packets do not tell what the application says (RFC 9000 section 10.2.3).
+            let hidden = self.close.application && !short;
+            match hidden {
+                true => frame::put_close(out, false, code::APPLICATION, &[]),
+                false => frame::put_close(out, self.close.application, self.close.code, &self.close.reason),
+            }
+            let pad = if space == SpaceId::Initial && self.side == Side::Client { limit } else { 0 };
+            self.finish_packet(now, slot, building, out, pad, false);
+            if pad > 0 {
+                break;
+            }
+        }
+        let route = self.paths[slot].route;
+        self.paths[slot].bytes_out += out.len() as u64;
+        (!out.is_empty()).then_some(Transmit { route, ect: false, segment: out.len(), len: out.len() })
+    }
+}

@@ -1,0 +1,89 @@
+//! Connection ids: those that the peer may use, those that it has given.
+
+use super::*;
+use crate::error::TransportError;
+use crate::wire::frame::NewCid;
+
+impl Connection {
+    /// The highest path that both ends allow.
+    pub(super) fn max_path(&self) -> PathId {
+        if self.multipath { self.local_max_path.min(self.peer_max_path) } else { 0 }
+    }
+
+    /// A frame may only be about paths that this end allows.
+    pub(super) fn check_path(&self, path: PathId) -> Result<(), TransportError> {
+        if path > self.local_max_path {
+            return Err(TransportError::violation("a path beyond the limit"));
+        }
+        Ok(())
+    }
+
+    /// Gives the peer ids for every path that it may use.
+    pub(super) fn give_ids(&mut self) {
+        while self.ids_given_to < self.max_path() {
+            self.ids_given_to += 1;
+            self.local_cids.insert(self.ids_given_to, LocalCids::default());
+        }
+        let limit = self.peer.active_cid_limit;
+        let missing: Vec<_> = self.local_cids.iter().map(|(path, own)| (*path, own.missing(limit))).collect();
+        for (path, count) in missing {
+            for _ in 0..count {
+                let id = ConnectionId::new(&self.random.bytes()[..LOCAL_CID_LEN]).expect("eight bytes");
+                let Some(cids) = self.local_cids.get_mut(&path) else { continue };
+                let seq = cids.push(id);
+                self.endpoint_news.push_back(EndpointNews::NewLocal(id));
+                self.pending.push_back(Control::NewCid(path, seq));
+            }
+        }
+    }
+
+    pub(super) fn on_new_cid(&mut self, new: NewCid) -> Result<(), TransportError> {
+        self.check_path(new.path)?;
+        let gone = new.path < self.next_path && !self.remote_cids.contains_key(&new.path);
+        if gone && self.side == Side::Client {
+            return Ok(()); // of a path that was abandoned
+        }
+        let known = self.remote_cids.contains_key(&new.path);
+        let mut retired = Vec::new();
+        self.remote_cids.entry(new.path).or_default().insert(new, &mut retired)?;
+        self.endpoint_news.push_back(EndpointNews::ResetToken(new.token));
+        retired.into_iter().for_each(|seq| self.queue(Control::RetireCid(new.path, seq)));
+        if !known && self.side == Side::Client {
+            self.events.push_back(Event::PathsAvailable);
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_retire_cid(&mut self, path: PathId, seq: u64) -> Result<(), TransportError> {
+        self.check_path(path)?;
+        let Some(cids) = self.local_cids.get_mut(&path) else { return Ok(()) };
+        if let Some(id) = cids.retire(seq)? {
+            self.endpoint_news.push_back(EndpointNews::RetiredLocal(id));
+            self.give_ids();
+        }
+        Ok(())
+    }
+
+    /// The frame that gives an id, if it was not retired.
+    pub(super) fn new_cid(&self, path: PathId, seq: u64) -> Option<NewCid> {
+        let id = self.local_cids.get(&path)?.get(seq)?;
+        let token = self.reset_secret.tag(id.as_slice());
+        Some(NewCid { path, seq, retire_prior_to: 0, id, token })
+    }
+
+    /// Takes a fresh id into use on a path, so that nobody links its addresses.
+    pub(super) fn change_id(&mut self, path: PathId) {
+        let old = self.remote_cids.get_mut(&path).and_then(RemoteCids::advance);
+        if let Some(seq) = old {
+            self.queue(Control::RetireCid(path, seq));
+        }
+    }
+
+    /// Forgets the ids of a path.
+    pub(super) fn drop_ids(&mut self, path: PathId) {
+        self.remote_cids.remove(&path);
+        if let Some(cids) = self.local_cids.remove(&path) {
+            self.endpoint_news.extend(cids.iter().map(|id| EndpointNews::RetiredLocal(*id)));
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Paths: opened, validated, preferred or not, abandoned (RFC 9000 sections 8.2 and 9, draft-ietf-quic-multipath-21 section 3).
+
+use super::receive::Nature;
+use super::*;
+use crate::error::{TransportError, code};
+use crate::paths::Challenge;
+use vmcc_units::time::Span;
+
+/// Times that a challenge is sent before a path counts as dead.
+const MOST_CHALLENGES: u32 = 4;
+/// An abandoned path's packets are still taken for so many probe timeouts.
+const LINGER: u64 = 3;
+/// No path is left.
+const NO_VIABLE_PATH: u64 = 0x10;
+
+/// Why a path could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PathError {
+    /// The handshake is not confirmed yet.
+    #[error("the handshake goes on; open paths after the event `Connected`, once the peer has confirmed it")]
+    TooEarly,
+    /// One end did not offer the multipath extension.
+    #[error("the peer does not speak multipath QUIC, or it was not offered: the connection has one path")]
+    NotNegotiated,
+    /// Only clients open paths.
+    #[error("a server does not open paths; its client does")]
+    NotClient,
+    /// All paths that both ends allow are in use.
+    #[error("as many paths are open as both ends allow; abandon one, or wait for the event `PathsAvailable`")]
+    Limit,
+    /// The peer has not given connection ids for the next path.
+    #[error("the peer has given no connection id for another path; wait for the event `PathsAvailable`")]
+    NoIds,
+    /// A path from there to there is open.
+    #[error("there is a path with these addresses")]
+    Exists,
+    /// There is no such path.
+    #[error("there is no such path")]
+    Unknown,
+    /// The last path cannot be abandoned.
+    #[error("it is the last path; close the connection instead")]
+    Last,
+}
+
+impl Connection {
+    /// Opens another path (client). The event `PathOpened` says that it carries data.
+    ///
+    /// # Errors
+    /// It cannot be opened now; the error says why.
+    pub fn open_path(&mut self, now: Time, route: Route) -> Result<PathId, PathError> {
+        if self.side == Side::Server {
+            return Err(PathError::NotClient);
+        }
+        if !self.confirmed || self.is_over() {
+            return Err(PathError::TooEarly);
+        }
+        if !self.multipath {
+            return Err(PathError::NotNegotiated);
+        }
+        if self.paths.iter().any(|path| path.route == route && path.is_live()) {
+            return Err(PathError::Exists);
+        }
+        let path = self.next_path;
+        let full = self.paths.iter().filter(|path| path.state != PathState::Closed).count() >= MAX_PATHS;
+        if path > self.max_path() || full {
+            self.queue(Control::PathsBlocked);
+            return Err(PathError::Limit);
+        }
+        if self.remote_cids.get(&path).is_none_or(|cids| cids.active().is_none()) {
+            self.queue(Control::PathCidsBlocked(path));
+            return Err(PathError::NoIds);
+        }
+        self.next_path += 1;
+        let slot = self.place(path, route, now);
+        self.paths[slot].validated = true; // what limits amplification is the server's concern
+        self.challenge(now, slot);
+        Ok(path)
+    }
+
+    /// A place for a new path.
+    fn place(&mut self, id: PathId, route: Route, now: Time) -> usize {
+        let most = u64::from(self.config.max_mtu).min(self.peer.max_udp_payload);
+        let mtu = Mtu::new(self.config.initial_mtu, u16::try_from(most).unwrap_or(u16::MAX));
+        let mut path = Path::new(id, route, self.config.initial_window_pkt, mtu);
+        path.heard_at = now;
+        match self.paths.iter().position(|path| path.state == PathState::Closed) {
+            Some(slot) => {
+                self.paths[slot] = path;
+                slot
+            }
+            None => {
+                self.paths.push(path);
+                self.paths.len() - 1
+            }
+        }
+    }
+
+    /// Asks whether the peer receives on a path.
+    fn challenge(&mut self, now: Time, slot: usize) {
+        let data = self.random.u64();
+        self.paths[slot].challenge = Some(Challenge { data, send_at: now, tries: 0 });
+    }
+
+    /// A packet came on a path that is not open: the client opens it (server).
+    pub(super) fn accept_path(
+        &mut self,
+        now: Time,
+        path: PathId,
+        route: Route,
+        bytes: usize,
+    ) -> Option<usize> {
+        let full = self.paths.iter().filter(|path| path.state != PathState::Closed).count() >= MAX_PATHS;
+        let can_answer = self.remote_cids.get(&path).is_some_and(|cids| cids.active().is_some());
+        if self.side == Side::Client || path > self.max_path() || full || !can_answer {
+            return None;
+        }
+        let slot = self.place(path, route, now);
+        self.paths[slot].bytes_in = bytes as u64;
+        self.next_path = self.next_path.max(path + 1);
+        self.challenge(now, slot);
+        Some(slot)
+    }
+
+    pub(super) fn on_challenge(&mut self, slot: usize, route: Route, data: u64) {
+        if self.paths[slot].is_live() {
+            let path = &mut self.paths[slot];
+            path.response = Some(data);
+            // A path that is not validated is answered where it asks from.
+            if path.route != route && !path.validated {
+                path.route = route;
+            }
+        }
+    }
+
+    pub(super) fn on_response(&mut self, now: Time, slot: usize, route: Route, data: u64) {
+        let path = &mut self.paths[slot];
+        if path.challenge.is_none_or(|challenge| challenge.data != data) || path.route != route {
+            return;
+        }
+        (path.challenge, path.validated, path.previous) = (None, true, None);
+        if path.state == PathState::Validating {
+            path.state = PathState::Open;
+            let path = path.id;
+            self.begin_window(slot, now);
+            self.events.push_back(Event::PathOpened { path });
+        }
+    }
+
+    /// The peer's newest packet of a path came from elsewhere (server; RFC 9000 section 9).
+    pub(super) fn on_new_address(
+        &mut self,
+        now: Time,
+        slot: usize,
+        route: Route,
+        nature: Nature,
+        bytes: usize,
+    ) {
+        if self.side == Side::Client || !self.confirmed || nature.probing || !self.paths[slot].is_live() {
+            return;
+        }
+        let moved = self.paths[slot].route.remote.ip() != route.remote.ip();
+        let path = &mut self.paths[slot];
+        let old = path.route;
+        if path.validated {
+            path.previous = Some(old);
+        }
+        (path.route, path.validated) = (route, false);
+        (path.bytes_in, path.bytes_out, path.probes) = (bytes as u64, 0, 0);
+        let id = path.id;
+        if moved {
+            // Another network, most likely: what was learnt does not hold there. A new port is a NAT that forgot.
+            let in_flight = path.window.in_flight;
+            path.window = crate::congestion::Window::new(self.config.initial_window_pkt, path.mtu.size());
+            path.window.in_flight = in_flight;
+            path.rtt = vmcc_multipath::Rtt::default();
+            self.begin_window(slot, now);
+            self.change_id(id);
+        }
+        self.challenge(now, slot);
+    }
+
+    /// A challenge was not answered for too long.
+    fn on_unanswered(&mut self, now: Time, slot: usize) {
+        self.paths[slot].challenge = None;
+        if let Some(previous) = self.paths[slot].previous.take() {
+            let path = &mut self.paths[slot];
+            (path.route, path.validated) = (previous, true);
+        } else if self.paths[slot].state == PathState::Validating {
+            let path = self.paths[slot].id;
+            self.abandon(now, path, code::PATH_UNSTABLE);
+        }
+    }
+
+    /// Sends challenges again that were not answered.
+    pub(super) fn check_challenges(&mut self, now: Time) {
+        for slot in 0..self.paths.len() {
+            let tries = self.paths[slot].challenge.filter(|c| c.send_at <= now).map_or(0, |c| c.tries);
+            if tries >= MOST_CHALLENGES {
+                self.on_unanswered(now, slot);
+            }
+        }
+    }
+
+    /// Gives a path up, whatever is on it leaves on the others.
+    ///
+    /// # Errors
+    /// There is no such path, or it is the last one.
+    pub fn abandon_path(&mut self, now: Time, path: PathId) -> Result<(), PathError> {
+        let slot = self.slot_of(path).filter(|&slot| self.paths[slot].is_live()).ok_or(PathError::Unknown)?;
+        if !self.multipath {
+            return Err(PathError::NotNegotiated);
+        }
+        if !self.paths.iter().enumerate().any(|(i, other)| i != slot && other.is_open()) {
+            return Err(PathError::Last);
+        }
+        self.abandon(now, path, code::PATH_APPLICATION);
+        Ok(())
+    }
+
+    pub(super) fn abandon(&mut self, now: Time, path: PathId, code: u64) {
+        let Some(slot) = self.slot_of(path).filter(|&slot| self.paths[slot].is_live()) else { return };
+        let linger = self.longest_pto().times(LINGER);
+        let own = &mut self.paths[slot];
+        (own.state, own.abandon_code) = (PathState::Abandoned(now + linger), code);
+        (own.challenge, own.response, own.probes, own.window.in_flight) = (None, None, 0, 0);
+        (own.space.loss_at, own.failed) = (None, false);
+        let packets: Vec<_> = own.space.sent.drain().collect();
+        for packet in packets.into_iter().filter(|packet| !packet.moved) {
+            self.on_frames_lost(SpaceId::Path(slot), packet.frames);
+        }
+        self.controller.remove(slot);
+        if self.selector.only == Some(slot as u8) {
+            self.selector.only = None;
+        }
+        self.queue(Control::PathAbandon(path));
+        self.events.push_back(Event::PathClosed { path, code });
+        // The peer may open another one in its place.
+        self.local_max_path += 1;
+        self.queue(Control::MaxPathId);
+        self.give_ids();
+    }
+
+    pub(super) fn on_path_abandon(
+        &mut self,
+        now: Time,
+        path: PathId,
+        code: u64,
+    ) -> Result<(), TransportError> {
+        self.check_path(path)?;
+        if self.slot_of(path).is_none() {
+            self.drop_ids(path);
+            return Ok(());
+        }
+        self.abandon(now, path, code);
+        if !self.paths.iter().any(Path::is_live) {
+            return Err(TransportError::new(NO_VIABLE_PATH, "the peer has abandoned every path"));
+        }
+        Ok(())
+    }
+
+    /// Forgets paths that were abandoned long enough ago.
+    pub(super) fn close_abandoned(&mut self, now: Time) {
+        for slot in 0..self.paths.len() {
+            if matches!(self.paths[slot].state, PathState::Abandoned(until) if until <= now) {
+                self.paths[slot].state = PathState::Closed;
+                let path = self.paths[slot].id;
+                self.drop_ids(path);
+            }
+        }
+    }
+
+    /// Says whether a path is to carry data only where no other can, here and at the peer.
+    ///
+    /// # Errors
+    /// There is no such path.
+    pub fn set_backup(&mut self, path: PathId, backup: bool) -> Result<(), PathError> {
+        let slot = self.slot_of(path).filter(|&slot| self.paths[slot].is_live()).ok_or(PathError::Unknown)?;
+        if self.paths[slot].backup != backup {
+            self.paths[slot].backup = backup;
+            self.paths[slot].status_seq += 1;
+            if self.multipath {
+                self.queue(Control::PathStatus(path));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_path_status(
+        &mut self,
+        path: PathId,
+        seq: u64,
+        available: bool,
+    ) -> Result<(), TransportError> {
+        self.check_path(path)?;
+        if let Some(slot) = self.slot_of(path) {
+            let own = &mut self.paths[slot];
+            if own.peer_status_seq.is_none_or(|last| seq > last) {
+                (own.peer_status_seq, own.peer_backup) = (Some(seq), !available);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_max_path_id(&mut self, max: PathId) -> Result<(), TransportError> {
+        if max > self.peer_max_path {
+            self.peer_max_path = max;
+            self.give_ids();
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_paths_blocked(&mut self, max: PathId) -> Result<(), TransportError> {
+        self.check_path(max)?;
+        if max < self.local_max_path {
+            self.queue(Control::MaxPathId);
+        }
+        Ok(())
+    }
+
+    /// The longest probe timeout of a path that is in use.
+    pub(super) fn longest_pto(&self) -> Span {
+        let delay = self.peer_ack_delay();
+        let live = self.paths.iter().filter(|path| path.state != PathState::Closed);
+        live.map(|path| path.pto(delay)).max().unwrap_or(Span::from_secs(1))
+    }
+}

@@ -1,0 +1,306 @@
+//! What leaves, on which path, and when.
+
+use super::content::put_crypto;
+use super::*;
+use crate::config::AckPath;
+use crate::paths::mtu;
+use vmcc_multipath::{Demand, Paths};
+
+impl Connection {
+    /// Writes what is to leave next into `out`, which is emptied first; none if there is nothing now. To be called until then, after
+    /// anything else was called.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+        out.clear();
+        if self.is_over() {
+            return self.transmit_close(now, out);
+        }
+        if let Some(keys) = self.one_rtt.as_mut().filter(|keys| self.confirmed && keys.is_worn()) {
+            keys.initiate(now);
+        }
+        let controls = std::mem::take(&mut self.streams.controls);
+        controls.into_iter().for_each(|control| self.queue(control));
+        for slot in 0..self.paths.len() {
+            if self.is_urgent(now, slot)
+                && let Some(transmit) = self.transmit_one(now, slot, out)
+            {
+                return Some(transmit);
+            }
+        }
+        self.transmit_data(now, out)
+    }
+
+    /// Whether something has to leave on a path whatever its window says.
+    fn is_urgent(&self, now: Time, slot: usize) -> bool {
+        let path = &self.paths[slot];
+        if !path.is_live() {
+            return false;
+        }
+        let levels = || {
+            self.levels.iter().flatten().any(|level| {
+                level.space.received.is_due(now) || (level.send.has_work(u64::MAX) && path.window.has_room())
+            })
+        };
+        path.probes > 0
+            || path.response.is_some()
+            || path.challenge.is_some_and(|challenge| challenge.send_at <= now)
+            || (slot == 0 && self.paths[0].id == 0 && levels())
+            || self.acks_due(now, slot)
+    }
+
+    /// Whether an acknowledgment is due that this path is to carry.
+    fn acks_due(&self, now: Time, slot: usize) -> bool {
+        self.one_rtt.is_some()
+            && self
+                .paths
+                .iter()
+                .enumerate()
+                .any(|(i, other)| other.space.received.is_due(now) && self.ack_carrier(i) == slot)
+    }
+
+    /// The path that carries the acknowledgments of another.
+    fn ack_carrier(&self, of: usize) -> usize {
+        // One on which nothing comes any more while others bring something would swallow them.
+        let newest = self.paths.iter().map(|path| path.heard_at).max().unwrap_or(Time::ZERO);
+        let answers = |slot: usize| {
+            let path = &self.paths[slot];
+            path.is_open() && !path.failed && path.heard_at + path.pto(self.peer_ack_delay()) >= newest
+        };
+        let best = || {
+            let open =
+                (0..self.paths.len()).filter(|&slot| answers(slot) && self.paths[slot].rtt.srtt_8us > 0);
+            open.min_by_key(|&slot| self.paths[slot].rtt.srtt_8us)
+        };
+        let wanted = match self.config.ack_path {
+            AckPath::Own => Some(of),
+            AckPath::Best if self.multipath => best(),
+            AckPath::Best => Some(of),
+            AckPath::Fixed(path) => self.slot_of(path),
+        };
+        let own = self.paths[of].is_live().then_some(of);
+        wanted
+            .filter(|&slot| answers(slot))
+            .or_else(|| Some(of).filter(|&of| answers(of)))
+            .or_else(best)
+            .or(own)
+            .unwrap_or(0)
+    }
+
+    /// One datagram on a path for what is urgent, with whatever else may leave.
+    fn transmit_one(&mut self, now: Time, slot: usize, out: &mut Vec<u8>) -> Option<Transmit> {
+        let before = self.paths[slot].route;
+        let (len, ect) = self.datagram(now, slot, out)?;
+        Some(self.sent(before, len, out.len(), ect))
+    }
+
+    fn sent(&mut self, route: Route, segment: usize, len: usize, ect: bool) -> Transmit {
+        self.stats.datagrams_out += len.div_ceil(segment.max(1)) as u64;
+        self.stats.bytes_out += len as u64;
+        Transmit { route, ect, segment, len }
+    }
+
+    /// Data where the scheduler wants it, as many packets in a row as may leave.
+    fn transmit_data(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+        if self.one_rtt.is_none() || self.state != State::Established {
+            return None;
+        }
+        self.look_at_pacing(now);
+        if !self.has_data() {
+            return self.transmit_mtu_probe(now, out);
+        }
+        let slot = self.choose(now)?;
+        let route = self.paths[slot].route;
+        let (segment, ect) = self.datagram(now, slot, out)?;
+        let mut full = segment >= usize::from(self.paths[slot].window.mtu);
+        let mut count = 1;
+        while full && count < self.config.max_segments && self.has_data() && self.may_send(now, slot) {
+            // ECN is said once for all.
+            if self.paths[slot].ecn_now(self.config.ecn) != ect {
+                break;
+            }
+            let Some((len, _)) = self.datagram(now, slot, out) else { break };
+            full = len == segment;
+            count += 1;
+        }
+        Some(self.sent(route, segment, out.len(), ect))
+    }
+
+    /// Whether there is something for which the scheduler decides.
+    fn has_data(&self) -> bool {
+        self.streams.has_work()
+            || !self.pending.is_empty()
+            || !self.datagrams_out.is_empty()
+            || self.crypto.0.has_work(u64::MAX)
+    }
+
+    fn look_at_pacing(&mut self, now: Time) {
+        for path in &mut self.paths {
+            let ready = if self.config.pacing { path.pacer.ready_at(now, path.window.mtu) } else { now };
+            path.paced_until = Some(ready).filter(|&ready| ready > now);
+        }
+    }
+
+    fn may_send(&mut self, now: Time, slot: usize) -> bool {
+        let path = &mut self.paths[slot];
+        path.window.has_room()
+            && path.amplification_room() >= u64::from(path.window.mtu)
+            && (!self.config.pacing || path.pacer.ready_at(now, path.window.mtu) <= now)
+    }
+
+    fn choose(&mut self, now: Time) -> Option<usize> {
+        for (slot, path) in self.paths.iter().enumerate() {
+            self.selector.refresh(slot, path);
+        }
+        let mss = u64::from(self.paths[0].window.mtu);
+        let (paths, streams) = (&self.paths, &self.streams);
+        let demand = || Demand {
+            now_us: now.us(),
+            mss_bytes: mss,
+            window_bytes: streams.credit(),
+            backlog_bytes: streams.backlog(),
+        };
+        let slot = self.selector.select(paths, Paths::NONE, |i| paths[i].rtt.srtt_8us, demand)?;
+        (self.paths[slot].amplification_room() >= mss).then_some(slot)
+    }
+
+    /// One datagram, from Initial to 1-RTT packets, at the end of `out`: its length, and whether it is to be ECN-capable.
+    fn datagram(&mut self, now: Time, slot: usize, out: &mut Vec<u8>) -> Option<(usize, bool)> {
+        let start = out.len();
+        let path = &self.paths[slot];
+        let size = usize::from(path.window.mtu);
+        let room = usize::try_from(path.amplification_room()).unwrap_or(usize::MAX);
+        if room < usize::from(mtu::BASE).min(size) {
+            return None;
+        }
+        let ect = path.ecn_now(self.config.ecn);
+        let limit = start + size.min(room);
+        let may_data = path.window.has_room() || path.probes > 0;
+        let levels: Vec<_> = match path.id {
+            0 => LEVELS.into_iter().filter(|&space| self.has_work_at(now, space, may_data)).collect(),
+            _ => Vec::new(),
+        };
+        let app = self.one_rtt.is_some() && self.has_app_work(now, slot, may_data);
+        // Datagrams with an Initial packet are full (RFC 9000 section 14.1).
+        let pad = if levels.contains(&SpaceId::Initial) { start + usize::from(mtu::BASE) } else { 0 };
+        for (i, &space) in levels.iter().enumerate() {
+            let last = i + 1 == levels.len() && !app;
+            self.handshake_packet(now, slot, space, out, limit, if last { pad } else { 0 }, ect);
+        }
+        if app {
+            self.app_packet(now, slot, out, limit, pad, ect, may_data);
+        }
+        let len = out.len() - start;
+        self.paths[slot].bytes_out += len as u64;
+        (len > 0).then_some((len, ect))
+    }
+
+    fn has_work_at(&self, now: Time, space: SpaceId, may_data: bool) -> bool {
+        let index = usize::from(space == SpaceId::Handshake);
+        let Some(level) = &self.levels[index] else { return false };
+        // A probe goes to the lowest level that is not done.
+        let probes = self.paths[0].probes > 0
+            && (index == 1 || self.levels[1].is_none() || level.space.sent.eliciting() > 0);
+        level.space.received.is_due(now)
+            || (may_data && level.send.has_work(u64::MAX))
+            || (probes && !self.confirmed)
+    }
+
+    fn handshake_packet(
+        &mut self,
+        now: Time,
+        slot: usize,
+        space: SpaceId,
+        out: &mut Vec<u8>,
+        limit: usize,
+        pad: usize,
+        ect: bool,
+    ) {
+        let Some(mut building) = self.begin_packet(space, out, limit) else { return };
+        self.put_ack_of(now, space, &mut building, out);
+        let room = building.room(out);
+        if let Some(level) = self.level_mut(space) {
+            put_crypto(&mut level.send, room, &mut building, out);
+        }
+        if self.paths[0].probes > 0 && !building.eliciting && building.room(out) > 0 {
+            building.ping(out);
+        }
+        if !building.has_frames(out) && pad == 0 {
+            self.drop_packet(&building, out);
+            return;
+        }
+        self.finish_packet(now, slot, building, out, pad, ect);
+        if space == SpaceId::Handshake && self.side == Side::Client {
+            self.discard(SpaceId::Initial);
+        }
+    }
+
+    /// Whether a packet with a short header has something to carry on a path.
+    fn has_app_work(&self, now: Time, slot: usize, may_data: bool) -> bool {
+        let path = &self.paths[slot];
+        let established = self.state == State::Established;
+        path.response.is_some()
+            || path.challenge.is_some_and(|challenge| challenge.send_at <= now)
+            || self.acks_due(now, slot)
+            || (established && path.probes > 0)
+            || (established && may_data && path.is_open() && self.has_data())
+    }
+
+    fn app_packet(
+        &mut self,
+        now: Time,
+        slot: usize,
+        out: &mut Vec<u8>,
+        limit: usize,
+        mut pad: usize,
+        ect: bool,
+        may_data: bool,
+    ) {
+        let Some(mut building) = self.begin_packet(SpaceId::Path(slot), out, limit) else { return };
+        if self.put_validation(now, slot, &mut building, out) {
+            pad = pad.max(limit.min(building.start + usize::from(mtu::BASE)));
+        }
+        for other in 0..self.paths.len() {
+            if self.paths[other].space.received.has_news() && self.ack_carrier(other) == slot {
+                self.put_ack_of(now, SpaceId::Path(other), &mut building, out);
+            }
+        }
+        // What a silent path would carry might never be missed.
+        let silent = self.paths[slot].failed && self.paths.iter().any(|path| path.is_open() && !path.failed);
+        if may_data && self.state == State::Established && self.paths[slot].is_open() && !silent {
+            let room = building.room(out);
+            put_crypto(&mut self.crypto.0, room, &mut building, out);
+            self.put_controls(slot, &mut building, out);
+            self.put_datagrams(&mut building, out);
+            let room = building.room(out);
+            if room > 0 && self.streams.put_frames(out, room, pad == 0, &mut building.frames) {
+                building.eliciting = true;
+                building.to_end = true;
+            }
+        }
+        if self.paths[slot].probes > 0 && !building.eliciting && building.room(out) > 0 {
+            building.ping(out);
+        }
+        if !building.has_frames(out) {
+            self.drop_packet(&building, out);
+            return;
+        }
+        self.finish_packet(now, slot, building, out, pad, ect);
+    }
+
+    /// A padded PING, to learn whether larger packets pass.
+    fn transmit_mtu_probe(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+        let confirmed = self.confirmed;
+        let ready = |path: &Path| {
+            confirmed && path.is_open() && path.validated && path.window.has_room() && !path.failed
+        };
+        let slot = (0..self.paths.len())
+            .find(|&slot| ready(&self.paths[slot]) && self.paths[slot].mtu.probe(now).is_some())?;
+        let size = self.paths[slot].mtu.probe(now)?;
+        let route = self.paths[slot].route;
+        let mut building = self.begin_packet(SpaceId::Path(slot), out, usize::from(size))?;
+        building.ping(out);
+        building.mtu_probe = true;
+        self.paths[slot].mtu.on_probe_sent(size);
+        self.finish_packet(now, slot, building, out, usize::from(size), false);
+        Some(self.sent(route, out.len(), out.len(), false))
+    }
+}

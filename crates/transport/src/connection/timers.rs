@@ -1,0 +1,199 @@
+//! What time brings: losses, probes, silence, acknowledgments, the end.
+
+use super::*;
+use crate::recovery::GRANULARITY;
+use crate::recovery::sent::Frames;
+use vmcc_units::time::Span;
+
+/// Timeouts without an answer before packets are made smaller.
+const SILENT_TIMEOUTS: u32 = 3;
+/// Packets that a probe timeout sends (RFC 9002 section 6.2.4).
+const PROBES: u8 = 2;
+/// A connection lives through at least this many probe timeouts without a word (RFC 9000 section 10.1).
+const IDLE_PTOS: u64 = 3;
+
+impl Connection {
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing is called before.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let at = match self.state {
+            State::Closed => Time::NEVER,
+            State::Closing | State::Draining => self.close.until,
+            _ => self.next_timer(),
+        };
+        (at != Time::NEVER).then_some(at)
+    }
+
+    fn next_timer(&self) -> Time {
+        let mut at = self.idle_at.min(self.keep_alive_at);
+        let mut sooner = |other: Option<Time>| at = at.min(other.unwrap_or(Time::NEVER));
+        for level in self.levels.iter().flatten() {
+            sooner(level.space.loss_at);
+            sooner(level.space.received.ack_at);
+        }
+        let data = self.has_timed_data();
+        for (slot, path) in self.paths.iter().enumerate() {
+            match path.state {
+                PathState::Closed => continue,
+                PathState::Abandoned(until) => sooner(Some(until)),
+                PathState::Open | PathState::Validating => {
+                    sooner(path.space.loss_at);
+                    sooner(path.challenge.map(|challenge| challenge.send_at));
+                    sooner(self.pto_at(slot).map(|(at, _)| at));
+                    sooner(self.suspect_at(slot));
+                    sooner(path.paced_until.filter(|_| data && path.window.has_room()));
+                }
+            }
+            sooner(path.space.received.ack_at);
+        }
+        at
+    }
+
+    fn has_timed_data(&self) -> bool {
+        self.streams.has_work() || !self.pending.is_empty() || !self.datagrams_out.is_empty()
+    }
+
+    /// When a path's probe timeout ends, and of which number space it is (RFC 9002 section 6.2.1).
+    fn pto_at(&self, slot: usize) -> Option<(Time, SpaceId)> {
+        let path = &self.paths[slot];
+        // What is sent for a timeout does not wait for another one.
+        if path.probes > 0 || !path.is_live() {
+            return None;
+        }
+        let of = |space: SpaceId, own: &Space, delay: Span| {
+            let waiting = own.sent.eliciting() > 0;
+            waiting.then(|| (own.last_eliciting + path.backed_off(path.pto(delay)), space))
+        };
+        let levels = LEVELS.iter().zip(&self.levels).filter(|_| path.id == 0);
+        let levels = levels.filter_map(|(&space, level)| of(space, &level.as_ref()?.space, Span::ZERO));
+        // Until the handshake is confirmed the peer may be unable to read these.
+        let app =
+            self.confirmed.then(|| of(SpaceId::Path(slot), &path.space, self.peer_ack_delay())).flatten();
+        let first = levels.chain(app).min_by_key(|(at, _)| *at);
+        // A client keeps the server able to send (RFC 9002 section 6.2.2.1).
+        let lonely = path.id == 0 && self.side == Side::Client && !self.peer_validated && !self.confirmed;
+        first.or_else(|| {
+            let space = if self.levels[1].is_some() { SpaceId::Handshake } else { SpaceId::Initial };
+            lonely.then(|| (path.heard_at + path.backed_off(path.pto(Span::ZERO)), space))
+        })
+    }
+
+    /// When a path that does not answer is suspected: its oldest packet should have been acknowledged by then, while nothing came.
+    /// Unlike the probe timeout this does not begin anew with every packet that is sent.
+    fn suspect_at(&self, slot: usize) -> Option<Time> {
+        let path = &self.paths[slot];
+        let others =
+            self.paths.iter().enumerate().any(|(i, other)| i != slot && other.is_open() && !other.failed);
+        if path.failed || !path.is_open() || !others || !self.confirmed {
+            return None;
+        }
+        let oldest = path.space.sent.iter().find(|packet| packet.eliciting && !packet.mtu_probe)?;
+        Some(oldest.sent.max(path.heard_at) + path.pto(self.peer_ack_delay()))
+    }
+
+    /// The time has come that [`poll_timeout`](Self::poll_timeout) told, or is past.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.is_over() {
+            if now >= self.close.until && self.state != State::Closed {
+                self.state = State::Closed;
+            }
+            return;
+        }
+        if now >= self.idle_at {
+            self.end(now, ConnectionError::TimedOut);
+            return;
+        }
+        if now >= self.keep_alive_at {
+            self.keep_alive(now);
+        }
+        for space in LEVELS {
+            self.check_loss_timer(now, space);
+        }
+        for slot in 0..self.paths.len() {
+            self.check_loss_timer(now, SpaceId::Path(slot));
+            if self.suspect_at(slot).is_some_and(|at| at <= now) {
+                self.suspect(slot);
+            }
+            if let Some((_, space)) = self.pto_at(slot).filter(|(at, _)| *at <= now) {
+                self.on_pto(slot, space);
+            }
+        }
+        self.check_challenges(now);
+        self.close_abandoned(now);
+    }
+
+    fn check_loss_timer(&mut self, now: Time, space: SpaceId) {
+        let due = self.space_mut(space).and_then(|own| own.loss_at).is_some_and(|at| at <= now);
+        if due {
+            self.find_losses(now, space, None);
+        }
+    }
+
+    /// Nothing answers: ask with what is most needed (RFC 9002 section 6.2.4).
+    fn on_pto(&mut self, slot: usize, space: SpaceId) {
+        let path = &mut self.paths[slot];
+        path.pto_count += 1;
+        path.probes = PROBES;
+        if path.pto_count == SILENT_TIMEOUTS {
+            path.mtu.on_silence();
+            path.on_mtu();
+        }
+        if !self.paths[slot].failed {
+            self.repeat(space, usize::from(PROBES));
+        }
+    }
+
+    /// Has what the oldest packets carried sent again, while they stay on record.
+    fn repeat(&mut self, space: SpaceId, most: usize) {
+        let Some(own) = self.space_mut(space) else { return };
+        let next = own.sent.next();
+        let wanted = own.sent.below(next).filter(|(_, packet)| !packet.moved && !packet.frames.is_empty());
+        let again: Vec<Frames> = wanted
+            .take(most)
+            .map(|(_, packet)| {
+                packet.moved = true;
+                packet.frames.clone()
+            })
+            .collect();
+        again.into_iter().for_each(|frames| self.on_frames_lost(space, frames));
+    }
+
+    /// A path is silent while others answer: everything on it leaves on them at once.
+    fn suspect(&mut self, slot: usize) {
+        self.paths[slot].failed = true;
+        let path = self.paths[slot].id;
+        self.events.push_back(Event::PathSuspected { path });
+        self.repeat(SpaceId::Path(slot), usize::MAX);
+        // Asked at once whether it lives.
+        self.paths[slot].probes = self.paths[slot].probes.max(1);
+    }
+
+    /// What was sent on silent paths because all were is sent on the one that answers.
+    pub(super) fn relieve_failed(&mut self) {
+        for slot in 0..self.paths.len() {
+            if self.paths[slot].failed {
+                self.repeat(SpaceId::Path(slot), usize::MAX);
+            }
+        }
+    }
+
+    /// Something came, or something was sent that asks for an answer: the connection is not idle.
+    pub(super) fn touch_idle(&mut self, now: Time) {
+        let timeouts = [self.local.max_idle_timeout_ms, self.peer.max_idle_timeout_ms];
+        let ms = timeouts.into_iter().filter(|&ms| ms > 0).min();
+        self.idle_at = ms.map_or(Time::NEVER, |ms| {
+            now + Span::from_ms(ms).max(self.longest_pto().times(IDLE_PTOS)).max(GRANULARITY)
+        });
+        if self.config.keep_alive > Span::ZERO {
+            self.keep_alive_at = now + self.config.keep_alive;
+        }
+    }
+
+    fn keep_alive(&mut self, now: Time) {
+        self.keep_alive_at = now + self.config.keep_alive;
+        for path in &mut self.paths {
+            if path.is_open() {
+                path.probes = path.probes.max(1);
+            }
+        }
+    }
+}

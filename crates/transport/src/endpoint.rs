@@ -1,0 +1,305 @@
+//! Several connections over the same sockets: who a datagram is for, who may connect, what is said to strangers.
+
+mod strangers;
+mod token;
+
+use crate::config::Config;
+use crate::connection::{Begin, Connection, EndpointNews, LOCAL_CID_LEN, Transmit};
+use crate::crypto::{Random, Secret, Side, Tls, TlsError};
+use crate::event::Event;
+use crate::paths::{Route, mtu};
+use crate::recovery::received::Ecn;
+use crate::wire::cid::ConnectionId;
+use crate::wire::header::{self, Kind};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use vmcc_units::time::{Span, Time};
+
+/// A connection of an endpoint; never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Handle(u64);
+
+/// When a client has to show that it receives before anything is kept for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Only while so many handshakes are under way.
+    Above(usize),
+    /// Always.
+    Always,
+}
+
+/// A server's side of an endpoint.
+#[derive(Clone)]
+pub struct Server {
+    /// Its handshakes.
+    pub tls: Arc<dyn Tls>,
+    /// Settings of its connections.
+    pub config: Arc<Config>,
+    /// When clients are asked to prove their address.
+    pub retry: Retry,
+    /// Connections at a time; more are not accepted.
+    pub max_connections: usize,
+}
+
+struct Entry {
+    connection: Connection,
+    /// Its timer, as it is in the list of timers.
+    timer: Option<Time>,
+    /// In the queue of those that may have something to send.
+    queued: bool,
+    handshaking: bool,
+}
+
+/// Connections that share sockets.
+pub struct Endpoint {
+    server: Option<Server>,
+    random: Random,
+    reset_secret: Secret,
+    token_secret: Secret,
+    entries: BTreeMap<Handle, Entry>,
+    next: u64,
+    ids: HashMap<ConnectionId, Handle>,
+    reset_tokens: HashMap<[u8; 16], Handle>,
+    timers: BTreeSet<(Time, Handle)>,
+    ready: VecDeque<Handle>,
+    /// Lent to the application since they were last looked at.
+    touched: Vec<Handle>,
+    events: VecDeque<(Handle, Event)>,
+    replies: VecDeque<(Route, Vec<u8>)>,
+    handshakes: usize,
+}
+
+impl Endpoint {
+    /// An endpoint for connections to others, and, with `server`, from others. The seed is to come from the operating system, or, in a
+    /// simulation, from its seed: everything random follows from it.
+    pub fn new(server: Option<Server>, seed: [u8; 32]) -> Endpoint {
+        let mut random = Random::new(&seed);
+        let (reset_secret, token_secret) = (random.secret(), random.secret());
+        Endpoint {
+            server,
+            random,
+            reset_secret,
+            token_secret,
+            entries: BTreeMap::new(),
+            next: 0,
+            ids: HashMap::new(),
+            reset_tokens: HashMap::new(),
+            timers: BTreeSet::new(),
+            ready: VecDeque::new(),
+            touched: Vec::new(),
+            events: VecDeque::new(),
+            replies: VecDeque::new(),
+            handshakes: 0,
+        }
+    }
+
+    /// With the same key a server that was started again can tell clients of connections that it has lost.
+    pub fn set_reset_key(&mut self, key: &[u8]) {
+        self.reset_secret = Secret::new(key);
+    }
+
+    fn new_id(&mut self) -> ConnectionId {
+        ConnectionId::new(&self.random.bytes()[..LOCAL_CID_LEN]).expect("eight bytes")
+    }
+
+    /// Connects to a server; `token` is one that it gave before, or empty.
+    ///
+    /// # Errors
+    /// The name is none, or the TLS configuration does not suit.
+    pub fn connect(
+        &mut self,
+        now: Time,
+        tls: Arc<dyn Tls>,
+        config: Arc<Config>,
+        server_name: &str,
+        route: Route,
+        token: Vec<u8>,
+    ) -> Result<Handle, TlsError> {
+        let (own_cid, original_dcid) = (self.new_id(), self.new_id());
+        let begin = Begin {
+            side: Side::Client,
+            config,
+            random: self.random.split(),
+            route,
+            now,
+            own_cid,
+            original_dcid,
+            retry_scid: None,
+            initial_dcid: original_dcid,
+            peer_cid: None,
+            token,
+            token_to_give: Vec::new(),
+            validated: true,
+            reset_secret: self.reset_secret.clone(),
+        };
+        let connection = Connection::new(begin, tls, server_name)?;
+        Ok(self.insert(connection, &[own_cid]))
+    }
+
+    fn insert(&mut self, connection: Connection, ids: &[ConnectionId]) -> Handle {
+        let handle = Handle(self.next);
+        self.next += 1;
+        self.ids.extend(ids.iter().map(|id| (*id, handle)));
+        self.entries.insert(handle, Entry { connection, timer: None, queued: false, handshaking: true });
+        self.handshakes += 1;
+        self.settle(handle);
+        handle
+    }
+
+    /// A datagram came. It is decrypted in place.
+    pub fn handle_datagram(&mut self, now: Time, route: Route, ecn: Ecn, data: &mut [u8]) {
+        let Ok(header) = header::decode(data, LOCAL_CID_LEN) else { return };
+        if let Some(&handle) = self.ids.get(&header.dcid) {
+            self.deliver(now, handle, route, ecn, data);
+            return;
+        }
+        match header.kind {
+            Kind::Short => self.on_stray(now, route, &header, data),
+            Kind::Initial if data.len() >= usize::from(mtu::BASE) => {
+                self.on_initial(now, route, ecn, &header, data)
+            }
+            Kind::UnknownVersion if data.len() >= usize::from(mtu::BASE) && self.server.is_some() => {
+                let random = self.random.bytes()[0];
+                let reply = header::version_negotiation(&header.scid, &header.dcid, random);
+                self.reply(route, reply);
+            }
+            _ => {}
+        }
+    }
+
+    fn deliver(&mut self, now: Time, handle: Handle, route: Route, ecn: Ecn, data: &mut [u8]) {
+        if let Some(entry) = self.entries.get_mut(&handle) {
+            entry.connection.handle_datagram(now, route, ecn, data);
+            self.settle(handle);
+        }
+    }
+
+    /// Takes what a connection has for the endpoint, and sees to its timer and its turn.
+    fn settle(&mut self, handle: Handle) {
+        let Some(entry) = self.entries.get_mut(&handle) else { return };
+        while let Some(news) = entry.connection.poll_news() {
+            match news {
+                EndpointNews::NewLocal(id) => self.ids.insert(id, handle),
+                EndpointNews::RetiredLocal(id) => self.ids.remove(&id),
+                EndpointNews::ResetToken(token) => self.reset_tokens.insert(token, handle),
+            };
+        }
+        while let Some(event) = entry.connection.poll_event() {
+            if entry.handshaking && matches!(event, Event::Connected | Event::Closed(_)) {
+                entry.handshaking = false;
+                self.handshakes -= 1;
+            }
+            self.events.push_back((handle, event));
+        }
+        if !entry.queued {
+            entry.queued = true;
+            self.ready.push_back(handle);
+        }
+        self.set_timer(handle);
+    }
+
+    fn set_timer(&mut self, handle: Handle) {
+        let Some(entry) = self.entries.get_mut(&handle) else { return };
+        let timer = entry.connection.poll_timeout();
+        if timer != entry.timer {
+            if let Some(old) = entry.timer {
+                self.timers.remove(&(old, handle));
+            }
+            if let Some(new) = timer {
+                self.timers.insert((new, handle));
+            }
+            entry.timer = timer;
+        }
+        if entry.connection.is_drained() && entry.connection.error().is_some() {
+            self.forget(handle);
+        }
+    }
+
+    fn forget(&mut self, handle: Handle) {
+        let Some(entry) = self.entries.remove(&handle) else { return };
+        if let Some(timer) = entry.timer {
+            self.timers.remove(&(timer, handle));
+        }
+        for id in entry.connection.all_ids() {
+            self.ids.remove(id);
+        }
+        for token in entry.connection.reset_tokens() {
+            self.reset_tokens.remove(token);
+        }
+    }
+
+    fn settle_touched(&mut self) {
+        while let Some(handle) = self.touched.pop() {
+            self.settle(handle);
+        }
+    }
+
+    /// Writes what is to leave next into `out`, which is emptied first; none if there is nothing now. To be called until then after
+    /// anything else was called.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
+        self.settle_touched();
+        if let Some((route, reply)) = self.replies.pop_front() {
+            *out = reply;
+            return Some(Transmit { route, ect: false, segment: out.len(), len: out.len() });
+        }
+        while let Some(&handle) = self.ready.front() {
+            let Some(entry) = self.entries.get_mut(&handle) else {
+                self.ready.pop_front();
+                continue;
+            };
+            if let Some(transmit) = entry.connection.poll_transmit(now, out) {
+                self.ready.rotate_left(1);
+                return Some(transmit);
+            }
+            entry.queued = false;
+            self.ready.pop_front();
+            self.set_timer(handle);
+        }
+        None
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing else is called before. To be asked after
+    /// [`poll_transmit`](Self::poll_transmit) had nothing.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.settle_touched();
+        let due: Vec<_> = self.timers.range(..=(now, Handle(u64::MAX))).map(|(_, handle)| *handle).collect();
+        for handle in due {
+            if let Some(entry) = self.entries.get_mut(&handle) {
+                entry.connection.handle_timeout(now);
+                self.settle(handle);
+            }
+        }
+    }
+
+    /// The next thing that happened, and to whom.
+    pub fn poll_event(&mut self) -> Option<(Handle, Event)> {
+        self.settle_touched();
+        self.events.pop_front()
+    }
+
+    /// A connection, until it is over and its `Closed` event was followed by its last timeout.
+    pub fn connection(&mut self, handle: Handle) -> Option<&mut Connection> {
+        let entry = self.entries.get_mut(&handle)?;
+        self.touched.push(handle);
+        Some(&mut entry.connection)
+    }
+
+    /// How many connections there are.
+    pub fn connections(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether every connection has come to its end, and nothing is left to send.
+    pub fn is_idle(&self) -> bool {
+        self.entries.is_empty() && self.replies.is_empty()
+    }
+}
+
+/// The time that a token may be used: of a Retry, and of one for the next connection.
+const RETRY_AGE: Span = Span::from_secs(15);
+const TOKEN_AGE: Span = Span::from_secs(24 * 3600);

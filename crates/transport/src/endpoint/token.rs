@@ -1,0 +1,105 @@
+//! Tokens that show that a client receives at its address (RFC 9000 section 8.1).
+
+use super::{RETRY_AGE, TOKEN_AGE};
+use crate::crypto::Secret;
+use crate::wire::cid::ConnectionId;
+use crate::wire::varint::Reader;
+use std::net::{IpAddr, SocketAddr};
+use vmcc_units::time::Time;
+
+/// What a token says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    /// Of a Retry: where the first Initial went to.
+    Retry(ConnectionId),
+    /// Of an earlier connection.
+    Later,
+}
+
+impl Token {
+    /// A token for a client at `remote`; that of a Retry holds for packets to the id `scid` only.
+    pub(super) fn write(
+        self,
+        secret: &Secret,
+        now: Time,
+        remote: SocketAddr,
+        scid: &ConnectionId,
+    ) -> Vec<u8> {
+        let (kind, original) = match self {
+            Token::Retry(original) => (0, original),
+            Token::Later => (1, ConnectionId::EMPTY),
+        };
+        let mut token = vec![kind];
+        token.extend_from_slice(&now.us().to_be_bytes());
+        token.extend_from_slice(original.as_slice());
+        let tag = secret.tag(&context(&token, kind, remote, scid));
+        token.extend_from_slice(&tag);
+        token
+    }
+
+    /// Reads a token that came from `remote` in a packet to `dcid`; none if it is not ours or too old.
+    pub(super) fn read(
+        secret: &Secret,
+        now: Time,
+        remote: SocketAddr,
+        dcid: &ConnectionId,
+        token: &[u8],
+    ) -> Option<Token> {
+        let (body, tag) = token.split_at_checked(token.len().checked_sub(16)?)?;
+        let mut reader = Reader::new(body);
+        let kind = reader.u8().ok()?;
+        if !secret.is_tag(&context(body, kind, remote, dcid), tag) {
+            return None;
+        }
+        let issued = Time::from_ps(u64::from_be_bytes(reader.array().ok()?).saturating_mul(1_000_000));
+        let age = if kind == 0 { RETRY_AGE } else { TOKEN_AGE };
+        if now.since(issued) > age {
+            return None;
+        }
+        match kind {
+            0 => Some(Token::Retry(ConnectionId::new(reader.take_rest())?)),
+            _ => Some(Token::Later),
+        }
+    }
+}
+
+/// What the tag is over. A Retry holds for a port and an id, others for a host.
+fn context(body: &[u8], kind: u8, remote: SocketAddr, id: &ConnectionId) -> Vec<u8> {
+    let mut context = body.to_vec();
+    match remote.ip() {
+        IpAddr::V4(ip) => context.extend_from_slice(&ip.octets()),
+        IpAddr::V6(ip) => context.extend_from_slice(&ip.octets()),
+    }
+    if kind == 0 {
+        context.extend_from_slice(&remote.port().to_be_bytes());
+        context.extend_from_slice(id.as_slice());
+    }
+    context
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vmcc_units::time::Span;
+
+    #[test]
+    fn a_token_holds_for_its_client_for_a_while() {
+        let (secret, now) = (Secret::new(b"key"), Time::ZERO + Span::from_secs(9));
+        let [a, b]: [SocketAddr; 2] = ["10.0.0.1:5", "10.0.0.1:6"].map(|text| text.parse().unwrap());
+        let [id, other] = [&[1, 2][..], &[3]].map(|bytes| ConnectionId::new(bytes).unwrap());
+        let retry = Token::Retry(other).write(&secret, now, a, &id);
+        let read = |at, from, id, token: &[u8]| Token::read(&secret, at, from, id, token);
+        assert_eq!(read(now, a, &id, &retry), Some(Token::Retry(other)));
+        assert_eq!(read(now, b, &id, &retry), None);
+        assert_eq!(read(now, a, &other, &retry), None);
+        assert_eq!(read(now + Span::from_secs(16), a, &id, &retry), None);
+        let later = Token::Later.write(&secret, now, a, &ConnectionId::EMPTY);
+        assert_eq!(read(now + Span::from_secs(3600), b, &id, &later), Some(Token::Later));
+        for i in 0..later.len() {
+            let mut forged = later.clone();
+            forged[i] ^= 1;
+            assert_eq!(read(now, a, &id, &forged), None, "{i}");
+            assert_eq!(read(now, a, &id, &later[..i]), None);
+        }
+    }
+}

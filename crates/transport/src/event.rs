@@ -1,0 +1,75 @@
+//! What an application hears of a connection.
+
+use crate::error::ConnectionError;
+use crate::wire::frame::Dir;
+
+/// Number of a path within its connection, as on the wire; never used again.
+pub type PathId = u32;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The handshake is complete; streams can be used.
+    Connected,
+    /// The peer has opened a stream.
+    StreamOpened {
+        /// The stream.
+        stream: u64,
+    },
+    /// There are bytes to read, or the end, or a reset.
+    StreamReadable {
+        /// The stream.
+        stream: u64,
+    },
+    /// A stream that took less than was written has room again.
+    StreamWritable {
+        /// The stream.
+        stream: u64,
+    },
+    /// Everything that was written has arrived, and the end with it.
+    StreamFinished {
+        /// The stream.
+        stream: u64,
+    },
+    /// The peer reads no more.
+    StreamStopped {
+        /// The stream.
+        stream: u64,
+        /// The application's code.
+        code: u64,
+    },
+    /// The peer allows more streams of a direction.
+    StreamsAvailable {
+        /// The direction.
+        dir: Dir,
+    },
+    /// A datagram can be read.
+    DatagramReceived,
+    /// The peer allows more paths, or has given the connection ids that one needs.
+    PathsAvailable,
+    /// A path can carry data.
+    PathOpened {
+        /// The path.
+        path: PathId,
+    },
+    /// A path is silent: what it carries is sent on others as well.
+    PathSuspected {
+        /// The path.
+        path: PathId,
+    },
+    /// A path that was suspected answers again.
+    PathRevived {
+        /// The path.
+        path: PathId,
+    },
+    /// A path is gone.
+    PathClosed {
+        /// The path.
+        path: PathId,
+        /// The code on the wire (draft-ietf-quic-multipath-21 section 6).
+        code: u64,
+    },
+    /// The connection is over. Nothing follows.
+    Closed(ConnectionError),
+}

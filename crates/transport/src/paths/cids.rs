@@ -1,0 +1,165 @@
+//! Connection ids of a path: those that the peer gave, and those that it was given (RFC 9000 section 5.1, multipath section 3.2).
+
+use crate::error::{TransportError, code};
+use crate::wire::cid::ConnectionId;
+use crate::wire::frame::NewCid;
+
+/// Ids that the peer may give for a path at a time.
+pub(crate) const ACTIVE_LIMIT: u64 = 4;
+/// Ids that are given for a path: one in use, one for the next address.
+const GIVEN: usize = 2;
+/// Retirements that may wait to be told, or the peer only wants memory.
+const MOST_RETIRED: usize = 32;
+
+/// Ids that packets to the peer may carry.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RemoteCids {
+    /// The first is in use.
+    list: Vec<NewCid>,
+    retire_prior_to: u64,
+    /// One past the highest that was given.
+    next: u64,
+}
+
+impl RemoteCids {
+    /// Of path 0: the id that the handshake brought.
+    pub(crate) fn of_handshake(id: ConnectionId) -> RemoteCids {
+        let first = NewCid { path: 0, seq: 0, retire_prior_to: 0, id, token: [0; 16] };
+        RemoteCids { list: vec![first], retire_prior_to: 0, next: 1 }
+    }
+
+    /// The id that packets carry.
+    pub(crate) fn active(&self) -> Option<&NewCid> {
+        self.list.first()
+    }
+
+    /// The handshake has changed the id, or brought its token.
+    pub(crate) fn set_first(&mut self, id: ConnectionId, token: Option<[u8; 16]>) {
+        if let Some(first) = self.list.first_mut() {
+            (first.id, first.token) = (id, token.unwrap_or(first.token));
+        }
+    }
+
+    /// Whether there is one beside the active one.
+    pub(crate) fn has_spare(&self) -> bool {
+        self.list.len() > 1
+    }
+
+    /// Takes the next one into use and gives the old one's number back.
+    pub(crate) fn advance(&mut self) -> Option<u64> {
+        self.has_spare().then(|| self.list.remove(0).seq)
+    }
+
+    /// The peer gives an id. Answers with numbers that are to be retired.
+    pub(crate) fn insert(&mut self, new: NewCid, retired: &mut Vec<u64>) -> Result<(), TransportError> {
+        if new.seq < self.retire_prior_to {
+            retired.push(new.seq);
+            return Ok(());
+        }
+        match self.list.iter().find(|own| own.seq == new.seq) {
+            Some(own) if own.id != new.id => {
+                return Err(TransportError::violation("a connection id's number was used twice"));
+            }
+            Some(_) => {}
+            // It was retired before.
+            None if new.seq < self.next && self.list.iter().all(|own| own.seq > new.seq) => {}
+            None => {
+                let at = self.list.iter().position(|own| own.seq > new.seq).unwrap_or(self.list.len());
+                self.list.insert(at.max(usize::from(!self.list.is_empty())).min(self.list.len()), new);
+            }
+        }
+        self.next = self.next.max(new.seq + 1);
+        self.retire_prior_to = self.retire_prior_to.max(new.retire_prior_to);
+        let prior = self.retire_prior_to;
+        retired.extend(self.list.iter().map(|own| own.seq).filter(|&seq| seq < prior));
+        self.list.retain(|own| own.seq >= prior);
+        if self.list.len() as u64 > ACTIVE_LIMIT || retired.len() > MOST_RETIRED {
+            return Err(TransportError::new(code::CONNECTION_ID_LIMIT, "more than were allowed"));
+        }
+        Ok(())
+    }
+
+    /// Reset tokens of the ids that can be in use.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = &[u8; 16]> {
+        self.list.iter().map(|own| &own.token).filter(|token| **token != [0; 16])
+    }
+}
+
+/// Ids by which packets of the peer are known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LocalCids {
+    list: Vec<(u64, ConnectionId)>,
+    next: u64,
+}
+
+impl LocalCids {
+    /// Adds an id; its number.
+    pub(crate) fn push(&mut self, id: ConnectionId) -> u64 {
+        self.list.push((self.next, id));
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// How many more are to be given to a peer that takes so many.
+    pub(crate) fn missing(&self, peer_limit: u64) -> usize {
+        let want = usize::try_from(peer_limit).unwrap_or(GIVEN).min(GIVEN);
+        want.saturating_sub(self.list.len())
+    }
+
+    pub(crate) fn contains(&self, id: &ConnectionId) -> bool {
+        self.list.iter().any(|(_, own)| own == id)
+    }
+
+    /// The id with a number, if it was not retired.
+    pub(crate) fn get(&self, seq: u64) -> Option<ConnectionId> {
+        self.list.iter().find(|(own, _)| *own == seq).map(|(_, id)| *id)
+    }
+
+    /// The peer needs an id no more; an error if there was none of that number.
+    pub(crate) fn retire(&mut self, seq: u64) -> Result<Option<ConnectionId>, TransportError> {
+        if seq >= self.next {
+            return Err(TransportError::violation("a connection id was retired that was not given"));
+        }
+        let at = self.list.iter().position(|(own, _)| *own == seq);
+        Ok(at.map(|at| self.list.remove(at).1))
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ConnectionId> {
+        self.list.iter().map(|(_, id)| id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new(seq: u64, retire_prior_to: u64) -> NewCid {
+        NewCid { path: 1, seq, retire_prior_to, id: ConnectionId::new(&[seq as u8]).unwrap(), token: [1; 16] }
+    }
+
+    #[test]
+    fn ids_are_taken_into_use_in_turn_and_retired() {
+        let (mut cids, mut retired) = (RemoteCids::default(), Vec::new());
+        for n in [new(0, 0), new(2, 0), new(1, 0)] {
+            cids.insert(n, &mut retired).unwrap();
+        }
+        assert_eq!((cids.active().map(|own| own.seq), cids.advance()), (Some(0), Some(0)));
+        cids.insert(new(0, 0), &mut retired).unwrap();
+        assert_eq!(cids.active().map(|own| own.seq), Some(1), "a repeated frame brings nothing back");
+        cids.insert(new(3, 3), &mut retired).unwrap();
+        assert_eq!((cids.active().map(|own| own.seq), &retired[..]), (Some(3), &[1, 2][..]));
+        assert!(cids.insert(NewCid { id: ConnectionId::EMPTY, ..new(3, 3) }, &mut retired).is_err());
+        let mut all = (4..9).map(|seq| cids.insert(new(seq, 3), &mut Vec::new()));
+        assert!(all.any(|result| result.is_err_and(|error| error.code == code::CONNECTION_ID_LIMIT)));
+    }
+
+    #[test]
+    fn what_was_not_given_cannot_be_retired() {
+        let mut cids = LocalCids::default();
+        let id = ConnectionId::new(&[1]).unwrap();
+        assert_eq!((cids.missing(8), cids.push(id), cids.missing(8), cids.missing(1)), (2, 0, 1, 0));
+        assert!(cids.retire(1).is_err());
+        assert_eq!((cids.retire(0), cids.retire(0)), (Ok(Some(id)), Ok(None)));
+    }
+}

@@ -1,0 +1,242 @@
+//! Paths of a connection: where their packets go, what is known of them, what they may send.
+
+pub(crate) mod cids;
+pub(crate) mod ecn;
+pub(crate) mod mtu;
+pub(crate) mod pacer;
+
+use crate::congestion::{Moment, Window};
+use crate::event::PathId;
+use crate::recovery::GRANULARITY;
+use crate::recovery::space::Space;
+use ecn::EcnValidation;
+use mtu::Mtu;
+use pacer::Pacer;
+use std::net::SocketAddr;
+use vmcc_multipath::{PathView, RtoLimits, Rtt};
+use vmcc_units::time::{Span, Time};
+
+/// RFC 9002 section 6.2.2: a third of a second before the first sample, hence a timeout of about one.
+const PTO_LIMITS: RtoLimits = RtoLimits { initial: Span::from_ms(999), max: Span::from_secs(60) };
+/// Doublings of a probe timeout.
+const MOST_BACKOFF: u32 = 10;
+/// Bytes that may be sent to an address for each that came from it, until it is validated (RFC 9000 section 8.1).
+const AMPLIFICATION: u64 = 3;
+
+/// From where to where packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Route {
+    /// Here.
+    pub local: SocketAddr,
+    /// There.
+    pub remote: SocketAddr,
+}
+
+/// Where a path is between its first packet and its last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PathState {
+    /// The peer has not shown yet that it receives there.
+    Validating,
+    Open,
+    /// Given up: nothing is sent, what still comes is acknowledged on others, until then.
+    Abandoned(Time),
+    /// The place is free.
+    Closed,
+}
+
+/// A question whether the peer receives here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Challenge {
+    pub(crate) data: u64,
+    /// To be sent, or sent again, then.
+    pub(crate) send_at: Time,
+    pub(crate) tries: u32,
+}
+
+/// One path.
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) id: PathId,
+    pub(crate) route: Route,
+    pub(crate) state: PathState,
+    pub(crate) space: Space,
+    pub(crate) rtt: Rtt,
+    pub(crate) latest_rtt: Span,
+    pub(crate) window: Window,
+    pub(crate) pacer: Pacer,
+    pub(crate) mtu: Mtu,
+    pub(crate) ecn: EcnValidation,
+    /// The peer receives here, or what may be sent is limited by what came.
+    pub(crate) validated: bool,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    pub(crate) challenge: Option<Challenge>,
+    pub(crate) response: Option<u64>,
+    /// Where it went before its address changed, until the new one is validated.
+    pub(crate) previous: Option<Route>,
+    /// Timeouts since the last answer, and probes to send for them.
+    pub(crate) pto_count: u32,
+    pub(crate) probes: u8,
+    /// Silent while it should answer.
+    pub(crate) failed: bool,
+    /// To carry data only where no other can: this end's wish, the peer's.
+    pub(crate) backup: bool,
+    pub(crate) peer_backup: bool,
+    pub(crate) status_seq: u64,
+    pub(crate) peer_status_seq: Option<u64>,
+    /// Why it is abandoned.
+    pub(crate) abandon_code: u64,
+    /// Pacing holds it back until then.
+    pub(crate) paced_until: Option<Time>,
+    /// When something last came on it.
+    pub(crate) heard_at: Time,
+    pub(crate) lost_packets: u64,
+}
+
+impl Path {
+    pub(crate) fn new(id: PathId, route: Route, initial_cwnd: u32, mtu: Mtu) -> Path {
+        Path {
+            id,
+            route,
+            state: PathState::Validating,
+            space: Space::default(),
+            rtt: Rtt::default(),
+            latest_rtt: Span::ZERO,
+            window: Window::new(initial_cwnd, mtu.size()),
+            pacer: Pacer::default(),
+            mtu,
+            ecn: EcnValidation::default(),
+            validated: false,
+            bytes_in: 0,
+            bytes_out: 0,
+            challenge: None,
+            response: None,
+            previous: None,
+            pto_count: 0,
+            probes: 0,
+            failed: false,
+            backup: false,
+            peer_backup: false,
+            status_seq: 0,
+            peer_status_seq: None,
+            abandon_code: 0,
+            paced_until: None,
+            heard_at: Time::ZERO,
+            lost_packets: 0,
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.state == PathState::Open
+    }
+
+    /// Whether packets may be sent and are expected.
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self.state, PathState::Open | PathState::Validating)
+    }
+
+    /// Smoothed round trip; a third of a second before the first sample.
+    pub(crate) fn srtt(&self) -> Span {
+        if self.rtt.srtt_8us == 0 { PTO_LIMITS.initial.div(3) } else { self.rtt.srtt() }
+    }
+
+    /// Probe timeout without backoff (RFC 9002 section 6.2.1); `ack_delay` counts where the peer may delay.
+    pub(crate) fn pto(&self, ack_delay: Span) -> Span {
+        self.rtt.rto(PTO_LIMITS) + ack_delay
+    }
+
+    pub(crate) fn backed_off(&self, pto: Span) -> Span {
+        pto.times(1 << self.pto_count.min(MOST_BACKOFF)).min(PTO_LIMITS.max)
+    }
+
+    /// The round trip by which losses are detected.
+    pub(crate) fn loss_rtt(&self) -> Span {
+        self.srtt().max(self.latest_rtt)
+    }
+
+    /// A round trip was measured; the peer says how long it waited.
+    pub(crate) fn on_rtt(&mut self, now: Time, rtt: Span, ack_delay: Span) {
+        self.latest_rtt = rtt;
+        self.rtt.sample_min(now, rtt);
+        // RFC 9002 section 5.3: never below the minimum.
+        let waited = self.rtt.min_rtt + ack_delay <= rtt;
+        let adjusted = if waited { Span::from_ps(rtt.ps() - ack_delay.ps()) } else { rtt };
+        let (una, next) = (self.space.sent.lowest() as u32, self.space.sent.next() as u32);
+        self.rtt.sample(adjusted, una, next, GRANULARITY);
+        self.pace();
+    }
+
+    /// The pacing rate follows window and round trip.
+    pub(crate) fn pace(&mut self) {
+        let cwnd = u64::from(self.window.cwnd) * u64::from(self.window.mtu);
+        let slow_start = self.window.in_slow_start();
+        if self.rtt.srtt_8us != 0 {
+            self.pacer.set_rate(cwnd, self.rtt.srtt(), slow_start, self.window.mtu);
+        }
+    }
+
+    /// The window, and what it is to know.
+    pub(crate) fn window_at(&mut self, now: Time, slot: usize, waiting: bool) -> (&mut Window, Moment<'_>) {
+        let (una, next) = (self.space.sent.lowest(), self.space.sent.next());
+        (&mut self.window, Moment { now, slot, rtt: &self.rtt, una, next, waiting })
+    }
+
+    /// Whether the next packet is to be ECN-capable, where that is wanted at all.
+    pub(crate) fn ecn_now(&self, wanted: bool) -> bool {
+        wanted && self.ecn.is_sending()
+    }
+
+    /// Bytes that may leave before the address is validated; as many as wanted after.
+    pub(crate) fn amplification_room(&self) -> u64 {
+        if self.validated { u64::MAX } else { (AMPLIFICATION * self.bytes_in).saturating_sub(self.bytes_out) }
+    }
+
+    /// The path's packets have a new size.
+    pub(crate) fn on_mtu(&mut self) {
+        self.window.mtu = self.mtu.size();
+        self.pace();
+    }
+}
+
+impl PathView for Path {
+    fn srtt_8us(&self) -> u32 {
+        self.rtt.srtt_8us
+    }
+
+    fn deviation_8us(&self) -> u32 {
+        self.rtt.deviation_us() * 8
+    }
+
+    fn cwnd_pkt(&self) -> u32 {
+        self.window.cwnd
+    }
+
+    fn in_flight_pkt(&self) -> u32 {
+        self.window.in_flight_pkt()
+    }
+
+    fn in_slow_start(&self) -> bool {
+        self.window.in_slow_start()
+    }
+
+    fn is_established(&self) -> bool {
+        self.is_open()
+    }
+
+    fn is_backup(&self) -> bool {
+        self.backup || self.peer_backup
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Never in the way of data: what is lost goes back to the connection, so no path repairs for itself.
+    fn is_in_loss(&self) -> bool {
+        false
+    }
+
+    fn is_paced_out(&self) -> bool {
+        self.paced_until.is_some()
+    }
+}

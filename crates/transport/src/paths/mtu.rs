@@ -1,0 +1,143 @@
+//! How large a path's packets may be: DPLPMTUD (RFC 8899, RFC 9000 section 14.3).
+
+use vmcc_units::time::{Span, Time};
+
+/// What every path carries (RFC 9000 section 14).
+pub(crate) const BASE: u16 = 1200;
+/// Probes of one size before it counts as too large.
+const MOST_PROBES: u8 = 3;
+/// The search ends when it is known to this many bytes.
+const STEP: u16 = 16;
+/// When the search begins again (RFC 8899 section 5.1.1: `PMTU_RAISE_TIMER`).
+const RAISE: Span = Span::from_secs(600);
+
+/// The search for a path's packet size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mtu {
+    size: u16,
+    /// Sizes from here on are known or assumed not to pass.
+    too_large: u16,
+    most: u16,
+    probes: u8,
+    in_flight: Option<u16>,
+    raise_at: Time,
+}
+
+impl Mtu {
+    /// The search goes from `base` to `most`; both at least 1200.
+    pub(crate) fn new(base: u16, most: u16) -> Mtu {
+        let (size, most) = (base.max(BASE), most.max(base).max(BASE));
+        Mtu {
+            size,
+            too_large: most.saturating_add(1),
+            most,
+            probes: 0,
+            in_flight: None,
+            raise_at: Time::NEVER,
+        }
+    }
+
+    /// Bytes of the largest packet that passes, as far as is known.
+    pub(crate) fn size(&self) -> u16 {
+        self.size
+    }
+
+    /// The peer takes no more than this.
+    pub(crate) fn limit(&mut self, most: u64) {
+        let most = u16::try_from(most).unwrap_or(u16::MAX).max(BASE);
+        if most < self.most {
+            (self.most, self.size) = (most, self.size.min(most));
+            self.too_large = self.too_large.min(most.saturating_add(1));
+        }
+    }
+
+    /// The size to try now, if any.
+    pub(crate) fn probe(&mut self, now: Time) -> Option<u16> {
+        if now >= self.raise_at {
+            (self.too_large, self.raise_at) = (self.most.saturating_add(1), Time::NEVER);
+        }
+        let left = self.too_large - self.size;
+        if self.in_flight.is_some() || left <= 1 || (left <= STEP && self.too_large <= self.most) {
+            return None;
+        }
+        // The largest first: mostly it passes.
+        let fresh = self.too_large > self.most;
+        Some(if fresh { self.most } else { self.size + left / 2 })
+    }
+
+    pub(crate) fn on_probe_sent(&mut self, size: u16) {
+        self.in_flight = Some(size);
+    }
+
+    /// The probe arrived; whether packets may be larger now.
+    pub(crate) fn on_probe_acked(&mut self, now: Time) -> bool {
+        let Some(size) = self.in_flight.take() else { return false };
+        self.probes = 0;
+        self.settle(now);
+        let grown = size > self.size;
+        self.size = self.size.max(size);
+        grown
+    }
+
+    pub(crate) fn on_probe_lost(&mut self, now: Time) {
+        let Some(size) = self.in_flight.take() else { return };
+        self.probes += 1;
+        if self.probes >= MOST_PROBES {
+            (self.probes, self.too_large) = (0, size);
+            self.settle(now);
+        }
+    }
+
+    fn settle(&mut self, now: Time) {
+        self.raise_at = now + RAISE;
+    }
+
+    /// Nothing is answered any more: perhaps because packets are too large. The search begins anew.
+    pub(crate) fn on_silence(&mut self) {
+        *self = Mtu::new(BASE, self.most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search(passes: u16, most: u16) -> (u16, u32) {
+        let (mut mtu, mut probes) = (Mtu::new(1200, most), 0);
+        while let Some(size) = mtu.probe(Time::ZERO) {
+            mtu.on_probe_sent(size);
+            assert!(size > mtu.size() && size <= most);
+            match size <= passes {
+                true => assert!(mtu.on_probe_acked(Time::ZERO)),
+                false => mtu.on_probe_lost(Time::ZERO),
+            }
+            probes += 1;
+            assert!(probes < 100);
+        }
+        (mtu.size(), probes)
+    }
+
+    #[test]
+    fn finds_what_passes() {
+        assert_eq!(search(9000, 1452), (1452, 1));
+        for passes in [1200, 1280, 1400, 1451] {
+            let (size, probes) = search(passes, 1452);
+            assert!(size <= passes && size + STEP >= passes && probes < 25, "{passes} {size} {probes}");
+        }
+    }
+
+    #[test]
+    fn a_silent_path_is_searched_anew_and_any_after_a_while() {
+        let mut mtu = Mtu::new(1200, 1452);
+        mtu.on_probe_sent(1452);
+        assert!(mtu.on_probe_acked(Time::ZERO));
+        mtu.on_silence();
+        assert_eq!((mtu.size(), mtu.probe(Time::ZERO)), (BASE, Some(1452)));
+        for _ in 0..MOST_PROBES {
+            mtu.on_probe_sent(1452);
+            mtu.on_probe_lost(Time::ZERO);
+        }
+        assert!(mtu.probe(Time::ZERO).is_some_and(|size| size < 1452));
+        assert_eq!(mtu.probe(Time::ZERO + RAISE), Some(1452));
+    }
+}

@@ -1,0 +1,83 @@
+//! A packet number space, and loss detection in it (RFC 9002 section 6).
+
+use super::received::Received;
+use super::sent::{SentPacket, SentPackets};
+use crate::wire::ack::EcnCounts;
+use vmcc_units::time::{Span, Time};
+
+/// A packet is lost if this many later ones were acknowledged (RFC 9002 section 6.1.1).
+const PACKET_THRESHOLD: u64 = 3;
+
+/// Numbers of packets in one direction and the other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Space {
+    pub(crate) sent: SentPackets,
+    pub(crate) received: Received,
+    pub(crate) largest_acked: Option<u64>,
+    /// The oldest that later ones have overtaken is lost then.
+    pub(crate) loss_at: Option<Time>,
+    /// When the last packet was sent that asks for an acknowledgment.
+    pub(crate) last_eliciting: Time,
+    /// Marks that the peer has told of.
+    pub(crate) ecn: EcnCounts,
+}
+
+/// How long a packet may be overtaken before it is lost: 9/8 of the round trip (RFC 9002 section 6.1.2).
+pub(crate) fn loss_delay(rtt: Span) -> Span {
+    rtt.times(9).div(8).max(super::GRANULARITY)
+}
+
+impl Space {
+    /// Takes out what is lost now, oldest first, and sets when the next one will be.
+    pub(crate) fn detect_lost(&mut self, now: Time, delay: Span, lost: &mut Vec<(u64, SentPacket)>) {
+        self.loss_at = None;
+        let Some(largest) = self.largest_acked else { return };
+        let before = lost.len();
+        let mut numbers = Vec::new();
+        for (pn, packet) in self.sent.below(largest) {
+            if pn + PACKET_THRESHOLD <= largest || packet.sent + delay <= now {
+                numbers.push(pn);
+            } else {
+                self.loss_at = Some(packet.sent + delay);
+                break;
+            }
+        }
+        lost.extend(numbers.into_iter().filter_map(|pn| Some((pn, self.sent.take(pn)?))));
+        if lost.len() > before {
+            self.sent.trim();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recovery::sent::Frames;
+
+    fn packet(ms: u64) -> SentPacket {
+        SentPacket {
+            sent: Time::ZERO + Span::from_ms(ms),
+            size: 1200,
+            eliciting: true,
+            ect: false,
+            mtu_probe: false,
+            moved: false,
+            frames: Frames::default(),
+        }
+    }
+
+    #[test]
+    fn overtaken_by_three_or_for_nine_eighths_of_a_round_trip() {
+        let mut space = Space::default();
+        (0..6).for_each(|i| space.sent.push(packet(i)));
+        (space.largest_acked, _) = (Some(4), space.sent.take(4));
+        let (mut lost, delay) = (Vec::new(), Span::from_ms(9));
+        space.detect_lost(Time::ZERO + Span::from_ms(8), delay, &mut lost);
+        assert_eq!(lost.iter().map(|(pn, _)| *pn).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(space.loss_at, Some(Time::ZERO + Span::from_ms(11)), "the third, nine after it was sent");
+        lost.clear();
+        space.detect_lost(Time::ZERO + Span::from_ms(12), delay, &mut lost);
+        assert_eq!(lost.iter().map(|(pn, _)| *pn).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!((space.loss_at, space.sent.lowest(), space.sent.eliciting()), (None, 5, 1));
+    }
+}

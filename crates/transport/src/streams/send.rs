@@ -1,0 +1,195 @@
+//! The sending half of a stream: what was written, what of it is under way, lost or acknowledged.
+//!
+//! A range knows nothing of paths: what one loses, any other may carry.
+
+use super::pages::Pages;
+use crate::wire::ranges::Ranges;
+use std::ops::Range;
+
+/// Bytes in order that are kept until they are acknowledged. CRYPTO data is sent from one as well.
+#[derive(Debug, Default)]
+pub(crate) struct SendBuffer {
+    pages: Pages,
+    /// Everything below is acknowledged.
+    base: u64,
+    /// Acknowledged above.
+    acked: Ranges,
+    /// To be sent again.
+    again: Ranges,
+    /// From here on nothing was sent.
+    unsent: u64,
+    end: u64,
+}
+
+impl SendBuffer {
+    pub(crate) fn write(&mut self, data: &[u8]) {
+        self.pages.write(self.end, data);
+        self.end += data.len() as u64;
+    }
+
+    /// Written so far.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// From here on nothing was sent.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.unsent
+    }
+
+    /// Bytes that are kept.
+    pub(crate) fn kept(&self) -> u64 {
+        self.end - self.base
+    }
+
+    pub(crate) fn is_acked(&self) -> bool {
+        self.base == self.end
+    }
+
+    pub(crate) fn has_again(&self) -> bool {
+        !self.again.is_empty()
+    }
+
+    /// Whether there is something to send with new data up to `limit`.
+    pub(crate) fn has_work(&self, limit: u64) -> bool {
+        self.has_again() || self.unsent < self.end.min(limit)
+    }
+
+    /// Where what goes next begins, and how much of it there is in one piece.
+    pub(crate) fn peek(&self, limit: u64) -> (u64, u64) {
+        match self.again.first() {
+            Some(first) => (first.start, first.end - first.start),
+            None => (self.unsent, self.end.min(limit).saturating_sub(self.unsent)),
+        }
+    }
+
+    /// Takes what goes next, at most `most` bytes: what was lost first, then what is new, up to `limit`.
+    pub(crate) fn take(&mut self, most: u64, limit: u64) -> Option<Range<u64>> {
+        if let Some(first) = self.again.first() {
+            let range = first.start..first.end.min(first.start + most);
+            self.again.remove(&range);
+            return Some(range).filter(|range| !range.is_empty());
+        }
+        let range = self.unsent..self.end.min(limit).min(self.unsent + most);
+        if range.is_empty() {
+            return None;
+        }
+        self.unsent = range.end;
+        Some(range)
+    }
+
+    /// Appends the bytes of a range that [`take`](Self::take) gave.
+    pub(crate) fn copy_to(&self, range: &Range<u64>, out: &mut Vec<u8>) {
+        self.pages.copy_to(range.start, (range.end - range.start) as usize, out);
+    }
+
+    pub(crate) fn on_acked(&mut self, range: Range<u64>) {
+        if range.end <= self.base {
+            return;
+        }
+        if self.has_again() {
+            self.again.remove(&range);
+        }
+        if range.start <= self.base {
+            self.base = range.end;
+            if let Some(first) = self.acked.first().filter(|first| first.start <= self.base) {
+                self.base = self.base.max(first.end);
+                self.acked.remove_below(self.base);
+            }
+            self.pages.release(self.base, self.base == self.end);
+        } else {
+            self.acked.insert(range);
+        }
+    }
+
+    pub(crate) fn on_lost(&mut self, range: Range<u64>) {
+        let range = range.start.max(self.base)..range.end;
+        if self.acked.is_empty() {
+            self.again.insert(range);
+        } else {
+            for gap in self.acked.gaps(range) {
+                self.again.insert(gap);
+            }
+        }
+    }
+
+    /// Forgets everything: the stream was reset.
+    pub(crate) fn clear(&mut self) {
+        // What was never sent does not count towards the final size.
+        (self.base, self.end) = (self.unsent, self.unsent);
+        self.pages.release(self.end, true);
+        (self.acked, self.again) = (Ranges::default(), Ranges::default());
+    }
+}
+
+/// Where the end of the stream is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Fin {
+    /// More may be written.
+    #[default]
+    Open,
+    /// To be sent, for the first time or again.
+    Pending,
+    Sent,
+    Acked,
+}
+
+/// The sending half of a stream.
+#[derive(Debug, Default)]
+pub(crate) struct SendHalf {
+    pub(crate) buffer: SendBuffer,
+    pub(crate) fin: Fin,
+    /// The peer takes no more than this.
+    pub(crate) max: u64,
+    /// RESET_STREAM with this code was asked for.
+    pub(crate) reset: Option<u64>,
+    pub(crate) reset_acked: bool,
+    /// In the queue of streams that have something to send.
+    pub(crate) queued: bool,
+    /// The application found no room and wants to know when there is some.
+    pub(crate) blocked: bool,
+}
+
+impl SendHalf {
+    /// Whether there is something to send if the connection's flow control allows new bytes or does not.
+    pub(crate) fn has_work(&self, new_allowed: bool) -> bool {
+        self.reset.is_none()
+            && (self.buffer.has_work(if new_allowed { self.max } else { 0 }) || self.fin_is_due())
+    }
+
+    /// Whether the end can be said with the next bytes, all others having been sent.
+    pub(crate) fn fin_is_due(&self) -> bool {
+        self.fin == Fin::Pending && self.buffer.unsent() == self.buffer.end()
+    }
+
+    /// Whether nothing will ever be sent or acknowledged any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.reset_acked || (self.fin == Fin::Acked && self.buffer.is_acked())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_goes_first_and_only_what_is_still_missing() {
+        let mut buffer = SendBuffer::default();
+        buffer.write(&[7; 5000]);
+        assert_eq!(buffer.take(1000, 5000), Some(0..1000));
+        assert_eq!(buffer.take(9000, 3000), Some(1000..3000), "flow control");
+        assert_eq!(buffer.take(9000, 3000), None);
+        buffer.on_acked(1500..2000);
+        buffer.on_lost(0..3000);
+        assert_eq!(buffer.take(9000, 5000), Some(0..1500));
+        buffer.on_acked(2000..3000);
+        assert_eq!(buffer.take(9000, 5000), Some(3000..5000), "what was thought lost has come");
+        assert_eq!(buffer.kept(), 5000);
+        buffer.on_acked(0..1500);
+        assert_eq!(buffer.kept(), 2000);
+        buffer.on_acked(3000..5000);
+        assert!(buffer.is_acked());
+        buffer.on_lost(100..200);
+        assert!(!buffer.has_work(u64::MAX), "acknowledged before");
+    }
+}

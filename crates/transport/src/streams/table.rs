@@ -1,0 +1,300 @@
+//! All streams of a connection: who may open how many, who may send how much, and whose turn it is.
+
+use super::recv::RecvHalf;
+use super::send::{Fin, SendHalf};
+use crate::error::{StreamError, TransportError, code};
+use crate::event::Event;
+use crate::recovery::sent::{Control, Sent};
+use crate::wire::frame::{Dir, ty};
+use crate::wire::params::Params;
+use crate::wire::varint;
+use rustls::Side;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+mod frames;
+mod output;
+
+/// What one end allows the other, and itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) stream_window: u64,
+    pub(crate) connection_window: u64,
+    pub(crate) max_streams_bidi: u64,
+    pub(crate) max_streams_uni: u64,
+    /// Bytes of a stream that are kept until they are acknowledged.
+    pub(crate) send_window: u64,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    send: Option<SendHalf>,
+    recv: Option<RecvHalf>,
+}
+
+/// Streams of one connection.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    side: Side,
+    limits: Limits,
+    map: BTreeMap<u64, Stream>,
+    /// Streams that this end has opened, may open; that the peer has, may: by direction.
+    opened: [u64; 2],
+    may_open: [u64; 2],
+    peer_opened: [u64; 2],
+    pub(crate) peer_may_open: [u64; 2],
+    /// The peer's limits of new streams: of ours, of its own, of one direction.
+    peer_initial: [u64; 3],
+    /// The peer takes this much, and was sent this much.
+    peer_max_data: u64,
+    sent: u64,
+    /// This end takes this much, was sent this much, and has read this much.
+    pub(crate) max_data: u64,
+    received: u64,
+    read: u64,
+    /// Those with something to send, in turn.
+    ready: VecDeque<u64>,
+    /// Frames that are to be sent for a stream, or for all.
+    pub(crate) controls: Vec<Control>,
+    pub(crate) events: VecDeque<Event>,
+}
+
+fn dir_of(id: u64) -> Dir {
+    if id & 2 == 0 { Dir::Bi } else { Dir::Uni }
+}
+
+impl Streams {
+    pub(crate) fn new(side: Side, limits: Limits) -> Streams {
+        Streams {
+            side,
+            limits,
+            map: BTreeMap::new(),
+            opened: [0; 2],
+            may_open: [0; 2],
+            peer_opened: [0; 2],
+            peer_may_open: [limits.max_streams_bidi, limits.max_streams_uni],
+            peer_initial: [0; 3],
+            peer_max_data: 0,
+            sent: 0,
+            max_data: limits.connection_window,
+            received: 0,
+            read: 0,
+            ready: VecDeque::new(),
+            controls: Vec::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// The peer's transport parameters have come.
+    pub(crate) fn set_peer(&mut self, params: &Params) {
+        self.may_open = [params.max_streams_bidi, params.max_streams_uni];
+        self.peer_max_data = params.max_data;
+        // Of a stream that this end opens, the peer is the remote end.
+        self.peer_initial =
+            [params.stream_data_bidi_remote, params.stream_data_bidi_local, params.stream_data_uni];
+    }
+
+    fn is_own(&self, id: u64) -> bool {
+        (id & 1 == 0) == (self.side == Side::Client)
+    }
+
+    /// Opens a stream; none if the peer allows no more now.
+    pub(crate) fn open(&mut self, dir: Dir) -> Option<u64> {
+        let n = self.opened[dir as usize];
+        if n >= self.may_open[dir as usize] {
+            return None;
+        }
+        self.opened[dir as usize] += 1;
+        let side = u64::from(self.side == Side::Server);
+        let id = n << 2 | (dir as u64) << 1 | side;
+        self.insert(id);
+        Some(id)
+    }
+
+    fn insert(&mut self, id: u64) {
+        let (own, dir) = (self.is_own(id), dir_of(id));
+        let max = match (own, dir) {
+            (true, Dir::Bi) => self.peer_initial[0],
+            (false, Dir::Bi) => self.peer_initial[1],
+            (_, Dir::Uni) => self.peer_initial[2],
+        };
+        let send = (own || dir == Dir::Bi).then(|| SendHalf { max, ..SendHalf::default() });
+        let window = self.limits.stream_window;
+        let recv = (!own || dir == Dir::Bi).then(|| RecvHalf { max: window, window, ..RecvHalf::default() });
+        self.map.insert(id, Stream { send, recv });
+    }
+
+    fn send_half(&mut self, id: u64) -> Result<&mut SendHalf, StreamError> {
+        self.map.get_mut(&id).and_then(|stream| stream.send.as_mut()).ok_or(StreamError::Unknown)
+    }
+
+    fn recv_half(&mut self, id: u64) -> Result<&mut RecvHalf, StreamError> {
+        self.map.get_mut(&id).and_then(|stream| stream.recv.as_mut()).ok_or(StreamError::Unknown)
+    }
+
+    /// Takes as much of `data` as there is room for.
+    pub(crate) fn write(&mut self, id: u64, data: &[u8]) -> Result<usize, StreamError> {
+        let window = self.limits.send_window;
+        let half = self.send_half(id)?;
+        if let Some(code) = half.reset {
+            return Err(StreamError::Stopped(code));
+        }
+        if half.fin != Fin::Open {
+            return Err(StreamError::Finished);
+        }
+        let room = window.saturating_sub(half.buffer.kept());
+        let len = data.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        half.buffer.write(&data[..len]);
+        half.blocked |= len < data.len();
+        if len > 0 {
+            self.enqueue(id, false);
+        }
+        Ok(len)
+    }
+
+    /// Nothing more will be written.
+    pub(crate) fn finish(&mut self, id: u64) -> Result<(), StreamError> {
+        let half = self.send_half(id)?;
+        if half.fin != Fin::Open || half.reset.is_some() {
+            return Err(StreamError::Finished);
+        }
+        half.fin = Fin::Pending;
+        self.enqueue(id, false);
+        Ok(())
+    }
+
+    /// Gives the sending half up.
+    pub(crate) fn reset(&mut self, id: u64, code: u64) -> Result<(), StreamError> {
+        let half = self.send_half(id)?;
+        if half.reset.is_some() || half.is_over() {
+            return Err(StreamError::Finished);
+        }
+        half.reset = Some(code);
+        half.buffer.clear();
+        self.controls.push(Control::ResetStream(id));
+        Ok(())
+    }
+
+    /// Wants no more of what comes.
+    pub(crate) fn stop(&mut self, id: u64, code: u64) -> Result<(), StreamError> {
+        let half = self.recv_half(id)?;
+        if half.stopped.is_some() || half.is_read {
+            return Err(StreamError::Finished);
+        }
+        half.stopped = Some(code);
+        let unread = half.end - half.buffer.offset();
+        let complete = half.final_size.is_some();
+        half.buffer.clear();
+        half.is_read = complete;
+        self.on_read(unread);
+        match complete {
+            true => self.retire(id),
+            false => self.controls.push(Control::StopSending(id)),
+        }
+        Ok(())
+    }
+
+    /// Reads what has come in order: bytes, or none at the end of the stream.
+    pub(crate) fn read(&mut self, id: u64, out: &mut [u8]) -> Result<Option<usize>, StreamError> {
+        let half = self.recv_half(id)?;
+        if let Some(code) = half.reset {
+            half.is_read = true;
+            self.retire(id);
+            return Err(StreamError::Reset(code));
+        }
+        if half.stopped.is_some() {
+            return Err(StreamError::Finished);
+        }
+        half.told = false;
+        let len = half.buffer.read(out);
+        if len == 0 && half.is_at_end() {
+            half.is_read = true;
+            self.retire(id);
+            return Ok(None);
+        }
+        if half.wants_update() {
+            half.max = half.buffer.offset() + half.window;
+            self.controls.push(Control::MaxStreamData(id));
+        }
+        self.on_read(len as u64);
+        Ok(Some(len))
+    }
+
+    /// The application is done with so many bytes: they are free for all streams.
+    fn on_read(&mut self, len: u64) {
+        self.read += len;
+        let window = self.limits.connection_window;
+        if self.read + window >= self.max_data + window / 2 {
+            self.max_data = self.read + window;
+            self.controls.push(Control::MaxData);
+        }
+    }
+
+    /// Forgets a stream both of whose halves are over.
+    fn retire(&mut self, id: u64) {
+        let Some(stream) = self.map.get(&id) else { return };
+        let sent = stream.send.as_ref().is_none_or(SendHalf::is_over);
+        let read = stream.recv.as_ref().is_none_or(|half| half.is_read);
+        if !(sent && read) {
+            return;
+        }
+        self.map.remove(&id);
+        if !self.is_own(id) {
+            let dir = dir_of(id);
+            let most = [self.limits.max_streams_bidi, self.limits.max_streams_uni][dir as usize];
+            self.peer_may_open[dir as usize] += 1;
+            // Told in halves of what may be open at once.
+            if self.peer_may_open[dir as usize].is_multiple_of((most / 2).max(1)) {
+                self.controls.push(Control::MaxStreams(dir));
+            }
+        }
+    }
+
+    /// Has a stream wait for its turn, or be the next one.
+    fn enqueue(&mut self, id: u64, first: bool) {
+        let Some(half) = self.map.get_mut(&id).and_then(|stream| stream.send.as_mut()) else { return };
+        if !half.queued {
+            half.queued = true;
+            if first { self.ready.push_front(id) } else { self.ready.push_back(id) }
+        }
+    }
+
+    /// Whether there are bytes to send that flow control allows.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Bytes that were written and not sent, of the streams in the queue.
+    pub(crate) fn backlog(&self) -> u64 {
+        let halves = self.ready.iter().filter_map(|id| self.map.get(id)?.send.as_ref());
+        halves.map(|half| half.buffer.end() - half.buffer.unsent()).sum()
+    }
+
+    /// How much new data the peer takes still.
+    pub(crate) fn credit(&self) -> u64 {
+        self.peer_max_data - self.sent
+    }
+
+    /// Numbers of a frame about a stream, if it still makes sense.
+    pub(crate) fn control(&mut self, control: Control) -> Option<(u64, [u64; 3], usize)> {
+        Some(match control {
+            Control::MaxData => (ty::MAX_DATA, [self.max_data, 0, 0], 1),
+            Control::DataBlocked => (ty::DATA_BLOCKED, [self.peer_max_data, 0, 0], 1),
+            Control::MaxStreamData(id) => {
+                let half = self.recv_half(id).ok().filter(|half| half.final_size.is_none())?;
+                (ty::MAX_STREAM_DATA, [id, half.max, 0], 2)
+            }
+            Control::MaxStreams(Dir::Bi) => (ty::MAX_STREAMS_BIDI, [self.peer_may_open[0], 0, 0], 1),
+            Control::MaxStreams(Dir::Uni) => (ty::MAX_STREAMS_UNI, [self.peer_may_open[1], 0, 0], 1),
+            Control::ResetStream(id) => {
+                let half = self.send_half(id).ok()?;
+                (ty::RESET_STREAM, [id, half.reset?, half.buffer.end()], 3)
+            }
+            Control::StopSending(id) => {
+                let half = self.recv_half(id).ok().filter(|half| half.final_size.is_none())?;
+                (ty::STOP_SENDING, [id, half.stopped?, 0], 2)
+            }
+            _ => return None,
+        })
+    }
+}

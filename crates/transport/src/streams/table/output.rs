@@ -1,0 +1,137 @@
+//! STREAM frames: what goes into a packet, and what became of it.
+
+use super::*;
+use crate::recovery::sent::Frames;
+
+/// A length field in a packet: two bytes are enough.
+const LENGTH_LEN: usize = 2;
+
+impl Streams {
+    /// Fills `room` bytes with STREAM frames; `to_end` says that nothing follows in the packet, so that the last frame may do without a
+    /// length. Whether there was any.
+    pub(crate) fn put_frames(
+        &mut self,
+        out: &mut Vec<u8>,
+        mut room: usize,
+        to_end: bool,
+        frames: &mut Frames,
+    ) -> bool {
+        let mut any = false;
+        while let Some(&id) = self.ready.front() {
+            let before = out.len();
+            let Some(sent) = self.put_frame(id, out, room, to_end) else {
+                if self.has_work_of(id) {
+                    break; // no room for it here
+                }
+                self.dequeue(id);
+                continue;
+            };
+            frames.push(sent);
+            any = true;
+            room -= out.len() - before;
+            if self.has_work_of(id) {
+                self.ready.rotate_left(1);
+            } else {
+                self.dequeue(id);
+            }
+        }
+        any
+    }
+
+    fn has_work_of(&self, id: u64) -> bool {
+        let half = self.map.get(&id).and_then(|stream| stream.send.as_ref());
+        half.is_some_and(|half| half.has_work(self.sent < self.peer_max_data))
+    }
+
+    fn dequeue(&mut self, id: u64) {
+        self.ready.pop_front();
+        let Ok(half) = self.send_half(id) else { return };
+        half.queued = false;
+        let unsent = half.reset.is_none() && half.buffer.unsent() < half.buffer.end();
+        if unsent && self.credit() == 0 {
+            // The connection's flow control holds it back.
+            self.controls.push(Control::DataBlocked);
+        }
+    }
+
+    fn put_frame(&mut self, id: u64, out: &mut Vec<u8>, room: usize, to_end: bool) -> Option<Sent> {
+        let credit = self.credit();
+        let half = self.send_half(id).ok().filter(|half| half.reset.is_none())?;
+        let unsent = half.buffer.unsent();
+        let limit = half.max.min(unsent + credit);
+        let (offset, available) = half.buffer.peek(limit);
+        let fin_only = available == 0;
+        if fin_only && !half.fin_is_due() {
+            return None;
+        }
+        let header = 1 + varint::len(id) + if offset == 0 { 0 } else { varint::len(offset) };
+        let whole = room.checked_sub(header).filter(|&left| left > 0 || (fin_only && to_end))?;
+        let unbounded = to_end && available >= whole as u64;
+        let most =
+            if unbounded { whole } else { whole.checked_sub(LENGTH_LEN).filter(|&n| n > 0 || fin_only)? };
+        let range = half.buffer.take(most as u64, limit).unwrap_or(offset..offset);
+        let fin = half.fin_is_due() && range.end == half.buffer.end();
+        let flags = if offset == 0 { 0 } else { ty::STREAM_OFF }
+            | if unbounded { 0 } else { ty::STREAM_LEN }
+            | if fin { ty::STREAM_FIN } else { 0 };
+        out.push((ty::STREAM | flags) as u8);
+        varint::put(out, id);
+        if offset != 0 {
+            varint::put(out, offset);
+        }
+        if !unbounded {
+            out.extend_from_slice(&((range.end - range.start) as u16 | 0x4000).to_be_bytes());
+        }
+        half.buffer.copy_to(&range, out);
+        if fin {
+            half.fin = Fin::Sent;
+        }
+        let new = half.buffer.unsent() - unsent;
+        self.sent += new;
+        Some(Sent::Stream { id, range, fin })
+    }
+
+    /// What was in a frame has arrived.
+    pub(crate) fn on_acked(&mut self, id: u64, range: Range<u64>, fin: bool) {
+        let window = self.limits.send_window;
+        let Ok(half) = self.send_half(id) else { return };
+        if half.reset.is_some() {
+            return;
+        }
+        half.buffer.on_acked(range);
+        if fin {
+            half.fin = Fin::Acked;
+        }
+        let unblocked = half.blocked && half.buffer.kept() <= window / 2;
+        if half.is_over() {
+            self.events.push_back(Event::StreamFinished { stream: id });
+            self.retire(id);
+        } else if unblocked {
+            half.blocked = false;
+            self.events.push_back(Event::StreamWritable { stream: id });
+        }
+    }
+
+    /// What was in a frame has not arrived, or is to leave on another path as well.
+    pub(crate) fn on_lost(&mut self, id: u64, range: Range<u64>, fin: bool) {
+        let Ok(half) = self.send_half(id) else { return };
+        if half.reset.is_some() {
+            return;
+        }
+        half.buffer.on_lost(range);
+        if fin && half.fin == Fin::Sent {
+            half.fin = Fin::Pending;
+        }
+        if half.has_work(false) {
+            self.enqueue(id, true);
+        }
+    }
+
+    /// RESET_STREAM has arrived.
+    pub(crate) fn on_reset_acked(&mut self, id: u64) {
+        if let Ok(half) = self.send_half(id) {
+            half.reset_acked = true;
+            self.retire(id);
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The engine over networks that are simulated, and against other implementations over real ones.
+
+mod interop;
+mod link;
+mod multipath;
+mod net;
+mod tls;
+mod udp;
