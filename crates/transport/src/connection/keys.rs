@@ -116,7 +116,8 @@ impl OneRtt {
         }
         match open(&*self.next.remote, path, pn, header, payload) {
             Ok(len) => {
-                if !self.confirmed && self.updates > 0 {
+                // The peer cannot have heard that its last one arrived (RFC 9001 section 6.2).
+                if self.encrypted == 0 && self.updates > 0 {
                     return Err(TransportError::new(code::KEY_UPDATE, "twice without an acknowledgment"));
                 }
                 self.advance(now);

@@ -1,5 +1,6 @@
 //! The engine over networks that are simulated, and against other implementations over real ones.
 
+mod features;
 mod interop;
 mod link;
 mod multipath;

@@ -84,8 +84,9 @@ impl Streams {
             return Ok(());
         }
         let Ok(half) = self.recv_half(id) else { return Ok(()) };
-        let new = half.extend(final_size, true)?;
+        // A reset after everything was read has nothing to say.
         let known = half.reset.is_some() || half.is_read || half.is_at_end();
+        let new = half.extend(final_size, true)?;
         let unread = half.end - half.buffer.offset() - new;
         let stopped = half.stopped.is_some();
         if !known {

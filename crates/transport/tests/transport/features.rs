@@ -1,0 +1,251 @@
+//! What else the standard asks for: datagrams, new keys, new addresses, marks, sizes, tokens, resets, and packets that are none.
+
+use crate::net::{Link, Net, Transfer, client_address};
+use crate::tls;
+use std::sync::Arc;
+use vmcc_cc::{Algorithm, Params};
+use vmcc_transport::{
+    AckPath, Config, ConnectionError, Dir, Ecn, Endpoint, Event, Handle, Retry, Route, Server, StreamError,
+};
+use vmcc_units::time::Span;
+
+const NO_RETRY: Retry = Retry::Above(usize::MAX);
+
+fn pair(links: &[Link], config: &Config) -> (Net, Handle, Handle) {
+    let mut net = Net::new(links, config.clone(), NO_RETRY);
+    let client = net.connect(config.clone());
+    let server = net.handshake(client);
+    (net, client, server)
+}
+
+#[test]
+fn datagrams_arrive_whole_or_not_at_all() {
+    let (mut net, client, server) = pair(&[Link { loss: 100, ..Link::default() }], &Config::default());
+    let most = net.connection(0, client).max_datagram().unwrap();
+    assert!(!net.connection(0, client).send_datagram(&vec![0; most + 1]));
+    let mut arrived = 0;
+    for i in 0..=255_u8 {
+        let datagram = if i < 200 { vec![i; most - usize::from(i)] } else { Vec::new() };
+        assert!(datagram.is_empty() || net.connection(0, client).send_datagram(&datagram));
+        net.run_for(Span::from_ms(if i < 200 { 2 } else { 100 }));
+        while let Some(datagram) = net.connection(1, server).read_datagram() {
+            assert!(datagram.iter().all(|&byte| usize::from(byte) == most - datagram.len()));
+            arrived += 1;
+        }
+    }
+    assert!((150..200).contains(&arrived), "a tenth is lost, and nobody sends it again: {arrived}");
+}
+
+#[test]
+fn keys_change_while_packets_are_lost_and_late() {
+    let (mut net, client, server) = pair(&[Link { loss: 20, ..Link::default() }], &Config::default());
+    let mut transfer = Transfer::up(&mut net, client, server, 1_000_000);
+    let mut changes = 0;
+    net.until(Span::from_secs(60), |net| {
+        transfer.pump(net);
+        let now = net.now;
+        changes += u64::from(
+            net.connection(transfer.read as usize & 1, [client, server][transfer.read as usize & 1])
+                .update_keys(now),
+        );
+        transfer.is_done()
+    });
+    net.run_for(Span::from_ms(200));
+    assert!(changes > 5, "{changes}");
+    let made = [net.connection(0, client).key_updates(), net.connection(1, server).key_updates()];
+    // The last one may have had no packet to be seen by.
+    assert!(made[0].abs_diff(made[1]) <= 1, "{made:?}");
+}
+
+#[test]
+fn a_nat_that_forgets_is_followed() {
+    let (mut net, client, server) = pair(&[Link::default()], &Config::default());
+    let mut transfer = Transfer::up(&mut net, client, server, 3_000_000);
+    net.until(Span::from_secs(10), |net| {
+        transfer.pump(net);
+        transfer.read > 1_000_000
+    });
+    let public = "10.77.0.1:7777".parse().unwrap();
+    net.nat.insert(client_address(0), public);
+    transfer.run(&mut net, Span::from_secs(10));
+    net.run_for(Span::from_ms(200));
+    assert!(net.connection(1, server).paths().all(|path| path.route.remote == public));
+}
+
+#[test]
+fn marks_are_answered_and_a_path_that_clears_them_is_used_without() {
+    let algorithm = Algorithm::by_name("dctcp").unwrap();
+    let config = Config { algorithm, params: Params::defaults(algorithm), ..Config::default() };
+    let link = Link { rate: 50_000_000, mark_above: 20_000, queue: 300_000, ..Link::default() };
+    let (mut net, client, server) = pair(&[link], &config);
+    let took = Transfer::up(&mut net, client, server, 10_000_000).run(&mut net, Span::from_secs(20));
+    let path = net.connection(0, client).paths().next().unwrap();
+    assert!(path.ecn && net.connection(0, client).stats().ecn_ce > 20);
+    assert_eq!(path.lost_packets, 0, "marks came first");
+    assert!(took < Span::from_ms(2000), "{took:?}");
+    let (mut net, client, server) = pair(&[Link { bleaches: true, ..link }], &config);
+    Transfer::up(&mut net, client, server, 3_000_000).run(&mut net, Span::from_secs(20));
+    assert!(net.connection(0, client).paths().all(|path| !path.ecn));
+}
+
+#[test]
+fn packets_grow_to_what_the_path_carries_and_shrink_when_it_carries_less() {
+    let config = Config { max_mtu: 9000, ..Config::default() };
+    let (mut net, client, server) = pair(&[Link { mtu: 1400, ..Link::default() }], &config);
+    Transfer::up(&mut net, client, server, 2_000_000).run(&mut net, Span::from_secs(20));
+    net.run_for(Span::from_secs(5));
+    let mtu = |net: &mut Net| net.connection(0, client).paths().next().unwrap().mtu;
+    assert!((1380..=1400).contains(&mtu(&mut net)), "{}", mtu(&mut net));
+    net.links.get_mut(&client_address(0)).unwrap().mtu = 1250;
+    Transfer::up(&mut net, client, server, 1_000_000).run(&mut net, Span::from_secs(20));
+    assert!(mtu(&mut net) <= 1250);
+}
+
+#[test]
+fn a_server_that_was_started_again_says_that_it_has_lost_the_connection() {
+    let (mut net, client, _) = pair(&[Link::default()], &Config::default());
+    net.run_for(Span::from_ms(50));
+    let server = Server { tls: tls::server(), config: Arc::default(), retry: NO_RETRY, max_connections: 1 };
+    net.ends[1] = Endpoint::new(Some(server), [2; 32]); // the same seed: the same key for resets
+    let stream = net.connection(0, client).open_stream(Dir::Bi).unwrap();
+    net.connection(0, client).write(stream, &[0; 100]).unwrap();
+    net.run_for(Span::from_secs(1));
+    assert!(net.happened(0, &Event::Closed(ConnectionError::Reset)).is_some(), "{:?}", net.events);
+}
+
+#[test]
+fn a_client_shows_its_address_first_if_it_must_and_a_token_spares_it_that() {
+    let mut net = Net::new(&[Link::default()], Config::default(), Retry::Always);
+    let client = net.connect(Config::default());
+    net.handshake(client);
+    let slow = net.now;
+    net.run_for(Span::from_ms(50));
+    let token = net.connection(0, client).new_token().expect("the server gives one");
+    let begin = net.now;
+    let route = crate::net::route(0);
+    let again = net.ends[0].connect(begin, tls::client(), Arc::default(), "localhost", route, token).unwrap();
+    net.handshake(again);
+    assert!(net.now.since(begin) < slow.since(vmcc_units::time::Time::ZERO + Span::from_secs(1)));
+}
+
+#[test]
+fn an_unvalidated_address_gets_three_times_what_it_sent() {
+    let server = Server { tls: tls::server(), config: Arc::default(), retry: NO_RETRY, max_connections: 9 };
+    let (mut client, mut server) = (Endpoint::new(None, [5; 32]), Endpoint::new(Some(server), [6; 32]));
+    let mut now = vmcc_units::time::Time::ZERO + Span::from_secs(1);
+    client
+        .connect(now, tls::client(), Arc::default(), "localhost", crate::net::route(0), Vec::new())
+        .unwrap();
+    let (mut out, mut received, mut sent) = (Vec::new(), 0, 0);
+    let back = Route { local: crate::net::server_address(), remote: client_address(0) };
+    let first = client.poll_transmit(now, &mut out).unwrap();
+    received += first.len;
+    server.handle_datagram(now, back, Ecn::NotEct, &mut out);
+    // Nobody answers; the server's timers go on.
+    for _ in 0..200 {
+        while let Some(transmit) = server.poll_transmit(now, &mut out) {
+            sent += transmit.len;
+        }
+        let Some(at) = server.poll_timeout() else { break };
+        now = at;
+        server.handle_timeout(now);
+    }
+    assert!(sent > 0 && sent <= 3 * received, "{sent} for {received}");
+    assert!(server.is_idle(), "it does not wait for ever");
+}
+
+#[test]
+fn changed_packets_are_dropped_and_nothing_else_happens() {
+    for tamper in [flip as fn(u64, &mut Vec<u8>), truncate, repeat_header] {
+        let mut net = Net::new(&[Link::default(), Link::default()], Config::default(), NO_RETRY);
+        net.tamper = Some(tamper);
+        let client = net.connect(Config::default());
+        let server = net.handshake(client);
+        net.open_path(client, 1);
+        Transfer::up(&mut net, client, server, 500_000).run(&mut net, Span::from_secs(60));
+    }
+}
+
+fn flip(number: u64, data: &mut Vec<u8>) {
+    if number % 7 == 3 {
+        let at = (number as usize * 31) % data.len();
+        data[at] ^= 1 << (number % 8);
+    }
+}
+
+fn truncate(number: u64, data: &mut Vec<u8>) {
+    if number % 7 == 3 {
+        data.truncate((number as usize * 31) % data.len());
+    }
+}
+
+fn repeat_header(number: u64, data: &mut Vec<u8>) {
+    if number % 7 == 3 {
+        let head = data[..data.len().min(40)].to_vec();
+        data.extend_from_slice(&head);
+    }
+}
+
+#[test]
+fn acknowledgments_take_the_path_that_is_asked_for() {
+    for (ack_path, other) in [(AckPath::Own, true), (AckPath::Best, false), (AckPath::Fixed(0), false)] {
+        let config = Config { ack_path, ..Config::default() };
+        let mut links = [Link { rate: 20_000_000, ..Link::default() }; 2];
+        links[1].delay = Span::from_ms(15);
+        let mut net = Net::new(&links, config.clone(), NO_RETRY);
+        let client = net.connect(config);
+        let server = net.handshake(client);
+        net.open_path(client, 1);
+        Transfer::up(&mut net, client, server, 5_000_000).run(&mut net, Span::from_secs(20));
+        let sent: Vec<_> = net.connection(1, server).paths().map(|path| path.bytes.1).collect();
+        assert_eq!(sent[1] > sent[0] / 10, other, "{ack_path:?} {sent:?}");
+    }
+}
+
+#[test]
+fn streams_are_reset_stopped_and_limited() {
+    let config =
+        Config { max_streams_bidi: 3, stream_window: 10_000, connection_window: 15_000, ..Config::default() };
+    let (mut net, client, server) = pair(&[Link::default()], &config);
+    let streams: Vec<_> = std::iter::from_fn(|| net.connection(0, client).open_stream(Dir::Bi)).collect();
+    assert_eq!(streams, [0, 4, 8]);
+    for &stream in &streams {
+        net.connection(0, client).write(stream, &[1; 20_000]).unwrap();
+    }
+    net.run_for(Span::from_ms(200));
+    let mut buffer = vec![0; 50_000];
+    let unread: Vec<_> =
+        streams.iter().map(|&s| net.connection(1, server).read(s, &mut buffer).unwrap().unwrap()).collect();
+    assert_eq!(unread.iter().sum::<usize>(), 15_000, "the connection's limit: {unread:?}");
+    net.connection(0, client).reset(0, 77).unwrap();
+    net.connection(1, server).stop(4, 88).unwrap();
+    net.run_for(Span::from_ms(200));
+    assert_eq!(net.connection(1, server).read(0, &mut buffer), Err(StreamError::Reset(77)));
+    assert!(net.happened(0, &Event::StreamStopped { stream: 4, code: 88 }).is_some());
+    assert_eq!(net.connection(0, client).write(4, b"more"), Err(StreamError::Stopped(88)));
+    // Both halves of each end, and the client may open others.
+    for stream in [0, 4] {
+        net.connection(1, server).finish(stream).unwrap();
+    }
+    net.run_for(Span::from_ms(200));
+    for stream in [0, 4] {
+        assert_eq!(net.connection(0, client).read(stream, &mut buffer), Ok(None));
+    }
+    net.run_for(Span::from_ms(200));
+    assert_eq!(net.connection(0, client).open_stream(Dir::Bi), Some(12));
+    // What is left is not held up by what was given up.
+    let mut read = unread[2];
+    net.until(Span::from_secs(2), |net| {
+        read += net.connection(1, server).read(8, &mut buffer).unwrap().unwrap();
+        read == 20_000
+    });
+}
+
+#[test]
+fn an_idle_connection_is_kept_alive_if_that_is_asked_for() {
+    let config =
+        Config { idle_timeout: Span::from_secs(2), keep_alive: Span::from_ms(800), ..Config::default() };
+    let (mut net, client, _) = pair(&[Link::default()], &config);
+    net.run_for(Span::from_secs(20));
+    assert_eq!(net.connection(0, client).error(), None);
+}
