@@ -1,9 +1,11 @@
 //! The engine over networks that are simulated, and against other implementations over real ones.
 
+mod arbitrary;
 mod features;
 mod interop;
 mod link;
 mod multipath;
 mod net;
+mod plain;
 mod tls;
 mod udp;

@@ -1,0 +1,176 @@
+//! Anything in packets that are believed, and anything at all before: no end may fail in another way than the standard's.
+
+use crate::net::{client_address, route, server_address};
+use crate::plain::{Plain, TAG};
+use proptest::prelude::*;
+use std::sync::Arc;
+use vmcc_transport::crypto::Side;
+use vmcc_transport::{Config, Dir, Ecn, Endpoint, Handle, Retry, Route, Server};
+use vmcc_units::time::{Span, Time};
+
+struct Pair {
+    now: Time,
+    ends: [Endpoint; 2],
+    handles: [Option<Handle>; 2],
+    /// Ids by which each end is known: of path 0.
+    ids: [[u8; 8]; 2],
+}
+
+impl Pair {
+    /// Two ends that have shaken hands and have a stream each.
+    fn new() -> Pair {
+        let config = Arc::new(Config::default());
+        let tls = Arc::new(Plain(Side::Server));
+        let server = Server { tls, config: config.clone(), retry: Retry::Above(99), max_connections: 9 };
+        let now = Time::ZERO + Span::from_secs(1);
+        let mut ends = [Endpoint::new(None, [1; 32]), Endpoint::new(Some(server), [2; 32])];
+        let tls = Arc::new(Plain(Side::Client));
+        let client = ends[0].connect(now, tls, config, "", route(0), Vec::new()).unwrap();
+        let mut pair = Pair { now, ends, handles: [Some(client), None], ids: [[0; 8]; 2] };
+        pair.exchange();
+        let stream = pair.ends[0].connection(client).unwrap().open_stream(Dir::Bi).expect("connected");
+        pair.ends[0].connection(client).unwrap().write(stream, &[7; 5000]).unwrap();
+        pair.exchange();
+        pair
+    }
+
+    fn route(end: usize) -> Route {
+        [route(0), Route { local: server_address(), remote: client_address(0) }][end]
+    }
+
+    /// Hands everything over until nobody has anything to say.
+    fn exchange(&mut self) {
+        let mut out = Vec::new();
+        for _ in 0..100 {
+            let mut quiet = true;
+            for end in 0..2 {
+                while let Some(transmit) = self.ends[end].poll_transmit(self.now, &mut out) {
+                    quiet = false;
+                    for datagram in out.clone().chunks(transmit.segment) {
+                        if datagram[0] & 0x80 == 0 && self.ids[1 - end] == [0; 8] {
+                            self.ids[1 - end].copy_from_slice(&datagram[1..9]);
+                        }
+                        let mut datagram = datagram.to_vec();
+                        self.ends[1 - end].handle_datagram(
+                            self.now,
+                            Pair::route(1 - end),
+                            Ecn::NotEct,
+                            &mut datagram,
+                        );
+                    }
+                }
+                while let Some((handle, _)) = self.ends[end].poll_event() {
+                    self.handles[end] = Some(handle);
+                }
+            }
+            if quiet {
+                return;
+            }
+        }
+    }
+
+    /// A packet with these frames comes to an end.
+    fn say(&mut self, end: usize, pn: u32, frames: &[u8]) {
+        let mut packet = vec![0x43];
+        packet.extend_from_slice(&self.ids[end]);
+        packet.extend_from_slice(&pn.to_be_bytes());
+        packet.extend_from_slice(frames);
+        packet.extend_from_slice(&TAG);
+        self.ends[end].handle_datagram(self.now, Pair::route(end), Ecn::Ce, &mut packet);
+    }
+
+    fn pass_time(&mut self) {
+        for end in 0..2 {
+            if let Some(at) = self.ends[end].poll_timeout() {
+                self.now = self.now.max(at);
+                self.ends[end].handle_timeout(self.now);
+            }
+        }
+    }
+}
+
+/// A frame that is nearly right: a type of those that are, and numbers that are mostly small.
+fn frame() -> impl Strategy<Value = Vec<u8>> {
+    let kinds: Vec<u64> = (0..=0x1e).chain([0x30, 0x31, 0x3e, 0x3f]).chain(0x3e75..=0x3e7c).collect();
+    let number = prop_oneof![6 => 0..20u64, 2 => 0..10_000u64, 1 => 0..1u64 << 62];
+    (
+        prop::sample::select(kinds),
+        prop::collection::vec(number, 0..8),
+        prop::collection::vec(any::<u8>(), 0..40),
+    )
+        .prop_map(|(kind, numbers, rest)| {
+            let mut frame = Vec::new();
+            for n in [kind].into_iter().chain(numbers) {
+                match n {
+                    0..0x40 => frame.push(n as u8),
+                    0x40..0x4000 => frame.extend((n as u16 | 0x4000).to_be_bytes()),
+                    _ => frame.extend((n | 3 << 62).to_be_bytes()),
+                }
+            }
+            frame.extend(rest);
+            frame
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn any_frames_of_a_peer_end_in_order(
+        packets in prop::collection::vec((0..2usize, prop::collection::vec(frame(), 1..4)), 1..12)
+    ) {
+        let mut pair = Pair::new();
+        for (i, (end, frames)) in packets.into_iter().enumerate() {
+            pair.say(end, 1000 + i as u32, &frames.concat());
+            pair.exchange();
+            pair.pass_time();
+            let mut buffer = [0; 4000];
+            if let Some(connection) = pair.handles[end].and_then(|handle| pair.ends[end].connection(handle)) {
+                let _ = connection.read(0, &mut buffer);
+                while connection.read_datagram().is_some() {}
+            }
+        }
+        for _ in 0..5 {
+            pair.exchange();
+            pair.pass_time();
+        }
+    }
+
+    #[test]
+    fn any_datagrams_of_strangers_keep_nothing(datagrams in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..1500), 1..5)) {
+        let mut pair = Pair::new();
+        for mut datagram in datagrams {
+            for end in 0..2 {
+                pair.ends[end].handle_datagram(pair.now, Pair::route(end), Ecn::NotEct, &mut datagram);
+            }
+        }
+        pair.exchange();
+        prop_assert_eq!(pair.ends[1].connections(), 1);
+    }
+}
+
+#[test]
+fn what_a_peer_must_not_say_closes_the_connection_with_the_right_code() {
+    for (frames, code) in [
+        (&[0x08, 0x03, 1][..], 0x05), // a stream of ours that was not opened
+        (&[0x0c, 0x00, 0xbf, 0xff, 0xff, 0xff, 1], 0x03), // beyond flow control
+        (&[0x04, 0x00, 0x00, 0x01], 0x06), // a final size below what was sent
+        (&[0x08, 0x7f, 0xfc, 1], 0x04), // too many streams
+        (&[0x02, 0x44, 0x00, 0x00, 0x00, 0x00], 0x0a), // an acknowledgment of what was not sent
+        (&[0x1e], 0x0a),              // HANDSHAKE_DONE of a client
+        (&[0x40, 0x21], 0x07),        // a frame that does not exist
+        (&[0x7e, 0x7a, 0x80], 0x07),  // a frame that ends too early
+        (&[0xff], 0x07),
+    ] {
+        let mut pair = Pair::new();
+        pair.say(1, 1000, frames);
+        let mut out = Vec::new();
+        pair.ends[1].poll_transmit(pair.now, &mut out).expect("CONNECTION_CLOSE");
+        let handle = pair.handles[1].unwrap();
+        let error = pair.ends[1].connection(handle).unwrap().error().cloned();
+        let Some(vmcc_transport::ConnectionError::Transport(error)) = error else {
+            panic!("{frames:02x?}: {error:?}");
+        };
+        assert_eq!(error.code, code, "{frames:02x?}: {error}");
+    }
+}
