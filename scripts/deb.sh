@@ -57,8 +57,15 @@ complete fish usr/share/fish/vendor_completions.d/vmcc.fish
 	for licence in LICENSE-MIT LICENSES/BSD-2-Clause.txt; do printf '\n%s\n\n' "$licence" && cat "$root/$licence"; done
 } >"$work/copyright"
 put "$work/copyright" usr/share/doc/vmcc/copyright
-gzip -9nc "$root/CHANGELOG.md" >"$work/changelog.gz"
+gzip -9nc "$root/CHANGELOG.md" >"$work/news.gz"
+put "$work/news.gz" usr/share/doc/vmcc/NEWS.gz
+# In the form that tools for packages read; what changed stands in the other file.
+maintainer=$(sed -n 's/^Maintainer: //p' "$root/dist/debian/control.in")
+date=$(date --rfc-email --date "@${SOURCE_DATE_EPOCH:-$(stat -c %Y "$root/CHANGELOG.md")}")
+printf 'vmcc (%s) unstable; urgency=medium\n\n  * What changed: NEWS.gz.\n\n -- %s  %s\n' "$version" "$maintainer" "$date" |
+	gzip -9nc >"$work/changelog.gz"
 put "$work/changelog.gz" usr/share/doc/vmcc/changelog.gz
+put "$root/dist/debian/lintian-overrides" usr/share/lintian/overrides/vmcc
 
 # It reads a source package's control file, of which there is none.
 mkdir -p "$work/debian"
@@ -70,7 +77,7 @@ depends=$(cd "$work" && dpkg-shlibdeps -O "$tree/usr/bin/vmcc" 2>"$work/said") |
 mkdir "$tree/DEBIAN"
 sed -e "s|@VERSION@|$version|" -e "s|@ARCHITECTURE@|$(dpkg --print-architecture)|" \
 	-e "s|@SIZE@|$(du -sk --exclude=DEBIAN "$tree" | cut -f 1)|" -e "s|@HOMEPAGE@|$(field repository)|" \
-	-e "s|@DEPENDS@|${depends#shlibs:Depends=}, init-system-helpers|" "$root/dist/debian/control.in" >"$tree/DEBIAN/control"
+	-e "s|@DEPENDS@|${depends#shlibs:Depends=}|" "$root/dist/debian/control.in" >"$tree/DEBIAN/control"
 echo /etc/vmcc/vmcc.toml >"$tree/DEBIAN/conffiles"
 (cd "$tree" && find usr -type f -exec md5sum {} + | LC_ALL=C sort -k 2 >DEBIAN/md5sums)
 for script in postinst prerm postrm; do put "$root/dist/debian/$script" "DEBIAN/$script" 755; done
