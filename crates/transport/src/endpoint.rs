@@ -116,6 +116,8 @@ impl Endpoint {
         token: Vec<u8>,
     ) -> Result<Handle, TlsError> {
         let (own_cid, original_dcid) = (self.new_id(), self.new_id());
+        // With a longer one no Initial packet would have room for anything else.
+        let token = Some(token).filter(|token| token.len() <= 600).unwrap_or_default();
         let begin = Begin {
             side: Side::Client,
             config,
@@ -182,6 +184,7 @@ impl Endpoint {
                 EndpointNews::NewLocal(id) => self.ids.insert(id, handle),
                 EndpointNews::RetiredLocal(id) => self.ids.remove(&id),
                 EndpointNews::ResetToken(token) => self.reset_tokens.insert(token, handle),
+                EndpointNews::ForgetToken(token) => self.reset_tokens.remove(&token),
             };
         }
         while let Some(event) = entry.connection.poll_event() {

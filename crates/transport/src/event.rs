@@ -44,7 +44,7 @@ pub enum Event {
         /// The direction.
         dir: Dir,
     },
-    /// A datagram can be read.
+    /// Datagrams can be read; not said again until all were.
     DatagramReceived,
     /// The peer allows more paths, or has given the connection ids that one needs.
     PathsAvailable,

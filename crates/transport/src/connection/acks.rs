@@ -108,8 +108,9 @@ impl Connection {
                 own.ecn = told;
             }
         }
+        // Of all paths the slowest says how late a packet may be (multipath section 2.5).
+        let until = now + self.longest_pto().times(PERSISTENT);
         if let (SpaceId::Path(_), Some(keys)) = (space, &mut self.one_rtt) {
-            let until = now + self.paths[slot].pto(self.config.max_ack_delay).times(PERSISTENT);
             keys.on_acked(newest, until);
         }
         acked

@@ -134,7 +134,7 @@ impl Connection {
     /// The next datagram that came.
     pub fn read_datagram(&mut self) -> Option<Vec<u8>> {
         let datagram = self.datagrams_in.pop_front()?;
-        self.datagram_bytes_in -= datagram.len();
+        self.datagram_bytes_in -= datagram.len() + super::frames::DATAGRAM_COST;
         Some(datagram)
     }
 

@@ -70,7 +70,7 @@ impl Connection {
         let pto = self.paths[slot].pto(vmcc_units::time::Span::ZERO);
         let path = &mut self.paths[slot];
         let before = out.len();
-        if let Some(data) = path.response.take() {
+        if let Some((data, _)) = path.response.take() {
             frame::put_validation(out, ty::PATH_RESPONSE, data);
         }
         if let Some(challenge) = path.challenge.as_mut().filter(|challenge| challenge.send_at <= now) {

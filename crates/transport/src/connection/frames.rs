@@ -6,6 +6,9 @@ use crate::error::{TransportError, code};
 use crate::wire::frame::Frame;
 use crate::wire::varint::Reader;
 
+/// Bytes that a datagram takes beside its own: empty ones are not free.
+pub(super) const DATAGRAM_COST: usize = 64;
+
 impl Connection {
     /// The frames of a packet that came in `space`, on the path at `slot`, from where `route` says.
     pub(super) fn on_payload(
@@ -118,18 +121,20 @@ impl Connection {
     }
 
     fn on_datagram(&mut self, data: &[u8]) -> Result<(), TransportError> {
-        if data.len() as u64 + 3 > self.local.max_datagram_frame {
+        if data.len() as u64 + 1 > self.local.max_datagram_frame {
             return Err(TransportError::violation("a datagram larger than what is taken"));
         }
         // The oldest go where nobody reads them.
-        self.datagram_bytes_in += data.len();
+        self.datagram_bytes_in += data.len() + DATAGRAM_COST;
         while self.datagram_bytes_in > self.config.datagram_buffer {
             let Some(oldest) = self.datagrams_in.pop_front() else { break };
-            self.datagram_bytes_in -= oldest.len();
+            self.datagram_bytes_in -= oldest.len() + DATAGRAM_COST;
             self.stats.datagrams_dropped += 1;
         }
+        if self.datagrams_in.is_empty() {
+            self.events.push_back(Event::DatagramReceived);
+        }
         self.datagrams_in.push_back(data.to_vec());
-        self.events.push_back(Event::DatagramReceived);
         Ok(())
     }
 }

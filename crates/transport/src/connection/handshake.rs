@@ -5,7 +5,7 @@ use crate::crypto::NewKeys;
 use crate::error::{TransportError, code};
 
 /// Bytes of handshake messages that may come before those in front of them (RFC 9000 section 7.5 asks for at least 4096).
-const CRYPTO_AHEAD: u64 = 64 << 10;
+const CRYPTO_AHEAD: u64 = 16 << 10;
 
 impl Connection {
     /// CRYPTO data of a space came.
@@ -16,6 +16,15 @@ impl Connection {
         offset: u64,
         data: &[u8],
     ) -> Result<(), TransportError> {
+        // What comes at a level that is done with is late, or not the peer's: anyone has the keys of Initial packets.
+        let done = match space {
+            SpaceId::Initial => self.levels[1].is_some(),
+            SpaceId::Handshake => self.state != State::Handshaking,
+            SpaceId::Path(_) => false,
+        };
+        if done {
+            return Ok(());
+        }
         let buffer = match space {
             SpaceId::Path(_) => &mut self.crypto.1,
             _ => match self.level_mut(space) {

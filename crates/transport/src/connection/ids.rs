@@ -4,6 +4,9 @@ use super::*;
 use crate::error::TransportError;
 use crate::wire::frame::NewCid;
 
+/// Ids of paths that are gone which are still known as this connection's: a stateless reset for a late packet would end it.
+const MOST_OLD_IDS: usize = 64;
+
 impl Connection {
     /// The highest path that both ends allow.
     pub(super) fn max_path(&self) -> PathId {
@@ -39,19 +42,32 @@ impl Connection {
 
     pub(super) fn on_new_cid(&mut self, new: NewCid) -> Result<(), TransportError> {
         self.check_path(new.path)?;
-        let gone = new.path < self.next_path && !self.remote_cids.contains_key(&new.path);
-        if gone && self.side == Side::Client {
-            return Ok(()); // of a path that was abandoned
+        if self.spent.contains(new.path.into()) {
+            return Ok(());
         }
         let known = self.remote_cids.contains_key(&new.path);
         let mut retired = Vec::new();
+        let before = self.tokens_of(new.path);
         self.remote_cids.entry(new.path).or_default().insert(new, &mut retired)?;
-        self.endpoint_news.push_back(EndpointNews::ResetToken(new.token));
+        self.tell_tokens(new.path, before);
         retired.into_iter().for_each(|seq| self.queue(Control::RetireCid(new.path, seq)));
         if !known && self.side == Side::Client {
             self.events.push_back(Event::PathsAvailable);
         }
         Ok(())
+    }
+
+    fn tokens_of(&self, path: PathId) -> Vec<[u8; 16]> {
+        self.remote_cids.get(&path).into_iter().flat_map(RemoteCids::tokens).copied().collect()
+    }
+
+    /// The endpoint knows the tokens of the ids that can be in use, and no others.
+    fn tell_tokens(&mut self, path: PathId, before: Vec<[u8; 16]>) {
+        let after = self.tokens_of(path);
+        let gone = before.iter().filter(|token| !after.contains(token));
+        self.endpoint_news.extend(gone.map(|token| EndpointNews::ForgetToken(*token)));
+        let new = after.iter().filter(|token| !before.contains(token));
+        self.endpoint_news.extend(new.map(|token| EndpointNews::ResetToken(*token)));
     }
 
     pub(super) fn on_retire_cid(&mut self, path: PathId, seq: u64) -> Result<(), TransportError> {
@@ -73,7 +89,9 @@ impl Connection {
 
     /// Takes a fresh id into use on a path, so that nobody links its addresses.
     pub(super) fn change_id(&mut self, path: PathId) {
+        let before = self.tokens_of(path);
         let old = self.remote_cids.get_mut(&path).and_then(RemoteCids::advance);
+        self.tell_tokens(path, before);
         if let Some(seq) = old {
             self.queue(Control::RetireCid(path, seq));
         }
@@ -81,9 +99,14 @@ impl Connection {
 
     /// Forgets the ids of a path.
     pub(super) fn drop_ids(&mut self, path: PathId) {
+        let before = self.tokens_of(path);
         self.remote_cids.remove(&path);
+        self.tell_tokens(path, before);
         if let Some(cids) = self.local_cids.remove(&path) {
-            self.endpoint_news.extend(cids.iter().map(|id| EndpointNews::RetiredLocal(*id)));
+            self.old_ids.extend(cids.iter());
+        }
+        while self.old_ids.len() > MOST_OLD_IDS {
+            self.endpoint_news.extend(self.old_ids.pop_front().map(EndpointNews::RetiredLocal));
         }
     }
 }

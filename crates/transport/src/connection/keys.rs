@@ -90,8 +90,7 @@ impl OneRtt {
         .expect("a packet is shorter than the cipher's limit")
     }
 
-    /// Decrypts in place, with the keys that the phase bit asks for. `lowest` is the first packet of the present phase that has come
-    /// on the path, if any.
+    /// Decrypts in place, with the keys that the phase bit asks for.
     pub(super) fn open(
         &mut self,
         path: u32,
@@ -156,6 +155,11 @@ impl OneRtt {
             self.advance(now);
         }
         may
+    }
+
+    /// Whether the key must not encrypt anything more.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.encrypted + 2 >= self.now.local.confidentiality_limit()
     }
 
     /// Whether the key has encrypted nearly as much as it may.

@@ -43,6 +43,7 @@ use crate::streams::recv::RecvBuffer;
 use crate::streams::send::SendBuffer;
 use crate::wire::cid::ConnectionId;
 use crate::wire::params::Params;
+use crate::wire::ranges::Ranges;
 use keys::OneRtt;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -110,6 +111,7 @@ pub(crate) enum EndpointNews {
     RetiredLocal(ConnectionId),
     /// The peer may say with this that it has lost the connection.
     ResetToken([u8; 16]),
+    ForgetToken([u8; 16]),
 }
 
 /// One connection. Times are those of the caller's clock, see [`crate`].
@@ -151,6 +153,10 @@ pub struct Connection {
     local_max_path: PathId,
     peer_max_path: PathId,
     next_path: PathId,
+    /// Paths that were abandoned, open or not.
+    spent: Ranges,
+    /// Ids of paths that are gone, so that late packets to them are not taken for a stranger's.
+    old_ids: VecDeque<ConnectionId>,
     /// Paths up to here have been given connection ids.
     ids_given_to: PathId,
     selector: Selector,
@@ -244,6 +250,8 @@ impl Connection {
             multipath: false,
             peer_max_path: 0,
             next_path: 1,
+            spent: Ranges::default(),
+            old_ids: VecDeque::new(),
             ids_given_to: 0,
             selector: Selector::new(config.scheduler),
             controller: Controller::new(config.algorithm, config.params),
@@ -341,7 +349,8 @@ impl Connection {
 
     /// Every connection id that leads here.
     pub(crate) fn all_ids(&self) -> impl Iterator<Item = &ConnectionId> {
-        let first = [&self.original_dcid, &self.own_cid].into_iter().chain(&self.retry_scid);
+        let first =
+            [&self.original_dcid, &self.own_cid].into_iter().chain(&self.retry_scid).chain(&self.old_ids);
         self.local_cids.values().flat_map(LocalCids::iter).chain(first)
     }
 

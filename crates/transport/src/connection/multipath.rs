@@ -61,6 +61,9 @@ impl Connection {
         if self.paths.iter().any(|path| path.route == route && path.is_live()) {
             return Err(PathError::Exists);
         }
+        while self.spent.contains(self.next_path.into()) {
+            self.next_path += 1;
+        }
         let path = self.next_path;
         let full = self.paths.iter().filter(|path| path.state != PathState::Closed).count() >= MAX_PATHS;
         if path > self.max_path() || full {
@@ -99,7 +102,9 @@ impl Connection {
     /// Asks whether the peer receives on a path.
     fn challenge(&mut self, now: Time, slot: usize) {
         let data = self.random.u64();
-        self.paths[slot].challenge = Some(Challenge { data, send_at: now, tries: 0 });
+        // RFC 9000 section 8.2.4; a path that nothing is known of has the timeout of a fresh one.
+        let until = now + self.longest_pto().max(Span::from_secs(1)).times(LINGER);
+        self.paths[slot].challenge = Some(Challenge { data, send_at: now, tries: 0, until });
     }
 
     /// A packet came on a path that is not open: the client opens it (server).
@@ -112,7 +117,8 @@ impl Connection {
     ) -> Option<usize> {
         let full = self.paths.iter().filter(|path| path.state != PathState::Closed).count() >= MAX_PATHS;
         let can_answer = self.remote_cids.get(&path).is_some_and(|cids| cids.active().is_some());
-        if self.side == Side::Client || path > self.max_path() || full || !can_answer {
+        let spent = self.spent.contains(path.into());
+        if self.side == Side::Client || path > self.max_path() || full || !can_answer || spent {
             return None;
         }
         let slot = self.place(path, route, now);
@@ -124,12 +130,7 @@ impl Connection {
 
     pub(super) fn on_challenge(&mut self, slot: usize, route: Route, data: u64) {
         if self.paths[slot].is_live() {
-            let path = &mut self.paths[slot];
-            path.response = Some(data);
-            // A path that is not validated is answered where it asks from.
-            if path.route != route && !path.validated {
-                path.route = route;
-            }
+            self.paths[slot].response = Some((data, route));
         }
     }
 
@@ -138,7 +139,12 @@ impl Connection {
         if path.challenge.is_none_or(|challenge| challenge.data != data) || path.route != route {
             return;
         }
-        (path.challenge, path.validated, path.previous) = (None, true, None);
+        (path.challenge, path.validated) = (None, true);
+        let previous = path.previous.take();
+        if previous.is_some_and(|previous| previous.remote.ip() != route.remote.ip()) {
+            self.on_other_network(now, slot);
+        }
+        let path = &mut self.paths[slot];
         if path.state == PathState::Validating {
             path.state = PathState::Open;
             let path = path.id;
@@ -159,25 +165,32 @@ impl Connection {
         if self.side == Side::Client || !self.confirmed || nature.probing || !self.paths[slot].is_live() {
             return;
         }
-        let moved = self.paths[slot].route.remote.ip() != route.remote.ip();
         let path = &mut self.paths[slot];
+        if path.previous == Some(route) {
+            // It was never gone: somebody else sent a copy from elsewhere (RFC 9000 section 9.3.2).
+            (path.route, path.validated, path.previous, path.challenge) = (route, true, None, None);
+            return;
+        }
         let old = path.route;
         if path.validated {
             path.previous = Some(old);
         }
         (path.route, path.validated) = (route, false);
         (path.bytes_in, path.bytes_out, path.probes) = (bytes as u64, 0, 0);
-        let id = path.id;
-        if moved {
-            // Another network, most likely: what was learnt does not hold there. A new port is a NAT that forgot.
-            let in_flight = path.window.in_flight;
-            path.window = crate::congestion::Window::new(self.config.initial_window_pkt, path.mtu.size());
-            path.window.in_flight = in_flight;
-            path.rtt = vmcc_multipath::Rtt::default();
-            self.begin_window(slot, now);
-            self.change_id(id);
-        }
         self.challenge(now, slot);
+    }
+
+    /// The peer is in another network, most likely: what was learnt does not hold there (RFC 9000 section 9.4). A new port alone is a NAT
+    /// that forgot.
+    fn on_other_network(&mut self, now: Time, slot: usize) {
+        let path = &mut self.paths[slot];
+        let in_flight = path.window.in_flight;
+        path.window = crate::congestion::Window::new(self.config.initial_window_pkt, path.mtu.size());
+        path.window.in_flight = in_flight;
+        (path.rtt, path.ecn) = Default::default();
+        let id = path.id;
+        self.begin_window(slot, now);
+        self.change_id(id);
     }
 
     /// A challenge was not answered for too long.
@@ -195,8 +208,8 @@ impl Connection {
     /// Sends challenges again that were not answered.
     pub(super) fn check_challenges(&mut self, now: Time) {
         for slot in 0..self.paths.len() {
-            let tries = self.paths[slot].challenge.filter(|c| c.send_at <= now).map_or(0, |c| c.tries);
-            if tries >= MOST_CHALLENGES {
+            let asked = self.paths[slot].challenge;
+            if asked.is_some_and(|c| c.until <= now || (c.send_at <= now && c.tries >= MOST_CHALLENGES)) {
                 self.on_unanswered(now, slot);
             }
         }
@@ -235,7 +248,12 @@ impl Connection {
         }
         self.queue(Control::PathAbandon(path));
         self.events.push_back(Event::PathClosed { path, code });
-        // The peer may open another one in its place.
+        self.spend(path);
+    }
+
+    /// A path's number is never used again: the peer may open another one in its place.
+    fn spend(&mut self, path: PathId) {
+        self.spent.insert(path.into()..u64::from(path) + 1);
         self.local_max_path += 1;
         self.queue(Control::MaxPathId);
         self.give_ids();
@@ -249,7 +267,12 @@ impl Connection {
     ) -> Result<(), TransportError> {
         self.check_path(path)?;
         if self.slot_of(path).is_none() {
-            self.drop_ids(path);
+            // It was not open yet, and will not be.
+            if !self.spent.contains(path.into()) {
+                self.queue(Control::PathAbandon(path));
+                self.spend(path);
+                self.drop_ids(path);
+            }
             return Ok(());
         }
         self.abandon(now, path, code);

@@ -3,9 +3,13 @@
 use super::keys::Opened;
 use super::*;
 use crate::crypto::{self, HeaderProtectionKey};
-use crate::error::TransportError;
+use crate::error::{TransportError, code};
+use crate::paths::mtu;
 use crate::recovery::received::Ecn;
 use crate::wire::header::{self, Header, Kind};
+
+/// Frames that may wait to be sent: a peer that asks for more than it acknowledges wants memory.
+const MOST_PENDING: usize = 1024;
 
 /// What a packet's frames were, all together.
 #[derive(Clone, Copy, Debug)]
@@ -51,19 +55,30 @@ impl Connection {
         }
         self.stats.datagrams_in += 1;
         self.stats.bytes_in += data.len() as u64;
-        if let Some(path) = self.paths.iter_mut().find(|path| path.route == route) {
+        if let Some(path) = self.paths.iter_mut().find(|path| path.route == route && path.is_live()) {
             path.bytes_in += data.len() as u64;
         }
+        let total = data.len();
         let mut rest = data;
         let mut known = false;
         while !rest.is_empty() {
             let Ok(header) = header::decode(rest, LOCAL_CID_LEN) else { break };
             let (packet, next) = rest.split_at_mut(header.end);
+            rest = next;
+            // RFC 9000 section 14.1: a server discards Initial packets in small datagrams.
+            if header.kind == Kind::Initial && self.side == Side::Server && total < usize::from(mtu::BASE) {
+                continue;
+            }
             match self.on_packet(now, route, ecn, packet, &header) {
                 Ok(readable) => known |= readable,
                 Err(error) => self.fail(now, error),
             }
-            rest = next;
+        }
+        if self.pending.len() > MOST_PENDING {
+            self.fail(
+                now,
+                TransportError::new(code::INTERNAL, "too much is asked without an acknowledgment"),
+            );
         }
         if known && self.state == State::Closing {
             self.close.again();
@@ -88,7 +103,9 @@ impl Connection {
                 Ok(false)
             }
             Kind::VersionNegotiation => {
-                self.on_versions(now, &packet[header.pn_offset..]);
+                if header.scid == self.original_dcid && self.retry_scid.is_none() {
+                    self.on_versions(now, &packet[header.pn_offset..]);
+                }
                 Ok(false)
             }
             Kind::ZeroRtt | Kind::UnknownVersion => Ok(false),
@@ -103,7 +120,10 @@ impl Connection {
         let token = &packet[header.token.clone()];
         let whole = packet.split_at(header.token.end);
         let tag = crypto::retry_tag(self.original_dcid.as_slice(), whole.0);
-        let fresh = self.is_untouched_client() && self.retry_scid.is_none() && !token.is_empty();
+        let fresh = self.is_untouched_client()
+            && self.retry_scid.is_none()
+            && !token.is_empty()
+            && header.scid != self.original_dcid;
         if fresh && header.dcid == self.own_cid && crypto::is_same(&tag, whole.1) {
             let keys = self.initial_keys_of(&header.scid);
             self.on_retry(header.scid, token, keys);
@@ -252,6 +272,7 @@ impl Connection {
     /// A packet of the peer came on a path.
     fn on_heard(&mut self, now: Time, slot: usize) {
         self.paths[slot].heard_at = now;
+        self.idle_touched = false;
         self.touch_idle(now);
     }
 }

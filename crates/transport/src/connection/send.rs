@@ -3,8 +3,14 @@
 use super::content::put_crypto;
 use super::*;
 use crate::config::AckPath;
+use crate::error::{TransportError, code};
 use crate::paths::mtu;
+use crate::recovery::sent::Sent;
+use crate::wire::frame::{self, ty};
 use vmcc_multipath::{Demand, Paths};
+
+/// So many packets without a question are on record at most.
+const ACKS_PER_PING: u64 = 32;
 
 impl Connection {
     /// Writes what is to leave next into `out`, which is emptied first; none if there is nothing now. To be called until then, after
@@ -16,6 +22,10 @@ impl Connection {
         }
         if let Some(keys) = self.one_rtt.as_mut().filter(|keys| self.confirmed && keys.is_worn()) {
             keys.initiate(now);
+            if keys.is_exhausted() {
+                self.fail(now, TransportError::new(code::AEAD_LIMIT, "no new keys were agreed in time"));
+                return self.transmit_close(now, out);
+            }
         }
         let controls = std::mem::take(&mut self.streams.controls);
         controls.into_iter().for_each(|control| self.queue(control));
@@ -54,11 +64,11 @@ impl Connection {
                 .paths
                 .iter()
                 .enumerate()
-                .any(|(i, other)| other.space.received.is_due(now) && self.ack_carrier(i) == slot)
+                .any(|(i, other)| other.space.received.is_due(now) && self.ack_carrier(i) == Some(slot))
     }
 
     /// The path that carries the acknowledgments of another.
-    fn ack_carrier(&self, of: usize) -> usize {
+    pub(super) fn ack_carrier(&self, of: usize) -> Option<usize> {
         // One on which nothing comes any more while others bring something would swallow them.
         let newest = self.paths.iter().map(|path| path.heard_at).max().unwrap_or(Time::ZERO);
         let answers = |slot: usize| {
@@ -76,20 +86,38 @@ impl Connection {
             AckPath::Best => Some(of),
             AckPath::Fixed(path) => self.slot_of(path),
         };
-        let own = self.paths[of].is_live().then_some(of);
-        wanted
-            .filter(|&slot| answers(slot))
-            .or_else(|| Some(of).filter(|&of| answers(of)))
-            .or_else(best)
-            .or(own)
-            .unwrap_or(0)
+        let own = Some(of).filter(|&of| self.paths[of].is_live());
+        let wanted = wanted.filter(|&slot| answers(slot)).or_else(|| own.filter(|&of| answers(of)));
+        wanted.or_else(best).or(own).or_else(|| self.paths.iter().position(Path::is_live))
     }
 
     /// One datagram on a path for what is urgent, with whatever else may leave.
     fn transmit_one(&mut self, now: Time, slot: usize, out: &mut Vec<u8>) -> Option<Transmit> {
+        let elsewhere = self.paths[slot].response.filter(|(_, to)| *to != self.paths[slot].route);
+        if let Some((data, to)) = elsewhere {
+            self.paths[slot].response = None;
+            return self.answer_elsewhere(now, slot, data, to, out);
+        }
         let before = self.paths[slot].route;
         let (len, ect) = self.datagram(now, slot, out)?;
         Some(self.sent(before, len, out.len(), ect))
+    }
+
+    /// A challenge is answered where it came from (RFC 9000 section 8.2.2), in less than what it came in.
+    fn answer_elsewhere(
+        &mut self,
+        now: Time,
+        slot: usize,
+        data: u64,
+        to: Route,
+        out: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let mut building = self.begin_packet(SpaceId::Path(slot), out, usize::from(mtu::BASE))?;
+        frame::put_validation(out, ty::PATH_RESPONSE, data);
+        building.frames.push(Sent::Once);
+        building.eliciting = true;
+        self.finish_packet(now, slot, building, out, 0, false);
+        Some(self.sent(to, out.len(), out.len(), false))
     }
 
     fn sent(&mut self, route: Route, segment: usize, len: usize, ect: bool) -> Transmit {
@@ -168,7 +196,7 @@ impl Connection {
         let path = &self.paths[slot];
         let size = usize::from(path.window.mtu);
         let room = usize::try_from(path.amplification_room()).unwrap_or(usize::MAX);
-        if room < usize::from(mtu::BASE).min(size) {
+        if self.is_blocked(slot) {
             return None;
         }
         let ect = path.ecn_now(self.config.ecn);
@@ -259,7 +287,7 @@ impl Connection {
             pad = pad.max(limit.min(building.start + usize::from(mtu::BASE)));
         }
         for other in 0..self.paths.len() {
-            if self.paths[other].space.received.has_news() && self.ack_carrier(other) == slot {
+            if self.paths[other].space.received.has_news() && self.ack_carrier(other) == Some(slot) {
                 self.put_ack_of(now, SpaceId::Path(other), &mut building, out);
             }
         }
@@ -276,7 +304,11 @@ impl Connection {
                 building.to_end = true;
             }
         }
-        if self.paths[slot].probes > 0 && !building.eliciting && building.room(out) > 0 {
+        // Packets of acknowledgments alone are never acknowledged: now and then one asks (RFC 9000 section 13.2.4).
+        let sent = &self.paths[slot].space.sent;
+        let unanswered = sent.eliciting() == 0 && sent.next() - sent.lowest() >= ACKS_PER_PING;
+        let asks = self.paths[slot].probes > 0 || (unanswered && self.confirmed && building.has_frames(out));
+        if asks && !building.eliciting && building.room(out) > 0 {
             building.ping(out);
         }
         if !building.has_frames(out) {

@@ -1,10 +1,13 @@
 //! What time brings: losses, probes, silence, acknowledgments, the end.
 
 use super::*;
+use crate::paths::mtu;
 use crate::recovery::GRANULARITY;
 use crate::recovery::sent::Frames;
 use vmcc_units::time::Span;
 
+/// Less than this is not worth a datagram where the peer's address is not validated.
+const LEAST_DATAGRAM: u16 = 80;
 /// Timeouts without an answer before packets are made smaller.
 const SILENT_TIMEOUTS: u32 = 3;
 /// Packets that a probe timeout sends (RFC 9002 section 6.2.4).
@@ -26,7 +29,8 @@ impl Connection {
     fn next_timer(&self) -> Time {
         let mut at = self.idle_at.min(self.keep_alive_at);
         let mut sooner = |other: Option<Time>| at = at.min(other.unwrap_or(Time::NEVER));
-        for level in self.levels.iter().flatten() {
+        let handshake_blocked = self.slot_of(0).is_none_or(|slot| self.is_blocked(slot));
+        for level in self.levels.iter().flatten().filter(|_| !handshake_blocked) {
             sooner(level.space.loss_at);
             sooner(level.space.received.ack_at);
         }
@@ -35,17 +39,29 @@ impl Connection {
             match path.state {
                 PathState::Closed => continue,
                 PathState::Abandoned(until) => sooner(Some(until)),
+                PathState::Open | PathState::Validating if self.is_blocked(slot) => {
+                    sooner(path.challenge.map(|challenge| challenge.until));
+                }
                 PathState::Open | PathState::Validating => {
                     sooner(path.space.loss_at);
-                    sooner(path.challenge.map(|challenge| challenge.send_at));
+                    sooner(path.challenge.map(|challenge| challenge.send_at.min(challenge.until)));
                     sooner(self.pto_at(slot).map(|(at, _)| at));
                     sooner(self.suspect_at(slot));
                     sooner(path.paced_until.filter(|_| data && path.window.has_room()));
                 }
             }
-            sooner(path.space.received.ack_at);
+            let carrier = self.ack_carrier(slot).filter(|&carrier| !self.is_blocked(carrier));
+            sooner(path.space.received.ack_at.filter(|_| carrier.is_some() && self.one_rtt.is_some()));
         }
         at
+    }
+
+    /// Whether nothing can be sent on a path whatever its timers say, until the peer sends something (RFC 9002 section 6.2.2.1).
+    pub(super) fn is_blocked(&self, slot: usize) -> bool {
+        let path = &self.paths[slot];
+        let least = if path.id == 0 && self.levels[0].is_some() { mtu::BASE } else { LEAST_DATAGRAM };
+        let no_id = self.remote_cids.get(&path.id).is_none_or(|cids| cids.active().is_none());
+        path.amplification_room() < u64::from(least) || no_id
     }
 
     fn has_timed_data(&self) -> bool {
@@ -56,7 +72,7 @@ impl Connection {
     fn pto_at(&self, slot: usize) -> Option<(Time, SpaceId)> {
         let path = &self.paths[slot];
         // What is sent for a timeout does not wait for another one.
-        if path.probes > 0 || !path.is_live() {
+        if path.probes > 0 || !path.is_live() || self.is_blocked(slot) {
             return None;
         }
         let of = |space: SpaceId, own: &Space, delay: Span| {

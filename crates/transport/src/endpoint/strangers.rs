@@ -44,7 +44,8 @@ impl Endpoint {
     }
 
     pub(super) fn on_initial(&mut self, now: Time, route: Route, ecn: Ecn, header: &Header, data: &mut [u8]) {
-        let Some(server) = &self.server else { return };
+        // RFC 9000 section 7.2: a client chooses at least eight bytes.
+        let Some(server) = self.server.as_ref().filter(|_| header.dcid.as_slice().len() >= 8) else { return };
         let token = &data[header.token.clone()];
         let proof = Token::read(&self.token_secret, now, route.remote, &header.dcid, token);
         let wanted = match server.retry {

@@ -7,6 +7,10 @@ use crate::wire::varint::Reader;
 use std::net::{IpAddr, SocketAddr};
 use vmcc_units::time::Time;
 
+/// First byte of a token.
+const RETRY: u8 = 0;
+const LATER: u8 = 1;
+
 /// What a token says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
@@ -26,8 +30,8 @@ impl Token {
         scid: &ConnectionId,
     ) -> Vec<u8> {
         let (kind, original) = match self {
-            Token::Retry(original) => (0, original),
-            Token::Later => (1, ConnectionId::EMPTY),
+            Token::Retry(original) => (RETRY, original),
+            Token::Later => (LATER, ConnectionId::EMPTY),
         };
         let mut token = vec![kind];
         token.extend_from_slice(&now.us().to_be_bytes());
@@ -48,32 +52,38 @@ impl Token {
         let (body, tag) = token.split_at_checked(token.len().checked_sub(16)?)?;
         let mut reader = Reader::new(body);
         let kind = reader.u8().ok()?;
+        // One byte says how long it is.
+        u8::try_from(body.len()).ok()?;
         if !secret.is_tag(&context(body, kind, remote, dcid), tag) {
             return None;
         }
         let issued = Time::from_ps(u64::from_be_bytes(reader.array().ok()?).saturating_mul(1_000_000));
-        let age = if kind == 0 { RETRY_AGE } else { TOKEN_AGE };
+        let age = if kind == RETRY { RETRY_AGE } else { TOKEN_AGE };
         if now.since(issued) > age {
             return None;
         }
         match kind {
-            0 => Some(Token::Retry(ConnectionId::new(reader.take_rest())?)),
-            _ => Some(Token::Later),
+            RETRY => Some(Token::Retry(ConnectionId::new(reader.take_rest())?)),
+            LATER if reader.is_empty() => Some(Token::Later),
+            _ => None,
         }
     }
 }
 
 /// What the tag is over. A Retry holds for a port and an id, others for a host.
+///
+/// Every part has a fixed length or says its own, or the bytes of one could be read as those of another.
 fn context(body: &[u8], kind: u8, remote: SocketAddr, id: &ConnectionId) -> Vec<u8> {
-    let mut context = body.to_vec();
-    match remote.ip() {
-        IpAddr::V4(ip) => context.extend_from_slice(&ip.octets()),
-        IpAddr::V6(ip) => context.extend_from_slice(&ip.octets()),
-    }
-    if kind == 0 {
-        context.extend_from_slice(&remote.port().to_be_bytes());
-        context.extend_from_slice(id.as_slice());
-    }
+    let (family, ip) = match remote.ip() {
+        IpAddr::V4(ip) => (4, ip.to_ipv6_mapped()),
+        IpAddr::V6(ip) => (6, ip),
+    };
+    let (port, id) = if kind == RETRY { (remote.port(), id.as_slice()) } else { (0, &[][..]) };
+    let mut context = vec![body.len() as u8, family, id.len() as u8];
+    context.extend_from_slice(&ip.octets());
+    context.extend_from_slice(&port.to_be_bytes());
+    context.extend_from_slice(id);
+    context.extend_from_slice(body);
     context
 }
 
@@ -95,6 +105,14 @@ mod tests {
         assert_eq!(read(now + Span::from_secs(16), a, &id, &retry), None);
         let later = Token::Later.write(&secret, now, a, &ConnectionId::EMPTY);
         assert_eq!(read(now + Span::from_secs(3600), b, &id, &later), Some(Token::Later));
+        // Bytes of the id and of the address do not stand for each other.
+        let long = ConnectionId::new(&[9, 9, 9, 9, 9, 9, 9, 9, 10, 0, 0, 2, 0, 5, 1, 2, 3, 4, 5, 6]).unwrap();
+        let token = Token::Retry(long).write(&secret, now, a, &id);
+        let shorter = [&token[..17], &token[29..]].concat();
+        let moved = [&[1, 2, 3, 4, 5, 6][..], &[10, 0, 0, 1, 0, 5], id.as_slice()].concat();
+        let victim = "10.0.0.2:5".parse().unwrap();
+        let moved = ConnectionId::new(&moved).unwrap();
+        assert_eq!(read(now, victim, &moved, &shorter), None);
         for i in 0..later.len() {
             let mut forged = later.clone();
             forged[i] ^= 1;

@@ -51,6 +51,8 @@ pub(crate) struct Challenge {
     /// To be sent, or sent again, then.
     pub(crate) send_at: Time,
     pub(crate) tries: u32,
+    /// Without an answer by then there is none, sent or not.
+    pub(crate) until: Time,
 }
 
 /// One path.
@@ -71,7 +73,8 @@ pub(crate) struct Path {
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     pub(crate) challenge: Option<Challenge>,
-    pub(crate) response: Option<u64>,
+    /// What the peer asked, and where an answer goes to.
+    pub(crate) response: Option<(u64, Route)>,
     /// Where it went before its address changed, until the new one is validated.
     pub(crate) previous: Option<Route>,
     /// Timeouts since the last answer, and probes to send for them.

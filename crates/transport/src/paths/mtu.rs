@@ -4,6 +4,8 @@ use vmcc_units::time::{Span, Time};
 
 /// What every path carries (RFC 9000 section 14).
 pub(crate) const BASE: u16 = 1200;
+/// Lengths in packets are written in two bytes.
+const MOST: u16 = 16_383;
 /// Probes of one size before it counts as too large.
 const MOST_PROBES: u8 = 3;
 /// The search ends when it is known to this many bytes.
@@ -26,7 +28,7 @@ pub(crate) struct Mtu {
 impl Mtu {
     /// The search goes from `base` to `most`; both at least 1200.
     pub(crate) fn new(base: u16, most: u16) -> Mtu {
-        let (size, most) = (base.max(BASE), most.max(base).max(BASE));
+        let (size, most) = (base.clamp(BASE, MOST), most.max(base).clamp(BASE, MOST));
         Mtu {
             size,
             too_large: most.saturating_add(1),

@@ -4,6 +4,9 @@ use super::pages::Pages;
 use crate::error::{TransportError, code};
 use crate::wire::ranges::Ranges;
 
+/// Pieces that are kept of a stream: twice what a full window of packets is when every other one is missing.
+const MOST_PIECES: usize = 8192;
+
 /// Bytes that come in any order and are read in order. CRYPTO data is received into one as well.
 #[derive(Debug, Default)]
 pub(crate) struct RecvBuffer {
@@ -33,6 +36,11 @@ impl RecvBuffer {
             .first()
             .filter(|first| first.start == self.read)
             .map_or(0, |first| first.end - first.start)
+    }
+
+    /// Whether it is in more pieces than any network makes.
+    pub(crate) fn is_shattered(&self) -> bool {
+        self.received.len() > MOST_PIECES
     }
 
     /// Moves what can be read to the front of `out`; how much it was.

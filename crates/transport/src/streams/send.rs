@@ -92,9 +92,11 @@ impl SendBuffer {
         }
         if range.start <= self.base {
             self.base = range.end;
-            if let Some(first) = self.acked.first().filter(|first| first.start <= self.base) {
-                self.base = self.base.max(first.end);
-                self.acked.remove_below(self.base);
+            // It may reach over several that were acknowledged before; one at most touches its end.
+            self.acked.remove_below(self.base);
+            if let Some(first) = self.acked.first().filter(|first| first.start == self.base) {
+                self.base = first.end;
+                self.acked.pop_first();
             }
             self.pages.release(self.base, self.base == self.end);
         } else {
@@ -171,6 +173,17 @@ impl SendHalf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn acknowledgments_that_overlap_leave_no_gap() {
+        let mut buffer = SendBuffer::default();
+        buffer.write(&[7; 2000]);
+        assert_eq!(buffer.take(2000, 2000), Some(0..2000));
+        for range in [100..200, 1100..1200, 0..1150, 1200..2000] {
+            buffer.on_acked(range);
+        }
+        assert!(buffer.is_acked() && buffer.kept() == 0);
+    }
 
     #[test]
     fn what_is_lost_goes_first_and_only_what_is_still_missing() {

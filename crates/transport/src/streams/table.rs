@@ -182,7 +182,8 @@ impl Streams {
             return Err(StreamError::Finished);
         }
         half.stopped = Some(code);
-        let unread = half.end - half.buffer.offset();
+        // What was reset counts as read already.
+        let unread = if half.reset.is_some() { 0 } else { half.end - half.buffer.offset() };
         let complete = half.final_size.is_some();
         half.buffer.clear();
         half.is_read = complete;

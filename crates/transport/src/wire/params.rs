@@ -123,10 +123,6 @@ impl Params {
         let mut seen = Vec::new();
         while !reader.is_empty() {
             let id = reader.var()?;
-            // Quadratic in what a peer may send; bounded by the handshake message that carries it.
-            if seen.contains(&id) {
-                return Err(Malformed);
-            }
             seen.push(id);
             let value = reader.prefixed()?;
             if matches!(
@@ -137,6 +133,10 @@ impl Params {
                 return Err(Malformed);
             }
             params.take(id, value)?;
+        }
+        seen.sort_unstable();
+        if seen.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(Malformed);
         }
         params.checked()
     }

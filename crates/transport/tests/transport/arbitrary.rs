@@ -174,3 +174,53 @@ fn what_a_peer_must_not_say_closes_the_connection_with_the_right_code() {
         assert_eq!(error.code, code, "{frames:02x?}: {error}");
     }
 }
+
+#[test]
+fn a_server_whose_answer_exceeds_the_limit_waits_instead_of_asking_for_time() {
+    let server = Server {
+        tls: Arc::new(Plain(Side::Server)),
+        config: Arc::default(),
+        retry: Retry::Above(99),
+        max_connections: 9,
+    };
+    let mut server = Endpoint::new(Some(server), [2; 32]);
+    let (mut now, mut out) = (Time::ZERO + Span::from_secs(1), Vec::new());
+    // An Initial packet with a PING, in a datagram of 1200 bytes, and its small siblings.
+    for pn in 0..4_u8 {
+        let mut packet = vec![0xc0, 0, 0, 0, 1, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 9, 0];
+        let rest: usize = if pn == 0 { 1200 - 19 } else { 60 };
+        packet.extend((rest as u16 | 0x4000).to_be_bytes());
+        packet.extend([pn, 1]);
+        packet.resize(19 + rest, 0);
+        server.handle_datagram(now, Pair::route(1), Ecn::NotEct, &mut packet);
+        while server.poll_transmit(now, &mut out).is_some() {}
+    }
+    assert_eq!(server.connections(), 1);
+    let mut wakes = 0;
+    while let Some(at) = server.poll_timeout() {
+        now = now.max(at);
+        server.handle_timeout(now);
+        while server.poll_transmit(now, &mut out).is_some() {}
+        wakes += 1;
+        assert!(wakes < 200, "it is woken up for nothing at {now:?}");
+    }
+    assert!(server.is_idle());
+}
+
+#[test]
+fn a_peer_that_gives_and_takes_back_ids_for_ever_gets_no_memory_for_them() {
+    let mut pair = Pair::new();
+    for seq in 2..5000_u32 {
+        let mut frame = vec![0x7e, 0x78, 0];
+        for _ in 0..2 {
+            frame.extend((seq | 0x8000_0000).to_be_bytes());
+        }
+        frame.push(8);
+        frame.extend([seq.to_be_bytes(), [7; 4]].concat());
+        frame.extend([seq.to_be_bytes(); 4].concat());
+        pair.say(1, 1000 + seq, &frame);
+    }
+    let handle = pair.handles[1].unwrap();
+    let error = pair.ends[1].connection(handle).unwrap().error().cloned();
+    assert!(matches!(error, Some(vmcc_transport::ConnectionError::Transport(_))), "{error:?}");
+}

@@ -190,8 +190,8 @@ fn repeat_header(number: u64, data: &mut Vec<u8>) {
 fn acknowledgments_take_the_path_that_is_asked_for() {
     for (ack_path, other) in [(AckPath::Own, true), (AckPath::Best, false), (AckPath::Fixed(0), false)] {
         let config = Config { ack_path, ..Config::default() };
-        let mut links = [Link { rate: 20_000_000, ..Link::default() }; 2];
-        links[1].delay = Span::from_ms(15);
+        let mut links = [Link { rate: 20_000_000, queue: 20_000, ..Link::default() }; 2];
+        links[1].delay = Span::from_ms(60);
         let mut net = Net::new(&links, config.clone(), NO_RETRY);
         let client = net.connect(config);
         let server = net.handshake(client);
@@ -248,4 +248,59 @@ fn an_idle_connection_is_kept_alive_if_that_is_asked_for() {
     let (mut net, client, _) = pair(&[Link::default()], &config);
     net.run_for(Span::from_secs(20));
     assert_eq!(net.connection(0, client).error(), None);
+}
+
+#[test]
+fn a_nat_that_forgets_during_a_download_holds_it_up_for_a_round_trip_or_two() {
+    let (mut net, client, server) = pair(&[Link::default()], &Config::default());
+    let mut transfer = Transfer::down(&mut net, client, server, 3_000_000);
+    net.until(Span::from_secs(10), |net| {
+        transfer.pump(net);
+        transfer.read > 1_000_000
+    });
+    net.nat.insert(client_address(0), "10.77.0.1:7777".parse().unwrap());
+    let begin = net.now;
+    // What the server sends to the old address is lost; the client's next packet shows the new one.
+    let mut told = false;
+    net.until(Span::from_secs(10), |net| {
+        transfer.pump(net);
+        if !told && net.now.since(begin) > Span::from_ms(100) {
+            told = true;
+            let stream = net.connection(0, client).open_stream(Dir::Uni).unwrap();
+            net.connection(0, client).write(stream, b"still here").unwrap();
+        }
+        transfer.is_done()
+    });
+    assert!(net.now.since(begin) < Span::from_secs(2), "{:?}", net.now.since(begin));
+}
+
+#[test]
+fn who_only_receives_follows_every_change_of_keys() {
+    let (mut net, client, server) = pair(&[Link::default()], &Config::default());
+    let mut transfer = Transfer::down(&mut net, client, server, 3_000_000);
+    net.until(Span::from_secs(20), |net| {
+        transfer.pump(net);
+        let now = net.now;
+        net.connection(1, server).update_keys(now);
+        transfer.is_done()
+    });
+    assert!(net.connection(0, client).key_updates() > 5);
+    // And changes them itself in the end, for it asks for acknowledgments now and then.
+    let now = net.now;
+    net.connection(0, client).update_keys(now);
+    Transfer::up(&mut net, client, server, 100_000).run(&mut net, Span::from_secs(5));
+}
+
+#[test]
+fn what_is_sent_begins_the_idle_timeout_anew() {
+    let config = Config { idle_timeout: Span::from_secs(3), ..Config::default() };
+    let (mut net, client, _) = pair(&[Link::default()], &config);
+    net.run_for(Span::from_ms(2500));
+    net.links.clear();
+    let stream = net.connection(0, client).open_stream(Dir::Bi).unwrap();
+    net.connection(0, client).write(stream, b"anybody?").unwrap();
+    net.run_for(Span::from_secs(2));
+    assert_eq!(net.connection(0, client).error(), None);
+    net.run_for(Span::from_secs(2));
+    assert!(net.happened(0, &Event::Closed(ConnectionError::TimedOut)).is_some());
 }

@@ -99,8 +99,7 @@ fn an_abandoned_path_makes_room_for_another() {
 
 #[test]
 fn a_backup_carries_nothing_until_the_other_fails() {
-    let (mut net, client, server) =
-        connected(&[Link { rate: 50_000_000, ..Link::default() }; 2], &Config::default());
+    let (mut net, client, server) = connected(&[shaped(50_000_000, 5); 2], &Config::default());
     net.connection(0, client).set_backup(1, true).unwrap();
     net.run_for(Span::from_ms(100));
     assert!(net.connection(1, server).paths().any(|path| path.id == 1 && path.backup));

@@ -61,6 +61,7 @@ pub(crate) struct Net {
     /// Every datagram is changed by this before it is sent.
     pub(crate) tamper: Option<fn(u64, &mut Vec<u8>)>,
     pub(crate) sent: u64,
+    idle_steps: u32,
 }
 
 /// The client's address number `i`; each has a link of its own to the server.
@@ -91,6 +92,7 @@ impl Net {
             nat: BTreeMap::new(),
             tamper: None,
             sent: 0,
+            idle_steps: 0,
         }
     }
 
@@ -181,6 +183,9 @@ impl Net {
         let arrival = self.under_way.peek().map(|Reverse(packet)| packet.0);
         let timers = self.ends.iter().filter_map(Endpoint::poll_timeout);
         let Some(next) = timers.chain(arrival).min().filter(|&next| next <= most) else { return false };
+        // Whoever asks to be woken up for what is past has nothing to do then.
+        self.idle_steps = if next > self.now { 0 } else { self.idle_steps + 1 };
+        assert!(self.idle_steps < 10_000, "time does not pass at {:?}: {:?}", self.now, self.news());
         self.now = self.now.max(next);
         while self.under_way.peek().is_some_and(|Reverse(packet)| packet.0 <= self.now) {
             let Some(Reverse((_, _, to, route, mark, mut data))) = self.under_way.pop() else { break };
@@ -268,10 +273,19 @@ pub(crate) struct Transfer {
 impl Transfer {
     /// From the client to the server.
     pub(crate) fn up(net: &mut Net, client: Handle, server: Handle, total: u64) -> Transfer {
-        let stream = net.connection(0, client).open_stream(Dir::Bi).expect("streams are allowed");
+        Transfer::between(net, (0, client), (1, server), total)
+    }
+
+    /// From the server to the client.
+    pub(crate) fn down(net: &mut Net, client: Handle, server: Handle, total: u64) -> Transfer {
+        Transfer::between(net, (1, server), (0, client), total)
+    }
+
+    fn between(net: &mut Net, from: (usize, Handle), to: (usize, Handle), total: u64) -> Transfer {
+        let stream = net.connection(from.0, from.1).open_stream(Dir::Bi).expect("streams are allowed");
         Transfer {
-            from: (0, client, stream),
-            to: (1, server, stream),
+            from: (from.0, from.1, stream),
+            to: (to.0, to.1, stream),
             written: 0,
             read: 0,
             total,

@@ -48,6 +48,9 @@ impl Streams {
         let wanted = half.stopped.is_none() && half.reset.is_none();
         if wanted {
             half.buffer.write(offset, data);
+            if half.buffer.is_shattered() {
+                return Err(TransportError::new(code::INTERNAL, "a stream in too many pieces"));
+            }
         }
         let news = wanted && !half.told && (half.buffer.readable() > ready || (fin && !at_end));
         half.told |= news;
