@@ -103,7 +103,10 @@ impl Connection {
             return None;
         }
         let oldest = path.space.sent.iter().find(|packet| packet.eliciting && !packet.mtu_probe)?;
-        Some(oldest.sent.max(path.heard_at) + path.pto(self.peer_ack_delay()))
+        // Two deviations instead of four: to be wrong costs packets sent twice, to be late stalls everything.
+        let (rto, srtt) = (path.pto(Span::ZERO), path.srtt());
+        let margin = Span::from_ps(rto.ps().saturating_sub(srtt.ps())).div(2).max(self.peer_ack_delay());
+        Some(oldest.sent.max(path.heard_at) + srtt + margin)
     }
 
     /// The time has come that [`poll_timeout`](Self::poll_timeout) told, or is past.

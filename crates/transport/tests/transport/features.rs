@@ -156,7 +156,8 @@ fn an_unvalidated_address_gets_three_times_what_it_sent() {
 
 #[test]
 fn changed_packets_are_dropped_and_nothing_else_happens() {
-    for tamper in [flip as fn(u64, &mut Vec<u8>), truncate, repeat_header] {
+    let flip: fn(u64, &mut Vec<u8>) = |number, data| flip(number, data);
+    for tamper in [flip, truncate, repeat_header] {
         let mut net = Net::new(&[Link::default(), Link::default()], Config::default(), NO_RETRY);
         net.tamper = Some(tamper);
         let client = net.connect(Config::default());
@@ -166,7 +167,7 @@ fn changed_packets_are_dropped_and_nothing_else_happens() {
     }
 }
 
-fn flip(number: u64, data: &mut Vec<u8>) {
+fn flip(number: u64, data: &mut [u8]) {
     if number % 7 == 3 {
         let at = (number as usize * 31) % data.len();
         data[at] ^= 1 << (number % 8);

@@ -123,3 +123,20 @@ fn loss_and_reordering_on_every_path_lose_nothing() {
     let (mut net, client, server) = connected(&links, &Config::default());
     Transfer::up(&mut net, client, server, 3_000_000).run(&mut net, Span::from_secs(60));
 }
+
+#[test]
+fn cuts_at_any_time_stall_for_less_than_a_second_and_mostly_for_a_quarter() {
+    let mut stalls = Vec::new();
+    for i in 0..20 {
+        let mut links = [shaped(20_000_000, 20), shaped(20_000_000, 30)];
+        links[i % 2].cut = (Time::ZERO + Span::from_ms(1250 + 74 * i as u64), Time::NEVER);
+        let (mut net, client, server) = connected(&links, &Config::default());
+        let mut transfer = Transfer::up(&mut net, client, server, 8_000_000);
+        transfer.run(&mut net, Span::from_secs(20));
+        assert!(net.happened(0, &Event::PathSuspected { path: i as u32 % 2 }).is_some(), "{i}");
+        stalls.push(transfer.stall);
+    }
+    stalls.sort();
+    assert!(stalls[stalls.len() / 2] <= Span::from_ms(250), "{stalls:?}");
+    assert!(stalls[stalls.len() - 1] <= Span::from_secs(1), "{stalls:?}");
+}

@@ -72,7 +72,7 @@ fn a_client_of_noq_with_three_paths_one_of_them_cut_and_one_abandoned() {
         let now = udp.now();
         let connection = udp.endpoint.connection(handle).unwrap();
         let sent: Vec<_> = connection.paths().map(|path| path.bytes.1).collect();
-        if abandoned == 0 && sent.iter().all(|&sent| sent > 100_000) {
+        if abandoned == 0 && sent.iter().all(|&sent| sent > 20_000) {
             connection.abandon_path(now, 2).unwrap();
             abandoned = 1;
             udp.cut = Some(udp.address(1));
