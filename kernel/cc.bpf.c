@@ -7,6 +7,7 @@
  *     CC_ALG_SOURCE   its source file   CC_COUPLED      1 if it reads its siblings, else 0
  *     CC_NEEDS_ECN    1 if it needs every mark echoed, else 0
  *     CC_DETECTS      1 if it detects paths that share a bottleneck, else 0
+ *     CC_PACES        1 if it has packets spaced, else 0
  *
  * What Linux calls, and what becomes of it:
  *
@@ -359,6 +360,34 @@ static __always_inline void decision_clear(struct call *c)
 	__builtin_memset(&c->out, 0, sizeof(c->out));
 }
 
+/*
+ * Spaces packets as the decision says.  What is written to sk_pacing_rate would not last: Linux
+ * computes it anew after every ACK, but stays below the limit that an application can set.
+ */
+#if CC_PACES
+static __noinline int space(struct sock *sk, u32 gap_us)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	u32 rate = ~0u;
+
+	if (gap_us)
+		rate = cc_max((u32)cc_min64((u64)tp->mss_cache * 1000000 / gap_us, ~0u - 1), 1);
+	bpf_setsockopt(sk, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate));
+	if (gap_us && tp->ecn_flags & TCP_ECN_NEGOTIATED)
+		tp->ecn_flags |= TCP_ECN_QUEUE_CWR;
+	/* Spaced no more: Linux shall not go on by its own rate, which no sibling has. */
+	if (!gap_us && sk->sk_pacing_status == SK_PACING_NEEDED)
+		sk->sk_pacing_status = SK_PACING_NONE;
+	return 0;
+}
+#else
+static __always_inline void space(struct sock *sk, u32 gap_us)
+{
+	(void)sk;
+	(void)gap_us;
+}
+#endif
+
 /* Takes over a decision; the event follows, for the next hook of the same ACK. */
 static __always_inline void apply(struct call *c, struct sock *sk)
 {
@@ -372,6 +401,8 @@ static __always_inline void apply(struct call *c, struct sock *sk)
 		c->ev.cwnd_pkt = cc_min(cc_max(c->out.cwnd_pkt, 1), tp->snd_cwnd_clamp);
 		tp->snd_cwnd = c->ev.cwnd_pkt;
 	}
+	if (CC_PACES && c->out.set & CC_SET_GAP)
+		space(sk, c->out.gap_us);
 	if (CC_COUPLED && c->out.set & CC_CLOSE_PATH)
 		close_path(sk, c->out.peer);
 }

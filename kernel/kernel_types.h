@@ -116,6 +116,7 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	kuid_t sk_uid;
+	__u32 sk_pacing_status;
 };
 
 struct inet_sock {
@@ -152,6 +153,7 @@ struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u64 tcp_mstamp;
 	__u64 bytes_acked;
+	__u32 mss_cache;
 	__u32 snd_cwnd;
 	__u32 snd_cwnd_clamp;
 	__u32 snd_ssthresh;
@@ -291,10 +293,15 @@ struct tcp_congestion_ops {
 #define TCP_ESTABLISHED		1
 #define TCP_SYN_SENT		2
 #define TCP_CLOSE_WAIT		8
+#define SOL_SOCKET		1
+#define SO_MAX_PACING_RATE	47
+#define SK_PACING_NONE		0
+#define SK_PACING_NEEDED	1
 #define SOL_TCP			6
 #define TCP_CONGESTION		13
 #define TCP_CONG_NON_RESTRICTED (1u << 0)
 #define TCP_CONG_NEEDS_ECN	(1u << 1)
+#define TCP_ECN_QUEUE_CWR	(1u << 1)
 #define TCP_ECN_DEMAND_CWR	(1u << 2)
 #define TCP_ECN_NEGOTIATED	(1u << 0 | 1u << 4) /* RFC 3168, or AccECN (since 6.18) */
 #define CA_ACK_ECE		(1u << 2)

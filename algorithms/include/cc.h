@@ -43,7 +43,7 @@
 #include <stdint.h>
 
 /* Changes whenever a struct below changes shape or meaning. */
-#define CC_INTERFACE_VERSION 1
+#define CC_INTERFACE_VERSION 2
 
 #define CC_MAX_PATHS	     8
 #define CC_MAX_PARAMS	     12
@@ -164,6 +164,7 @@ struct cc_params {
 #define CC_CLOSE_PATH	(1u << 2) /* this path shares a bottleneck: close it, reinject its data */
 #define CC_ONLY_PATH	(1u << 3) /* send new data of the connection on this path only ... */
 #define CC_ALL_PATHS	(1u << 4) /* ... on every path again.  Both are advice to the scheduler */
+#define CC_SET_GAP	(1u << 5) /* only by one with `paces` in registry.toml */
 
 struct cc_decision {
 	uint32_t set;
@@ -172,6 +173,9 @@ struct cc_decision {
 	uint32_t peer; /* with CC_CLOSE_PATH: the slot of the path that is kept.  Do not close if
 			* the peer is being closed itself: two paths may accuse each other at the
 			* same moment */
+	uint32_t gap_us; /* time between two packets from now on.  With ECN each of them also asks
+			  * for an acknowledgment of its own, by CWR: a delayed one would wait for
+			  * the next packet.  0: no limit */
 };
 
 #define CC_UNUSED __attribute__((unused))
@@ -228,6 +232,6 @@ _Static_assert(sizeof(struct cc_slot) == 32, "cc_slot is shared with Rust and BP
 _Static_assert(sizeof(struct cc_path) == 80, "cc_path must leave 24 bytes of icsk_ca_priv");
 _Static_assert(sizeof(struct cc_history) == 68, "cc_history is shared with Rust and BPF");
 _Static_assert(sizeof(struct cc_sharing) == 604, "cc_sharing is shared with Rust and BPF");
-_Static_assert(sizeof(struct cc_decision) == 16, "cc_decision is shared with Rust and BPF");
+_Static_assert(sizeof(struct cc_decision) == 20, "cc_decision is shared with Rust and BPF");
 
 #endif /* VMCC_CC_H */

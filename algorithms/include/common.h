@@ -215,6 +215,12 @@ CC_INLINE void cc_set_ssthresh(struct cc_decision *out, uint32_t ssthresh_pkt)
 	out->ssthresh_pkt = ssthresh_pkt;
 }
 
+CC_INLINE void cc_set_gap(struct cc_decision *out, uint32_t gap_us)
+{
+	out->set |= CC_SET_GAP;
+	out->gap_us = gap_us;
+}
+
 CC_INLINE int cc_in_slow_start(const struct cc_event *ev)
 {
 	return ev->cwnd_pkt < ev->ssthresh_pkt;

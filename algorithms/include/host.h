@@ -30,7 +30,6 @@ struct cc_host {
 	uint32_t state; /* enum cc_state */
 	uint32_t reducing;
 	uint32_t cut_end; /* snd_nxt at the last reduction */
-	uint32_t reserved;
 };
 
 _Static_assert(sizeof(struct cc_host) == 120, "cc_host is shared with Rust and BPF");
@@ -50,6 +49,8 @@ CC_INLINE void cc_host_apply(struct cc_host *h, const struct cc_decision *d, int
 	}
 	if (d->set & CC_CLOSE_PATH)
 		h->decision.peer = d->peer;
+	if (d->set & CC_SET_GAP)
+		h->decision.gap_us = d->gap_us;
 	h->decision.set |= d->set;
 }
 

@@ -94,6 +94,7 @@ fn algorithm_entry(tools: &Toolchain, algorithm: &Algorithm) -> String {
         format!("-DCC_COUPLED={}", u8::from(algorithm.coupled)),
         format!("-DCC_NEEDS_ECN={}", u8::from(algorithm.needs_ecn)),
         format!("-DCC_DETECTS={}", u8::from(algorithm.detects)),
+        format!("-DCC_PACES={}", u8::from(algorithm.paces)),
     ];
     let program = tools.compile("cc.bpf.c", &format!("cc_{name}.o"), &defines);
     tools.compile("replay.bpf.c", &format!("replay_{name}.o"), &defines);

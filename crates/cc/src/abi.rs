@@ -85,6 +85,8 @@ flags! {
         ONLY_PATH = 3;
         /// New data may go to every path again.
         ALL_PATHS = 4;
+        /// `gap_us` is meant.
+        GAP = 5;
     }
 }
 
@@ -261,6 +263,8 @@ pub struct Decision {
     pub ssthresh_pkt: u32,
     /// With [`DecisionFlags::CLOSE_PATH`], the slot of the path that is kept.
     pub peer: u32,
+    /// Time between two packets from now on, each of which asks for an acknowledgment of its own; 0: no limit.
+    pub gap_us: u32,
 }
 
 impl Decision {
@@ -274,6 +278,12 @@ impl Decision {
     #[inline]
     pub fn ssthresh(&self) -> Option<u32> {
         self.set.has(DecisionFlags::SSTHRESH).then_some(self.ssthresh_pkt)
+    }
+
+    /// The time between two packets from now on, if that changes; 0: no limit.
+    #[inline]
+    pub fn gap_us(&self) -> Option<u32> {
+        self.set.has(DecisionFlags::GAP).then_some(self.gap_us)
     }
 
     /// The path to keep if this one should be closed.
@@ -301,8 +311,6 @@ pub struct Host {
     pub reducing: u32,
     /// `snd_nxt` at the last reduction.
     pub cut_end: u32,
-    /// Zero.
-    pub reserved: u32,
 }
 
 impl Host {
@@ -316,7 +324,6 @@ impl Host {
             state: State::Open,
             reducing: 0,
             cut_end: 0,
-            reserved: 0,
         }
     }
 
@@ -344,6 +351,6 @@ const _: () = {
     assert!(size_of::<Path>() == 80 && offset_of!(Path, priv_words) == 24);
     assert!(size_of::<History>() == 68 && offset_of!(History, value) == 22);
     assert!(size_of::<Sharing>() == 604 && offset_of!(Sharing, evidence) == 544);
-    assert!(size_of::<Decision>() == 16 && offset_of!(Decision, peer) == 12);
-    assert!(size_of::<Host>() == 120 && offset_of!(Host, cwnd_pkt) == 96);
+    assert!(size_of::<Decision>() == 20 && offset_of!(Decision, gap_us) == 16);
+    assert!(size_of::<Host>() == 120 && offset_of!(Host, cwnd_pkt) == 100);
 };

@@ -55,6 +55,8 @@ pub struct AlgorithmInfo {
     pub alpha: bool,
     /// Whether it detects paths that share a bottleneck: [`Algorithm::detect`] is to be called.
     pub detects: bool,
+    /// Whether it has packets spaced: [`Decision::gap_us`] is to be followed.
+    pub paces: bool,
     /// Its parameters, in the order of `struct cc_params`.
     pub params: &'static [ParamInfo],
 }

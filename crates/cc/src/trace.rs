@@ -309,7 +309,8 @@ impl Step {
             | DecisionFlags::SSTHRESH
             | DecisionFlags::CLOSE_PATH
             | DecisionFlags::ONLY_PATH
-            | DecisionFlags::ALL_PATHS;
+            | DecisionFlags::ALL_PATHS
+            | DecisionFlags::GAP;
         let decision = &after.decision;
         let rules = [
             (after.cwnd_pkt >= 1 || before.cwnd_pkt == 0, "the window is at least one packet"),

@@ -113,7 +113,7 @@ mod tests {
         host.path.credit_q40 = -5;
         host.path.pub_words = [1, u64::MAX];
         host.path.priv_words = std::array::from_fn(|i| i as u64 + 10);
-        host.decision = Decision { set: DecisionFlags(5), cwnd_pkt: 1, ssthresh_pkt: 2, peer: 3 };
+        host.decision = Decision { set: DecisionFlags(5), cwnd_pkt: 1, ssthresh_pkt: 2, peer: 3, gap_us: 4 };
         host.state = State::Recovery;
         host.reducing = 1;
         host.cut_end = 0xffff_fff0;

@@ -47,7 +47,7 @@ fn rust_entry(alg: &Algorithm) -> String {
     let params: String = alg.params.iter().map(rust_param).collect();
     format!(
         "    Entry {{ ops: &raw const cc_host_ops_{name}, info: AlgorithmInfo {{ name: {name:?}, kernel_name: {kernel:?}, \
-         title: {title:?}, source: {source:?}, coupled: {coupled}, needs_ecn: {ecn}, alpha: {alpha}, detects: {detects}, \
+         title: {title:?}, source: {source:?}, coupled: {coupled}, needs_ecn: {ecn}, alpha: {alpha}, detects: {detects}, paces: {paces}, \
          params: &[\n{params}    ] }} }},\n",
         name = alg.name,
         kernel = alg.kernel_name,
@@ -57,6 +57,7 @@ fn rust_entry(alg: &Algorithm) -> String {
         ecn = alg.needs_ecn,
         alpha = alg.alpha,
         detects = alg.detects,
+        paces = alg.paces,
     )
 }
 

@@ -42,6 +42,8 @@ pub struct Algorithm {
     pub alpha: bool,
     /// Whether it detects paths that share a bottleneck.
     pub detects: bool,
+    /// Whether it has packets spaced.
+    pub paces: bool,
     /// Parameters, in the order of `struct cc_params`.
     pub params: Vec<Param>,
 }
@@ -105,6 +107,8 @@ struct RawAlgorithm {
     alpha: bool,
     #[serde(default)]
     detects: bool,
+    #[serde(default)]
+    paces: bool,
     kernel: Option<String>,
     #[serde(default)]
     param: Vec<RawParam>,
@@ -176,7 +180,8 @@ impl Algorithm {
             }
         }
         let (title, source) = (raw.title, raw.source);
-        let (coupled, needs_ecn, alpha, detects) = (raw.coupled, raw.needs_ecn, raw.alpha, raw.detects);
+        let (coupled, needs_ecn, alpha) = (raw.coupled, raw.needs_ecn, raw.alpha);
+        let (detects, paces) = (raw.detects, raw.paces);
         Ok(Self {
             name: name.to_owned(),
             kernel_name,
@@ -186,6 +191,7 @@ impl Algorithm {
             needs_ecn,
             alpha,
             detects,
+            paces,
             params,
         })
     }

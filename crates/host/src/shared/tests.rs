@@ -87,6 +87,7 @@ const INTERFACE: &[Layout] = &[
         cwnd_pkt as "cwnd_pkt": u32,
         ssthresh_pkt as "ssthresh_pkt": u32,
         peer as "peer": u32,
+        gap_us as "gap_us": u32,
     }),
     layout_of!(Host as "cc_host" {
         path as "path": Path,
@@ -96,7 +97,6 @@ const INTERFACE: &[Layout] = &[
         state as "state": State,
         reducing as "reducing": u32,
         cut_end as "cut_end": u32,
-        reserved as "reserved": u32,
     }),
 ];
 
@@ -134,6 +134,7 @@ const INTERFACE_CONSTANTS: &[Constants] = &[
             ("CC_CLOSE_PATH", DecisionFlags::CLOSE_PATH.0),
             ("CC_ONLY_PATH", DecisionFlags::ONLY_PATH.0),
             ("CC_ALL_PATHS", DecisionFlags::ALL_PATHS.0),
+            ("CC_SET_GAP", DecisionFlags::GAP.0),
             ("CC_SSTHRESH_INFINITE", vmcc_cc::SSTHRESH_INFINITE),
         ],
     },

@@ -113,6 +113,8 @@ pub(crate) struct Subflow {
     pub(crate) pace_until: Time,
     /// Waiting for `pace_until`.
     pub(crate) paced_out: bool,
+    /// The time between two packets that the algorithm wants; zero: it does not say.
+    pub(crate) gap: Span,
     pub(crate) join_delay: Span,
     pub(crate) syn_sent: Time,
     pub(crate) syn_retries: u8,
@@ -171,6 +173,7 @@ impl Subflow {
             pace_timer: Timer::new(),
             pace_until: Time::ZERO,
             paced_out: false,
+            gap: Span::ZERO,
             join_delay: spec.join_delay,
             syn_sent: Time::ZERO,
             syn_retries: 0,

@@ -37,7 +37,7 @@ use super::conn::Conn;
 use super::record::{Closing, RttGroups};
 use super::subflow::{Status, Subflow};
 use crate::hosts::Wire;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use vmcc_cc::{Algorithm, Cause, Decision, DecisionFlags, Event, EventFlags, Group, Params};
 
 /// A congestion-control algorithm with its parameters.
@@ -127,6 +127,9 @@ impl<W: Wire> Tx<'_, W> {
         // A window that answers congestion is where the gradual reduction ends, not a jump.
         if let Some(cwnd) = decision.cwnd().filter(|_| cause == Cause::None) {
             sf.cwnd = cwnd.clamp(1, vmcc_cc::MAX_CWND_PKT);
+        }
+        if let Some(gap_us) = decision.gap_us() {
+            sf.gap = Span::from_us(gap_us.into());
         }
         if decision.set.has(DecisionFlags::ONLY_PATH) {
             self.conn.selector.only = Some(r as u8);

@@ -181,7 +181,8 @@ impl<W: Wire> Tx<'_, W> {
         let mut flags = Packet::DATA;
         if sf.ecn {
             flags |= Packet::ECT;
-            if std::mem::take(&mut sf.cwr_pending) {
+            // A spaced packet is not followed by one soon: the receiver shall not wait for it.
+            if std::mem::take(&mut sf.cwr_pending) || sf.gap != Span::ZERO {
                 flags |= Packet::CWR;
             }
         }
@@ -220,7 +221,9 @@ impl<W: Wire> Tx<'_, W> {
             class: self.conn.class,
             ..Packet::default()
         });
-        if self.config.pacing {
+        if self.subs[r].gap != Span::ZERO {
+            self.space(r);
+        } else if self.config.pacing {
             self.pace(r);
         }
     }
@@ -239,6 +242,15 @@ impl<W: Wire> Tx<'_, W> {
             sf.paced_out = true;
             self.wire.arm(&mut sf.pace_timer, Purpose::Pace.id(index), sf.pace_until);
         }
+    }
+
+    /// As the algorithm wants it.
+    fn space(&mut self, r: usize) {
+        let index = self.index(r);
+        let sf = &mut self.subs[r];
+        sf.pace_until = self.now + sf.gap;
+        sf.paced_out = true;
+        self.wire.arm(&mut sf.pace_timer, Purpose::Pace.id(index), sf.pace_until);
     }
 
     /// The next paced segment may go.
