@@ -170,9 +170,9 @@ struct cc_decision {
 	uint32_t set;
 	uint32_t cwnd_pkt;
 	uint32_t ssthresh_pkt;
-	uint32_t peer; /* with CC_CLOSE_PATH: the slot of the path that is kept.  Do not close if
-			* the peer is being closed itself: two paths may accuse each other at the
-			* same moment */
+	uint32_t peer;	 /* with CC_CLOSE_PATH: the slot of the path that is kept.  Do not close if
+			  * the peer is being closed itself: two paths may accuse each other at the
+			  * same moment */
 	uint32_t gap_us; /* time between two packets from now on.  With ECN each of them also asks
 			  * for an acknowledgment of its own, by CWR: a delayed one would wait for
 			  * the next packet.  0: no limit */

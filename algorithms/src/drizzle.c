@@ -2,46 +2,48 @@
 /*
  * Drizzle: vMCC's control law that goes on below the smallest window, by spacing packets.
  *
- * Source: ours.  Where vMCC falls short is measured in docs/beyond.md: a window cannot fall below
- * two packets, so that N subflows keep 2N packets in the queue whatever the marks say, and the cut
- * is rounded to whole packets, so that small windows hardly shrink at all.
+ * Source: ours; docs/beyond.md has what was measured and why each part is as it is.
  *
- *   u          the window in packets with its fraction; `spacing` S = 4 packets
- *   u >= S     vMCC: LIA's increase; once per window of marks u -= u * alpha / 2, fraction kept
- *   u < S      the host has a window of S and sends one packet per T / u on average, T the latest
- *              round trips; every acknowledged packet counts by itself:
- *     unmarked   u += gain * (1 + u) * 2 share, doubled for every 16 unmarked ones in a row
- *     marked     u -= cut * u
- *     share      half 1/n, half u_r/T_r of the sum over all n paths; 1 for one path
- *   loss, RTO  half
+ *   windows   vMCC: LIA's increase; once per window of marks w -= w alpha / 2, floor S = 2.  The
+ *             fraction of the window is kept.
+ *   spacing   begins with a reduction below S, when marked packets at windows up to 2S have been
+ *             more than a quarter of the unmarked ones by `patience`; a loss at S counts as eight
+ *             marks.  The window is S, packets go a gap apart, u = T / gap of them in a round trip.
+ *             Every acknowledged packet counts by itself, as much as its path has of the growth:
+ *      unmarked   rate *= 1 + gain (1 - alpha)^3 2 share
+ *      marked     gap *= 1 + cut alpha min(u, 2)
+ *      share      half 1/n, half u_r/T_r of the sum over all n paths; 1 for one path
+ *      loss, RTO  gap *= 2
+ *             Where fraction p is marked, two paths rest at u = (1 - p)^4 / p^2 with gain = cut:
+ * 0.25 at one half, 2.7 at 0.3. sent      gap + (last T - T) / 2 apart: marks alone would make rate
+ * and queue swing, since the queue is the sum of what the rate is.  With u >= 1 the gap also
+ * follows T, as a window's rate does end       u >= S: windows again
  *
- * With u = S both laws have their equilibrium at about the same fraction of marks (two paths, 0.2),
- * so a path does not gain by being on one side of the boundary.  Below it the fraction rises
- * slowly: a half at u = 0.2.
+ * T is the average of the newest samples; one of more than four times that is a delayed
+ * acknowledgment's.
  *
- * A host that does not space packets keeps S packets in flight where vMCC keeps two.
- *
- * Valid range: see coupling.h; u down to 1/64 packet, gaps up to 50 ms.
+ * Valid range: see coupling.h; gaps up to 64 T and 100 ms.  A host that does not space packets has
+ * vMCC with a fraction of the window.
  */
 #include "dctcp.h"
 #include "lia.h"
 
-#define DRIZZLE_BITS	   20 /* fractional bits of u */
-#define DRIZZLE_ONE	   (1u << DRIZZLE_BITS)
-#define DRIZZLE_GAP_BITS   4 /* fractional bits of a gap in microseconds */
-#define DRIZZLE_SLOWEST	   64u	   /* gaps of at most so many round trips, ... */
-#define DRIZZLE_MAX_GAP_US 100000u /* ... and this: half of the shortest timeout */
+#define DRIZZLE_BITS	       20 /* fractional bits of u */
+#define DRIZZLE_ONE	       (1u << DRIZZLE_BITS)
+#define DRIZZLE_GAP_BITS       4       /* fractional bits of a gap in microseconds */
+#define DRIZZLE_SLOWEST	       64u     /* gaps of at most so many round trips, ... */
+#define DRIZZLE_MAX_GAP_US     100000u /* ... and this: half of the shortest timeout */
 #define DRIZZLE_ALPHA_AT_FIRST (CC_ALPHA_ONE_Q30 / 4)
-#define DRIZZLE_PRESSED_MAX 1024u
-#define DRIZZLE_LOSS_PRESSES 32u
-#define DRIZZLE_ACKED_MAX  4u	   /* packets of one ACK that count */
+#define DRIZZLE_PRESSED_MAX    1024u
+#define DRIZZLE_LOSS_PRESSES   32u /* eight marks */
+#define DRIZZLE_ACKED_MAX      4u  /* packets of one ACK that count */
 
 struct CC_PRIVATE drizzle {
 	struct cc_dctcp ecn;
 	uint32_t gap_q4;     /* us; nonzero: packets are spaced */
 	uint32_t rtt_us;     /* the newest sample: a delayed ACK's oldest has waited */
 	uint32_t average_us; /* of these */
-	uint32_t pressed;    /* marked packets more than unmarked ones at the smallest window */
+	uint32_t pressed;    /* how long marks have asked for less than the smallest window */
 };
 
 CC_INLINE uint32_t drizzle_spacing(const struct cc_params *params)
@@ -166,7 +168,7 @@ CC_HOOK(drizzle, init)
 	cc_dctcp_init(&d->ecn, ev, params->v[CC_P_DRIZZLE_ALPHA_INIT]);
 }
 
-/* At the smallest window: how long have marks asked for less? */
+/* A marked packet at a small window weighs as much as four unmarked ones. */
 CC_INLINE void drizzle_press(struct drizzle *d, const struct cc_event *ev, uint32_t spacing)
 {
 	uint32_t acked = cc_min(ev->acked_pkt, DRIZZLE_ACKED_MAX);
