@@ -138,8 +138,8 @@ fn pattern(e: &DescheduleEvent, at: &dyn Fn(&str) -> String) -> Check {
         let alone = e.on.is_zero() && e.off.is_zero() && !e.random;
         require(alone, &at("recorded"), "it stands instead of `on`, `off` and `random`")?;
         require(e.recorded.len() <= RECORDED_MOST, &at("recorded"), "it has more than 100,000 pairs")?;
-        let runs = e.recorded.iter().any(|pair| !pair.0.is_zero());
-        require(runs, &at("recorded"), "the host would never run")?;
+        let runs = e.recorded.iter().all(|pair| !pair.0.is_zero());
+        require(runs, &at("recorded"), "the host does not run between two pairs: make them one")?;
         let sleeps = e.recorded.iter().any(|pair| !pair.1.is_zero());
         require(sleeps, &at("recorded"), "the host would never be off")?;
     }
