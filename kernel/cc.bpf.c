@@ -31,6 +31,9 @@
  *
  *   undo_cwnd: Linux's own rule; no hook.
  *
+ *   min_tso_segs: the spacing that was asked for.  Linux sets its own rate, from its own RTT, at
+ * the end of every ACK, and asks this right before it sends.
+ *
  * The window that on_congestion answers is not taken: Linux reduces gradually (PRR) to ssthresh.
  */
 #include "kernel_types.h"
@@ -78,6 +81,9 @@ struct {
 #else
 #define LOW_SSTHRESH CC_MIN_SSTHRESH_PKT
 #endif
+
+/* Linux's own (net.ipv4.tcp_min_tso_segs). */
+#define MIN_TSO_SEGS 2
 
 /* How often a member looks for siblings that have become backups. */
 #define LOOK_AGAIN_US 10000
@@ -325,6 +331,16 @@ static __always_inline void close_path(struct sock *sk, u32 peer)
 
 #endif
 
+/* Linux's timestamps are in milliseconds unless a route asks for microseconds. */
+static __always_inline u32 peer_clock_ms(const struct tcp_sock *tp)
+{
+	u32 tsval = tp->rx_opt.rcv_tsval;
+
+	if (bpf_core_field_exists(tp->tcp_usec_ts) && BPF_CORE_READ_BITFIELD(tp, tcp_usec_ts))
+		return tsval / 1000;
+	return tsval;
+}
+
 static __always_inline void event_load(struct cc_event *ev, struct sock *sk, const struct mp_sk *ca)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
@@ -346,7 +362,7 @@ static __always_inline void event_load(struct cc_event *ev, struct sock *sk, con
 	ev->in_flight_pkt = in_flight(tp);
 	ev->snd_una = tp->snd_una;
 	ev->snd_nxt = tp->snd_nxt;
-	ev->reserved = 0;
+	ev->peer_ms = peer_clock_ms(tp);
 }
 
 static __always_inline void call_load(struct call *c, struct sock *sk, const struct mp_sk *ca)
@@ -362,9 +378,12 @@ static __always_inline void decision_clear(struct call *c)
 
 /*
  * Spaces packets as the decision says.  What is written to sk_pacing_rate would not last: Linux
- * computes it anew after every ACK, but stays below the limit that an application can set.
+ * computes it anew after every ACK, from an RTT that may be anything after a sleep.  So a gap for
+ * long is a limit, below which Linux stays, as an application can set one; and a gap for a round
+ * trip is written right before Linux sends (cc_min_tso_segs), and leaves an application's limit
+ * alone.
  */
-#if CC_PACES
+#if CC_PACES && CC_NEEDS_ECN
 static __noinline int space(struct sock *sk, u32 gap_us)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
@@ -379,6 +398,18 @@ static __noinline int space(struct sock *sk, u32 gap_us)
 	if (!gap_us && sk->sk_pacing_status == SK_PACING_NEEDED)
 		sk->sk_pacing_status = SK_PACING_NONE;
 	return 0;
+}
+#elif CC_PACES
+/* Who has set no limit of his own has no pacing but ours. */
+static __always_inline void space(struct sock *sk, u32 gap_us)
+{
+	u32 status = sk->sk_pacing_status;
+
+	mp_sk(sk)->gap_us = gap_us;
+	if (gap_us && status == SK_PACING_NONE)
+		sk->sk_pacing_status = SK_PACING_NEEDED;
+	else if (!gap_us && status == SK_PACING_NEEDED && !~sk->sk_max_pacing_rate)
+		sk->sk_pacing_status = SK_PACING_NONE;
 }
 #else
 static __always_inline void space(struct sock *sk, u32 gap_us)
@@ -572,7 +603,8 @@ static __always_inline void begin(struct sock *sk)
 		return;
 	ca->group_key = 0;
 	ca->rtt_us = 0;
-	ca->prior_rcv_nxt = tp->rcv_nxt;
+	/* In the same place as gap_us, of which one that needs no ECN has none yet. */
+	ca->prior_rcv_nxt = CC_NEEDS_ECN ? tp->rcv_nxt : 0;
 	ca->acked_pkt = 0;
 	ca->slot = 0;
 	ca->flags = SK_LIVE;
@@ -861,6 +893,22 @@ void BPF_PROG(cc_cwnd_event, struct sock *sk, int event)
 }
 #endif
 
+#if CC_PACES && !CC_NEEDS_ECN
+SEC("struct_ops")
+u32 BPF_PROG(cc_min_tso_segs, struct sock *sk)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	u32 gap_us = mp_sk(sk)->gap_us;
+	u64 rate;
+
+	if (live(sk) && gap_us) {
+		rate = (u64)tp->mss_cache * 1000000 / gap_us;
+		sk->sk_pacing_rate = cc_min64(rate | 1, sk->sk_max_pacing_rate);
+	}
+	return MIN_TSO_SEGS;
+}
+#endif
+
 SEC(".struct_ops.link")
 struct tcp_congestion_ops mp_ops = {
 	.init = (void *)cc_init,
@@ -870,6 +918,9 @@ struct tcp_congestion_ops mp_ops = {
 	.set_state = (void *)cc_set_state,
 	.pkts_acked = (void *)cc_pkts_acked,
 	.undo_cwnd = (void *)cc_undo_cwnd,
+#if CC_PACES && !CC_NEEDS_ECN
+	.min_tso_segs = (void *)cc_min_tso_segs,
+#endif
 #if CC_NEEDS_ECN
 	.in_ack_event = (void *)cc_in_ack_event,
 	.cwnd_event = (void *)cc_cwnd_event,

@@ -116,7 +116,14 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	kuid_t sk_uid;
+	unsigned long sk_pacing_rate; /* bytes per second */
+	unsigned long sk_max_pacing_rate;
 	__u32 sk_pacing_status;
+};
+
+enum sk_pacing {
+	SK_PACING_NONE = 0,
+	SK_PACING_NEEDED = 1,
 };
 
 struct inet_sock {
@@ -149,8 +156,13 @@ struct minmax {
 	struct minmax_sample s[3];
 };
 
+struct tcp_options_received {
+	__u32 rcv_tsval;
+};
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
+	struct tcp_options_received rx_opt;
 	__u64 tcp_mstamp;
 	__u64 bytes_acked;
 	__u32 mss_cache;
@@ -171,6 +183,7 @@ struct tcp_sock {
 	__u32 max_packets_out;
 	struct minmax rtt_min;
 	__u8 is_cwnd_limited : 1;
+	__u8 tcp_usec_ts : 1; /* since 6.7 */
 	__u8 ecn_flags;
 	_Bool is_mptcp;
 };
@@ -282,6 +295,7 @@ struct tcp_congestion_ops {
 	void (*in_ack_event)(struct sock *sk, __u32 flags);
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	__u32 (*undo_cwnd)(struct sock *sk);
+	__u32 (*min_tso_segs)(struct sock *sk);
 	char name[16];
 	__u32 flags;
 	void (*init)(struct sock *sk);

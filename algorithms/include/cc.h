@@ -94,7 +94,7 @@ struct cc_event {
 				   acknowledged) */
 	uint32_t snd_una;	/* sequence numbers, any unit, compared modulo 2^32 */
 	uint32_t snd_nxt;
-	uint32_t reserved;
+	uint32_t peer_ms; /* the peer's clock when it sent this ACK, from any origin (RFC 7323) */
 };
 
 /* slot->flags; a slot with flags == 0 is free */
@@ -173,9 +173,9 @@ struct cc_decision {
 	uint32_t peer;	 /* with CC_CLOSE_PATH: the slot of the path that is kept.  Do not close if
 			  * the peer is being closed itself: two paths may accuse each other at the
 			  * same moment */
-	uint32_t gap_us; /* time between two packets from now on.  With ECN each of them also asks
-			  * for an acknowledgment of its own, by CWR: a delayed one would wait for
-			  * the next packet.  0: no limit */
+	uint32_t gap_us; /* time between two packets from now on; 0: no limit.  With `needs_ecn`
+			  * each of them also asks for an acknowledgment of its own, by CWR: a
+			  * delayed one would wait for the next packet */
 };
 
 #define CC_UNUSED __attribute__((unused))

@@ -106,6 +106,25 @@ CC_INLINE void cc_view_load(struct cc_view *view, const struct cc_event *ev,
 	}
 }
 
+/*
+ * Replaces round-trip times by those that paths publish in pub[0], in 1/8 us, and the own one by
+ * `own_8us`; 0 leaves the host's.
+ */
+CC_INLINE void cc_view_filter(struct cc_view *view, const struct cc_event *ev,
+			      const struct cc_group *group, uint32_t own_8us)
+{
+	uint32_t me = cc_own_index(ev), i;
+
+	for (i = 0; i < CC_MAX_PATHS; i++) {
+		uint64_t mine = cc_equal(i, me);
+		uint32_t filtered =
+			(uint32_t)cc_select(mine, own_8us, (uint32_t)group->path[i].pub[0]);
+
+		view->srtt[i] = (uint32_t)cc_select(cc_nonzero(filtered), cc_known_srtt(filtered),
+						    view->srtt[i]);
+	}
+}
+
 CC_INLINE uint32_t cc_view_count(const struct cc_view *view)
 {
 	uint32_t i, n = 0;

@@ -9,6 +9,10 @@
  *   inflated    T unchanged; alpha of this ACK is the largest of the last second
  *   growth      w_r += acked * min(alpha / w_total, 1 / w_r), current w_total; the rest is LIA
  *
+ * With keep = "increase" it is alpha / w_total that is kept and used again, as an implementation
+ * does whose variable called alpha holds that (the out-of-tree Linux LIA's does).  The window it was
+ * computed for was smaller, so that growth comes near 1 / w_r: paths are no longer coupled.
+ *
  * Deviations: D = theta * minRTT counts as inflated (the paper says both).  After `escape` of
  * uninterrupted inflation samples are accepted, else a lasting rise would freeze T for ever.  As
  * long as no sample was withheld T is the host's own estimate, so that it is LIA bit for bit.  The
@@ -25,7 +29,7 @@
 #define VMSCHED_MANTISSA_BITS 24
 #define VMSCHED_US_PER_MS     1000u
 /* pub[0]: filtered T in 1/8 us, 0 if it is the host's.  pub[1]: bucket number, alpha. */
-#define VMSCHED_PUB_SRTT  0
+#define VMSCHED_PUB_SRTT  0 /* as cc_view_filter reads it */
 #define VMSCHED_PUB_ALPHA 1
 
 struct CC_PRIVATE vmsched {
@@ -89,36 +93,20 @@ CC_INLINE uint32_t vmsched_siblings(const struct cc_event *ev, const struct cc_g
 	return largest;
 }
 
-/* The windows and filtered round-trip times of all paths. */
-CC_INLINE void vmsched_view(struct cc_view *view, const struct cc_event *ev,
-			    const struct cc_group *group, uint32_t own_srtt, uint32_t w)
-{
-	uint32_t me = cc_own_index(ev), i;
-
-	cc_view_load(view, ev, group, w);
-	for (i = 0; i < CC_MAX_PATHS; i++) {
-		uint32_t filtered = (uint32_t)group->path[i].pub[VMSCHED_PUB_SRTT];
-		uint64_t mine = cc_equal(i, me);
-
-		filtered = (uint32_t)cc_select(mine, own_srtt, filtered);
-		view->srtt[i] = (uint32_t)cc_select(cc_nonzero(filtered), cc_known_srtt(filtered),
-						    view->srtt[i]);
-	}
-}
-
 /* min(alpha / w_total, 1/w) in Q40, where an inflated ACK uses the largest alpha of a second. */
 CC_INLINE uint64_t vmsched_increase_q40(struct vmsched *v, const struct cc_event *ev,
 					struct cc_path *self, const struct cc_group *group,
-					uint32_t w)
+					uint64_t keep, uint32_t w)
 {
 	uint64_t coupled, total = 0;
 	struct cc_view view;
 	struct cc_coupling c;
 	uint32_t largest, i;
 
-	vmsched_view(&view, ev, group, v->srtt_8us, w);
+	cc_view_load(&view, ev, group, w);
+	cc_view_filter(&view, ev, group, v->srtt_8us);
 	cc_couple(&view, &c);
-	for (i = 0; i < CC_MAX_PATHS; i++)
+	for (i = 0; i < CC_MAX_PATHS && keep == CC_P_VMSCHED_KEEP_ALPHA; i++)
 		total += view.w[i];
 	total = cc_max64(total, 1);
 	coupled = cc_coupled_increase_q40(&c);
@@ -199,7 +187,8 @@ CC_HOOK(vmsched, on_grow)
 	if (left) {
 		inc = cc_inverse_q40(w);
 		if (cc_is_coupled(ev, group))
-			inc = vmsched_increase_q40(v, ev, self, group, w);
+			inc = vmsched_increase_q40(v, ev, self, group,
+						   params->v[CC_P_VMSCHED_KEEP], w);
 		w = cc_avoidance(self, w, left, inc);
 	}
 	cc_grown(ev, w, out);

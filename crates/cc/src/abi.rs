@@ -158,8 +158,8 @@ pub struct Event {
     pub snd_una: u32,
     /// Next sequence number to send, same unit.
     pub snd_nxt: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// The peer's clock when it sent this ACK, in milliseconds from any origin, modulo 2^32; 0: unknown.
+    pub peer_ms: u32,
 }
 
 /// What siblings may read of a path: `struct cc_slot`. A zero slot is free.
@@ -263,7 +263,8 @@ pub struct Decision {
     pub ssthresh_pkt: u32,
     /// With [`DecisionFlags::CLOSE_PATH`], the slot of the path that is kept.
     pub peer: u32,
-    /// Time between two packets from now on, each of which asks for an acknowledgment of its own; 0: no limit.
+    /// Time between two packets from now on, each of which asks for an acknowledgment of its own if the algorithm needs ECN;
+    /// 0: no limit.
     pub gap_us: u32,
 }
 
@@ -344,7 +345,7 @@ impl Host {
 }
 
 const _: () = {
-    assert!(size_of::<Event>() == 64 && offset_of!(Event, reserved) == 60);
+    assert!(size_of::<Event>() == 64 && offset_of!(Event, peer_ms) == 60);
     assert!(offset_of!(Event, self_index) == 20 && offset_of!(Event, snd_una) == 52);
     assert!(size_of::<Slot>() == 32 && offset_of!(Slot, pub_words) == 16);
     assert!(size_of::<Group>() == 32 * MAX_PATHS);

@@ -186,7 +186,7 @@ impl<S: Source> Walk<S> {
             in_flight_pkt: source.wide(end.host.cwnd_pkt)?,
             snd_una: end.snd_una,
             snd_nxt: end.snd_nxt,
-            reserved: 0,
+            peer_ms: source.wide(1 << 30)?,
         })
     }
 
@@ -208,6 +208,7 @@ impl<S: Source> Walk<S> {
                     &mut event.in_flight_pkt,
                     &mut event.snd_una,
                     &mut event.snd_nxt,
+                    &mut event.peer_ms,
                 ];
                 for field in fields {
                     *field = any(source)?;

@@ -134,10 +134,10 @@ fn relative(found: f64, want: f64) -> f64 {
     (found - want).abs() / want
 }
 
-/// The three that share LIA's law must agree with it in every bit.
+/// The others that share LIA's law must agree with it in every bit.
 fn lia_error(paths: &Paths, r: usize) -> f64 {
     let found = Bench::new("lia", paths.clone()).increase(r);
-    for name in ["vmcc", "vmsched"] {
+    for name in ["vmcc", "vmsched", "awake"] {
         assert_eq!(
             Bench::new(name, Paths { gap: vec![0; paths.w.len()], ..paths.clone() }).increase(r),
             found

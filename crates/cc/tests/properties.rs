@@ -81,6 +81,7 @@ impl Run {
             srtt_8us: self.srtt_8us[path],
             snd_una: self.sent[path],
             snd_nxt: self.sent[path],
+            peer_ms: (self.now_us / 1000) as u32,
             ..Event::default()
         }
     }
@@ -129,7 +130,7 @@ fn twins(mut a: Run, mut b: Run, ops: &[Op]) -> Result<(), TestCaseError> {
 }
 
 /// Algorithms that are Reno when alone.
-const LIKE_RENO: [&str; 6] = ["lia", "olia", "balia", "ewtcp", "vmsched", "amp"];
+const LIKE_RENO: [&str; 7] = ["lia", "olia", "balia", "ewtcp", "vmsched", "awake", "amp"];
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
@@ -161,6 +162,12 @@ proptest! {
     fn vmsched_without_inflation_is_lia(ops in vec(op(3, false), 1..300)) {
         // The samples of these operations are twice the minimum; ten times would be inflated.
         twins(Run::new("vmsched", &[], 3, true), Run::new("lia", &[], 3, true), &ops)?;
+    }
+
+    /// However long nothing comes: the peer's clock shows that it sent nothing.
+    #[test]
+    fn awake_that_is_never_off_is_lia(ops in vec(op(3, false), 1..300)) {
+        twins(Run::new("awake", &[], 3, true), Run::new("lia", &[], 3, true), &ops)?;
     }
 
     /// vMCC with alpha fixed at 1 is LIA that halves on ECE, up to the floor of two packets.

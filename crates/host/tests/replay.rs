@@ -91,7 +91,7 @@ impl Trace {
             in_flight_pkt: r.wide(host.cwnd_pkt.max(1)),
             snd_una: sent,
             snd_nxt: sent.wrapping_add(r.wide(1000)),
-            reserved: 0,
+            peer_ms: if r.below(8) == 0 { 0 } else { (self.now_us / 1000) as u32 / (1 + r.below(3)) },
         }
     }
 

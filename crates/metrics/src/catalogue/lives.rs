@@ -4,7 +4,7 @@ use super::entries::{COUNT, DISTRIBUTION, NUMBER};
 use super::{Engines, Metric, Place, Span};
 use crate::observed::{Closed, End};
 use crate::reduce::Reduce::{By, Sum};
-use crate::reduce::{off, waiting};
+use crate::reduce::{off, waiting, windows};
 use crate::unit::Unit;
 
 const SUBFLOWS: Metric = Metric { places: &[Place::Run, Place::Path, Place::Traffic], ..COUNT };
@@ -105,6 +105,25 @@ pub(super) const ALL: &[Metric] = &[
                   last path",
         reduce: Sum(|subflow| subflow.ended(|end| end == End::WithConnection)),
         ..SUBFLOWS
+    },
+    Metric {
+        name: "window_pkt",
+        places: &[Place::Run, Place::Traffic],
+        unit: Unit::Packets,
+        title: "congestion window",
+        meaning: "congestion windows of the measured subflows, one value of each at equal intervals",
+        reduce: By(windows::of),
+        ..DISTRIBUTION
+    },
+    Metric {
+        name: "lia_alpha",
+        places: &[Place::Run, Place::Traffic],
+        unit: Unit::Count,
+        title: "LIA's alpha",
+        meaning: "what RFC 6356's alpha is, whatever the congestion control, for the windows and smoothed round-trip times of a \
+                  connection's subflows at equal intervals; 1/n for n alike, more where they are not",
+        reduce: By(windows::coupling),
+        ..DISTRIBUTION
     },
     Metric {
         name: "vm_off_us",

@@ -13,6 +13,7 @@ pub(crate) mod rtt;
 mod series;
 pub(crate) mod transfers;
 pub(crate) mod waiting;
+pub(crate) mod windows;
 
 use crate::catalogue::{self, Metric, Place};
 use crate::observed::{Class, Connection, Observed, Sample, Subflow};

@@ -218,3 +218,25 @@ fn probes_are_counted_where_and_when_they_were_sent() {
     );
     assert_eq!(figures(&run()).metrics.get("probe_loss"), None);
 }
+
+#[test]
+fn windows_and_their_coupling_are_those_of_samples_within_the_window() {
+    let sample = |at, cwnd_pkt, srtt_us: u32| Sample {
+        at: secs(at),
+        cwnd_pkt,
+        srtt_8us: srtt_us * 8,
+        ..Sample::default()
+    };
+    let mut seen = run();
+    let mut other = seen.connections[0].subflows[0].clone();
+    seen.connections[0].subflows[0].samples =
+        vec![sample(1, 90, 500), sample(6, 10, 500), sample(7, 10, 500)];
+    // At 6 s both are alike; at 7 s (10/0.5^2) * 20 / (10/0.5 + 10/2)^2.
+    other.samples = vec![sample(6, 10, 500), sample(7, 10, 2_000), sample(8, 40, 0)];
+    seen.connections[0].subflows.push(other);
+    let m = figures(&seen).metrics;
+    assert_eq!((m.get("window_pkt.samples"), m.get("window_pkt.max")), (Some(4.0), Some(10.0)));
+    let alphas = ["samples", "min", "max"].map(|statistic| m.get(&format!("lia_alpha.{statistic}")).unwrap());
+    assert_eq!(alphas[0], 2.0);
+    assert!((alphas[1] - 0.5).abs() < 1e-9 && (alphas[2] - 1.28).abs() < 1e-9, "{alphas:?}");
+}

@@ -182,7 +182,8 @@ impl<W: Wire> Tx<'_, W> {
         if sf.ecn {
             flags |= Packet::ECT;
             // A spaced packet is not followed by one soon: the receiver shall not wait for it.
-            if std::mem::take(&mut sf.cwr_pending) || sf.gap != Span::ZERO {
+            let alone = self.cc.needs_ecn && sf.gap != Span::ZERO;
+            if std::mem::take(&mut sf.cwr_pending) || alone {
                 flags |= Packet::CWR;
             }
         }

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * LIA for machines that are descheduled: what is measured over a sleep of the own machine is
+ * discarded, what a timeout at its end did is undone, and the window leaves paced, not as a burst.
+ * How a sleep is recognized, and what is not taken for one: awake.h.
+ *
+ * Source: RFC 6356 section 3 for everything else; the VM-scheduling-aware MPTCP paper for the
+ * question.  Without a sleep it is LIA, bit for bit.
+ *
+ * Deviations: those of LIA.
+ *
+ * Valid range: see coupling.h and awake.h.
+ */
+#include "awake.h"
+
+struct CC_PRIVATE awake {
+	struct cc_awake sleep;
+};
+
+/* pub[0]: T without sleep in 1/8 us, 0 if it is the host's (cc_view_filter). */
+
+CC_INLINE uint64_t awake_increase_q40(const struct awake *s, const struct cc_event *ev,
+				      const struct cc_group *group, uint32_t w)
+{
+	struct cc_view view;
+	struct cc_coupling c;
+
+	if (!cc_is_coupled(ev, group))
+		return cc_inverse_q40(w);
+	cc_view_load(&view, ev, group, w);
+	cc_view_filter(&view, ev, group, s->sleep.srtt_8us);
+	cc_couple(&view, &c);
+	return cc_capped_increase_q40(cc_coupled_increase_q40(&c), w);
+}
+
+CC_HOOK(awake, init)
+{
+	cc_path_clear(self);
+	cc_awake_init(&CC_STATE(awake, self)->sleep, ev);
+}
+
+CC_HOOK(awake, on_ack)
+{
+	struct awake *s = CC_STATE(awake, self);
+
+	cc_awake_on_ack(&s->sleep, ev, params->v[CC_P_AWAKE_GAP], params->v[CC_P_AWAKE_PACE], out);
+	self->pub[0] = s->sleep.srtt_8us;
+}
+
+CC_HOOK(awake, on_congestion)
+{
+	cc_awake_on_congestion(&CC_STATE(awake, self)->sleep, ev);
+	cc_reno_reduce(ev, self, out);
+}
+
+CC_HOOK(awake, on_grow)
+{
+	uint32_t w = cc_window(ev->cwnd_pkt);
+	uint32_t left = cc_slow_start(ev, &w);
+
+	if (left)
+		w = cc_avoidance(self, w, left,
+				 awake_increase_q40(CC_STATE(awake, self), ev, group, w));
+	cc_grown(ev, w, out);
+}
+
+CC_HOOK(awake, on_state)
+{
+}
+
+CC_ALGORITHM(awake, struct awake);

@@ -1,0 +1,143 @@
+//! `awake`: what it takes for a sleep of its own machine, and what it does then.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use vmcc_cc::{Algorithm, Cause, Decision, Event, EventFlags, Params, Path, State};
+
+/// A path that gets one ACK after the other.
+struct Sender {
+    algorithm: Algorithm,
+    params: Params,
+    path: Path,
+    event: Event,
+    peer_us: u64,
+}
+
+impl Sender {
+    /// With a smoothed round-trip time of 2 ms, forty packets in flight.
+    fn new() -> Self {
+        let algorithm = Algorithm::by_name("awake").expect("in the registry");
+        let event = Event {
+            now_us: 1_000_000,
+            flags: EventFlags::CWND_LIMITED,
+            cwnd_pkt: 40,
+            ssthresh_pkt: 30,
+            srtt_8us: 16_000,
+            min_rtt_us: 500,
+            snd_una: 100,
+            snd_nxt: 140,
+            ..Event::default()
+        };
+        let (params, path) = (Params::defaults(algorithm), Path::default());
+        let mut sender = Self { algorithm, params, path, event, peer_us: 7_000_000_000 };
+        algorithm.init(&event, &mut sender.path, None, &sender.params);
+        sender.ack(100, 100, 2_000);
+        sender
+    }
+
+    /// The next ACK, `after_us` after the last one, for a segment that took `rtt_us`; the peer sent it `later_us` later than
+    /// that one.
+    fn ack(&mut self, after_us: u64, later_us: u64, rtt_us: u32) -> Decision {
+        self.peer_us += later_us;
+        self.event.now_us += after_us;
+        self.event.rtt_us = rtt_us;
+        self.event.peer_ms = (self.peer_us / 1000) as u32;
+        self.event.snd_una += 1;
+        self.event.snd_nxt += 1;
+        self.algorithm.on_ack(&self.event, &mut self.path, None, &self.params)
+    }
+
+    /// The round-trip time that it goes by instead of the host's, in microseconds; 0: it goes by the host's.
+    fn own_rtt_us(&self) -> u64 {
+        self.path.pub_words[0] / 8
+    }
+}
+
+#[test]
+fn a_sleep_is_not_measured_and_the_window_leaves_paced() {
+    let mut sender = Sender::new();
+    assert_eq!(sender.ack(90_000, 200, 91_000).gap_us(), Some(50), "40 packets over 2 ms");
+    // The host's estimate takes the samples; ours does not.
+    for waited in [90_900, 90_500, 90_100] {
+        sender.event.srtt_8us += 80_000;
+        assert_eq!(sender.ack(5, 400, waited).gap_us(), None);
+        assert_eq!(sender.own_rtt_us(), 2_000);
+    }
+    // What was sent after the sleep counts, and pacing ends.
+    assert_eq!(sender.ack(2_000, 90_000, 1_000).gap_us(), Some(0));
+    assert_eq!(sender.own_rtt_us(), 1_875);
+    sender.event.srtt_8us = 8 * 1_800;
+    sender.ack(100, 100, 1_800);
+    assert_eq!(sender.own_rtt_us(), 0, "the host's is as good again");
+}
+
+#[test]
+fn a_peer_that_was_silent_is_no_sleep() {
+    for rtt_us in [41_000, 200_000] {
+        let mut sender = Sender::new();
+        assert_eq!(sender.ack(200_000, 199_000, rtt_us), Decision::default(), "it sent nothing");
+        assert_eq!(sender.own_rtt_us(), 0);
+    }
+}
+
+#[test]
+fn a_sender_with_nothing_in_flight_may_be_silent() {
+    let mut sender = Sender::new();
+    sender.event.snd_una = sender.event.snd_nxt;
+    sender.ack(100, 100, 2_000);
+    sender.event.snd_nxt += 20;
+    assert_eq!(sender.ack(500_000, 10, 2_000), Decision::default());
+}
+
+#[test]
+fn pacing_can_be_left_out() {
+    let mut sender = Sender::new();
+    sender.params.set("pace", "off").expect("a parameter of it");
+    assert_eq!(sender.ack(90_000, 200, 91_000), Decision::default());
+    assert_eq!(sender.own_rtt_us(), 2_000);
+}
+
+/// The timer fires before the ACKs that had been waiting; or it is right, and the ACK answers what it sent.
+#[test]
+fn a_timeout_that_waiting_acks_belie_is_taken_back() {
+    for (later_us, taken_back) in [(300, true), (399_000, false)] {
+        let mut sender = Sender::new();
+        let timeout = Event { cause: Cause::Rto, now_us: sender.event.now_us + 400_000, ..sender.event };
+        let cut = sender.algorithm.on_congestion(&timeout, &mut sender.path, None, &sender.params);
+        assert_eq!((cut.cwnd(), cut.ssthresh()), (Some(1), Some(20)));
+        (sender.event.state, sender.event.cwnd_pkt, sender.event.ssthresh_pkt) = (State::Loss, 1, 20);
+        let after = sender.ack(400_010, later_us, 401_000);
+        let before = taken_back.then_some((40, 30));
+        assert_eq!(after.cwnd().zip(after.ssthresh()), before);
+        // Once is enough.
+        assert_eq!(sender.ack(90_000, 10, 90_000).cwnd(), None);
+    }
+}
+
+#[test]
+fn without_timestamps_it_takes_longer_silence() {
+    for (silence_us, asleep) in [(45_000, false), (60_000, true)] {
+        let mut sender = Sender::new();
+        sender.event.now_us += silence_us;
+        let ack = Event { rtt_us: 50_000, peer_ms: 0, ..sender.event };
+        let decision = sender.algorithm.on_ack(&ack, &mut sender.path, None, &sender.params);
+        assert_eq!(decision.gap_us().is_some(), asleep);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Queues of any length, in either direction: ACKs come as they were sent, a bit sooner or later each. However far the
+    /// round-trip time rises above the minimum, that is no sleep.
+    #[test]
+    fn queues_are_no_sleep(acks in vec((1..20_000u64, 0..3_000u64, 500..5_000_000u32), 1..300)) {
+        let mut sender = Sender::new();
+        for (apart_us, jitter_us, rtt_us) in acks {
+            sender.event.srtt_8us = rtt_us * 8;
+            let decision = sender.ack(apart_us + jitter_us, apart_us.max(jitter_us + 1_000), rtt_us);
+            prop_assert_eq!(decision, Decision::default());
+            prop_assert_eq!(sender.own_rtt_us(), 0);
+        }
+    }
+}

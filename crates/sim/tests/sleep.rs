@@ -1,0 +1,51 @@
+//! Senders whose machine is off for three of four time slices: what `awake` has of its share, and that it is LIA otherwise.
+#![allow(missing_docs, unreachable_pub, dead_code)]
+
+mod common;
+
+use common::{figures, run};
+
+const PATHS: &str = "title='t'\nduration='24s'\nwarmup='4s'\n[host]\ncc='lia'\n[topology]\nkind='parallel-paths'\n\
+                     paths=[{name='a'},{name='b'}]\nrate='100mbit'\ndelay='5ms'\nbuffer='20pkt'\n[[traffic]]\nkind='bulk'\n";
+
+fn asleep(slice_ms: u32) -> String {
+    let off_ms = 3 * slice_ms;
+    format!(
+        "{PATHS}[[event]]\nat='0s'\nkind='deschedule'\nhost='client'\non='{slice_ms}ms'\noff='{off_ms}ms'\n"
+    )
+}
+
+fn goodput(text: &str, set: &[&str]) -> f64 {
+    figures(&run(text, set))["goodput_bps"]
+}
+
+/// The window that fills these paths does not fit into their queues: as one burst, LIA's is lost at every wake-up.
+#[test]
+fn awake_has_its_share_where_the_window_is_more_than_the_queue() {
+    let share = goodput(PATHS, &[]) / 4.0;
+    for slice_ms in [30, 120, 480] {
+        let text = asleep(slice_ms);
+        let [lia, awake] = ["lia", "awake"].map(|cc| goodput(&text, &[&format!("host.cc='{cc}'")]));
+        assert!(lia < 0.5 * share, "{slice_ms} ms: LIA has {:.2} of its share", lia / share);
+        assert!(awake > 0.95 * share, "{slice_ms} ms: awake has {:.2} of its share", awake / share);
+    }
+}
+
+/// Discarding samples is not enough.
+#[test]
+fn it_is_pacing_that_gives_the_share() {
+    let burst = goodput(&asleep(30), &["host.cc='awake'", "host.params.awake.pace='off'"]);
+    assert!(burst < 0.5 * goodput(&asleep(30), &["host.cc='awake'"]), "{burst}");
+}
+
+/// Queues of forty times the least round trip, losses, a peer that sleeps: whoever is not off himself is not asleep.
+#[test]
+fn awake_is_lia_where_it_is_not_off() {
+    let queue = ["topology.delay='250us'", "topology.buffer='160pkt'"];
+    let losses = ["topology.delay='250us'", "topology.loss=0.01"];
+    let peer = asleep(30).replace("host='client'", "host='server'");
+    for (text, set) in [(PATHS, &queue[..]), (PATHS, &losses), (&peer, &queue)] {
+        let with = |cc: &str| goodput(text, &[set, &[cc]].concat());
+        assert_eq!(with("host.cc='awake'"), with("host.cc='lia'"), "{set:?}");
+    }
+}
