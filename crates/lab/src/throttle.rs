@@ -66,14 +66,19 @@ impl Throttles {
     }
 }
 
+/// What holds from each moment on at which a quota begins or ends: the one that began last of those that have not ended.
 fn changes(throttles: &[Throttle]) -> Vec<Change> {
-    let begin = |t: &Throttle| Change { at: t.at, host: t.host, limit: Some((t.quota, t.period)) };
-    let end = |t: &Throttle| Some(Change { at: t.until?, host: t.host, limit: None });
-    let mut changes: Vec<Change> =
-        throttles.iter().filter_map(end).chain(throttles.iter().map(begin)).collect();
-    // Stable: where one quota ends and the next begins at the same time, the end comes first.
-    changes.sort_by_key(|change| change.at);
-    changes
+    let begins = throttles.iter().map(|t| (t.at, t.host));
+    let mut moments: Vec<_> =
+        begins.chain(throttles.iter().filter_map(|t| Some((t.until?, t.host)))).collect();
+    moments.sort_unstable();
+    moments.dedup();
+    let change = |(at, host)| {
+        let holds = |t: &&Throttle| t.host == host && t.at <= at && t.until.is_none_or(|until| until > at);
+        let last = throttles.iter().filter(holds).max_by_key(|t| t.at);
+        Change { at, host, limit: last.map(|t| (t.quota, t.period)) }
+    };
+    moments.into_iter().map(change).collect()
 }
 
 #[derive(Debug)]
@@ -154,18 +159,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_quota_ends_before_the_next_begins() {
-        let seconds = Nanos::from_secs;
-        let of = |at, until: Option<u64>, host| Throttle {
+    fn a_quota_within_another_gives_way_to_it() {
+        let (seconds, ms) = (Nanos::from_secs, Nanos::from_millis);
+        let of = |at, until: Option<u64>, host, quota| Throttle {
             at: seconds(at),
             until: until.map(seconds),
             host,
-            quota: Nanos::from_millis(20),
-            period: Nanos::from_millis(100),
+            quota: ms(quota),
+            period: ms(100),
         };
-        let changes = changes(&[of(3, None, 0), of(1, Some(3), 0), of(2, None, 1)]);
-        let order: Vec<_> =
-            changes.iter().map(|c| (c.at.get() / 1_000_000_000, c.host, c.limit.is_some())).collect();
-        assert_eq!(order, [(1, 0, true), (2, 1, true), (3, 0, false), (3, 0, true)]);
+        let changes =
+            changes(&[of(0, Some(4), 0, 5), of(1, Some(2), 0, 2), of(2, None, 1, 7), of(4, None, 0, 9)]);
+        let found: Vec<_> = changes.iter().map(|c| (c.at, c.host, c.limit.map(|limit| limit.0))).collect();
+        let expected = [(0, 0, 5), (1, 0, 2), (2, 0, 5), (2, 1, 7), (4, 0, 9)];
+        assert_eq!(found, expected.map(|(at, host, quota)| (seconds(at), host, Some(ms(quota)))));
+        assert_eq!(super::changes(&[of(0, Some(1), 0, 5)]).last().and_then(|c| c.limit), None);
     }
 }

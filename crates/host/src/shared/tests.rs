@@ -45,7 +45,7 @@ const INTERFACE: &[Layout] = &[
         in_flight_pkt as "in_flight_pkt": u32,
         snd_una as "snd_una": u32,
         snd_nxt as "snd_nxt": u32,
-        reserved as "reserved": u32,
+        peer_ms as "peer_ms": u32,
     }),
     layout_of!(Slot as "cc_slot" {
         flags as "flags": SlotFlags,
