@@ -10,8 +10,8 @@
  *   growth      w_r += acked * min(alpha / w_total, 1 / w_r), current w_total; the rest is LIA
  *
  * With keep = "increase" it is alpha / w_total that is kept and used again, as an implementation
- * does whose variable called alpha holds that (the out-of-tree Linux LIA's does).  The window it was
- * computed for was smaller, so that growth comes near 1 / w_r: paths are no longer coupled.
+ * does whose variable called alpha holds that (the out-of-tree Linux LIA's does).  The window it
+ * was computed for was smaller, so that growth comes near 1 / w_r: paths are no longer coupled.
  *
  * Deviations: D = theta * minRTT counts as inflated (the paper says both).  After `escape` of
  * uninterrupted inflation samples are accepted, else a lasting rise would freeze T for ever.  As
@@ -187,8 +187,8 @@ CC_HOOK(vmsched, on_grow)
 	if (left) {
 		inc = cc_inverse_q40(w);
 		if (cc_is_coupled(ev, group))
-			inc = vmsched_increase_q40(v, ev, self, group,
-						   params->v[CC_P_VMSCHED_KEEP], w);
+			inc = vmsched_increase_q40(v, ev, self, group, params->v[CC_P_VMSCHED_KEEP],
+						   w);
 		w = cc_avoidance(self, w, left, inc);
 	}
 	cc_grown(ev, w, out);
