@@ -85,8 +85,9 @@ impl Agent {
             Ok(answer) => {
                 self.asked = false;
                 match answer {
-                    // Given up there; it is asked once more.
+                    // Given up there, or stopped; it is asked once more.
                     Err(Error::State { source, .. }) if source.kind() == ErrorKind::WouldBlock => {}
+                    Err(Error::AgentStopped { .. }) => {}
                     answer => {
                         self.since = None;
                         self.known = answer?;
@@ -128,6 +129,11 @@ mod tests {
         }
         agent.view().unwrap();
         assert!(agent.asked && agent.since == first && agent.silent() > Some(PATIENCE), "asked once more");
+        answer.send(Err(Error::AgentStopped { pid: 7 })).unwrap();
+        while agent.asked {
+            agent.view().unwrap();
+        }
+        assert_eq!(agent.since, first, "who is stopped is as silent");
         answer.send(Ok(None)).unwrap();
         while agent.silent().is_some() {
             agent.view().unwrap();
