@@ -1,7 +1,7 @@
 //! `vmcc doctor` on kernels that differ in what serves a port.
 #![cfg(feature = "root-tests")]
 
-use std::process::Command;
+mod guest;
 
 /// `vmcc doctor` in a guest: as text with a kernel that lacks modules too, and as JSON.
 const SCRIPT: &str = r#"
@@ -15,11 +15,7 @@ rmmod ifb act_mirred 2>/dev/null
 
 /// The JSON document, and the text of a kernel without IFB and mirred.
 fn doctor(series: &str) -> (serde_json::Value, String) {
-    let done = Command::new(env!("CARGO_BIN_EXE_vmcc"))
-        .args(["internal", "guest", "--kernel", series, "--time-limit", "240", "--", "sh", "-c"])
-        .arg(SCRIPT.replace("$VMCC", env!("CARGO_BIN_EXE_vmcc")))
-        .output()
-        .unwrap();
+    let done = guest::output(series, SCRIPT);
     let text = String::from_utf8_lossy(&done.stdout).into_owned();
     let (document, text) = text.split_once("== text").unwrap_or_else(|| panic!("{text} {done:?}"));
     (serde_json::from_str(document).unwrap_or_else(|e| panic!("{e}: {document}")), text.to_owned())

@@ -1,6 +1,8 @@
 //! `vmcc mark` where only a guest can show it: a kernel that lacks something, a link with a speed of its own.
 #![cfg(feature = "root-tests")]
 
+mod guest;
+
 use std::process::Command;
 use std::time::Duration;
 use vmcc_lab::guest::{Guest, GuestOptions, newest_kernel};
@@ -28,11 +30,7 @@ echo "== ended"; try unmark p0
 
 #[test]
 fn timeless_mark_says_what_an_old_kernel_lacks_and_changes_nothing() {
-    let done = Command::new(env!("CARGO_BIN_EXE_vmcc"))
-        .args(["internal", "guest", "--kernel", "6.1", "--time-limit", "240", "--", "sh", "-c"])
-        .arg(SCRIPT.replace("$VMCC", env!("CARGO_BIN_EXE_vmcc")))
-        .output()
-        .unwrap();
+    let done = guest::output("6.1", SCRIPT);
     let text = String::from_utf8_lossy(&done.stdout).into_owned();
     let part = |name: &str| {
         let found = text.split("== ").find_map(|part| part.strip_prefix(name));

@@ -1,7 +1,7 @@
 //! TCP of a chosen cgroup that becomes MPTCP, on kernels that let a program decide so.
 #![cfg(feature = "root-tests")]
 
-use std::process::Command;
+mod guest;
 
 /// What unmodified programs get, in and beside the chosen cgroup, while the agent runs, when it was killed, and after it.
 const SCRIPT: &str = r#"
@@ -51,11 +51,7 @@ wait $agent
 "#;
 
 fn says(series: &str) -> String {
-    let done = Command::new(env!("CARGO_BIN_EXE_vmcc"))
-        .args(["internal", "guest", "--kernel", series, "--time-limit", "240", "--", "sh", "-c"])
-        .arg(SCRIPT.replace("$VMCC", env!("CARGO_BIN_EXE_vmcc")))
-        .output()
-        .unwrap();
+    let done = guest::output(series, SCRIPT);
     let text = String::from_utf8_lossy(&done.stdout).into_owned();
     assert!(done.status.success(), "{text} {}", String::from_utf8_lossy(&done.stderr));
     text
