@@ -231,7 +231,7 @@ impl Window {
     /// An acknowledgment came; what it acknowledges and reveals as lost is no longer in flight.
     pub(crate) fn on_ack(&mut self, cc: &mut Controller, at: &Moment<'_>, acked: &Acked) -> Advice {
         let packets = self.packets(acked);
-        let marked = acked.marked.min(packets.max(acked.marked));
+        let marked = acked.marked;
         let mut event = self.event(at);
         let mut advice = Advice::default();
         if marked > 0 {
