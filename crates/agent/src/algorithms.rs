@@ -131,10 +131,10 @@ impl Observer {
     /// # Errors
     /// The kernel does not say.
     pub fn status(&mut self) -> Result<HostStatus, Error> {
-        self.look(daemon::view)
+        Ok(HostStatus { taken: Taken::now(), ..self.look(daemon::view)? })
     }
 
-    /// The same, for who asks the agent in its own way.
+    /// The same but for throttled cgroups, for who looks again and again and asks the agent in its own way.
     ///
     /// # Errors
     /// As [`Observer::status`], and those of `agent`.
@@ -148,6 +148,6 @@ impl Observer {
         let sockets = self.sockets(&names)?;
         let agent = agent()?;
         let connections = self.connections(&sockets, agent.as_ref());
-        Ok(HostStatus { algorithms, sockets, connections, ports, agent, taken: Taken::now() })
+        Ok(HostStatus { algorithms, sockets, connections, ports, agent, taken: Taken::without_cgroups() })
     }
 }
