@@ -17,14 +17,15 @@ target=${CARGO_TARGET_DIR:-target}
 # What the tests are built with runs the demo and the matrix too: nothing is compiled twice.
 vmcc=$target/debug/vmcc
 
-all_stages=(rust-format c-format shell portable kernel clippy root guests agents timeless matrix demo)
+all_stages=(rust-format c-format shell portable clippy root guests agents libraries kernel timeless matrix demo)
 # On demand, and in CI where they belong to a job.
 more_stages=(release more-guests)
 # Root tests mostly wait for packets, and guests for their timers. Meanwhile, at idle priority, run stages that only
-# compute: a lane of compilers, and one of guests whose verdicts depend on no clock.
+# compute, in lanes: what needs no guest, and guests whose verdicts depend on no clock.
 leaves_room=(root guests)
-compilers=(release)
-patient=(timeless matrix more-guests)
+computing=(libraries kernel release)
+patient=(timeless more-guests)
+more_patient=(matrix)
 # Waits most of its time and measures no rate, so it runs beside guests, at no lower priority.
 with_guests=(agents)
 
@@ -81,7 +82,31 @@ stage_portable() {
 		echo "a default member depends on libbpf or libelf; only vmcc-host and vmcc-lab may"
 		return 1
 	fi
-	compiled_once || return
+	compiled_once && build_portable || return
+	# The program itself is what the next build replaces.
+	grep '/crates/cli[[:space:]]' "$logs/portable-binaries" >"$logs/list-portable"
+	portably run_together "$logs/list-portable" &&
+		portably "${unprivileged[@]}" cargo test --locked --doc
+}
+
+# The tests that start no program of ours.
+stage_libraries() {
+	build_portable &&
+		grep -v '/crates/cli[[:space:]]' "$logs/portable-binaries" >"$logs/list-libraries" &&
+		portably run_together "$logs/list-libraries"
+}
+
+# Builds the tests of the default members once and lists them in $logs/portable-binaries.
+build_portable() {
+	local list=$logs/portable-binaries
+	[ -e "$list" ] || {
+		rm -f "$logs/binaries"
+		portably programs_of "$list" "${unprivileged[@]}" cargo test --locked --no-run
+	}
+}
+
+portably() { # portably COMMAND...: where no program of the kernel engine's is to be had; what it runs tests with, has no privilege
+	local fakes name status threads=2 wrapper=("${unprivileged[@]}")
 	fakes=$(mktemp -d) || return
 	for name in clang clang-format bpftool pkg-config llvm-strip \
 		$(cd /usr/bin && ls -d clang-[0-9]* 2>/dev/null); do
@@ -90,9 +115,8 @@ stage_portable() {
 		printf '#!/bin/sh\necho "$0 is not to be used here" >&2\nexit 1\n' >"$fakes/$name"
 		chmod +x "$fakes/$name"
 	done
-	local PATH=$fakes:$PATH list=$logs/list-portable status=0 wrapper=("${unprivileged[@]}")
-	programs_of "$list" "${unprivileged[@]}" cargo test --locked --no-run && run_together "$list" || status=1
-	"${unprivileged[@]}" cargo test --locked --doc || status=1
+	PATH=$fakes:$PATH "$@"
+	status=$?
 	rm -rf "$fakes"
 	return $status
 }
@@ -121,7 +145,7 @@ stage_kernel() {
 	build_binaries &&
 		grep -E '/crates/(agent|cli|host|lab|netlink)[[:space:]]' "$logs/binaries" |
 		grep -vE '/(parquet|report|interrupt)-[^/]*$' >"$logs/list-kernel" &&
-		run_together "$logs/list-kernel" --skip root_ --skip guest_ --skip timeless_
+		threads=2 run_together "$logs/list-kernel" --skip root_ --skip guest_ --skip timeless_
 }
 
 # The names of the test targets of crates with kernel code.
@@ -175,17 +199,18 @@ run_binaries() { # run_binaries LIST ARGUMENTS...: one program at a time; the ar
 	return $failed
 }
 
-# For tests that only compute: as many programs at once as there are cores.
+# For tests that only compute, or wait: as many programs at once as there are cores, each into a log of its own.
 run_together() { # run_together LIST ARGUMENTS...: as run_binaries
-	local list=$1 part lanes=() status=0
+	local list=$1 line status=0 count=0
 	shift
-	split -n "r/$(nproc)" "$list" "$list."
-	for part in "$list".??; do
-		threads=2 run_binaries "$part" "$@" &>"$part.log" &
-		lanes+=($!)
-	done
-	for part in "${lanes[@]}"; do wait "$part" || status=1; done
-	cat "$list".??.log
+	while read -r line; do
+		[ "$count" -lt "$(nproc)" ] || wait -n || status=1
+		printf '%s\n' "$line" >"$list.$count"
+		run_binaries "$list.$count" "$@" &>"$list.$count.log" &
+		count=$((count + 1))
+	done <"$list"
+	for line in $(seq "$(($(nproc) < count ? $(nproc) : count))"); do wait -n || status=1; done
+	[ "$count" = 0 ] || cat "$list".*.log
 	return $status
 }
 
@@ -207,9 +232,9 @@ some_ran() { # some_ran LOG PREFIX
 
 # Runs the tests whose names have PREFIX; what failed is tried once more by itself, because machines are shared and these
 # tests are about what a machine carries. The summary names it.
-run_twice() { # run_twice PREFIX LIST
+run_twice() { # run_twice PREFIX LIST [RUN]: RUN is run_binaries or run_together
 	local prefix=$1 list=$2 log=$2.first failed
-	if run_binaries "$list" "$prefix" 2>&1 | tee "$log"; [ "${PIPESTATUS[0]}" = 0 ]; then
+	if "${3:-run_binaries}" "$list" "$prefix" 2>&1 | tee "$log"; [ "${PIPESTATUS[0]}" = 0 ]; then
 		some_ran "$log" "$prefix"
 		return
 	fi
@@ -289,11 +314,9 @@ stage_guests() {
 	return $status
 }
 
-# Guests that measure no time, or have a clock of instructions: they need one core and no hurry.
-stage_timeless() { guest_tests timeless_; }
-
-guest_tests() { # guest_tests PREFIX
-	list_guests "$1" && run_twice "$1" "$logs/list-$1"
+# Guests that measure no time, or have a clock of instructions: they need one core each and no hurry.
+stage_timeless() {
+	list_guests timeless_ && run_twice timeless_ "$logs/list-timeless_" run_together
 }
 
 list_guests() { # list_guests PREFIX
@@ -377,7 +400,7 @@ judge() { # judge STAGE
 # What is not in the foreground, if there is anything to be beside.
 aside=()
 if is_one_of root "${stages[@]}" || is_one_of guests "${stages[@]}"; then
-	aside=("${compilers[@]}" "${patient[@]}")
+	aside=("${computing[@]}" "${patient[@]}" "${more_patient[@]}")
 fi
 ! is_one_of guests "${stages[@]}" || aside+=("${with_guests[@]}")
 foreground=()
@@ -391,11 +414,13 @@ begin_background() {
 	touch "$logs/begun"
 	[ ${#background[@]} != 0 ] || return 0
 	# Before, so that they do not wait for each other's lock. What is wrong is heard by each that needs it.
+	! is_one_of libraries "${background[@]}" || build_portable >/dev/null
 	build_binaries >/dev/null
 	(
 		chrt --idle --pid 0 "$BASHPID"
-		run_lane "${compilers[@]}" &
+		run_lane "${computing[@]}" &
 		run_lane "${patient[@]}" &
+		run_lane "${more_patient[@]}" &
 		wait
 	) &
 }
