@@ -176,6 +176,17 @@ impl Endpoint {
         }
     }
 
+    /// The system refuses to send along a route: paths there are suspected at once, those that are not validated yet are given up.
+    pub fn handle_unreachable(&mut self, now: Time, route: Route) {
+        let handles: Vec<Handle> = self.entries.keys().copied().collect();
+        for handle in handles {
+            if let Some(entry) = self.entries.get_mut(&handle).filter(|entry| entry.connection.is_on(route)) {
+                entry.connection.handle_unreachable(now, route);
+                self.settle(handle);
+            }
+        }
+    }
+
     /// Takes what a connection has for the endpoint, and sees to its timer and its turn.
     fn settle(&mut self, handle: Handle) {
         let Some(entry) = self.entries.get_mut(&handle) else { return };

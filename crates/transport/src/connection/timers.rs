@@ -186,6 +186,21 @@ impl Connection {
         self.paths[slot].probes = self.paths[slot].probes.max(1);
     }
 
+    /// This host cannot send along a route: its interface is gone, or no route leads there. Nobody waits for answers of such a path while
+    /// there are others.
+    pub(crate) fn handle_unreachable(&mut self, now: Time, route: Route) {
+        let slot = self.paths.iter().position(|path| path.is_live() && path.route == route);
+        let Some(slot) = slot.filter(|_| self.confirmed && !self.is_over()) else { return };
+        let other = |(i, path): (usize, &Path)| i != slot && path.is_open() && !path.failed;
+        let others = self.paths.iter().enumerate().any(other);
+        if self.paths[slot].state == PathState::Validating && others {
+            let path = self.paths[slot].id;
+            self.abandon(now, path, crate::error::code::PATH_UNSTABLE);
+        } else if others && !self.paths[slot].failed {
+            self.suspect(slot);
+        }
+    }
+
     /// What was sent on silent paths because all were is sent on the one that answers.
     pub(super) fn relieve_failed(&mut self) {
         for slot in 0..self.paths.len() {

@@ -1,0 +1,120 @@
+//! Addresses of this host, and being told when they change.
+
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+use std::io;
+use std::net::IpAddr;
+
+/// An address of this host that packets can leave from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The address.
+    pub ip: IpAddr,
+    /// The interface that has it.
+    pub interface: String,
+}
+
+/// The addresses that paths can begin at: of interfaces that are up, not of the loopback, and valid beyond one link. Of several IPv6
+/// addresses of an interface the first, because they are the same way.
+///
+/// # Errors
+/// The system does not tell its addresses.
+pub fn sources() -> io::Result<Vec<Source>> {
+    let mut found: Vec<Source> = Vec::new();
+    for entry in getifaddrs()? {
+        let usable = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
+        let up = entry.flags.contains(usable) && !entry.flags.contains(InterfaceFlags::IFF_LOOPBACK);
+        let storage = entry.address.as_ref();
+        let v4 = storage.and_then(|a| a.as_sockaddr_in()).map(|a| IpAddr::V4(a.ip()));
+        let v6 = storage.and_then(|a| a.as_sockaddr_in6()).map(|a| IpAddr::V6(a.ip()));
+        let Some(ip) = v4.or(v6).filter(|ip| up && reaches_far(*ip)) else { continue };
+        let twin =
+            |other: &Source| ip.is_ipv6() && other.ip.is_ipv6() && other.interface == entry.interface_name;
+        if !found.iter().any(|other| other.ip == ip || twin(other)) {
+            found.push(Source { ip, interface: entry.interface_name });
+        }
+    }
+    Ok(found)
+}
+
+fn reaches_far(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => !ip.is_link_local() && !ip.is_loopback() && !ip.is_unspecified(),
+        IpAddr::V6(ip) => !ip.is_unicast_link_local() && !ip.is_loopback() && !ip.is_unspecified(),
+    }
+}
+
+/// Tells when addresses or links may have changed.
+pub struct Changes(imp::Changes);
+
+impl Changes {
+    /// From now on; in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// The system has no such announcements for us, or this is not within a tokio runtime.
+    pub fn open() -> io::Result<Changes> {
+        imp::Changes::open().map(Changes)
+    }
+
+    /// Returns after something has changed, or may have.
+    pub async fn changed(&mut self) {
+        self.0.changed().await;
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod imp {
+    use std::io;
+    use tokio::io::Interest;
+    use tokio::io::unix::AsyncFd;
+
+    pub(super) struct Changes(AsyncFd<vmcc_netlink::Changes>);
+
+    impl Changes {
+        pub(super) fn open() -> io::Result<Changes> {
+            let changes = vmcc_netlink::Changes::open()?;
+            // SAFETY: the descriptor is that of the socket within, which is open as long as it is registered.
+            let registered = unsafe { AsyncFd::register_with_interest(changes, Interest::READABLE) };
+            Ok(Changes(registered.map_err(io::Error::from)?))
+        }
+
+        pub(super) async fn changed(&mut self) {
+            while let Ok(mut ready) = self.0.readable_mut().await {
+                ready.clear_ready();
+                if ready.get_inner_mut().any() {
+                    return;
+                }
+            }
+            // The runtime ends.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Elsewhere nobody tells: look now and then.
+#[cfg(not(target_os = "linux"))]
+mod imp {
+    use std::io;
+    use std::time::Duration;
+
+    const INTERVAL: Duration = Duration::from_secs(2);
+
+    pub(super) struct Changes(Vec<super::Source>);
+
+    impl Changes {
+        pub(super) fn open() -> io::Result<Changes> {
+            super::sources().map(Changes)
+        }
+
+        pub(super) async fn changed(&mut self) {
+            loop {
+                tokio::time::sleep(INTERVAL).await;
+                let now = super::sources().unwrap_or_default();
+                if now != self.0 {
+                    self.0 = now;
+                    return;
+                }
+            }
+        }
+    }
+}

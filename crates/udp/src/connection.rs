@@ -1,0 +1,243 @@
+//! A connection as applications hold it.
+
+use crate::endpoint::Endpoint;
+use crate::shared::{Inner, State, closed_error};
+use crate::stream::Stream;
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::Poll;
+use vmcc_transport::{
+    Connection as Engine, ConnectionError, Dir, Handle, PathError, PathReport, Route, Stats,
+};
+
+/// Something that happened to a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PathEvent {
+    /// It can carry data.
+    Opened(u32),
+    /// It is silent; what it carries leaves on others as well.
+    Suspected(u32),
+    /// It answers again.
+    Revived(u32),
+    /// It is gone, for this reason (draft-ietf-quic-multipath-21 section 6).
+    Closed {
+        /// Its number.
+        path: u32,
+        /// The code.
+        code: u64,
+    },
+}
+
+/// A connection; closed when the last of its handles and streams is dropped.
+#[derive(Clone)]
+pub struct Connection(Arc<Held>);
+
+struct Held {
+    endpoint: Endpoint,
+    handle: Handle,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut inner = self.endpoint.shared().lock();
+        let now = inner.now();
+        if let Some(engine) = inner.engine.connection(self.handle).filter(|engine| engine.error().is_none()) {
+            engine.close(now, 0, b"");
+        }
+        inner.connections.remove(&self.handle);
+        inner.wake_driver();
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(endpoint: Endpoint, handle: Handle) -> Connection {
+        Connection(Arc::new(Held { endpoint, handle }))
+    }
+
+    /// The endpoint that it belongs to.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.0.endpoint
+    }
+
+    /// With the engine's connection, as long as there is one.
+    pub(crate) fn with<T>(&self, call: impl FnOnce(&mut Engine) -> T) -> Option<T> {
+        let mut inner = self.0.endpoint.shared().lock();
+        let answer = inner.engine.connection(self.0.handle).map(call);
+        inner.wake_driver();
+        answer
+    }
+
+    /// With everything; for who waits.
+    pub(crate) fn with_state<T>(&self, call: impl FnOnce(&mut Inner, Handle) -> T) -> T {
+        call(&mut self.0.endpoint.shared().lock(), self.0.handle)
+    }
+
+    /// Waits until `found` finds something, or the connection is over.
+    async fn wait<T>(
+        &self,
+        mut found: impl FnMut(&mut State, Option<&mut Engine>) -> Option<T>,
+    ) -> Result<T, ConnectionError> {
+        poll_fn(|cx| {
+            let mut inner = self.0.endpoint.shared().lock();
+            let Inner { engine, connections, .. } = &mut *inner;
+            let state = connections.entry(self.0.handle).or_default();
+            if let Some(answer) = found(state, engine.connection(self.0.handle)) {
+                inner.wake_driver();
+                return Poll::Ready(Ok(answer));
+            }
+            if let Some(error) = &state.error {
+                return Poll::Ready(Err(error.clone()));
+            }
+            state.wait(cx.waker());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Returns once streams can be used.
+    ///
+    /// # Errors
+    /// The handshake failed.
+    pub async fn connected(&self) -> Result<(), ConnectionError> {
+        self.wait(|state, _| state.connected.then_some(())).await
+    }
+
+    /// Opens a stream, as soon as the peer allows one more.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub async fn open_stream(&self) -> Result<Stream, ConnectionError> {
+        let id = self.wait(|_, engine| engine?.open_stream(Dir::Bi)).await?;
+        Ok(Stream::new(self.clone(), id))
+    }
+
+    /// The next stream that the peer opens.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub async fn accept_stream(&self) -> Result<Stream, ConnectionError> {
+        let id = self.wait(|state, _| state.opened.pop_front()).await?;
+        Ok(Stream::new(self.clone(), id))
+    }
+
+    /// Sends a datagram, which may be lost; whether it fits a packet and there was room.
+    pub fn send_datagram(&self, data: &[u8]) -> bool {
+        self.with(|engine| engine.send_datagram(data)).unwrap_or(false)
+    }
+
+    /// The largest datagram that can be sent now; none if the peer takes none.
+    pub fn max_datagram(&self) -> Option<usize> {
+        self.with(|engine| engine.max_datagram()).flatten()
+    }
+
+    /// The next datagram that comes.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub async fn read_datagram(&self) -> Result<Vec<u8>, ConnectionError> {
+        self.wait(|_, engine| engine?.read_datagram()).await
+    }
+
+    /// The next thing that happens to a path.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub async fn path_event(&self) -> Result<PathEvent, ConnectionError> {
+        self.wait(|state, _| state.events.pop_front()).await
+    }
+
+    /// Why it ended, once it has.
+    pub async fn closed(&self) -> ConnectionError {
+        match self.wait(|_, _| None::<()>).await {
+            Err(error) => error,
+            Ok(()) => unreachable!("nothing is waited for but the end"),
+        }
+    }
+
+    /// Why it ended, if it has.
+    pub fn error(&self) -> Option<ConnectionError> {
+        self.with_state(|inner, handle| inner.connections.get(&handle).and_then(|state| state.error.clone()))
+    }
+
+    pub(crate) fn broken(&self) -> io::Error {
+        match self.error() {
+            Some(error) => closed_error(&error),
+            None => io::Error::from(io::ErrorKind::NotConnected),
+        }
+    }
+
+    /// Opens another path; its event tells whether it carries data.
+    ///
+    /// # Errors
+    /// It cannot be opened now; the error says why.
+    pub fn open_path(&self, route: Route) -> Result<u32, PathError> {
+        self.with_state(|inner, handle| {
+            let now = inner.now();
+            inner.refusals.remove(&route);
+            let opened = inner.engine.connection(handle).map(|engine| engine.open_path(now, route));
+            inner.wake_driver();
+            opened.unwrap_or(Err(PathError::Unknown))
+        })
+    }
+
+    /// Gives a path up; what is on it leaves on the others.
+    ///
+    /// # Errors
+    /// There is no such path, or it is the last one.
+    pub fn abandon_path(&self, path: u32) -> Result<(), PathError> {
+        self.with_state(|inner, handle| {
+            let now = inner.now();
+            let done = inner.engine.connection(handle).map(|engine| engine.abandon_path(now, path));
+            inner.wake_driver();
+            done.unwrap_or(Err(PathError::Unknown))
+        })
+    }
+
+    /// Why the system last refused to send along a route, if it did.
+    pub fn refusal(&self, route: Route) -> Option<String> {
+        self.with_state(|inner, _| inner.refusals.get(&route).map(|(_, _, text)| text.clone()))
+    }
+
+    /// The paths that there are, with their figures.
+    pub fn paths(&self) -> Vec<PathReport> {
+        self.with(|engine| engine.paths().collect()).unwrap_or_default()
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> Stats {
+        self.with(|engine| engine.stats()).unwrap_or_default()
+    }
+
+    /// Whether more than one path is possible: both ends speak multipath QUIC.
+    pub fn is_multipath(&self) -> bool {
+        self.with(|engine| engine.is_multipath()).unwrap_or(false)
+    }
+
+    /// Whether paths can be opened.
+    pub fn is_confirmed(&self) -> bool {
+        self.with(|engine| engine.is_confirmed()).unwrap_or(false)
+    }
+
+    /// The peer's certificates, its own first.
+    pub fn peer_certificates(&self) -> Vec<Vec<u8>> {
+        self.with(|engine| engine.peer_certificates()).unwrap_or_default()
+    }
+
+    /// The application protocol that was agreed.
+    pub fn alpn(&self) -> Option<Vec<u8>> {
+        self.with(|engine| engine.alpn().map(<[u8]>::to_vec)).flatten()
+    }
+
+    /// Ends it, with a code and a reason for the peer's application.
+    pub fn close(&self, code: u64, reason: &str) {
+        self.with_state(|inner, handle| {
+            let now = inner.now();
+            if let Some(engine) = inner.engine.connection(handle) {
+                engine.close(now, code, reason.as_bytes());
+            }
+            inner.wake_driver();
+        });
+    }
+}

@@ -1,0 +1,130 @@
+//! Between the engine and the sockets: datagrams, time.
+
+use crate::shared::{Inner, Shared};
+use crate::socket::Buffers;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep_until};
+use vmcc_transport::Route;
+use vmcc_units::time::Time;
+
+/// Rounds in one call before other tasks have their turn.
+const ROUNDS: usize = 8;
+/// Calls to send in one round, so that what comes is looked at meanwhile.
+const TRANSMITS: usize = 32;
+
+pub(crate) struct Driver {
+    shared: Arc<Shared>,
+    buffers: Buffers,
+    out: Vec<u8>,
+    sleep: Pin<Box<Sleep>>,
+    /// What `sleep` waits for.
+    due: Option<Time>,
+}
+
+impl Driver {
+    pub(crate) fn new(shared: Arc<Shared>) -> Driver {
+        let sleep = Box::pin(sleep_until(Instant::now()));
+        Driver { shared, buffers: Buffers::new(), out: Vec::new(), sleep, due: None }
+    }
+
+    /// Whether there is more to do at once.
+    fn round(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> bool {
+        let mut more = self.receive(inner, cx);
+        let now = inner.now();
+        if inner.engine.poll_timeout().is_some_and(|at| at <= now) {
+            inner.engine.handle_timeout(now);
+        }
+        more |= self.transmit(inner);
+        for i in 0..inner.sockets.len() {
+            // What waits for another destination has its turn in the next round.
+            if let Err((route, error)) = inner.sockets[i].poll_flush(cx) {
+                refused(inner, route, &error);
+                more = true;
+            }
+        }
+        inner.dispatch();
+        more
+    }
+
+    fn receive(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> bool {
+        let now = inner.now();
+        let Inner { sockets, engine, .. } = inner;
+        let mut any = false;
+        for socket in sockets.iter() {
+            let take = |route, ecn, data: &mut [u8]| engine.handle_datagram(now, route, ecn, data);
+            // An error of receiving is one of sending that came back (ICMP), and has its own way here.
+            any |= socket.poll_receive(cx, &mut self.buffers, take).is_ready();
+        }
+        any
+    }
+
+    fn transmit(&mut self, inner: &mut Inner) -> bool {
+        for _ in 0..TRANSMITS {
+            let now = inner.now();
+            let Some(transmit) = inner.engine.poll_transmit(now, &mut self.out) else { return false };
+            let sent = match inner.socket_of(transmit.route.local) {
+                Some(socket) => socket.send(&transmit, &self.out),
+                None => Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "the address is gone")),
+            };
+            if let Err(error) = sent {
+                refused(inner, transmit.route, &error);
+            }
+        }
+        true
+    }
+
+    /// Has this task woken when the engine wants to.
+    fn set_timer(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> bool {
+        let due = inner.engine.poll_timeout();
+        let Some(at) = due else { return false };
+        if self.due != due {
+            self.due = due;
+            let wait = Duration::from_nanos(at.since(inner.now()).ns());
+            self.sleep.as_mut().reset(Instant::now() + wait);
+        }
+        let over = self.sleep.as_mut().poll(cx).is_ready();
+        if over {
+            self.due = None;
+        }
+        over
+    }
+}
+
+/// A route that may be refused only for now is not told as dead.
+fn refused(inner: &mut Inner, route: Route, error: &io::Error) {
+    let passing = [io::ErrorKind::Interrupted, io::ErrorKind::WouldBlock, io::ErrorKind::ConnectionRefused];
+    let no_room = error.raw_os_error() == Some(nix::libc::ENOBUFS);
+    if !passing.contains(&error.kind()) && !no_room {
+        inner.on_refusal(route, error);
+    }
+}
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let shared = this.shared.clone();
+        let mut inner = shared.lock();
+        inner.driver = Some(cx.waker().clone());
+        for _ in 0..ROUNDS {
+            let more = this.round(&mut inner, cx);
+            if !more && !this.set_timer(&mut inner, cx) {
+                if inner.engine.is_idle() {
+                    inner.waiting.drain(..).for_each(std::task::Waker::wake);
+                    if inner.abandoned {
+                        return Poll::Ready(());
+                    }
+                }
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}

@@ -1,0 +1,143 @@
+//! Connections over the sockets of this host.
+
+use crate::address::Source;
+use crate::connection::Connection;
+use crate::driver::Driver;
+use crate::shared::{Shared, State};
+use crate::socket::Socket;
+use std::future::poll_fn;
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::task::Poll;
+use vmcc_transport::crypto::{Tls, TlsError};
+use vmcc_transport::{Config, Endpoint as Engine, Route, Server};
+
+/// Sockets and the connections over them. Ends when it and its connections are dropped.
+#[derive(Clone)]
+pub struct Endpoint(Arc<Held>);
+
+struct Held(Arc<Shared>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut inner = self.0.lock();
+        inner.abandoned = true;
+        inner.wake_driver();
+    }
+}
+
+impl Endpoint {
+    /// Without a socket yet; with `server`, for connections of others as well. Its driver is a task of the current tokio runtime.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn new(server: Option<Server>) -> io::Result<Endpoint> {
+        let mut seed = [0; 32];
+        std::fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;
+        let shared = Shared::new(Engine::new(server, seed));
+        tokio::spawn(Driver::new(shared.clone()));
+        Ok(Endpoint(Arc::new(Held(shared))))
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0.0
+    }
+
+    /// Opens a socket at an address; port 0 is any. Returns what it is bound to.
+    ///
+    /// # Errors
+    /// The system refuses: the port is taken, the address is not of this host, there is no right to it.
+    pub fn bind(&self, local: SocketAddr) -> io::Result<SocketAddr> {
+        self.add(Socket::open(local, None)?)
+    }
+
+    /// Opens a socket at an address of an interface, whose packets leave there where the system allows that. Once per address.
+    ///
+    /// # Errors
+    /// As [`Endpoint::bind`].
+    pub fn bind_source(&self, source: &Source, port: u16) -> io::Result<SocketAddr> {
+        if let Some(open) = self.local_of(source.ip) {
+            return Ok(open);
+        }
+        self.add(Socket::open(SocketAddr::new(source.ip, port), Some(&source.interface))?)
+    }
+
+    fn add(&self, socket: Socket) -> io::Result<SocketAddr> {
+        let local = socket.local();
+        let mut inner = self.shared().lock();
+        inner.sockets.push(socket);
+        inner.wake_driver();
+        Ok(local)
+    }
+
+    /// The socket at an address, if there is one.
+    pub fn local_of(&self, ip: IpAddr) -> Option<SocketAddr> {
+        self.locals().into_iter().find(|local| local.ip() == ip)
+    }
+
+    /// What sockets are bound to.
+    pub fn locals(&self) -> Vec<SocketAddr> {
+        self.shared().lock().sockets.iter().map(Socket::local).collect()
+    }
+
+    /// Closes the socket at an address that is gone.
+    pub fn unbind(&self, local: SocketAddr) {
+        let mut inner = self.shared().lock();
+        inner.sockets.retain(|socket| socket.local() != local);
+        inner.wake_driver();
+    }
+
+    /// Connects along one route, which another path may follow.
+    ///
+    /// # Errors
+    /// The name is none, or the TLS configuration does not suit.
+    pub fn connect(
+        &self,
+        tls: Arc<dyn Tls>,
+        config: Arc<Config>,
+        name: &str,
+        route: Route,
+    ) -> Result<Connection, TlsError> {
+        let mut inner = self.shared().lock();
+        let now = inner.now();
+        inner.refusals.remove(&route);
+        let handle = inner.engine.connect(now, tls, config, name, route, Vec::new())?;
+        inner.connections.insert(handle, State::default());
+        inner.wake_driver();
+        drop(inner);
+        Ok(Connection::new(self.clone(), handle))
+    }
+
+    /// The next connection of a peer whose handshake is complete.
+    pub async fn accept(&self) -> Connection {
+        let handle = poll_fn(|cx| {
+            let mut inner = self.shared().lock();
+            match inner.incoming.pop_front() {
+                Some(handle) => Poll::Ready(handle),
+                None => {
+                    inner.waiting.push(cx.waker().clone());
+                    Poll::Pending
+                }
+            }
+        });
+        Connection::new(self.clone(), handle.await)
+    }
+
+    /// Returns once every connection has come to its end and was told so.
+    pub async fn idle(&self) {
+        poll_fn(|cx| {
+            let mut inner = self.shared().lock();
+            if inner.engine.is_idle() {
+                return Poll::Ready(());
+            }
+            inner.waiting.push(cx.waker().clone());
+            inner.wake_driver();
+            Poll::Pending
+        })
+        .await;
+    }
+}

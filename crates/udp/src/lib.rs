@@ -1,0 +1,56 @@
+//! The engine of `vmcc_transport` over real sockets, for tokio: one UDP socket per local address, segmentation offload both ways, ECN bits,
+//! addresses that come and go.
+//!
+//! ```no_run
+//! # use std::sync::Arc;
+//! # use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! # use vmcc_udp::{Endpoint, Keeper, Target};
+//! # async fn example(tls: Arc<dyn vmcc_transport::crypto::Tls>) -> Result<(), Box<dyn std::error::Error>> {
+//! let endpoint = Endpoint::new(None)?;
+//! let target = Target {
+//!     name: "server.example".into(),
+//!     addresses: vec!["192.0.2.7:4433".parse()?, "198.51.100.7:4433".parse()?],
+//!     locals: Vec::new(), // every usable address of this host
+//! };
+//! // The first pair of addresses that answers carries the handshake.
+//! let connection = endpoint.reach(tls, Arc::new(vmcc_udp::config()), &target).await?;
+//! // Every other pair becomes a path, also of addresses that come later.
+//! let _keeper = Keeper::start(&connection, target);
+//! let mut stream = connection.open_stream().await?;
+//! stream.write_all(b"over all paths").await?;
+//! stream.shutdown().await?;
+//! let mut answer = Vec::new();
+//! stream.read_to_end(&mut answer).await?;
+//! for path in connection.paths() {
+//!     println!("{} to {}: {} bytes sent", path.route.local, path.route.remote, path.bytes.1);
+//! }
+//! connection.close(0, "done");
+//! endpoint.idle().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A path whose interface is gone is known to be dead at the first packet that the system refuses, not after a timeout: sending never hides
+//! an error.
+
+mod address;
+mod connection;
+mod driver;
+mod endpoint;
+mod keeper;
+mod reach;
+mod shared;
+mod socket;
+mod stream;
+
+pub use address::{Changes, Source, sources};
+pub use connection::{Connection, PathEvent};
+pub use endpoint::Endpoint;
+pub use keeper::Keeper;
+pub use reach::{Attempt, ReachError, Target};
+pub use stream::{RecvStream, SendStream, Stream};
+
+/// Settings that suit sockets: as many packets in one call as the kernel takes.
+pub fn config() -> vmcc_transport::Config {
+    vmcc_transport::Config { max_segments: socket::SEGMENTS, ..vmcc_transport::Config::default() }
+}

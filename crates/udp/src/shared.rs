@@ -1,0 +1,195 @@
+//! What the driver, the handles and the streams share.
+
+use crate::connection::PathEvent;
+use crate::socket::Socket;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Instant;
+use vmcc_transport::{ConnectionError, Endpoint as Engine, Event, Handle, Route, StreamError};
+use vmcc_units::time::{Span, Time};
+
+/// Path events that nobody has read; older ones are dropped.
+const MOST_EVENTS: usize = 256;
+
+pub(crate) struct Shared(Mutex<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) engine: Engine,
+    pub(crate) sockets: Vec<Socket>,
+    pub(crate) connections: HashMap<Handle, State>,
+    /// Connections of peers that nobody has accepted yet.
+    pub(crate) incoming: VecDeque<Handle>,
+    /// Who waits for `incoming`, and for the end of everything.
+    pub(crate) waiting: Vec<Waker>,
+    pub(crate) driver: Option<Waker>,
+    /// No handle is left.
+    pub(crate) abandoned: bool,
+    /// What the system said when it refused to send, and when.
+    pub(crate) refusals: HashMap<Route, (Time, io::ErrorKind, String)>,
+    begin: Instant,
+}
+
+/// What the application is to hear of a connection.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) connected: bool,
+    pub(crate) error: Option<ConnectionError>,
+    pub(crate) readers: HashMap<u64, Waker>,
+    pub(crate) writers: HashMap<u64, Waker>,
+    /// Streams that are written to here; whether every byte has arrived, or the peer wants no more.
+    pub(crate) sending: HashMap<u64, bool>,
+    /// Streams that the peer has opened.
+    pub(crate) opened: VecDeque<u64>,
+    pub(crate) events: VecDeque<PathEvent>,
+    /// Who waits for anything else.
+    pub(crate) waiting: Vec<Waker>,
+}
+
+impl Shared {
+    pub(crate) fn new(engine: Engine) -> Arc<Shared> {
+        Arc::new(Shared(Mutex::new(Inner {
+            engine,
+            sockets: Vec::new(),
+            connections: HashMap::new(),
+            incoming: VecDeque::new(),
+            waiting: Vec::new(),
+            driver: None,
+            abandoned: false,
+            refusals: HashMap::new(),
+            begin: Instant::now(),
+        })))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Who panicked has said so; what is here is whole between calls.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// The time as the engine counts it; never its zero.
+    pub(crate) fn now(&self) -> Time {
+        let ns = u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Time::ZERO + Span::from_secs(1) + Span::from_ns(ns)
+    }
+
+    /// Something was done that the driver has to follow up.
+    pub(crate) fn wake_driver(&mut self) {
+        if let Some(driver) = self.driver.take() {
+            driver.wake();
+        }
+    }
+
+    pub(crate) fn state(&mut self, handle: Handle) -> &mut State {
+        self.connections.entry(handle).or_default()
+    }
+
+    /// Hands out what the engine has to tell.
+    pub(crate) fn dispatch(&mut self) {
+        while let Some((handle, event)) = self.engine.poll_event() {
+            let known = self.connections.contains_key(&handle);
+            match event {
+                Event::Connected if !known => {
+                    self.state(handle).connected = true;
+                    self.incoming.push_back(handle);
+                    self.waiting.drain(..).for_each(Waker::wake);
+                }
+                event if known => self.state(handle).take(event),
+                _ => {}
+            }
+        }
+    }
+
+    /// The system refuses to send along a route.
+    pub(crate) fn on_refusal(&mut self, route: Route, error: &io::Error) {
+        let now = self.now();
+        self.engine.handle_unreachable(now, route);
+        // What strangers make us answer is not kept.
+        if self.refusals.len() < MOST_EVENTS || self.refusals.contains_key(&route) {
+            self.refusals.insert(route, (now, error.kind(), error.to_string()));
+        }
+    }
+
+    pub(crate) fn socket_of(&mut self, local: SocketAddr) -> Option<&mut Socket> {
+        let exact = self.sockets.iter().position(|socket| socket.local() == local);
+        let index = exact.or_else(|| self.sockets.iter().position(|socket| socket.serves(local)))?;
+        self.sockets.get_mut(index)
+    }
+}
+
+impl State {
+    fn take(&mut self, event: Event) {
+        let path_event = match event {
+            Event::StreamReadable { stream } => return wake(self.readers.remove(&stream)),
+            Event::StreamWritable { stream } => return wake(self.writers.remove(&stream)),
+            Event::StreamFinished { stream } | Event::StreamStopped { stream, .. } => {
+                if let Some(ended) = self.sending.get_mut(&stream) {
+                    *ended = true;
+                }
+                wake(self.writers.remove(&stream));
+                None
+            }
+            Event::Connected => {
+                self.connected = true;
+                None
+            }
+            Event::StreamOpened { stream } => {
+                self.opened.push_back(stream);
+                None
+            }
+            Event::Closed(error) => {
+                self.error = Some(error);
+                self.readers.drain().chain(self.writers.drain()).for_each(|(_, waker)| waker.wake());
+                None
+            }
+            Event::PathOpened { path } => Some(PathEvent::Opened(path)),
+            Event::PathSuspected { path } => Some(PathEvent::Suspected(path)),
+            Event::PathRevived { path } => Some(PathEvent::Revived(path)),
+            Event::PathClosed { path, code } => Some(PathEvent::Closed { path, code }),
+            _ => None,
+        };
+        if let Some(event) = path_event {
+            if self.events.len() == MOST_EVENTS {
+                self.events.pop_front();
+            }
+            self.events.push_back(event);
+        }
+        self.waiting.drain(..).for_each(Waker::wake);
+    }
+
+    /// Has a task woken at the next news that are not a stream's bytes.
+    pub(crate) fn wait(&mut self, waker: &Waker) {
+        if !self.waiting.iter().any(|other| other.will_wake(waker)) {
+            self.waiting.push(waker.clone());
+        }
+    }
+}
+
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+/// A stream's error as those of `AsyncRead` and `AsyncWrite` are.
+pub(crate) fn io_error(error: StreamError) -> io::Error {
+    let kind = match error {
+        StreamError::Reset(_) => io::ErrorKind::ConnectionReset,
+        StreamError::Stopped(_) => io::ErrorKind::BrokenPipe,
+        _ => io::ErrorKind::NotConnected,
+    };
+    io::Error::new(kind, error)
+}
+
+/// The end of a connection as those errors are.
+pub(crate) fn closed_error(error: &ConnectionError) -> io::Error {
+    let kind = match error {
+        ConnectionError::TimedOut => io::ErrorKind::TimedOut,
+        ConnectionError::Reset => io::ErrorKind::ConnectionReset,
+        _ => io::ErrorKind::ConnectionAborted,
+    };
+    io::Error::new(kind, error.clone())
+}
