@@ -5,7 +5,7 @@ mod reproduce;
 mod top;
 
 pub(crate) use mark::{BackendChoice, MarkOptions, MarkSettings, NotEctChoice, QueueChoice, UnmarkOptions};
-pub(crate) use reproduce::ReproduceOptions;
+pub(crate) use reproduce::{ReproduceEngine, ReproduceOptions};
 #[cfg(feature = "kernel")]
 pub(crate) use top::SortKey;
 pub(crate) use top::TopOptions;

@@ -179,3 +179,106 @@ fn every_case_has_its_line() {
     }
     assert!(!dom.contains("not drawn"));
 }
+
+/// The page at `folder/report.html` after `script` has run in it: what that hands to `done(text)`.
+fn scripted(dir: &Path, page: &Path, script: &str) -> String {
+    let html = fs::read_to_string(page).unwrap();
+    let answer = "const done = (text) => { const out = document.createElement('pre'); out.id = 'answer'; \
+                  out.textContent = btoa(unescape(encodeURIComponent(text))); document.body.replaceChildren(out); };";
+    let page = dir.join("scripted.html");
+    fs::write(&page, html.replace("</body>", &format!("<script>{answer}{script}</script></body>"))).unwrap();
+    let dom = dom(dir, &format!("file://{}", page.canonicalize().unwrap().display()));
+    let found = dom.split("<pre id=\"answer\">").nth(1).and_then(|rest| rest.split('<').next());
+    let coded = found.unwrap_or_else(|| panic!("the script did not answer: {}", &dom[..dom.len().min(2000)]));
+    String::from_utf8(base64(coded)).unwrap()
+}
+
+fn base64(text: &str) -> Vec<u8> {
+    let value = |c: u8| match c {
+        b'A'..=b'Z' => c - b'A',
+        b'a'..=b'z' => c - b'a' + 26,
+        b'0'..=b'9' => c - b'0' + 52,
+        b'+' => 62,
+        _ => 63,
+    };
+    let mut bytes = Vec::new();
+    let (mut bits, mut count) = (0_u32, 0);
+    for c in text.bytes().filter(|c| *c != b'=') {
+        (bits, count) = (bits << 6 | u32::from(value(c)), count + 6);
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+            bits &= (1 << count) - 1;
+        }
+    }
+    bytes
+}
+
+/// Every card's two buttons are pressed; what the browser would save is looked at.
+#[test]
+fn every_picture_is_saved_as_svg_and_as_csv_with_its_numbers() {
+    let dir = folder();
+    report(dir.path(), &[]);
+    let press = "const saved = [], names = []; \
+        URL.createObjectURL = (blob) => (saved.push(blob.text().then((text) => [blob.type, text])), 'blob:x'); \
+        HTMLAnchorElement.prototype.click = function () { names.push(this.download); }; \
+        const cards = document.querySelectorAll('figure.card').length; \
+        document.querySelectorAll('.save button').forEach((button) => button.click()); \
+        const faults = (text) => new DOMParser().parseFromString(text, 'image/svg+xml').querySelectorAll('parsererror').length; \
+        Promise.all(saved).then((all) => done(JSON.stringify({ cards, files: all.map(([type, text], i) => \
+            ({ name: names[i], type, text, faults: type.includes('svg') ? faults(text) : 0 })) })));";
+    let answer = scripted(dir.path(), &dir.path().join("out/report.html"), press);
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    let files = answer["files"].as_array().unwrap();
+    assert!(answer["cards"].as_u64().unwrap() > 5);
+    assert_eq!(files.len() as u64, 2 * answer["cards"].as_u64().unwrap());
+    for file in files.iter().filter(|file| file["type"] == "image/svg+xml") {
+        let text = file["text"].as_str().unwrap();
+        assert!(text.contains("xmlns=\"http://www.w3.org/2000/svg\"") && file["faults"] == 0, "{file}");
+        assert!(!text.contains("NaN") && !text.contains("undefined") && !text.contains("var("), "{file}");
+    }
+    let named = |name: &str| {
+        let found =
+            files.iter().find(|file| file["name"] == name).unwrap_or_else(|| panic!("{name}: {files:#?}"));
+        found["text"].as_str().unwrap().to_owned()
+    };
+    // Bars: the means of the cases, in the unit that the title says.
+    let summary: serde_json::Value =
+        serde_json::from_slice(&fs::read(dir.path().join("out/summary.json")).unwrap()).unwrap();
+    let bars = named("goodput-mbit-s.csv");
+    for case in summary["cases"].as_array().unwrap() {
+        let runs = case["runs"].as_array().unwrap();
+        let sum: f64 = runs.iter().map(|run| run["metrics"]["goodput_bps"].as_f64().unwrap()).sum();
+        let line = bars.lines().find(|line| line.starts_with(case["set"]["cc"].as_str().unwrap())).unwrap();
+        let value: f64 = line.split(',').nth(1).unwrap().parse().unwrap();
+        assert!((value - sum / runs.len() as f64 / 1e6).abs() < 1e-6, "{line}");
+    }
+    // Lines: a column for each case, shares that rise to one.
+    let shares = named("smoothed-rtt-on-the-paths.csv");
+    assert!(shares.lines().next().unwrap().ends_with(",reno,lia"), "{shares}");
+    let last: Vec<&str> = shares.lines().last().unwrap().split(',').collect();
+    assert_eq!(last[1..], ["1", "1"]);
+    let picture = named("smoothed-rtt-on-the-paths.svg");
+    assert_eq!(picture.matches("class=\"line\"").count(), 2);
+    assert!(picture.contains(">reno</text>") && picture.contains("Smoothed RTT"));
+}
+
+/// Where there are more lines than can be told apart, some are shown, and the others when they are chosen.
+#[test]
+fn of_many_cases_some_are_shown_and_the_others_on_demand() {
+    let dir = folder();
+    let rates: Vec<String> = (11..=24).map(|rate| format!("{rate}mbit")).collect();
+    report(
+        dir.path(),
+        &["--set", &format!("topology.rate={}", rates.join(",")), "--set", "buffer=20kB,30kB"],
+    );
+    let count = "const lines = () => [...document.querySelectorAll('#distributions .u-legend')].map((legend) => \
+                 legend.querySelectorAll('.u-series').length - 1); const first = lines(); \
+                 const rate = [...document.querySelectorAll('select[data-key]')].find((s) => s.options.length > 10); \
+                 rate.value = ''; rate.dispatchEvent(new Event('change')); \
+                 done(JSON.stringify([first, lines()]));";
+    let answer = scripted(dir.path(), &dir.path().join("out/report.html"), count);
+    let [first, all]: [Vec<usize>; 2] = serde_json::from_str(&answer).unwrap();
+    assert!(!first.is_empty() && first.iter().all(|lines| (1..=10).contains(lines)), "{answer}");
+    assert!(all.iter().zip(&first).all(|(all, first)| *all == 14 * first), "{answer}");
+}

@@ -4,6 +4,7 @@ mod common;
 
 use common::{json, names, output, refused};
 use std::fs;
+use std::path::Path;
 
 #[test]
 fn the_list_says_what_there_is_of_each_figure() {
@@ -16,7 +17,7 @@ fn the_list_says_what_there_is_of_each_figure() {
         found.unwrap_or_else(|| panic!("{paper}/{figure}")).clone()
     };
     assert!(find("vmcc", "fig9")["claims"].as_u64().unwrap() >= 5);
-    assert_eq!(find("vmcc", "fig9").get("result"), None);
+    assert_eq!(find("vmcc", "fig9").get("results"), None);
     assert_eq!(find("icpe", "fig4").get("claims"), None);
     let text = String::from_utf8(output(dir.path(), &["reproduce"]).stdout).unwrap();
     let line = |name: &str| text.lines().find(|l| l.trim_start().starts_with(name)).unwrap().to_owned();
@@ -52,20 +53,70 @@ fn a_figure_is_run_reported_and_listed_and_not_run_over() {
     assert!(lia["value"].as_f64().unwrap() > 0.0 && lia["half_width"].as_f64().unwrap() > 0.0, "{lia}");
 
     let index = fs::read_to_string(dir.path().join("out/index.html")).unwrap();
-    assert!(index.contains("vmcc/fig10/report.html") && index.contains("a-completion-vs-lia"));
-    assert!(dir.path().join("out/vmcc/fig10/report.html").is_file());
+    assert!(index.contains("vmcc/fig10/index.html") && index.contains("a-completion-vs-lia"));
+    assert!(dir.path().join("out/vmcc/fig10/sim/report.html").is_file());
+    let page = fs::read_to_string(dir.path().join("out/vmcc/fig10/index.html")).unwrap();
+    assert!(
+        page.contains("sim/report.html") && page.contains("Sizes of the objects"),
+        "with what the paper leaves out"
+    );
 
     let (_, list) = json(dir.path(), &["reproduce", "--out", "out"]);
     let last = list["figures"].as_array().unwrap().iter().find(|f| f["figure"] == "fig10").unwrap();
-    assert_eq!(last["result"]["passed"], claims.len() - failed);
+    assert_eq!(last["results"][0]["passed"], claims.len() - failed);
+
+    let table =
+        String::from_utf8(output(dir.path(), &["reproduce", "--out", "out", "--table"]).stdout).unwrap();
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines[0], "| figure | claim | paper | simulator |");
+    assert_eq!(lines.len(), 2 + claims.len(), "{table}");
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("| vmcc/fig10 | a-completion-vs-lia | -22.1 %, 0.779 times |"))
+    );
+    let empty = refused(dir.path(), &["reproduce", "--out", "elsewhere", "--table"], 2);
+    assert!(empty.contains("has no results"), "{empty}");
 
     let again = refused(dir.path(), &run, 2);
     assert!(again.contains("exists and is not empty"), "{again}");
     let resumed = [&run[..], &["--resume"]].concat();
     let (_, kept) = json(dir.path(), &resumed);
     assert_eq!(kept["figures"][0]["claims"], figure["claims"]);
+    beside_a_kernel(dir.path(), &resumed);
     let other = refused(dir.path(), &["reproduce", "vmcc/fig10", "--out", "out", "--resume"], 2);
     assert!(other.contains("holds the result of another command"), "{other}");
+}
+
+/// The page of a figure and the index have both engines' results side by side.
+fn beside_a_kernel(dir: &Path, resumed: &[&str]) {
+    let (sim, kernel) = (dir.join("out/vmcc/fig10/sim"), dir.join("out/vmcc/fig10/kernel"));
+    fs::create_dir(&kernel).unwrap();
+    for file in ["flows.parquet", "series.parquet", "summary.json"] {
+        fs::copy(sim.join(file), kernel.join(file)).unwrap();
+    }
+    let mut summary: serde_json::Value =
+        serde_json::from_slice(&fs::read(kernel.join("summary.json")).unwrap()).unwrap();
+    summary["engine"] = "kernel".into();
+    let claim = &mut summary["claims"][0];
+    (claim["value"], claim["half_width"], claim["pass"]) =
+        (123.0.into(), serde_json::Value::Null, false.into());
+    fs::write(kernel.join("summary.json"), summary.to_string()).unwrap();
+    json(dir, resumed);
+    for page in ["out/index.html", "out/vmcc/fig10/index.html"] {
+        let text = fs::read_to_string(dir.join(page)).unwrap();
+        assert!(text.contains(">simulator</th>") && text.contains(">kernel</th>"), "{page}");
+        let row = text.split("<td>a-completion-vs-lia</td>").nth(1).unwrap().split("</tr>").next().unwrap();
+        assert!(row.contains(">123<br>") && row.contains("badge fail"), "{page}: {row}");
+        assert!(row.contains(" ± "), "{page}: the simulator's with its interval: {row}");
+    }
+    let page = fs::read_to_string(dir.join("out/vmcc/fig10/index.html")).unwrap();
+    assert!(page.contains("sim/report.html") && page.contains("kernel/report.html"));
+    assert!(page.contains(", simulator\"") && page.contains(", kernel\""), "plots of both");
+    let table = String::from_utf8(output(dir, &["reproduce", "--out", "out", "--table"]).stdout).unwrap();
+    assert!(table.starts_with("| figure | claim | paper | simulator | kernel |\n"), "{table}");
+    assert!(table.contains("| **fails**: 123 |"), "{table}");
+    fs::remove_dir_all(kernel).unwrap();
 }
 
 /// The kernel engine has no model of what these figures send, or is not there: nothing is made, and the reason is said.

@@ -19,7 +19,7 @@ fn files(cc: Cc, connections: u32, size: &str) -> LabSpec {
     let mut spec = two_paths(cc, 5);
     spec.warmup = Nanos::ZERO;
     let files = &mut spec.flows[0];
-    (files.connections, files.job) = (connections, Job::Sized { size: size.parse().unwrap() });
+    (files.connections, files.job) = (connections, Job::Sized { size: size.parse().unwrap(), rate: None });
     spec
 }
 

@@ -74,7 +74,119 @@
     const target = document.createElement("div");
     card.append(caption, target);
     holder.append(card);
+    addSaving(card, plot.title, { svg: () => linesAsSvg(plot, kind), csv: () => linesAsCsv(plot) });
     return { card, target, plot, kind };
+  }
+
+  // Only the lines that the choice leaves; a line without such a setting is always one of them.
+  function chosen(plot) {
+    const choices = [...document.querySelectorAll("select[data-key]")].filter((select) => select.value !== "");
+    const fits = (line) => choices.every(({ dataset, value }) => !(dataset.key in line.set) || line.set[dataset.key] === value);
+    return { ...plot, lines: plot.lines.filter(fits) };
+  }
+
+  // --- downloads ---
+
+  function save(title, ending, type, text) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type }));
+    link.download = `${title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "")}.${ending}`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  }
+
+  function addSaving(card, title, of) {
+    const buttons = document.createElement("span");
+    buttons.className = "save";
+    for (const [ending, type] of [["svg", "image/svg+xml"], ["csv", "text/csv"]]) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = ending.toUpperCase();
+      button.title = `Download as ${ending.toUpperCase()}`;
+      button.addEventListener("click", () => save(title, ending, type, of[ending]()));
+      buttons.append(button);
+    }
+    card.querySelector("figcaption").append(buttons);
+  }
+
+  const quoted = (v) => (v == null ? "" : /[",\n]/.test(v) ? `"${String(v).replaceAll('"', '""')}"` : String(v));
+  const csv = (rows) => rows.map((row) => row.map(quoted).join(",")).join("\n") + "\n";
+
+  function linesAsCsv(plot) {
+    const bounded = (line) => line.high && line.high.length > 0;
+    const names = plot.lines.flatMap((line) => [line.label, ...(bounded(line) ? [`${line.label} low`, `${line.label} high`] : [])]);
+    const values = (line, i) => [line.ys[i], ...(bounded(line) ? [line.low[i], line.high[i]] : [])];
+    const rows = plot.xs.map((x, i) => [x, ...plot.lines.flatMap((line) => values(line, i))]);
+    return csv([[named(plot.x), ...names], ...rows]);
+  }
+
+  function barsAsCsv(card) {
+    const rows = [...card.querySelectorAll("g[data-case]")].map(({ dataset }) => [dataset.case, dataset.mean, dataset.half]);
+    return csv([["case", card.dataset.title, "half width of the 95 % confidence interval"], ...rows]);
+  }
+
+  // The picture as it is on the page, with its colors.
+  function barsAsSvg(card) {
+    const picture = card.querySelector("svg"), copy = picture.cloneNode(true);
+    const from = [...picture.querySelectorAll("*")], to = [...copy.querySelectorAll("*")];
+    from.forEach((element, i) => {
+      const style = getComputedStyle(element);
+      for (const key of ["fill", "stroke", "stroke-width", "opacity", "font-size", "font-family"]) to[i].setAttribute(key, style.getPropertyValue(key));
+    });
+    const [, , width, height] = copy.getAttribute("viewBox").split(" ");
+    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+    copy.setAttribute("width", width);
+    copy.setAttribute("height", height);
+    return new XMLSerializer().serializeToString(copy);
+  }
+
+  const escaped = (text) => text.replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
+
+  // Round numbers from `low` to `high`, about five.
+  function ticks(low, high, log) {
+    if (log) {
+      const all = [];
+      for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; power++) if (10 ** power >= low) all.push(10 ** power);
+      return all;
+    }
+    const rough = (high - low) / 5 || 1, power = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough);
+    const all = [];
+    for (let n = Math.ceil(low / step); n * step <= high + step * 1e-9; n++) all.push(n * step);
+    return all;
+  }
+
+  function linesAsSvg(plot, kind) {
+    const W = 720, H = 400, left = 70, right = 20, top = 34, bottom = 56, row = 17;
+    const height = H + row * plot.lines.length + 8;
+    const values = plot.lines.flatMap((line) => [line.ys, line.low ?? [], line.high ?? []].flat()).filter((v) => v != null);
+    const [x0, x1] = [Math.min(...plot.xs), Math.max(...plot.xs)];
+    const y0 = Math.min(0, ...values), y1 = kind === "cdf" && plot.y.unit === "" ? 1 : Math.max(...values, y0 + 1e-9);
+    const onX = plot.x.log ? Math.log : (v) => v;
+    const x = (v) => (left + ((onX(v) - onX(x0)) / (onX(x1) - onX(x0) || 1)) * (W - left - right)).toFixed(1);
+    const y = (v) => (H - bottom - ((v - y0) / (y1 - y0 || 1)) * (H - top - bottom)).toFixed(1);
+    const text = (at, content, extra = "") => `<text x="${at[0]}" y="${at[1]}" ${extra}>${escaped(content)}</text>`;
+    const grid = [
+      ...ticks(x0, x1, plot.x.log).map((v) => `<path d="M${x(v)} ${top}V${H - bottom}" stroke="#ddd"/>` + text([x(v), H - bottom + 16], tick(v), 'text-anchor="middle"')),
+      ...ticks(y0, y1, false).map((v) => `<path d="M${left} ${y(v)}H${W - right}" stroke="#ddd"/>` + text([left - 6, +y(v) + 4], tick(v), 'text-anchor="end"')),
+    ];
+    const path = (ys) => ys.reduce((d, v, i) => (v == null ? d : `${d}${d ? "L" : "M"}${x(plot.xs[i])} ${y(v)}`), "");
+    const lines = plot.lines.map((line, i) => {
+      const dash = DASHES[Math.floor(i / 10) % DASHES.length].join(" ");
+      const style = `stroke="${color(i)}" stroke-width="2" fill="none"${dash ? ` stroke-dasharray="${dash}"` : ""}`;
+      const known = line.high ? line.high.map((_, at) => at).filter((at) => line.high[at] != null && line.low[at] != null) : [];
+      const edge = (ys, order) => order.map((at) => `${x(plot.xs[at])},${y(ys[at])}`).join(" ");
+      const band = known.length ? `<polygon points="${edge(line.high, known)} ${edge(line.low, known.slice().reverse())}" fill="${color(i)}" opacity="0.17"/>` : "";
+      const at = H + row * i;
+      return `${band}<path class="line" d="${path(line.ys)}" ${style}/><path d="M${left} ${at}h24" ${style}/>` + text([left + 32, at + 4], line.label);
+    });
+    const labels = [
+      text([left, 20], plot.title, 'font-weight="600"'),
+      text([(left + W - right) / 2, H - 18], named(plot.x), 'text-anchor="middle"'),
+      text([16, (top + H - bottom) / 2], named(plot.y), `text-anchor="middle" transform="rotate(-90 16 ${(top + H - bottom) / 2})"`),
+    ];
+    return `<svg xmlns="http://www.w3.org/2000/svg" width="${W}" height="${height}" font-family="sans-serif" font-size="12">` +
+      `<rect width="100%" height="100%" fill="#fff"/>${grid.join("")}${labels.join("")}${lines.join("")}</svg>`;
   }
 
   function render() {
@@ -87,8 +199,8 @@
     const series = data.series.map((metric) => metric.cases[index]).filter(Boolean);
     // All cards first: their widths depend on how many there are.
     const cards = [
-      ...data.sweeps.map((plot) => place(holder("sweeps"), plot, "sweep")),
-      ...data.distributions.map((plot) => place(holder("distributions"), plot, "cdf")),
+      ...data.sweeps.map((plot) => place(holder("sweeps"), chosen(plot), "sweep")),
+      ...data.distributions.map((plot) => place(holder("distributions"), chosen(plot), plot.y.unit ? "ranked" : "cdf")),
       ...series.map((plot) => place(holder("series"), plot, "series")),
     ];
     const widths = cards.map(width);
@@ -110,6 +222,11 @@
   document.getElementById("theme").addEventListener("click", () => theme(root.dataset.theme === "dark" ? "light" : "dark"));
   system.addEventListener("change", () => theme(preferred()));
   document.getElementById("case")?.addEventListener("change", render);
+  document.querySelectorAll("select[data-key]").forEach((select) => select.addEventListener("change", render));
+  document.querySelectorAll("figure.card").forEach((card) => {
+    card.dataset.title = card.querySelector("figcaption").textContent;
+    addSaving(card, card.dataset.title, { svg: () => barsAsSvg(card), csv: () => barsAsCsv(card) });
+  });
   let windowWidth = innerWidth;
   addEventListener("resize", () => {
     if (innerWidth === windowWidth) return;

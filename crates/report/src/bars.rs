@@ -14,20 +14,26 @@ const BAR: f64 = 16.0;
 /// Characters of a label that fit beside the bars.
 const LABEL_CHARS: usize = 20;
 
-/// One card: the figure of every case.
-pub(crate) fn card(column: &Column, cases: &[String]) -> Markup {
+/// One card: the figure of these of the cases.
+pub(crate) fn card(column: &Column, cases: &[String], members: &[usize]) -> Markup {
     let width = LABEL_WIDTH + BAR_WIDTH + VALUE_WIDTH;
-    let height = ROW * cases.len() as f64 + 4.0;
+    let height = ROW * members.len() as f64 + 4.0;
     let reach = |c: &MeanCi| c.mean + c.half_width.unwrap_or(0.0);
-    let largest = column.cells.iter().flatten().map(reach).fold(f64::MIN_POSITIVE, f64::max);
+    let largest = members
+        .iter()
+        .filter_map(|case| column.cells[*case].as_ref())
+        .map(reach)
+        .fold(f64::MIN_POSITIVE, f64::max);
     let x = |value: f64| (value / largest).clamp(0.0, 1.0) * BAR_WIDTH;
     html! {
         figure.card {
             figcaption { (title(column)) }
             svg.bars viewBox=(format!("0 0 {width} {height}")) role="img" aria-label=(title(column)) {
-                @for (row, (case, cell)) in cases.iter().zip(&column.cells).enumerate() {
+                @for (row, (case, cell)) in members.iter().map(|case| (&cases[*case], &column.cells[*case])).enumerate() {
                     @let y = ROW * row as f64 + (ROW - BAR) / 2.0;
-                    g {
+                    @let value = |of: Option<f64>| of.map(|of| (of / column.scale.divisor).to_string());
+                    g data-case=(case) data-mean=[value(cell.map(|c| c.mean))]
+                        data-half=[value(cell.and_then(|c| c.half_width))] {
                         text.label x=(LABEL_WIDTH - 8.0) y=(y + BAR - 4.0) text-anchor="end" { (short(case)) }
                         @if let Some(cell) = cell {
                             title { (case) ": " (mean_text(*cell, column.scale)) " " (column.scale.unit) }

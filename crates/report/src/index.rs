@@ -1,30 +1,13 @@
-//! One page over the result folders of several figures: their claims, and a link to each one's report.
+//! One page over the figures of a folder: their claims on every engine, and a link to each one's page.
 
-use crate::REPORT_FILE;
-use crate::page::{claims_table, head};
+use crate::INDEX_FILE;
+use crate::about::{self, About, Outcome, Part, engine_title};
+use crate::page::head;
+use crate::sides;
 use maud::{DOCTYPE, Markup, html};
-use vmcc_results::Summary;
-
-/// A figure on the page.
-#[derive(Debug, Clone, Copy)]
-pub struct Entry<'a> {
-    /// Its name, such as `vmcc/fig9`; its result folder has that path below the page.
-    pub name: &'a str,
-    /// What came of it.
-    pub outcome: Outcome<'a>,
-}
-
-/// What came of a figure.
-#[derive(Debug, Clone, Copy)]
-pub enum Outcome<'a> {
-    /// It was run.
-    Ran(&'a Summary),
-    /// It could not be run, and why.
-    NotRun(&'a str),
-}
 
 /// The whole file.
-pub(crate) fn page(title: &str, entries: &[Entry<'_>]) -> String {
+pub(crate) fn page(title: &str, figures: &[(About<'_>, Vec<Part<'_>>)]) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -33,9 +16,12 @@ pub(crate) fn page(title: &str, entries: &[Entry<'_>]) -> String {
                 header {
                     div.top { span.brand { "vmcc" } }
                     h1 { (title) }
-                    (facts(entries))
+                    (facts(figures))
                 }
-                main { @for entry in entries { (section(entry)) } }
+                main {
+                    (contents(figures))
+                    @for (about, parts) in figures { (section(about, parts)) }
+                }
                 footer { "Made by vmcc " (env!("CARGO_PKG_VERSION")) "." }
             }
         }
@@ -43,45 +29,72 @@ pub(crate) fn page(title: &str, entries: &[Entry<'_>]) -> String {
     page.into_string()
 }
 
-fn facts(entries: &[Entry<'_>]) -> Markup {
-    let claims: Vec<bool> =
-        entries.iter().filter_map(summary).flat_map(|s| s.claims.iter().map(|c| c.pass)).collect();
-    let passed = claims.iter().filter(|pass| **pass).count();
+/// How many of the claims hold that an engine checked.
+fn hold(parts: &[Part<'_>], engine: &str) -> Option<(usize, usize)> {
+    let summary = parts.iter().find(|part| part.engine == engine)?.summary()?;
+    Some((summary.claims.iter().filter(|claim| claim.pass).count(), summary.claims.len()))
+}
+
+fn engines<'a>(figures: &[(About<'_>, Vec<Part<'a>>)]) -> Vec<&'a str> {
+    let mut engines: Vec<&str> = Vec::new();
+    for part in figures.iter().flat_map(|(_, parts)| parts) {
+        if !engines.contains(&part.engine) {
+            engines.push(part.engine);
+        }
+    }
+    engines
+}
+
+fn facts(figures: &[(About<'_>, Vec<Part<'_>>)]) -> Markup {
     html! {
         ul.facts {
-            li { b { (entries.len()) } (if entries.len() == 1 { " figure" } else { " figures" }) }
-            li class=(if passed == claims.len() { "pass" } else { "fail" }) {
-                b { (passed) " of " (claims.len()) } " claims hold"
+            li { b { (figures.len()) } (if figures.len() == 1 { " figure" } else { " figures" }) }
+            @for engine in engines(figures) {
+                @let counts = || figures.iter().filter_map(|(_, parts)| hold(parts, engine));
+                @let (passed, all) = counts().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+                li class=(if passed == all { "pass" } else { "fail" }) {
+                    (engine_title(engine)) " " b { (passed) " of " (all) } " claims hold"
+                }
             }
         }
     }
 }
 
-fn summary<'a>(entry: &Entry<'a>) -> Option<&'a Summary> {
-    match entry.outcome {
-        Outcome::Ran(summary) => Some(summary),
-        Outcome::NotRun(_) => None,
+fn contents(figures: &[(About<'_>, Vec<Part<'_>>)]) -> Markup {
+    let engines = engines(figures);
+    html! {
+        div.scroll { table {
+            thead { tr {
+                th { "Figure" } th { "Shows" }
+                @for engine in &engines { th.number { (engine_title(engine)) } }
+            } }
+            tbody { @for (about, parts) in figures { tr {
+                td { a href=(format!("{}/{INDEX_FILE}", about.name)) { (about.name) } }
+                td { (about.shows) }
+                @for engine in &engines {
+                    td.number { @match hold(parts, engine) {
+                        Some((passed, all)) => { (passed) " of " (all) },
+                        None => { "–" },
+                    } }
+                }
+            } } }
+        } }
     }
 }
 
-fn section(entry: &Entry<'_>) -> Markup {
-    let name = entry.name;
+fn section(about: &About<'_>, parts: &[Part<'_>]) -> Markup {
+    let title = parts.iter().filter_map(Part::summary).find_map(|summary| summary.title.as_deref());
     html! {
         section {
-            @match entry.outcome {
+            h2 { a href=(format!("{}/{INDEX_FILE}", about.name)) { (about.name) } ": " (title.unwrap_or(about.shows)) }
+            (about::errata(about.errata))
+            @if parts.iter().any(|part| part.summary().is_some()) { (sides::table(parts)) }
+            @for part in parts { @match part.outcome {
                 Outcome::Ran(summary) => {
-                    h2 {
-                        a href=(format!("{name}/{REPORT_FILE}")) { (name) }
-                        @if let Some(title) = &summary.title { ": " (title) }
-                    }
-                    (claims_table(&summary.claims))
                     @if let Some(command) = &summary.environment.command { pre { code { (command) } } }
-                }
-                Outcome::NotRun(reason) => {
-                    h2 { (name) }
-                    p.note { "Not run: " (reason) }
-                }
-            }
+                },
+                Outcome::NotRun(reason) => { p.note { (engine_title(part.engine)) ": not run: " (reason) } },
+            } }
         }
     }
 }

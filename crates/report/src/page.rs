@@ -1,7 +1,8 @@
 //! The page around tables and plots.
 
 use crate::bars;
-use crate::plots::{Plots, numeric_axis};
+use crate::plots::Plots;
+use crate::sides::verdict;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use vmcc_metrics::unit::digits;
 use vmcc_results::figure::{
@@ -11,7 +12,7 @@ use vmcc_results::parquet_files::plain_text;
 use vmcc_results::{ClaimResult, Summary};
 
 const UPLOT_JS: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
-const UPLOT_CSS: &str = include_str!("../assets/uplot/uPlot.min.css");
+pub(crate) const UPLOT_CSS: &str = include_str!("../assets/uplot/uPlot.min.css");
 const REPORT_JS: &str = include_str!("../assets/report.js");
 const REPORT_CSS: &str = include_str!("../assets/report.css");
 /// Nothing may be loaded from anywhere: the browser itself enforces that the file is self-contained.
@@ -47,13 +48,9 @@ pub(crate) fn page(summary: &Summary, plots: &Plots, scenario: Option<&str>) -> 
                 main {
                     (warnings(summary))
                     (claims(&summary.claims))
+                    (chooser(plots))
                     (comparison(summary, plots))
-                    (lines("distributions", "Distributions", !plots.distributions.is_empty(), html! {
-                        p.hint { "Share of values up to the one on the horizontal axis, all runs of a case together: of the flows that \
-                                  the table counts, without warm-up and competing ones. Hover for values, click a name to \
-                                  hide its line, Ctrl-click to see it alone, drag to zoom, double-click to reset." }
-                        @if let Some(note) = unfinished_note(summary) { p.note { (note) } }
-                    }))
+                    (distributions(plots, unfinished_note(summary)))
                     (lines("series", "Over time", !plots.series.is_empty(), case_choice(plots)))
                     (table(summary))
                     (rerun(summary, scenario))
@@ -62,13 +59,30 @@ pub(crate) fn page(summary: &Summary, plots: &Plots, scenario: Option<&str>) -> 
                     "Made by vmcc " (summary.environment.vmcc) ". Beside this file: " code { "summary.json" } ", "
                     code { "flows.parquet" } " and " code { "series.parquet" } " with everything shown here."
                 }
-                script type="application/json" id="data" { (PreEscaped(json_for_script(plots))) }
-                script { (PreEscaped(UPLOT_JS)) }
-                script { (PreEscaped(REPORT_JS)) }
+                (document(plots))
             }
         }
     };
     page.into_string()
+}
+
+/// What the browser draws, and with what.
+pub(crate) fn document(plots: &Plots) -> Markup {
+    html! {
+        script type="application/json" id="data" { (PreEscaped(json_for_script(plots))) }
+        script { (PreEscaped(UPLOT_JS)) }
+        script { (PreEscaped(REPORT_JS)) }
+    }
+}
+
+/// The line above everything: `brand`, and the choice of the theme.
+pub(crate) fn top(brand: Markup) -> Markup {
+    html! {
+        div.top {
+            span.brand { (brand) }
+            button #theme type="button" title="Switch between light and dark" { "◐" }
+        }
+    }
 }
 
 /// JSON that cannot end the script element it is put into.
@@ -82,10 +96,7 @@ fn header(summary: &Summary, title: &str) -> Markup {
     let passed = summary.claims.iter().filter(|c| c.pass).count();
     html! {
         header {
-            div.top {
-                span.brand { "vmcc" }
-                button #theme type="button" title="Switch between light and dark" { "◐" }
-            }
+            (top(html! { "vmcc" }))
             h1 { (title) }
             ul.facts {
                 li { "scenario " b { (summary.scenario) } }
@@ -122,7 +133,7 @@ fn claims(claims: &[ClaimResult]) -> Markup {
 }
 
 /// Each claim with our number, the paper's, and why it fails.
-pub(crate) fn claims_table(claims: &[ClaimResult]) -> Markup {
+fn claims_table(claims: &[ClaimResult]) -> Markup {
     let none = || "–".to_owned();
     html! {
         div.scroll { table {
@@ -131,9 +142,7 @@ pub(crate) fn claims_table(claims: &[ClaimResult]) -> Markup {
                 @for claim in claims {
                     tr {
                         td { (claim.id) }
-                        td { span class=(if claim.pass { "badge pass" } else { "badge fail" }) {
-                            (if claim.pass { "pass" } else { "fail" })
-                        } }
+                        td { (verdict(claim.pass)) }
                         td.number { (claim_value(claim).unwrap_or_else(none)) }
                         td.number { (claim_needs(claim).unwrap_or_else(none)) }
                         td { (claim.paper.as_deref().unwrap_or("–")) }
@@ -151,34 +160,99 @@ pub(crate) fn claims_table(claims: &[ClaimResult]) -> Markup {
 /// Sweep lines when an axis is a number, else bars.
 fn comparison(summary: &Summary, plots: &Plots) -> Markup {
     if !plots.sweeps.is_empty() {
-        let axis = numeric_axis(summary).map(|axis| axis.key).unwrap_or_default();
-        return lines(
-            "sweeps",
-            &format!("Sweep over {axis}"),
-            true,
-            html! {
-                p.hint { "Means over the runs of each case; bands are 95 % confidence intervals (Student's t)." }
-            },
-        );
+        return sweeps(plots);
     }
-    let cases = &plots.cases;
-    if cases.len() < 2 || cases.len() > MOST_BARS {
-        return html! {};
-    }
+    let Some(bars) = bars_of(summary, plots) else { return html! {} };
+    html! { section #comparison { h2 { "Comparison" } (bars) } }
+}
+
+/// Lines over a numeric axis.
+pub(crate) fn sweeps(plots: &Plots) -> Markup {
+    let axis = plots.sweeps.first().map(|plot| plot.x.label.as_str()).unwrap_or_default();
+    let intro = html! { p.hint { "Means over the runs of each case; bands are 95 % confidence intervals (Student's t)." } };
+    lines("sweeps", &format!("Sweep over {axis}"), !plots.sweeps.is_empty(), intro)
+}
+
+/// Shares of values.
+pub(crate) fn distributions(plots: &Plots, unfinished: Option<String>) -> Markup {
+    lines(
+        "distributions",
+        "Distributions",
+        !plots.distributions.is_empty(),
+        html! {
+            p.hint { "Share of values up to the one on the horizontal axis, all runs of a case together: of the flows that \
+                      the table counts, without warm-up and competing ones. Hover for values, click a name to \
+                      hide its line, Ctrl-click to see it alone, drag to zoom, double-click to reset." }
+            @if let Some(note) = unfinished { p.note { (note) } }
+        },
+    )
+}
+
+/// Which lines are shown, where there would be too many.
+pub(crate) fn chooser(plots: &Plots) -> Markup {
     html! {
-        section #comparison {
-            h2 { "Comparison" }
-            @if summary.cases.iter().any(|c| c.runs.len() > 1) {
-                p.hint { "Means over the runs of each case; whiskers are 95 % confidence intervals (Student's t)." }
+        @if plots.choices.len() > 1 && plots.has_lines() {
+            section #chooser {
+                h2 { "Cases shown" }
+                p.hint { "Of the lines below; downloads have the lines that are shown." }
+                @for choice in &plots.choices {
+                    label.choice { (choice.key) " "
+                        select data-key=(choice.key) {
+                            option value="" selected[choice.shown.is_none()] { "all" }
+                            @for value in &choice.values {
+                                option value=(value) selected[choice.shown.as_ref() == Some(value)] { (value) }
+                            }
+                        }
+                    } " "
+                }
             }
-            div.cards { @for column in columns(summary).iter().filter(|c| tells_apart(c)) { (bars::card(column, cases)) } }
         }
     }
 }
 
+/// Cases beside each other, those of each setting apart where they are many. `None` where there is nothing to compare.
+pub(crate) fn bars_of(summary: &Summary, plots: &Plots) -> Option<Markup> {
+    if summary.cases.len() < 2 || !plots.sweeps.is_empty() {
+        return None;
+    }
+    let groups = groups(summary, plots);
+    let several = groups.len() > 1;
+    Some(html! {
+        @if summary.cases.iter().any(|c| c.runs.len() > 1) {
+            p.hint { "Means over the runs of each case; whiskers are 95 % confidence intervals (Student's t)." }
+        }
+        @for (number, (name, members)) in groups.iter().enumerate() {
+            @let cards = html! { div.cards {
+                @for column in columns(summary).iter().filter(|c| tells_apart(c, members)) {
+                    (bars::card(column, &plots.cases, members))
+                }
+            } };
+            @if several { details open[number == 0] { summary { (name) } (cards) } } @else { (cards) }
+        }
+    })
+}
+
+/// Indices of cases that are compared with each other, with what they have in common.
+fn groups(summary: &Summary, plots: &Plots) -> Vec<(String, Vec<usize>)> {
+    if summary.cases.len() <= MOST_BARS {
+        return vec![(String::new(), (0..summary.cases.len()).collect())];
+    }
+    let fixed = || plots.choices.iter().filter(|choice| choice.shown.is_some());
+    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    for (index, case) in summary.cases.iter().enumerate() {
+        let value = |key: &str| case.set.get(key).map(plain_text).unwrap_or_default();
+        let name = fixed().map(|c| format!("{} {}", c.key, value(&c.key))).collect::<Vec<_>>().join(", ");
+        match groups.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, members)) => members.push(index),
+            None => groups.push((name, vec![index])),
+        }
+    }
+    groups
+}
+
 /// A figure that is the same in every case needs no picture.
-fn tells_apart(column: &Column) -> bool {
-    let mut means = column.cells.iter().map(|c| c.map(|c| c.mean));
+fn tells_apart(column: &Column, members: &[usize]) -> bool {
+    let mut means = members.iter().map(|case| column.cells[*case].map(|c| c.mean));
     let first = means.next();
     means.any(|mean| Some(mean) != first)
 }
@@ -235,7 +309,8 @@ fn table(summary: &Summary) -> Markup {
     }
 }
 
-fn rerun(summary: &Summary, scenario: Option<&str>) -> Markup {
+/// Versions, machine, seeds and cost.
+pub(crate) fn environment(summary: &Summary) -> Markup {
     let environment = &summary.environment;
     let seeds = summary.cases.first().map(|c| c.runs.iter().map(|r| r.seed.to_string()).collect::<Vec<_>>());
     let seeds = match seeds.as_deref() {
@@ -259,13 +334,19 @@ fn rerun(summary: &Summary, scenario: Option<&str>) -> Markup {
     facts.extend(work.cpu_s.map(|s| ("CPU time", format!("{} s", digits(s)))));
     facts.extend(work.peak_rss_bytes.map(|n| ("Peak memory", format!("{} MB", digits(n as f64 / 1e6)))));
     html! {
+        dl {
+            @for (name, value) in &facts { div { dt { (name) } dd { (value) } } }
+            @for (name, value) in &environment.extra { div { dt { (name) } dd { (plain_text(value)) } } }
+        }
+    }
+}
+
+fn rerun(summary: &Summary, scenario: Option<&str>) -> Markup {
+    html! {
         section #rerun {
             h2 { "Run it again" }
-            @if let Some(command) = &environment.command { pre { code { (command) } } }
-            dl {
-                @for (name, value) in &facts { div { dt { (name) } dd { (value) } } }
-                @for (name, value) in &environment.extra { div { dt { (name) } dd { (plain_text(value)) } } }
-            }
+            @if let Some(command) = &summary.environment.command { pre { code { (command) } } }
+            (environment(summary))
             @if let Some(text) = scenario {
                 details { summary { "The scenario as it was run (before options of the command line)" } pre { code { (text) } } }
             }

@@ -19,6 +19,8 @@ const CDF_POINTS: usize = 120;
 const SERIES_POINTS: usize = 400;
 /// Places at which distributions are drawn, all cases together.
 const CDF_PLACES: usize = 1_200;
+/// Lines of one plot that can still be told apart.
+const MOST_LINES: usize = 10;
 /// Values of an axis from which on it is drawn as a line.
 const FEWEST_FOR_SWEEP: usize = 3;
 
@@ -30,10 +32,21 @@ pub(crate) struct Plots {
     pub(crate) series: Vec<SeriesPlot>,
     /// Names of the cases, for the choice of a time series.
     pub(crate) cases: Vec<String>,
+    /// What the cases differ in.
+    pub(crate) choices: Vec<Choice>,
+}
+
+/// A setting in which cases differ.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Choice {
+    pub(crate) key: String,
+    pub(crate) values: Vec<String>,
+    /// The only value whose lines are shown at first, where all would be too many.
+    pub(crate) shown: Option<String>,
 }
 
 /// One plot of lines over a common axis.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Plot {
     pub(crate) title: String,
     pub(crate) x: Axis,
@@ -52,9 +65,11 @@ pub(crate) struct Axis {
 }
 
 /// One line; `None` where it has no value. `low` and `high` bound its 95 % confidence interval.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Line {
     pub(crate) label: String,
+    /// Its values of the settings in which cases differ.
+    pub(crate) set: BTreeMap<String, String>,
     pub(crate) ys: Vec<Option<f64>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) low: Vec<Option<f64>>,
@@ -74,13 +89,93 @@ impl Plots {
     pub(crate) fn of(summary: &Summary, flows: &[FlowValue], samples: &[Sample]) -> Self {
         let varying = varying_keys(summary);
         let cases: Vec<String> = summary.cases.iter().map(|case| case_name(case, &varying)).collect();
-        Self {
+        let mut plots = Self {
             sweeps: sweeps(summary),
             distributions: distributions(summary, &cases, flows, samples),
             series: series(cases.len(), samples),
             cases,
+            choices: varying.iter().map(|key| Choice::of(summary, key)).collect(),
+        };
+        plots.choose();
+        plots
+    }
+
+    /// Whether a choice has any effect.
+    pub(crate) fn has_lines(&self) -> bool {
+        !self.sweeps.is_empty() || !self.distributions.is_empty()
+    }
+
+    /// Holds settings, those of the most values first, until few enough lines are shown. The first, which is what most figures compare, goes last.
+    fn choose(&mut self) {
+        while self.most_lines() > MOST_LINES {
+            let rest = self.choices.iter_mut().enumerate().filter(|(_, choice)| choice.shown.is_none());
+            let Some((_, widest)) = rest.max_by_key(|(at, c)| (*at > 0, c.values.len(), *at)) else { return };
+            widest.shown = widest.values.first().cloned();
         }
     }
+
+    fn most_lines(&self) -> usize {
+        let held = |line: &&Line| {
+            let differs = |c: &Choice| {
+                c.shown.is_some() && line.set.get(&c.key).is_some_and(|v| Some(v) != c.shown.as_ref())
+            };
+            !self.choices.iter().any(differs)
+        };
+        let plots = self.sweeps.iter().chain(&self.distributions);
+        plots.map(|plot| plot.lines.iter().filter(held).count()).max().unwrap_or(0)
+    }
+
+    /// The plots of several engines, each beside its like.
+    pub(crate) fn side_by_side(engines: Vec<(&str, Self)>) -> Self {
+        let mut all =
+            Self { sweeps: vec![], distributions: vec![], series: vec![], cases: vec![], choices: vec![] };
+        for (_, plots) in &engines {
+            plots.choices.iter().for_each(|choice| all.take_choice(choice));
+        }
+        let several = engines.len() > 1;
+        let of = |list: fn(&Self) -> &Vec<Plot>| {
+            let named = |engine: &str, plot: &Plot| {
+                let title = if several { format!("{}, {engine}", plot.title) } else { plot.title.clone() };
+                (plot.title.clone(), Plot { title, ..plot.clone() })
+            };
+            let mut plots: Vec<(String, Plot)> =
+                engines.iter().flat_map(|(e, plots)| list(plots).iter().map(|plot| named(e, plot))).collect();
+            let titles: Vec<String> = plots.iter().map(|(title, _)| title.clone()).collect();
+            plots.sort_by_key(|(title, _)| titles.iter().position(|other| other == title));
+            plots.into_iter().map(|(_, plot)| plot).collect()
+        };
+        (all.sweeps, all.distributions) = (of(|plots| &plots.sweeps), of(|plots| &plots.distributions));
+        all.choices.iter_mut().for_each(|choice| choice.shown = None);
+        all.choose();
+        all
+    }
+
+    fn take_choice(&mut self, choice: &Choice) {
+        let Some(own) = self.choices.iter_mut().find(|own| own.key == choice.key) else {
+            return self.choices.push(choice.clone());
+        };
+        let new =
+            choice.values.iter().filter(|value| !own.values.contains(value)).cloned().collect::<Vec<_>>();
+        own.values.extend(new);
+    }
+}
+
+impl Choice {
+    fn of(summary: &Summary, key: &str) -> Self {
+        let mut values: Vec<String> = Vec::new();
+        for value in summary.cases.iter().filter_map(|case| case.set.get(key)).map(plain_text) {
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        Self { key: key.to_owned(), values, shown: None }
+    }
+}
+
+/// What a case sets, of the settings in which cases differ but `without`.
+fn settings(case: &Case, varying: &[String], without: Option<&str>) -> BTreeMap<String, String> {
+    let wanted = varying.iter().filter(|key| Some(key.as_str()) != without);
+    wanted.filter_map(|key| Some((key.clone(), plain_text(case.set.get(key)?)))).collect()
 }
 
 fn distributions(summary: &Summary, cases: &[String], flows: &[FlowValue], samples: &[Sample]) -> Vec<Plot> {
@@ -97,7 +192,10 @@ fn distributions(summary: &Summary, cases: &[String], flows: &[FlowValue], sampl
                 list.push(flow.value);
             }
         }
-        plots.extend(distribution(name, title, "Share of flows", cases, values));
+        plots.extend(distribution(name, title, "Share of flows", (summary, cases), values.clone()));
+        if name == "goodput_bps" {
+            plots.extend(ranked(name, title, (summary, cases), values));
+        }
     }
     let mut rtts = vec![Vec::new(); cases.len()];
     let measured =
@@ -107,7 +205,13 @@ fn distributions(summary: &Summary, cases: &[String], flows: &[FlowValue], sampl
             list.push(sample.value);
         }
     }
-    plots.extend(distribution("srtt_us", "Smoothed RTT on the paths", "Share of samples", cases, rtts));
+    plots.extend(distribution(
+        "srtt_us",
+        "Smoothed RTT on the paths",
+        "Share of samples",
+        (summary, cases),
+        rtts,
+    ));
     plots
 }
 
@@ -120,13 +224,11 @@ fn distribution(
     name: &str,
     title: &str,
     share: &str,
-    cases: &[String],
+    (summary, cases): (&Summary, &[String]),
     mut values: Vec<Vec<f64>>,
 ) -> Option<Plot> {
-    for list in &mut values {
-        list.retain(|v| v.is_finite());
-        list.sort_unstable_by(f64::total_cmp);
-    }
+    values.iter_mut().for_each(sort);
+    let varying = varying_keys(summary);
     if values.iter().all(|list| list.len() < FEWEST_FOR_CDF) {
         return None;
     }
@@ -147,6 +249,7 @@ fn distribution(
         let share = |x: &f64| list.partition_point(|v| v <= x) as f64 / list.len() as f64;
         Line {
             label: cases[case].clone(),
+            set: settings(&summary.cases[case], &varying, None),
             ys: xs.iter().map(|x| Some(share(x))).collect(),
             low: vec![],
             high: vec![],
@@ -158,6 +261,41 @@ fn distribution(
         y: Axis { label: share.to_owned(), unit: String::new(), log: false },
         lines: shown.iter().map(|case| line(*case)).collect(),
         xs: xs.iter().map(|x| x / scale.divisor).collect(),
+    })
+}
+
+fn sort(list: &mut Vec<f64>) {
+    list.retain(|v| v.is_finite());
+    list.sort_unstable_by(f64::total_cmp);
+}
+
+/// The flows of each case from the fastest to the slowest, over the share of flows that are as fast.
+fn ranked(
+    name: &str,
+    title: &str,
+    (summary, cases): (&Summary, &[String]),
+    mut values: Vec<Vec<f64>>,
+) -> Option<Plot> {
+    values.iter_mut().for_each(sort);
+    let varying = varying_keys(summary);
+    let shown = || (0..values.len()).filter(|i| values[*i].len() >= FEWEST_FOR_CDF);
+    let largest = shown().filter_map(|case| values[case].last().copied()).reduce(f64::max)?;
+    let scale = scale_of(name, largest);
+    let line = |case: usize| Line {
+        label: cases[case].clone(),
+        set: settings(&summary.cases[case], &varying, None),
+        ys: (0..=100)
+            .map(|i| Some(percentile_sorted(&values[case], 1.0 - f64::from(i) / 100.0) / scale.divisor))
+            .collect(),
+        low: vec![],
+        high: vec![],
+    };
+    Some(Plot {
+        title: format!("{title}, ranked"),
+        x: Axis { label: "Rank".to_owned(), unit: "% of flows".to_owned(), log: false },
+        y: axis(title, scale, false),
+        lines: shown().map(line).collect(),
+        xs: (0..=100).map(f64::from).collect(),
     })
 }
 
@@ -188,10 +326,11 @@ fn sweeps(summary: &Summary) -> Vec<Plot> {
             .collect();
         if rest.is_empty() { "all".to_owned() } else { rest.join(", ") }
     };
-    let mut labels: Vec<String> = Vec::new();
-    for label in summary.cases.iter().map(others) {
-        if !labels.contains(&label) {
-            labels.push(label);
+    let mut labels: Vec<(String, BTreeMap<String, String>)> = Vec::new();
+    for case in &summary.cases {
+        let label = others(case);
+        if !labels.iter().any(|(other, _)| *other == label) {
+            labels.push((label, settings(case, &varying, Some(&key))));
         }
     }
     let spread = xs.first().zip(xs.last()).is_some_and(|(a, b)| *a > 0.0 && b / a >= 30.0);
@@ -202,7 +341,7 @@ fn sweeps(summary: &Summary) -> Vec<Plot> {
             column.cells[at]
         };
         let divisor = column.scale.divisor;
-        let line = |label: &String| {
+        let line = |(label, set): &(String, BTreeMap<String, String>)| {
             let cells: Vec<_> = xs.iter().map(|x| cell(label, *x)).collect();
             let bound = |sign: f64| {
                 let edge = |c: &MeanCi| Some((c.mean + sign * c.half_width?) / divisor);
@@ -211,6 +350,7 @@ fn sweeps(summary: &Summary) -> Vec<Plot> {
             let has_interval = cells.iter().flatten().any(|c| c.half_width.is_some());
             Line {
                 label: label.clone(),
+                set: set.clone(),
                 ys: cells.iter().map(|c| c.map(|c| c.mean / divisor)).collect(),
                 low: if has_interval { bound(-1.0) } else { vec![] },
                 high: if has_interval { bound(1.0) } else { vec![] },
@@ -228,8 +368,8 @@ fn sweeps(summary: &Summary) -> Vec<Plot> {
 }
 
 /// A swept key whose values are numbers, or quantities of one kind.
-pub(crate) struct NumericAxis {
-    pub(crate) key: String,
+struct NumericAxis {
+    key: String,
     /// By case.
     values: Vec<f64>,
     /// Name of a figure with the same unit.
@@ -237,7 +377,7 @@ pub(crate) struct NumericAxis {
 }
 
 /// The swept key with the most values, if it has enough of them for a line and they have an order.
-pub(crate) fn numeric_axis(summary: &Summary) -> Option<NumericAxis> {
+fn numeric_axis(summary: &Summary) -> Option<NumericAxis> {
     let keys: Vec<&String> = summary.cases.first()?.set.keys().collect();
     let axes = keys.iter().filter_map(|key| {
         let texts: Option<Vec<String>> =
@@ -309,7 +449,13 @@ fn over_time(metric: &str, samples: &[&Sample]) -> Option<Plot> {
             }
         }
         let mean = |(sum, n): &(f64, u32)| (*n > 0).then(|| sum / f64::from(*n) / scale.divisor);
-        Line { label: (*entity).to_owned(), ys: sums.iter().map(mean).collect(), low: vec![], high: vec![] }
+        Line {
+            label: (*entity).to_owned(),
+            set: BTreeMap::new(),
+            ys: sums.iter().map(mean).collect(),
+            low: vec![],
+            high: vec![],
+        }
     };
     Some(Plot {
         title: metric_title(metric),

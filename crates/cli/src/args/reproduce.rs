@@ -1,7 +1,7 @@
 //! What `vmcc reproduce` can be asked for.
 
 use super::EngineChoice;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -11,17 +11,21 @@ pub(crate) struct ReproduceOptions {
     pub(crate) what: Option<String>,
 
     /// What carries the traffic; `kernel` and `guest` run each figure with its [scale.small]
-    #[arg(long, value_enum, default_value_t = EngineChoice::Sim)]
-    pub(crate) engine: EngineChoice,
+    #[arg(long, value_enum, default_value_t = ReproduceEngine::Sim)]
+    pub(crate) engine: ReproduceEngine,
 
     /// At most five minutes for a paper: each figure with its [scale.quick]; on a kernel, one run of each case
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// The folder for the results of all figures, one below it each; figures that are there already are refused
-    /// [default: vmcc-results/reproduce-<what>-<time>; of the list: none]
+    /// The folder for the results of all figures, one below it each, with one for each engine; what is there already
+    /// is refused [default: vmcc-results/reproduce-<what>-<time>; of the list: none]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+
+    /// Print what --out has of the claims as a table of Markdown: figure, claim, paper, simulator, kernel
+    #[arg(long, requires = "out", conflicts_with_all = ["resume", "quick", "jobs"])]
+    pub(crate) table: bool,
 
     /// Continue in the same --out: what the same command finished there before is taken as it is
     #[arg(long, requires_all = ["out", "what"])]
@@ -34,4 +38,35 @@ pub(crate) struct ReproduceOptions {
     /// No progress, no notes: only the result, warnings and errors
     #[arg(long, short)]
     pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReproduceEngine {
+    /// The packet-level simulator
+    Sim,
+    /// This host's kernel, in network namespaces (root)
+    Kernel,
+    /// A kernel in a small virtual machine
+    Guest,
+}
+
+impl ReproduceEngine {
+    pub(crate) const ALL: [Self; 3] = [Self::Sim, Self::Kernel, Self::Guest];
+
+    /// As options and results name it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Sim => "sim",
+            Self::Kernel => "kernel",
+            Self::Guest => "guest",
+        }
+    }
+
+    pub(crate) fn choice(self) -> EngineChoice {
+        match self {
+            Self::Sim => EngineChoice::Sim,
+            Self::Kernel => EngineChoice::Kernel,
+            Self::Guest => EngineChoice::Guest,
+        }
+    }
 }

@@ -11,6 +11,8 @@ use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 /// iperf3's `MAX_BLOCKSIZE`.
 const LONGEST_WRITE: Bytes = Bytes::new(1 << 20);
+/// curl's upload buffer.
+const CURLS_WRITE: Bytes = Bytes::new(64 << 10);
 /// More bursts than a run takes programs; the run's own check says so.
 const MOST_TURNS: usize = 1_000;
 
@@ -66,14 +68,18 @@ fn job(traffic: &Traffic, key: &impl Fn(&str) -> String) -> Result<(Job, u32), E
         TrafficKind::Bulk(bulk) => {
             Ok((Job::Bulk { writes_at: writes_at(traffic, &key("write_chunk"))? }, bulk.connections))
         }
-        TrafficKind::Sized(Sized { write_rate: Some(_), .. }) => {
-            refuse(key("write_rate"), "curl writes at once")
+        TrafficKind::Sized(Sized { write_rate: Some(_), write_chunk: Some(chunk), .. })
+            if *chunk != CURLS_WRITE =>
+        {
+            refuse(key("write_chunk"), format!("curl writes {CURLS_WRITE} at a time, not {chunk}"))
         }
         TrafficKind::Sized(sized) if traffic.common.class > 0 => refuse(
             key("class"),
             format!("curl sets no DSCP, so class {} of files of {}", traffic.common.class, sized.size),
         ),
-        TrafficKind::Sized(sized) => Ok((Job::Sized { size: sized.size }, sized.connections)),
+        TrafficKind::Sized(sized) => {
+            Ok((Job::Sized { size: sized.size, rate: sized.write_rate }, sized.connections))
+        }
         TrafficKind::OnOffUdp(OnOffUdp { random: true, .. }) => {
             refuse(key("random"), "bursts begin and end when iperf3 is started, not at random")
         }

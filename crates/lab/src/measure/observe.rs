@@ -79,7 +79,7 @@ fn connection(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Conn
     let (job, waits_by_itself) = match flow.job {
         spec::Job::Bulk { writes_at } => (Job::Endless, writes_at.is_some()),
         // Nobody saw exactly when it ended.
-        spec::Job::Sized { size } => (Job::Transfer(size.get()), true),
+        spec::Job::Sized { size, .. } => (Job::Transfer(size.get()), true),
         spec::Job::Datagrams { .. } => (Job::Endless, true),
     };
     Connection {

@@ -54,6 +54,8 @@ pub enum Job {
     Sized {
         /// The file's size.
         size: Bytes,
+        /// What the program sends of payload per second. `None`: as much as it can.
+        rate: Option<BitsPerSec>,
     },
     /// UDP, by `iperf3`.
     Datagrams {
@@ -156,7 +158,7 @@ impl Flow {
     pub(crate) fn check_job(&self) -> Result<(), Error> {
         let key = |key: &str| format!("traffic[{}].{key}", self.label);
         match self.job {
-            Job::Sized { size } if size.get() == 0 => Err(Error::spec(key("size"), "a file of no bytes")),
+            Job::Sized { size, .. } if size.get() == 0 => Err(Error::spec(key("size"), "a file of no bytes")),
             Job::Sized { .. } if self.stop.get().saturating_sub(self.start.get()) < SHORTEST.get() => {
                 Err(Error::spec(key("stop"), format!("files have {SHORTEST} or more to arrive in")))
             }
@@ -171,7 +173,7 @@ impl Flow {
     /// What arrives of its files.
     pub(crate) fn files_bytes(&self) -> u64 {
         match self.job {
-            Job::Sized { size } => size.get().saturating_mul(self.connections.into()),
+            Job::Sized { size, .. } => size.get().saturating_mul(self.connections.into()),
             Job::Bulk { .. } | Job::Datagrams { .. } => 0,
         }
     }

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use vmcc_units::Bytes;
+use vmcc_units::{BitsPerSec, Bytes};
 
 const INSTALL_CURL: &str = "apt-get install -y curl";
 const INSTALL_NGINX: &str = "apt-get install -y nginx-light";
@@ -30,6 +30,7 @@ pub(super) struct Files<'a> {
     pub(super) flow: &'a Flow,
     pub(super) programs: &'a Programs,
     pub(super) size: Bytes,
+    pub(super) rate: Option<BitsPerSec>,
 }
 
 impl Workload for Files<'_> {
@@ -82,6 +83,8 @@ impl Workload for Files<'_> {
             "--max-time",
             &seconds,
         ]);
+        let rate = self.rate.map(|rate| (rate.get() / 8).max(1).to_string());
+        words.extend(rate.iter().flat_map(|rate| ["--limit-rate", rate]));
         words.extend(["-w", "%{local_port} %{time_total} %{http_code} %{exitcode}\n", "-T", &data, &urls]);
         let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
         Program::start(at, record, &words, INSTALL_CURL)
@@ -192,7 +195,7 @@ mod tests {
             transport: Transport::Tcp { lane: 0 },
             class: 0,
             connections: 1,
-            job: Job::Sized { size: Bytes::new(1000) },
+            job: Job::Sized { size: Bytes::new(1000), rate: None },
             start: Nanos::ZERO,
             stop: Nanos::from_secs(1),
         }
@@ -201,7 +204,7 @@ mod tests {
     #[test]
     fn a_line_says_what_became_of_a_transfer() {
         let (flow, programs) = (flow(), Programs::default());
-        let files = Files { flow: &flow, programs: &programs, size: Bytes::new(1000) };
+        let files = Files { flow: &flow, programs: &programs, size: Bytes::new(1000), rate: None };
         let whole = files.connection("40000 0.25 201 0").unwrap();
         assert_eq!((whole.sender_port, whole.took_s), (40_000, Some(0.25)));
         assert_eq!(whole.bytes_within(0.0, 0.125), 500.0);

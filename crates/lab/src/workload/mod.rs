@@ -65,7 +65,7 @@ pub(crate) trait Workload {
 pub(crate) fn of<'a>(flow: &'a Flow, programs: &'a Programs) -> Box<dyn Workload + 'a> {
     match flow.job {
         Job::Bulk { .. } | Job::Datagrams { .. } => Box::new(iperf3::Iperf3 { flow, programs }),
-        Job::Sized { size } => Box::new(files::Files { flow, programs, size }),
+        Job::Sized { size, rate } => Box::new(files::Files { flow, programs, size, rate }),
     }
 }
 

@@ -67,7 +67,8 @@ pub(super) const ALL: &[Metric] = &[
         title: "RTT",
         shown: &[("p50", "RTT p50"), ("p99", "RTT p99")],
         meaning: "smoothed round-trip times, one value per subflow that makes progress at equal intervals: of runs and \
-                  entries, those of endless connections; where there are none, on the simulator, every sample",
+                  entries, those of endless connections; where there are none, those of all (on the simulator, every \
+                  sample of each)",
         reduce: By(rtt::of),
         ..DISTRIBUTION
     },

@@ -1,13 +1,11 @@
 //! Runs figures, each into its folder below one, and draws the page over them.
 
-use super::overview;
-use crate::args::{DemoOptions, EngineChoice, ReproduceOptions, RunOptions, ScaleChoice};
-use crate::commands::report::report_failure;
+use super::{overview, pages};
+use crate::args::{DemoOptions, ReproduceEngine, ReproduceOptions, RunOptions, ScaleChoice};
 use crate::commands::run::{self, Prepared};
 use crate::failure::{Exit, Failure, folder_failure};
 use crate::ui::Ui;
 use std::path::{Path, PathBuf};
-use vmcc_report::{Entry, Outcome};
 use vmcc_results::Summary;
 use vmcc_results::folder::{FolderError, SUMMARY_FILE, read_summary};
 use vmcc_scenario::text::shell_word;
@@ -42,7 +40,7 @@ pub(super) fn reproduce(
     if figures.iter().all(|figure| figure.outcome.is_err()) {
         return Err(none_ran(what, figures));
     }
-    let index = index(what, &figures, &out)?;
+    let index = pages::draw(&figures, options.engine, &out)?;
     ui.answer(&overview::document(&figures, options, &index), || overview::text(&figures, &index));
     Ok(exit(&figures))
 }
@@ -62,15 +60,15 @@ fn none_ran(what: &str, figures: Vec<Figure>) -> Failure {
 
 /// How `vmcc run` does one figure.
 fn task(name: &str, out: &Path, options: &ReproduceOptions) -> RunOptions {
-    let on_kernel = matches!(options.engine, EngineChoice::Kernel | EngineChoice::Guest);
+    let on_kernel = options.engine != ReproduceEngine::Sim;
     let scale = match (on_kernel, options.quick) {
         (true, _) => ScaleChoice::Small,
         (false, true) => ScaleChoice::Quick,
         (false, false) => ScaleChoice::Full,
     };
-    let target = out.join(name);
+    let target = out.join(name).join(options.engine.name());
     let common = DemoOptions {
-        engine: options.engine,
+        engine: options.engine.choice(),
         set: Vec::new(),
         seed: None,
         runs: (on_kernel && options.quick).then_some(1),
@@ -118,31 +116,13 @@ fn resumable(failure: Failure, what: &str, out: &Path, options: &ReproduceOption
     if failure.exit != Exit::Interrupted {
         return failure;
     }
-    let engine = match options.engine {
-        EngineChoice::Auto => "auto",
-        EngineChoice::Sim => "sim",
-        EngineChoice::Kernel => "kernel",
-        EngineChoice::Guest => "guest",
-    };
+    let engine = options.engine.name();
     let quick = if options.quick { " --quick" } else { "" };
     let jobs = options.jobs.map(|jobs| format!(" --jobs {jobs}")).unwrap_or_default();
     let out = shell_word(&out.display().to_string());
     failure.help(format!(
         "what is finished is kept; continue with: vmcc reproduce {what} --engine {engine}{quick} --out {out}{jobs} --resume"
     ))
-}
-
-fn index(what: &str, figures: &[Figure], out: &Path) -> Result<PathBuf, Failure> {
-    let mut entries = Vec::new();
-    for figure in figures {
-        let outcome = match &figure.outcome {
-            Ok(summary) => Outcome::Ran(summary),
-            Err(refusal) => Outcome::NotRun(&refusal.message),
-        };
-        entries.push(Entry { name: &figure.name, outcome });
-    }
-    vmcc_report::write_index(out, &format!("{what}, reproduced"), &entries)
-        .map_err(|error| report_failure(&error, out))
 }
 
 /// A claim that failed says more than a figure that was not run.

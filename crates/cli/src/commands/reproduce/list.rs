@@ -1,5 +1,6 @@
 //! The papers and their figures, with what there is of each.
 
+use crate::args::ReproduceEngine;
 use crate::failure::{Exit, Failure, folder_failure, scenario_failure};
 use crate::table;
 use crate::ui::Ui;
@@ -18,8 +19,9 @@ struct Entry {
     /// Claims of its scenario; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     claims: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<Last>,
+    /// By engine.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    results: Vec<Last>,
 }
 
 /// The result that the folder has.
@@ -47,12 +49,17 @@ fn entry(paper: &Paper, figure: &Figure, out: Option<&Path>) -> Result<Entry, Fa
     let plan = |name| Document::open(name).and_then(|document| document.plan(&Overrides::default()));
     let plan = scenario.map(|s| plan(s.name)).transpose().map_err(|e| scenario_failure(&e))?;
     let folder = out.map(|out| out.join(paper.key).join(figure.key));
+    let mut results = Vec::new();
+    for engine in ReproduceEngine::ALL {
+        let folder = folder.as_ref().map(|folder| folder.join(engine.name()));
+        results.extend(folder.map(|folder| last(&folder)).transpose()?.flatten());
+    }
     Ok(Entry {
         paper: paper.key,
         figure: figure.key,
         shows: figure.shows,
         claims: plan.map(|plan| plan.claims.len()),
-        result: folder.map(|folder| last(&folder)).transpose()?.flatten(),
+        results,
     })
 }
 
@@ -84,10 +91,11 @@ fn text(entries: &[Entry]) -> String {
 }
 
 fn state(entry: &Entry) -> String {
-    match (&entry.result, entry.claims) {
-        (Some(last), _) => format!("{} of {} claims hold ({})", last.passed, last.claims, last.engine),
-        (None, Some(1)) => "1 claim".to_owned(),
-        (None, Some(claims)) => format!("{claims} claims"),
-        (None, None) => "no scenario yet".to_owned(),
+    let held = |last: &Last| format!("{} of {} claims hold ({})", last.passed, last.claims, last.engine);
+    match (entry.results.as_slice(), entry.claims) {
+        ([], Some(1)) => "1 claim".to_owned(),
+        ([], Some(claims)) => format!("{claims} claims"),
+        ([], None) => "no scenario yet".to_owned(),
+        (results, _) => results.iter().map(held).collect::<Vec<_>>().join(", "),
     }
 }

@@ -72,7 +72,8 @@ pub(super) fn document(figures: &[Figure], options: &ReproduceOptions, index: &P
         Ok(summary) => json!({
             "figure": figure.name,
             "engine": summary.engine,
-            "folder": folder.join(&figure.name),
+            "folder": folder.join(&figure.name).join(&summary.engine),
+            "page": folder.join(&figure.name).join(vmcc_report::INDEX_FILE),
             "command": summary.environment.command,
             "claims": summary.claims,
             "work": summary.work,
