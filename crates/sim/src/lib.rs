@@ -41,6 +41,7 @@ pub mod lower;
 pub mod net;
 pub mod packet;
 mod probe;
+mod quic;
 pub mod rng;
 pub mod run;
 mod simulator;

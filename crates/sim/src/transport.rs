@@ -6,17 +6,19 @@
 //!
 //! To add one: CONTRIBUTING, "Adding a transport".
 
+use vmcc_cc::{Algorithm, Params};
 use vmcc_metrics::observed::Observed;
+use vmcc_multipath::Scheduler;
 use vmcc_scenario::Scenario;
-use vmcc_scenario::model::SubflowEvent;
+use vmcc_scenario::model::{Param, Scheduler as Chosen, SubflowEvent};
 
 use crate::engine::{Ctx, Timer, TimerId};
 use crate::hosts::{Hosts, Wire};
-use crate::lower::{Fabric, NamedPath};
+use crate::lower::{Fabric, NamedPath, span};
 use crate::packet::{Packet, RouteId, Sack};
 use crate::rng::Streams;
 use crate::run::{Managed, SimError};
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// All endpoints of one kind in one shard.
 pub(crate) trait Table {
@@ -53,6 +55,44 @@ pub(crate) struct Making<'a> {
     pub(crate) labels: &'a [String],
     /// What the user should know.
     pub(crate) warnings: &'a mut Vec<String>,
+}
+
+impl Making<'_> {
+    /// An algorithm of the registry, with what the scenario sets of it.
+    pub(crate) fn algorithm(&mut self, name: &str) -> Result<(Algorithm, Params), SimError> {
+        let found = Algorithm::by_name(name).map_err(|e| SimError::Algorithm(e.to_string()))?;
+        let mut params = Params::defaults(found);
+        for (key, value) in self.scenario.host.params.get(found.name()).into_iter().flatten() {
+            let set = match value {
+                Param::Number(number) => params.set(key, *number),
+                Param::Word(word) => params.set(key, word.as_str()),
+            };
+            set.map_err(|e| SimError::Algorithm(e.to_string()))?;
+        }
+        self.warnings.extend(params.unheeded());
+        Ok((found, params))
+    }
+}
+
+/// RTT and window samples of one run, about.
+const SAMPLES: u64 = 1_000_000;
+
+/// How far samples are apart where so many subflows are sampled.
+pub(crate) fn sample_every(scenario: &Scenario, subflows: usize) -> Span {
+    let steps = (SAMPLES / (subflows.max(1) as u64)).clamp(10, 1_000);
+    Span::from_ps((span(scenario.duration).ps() / steps).max(Span::from_us(100).ps()))
+}
+
+/// A scheduler, as the scenario calls it.
+pub(crate) fn scheduler(chosen: Chosen) -> Scheduler {
+    match chosen {
+        Chosen::LowestRtt => Scheduler::LowestRtt,
+        Chosen::RoundRobin => Scheduler::RoundRobin { num_segments: 1, cwnd_limited: true },
+        Chosen::Redundant => Scheduler::Redundant,
+        Chosen::Blest => Scheduler::Blest,
+        Chosen::Ecf => Scheduler::Ecf,
+        Chosen::PipeCwnd => Scheduler::MinPipe,
+    }
 }
 
 /// Makes the endpoints of a kind for the entries that are its own, and puts their tables into the shards' hosts.

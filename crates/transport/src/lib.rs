@@ -40,6 +40,7 @@ mod event;
 mod paths;
 mod recovery;
 mod streams;
+pub mod unprotected;
 mod wire;
 
 pub use config::{AckPath, Config};

@@ -113,8 +113,7 @@ fn times(
 }
 
 fn is_multipath(scenario: &Scenario, traffic: &Traffic) -> bool {
-    let protocol = traffic.common.protocol.unwrap_or(scenario.host.protocol);
-    protocol == Protocol::Mptcp && !traffic.kind.is_datagram()
+    traffic.protocol(&scenario.host) == Protocol::Mptcp && !traffic.kind.is_datagram()
 }
 
 fn subflows(scenario: &Scenario, traffic: &Traffic) -> Option<u32> {
@@ -132,6 +131,12 @@ fn common(
     let common = &traffic.common;
     let role = if traffic.is_competing() { Role::Competing } else { Role::Measured };
     check_kernels_own(common, &key)?;
+    if traffic.protocol(&scenario.host) == Protocol::Quic && traffic.kind.has_connections() {
+        return refuse(
+            key("protocol"),
+            "QUIC is the user-space transport's; kernels carry \"mptcp\" and \"tcp\"",
+        );
+    }
     if common.read_rate.is_some() {
         return refuse(key("read_rate"), "the programs read at once");
     }

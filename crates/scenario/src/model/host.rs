@@ -14,6 +14,9 @@ pub enum Protocol {
     Mptcp,
     /// Single-path TCP.
     Tcp,
+    /// Multipath QUIC (draft-ietf-quic-multipath-21) of the user-space transport; of traffic that has connections, `bulk`, `sized`,
+    /// `poisson` and `incast` (simulator only).
+    Quic,
 }
 
 /// How a multipath sender chooses the subflow of the next segment.
@@ -30,6 +33,8 @@ pub enum Scheduler {
     Blest,
     /// Earliest completion first.
     Ecf,
+    /// The subflow with the smallest share of its window in flight (mTCP).
+    PipeCwnd,
 }
 
 /// By which way the acknowledgments of a multipath connection go back.

@@ -8,7 +8,7 @@ use serde::de::{SeqAccess, Visitor, value::SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
-use super::host::{AckPath, Protocol, Scheduler};
+use super::host::{AckPath, Host, Protocol, Scheduler};
 use vmcc_tagged::{Fault, common_schema, split_common, tagged};
 
 /// One entry of traffic: the shared part and its kind.
@@ -460,6 +460,11 @@ impl Traffic {
         ];
         let given = given.into_iter().filter_map(|(key, value)| Some(format!("({key} {})", value?)));
         std::iter::once(self.kind.name().to_owned()).chain(given).collect()
+    }
+
+    /// The transport of its connections, `host` being the hosts' settings.
+    pub fn protocol(&self, host: &Host) -> Protocol {
+        self.common.protocol.unwrap_or(host.protocol)
     }
 
     /// Whether it is left out of the scenario's own metrics.

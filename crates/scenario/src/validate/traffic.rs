@@ -88,7 +88,7 @@ fn common(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
     if let Some(name) = &c.cc {
         algorithm(name, &format!("{path}.cc"))?;
     }
-    subflows(c.subflows, c.protocol.unwrap_or(scenario.host.protocol), &format!("{path}.subflows"))
+    subflows(c.subflows, entry.protocol(&scenario.host), &format!("{path}.subflows"))
 }
 
 fn read_rate(rate: BitsPerSec, kind: &TrafficKind, path: &str) -> Check {
@@ -289,7 +289,7 @@ fn kind(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
 /// The most subflows that a connection of an entry can have, as far as that is known without the network.
 pub(super) fn most_subflows(scenario: &Scenario, entry: &Traffic) -> usize {
     let (common, host) = (&entry.common, &scenario.host);
-    if common.protocol.unwrap_or(host.protocol) == Protocol::Tcp {
+    if entry.protocol(host) == Protocol::Tcp {
         return 1;
     }
     let most = vmcc_cc::MAX_PATHS;

@@ -22,25 +22,28 @@ use crate::datagram::{self, Datagrams};
 use crate::engine::{Ctx, Endpoints, Timer, TimerId};
 use crate::packet::{Packet, Sack};
 use crate::probe::{self, Probes};
+use crate::quic;
 use crate::tcp::{self, Connections};
 use crate::time::Time;
 use crate::transport::{Make, Table};
 
 /// The kinds of endpoints, in the order in which a run asks them.
-pub(crate) const KINDS: [Make; 3] = [tcp::make, datagram::make, probe::make];
+pub(crate) const KINDS: [Make; 4] = [tcp::make, datagram::make, probe::make, quic::make];
 
 /// [`Packet::kind`] of each kind; TCP's is 0.
 pub(crate) mod kind {
     pub(crate) const DATAGRAM: u8 = 1;
     pub(crate) const PROBE: u8 = 2;
+    pub(crate) const QUIC: u8 = 3;
 }
 
 /// The endpoints of one shard.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Hosts {
     pub(crate) tcp: Connections,
     pub(crate) datagrams: Datagrams,
     pub(crate) probes: Probes,
+    pub(crate) quic: quic::Ends,
     /// By node.
     pauses: Vec<Pauses>,
 }
@@ -57,6 +60,10 @@ macro_rules! with_table {
                 let $table = &mut $hosts.probes;
                 $call
             }
+            kind::QUIC => {
+                let $table = &mut $hosts.quic;
+                $call
+            }
             _ => {
                 let $table = &mut $hosts.tcp;
                 $call
@@ -71,6 +78,10 @@ macro_rules! with_table {
             }
             Purpose::PROBE => {
                 let $table = &mut $hosts.probes;
+                $call
+            }
+            Purpose::QUIC => {
+                let $table = &mut $hosts.quic;
                 $call
             }
             _ => {
@@ -108,6 +119,7 @@ impl Hosts {
         self.tcp.start(wire);
         self.datagrams.start(wire);
         self.probes.start(wire);
+        self.quic.start(wire);
     }
 
     /// A packet for one of this shard's endpoints. Never a function of its own: only what a table does with a packet is worth a call.

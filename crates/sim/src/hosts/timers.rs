@@ -18,6 +18,7 @@ impl Purpose {
     pub(crate) const TCP: Purpose = Purpose(1);
     pub(crate) const DATAGRAM: Purpose = Purpose(7);
     pub(crate) const PROBE: Purpose = Purpose(8);
+    pub(crate) const QUIC: Purpose = Purpose(9);
     const MOST: u32 = 15;
 
     #[inline]

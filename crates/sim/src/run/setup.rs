@@ -37,7 +37,7 @@ impl Setup {
         let streams = Streams::new(seed);
         let mut fabric = Fabric::build(&scenario)?;
         let partition = fabric.partition(&scenario.event, threads);
-        let mut hosts = vec![Hosts::default(); partition.shards()];
+        let mut hosts: Vec<Hosts> = std::iter::repeat_with(Hosts::default).take(partition.shards()).collect();
         let labels: Vec<String> =
             (0..scenario.traffic.len()).map(|i| Traffic::label(&scenario.traffic, i)).collect();
         let mut warnings = Vec::new();

@@ -1,3 +1,4 @@
+use vmcc_scenario::model::Protocol;
 use vmcc_scenario::{Document, Overrides, Scenario};
 
 use crate::lower::Fabric;
@@ -34,7 +35,7 @@ fn scenario(text: &str) -> Scenario {
 fn planned(text: &str, label: &str) -> Vec<Planned> {
     let scenario = scenario(text);
     let fabric = Fabric::build(&scenario).unwrap();
-    let flows = plan_flows(&scenario, &fabric, &Streams::new(7)).unwrap();
+    let flows = plan_flows(&scenario, &fabric, &Streams::new(7), &[Protocol::Mptcp]).unwrap();
     let prefix = format!("traffic/{label}/");
     flows.into_iter().filter(|f| f.stream.starts_with(&prefix)).map(|f| Planned { traffic: 0, ..f }).collect()
 }

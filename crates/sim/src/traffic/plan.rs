@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use vmcc_scenario::Scenario;
-use vmcc_scenario::model::{Incast, Poisson, Traffic, TrafficKind};
+use vmcc_scenario::model::{Incast, Poisson, Protocol, Traffic, TrafficKind};
 use vmcc_scenario::sizes::Sizes;
 
 use super::pairs::{Sender, senders};
@@ -44,15 +44,16 @@ struct Planner<'a> {
     planned: Vec<Planned>,
 }
 
-/// The connections of every entry, in the entries' order.
+/// The connections of every entry that has some of these transports, in the entries' order.
 pub(crate) fn plan_flows(
     scenario: &Scenario,
     fabric: &Fabric,
     streams: &Streams,
+    protocols: &[Protocol],
 ) -> Result<Vec<Planned>, SimError> {
     let mut all = Vec::new();
     for (traffic, entry) in scenario.traffic.iter().enumerate() {
-        if !entry.kind.has_connections() {
+        if !entry.kind.has_connections() || !protocols.contains(&entry.protocol(&scenario.host)) {
             continue;
         }
         let label = Traffic::label(&scenario.traffic, traffic);

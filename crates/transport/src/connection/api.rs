@@ -39,6 +39,10 @@ pub struct PathReport {
     pub backup: bool,
     /// Smoothed round trip; zero before the first sample.
     pub srtt: Span,
+    /// The last sample of the round trip.
+    pub latest_rtt: Span,
+    /// How many samples there were.
+    pub rtt_samples: u64,
     /// Congestion window in packets.
     pub cwnd_pkt: u32,
     /// Bytes in flight.
@@ -49,8 +53,12 @@ pub struct PathReport {
     pub ecn: bool,
     /// Bytes that came, and that left, since its address last changed.
     pub bytes: (u64, u64),
+    /// Bytes of streams that came, those that had come before too.
+    pub payload_in: u64,
     /// Packets that were lost.
     pub lost_packets: u64,
+    /// Times that nothing was acknowledged for a probe timeout.
+    pub timeouts: u64,
 }
 
 impl Connection {
@@ -198,12 +206,16 @@ impl Connection {
             failed: path.failed,
             backup: path.backup || path.peer_backup,
             srtt: path.rtt.srtt(),
+            latest_rtt: path.latest_rtt,
+            rtt_samples: path.rtt_samples,
             cwnd_pkt: path.window.cwnd,
             in_flight: path.window.in_flight,
             mtu: path.window.mtu,
             ecn: path.ecn.is_capable(),
             bytes: (path.bytes_in, path.bytes_out),
+            payload_in: path.payload_in,
             lost_packets: path.lost_packets,
+            timeouts: path.timeouts,
         })
     }
 }

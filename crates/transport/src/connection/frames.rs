@@ -68,7 +68,10 @@ impl Connection {
                 }
             }
             Frame::Crypto { offset, data } => self.on_crypto(now, space, offset, data)?,
-            Frame::Stream { id, offset, data, fin } => self.streams.on_stream(id, offset, data, fin)?,
+            Frame::Stream { id, offset, data, fin } => {
+                self.paths[slot].payload_in += data.len() as u64;
+                self.streams.on_stream(id, offset, data, fin)?;
+            }
             Frame::ResetStream { id, code, final_size } => self.streams.on_reset(id, code, final_size)?,
             Frame::StopSending { id, code } => self.streams.on_stop(id, code)?,
             Frame::MaxData(max) => self.streams.on_max_data(max),

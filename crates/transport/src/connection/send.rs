@@ -286,8 +286,13 @@ impl Connection {
         if self.put_validation(now, slot, &mut building, out) {
             pad = pad.max(limit.min(building.start + usize::from(mtu::BASE)));
         }
+        // Those that are not due yet ride along with data only: a packet of acknowledgments that brought those of every path would
+        // have each path's packets leave singly, and so lose less at a full queue than a TCP connection that is told of every second.
+        let with_data = may_data && self.has_data();
         for other in 0..self.paths.len() {
-            if self.paths[other].space.received.has_news() && self.ack_carrier(other) == Some(slot) {
+            let received = &self.paths[other].space.received;
+            let rides = received.is_due(now) || with_data && received.has_news();
+            if rides && self.ack_carrier(other) == Some(slot) {
                 self.put_ack_of(now, SpaceId::Path(other), &mut building, out);
             }
         }

@@ -151,6 +151,7 @@ impl Connection {
     fn on_pto(&mut self, slot: usize, space: SpaceId) {
         let path = &mut self.paths[slot];
         path.pto_count += 1;
+        path.timeouts += 1;
         path.probes = PROBES;
         if path.pto_count == SILENT_TIMEOUTS {
             path.mtu.on_silence();

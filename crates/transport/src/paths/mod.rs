@@ -64,6 +64,9 @@ pub(crate) struct Path {
     pub(crate) space: Space,
     pub(crate) rtt: Rtt,
     pub(crate) latest_rtt: Span,
+    pub(crate) rtt_samples: u64,
+    /// Bytes of streams that came.
+    pub(crate) payload_in: u64,
     pub(crate) window: Window,
     pub(crate) pacer: Pacer,
     pub(crate) mtu: Mtu,
@@ -79,6 +82,8 @@ pub(crate) struct Path {
     pub(crate) previous: Option<Route>,
     /// Timeouts since the last answer, and probes to send for them.
     pub(crate) pto_count: u32,
+    /// Of all time.
+    pub(crate) timeouts: u64,
     pub(crate) probes: u8,
     /// Silent while it should answer.
     pub(crate) failed: bool,
@@ -105,6 +110,8 @@ impl Path {
             space: Space::default(),
             rtt: Rtt::default(),
             latest_rtt: Span::ZERO,
+            rtt_samples: 0,
+            payload_in: 0,
             window: Window::new(initial_cwnd, mtu.size()),
             pacer: Pacer::default(),
             mtu,
@@ -116,6 +123,7 @@ impl Path {
             response: None,
             previous: None,
             pto_count: 0,
+            timeouts: 0,
             probes: 0,
             failed: false,
             backup: false,
@@ -160,6 +168,7 @@ impl Path {
     /// A round trip was measured; the peer says how long it waited.
     pub(crate) fn on_rtt(&mut self, now: Time, rtt: Span, ack_delay: Span) {
         self.latest_rtt = rtt;
+        self.rtt_samples += 1;
         self.rtt.sample_min(now, rtt);
         // RFC 9002 section 5.3: never below the minimum.
         let waited = self.rtt.min_rtt + ack_delay <= rtt;

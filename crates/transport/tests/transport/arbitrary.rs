@@ -1,10 +1,10 @@
 //! Anything in packets that are believed, and anything at all before: no end may fail in another way than the standard's.
 
 use crate::net::{client_address, route, server_address};
-use crate::plain::{Plain, TAG};
 use proptest::prelude::*;
 use std::sync::Arc;
 use vmcc_transport::crypto::Side;
+use vmcc_transport::unprotected::{TAG, Unprotected};
 use vmcc_transport::{Config, Dir, Ecn, Endpoint, Handle, Retry, Route, Server};
 use vmcc_units::time::{Span, Time};
 
@@ -20,11 +20,11 @@ impl Pair {
     /// Two ends that have shaken hands and have a stream each.
     fn new() -> Pair {
         let config = Arc::new(Config::default());
-        let tls = Arc::new(Plain(Side::Server));
+        let tls = Arc::new(Unprotected(Side::Server));
         let server = Server { tls, config: config.clone(), retry: Retry::Above(99), max_connections: 9 };
         let now = Time::ZERO + Span::from_secs(1);
         let mut ends = [Endpoint::new(None, [1; 32]), Endpoint::new(Some(server), [2; 32])];
-        let tls = Arc::new(Plain(Side::Client));
+        let tls = Arc::new(Unprotected(Side::Client));
         let client = ends[0].connect(now, tls, config, "", route(0), Vec::new()).unwrap();
         let mut pair = Pair { now, ends, handles: [Some(client), None], ids: [[0; 8]; 2] };
         pair.exchange();
@@ -178,7 +178,7 @@ fn what_a_peer_must_not_say_closes_the_connection_with_the_right_code() {
 #[test]
 fn a_server_whose_answer_exceeds_the_limit_waits_instead_of_asking_for_time() {
     let server = Server {
-        tls: Arc::new(Plain(Side::Server)),
+        tls: Arc::new(Unprotected(Side::Server)),
         config: Arc::default(),
         retry: Retry::Above(99),
         max_connections: 9,

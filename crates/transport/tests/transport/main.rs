@@ -6,6 +6,5 @@ mod interop;
 mod link;
 mod multipath;
 mod net;
-mod plain;
 mod tls;
 mod udp;

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use vmcc_cc::{Algorithm, Params};
-use vmcc_multipath::Scheduler;
 use vmcc_scenario::Scenario;
-use vmcc_scenario::model::{AckPath as ChosenWay, Common, Host, Param, Protocol, Scheduler as Chosen};
+use vmcc_scenario::model::{AckPath as ChosenWay, Common, Host, Protocol};
 use vmcc_units::{BitsPerSec, Bytes};
 
 use super::{Flow, Flows};
@@ -16,26 +14,25 @@ use crate::tcp::config::{
     AckPath, AlgorithmId, App, ConfigId, ConnSpec, Ecn, ReceiveBuffer, SubflowSpec, TcpConfig,
 };
 use crate::tcp::{ConnId, World};
-use crate::time::Span;
 use crate::traffic::{Planned, plan_flows};
-use crate::transport::{Making, Transport};
+use crate::transport::{Making, Transport, sample_every, scheduler};
 
 /// Up to so many connections, each has its own RTT distribution; beyond, each traffic entry has one.
 const OWN_GROUPS: usize = 256;
-/// RTT and window samples of one run, about.
-const SAMPLES: u64 = 1_000_000;
 
 /// Connections of the entries that have some.
 pub(crate) fn make(making: &mut Making<'_>, hosts: &mut [Hosts]) -> Result<Box<dyn Transport>, SimError> {
     making.warnings.extend(host_warnings(making.scenario)?);
-    let planned = plan_flows(making.scenario, making.fabric, making.streams)?;
+    let planned =
+        plan_flows(making.scenario, making.fabric, making.streams, &[Protocol::Mptcp, Protocol::Tcp])?;
     let count = planned.len();
     let scenario = making.scenario;
     let labels = making.labels;
     let mut maker = Maker::new(making)?;
     let flows = planned.into_iter().map(|p| maker.flow(p, count)).collect::<Result<Vec<_>, _>>()?;
     let mut world = maker.world;
-    let sample_every = sample_every(scenario, &flows);
+    let traced = flows.iter().filter(|flow| endless(flow.planned.app)).map(|flow| flow.paths.len()).sum();
+    let sample_every = sample_every(scenario, traced);
     world.sample_every(sample_every);
     let (made, directory) = world.build();
     for (shard, made) in hosts.iter_mut().zip(made) {
@@ -83,16 +80,7 @@ impl<'a, 'b> Maker<'a, 'b> {
         if let Some(id) = self.algorithms.get(name) {
             return Ok(*id);
         }
-        let found = Algorithm::by_name(name).map_err(|e| SimError::Algorithm(e.to_string()))?;
-        let mut params = Params::defaults(found);
-        for (key, value) in self.making.scenario.host.params.get(found.name()).into_iter().flatten() {
-            let set = match value {
-                Param::Number(number) => params.set(key, *number),
-                Param::Word(word) => params.set(key, word.as_str()),
-            };
-            set.map_err(|e| SimError::Algorithm(e.to_string()))?;
-        }
-        self.making.warnings.extend(params.unheeded());
+        let (found, params) = self.making.algorithm(name)?;
         let id = self.world.add_algorithm(found, params);
         self.algorithms.insert(name.to_owned(), id);
         Ok(id)
@@ -102,7 +90,7 @@ impl<'a, 'b> Maker<'a, 'b> {
         let scenario = self.making.scenario;
         let entry = &scenario.traffic[planned.traffic];
         let (common, host) = (&entry.common, &scenario.host);
-        let multipath = common.protocol.unwrap_or(host.protocol) == Protocol::Mptcp;
+        let multipath = entry.protocol(host) == Protocol::Mptcp;
         let (subflows, paths) = self.subflows(&planned, common, multipath)?;
         let cc = common.cc.clone().unwrap_or_else(|| host.cc.clone());
         let own = self.world_flows();
@@ -163,16 +151,6 @@ impl<'a, 'b> Maker<'a, 'b> {
     }
 }
 
-fn scheduler(chosen: Chosen) -> Scheduler {
-    match chosen {
-        Chosen::LowestRtt => Scheduler::LowestRtt,
-        Chosen::RoundRobin => Scheduler::RoundRobin { num_segments: 1, cwnd_limited: true },
-        Chosen::Redundant => Scheduler::Redundant,
-        Chosen::Blest => Scheduler::Blest,
-        Chosen::Ecf => Scheduler::Ecf,
-    }
-}
-
 fn ack_path(chosen: ChosenWay) -> AckPath {
     match chosen {
         ChosenWay::Own => AckPath::Own,
@@ -201,13 +179,6 @@ fn tcp_config(host: &Host) -> TcpConfig {
         send_buffer_bytes: host.send_buffer.get(),
         ..default
     }
-}
-
-fn sample_every(scenario: &Scenario, flows: &[Flow]) -> Span {
-    let traced: usize =
-        flows.iter().filter(|flow| endless(flow.planned.app)).map(|flow| flow.paths.len()).sum();
-    let steps = (SAMPLES / (traced.max(1) as u64)).clamp(10, 1_000);
-    Span::from_ps((span(scenario.duration).ps() / steps).max(Span::from_us(100).ps()))
 }
 
 /// An application that sends as long as it may: what is sampled. Of short transfers every RTT is counted.

@@ -1,13 +1,15 @@
-//! A handshake and ciphers that keep sizes and protect nothing, so that anything can be said in a packet that is believed.
+//! A handshake and ciphers that keep sizes and protect nothing: for simulations, where nobody listens, and for tests, where anything is
+//! to be said in a packet that is believed. **Never for a network.**
 
-use rustls::Error;
-use std::collections::VecDeque;
-use vmcc_transport::crypto::{
+use crate::crypto::{
     DirectionalKeys, HeaderProtectionKey, KeyUpdate, Keys, NewKeys, PacketKey, PacketKeySet, Session, Side,
     Tag, Tls, TlsError,
 };
+use rustls::Error;
+use std::collections::VecDeque;
 
-pub(crate) const TAG: [u8; 16] = [0; 16];
+/// What stands where a cipher has its tag.
+pub const TAG: [u8; 16] = [0; 16];
 
 struct NoKey;
 
@@ -72,15 +74,17 @@ fn keys() -> Keys {
     Keys { local: one(), remote: one() }
 }
 
-pub(crate) struct Plain(pub(crate) Side);
+/// Handshakes of one side. They have as many flights as TLS 1.3, but hardly any bytes: no certificates.
+#[derive(Clone, Copy, Debug)]
+pub struct Unprotected(pub Side);
 
-impl Tls for Plain {
+impl Tls for Unprotected {
     fn initial_keys(&self, _: &[u8], _: Side) -> Keys {
         keys()
     }
 
     fn start(&self, _: &str, params: Vec<u8>) -> Result<Box<dyn Session>, TlsError> {
-        let mut session = PlainSession { side: self.0, params, ..PlainSession::default() };
+        let mut session = Talk { side: self.0, params, ..Talk::default() };
         if self.0 == Side::Client {
             session.say(0, true);
         }
@@ -89,7 +93,7 @@ impl Tls for Plain {
 }
 
 /// Three messages, each a length and bytes: the client's parameters, nothing and then the server's, and nothing.
-struct PlainSession {
+struct Talk {
     side: Side,
     params: Vec<u8>,
     peer: Option<Vec<u8>>,
@@ -98,14 +102,14 @@ struct PlainSession {
     out: VecDeque<(Vec<u8>, Option<NewKeys>)>,
 }
 
-impl Default for PlainSession {
-    fn default() -> PlainSession {
+impl Default for Talk {
+    fn default() -> Talk {
         let (params, heard) = (Vec::new(), Vec::new());
-        PlainSession { side: Side::Client, params, peer: None, heard, messages: 0, out: VecDeque::new() }
+        Talk { side: Side::Client, params, peer: None, heard, messages: 0, out: VecDeque::new() }
     }
 }
 
-impl PlainSession {
+impl Talk {
     /// Queues a message, with the keys that follow it.
     fn say(&mut self, keys_after: u8, with_params: bool) {
         let body = if with_params { self.params.clone() } else { Vec::new() };
@@ -141,7 +145,7 @@ impl PlainSession {
     }
 }
 
-impl Session for PlainSession {
+impl Session for Talk {
     fn read(&mut self, data: &[u8]) -> Result<(), TlsError> {
         self.heard.extend_from_slice(data);
         while let Some(head) = self.heard.first_chunk::<4>() {

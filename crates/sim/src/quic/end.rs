@@ -1,0 +1,386 @@
+//! One end of a connection: the engine, who uses it, and the ways that its datagrams take.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use hdrhistogram::Histogram;
+use vmcc_transport::crypto::Side;
+use vmcc_transport::unprotected::Unprotected;
+use vmcc_transport::{Config, Dir, Ecn, Endpoint, Event, Handle, PathReport, Retry, Route, Server};
+
+use super::HEADERS_BYTES;
+use crate::engine::Timer;
+use crate::hosts::{Purpose, Wire, kind};
+use crate::packet::{Packet, RouteId};
+use crate::time::{Span, Time};
+
+/// The longest RTT that is told from longer ones.
+const LONGEST_RTT_NS: u64 = 100_000_000_000;
+/// What an application writes and reads at a time.
+static CHUNK: [u8; 1 << 16] = [0; 1 << 16];
+/// The first of the addresses' bytes.
+const NETWORK: u8 = 10;
+const PORT: u16 = 443;
+
+/// How an end is made.
+#[derive(Clone, Debug)]
+pub(super) struct Spec {
+    /// The node.
+    pub(super) host: u32,
+    /// Index of the other end in its shard.
+    pub(super) to: u32,
+    /// By way.
+    pub(super) routes: Vec<RouteId>,
+    pub(super) class: u8,
+    pub(super) config: Arc<Config>,
+    pub(super) seed: [u8; 32],
+    pub(super) start: Time,
+    pub(super) stop: Time,
+    /// Samples are that far apart; zero: none.
+    pub(super) sample_every: Span,
+}
+
+/// Who uses an end.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum App {
+    /// Sends so much, or until it stops.
+    Sends(Option<u64>),
+    /// Reads everything.
+    Reads,
+}
+
+/// What was seen of a way, by the path that was on it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) opened: bool,
+    pub(super) payload_in: u64,
+    pub(super) lost_packets: u64,
+    pub(super) timeouts: u64,
+    /// Datagrams that arrived marked.
+    pub(super) marked: u64,
+    rtt_samples: u64,
+}
+
+/// Windows and round trips of a way at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    pub(super) way: usize,
+    pub(super) at: Time,
+    pub(super) srtt: Span,
+    pub(super) cwnd_pkt: u32,
+    pub(super) acked: u64,
+}
+
+/// What the reading end has got.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Delivered {
+    pub(super) bytes: u64,
+    /// When the last of them came.
+    pub(super) at: Time,
+    /// The end of the stream has come.
+    pub(super) complete: Time,
+    /// The longest time between two deliveries.
+    pub(super) stalled: Span,
+}
+
+pub(super) struct End {
+    spec: Spec,
+    app: App,
+    /// In the table.
+    index: u32,
+    engine: Endpoint,
+    connection: Option<Handle>,
+    stream: Option<u64>,
+    /// Still to be written.
+    left: u64,
+    /// Ways that were asked for.
+    asked: usize,
+    pub(super) timer: Timer,
+    next_sample: Time,
+    pub(super) established: bool,
+    pub(super) seen: Vec<Seen>,
+    pub(super) samples: Vec<Sample>,
+    pub(super) rtts: Histogram<u64>,
+    pub(super) delivered: Delivered,
+    /// What comes, and what leaves together.
+    buffer: Vec<u8>,
+    /// A datagram that leaves: the number of its way, and its bytes.
+    out: Vec<u8>,
+}
+
+impl fmt::Debug for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("End").field("spec", &self.spec).field("app", &self.app).finish_non_exhaustive()
+    }
+}
+
+fn address(side: Side, way: usize) -> SocketAddr {
+    let end = u8::from(side == Side::Server) + 1;
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(NETWORK, 0, way as u8, end)), PORT)
+}
+
+/// The way of an address.
+fn way_of(address: SocketAddr) -> Option<usize> {
+    match address.ip() {
+        IpAddr::V4(ip) => Some(usize::from(ip.octets()[2])),
+        IpAddr::V6(_) => None,
+    }
+}
+
+fn server(config: &Arc<Config>) -> Server {
+    let tls = Arc::new(Unprotected(Side::Server));
+    Server { tls, config: config.clone(), retry: Retry::Above(usize::MAX), max_connections: 1 }
+}
+
+impl End {
+    pub(super) fn new(spec: Spec, app: App) -> End {
+        let serves = matches!(app, App::Reads).then(|| server(&spec.config));
+        let left = match app {
+            App::Sends(Some(bytes)) => bytes,
+            App::Sends(None) => u64::MAX,
+            App::Reads => 0,
+        };
+        let none = Delivered { bytes: 0, at: Time::NEVER, complete: Time::NEVER, stalled: Span::ZERO };
+        End {
+            engine: Endpoint::new(serves, spec.seed),
+            seen: vec![Seen::default(); spec.routes.len()],
+            rtts: Histogram::new_with_bounds(1, LONGEST_RTT_NS, 2).expect("constants that it takes"),
+            spec,
+            app,
+            index: 0,
+            connection: None,
+            stream: None,
+            left,
+            asked: 1,
+            timer: Timer::new(),
+            next_sample: Time::ZERO,
+            established: false,
+            samples: Vec::new(),
+            delivered: none,
+            buffer: Vec::new(),
+            out: Vec::new(),
+        }
+    }
+
+    pub(super) fn host(&self) -> u32 {
+        self.spec.host
+    }
+
+    /// The way has other links from now on.
+    pub(super) fn reroute(&mut self, way: usize, route: RouteId) {
+        self.spec.routes[way] = route;
+    }
+
+    fn side(&self) -> Side {
+        match self.app {
+            App::Sends(_) => Side::Client,
+            App::Reads => Side::Server,
+        }
+    }
+
+    fn route(&self, way: usize) -> Route {
+        let (own, other) = match self.side() {
+            Side::Client => (Side::Client, Side::Server),
+            Side::Server => (Side::Server, Side::Client),
+        };
+        Route { local: address(own, way), remote: address(other, way) }
+    }
+
+    /// Who begins is woken when it is to begin.
+    pub(super) fn begin<W: Wire>(&mut self, wire: &mut W, index: u32) {
+        self.index = index;
+        if self.side() == Side::Client {
+            wire.arm(&mut self.timer, Purpose::QUIC.id(index), self.spec.start);
+        }
+    }
+
+    /// The timer has expired.
+    pub(super) fn wake<W: Wire>(&mut self, wire: &mut W) {
+        let now = wire.now();
+        if self.side() == Side::Client && self.connection.is_none() && now >= self.spec.start {
+            self.connect(now);
+        }
+        self.engine.handle_timeout(now);
+        self.go_on(wire);
+    }
+
+    fn connect(&mut self, now: Time) {
+        let (tls, config) = (Arc::new(Unprotected(Side::Client)), self.spec.config.clone());
+        let connected = self.engine.connect(now, tls, config, "simulated", self.route(0), Vec::new());
+        // Only a name could be refused, and this handshake reads none.
+        self.connection = connected.ok();
+    }
+
+    /// A datagram has arrived.
+    pub(super) fn receive<W: Wire>(&mut self, wire: &mut W, packet: &Packet, payload: &[u8]) {
+        let Some((&way, datagram)) = payload.split_first() else { return };
+        let way = usize::from(way);
+        let ecn = match (packet.has(Packet::CE), packet.has(Packet::ECT)) {
+            (true, _) => Ecn::Ce,
+            (false, true) => Ecn::Ect0,
+            (false, false) => Ecn::NotEct,
+        };
+        self.seen[way].marked += u64::from(ecn == Ecn::Ce);
+        let route = self.route(way);
+        self.buffer.clear();
+        self.buffer.extend_from_slice(datagram);
+        self.engine.handle_datagram(wire.now(), route, ecn, &mut self.buffer);
+        self.go_on(wire);
+    }
+
+    /// Lets the application do what it can, sends what may leave, and sees when to go on.
+    fn go_on<W: Wire>(&mut self, wire: &mut W) {
+        let now = wire.now();
+        while let Some((handle, event)) = self.engine.poll_event() {
+            self.on_event(handle, &event);
+        }
+        self.use_stream(now);
+        self.ask_for_paths(now);
+        self.look(now);
+        self.transmit(wire);
+        self.arm(wire);
+    }
+
+    fn on_event(&mut self, handle: Handle, event: &Event) {
+        match event {
+            Event::Connected => {
+                (self.connection, self.established) = (Some(handle), true);
+            }
+            Event::StreamOpened { stream } => self.stream = Some(*stream),
+            _ => {}
+        }
+    }
+
+    fn use_stream(&mut self, now: Time) {
+        match self.app {
+            App::Sends(_) => self.write(now),
+            App::Reads => self.read(now),
+        }
+    }
+
+    fn write(&mut self, now: Time) {
+        let Some(handle) = self.connection.filter(|_| self.established && self.left > 0) else { return };
+        let Some(connection) = self.engine.connection(handle) else { return };
+        if self.stream.is_none() {
+            self.stream = connection.open_stream(Dir::Uni);
+        }
+        let Some(stream) = self.stream else { return };
+        if now >= self.spec.stop {
+            self.left = 0;
+            // What was written and has not left stays here, as with a program that is ended.
+            let _ = connection.reset(stream, 0);
+            return;
+        }
+        while self.left > 0 {
+            let most = self.left.min(CHUNK.len() as u64) as usize;
+            let Ok(written @ 1..) = connection.write(stream, &CHUNK[..most]) else { return };
+            self.left -= written as u64;
+        }
+        // A stream that ended otherwise needs no end.
+        let _ = connection.finish(stream);
+    }
+
+    fn read(&mut self, now: Time) {
+        let (Some(handle), Some(stream)) = (self.connection, self.stream) else { return };
+        let Some(connection) = self.engine.connection(handle) else { return };
+        let mut chunk = [0; 1 << 13];
+        let before = self.delivered.bytes;
+        loop {
+            match connection.read(stream, &mut chunk) {
+                Ok(Some(read @ 1..)) => self.delivered.bytes += read as u64,
+                Ok(None) => {
+                    self.delivered.complete = self.delivered.complete.min(now);
+                    self.stream = None;
+                    break;
+                }
+                Ok(Some(_)) | Err(_) => break,
+            }
+        }
+        if self.delivered.bytes > before {
+            if before > 0 {
+                self.delivered.stalled = self.delivered.stalled.max(now.since(self.delivered.at));
+            }
+            self.delivered.at = now;
+        }
+    }
+
+    fn ask_for_paths(&mut self, now: Time) {
+        while self.side() == Side::Client && self.asked < self.spec.routes.len() {
+            let route = self.route(self.asked);
+            let Some(connection) = self.connection.and_then(|handle| self.engine.connection(handle)) else {
+                return;
+            };
+            if connection.open_path(now, route).is_err() {
+                return;
+            }
+            self.asked += 1;
+        }
+    }
+
+    /// Keeps what the engine says of its paths: of a closed one it says nothing more.
+    fn look(&mut self, now: Time) {
+        let Some(handle) = self.connection else { return };
+        let Some(connection) = self.engine.connection(handle) else { return };
+        let samples_now = self.spec.sample_every != Span::ZERO && now >= self.next_sample;
+        for path in connection.paths() {
+            let Some(way) = way_of(path.route.local) else { continue };
+            let Some(seen) = self.seen.get_mut(way) else { continue };
+            seen.note(&path, &mut self.rtts);
+            if samples_now && path.open {
+                let (at, srtt, cwnd_pkt) = (now, path.srtt, path.cwnd_pkt);
+                self.samples.push(Sample { way, at, srtt, cwnd_pkt, acked: path.rtt_samples });
+            }
+        }
+        if samples_now {
+            self.next_sample = now + self.spec.sample_every;
+        }
+    }
+
+    fn transmit<W: Wire>(&mut self, wire: &mut W) {
+        let now = wire.now();
+        while let Some(transmit) = self.engine.poll_transmit(now, &mut self.buffer) {
+            let Some(way) = way_of(transmit.route.local) else { continue };
+            for datagram in self.buffer.chunks(transmit.segment.max(1)) {
+                self.out.clear();
+                self.out.push(way as u8);
+                self.out.extend_from_slice(datagram);
+                let packet = Packet {
+                    sent: now,
+                    to: self.spec.to,
+                    route: self.spec.routes[way],
+                    size_bytes: HEADERS_BYTES + datagram.len() as u16,
+                    flags: if transmit.ect { Packet::ECT } else { 0 },
+                    class: self.spec.class,
+                    kind: kind::QUIC,
+                    ..Packet::default()
+                };
+                wire.send_with_payload(packet, &self.out);
+            }
+        }
+    }
+
+    fn arm<W: Wire>(&mut self, wire: &mut W) {
+        match self.engine.poll_timeout() {
+            // What is due already waits for something else than time: it is asked again, but not without end.
+            Some(at) => {
+                let at = at.max(wire.now() + Span::from_us(1));
+                wire.arm(&mut self.timer, Purpose::QUIC.id(self.index), at);
+            }
+            None => self.timer.cancel(),
+        }
+    }
+}
+
+impl Seen {
+    fn note(&mut self, path: &PathReport, rtts: &mut Histogram<u64>) {
+        self.opened |= path.open;
+        self.payload_in = self.payload_in.max(path.payload_in);
+        self.lost_packets = self.lost_packets.max(path.lost_packets);
+        self.timeouts = self.timeouts.max(path.timeouts);
+        if path.rtt_samples != self.rtt_samples {
+            self.rtt_samples = path.rtt_samples;
+            rtts.saturating_record(path.latest_rtt.ns().max(1));
+        }
+    }
+}

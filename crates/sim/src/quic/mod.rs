@@ -1,0 +1,53 @@
+//! Multipath QUIC: the engine of `vmcc_transport`, whole, on simulated paths.
+//!
+//! Modelled: everything that the engine does, packet by packet, with its own headers; IPv4 and UDP take 28 bytes more. Of the handshake
+//! and the ciphers only flights and sizes, without certificates. A connection's paths are the network's ways between its two hosts; the
+//! client opens one after the other as soon as the handshake is confirmed, and what it sends is one stream.
+//! Not modelled: what a datagram costs a CPU; segmentation offload, beyond the engine's own bursts.
+
+mod end;
+mod transport;
+
+use end::End;
+pub(crate) use transport::make;
+
+use crate::engine::{Timer, TimerId};
+use crate::hosts::{Purpose, Wire};
+use crate::packet::{Packet, Sack};
+use crate::transport::Table;
+
+/// Bytes of IPv4 and UDP before each datagram.
+const HEADERS_BYTES: u16 = 28;
+
+/// The ends of connections in one shard.
+#[derive(Debug, Default)]
+pub(crate) struct Ends(Vec<End>);
+
+impl Table for Ends {
+    fn start<W: Wire>(&mut self, wire: &mut W) {
+        for (i, end) in self.0.iter_mut().enumerate() {
+            end.begin(wire, i as u32);
+        }
+    }
+
+    /// Nothing of ours comes without a payload.
+    fn on_packet<W: Wire>(&mut self, _wire: &mut W, _packet: &Packet, _sack: &Sack) {}
+
+    fn on_payload<W: Wire>(&mut self, wire: &mut W, packet: &Packet, payload: &[u8]) {
+        self.0[packet.to as usize].receive(wire, packet, payload);
+    }
+
+    fn host_of(&self, packet: &Packet) -> Option<u32> {
+        Some(self.0[packet.to as usize].host())
+    }
+
+    fn timer(&mut self, id: TimerId) -> Option<(Option<u32>, &mut Timer)> {
+        let end = self.0.get_mut(Purpose::of(id).1 as usize)?;
+        let host = end.host();
+        Some((Some(host), &mut end.timer))
+    }
+
+    fn on_timer<W: Wire>(&mut self, wire: &mut W, id: TimerId) {
+        self.0[Purpose::of(id).1 as usize].wake(wire);
+    }
+}

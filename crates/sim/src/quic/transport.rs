@@ -1,0 +1,291 @@
+//! QUIC connections of a scenario: made, read, moved, observed.
+
+use std::sync::Arc;
+
+use rand_xoshiro::rand_core::Rng;
+use vmcc_metrics::observed::{self, Counters, Job, Moment, Observed, Subflow};
+use vmcc_scenario::model::{AckPath as ChosenWay, Host, Protocol, Traffic};
+use vmcc_transport::{AckPath, Config};
+
+use super::HEADERS_BYTES;
+use super::end::{App, Delivered, End, Sample, Spec};
+use crate::hosts::{HostError, Hosts, MAX_INDEX, shard_of};
+use crate::lower::{Way, span};
+use crate::packet::RouteId;
+use crate::run::{SimError, at};
+use crate::tcp::App as Planning;
+use crate::time::{Span, Time};
+use crate::traffic::{Planned, plan_flows};
+use crate::transport::{Ends, Making, Moved, Part, Transport, sample_every, scheduler};
+
+/// The least that every path of QUIC's carries (RFC 9000 section 14).
+const LEAST_DATAGRAM_BYTES: u64 = 1200;
+
+/// One connection.
+#[derive(Debug)]
+struct Flow {
+    planned: Planned,
+    cc: String,
+    competing: bool,
+    /// Shard and index of who sends, and of who reads.
+    sends: (usize, usize),
+    reads: (usize, usize),
+    /// Current path of each way, by index into the fabric's paths.
+    paths: Vec<Option<usize>>,
+    /// What had been delivered at the last reading, in all and by way.
+    settled: (u64, Vec<u64>),
+    window_bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Flows(Vec<Flow>);
+
+/// Both ends of every connection of the entries with this transport.
+pub(crate) fn make(making: &mut Making<'_>, hosts: &mut [Hosts]) -> Result<Box<dyn Transport>, SimError> {
+    let planned = plan_flows(making.scenario, making.fabric, making.streams, &[Protocol::Quic])?;
+    let sample_every = sample_every(making.scenario, planned.len() * 2);
+    let flows = planned.into_iter().map(|planned| flow(making, hosts, planned, sample_every));
+    Ok(Box::new(Flows(flows.collect::<Result<_, _>>()?)))
+}
+
+fn flow(
+    making: &mut Making<'_>,
+    hosts: &mut [Hosts],
+    planned: Planned,
+    sample_every: Span,
+) -> Result<Flow, SimError> {
+    let scenario = making.scenario;
+    let entry = &scenario.traffic[planned.traffic];
+    let app = app(making, &planned)?;
+    let refuse =
+        |source: HostError| SimError::Host { traffic: making.labels[planned.traffic].clone(), source };
+    let shard = |end: usize| {
+        let node = making.fabric.hosts[end].0;
+        shard_of(making.shard_of, node).map(usize::from).map_err(refuse)
+    };
+    let (from, to) = (shard(planned.from)?, shard(planned.to)?);
+    let (sends, reads) = (hosts[from].quic.0.len(), hosts[to].quic.0.len() + usize::from(from == to));
+    if sends.max(reads) >= MAX_INDEX as usize {
+        return Err(refuse(HostError::Full));
+    }
+    let cc = entry.common.cc.clone().unwrap_or_else(|| scenario.host.cc.clone());
+    let ways = ways(making, &planned, entry)?;
+    let config = Arc::new(config(making, entry, &cc, ways.len())?);
+    let (mut routes, mut paths) = ((Vec::new(), Vec::new()), Vec::new());
+    for way in &ways {
+        routes.0.push(making.fabric.route(&way.forward)?);
+        routes.1.push(making.fabric.route(&way.reverse)?);
+        paths.push(making.fabric.paths.iter().position(|path| Some(&path.name) == way.path.as_ref()));
+    }
+    let spec = |end: usize, to: usize, routes: Vec<RouteId>, name: &str, sample_every: Span| Spec {
+        host: making.fabric.hosts[end].0,
+        to: to as u32,
+        routes,
+        class: making.fabric.class_of(planned.from, entry.common.class),
+        config: config.clone(),
+        seed: seed(making, &planned, name),
+        start: planned.start,
+        stop: planned.stop,
+        sample_every,
+    };
+    let sender = spec(planned.from, reads, routes.0, "client", sample_every);
+    let reader = spec(planned.to, sends, routes.1, "server", Span::ZERO);
+    hosts[from].quic.0.push(End::new(sender, app));
+    hosts[to].quic.0.push(End::new(reader, App::Reads));
+    let (competing, settled) = (entry.is_competing(), (0, vec![0; paths.len()]));
+    let (sends, reads) = ((from, sends), (to, reads));
+    Ok(Flow { planned, cc, competing, sends, reads, paths, settled, window_bytes: 0 })
+}
+
+/// What its sender does.
+fn app(making: &Making<'_>, planned: &Planned) -> Result<App, SimError> {
+    let label = &making.labels[planned.traffic];
+    let refuse = |what: &str, remedy| {
+        Err(SimError::Unsupported { what: format!("traffic `{label}` over QUIC {what}"), remedy })
+    };
+    if making.scenario.traffic[planned.traffic].common.read_rate.is_some() {
+        return refuse("with a `read_rate`", "leave it out, or use protocol = \"mptcp\"");
+    }
+    match planned.app {
+        Planning::Bulk => Ok(App::Sends(None)),
+        Planning::Sized { bytes } => Ok(App::Sends(Some(bytes))),
+        Planning::Paced { .. } | Planning::OnOff { .. } => {
+            refuse("with a `write_rate`", "leave it out, or use protocol = \"mptcp\"")
+        }
+        Planning::RequestResponse { .. } => {
+            refuse("of kind `request-response`", "use `sized` or `poisson`, or protocol = \"mptcp\"")
+        }
+    }
+}
+
+fn ways(making: &Making<'_>, planned: &Planned, entry: &Traffic) -> Result<Vec<Way>, SimError> {
+    let count = entry.common.subflows.or(making.scenario.host.subflows);
+    let allowed = entry.common.path.as_ref().map(|path| path.0.as_slice());
+    let mut ecmp = making.streams.stream(&format!("{}/ecmp", planned.stream));
+    Ok(making.fabric.ways(planned.from, planned.to, allowed, count, &mut ecmp)?)
+}
+
+/// Everything random of an end.
+fn seed(making: &Making<'_>, planned: &Planned, name: &str) -> [u8; 32] {
+    let mut stream = making.streams.stream(&format!("{}/{name}", planned.stream));
+    let mut seed = [0; 32];
+    stream.fill_bytes(&mut seed);
+    seed
+}
+
+fn config(making: &mut Making<'_>, entry: &Traffic, cc: &str, ways: usize) -> Result<Config, SimError> {
+    let (host, common) = (&making.scenario.host, &entry.common);
+    let (algorithm, params) = making.algorithm(cc)?;
+    if algorithm.info().paces {
+        let warning = format!("{cc} over QUIC has no spacing: the transport paces by window and round trip");
+        making.warnings.extend((!making.warnings.contains(&warning)).then_some(warning));
+    }
+    let datagram = u16::try_from(datagram_bytes(host)?).unwrap_or(u16::MAX);
+    let ecn = common.ecn.or(host.ecn).unwrap_or(algorithm.info().needs_ecn);
+    Ok(Config {
+        algorithm,
+        params,
+        scheduler: scheduler(common.scheduler.unwrap_or(host.scheduler)),
+        ack_path: match common.ack_path.unwrap_or(host.ack_path) {
+            ChosenWay::Own => AckPath::Own,
+            ChosenWay::Best => AckPath::Best,
+            ChosenWay::Fixed => AckPath::Fixed(0),
+        },
+        max_paths: ways as u32,
+        max_ack_delay: span(host.delayed_ack),
+        stream_window: host.receive_buffer.get(),
+        connection_window: host.receive_buffer.get(),
+        send_window: host.send_buffer.get(),
+        max_datagram: 0,
+        initial_window_pkt: u32::try_from(host.initial_window.get()).unwrap_or(u32::MAX),
+        initial_mtu: datagram,
+        max_mtu: datagram,
+        ecn,
+        ..Config::default()
+    })
+}
+
+/// What `host.mtu` leaves.
+fn datagram_bytes(host: &Host) -> Result<u64, SimError> {
+    let left = host.mtu.get().saturating_sub(HEADERS_BYTES.into());
+    if left < LEAST_DATAGRAM_BYTES {
+        return Err(SimError::Unsupported {
+            what: format!("QUIC over packets of {}", host.mtu),
+            remedy: "it needs host.mtu = \"1228B\" or more",
+        });
+    }
+    Ok(left)
+}
+
+impl Flow {
+    fn sender<'a>(&self, hosts: &[&'a Hosts]) -> &'a End {
+        &hosts[self.sends.0].quic.0[self.sends.1]
+    }
+
+    fn reader<'a>(&self, hosts: &[&'a Hosts]) -> &'a End {
+        &hosts[self.reads.0].quic.0[self.reads.1]
+    }
+
+    fn subflow(&self, way: usize, hosts: &[&Hosts]) -> Subflow {
+        let (sent, got) = (&self.sender(hosts).seen[way], &self.reader(hosts).seen[way]);
+        let of_way = |sample: &&Sample| sample.way == way;
+        let sample = |sample: &Sample| observed::Sample {
+            at: at(sample.at),
+            srtt_8us: u32::try_from(sample.srtt.ns() * 8 / 1_000).unwrap_or(u32::MAX),
+            cwnd_pkt: sample.cwnd_pkt,
+            alpha: None,
+            acked: sample.acked,
+        };
+        Subflow {
+            number: way,
+            path: self.paths[way],
+            established: sent.opened,
+            end: observed::End::WithConnection,
+            counters: Counters {
+                retransmits: Some(sent.lost_packets),
+                timeouts: Some(sent.timeouts),
+                ce_marks: Some(got.marked),
+                ..Counters::default()
+            },
+            samples: self.sender(hosts).samples.iter().filter(of_way).map(sample).collect(),
+            ..Subflow::default()
+        }
+    }
+
+    fn connection(&self, hosts: &[&Hosts], rtts: usize, end: Moment) -> observed::Connection {
+        let delivered = &self.reader(hosts).delivered;
+        observed::Connection {
+            entry: self.planned.traffic,
+            sender: self.planned.from,
+            from: self.planned.from_name.clone(),
+            to: self.planned.to_name.clone(),
+            cc: self.cc.clone(),
+            job: match self.planned.app {
+                Planning::Sized { bytes } => Job::Transfer(bytes),
+                _ => Job::Endless,
+            },
+            start: at(self.planned.start),
+            stop: at(self.planned.stop),
+            established: self.sender(hosts).established,
+            received: (delivered.complete != Time::NEVER).then(|| at(delivered.complete)),
+            delivered_bytes: delivered.bytes,
+            window_bytes: self.window_bytes as f64,
+            stalled_us: self.stalled_us(delivered, end),
+            reinjected_bytes: None,
+            held_bytes: None,
+            rtts: Some(rtts),
+            subflows: (0..self.paths.len()).map(|way| self.subflow(way, hosts)).collect(),
+        }
+    }
+
+    /// The longest time without a delivery, that until it ends too.
+    fn stalled_us(&self, delivered: &Delivered, end: Moment) -> Option<f64> {
+        let start = at(self.planned.start);
+        let end = at(self.planned.stop.min(delivered.complete)).min(end);
+        let last = if delivered.bytes == 0 { start } else { at(delivered.at) };
+        (start < end).then(|| (delivered.stalled.ps() as f64 / 1e6).max(end.us_since(last)))
+    }
+}
+
+impl Transport for Flows {
+    fn ends(&self) -> Vec<Ends> {
+        let one = |flow: &Flow| {
+            let (traffic, from, to) = (flow.planned.traffic, flow.planned.from, flow.planned.to);
+            Ends { traffic, from, to, ways: flow.paths.len() }
+        };
+        self.0.iter().map(one).collect()
+    }
+
+    fn settle(&mut self, hosts: &[&Hosts], part: &mut Part) {
+        for flow in &mut self.0 {
+            let reader = flow.reader(hosts);
+            let new = reader.delivered.bytes - std::mem::replace(&mut flow.settled.0, reader.delivered.bytes);
+            part.traffic[flow.planned.traffic] += new;
+            flow.window_bytes += if part.inside { new } else { 0 };
+            for (way, path) in flow.paths.iter().enumerate() {
+                let bytes = reader.seen[way].payload_in;
+                let new = bytes - std::mem::replace(&mut flow.settled.1[way], bytes);
+                let sums = if flow.competing { &mut part.competing_paths } else { &mut part.paths };
+                if let Some(path) = path {
+                    sums[*path] += new;
+                }
+            }
+        }
+    }
+
+    fn reroute(&mut self, moved: &Moved, hosts: &mut [&mut Hosts]) {
+        let flow = &mut self.0[moved.ends];
+        hosts[flow.sends.0].quic.0[flow.sends.1].reroute(moved.way, moved.routes.0);
+        hosts[flow.reads.0].quic.0[flow.reads.1].reroute(moved.way, moved.routes.1);
+        flow.paths[moved.way] = moved.path;
+    }
+
+    fn observe(&self, hosts: &[&Hosts], observed: &mut Observed) {
+        let end = observed.window.1;
+        for flow in &self.0 {
+            let connection = flow.connection(hosts, observed.rtts.len(), end);
+            observed.rtts.push(flow.sender(hosts).rtts.clone());
+            observed.connections.push(connection);
+        }
+    }
+}
