@@ -1,10 +1,14 @@
 //! What can be asked for.
 
+mod copy;
 mod mark;
+mod proxy;
 mod reproduce;
 mod top;
 
+pub(crate) use copy::{CpOptions, ServeOptions};
 pub(crate) use mark::{BackendChoice, MarkOptions, MarkSettings, NotEctChoice, QueueChoice, UnmarkOptions};
+pub(crate) use proxy::{KeysOptions, PathsOptions, ProxyOptions};
 pub(crate) use reproduce::{ReproduceEngine, ReproduceOptions};
 #[cfg(feature = "kernel")]
 pub(crate) use top::SortKey;
@@ -41,6 +45,7 @@ impl Arguments {
             Command::Run(options) => options.common.quiet,
             Command::Demo(options) => options.quiet,
             Command::Reproduce(options) => options.quiet,
+            Command::Cp(options) => options.quiet,
             _ => false,
         }
     }
@@ -95,6 +100,21 @@ pub(crate) enum Command {
     Unmark(UnmarkOptions),
     /// Remove what crashed runs left behind
     Clean,
+    /// Copy files from or to another host over every path between both, as scp does over one
+    ///
+    /// One of SOURCE and TARGET is HOST:PATH or USER@HOST:PATH. ssh starts `vmcc serve --once` there; the bytes travel over QUIC with one
+    /// path for each pair of addresses. What was interrupted goes on where it stopped.
+    Cp(CpOptions),
+    /// Carry other programs' connections over every path to another host: SOCKS5 and forwards here, `--listen` there
+    ///
+    /// Both sides know each other by the fingerprints that `vmcc keys` prints. Ctrl-C ends it (exit code 130).
+    Proxy(ProxyOptions),
+    /// This user's certificate, made if there is none, and the peers that `vmcc proxy` trusts
+    Keys(KeysOptions),
+    /// Which pairs of addresses carry packets to a QUIC server: round trip, loss, and why not
+    Paths(PathsOptions),
+    /// The far end of `vmcc cp`, which starts it through ssh
+    Serve(ServeOptions),
     /// For scripts of this repository
     #[command(hide = true)]
     Internal {

@@ -69,6 +69,11 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Mark(options) => commands::mark::mark(&options, ui),
         Command::Unmark(options) => commands::unmark(&options, ui),
         Command::Clean => commands::clean(ui),
+        Command::Cp(options) => commands::cp::cp(&options, ui),
+        Command::Proxy(options) => commands::proxy::proxy(&options, ui),
+        Command::Keys(options) => commands::keys::keys(&options, ui),
+        Command::Paths(options) => commands::paths::paths(&options, ui),
+        Command::Serve(options) => commands::cp::serve(&options),
         Command::Internal { action } => commands::internal::internal(action, ui),
     }
 }

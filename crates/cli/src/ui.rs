@@ -126,8 +126,13 @@ impl Ui {
     }
 }
 
+/// One line about what is going on, on stderr, from another thread than that of the command.
+pub(crate) fn note(text: &str) {
+    to_stderr("", text);
+}
+
 /// `text` with control characters in their written form: what comes from a file must not command a terminal.
-fn harmless(text: &str) -> String {
+pub(crate) fn harmless(text: &str) -> String {
     let written = |c: char| match c {
         '\n' | '\t' => c.to_string(),
         c if c.is_control() => format!("\\u{:04x}", u32::from(c)),

@@ -115,13 +115,10 @@ impl Future for Driver {
         for _ in 0..ROUNDS {
             let more = this.round(&mut inner, cx);
             if !more && !this.set_timer(&mut inner, cx) {
-                if inner.engine.is_idle() {
-                    inner.waiting.drain(..).for_each(std::task::Waker::wake);
-                    if inner.abandoned {
-                        return Poll::Ready(());
-                    }
-                }
-                return Poll::Pending;
+                inner.rounds += 1;
+                inner.told.drain(..).for_each(std::task::Waker::wake);
+                let over = inner.abandoned && inner.engine.is_idle();
+                return if over { Poll::Ready(()) } else { Poll::Pending };
             }
         }
         cx.waker().wake_by_ref();

@@ -3,7 +3,7 @@
 use crate::address::Source;
 use crate::connection::Connection;
 use crate::driver::Driver;
-use crate::shared::{Shared, State};
+use crate::shared::{Inner, Shared, State};
 use crate::socket::Socket;
 use std::future::poll_fn;
 use std::io::{self, Read};
@@ -127,14 +127,30 @@ impl Endpoint {
         Connection::new(self.clone(), handle.await)
     }
 
-    /// Returns once every connection has come to its end and was told so.
-    pub async fn idle(&self) {
+    /// Closes every connection, with a code and a reason for the peers' applications.
+    pub fn close_all(&self, code: u64, reason: &str) {
+        let mut inner = self.shared().lock();
+        let (now, handles) = (inner.now(), inner.connections.keys().copied().collect::<Vec<_>>());
+        for handle in handles {
+            if let Some(engine) = inner.engine.connection(handle) {
+                engine.close(now, code, reason.as_bytes());
+            }
+        }
+        inner.wake_driver();
+    }
+
+    /// Returns once every connection is over, and its peer was told so.
+    pub async fn told(&self) {
+        let begun = self.shared().lock().rounds;
         poll_fn(|cx| {
             let mut inner = self.shared().lock();
-            if inner.engine.is_idle() {
+            let Inner { engine, connections, rounds, .. } = &mut *inner;
+            let over = |handle| engine.connection(handle).is_none_or(|engine| engine.error().is_some());
+            // What was closed before has left in the round that followed.
+            if *rounds > begun && connections.keys().copied().all(over) {
                 return Poll::Ready(());
             }
-            inner.waiting.push(cx.waker().clone());
+            inner.told.push(cx.waker().clone());
             inner.wake_driver();
             Poll::Pending
         })

@@ -16,8 +16,10 @@ use vmcc_transport::{PathError, PathReport, Route};
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 /// At most.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// The peer may not have given connection ids yet, or another path has to go first.
+/// Another path has to go first.
 const SOON: Duration = Duration::from_millis(200);
+/// The handshake is to be confirmed, or the peer has not given connection ids yet: a round trip.
+const AT_ONCE: Duration = Duration::from_millis(5);
 
 /// Opens paths of a client's connection as long as it is held, and gives up those whose address is gone. It reads the connection's path
 /// events.
@@ -136,7 +138,7 @@ impl Work {
     /// Opens what can be opened and gives up what is gone; when to look again, if not at the next event.
     fn look(&mut self) -> Option<Instant> {
         if !self.connection.is_confirmed() {
-            return Some(Instant::now() + SOON);
+            return Some(Instant::now() + AT_ONCE);
         }
         if !self.connection.is_multipath() {
             return None;
@@ -196,7 +198,7 @@ impl Work {
                 self.opening.insert(path, route);
                 None
             }
-            Err(PathError::NoIds | PathError::TooEarly) => Some(Instant::now() + SOON),
+            Err(PathError::NoIds | PathError::TooEarly) => Some(Instant::now() + AT_ONCE),
             // There are as many as both ends allow: a place is free when one of them ends, which is an event.
             Err(_) => None,
         }

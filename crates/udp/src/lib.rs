@@ -25,7 +25,7 @@
 //!     println!("{} to {}: {} bytes sent", path.route.local, path.route.remote, path.bytes.1);
 //! }
 //! connection.close(0, "done");
-//! endpoint.idle().await;
+//! endpoint.told().await;
 //! # Ok(())
 //! # }
 //! ```

@@ -22,9 +22,12 @@ pub(crate) struct Inner {
     pub(crate) connections: HashMap<Handle, State>,
     /// Connections of peers that nobody has accepted yet.
     pub(crate) incoming: VecDeque<Handle>,
-    /// Who waits for `incoming`, and for the end of everything.
+    /// Who waits for `incoming`, and for the next round.
     pub(crate) waiting: Vec<Waker>,
+    pub(crate) told: Vec<Waker>,
     pub(crate) driver: Option<Waker>,
+    /// Times that the driver had nothing left to do.
+    pub(crate) rounds: u64,
     /// No handle is left.
     pub(crate) abandoned: bool,
     /// What the system said when it refused to send, and when.
@@ -56,7 +59,9 @@ impl Shared {
             connections: HashMap::new(),
             incoming: VecDeque::new(),
             waiting: Vec::new(),
+            told: Vec::new(),
             driver: None,
+            rounds: 0,
             abandoned: false,
             refusals: HashMap::new(),
             begin: Instant::now(),

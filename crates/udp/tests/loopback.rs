@@ -104,7 +104,7 @@ async fn a_stream_uses_both_paths_and_outlives_one() {
             }
         }
         connection.close(7, "enough");
-        near.idle().await;
+        near.told().await;
     });
     done.await.expect("it takes no such time");
     let end = echo.await.unwrap();

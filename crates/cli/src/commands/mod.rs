@@ -6,14 +6,18 @@ pub(crate) mod algorithms;
 pub(crate) mod bench;
 #[cfg(feature = "kernel")]
 mod clean;
+pub(crate) mod cp;
 pub(crate) mod doctor;
 #[cfg(feature = "kernel")]
 mod down;
 #[cfg(feature = "kernel")]
 mod events;
 pub(crate) mod internal;
+pub(crate) mod keys;
 pub(crate) mod mark;
 pub(crate) mod metrics;
+pub(crate) mod paths;
+pub(crate) mod proxy;
 pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod run;

@@ -1,0 +1,65 @@
+//! What `vmcc proxy`, `vmcc keys` and `vmcc paths` can be asked for.
+
+use clap::Args;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ProxyOptions {
+    /// The server's side, HOST:PORT
+    #[arg(required_unless_present = "listen", conflicts_with = "listen")]
+    pub(crate) server: Option<String>,
+
+    /// Be the server's side, at this address; 0.0.0.0:PORT is every one of IPv4
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+
+    /// Listen for SOCKS5 here [default: 127.0.0.1:1080, if nothing is forwarded]
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "listen")]
+    pub(crate) socks: Option<SocketAddr>,
+
+    /// What connects here leads there, as the server's side sees it: 127.0.0.1:5432=db:5432; may be given several times
+    #[arg(long = "forward", value_name = "ADDRESS:PORT=HOST:PORT", conflicts_with = "listen")]
+    pub(crate) forwards: Vec<String>,
+
+    /// Trust this peer, too, besides those of `vmcc keys --trust`; may be given several times
+    #[arg(long = "peer", value_name = "FINGERPRINT")]
+    pub(crate) peers: Vec<String>,
+
+    /// Leave from this address only; may be given several times [default: every usable one]
+    #[arg(long = "local", value_name = "ADDRESS", conflicts_with = "listen")]
+    pub(crate) locals: Vec<IpAddr>,
+
+    /// The folder of keys [default: the variable VMCC_KEYS, or ~/.config/vmcc]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keys: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct KeysOptions {
+    /// Trust this peer from now on; may be given several times
+    #[arg(long = "trust", value_name = "FINGERPRINT")]
+    pub(crate) trust: Vec<String>,
+
+    /// A word to remember it by
+    #[arg(long, value_name = "TEXT", requires = "trust", default_value = "", hide_default_value = true)]
+    pub(crate) comment: String,
+
+    /// The folder of keys [default: the variable VMCC_KEYS, or ~/.config/vmcc]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keys: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PathsOptions {
+    /// A QUIC server, HOST:PORT, such as the server's side of `vmcc proxy`
+    pub(crate) server: String,
+
+    /// Probe from this address only; may be given several times [default: every usable one]
+    #[arg(long = "local", value_name = "ADDRESS")]
+    pub(crate) locals: Vec<IpAddr>,
+
+    /// Probes for each pair of addresses
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) probes: u32,
+}

@@ -1,0 +1,210 @@
+//! `vmcc cp`, and `vmcc serve --once`, its far end.
+
+mod progress;
+
+use crate::args::{CpOptions, ServeOptions};
+use crate::failure::{Exit, Failure, chain};
+use crate::interrupt;
+use crate::ui::Ui;
+use progress::Shown;
+use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+use vmcc_tunnel::copy::{
+    self, CopyError, Far, Job, Moment, Options, Outcome, Progress, ReachError, Reason, Refusal,
+};
+
+/// Failures that are said one by one.
+const MOST_SAID: usize = 20;
+
+pub(crate) fn cp(options: &CpOptions, ui: &Ui) -> Result<Exit, Failure> {
+    let job = job_of(options)?;
+    let stop = interrupt::listen()?;
+    let progress = Arc::new(Progress::default());
+    let shown = Shown::start(ui, progress.clone());
+    let began = Instant::now();
+    let done = copy::copy(&job, &progress, stop);
+    shown.end();
+    let outcome = done.map_err(|error| failure(&error))?;
+    let (moment, seconds) = (progress.moment(), began.elapsed().as_secs_f64());
+    say(ui, &moment, &outcome, seconds);
+    Ok(exit_of(&outcome))
+}
+
+pub(crate) fn serve(options: &ServeOptions) -> Result<Exit, Failure> {
+    let stop = interrupt::listen()?;
+    let (input, output) = (io::BufReader::new(io::stdin()), io::stdout());
+    copy::serve_once(&options.addresses, options.port, input, output, stop)
+        .map_err(|error| failure(&error))?;
+    Ok(Exit::Done)
+}
+
+/// HOST and PATH of what has a colon before any slash, as scp reads it; an IPv6 address is in brackets.
+fn remote(path: &Path) -> Option<(String, PathBuf)> {
+    let bytes = path.as_os_str().as_bytes();
+    let bracket = bytes.iter().position(|&b| b == b'[').filter(|&at| at == 0 || bytes[at - 1] == b'@');
+    let colon = match bracket {
+        Some(at) => bytes.windows(2).skip(at).position(|two| two == b"]:").map(|i| i + at + 1)?,
+        None => bytes.iter().position(|&b| b == b':')?,
+    };
+    let host =
+        std::str::from_utf8(&bytes[..colon]).ok().filter(|host| !host.is_empty() && !host.contains('/'))?;
+    let host = host.replace(['[', ']'], "");
+    Some((host, PathBuf::from(OsStr::from_bytes(&bytes[colon + 1..]))))
+}
+
+fn job_of(options: &CpOptions) -> Result<Job, Failure> {
+    let (target, sources) =
+        options.paths.split_last().ok_or_else(|| Failure::usage("nothing is to be copied"))?;
+    let from: Vec<_> = sources.iter().map(|source| remote(source)).collect();
+    let (host, sending, sources, target) = match (remote(target), from.iter().flatten().count()) {
+        (Some((host, target)), 0) => (host, true, sources.to_vec(), target),
+        (None, count) if count == sources.len() => {
+            let from: Vec<_> = from.into_iter().flatten().collect();
+            let host = from[0].0.clone();
+            if from.iter().any(|(other, _)| *other != host) {
+                return Err(
+                    Failure::usage("the sources are on several hosts").help("copy from one host at a time")
+                );
+            }
+            (host, false, from.into_iter().map(|(_, path)| path).collect(), target.clone())
+        }
+        (None, 0) => {
+            return Err(Failure::usage("source and target are both on this host")
+                .help("name the other one as HOST:PATH; within a host use cp"));
+        }
+        _ => {
+            return Err(Failure::usage("one side must be on this host, and the other one on another")
+                .help("copy between two other hosts by running `vmcc cp` on one of them"));
+        }
+    };
+    let far = Far {
+        ssh: options.ssh.clone().unwrap_or_else(copy::usual_ssh),
+        program: options.remote_vmcc.clone(),
+        addresses: options.remotes.clone(),
+        port: options.port,
+    };
+    let chosen = Options { recursive: options.recursive, force: options.force, preserve: options.preserve };
+    Ok(Job { sources, target, host, sending, far, locals: options.locals.clone(), options: chosen })
+}
+
+fn say(ui: &Ui, moment: &Moment, outcome: &Outcome, seconds: f64) {
+    if outcome.single {
+        ui.warn("the far end speaks no multipath QUIC: everything went over one path");
+    }
+    for attempt in &outcome.unused {
+        ui.note(&format!("no path from {attempt}"));
+    }
+    for refusal in outcome.refusals.iter().take(MOST_SAID) {
+        ui.warn(&format!("not copied: {refusal}"));
+    }
+    let unsaid = outcome.refusals.len().saturating_sub(MOST_SAID) as u64 + outcome.more;
+    if unsaid > 0 {
+        ui.warn(&format!("not copied: {unsaid} more"));
+    }
+    ui.answer(&document(moment, outcome, seconds), || text(moment, outcome, seconds));
+}
+
+fn text(moment: &Moment, outcome: &Outcome, seconds: f64) -> String {
+    let files = if moment.files_done == 1 { "file" } else { "files" };
+    let rate = (moment.bytes_done - moment.bytes_found) as f64 * 8e-6 / seconds.max(1e-9);
+    let mut text = format!(
+        "{} {files}, {} bytes in {seconds:.1} s ({rate:.0} Mbit/s), SHA-256 checked",
+        moment.files_done, moment.bytes_done
+    );
+    if moment.bytes_found > 0 {
+        text += &format!("; {} bytes were there before", moment.bytes_found);
+    }
+    for path in &outcome.paths {
+        let silent = if path.failed { ", silent at the end" } else { "" };
+        text += &format!(
+            "\n  {} to {}: sent {}, received {} bytes{silent}",
+            path.local, path.remote, path.sent, path.received
+        );
+    }
+    text
+}
+
+fn document(moment: &Moment, outcome: &Outcome, seconds: f64) -> Value {
+    let paths = outcome.paths.iter().map(|path| {
+        json!({
+            "local": path.local, "remote": path.remote, "sent_bytes": path.sent, "received_bytes": path.received,
+            "silent": path.failed,
+        })
+    });
+    let unused = outcome
+        .unused
+        .iter()
+        .map(|attempt| json!({ "local": attempt.local, "remote": attempt.remote, "reason": attempt.reason }));
+    let refused = outcome.refusals.iter().map(|refusal| refusal.message.clone());
+    json!({
+        "files": moment.files_done, "bytes": moment.bytes_done, "found_bytes": moment.bytes_found, "seconds": seconds,
+        "paths": paths.collect::<Vec<_>>(), "unused": unused.collect::<Vec<_>>(),
+        "refused": refused.collect::<Vec<_>>(), "refused_more": outcome.more,
+    })
+}
+
+fn exit_of(outcome: &Outcome) -> Exit {
+    let codes = outcome.refusals.iter().map(|refusal| exit_of_reason(refusal.reason));
+    codes.max_by_key(|exit| *exit as u8).unwrap_or(Exit::Done)
+}
+
+fn exit_of_reason(reason: Reason) -> Exit {
+    match reason {
+        Reason::NoSource | Reason::Exists | Reason::BadTarget => Exit::WrongUse,
+        Reason::Changed => Exit::CheckFailed,
+        _ => Exit::HostCannot,
+    }
+}
+
+fn refused(refusal: &Refusal) -> Failure {
+    match exit_of_reason(refusal.reason) {
+        Exit::WrongUse => Failure::usage(refusal),
+        _ => Failure::host(refusal),
+    }
+}
+
+/// What went wrong, with the remedy where the text has none.
+fn failure(error: &CopyError) -> Failure {
+    let text = chain(error);
+    match error {
+        CopyError::Interrupted => Failure::interrupted(text),
+        CopyError::Usage(_) | CopyError::NoHello => Failure::usage(text),
+        CopyError::Ssh { .. } => Failure::usage(text).help("install it, or name another one with --ssh"),
+        CopyError::NoFarEnd { program, .. } => Failure::usage(text).help(format!(
+            "try `ssh HOST {program} --version`; where vmcc lies elsewhere name it with --remote-vmcc"
+        )),
+        CopyError::Version { .. } => Failure::host(text).help("install the same version of vmcc on both hosts"),
+        CopyError::Reach(ReachError::Refused { .. }) => Failure::host(text).help(
+            "something else answers at that address, or between both hosts: compare the fingerprints, and choose the way with --remote and --port",
+        ),
+        CopyError::Reach(_) => Failure::host(text)
+            .help("let UDP through between both hosts; --port chooses the port there, --remote and --local the addresses"),
+        CopyError::Lost(_) => Failure::host(text).help("run the same command again: it goes on where this stopped"),
+        CopyError::Refused(refusal) => refused(refusal),
+        _ => Failure::host(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_read_as_scp_reads_them() {
+        let of = |text: &str| remote(Path::new(text)).map(|(host, path)| (host, path.display().to_string()));
+        let some = |host: &str, path: &str| Some((host.to_owned(), path.to_owned()));
+        assert_eq!(of("a:b"), some("a", "b"));
+        assert_eq!(of("me@a:/x:y"), some("me@a", "/x:y"));
+        assert_eq!(of("a:"), some("a", ""));
+        assert_eq!(of("[::1]:b"), some("::1", "b"));
+        assert_eq!(of("me@[fe80::1%eth0]:b"), some("me@fe80::1%eth0", "b"));
+        for local in ["a", "./a:b", "/a:b", ":b", "[::1]"] {
+            assert_eq!(of(local), None, "{local}");
+        }
+    }
+}

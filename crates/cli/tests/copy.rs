@@ -1,0 +1,192 @@
+//! `vmcc cp` over addresses of the loopback; ssh is a script that starts the far end here.
+
+use assert_cmd::Command;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command as StdCommand, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Starts what follows the host's name.
+const SSH: &str = "shift; exec sh -c \"$*\"";
+/// Two addresses at each end.
+const ENDS: [&str; 8] =
+    ["--local", "127.0.0.1", "--local", "127.0.0.2", "--remote", "127.0.0.3", "--remote", "127.0.0.4"];
+
+struct World {
+    folder: TempDir,
+}
+
+impl World {
+    fn new() -> World {
+        World::with_ssh(SSH)
+    }
+
+    fn with_ssh(script: &str) -> World {
+        let world = World { folder: tempfile::tempdir().unwrap() };
+        let ssh = world.path("ssh");
+        fs::write(&ssh, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(world.path("far")).unwrap();
+        world
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn far(&self, name: &str) -> String {
+        format!("there:{}", self.path("far").join(name).display())
+    }
+
+    fn write(&self, name: &str, len: usize) -> (PathBuf, Vec<u8>) {
+        let data: Vec<u8> = (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 23) as u8).collect();
+        fs::write(self.path(name), &data).unwrap();
+        (self.path(name), data)
+    }
+
+    fn arguments(&self, args: &[&str]) -> Vec<String> {
+        let ssh = self.path("ssh").display().to_string();
+        let program = env!("CARGO_BIN_EXE_vmcc");
+        let begin = ["--json", "cp", "--ssh", &ssh, "--remote-vmcc", program];
+        begin.iter().chain(&ENDS).chain(args).map(ToString::to_string).collect()
+    }
+
+    /// The exit code and the document.
+    fn cp(&self, args: &[&str]) -> (i32, Value) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vmcc"));
+        let output = command.args(self.arguments(args)).timeout(Duration::from_secs(60)).output().unwrap();
+        let document = serde_json::from_slice(&output.stdout);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code().unwrap_or(-1), document.unwrap_or_else(|e| panic!("{e}: {stderr}")))
+    }
+
+    /// Copies and fails with this code and these words.
+    fn fails(&self, args: &[&str], code: i32, words: &[&str]) {
+        let (got, document) = self.cp(args);
+        let text = document.to_string();
+        assert_eq!(got, code, "{text}");
+        assert!(words.iter().all(|word| text.contains(word)), "{words:?} in {text}");
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_file_goes_there_and_back_over_several_paths() {
+    let world = World::new();
+    let (source, data) = world.write("data", 9 << 20);
+    let (code, there) = world.cp(&[text(&source), &world.far("copy")]);
+    assert_eq!((code, &there["files"], &there["bytes"]), (0, &1.into(), &data.len().into()), "{there}");
+    let paths = there["paths"].as_array().unwrap();
+    let used = paths.iter().filter(|path| path["sent_bytes"].as_u64() > Some(100_000)).count();
+    assert!(used >= 2, "{there}");
+    assert!(fs::read(world.path("far/copy")).unwrap() == data);
+    let back = world.path("back");
+    let (code, document) = world.cp(&[&world.far("copy"), text(&back)]);
+    assert_eq!(code, 0, "{document}");
+    assert!(fs::read(&back).unwrap() == data);
+    // What is the same is not sent again; what differs is not touched unless that is wanted.
+    let (code, again) = world.cp(&[text(&source), &world.far("copy")]);
+    assert_eq!((code, &again["found_bytes"]), (0, &data.len().into()), "{again}");
+    fs::write(&back, b"mine").unwrap();
+    world.fails(&[&world.far("copy"), text(&back)], 2, &["back: exists", "--force"]);
+    assert_eq!(fs::read(&back).unwrap(), b"mine");
+    assert_eq!(world.cp(&["--force", &world.far("copy"), text(&back)]).0, 0);
+    assert!(fs::read(&back).unwrap() == data);
+    let left: Vec<_> =
+        fs::read_dir(world.path("far")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["copy"], "no part is left");
+}
+
+#[test]
+fn a_folder_goes_with_all_that_is_in_it() {
+    let world = World::new();
+    fs::create_dir_all(world.path("tree/a/b")).unwrap();
+    fs::create_dir(world.path("tree/empty")).unwrap();
+    for (name, len) in [("tree/none", 0), ("tree/a/one", 1), ("tree/a/b/some", 70_000)] {
+        world.write(name, len);
+    }
+    fs::set_permissions(world.path("tree/a/one"), fs::Permissions::from_mode(0o500)).unwrap();
+    let tree = world.path("tree");
+    world.fails(&[text(&tree), &world.far("")], 2, &["tree", "--recursive"]);
+    let (code, document) = world.cp(&["-rp", text(&tree), &world.far("")]);
+    assert_eq!((code, &document["files"]), (0, &3.into()), "{document}");
+    let far = world.path("far/tree");
+    assert!(far.join("empty").is_dir());
+    assert_eq!(fs::read(far.join("a/b/some")).unwrap(), fs::read(tree.join("a/b/some")).unwrap());
+    let (one, same) = (tree.join("a/one").metadata().unwrap(), far.join("a/one").metadata().unwrap());
+    assert_eq!(same.permissions().mode() & 0o7777, 0o500);
+    assert_eq!(one.modified().unwrap(), same.modified().unwrap());
+    let (code, document) = world.cp(&["-r", &world.far("tree/"), text(&world.path("again"))]);
+    assert_eq!((code, &document["files"]), (0, &3.into()), "{document}");
+    assert!(world.path("again/a/one").is_file());
+}
+
+#[test]
+fn what_was_interrupted_goes_on() {
+    let world = World::new();
+    let (source, data) = world.write("data", 64 << 20);
+    let part = world.path("far/.copy.vmcc-part");
+    let target = world.far("copy");
+    let mut command = StdCommand::new(env!("CARGO_BIN_EXE_vmcc"));
+    command.args(world.arguments(&[text(&source), &target])).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let begun = || part.metadata().is_ok_and(|metadata| metadata.len() > 1 << 20);
+    while !begun() && child.try_wait().unwrap().is_none() {
+        sleep(Duration::from_millis(2));
+    }
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(!world.path("far/copy").exists());
+    let (code, document) = world.cp(&[text(&source), &target]);
+    assert_eq!(code, 0, "{document}");
+    assert!(document["found_bytes"].as_u64() > Some(1 << 20), "{document}");
+    assert!(fs::read(world.path("far/copy")).unwrap() == data);
+    // What lies there and is not its beginning is not gone on with.
+    fs::remove_file(world.path("far/copy")).unwrap();
+    fs::write(&part, vec![7; 1 << 20]).unwrap();
+    let (code, document) = world.cp(&[text(&source), &target]);
+    assert_eq!((code, &document["found_bytes"]), (0, &0.into()), "{document}");
+    assert!(fs::read(world.path("far/copy")).unwrap() == data && !part.exists());
+}
+
+#[test]
+fn what_cannot_be_copied_is_said() {
+    let world = World::new();
+    let (source, _) = world.write("data", 10);
+    let source = text(&source);
+    world.fails(&["nothing", &world.far("")], 2, &["nothing", "No such file"]);
+    world.fails(&[&world.far("nothing"), source], 2, &["far/nothing", "No such file"]);
+    world.fails(&[source, &world.far("no/folder/x")], 2, &["no/folder", "is not there"]);
+    world.fails(&[source, source], 2, &["both on this host", "HOST:PATH"]);
+    world.fails(&["a:x", "b:y"], 2, &["on this host"]);
+    fs::create_dir(world.path("far/folder")).unwrap();
+    fs::create_dir(world.path("far/folder/data")).unwrap();
+    world.fails(&[source, &world.far("folder")], 2, &["far/folder/data", "is a folder"]);
+}
+
+#[test]
+fn far_ends_that_are_none_are_said() {
+    let world = World::with_ssh("echo 'ssh: Could not resolve hostname' >&2; exit 255");
+    let (source, _) = world.write("data", 10);
+    world.fails(&[text(&source), "nowhere:x"], 2, &["nowhere", "code 255", "--remote-vmcc"]);
+    // Somebody else answers at the address that the far end has told.
+    let other = "shift; sh -c \"$*\" | sed -u 's/sha256:[0-9a-f]*/sha256:'$(printf '%064d' 7)'/'";
+    let world = World::with_ssh(other);
+    let (source, _) = world.write("data", 10);
+    world.fails(&[text(&source), &world.far("x")], 3, &["not trusted", "sha256:"]);
+    assert!(!world.path("far/x").exists());
+    // The far end trusts somebody else.
+    let other = "shift; sed -u 's/sha256:[0-9a-f]*/sha256:'$(printf '%064d' 7)'/' | sh -c \"$*\"";
+    let world = World::with_ssh(other);
+    let (source, _) = world.write("data", 10);
+    world.fails(&[text(&source), &world.far("x")], 3, &["not trusted", "sha256:"]);
+}

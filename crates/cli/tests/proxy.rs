@@ -1,0 +1,242 @@
+//! `vmcc proxy`, `keys` and `paths` over addresses of the loopback.
+
+use assert_cmd::Command as Assert;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// What a test waits for at most.
+const MOST: Duration = Duration::from_secs(30);
+
+/// A side of the proxy, ended with the test.
+struct Side {
+    child: Child,
+    lines: BufReader<std::process::ChildStderr>,
+}
+
+impl Side {
+    fn start(args: &[&str]) -> Side {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vmcc"));
+        let mut child = command.arg("proxy").args(args).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap());
+        Side { child, lines }
+    }
+
+    /// The address at the end of the first line that contains these words.
+    fn address(&mut self, words: &str) -> SocketAddr {
+        let mut said = String::new();
+        while self.lines.read_line(&mut said).unwrap() > 0 {
+            let line = said.lines().next_back().unwrap();
+            if line.starts_with(words) {
+                return line.rsplit(' ').next().unwrap().parse().unwrap();
+            }
+        }
+        panic!("it ended: {said}");
+    }
+
+    fn end(mut self) -> Option<i32> {
+        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Two users, each with keys of its own.
+struct Users {
+    folder: TempDir,
+}
+
+impl Users {
+    fn new() -> Users {
+        Users { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn keys(&self, user: &str) -> String {
+        self.folder.path().join(user).display().to_string()
+    }
+
+    fn fingerprint(&self, user: &str) -> String {
+        let document = answer(&["keys", "--keys", &self.keys(user)]).1;
+        document["fingerprint"].as_str().unwrap().to_owned()
+    }
+
+    fn trust(&self, user: &str, other: &str) {
+        let fingerprint = self.fingerprint(other);
+        let args = ["keys", "--keys", &self.keys(user), "--trust", &fingerprint, "--comment", other];
+        assert_eq!(answer(&args).0, 0);
+    }
+}
+
+/// The exit code and the document of a command.
+fn answer(args: &[&str]) -> (i32, Value) {
+    let mut command = Assert::new(env!("CARGO_BIN_EXE_vmcc"));
+    let output = command.arg("--json").args(args).timeout(MOST).output().unwrap();
+    (output.status.code().unwrap_or(-1), serde_json::from_slice(&output.stdout).unwrap())
+}
+
+fn fails(args: &[&str], code: i32, words: &[&str]) {
+    let (got, document) = answer(args);
+    let text = document.to_string();
+    assert_eq!(got, code, "{text}");
+    assert!(words.iter().all(|word| text.contains(word)), "{words:?} in {text}");
+}
+
+/// Gives back what each connection brings, once its end has come.
+fn echo() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || {
+                let mut all = Vec::new();
+                if stream.read_to_end(&mut all).is_ok() {
+                    stream.write_all(&all).unwrap();
+                }
+            });
+        }
+    });
+    address
+}
+
+fn asked(mut stream: TcpStream, data: &[u8]) -> Vec<u8> {
+    stream.set_read_timeout(Some(MOST)).unwrap();
+    let mut back = Vec::new();
+    thread::scope(|scope| {
+        let mut writer = stream.try_clone().unwrap();
+        scope.spawn(move || {
+            writer.write_all(data).unwrap();
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        stream.read_to_end(&mut back).unwrap();
+    });
+    back
+}
+
+/// A connection through SOCKS5, and the code of its answer.
+fn socks(proxy: SocketAddr, command: u8, to: SocketAddr) -> (TcpStream, u8, u16) {
+    let mut stream = TcpStream::connect(proxy).unwrap();
+    stream.set_read_timeout(Some(MOST)).unwrap();
+    let port = to.port().to_be_bytes();
+    let wish = [&[5, 1, 0, 5, command, 0, 3, 9][..], b"127.0.0.1", &port].concat();
+    stream.write_all(&wish).unwrap();
+    let mut reply = [0; 12];
+    stream.read_exact(&mut reply).unwrap();
+    (stream, reply[3], u16::from_be_bytes([reply[10], reply[11]]))
+}
+
+#[test]
+fn programs_are_carried_over_two_paths() {
+    let (users, target) = (Users::new(), echo());
+    users.trust("server", "client");
+    users.trust("client", "server");
+    let mut server = Side::start(&["--listen", "0.0.0.0:0", "--keys", &users.keys("server")]);
+    let at = format!("127.0.0.1:{}", server.address("listening for clients").port());
+    let forward = format!("127.0.0.1:0={target}");
+    let keys = users.keys("client");
+    let socks_at = ["--socks", "127.0.0.1:0", "--forward", &forward];
+    let locals = ["--local", "127.0.0.1", "--local", "127.0.0.2", "--keys", &keys];
+    let mut client = Side::start(&[&[&at[..]], &socks_at[..], &locals[..]].concat());
+    let (socks_at, forward_at) =
+        (client.address("listening for SOCKS5"), client.address("listening for a forward"));
+
+    let data: Vec<u8> = (0..3_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 21) as u8).collect();
+    assert!(asked(TcpStream::connect(forward_at).unwrap(), &data) == data);
+    let (stream, code, _) = socks(socks_at, 1, target);
+    assert_eq!(code, 0);
+    assert!(asked(stream, &data) == data);
+    // Nobody listens there: the program is told what the server's side was.
+    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    assert_eq!(socks(socks_at, 1, nobody).1, 5);
+
+    let far = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let near = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    far.set_read_timeout(Some(MOST)).unwrap();
+    near.set_read_timeout(Some(MOST)).unwrap();
+    let (association, code, relay) = socks(socks_at, 3, near.local_addr().unwrap());
+    assert_eq!(code, 0);
+    let head = [&[0, 0, 0, 1, 127, 0, 0, 1][..], &far.local_addr().unwrap().port().to_be_bytes()].concat();
+    near.send_to(&[&head[..], b"ping"].concat(), (Ipv4Addr::LOCALHOST, relay)).unwrap();
+    let mut buffer = [0; 100];
+    let (len, from) = far.recv_from(&mut buffer).unwrap();
+    assert_eq!(&buffer[..len], b"ping");
+    far.send_to(b"pong", from).unwrap();
+    let len = near.recv(&mut buffer).unwrap();
+    assert_eq!(&buffer[..len], [&head[..], b"pong"].concat());
+    drop(association);
+
+    let (code, ways) =
+        answer(&["paths", &at, "--local", "127.0.0.1", "--local", "127.0.0.2", "--probes", "3"]);
+    let ways = ways.as_array().unwrap();
+    assert_eq!((code, ways.len()), (0, 2));
+    assert!(ways.iter().all(|way| way["path"] == true && way["rtt_ms"].as_f64() > Some(0.0)), "{ways:?}");
+
+    // The server's side may be started again: the next program's connection makes a new one of ours.
+    assert_eq!(server.end(), Some(130));
+    let mut server = Side::start(&["--listen", &at, "--keys", &users.keys("server")]);
+    server.address("listening for clients");
+    let mut back = Vec::new();
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(forward_at).unwrap();
+        // It is broken off as long as the new one has not come about.
+        let sent = stream.write_all(b"again").and_then(|()| stream.shutdown(Shutdown::Write));
+        if sent.and_then(|()| stream.read_to_end(&mut back)).is_ok_and(|len| len > 0) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(300));
+    }
+    assert_eq!(back, b"again");
+    assert_eq!(client.end(), Some(130));
+}
+
+#[test]
+fn strangers_and_open_doors_are_refused() {
+    let users = Users::new();
+    users.trust("server", "friend");
+    let keys = users.keys("server");
+    let (server_print, stranger) = (users.fingerprint("server"), users.keys("stranger"));
+    let mut server = Side::start(&["--listen", "127.0.0.1:0", "--keys", &keys]);
+    let at = server.address("listening for clients").to_string();
+    fails(&["proxy", &at, "--keys", &stranger], 2, &["no server is trusted", "vmcc keys"]);
+    let wrong = users.fingerprint("friend");
+    let args = ["proxy", &at, "--socks", "127.0.0.1:0", "--keys", &stranger, "--peer"];
+    fails(&[&args[..], &[&wrong]].concat(), 3, &["not trusted", &server_print]);
+    // The server tells only after the client has taken the handshake for done.
+    let mut side = Side::start(&[&args[1..], &[&server_print]].concat());
+    let mut said = String::new();
+    while !said.contains("not trusted") {
+        assert!(side.lines.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    assert!(said.contains(&users.fingerprint("stranger")), "{said}");
+
+    let nobody = users.keys("nobody");
+    fails(&["proxy", "--listen", "0.0.0.0:0", "--keys", &nobody], 2, &["nobody is authenticated", "--trust"]);
+    let open = ["proxy", &at, "--keys", &keys, "--socks", "0.0.0.0:1080"];
+    fails(&open, 2, &["nobody is authenticated", "127.0.0.1"]);
+    fails(&["proxy", "--listen", &at, "--keys", &keys], 3, &[&at, "cannot be listened at"]);
+    fails(&["proxy", &at, "--keys", &keys, "--peer", "sha256:12"], 2, &["sha256:12", "vmcc keys"]);
+    fails(
+        &["proxy", &at, "--keys", &keys, "--forward", "5432=db"],
+        2,
+        &["5432=db", "ADDRESS:PORT=HOST:PORT"],
+    );
+    fails(
+        &["proxy", "no.such.host.invalid:1", "--keys", &keys, "--socks", "127.0.0.1:0"],
+        2,
+        &["no.such.host"],
+    );
+    let (code, ways) = answer(&["paths", "192.0.2.1:9", "--local", "127.0.0.1", "--probes", "1"]);
+    assert_eq!((code, &ways[0]["path"]), (3, &false.into()), "{ways}");
+}

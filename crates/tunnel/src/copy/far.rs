@@ -1,0 +1,164 @@
+//! The far end of a copy: `vmcc serve --once`, started through ssh.
+
+use super::message::{ALPN, Done, Hello, Offer, Ready, Request, VERSION};
+use super::progress::Progress;
+use super::receive::{Receiver, receive_tree};
+use super::send::send_tree;
+use super::target::Target;
+use super::tree::Tree;
+use super::{CopyError, config};
+use crate::keys::{Fingerprint, Identity};
+use crate::run::{block_on, stopped, unless};
+use crate::trust::{self, Trust};
+use crate::wire;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::{self, BufRead, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
+use vmcc_transport::{Retry, Server};
+use vmcc_udp::{Connection, Endpoint, Source, sources};
+
+/// Begins the line with the offer: login scripts may print others.
+pub(super) const MARK: &str = "vmcc-serve ";
+/// The client has this long to connect.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Before a line from the other end is given up.
+pub(super) const MOST_LINE: u64 = 64 << 10;
+
+/// Serves one copy: reads who will come from `input`, writes where to come to `output`, and returns when the client is done.
+///
+/// # Errors
+/// Nobody came, or nothing can be listened at.
+pub fn serve_once(
+    addresses: &[IpAddr],
+    port: u16,
+    mut input: impl BufRead + Send + 'static,
+    mut output: impl Write,
+    stop: &AtomicBool,
+) -> Result<(), CopyError> {
+    let mut line = String::new();
+    (&mut input).take(MOST_LINE).read_line(&mut line)?;
+    let hello: Hello = serde_json::from_str(&line).map_err(|_| CopyError::NoHello)?;
+    if hello.version != VERSION {
+        return Err(CopyError::Version { here: VERSION, there: hello.version });
+    }
+    let client: Fingerprint = hello.fingerprint.parse().map_err(|_| CopyError::NoHello)?;
+    let identity = Identity::generate()?;
+    let gone = watch(input);
+    block_on(async {
+        let tls = trust::server(&identity, Trust::Only(BTreeSet::from([client])), ALPN)?;
+        let server = Server { tls, config: Arc::new(config()), retry: Retry::Above(8), max_connections: 16 };
+        let endpoint = Endpoint::new(Some(server))?;
+        let addresses = listen(&endpoint, addresses, port)?;
+        let offer = Offer { version: VERSION, fingerprint: identity.fingerprint().to_string(), addresses };
+        let offer = serde_json::to_string(&offer).map_err(io::Error::other)?;
+        writeln!(output, "{MARK}{offer}")?;
+        output.flush()?;
+        // The way to the client's ssh may be cut later: only before the connection its end is that of this program.
+        let accept = timeout(PATIENCE, endpoint.accept());
+        let connection = unless(stopped(&gone), unless(stopped(stop), accept)).await;
+        let connection =
+            connection.flatten().ok_or(CopyError::Interrupted)?.map_err(|_| CopyError::NobodyCame)?;
+        let served = unless(stopped(stop), serve(&connection)).await;
+        if served.is_none() {
+            connection.close(1, "the far end was stopped");
+        }
+        let _ = timeout(Duration::from_secs(2), endpoint.told()).await;
+        served.ok_or(CopyError::Interrupted)?.map_err(CopyError::from)
+    })?
+}
+
+/// Sets a flag when nothing more can come from the client's ssh.
+fn watch(mut input: impl BufRead + Send + 'static) -> Arc<AtomicBool> {
+    let gone = Arc::new(AtomicBool::new(false));
+    let flag = gone.clone();
+    std::thread::spawn(move || {
+        let mut byte = [0];
+        while input.read(&mut byte).is_ok_and(|len| len > 0) {}
+        flag.store(true, Ordering::SeqCst);
+    });
+    gone
+}
+
+/// A socket at each address, with the same port where it is free.
+fn listen(endpoint: &Endpoint, addresses: &[IpAddr], port: u16) -> Result<Vec<SocketAddr>, CopyError> {
+    let own = sources()?;
+    let wanted: Vec<Source> = match addresses {
+        // The loopback serves copies within a host.
+        [] => {
+            let loopback = Source { ip: IpAddr::from([127, 0, 0, 1]), interface: String::new() };
+            own.into_iter().chain([loopback]).collect()
+        }
+        some => some.iter().map(|&ip| named(ip, &own)).collect(),
+    };
+    let (mut bound, mut port, mut last) = (Vec::new(), port, None);
+    for source in wanted {
+        match endpoint.bind_source(&source, port).or_else(|_| endpoint.bind_source(&source, 0)) {
+            Ok(local) => {
+                port = local.port();
+                bound.push(local);
+            }
+            Err(error) => last = Some(CopyError::Listen { address: source.ip, source: error }),
+        }
+    }
+    match last {
+        Some(error) if bound.is_empty() => Err(error),
+        _ => Ok(bound),
+    }
+}
+
+fn named(ip: IpAddr, own: &[Source]) -> Source {
+    let interface = own.iter().find(|source| source.ip == ip).map(|source| source.interface.clone());
+    Source { ip, interface: interface.unwrap_or_default() }
+}
+
+/// Does what the client asks for on its first stream.
+async fn serve(connection: &Connection) -> io::Result<()> {
+    let stream = connection.accept_stream().await.map_err(io::Error::other)?;
+    let (mut to, mut from) = stream.into_split();
+    let progress = Arc::new(Progress::default());
+    match wire::read(&mut from).await? {
+        Request::Put { target, names, options } => {
+            let names: Vec<_> = names.into_iter().map(|name| name.map(OsString::from_vec)).collect();
+            let target = match Target::new(&home(target), &names, options) {
+                Ok(target) => target,
+                Err(refusal) => {
+                    wire::write(&mut to, &Ready::No(refusal)).await?;
+                    to.shutdown().await?;
+                    connection.closed().await;
+                    return Ok(());
+                }
+            };
+            wire::write(&mut to, &Ready::Yes).await?;
+            let receiver = Receiver::new(target, progress);
+            let (_, left) = receive_tree(connection, &mut from, &receiver).await?;
+            wire::write(&mut to, &Done { refusals: left, more: 0 }).await?;
+        }
+        Request::Get { sources, options } => {
+            let sources: Vec<_> = sources.into_iter().map(home).collect();
+            let tree = tokio::task::spawn_blocking(move || Tree::of(&sources, options)).await?;
+            wire::write(&mut to, &tree.plan()).await?;
+            let sent = send_tree(connection, tree, &progress).await?;
+            wire::write(&mut to, &sent.done()).await?;
+        }
+    }
+    to.shutdown().await?;
+    connection.closed().await;
+    Ok(())
+}
+
+/// A path as ssh's shell would read it: `~/` is the user's folder.
+fn home(path: Vec<u8>) -> PathBuf {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    match (path.strip_prefix(b"~/"), home) {
+        (Some(rest), Some(home)) => home.join(OsString::from_vec(rest.to_vec())),
+        _ => PathBuf::from(OsString::from_vec(path)),
+    }
+}

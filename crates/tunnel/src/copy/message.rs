@@ -1,0 +1,158 @@
+//! What the two ends of a copy say to each other. Names and paths are bytes, as file systems have them.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+pub(crate) const ALPN: &[u8] = b"vmcc-cp/1";
+/// Of the two lines that travel through ssh.
+pub(crate) const VERSION: u32 = 1;
+
+/// From the client, through ssh: who will connect.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    pub(crate) version: u32,
+    pub(crate) fingerprint: String,
+}
+
+/// From the far end, through ssh: where to connect to, and what it will show.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Offer {
+    pub(crate) version: u32,
+    pub(crate) fingerprint: String,
+    pub(crate) addresses: Vec<std::net::SocketAddr>,
+}
+
+/// What a user may choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Options {
+    /// Folders with what is in them.
+    pub recursive: bool,
+    /// Files that exist are replaced.
+    pub force: bool,
+    /// Times of modification, and all bits of permission, are kept.
+    pub preserve: bool,
+}
+
+/// The first message on the first stream, from the client.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// The server is to store these.
+    Put { target: Vec<u8>, names: Vec<Option<Vec<u8>>>, options: Options },
+    /// The server is to send these.
+    Get { sources: Vec<Vec<u8>>, options: Options },
+}
+
+/// From the receiver: whether it can begin.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Ready {
+    Yes,
+    No(Refusal),
+}
+
+/// From the sender: what is to come.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+}
+
+/// From the sender: nothing follows; what it could not send.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Done {
+    pub(crate) refusals: Vec<Refusal>,
+    pub(crate) more: u64,
+}
+
+/// The first message on the stream of a file or folder, from the sender.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Item {
+    /// Which of the sources it belongs to.
+    pub(crate) root: usize,
+    /// Names from there down.
+    pub(crate) below: Vec<Vec<u8>>,
+    pub(crate) kind: Kind,
+    pub(crate) mode: u32,
+    /// Seconds and nanoseconds since 1970.
+    pub(crate) modified: (i64, u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    Folder,
+    File { size: u64 },
+}
+
+/// From the receiver: what it has of the file, by SHA-256, from its beginning on.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Have { len: u64, sha256: [u8; 32] },
+    Refused(Refusal),
+}
+
+/// From the sender: the bytes that follow begin here. Their end is followed by the SHA-256 of the whole file.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Start {
+    pub(crate) offset: u64,
+}
+
+/// From the receiver, at the end.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Stored {
+    Yes,
+    No(Refusal),
+}
+
+/// Something that one end cannot do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// What kind of reason.
+    pub reason: Reason,
+    /// The object and the cause, for people.
+    pub message: String,
+}
+
+/// Whose fault it is, and what helps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The source is not there, or not what was asked for.
+    NoSource,
+    /// A file is in the way.
+    Exists,
+    /// The target cannot be written like that.
+    BadTarget,
+    /// No right to read or write.
+    Permission,
+    /// No space, or no quota.
+    Full,
+    /// What arrived is not what was sent, or changed meanwhile.
+    Changed,
+    /// Anything else that the system says.
+    System,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Refusal {
+    pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Refusal {
+        Refusal { reason, message: message.into() }
+    }
+
+    /// What the system said of a path.
+    pub(crate) fn system(path: &std::path::Path, error: &std::io::Error) -> Refusal {
+        use std::io::ErrorKind::{
+            NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+        };
+        let reason = match error.kind() {
+            NotFound => Reason::NoSource,
+            PermissionDenied | ReadOnlyFilesystem => Reason::Permission,
+            StorageFull | QuotaExceeded => Reason::Full,
+            _ => Reason::System,
+        };
+        Refusal::new(reason, format!("{}: {error}", path.display()))
+    }
+}

@@ -1,0 +1,315 @@
+//! Files from host to host over every path between them: `vmcc cp`.
+//!
+//! The far end is started through ssh, which carries two lines: who will connect, and where to, with the certificate's SHA-256. Everything
+//! else is one QUIC connection that knows both by that. A stream per file: what it is, how much of it is there (with its SHA-256), the
+//! rest, the SHA-256 of the whole.
+
+mod far;
+mod message;
+mod part;
+mod progress;
+mod receive;
+mod send;
+mod ssh;
+mod target;
+mod tree;
+
+pub use far::serve_once;
+pub use message::{Options, Reason, Refusal};
+pub use progress::{Moment, Progress};
+pub use ssh::{Far, usual_ssh};
+pub use vmcc_udp::ReachError;
+
+use crate::keys::{Identity, KeysError};
+use crate::run::{block_on, stopped, unless};
+use crate::trust::{self, Trust};
+use crate::wire;
+use message::{ALPN, Done, Plan, Ready, Request};
+use receive::{Receiver, receive_tree};
+use send::send_tree;
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use target::{Target, name_of};
+use tokio::io::AsyncWriteExt;
+use tokio::time::{sleep, timeout};
+use tree::Tree;
+use vmcc_transport::Config;
+use vmcc_udp::{Attempt, Connection, Endpoint, Keeper};
+use vmcc_units::time::Span;
+
+/// The end of a connection is told within this time.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// Paths are asked this often whether they live.
+const KEEP_ALIVE: Span = Span::from_secs(2);
+
+/// What is to be copied where.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// What is to be copied.
+    pub sources: Vec<PathBuf>,
+    /// Where to.
+    pub target: PathBuf,
+    /// The other host, as ssh is to know it, and which of both is there.
+    pub host: String,
+    /// Whether this host sends.
+    pub sending: bool,
+    /// How the far end is started.
+    pub far: Far,
+    /// Addresses here to use; none: all.
+    pub locals: Vec<IpAddr>,
+    /// What the user has chosen.
+    pub options: Options,
+}
+
+/// A path that was in use, and what it has carried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// From here.
+    pub local: IpAddr,
+    /// To there.
+    pub remote: SocketAddr,
+    /// Bytes that came.
+    pub received: u64,
+    /// Bytes that left.
+    pub sent: u64,
+    /// Whether it was silent at the end.
+    pub failed: bool,
+}
+
+/// What came of a copy.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// What could not be copied.
+    pub refusals: Vec<Refusal>,
+    /// More of that, not said one by one.
+    pub more: u64,
+    /// Paths at the end.
+    pub paths: Vec<Carried>,
+    /// Pairs of addresses that were no path.
+    pub unused: Vec<Attempt>,
+    /// The far end speaks no multipath QUIC.
+    pub single: bool,
+}
+
+/// Why nothing was copied, or not all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CopyError {
+    /// What was asked for makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// The ssh command cannot be run.
+    #[error("{command}: cannot be started: {source}")]
+    Ssh {
+        /// The command.
+        command: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// ssh ended without an offer.
+    #[error("{host}: no `{program} serve` was started there{}", code.map_or(String::new(), |code| format!(" (ssh ended with code {code})")))]
+    NoFarEnd {
+        /// The host.
+        host: String,
+        /// What was to be started.
+        program: String,
+        /// How ssh ended.
+        code: Option<i32>,
+    },
+    /// The other end is another version.
+    #[error("vmcc here speaks version {here} of the copy's protocol, the other end version {there}")]
+    Version {
+        /// Ours.
+        here: u32,
+        /// Theirs.
+        there: u32,
+    },
+    /// What came in is no client's line.
+    #[error(
+        "`vmcc serve --once` is started by `vmcc cp` through ssh; what came on its standard input is nothing that `vmcc cp` says"
+    )]
+    NoHello,
+    /// The client did not connect.
+    #[error("nobody connected within a minute; check that UDP reaches this host")]
+    NobodyCame,
+    /// No socket.
+    #[error("{address}: cannot be listened at: {source}")]
+    Listen {
+        /// Where.
+        address: IpAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// No connection came about.
+    #[error(transparent)]
+    Reach(#[from] ReachError),
+    /// The connection ended in the middle.
+    #[error("the connection was lost: {0}")]
+    Lost(String),
+    /// The receiver does not begin.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// The user wanted it.
+    #[error("interrupted; the same command goes on where this stopped")]
+    Interrupted,
+    /// No key for this copy.
+    #[error(transparent)]
+    Keys(#[from] KeysError),
+    /// TLS refuses its settings.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The system.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+/// Settings of the connection.
+fn config() -> Config {
+    Config { keep_alive: KEEP_ALIVE, ..vmcc_udp::config() }
+}
+
+/// Copies, and says what came of it. `stop` ends it.
+///
+/// # Errors
+/// It did not begin, or did not come to an end.
+pub fn copy(job: &Job, progress: &Arc<Progress>, stop: &AtomicBool) -> Result<Outcome, CopyError> {
+    check(job)?;
+    let identity = Identity::generate()?;
+    // What cannot be sent at all needs no connection.
+    let tree = job.sending.then(|| Tree::of(&job.sources, job.options));
+    if let Some(tree) = tree.as_ref().filter(|tree| tree.entries.is_empty()) {
+        return Ok(Outcome { refusals: tree.refusals.clone(), ..Outcome::default() });
+    }
+    let started = ssh::start(&job.far, &job.host, identity.fingerprint());
+    // Ctrl-C ends ssh as well, which is no fault of it then.
+    if stop.load(Ordering::SeqCst) {
+        return Err(CopyError::Interrupted);
+    }
+    let (session, addresses, server) = started?;
+    let answer = block_on(async {
+        let tls = trust::client(&identity, Trust::Only(BTreeSet::from([server])), ALPN)?;
+        let target = vmcc_udp::Target { name: "vmcc".to_owned(), addresses, locals: job.locals.clone() };
+        let endpoint = Endpoint::new(None)?;
+        let reach = endpoint.reach(tls, Arc::new(config()), &target);
+        let connection = unless(stopped(stop), reach).await.ok_or(CopyError::Interrupted)??;
+        let keeper = Keeper::start(&connection, target);
+        let work = async {
+            match tree {
+                Some(tree) => put(&connection, job, tree, progress).await,
+                None => get(&connection, job, progress).await,
+            }
+        };
+        let work = unless(show_paths(&connection, progress), unless(stopped(stop), work)).await.flatten();
+        let result = match work {
+            None => Err(CopyError::Interrupted),
+            Some(result) => result.map_err(|error| lost(&connection, error)),
+        };
+        let result = result.map(|mut outcome| {
+            outcome.paths = carried(&connection);
+            outcome.unused = keeper.failed();
+            outcome.single = !connection.is_multipath();
+            outcome
+        });
+        drop(keeper);
+        connection.close(u64::from(result.is_err()), "done");
+        let _ = timeout(FAREWELL, endpoint.told()).await;
+        result
+    })?;
+    drop(session);
+    answer
+}
+
+fn check(job: &Job) -> Result<(), CopyError> {
+    let wrong = |text: String| Err(CopyError::Usage(text));
+    if job.host.is_empty() || job.host.starts_with('-') {
+        return wrong(format!("`{}` is no host", job.host));
+    }
+    // They are words of a command line there.
+    if job.far.program.is_empty() || job.far.program.chars().any(char::is_control) {
+        return wrong("the program at the far end has no usable name".to_owned());
+    }
+    Ok(())
+}
+
+fn lost(connection: &Connection, error: CopyError) -> CopyError {
+    match (error, connection.error()) {
+        (CopyError::System(_), Some(reason)) => CopyError::Lost(reason.to_string()),
+        (error, _) => error,
+    }
+}
+
+async fn put(
+    connection: &Connection,
+    job: &Job,
+    tree: Tree,
+    progress: &Arc<Progress>,
+) -> Result<Outcome, CopyError> {
+    let (mut to, mut from) = connection.open_stream().await.map_err(io::Error::other)?.into_split();
+    let plan = tree.plan();
+    progress.plan(plan.files, plan.bytes);
+    let names = job.sources.iter().map(|source| name_of(source).map(OsStringExt::into_vec)).collect();
+    let target = job.target.as_os_str().as_bytes().to_vec();
+    wire::write(&mut to, &Request::Put { target, names, options: job.options }).await?;
+    if let Ready::No(refusal) = wire::read(&mut from).await? {
+        return Err(CopyError::Refused(refusal));
+    }
+    let sent = send_tree(connection, tree, progress).await?;
+    wire::write(&mut to, &sent.done()).await?;
+    to.shutdown().await?;
+    let done: Done = wire::read(&mut from).await?;
+    let refusals = sent.refusals.into_iter().chain(done.refusals).collect();
+    Ok(Outcome { refusals, more: done.more, ..Outcome::default() })
+}
+
+async fn get(connection: &Connection, job: &Job, progress: &Arc<Progress>) -> Result<Outcome, CopyError> {
+    let names: Vec<_> = job.sources.iter().map(|source| name_of(source)).collect();
+    let target = Target::new(&job.target, &names, job.options).map_err(CopyError::Refused)?;
+    let (mut to, mut from) = connection.open_stream().await.map_err(io::Error::other)?.into_split();
+    let sources = job.sources.iter().map(|source| source.as_os_str().as_bytes().to_vec()).collect();
+    wire::write(&mut to, &Request::Get { sources, options: job.options }).await?;
+    let plan: Plan = wire::read(&mut from).await?;
+    progress.plan(plan.files, plan.bytes);
+    let receiver = Receiver::new(target, progress.clone());
+    let (done, left) = receive_tree(connection, &mut from, &receiver).await?;
+    // What this end refused the other one says as well.
+    let mut refusals = std::mem::take(&mut *receiver.refusals.lock().unwrap_or_else(PoisonError::into_inner));
+    for refusal in done.refusals.into_iter().chain(left) {
+        if !refusals.contains(&refusal) {
+            refusals.push(refusal);
+        }
+    }
+    Ok(Outcome { refusals, more: done.more, ..Outcome::default() })
+}
+
+/// Keeps what is shown of the paths up to date.
+async fn show_paths(connection: &Connection, progress: &Progress) {
+    loop {
+        let paths = connection.paths();
+        let open = paths.iter().filter(|path| path.open).count();
+        let silent = paths.iter().filter(|path| path.open && path.failed).count();
+        let text = match silent {
+            0 => format!("{open} path{}", if open == 1 { "" } else { "s" }),
+            _ => format!("{open} paths, {silent} silent"),
+        };
+        progress.set_paths(text);
+        sleep(Duration::from_millis(200)).await;
+    }
+}
+
+fn carried(connection: &Connection) -> Vec<Carried> {
+    let paths = connection.paths().into_iter().filter(|path| path.open);
+    let one = |path: vmcc_transport::PathReport| Carried {
+        local: path.route.local.ip(),
+        remote: path.route.remote,
+        received: path.bytes.0,
+        sent: path.bytes.1,
+        failed: path.failed,
+    };
+    paths.map(one).collect()
+}

@@ -1,0 +1,226 @@
+//! A file while it arrives: beside its place, under a name of its own, so that there is never half a file under the right one.
+
+use super::message::{Item, Options, Reason, Refusal};
+use aws_lc_rs::digest::{Context, SHA256};
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+const BUFFER: usize = 256 << 10;
+
+/// The SHA-256 of so many bytes of a file from its beginning.
+pub(crate) fn hash(file: &mut File, len: u64) -> io::Result<Context> {
+    let (mut context, mut buffer) = (Context::new(&SHA256), vec![0; BUFFER]);
+    let mut from = file.take(len);
+    loop {
+        match from.read(&mut buffer)? {
+            0 => break,
+            some => context.update(&buffer[..some]),
+        }
+    }
+    if from.limit() > 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(context)
+}
+
+/// The digest so far.
+pub(crate) fn digest_of(context: &Context) -> [u8; 32] {
+    let mut digest = [0; 32];
+    digest.copy_from_slice(context.clone().finish().as_ref());
+    digest
+}
+
+/// A file that arrives.
+pub(crate) struct Part {
+    file: File,
+    path: PathBuf,
+    target: PathBuf,
+    hash: Context,
+    len: u64,
+    /// Bytes that were there before.
+    found: u64,
+    done: bool,
+}
+
+fn name_of_part(target: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(target.file_name().unwrap_or_default());
+    name.push(".vmcc-part");
+    target.with_file_name(name)
+}
+
+impl Part {
+    /// Opens what an interrupted copy to `target` has left, or begins anew.
+    pub(crate) fn open(target: &Path, size: u64) -> Result<Part, Refusal> {
+        let path = name_of_part(target);
+        let said = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                let folder = target.parent().unwrap_or(Path::new("")).display();
+                Refusal::new(
+                    Reason::BadTarget,
+                    format!("{}: the folder {folder} is not there", target.display()),
+                )
+            }
+            _ => Refusal::system(&path, &error),
+        };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        // Whoever else may write in this folder does not choose where the bytes go.
+        options.custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK);
+        let mut file = options.open(&path).map_err(said)?;
+        let metadata = file.metadata().map_err(said)?;
+        if !metadata.is_file() || metadata.uid() != nix::unistd::geteuid().as_raw() {
+            let text = format!("{}: is not a file of this user; remove it", path.display());
+            return Err(Refusal::new(Reason::BadTarget, text));
+        }
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let text = format!("{}: another copy is writing this file; wait for it", target.display());
+                return Err(Refusal::new(Reason::Exists, text));
+            }
+            // A file system without locks has no second copy that would ask.
+            Err(TryLockError::Error(_)) => {}
+        }
+        let len = metadata.len().min(size);
+        let hash = hash(&mut file, len).map_err(said)?;
+        let part = Part { file, path, target: target.to_owned(), hash, len, found: len, done: false };
+        reserve(&part.file, size).map_err(|error| Refusal::system(target, &error))?;
+        Ok(part)
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        digest_of(&self.hash)
+    }
+
+    /// What was there is not the beginning of what comes.
+    pub(crate) fn restart(&mut self) -> Result<(), Refusal> {
+        (self.len, self.found, self.hash) = (0, 0, Context::new(&SHA256));
+        self.file.seek(SeekFrom::Start(0)).map(drop).map_err(|error| Refusal::system(&self.path, &error))
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+        let written = self.file.write_all(bytes);
+        if let Err(error) = written {
+            let refusal = Refusal::system(&self.target, &error);
+            // A full disk is not to stay full because of what cannot be finished.
+            if refusal.reason == Reason::Full {
+                self.found = 0;
+                self.len = 0;
+            }
+            return Err(refusal);
+        }
+        self.hash.update(bytes);
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Everything is there: checks it and gives it its name.
+    pub(crate) fn finish(mut self, sha256: [u8; 32], item: &Item, options: Options) -> Result<(), Refusal> {
+        if self.digest() != sha256 {
+            // Not the beginning of anything.
+            (self.len, self.found) = (0, 0);
+            let text = format!(
+                "{}: what arrived is not what was sent (SHA-256); copy it again",
+                self.target.display()
+            );
+            return Err(Refusal::new(Reason::Changed, text));
+        }
+        let mut store = || {
+            self.file.set_len(self.len)?;
+            self.file.set_permissions(Permissions::from_mode(mode_of(item, options)))?;
+            if options.preserve {
+                self.file.set_modified(time_of(item.modified))?;
+            }
+            self.file.flush()
+        };
+        store().map_err(|error| Refusal::system(&self.target, &error))?;
+        if !options.force {
+            in_the_way(&self.target)?;
+        }
+        fs::rename(&self.path, &self.target).map_err(|error| Refusal::system(&self.target, &error))?;
+        self.done = true;
+        Ok(())
+    }
+}
+
+/// What can be gone on with stays, nothing else.
+impl Drop for Part {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        if self.len == 0 && self.found == 0 {
+            let _ = fs::remove_file(&self.path);
+        } else {
+            // Space that was reserved and not used is given back.
+            let _ = self.file.set_len(self.len);
+        }
+    }
+}
+
+/// An error if there is something under this name.
+pub(crate) fn in_the_way(target: &Path) -> Result<(), Refusal> {
+    match fs::symlink_metadata(target) {
+        Ok(_) => Err(Refusal::new(
+            Reason::Exists,
+            format!("{}: exists, and is not the same; add --force to replace it", target.display()),
+        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Refusal::system(target, &error)),
+    }
+}
+
+/// Bits of permission: what the sender's file has, without what this user's mask takes away; or all as they were.
+pub(crate) fn mode_of(item: &Item, options: Options) -> u32 {
+    if options.preserve { item.mode & 0o7777 } else { item.mode & 0o777 & !mask() }
+}
+
+/// This process's mask of permissions, which can only be read by setting it: once, before there is anything to create.
+fn mask() -> u32 {
+    use nix::sys::stat::{Mode, umask};
+    static MASK: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    *MASK.get_or_init(|| {
+        let mask = umask(Mode::from_bits_truncate(0o077));
+        umask(mask);
+        u32::from(mask.bits())
+    })
+}
+
+pub(crate) fn time_of((seconds, nanos): (i64, u32)) -> SystemTime {
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let at = if seconds < 0 {
+        SystemTime::UNIX_EPOCH.checked_sub(whole)
+    } else {
+        SystemTime::UNIX_EPOCH.checked_add(whole)
+    };
+    at.and_then(|at| at.checked_add(Duration::from_nanos(nanos.into()))).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// Space for the whole file, so that a full disk is known before the first byte; where the file system can.
+#[cfg(target_os = "linux")]
+fn reserve(file: &File, size: u64) -> io::Result<()> {
+    use nix::errno::Errno;
+    use nix::fcntl::{FallocateFlags, fallocate};
+    let len = i64::try_from(size).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+    if len == 0 {
+        return Ok(());
+    }
+    match fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, len) {
+        Err(error @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG)) => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reserve(_: &File, _: u64) -> io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! How far a copy is, for whoever shows it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Counters that the copy moves and others read.
+#[derive(Debug, Default)]
+pub struct Progress {
+    files: AtomicU64,
+    bytes: AtomicU64,
+    files_done: AtomicU64,
+    bytes_done: AtomicU64,
+    /// Of `bytes_done`, what was there before.
+    bytes_found: AtomicU64,
+    text: Mutex<Text>,
+}
+
+#[derive(Debug, Default)]
+struct Text {
+    current: String,
+    paths: String,
+}
+
+/// A moment of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// Files in all; 0 before that is known.
+    pub files: u64,
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Files that are whole.
+    pub files_done: u64,
+    /// Bytes that are there.
+    pub bytes_done: u64,
+    /// Of these, what was there before.
+    pub bytes_found: u64,
+    /// The file that was begun last.
+    pub current: String,
+    /// The paths in use.
+    pub paths: String,
+}
+
+impl Progress {
+    /// What it shows now.
+    pub fn moment(&self) -> Moment {
+        let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Moment {
+            files: read(&self.files),
+            bytes: read(&self.bytes),
+            files_done: read(&self.files_done),
+            bytes_done: read(&self.bytes_done),
+            bytes_found: read(&self.bytes_found),
+            current: text.current.clone(),
+            paths: text.paths.clone(),
+        }
+    }
+
+    pub(crate) fn plan(&self, files: u64, bytes: u64) {
+        self.files.store(files, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn begin(&self, name: &str) {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner).current = name.to_owned();
+    }
+
+    pub(crate) fn set_paths(&self, paths: String) {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner).paths = paths;
+    }
+
+    pub(crate) fn found(&self, bytes: u64) {
+        self.bytes_found.fetch_add(bytes, Ordering::Relaxed);
+        self.moved(bytes);
+    }
+
+    pub(crate) fn moved(&self, bytes: u64) {
+        self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn file_done(&self) {
+        self.files_done.fetch_add(1, Ordering::Relaxed);
+    }
+}

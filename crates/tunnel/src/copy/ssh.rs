@@ -1,0 +1,127 @@
+//! Starting the far end through ssh, and what it says.
+
+use super::CopyError;
+use super::far::{MARK, MOST_LINE};
+use super::message::{Hello, Offer, VERSION};
+use crate::keys::Fingerprint;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What ssh may still say at the end, before it is ended.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// How the far end is started.
+#[derive(Clone, Debug)]
+pub struct Far {
+    /// The ssh command with its options, separated by spaces.
+    pub ssh: String,
+    /// The program there.
+    pub program: String,
+    /// Its addresses to use; none: all that it has.
+    pub addresses: Vec<IpAddr>,
+    /// The UDP port there; 0: any.
+    pub port: u16,
+}
+
+/// The ssh command that is used where none is named.
+pub fn usual_ssh() -> String {
+    std::env::var("VMCC_SSH").ok().filter(|ssh| !ssh.trim().is_empty()).unwrap_or_else(|| "ssh".to_owned())
+}
+
+/// The running far end; ended when dropped.
+pub(super) struct Session(Child);
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let begin = Instant::now();
+        while begin.elapsed() < FAREWELL {
+            if !matches!(self.0.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts the far end at `host`, tells it who will come, and returns where to.
+pub(super) fn start(
+    far: &Far,
+    host: &str,
+    own: Fingerprint,
+) -> Result<(Session, Vec<SocketAddr>, Fingerprint), CopyError> {
+    let mut words = far.ssh.split_whitespace();
+    let program = words.next().ok_or_else(|| CopyError::Usage("the ssh command is empty".to_owned()))?;
+    let mut command = Command::new(program);
+    command.args(words).arg(host).arg(command_there(far));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let child = command.spawn().map_err(|source| CopyError::Ssh { command: program.to_owned(), source })?;
+    let mut session = Session(child);
+    let hello = Hello { version: VERSION, fingerprint: own.to_string() };
+    let line = serde_json::to_string(&hello).map_err(std::io::Error::other)?;
+    if let Some(stdin) = &mut session.0.stdin {
+        // Where that fails ssh has ended, which is seen next.
+        let _ = writeln!(stdin, "{line}").and_then(|()| stdin.flush());
+    }
+    let stdout = session.0.stdout.take().expect("it was asked for");
+    match offer(BufReader::new(stdout)) {
+        Some(offer) => {
+            if offer.version != VERSION {
+                return Err(CopyError::Version { here: VERSION, there: offer.version });
+            }
+            let fingerprint = offer.fingerprint.parse().map_err(|_| CopyError::NoHello)?;
+            let addresses = reachable(far, host, offer.addresses);
+            Ok((session, addresses, fingerprint))
+        }
+        None => {
+            let code = session.0.wait().ok().and_then(|status| status.code());
+            Err(CopyError::NoFarEnd { host: host.to_owned(), program: far.program.clone(), code })
+        }
+    }
+}
+
+fn command_there(far: &Far) -> String {
+    let mut text = format!("{} serve --once", far.program);
+    if far.port != 0 {
+        text += &format!(" --port {}", far.port);
+    }
+    for address in &far.addresses {
+        text += &format!(" --address {address}");
+    }
+    text
+}
+
+/// Login scripts may say something first, but not forever.
+fn offer(from: impl BufRead) -> Option<Offer> {
+    let lines = from.take(MOST_LINE).lines().map_while(Result::ok);
+    lines.into_iter().find_map(|line| serde_json::from_str(line.strip_prefix(MARK)?).ok())
+}
+
+/// Where the far end may be reached: at its addresses, and at what `host` is known as here, which may lead there where these do not (a NAT
+/// that forwards the port).
+fn reachable(far: &Far, host: &str, mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let Some(port) = addresses.first().map(SocketAddr::port).filter(|_| far.addresses.is_empty()) else {
+        return addresses;
+    };
+    let name = host.rsplit('@').next().unwrap_or(host);
+    let known: Vec<_> = (name, port).to_socket_addrs().into_iter().flatten().collect();
+    let own: Vec<_> = vmcc_udp::sources().unwrap_or_default().into_iter().map(|source| source.ip).collect();
+    let is_loopback = |address: &SocketAddr| address.ip().is_loopback();
+    let same_host = addresses.iter().all(|address| is_loopback(address) || own.contains(&address.ip()));
+    if same_host {
+        addresses.retain(is_loopback);
+        return addresses;
+    }
+    // Those of its loopback are not ours.
+    addresses.retain(|address| !is_loopback(address));
+    for address in known {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    addresses
+}

@@ -1,0 +1,273 @@
+//! Who one is: a self-signed certificate. Peers know it by the SHA-256 of it, so no authority is needed.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+const KEY: &str = "identity-key.der";
+const CERTIFICATE: &str = "identity-cert.der";
+const PEERS: &str = "peers";
+const PREFIX: &str = "sha256:";
+/// A list of peers is read up to here.
+const MOST_BYTES: usize = 1 << 20;
+
+/// The SHA-256 of a certificate.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    /// That of a certificate in DER.
+    pub fn of(certificate: &[u8]) -> Fingerprint {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest(&SHA256, certificate).as_ref());
+        Fingerprint(bytes)
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(PREFIX)?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text that is no fingerprint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no fingerprint: it has the form sha256: and 64 hexadecimal digits, as `vmcc keys` prints it"
+)]
+pub struct NoFingerprint(String);
+
+impl FromStr for Fingerprint {
+    type Err = NoFingerprint;
+
+    fn from_str(text: &str) -> Result<Fingerprint, NoFingerprint> {
+        let wrong = || NoFingerprint(text.to_owned());
+        let digits = text.strip_prefix(PREFIX).unwrap_or(text).as_bytes();
+        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return Err(wrong());
+        }
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| wrong())?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
+        }
+        Ok(Fingerprint(bytes))
+    }
+}
+
+/// What is wrong with the folder of keys.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeysError {
+    /// There is nowhere to look.
+    #[error("no folder for keys: neither VMCC_KEYS, XDG_CONFIG_HOME nor HOME is set; set VMCC_KEYS to one")]
+    NoFolder,
+    /// There are no keys yet.
+    #[error("{}: there are no keys; make them with `vmcc keys`", .0.display())]
+    None(PathBuf),
+    /// A file cannot be read or written.
+    #[error("{}: {source}; check the owner and permissions", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A line of the list of peers.
+    #[error("{}, line {line}: {source}", path.display())]
+    Peer {
+        /// The list.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is there instead.
+        source: NoFingerprint,
+    },
+    /// No key could be made.
+    #[error("a key cannot be made: {0}")]
+    Make(#[from] rcgen::Error),
+}
+
+fn failed(path: &Path, source: io::Error) -> KeysError {
+    KeysError::Io { path: path.to_owned(), source }
+}
+
+/// The folder of this user's keys: `VMCC_KEYS`, else `vmcc` in the folder of settings.
+///
+/// # Errors
+/// No variable of the environment names one.
+pub fn folder() -> Result<PathBuf, KeysError> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let settings = || set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")));
+    set("VMCC_KEYS").or_else(|| Some(settings()?.join("vmcc"))).ok_or(KeysError::NoFolder)
+}
+
+/// A certificate and its key.
+pub struct Identity {
+    certificate: CertificateDer<'static>,
+    key: PrivatePkcs8KeyDer<'static>,
+}
+
+impl Identity {
+    /// A new one.
+    ///
+    /// # Errors
+    /// The library refuses.
+    pub fn generate() -> Result<Identity, KeysError> {
+        let made = rcgen::generate_simple_self_signed(vec!["vmcc".to_owned()])?;
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        Ok(Identity { certificate: made.cert.der().clone(), key })
+    }
+
+    /// That of a folder.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn load(folder: &Path) -> Result<Identity, KeysError> {
+        let read = |name: &str| {
+            let path = folder.join(name);
+            fs::read(&path).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => KeysError::None(folder.to_owned()),
+                _ => failed(&path, error),
+            })
+        };
+        let (key, certificate) = (read(KEY)?, read(CERTIFICATE)?);
+        Ok(Identity { certificate: certificate.into(), key: key.into() })
+    }
+
+    /// That of a folder, made first if there is none; whether it was.
+    ///
+    /// # Errors
+    /// It cannot be read or made.
+    pub fn load_or_make(folder: &Path) -> Result<(Identity, bool), KeysError> {
+        match Identity::load(folder) {
+            Err(KeysError::None(_)) => {}
+            other => return other.map(|identity| (identity, false)),
+        }
+        let identity = Identity::generate()?;
+        make_folder(folder)?;
+        // The certificate comes last: with it the pair is whole.
+        write_new(&folder.join(KEY), identity.key.secret_pkcs8_der())?;
+        write_new(&folder.join(CERTIFICATE), &identity.certificate)?;
+        Ok((identity, true))
+    }
+
+    /// What peers know it by.
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(&self.certificate)
+    }
+
+    pub(crate) fn chain(&self) -> Vec<CertificateDer<'static>> {
+        vec![self.certificate.clone()]
+    }
+
+    pub(crate) fn key(&self) -> PrivateKeyDer<'static> {
+        PrivateKeyDer::Pkcs8(self.key.clone_key())
+    }
+}
+
+fn make_folder(folder: &Path) -> Result<(), KeysError> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(folder).map_err(|error| failed(folder, error))
+}
+
+/// Writes a file that only its owner may read, whole or not at all.
+fn write_new(path: &Path, bytes: &[u8]) -> Result<(), KeysError> {
+    let part = path.with_extension("part");
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&part, path)
+    };
+    write().map_err(|error| failed(path, error))
+}
+
+/// The peers that a folder's list trusts; none if there is no list.
+///
+/// # Errors
+/// The list cannot be read, or a line of it.
+pub fn peers(folder: &Path) -> Result<BTreeSet<Fingerprint>, KeysError> {
+    let path = folder.join(PEERS);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) if text.len() > MOST_BYTES => {
+            return Err(failed(&path, io::Error::other("it is larger than a list of peers can be")));
+        }
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(failed(&path, error)),
+    };
+    let lines = text.lines().enumerate().map(|(i, line)| (i + 1, line.trim()));
+    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let peer = |(line, text): (usize, &str)| {
+        let first = text.split_whitespace().next().unwrap_or_default();
+        first.parse().map_err(|source| KeysError::Peer { path: path.clone(), line, source })
+    };
+    lines.map(peer).collect()
+}
+
+/// Adds a peer to the folder's list, with a word to remember it by; whether it was not there.
+///
+/// # Errors
+/// The list cannot be read or written.
+pub fn trust(folder: &Path, peer: Fingerprint, comment: &str) -> Result<bool, KeysError> {
+    if peers(folder)?.contains(&peer) {
+        return Ok(false);
+    }
+    make_folder(folder)?;
+    let path = folder.join(PEERS);
+    let comment: String = comment.chars().filter(|c| !c.is_control()).collect();
+    let add = || {
+        let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
+        file.write_all(format!("{peer} {comment}").trim_end().as_bytes())?;
+        file.write_all(b"\n")
+    };
+    add().map_err(|error| failed(&path, error))?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_made_once_and_only_their_owner_reads_them() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("vmcc");
+        assert!(matches!(Identity::load(&inner), Err(KeysError::None(_))));
+        let (first, made) = Identity::load_or_make(&inner).unwrap();
+        let (second, again) = Identity::load_or_make(&inner).unwrap();
+        assert!(made && !again);
+        assert_eq!(first.fingerprint(), second.fingerprint());
+        assert_ne!(first.fingerprint(), Identity::generate().unwrap().fingerprint());
+        assert_eq!(fs::metadata(inner.join(KEY)).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn peers_are_remembered_and_wrong_lines_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let peer = Identity::generate().unwrap().fingerprint();
+        assert!(peers(folder.path()).unwrap().is_empty());
+        assert!(trust(folder.path(), peer, "of a friend\n").unwrap());
+        assert!(!trust(folder.path(), peer, "again").unwrap());
+        assert_eq!(peers(folder.path()).unwrap(), BTreeSet::from([peer]));
+        fs::write(folder.path().join(PEERS), format!("# mine\n\n{peer}\nsha256:12\n")).unwrap();
+        let error = peers(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("line 4") && error.contains("sha256:12"), "{error}");
+        assert_eq!(peer.to_string().parse(), Ok(peer));
+    }
+}

@@ -1,0 +1,19 @@
+//! Programs over the multipath transport: `vmcc cp`, `vmcc proxy`, `vmcc keys` and `vmcc paths` without their command line.
+//!
+//! | module | does |
+//! |---|---|
+//! | `keys` | who one is: a self-signed certificate, pinned by its SHA-256 |
+//! | `trust` | TLS that knows peers by that, in both directions |
+//! | `copy` | files from host to host, the far end started through ssh |
+//! | `proxy` | connections of other programs through one connection of ours |
+//! | `ways` | which pairs of addresses carry packets, and how fast |
+//!
+//! Everything that is called from outside blocks and brings its own runtime; `stop` flags end it.
+
+pub mod copy;
+pub mod keys;
+pub mod proxy;
+mod run;
+mod trust;
+pub mod ways;
+mod wire;

@@ -1,0 +1,166 @@
+//! The side of the programs: SOCKS5, and fixed forwards.
+
+use super::datagrams::Associations;
+use super::link::{Link, Tell};
+use super::socks::{self, Wish};
+use super::{Answer, News, Open, ProxyError, relay};
+use crate::keys::{Fingerprint, Identity};
+use crate::run::{block_on, stopped, unless};
+use crate::wire;
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use vmcc_udp::Stream;
+
+/// Programs' connections at a time; others wait in the listener's queue.
+const AT_ONCE: usize = 1000;
+/// A program has this long to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Until an error of `accept` may have passed, such as too many open files.
+const PAUSE: Duration = Duration::from_millis(100);
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// A fixed forward: what comes in here leaves there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// Where programs connect to.
+    pub listen: SocketAddr,
+    /// Where that leads, as the server's side sees it.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+}
+
+/// What the client side is to do.
+pub struct ClientJob {
+    /// HOST:PORT of the server's side.
+    pub server: String,
+    /// What it may show.
+    pub peers: BTreeSet<Fingerprint>,
+    /// What this side shows.
+    pub identity: Identity,
+    /// Addresses here to use; none: all.
+    pub locals: Vec<IpAddr>,
+    /// Where to listen for SOCKS5.
+    pub socks: Option<SocketAddr>,
+    /// Fixed forwards.
+    pub forwards: Vec<Forward>,
+}
+
+/// What a listener's connections want.
+#[derive(Clone)]
+enum Service {
+    Socks,
+    Forward(String, u16),
+}
+
+/// Serves programs until `stop`.
+///
+/// # Errors
+/// It cannot begin: nobody is trusted, an address is taken, or the server is not reached.
+pub fn client(job: &ClientJob, tell: Tell, stop: &AtomicBool) -> Result<(), ProxyError> {
+    if job.peers.is_empty() {
+        return Err(ProxyError::NoPeer);
+    }
+    let socks = job.socks.map(|address| (address, Service::Socks));
+    let forwards = job.forwards.iter();
+    let forwards = forwards.map(|f| (f.listen, Service::Forward(f.host.clone(), f.port)));
+    let services: Vec<_> = socks.into_iter().chain(forwards).collect();
+    if let Some((open, _)) = services.iter().find(|(address, _)| !address.ip().is_loopback()) {
+        return Err(ProxyError::Open(*open));
+    }
+    block_on(async {
+        let mut listeners = Vec::new();
+        for (address, service) in services {
+            let listener = TcpListener::bind(address).await;
+            let listener = listener.map_err(|source| ProxyError::Listen { address, source })?;
+            listeners.push((listener, service));
+        }
+        let link = Link::new(&job.identity, &job.peers, &job.server, &job.locals, tell.clone())?;
+        let link = Arc::new(link);
+        unless(stopped(stop), link.connection()).await.ok_or(ProxyError::Interrupted)??;
+        let side = Side {
+            link: link.clone(),
+            room: Arc::new(Semaphore::new(AT_ONCE)),
+            associations: Associations::new(link.clone()),
+        };
+        for (listener, service) in listeners {
+            let what = if matches!(service, Service::Socks) { "SOCKS5" } else { "a forward" };
+            tell(News::Listening(what, listener.local_addr()?));
+            tokio::spawn(listen(side.clone(), listener, service));
+        }
+        stopped(stop).await;
+        link.endpoint.close_all(0, "the proxy ends");
+        let _ = timeout(FAREWELL, link.endpoint.told()).await;
+        Ok(())
+    })?
+}
+
+#[derive(Clone)]
+struct Side {
+    link: Arc<Link>,
+    room: Arc<Semaphore>,
+    associations: Associations,
+}
+
+async fn listen(side: Side, listener: TcpListener, service: Service) {
+    loop {
+        let Ok(room) = side.room.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((tcp, _)) => {
+                let (side, service) = (side.clone(), service.clone());
+                tokio::spawn(async move {
+                    // What goes wrong with one program's connection ends it, and it is told by SOCKS5.
+                    let _ = serve(&side, tcp, service).await;
+                    drop(room);
+                });
+            }
+            Err(_) => sleep(PAUSE).await,
+        }
+    }
+}
+
+async fn serve(side: &Side, mut tcp: TcpStream, service: Service) -> io::Result<()> {
+    let wish = match service {
+        Service::Forward(host, port) => {
+            return match side.connect(&host, port).await {
+                Ok(stream) => {
+                    relay(tcp, stream).await;
+                    Ok(())
+                }
+                // A program that is not answered is to see it as such.
+                Err(_) => tcp.set_zero_linger(),
+            };
+        }
+        Service::Socks => timeout(PATIENCE, socks::wish(&mut tcp)).await??,
+    };
+    match wish {
+        Wish::Connect { host, port } => match side.connect(&host, port).await {
+            Ok(stream) => {
+                socks::reply(&mut tcp, socks::SUCCEEDED, None).await?;
+                relay(tcp, stream).await;
+                Ok(())
+            }
+            Err(code) => socks::reply(&mut tcp, code, None).await,
+        },
+        Wish::Associate => side.associations.serve(tcp).await,
+    }
+}
+
+impl Side {
+    /// A stream that leads there, or the code of SOCKS5 that says why not.
+    async fn connect(&self, host: &str, port: u16) -> Result<Stream, u8> {
+        let connection = self.link.connection().await.map_err(|_| socks::NETWORK_UNREACHABLE)?;
+        let failed = |_: io::Error| socks::FAILED;
+        let mut stream = connection.open_stream().await.map_err(|_| socks::FAILED)?;
+        wire::write(&mut stream, &Open::Connect { host: host.to_owned(), port }).await.map_err(failed)?;
+        let Answer { code } = wire::read(&mut stream).await.map_err(failed)?;
+        if code == socks::SUCCEEDED { Ok(stream) } else { Err(code) }
+    }
+}

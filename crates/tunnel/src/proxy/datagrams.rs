@@ -1,0 +1,224 @@
+//! UDP through the proxy: an association is a stream that stays open and a number, which every datagram begins with. What follows is
+//! SOCKS5's own: an address and the payload.
+
+use super::link::Link;
+use super::socks::{self, put_address, take_address};
+use super::{Answer, Open};
+use crate::wire;
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::net::{TcpStream, UdpSocket, lookup_host};
+use tokio::sync::mpsc;
+use vmcc_udp::{Connection, Stream};
+
+/// A UDP payload and SOCKS5's header.
+const MOST: usize = 65_535;
+/// Datagrams that wait for one association; more are dropped, as a socket does it.
+const QUEUE: usize = 256;
+/// Associations of a connection at a time.
+const MOST_ASSOCIATIONS: usize = 256;
+
+type Queues = Arc<Mutex<HashMap<u32, mpsc::Sender<Vec<u8>>>>>;
+
+/// Takes datagrams off a connection and gives each to its association.
+async fn sort(connection: Connection, queues: Queues) {
+    while let Ok(datagram) = connection.read_datagram().await {
+        let Some((number, rest)) = datagram.split_first_chunk::<4>() else { continue };
+        let queues = queues.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(queue) = queues.get(&u32::from_be_bytes(*number)) {
+            let _ = queue.try_send(rest.to_vec());
+        }
+    }
+}
+
+fn enter(queues: &Queues, number: u32) -> Option<mpsc::Receiver<Vec<u8>>> {
+    let (send, receive) = mpsc::channel(QUEUE);
+    let mut queues = queues.lock().unwrap_or_else(PoisonError::into_inner);
+    if queues.len() >= MOST_ASSOCIATIONS || queues.contains_key(&number) {
+        return None;
+    }
+    queues.insert(number, send);
+    Some(receive)
+}
+
+fn leave(queues: &Queues, number: u32) {
+    queues.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+}
+
+/// Returns when the other end of something that says nothing has gone.
+async fn ended(from: &mut (impl AsyncRead + Unpin)) {
+    let mut byte = [0; 64];
+    while from.read(&mut byte).await.is_ok_and(|len| len > 0) {}
+}
+
+/// The client side's.
+#[derive(Clone)]
+pub(super) struct Associations {
+    link: Arc<Link>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    next: u32,
+    /// Those of the connection that is sorted for now.
+    current: Option<(Connection, Queues)>,
+}
+
+impl Associations {
+    pub(super) fn new(link: Arc<Link>) -> Associations {
+        Associations { link, state: Arc::default() }
+    }
+
+    fn queues(&self, connection: &Connection) -> (u32, Queues) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.next = state.next.wrapping_add(1);
+        let alive = state.current.as_ref().filter(|(sorted, _)| sorted.error().is_none());
+        let queues = alive.map(|(_, queues)| queues.clone());
+        let queues = queues.unwrap_or_else(|| {
+            let queues = Queues::default();
+            tokio::spawn(sort(connection.clone(), queues.clone()));
+            state.current = Some((connection.clone(), queues.clone()));
+            queues
+        });
+        (state.next, queues)
+    }
+
+    /// Serves an association for as long as the program keeps `tcp` open.
+    pub(super) async fn serve(&self, mut tcp: TcpStream) -> io::Result<()> {
+        let Ok(connection) = self.link.connection().await else {
+            return socks::reply(&mut tcp, socks::NETWORK_UNREACHABLE, None).await;
+        };
+        let (number, queues) = self.queues(&connection);
+        let Some(incoming) = enter(&queues, number) else {
+            return socks::reply(&mut tcp, socks::FAILED, None).await;
+        };
+        let served = self.with(&connection, number, incoming, &mut tcp).await;
+        leave(&queues, number);
+        served
+    }
+
+    async fn with(
+        &self,
+        connection: &Connection,
+        number: u32,
+        mut incoming: mpsc::Receiver<Vec<u8>>,
+        tcp: &mut TcpStream,
+    ) -> io::Result<()> {
+        let mut stream = connection.open_stream().await.map_err(io::Error::other)?;
+        wire::write(&mut stream, &Open::Associate { number }).await?;
+        let Answer { code } = wire::read(&mut stream).await?;
+        if code != socks::SUCCEEDED {
+            return socks::reply(tcp, code, None).await;
+        }
+        let socket = UdpSocket::bind(SocketAddr::new(tcp.local_addr()?.ip(), 0)).await?;
+        socks::reply(tcp, socks::SUCCEEDED, Some(socket.local_addr()?)).await?;
+        // The program is who sends first; nobody else of this host is listened to.
+        let (program, mut buffer) = (Mutex::new(None::<SocketAddr>), vec![0; MOST]);
+        let out = async {
+            while let Ok((len, from)) = socket.recv_from(&mut buffer).await {
+                let known = *program.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(from);
+                // Two zero bytes, and no fragments.
+                if let Some((&[0, 0, 0], rest)) =
+                    buffer[..len].split_first_chunk::<3>().filter(|_| known == from)
+                {
+                    connection.send_datagram(&[&number.to_be_bytes()[..], rest].concat());
+                }
+            }
+        };
+        let back = async {
+            while let Some(datagram) = incoming.recv().await {
+                let to = *program.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(to) = to {
+                    // What the program's socket does not take is lost, as UDP is.
+                    let _ = socket.send_to(&[&[0, 0, 0][..], &datagram].concat(), to).await;
+                }
+            }
+        };
+        until(until(ended(tcp), ended(&mut stream)), until(out, back)).await;
+        Ok(())
+    }
+}
+
+/// Returns when either has.
+async fn until(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
+    crate::run::unless(a, b).await;
+}
+
+/// The server side's, one per connection.
+#[derive(Clone)]
+pub(super) struct Flows {
+    connection: Connection,
+    queues: Queues,
+}
+
+impl Flows {
+    pub(super) fn new(connection: &Connection) -> Flows {
+        let queues = Queues::default();
+        tokio::spawn(sort(connection.clone(), queues.clone()));
+        Flows { connection: connection.clone(), queues }
+    }
+
+    /// Serves an association for as long as its stream is open.
+    pub(super) async fn serve(&self, number: u32, mut stream: Stream) -> io::Result<()> {
+        let Some(incoming) = enter(&self.queues, number) else {
+            return wire::write(&mut stream, &Answer { code: socks::FAILED }).await;
+        };
+        let served = self.with(number, incoming, &mut stream).await;
+        leave(&self.queues, number);
+        served
+    }
+
+    async fn with(
+        &self,
+        number: u32,
+        mut incoming: mpsc::Receiver<Vec<u8>>,
+        stream: &mut Stream,
+    ) -> io::Result<()> {
+        let v4 = UdpSocket::bind("0.0.0.0:0").await?;
+        let v6 = UdpSocket::bind("[::]:0").await.ok();
+        wire::write(stream, &Answer { code: socks::SUCCEEDED }).await?;
+        let out = async {
+            while let Some(datagram) = incoming.recv().await {
+                let Some((host, port, payload)) = take_address(&datagram) else { continue };
+                let Some(to) = resolve(&host, port).await else { continue };
+                let socket = if to.is_ipv4() { Some(&v4) } else { v6.as_ref() };
+                if let Some(socket) = socket {
+                    let _ = socket.send_to(payload, to).await;
+                }
+            }
+        };
+        let none = std::future::pending();
+        let back_v6 = async {
+            match &v6 {
+                Some(socket) => self.back(number, socket).await,
+                None => none.await,
+            }
+        };
+        until(ended(stream), until(out, until(self.back(number, &v4), back_v6))).await;
+        Ok(())
+    }
+
+    async fn back(&self, number: u32, socket: &UdpSocket) {
+        let mut buffer = vec![0; MOST];
+        loop {
+            // An error is one that came back for a datagram before.
+            let Ok((len, from)) = socket.recv_from(&mut buffer).await else { continue };
+            let mut datagram = number.to_be_bytes().to_vec();
+            put_address(&mut datagram, from);
+            datagram.extend_from_slice(&buffer[..len]);
+            self.connection.send_datagram(&datagram);
+        }
+    }
+}
+
+async fn resolve(host: &str, port: u16) -> Option<SocketAddr> {
+    match host.parse() {
+        Ok(ip) => Some(SocketAddr::new(ip, port)),
+        Err(_) => lookup_host((host, port)).await.ok()?.next(),
+    }
+}

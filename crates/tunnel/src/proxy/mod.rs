@@ -1,0 +1,122 @@
+//! Connections of other programs through one connection of ours: `vmcc proxy`.
+//!
+//! The client side listens for SOCKS5 and at fixed addresses; each connection becomes a stream, whose first message says where it leads. The
+//! server side connects there. UDP (SOCKS5's UDP ASSOCIATE) travels in datagrams (RFC 9221), each with the number of its association.
+
+mod client;
+mod datagrams;
+mod link;
+mod server;
+mod socks;
+
+pub use client::{ClientJob, Forward, client};
+pub use server::{ServerJob, server};
+
+use crate::keys::KeysError;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use tokio::net::TcpStream;
+use vmcc_transport::Config;
+use vmcc_udp::{ReachError, Stream};
+use vmcc_units::time::Span;
+
+/// Where programs find SOCKS5 if nothing else is said.
+pub const USUAL_SOCKS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
+
+const ALPN: &[u8] = b"vmcc-proxy/1";
+/// Paths are asked this often whether they live, also while nobody says anything.
+const KEEP_ALIVE: Span = Span::from_secs(5);
+
+/// What a proxy has to tell while it runs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum News {
+    /// It listens here for this.
+    Listening(&'static str, SocketAddr),
+    /// It is connected to its server, or a client to it.
+    Connected(SocketAddr),
+    /// That connection is over.
+    Lost(SocketAddr, String),
+    /// The server's side cannot be reached at present.
+    Unreachable(String),
+}
+
+/// Why a proxy ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProxyError {
+    /// It would serve anybody.
+    #[error("{0}: nobody is authenticated, so it may be reached through the loopback only")]
+    Open(SocketAddr),
+    /// Nobody is trusted.
+    #[error("no server is trusted")]
+    NoPeer,
+    /// The address is taken, not of this host, or needs rights.
+    #[error("{address}: cannot be listened at: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The server's name has no address.
+    #[error("{name}: {reason}")]
+    Name {
+        /// The name.
+        name: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The server cannot be reached.
+    #[error(transparent)]
+    Reach(#[from] ReachError),
+    /// The user wanted it.
+    #[error("interrupted")]
+    Interrupted,
+    /// Keys.
+    #[error(transparent)]
+    Keys(#[from] KeysError),
+    /// TLS refuses its settings.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The system.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+/// The first message on a stream.
+#[derive(Debug, Serialize, Deserialize)]
+enum Open {
+    /// A TCP connection to there.
+    Connect { host: String, port: u16 },
+    /// UDP, in datagrams of this number, as long as the stream is open.
+    Associate { number: u32 },
+}
+
+/// The answer to it, as SOCKS5 has it: 0 is success.
+#[derive(Debug, Serialize, Deserialize)]
+struct Answer {
+    code: u8,
+}
+
+/// Settings of the connection: many streams, none of which may use up what all may send.
+fn config() -> Config {
+    Config {
+        keep_alive: KEEP_ALIVE,
+        stream_window: 4 << 20,
+        connection_window: 64 << 20,
+        send_window: 2 << 20,
+        max_streams_bidi: 1024,
+        ..vmcc_udp::config()
+    }
+}
+
+/// Carries bytes both ways until both ends have ended. An end that breaks off is broken off at the other side as well: a part must not be
+/// taken for the whole.
+async fn relay(mut tcp: TcpStream, mut stream: Stream) {
+    let _ = tcp.set_nodelay(true);
+    if tokio::io::copy_bidirectional_with_sizes(&mut tcp, &mut stream, 64 << 10, 64 << 10).await.is_err() {
+        let _ = tcp.set_zero_linger();
+    }
+}

@@ -1,0 +1,114 @@
+//! The side of the net: connects to where clients' streams are to lead.
+
+use super::datagrams::Flows;
+use super::link::Tell;
+use super::{ALPN, Answer, News, Open, ProxyError, config, relay, socks};
+use crate::keys::{Fingerprint, Identity};
+use crate::run::{block_on, stopped, unless};
+use crate::trust::{self, Trust};
+use crate::wire;
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use vmcc_transport::{Retry, Server};
+use vmcc_udp::{Connection, Endpoint, Stream};
+
+/// Handshakes under way from which on clients have to show that they receive.
+const RETRY_ABOVE: usize = 32;
+const MOST_CONNECTIONS: usize = 4096;
+/// Whom a stream is to lead to has this long to answer.
+const PATIENCE: Duration = Duration::from_secs(15);
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What the server side is to do.
+pub struct ServerJob {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Whose clients are served; nobody: everybody, who can only come through the loopback.
+    pub peers: BTreeSet<Fingerprint>,
+    /// What this side shows.
+    pub identity: Identity,
+}
+
+/// Serves clients until `stop`.
+///
+/// # Errors
+/// It cannot begin.
+pub fn server(job: &ServerJob, tell: Tell, stop: &AtomicBool) -> Result<(), ProxyError> {
+    if job.peers.is_empty() && !job.listen.ip().is_loopback() {
+        return Err(ProxyError::Open(job.listen));
+    }
+    let trust = if job.peers.is_empty() { Trust::Everybody } else { Trust::Only(job.peers.clone()) };
+    block_on(async {
+        let tls = trust::server(&job.identity, trust, ALPN)?;
+        let retry = Retry::Above(RETRY_ABOVE);
+        let server = Server { tls, config: Arc::new(config()), retry, max_connections: MOST_CONNECTIONS };
+        let endpoint = Endpoint::new(Some(server))?;
+        let bound =
+            endpoint.bind(job.listen).map_err(|source| ProxyError::Listen { address: job.listen, source })?;
+        tell(News::Listening("clients", bound));
+        let accept = async {
+            loop {
+                tokio::spawn(client(endpoint.accept().await, tell.clone()));
+            }
+        };
+        unless(stopped(stop), accept).await.unwrap_or(());
+        endpoint.close_all(0, "the proxy ends");
+        let _ = timeout(FAREWELL, endpoint.told()).await;
+        Ok(())
+    })?
+}
+
+async fn client(connection: Connection, tell: Tell) {
+    let remote = connection.paths().first().map(|path| path.route.remote);
+    if let Some(remote) = remote {
+        tell(News::Connected(remote));
+    }
+    let flows = Flows::new(&connection);
+    let error = loop {
+        match connection.accept_stream().await {
+            Ok(stream) => {
+                let flows = flows.clone();
+                tokio::spawn(async move {
+                    // What goes wrong with one stream ends it, which its client sees.
+                    let _ = serve(stream, flows).await;
+                });
+            }
+            Err(error) => break error,
+        }
+    };
+    if let Some(remote) = remote {
+        tell(News::Lost(remote, error.to_string()));
+    }
+}
+
+async fn serve(mut stream: Stream, flows: Flows) -> io::Result<()> {
+    match timeout(PATIENCE, wire::read(&mut stream)).await?? {
+        Open::Connect { host, port } => match connect(&host, port).await {
+            Ok(tcp) => {
+                wire::write(&mut stream, &Answer { code: socks::SUCCEEDED }).await?;
+                relay(tcp, stream).await;
+                Ok(())
+            }
+            Err(error) => {
+                wire::write(&mut stream, &Answer { code: socks::code_of(&error) }).await?;
+                let (mut send, _) = stream.into_split();
+                tokio::io::AsyncWriteExt::shutdown(&mut send).await?;
+                send.arrived().await
+            }
+        },
+        Open::Associate { number } => flows.serve(number, stream).await,
+    }
+}
+
+async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    match timeout(PATIENCE, TcpStream::connect((host, port))).await {
+        Ok(connected) => connected,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}

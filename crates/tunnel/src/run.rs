@@ -1,0 +1,40 @@
+//! From blocking callers to asynchronous work, and its end when they want it.
+
+use std::future::Future;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// How soon a wish to stop is seen.
+const GLANCE: Duration = Duration::from_millis(50);
+/// What may still read or write files at the end is waited for this long.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// Runs `work` on this thread.
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let answer = runtime.block_on(work);
+    runtime.shutdown_timeout(LINGER);
+    Ok(answer)
+}
+
+/// Returns once `stop` is set.
+pub(crate) async fn stopped(stop: &AtomicBool) {
+    while !stop.load(Ordering::SeqCst) {
+        sleep(GLANCE).await;
+    }
+}
+
+/// What `work` gives; nothing if `until` is over before.
+pub(crate) async fn unless<T>(until: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+    let (mut until, mut work) = (std::pin::pin!(until), std::pin::pin!(work));
+    std::future::poll_fn(|cx| {
+        use std::task::Poll::{Pending, Ready};
+        if let Ready(answer) = work.as_mut().poll(cx) {
+            return Ready(Some(answer));
+        }
+        if until.as_mut().poll(cx).is_ready() { Ready(None) } else { Pending }
+    })
+    .await
+}

@@ -1,0 +1,199 @@
+//! Which pairs of addresses carry packets to a QUIC server, and how fast: `vmcc paths`.
+//!
+//! A probe is a packet of a version that nobody speaks; a server answers it with those that it does (RFC 8999 section 6, RFC 9000 section
+//! 5.2.2). So every QUIC server can be asked, nobody has to be trusted, and it keeps nothing.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use vmcc_udp::{Source, Target};
+
+/// A version of the pattern that is reserved for this (RFC 9000 section 15).
+const NO_VERSION: [u8; 4] = [0x1a, 0x2a, 0x3a, 0x4a];
+const ID_LEN: usize = 8;
+/// Shorter ones need not be answered.
+const PROBE_BYTES: usize = 1200;
+const INTERVAL: Duration = Duration::from_millis(50);
+/// The last answer is waited for this long.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A pair of addresses, and what was seen of it.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// From here.
+    pub local: IpAddr,
+    /// The interface that has it.
+    pub interface: String,
+    /// To there.
+    pub remote: SocketAddr,
+    /// What the probes said, or why none could be sent.
+    pub seen: Result<Seen, String>,
+}
+
+/// What probes said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// Probes that were sent.
+    pub sent: u32,
+    /// Round trips of those that were answered, the shortest first.
+    pub round_trips: Vec<Duration>,
+}
+
+impl Seen {
+    /// The share of probes that were not answered.
+    pub fn loss(&self) -> f64 {
+        1.0 - self.round_trips.len() as f64 / f64::from(self.sent.max(1))
+    }
+
+    /// The round trip in the middle.
+    pub fn median(&self) -> Option<Duration> {
+        self.round_trips.get(self.round_trips.len() / 2).copied()
+    }
+}
+
+/// Why nothing could be probed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WaysError {
+    /// The name has no address.
+    #[error("{name}: {source}")]
+    Name {
+        /// The name.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The system.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+/// Probes every pair of an address here and one of `server`, HOST:PORT, all at the same time.
+///
+/// # Errors
+/// The name has no address, or this host's addresses are not known.
+pub fn ways(server: &str, locals: &[IpAddr], probes: u32, stop: &AtomicBool) -> Result<Vec<Way>, WaysError> {
+    let addresses =
+        server.to_socket_addrs().map_err(|source| WaysError::Name { name: server.to_owned(), source })?;
+    let target = Target { name: String::new(), addresses: addresses.collect(), locals: locals.to_vec() };
+    let pairs = target.pairs()?;
+    let ways = std::thread::scope(|scope| {
+        let probe = |(source, remote): (Source, SocketAddr)| {
+            scope.spawn(move || {
+                let seen = probe(&source, remote, probes, stop).map_err(|error| error.to_string());
+                Way { local: source.ip, interface: source.interface, remote, seen }
+            })
+        };
+        let threads: Vec<_> = pairs.into_iter().map(probe).collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    });
+    Ok(ways)
+}
+
+fn probe(source: &Source, remote: SocketAddr, probes: u32, stop: &AtomicBool) -> io::Result<Seen> {
+    let socket = UdpSocket::bind((source.ip, 0))?;
+    bind_device(&socket, &source.interface);
+    // Another answer than the server's is none; and who refuses says so.
+    socket.connect(remote)?;
+    let mut under_way = HashMap::new();
+    let mut seen = Seen::default();
+    for _ in 0..probes {
+        if stop.load(Ordering::SeqCst) {
+            break;
+        }
+        let id = random()?;
+        socket.send(&packet(id))?;
+        under_way.insert(id, Instant::now());
+        seen.sent += 1;
+        receive(&socket, Instant::now() + INTERVAL, &mut under_way, &mut seen)?;
+    }
+    let until = Instant::now() + PATIENCE;
+    while !under_way.is_empty() && Instant::now() < until && !stop.load(Ordering::SeqCst) {
+        receive(&socket, until.min(Instant::now() + INTERVAL), &mut under_way, &mut seen)?;
+    }
+    seen.round_trips.sort();
+    Ok(seen)
+}
+
+/// Takes answers until a moment.
+fn receive(
+    socket: &UdpSocket,
+    until: Instant,
+    under_way: &mut HashMap<[u8; ID_LEN], Instant>,
+    seen: &mut Seen,
+) -> io::Result<()> {
+    let mut buffer = [0; 2048];
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        socket.set_read_timeout(Some(left))?;
+        match socket.recv(&mut buffer) {
+            Ok(len) => {
+                if let Some(sent) = answered(&buffer[..len]).and_then(|id| under_way.remove(&id)) {
+                    seen.round_trips.push(sent.elapsed());
+                }
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A long header of no version, from `id` to `id`.
+fn packet(id: [u8; ID_LEN]) -> Vec<u8> {
+    let mut packet = vec![0xc0];
+    packet.extend_from_slice(&NO_VERSION);
+    for _ in 0..2 {
+        packet.push(ID_LEN as u8);
+        packet.extend_from_slice(&id);
+    }
+    packet.resize(PROBE_BYTES, 0);
+    packet
+}
+
+/// Which probe a Version Negotiation packet answers.
+fn answered(packet: &[u8]) -> Option<[u8; ID_LEN]> {
+    let [first, 0, 0, 0, 0, rest @ ..] = packet else { return None };
+    let (&len, rest) = rest.split_first()?;
+    (first & 0x80 != 0 && usize::from(len) == ID_LEN).then(|| rest.first_chunk().copied())?
+}
+
+fn random() -> io::Result<[u8; ID_LEN]> {
+    let mut bytes = [0; ID_LEN];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// As the transport's sockets do it.
+#[cfg(target_os = "linux")]
+fn bind_device(socket: &UdpSocket, interface: &str) {
+    use nix::sys::socket::{setsockopt, sockopt::BindToDevice};
+    if !interface.is_empty() {
+        let _ = setsockopt(socket, BindToDevice, &interface.into());
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn bind_device(_: &UdpSocket, _: &str) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_answers_count() {
+        let id = [1, 2, 3, 4, 5, 6, 7, 8];
+        let probe = packet(id);
+        assert_eq!((probe.len(), answered(&probe)), (PROBE_BYTES, None));
+        let answer = [&[0x80, 0, 0, 0, 0, 8][..], &id, &[8], &id, &[0, 0, 0, 1]].concat();
+        assert_eq!(answered(&answer), Some(id));
+        for len in 0..14 {
+            assert_eq!(answered(&answer[..len]), None);
+        }
+    }
+}
