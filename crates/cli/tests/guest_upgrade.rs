@@ -1,6 +1,7 @@
 //! TCP of a chosen cgroup that becomes MPTCP, on kernels that let a program decide so.
 #![cfg(feature = "root-tests")]
 
+mod common;
 mod guest;
 
 /// What unmodified programs get, in and beside the chosen cgroup, while the agent runs, when it was killed, and after it.
@@ -32,7 +33,7 @@ print(len(data), "bytes,", dict(zip(names, values))["MPCapableACKRX"], "MPTCP co
 END
 mkdir -p /sys/fs/cgroup/chosen/inner /sys/fs/cgroup/beside
 sockets() { echo "== $1"; for cgroup in chosen chosen/inner beside; do python3 sockets.py $cgroup; done; }
-up() { "$VMCC" up --config vmcc.toml 2>said & agent=$!; until grep -q ^ready: said; do sleep 0.2; done; }
+up() { $AS_ITS_UNIT "$VMCC" up --config vmcc.toml 2>said & agent=$!; until grep -q ^ready: said; do sleep 0.2; done; }
 up
 sockets up
 echo 0 >/proc/sys/net/mptcp/enabled
@@ -50,8 +51,16 @@ kill $agent
 wait $agent
 "#;
 
+/// With the capabilities of the unit, and no new ones.
+fn as_its_unit() -> String {
+    let unit = std::fs::read_to_string(common::root().join("dist/vmcc.service")).unwrap();
+    let rights = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=CAP_")).unwrap();
+    let rights = rights.to_lowercase().replace(" cap_", ",+");
+    format!("setpriv --no-new-privs --inh-caps -all --bounding-set -all,+{rights}")
+}
+
 fn says(series: &str) -> String {
-    let done = guest::output(series, SCRIPT);
+    let done = guest::output(series, &SCRIPT.replace("$AS_ITS_UNIT", &as_its_unit()));
     let text = String::from_utf8_lossy(&done.stdout).into_owned();
     assert!(done.status.success(), "{text} {}", String::from_utf8_lossy(&done.stderr));
     text
