@@ -7,7 +7,7 @@ use crate::sampler::{Sampler, Samples};
 use crate::spec::{Cc, Flow, Job, LabSpec};
 use crate::throttle::Throttles;
 use crate::topology::Topology;
-use crate::workload::{self, Programs, Report};
+use crate::workload::{self, Client, Programs, Report};
 use crate::{Error, Netns, Role, cpu, measure, ports};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -143,7 +143,7 @@ fn not_selectable(flow: &Flow, end: &Netns, error: &Error) -> Error {
 struct Running {
     flow: usize,
     server: Program,
-    client: Option<Program>,
+    client: Option<Client>,
     /// When its client was started.
     sent: Duration,
     report: Option<Report>,
@@ -157,7 +157,8 @@ fn transfer(
 ) -> Result<Observed, Error> {
     let mut running = Vec::new();
     for (index, flow) in spec.flows.iter().enumerate() {
-        let at = topology.ends(index).1;
+        let (sender, receiver) = topology.ends(index);
+        let at = if flow.job.is_fetched() { sender } else { receiver };
         let server = workload::of(flow, &control.programs).serve(at, workload::port_of(index), record)?;
         running.push(Running { flow: index, server, client: None, sent: Duration::ZERO, report: None });
         control.check()?;
@@ -197,7 +198,10 @@ fn transfer(
             let late = running.iter().find(|flow| flow.report.is_none());
             return Err(late.map_or(Error::Interrupted, |flow| {
                 let cause = format!("it has not ended {} s after its time", GRACE.as_secs());
-                flow.client.as_ref().unwrap_or(&flow.server).failed(cause, LOOK_AT)
+                match &flow.client {
+                    Some(client) => client.failed(cause, LOOK_AT),
+                    None => flow.server.failed(cause, LOOK_AT),
+                }
             }));
         }
         sleep_until_next(start, spec.sample_interval.to_duration());
@@ -214,7 +218,7 @@ fn ends(flow: &Running, spec: &LabSpec, elapsed: Duration) -> bool {
 }
 
 fn is_transferring(flow: &Running, spec: &LabSpec) -> bool {
-    let sized = matches!(spec.flows[flow.flow].job, Job::Sized { .. });
+    let sized = matches!(&spec.flows[flow.flow].job, Job::Sized { .. });
     sized && flow.client.is_some() && flow.report.is_none()
 }
 
@@ -231,8 +235,9 @@ fn advance(
     let workload = workload::of(described, programs);
     let Some(client) = &mut flow.client else {
         if elapsed >= described.start.to_duration() {
-            let at = topology.ends(flow.flow).0;
-            let to = (topology.receiver_of(flow.flow, described), workload::port_of(flow.flow));
+            let (sender, receiver) = topology.ends(flow.flow);
+            let at = if described.job.is_fetched() { receiver } else { sender };
+            let to = (topology.server_of(flow.flow, described), workload::port_of(flow.flow));
             flow.client = Some(workload.send(at, to, &flow.server, record)?);
             flow.sent = elapsed;
         }
@@ -278,9 +283,9 @@ fn report_progress(spec: &LabSpec, control: &mut Control<'_>, samples: &Samples,
 
 /// iperf3 exchanges parameters before data, and its report counts from the data. What others report counts from their start.
 fn started(spec: &LabSpec, samples: &Samples, flow: &Running) -> u64 {
-    match spec.flows[flow.flow].job {
+    match &spec.flows[flow.flow].job {
         Job::Bulk { .. } => first_byte(samples, flow.flow),
-        Job::Sized { .. } | Job::Datagrams { .. } => micros(flow.sent),
+        Job::Sized { .. } | Job::Objects { .. } | Job::Datagrams { .. } => micros(flow.sent),
     }
 }
 

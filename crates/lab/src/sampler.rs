@@ -42,6 +42,8 @@ pub(crate) struct Track {
     pub(crate) path: usize,
     /// Local and remote end; `None` in tests.
     pub(crate) ends: Option<(SocketAddr, SocketAddr)>,
+    /// The port of the end that connected; 0 in tests.
+    pub(crate) port: u16,
     /// Number of its socket: that of the first track.
     pub(crate) socket: usize,
     /// Whether it is an MPTCP subflow.
@@ -250,8 +252,10 @@ fn record(
     (subflow, alpha): (&Subflow, Option<f64>),
 ) {
     let IpAddr::V4(local) = subflow.local.ip() else { return };
-    let flow = workload::flow_of(subflow.remote.port()).filter(|flow| *flow < paths.len());
-    let (Some(flow), Some(lane)) = (flow, lane_of(local)) else { return };
+    let flow = |port: u16| workload::flow_of(port).filter(|flow| *flow < paths.len());
+    // Where data are fetched it is the sender that listens.
+    let (connected, fetched) = (flow(subflow.remote.port()), flow(subflow.local.port()));
+    let (Some(flow), Some(lane)) = (connected.or(fetched), lane_of(local)) else { return };
     let Some(&path) = paths[flow].get(lane) else { return };
     if samples.points >= MAX_POINTS {
         return;
@@ -270,7 +274,12 @@ fn record(
                 ends: Some(key),
                 socket: continued.map_or(samples.tracks.len(), |track| track.socket),
                 multipath: false,
-                token: continued.and_then(|track| track.token),
+                // Whose connections it accepted, its own token tells apart.
+                token: match connected {
+                    Some(_) => continued.and_then(|track| track.token),
+                    None => subflow.mptcp.map(|mptcp| mptcp.token_local).filter(|token| *token != 0),
+                },
+                port: if connected.is_some() { subflow.local.port() } else { subflow.remote.port() },
                 algorithm: subflow.algorithm.clone(),
                 points: Vec::new(),
                 timeouts: None,
@@ -315,11 +324,6 @@ impl Counters {
 }
 
 impl Track {
-    /// The sender's port.
-    pub(crate) fn local_port(&self) -> Option<u16> {
-        self.ends.map(|(local, _)| local.port())
-    }
-
     /// Bytes acknowledged until `t_us`, on the line between the samples around it.
     pub(crate) fn acked_at(&self, t_us: u64) -> f64 {
         let after = self.points.partition_point(|point| point.t_us < t_us);

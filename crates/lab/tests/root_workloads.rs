@@ -10,9 +10,16 @@ use vmcc_units::Nanos;
 
 /// Set-up unpacks it beside the build, so that no service of it is started.
 fn programs() -> Programs {
-    let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/usr/sbin/nginx");
-    let nginx = if unpacked.exists() { unpacked.to_string_lossy().into_owned() } else { "nginx".to_owned() };
-    Programs { nginx, ..Programs::default() }
+    let unpacked = |folder: &str, name: &str| {
+        let place =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/usr").join(folder).join(name);
+        if place.exists() { place.to_string_lossy().into_owned() } else { name.to_owned() }
+    };
+    Programs {
+        nginx: unpacked("sbin", "nginx"),
+        memcached: unpacked("bin", "memcached"),
+        ..Programs::default()
+    }
 }
 
 fn files(cc: Cc, connections: u32, size: &str) -> LabSpec {
@@ -38,6 +45,36 @@ fn root_files_arrive_whole_over_both_paths() {
     assert!((0.8..1.6).contains(&last_s), "{last_s}");
     assert_eq!(output.flows.len(), 10);
     assert!(output.flows.iter().all(|flow| flow.subflows == 2), "{:?}", output.flows);
+}
+
+/// An unchanged memcached holds the objects; whatever arrives is compared with what it was given.
+#[test]
+fn root_objects_are_fetched_over_both_paths() {
+    let _alone = alone();
+    let mut spec = two_paths(registry("vmcc"), 4);
+    spec.warmup = Nanos::ZERO;
+    let sizes = ["1kB", "20kB", "600kB"].map(|size| size.parse().unwrap()).to_vec();
+    spec.flows[0].job = Job::Objects { sizes, per_second: 40.0, seed: 1 };
+    let output = run_with(&spec, programs()).unwrap();
+    let (completed, unfinished) = (of(&output, "completed"), of(&output, "unfinished"));
+    // 160 on average, with a deviation of 13.
+    assert!(
+        (100.0..220.0).contains(&(completed + unfinished)) && unfinished <= 5.0,
+        "{completed} {unfinished}"
+    );
+    let mean = |size: u64| {
+        let took =
+            output.flows.iter().filter(|flow| flow.size_bytes == Some(size)).filter_map(|flow| flow.fct_us);
+        let took: Vec<f64> = took.collect();
+        took.iter().sum::<f64>() / took.len() as f64
+    };
+    assert!(mean(1_000) < mean(600_000), "{} {}", mean(1_000), mean(600_000));
+    // It takes one path 51 ms.
+    assert!((24e3..51e3).contains(&mean(600_000)), "{}", mean(600_000));
+    let both = |size: u64| {
+        output.flows.iter().filter(|flow| flow.size_bytes == Some(size)).all(|flow| flow.subflows == 2)
+    };
+    assert!(both(600_000) && output.metrics.rtt_us.is_some(), "{:?}", output.metrics);
 }
 
 /// Ten files that begin at once fill a queue of 20 packets at once: somebody waits for a timeout.

@@ -6,7 +6,8 @@ use crate::sides::verdict;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use vmcc_metrics::unit::digits;
 use vmcc_results::figure::{
-    Column, claim_needs, claim_value, columns, common_settings, mean_text, unfinished_note, varying_keys,
+    Column, case_name, claim_needs, claim_value, columns, common_settings, mean_text, unfinished_note,
+    varying_keys,
 };
 use vmcc_results::parquet_files::plain_text;
 use vmcc_results::{ClaimResult, Summary};
@@ -217,6 +218,11 @@ pub(crate) fn bars_of(summary: &Summary, plots: &Plots) -> Option<Markup> {
     }
     let groups = groups(summary, plots);
     let several = groups.len() > 1;
+    // What a group has in common stands above it.
+    let varying = varying_keys(summary);
+    let told = |key: &&String| !several || plots.choices.iter().any(|c| c.key == **key && c.shown.is_none());
+    let keys: Vec<String> = varying.iter().filter(told).cloned().collect();
+    let names: Vec<String> = summary.cases.iter().map(|case| case_name(case, &keys)).collect();
     Some(html! {
         @if summary.cases.iter().any(|c| c.runs.len() > 1) {
             p.hint { "Means over the runs of each case; whiskers are 95 % confidence intervals (Student's t)." }
@@ -224,7 +230,7 @@ pub(crate) fn bars_of(summary: &Summary, plots: &Plots) -> Option<Markup> {
         @for (number, (name, members)) in groups.iter().enumerate() {
             @let cards = html! { div.cards {
                 @for column in columns(summary).iter().filter(|c| tells_apart(c, members)) {
-                    (bars::card(column, &plots.cases, members))
+                    (bars::card(column, &names, members))
                 }
             } };
             @if several { details open[number == 0] { summary { (name) } (cards) } } @else { (cards) }

@@ -168,9 +168,9 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "| p/fig1 | first | 2 \\| 3 times | 1.5 | – |",
-                "| p/fig1 | second | 2 \\| 3 times | **fails**: 0.5 | holds |",
-                "| p/fig1 | third | 2 \\| 3 times | – | 2 |",
+                "| p/fig1 | first | 2 \\| 3 times | 1.50 | – |",
+                "| p/fig1 | second | 2 \\| 3 times | **fails**: 0.500 | holds |",
+                "| p/fig1 | third | 2 \\| 3 times | – | 2.00 |",
             ]
         );
         let html = super::table(&parts).into_string();

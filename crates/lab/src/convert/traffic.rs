@@ -5,12 +5,18 @@ use super::refuse;
 use crate::Error;
 use crate::spec::{Cc, Flow, Job, Layout, Path, Role, Transport};
 use vmcc_cc::{Algorithm, ParamValue, Params};
+use vmcc_network::Topology;
 use vmcc_scenario::Scenario;
-use vmcc_scenario::model::{Common, Host, OnOffUdp, Pairing, Param, Protocol, Sized, Traffic, TrafficKind};
+use vmcc_scenario::model::{
+    Common, Host, OnOffUdp, Pairing, Param, Poisson, Protocol, Sized, Traffic, TrafficKind,
+};
+use vmcc_scenario::sizes::Sizes;
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 /// iperf3's `MAX_BLOCKSIZE`.
 const LONGEST_WRITE: Bytes = Bytes::new(1 << 20);
+/// What a cache holds: equally many of each five hundredth of the distribution.
+const OBJECTS: usize = 500;
 /// curl's upload buffer.
 const CURLS_WRITE: Bytes = Bytes::new(64 << 10);
 /// More bursts than a run takes programs; the run's own check says so.
@@ -26,7 +32,7 @@ pub(super) fn convert(
     for (index, traffic) in scenario.traffic.iter().enumerate() {
         let label = Traffic::label(&scenario.traffic, index);
         let key = |key: &str| format!("traffic.{label}.{key}");
-        let like = common(scenario, traffic, job(traffic, &key)?, &label)?;
+        let like = common(scenario, traffic, job(scenario, traffic, &key)?, &label)?;
         let times = times(&like, &traffic.kind, &key)?;
         for (from, to) in pairs(scenario, traffic, hosts, &key("pairing"))? {
             let lanes = layout.paths_between(from, to, paths.len());
@@ -51,7 +57,7 @@ pub(super) fn all_pairs(scenario: &Scenario, hosts: &[String]) -> Result<Pairs, 
     for (index, traffic) in scenario.traffic.iter().enumerate() {
         let label = Traffic::label(&scenario.traffic, index);
         let key = |key: &str| format!("traffic.{label}.{key}");
-        job(traffic, &key)?;
+        job(scenario, traffic, &key)?;
         let several = subflows(scenario, traffic).filter(|_| is_multipath(scenario, traffic));
         let count = several.unwrap_or(1);
         for pair in pairs(scenario, traffic, hosts, &key("pairing"))? {
@@ -63,7 +69,7 @@ pub(super) fn all_pairs(scenario: &Scenario, hosts: &[String]) -> Result<Pairs, 
 }
 
 /// What each connection does, and how many there are.
-fn job(traffic: &Traffic, key: &impl Fn(&str) -> String) -> Result<(Job, u32), Error> {
+fn job(scenario: &Scenario, traffic: &Traffic, key: &impl Fn(&str) -> String) -> Result<(Job, u32), Error> {
     match &traffic.kind {
         TrafficKind::Bulk(bulk) => {
             Ok((Job::Bulk { writes_at: writes_at(traffic, &key("write_chunk"))? }, bulk.connections))
@@ -84,11 +90,48 @@ fn job(traffic: &Traffic, key: &impl Fn(&str) -> String) -> Result<(Job, u32), E
             refuse(key("random"), "bursts begin and end when iperf3 is started, not at random")
         }
         TrafficKind::OnOffUdp(udp) => Ok((Job::Datagrams { rate: udp.rate, packet: udp.packet }, 1)),
+        TrafficKind::Poisson(poisson) => Ok((objects(scenario, traffic, poisson, key)?, 1)),
         other => refuse(
             key("kind"),
-            format!("traffic of kind {:?}; \"bulk\", \"sized\" and \"on-off-udp\" are", other.name()),
+            format!(
+                "traffic of kind {:?}; \"bulk\", \"sized\", \"poisson\" and \"on-off-udp\" are",
+                other.name()
+            ),
         ),
     }
+}
+
+/// Objects of a cache at the sender, which the receiver fetches.
+fn objects(
+    scenario: &Scenario,
+    traffic: &Traffic,
+    poisson: &Poisson,
+    key: &impl Fn(&str) -> String,
+) -> Result<Job, Error> {
+    if traffic.common.class > 0 {
+        return refuse(key("class"), "memcached sets no DSCP");
+    }
+    if poisson.limit.is_some() {
+        return refuse(key("limit"), "what is fetched ends with `stop`");
+    }
+    if traffic.common.pairing != Pairing::OneToOne {
+        return refuse(key("pairing"), "whoever fetches, fetches from one cache");
+    }
+    let (Topology::ParallelPaths(_) | Topology::VirtualHost(_)) = &scenario.topology else {
+        return refuse(key("kind"), "traffic of kind \"poisson\" where nodes route");
+    };
+    let sizes = Sizes::from(&poisson.sizes);
+    let (from, _) = scenario.endpoints(traffic);
+    let sender = scenario.topology.hosts().iter().position(|host| Some(host) == from.first());
+    let network = scenario.topology.network();
+    let rate = sender.and_then(|sender| network.hosts.get(sender)).map_or(0, |host| host.rate.get());
+    let per_second = match (poisson.load, poisson.per_second) {
+        (Some(load), _) => load * rate as f64 / 8.0 / sizes.mean(),
+        (None, per_second) => per_second.unwrap_or(0.0),
+    };
+    let middle = |object: usize| (object as f64 + 0.5) / OBJECTS as f64;
+    let sizes = (0..OBJECTS).map(|object| sizes.quantile(middle(object))).collect();
+    Ok(Job::Objects { sizes, per_second, seed: scenario.seed })
 }
 
 /// When its programs run: of datagrams, each time that they are on.

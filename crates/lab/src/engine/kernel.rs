@@ -42,11 +42,11 @@ impl Engine for Kernel {
     fn run(
         &self,
         case: &ResolvedCase,
-        _seed: u64,
+        seed: u64,
         stop: &AtomicBool,
         progress: &(dyn Fn(f64) + Sync),
     ) -> Result<RunOutput, EngineError> {
-        let spec = LabSpec::try_from(case)?;
+        let spec = LabSpec::try_from(case)?.with_seed(seed);
         let mut report = |p: &crate::Progress| progress(fraction(p));
         let mut control = Control { cancel: stop, progress: &mut report, programs: Programs::default() };
         Ok(crate::run(&spec, &mut control)?)

@@ -76,10 +76,11 @@ fn connection(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Conn
     let flow = transfer.flow;
     let whole = (Moment::default(), Moment(u64::MAX));
     let start = Moment::from_us(transfer.started_us);
-    let (job, waits_by_itself) = match flow.job {
+    let (job, waits_by_itself) = match &flow.job {
         spec::Job::Bulk { writes_at } => (Job::Endless, writes_at.is_some()),
         // Nobody saw exactly when it ended.
         spec::Job::Sized { size, .. } => (Job::Transfer(size.get()), true),
+        spec::Job::Objects { .. } => (Job::Transfer(transfer.connection.size.unwrap_or(0)), true),
         spec::Job::Datagrams { .. } => (Job::Endless, true),
     };
     Connection {
@@ -92,7 +93,7 @@ fn connection(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Conn
         start,
         stop: moment(flow.stop),
         // The program reports connections that it has, and those that it tried.
-        established: transfer.connection.sender_port != 0,
+        established: transfer.connection.port != 0,
         received: transfer.connection.took_s.map(|took_s| Moment(start.0 + (took_s * 1e12) as u64)),
         delivered_bytes: transfer.bytes_within(whole.0, whole.1) as u64,
         window_bytes: transfer.bytes_within(moment(spec.warmup), moment(spec.duration)),
@@ -273,7 +274,8 @@ mod tests {
             track
         };
         let tracks = [7, 4, 7].map(track);
-        let connection = workload::Connection { sender_port: 1, read: Vec::new(), took_s: None };
+        let connection =
+            workload::Connection { port: 1, began_s: 0.0, size: None, read: Vec::new(), took_s: None };
         let transfer = Transferred {
             flow: &spec.flows[0],
             started_us: 0,

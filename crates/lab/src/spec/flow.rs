@@ -9,6 +9,11 @@ const SHORTEST: Nanos = Nanos::from_millis(1);
 /// With the 16 bytes that iperf3 writes into each.
 const SMALLEST_DATAGRAM: Bytes = Bytes::new(44);
 
+/// memcached's largest, with its key.
+const LARGEST_OBJECT: Bytes = Bytes::new(1_000_000);
+/// Each is a thread of the lab's for as long as it lasts.
+const MOST_PER_SECOND: f64 = 5_000.0;
+
 /// Whether a flow is what the run is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
@@ -43,7 +48,7 @@ pub enum Cc {
 }
 
 /// What each connection of a flow does, and so the programs.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Job {
     /// Data without end, by `iperf3`.
     Bulk {
@@ -56,6 +61,15 @@ pub enum Job {
         size: Bytes,
         /// What the program sends of payload per second. `None`: as much as it can.
         rate: Option<BitsPerSec>,
+    },
+    /// Objects of a cache, `memcached` at the sender, that the receiver fetches, each on a connection of its own.
+    Objects {
+        /// What it fetches: one of these sizes at a time, each as often as the others.
+        sizes: Vec<Bytes>,
+        /// Fetches per second on average, a Poisson process.
+        per_second: f64,
+        /// Which one.
+        seed: u64,
     },
     /// UDP, by `iperf3`.
     Datagrams {
@@ -148,8 +162,18 @@ impl Cc {
 
 impl Job {
     /// Whether it has no connections.
-    pub(crate) fn is_datagrams(self) -> bool {
+    pub(crate) fn is_datagrams(&self) -> bool {
         matches!(self, Self::Datagrams { .. })
+    }
+
+    /// Whether the receiver connects, and asks for what it gets.
+    pub(crate) fn is_fetched(&self) -> bool {
+        matches!(self, Self::Objects { .. })
+    }
+
+    /// Whether its connections are many, each soon done.
+    pub(crate) fn is_short(&self) -> bool {
+        matches!(self, Self::Sized { .. } | Self::Objects { .. })
     }
 }
 
@@ -157,12 +181,24 @@ impl Flow {
     /// Whether its programs can do what it asks of them.
     pub(crate) fn check_job(&self) -> Result<(), Error> {
         let key = |key: &str| format!("traffic[{}].{key}", self.label);
-        match self.job {
+        match &self.job {
+            Job::Objects { sizes, .. } if sizes.iter().any(|size| *size > LARGEST_OBJECT) => {
+                Err(Error::not_expressible(
+                    key("sizes"),
+                    format!("memcached holds objects of at most {LARGEST_OBJECT}"),
+                ))
+            }
+            Job::Objects { per_second, .. } if !(0.0..=MOST_PER_SECOND).contains(per_second) => {
+                Err(Error::not_expressible(
+                    key("load"),
+                    format!("{per_second:.0} fetches per second; at most {MOST_PER_SECOND} are possible"),
+                ))
+            }
             Job::Sized { size, .. } if size.get() == 0 => Err(Error::spec(key("size"), "a file of no bytes")),
             Job::Sized { .. } if self.stop.get().saturating_sub(self.start.get()) < SHORTEST.get() => {
                 Err(Error::spec(key("stop"), format!("files have {SHORTEST} or more to arrive in")))
             }
-            Job::Datagrams { packet, .. } if packet < SMALLEST_DATAGRAM => Err(Error::not_expressible(
+            Job::Datagrams { packet, .. } if *packet < SMALLEST_DATAGRAM => Err(Error::not_expressible(
                 key("packet"),
                 format!("iperf3 sends {SMALLEST_DATAGRAM} or more, not {packet}"),
             )),
@@ -172,9 +208,9 @@ impl Flow {
 
     /// What arrives of its files.
     pub(crate) fn files_bytes(&self) -> u64 {
-        match self.job {
+        match &self.job {
             Job::Sized { size, .. } => size.get().saturating_mul(self.connections.into()),
-            Job::Bulk { .. } | Job::Datagrams { .. } => 0,
+            Job::Bulk { .. } | Job::Objects { .. } | Job::Datagrams { .. } => 0,
         }
     }
 

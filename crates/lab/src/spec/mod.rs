@@ -58,6 +58,16 @@ pub struct LabSpec {
 }
 
 impl LabSpec {
+    /// The same with another course of what is random.
+    pub(crate) fn with_seed(mut self, with: u64) -> Self {
+        for flow in &mut self.flows {
+            if let Job::Objects { seed, .. } = &mut flow.job {
+                *seed = with;
+            }
+        }
+        self
+    }
+
     /// Whether packets wait at a port of a virtual switch, rather than only in the hosts.
     pub fn serves_ports(&self) -> bool {
         let hard =
@@ -159,7 +169,7 @@ impl LabSpec {
                 format!("from {} to {} is not within the duration {}", flow.start, flow.stop, self.duration);
             return Err(Error::spec(key("stop"), problem));
         }
-        let by_seconds = !matches!(flow.job, Job::Sized { .. });
+        let by_seconds = !flow.job.is_short();
         if by_seconds && !(flow.stop.get() - flow.start.get()).is_multiple_of(1_000_000_000) {
             return Err(Error::NotExpressible {
                 key: key("stop"),

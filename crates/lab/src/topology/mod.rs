@@ -97,8 +97,10 @@ impl Topology {
     }
 
     /// The address to which a flow connects.
-    pub(crate) fn receiver_of(&self, flow: usize, described: &Flow) -> Ipv4Addr {
-        self.stacks[self.ends[flow].1].address(described.first_lane())
+    pub(crate) fn server_of(&self, flow: usize, described: &Flow) -> Ipv4Addr {
+        let (sender, receiver) = self.ends[flow];
+        let server = if described.job.is_fetched() { sender } else { receiver };
+        self.stacks[server].address(described.first_lane())
     }
 
     /// Namespaces in which flows start, and those in which they end, each once.

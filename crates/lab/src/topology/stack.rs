@@ -15,7 +15,7 @@ pub(super) struct StackPlan {
     role: Role,
     cc: String,
     ecn: Option<bool>,
-    receives: bool,
+    listens: bool,
     /// Interfaces that its flows need, from lane 0 on.
     lanes: usize,
 }
@@ -30,7 +30,7 @@ pub(super) struct Stack {
     pub(super) host: usize,
     /// Among all stacks of the run, from 0.
     pub(super) number: usize,
-    receives: bool,
+    listens: bool,
     /// Its interfaces, from lane 0 on.
     pub(super) lanes: usize,
 }
@@ -44,21 +44,23 @@ pub(crate) fn lane_of(address: Ipv4Addr) -> Option<usize> {
 /// The stacks that the flows of `spec` need, and the sender's and the receiver's of each flow.
 pub(super) fn plan(spec: &LabSpec) -> Result<(Vec<StackPlan>, Ends), Error> {
     let mut plans: Vec<StackPlan> = Vec::new();
-    let mut find = |host: usize, flow: &Flow, receives: bool| {
+    let mut find = |host: usize, flow: &Flow, listens: bool| {
         let cc = flow.cc.kernel_name();
         let same = |plan: &StackPlan| {
             (plan.host, plan.role, plan.ecn) == (host, flow.role, flow.ecn) && plan.cc == cc
         };
         let index = plans.iter().position(same).unwrap_or_else(|| {
             let (role, cc, ecn) = (flow.role, cc.clone(), flow.ecn);
-            plans.push(StackPlan { host, role, cc, ecn, receives, lanes: 0 });
+            plans.push(StackPlan { host, role, cc, ecn, listens, lanes: 0 });
             plans.len() - 1
         });
-        plans[index].receives |= receives;
+        plans[index].listens |= listens;
         plans[index].lanes = plans[index].lanes.max(spec.paths_of(flow).len());
         index
     };
-    let ends = spec.flows.iter().map(|flow| (find(flow.from, flow, false), find(flow.to, flow, true)));
+    let ends = spec.flows.iter().map(|flow| {
+        (find(flow.from, flow, flow.job.is_fetched()), find(flow.to, flow, !flow.job.is_fetched()))
+    });
     let ends = ends.collect();
     if plans.len() > MAX_STACKS {
         let problem = format!("{} kinds of TCP stack; the kernel engine takes {MAX_STACKS}", plans.len());
@@ -70,7 +72,7 @@ pub(super) fn plan(spec: &LabSpec) -> Result<(Vec<StackPlan>, Ends), Error> {
 impl Stack {
     pub(super) fn new(number: usize, plan: &StackPlan, netns: Netns, spec: &LabSpec) -> Result<Self, Error> {
         set_up(&netns, spec, plan)?;
-        Ok(Self { netns, host: plan.host, number, receives: plan.receives, lanes: plan.lanes })
+        Ok(Self { netns, host: plan.host, number, listens: plan.listens, lanes: plan.lanes })
     }
 
     /// Its address on a lane.
@@ -79,10 +81,10 @@ impl Stack {
         Ipv4Addr::new(10, 77, byte(lane), byte(self.number + 1))
     }
 
-    /// The MPTCP endpoints: whoever receives announces an address on each of its lanes.
+    /// The MPTCP endpoints: whoever listens announces an address on each of its lanes.
     pub(super) fn announce(&self) -> Result<(), Error> {
         let addresses: Vec<_> =
-            if self.receives { (0..self.lanes).map(|lane| self.address(lane)).collect() } else { Vec::new() };
+            if self.listens { (0..self.lanes).map(|lane| self.address(lane)).collect() } else { Vec::new() };
         let done = self.netns.run(move || {
             let mut manager = PathManager::open()?;
             manager.set_limits(vmcc_netlink::MAX_LIMIT, vmcc_netlink::MAX_LIMIT)?;
@@ -170,7 +172,7 @@ mod tests {
             role: Role::Measured,
             cc: cc.to_owned(),
             ecn: None,
-            receives: false,
+            listens: false,
             lanes: 1,
         };
         let plans = [plan(0, "reno"), plan(0, "cubic"), plan(1, "reno")];

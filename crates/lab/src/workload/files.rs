@@ -3,7 +3,7 @@
 //! Both ends are where the server is alone to see: a file system in memory of its own, gone with the process.
 
 use super::{
-    Connection, Interval, Programs, Report, ReportError, START_TIME, Workload, await_listening,
+    Client, Connection, Interval, Programs, Report, ReportError, START_TIME, Workload, await_listening,
     check_installed, check_wrapper, wrapper,
 };
 use crate::process::{Ended, Program};
@@ -57,7 +57,7 @@ impl Workload for Files<'_> {
         (to, port): (Ipv4Addr, u16),
         server: &Program,
         record: &mut Record,
-    ) -> Result<Program, Error> {
+    ) -> Result<Client, Error> {
         let count = self.flow.connections.to_string();
         let lasts = self.flow.stop.to_duration().saturating_sub(self.flow.start.to_duration());
         let seconds = format!("{:.3}", lasts.as_secs_f64());
@@ -87,7 +87,7 @@ impl Workload for Files<'_> {
         words.extend(rate.iter().flat_map(|rate| ["--limit-rate", rate]));
         words.extend(["-w", "%{local_port} %{time_total} %{http_code} %{exitcode}\n", "-T", &data, &urls]);
         let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-        Program::start(at, record, &words, INSTALL_CURL)
+        Program::start(at, record, &words, INSTALL_CURL).map(Client::Program)
     }
 
     fn report(&self, sender: &Ended, server: &Program) -> Result<Report, ReportError> {
@@ -114,7 +114,7 @@ impl Files<'_> {
     fn connection(&self, line: &str) -> Result<Connection, ReportError> {
         let wrong = || ReportError::Line(line.to_owned());
         let [port, took, status, exit] = line.split(' ').collect::<Vec<_>>()[..] else { return Err(wrong()) };
-        let sender_port = port.parse().map_err(|_| wrong())?;
+        let port = port.parse().map_err(|_| wrong())?;
         let took: f64 = took.parse().map_err(|_| wrong())?;
         let took_s = match (status, exit) {
             ("201" | "204", "0") => Some(took),
@@ -122,7 +122,7 @@ impl Files<'_> {
             _ => return Err(ReportError::Transfer(format!("HTTP status {status}, curl's exit code {exit}"))),
         };
         let read = took_s.map(|end_s| Interval { start_s: 0.0, end_s, bytes: self.size.get() as f64 });
-        Ok(Connection { sender_port, read: read.into_iter().collect(), took_s })
+        Ok(Connection { port, began_s: 0.0, size: None, read: read.into_iter().collect(), took_s })
     }
 }
 
@@ -206,7 +206,7 @@ mod tests {
         let (flow, programs) = (flow(), Programs::default());
         let files = Files { flow: &flow, programs: &programs, size: Bytes::new(1000), rate: None };
         let whole = files.connection("40000 0.25 201 0").unwrap();
-        assert_eq!((whole.sender_port, whole.took_s), (40_000, Some(0.25)));
+        assert_eq!((whole.port, whole.took_s), (40_000, Some(0.25)));
         assert_eq!(whole.bytes_within(0.0, 0.125), 500.0);
         let late = files.connection("40000 9.5 000 28").unwrap();
         assert!(late.took_s.is_none() && late.read.is_empty());

@@ -4,7 +4,7 @@
 //! retransmissions and MPTCP's duplicates do not count.
 
 use super::{
-    Connection, Interval, Programs, Report, ReportError, START_TIME, Workload, await_listening,
+    Client, Connection, Interval, Programs, Report, ReportError, START_TIME, Workload, await_listening,
     check_installed, check_wrapper, wrapper,
 };
 use crate::process::{Ended, Program};
@@ -51,7 +51,7 @@ impl Workload for Iperf3<'_> {
         (to, port): (Ipv4Addr, u16),
         _server: &Program,
         record: &mut Record,
-    ) -> Result<Program, Error> {
+    ) -> Result<Client, Error> {
         let flow = self.flow;
         let (to, port, seconds) = (to.to_string(), port.to_string(), flow.seconds().to_string());
         let (connections, cc) = (flow.connections.to_string(), flow.cc.kernel_name());
@@ -71,7 +71,7 @@ impl Workload for Iperf3<'_> {
         if flow.class > 0 {
             arguments.extend(["--dscp", &dscp]);
         }
-        Program::start(at, record, &self.command(&arguments), INSTALL_IPERF)
+        Program::start(at, record, &self.command(&arguments), INSTALL_IPERF).map(Client::Program)
     }
 
     fn report(&self, sender: &Ended, _server: &Program) -> Result<Report, ReportError> {
@@ -88,14 +88,14 @@ impl Iperf3<'_> {
 
     /// The rate of its payload, and how much of that is written at a time.
     fn pace(&self) -> Option<(u64, u64)> {
-        match self.flow.job {
+        match &self.flow.job {
             Job::Bulk { writes_at } => writes_at.map(|(rate, chunk)| (rate.get(), chunk.get())),
             Job::Datagrams { rate, packet } => {
                 let payload = packet.get().saturating_sub(UDP_HEADERS_BYTES).max(1);
                 let rate = u128::from(rate.get()) * u128::from(payload) / u128::from(packet.get().max(1));
                 Some((u64::try_from(rate).unwrap_or(u64::MAX), payload))
             }
-            Job::Sized { .. } => None,
+            Job::Sized { .. } | Job::Objects { .. } => None,
         }
     }
 }
@@ -164,7 +164,9 @@ fn parse(stdout: &[u8]) -> Result<Report, ReportError> {
         .connected
         .iter()
         .map(|connected| Connection {
-            sender_port: connected.remote_port,
+            port: connected.remote_port,
+            began_s: 0.0,
+            size: None,
             read: intervals_of(&server.intervals, connected.socket),
             took_s: None,
         })
@@ -199,7 +201,7 @@ mod tests {
     #[test]
     fn connections_are_told_apart_and_windows_prorated() {
         let report = parse(GOOD.as_bytes()).unwrap();
-        assert_eq!(report.connections[0].sender_port, 4000);
+        assert_eq!(report.connections[0].port, 4000);
         assert_eq!(report.connections[0].bytes_within(0.5, 1.5), 500.0 + 1500.0);
         assert_eq!(report.connections[1].bytes_within(0.0, 9.0), 40.0);
         assert_eq!(report.connections[1].bytes_within(2.0, 9.0), 0.0);

@@ -3,8 +3,10 @@
 //! A workload is chosen by the flow ([`of`]); the run ([`crate::run`]) starts, watches and ends its programs without knowing
 //! which they are.
 
+mod fetching;
 mod files;
 mod iperf3;
+mod objects;
 
 use crate::process::{Ended, Program, is_installed};
 use crate::registry::Record;
@@ -27,6 +29,8 @@ pub struct Programs {
     pub curl: String,
     /// `nginx` with its DAV module, which receives them.
     pub nginx: String,
+    /// `memcached`, from which objects are fetched.
+    pub memcached: String,
 }
 
 impl Default for Programs {
@@ -36,6 +40,7 @@ impl Default for Programs {
             mptcpize: "mptcpize".to_owned(),
             curl: "curl".to_owned(),
             nginx: "nginx".to_owned(),
+            memcached: "memcached".to_owned(),
         }
     }
 }
@@ -45,27 +50,55 @@ pub(crate) trait Workload {
     /// Checks that everything it needs is installed.
     fn check(&self) -> Result<(), Error>;
 
-    /// Starts the receiving side and waits until it listens on `port`.
+    /// Starts the side that listens, the receiving one but where data are fetched, and waits until it does, on `port`.
     fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<Program, Error>;
 
-    /// Starts the sending side, which ends by itself when the flow does.
+    /// Starts the other side, which ends by itself when the flow does.
     fn send(
         &self,
         at: &Netns,
         to: (Ipv4Addr, u16),
         server: &Program,
         record: &mut Record,
-    ) -> Result<Program, Error>;
+    ) -> Result<Client, Error>;
 
-    /// What the receiving side read, from what the sending side left and the receiving side has.
-    fn report(&self, sender: &Ended, server: &Program) -> Result<Report, ReportError>;
+    /// What the receiving side read, from what the side that connected left and the other has.
+    fn report(&self, client: &Ended, server: &Program) -> Result<Report, ReportError>;
+}
+
+/// The side that connects.
+pub(crate) enum Client {
+    Program(Program),
+    /// Ours.
+    Own(fetching::Fetching),
+}
+
+impl Client {
+    /// What it left, if it has ended.
+    pub(crate) fn output(&mut self) -> Result<Option<Ended>, Error> {
+        match self {
+            Self::Program(program) => program.output(),
+            Self::Own(fetching) => Ok(fetching.output()),
+        }
+    }
+
+    /// An error about it.
+    pub(crate) fn failed(&self, cause: impl Into<String>, remedy: &str) -> Error {
+        match self {
+            Self::Program(program) => program.failed(cause, remedy),
+            Self::Own(fetching) => fetching.failed(cause, remedy),
+        }
+    }
 }
 
 /// The workload of `flow`.
 pub(crate) fn of<'a>(flow: &'a Flow, programs: &'a Programs) -> Box<dyn Workload + 'a> {
-    match flow.job {
+    match &flow.job {
         Job::Bulk { .. } | Job::Datagrams { .. } => Box::new(iperf3::Iperf3 { flow, programs }),
-        Job::Sized { size, rate } => Box::new(files::Files { flow, programs, size, rate }),
+        Job::Sized { size, rate } => Box::new(files::Files { flow, programs, size: *size, rate: *rate }),
+        Job::Objects { sizes, per_second, seed } => {
+            Box::new(objects::Objects { flow, programs, sizes, per_second: *per_second, seed: *seed })
+        }
     }
 }
 
@@ -164,7 +197,12 @@ pub(crate) struct Report {
 /// One connection of a transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Connection {
-    pub(crate) sender_port: u16,
+    /// The port of the end that connected, which is the sender but where data are fetched; 0: it never did.
+    pub(crate) port: u16,
+    /// When it began, after the flow.
+    pub(crate) began_s: f64,
+    /// What it is to carry, where that differs from connection to connection.
+    pub(crate) size: Option<u64>,
     pub(crate) read: Vec<Interval>,
     /// How long a transfer took that completed.
     pub(crate) took_s: Option<f64>,

@@ -265,6 +265,23 @@ pub(super) const ALL: &[Metric] = &[
         ..DISTRIBUTION
     },
     Metric {
+        name: "share_while_loaded",
+        places: &[Place::Path],
+        title: "share while others send",
+        meaning: "what the path carried of all that measured traffic sent over paths, in those parts of the window (cut at \
+                  the series' interval) in which competing traffic arrived somewhere; absent without any such part",
+        reduce: By(goodput::share_while_loaded),
+        ..NUMBER
+    },
+    Metric {
+        name: "share_while_free",
+        places: &[Place::Path],
+        title: "share while no other sends",
+        meaning: "the same in those parts in which no competing traffic arrived; absent where there is none at all",
+        reduce: By(goodput::share_while_free),
+        ..NUMBER
+    },
+    Metric {
         name: "utilization",
         places: &[Place::Path],
         title: "utilization",

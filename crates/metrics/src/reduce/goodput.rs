@@ -45,6 +45,28 @@ pub(crate) fn competing_share(scope: &Scope<'_>) -> Option<Figure> {
     (!shares.is_empty()).then(|| Figure::Number(shares.iter().sum::<f64>() / shares.len() as f64))
 }
 
+/// A path's part of what measured traffic sent while competing traffic arrived.
+pub(crate) fn share_while_loaded(scope: &Scope<'_>) -> Option<Figure> {
+    share_while(scope, true)
+}
+
+/// The same while none did.
+pub(crate) fn share_while_free(scope: &Scope<'_>) -> Option<Figure> {
+    share_while(scope, false)
+}
+
+fn share_while(scope: &Scope<'_>, loaded: bool) -> Option<Figure> {
+    let (seen, path) = (scope.seen, scope.path?);
+    let competing = || seen.entries.iter().enumerate().filter(|(_, entry)| entry.competing);
+    competing().next()?;
+    let is_loaded = |part: &&Part| competing().any(|(entry, _)| part.entries[entry] > 0.0);
+    let inside = |part: &&Part| part.from >= seen.window.0 && part.to <= seen.window.1;
+    let parts = || seen.parts.iter().filter(inside).filter(|part| is_loaded(part) == loaded);
+    let all: f64 = parts().flat_map(|part| &part.paths).sum();
+    let own: f64 = parts().map(|part| part.paths[path]).sum();
+    (all > 0.0).then(|| Figure::Number(own / all))
+}
+
 pub(crate) fn of_connections(scope: &Scope<'_>) -> Option<Figure> {
     Dist::from_samples(&mut rates(scope)).map(Figure::Dist)
 }

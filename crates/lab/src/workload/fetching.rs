@@ -1,0 +1,227 @@
+//! A client of caches: fetches begin as a Poisson process, whether or not earlier ones are done, each on a connection of its
+//! own; every byte is compared with what the cache was given.
+
+use super::objects::{Shelf, key};
+use crate::process::Ended;
+use crate::{Error, Netns};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// A connection stays for so long when it has what it came for, so that its sockets' last counts are seen: several
+/// times what lies between two looks.
+const LINGER: Duration = Duration::from_millis(50);
+/// A fetch's thread does little.
+const STACK_BYTES: usize = 64 << 10;
+
+/// What is fetched, from where and how often.
+pub(super) struct Plan {
+    pub(super) to: SocketAddr,
+    pub(super) multipath: bool,
+    pub(super) per_second: f64,
+    pub(super) seed: u64,
+    pub(super) lasts: Duration,
+    pub(super) shelf: Arc<Shelf>,
+}
+
+/// A client that runs in a namespace. Dropping it ends it.
+pub(crate) struct Fetching {
+    namespace: String,
+    end: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Ended>>,
+}
+
+/// One fetch.
+struct Fetch {
+    port: u16,
+    object: usize,
+    began: Duration,
+    took: io::Result<Option<Duration>>,
+}
+
+impl Fetching {
+    pub(super) fn begin(at: &Netns, plan: Plan) -> Result<Self, Error> {
+        let end = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&end);
+        // A thread is in the namespace of the one that starts it.
+        let started = at.run(move || {
+            thread::Builder::new().name("fetching".into()).spawn(move || fetch_all(plan, &flag))
+        });
+        let thread = started.map_err(|e| Error::kernel("starting a client in", at.name(), e))?;
+        Ok(Self { namespace: at.name().to_owned(), end, thread: Some(thread) })
+    }
+
+    /// What it left, if it has ended.
+    pub(super) fn output(&mut self) -> Option<Ended> {
+        let thread = self.thread.take_if(|thread| thread.is_finished())?;
+        let died = |_| Ended {
+            status: ExitStatus::from_raw(1 << 8),
+            stdout: Vec::new(),
+            stderr: "it panicked".into(),
+        };
+        Some(thread.join().unwrap_or_else(died))
+    }
+
+    pub(super) fn failed(&self, cause: impl Into<String>, remedy: &str) -> Error {
+        Error::ProgramFailed {
+            program: "client of memcached".to_owned(),
+            namespace: self.namespace.clone(),
+            cause: cause.into(),
+            remedy: remedy.to_owned(),
+        }
+    }
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It says nothing that matters any more.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Begins fetches until their time is over, and says what became of each: a line each on `stdout`, the first fault on `stderr`.
+fn fetch_all(plan: Plan, end: &AtomicBool) -> Ended {
+    let plan = Arc::new(plan);
+    let (results, fetches) = channel();
+    let begun = Instant::now();
+    let mut draw = Draw(plan.seed);
+    let mut next = Duration::ZERO;
+    let mut fault = None;
+    loop {
+        next += Duration::from_secs_f64(-draw.uniform().ln() / plan.per_second.max(1e-3));
+        if next >= plan.lasts || !wait_until(begun + next, end) {
+            break;
+        }
+        let object = (draw.uniform() * plan.shelf.count() as f64) as usize % plan.shelf.count();
+        let (plan, results) = (Arc::clone(&plan), results.clone());
+        let one = move || fetch(&plan, object, begun, &results);
+        if let Err(e) = thread::Builder::new().stack_size(STACK_BYTES).spawn(one) {
+            fault = Some(format!("a thread for a fetch: {e}"));
+            break;
+        }
+    }
+    drop(results);
+    let mut text = String::new();
+    for fetch in fetches {
+        match fetch.took {
+            Ok(took) => {
+                let took = took.map_or("-".to_owned(), |took| took.as_secs_f64().to_string());
+                let _ =
+                    writeln!(text, "{} {} {} {took}", fetch.port, fetch.object, fetch.began.as_secs_f64());
+            }
+            Err(e) => drop(fault.get_or_insert(format!("a fetch of {}: {e}", key(fetch.object)))),
+        }
+    }
+    Ended { status: ExitStatus::from_raw(0), stdout: text.into_bytes(), stderr: fault.unwrap_or_default() }
+}
+
+/// Whether it may go on then.
+fn wait_until(at: Instant, end: &AtomicBool) -> bool {
+    const STEP: Duration = Duration::from_millis(100);
+    while let Some(rest) = at.checked_duration_since(Instant::now()) {
+        if end.load(Ordering::Relaxed) {
+            return false;
+        }
+        thread::sleep(rest.min(STEP));
+    }
+    !end.load(Ordering::Relaxed)
+}
+
+fn fetch(plan: &Plan, object: usize, begun: Instant, results: &Sender<Fetch>) {
+    let began = begun.elapsed();
+    let until = begun + plan.lasts;
+    let (port, took, socket) = match one(plan, object, until) {
+        Ok((socket, took)) => (port_of(&socket), Ok(took), Some(socket)),
+        // Its time was over before it was connected.
+        Err(e) if is_late(&e) => (0, Ok(None), None),
+        Err(e) => (0, Err(e), None),
+    };
+    // Nobody listens any more when the run was given up.
+    let _ = results.send(Fetch { port, object, began, took });
+    if let Some(socket) = socket {
+        thread::sleep(LINGER);
+        drop(socket);
+    }
+}
+
+/// One fetch, and how long it took: `None` if its time was over before.
+fn one(plan: &Plan, object: usize, until: Instant) -> io::Result<(Socket, Option<Duration>)> {
+    let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    let started = Instant::now();
+    let protocol = if plan.multipath { Protocol::MPTCP } else { Protocol::TCP };
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol))?;
+    socket.connect_timeout(&plan.to.into(), left())?;
+    (&socket).write_all(format!("get {}\r\n", key(object)).as_bytes())?;
+    let wanted = plan.shelf.answer(object);
+    let (mut got, mut buffer) = (0, vec![0; 1 << 15]);
+    while got < wanted.len() {
+        socket.set_read_timeout(Some(left()))?;
+        let count = match (&socket).read(&mut buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => count,
+            Err(e) if is_late(&e) => return Ok((socket, None)),
+            Err(e) => return Err(e),
+        };
+        if wanted.get(got..got + count) != Some(&buffer[..count]) {
+            return Err(io::Error::other(format!(
+                "it is not what was put there, from byte {got} of the answer on"
+            )));
+        }
+        got += count;
+    }
+    let took = started.elapsed();
+    Ok((socket, Some(took)))
+}
+
+fn port_of(socket: &Socket) -> u16 {
+    socket.local_addr().ok().and_then(|address| address.as_socket()).map_or(0, |address| address.port())
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): enough for when clients come.
+struct Draw(u64);
+
+impl Draw {
+    /// From above 0 to 1.
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        ((mixed(self.0) >> 11) + 1) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// Its mixing function, of a state that is no longer its own.
+pub(super) fn mixed(state: u64) -> u64 {
+    let z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fetches_come_as_a_poisson_process_does() {
+        let mut draw = Draw(7);
+        let gaps: Vec<f64> = (0..20_000).map(|_| -draw.uniform().ln()).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        assert!((mean - 1.0).abs() < 0.03 && (variance - 1.0).abs() < 0.06, "{mean} {variance}");
+        assert_ne!(Draw(7).uniform(), Draw(8).uniform());
+    }
+}
