@@ -1,10 +1,33 @@
 //! What an application hears of a connection.
 
-use crate::error::ConnectionError;
+use crate::error::{ConnectionError, code};
 use crate::wire::frame::Dir;
 
 /// Number of a path within its connection, as on the wire; never used again.
 pub type PathId = u32;
+
+/// Why a path was closed (draft-ietf-quic-multipath-21 section 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PathClose {
+    /// It shares a bottleneck with another, or there are enough without it.
+    NotNeeded,
+    /// It did not answer, or was too bad.
+    Unanswered,
+    /// An application's reason.
+    Application(u64),
+}
+
+impl PathClose {
+    /// What a code of [`Event::PathClosed`] says.
+    pub fn of(code: u64) -> PathClose {
+        match code {
+            code::PATH_RESOURCES => PathClose::NotNeeded,
+            code::PATH_UNSTABLE => PathClose::Unanswered,
+            other => PathClose::Application(other),
+        }
+    }
+}
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -47,7 +47,7 @@ pub use config::{AckPath, Config};
 pub use connection::{Connection, PathError, PathReport, Stats, Transmit};
 pub use endpoint::{Endpoint, Handle, Retry, Server};
 pub use error::{ConnectionError, StreamError, TransportError};
-pub use event::{Event, PathId};
+pub use event::{Event, PathClose, PathId};
 pub use paths::Route;
 pub use recovery::received::Ecn;
 pub use wire::cid::ConnectionId;

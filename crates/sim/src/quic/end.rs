@@ -7,7 +7,9 @@ use std::sync::Arc;
 use hdrhistogram::Histogram;
 use vmcc_transport::crypto::Side;
 use vmcc_transport::unprotected::Unprotected;
-use vmcc_transport::{Config, Dir, Ecn, Endpoint, Event, Handle, PathReport, Retry, Route, Server};
+use vmcc_transport::{
+    Config, Dir, Ecn, Endpoint, Event, Handle, PathClose, PathId, PathReport, Retry, Route, Server,
+};
 
 use super::HEADERS_BYTES;
 use crate::engine::Timer;
@@ -54,6 +56,10 @@ pub(super) enum App {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) opened: bool,
+    /// The number of the path that was on it last.
+    path: Option<PathId>,
+    /// When that was given up, and as what.
+    pub(super) closed: Option<(Time, PathClose)>,
     pub(super) payload_in: u64,
     pub(super) lost_packets: u64,
     pub(super) timeouts: u64,
@@ -233,7 +239,7 @@ impl End {
     fn go_on<W: Wire>(&mut self, wire: &mut W) {
         let now = wire.now();
         while let Some((handle, event)) = self.engine.poll_event() {
-            self.on_event(handle, &event);
+            self.on_event(now, handle, &event);
         }
         self.use_stream(now);
         self.ask_for_paths(now);
@@ -242,12 +248,16 @@ impl End {
         self.arm(wire);
     }
 
-    fn on_event(&mut self, handle: Handle, event: &Event) {
+    fn on_event(&mut self, now: Time, handle: Handle, event: &Event) {
         match event {
             Event::Connected => {
                 (self.connection, self.established) = (Some(handle), true);
             }
             Event::StreamOpened { stream } => self.stream = Some(*stream),
+            Event::PathClosed { path, code } => {
+                let seen = self.seen.iter_mut().find(|seen| seen.path == Some(*path));
+                seen.into_iter().for_each(|seen| seen.closed = Some((now, PathClose::of(*code))));
+            }
             _ => {}
         }
     }
@@ -375,6 +385,7 @@ impl End {
 impl Seen {
     fn note(&mut self, path: &PathReport, rtts: &mut Histogram<u64>) {
         self.opened |= path.open;
+        self.path = Some(path.id);
         self.payload_in = self.payload_in.max(path.payload_in);
         self.lost_packets = self.lost_packets.max(path.lost_packets);
         self.timeouts = self.timeouts.max(path.timeouts);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use rand_xoshiro::rand_core::Rng;
-use vmcc_metrics::observed::{self, Counters, Job, Moment, Observed, Subflow};
+use vmcc_metrics::observed::{self, Closed, Counters, Job, Moment, Observed, Subflow};
 use vmcc_scenario::model::{AckPath as ChosenWay, Host, Protocol, Traffic};
-use vmcc_transport::{AckPath, Config};
+use vmcc_transport::{AckPath, Config, PathClose};
 
 use super::HEADERS_BYTES;
 use super::end::{App, Delivered, End, Sample, Spec};
@@ -200,7 +200,10 @@ impl Flow {
             number: way,
             path: self.paths[way],
             established: sent.opened,
-            end: observed::End::WithConnection,
+            end: sent
+                .closed
+                .map_or(observed::End::WithConnection, |(_, why)| observed::End::Closed(closed(why))),
+            closed_at: sent.closed.map(|(when, _)| at(when)),
             counters: Counters {
                 retransmits: Some(sent.lost_packets),
                 timeouts: Some(sent.timeouts),
@@ -244,6 +247,14 @@ impl Flow {
         let end = at(self.planned.stop.min(delivered.complete)).min(end);
         let last = if delivered.bytes == 0 { start } else { at(delivered.at) };
         (start < end).then(|| (delivered.stalled.ps() as f64 / 1e6).max(end.us_since(last)))
+    }
+}
+
+fn closed(why: PathClose) -> Closed {
+    match why {
+        PathClose::NotNeeded => Closed::Guard,
+        PathClose::Unanswered => Closed::Timeout,
+        _ => Closed::Peer,
     }
 }
 
