@@ -24,6 +24,8 @@ mod send;
 #[cfg(test)]
 mod sleep_tests;
 #[cfg(test)]
+mod spacing_tests;
+#[cfg(test)]
 mod tests;
 mod timers;
 mod undo;
