@@ -332,6 +332,12 @@ pub(crate) enum InternalAction {
         /// The folder
         folder: PathBuf,
     },
+    /// Sends what a host of a run sends, as a folder says; inside the guest that is that host
+    #[cfg(feature = "kernel")]
+    GuestSender {
+        /// The folder
+        folder: PathBuf,
+    },
 }
 
 #[cfg(feature = "kernel")]

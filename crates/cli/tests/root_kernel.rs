@@ -26,6 +26,26 @@ kind = "bulk"
 cc = ["lia"]
 "#;
 
+/// A sender that is off now and then.
+const VM: &str = r#"
+title = "A VM that is off"
+duration = "3s"
+[topology]
+kind = "parallel-paths"
+paths = 2
+rate = "20mbit"
+delay = "50us"
+buffer = "20pkt"
+[[traffic]]
+kind = "bulk"
+[[event]]
+kind = "deschedule"
+at = "0s"
+host = "client"
+on = "200ms"
+off = "300ms"
+"#;
+
 fn kernel_folder() -> tempfile::TempDir {
     let dir = folder();
     fs::write(dir.path().join("kernel.toml"), SCENARIO).unwrap();
@@ -69,6 +89,28 @@ fn root_ctrl_c_removes_everything_and_is_exit_130() {
     assert!(asked.elapsed() < Duration::from_secs(20), "cleaning up is quick");
     assert_eq!(namespaces_of(pid), Vec::<String>::new());
     assert_eq!(names(dir.path()), ["kernel.toml", "two.toml"], "no run was finished, so nothing is kept");
+}
+
+#[test]
+fn root_what_a_vm_cannot_be_is_refused_by_key() {
+    let dir = kernel_folder();
+    fs::write(dir.path().join("off.toml"), VM).unwrap();
+    let off = "off = \"300ms\"";
+    for (instead, key) in [
+        ("off = \"300ms\"\nring = \"9pkt\"", "event.ring"),
+        ("off = \"300ms\"\nfirst = \"packets\"", "event.first"),
+        ("recorded = [[\"1us\", \"9us\"]]", "event.deschedule"),
+    ] {
+        let text = match instead.starts_with("off") {
+            true => VM.replace(off, instead),
+            false => VM.replace(&format!("on = \"200ms\"\n{off}"), instead),
+        };
+        fs::write(dir.path().join("bad.toml"), text).unwrap();
+        let message = refused(dir.path(), &["run", "bad.toml", "--engine", "kernel"], 2);
+        assert!(message.contains(key) && message.contains("--engine sim"), "{key}: {message}");
+    }
+    let message = refused(dir.path(), &["run", "off.toml", "--engine", "guest"], 2);
+    assert!(message.contains("event.deschedule") && message.contains("--engine kernel"), "{message}");
 }
 
 #[test]

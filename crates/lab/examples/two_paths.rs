@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use vmcc_lab::{
-    Cc, Control, Direction, Error, ErrorKind, Flow, Job, LabSpec, Layout, Path, Programs, Role, Shape,
-    Throttle, Transport, Wire,
+    Cc, Control, Direction, Error, ErrorKind, Flow, Job, LabSpec, Layout, Machines, Path, Programs, Role,
+    Shape, Throttle, Transport, Wire,
 };
 use vmcc_scenario::model::{Marking, Queue};
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
@@ -50,7 +50,8 @@ fn throttle(quota: Nanos) -> Throttle {
 fn measure(spec: &LabSpec, cancel: &AtomicBool) -> Result<String, Error> {
     let mut progress =
         |p: &vmcc_lab::Progress| eprintln!("{:.1} s {:?}", p.elapsed.as_secs_f64(), p.path_rates_bps);
-    let mut control = Control { cancel, progress: &mut progress, programs: Programs::default() };
+    let mut control =
+        Control { cancel, progress: &mut progress, programs: Programs::default(), machine: None };
     let metrics = vmcc_lab::run(spec, &mut control)?.metrics;
     Ok(serde_json::to_string_pretty(&metrics).unwrap_or_default())
 }
@@ -86,6 +87,7 @@ fn spec(run_id: Option<String>, seconds: u64) -> LabSpec {
         flows: vec![flow],
         remaps: Vec::new(),
         throttles: Vec::new(),
+        machines: Machines::default(),
         duration: Nanos::from_secs(seconds),
         warmup: Nanos::from_millis(500),
         sample_interval: Nanos::from_millis(10),

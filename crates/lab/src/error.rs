@@ -1,5 +1,6 @@
 //! What can go wrong in the lab, with the object, the cause and the remedy.
 
+use crate::guest::GuestError;
 use std::io;
 use std::path::PathBuf;
 
@@ -134,6 +135,17 @@ pub enum Error {
     /// The kernel does not say what its programs cost.
     #[error(transparent)]
     Statistics(#[from] ControlError),
+    /// A virtual machine that is a host of the run cannot be had, or ended.
+    #[error(transparent)]
+    Guest(#[from] GuestError),
+    /// What the lab said inside such a machine.
+    #[error("in the virtual machine: {message}")]
+    Machine {
+        /// What the caller should do about it.
+        kind: ErrorKind,
+        /// Its error with all causes, which has the remedy.
+        message: String,
+    },
     /// The caller asked to stop; everything was removed.
     #[error("interrupted; everything this run made has been removed")]
     Interrupted,
@@ -158,6 +170,8 @@ impl Error {
             | Self::Port(_)
             | Self::Statistics(_)
             | Self::File { .. } => ErrorKind::Failed,
+            Self::Guest(error) => error.kind(),
+            Self::Machine { kind, .. } => *kind,
             Self::Interrupted => ErrorKind::Interrupted,
         }
     }

@@ -11,6 +11,7 @@
 //! | `topology` | namespaces, bridges, addresses, MPTCP endpoints |
 //! | `ports` | the virtual switches' ports: rates, queues, marks |
 //! | `workload`, `sampler` | traffic, and what the kernel says meanwhile |
+//! | `machine` | hosts that are virtual machines, which are off now and then |
 //! | `measure`, `series`, `cpu` | the figures: exactly what each is |
 //! | [`engine`] | the lab as an engine beside the simulator, on this host or in a guest |
 //! | [`bench`] | what the kernel programs cost, and whether they work here |
@@ -22,6 +23,7 @@ mod cpu;
 pub mod engine;
 mod error;
 pub mod guest;
+mod machine;
 mod measure;
 mod netns;
 mod ports;
@@ -36,12 +38,13 @@ mod workload;
 
 pub use convert::OWN_DELAY;
 pub use error::{Error, ErrorKind};
+pub use machine::{Machine, sender};
 pub use netns::Netns;
 pub use registry::{Cleaned, clean};
 pub use run::{Control, Progress, run};
 pub use spec::{
-    Cc, Direction, Flow, Job, LabSpec, Layout, OfPaths, Path, Remap, Role, Routed, RoutedLink, Shape,
-    Sharing, Throttle, Transport, VirtualHost, Wire,
+    Cc, Direction, Flow, Job, LabSpec, Layout, Lengths, Machines, OfPaths, Path, Remap, Role, Routed,
+    RoutedLink, Shape, Sharing, Sleep, Throttle, Transport, VirtualHost, Wire,
 };
 pub use vmcc_network::Guarantee;
 pub use workload::Programs;

@@ -40,6 +40,11 @@ pub(crate) fn attach(spec: &LabSpec, topology: &Topology) -> Result<Ports, Error
 }
 
 impl Ports {
+    /// Where there are none.
+    pub(crate) fn none() -> Self {
+        Self(Vec::new())
+    }
+
     /// What each port did, in the topology's order.
     pub(crate) fn records(&self) -> Result<Vec<PortRecord>, Error> {
         let record = |served: &Served| {

@@ -1,7 +1,8 @@
 //! One run: build, load, send, sample, measure, remove.
 
+use crate::machine::{Left, Machine, Seen, Session};
 use crate::ports::{PortRecord, Ports};
-use crate::process::Program;
+use crate::process::{Ended, Program};
 use crate::registry::{self, Record};
 use crate::sampler::{Sampler, Samples};
 use crate::spec::{Cc, Flow, Job, LabSpec};
@@ -10,11 +11,15 @@ use crate::topology::Topology;
 use crate::workload::{self, Client, Programs, Report};
 use crate::{Error, Netns, Role, cpu, measure, ports};
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_host::Loaded;
 use vmcc_results::RunOutput;
+use vmcc_scenario::ResolvedCase;
 
 /// How long a program may take beyond its time; emulated machines are slow to finish.
 const GRACE: Duration = Duration::from_secs(20);
@@ -43,6 +48,8 @@ pub struct Control<'a> {
     pub progress: &'a mut dyn FnMut(&Progress),
     /// What sends.
     pub programs: Programs,
+    /// The virtual machine that a host is, if one is, and the case that the run is of, which it is told.
+    pub machine: Option<(&'a mut Machine, &'a ResolvedCase)>,
 }
 
 impl Control<'_> {
@@ -72,10 +79,53 @@ pub fn run(spec: &LabSpec, control: &mut Control<'_>) -> Result<RunOutput, Error
     control.check()?;
     select(spec, &topology)?;
     let mut throttles = Throttles::prepare(spec, &topology, &mut record)?;
-    let observed = transfer(spec, control, (&topology, &ports, &mut throttles), &mut record)?;
+    let mut session = session(spec, control, &topology)?;
+    let built =
+        Built { topology: &topology, ports: &ports, throttles: &mut throttles, session: session.as_mut() };
+    let observed = transfer(spec, control, built, &mut record)?;
     // Nothing uses the algorithms any more: the programs have ended.
-    drop((ports, topology, algorithms, throttles));
+    drop((session, ports, topology, algorithms, throttles));
     measure::output(spec, &observed)
+}
+
+/// Joins the run's virtual machine to the network, if it has one.
+fn session<'a>(
+    spec: &LabSpec,
+    control: &mut Control<'a>,
+    topology: &Topology,
+) -> Result<Option<Session<'a>>, Error> {
+    if spec.machines.hosts.is_empty() {
+        return Ok(None);
+    }
+    let Some((machine, case)) = control.machine.take() else {
+        let problem = "a host is off now and then, and there is no virtual machine for it here".to_owned();
+        return Err(Error::NotExpressible {
+            key: "event.deschedule".to_owned(),
+            problem,
+            remedy: "use `--engine kernel` or `--engine sim`".to_owned(),
+        });
+    };
+    machine.prepare(case, spec, topology).map(Some)
+}
+
+/// What a transfer uses.
+struct Built<'a, 'b> {
+    topology: &'a Topology,
+    ports: &'a Ports,
+    throttles: &'a mut Throttles,
+    session: Option<&'a mut Session<'b>>,
+}
+
+/// What a virtual machine noticed of its own absences.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Absent {
+    pub(crate) host: usize,
+    /// When it ran again, in microseconds, and for how long it had been off, as it noticed.
+    pub(crate) noticed_us: Vec<(u64, u64)>,
+    /// For how long it was stopped.
+    pub(crate) stopped: Vec<Duration>,
+    /// The share of the time for which it was not off that its processors were busy.
+    pub(crate) busy: f64,
 }
 
 /// What a transfer left to be measured.
@@ -89,10 +139,12 @@ pub(crate) struct Observed {
     pub(crate) ports: Vec<PortRecord>,
     /// CPU time of the whole host within the measured window.
     pub(crate) cpu_s: Option<f64>,
+    /// The virtual machine, if there is one.
+    pub(crate) absent: Option<Absent>,
 }
 
 /// Loads each algorithm of the registry once.
-fn load(flows: &[Flow]) -> Result<Vec<Loaded>, Error> {
+pub(crate) fn load(flows: &[Flow]) -> Result<Vec<Loaded>, Error> {
     let mut wanted = BTreeMap::new();
     for flow in flows {
         if let Cc::Registry(params) = &flow.cc {
@@ -152,9 +204,10 @@ struct Running {
 fn transfer(
     spec: &LabSpec,
     control: &mut Control<'_>,
-    (topology, ports, throttles): (&Topology, &Ports, &mut Throttles),
+    built: Built<'_, '_>,
     record: &mut Record,
 ) -> Result<Observed, Error> {
+    let Built { topology, ports, throttles, mut session } = built;
     let mut running = Vec::new();
     for (index, flow) in spec.flows.iter().enumerate() {
         let (sender, receiver) = topology.ends(index);
@@ -166,8 +219,16 @@ fn transfer(
     let mut sampler = Sampler::open(topology, ports, spec)?;
     let mut remaps = spec.remaps.iter().peekable();
     let mut cpu = cpu::Window::new(spec.warmup.to_duration(), spec.duration.to_duration());
-    let start = Instant::now();
-    let deadline = spec.duration.to_duration() + GRACE;
+    let start = match &mut session {
+        Some(session) => {
+            session.begin(spec, &files(spec, control, session.host, &running), &|| control.check())?
+        }
+        None => Instant::now(),
+    };
+    let mut absent = None;
+    // A machine carries back what it saw when its programs have ended.
+    let grace = if session.is_some() { 4 * GRACE } else { GRACE };
+    let deadline = spec.duration.to_duration() + grace;
     let mut next_progress = Duration::ZERO;
     let mut elapsed = Duration::ZERO;
     // Where everything ends before its time, queues are still watched to the end.
@@ -180,8 +241,21 @@ fn transfer(
             topology.remap(spec, remap)?;
             sampler.remap(remap);
         }
-        for flow in &mut running {
+        let elsewhere = session.as_ref().map(|session| session.host);
+        for flow in running.iter_mut().filter(|flow| elsewhere != Some(spec.flows[flow.flow].from)) {
             advance(flow, spec, &control.programs, topology, record, elapsed)?;
+        }
+        if absent.is_none()
+            && let Some(session) = &mut session
+            && let Some(seen) = session.answer()?
+        {
+            let reported = seen.clients.iter().try_for_each(|client| {
+                let flow = running.iter_mut().find(|flow| flow.flow == client.flow);
+                flow.map_or(Ok(()), |flow| flow.take_from(client, spec, &control.programs))
+            });
+            reported?;
+            let stopped = std::mem::take(&mut session.stopped);
+            absent = Some((seen, session.host, stopped));
         }
         sampler.take(micros(elapsed))?;
         cpu.update(elapsed);
@@ -197,7 +271,7 @@ fn transfer(
         if elapsed > deadline {
             let late = running.iter().find(|flow| flow.report.is_none());
             return Err(late.map_or(Error::Interrupted, |flow| {
-                let cause = format!("it has not ended {} s after its time", GRACE.as_secs());
+                let cause = format!("it has not ended {} s after its time", grace.as_secs());
                 match &flow.client {
                     Some(client) => client.failed(cause, LOOK_AT),
                     None => flow.server.failed(cause, LOOK_AT),
@@ -206,10 +280,25 @@ fn transfer(
         }
         sleep_until_next(start, spec.sample_interval.to_duration());
     }
-    let samples = sampler.finish();
+    let mut samples = sampler.finish();
+    let absent = absent.map(|(seen, host, stopped)| {
+        let Seen { tracks, reinjected, fates, off, busy, .. } = seen;
+        samples.join(tracks, &reinjected, fates);
+        Absent { host, noticed_us: off, stopped, busy }
+    });
     let started_us = running.iter().map(|flow| started(spec, &samples, flow)).collect();
     let reports = running.into_iter().filter_map(|flow| flow.report).collect();
-    Ok(Observed { samples, reports, started_us, ports: ports.records()?, cpu_s: cpu.busy_s() })
+    Ok(Observed { samples, reports, started_us, ports: ports.records()?, cpu_s: cpu.busy_s(), absent })
+}
+
+/// What a host's flows send, where they send files.
+fn files(spec: &LabSpec, control: &Control<'_>, host: usize, running: &[Running]) -> Vec<(usize, PathBuf)> {
+    let own = running.iter().filter(|flow| spec.flows[flow.flow].from == host);
+    let file = |flow: &Running| {
+        let data = workload::of(&spec.flows[flow.flow], &control.programs).data(&flow.server)?;
+        Some((flow.flow, data))
+    };
+    own.filter_map(file).collect()
 }
 
 /// Whether its time is over and its sockets may close any moment.
@@ -238,7 +327,8 @@ fn advance(
             let (sender, receiver) = topology.ends(flow.flow);
             let at = if described.job.is_fetched() { receiver } else { sender };
             let to = (topology.server_of(flow.flow, described), workload::port_of(flow.flow));
-            flow.client = Some(workload.send(at, to, &flow.server, record)?);
+            let data = workload.data(&flow.server);
+            flow.client = Some(workload.send(at, to, data.as_deref(), record)?);
             flow.sent = elapsed;
         }
         return Ok(());
@@ -247,18 +337,40 @@ fn advance(
         return Ok(());
     }
     if let Some(ended) = client.output()? {
-        // A program may fail with exit code 0, and its reason is in its report; without a report it is on stderr.
-        let report = workload.report(&ended, &flow.server).map_err(|cause| match ended.stderr.as_str() {
-            "" => cause.to_string(),
-            stderr => format!("{cause} ({stderr})"),
-        });
-        let report = report.map_err(|cause| client.failed(format!("{cause} [{}]", ended.status), LOOK_AT))?;
-        flow.report = Some(report);
+        let report = report(&*workload, &ended, &flow.server);
+        flow.report = Some(report.map_err(|cause| client.failed(cause, LOOK_AT))?);
     }
     Ok(())
 }
 
-fn sleep_until_next(start: Instant, interval: Duration) {
+/// A program may fail with exit code 0, and its reason is in its report; without a report it is on stderr.
+fn report(workload: &dyn workload::Workload, ended: &Ended, server: &Program) -> Result<Report, String> {
+    workload.report(ended, server).map_err(|cause| match ended.stderr.as_str() {
+        "" => format!("{cause} [{}]", ended.status),
+        stderr => format!("{cause} ({stderr}) [{}]", ended.status),
+    })
+}
+
+impl Running {
+    /// What its client left, that ran in a virtual machine.
+    fn take_from(&mut self, client: &Left, spec: &LabSpec, programs: &Programs) -> Result<(), Error> {
+        let ended = Ended {
+            status: ExitStatus::from_raw(client.status),
+            stdout: client.stdout.clone().into_bytes(),
+            stderr: client.stderr.clone(),
+        };
+        let flow = &spec.flows[self.flow];
+        let report = report(&*workload::of(flow, programs), &ended, &self.server);
+        self.sent = Duration::from_micros(client.sent_us);
+        self.report = Some(report.map_err(|cause| Error::Machine {
+            kind: crate::ErrorKind::Failed,
+            message: format!("traffic {}: {cause}", flow.label),
+        })?);
+        Ok(())
+    }
+}
+
+pub(crate) fn sleep_until_next(start: Instant, interval: Duration) {
     let elapsed = start.elapsed();
     // On a late wake-up the next sample falls on the grid again instead of shifting all that follow.
     let beyond = elapsed.as_nanos() % interval.as_nanos().max(1);
@@ -295,6 +407,6 @@ fn first_byte(samples: &Samples, flow: usize) -> u64 {
     busiest.and_then(|track| track.points.first()).map_or(0, |point| point.t_us)
 }
 
-fn micros(duration: Duration) -> u64 {
+pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -11,6 +11,7 @@ use crate::ports::Ports;
 use crate::spec::{Cc, LabSpec, Layout, Remap};
 use crate::topology::{QueueReader, Topology, lane_of};
 use crate::workload;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use vmcc_host::diag::{Diag, Subflow};
@@ -20,7 +21,7 @@ use vmcc_host::states::States;
 const MAX_POINTS: usize = 10_000_000;
 
 /// What one subflow's socket said at one moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Point {
     pub(crate) t_us: u64,
     pub(crate) srtt_us: u32,
@@ -34,7 +35,7 @@ pub(crate) struct Point {
 
 /// One subflow (or single-path connection) over time, as long as it takes the same path. A subflow whose vNIC
 /// moves continues in a new track; each counts from its own start.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Track {
     /// Index into [`LabSpec::flows`].
     pub(crate) flow: usize,
@@ -61,7 +62,7 @@ pub(crate) struct Track {
     base: Counters,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Counters {
     bytes_acked: u64,
     retransmits: u32,
@@ -97,7 +98,16 @@ pub(crate) struct Samples {
     pub(crate) streams: Streams,
     /// What became of subflows.
     pub(crate) fates: Fates,
+    /// What receivers said of sockets whose other end is not here, by that end and their own.
+    strangers: BTreeMap<(SocketAddr, SocketAddr), Arrived>,
     points: usize,
+}
+
+/// What only the receiver of a socket knows.
+#[derive(Debug, Clone, Copy, Default)]
+struct Arrived {
+    token: Option<u32>,
+    ce_pkt: Option<u32>,
 }
 
 /// The port that stands for a path.
@@ -216,12 +226,12 @@ impl<'a> Sampler<'a> {
         for end in &mut self.receivers {
             for subflow in end.subflows().map_err(|e| Error::diag(&e))? {
                 let token = subflow.mptcp.map(|mptcp| mptcp.token_local).filter(|token| *token != 0);
+                let arrived = Arrived { token, ce_pkt: subflow.received_ce_pkt };
                 // The sender sees the same socket pair the other way round.
-                if let Some(index) = self.known.get(&(subflow.remote, subflow.local)) {
-                    let track = &mut self.samples.tracks[*index];
-                    track.token = track.token.or(token);
-                    track.arrived_ce =
-                        subflow.received_ce_pkt.map(|all| all.saturating_sub(track.base.arrived_ce));
+                let ends = (subflow.remote, subflow.local);
+                match self.known.get(&ends) {
+                    Some(index) => self.samples.tracks[*index].arrived(arrived),
+                    None => drop(self.samples.strangers.insert(ends, arrived)),
                 }
             }
         }
@@ -323,7 +333,30 @@ impl Counters {
     }
 }
 
+impl Samples {
+    /// Takes in what was sampled where the senders are.
+    pub(crate) fn join(&mut self, senders: Vec<Track>, reinjected: &[(usize, u16, u64)], fates: Fates) {
+        let socket = self.tracks.iter().map(|track| track.socket + 1).max().unwrap_or(0);
+        for mut track in senders {
+            track.socket += socket;
+            if let Some(arrived) = track.ends.and_then(|ends| self.strangers.get(&ends)) {
+                track.arrived(*arrived);
+            }
+            self.tracks.push(track);
+        }
+        for (flow, port, bytes) in reinjected {
+            self.streams.entry((*flow, *port)).or_default().reinjected_bytes = Some(*bytes);
+        }
+        self.fates.join(fates);
+    }
+}
+
 impl Track {
+    fn arrived(&mut self, arrived: Arrived) {
+        self.token = self.token.or(arrived.token);
+        self.arrived_ce = arrived.ce_pkt.map(|all| all.saturating_sub(self.base.arrived_ce));
+    }
+
     /// Bytes acknowledged until `t_us`, on the line between the samples around it.
     pub(crate) fn acked_at(&self, t_us: u64) -> f64 {
         let after = self.points.partition_point(|point| point.t_us < t_us);

@@ -148,7 +148,8 @@ impl Setting {
 /// One virtual host from beginning to end.
 fn host(spec: &LabSpec) {
     let cancel = AtomicBool::new(false);
-    let mut control = Control { cancel: &cancel, progress: &mut |_| {}, programs: Programs::default() };
+    let mut control =
+        Control { cancel: &cancel, progress: &mut |_| {}, programs: Programs::default(), machine: None };
     match vmcc_lab::run(spec, &mut control) {
         // On a busy machine some figure may be missing; connections are counted by the algorithm's table.
         Ok(_) | Err(Error::Measurement { .. }) => {}

@@ -33,7 +33,7 @@ fn plan(set: &[&str]) -> Plan {
 fn root_one_case_runs_on_every_engine_through_the_trait() {
     let plan = plan(&[]);
     let engines: [Box<dyn Engine>; 2] =
-        [Box::new(Simulator::default()), Box::new(Kernel::for_plan(&plan).unwrap())];
+        [Box::new(Simulator::default()), Box::new(Kernel::for_plan(&plan, None).unwrap())];
     for engine in engines {
         let name = engine.name();
         let output = engine.run(&plan.cases[0], 1, &AtomicBool::new(false), &|_| {}).unwrap();
@@ -49,7 +49,7 @@ fn root_one_case_runs_on_every_engine_through_the_trait() {
 #[test]
 fn root_a_run_that_is_stopped_half_way_leaves_no_namespace() {
     let plan = plan(&["duration=30s"]);
-    let engine = Kernel::for_plan(&plan).unwrap();
+    let engine = Kernel::for_plan(&plan, None).unwrap();
     let stop = AtomicBool::new(false);
     // As soon as anything was carried.
     let report = |fraction: f64| stop.store(fraction > 0.0, Ordering::SeqCst);
@@ -62,7 +62,9 @@ fn root_a_run_that_is_stopped_half_way_leaves_no_namespace() {
 
 #[test]
 fn root_what_the_lab_cannot_express_is_an_error_of_its_own_type() {
-    let Err(error) = Kernel::for_plan(&plan(&["topology.jitter=1ms"])) else { panic!("it has no jitter") };
+    let Err(error) = Kernel::for_plan(&plan(&["topology.jitter=1ms"]), None) else {
+        panic!("it has no jitter")
+    };
     assert_eq!(error.kind(), ErrorKind::BadInput);
     let Some(Error::NotExpressible { key, .. }) = error.cause().downcast_ref() else { panic!("{error:?}") };
     assert_eq!(key, "topology.jitter");

@@ -45,7 +45,8 @@ fn on_the_kernel(case: &ResolvedCase, tag: &str) -> (LabSpec, Metrics, BTreeMap<
             packets = sent(&run_id);
         }
     };
-    let mut control = Control { cancel: &cancel, progress: &mut progress, programs: Programs::default() };
+    let mut control =
+        Control { cancel: &cancel, progress: &mut progress, programs: Programs::default(), machine: None };
     let output = vmcc_lab::run(&spec, &mut control).unwrap();
     assert!(output.warnings.is_empty(), "{:?}", output.warnings);
     assert!(namespaces_of(&run_id).is_empty(), "{:?}", namespaces_of(&run_id));

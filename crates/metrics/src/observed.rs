@@ -4,6 +4,7 @@
 //! observes just that. What an engine cannot see is `None` or empty.
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 
 /// A moment: picoseconds after the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -66,12 +67,23 @@ pub struct Observed {
 /// When a host neither sent nor processed anything, in the whole run.
 #[derive(Debug, Clone)]
 pub struct Off {
+    /// Its name.
+    pub host: String,
     /// In all.
     pub total_us: f64,
     /// Each time; windows that overlap are one.
     pub lengths_ns: Histogram<u64>,
+    /// When it ran again and how long it had been off, in microseconds: the first [`Off::MOST`] times.
+    pub times: Vec<(Moment, f64)>,
+    /// For how long it was stopped each time, in nanoseconds, where something else than the host itself knows.
+    pub stopped_ns: Option<Histogram<u64>>,
     /// Packets that came when the receive ring was full.
-    pub lost_pkt: u64,
+    pub lost_pkt: Option<u64>,
+}
+
+impl Off {
+    /// Times that are kept one by one.
+    pub const MOST: usize = 10_000;
 }
 
 /// One entry of traffic.
@@ -217,7 +229,7 @@ pub enum End {
 }
 
 /// Why a subflow was closed while its connection went on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Closed {
     /// The other end finished it.
     Peer,

@@ -135,6 +135,14 @@ impl Links {
         self.0.execute(RouteNetlinkMessage::SetLink(link), 0)
     }
 
+    /// Moves a port into another namespace, under this name. It loses its addresses, and is off.
+    pub fn move_to(&mut self, port: u32, namespace: RawFd, name: &str) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = port;
+        link.attributes = vec![LinkAttribute::NetNsFd(namespace), LinkAttribute::IfName(name.to_owned())];
+        self.0.execute(RouteNetlinkMessage::SetLink(link), 0)
+    }
+
     /// Keeps a port from being handed trains of more than `most` segments.
     pub fn limit_segments(&mut self, port: u32, most: u32) -> io::Result<()> {
         let mut link = LinkMessage::default();

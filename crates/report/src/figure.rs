@@ -18,6 +18,10 @@ pub(crate) fn page(about: &About<'_>, parts: &[Part<'_>], plots: Vec<(&str, Plot
             Some((part.engine, page::bars_of(part.summary()?, plots)))
         })
         .collect();
+    let off_times = plots.iter().filter_map(|(engine, plots)| {
+        plots.off_times.as_ref().map(|times| times.section(&format!(", {}", engine_title(engine))))
+    });
+    let off_times: Vec<Markup> = off_times.collect();
     let merged = Plots::side_by_side(plots.into_iter().map(|(e, plots)| (engine_title(e), plots)).collect());
     let page = html! {
         (DOCTYPE)
@@ -38,6 +42,7 @@ pub(crate) fn page(about: &About<'_>, parts: &[Part<'_>], plots: Vec<(&str, Plot
                     } }
                     (page::sweeps(&merged))
                     (page::distributions(&merged, None))
+                    @for times in off_times { (times) }
                     @for part in parts { (engine_section(part)) }
                 }
                 footer { "Made by vmcc " (env!("CARGO_PKG_VERSION")) "." }

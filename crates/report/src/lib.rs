@@ -7,6 +7,7 @@
 mod about;
 mod bars;
 mod figure;
+mod histogram;
 mod index;
 mod page;
 mod plots;
@@ -67,8 +68,9 @@ pub fn write(folder: &Path) -> Result<PathBuf, ReportError> {
 
 fn plots_of(folder: &Path, summary: &Summary) -> Result<plots::Plots, ReportError> {
     let flows = rows::flows(&folder.join(folder::FLOWS_FILE))?;
-    let series = rows::series(&folder.join(folder::SERIES_FILE))?;
-    Ok(plots::Plots::of(summary, &flows, &series))
+    let (series, events) = rows::series(&folder.join(folder::SERIES_FILE))?;
+    let off_times = histogram::Histogram::of(summary, series.iter().chain(&events));
+    Ok(plots::Plots { off_times, ..plots::Plots::of(summary, &flows, &series) })
 }
 
 /// Writes the page of a figure into `folder`, below which each engine's result folder has the engine's name, and returns

@@ -52,6 +52,7 @@ pub(crate) fn page(summary: &Summary, plots: &Plots, scenario: Option<&str>) -> 
                     (chooser(plots))
                     (comparison(summary, plots))
                     (distributions(plots, unfinished_note(summary)))
+                    @if let Some(histogram) = &plots.off_times { (histogram.section("")) }
                     (lines("series", "Over time", !plots.series.is_empty(), case_choice(plots)))
                     (table(summary))
                     (rerun(summary, scenario))

@@ -1,5 +1,6 @@
 //! The data of the plots, reduced to what a screen can show.
 
+use crate::histogram::Histogram;
 use crate::rows::{FlowValue, Sample, flow_figures};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -34,6 +35,9 @@ pub(crate) struct Plots {
     pub(crate) cases: Vec<String>,
     /// What the cases differ in.
     pub(crate) choices: Vec<Choice>,
+    /// How long hosts were off; drawn without the browser's help.
+    #[serde(skip)]
+    pub(crate) off_times: Option<Histogram>,
 }
 
 /// A setting in which cases differ.
@@ -95,6 +99,7 @@ impl Plots {
             series: series(cases.len(), samples),
             cases,
             choices: varying.iter().map(|key| Choice::of(summary, key)).collect(),
+            off_times: None,
         };
         plots.choose();
         plots

@@ -66,9 +66,12 @@ pub(crate) fn flows(path: &Path) -> Result<Vec<FlowValue>, ReportError> {
     Ok(values)
 }
 
-/// The samples of the first run of every case, in the order of the file.
-pub(crate) fn series(path: &Path) -> Result<Vec<Sample>, ReportError> {
-    let mut samples = Vec::new();
+/// Values of this metric are events of their own: their distribution is over all runs.
+pub(crate) const EVENTS: &str = "vm_off_us";
+
+/// The samples of the first run of every case, and those of [`EVENTS`] of the other runs; each in the order of the file.
+pub(crate) fn series(path: &Path) -> Result<(Vec<Sample>, Vec<Sample>), ReportError> {
+    let (mut samples, mut events) = (Vec::new(), Vec::new());
     for_each_batch(path, &["case", "run", "t_us", "entity", "metric", "value"], |batch| {
         let column = |name: &'static str| batch.column_by_name(name).ok_or_else(|| wrong(path, name));
         let case = column("case")?.as_primitive_opt::<UInt32Type>().ok_or_else(|| wrong(path, "case"))?;
@@ -77,17 +80,20 @@ pub(crate) fn series(path: &Path) -> Result<Vec<Sample>, ReportError> {
         let entity = column("entity")?.as_string_opt::<i32>().ok_or_else(|| wrong(path, "entity"))?;
         let metric = column("metric")?.as_string_opt::<i32>().ok_or_else(|| wrong(path, "metric"))?;
         let value = column("value")?.as_primitive_opt::<Float64Type>().ok_or_else(|| wrong(path, "value"))?;
-        let first_run = (0..batch.num_rows()).filter(|row| run.value(*row) == 0);
-        samples.extend(first_run.map(|row| Sample {
+        let sample = |row: usize| Sample {
             case: case.value(row),
             t_us: t_us.value(row),
             entity: entity.value(row).to_owned(),
             metric: metric.value(row).to_owned(),
             value: value.value(row),
-        }));
+        };
+        let (first, others): (Vec<usize>, Vec<usize>) =
+            (0..batch.num_rows()).partition(|row| run.value(*row) == 0);
+        samples.extend(first.into_iter().map(sample));
+        events.extend(others.into_iter().filter(|row| metric.value(*row) == EVENTS).map(sample));
         Ok(())
     })?;
-    Ok(samples)
+    Ok((samples, events))
 }
 
 fn for_each_batch(

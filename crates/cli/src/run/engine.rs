@@ -81,17 +81,25 @@ fn auto_note(name: &str, reasons: &[String]) -> String {
 
 #[cfg(feature = "kernel")]
 fn kernel(plan: &Plan) -> Result<Box<dyn Engine>, Failure> {
-    Ok(Box::new(vmcc_lab::engine::Kernel::for_plan(plan).map_err(|e| engine_failure(&e))?))
+    let worker = worker("guest-sender", "engine kernel")?;
+    let engine = vmcc_lab::engine::Kernel::for_plan(plan, Some(worker)).map_err(|e| engine_failure(&e))?;
+    Ok(Box::new(engine))
 }
 
 /// The guest runs this program, as its worker.
 #[cfg(feature = "kernel")]
 fn guest(plan: &Plan) -> Result<Box<dyn Engine>, Failure> {
-    let program = std::env::current_exe().map_err(|e| Failure::host(format!("engine guest: {e}")))?;
-    let arguments = ["internal", "guest-worker"].map(Into::into).to_vec();
-    let worker = vmcc_lab::engine::WorkerProgram { program, arguments, stop: Some(crate::interrupt::flag()) };
+    let worker = worker("guest-worker", "engine guest")?;
     let engine = vmcc_lab::engine::GuestEngine::for_plan(plan, worker).map_err(|e| engine_failure(&e))?;
     Ok(Box::new(engine))
+}
+
+/// This program, as what a guest runs.
+#[cfg(feature = "kernel")]
+fn worker(role: &str, engine: &str) -> Result<vmcc_lab::engine::WorkerProgram, Failure> {
+    let program = std::env::current_exe().map_err(|e| Failure::host(format!("{engine}: {e}")))?;
+    let arguments = ["internal", role].map(Into::into).to_vec();
+    Ok(vmcc_lab::engine::WorkerProgram { program, arguments, stop: Some(crate::interrupt::flag()) })
 }
 
 #[cfg(not(feature = "kernel"))]

@@ -7,8 +7,9 @@ mod traffic;
 pub(crate) mod tests;
 
 use crate::Error;
-use crate::spec::{LabSpec, Remap, Throttle};
-use vmcc_scenario::model::{Event, EventKind, Host};
+use crate::spec::{LabSpec, Lengths, Machines, Remap, Sleep, Throttle};
+use std::collections::BTreeSet;
+use vmcc_scenario::model::{DescheduleEvent, Event, EventKind, First, Host};
 use vmcc_scenario::{ResolvedCase, Scenario};
 use vmcc_units::Nanos;
 
@@ -23,6 +24,17 @@ impl TryFrom<&ResolvedCase> for LabSpec {
     /// # Errors
     /// [`Error::NotExpressible`] or [`Error::Spec`], naming the key.
     fn try_from(case: &ResolvedCase) -> Result<Self, Error> {
+        Self::of(case, &BTreeSet::new(), 0)
+    }
+}
+
+impl LabSpec {
+    /// What a case asks for. Hosts of these names are virtual machines even if they always run in this case, so that cases
+    /// in which they are off have something to be compared with. `seed` is that of what is random.
+    ///
+    /// # Errors
+    /// As for [`LabSpec::try_from`].
+    pub fn of(case: &ResolvedCase, machines: &BTreeSet<String>, seed: u64) -> Result<Self, Error> {
         let scenario = &case.scenario;
         check_host(&scenario.host)?;
         let hosts = scenario.topology.hosts();
@@ -31,6 +43,10 @@ impl TryFrom<&ResolvedCase> for LabSpec {
         let flows = traffic::convert(scenario, &layout, &paths, &hosts)?;
         let remaps = remaps(scenario, &hosts)?;
         let throttles = throttles(scenario, &hosts);
+        let sleeps = sleeps(scenario, &hosts)?;
+        let named = |(number, name): (usize, &String)| machines.contains(name).then_some(number);
+        let named = hosts.iter().enumerate().filter_map(named);
+        let machines = Machines { hosts: named.chain(sleeps.iter().map(|s| s.host)).collect(), sleeps, seed };
         let spec = LabSpec {
             run_id: None,
             layout,
@@ -39,6 +55,7 @@ impl TryFrom<&ResolvedCase> for LabSpec {
             flows,
             remaps,
             throttles,
+            machines,
             duration: scenario.duration,
             warmup: scenario.warmup,
             sample_interval: SAMPLE_INTERVAL,
@@ -79,7 +96,8 @@ fn check_host(host: &Host) -> Result<(), Error> {
 }
 
 fn remaps(scenario: &Scenario, hosts: &[String]) -> Result<Vec<Remap>, Error> {
-    let others = scenario.event.iter().filter(|event| !matches!(event.kind, EventKind::Throttle(_)));
+    let of_hosts = |event: &Event| matches!(event.kind, EventKind::Throttle(_) | EventKind::Deschedule(_));
+    let others = scenario.event.iter().filter(|event| !of_hosts(event));
     let mut remaps = others.map(|event| remap(event, hosts)).collect::<Result<Vec<_>, _>>()?;
     remaps.sort_by_key(|remap| remap.at);
     Ok(remaps)
@@ -95,6 +113,37 @@ fn throttles(scenario: &Scenario, hosts: &[String]) -> Vec<Throttle> {
     scenario.event.iter().filter_map(throttle).collect()
 }
 
+/// Hosts whose processors are taken away. What they find when they run again is their kernel's own business.
+fn sleeps(scenario: &Scenario, hosts: &[String]) -> Result<Vec<Sleep>, Error> {
+    let mut sleeps = Vec::new();
+    for event in &scenario.event {
+        let EventKind::Deschedule(e) = &event.kind else { continue };
+        if e.ring.is_some() {
+            return refuse("event.ring", "the receive ring is that of the virtual machine's card");
+        }
+        if e.first != First::Timers {
+            return refuse(
+                "event.first",
+                "what a host handles first when it runs again is its kernel's choice",
+            );
+        }
+        // Validation knows the hosts.
+        if let Some(host) = hosts.iter().position(|host| *host == e.host) {
+            let until = e.until.unwrap_or(scenario.duration).min(scenario.duration);
+            sleeps.push(Sleep { host, at: event.at, until, lengths: lengths(e) });
+        }
+    }
+    Ok(sleeps)
+}
+
+fn lengths(event: &DescheduleEvent) -> Lengths {
+    match event.recorded.is_empty() {
+        false => Lengths::Recorded(event.recorded.clone()),
+        true if event.random => Lengths::Random(event.on, event.off),
+        true => Lengths::Fixed(event.on, event.off),
+    }
+}
+
 fn remap(event: &Event, hosts: &[String]) -> Result<Remap, Error> {
     let kind = match &event.kind {
         EventKind::Remap(e) => {
@@ -104,13 +153,6 @@ fn remap(event: &Event, hosts: &[String]) -> Result<Remap, Error> {
             };
             return Ok(Remap { at: event.at, vm, vnic: e.vnic as usize, nic: e.nic as usize });
         }
-        EventKind::Deschedule(e) => {
-            let problem = format!(
-                "{} is a container, which has no virtual CPUs to take away; its programs can be given a quota by the event `throttle`",
-                e.host
-            );
-            return refuse("event.deschedule", problem);
-        }
         EventKind::SetBackup(_)
         | EventKind::ClearBackup(_)
         | EventKind::CloseSubflow(_)
@@ -118,6 +160,7 @@ fn remap(event: &Event, hosts: &[String]) -> Result<Remap, Error> {
             return refuse("event.kind", "events of subflows, which the kernel's path manager owns");
         }
         EventKind::Throttle(_) => "throttle",
+        EventKind::Deschedule(_) => "deschedule",
         EventKind::LinkDown(_) => "link-down",
         EventKind::LinkUp(_) => "link-up",
         EventKind::SetRate(_) => "set-rate",

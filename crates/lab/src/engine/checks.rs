@@ -21,6 +21,7 @@ const REQUIRED: [&str; 10] = [
     "iperf3",
     "mptcpize",
 ];
+const TUN: &str = "/dev/net/tun";
 const EMULATOR: &str = "qemu-system-x86_64";
 
 /// What the host can do: its kernel, and the programs of the lab. Asked once per process, as it takes seconds.
@@ -62,11 +63,23 @@ pub(super) fn kernel_can(plan: &Plan) -> Result<(), Unusable> {
         return Err(Unusable::NotRoot);
     }
     let mut names: Vec<String> = REQUIRED.map(str::to_owned).to_vec();
-    for spec in plan.cases.iter().filter_map(|case| LabSpec::try_from(case).ok()) {
-        names.extend(needed(&spec));
-    }
+    let specs = super::specs(plan).unwrap_or_default();
+    specs.iter().for_each(|spec| names.extend(needed(spec)));
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    required(&names)
+    required(&names)?;
+    if specs.iter().any(|spec| !spec.machines.hosts.is_empty()) { machine_usable() } else { Ok(()) }
+}
+
+/// Whether a host can be a virtual machine.
+fn machine_usable() -> Result<(), Unusable> {
+    if !std::path::Path::new(TUN).exists() {
+        return Err(Unusable::Lacks {
+            check: "taps".to_owned(),
+            reason: format!("{TUN} is not there, and a virtual machine's cables end at it"),
+            remedy: Some("modprobe tun".to_owned()),
+        });
+    }
+    guest_usable()
 }
 
 /// What not every case needs.

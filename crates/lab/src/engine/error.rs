@@ -25,7 +25,7 @@ pub enum Unusable {
         remedy: Option<String>,
     },
     /// No program to run a guest.
-    #[error("engine guest: {program} is not installed or not in PATH")]
+    #[error("guests: {program} is not installed or not in PATH")]
     NoEmulator {
         /// The program.
         program: &'static str,

@@ -3,8 +3,9 @@
 //! One guest serves all runs. It runs [`worker`](super::worker()) with a directory that it shares with the host; a run is
 //! a file `<n>.job` there, answered by `<n>.progress` now and then and `<n>.answer` at the end.
 
+use crate::Error;
 use crate::engine::worker::{Answer, POLL, QUIT, place, take};
-use crate::engine::{GuestRunError, checks, expressible};
+use crate::engine::{GuestRunError, OVERHEAD, checks, expressible, machines};
 use crate::guest::{self, Guest, GuestError, GuestOptions, GuestOutput, KernelImage};
 use std::ffi::OsString;
 use std::fs;
@@ -17,10 +18,8 @@ use vmcc_engine::{Engine, EngineError};
 use vmcc_results::RunOutput;
 use vmcc_scenario::{Plan, ResolvedCase};
 
-/// Time for a run beyond its duration: building, and emulation without KVM.
-const OVERHEAD: Duration = Duration::from_secs(120);
-
-/// The program of the host that calls [`worker`](super::worker()) with its last argument, a directory.
+/// The program of the host that calls [`worker`](super::worker()), or [`sender`](crate::sender()) where a host is a virtual
+/// machine, with its last argument, a directory.
 #[derive(Debug, Clone)]
 pub struct WorkerProgram {
     /// The program, visible in the guest, which has the host's files.
@@ -55,6 +54,13 @@ impl GuestEngine {
     /// The lab cannot express the plan, or this host cannot boot a guest.
     pub fn for_plan(plan: &Plan, program: WorkerProgram) -> Result<Self, EngineError> {
         expressible(plan)?;
+        if let Some(host) = machines(plan).first() {
+            return Err(EngineError::from(Error::NotExpressible {
+                key: "event.deschedule".to_owned(),
+                problem: format!("{host} would be a virtual machine in a virtual machine"),
+                remedy: "use `--engine kernel` or `--engine sim`".to_owned(),
+            }));
+        }
         checks::guest_usable()?;
         let kernel = guest::newest_kernel()?;
         let durations = plan.cases.iter().map(|c| Duration::from_nanos(c.scenario.duration.get()) + OVERHEAD);

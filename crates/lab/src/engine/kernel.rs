@@ -1,25 +1,63 @@
 //! Cases on this host's kernel.
 
-use crate::engine::{checks, expressible, fraction};
+use crate::engine::{OVERHEAD, WorkerProgram, checks, expressible, fraction, machines};
+use crate::guest::{self, KernelImage};
+use crate::machine::{Machine, cards};
 use crate::{Control, Error, LabSpec, Programs};
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 use vmcc_engine::{Engine, EngineError};
 use vmcc_results::RunOutput;
 use vmcc_scenario::{Plan, ResolvedCase};
 
-/// Network namespaces, shaped links and real programs on the kernel that runs this process.
+/// Network namespaces, shaped links and real programs on the kernel that runs this process. A host that the plan takes off its
+/// processors is a small virtual machine.
 #[derive(Debug)]
-pub struct Kernel(());
+pub struct Kernel {
+    machines: Option<Machines>,
+}
+
+/// What virtual machines need.
+#[derive(Debug)]
+struct Machines {
+    hosts: BTreeSet<String>,
+    cards: usize,
+    kernel: KernelImage,
+    worker: WorkerProgram,
+    time_limit: Duration,
+    running: Mutex<Option<Machine>>,
+}
 
 impl Kernel {
-    /// The kernel engine for `plan`.
+    /// The kernel engine for `plan`. `worker` is what a virtual machine runs, if the plan asks for one: a program that calls
+    /// [`sender`](crate::sender()) with its last argument.
     ///
     /// # Errors
     /// The lab cannot express the plan, or this host cannot run it.
-    pub fn for_plan(plan: &Plan) -> Result<Self, EngineError> {
+    pub fn for_plan(plan: &Plan, worker: Option<WorkerProgram>) -> Result<Self, EngineError> {
         expressible(plan)?;
         checks::kernel_can(plan)?;
-        Ok(Self(()))
+        let hosts = machines(plan);
+        if hosts.is_empty() {
+            return Ok(Self { machines: None });
+        }
+        let worker = worker.ok_or_else(|| {
+            Error::not_expressible("event.deschedule", "nobody says what a virtual machine shall run")
+        })?;
+        let specs = super::specs(plan)?;
+        let most = specs.iter().flat_map(|spec| spec.machines.hosts.iter().map(|host| cards(spec, *host)));
+        let durations = plan.cases.iter().map(|c| Duration::from_nanos(c.scenario.duration.get()) + OVERHEAD);
+        let machines = Machines {
+            hosts,
+            cards: most.max().unwrap_or(0),
+            kernel: guest::newest_kernel()?,
+            worker,
+            time_limit: durations.sum::<Duration>() * plan.runs + OVERHEAD,
+            running: Mutex::new(None),
+        };
+        Ok(Self { machines: Some(machines) })
     }
 }
 
@@ -39,6 +77,11 @@ impl Engine for Kernel {
         Some(1)
     }
 
+    fn facts(&self) -> Vec<(String, String)> {
+        let kernel = |machines: &Machines| ("vm_kernel".to_owned(), machines.kernel.release().to_owned());
+        self.machines.iter().map(kernel).collect()
+    }
+
     fn run(
         &self,
         case: &ResolvedCase,
@@ -46,9 +89,35 @@ impl Engine for Kernel {
         stop: &AtomicBool,
         progress: &(dyn Fn(f64) + Sync),
     ) -> Result<RunOutput, EngineError> {
-        let spec = LabSpec::try_from(case)?.with_seed(seed);
         let mut report = |p: &crate::Progress| progress(fraction(p));
-        let mut control = Control { cancel: stop, progress: &mut report, programs: Programs::default() };
-        Ok(crate::run(&spec, &mut control)?)
+        if let Some(machines) = &self.machines {
+            return Ok(machines.run(case, seed, stop, &mut report)?);
+        }
+        let programs = Programs::default();
+        let mut control = Control { cancel: stop, progress: &mut report, programs, machine: None };
+        Ok(crate::run(&LabSpec::try_from(case)?.with_seed(seed), &mut control)?)
+    }
+}
+
+impl Machines {
+    /// One run. A machine that had one which failed may be in any state: the next run has a new one.
+    fn run(
+        &self,
+        case: &ResolvedCase,
+        seed: u64,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&crate::Progress),
+    ) -> Result<RunOutput, Error> {
+        let spec = LabSpec::of(case, &self.hosts, seed)?.with_seed(seed);
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut machine = match running.take() {
+            Some(machine) => machine,
+            None => Machine::start(&self.kernel, self.cards, &self.worker, self.time_limit)?,
+        };
+        let (programs, attached) = (Programs::default(), Some((&mut machine, case)));
+        let mut control = Control { cancel: stop, progress, programs, machine: attached };
+        let output = crate::run(&spec, &mut control)?;
+        *running = Some(machine);
+        Ok(output)
     }
 }

@@ -14,14 +14,36 @@ pub use kernel::Kernel;
 pub use worker::worker;
 
 use crate::{Error, LabSpec, Progress};
+use std::collections::BTreeSet;
+use std::time::Duration;
 use vmcc_scenario::Plan;
+use vmcc_scenario::model::EventKind;
+
+/// Time for a run beyond its duration: building, and emulation without KVM.
+const OVERHEAD: Duration = Duration::from_secs(120);
 
 /// Whether the lab has what every case asks for.
 ///
 /// # Errors
 /// What it cannot express, by key.
 pub fn expressible(plan: &Plan) -> Result<(), Error> {
-    plan.cases.iter().try_for_each(|case| LabSpec::try_from(case).map(drop))
+    specs(plan).map(drop)
+}
+
+/// What each case asks for.
+fn specs(plan: &Plan) -> Result<Vec<LabSpec>, Error> {
+    let machines = machines(plan);
+    plan.cases.iter().map(|case| LabSpec::of(case, &machines, 0)).collect()
+}
+
+/// The hosts that are off in some case: virtual machines in all of them, so that cases can be compared.
+fn machines(plan: &Plan) -> BTreeSet<String> {
+    let events = plan.cases.iter().flat_map(|case| &case.scenario.event);
+    let host = |event: &vmcc_scenario::model::Event| match &event.kind {
+        EventKind::Deschedule(e) => Some(e.host.clone()),
+        _ => None,
+    };
+    events.filter_map(host).collect()
 }
 
 /// The part of a run that is over.

@@ -74,7 +74,7 @@ fn answer(directory: &Path, number: u32, case: &ResolvedCase) -> Answer {
         };
         let cancel = AtomicBool::new(false);
         let programs = Programs::default();
-        crate::run(&spec, &mut Control { cancel: &cancel, progress: &mut report, programs })
+        crate::run(&spec, &mut Control { cancel: &cancel, progress: &mut report, programs, machine: None })
     });
     match result {
         Ok(output) => Answer::Output(Box::new(output)),

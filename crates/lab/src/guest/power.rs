@@ -30,11 +30,16 @@ pub struct Turn {
 }
 
 impl Power {
-    /// Lets the guest run and stop by these turns, until they end or `enough` is set; it runs afterwards. For how long it
-    /// was off each time: what was asked for and by how much this process was late. The moments of turns are those of the
-    /// pattern, whatever was late before. Without a running guest nothing happens but time.
-    pub fn deschedule(&self, turns: impl IntoIterator<Item = Turn>, enough: &AtomicBool) -> Vec<Duration> {
-        let mut at = Instant::now();
+    /// Lets the guest run and stop by these turns from a moment on, until they end or `enough` is set; it runs afterwards. For
+    /// how long it was off each time: what was asked for and by how much this process was late. The moments of turns are those
+    /// of the pattern, whatever was late before. Without a running guest nothing happens but time.
+    pub fn deschedule(
+        &self,
+        begin: Instant,
+        turns: impl IntoIterator<Item = Turn>,
+        enough: &AtomicBool,
+    ) -> Vec<Duration> {
+        let mut at = begin;
         let mut times = Vec::new();
         for turn in turns {
             at += turn.on;
@@ -120,7 +125,7 @@ mod tests {
         power.begins(child.id());
         let turn = Turn { on: Duration::from_millis(5), off: Duration::from_millis(40) };
         let (times, stopped) = thread::scope(|scope| {
-            let turns = scope.spawn(|| power.deschedule(vec![turn; 4], &enough));
+            let turns = scope.spawn(|| power.deschedule(Instant::now(), vec![turn; 4], &enough));
             let mut stopped = false;
             while !turns.is_finished() {
                 stopped |= state(&child) == "T";
@@ -131,9 +136,9 @@ mod tests {
         assert!(stopped && times.len() == 4 && times.iter().all(|time| !time.is_zero()), "{times:?}");
         assert_ne!(state(&child), "T");
         power.ends();
-        assert_eq!(power.deschedule(vec![turn; 1], &enough).len(), 1);
+        assert_eq!(power.deschedule(Instant::now(), vec![turn; 1], &enough).len(), 1);
         enough.store(true, Ordering::Relaxed);
-        assert_eq!(power.deschedule(vec![turn; 1000], &enough), []);
+        assert_eq!(power.deschedule(Instant::now(), vec![turn; 1000], &enough), []);
         child.kill().and_then(|()| child.wait()).expect("its end");
     }
 }

@@ -4,7 +4,7 @@
 mod observe;
 
 use crate::Error;
-use crate::run::Observed;
+use crate::run::{Absent, Observed};
 use crate::sampler::{Point, Stream, Track};
 use crate::spec::{Cc, Flow, Job, LabSpec, Transport};
 use crate::workload::Connection;
@@ -40,9 +40,24 @@ impl Transferred<'_> {
 /// Reduces a run to its output.
 pub(crate) fn output(spec: &LabSpec, observed: &Observed) -> Result<RunOutput, Error> {
     let transfers = join(spec, observed);
-    let warnings = verify(spec, &transfers)?;
+    let mut warnings = verify(spec, &transfers)?;
+    warnings.extend(observed.absent.as_ref().and_then(|absent| overloaded(spec, absent)));
     let figures = reduce::figures(&observe::observe(spec, observed, &transfers));
     Ok(RunOutput::new(figures, Work { cpu_s: observed.cpu_s, ..Work::default() }, warnings))
+}
+
+/// From this share of its time on a virtual machine's processor may be what limits its connections.
+const OVERLOADED: f64 = 0.9;
+
+fn overloaded(spec: &LabSpec, absent: &Absent) -> Option<String> {
+    (absent.busy > OVERLOADED).then(|| {
+        format!(
+            "the virtual machine {} was busy for {:.0} % of the time that it had its processor: that may be what limits \
+             its connections; lower their rate",
+            spec.hosts[absent.host],
+            100.0 * absent.busy
+        )
+    })
 }
 
 /// Brings together each connection of the reports and its sockets. The port that connected, in a report, names the first

@@ -2,12 +2,13 @@
 
 use super::Transferred;
 use crate::ports::PortRecord;
-use crate::run::Observed as Seen;
+use crate::run::{Absent, Observed as Seen};
 use crate::sampler::{ClassPoint, Fates, Point, Track};
 use crate::spec::{self, Flow, LabSpec, OfPaths, Role, Transport};
+use hdrhistogram::Histogram;
 use std::collections::BTreeSet;
 use vmcc_metrics::observed::{
-    Class, Connection, Counters, End, Entry, Job, Moment, Observed, Part, Path, Sample, Subflow,
+    Class, Connection, Counters, End, Entry, Job, Moment, Observed, Off, Part, Path, Sample, Subflow,
 };
 use vmcc_port::ClassStats;
 use vmcc_units::Nanos;
@@ -32,8 +33,34 @@ pub(super) fn observe(spec: &LabSpec, seen: &Seen, transfers: &[Transferred<'_>]
         parts_per_interval: true,
         cpu_s: seen.cpu_s,
         rtts: Vec::new(),
-        off: Vec::new(),
+        off: seen.absent.iter().map(|absent| off(spec, absent)).collect(),
     }
+}
+
+/// What a virtual machine noticed of its own absences, and what whoever stopped it knows.
+fn off(spec: &LabSpec, absent: &Absent) -> Off {
+    let lengths_us = absent.noticed_us.iter().map(|(_, length)| *length);
+    let stopped =
+        histogram(absent.stopped.iter().map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
+    let times = absent.noticed_us.iter().take(Off::MOST);
+    Off {
+        host: spec.hosts[absent.host].clone(),
+        total_us: lengths_us.clone().sum::<u64>() as f64,
+        lengths_ns: histogram(lengths_us.map(|us| us.saturating_mul(1_000))),
+        times: times.map(|(at, length)| (Moment::from_us(*at), *length as f64)).collect(),
+        stopped_ns: Some(stopped),
+        lost_pkt: None,
+    }
+}
+
+/// To 1 %, as the simulator's.
+fn histogram(lengths_ns: impl Iterator<Item = u64>) -> Histogram<u64> {
+    // The precision is a constant that the constructor accepts; it grows with the lengths.
+    let mut histogram = Histogram::new(2).expect("a valid precision");
+    for length in lengths_ns {
+        let _ = histogram.record(length);
+    }
+    histogram
 }
 
 fn moment(time: Nanos) -> Moment {

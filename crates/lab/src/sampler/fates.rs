@@ -3,13 +3,14 @@
 use crate::spec::LabSpec;
 use crate::topology::Topology;
 use crate::workload;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use vmcc_metrics::observed::{Closed, End};
 use vmcc_netlink::{Ends, Event, Events};
 
 /// What became of one subflow.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fate {
     pub(crate) opened: bool,
     pub(crate) closed: Option<Closed>,
@@ -21,8 +22,9 @@ pub(crate) struct Fate {
 type Address = (usize, u32, u8);
 
 /// Those of a run, by local and remote end at the sender.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Fates {
+    #[serde(with = "pairs")]
     known: BTreeMap<(SocketAddr, SocketAddr), Fate>,
     /// Announcements are missing: nobody knows what became of whom.
     incomplete: bool,
@@ -48,6 +50,32 @@ impl Fates {
             Some(why) => End::Closed(why),
             None => End::WithConnection,
         }
+    }
+}
+
+impl Fates {
+    /// Takes in those that were seen elsewhere.
+    pub(crate) fn join(&mut self, others: Self) {
+        self.known.extend(others.known);
+        self.incomplete |= others.incomplete;
+    }
+}
+
+/// A map as a list, because the keys of JSON's are texts.
+mod pairs {
+    use super::Fate;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::collections::BTreeMap;
+    use std::net::SocketAddr;
+
+    type Map = BTreeMap<(SocketAddr, SocketAddr), Fate>;
+
+    pub(super) fn serialize<S: Serializer>(map: &Map, to: S) -> Result<S::Ok, S::Error> {
+        map.iter().collect::<Vec<_>>().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Map, D::Error> {
+        Ok(Vec::<((SocketAddr, SocketAddr), Fate)>::deserialize(from)?.into_iter().collect())
     }
 }
 

@@ -2,12 +2,15 @@
 
 mod flow;
 mod layout;
+mod machines;
 mod routed;
 
 pub(crate) use flow::dscp;
 pub use flow::{Cc, Flow, Job, Remap, Role, Throttle, Transport};
 pub(crate) use layout::FRAME_BYTES;
 pub use layout::{Direction, Layout, Path, Shape, Sharing, VirtualHost, Wire};
+pub(crate) use machines::Draws;
+pub use machines::{Lengths, Machines, Sleep};
 pub use routed::{OfPaths, Routed, RoutedLink};
 
 use crate::Error;
@@ -39,6 +42,8 @@ pub struct LabSpec {
     pub remaps: Vec<Remap>,
     /// Hosts whose programs have a quota of processor time.
     pub throttles: Vec<Throttle>,
+    /// Hosts that are virtual machines.
+    pub machines: Machines,
     /// How long the run lasts.
     pub duration: Nanos,
     /// The first part of the run, left out of every figure except counters (drops, marks, retransmissions).
@@ -79,6 +84,7 @@ impl LabSpec {
     /// Whether packets that are sent are delayed or lost on their way, which needs netem.
     pub(crate) fn is_impaired(&self) -> bool {
         match &self.layout {
+            Layout::ParallelPaths if self.cables_impair() => false,
             Layout::ParallelPaths | Layout::VirtualHost(_) => {
                 self.paths.iter().any(|path| path.out.wire.is_impaired() || path.back.wire.is_impaired())
             }
@@ -133,6 +139,7 @@ impl LabSpec {
             return Err(Error::spec("traffic", problem));
         }
         self.flows.iter().try_for_each(|flow| self.check_flow(flow).and_then(|()| flow.check_job()))?;
+        self.check_machines()?;
         let files = self.flows.iter().map(Flow::files_bytes).fold(0, u64::saturating_add);
         if files > MAX_FILES.get() {
             let problem = format!(
@@ -224,6 +231,7 @@ mod tests {
             flows: vec![flow],
             remaps: Vec::new(),
             throttles: Vec::new(),
+            machines: Machines::default(),
             duration: Nanos::from_secs(4),
             warmup: Nanos::from_secs(1),
             sample_interval: Nanos::from_millis(10),

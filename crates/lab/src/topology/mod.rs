@@ -21,13 +21,14 @@ mod wire;
 
 pub(crate) use shape::QueueReader;
 pub(crate) use stack::lane_of;
-pub(crate) use wire::in_namespace;
+use wire::Interface;
+pub(crate) use wire::{in_namespace, no_ipv6};
 
 use crate::spec::{Flow, LabSpec, Layout, OfPaths, Remap};
 use crate::{Error, netns::Netns, registry::Record};
 use stack::{Ends, Stack, StackPlan};
 use std::net::Ipv4Addr;
-use vmcc_netlink::TrafficControl;
+use vmcc_netlink::{Links, TrafficControl};
 use vmcc_port::PortConfig;
 
 /// A port of a virtual switch on which packets wait.
@@ -61,7 +62,8 @@ impl Topology {
         let mut topology = Self { stacks: Vec::new(), ends, switches: Vec::new(), ports: Vec::new() };
         for (number, plan) in plans.iter().enumerate() {
             let netns = make(&StackPlan::name(&plans, number, &spec.hosts))?;
-            topology.stacks.push(Stack::new(number, plan, netns, spec)?);
+            let elsewhere = spec.machines.hosts.contains(&plan.host);
+            topology.stacks.push(Stack::new(number, plan, netns, (spec, elsewhere))?);
         }
         let switch_names = match &spec.layout {
             Layout::ParallelPaths => (0..spec.paths.len()).map(|path| format!("mid{path}")).collect(),
@@ -83,6 +85,44 @@ impl Topology {
         };
         topology.stacks.iter().try_for_each(Stack::announce)?;
         Ok(topology)
+    }
+
+    /// The hosts' namespaces alone, inside the virtual machine that is `host`, which has its cards in them: `cards` are their
+    /// numbers in this thread's namespace. The other hosts' are empty.
+    pub(crate) fn inside(
+        spec: &LabSpec,
+        host: usize,
+        cards: &[u32],
+        record: &mut Record,
+    ) -> Result<Self, Error> {
+        let (plans, ends) = stack::plan(spec)?;
+        let mut topology = Self { stacks: Vec::new(), ends, switches: Vec::new(), ports: Vec::new() };
+        for (number, plan) in plans.iter().enumerate() {
+            let name = format!("vmcc-{}-{}", record.run_id(), StackPlan::name(&plans, number, &spec.hosts));
+            let netns = Netns::create(&name, record)?;
+            topology.stacks.push(Stack::new(number, plan, netns, (spec, false))?);
+        }
+        for stack in topology.stacks.iter().filter(|stack| stack.host == host) {
+            for (lane, card) in cards.iter().enumerate().take(stack.lanes) {
+                topology.take_card(spec, stack, lane, *card)?;
+            }
+        }
+        topology.stacks.iter().try_for_each(Stack::announce)?;
+        Ok(topology)
+    }
+
+    fn take_card(&self, spec: &LabSpec, stack: &Stack, lane: usize, card: u32) -> Result<(), Error> {
+        let name = format!("p{lane}");
+        let moved = Links::open().and_then(|mut links| links.move_to(card, stack.netns.raw_fd(), &name));
+        moved.map_err(|e| Error::kernel("moving a network card to", stack.netns.name(), e))?;
+        let routed = matches!(spec.layout, Layout::Routed(_));
+        let interface = Interface {
+            name,
+            addresses: vec![stack.address(lane)],
+            hardware: routed.then_some(wire::ROUTED),
+            routed,
+        };
+        wire::settle(&stack.netns, interface).map(drop)
     }
 
     /// Where a flow starts and ends.

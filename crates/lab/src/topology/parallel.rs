@@ -18,7 +18,7 @@ use crate::{Error, netns::Netns};
 pub(super) fn build(spec: &LabSpec, stacks: &[Stack], middles: &[Netns]) -> Result<Vec<PortPlace>, Error> {
     let mut places = Vec::new();
     for (index, (path, middle)) in spec.paths.iter().zip(middles).enumerate() {
-        add_path(path, index, stacks, middle)?;
+        add_path(spec, path, index, (stacks, middle))?;
         for (port, outward, direction) in [("lt", true, &path.out), ("rt", false, &path.back)] {
             let Some(shape) = &direction.shape else { continue };
             if spec.flows.iter().any(|flow| spec.layout.is_outward(flow) == outward) {
@@ -33,7 +33,12 @@ pub(super) fn build(spec: &LabSpec, stacks: &[Stack], middles: &[Netns]) -> Resu
     Ok(places)
 }
 
-fn add_path(path: &Path, index: usize, stacks: &[Stack], middle: &Netns) -> Result<(), Error> {
+fn add_path(
+    spec: &LabSpec,
+    path: &Path,
+    index: usize,
+    (stacks, middle): (&[Stack], &Netns),
+) -> Result<(), Error> {
     no_ipv6(middle)?;
     for bridge in ["l", "r"] {
         add_bridge(middle, bridge)?;
@@ -44,11 +49,13 @@ fn add_path(path: &Path, index: usize, stacks: &[Stack], middle: &Netns) -> Resu
         let (bridge, arriving) = if stack.host == 0 { ("l", &path.back) } else { ("r", &path.out) };
         let interface = Interface {
             name: format!("p{index}"),
-            addresses: vec![stack.address(index)],
+            addresses: stack.addresses_here(index),
             ..Interface::default()
         };
         plug(&Leg::new(middle, port.as_str(), bridge), &stack.netns, interface)?;
-        shape::behind(middle, &port, arriving)?;
+        if !spec.cables_impair() {
+            shape::behind(middle, &port, arriving)?;
+        }
     }
     Ok(())
 }

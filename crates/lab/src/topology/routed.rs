@@ -124,7 +124,8 @@ impl<'a> Builder<'a> {
         let Some(&at) = self.nodes.get(&self.routed.node_of_host[stack.host]) else { return Ok(()) };
         let (port, address) = (format!("v{}.{lane}", stack.number), stack.address(lane));
         let name = format!("p{lane}");
-        let interface = Interface { name, addresses: vec![address], hardware: Some(ROUTED), routed: true };
+        let addresses = stack.addresses_here(lane);
+        let interface = Interface { name, addresses, hardware: Some(ROUTED), routed: true };
         plug(&Leg::routed(at, port.as_str()), &stack.netns, interface)?;
         self.rule(at, Match::To(address), &port)
     }

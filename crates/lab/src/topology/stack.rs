@@ -33,6 +33,8 @@ pub(super) struct Stack {
     listens: bool,
     /// Its interfaces, from lane 0 on.
     pub(super) lanes: usize,
+    /// It is that of a virtual machine: the namespace only has the near ends of the machine's cables.
+    elsewhere: bool,
 }
 
 /// The lane that an address belongs to.
@@ -70,9 +72,19 @@ pub(super) fn plan(spec: &LabSpec) -> Result<(Vec<StackPlan>, Ends), Error> {
 }
 
 impl Stack {
-    pub(super) fn new(number: usize, plan: &StackPlan, netns: Netns, spec: &LabSpec) -> Result<Self, Error> {
+    pub(super) fn new(
+        number: usize,
+        plan: &StackPlan,
+        netns: Netns,
+        (spec, elsewhere): (&LabSpec, bool),
+    ) -> Result<Self, Error> {
         set_up(&netns, spec, plan)?;
-        Ok(Self { netns, host: plan.host, number, listens: plan.listens, lanes: plan.lanes })
+        Ok(Self { netns, host: plan.host, number, listens: plan.listens, lanes: plan.lanes, elsewhere })
+    }
+
+    /// What its interface on a lane gets here: a virtual machine has its address itself.
+    pub(super) fn addresses_here(&self, lane: usize) -> Vec<Ipv4Addr> {
+        (!self.elsewhere).then(|| self.address(lane)).into_iter().collect()
     }
 
     /// Its address on a lane.

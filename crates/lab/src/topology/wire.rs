@@ -50,7 +50,7 @@ where
 }
 
 /// Switches off IPv6, whose own packets would count; a kernel without IPv6 has nothing to switch off.
-pub(super) fn no_ipv6(namespace: &Netns) -> Result<(), Error> {
+pub(crate) fn no_ipv6(namespace: &Netns) -> Result<(), Error> {
     match namespace.sysctl("net.ipv6.conf.all.disable_ipv6", "1") {
         Err(Error::Kernel { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
@@ -82,6 +82,18 @@ pub(super) fn plug(leg: &Leg<'_>, end: &Netns, interface: Interface) -> Result<(
     let (port, peer, fd) = (leg.port.clone(), interface.name.clone(), end.raw_fd());
     in_namespace(leg.at, "making a port in", move || Links::open()?.add_veth(&port, &peer, Some(fd)))?;
     connect(leg)?;
+    let name = interface.name.clone();
+    let index = settle(end, interface)?;
+    in_namespace(end, "having a thread receive in", move || {
+        match Links::open()?.receive_in_thread(index, &name) {
+            Err(e) if CANNOT.contains(&e.kind()) => Ok(()),
+            done => done,
+        }
+    })
+}
+
+/// Gives a host's interface what it shall have; its number.
+pub(super) fn settle(end: &Netns, interface: Interface) -> Result<u32, Error> {
     let index = end.port_index(&interface.name)?;
     in_namespace(end, "giving an address to a port of", move || {
         disable_segmentation_offload(&interface.name)?;
@@ -95,12 +107,9 @@ pub(super) fn plug(leg: &Leg<'_>, end: &Netns, interface: Interface) -> Result<(
         for address in interface.addresses {
             links.add_address(index, address, PREFIX_LEN)?;
         }
-        links.bring_up(index, None)?;
-        match links.receive_in_thread(index, &interface.name) {
-            Err(e) if CANNOT.contains(&e.kind()) => Ok(()),
-            done => done,
-        }
-    })
+        links.bring_up(index, None)
+    })?;
+    Ok(index)
 }
 
 /// Makes a port one of its bridge, or a router's, and switches it on. Segments that a host's kernel had merged would pass queues

@@ -51,17 +51,22 @@ impl Workload for Files<'_> {
         await_listening(server, (at, port), 6 * START_TIME, |ended| ended.stderr)
     }
 
+    fn data(&self, server: &Program) -> Option<PathBuf> {
+        Some(in_memory_of(server, "data"))
+    }
+
     fn send(
         &self,
         at: &Netns,
         (to, port): (Ipv4Addr, u16),
-        server: &Program,
+        data: Option<&Path>,
         record: &mut Record,
     ) -> Result<Client, Error> {
         let count = self.flow.connections.to_string();
         let lasts = self.flow.stop.to_duration().saturating_sub(self.flow.start.to_duration());
         let seconds = format!("{:.3}", lasts.as_secs_f64());
-        let data = in_memory_of(server, "data").to_string_lossy().into_owned();
+        let data = data.ok_or_else(|| Error::spec("traffic", "there is no file to be sent"))?;
+        let data = data.to_string_lossy().into_owned();
         let urls = format!("http://{to}:{port}/[1-{count}]");
         let mut words = wrapper(self.flow, self.programs);
         // Without the user's settings and proxies, and without asking first whether the file is welcome.

@@ -13,6 +13,7 @@ use crate::spec::{Flow, Job, dscp};
 use crate::{Error, Netns};
 use serde::Deserialize;
 use std::net::Ipv4Addr;
+use std::path::Path;
 
 const INSTALL_IPERF: &str = "apt-get install -y iperf3";
 
@@ -49,7 +50,7 @@ impl Workload for Iperf3<'_> {
         &self,
         at: &Netns,
         (to, port): (Ipv4Addr, u16),
-        _server: &Program,
+        _data: Option<&Path>,
         record: &mut Record,
     ) -> Result<Client, Error> {
         let flow = self.flow;

@@ -13,6 +13,7 @@ use crate::registry::Record;
 use crate::spec::{Flow, Job, Transport};
 use crate::{Error, Netns};
 use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -53,12 +54,18 @@ pub(crate) trait Workload {
     /// Starts the side that listens, the receiving one but where data are fetched, and waits until it does, on `port`.
     fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<Program, Error>;
 
-    /// Starts the other side, which ends by itself when the flow does.
+    /// The file that the sending side sends, if it sends one.
+    fn data(&self, _server: &Program) -> Option<PathBuf> {
+        None
+    }
+
+    /// Starts the other side, which ends by itself when the flow does. `data` is [`Workload::data`], or a copy of
+    /// it.
     fn send(
         &self,
         at: &Netns,
         to: (Ipv4Addr, u16),
-        server: &Program,
+        data: Option<&Path>,
         record: &mut Record,
     ) -> Result<Client, Error>;
 

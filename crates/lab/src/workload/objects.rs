@@ -10,6 +10,7 @@ use crate::registry::Record;
 use crate::spec::{Flow, Transport};
 use crate::{Error, Netns};
 use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use vmcc_units::Bytes;
@@ -112,7 +113,7 @@ impl Workload for Objects<'_> {
         &self,
         at: &Netns,
         (to, port): (Ipv4Addr, u16),
-        _server: &Program,
+        _data: Option<&Path>,
         _record: &mut Record,
     ) -> Result<Client, Error> {
         let lasts = self.flow.stop.to_duration().saturating_sub(self.flow.start.to_duration());

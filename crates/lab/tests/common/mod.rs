@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use vmcc_lab::{
-    Cc, Control, Direction, Error, Flow, Job, LabSpec, Layout, Path, Programs, Role, Shape, Transport, Wire,
+    Cc, Control, Direction, Error, Flow, Job, LabSpec, Layout, Machines, Path, Programs, Role, Shape,
+    Transport, Wire,
 };
 use vmcc_results::{Metrics, RunOutput};
 use vmcc_scenario::model::{Marking, Queue};
@@ -64,6 +65,7 @@ pub(crate) fn two_paths(cc: Cc, seconds: u64) -> LabSpec {
         flows: vec![flow("bulk", cc, seconds)],
         remaps: Vec::new(),
         throttles: Vec::new(),
+        machines: Machines::default(),
         duration: Nanos::from_secs(seconds),
         warmup: Nanos::from_secs(1),
         sample_interval: Nanos::from_millis(10),
@@ -81,14 +83,15 @@ pub(crate) fn run(spec: &LabSpec) -> Result<RunOutput, Error> {
 
 pub(crate) fn run_with(spec: &LabSpec, programs: Programs) -> Result<RunOutput, Error> {
     let cancel = AtomicBool::new(false);
-    vmcc_lab::run(spec, &mut Control { cancel: &cancel, progress: &mut |_| {}, programs })
+    vmcc_lab::run(spec, &mut Control { cancel: &cancel, progress: &mut |_| {}, programs, machine: None })
 }
 
 /// Runs, and calls `look` a few times per second with the time since the traffic started.
 pub(crate) fn watched(spec: &LabSpec, look: &mut dyn FnMut(Duration)) -> RunOutput {
     let cancel = AtomicBool::new(false);
     let mut progress = |progress: &vmcc_lab::Progress| look(progress.elapsed);
-    let mut control = Control { cancel: &cancel, progress: &mut progress, programs: Programs::default() };
+    let mut control =
+        Control { cancel: &cancel, progress: &mut progress, programs: Programs::default(), machine: None };
     vmcc_lab::run(spec, &mut control).unwrap()
 }
 

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use switch::{Namespace, run};
 use vmcc_lab::guest::{Accel, Guest, GuestError, GuestOptions, Power, Stream, Turn, kernel};
 use vmcc_netlink::{MAX_LIMIT, PathManager};
@@ -93,7 +93,7 @@ impl Lab {
         let enough = AtomicBool::new(false);
         let (power, turns) = (&self.vm.power, turn.into_iter().flat_map(std::iter::repeat));
         let (output, off) = thread::scope(|scope| {
-            let descheduling = scope.spawn(|| power.deschedule(turns, &enough));
+            let descheduling = scope.spawn(|| power.deschedule(Instant::now(), turns, &enough));
             let output = server.take().expect("a server").wait_with_output().expect("iperf3");
             enough.store(true, Ordering::Relaxed);
             (output, descheduling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))

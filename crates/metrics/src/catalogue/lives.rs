@@ -127,19 +127,29 @@ pub(super) const ALL: &[Metric] = &[
     },
     Metric {
         name: "vm_off_us",
+        places: &[Place::Run, Place::Series],
         unit: Unit::Microseconds,
         span: Span::Run,
-        engines: Engines::Simulator,
         title: "VM off time",
-        meaning: "how long hosts were off their CPUs, each time (events `deschedule`; overlapping ones are one), to 1 %",
+        meaning: "how long hosts were off their CPUs, each time (events `deschedule`; overlapping ones are one), to 1 %; on a \
+                  kernel as the virtual machine itself notices by its clock, from 10 ms on",
         reduce: By(off::times),
+        ..DISTRIBUTION
+    },
+    Metric {
+        name: "vm_stopped_us",
+        unit: Unit::Microseconds,
+        span: Span::Run,
+        engines: Engines::Kernels,
+        title: "VM stopped",
+        meaning: "for how long a virtual machine was stopped, each time, measured by what stopped it, to 1 %",
+        reduce: By(off::stopped),
         ..DISTRIBUTION
     },
     Metric {
         name: "vm_off_total_us",
         unit: Unit::Microseconds,
         span: Span::Run,
-        engines: Engines::Simulator,
         title: "VM off time in all",
         meaning: "how long hosts were off their CPUs in all, summed over those that events deschedule",
         reduce: By(off::total),

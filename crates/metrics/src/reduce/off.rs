@@ -14,8 +14,15 @@ pub(crate) fn total(scope: &Scope<'_>) -> Option<Figure> {
     (!hosts.is_empty()).then(|| Figure::Number(hosts.iter().map(|host| host.total_us).sum()))
 }
 
+/// For how long they were stopped, as whoever did that knows.
+pub(crate) fn stopped(scope: &Scope<'_>) -> Option<Figure> {
+    Dist::from_nanoseconds(scope.seen.off.iter().filter_map(|host| host.stopped_ns.as_ref()))
+        .map(Figure::Dist)
+}
+
 /// What found their receive rings full.
 pub(crate) fn lost(scope: &Scope<'_>) -> Option<Figure> {
-    let hosts = &scope.seen.off;
-    (!hosts.is_empty()).then(|| Figure::Number(hosts.iter().map(|host| host.lost_pkt as f64).sum()))
+    let mut lost = scope.seen.off.iter().filter_map(|host| host.lost_pkt).peekable();
+    lost.peek()?;
+    Some(Figure::Number(lost.map(|count| count as f64).sum()))
 }

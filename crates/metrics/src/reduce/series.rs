@@ -5,6 +5,7 @@
 //! | a path's name | `goodput_bps`, `queue_bytes`, `probe_rtt_us`, and what subflows say, the mean over the measured ones on it |
 //! | `<path>.<queue>` where a path's port has several queues | `queue_bytes`, `threshold_bytes` |
 //! | a traffic entry's label | `goodput_bps`, and `probe_rtt_us` where paths have no names |
+//! | a host's name | `vm_off_us`, whenever it runs again |
 //! | `flow<n>.<path, or number of the subflow>` where there are few | what subflows say |
 
 use super::Reduce;
@@ -39,6 +40,10 @@ pub(super) fn build(seen: &Observed) -> Series {
             let (entity, metric) = (series.name(entity), series.name(metric));
             series.push(Moment(end).us(), entity, metric, sum / weight);
         }
+    }
+    for host in &seen.off {
+        let (entity, metric) = (series.name(&host.host), series.name("vm_off_us"));
+        host.times.iter().for_each(|(at, us)| series.push(at.us(), entity, metric, *us));
     }
     series
 }

@@ -129,10 +129,22 @@ fn off_times_are_those_of_all_hosts() {
     let off = |us: &[u64]| {
         let mut lengths_ns = Histogram::new(2).unwrap();
         us.iter().for_each(|us| lengths_ns.record(us * 1_000).unwrap());
-        Off { total_us: us.iter().sum::<u64>() as f64, lengths_ns, lost_pkt: us.len() as u64 }
+        Off {
+            host: format!("vm{}", us.len()),
+            total_us: us.iter().sum::<u64>() as f64,
+            stopped_ns: us.get(1).map(|_| lengths_ns.clone()),
+            lengths_ns,
+            times: us.iter().map(|us| (Moment::from_us(2 * us), *us as f64)).collect(),
+            lost_pkt: Some(us.len() as u64),
+        }
     };
     seen.off = vec![off(&[100, 300]), off(&[]), off(&[500])];
-    let m = figures(&seen).metrics;
+    let made = figures(&seen);
+    let times = made.series.iter().filter(|point| point.metric == "vm_off_us");
+    let times: Vec<_> = times.map(|point| (point.t_us, point.entity, point.value)).collect();
+    assert_eq!(times, [(200, "vm2", 100.0), (600, "vm2", 300.0), (1000, "vm1", 500.0)]);
+    let m = made.metrics;
+    assert_eq!(m.get("vm_stopped_us.samples"), Some(2.0), "nothing stopped the others");
     assert_eq!(
         (m.get("vm_off_total_us"), m.get("vm_off_us.samples"), m.get("vm_off_lost")),
         (Some(900.0), Some(3.0), Some(3.0))

@@ -23,6 +23,7 @@ use crate::time::{Span, Time};
 use crate::traffic::exponential;
 use hdrhistogram::Histogram;
 use std::sync::Arc;
+use vmcc_metrics::observed::Off;
 
 /// A packet that waits for the host.
 #[derive(Clone, Debug)]
@@ -128,6 +129,8 @@ pub(crate) struct Absences {
     pub(crate) total: Span,
     /// In nanoseconds, to 1 %.
     pub(crate) lengths: Histogram<u64>,
+    /// When it ran again and how long it had been off, the first times.
+    pub(crate) times: Vec<(Time, Span)>,
     /// Packets that found the receive ring full.
     pub(crate) lost_pkt: u64,
 }
@@ -136,11 +139,15 @@ impl Absences {
     fn new(host: u32) -> Absences {
         // The precision is a constant that the constructor accepts; it grows with the lengths.
         let lengths = Histogram::new(2).expect("a valid precision");
-        Absences { host, total: Span::ZERO, lengths, lost_pkt: 0 }
+        Absences { host, total: Span::ZERO, lengths, times: Vec::new(), lost_pkt: 0 }
     }
 
-    fn add(&mut self, length: Span) {
+    fn add(&mut self, from: Time, to: Time) {
+        let length = to.since(from);
         self.total += length;
+        if self.times.len() < Off::MOST {
+            self.times.push((to, length));
+        }
         // It grows as it must.
         let _ = self.lengths.record(length.ns());
     }
@@ -215,7 +222,7 @@ impl Pauses {
             return Waiting::default();
         }
         if let Some((start, end)) = self.window {
-            self.absences.add(end.since(start));
+            self.absences.add(start, end);
         }
         self.window = self.next_window();
         std::mem::take(&mut self.waiting)
@@ -225,7 +232,7 @@ impl Pauses {
     pub(crate) fn absences(&self, now: Time) -> Absences {
         let mut all = self.absences.clone();
         if let Some((start, _)) = self.window.filter(|(start, _)| self.paused && *start < now) {
-            all.add(now.since(start));
+            all.add(start, now);
         }
         all
     }

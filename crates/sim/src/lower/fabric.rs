@@ -122,6 +122,13 @@ impl Fabric {
         self.names.get(name).copied().ok_or_else(|| FabricError::UnknownHost(name.to_owned()))
     }
 
+    /// The name of the host at a node.
+    pub(crate) fn host_at(&self, node: u32) -> String {
+        let found = self.hosts.iter().position(|at| at.0 == node);
+        let found = found.and_then(|index| self.names.iter().find(|(_, at)| **at == index));
+        found.map_or_else(String::new, |(name, _)| name.clone())
+    }
+
     /// The links of a name in events, both directions.
     pub(crate) fn named_links(&self, name: &str) -> Vec<LinkId> {
         links(self.network.cable(name))

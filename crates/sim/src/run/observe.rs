@@ -102,9 +102,12 @@ fn off(setup: &Setup) -> Vec<Off> {
     all.sort_by_key(|one| one.host);
     all.into_iter()
         .map(|one| Off {
+            host: setup.fabric.host_at(one.host),
             total_us: one.total.ps() as f64 / 1e6,
             lengths_ns: one.lengths,
-            lost_pkt: one.lost_pkt,
+            times: one.times.iter().map(|(woke, length)| (at(*woke), length.ps() as f64 / 1e6)).collect(),
+            stopped_ns: None,
+            lost_pkt: Some(one.lost_pkt),
         })
         .collect()
 }

@@ -25,6 +25,11 @@ pub(crate) fn internal(action: InternalAction, ui: &Ui) -> Result<Exit, Failure>
             let done = vmcc_lab::engine::worker(&folder);
             done.map(|()| Exit::Done).map_err(|e| crate::failure::engine_failure(&e.into()))
         }
+        #[cfg(feature = "kernel")]
+        InternalAction::GuestSender { folder } => {
+            let done = vmcc_lab::sender(&folder);
+            done.map(|()| Exit::Done).map_err(|e| crate::failure::engine_failure(&e.into()))
+        }
     }
 }
 

@@ -1,0 +1,93 @@
+//! What the lab and a virtual machine tell each other, as files of a directory that both see. They are renamed into place, so
+//! that nobody reads half a file. `N` is the run's number:
+//!
+//! | file | from | |
+//! |---|---|---|
+//! | `N.job` | the lab | what to do ([`Job`]) |
+//! | `N.data.K` | the lab | the file that flow K sends, if it sends one |
+//! | `N.ready` | the machine | everything is set up |
+//! | `N.go` | the lab | the run begins |
+//! | `N.begun` | the machine | it has begun: both count from then on |
+//! | `N.answer` | the machine | what it came to ([`Answer`]) |
+//! | `quit` | the lab | there are no more runs |
+
+use crate::sampler::{Fates, Track};
+use crate::{Error, LabSpec};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use vmcc_engine::ErrorKind;
+use vmcc_scenario::ResolvedCase;
+
+pub(super) const QUIT: &str = "quit";
+
+/// One run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Job {
+    pub(super) case: ResolvedCase,
+    /// The host that the machine is.
+    pub(super) host: String,
+}
+
+/// What a run came to in the machine.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Answer {
+    Seen(Box<Seen>),
+    Failed { kind: ErrorKind, message: String },
+}
+
+/// What only the machine sees. Times are microseconds of its own clock since the run began.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Seen {
+    pub(crate) tracks: Vec<Track>,
+    /// By flow and its sender's port: bytes sent again on another subflow.
+    pub(crate) reinjected: Vec<(usize, u16, u64)>,
+    pub(crate) fates: Fates,
+    pub(crate) clients: Vec<Left>,
+    /// When it noticed that it had been off, and for how long.
+    pub(crate) off: Vec<(u64, u64)>,
+    /// The share of the time for which it was not off that its processors were busy.
+    pub(crate) busy: f64,
+}
+
+/// What a flow's sending program left.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Left {
+    pub(crate) flow: usize,
+    /// When it was started.
+    pub(crate) sent_us: u64,
+    /// As `wait` says it.
+    pub(crate) status: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Job {
+    /// What the whole run is.
+    pub(super) fn spec(&self) -> Result<LabSpec, Error> {
+        LabSpec::of(&self.case, &BTreeSet::from([self.host.clone()]), 0)
+    }
+}
+
+pub(super) fn data_file(number: u32, flow: usize) -> String {
+    format!("{number}.data.{flow}")
+}
+
+pub(super) fn place(directory: &Path, name: &str, value: &impl Serialize) -> Result<(), Error> {
+    let (path, temporary) = (directory.join(name), directory.join(format!("{name}.new")));
+    let placed = serde_json::to_vec(value).map_err(io::Error::from);
+    let placed =
+        placed.and_then(|text| fs::write(&temporary, text)).and_then(|()| fs::rename(&temporary, &path));
+    placed.map_err(|e| Error::file(path, e))
+}
+
+/// Reads and removes a file; `None` when it is not there (yet).
+pub(super) fn take<T: for<'de> Deserialize<'de>>(directory: &Path, name: &str) -> Option<T> {
+    let path: PathBuf = directory.join(name);
+    let text = fs::read(&path).ok()?;
+    let value = serde_json::from_slice(&text).ok()?;
+    fs::remove_file(&path).ok()?;
+    Some(value)
+}

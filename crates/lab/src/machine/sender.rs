@@ -1,0 +1,336 @@
+//! The machine's side: sends what flows of its host send, and samples its own kernel meanwhile. It has nothing of the network
+//! but its cards.
+
+use super::exchange::{Answer, Job, Left, QUIT, Seen, data_file, place, take};
+use crate::ports::Ports;
+use crate::registry::Record;
+use crate::run::{load, micros, sleep_until_next};
+use crate::sampler::Sampler;
+use crate::spec::{Cc, Flow, LabSpec};
+use crate::topology::Topology;
+use crate::workload::{self, Client, Programs};
+use crate::{Error, spec};
+use std::fs::{self, File};
+use std::ops::ControlFlow;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use vmcc_engine::chain;
+use vmcc_host::taken::gaps;
+use vmcc_netlink::Links;
+use vmcc_units::Nanos;
+
+/// How often is looked for a file while nothing else happens.
+const POLL: Duration = Duration::from_millis(5);
+/// The same where it is urgent: both sides count from the moment at which one is found.
+const SOON: Duration = Duration::from_millis(1);
+/// How often is looked whether the lab has given up.
+const GLANCE: Duration = Duration::from_millis(500);
+/// How often the kernel is sampled: more would take a slow machine's processor from what it sends.
+const SAMPLE_INTERVAL: Nanos = Nanos::from_millis(20);
+/// How often is asked what need not be asked at every sample.
+const SELDOM: Duration = Duration::from_millis(250);
+/// How long its cards may take to appear.
+const CARDS_LIMIT: Duration = Duration::from_secs(20);
+/// How long a program may take beyond its time.
+const GRACE: Duration = Duration::from_secs(40);
+const LOOK_AT: &str = "run the same command by hand, and see whether the machine is overloaded";
+
+/// Does what the lab asks for in `directory`, until it asks for nothing more.
+///
+/// # Errors
+/// The machine has no cards, or an answer cannot be given.
+pub fn sender(directory: &Path) -> Result<(), Error> {
+    let cards = cards(directory)?;
+    for number in 0_u32.. {
+        let job: Job = loop {
+            if directory.join(QUIT).exists() {
+                return Ok(());
+            }
+            match take(directory, &format!("{number}.job")) {
+                Some(job) => break job,
+                None => thread::sleep(4 * POLL),
+            }
+        };
+        let answer = match Run::new(directory, number, &job).and_then(|run| run.transfer(&cards)) {
+            Ok(seen) => Answer::Seen(Box::new(seen)),
+            Err(error) => Answer::Failed { kind: error.kind(), message: chain(&error) },
+        };
+        place(directory, &format!("{number}.answer"), &answer)?;
+    }
+    Ok(())
+}
+
+/// The numbers of the machine's network cards, once all are there.
+fn cards(directory: &Path) -> Result<Vec<u32>, Error> {
+    // A kernel that has it built in has nothing to load.
+    let _ = Command::new("modprobe").arg("virtio_net").status();
+    let count: usize = loop_until(CARDS_LIMIT, || take(directory, "cards"))
+        .ok_or_else(|| Error::spec("machine", "nobody says how many network cards there are"))?;
+    let index = |card: usize| nix::net::if_::if_nametoindex(format!("eth{card}").as_str()).ok();
+    loop_until(CARDS_LIMIT, || (0..count).map(index).collect::<Option<Vec<u32>>>())
+        .ok_or_else(|| Error::spec("machine", format!("it has not got its {count} network cards")))
+}
+
+fn loop_until<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let begun = Instant::now();
+    loop {
+        match look() {
+            None if begun.elapsed() < limit => thread::sleep(4 * POLL),
+            found => return found,
+        }
+    }
+}
+
+struct Run<'a> {
+    directory: &'a Path,
+    number: u32,
+    spec: LabSpec,
+    host: usize,
+    programs: Programs,
+}
+
+/// A flow of this host.
+struct Sending<'a> {
+    number: usize,
+    flow: &'a Flow,
+    data: Option<PathBuf>,
+    client: Option<Client>,
+    sent: Duration,
+    left: Option<Left>,
+}
+
+impl<'a> Run<'a> {
+    fn new(directory: &'a Path, number: u32, job: &Job) -> Result<Self, Error> {
+        let spec = LabSpec { sample_interval: SAMPLE_INTERVAL, ..job.spec()? };
+        let host = spec.hosts.iter().position(|name| *name == job.host);
+        let host = host.ok_or_else(|| Error::spec("machine", format!("there is no host {}", job.host)))?;
+        Ok(Self { directory, number, spec, host, programs: Programs::default() })
+    }
+
+    fn transfer(&self, cards: &[u32]) -> Result<Seen, Error> {
+        let own: Vec<Flow> = self.spec.flows.iter().filter(|flow| flow.from == self.host).cloned().collect();
+        provide(&own);
+        let mut record = Record::claim(None)?;
+        let _algorithms = load(&own)?;
+        let topology = Topology::inside(&self.spec, self.host, cards, &mut record)?;
+        let seen = self.run(&topology, &mut record);
+        give_back(&topology, self.host, cards);
+        self.forget_data();
+        seen
+    }
+
+    fn run(&self, topology: &Topology, record: &mut Record) -> Result<Seen, Error> {
+        let mut sending = self.flows(topology)?;
+        let ports = Ports::none();
+        let sampler = Sampler::open(topology, &ports, &self.spec)?;
+        self.place("ready")?;
+        self.await_go()?;
+        let start = Instant::now();
+        self.place("begun")?;
+        let (ended, mut off) = (AtomicBool::new(false), Vec::new());
+        let before = busy_ticks();
+        let sampled = thread::scope(|scope| {
+            let noticing = scope.spawn(|| {
+                gaps(&mut |gap| {
+                    off.extend(gap.map(|gap| (micros(start.elapsed()), micros(gap))));
+                    if ended.load(Ordering::Relaxed) {
+                        ControlFlow::Break(())
+                    } else {
+                        ControlFlow::Continue(())
+                    }
+                })
+            });
+            let sampled = self.sample(sampler, &mut sending, start, topology, record);
+            ended.store(true, Ordering::Relaxed);
+            let noticed = noticing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            noticed.map_err(|e| Error::file("/proc/thread-self/schedstat", e))?;
+            sampled
+        })?;
+        let lasted = micros(start.elapsed()).saturating_sub(off.iter().map(|(_, length)| length).sum());
+        let busy = busy_ticks().saturating_sub(before) as f64 / TICKS_PER_S / (lasted as f64 / 1e6);
+        let streams = sampled.streams.iter();
+        Ok(Seen {
+            reinjected: streams.filter_map(|(k, s)| Some((k.0, k.1, s.reinjected_bytes?))).collect(),
+            tracks: sampled.tracks,
+            fates: sampled.fates,
+            clients: sending.into_iter().filter_map(|one| one.left).collect(),
+            off,
+            busy,
+        })
+    }
+
+    /// The flows that begin here, whose congestion control is made their namespace's own.
+    fn flows(&self, topology: &Topology) -> Result<Vec<Sending<'_>>, Error> {
+        let mut all = Vec::new();
+        for (number, flow) in self.spec.flows.iter().enumerate().filter(|(_, f)| f.from == self.host) {
+            let selected =
+                topology.ends(number).0.sysctl("net.ipv4.tcp_congestion_control", &flow.cc.kernel_name());
+            selected.map_err(|e| Error::CongestionControl {
+                name: flow.cc.kernel_name(),
+                cause: format!("it cannot be selected in the virtual machine ({e})"),
+            })?;
+            let data = self.keep_data(number)?;
+            all.push(Sending { number, flow, data, client: None, sent: Duration::ZERO, left: None });
+        }
+        Ok(all)
+    }
+
+    /// A flow's file in the machine's own memory, where reading it costs little.
+    fn keep_data(&self, flow: usize) -> Result<Option<PathBuf>, Error> {
+        let shared = self.directory.join(data_file(self.number, flow));
+        if !shared.exists() {
+            return Ok(None);
+        }
+        let own = own_data(flow);
+        fs::copy(&shared, &own).map_err(|e| Error::file(&own, e))?;
+        Ok(Some(own))
+    }
+
+    fn forget_data(&self) {
+        // A machine that cannot remove one has less memory for the next.
+        (0..self.spec.flows.len()).for_each(|flow| drop(fs::remove_file(own_data(flow))));
+    }
+
+    fn place(&self, what: &str) -> Result<(), Error> {
+        place(self.directory, &format!("{}.{what}", self.number), &())
+    }
+
+    fn await_go(&self) -> Result<(), Error> {
+        let mut glance = Instant::now();
+        while take::<()>(self.directory, &format!("{}.go", self.number)).is_none() {
+            if glance.elapsed() > GLANCE {
+                self.check()?;
+                glance = Instant::now();
+            }
+            thread::sleep(SOON);
+        }
+        Ok(())
+    }
+
+    /// Whether the lab still wants this run.
+    fn check(&self) -> Result<(), Error> {
+        if self.directory.join(QUIT).exists() { Err(Error::Interrupted) } else { Ok(()) }
+    }
+
+    /// Until all programs have ended.
+    fn sample(
+        &self,
+        mut sampler: Sampler<'_>,
+        sending: &mut [Sending<'_>],
+        start: Instant,
+        topology: &Topology,
+        record: &mut Record,
+    ) -> Result<crate::sampler::Samples, Error> {
+        let limit = self.spec.duration.to_duration() + GRACE;
+        let (mut glance, mut seldom) = (Duration::ZERO, Duration::ZERO);
+        while sending.iter().any(|one| one.left.is_none()) {
+            let elapsed = start.elapsed();
+            for one in sending.iter_mut() {
+                one.advance(&self.programs, topology, record, elapsed)?;
+            }
+            sampler.take(micros(elapsed))?;
+            if elapsed >= seldom || sending.iter().any(|one| one.is_closing(elapsed)) {
+                seldom = elapsed + SELDOM;
+                sampler.ask_now_and_then()?;
+            }
+            if elapsed >= glance {
+                glance = elapsed + GLANCE;
+                self.check()?;
+            }
+            if let Some(late) = sending.iter().find(|one| elapsed > limit && one.left.is_none()) {
+                let cause = format!("it has not ended {} s after its time", GRACE.as_secs());
+                return Err(late.client.as_ref().map_or(Error::Interrupted, |c| c.failed(cause, LOOK_AT)));
+            }
+            sleep_until_next(start, self.spec.sample_interval.to_duration());
+        }
+        Ok(sampler.finish())
+    }
+}
+
+impl Sending<'_> {
+    /// Starts it when it is due, and takes what it left when it has ended.
+    fn advance(
+        &mut self,
+        programs: &Programs,
+        topology: &Topology,
+        record: &mut Record,
+        elapsed: Duration,
+    ) -> Result<(), Error> {
+        let Some(client) = &mut self.client else {
+            if elapsed >= self.flow.start.to_duration() {
+                let to = (topology.server_of(self.number, self.flow), workload::port_of(self.number));
+                let at = topology.ends(self.number).0;
+                let workload = workload::of(self.flow, programs);
+                self.client = Some(workload.send(at, to, self.data.as_deref(), record)?);
+                self.sent = elapsed;
+            }
+            return Ok(());
+        };
+        if self.left.is_none()
+            && let Some(ended) = client.output()?
+        {
+            self.left = Some(Left {
+                flow: self.number,
+                sent_us: micros(self.sent),
+                status: ended.status.into_raw(),
+                stdout: String::from_utf8_lossy(&ended.stdout).into_owned(),
+                stderr: ended.stderr,
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether its sockets may close any moment.
+    fn is_closing(&self, elapsed: Duration) -> bool {
+        let sized = matches!(&self.flow.job, spec::Job::Sized { .. });
+        self.left.is_none() && (sized && self.client.is_some() || elapsed >= self.flow.stop.to_duration())
+    }
+}
+
+/// Where a flow's file is kept.
+fn own_data(flow: usize) -> PathBuf {
+    PathBuf::from(format!("/run/vmcc-data.{flow}"))
+}
+
+/// Has the kernel load algorithms of its own that are modules.
+fn provide(flows: &[Flow]) {
+    for flow in flows {
+        if let Cc::Native(name) = &flow.cc {
+            // One that is built in has no module; one that is missing is refused when it is selected.
+            let _ = Command::new("modprobe").arg("-q").arg(format!("tcp_{name}")).status();
+        }
+    }
+}
+
+/// Moves the cards out of the host's namespace before that ends, so that the next run finds them.
+fn give_back(topology: &Topology, host: usize, cards: &[u32]) {
+    let Ok(home) = File::open("/proc/self/ns/net") else { return };
+    for netns in topology.stacks_of(host) {
+        let (cards, home) = (cards.to_vec(), home.as_raw_fd());
+        // The kernel moves those by itself that cannot be moved now.
+        netns.run(move || {
+            let Ok(mut links) = Links::open() else { return };
+            cards
+                .iter()
+                .enumerate()
+                .for_each(|(n, card)| drop(links.move_to(*card, home, &format!("eth{n}"))));
+        });
+    }
+}
+
+/// Of `/proc/stat`.
+const TICKS_PER_S: f64 = 100.0;
+
+/// What all processors did besides waiting, in ticks.
+fn busy_ticks() -> u64 {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    let ticks: Vec<u64> = line.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
+    // user nice system idle iowait irq softirq (proc(5)).
+    ticks.iter().take(7).enumerate().filter(|(n, _)| !matches!(n, 3 | 4)).map(|(_, ticks)| ticks).sum()
+}

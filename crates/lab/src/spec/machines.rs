@@ -1,0 +1,248 @@
+//! Hosts that are virtual machines, because something takes them off their processors.
+
+use super::{Flow, LabSpec, Layout};
+use crate::Error;
+use crate::guest::Turn;
+use std::collections::BTreeSet;
+use vmcc_units::{Bytes, Nanos};
+
+/// To stop a process and to let it go on takes signals, which are some tens of microseconds late.
+const SHORTEST: Nanos = Nanos::from_millis(1);
+/// A machine keeps what it sends in its own memory.
+const MAX_FILES: Bytes = Bytes::new(256 << 20);
+
+/// The virtual machines of a run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Machines {
+    /// Their hosts' numbers: one at most.
+    pub hosts: BTreeSet<usize>,
+    /// When they are off.
+    pub sleeps: Vec<Sleep>,
+    /// Of what is random.
+    pub seed: u64,
+}
+
+/// A pattern by which a host runs and is off.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sleep {
+    /// The host's number.
+    pub host: usize,
+    /// When the pattern begins, after the run's start.
+    pub at: Nanos,
+    /// When it ends.
+    pub until: Nanos,
+    /// How long the host runs and is off each time.
+    pub lengths: Lengths,
+}
+
+/// The lengths of a pattern's periods: for how long the host runs, and is off.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Lengths {
+    /// Always the same.
+    Fixed(Nanos, Nanos),
+    /// Exponential, with these means.
+    Random(Nanos, Nanos),
+    /// One after the other, again and again.
+    Recorded(Vec<(Nanos, Nanos)>),
+}
+
+impl Machines {
+    /// The turns of a host until `end`; periods that overlap are one.
+    pub(crate) fn turns(&self, host: usize, end: Nanos) -> Vec<Turn> {
+        let of_host = self.sleeps.iter().enumerate().filter(|(_, sleep)| sleep.host == host);
+        let mut windows: Vec<(u64, u64)> =
+            of_host.flat_map(|(number, sleep)| sleep.windows(end, Draws::new(self.seed, number))).collect();
+        windows.sort_unstable();
+        let mut turns: Vec<Turn> = Vec::new();
+        let mut ended = 0;
+        let mut windows = windows.into_iter().peekable();
+        while let Some((from, mut to)) = windows.next() {
+            while let Some((_, later)) = windows.next_if(|(next, _)| *next <= to) {
+                to = to.max(later);
+            }
+            turns.push(Turn {
+                on: Nanos::new(from - ended).to_duration(),
+                off: Nanos::new(to - from).to_duration(),
+            });
+            ended = to;
+        }
+        turns
+    }
+}
+
+impl Sleep {
+    fn windows(&self, end: Nanos, mut draws: Draws) -> Vec<(u64, u64)> {
+        let end = end.min(self.until).get();
+        let (mut at, mut windows) = (self.at.get(), Vec::new());
+        for number in 0.. {
+            let (on, off) = match &self.lengths {
+                Lengths::Fixed(on, off) => (on.get(), off.get()),
+                Lengths::Random(on, off) => (draws.exponential(*on), draws.exponential(*off)),
+                Lengths::Recorded(pairs) => {
+                    let (on, off) = pairs[number % pairs.len()];
+                    (on.get(), off.get())
+                }
+            };
+            let from = at.saturating_add(on);
+            at = from.saturating_add(off);
+            if from >= end {
+                break;
+            }
+            if off > 0 {
+                windows.push((from, at.min(end)));
+            }
+        }
+        windows
+    }
+
+    /// Of a pattern's periods, how long one on and one off last together, on average.
+    fn mean_period(&self) -> Nanos {
+        match &self.lengths {
+            Lengths::Fixed(on, off) | Lengths::Random(on, off) => {
+                Nanos::new(on.get().saturating_add(off.get()))
+            }
+            Lengths::Recorded(pairs) => {
+                let sum = pairs.iter().map(|(on, off)| on.get().saturating_add(off.get()));
+                Nanos::new(sum.fold(0, u64::saturating_add) / pairs.len().max(1) as u64)
+            }
+        }
+    }
+}
+
+/// Random numbers that depend on the run's seed (SplitMix64).
+#[derive(Debug, Clone)]
+pub(crate) struct Draws(u64);
+
+impl Draws {
+    /// `number` tells several of one run apart.
+    pub(crate) fn new(seed: u64, number: usize) -> Self {
+        let mut draws = Self(seed ^ (number as u64).wrapping_mul(0xd134_2543_de82_ef95));
+        // Seeds differ in a few bits only.
+        let first = draws.next();
+        Self(first)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 to just below 1.
+    pub(crate) fn uniform(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn exponential(&mut self, mean: Nanos) -> u64 {
+        (-(1.0 - self.uniform()).ln() * mean.get() as f64) as u64
+    }
+}
+
+impl LabSpec {
+    /// Whether the cables of virtual machines delay and lose packets, rather than netem, which not every kernel has.
+    pub(crate) fn cables_impair(&self) -> bool {
+        let from_machine = |flow: &Flow| self.machines.hosts.contains(&flow.from);
+        matches!(self.layout, Layout::ParallelPaths) && self.flows.iter().all(from_machine)
+    }
+
+    pub(super) fn check_machines(&self) -> Result<(), Error> {
+        for sleep in &self.machines.sleeps {
+            if sleep.mean_period() < SHORTEST {
+                let problem =
+                    format!("it runs and is off within {}; {SHORTEST} is the least", sleep.mean_period());
+                return Err(Error::not_expressible("event.deschedule", problem));
+            }
+        }
+        let Some(host) = self.machines.hosts.first() else { return Ok(()) };
+        let name = &self.hosts[*host];
+        let refused =
+            |problem: &str| Err(Error::not_expressible("event.deschedule", format!("{name}: {problem}")));
+        if self.machines.hosts.len() > 1 {
+            return refused("another host is off, too, and it makes one virtual machine");
+        }
+        if matches!(self.layout, Layout::VirtualHost(_)) {
+            return refused(
+                "the virtual host's machines are containers, which have no processors to be taken",
+            );
+        }
+        let listens = |flow: &Flow| flow.to == *host || flow.from == *host && flow.job.is_fetched();
+        if self.flows.iter().any(listens) {
+            return refused("it is sent to, or asked, and a virtual machine only sends");
+        }
+        if self.throttles.iter().any(|throttle| throttle.host == *host) {
+            return refused("its programs have a quota, which containers have");
+        }
+        let own: Vec<&Flow> = self.flows.iter().filter(|flow| flow.from == *host).collect();
+        let stack = |flow: &Flow| (flow.role, flow.cc.kernel_name(), flow.ecn);
+        if own.iter().any(|flow| stack(flow) != stack(own[0])) {
+            return refused(
+                "its entries of traffic differ in their congestion control, ECN or role, and it has one TCP",
+            );
+        }
+        if own.iter().map(|flow| flow.files_bytes()).fold(0, u64::saturating_add) > MAX_FILES.get() {
+            return refused(&format!("it keeps its files in memory, at most {MAX_FILES}"));
+        }
+        let jitters =
+            |path: &super::Path| !path.out.wire.jitter.is_zero() || !path.back.wire.jitter.is_zero();
+        if self.cables_impair() && self.paths.iter().any(jitters) {
+            return Err(Error::not_expressible(
+                "topology.jitter",
+                "a virtual machine's cable has a constant delay",
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turns(sleeps: &[(u64, u64, Lengths)]) -> Vec<(u64, u64)> {
+        let sleep = |(at, until, lengths): &(u64, u64, Lengths)| Sleep {
+            host: 0,
+            at: Nanos::new(*at),
+            until: Nanos::new(*until),
+            lengths: lengths.clone(),
+        };
+        let machines = Machines { sleeps: sleeps.iter().map(sleep).collect(), ..Machines::default() };
+        let all = machines.turns(0, Nanos::new(1000));
+        assert_eq!(machines.turns(1, Nanos::new(1000)), []);
+        all.iter().map(|turn| (turn.on.as_nanos() as u64, turn.off.as_nanos() as u64)).collect()
+    }
+
+    fn fixed(on: u64, off: u64) -> Lengths {
+        Lengths::Fixed(Nanos::new(on), Nanos::new(off))
+    }
+
+    #[test]
+    fn a_pattern_lasts_until_its_end_and_joins_with_others() {
+        assert_eq!(turns(&[(0, 500, fixed(100, 150))]), [(100, 150), (100, 150)]);
+        assert_eq!(turns(&[(0, 400, fixed(100, 250))]), [(100, 250)]);
+        assert_eq!(turns(&[(100, 9999, fixed(300, 400))]), [(400, 400)], "the run ends");
+        assert_eq!(turns(&[(0, 500, fixed(100, 150)), (0, 400, fixed(200, 200))]), [(100, 400)]);
+    }
+
+    #[test]
+    fn what_was_recorded_repeats_and_may_have_parts_of_no_length() {
+        let pairs = [(10, 0), (20, 300), (0, 50)].map(|(on, off)| (Nanos::new(on), Nanos::new(off)));
+        let found = turns(&[(0, 800, Lengths::Recorded(pairs.to_vec()))]);
+        assert_eq!(found, [(30, 350), (30, 350), (30, 10)], "cut where the pattern ends");
+    }
+
+    #[test]
+    fn random_times_have_their_means_and_depend_on_the_seed() {
+        let of = |seed| {
+            let lengths = Lengths::Random(Nanos::from_millis(3), Nanos::from_millis(30));
+            let sleep = Sleep { host: 0, at: Nanos::ZERO, until: Nanos::from_secs(3000), lengths };
+            Machines { sleeps: vec![sleep], seed, ..Machines::default() }.turns(0, Nanos::from_secs(3000))
+        };
+        let turns = of(1);
+        let mean = |of: fn(&Turn) -> f64| turns.iter().map(of).sum::<f64>() / turns.len() as f64;
+        let (on, off) = (mean(|turn| turn.on.as_secs_f64()), mean(|turn| turn.off.as_secs_f64()));
+        assert!((on / 3e-3 - 1.0).abs() < 0.03 && (off / 30e-3 - 1.0).abs() < 0.03, "{on} {off}");
+        assert!(turns == of(1) && turns != of(2));
+    }
+}
