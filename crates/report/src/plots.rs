@@ -132,8 +132,14 @@ impl Plots {
 
     /// The plots of several engines, each beside its like.
     pub(crate) fn side_by_side(engines: Vec<(&str, Self)>) -> Self {
-        let mut all =
-            Self { sweeps: vec![], distributions: vec![], series: vec![], cases: vec![], choices: vec![] };
+        let mut all = Self {
+            sweeps: vec![],
+            distributions: vec![],
+            series: vec![],
+            cases: vec![],
+            choices: vec![],
+            off_times: None,
+        };
         for (_, plots) in &engines {
             plots.choices.iter().for_each(|choice| all.take_choice(choice));
         }
