@@ -4,6 +4,7 @@
 
 mod descheduled;
 
+use descheduled::neighbours::NICE_OF_WEIGHT;
 use descheduled::sender::ONE_PATH;
 use descheduled::wire::Shape;
 use descheduled::{Lab, Transfer};
@@ -68,6 +69,47 @@ fn table_of_what_a_descheduled_sender_delivers() {
     for slice in slices {
         let of_slice = cells.iter().filter(|(other, ..)| *other == slice).flat_map(|(.., all)| all);
         println!("{} | {:?}", slice.unwrap_or(0), histogram(of_slice.flat_map(|one| &one.seen.off_us)));
+    }
+}
+
+/// The same on a processor that busy loops share by the scheduler's weights: nice levels, in place of `cpu.weight`.
+#[test]
+#[ignore = "on demand: a table of half an hour"]
+fn table_of_weights() {
+    let runs: u32 = from_environment("VMCC_TEST_RUNS", "10").parse().expect("a number");
+    let seconds: u32 = from_environment("VMCC_TEST_SECONDS", "8").parse().expect("a number");
+    let algorithms = from_environment("VMCC_TEST_ALGORITHMS", "mp_lia,mp_vmsched,mp_awake");
+    let mut lab = Lab::new(SHAPE);
+    let weights = std::iter::once((0, None)).chain(NICE_OF_WEIGHT.map(|(weight, nice)| (weight, Some(nice))));
+    let mut cells = Vec::new();
+    for (weight, nice) in weights {
+        cells.extend(algorithms.split(',').map(|name| (weight, nice, name, Vec::new(), Vec::new())));
+    }
+    for _ in 0..runs {
+        for (weight, nice, name, transfers, shares) in &mut cells {
+            let (one, share) = lab.transfer_beside(name, seconds, *nice);
+            println!(
+                "weight {weight} {name}: {:.2} Mbit/s at {:.3} of a processor",
+                one.goodput_bps / 1e6,
+                share
+            );
+            transfers.push(one);
+            shares.push(share);
+        }
+    }
+    println!(
+        "\nweight (0: alone) | algorithm | Mbit/s, 95 % | share of the processor, 95 % | off ms p50, p99"
+    );
+    for (weight, _, name, transfers, shares) in &cells {
+        let rates: Vec<f64> = transfers.iter().map(|one| one.goodput_bps / 1e6).collect();
+        let (rate, share) = (mean_ci95(&rates).expect("some"), mean_ci95(shares).expect("some"));
+        let off = transfers.iter().flat_map(|one| one.seen.off_us.iter().map(|us| *us as f64 / 1e3));
+        println!("{weight} | {name} | {rate:?} | {share:?} | {}", both(off.collect()));
+    }
+    println!("\nweight | times off that the VM noticed, below {BOUNDS_MS:?} ms and above");
+    for (weight, ..) in cells.iter().step_by(algorithms.split(',').count()) {
+        let of_weight = cells.iter().filter(|cell| cell.0 == *weight).flat_map(|cell| &cell.3);
+        println!("{weight} | {:?}", histogram(of_weight.flat_map(|one| &one.seen.off_us)));
     }
 }
 

@@ -1,6 +1,7 @@
 //! A VM with two network cards that sends to a host over two cables, and is off now and then.
 #![allow(unreachable_pub, reason = "as `switch`")]
 
+pub mod neighbours;
 pub mod sender;
 #[path = "../switch/mod.rs"]
 pub mod switch;
@@ -78,8 +79,26 @@ impl Lab {
 
     /// Sends for some seconds while the VM is off by these turns; `None`: it always runs.
     pub fn transfer(&mut self, algorithm: &str, seconds: u32, turn: Option<Turn>) -> Transfer {
+        self.carry(algorithm, seconds, turn, false)
+    }
+
+    /// Sends for some seconds while neighbours and the VM, each with something to do all the time, share a processor; and
+    /// the share that the VM had of it. `None`: it has no neighbours.
+    pub fn transfer_beside(&mut self, algorithm: &str, seconds: u32, nice: Option<i32>) -> (Transfer, f64) {
+        let emulator = neighbours::emulator().expect("an emulator");
+        neighbours::share(emulator, nice.unwrap_or(0)).expect("a processor and a weight");
+        let neighbours = nice.map(|_| neighbours::Neighbours::new());
+        let (begun, before) = (Instant::now(), neighbours::used(emulator));
+        let transfer = self.carry(algorithm, seconds, None, true);
+        let used = neighbours::used(emulator).saturating_sub(before);
+        let share = used.as_secs_f64() / begun.elapsed().as_secs_f64();
+        drop(neighbours);
+        (transfer, share)
+    }
+
+    fn carry(&mut self, algorithm: &str, seconds: u32, turn: Option<Turn>, busy: bool) -> Transfer {
         let mut server = self.server();
-        let job = Job { algorithm: algorithm.to_owned(), to: HERE[0].to_owned(), seconds };
+        let job = Job { algorithm: algorithm.to_owned(), to: HERE[0].to_owned(), seconds, busy };
         let file = job_file(self.folder.path(), self.jobs);
         let written = file.with_extension("new");
         std::fs::write(&written, serde_json::to_vec(&job).expect("JSON")).expect("a file");

@@ -1,5 +1,6 @@
 //! What the VM does: sends each time that it is told to, and notices when it was off.
 
+use super::neighbours;
 use super::switch::run;
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
@@ -29,6 +30,9 @@ pub struct Job {
     pub algorithm: String,
     pub to: String,
     pub seconds: u32,
+    /// Whether the VM has something else to do all the time, as its neighbours have.
+    #[serde(default)]
+    pub busy: bool,
 }
 
 /// What the VM saw of it.
@@ -101,9 +105,11 @@ fn send(job: &Job, loaded: &mut Vec<Loaded>) -> Sent {
             });
             seen.expect("what the scheduler knows");
         });
+        let mut busy = job.busy.then(|| neighbours::busy(0).expect("a busy loop"));
         let mut command = Command::new("sh");
         command.args(["-c", &client]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
         command.status().expect("iperf3");
+        busy.as_mut().map(neighbours::end);
         ended.store(true, Ordering::Relaxed);
         noticing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
