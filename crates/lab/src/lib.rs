@@ -40,7 +40,7 @@ pub use convert::OWN_DELAY;
 pub use error::{Error, ErrorKind};
 pub use machine::{Machine, sender};
 pub use netns::Netns;
-pub use registry::{Cleaned, clean};
+pub use registry::{Busy, Cleaned, clean};
 pub use run::{Control, Progress, run};
 pub use spec::{
     Cc, Direction, Flow, Job, LabSpec, Layout, Lengths, Machines, OfPaths, Path, Remap, Role, Routed,

@@ -172,6 +172,18 @@ pub struct Cleaned {
     pub processes: usize,
     /// Runs that were left alone because their owner is alive.
     pub alive: Vec<String>,
+    /// Cgroups that somebody else's processes or cgroups are in: they stay on record, and hold nothing of ours.
+    pub busy: Vec<Busy>,
+}
+
+/// A cgroup of ours that cannot be removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Busy {
+    /// Where it is.
+    pub cgroup: PathBuf,
+    /// The processes in it; without any, it has cgroups inside.
+    pub processes: Vec<i32>,
 }
 
 /// Removes what runs left behind whose owner is dead: processes, namespaces, and with these links and queues.
@@ -194,9 +206,12 @@ pub fn clean() -> Result<Cleaned, Error> {
         if content.owner.is_alive() {
             cleaned.alive.push(content.run_id);
         } else {
+            let busy = cleaned.busy.len();
             remove(&content, &mut cleaned)?;
-            fs::remove_file(path).map_err(|e| Error::file(path, e))?;
-            cleaned.runs.push(content.run_id);
+            if cleaned.busy.len() == busy {
+                fs::remove_file(path).map_err(|e| Error::file(path, e))?;
+                cleaned.runs.push(content.run_id);
+            }
         }
     }
     Ok(cleaned)
@@ -228,11 +243,20 @@ fn remove(content: &Content, cleaned: &mut Cleaned) -> Result<(), Error> {
         cleaned.namespaces.push(name.clone());
     }
     for path in content.cgroups.iter().filter(|path| path.exists()) {
-        throttle::remove(path)
-            .map_err(|e| Error::kernel("removing", format!("cgroup {}", path.display()), e))?;
-        cleaned.cgroups.push(path.clone());
+        match throttle::remove(path) {
+            Ok(()) => cleaned.cgroups.push(path.clone()),
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
+                cleaned.busy.push(Busy { cgroup: path.clone(), processes: members(path) });
+            }
+            Err(e) => return Err(Error::kernel("removing", format!("cgroup {}", path.display()), e)),
+        }
     }
     Ok(())
+}
+
+fn members(cgroup: &Path) -> Vec<i32> {
+    let text = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
 /// Kills every process in the namespace: all of them belong to the dead run.

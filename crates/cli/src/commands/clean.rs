@@ -44,7 +44,17 @@ fn text(guests: &[PathBuf], lab: &vmcc_lab::Cleaned, host: &vmcc_agent::Cleaned)
             host.entries
         ));
     }
-    if removed == 0 {
+    lines.extend(lab.busy.iter().map(|busy| {
+        let place = busy.cgroup.display();
+        match busy.processes[..] {
+            [] => format!("cgroup {place} has cgroups inside that are not ours: remove these, then clean again"),
+            _ => {
+                let numbers = busy.processes.iter().map(i32::to_string).collect::<Vec<_>>().join(", ");
+                format!("cgroup {place} has processes that are not ours ({numbers}): end or move them, then clean again")
+            }
+        }
+    }));
+    if removed == 0 && lab.busy.is_empty() {
         lines.push("nothing was left behind".to_owned());
     }
     lines.join("\n")

@@ -4,7 +4,9 @@
 //! acknowledging and sending again, does not.
 
 use serde::Serialize;
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 const MOUNTS: &str = "/proc/self/mountinfo";
@@ -35,9 +37,10 @@ pub fn throttled() -> Vec<Throttled> {
     found
 }
 
-/// Where a hierarchy with the `cpu` controller may be: version 2 is one for all, version 1 names its controllers.
+/// Where a hierarchy with the `cpu` controller may be: version 2 is one for all, version 1 names its controllers. One that is
+/// mounted in several places, as containers have the host's, is there once: where most of it can be seen.
 fn mounted(mounts: &str) -> Vec<PathBuf> {
-    let root = |line: &str| {
+    let hierarchy = |line: &str| {
         let (mount, kind) = line.split_once(" - ")?;
         let mut words = kind.split(' ');
         let is_it = match words.next()? {
@@ -45,9 +48,40 @@ fn mounted(mounts: &str) -> Vec<PathBuf> {
             "cgroup" => words.next_back()?.split(',').any(|option| option == "cpu"),
             _ => false,
         };
-        is_it.then(|| mount.split(' ').nth(4).map(PathBuf::from)).flatten()
+        // The device, what part of it, and where (proc_pid_mountinfo(5)).
+        let [_, _, device, part, place, ..] = mount.split(' ').collect::<Vec<_>>()[..] else { return None };
+        is_it.then(|| (device.to_owned(), part.len(), unescaped(place)))
     };
-    mounts.lines().filter_map(root).collect()
+    let mut found: Vec<(String, usize, PathBuf)> = Vec::new();
+    for (device, part, place) in mounts.lines().filter_map(hierarchy) {
+        match found.iter_mut().find(|(other, ..)| *other == device) {
+            Some(same) if part < same.1 => *same = (device, part, place),
+            Some(_) => {}
+            None => found.push((device, part, place)),
+        }
+    }
+    found.into_iter().map(|(.., place)| place).collect()
+}
+
+/// A path of mountinfo: the kernel writes spaces, tabs, newlines and backslashes as a backslash and three octal digits.
+fn unescaped(text: &str) -> PathBuf {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let octal =
+            after.get(..3).filter(|_| *first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
 }
 
 fn below(root: &Path) -> Vec<Throttled> {
@@ -88,6 +122,15 @@ mod tests {
                       34 31 0:31 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate\n";
         let places = ["/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/unified"];
         assert_eq!(mounted(mounts), places.map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_hierarchy_that_is_mounted_twice_is_one_wherever_it_is() {
+        let mounts = "31 23 0:28 /pods/a /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n\
+                      32 31 0:28 / /host/my\\040c\\134g rw shared:3 - cgroup2 cgroup2 rw\n\
+                      33 31 0:28 / /again rw - cgroup2 cgroup2 rw\n\
+                      34 31 0:29 / /cpu rw - cgroup cgroup rw,cpu\n";
+        assert_eq!(mounted(mounts), ["/host/my c\\g", "/cpu"].map(PathBuf::from));
     }
 
     #[test]

@@ -10,8 +10,8 @@ use crate::registry::Record;
 use crate::spec::{Flow, Transport};
 use crate::{Error, Netns};
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::Path;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use vmcc_units::Bytes;
 

@@ -117,12 +117,17 @@ fn events(scenario: &Scenario) -> Check {
     Ok(())
 }
 
+/// More than Linux knows (`CONFIG_NR_CPUS` is 8192 at most).
+const PROCESSORS_MOST: u64 = 8192;
+
 /// What the kernel takes.
 fn quota(e: &ThrottleEvent, begins: Nanos, at: &dyn Fn(&str) -> String) -> Check {
     const LEAST: Nanos = Nanos::from_millis(1);
     require(e.quota >= LEAST, &at("quota"), "the kernel takes 1 ms and more")?;
     let possible = (LEAST..=Nanos::from_secs(1)).contains(&e.period);
     require(possible, &at("period"), "the kernel takes 1 ms to 1 s")?;
+    let most = e.period.get().saturating_mul(PROCESSORS_MOST);
+    require(e.quota.get() <= most, &at("quota"), "no machine has so many processors in one period")?;
     require(e.until.is_none_or(|until| until > begins), &at("until"), "it ends before it begins")
 }
 
