@@ -125,11 +125,10 @@ impl Connection {
         let room = usize::try_from(self.paths[slot].amplification_room()).unwrap_or(usize::MAX);
         let limit = usize::from(crate::paths::mtu::BASE).min(room);
         let spaces = [SpaceId::Initial, SpaceId::Handshake, SpaceId::Path(slot)];
-        let app = self.one_rtt.is_some()
-            && (self.side == Side::Server || self.confirmed || self.levels[1].is_none());
         for space in spaces {
+            // Before the handshake is confirmed nobody knows which keys the peer has still, or already (RFC 9000 section 10.2.3).
             let short = matches!(space, SpaceId::Path(_));
-            if short && !app {
+            if short && self.one_rtt.is_none() {
                 continue;
             }
             let Some(building) = self.begin_packet(space, out, limit) else { continue };

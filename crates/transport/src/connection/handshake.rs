@@ -45,8 +45,8 @@ impl Connection {
         if let Some(error) = failed {
             return Err(TransportError::new(code::CRYPTO + u64::from(error.alert), error.reason));
         }
-        self.take_peer_params()?;
         self.write_handshake();
+        self.take_peer_params()?;
         self.complete(now)
     }
 
@@ -78,7 +78,9 @@ impl Connection {
     }
 
     fn take_peer_params(&mut self) -> Result<(), TransportError> {
-        if self.peer_known {
+        // Before the handshake has brought the server's, a client that resumes a session may be shown those of the session before.
+        let brought = self.side == Side::Server || self.one_rtt.is_some();
+        if self.peer_known || !brought {
             return Ok(());
         }
         let Some(bytes) = self.session.peer_params() else { return Ok(()) };

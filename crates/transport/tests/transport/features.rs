@@ -305,3 +305,35 @@ fn what_is_sent_begins_the_idle_timeout_anew() {
     net.run_for(Span::from_secs(2));
     assert!(net.happened(0, &Event::Closed(ConnectionError::TimedOut)).is_some());
 }
+
+/// What a ticket remembers of the session before, the client's TLS shows before it has heard anything.
+#[test]
+fn a_session_is_resumed_with_the_parameters_of_the_new_connection() {
+    let mut net = Net::new(&[Link::default()], Config::default(), NO_RETRY);
+    let tls = tls::client();
+    for _ in 0..4 {
+        let (now, route) = (net.now, crate::net::route(0));
+        let client = net.ends[0].connect(now, tls.clone(), Arc::default(), "localhost", route, Vec::new());
+        let client = client.unwrap();
+        net.handshake(client);
+        net.run_for(Span::from_ms(200));
+        net.connection(0, client).close(now, 0, b"");
+        net.run_for(Span::from_secs(5));
+    }
+}
+
+/// A client that goes as soon as it is connected says so in packets that the server can read still.
+#[test]
+fn who_closes_at_once_is_heard() {
+    let mut net = Net::new(&[Link::default()], Config::default(), NO_RETRY);
+    let client = net.connect(Config::default());
+    net.until(Span::from_secs(1), |net| net.happened(0, &Event::Connected).is_some());
+    let now = net.now;
+    assert!(!net.connection(0, client).is_confirmed());
+    net.connection(0, client).close(now, 7, b"gone");
+    net.run_for(Span::from_secs(1));
+    let over = |(_, _, event): &(_, _, Event)| {
+        matches!(event, Event::Closed(ConnectionError::ApplicationClosed { code: 7, .. }))
+    };
+    assert!(net.events[1].iter().any(over), "{:?}", net.events[1]);
+}

@@ -6,5 +6,6 @@ mod interop;
 mod link;
 mod multipath;
 mod net;
+mod pair;
 mod tls;
 mod udp;
