@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Fuzzes the algorithms with any sequence of events, on the stable toolchain: `FUZZ_SECONDS=60 scripts/fuzz.sh`.
+# Fuzzes the algorithms with any sequence of events (target `events`), and the user-space transport with any packets (`packets`), on the
+# stable toolchain, each for so many seconds: `FUZZ_SECONDS=60 scripts/fuzz.sh [TARGET...]`.
 # With clang the C is instrumented too, so that libFuzzer sees which branches of an algorithm it has reached.
 set -eu
 
@@ -22,7 +23,11 @@ export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}/fuzz"
 cargo build --release --target "$target"
 
-mkdir -p corpus artifacts
 # Each run starts with what earlier ones found; a crash is written to artifacts/ and fails the script.
-exec "$CARGO_TARGET_DIR/$target/release/events" corpus -artifact_prefix=artifacts/ -max_len=16384 \
-	-max_total_time="${FUZZ_SECONDS:-60}" -print_final_stats=1
+mkdir -p artifacts
+[ $# -gt 0 ] || set -- events packets
+for name; do
+	mkdir -p "corpus/$name"
+	"$CARGO_TARGET_DIR/$target/release/$name" "corpus/$name" -artifact_prefix="artifacts/$name-" -max_len=16384 \
+		-max_total_time="${FUZZ_SECONDS:-60}" -print_final_stats=1
+done
