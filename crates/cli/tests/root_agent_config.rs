@@ -60,6 +60,9 @@ impl Host {
         run(&format!("ip -n {ns} addr add 10.9.{n}.1/24 dev nic{n}"));
         run(&format!("ip -n {ns} link set far{n} up"));
         run(&format!("ip -n {ns} link set nic{n} up"));
+        // The kernel says so a moment later.
+        let link = || run(&format!("ip -n {ns} link show"));
+        until("a carrier", || !link().contains("LOWERLAYERDOWN"));
     }
 
     fn file(&self, text: &str) -> PathBuf {
@@ -315,7 +318,14 @@ fn root_the_rights_that_its_unit_has_are_enough() {
     let rights: Vec<String> =
         rights.split(' ').map(|right| right.trim_start_matches("CAP_").to_lowercase()).collect();
     let before = seen(ns);
-    let file = host.file(EVERYTHING);
+    let cgroups = vmcc_host::cgroup::root().unwrap();
+    let chosen = tempfile::Builder::new().prefix("vmcc-rights-").tempdir_in(&cgroups).unwrap();
+    let name = chosen.path().strip_prefix(&cgroups).unwrap().to_str().unwrap();
+    // Where the kernel lets a program decide so.
+    let upgrade = vmcc_host::upgrade::possible().is_ok();
+    let rule = format!("[[cgroup]]\npath = '{name}'\ncongestion_control = 'mp_vmcc'\nupgrade = {upgrade}\n");
+    let file = host.file(&(EVERYTHING.to_owned() + &rule));
+    let given = || vmcc_host::cgroup::congestion_control(&cgroups, name).unwrap();
     let mut command = Command::new("nsenter");
     command.arg(format!("--net={}", ns.file().display()));
     command.args([
@@ -334,8 +344,11 @@ fn root_the_rights_that_its_unit_has_are_enough() {
     let ready = agent.hears("ready: ");
     assert!(!ready.contains("cannot"), "{}", agent.heard());
     assert_eq!(sysctl(ns, "ipv4.tcp_congestion_control").trim(), "mp_vmcc");
+    assert_eq!(given().as_deref(), Some("mp_vmcc"));
+    assert_eq!(vmcc_host::upgrade::is_set(&cgroups, name).unwrap(), upgrade);
     agent.signal(Signal::SIGTERM);
     assert_eq!((agent.ends(), seen(ns)), (Some(0), before), "{}", agent.heard());
+    assert_eq!(given(), None);
 }
 
 #[test]

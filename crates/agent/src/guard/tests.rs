@@ -47,6 +47,7 @@ fn subflow(cookie: u8, bytes_acked: u64) -> Subflow {
         receive_window_limited_us: 0,
         unanswered_timeouts: 2,
         heard_ms_ago: 60_000,
+        sent_ms_ago: 60_000,
         timeouts: None,
         received_ce_pkt: None,
     }
@@ -69,8 +70,14 @@ const FAILED: Policy =
     Policy { dry_run: false, drain: Duration::ZERO, failed: Some(2.0), useless: None, retry: None };
 const USELESS: Policy = Policy { failed: None, useless: Some(10.0), ..FAILED };
 
-/// Looks every half second; `at` makes the subflows of a time. What was found, by time and cookie.
+/// Looks every half second; `at` makes the subflows of a time, which send something again ten times a second. What was
+/// found, by time and cookie.
 fn found(policy: &Policy, until: f64, at: impl Fn(f64) -> Vec<Subflow>) -> Vec<(f64, u8, Finding)> {
+    let again = |now: f64, s: Subflow| Subflow { retransmitted_pkt: (now * 10.0) as u32, ..s };
+    found_exactly(policy, until, |now| at(now).into_iter().map(|s| again(now, s)).collect())
+}
+
+fn found_exactly(policy: &Policy, until: f64, at: impl Fn(f64) -> Vec<Subflow>) -> Vec<(f64, u8, Finding)> {
     let (mut watched, mut all) = (Watched::default(), Vec::new());
     for half in 0..(until * 2.0) as u32 {
         let now = f64::from(half) / 2.0;
@@ -117,6 +124,43 @@ fn a_congested_path_has_not_failed() {
         with(&|s| Subflow { unanswered_timeouts: 8, ..s }, &most) > 0,
         "TCP may give up before the thirtieth"
     );
+}
+
+#[test]
+fn what_the_own_hosts_queue_holds_back_says_nothing_of_a_path() {
+    let delivers = |cookie, now: f64| subflow(cookie, (now * 1e6) as u64);
+    // Twelve packets are sent again until one second, and so many after that.
+    let of = |after: u32, sent_ms_ago| {
+        let found = found_exactly(&FAILED, 9.0, |now| {
+            let again = if now > 1.0 { 12 + after } else { (now * 12.0) as u32 };
+            let silent = Subflow { retransmitted_pkt: again, sent_ms_ago, ..delivers(2, now.min(1.0)) };
+            vec![delivers(1, now), Subflow { heard_ms_ago: 500, ..silent }]
+        });
+        found.len()
+    };
+    assert_eq!(of(0, 500), 0, "timeouts go by, and nothing leaves");
+    assert_eq!(of(1, 500), 0, "one of the two left");
+    assert!(of(2, 500) > 0);
+    assert_eq!(of(0, 499), 0);
+    assert!(of(1, 499) > 0, "and one before it was looked, after the last that was heard");
+}
+
+#[test]
+fn a_path_that_loses_much_has_failed_after_more_timeouts() {
+    let of = |lost: f64, timeouts| {
+        let silent = |now: f64| {
+            let heard = now.min(5.0);
+            let sent = (heard * 1e6) as u64;
+            let again = ((heard - 1.0).max(0.0) * 1e6 * lost) as u64;
+            let s = Subflow { unanswered_timeouts: timeouts, bytes_retransmitted: again, ..subflow(2, sent) };
+            Subflow { bytes_sent: sent + again + 1_000_000, ..s }
+        };
+        !found(&FAILED, 9.0, |now| vec![subflow(1, (now * 1e6) as u64), silent(now)]).is_empty()
+    };
+    assert!(of(0.0, 2) && of(0.02, 2));
+    assert!(!of(0.05, 2) && of(0.05, 3), "one of twenty: two in a row are no rare chance");
+    assert!(!of(0.4, 5) && of(0.4, 6));
+    assert!(!of(9.0, 7) && of(9.0, 8), "TCP may give up before what would be rare then");
 }
 
 #[test]

@@ -13,6 +13,10 @@ const MOST_TIMEOUTS: f64 = 8.0;
 /// How many it takes where other connections are heard between the same addresses: full queues silence one of them for a
 /// while, a path that has failed all.
 const ALONE_TIMEOUTS: f64 = 6.0;
+/// How probable it may be that a path which only loses packets, as it did before, has lost that many retransmissions in a row.
+const CHANCE: f64 = 1e-3;
+/// Of what was sent and lost, how much still counts at the next look: half after 2.6 s.
+const FADES: f64 = 7.0 / 8.0;
 /// Rates are compared over this time.
 const WINDOW: Duration = Duration::from_secs(10);
 
@@ -47,12 +51,45 @@ struct Past {
     acked: u64,
     /// When more was acknowledged, or nothing was due.
     heard: Duration,
+    /// How many packets had been sent again when the last thing came.
+    resent_pkt: u32,
+    losses: Losses,
     /// Whether more was acknowledged since the last look.
     delivers: bool,
     /// For how long it has had something to send.
     busy_us: u64,
     /// What had been acknowledged, and the latter, when the window began; `None` if it was not there.
     at_window: Option<(u64, u64)>,
+}
+
+/// What a subflow sent and what of it was lost, lately, while it was heard.
+#[derive(Debug, Clone, Copy, Default)]
+struct Losses {
+    sent: f64,
+    lost: f64,
+    /// What had been sent and sent again at the last look.
+    at_look: (u64, u64),
+}
+
+impl Losses {
+    fn begin(subflow: &Subflow) -> Self {
+        let at_look = (subflow.bytes_sent, subflow.bytes_retransmitted);
+        Self { at_look, ..Self::default() }
+    }
+
+    fn note(&mut self, subflow: &Subflow) {
+        let now = (subflow.bytes_sent, subflow.bytes_retransmitted);
+        let since = |now: u64, then: u64| now.saturating_sub(then) as f64;
+        self.sent = self.sent * FADES + since(now.0, self.at_look.0);
+        self.lost = self.lost * FADES + since(now.1, self.at_look.1);
+        self.at_look = now;
+    }
+
+    /// How many retransmissions such a path loses in a row only by a rare chance.
+    fn improbable(&self) -> f64 {
+        let share = self.lost / self.sent.max(1.0);
+        if share <= 0.0 { 0.0 } else { CHANCE.ln() / share.min(0.99).ln() }
+    }
 }
 
 /// The subflows of a network namespace.
@@ -93,11 +130,23 @@ impl Watched {
 
     fn note(&mut self, now: Duration, subflow: &Subflow) {
         let acked = subflow.bytes_acked;
-        let new = Past { acked, heard: now, delivers: false, busy_us: subflow.busy_us, at_window: None };
+        let new = Past {
+            acked,
+            heard: now,
+            resent_pkt: subflow.retransmitted_pkt,
+            losses: Losses::begin(subflow),
+            delivers: false,
+            busy_us: subflow.busy_us,
+            at_window: None,
+        };
         let past = self.past.entry(subflow.cookie).or_insert(new);
         past.delivers = acked > past.acked;
         if past.delivers || !is_due(subflow) {
             past.heard = now;
+            // What left after that counts, though it was before this look.
+            let since = u32::from(subflow.sent_ms_ago < subflow.heard_ms_ago);
+            past.resent_pkt = subflow.retransmitted_pkt.saturating_sub(since);
+            past.losses.note(subflow);
         }
         (past.acked, past.busy_us) = (acked, subflow.busy_us);
     }
@@ -126,11 +175,15 @@ impl Watched {
         let best_bytes = paths.iter().filter_map(|s| carried(s)).max().unwrap_or(0);
         let finding = |subflow: &Subflow| {
             let ago = |ms: u32| Duration::from_millis(ms.into());
-            let (silent, rto) = (ago(subflow.heard_ms_ago).min(now - past(subflow)?.heard), rto(subflow));
-            let timeouts = subflow.unanswered_timeouts;
+            let past = past(subflow)?;
+            let (silent, rto) = (ago(subflow.heard_ms_ago).min(now - past.heard), rto(subflow));
+            // The kernel counts those as well at which the host's own queue still held what was to be sent again.
+            let resent_pkt = subflow.retransmitted_pkt.saturating_sub(past.resent_pkt);
+            let timeouts = subflow.unanswered_timeouts.min(resent_pkt);
             let has_failed = |chi: f64| {
                 let is_heard = heard.get(&addresses(subflow)).is_some_and(|&ms| ago(ms) < rto.mul_f64(chi));
                 let least = if is_heard { chi.max(ALONE_TIMEOUTS) } else { chi };
+                let least = least.max(past.losses.improbable());
                 silent >= rto.mul_f64(chi) && f64::from(timeouts) >= least.min(MOST_TIMEOUTS)
             };
             if policy.failed.is_some_and(has_failed) && others_deliver(subflow) {

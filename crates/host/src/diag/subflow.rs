@@ -124,12 +124,15 @@ pub struct Subflow {
     pub busy_us: u64,
     /// Part of `busy_us` in which the peer's receive window was the limit.
     pub receive_window_limited_us: u64,
-    /// Timeouts in a row whose retransmission left this host and was not answered.
+    /// Timeouts in a row that were not answered, and at which this host's queue did not refuse the retransmission.
     #[serde(skip)]
     pub unanswered_timeouts: u32,
     /// How long ago anything came from the other end, be it an acknowledgment of nothing new.
     #[serde(skip)]
     pub heard_ms_ago: u32,
+    /// How long ago it last gave data to this host's queue.
+    #[serde(skip)]
+    pub sent_ms_ago: u32,
     /// Retransmission timeouts; from Linux 6.7 on.
     pub timeouts: Option<u32>,
     /// Packets that arrived with congestion experienced; from Linux 6.18 on.
@@ -202,6 +205,7 @@ impl Subflow {
             // The second is not counted up where the host's own queue refused the retransmission.
             unanswered_timeouts: info.retransmits.min(info.backoff).into(),
             heard_ms_ago: info.last_ack_recv.min(info.last_data_recv),
+            sent_ms_ago: info.last_data_sent,
             timeouts: None,
             received_ce_pkt: None,
         }
