@@ -508,6 +508,24 @@ static __noinline int ack_only(struct sock *sk)
 }
 
 #if CC_DETECTS
+/*
+ * Does the application wait?  A narrow subflow has sent all that it was given, most of the time,
+ * while the connection still has what it will be given when an ACK has come.
+ */
+static __always_inline int more_to_send(const struct tcp_sock *tp)
+{
+	const struct mptcp_subflow_context *subflow;
+	const struct mptcp_sock *connection;
+
+	if (tp->write_seq != tp->snd_nxt)
+		return 1;
+	subflow = subflow_of((const struct sock *)tp);
+	if (!subflow)
+		return 0;
+	connection = (const struct mptcp_sock *)BPF_CORE_READ(subflow, conn);
+	return BPF_CORE_READ(connection, write_seq) != BPF_CORE_READ(connection, snd_nxt);
+}
+
 /* Looks whether the path shares a bottleneck; at most one look per ACK that on_ack has seen. */
 static __noinline int detect(struct sock *sk)
 {
@@ -528,7 +546,7 @@ static __noinline int detect(struct sock *sk)
 	 * Where the host's own queue is the bottleneck, Linux holds a socket back before its window
 	 * is full (TCP small queues).  What matters here is that the application is not the limit.
 	 */
-	if (tp->write_seq != tp->snd_nxt)
+	if (more_to_send(tp))
 		ev.flags |= CC_EV_CWND_LIMITED;
 	MP_HOOK(detect)(&ev, &entry->group.group, &entry->sharing, &mp_config.params, &out);
 	if (out.set & CC_SET_SSTHRESH)
