@@ -36,6 +36,9 @@ const SAMPLE_INTERVAL: Nanos = Nanos::from_millis(20);
 const SELDOM: Duration = Duration::from_millis(250);
 /// How long its cards may take to appear.
 const CARDS_LIMIT: Duration = Duration::from_secs(20);
+/// How long a program may take until it sends, and from how many bytes on it does: more than it asks the other end with.
+const GOING_LIMIT: Duration = Duration::from_secs(20);
+const GOING_BYTES: u64 = 20_000;
 /// How long a program may take beyond its time.
 const GRACE: Duration = Duration::from_secs(40);
 const LOOK_AT: &str = "run the same command by hand, and see whether the machine is overloaded";
@@ -127,9 +130,10 @@ impl<'a> Run<'a> {
     fn run(&self, topology: &Topology, record: &mut Record) -> Result<Seen, Error> {
         let mut sending = self.flows(topology)?;
         let ports = Ports::none();
-        let sampler = Sampler::open(topology, &ports, &self.spec)?;
+        let mut sampler = Sampler::open(topology, &ports, &self.spec)?;
         self.place("ready")?;
         self.await_go()?;
+        self.set_going(&mut sampler, &mut sending, topology, record)?;
         let start = Instant::now();
         self.place("begun")?;
         let (ended, mut off) = (AtomicBool::new(false), Vec::new());
@@ -208,6 +212,36 @@ impl<'a> Run<'a> {
                 glance = Instant::now();
             }
             thread::sleep(SOON);
+        }
+        Ok(())
+    }
+
+    /// Starts what sends from the run's beginning on, and waits until it does. A program takes its time to start, and with a
+    /// processor that is mostly taken away the whole run would be over before.
+    fn set_going(
+        &self,
+        sampler: &mut Sampler<'_>,
+        sending: &mut [Sending<'_>],
+        topology: &Topology,
+        record: &mut Record,
+    ) -> Result<(), Error> {
+        let begun = Instant::now();
+        let bulk = |one: &Sending<'_>| matches!(&one.flow.job, spec::Job::Bulk { .. }) && one.flow.start.is_zero();
+        while begun.elapsed() < GOING_LIMIT {
+            for one in sending.iter_mut().filter(|one| bulk(one)) {
+                one.advance(&self.programs, topology, record, Duration::ZERO)?;
+            }
+            sampler.take(0)?;
+            let tracks = &sampler.samples().tracks;
+            let sends = |one: &Sending<'_>| {
+                let mut acked = tracks.iter().filter(|track| track.flow == one.number);
+                acked.any(|track| track.points.last().is_some_and(|point| point.bytes_acked > GOING_BYTES))
+            };
+            if sending.iter().all(|one| !bulk(one) || one.left.is_some() || sends(one)) {
+                break;
+            }
+            self.check()?;
+            thread::sleep(4 * POLL);
         }
         Ok(())
     }

@@ -85,7 +85,13 @@ impl Lab {
     /// Sends for some seconds while neighbours and the VM, each with something to do all the time, share a processor; and
     /// the share that the VM had of it. `None`: it has no neighbours.
     pub fn transfer_beside(&mut self, algorithm: &str, seconds: u32, nice: Option<i32>) -> (Transfer, f64) {
-        let emulator = neighbours::emulator().expect("an emulator");
+        let emulator = loop {
+            self.vm.is_there();
+            match neighbours::emulator() {
+                Some(emulator) => break emulator,
+                None => thread::sleep(Duration::from_millis(20)),
+            }
+        };
         neighbours::share(emulator, nice.unwrap_or(0)).expect("a processor and a weight");
         let neighbours = nice.map(|_| neighbours::Neighbours::new());
         let (begun, before) = (Instant::now(), neighbours::used(emulator));
