@@ -23,7 +23,8 @@ fn marked_for_a_while() -> Lab {
 
 /// What was sent within these milliseconds: when, and whether an answer at once was asked for.
 fn sent(lab: &Lab, from: u64, to: u64) -> Vec<(Time, bool)> {
-    let inside = lab.pipe.log.iter().filter(|(at, p, _)| p.has(Packet::DATA) && *at >= ms(from) && *at < ms(to));
+    let inside =
+        lab.pipe.log.iter().filter(|(at, p, _)| p.has(Packet::DATA) && *at >= ms(from) && *at < ms(to));
     inside.map(|(at, p, _)| (*at, p.has(Packet::CWR))).collect()
 }
 
