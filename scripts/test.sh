@@ -144,7 +144,7 @@ unprivileged=()
 stage_kernel() {
 	build_binaries &&
 		grep -E '/crates/(agent|cli|host|lab|netlink)[[:space:]]' "$logs/binaries" |
-		grep -vE '/(parquet|report|interrupt)-[^/]*$' >"$logs/list-kernel" &&
+		grep -vE '/(parquet|report|interrupt|copy|proxy)-[^/]*$' >"$logs/list-kernel" &&
 		threads=2 run_together "$logs/list-kernel" --skip root_ --skip guest_ --skip timeless_
 }
 

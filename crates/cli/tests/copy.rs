@@ -86,7 +86,7 @@ fn a_file_goes_there_and_back_over_several_paths() {
     let (code, there) = world.cp(&[text(&source), &world.far("copy")]);
     assert_eq!((code, &there["files"], &there["bytes"]), (0, &1.into(), &data.len().into()), "{there}");
     let paths = there["paths"].as_array().unwrap();
-    let used = paths.iter().filter(|path| path["sent_bytes"].as_u64() > Some(100_000)).count();
+    let used = paths.iter().filter(|path| path["sent_bytes"].as_u64() > Some(20_000)).count();
     assert!(used >= 2, "{there}");
     assert!(fs::read(world.path("far/copy")).unwrap() == data);
     let back = world.path("back");

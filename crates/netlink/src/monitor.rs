@@ -1,4 +1,4 @@
-//! Being told when links or addresses of a network namespace change.
+//! Being told when links, addresses or routes of a network namespace change.
 
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
@@ -8,7 +8,9 @@ use std::os::fd::{AsRawFd, RawFd};
 // Numbers from the kernel's user interface, linux/rtnetlink.h.
 const RTNLGRP_LINK: u32 = 1;
 const RTNLGRP_IPV4_IFADDR: u32 = 5;
+const RTNLGRP_IPV4_ROUTE: u32 = 7;
 const RTNLGRP_IPV6_IFADDR: u32 = 9;
+const RTNLGRP_IPV6_ROUTE: u32 = 11;
 
 /// Changes of links and addresses in the network namespace of the thread that opened it. The namespace lives as long
 /// as this.
@@ -20,11 +22,24 @@ impl Changes {
     /// # Errors
     /// The system refuses a netlink socket.
     pub fn open() -> io::Result<Self> {
+        Self::of(&[RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR])
+    }
+
+    /// The same with changes of routes, without which a new address may lead nowhere.
+    ///
+    /// # Errors
+    /// As [`Changes::open`].
+    pub fn with_routes() -> io::Result<Self> {
+        let addresses = [RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR];
+        Self::of(&[&addresses[..], &[RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE]].concat())
+    }
+
+    fn of(groups: &[u32]) -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind(&SocketAddr::new(0, 0))?;
         socket.set_non_blocking(true)?;
-        for group in [RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR] {
-            socket.add_membership(group)?;
+        for group in groups {
+            socket.add_membership(*group)?;
         }
         Ok(Self(socket))
     }

@@ -44,7 +44,7 @@ fn reaches_far(ip: IpAddr) -> bool {
     }
 }
 
-/// Tells when addresses or links may have changed.
+/// Tells when addresses, links or routes may have changed.
 pub struct Changes(imp::Changes);
 
 impl Changes {
@@ -72,7 +72,7 @@ mod imp {
 
     impl Changes {
         pub(super) fn open() -> io::Result<Changes> {
-            let changes = vmcc_netlink::Changes::open()?;
+            let changes = vmcc_netlink::Changes::with_routes()?;
             // SAFETY: the descriptor is that of the socket within, which is open as long as it is registered.
             let registered = unsafe { AsyncFd::register_with_interest(changes, Interest::READABLE) };
             Ok(Changes(registered.map_err(io::Error::from)?))

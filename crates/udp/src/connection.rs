@@ -197,7 +197,7 @@ impl Connection {
 
     /// Why the system last refused to send along a route, if it did.
     pub fn refusal(&self, route: Route) -> Option<String> {
-        self.with_state(|inner, _| inner.refusals.get(&route).map(|(_, _, text)| text.clone()))
+        self.with_state(|inner, _| inner.refusals.get(&route).map(|(_, text)| text.clone()))
     }
 
     /// The paths that there are, with their figures.

@@ -14,6 +14,9 @@ use vmcc_units::time::{Span, Time};
 /// Path events that nobody has read; older ones are dropped.
 const MOST_EVENTS: usize = 256;
 
+/// A route that the system refuses is told as such again after this time: each packet to it is refused, and connections are many.
+const REFUSAL_HOLDS: Span = Span::from_ms(50);
+
 pub(crate) struct Shared(Mutex<Inner>);
 
 pub(crate) struct Inner {
@@ -31,7 +34,7 @@ pub(crate) struct Inner {
     /// No handle is left.
     pub(crate) abandoned: bool,
     /// What the system said when it refused to send, and when.
-    pub(crate) refusals: HashMap<Route, (Time, io::ErrorKind, String)>,
+    pub(crate) refusals: HashMap<Route, (Time, String)>,
     begin: Instant,
 }
 
@@ -111,10 +114,17 @@ impl Inner {
     /// The system refuses to send along a route.
     pub(crate) fn on_refusal(&mut self, route: Route, error: &io::Error) {
         let now = self.now();
+        let told = self.refusals.get(&route).is_some_and(|(at, _)| now.since(*at) < REFUSAL_HOLDS);
+        if told {
+            return;
+        }
         self.engine.handle_unreachable(now, route);
         // What strangers make us answer is not kept.
         if self.refusals.len() < MOST_EVENTS || self.refusals.contains_key(&route) {
-            self.refusals.insert(route, (now, error.kind(), error.to_string()));
+            self.refusals.insert(route, (now, error.to_string()));
+            // Who connects does not wait for an answer then.
+            let waiting = self.connections.values_mut().filter(|state| !state.connected);
+            waiting.flat_map(|state| state.waiting.drain(..)).for_each(Waker::wake);
         }
     }
 

@@ -97,7 +97,7 @@ async fn a_stream_uses_both_paths_and_outlives_one() {
             match round {
                 // The address is gone: the system refuses its packets, and what they carried leaves elsewhere.
                 0 => {
-                    assert!(paths.iter().all(|path| path.bytes.1 > 100_000), "{paths:?}");
+                    assert!(paths.iter().all(|path| path.bytes.1 > 20_000), "{paths:?}");
                     near.unbind(near.local_of(ips(&[2])[0]).unwrap());
                 }
                 _ => assert!(paths.iter().any(|path| path.failed), "{paths:?}"),
@@ -177,12 +177,12 @@ async fn a_stream_that_is_dropped_is_not_taken_for_whole() {
 #[tokio::test]
 async fn what_cannot_be_reached_is_said_pair_by_pair() {
     let near = Endpoint::new(None).unwrap();
-    // Reserved for documentation: no route leads there from the loopback's addresses.
-    let nowhere = target(vec!["192.0.2.1:9".parse().unwrap()], &[1, 2]);
+    // The system refuses to send to everybody, so nobody waits for an answer.
+    let nowhere = target(vec!["255.255.255.255:9".parse().unwrap()], &[1, 2]);
     let error = timeout(MOST, reach(&near, &nowhere)).await.unwrap().err().unwrap();
     let ReachError::NoPath(attempts) = &error else { panic!("{error}") };
     assert_eq!(attempts.len(), 2, "{error}");
-    assert!(attempts.iter().all(|attempt| !attempt.reason.is_empty()), "{error}");
+    assert!(attempts.iter().all(|attempt| attempt.reason.contains("Permission denied")), "{error}");
     let family = target(vec!["[2001:db8::1]:9".parse().unwrap()], &[1]);
     assert!(matches!(reach(&near, &family).await, Err(ReachError::NoPair(_))));
 }

@@ -52,6 +52,7 @@ fn say(news: &News) {
     let text = match news {
         News::Listening(what, address) => format!("listening for {what} at {address}"),
         News::Connected(address) => format!("connected with {address}"),
+        News::Single(address) => format!("{address} speaks no multipath QUIC: everything goes over one path"),
         News::Lost(address, reason) => format!("no longer connected with {address}: {reason}"),
         News::Unreachable(reason) => format!("not connected: {reason}"),
         _ => return,

@@ -11,8 +11,8 @@ pub(crate) struct Pages {
     /// Offset of the first page divided by its size.
     first: u64,
     pages: VecDeque<Option<Box<[u8]>>>,
-    /// One that was let go, for the next one.
-    spare: Option<Box<[u8]>>,
+    /// Some that were let go, for the next ones: never more than are in use. To ask the system each time costs more than to fill them.
+    spare: Vec<Box<[u8]>>,
 }
 
 impl Pages {
@@ -31,7 +31,7 @@ impl Pages {
             }
             let spare = &mut self.spare;
             let own =
-                self.pages[page].get_or_insert_with(|| spare.take().unwrap_or_else(|| vec![0; PAGE].into()));
+                self.pages[page].get_or_insert_with(|| spare.pop().unwrap_or_else(|| vec![0; PAGE].into()));
             let len = data.len().min(PAGE - at);
             let (head, rest) = data.split_at(len);
             own[at..at + len].copy_from_slice(head);
@@ -63,14 +63,14 @@ impl Pages {
     pub(crate) fn release(&mut self, offset: u64, all: bool) {
         let first = offset / PAGE as u64;
         while self.first < first {
-            let page = self.pages.pop_front();
-            self.spare = page.flatten().or(self.spare.take());
+            self.spare.extend(self.pages.pop_front().flatten());
             self.first += 1;
         }
+        self.spare.truncate(self.pages.len().max(1));
         if all {
             self.pages.clear();
             self.pages.shrink_to_fit();
-            self.spare = None;
+            self.spare = Vec::new();
         }
     }
 }

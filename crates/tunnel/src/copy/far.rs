@@ -87,7 +87,7 @@ fn watch(mut input: impl BufRead + Send + 'static) -> Arc<AtomicBool> {
     gone
 }
 
-/// A socket at each address, with the same port where it is free.
+/// A socket at each address, with the port that was asked for; else with the same where it is free.
 fn listen(endpoint: &Endpoint, addresses: &[IpAddr], port: u16) -> Result<Vec<SocketAddr>, CopyError> {
     let own = sources()?;
     let wanted: Vec<Source> = match addresses {
@@ -98,13 +98,15 @@ fn listen(endpoint: &Endpoint, addresses: &[IpAddr], port: u16) -> Result<Vec<So
         }
         some => some.iter().map(|&ip| named(ip, &own)).collect(),
     };
-    let (mut bound, mut port, mut last) = (Vec::new(), port, None);
+    let (mut bound, mut last) = (Vec::<SocketAddr>::new(), None);
     for source in wanted {
-        match endpoint.bind_source(&source, port).or_else(|_| endpoint.bind_source(&source, 0)) {
-            Ok(local) => {
-                port = local.port();
-                bound.push(local);
-            }
+        let first = bound.first().map_or(port, SocketAddr::port);
+        let bind = match endpoint.bind_source(&source, first) {
+            Err(_) if port == 0 => endpoint.bind_source(&source, 0),
+            bind => bind,
+        };
+        match bind {
+            Ok(local) => bound.push(local),
             Err(error) => last = Some(CopyError::Listen { address: source.ip, source: error }),
         }
     }

@@ -7,8 +7,12 @@ use crate::keys::Fingerprint;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
+/// For a name that ssh knows, and nobody else may (an alias in its settings).
+const NAME_PATIENCE: Duration = Duration::from_millis(300);
 /// What ssh may still say at the end, before it is ended.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -41,7 +45,7 @@ impl Drop for Session {
             if !matches!(self.0.try_wait(), Ok(None)) {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(5));
+            thread::sleep(Duration::from_millis(5));
         }
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -54,6 +58,7 @@ pub(super) fn start(
     host: &str,
     own: Fingerprint,
 ) -> Result<(Session, Vec<SocketAddr>, Fingerprint), CopyError> {
+    let names = look_up(host);
     let mut words = far.ssh.split_whitespace();
     let program = words.next().ok_or_else(|| CopyError::Usage("the ssh command is empty".to_owned()))?;
     let mut command = Command::new(program);
@@ -74,7 +79,7 @@ pub(super) fn start(
                 return Err(CopyError::Version { here: VERSION, there: offer.version });
             }
             let fingerprint = offer.fingerprint.parse().map_err(|_| CopyError::NoHello)?;
-            let addresses = reachable(far, host, offer.addresses);
+            let addresses = reachable(far, &names, offer.addresses);
             Ok((session, addresses, fingerprint))
         }
         None => {
@@ -101,14 +106,28 @@ fn offer(from: impl BufRead) -> Option<Offer> {
     lines.into_iter().find_map(|line| serde_json::from_str(line.strip_prefix(MARK)?).ok())
 }
 
-/// Where the far end may be reached: at its addresses, and at what `host` is known as here, which may lead there where these do not (a NAT
-/// that forwards the port).
-fn reachable(far: &Far, host: &str, mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+/// Looks up what `host` is known as here, while ssh does the same.
+fn look_up(host: &str) -> Receiver<Vec<SocketAddr>> {
+    let (send, receive) = channel();
+    let name = host.rsplit('@').next().unwrap_or(host).to_owned();
+    thread::spawn(move || {
+        let known = (name.as_str(), 0).to_socket_addrs();
+        // Nobody waits any more if it took long.
+        let _ = send.send(known.into_iter().flatten().collect());
+    });
+    receive
+}
+
+/// Where the far end may be reached: at its addresses, and at what its host is known as here, which may lead there where these do not (a
+/// NAT that forwards the port).
+fn reachable(
+    far: &Far,
+    names: &Receiver<Vec<SocketAddr>>,
+    mut addresses: Vec<SocketAddr>,
+) -> Vec<SocketAddr> {
     let Some(port) = addresses.first().map(SocketAddr::port).filter(|_| far.addresses.is_empty()) else {
         return addresses;
     };
-    let name = host.rsplit('@').next().unwrap_or(host);
-    let known: Vec<_> = (name, port).to_socket_addrs().into_iter().flatten().collect();
     let own: Vec<_> = vmcc_udp::sources().unwrap_or_default().into_iter().map(|source| source.ip).collect();
     let is_loopback = |address: &SocketAddr| address.ip().is_loopback();
     let same_host = addresses.iter().all(|address| is_loopback(address) || own.contains(&address.ip()));
@@ -118,7 +137,8 @@ fn reachable(far: &Far, host: &str, mut addresses: Vec<SocketAddr>) -> Vec<Socke
     }
     // Those of its loopback are not ours.
     addresses.retain(|address| !is_loopback(address));
-    for address in known {
+    for mut address in names.recv_timeout(NAME_PATIENCE).unwrap_or_default() {
+        address.set_port(port);
         if !addresses.contains(&address) {
             addresses.push(address);
         }

@@ -92,6 +92,9 @@ impl Link {
         let remote = connection.paths().first().map(|path| path.route.remote);
         let Some(remote) = remote else { return };
         tell(News::Connected(remote));
+        if !connection.is_multipath() {
+            tell(News::Single(remote));
+        }
         tokio::spawn(async move {
             let error = connection.closed().await;
             tell(News::Lost(remote, error.to_string()));

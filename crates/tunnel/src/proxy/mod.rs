@@ -36,6 +36,8 @@ pub enum News {
     Listening(&'static str, SocketAddr),
     /// It is connected to its server, or a client to it.
     Connected(SocketAddr),
+    /// The server there speaks no multipath QUIC: everything goes over one path.
+    Single(SocketAddr),
     /// That connection is over.
     Lost(SocketAddr, String),
     /// The server's side cannot be reached at present.
