@@ -1,10 +1,12 @@
 //! Who one is: a self-signed certificate. Peers know it by the SHA-256 of it, so no authority is needed.
 
 use aws_lc_rs::digest::{SHA256, digest};
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::sign::CertifiedKey;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -78,6 +80,9 @@ pub enum KeysError {
     /// There are no keys yet.
     #[error("{}: there are no keys; make them with `vmcc keys`", .0.display())]
     None(PathBuf),
+    /// The key is not that of the certificate.
+    #[error("{}: {KEY} is not the key of {CERTIFICATE}; remove both, make new ones with `vmcc keys`, and have peers trust these", .0.display())]
+    Mismatch(PathBuf),
     /// A file cannot be read or written.
     #[error("{}: {source}; check the owner and permissions", path.display())]
     Io {
@@ -145,7 +150,10 @@ impl Identity {
             })
         };
         let (key, certificate) = (read(KEY)?, read(CERTIFICATE)?);
-        Ok(Identity { certificate: certificate.into(), key: key.into() })
+        let identity = Identity { certificate: certificate.into(), key: key.into() };
+        let key = any_supported_type(&identity.key()).ok();
+        let whole = key.is_some_and(|key| CertifiedKey::new(identity.chain(), key).keys_match().is_ok());
+        if whole { Ok(identity) } else { Err(KeysError::Mismatch(folder.to_owned())) }
     }
 
     /// That of a folder, made first if there is none; whether it was.
@@ -157,8 +165,14 @@ impl Identity {
             Err(KeysError::None(_)) => {}
             other => return other.map(|identity| (identity, false)),
         }
-        let identity = Identity::generate()?;
         make_folder(folder)?;
+        let _lock = lock(folder)?;
+        // Another process may have made it meanwhile.
+        match Identity::load(folder) {
+            Err(KeysError::None(_)) => {}
+            other => return other.map(|identity| (identity, false)),
+        }
+        let identity = Identity::generate()?;
         // The certificate comes last: with it the pair is whole.
         write_new(&folder.join(KEY), identity.key.secret_pkcs8_der())?;
         write_new(&folder.join(CERTIFICATE), &identity.certificate)?;
@@ -182,6 +196,16 @@ impl Identity {
 fn make_folder(folder: &Path) -> Result<(), KeysError> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(0o700).create(folder).map_err(|error| failed(folder, error))
+}
+
+/// One process at a time changes a folder of keys, as long as this is held.
+fn lock(folder: &Path) -> Result<File, KeysError> {
+    let path = folder.join(".lock");
+    let open = || {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+        file.lock().map(|()| file)
+    };
+    open().map_err(|error| failed(&path, error))
 }
 
 /// Writes a file that only its owner may read, whole or not at all.
@@ -228,14 +252,20 @@ pub fn trust(folder: &Path, peer: Fingerprint, comment: &str) -> Result<bool, Ke
         return Ok(false);
     }
     make_folder(folder)?;
+    let _lock = lock(folder)?;
     let path = folder.join(PEERS);
     let comment: String = comment.chars().filter(|c| !c.is_control()).collect();
-    let add = || {
-        let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
-        file.write_all(format!("{peer} {comment}").trim_end().as_bytes())?;
-        file.write_all(b"\n")
+    let mut text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(failed(&path, error)),
     };
-    add().map_err(|error| failed(&path, error))?;
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text += format!("{peer} {comment}").trim_end();
+    text.push('\n');
+    write_new(&path, text.as_bytes())?;
     Ok(true)
 }
 
@@ -258,6 +288,20 @@ mod tests {
     }
 
     #[test]
+    fn who_comes_first_at_once_makes_the_keys_of_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = || Identity::load_or_make(folder.path()).unwrap();
+        let all: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(made)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(all.iter().filter(|(_, made)| *made).count(), 1);
+        assert!(all.iter().all(|(identity, _)| identity.fingerprint() == all[0].0.fingerprint()));
+        fs::write(folder.path().join(KEY), Identity::generate().unwrap().key.secret_pkcs8_der()).unwrap();
+        assert!(matches!(Identity::load(folder.path()), Err(KeysError::Mismatch(_))));
+    }
+
+    #[test]
     fn peers_are_remembered_and_wrong_lines_named() {
         let folder = tempfile::tempdir().unwrap();
         let peer = Identity::generate().unwrap().fingerprint();
@@ -267,6 +311,10 @@ mod tests {
         assert_eq!(peers(folder.path()).unwrap(), BTreeSet::from([peer]));
         fs::write(folder.path().join(PEERS), format!("# mine\n\n{peer}\nsha256:12\n")).unwrap();
         let error = peers(folder.path()).unwrap_err().to_string();
+        fs::write(folder.path().join(PEERS), format!("{peer}")).unwrap();
+        let other = Identity::generate().unwrap().fingerprint();
+        assert!(trust(folder.path(), other, "").unwrap());
+        assert_eq!(peers(folder.path()).unwrap(), BTreeSet::from([peer, other]), "the last line had no end");
         assert!(error.contains("line 4") && error.contains("sha256:12"), "{error}");
         assert_eq!(peer.to_string().parse(), Ok(peer));
     }

@@ -5,8 +5,8 @@ use serde::de::DeserializeOwned;
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// Longer messages are refused.
-const MOST: usize = 256 << 10;
+/// Longer messages are refused: room for the longest list of names that a command line takes.
+const MOST: usize = 8 << 20;
 
 fn invalid(text: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
@@ -15,7 +15,7 @@ fn invalid(text: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Err
 pub(crate) async fn write(to: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
     let body = serde_json::to_vec(message).map_err(invalid)?;
     if body.len() > MOST {
-        return Err(invalid("a message is longer than the peer takes"));
+        return Err(invalid("the list is longer than the other end takes; copy the folder with --recursive"));
     }
     let mut framed = (body.len() as u32).to_be_bytes().to_vec();
     framed.extend_from_slice(&body);
@@ -27,8 +27,12 @@ pub(crate) async fn read<T: DeserializeOwned>(from: &mut (impl AsyncRead + Unpin
     if len > MOST {
         return Err(invalid("the peer sent a message that is too long"));
     }
-    let mut body = vec![0; len];
-    from.read_exact(&mut body).await?;
+    // As much memory as has come, not as was announced.
+    let mut body = Vec::new();
+    from.take(len as u64).read_to_end(&mut body).await?;
+    if body.len() < len {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     serde_json::from_slice(&body)
         .map_err(|error| invalid(format!("the peer sent a message that cannot be read: {error}")))
 }

@@ -53,6 +53,7 @@ impl Keeper {
             target,
             failed: failed.clone(),
             opening: HashMap::new(),
+            changes: 0,
             changed: true,
         };
         Keeper { task: tokio::spawn(work.run()), failed }
@@ -75,7 +76,9 @@ struct Work {
     target: Target,
     failed: Arc<Mutex<HashMap<Pair, Failed>>>,
     /// Paths by number, to know whose event it is.
-    opening: HashMap<u32, Route>,
+    opening: HashMap<u32, (Route, u64)>,
+    /// Times that something changed: a path that was opened before the last one may work now.
+    changes: u64,
     /// Addresses may have changed since they were looked at.
     changed: bool,
 }
@@ -97,6 +100,7 @@ impl Work {
                 First::A(Err(_)) => return,
                 First::B(()) => {
                     self.changed = true;
+                    self.changes += 1;
                     // What did not work may do so now.
                     self.failed().clear();
                 }
@@ -112,13 +116,13 @@ impl Work {
     fn on_event(&mut self, event: PathEvent) {
         match event {
             PathEvent::Opened(path) => {
-                if let Some(route) = self.opening.get(&path) {
+                if let Some((route, _)) = self.opening.get(&path) {
                     let pair = (route.local.ip(), route.remote);
                     self.failed().remove(&pair);
                 }
             }
             PathEvent::Closed { path, .. } => {
-                if let Some(route) = self.opening.remove(&path) {
+                if let Some((route, _)) = self.opening.remove(&path).filter(|(_, at)| *at == self.changes) {
                     let refusal = self.connection.refusal(route);
                     self.fail(route, refusal.unwrap_or_else(|| "no answer".to_owned()));
                 }
@@ -195,7 +199,7 @@ impl Work {
         let route = Route { local, remote };
         match self.connection.open_path(route) {
             Ok(path) => {
-                self.opening.insert(path, route);
+                self.opening.insert(path, (route, self.changes));
                 None
             }
             Err(PathError::NoIds | PathError::TooEarly) => Some(Instant::now() + AT_ONCE),

@@ -143,6 +143,7 @@ impl Endpoint {
         let mut pairs = target.pairs().map_err(ReachError::Sources)?.into_iter();
         let mut trials: Vec<Trial> = Vec::new();
         let mut failed: Vec<Attempt> = Vec::new();
+        let mut refused: Option<(SocketAddr, ConnectionError)> = None;
         loop {
             if let Some((source, remote)) = pairs.next() {
                 match self.begin(tls.clone(), config.clone(), target, &source, remote)? {
@@ -156,10 +157,13 @@ impl Endpoint {
                 let to: Vec<_> = target.addresses.iter().map(ToString::to_string).collect();
                 return Err(ReachError::NoPair(to.join(", ")));
             } else if trials.is_empty() {
-                return Err(ReachError::NoPath(failed));
+                return Err(match refused {
+                    Some((remote, error)) => ReachError::Refused { remote, error },
+                    None => ReachError::NoPath(failed),
+                });
             }
             let mut next = (pairs.len() > 0).then(|| Box::pin(sleep(STAGGER)));
-            if let Some(connection) = first(&mut trials, &mut failed, &mut next).await? {
+            if let Some(connection) = first(&mut trials, &mut failed, &mut refused, &mut next).await {
                 return Ok(connection);
             }
         }
@@ -190,16 +194,21 @@ impl Endpoint {
 async fn first(
     trials: &mut Vec<Trial>,
     failed: &mut Vec<Attempt>,
+    refused: &mut Option<(SocketAddr, ConnectionError)>,
     next: &mut Option<Pin<Box<Sleep>>>,
-) -> Result<Option<Connection>, ReachError> {
+) -> Option<Connection> {
     poll_fn(|cx| {
         let mut i = 0;
         while i < trials.len() {
             match trials[i].look(cx) {
                 Poll::Pending => i += 1,
-                Poll::Ready(Ok(())) => return Poll::Ready(Ok(Some(trials[i].connection.clone()))),
+                Poll::Ready(Ok(())) => return Poll::Ready(Some(trials[i].connection.clone())),
                 Poll::Ready(Err(Verdict::Refused(error))) => {
-                    return Poll::Ready(Err(ReachError::Refused { remote: trials[i].remote, error }));
+                    // Perhaps somebody else is at this address, or on the way there: other pairs may lead to the peer.
+                    let trial = trials.remove(i);
+                    let reason = error.to_string();
+                    failed.push(Attempt { local: trial.local, remote: trial.remote, reason });
+                    refused.get_or_insert((trial.remote, error));
                 }
                 Poll::Ready(Err(Verdict::Dead(reason))) => {
                     let trial = trials.remove(i);
@@ -208,13 +217,13 @@ async fn first(
             }
         }
         let time = next.as_mut().is_some_and(|next| next.as_mut().poll(cx).is_ready());
-        if time || trials.is_empty() { Poll::Ready(Ok(None)) } else { Poll::Pending }
+        if time || trials.is_empty() { Poll::Ready(None) } else { Poll::Pending }
     })
     .await
 }
 
 enum Verdict {
-    /// The peer is there, and it is no use to try it elsewhere.
+    /// Somebody is there, and one end refused the other.
     Refused(ConnectionError),
     /// Nobody is there.
     Dead(String),

@@ -54,9 +54,20 @@ impl Endpoint {
         };
         if proof.is_none() && wanted {
             self.send_retry(now, route, header);
-        } else if self.entries.len() < server.max_connections {
+        } else if self.entries.len() < server.max_connections || self.give_way() {
             self.accept(now, route, ecn, header, proof, data);
         }
+    }
+
+    /// The oldest handshake that was not completed makes room for a new one: who only begins them is not to keep others out.
+    fn give_way(&mut self) -> bool {
+        let unfinished = |entry: &Entry| entry.handshaking && entry.connection.side() == Side::Server;
+        let oldest = self.entries.iter().find(|(_, entry)| unfinished(entry)).map(|(handle, _)| *handle);
+        if let Some(handle) = oldest {
+            self.handshakes -= 1;
+            self.forget(handle);
+        }
+        oldest.is_some()
     }
 
     fn send_retry(&mut self, now: Time, route: Route, header: &Header) {

@@ -3,7 +3,7 @@
 use super::message::{ALPN, Done, Hello, Offer, Ready, Request, VERSION};
 use super::progress::Progress;
 use super::receive::{Receiver, receive_tree};
-use super::send::send_tree;
+use super::send::{MOST_REFUSALS, send_tree};
 use super::target::Target;
 use super::tree::Tree;
 use super::{CopyError, config};
@@ -54,7 +54,7 @@ pub fn serve_once(
     let gone = watch(input);
     block_on(async {
         let tls = trust::server(&identity, Trust::Only(BTreeSet::from([client])), ALPN)?;
-        let server = Server { tls, config: Arc::new(config()), retry: Retry::Above(8), max_connections: 16 };
+        let server = Server { tls, config: Arc::new(config()), retry: Retry::Above(8), max_connections: 256 };
         let endpoint = Endpoint::new(Some(server))?;
         let addresses = listen(&endpoint, addresses, port)?;
         let offer = Offer { version: VERSION, fingerprint: identity.fingerprint().to_string(), addresses };
@@ -141,7 +141,9 @@ async fn serve(connection: &Connection) -> io::Result<()> {
             wire::write(&mut to, &Ready::Yes).await?;
             let receiver = Receiver::new(target, progress);
             let (_, left) = receive_tree(connection, &mut from, &receiver).await?;
-            wire::write(&mut to, &Done { refusals: left, more: 0 }).await?;
+            let more = left.len().saturating_sub(MOST_REFUSALS) as u64;
+            let refusals = left.into_iter().take(MOST_REFUSALS).collect();
+            wire::write(&mut to, &Done { refusals, more }).await?;
         }
         Request::Get { sources, options } => {
             let sources: Vec<_> = sources.into_iter().map(home).collect();

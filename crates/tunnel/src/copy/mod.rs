@@ -186,7 +186,7 @@ pub fn copy(job: &Job, progress: &Arc<Progress>, stop: &AtomicBool) -> Result<Ou
     if let Some(tree) = tree.as_ref().filter(|tree| tree.entries.is_empty()) {
         return Ok(Outcome { refusals: tree.refusals.clone(), ..Outcome::default() });
     }
-    let started = ssh::start(&job.far, &job.host, identity.fingerprint());
+    let started = ssh::start(&job.far, &job.host, identity.fingerprint(), stop);
     // Ctrl-C ends ssh as well, which is no fault of it then.
     if stop.load(Ordering::SeqCst) {
         return Err(CopyError::Interrupted);
@@ -284,7 +284,20 @@ async fn get(connection: &Connection, job: &Job, progress: &Arc<Progress>) -> Re
             refusals.push(refusal);
         }
     }
+    refusals.extend(missing(job, &plan, &receiver, refusals.len() as u64 + done.more));
     Ok(Outcome { refusals, more: done.more, ..Outcome::default() })
+}
+
+/// What the far end has left out without a word.
+fn missing(job: &Job, plan: &Plan, receiver: &Receiver, refused: u64) -> Option<Refusal> {
+    let say = |text: String| Some(Refusal::new(Reason::Changed, format!("{text}; copy it again")));
+    let files = receiver.progress.moment().files_done;
+    if files.saturating_add(refused) < plan.files {
+        return say(format!("{}: sent {files} of the {} files that it announced", job.host, plan.files));
+    }
+    let begun = receiver.begun.lock().unwrap_or_else(PoisonError::into_inner);
+    let absent = (0..job.sources.len()).find(|root| !begun.contains(root)).filter(|_| refused == 0)?;
+    say(format!("{}:{}: nothing of it came", job.host, job.sources[absent].display()))
 }
 
 /// Keeps what is shown of the paths up to date.

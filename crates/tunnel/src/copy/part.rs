@@ -1,10 +1,11 @@
 //! A file while it arrives: beside its place, under a name of its own, so that there is never half a file under the right one.
 
 use super::message::{Item, Options, Reason, Refusal};
-use aws_lc_rs::digest::{Context, SHA256};
-use std::ffi::OsString;
+use aws_lc_rs::digest::{Context, SHA256, digest};
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -43,14 +44,44 @@ pub(crate) struct Part {
     len: u64,
     /// Bytes that were there before.
     found: u64,
+    /// The length that it had before.
+    before: u64,
     done: bool,
 }
 
+/// The end of the names that files have while they arrive.
+const SUFFIX: &str = ".vmcc-part";
+/// Longer names have no room for what is added.
+const MOST_NAME: usize = 240;
+
+/// The name of a file while it arrives.
 fn name_of_part(target: &Path) -> PathBuf {
+    let own = target.file_name().unwrap_or_default();
     let mut name = OsString::from(".");
-    name.push(target.file_name().unwrap_or_default());
-    name.push(".vmcc-part");
+    if own.len() <= MOST_NAME {
+        name.push(own);
+    } else {
+        name.push(
+            digest(&SHA256, own.as_bytes())
+                .as_ref()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>(),
+        );
+    }
+    name.push(SUFFIX);
     target.with_file_name(name)
+}
+
+/// Whether a name is one of files that arrive: no other file may have it, or one would be taken for the other.
+pub(crate) fn is_name_of_part(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b".") && name.as_bytes().ends_with(SUFFIX.as_bytes())
+}
+
+/// Whether a name leads to an open file, and not to another one by now.
+fn leads_to(path: &Path, file: &File) -> io::Result<bool> {
+    let (named, open) = (fs::symlink_metadata(path)?, file.metadata()?);
+    Ok((named.dev(), named.ino()) == (open.dev(), open.ino()))
 }
 
 impl Part {
@@ -86,9 +117,17 @@ impl Part {
             // A file system without locks has no second copy that would ask.
             Err(TryLockError::Error(_)) => {}
         }
-        let len = metadata.len().min(size);
+        // Another copy may have finished it, and given it its name, before this one had the lock.
+        if !leads_to(&path, &file).map_err(said)? {
+            let text =
+                format!("{}: another copy has just written this file; copy it again", target.display());
+            return Err(Refusal::new(Reason::Exists, text));
+        }
+        let before = file.metadata().map_err(said)?.len();
+        let len = before.min(size);
         let hash = hash(&mut file, len).map_err(said)?;
-        let part = Part { file, path, target: target.to_owned(), hash, len, found: len, done: false };
+        let target_of = target.to_owned();
+        let part = Part { file, path, target: target_of, hash, len, found: len, before, done: false };
         reserve(&part.file, size).map_err(|error| Refusal::system(target, &error))?;
         Ok(part)
     }
@@ -146,6 +185,11 @@ impl Part {
         if !options.force {
             in_the_way(&self.target)?;
         }
+        if !leads_to(&self.path, &self.file).map_err(|error| Refusal::system(&self.path, &error))? {
+            let text =
+                format!("{}: what arrived was replaced by somebody; copy it again", self.path.display());
+            return Err(Refusal::new(Reason::Changed, text));
+        }
         fs::rename(&self.path, &self.target).map_err(|error| Refusal::system(&self.target, &error))?;
         self.done = true;
         Ok(())
@@ -158,11 +202,15 @@ impl Drop for Part {
         if self.done {
             return;
         }
+        if !leads_to(&self.path, &self.file).unwrap_or(false) {
+            return;
+        }
         if self.len == 0 && self.found == 0 {
             let _ = fs::remove_file(&self.path);
         } else {
-            // Space that was reserved and not used is given back.
-            let _ = self.file.set_len(self.len);
+            // Space that was reserved and not used is given back; where nothing came, what was there stays as it was.
+            let len = if self.len == self.found { self.before } else { self.len };
+            let _ = self.file.set_len(len);
         }
     }
 }
@@ -223,4 +271,50 @@ fn reserve(file: &File, size: u64) -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn reserve(_: &File, _: u64) -> io::Result<()> {
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::copy::message::Kind;
+
+    fn item(size: u64) -> Item {
+        Item { root: 0, below: Vec::new(), kind: Kind::File { size }, mode: 0o644, modified: (0, 0) }
+    }
+
+    fn sha256(bytes: &[u8]) -> [u8; 32] {
+        digest(&SHA256, bytes).as_ref().try_into().unwrap()
+    }
+
+    #[test]
+    fn only_what_arrived_gets_the_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("x");
+        let mut part = Part::open(&target, 4).unwrap();
+        part.write(b"good").unwrap();
+        assert_eq!(Part::open(&target, 4).err().unwrap().reason, Reason::Exists, "another copy is at it");
+        fs::remove_file(&part.path).unwrap();
+        fs::write(&part.path, b"evil").unwrap();
+        let refusal = part.finish(sha256(b"good"), &item(4), Options::default()).unwrap_err();
+        assert_eq!(refusal.reason, Reason::Changed);
+        assert!(!target.exists());
+    }
+
+    #[test]
+    fn what_was_there_stays_whatever_a_peer_asks_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("n".repeat(255));
+        let mut part = Part::open(&target, 11).unwrap();
+        part.write(b"hello").unwrap();
+        drop(part);
+        let part = Part::open(&target, 1).unwrap();
+        assert_eq!((part.len(), part.digest()), (1, sha256(b"h")));
+        drop(part);
+        let mut part = Part::open(&target, 11).unwrap();
+        assert_eq!(part.len(), 5);
+        part.write(b" world").unwrap();
+        part.finish(sha256(b"hello world"), &item(11), Options::default()).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"hello world");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 }

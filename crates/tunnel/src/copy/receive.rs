@@ -7,6 +7,7 @@ use super::send::name_of;
 use super::target::Target;
 use crate::run::unless;
 use crate::wire;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -26,11 +27,13 @@ pub(super) struct Receiver {
     pub(super) target: Target,
     pub(super) progress: Arc<Progress>,
     pub(super) refusals: Mutex<Vec<Refusal>>,
+    /// Of which sources something came.
+    pub(super) begun: Mutex<BTreeSet<usize>>,
 }
 
 impl Receiver {
     pub(super) fn new(target: Target, progress: Arc<Progress>) -> Arc<Receiver> {
-        Arc::new(Receiver { target, progress, refusals: Mutex::default() })
+        Arc::new(Receiver { target, progress, refusals: Mutex::default(), begun: Mutex::default() })
     }
 
     fn refuse(&self, refusal: &Refusal) {
@@ -67,6 +70,7 @@ pub(super) async fn receive_tree(
 async fn take(stream: Stream, receiver: Arc<Receiver>) {
     let (mut to, mut from) = stream.into_split();
     let Ok(item) = wire::read::<Item>(&mut from).await else { return };
+    receiver.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(item.root);
     let told = match item.kind {
         Kind::Folder => folder(&mut to, &item, &receiver).await,
         Kind::File { size } => file(&mut to, &mut from, &item, size, &receiver).await,
@@ -119,6 +123,9 @@ async fn file(
     };
     wire::write(to, &Answer::Have { len, sha256 }).await?;
     let Start { offset } = wire::read(from).await?;
+    if offset != 0 && offset != len {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the sender begins where nobody asked it to"));
+    }
     receiver.progress.begin(&name_of(item));
     let stored = match begin(found, offset, size, receiver) {
         Ok(None) => {

@@ -6,13 +6,18 @@ use super::message::{Hello, Offer, VERSION};
 use crate::keys::Fingerprint;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// For a name that ssh knows, and nobody else may (an alias in its settings).
 const NAME_PATIENCE: Duration = Duration::from_millis(300);
+/// How soon a wish to stop is seen.
+const GLANCE: Duration = Duration::from_millis(50);
+/// More addresses of a far end are not tried.
+const MOST_ADDRESSES: usize = 32;
 /// What ssh may still say at the end, before it is ended.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -37,18 +42,42 @@ pub fn usual_ssh() -> String {
 /// The running far end; ended when dropped.
 pub(super) struct Session(Child);
 
-impl Drop for Session {
-    fn drop(&mut self) {
+impl Session {
+    /// Lets it end by itself, but not forever; its exit code, if it had one.
+    fn end(&mut self) -> Option<i32> {
         drop(self.0.stdin.take());
         let begin = Instant::now();
         while begin.elapsed() < FAREWELL {
-            if !matches!(self.0.try_wait(), Ok(None)) {
-                return;
+            match self.0.try_wait() {
+                Ok(None) => thread::sleep(Duration::from_millis(5)),
+                ended => return ended.ok().flatten().and_then(|status| status.code()),
             }
-            thread::sleep(Duration::from_millis(5));
         }
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.0.wait().ok().and_then(|status| status.code())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What the far end says, unless the user stops it while ssh asks for a password, or waits.
+fn wait_for_offer(stdout: ChildStdout, stop: &AtomicBool) -> Result<Option<Offer>, CopyError> {
+    let (send, receive) = channel();
+    // It ends with ssh.
+    thread::spawn(move || send.send(offer(BufReader::new(stdout))));
+    loop {
+        match receive.recv_timeout(GLANCE) {
+            Ok(offer) => return Ok(offer),
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Timeout) if stop.load(Ordering::SeqCst) => {
+                return Err(CopyError::Interrupted);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
     }
 }
 
@@ -57,6 +86,7 @@ pub(super) fn start(
     far: &Far,
     host: &str,
     own: Fingerprint,
+    stop: &AtomicBool,
 ) -> Result<(Session, Vec<SocketAddr>, Fingerprint), CopyError> {
     let names = look_up(host);
     let mut words = far.ssh.split_whitespace();
@@ -73,17 +103,18 @@ pub(super) fn start(
         let _ = writeln!(stdin, "{line}").and_then(|()| stdin.flush());
     }
     let stdout = session.0.stdout.take().expect("it was asked for");
-    match offer(BufReader::new(stdout)) {
-        Some(offer) => {
+    match wait_for_offer(stdout, stop)? {
+        Some(mut offer) => {
             if offer.version != VERSION {
                 return Err(CopyError::Version { here: VERSION, there: offer.version });
             }
             let fingerprint = offer.fingerprint.parse().map_err(|_| CopyError::NoHello)?;
+            offer.addresses.truncate(MOST_ADDRESSES);
             let addresses = reachable(far, &names, offer.addresses);
             Ok((session, addresses, fingerprint))
         }
         None => {
-            let code = session.0.wait().ok().and_then(|status| status.code());
+            let code = session.end();
             Err(CopyError::NoFarEnd { host: host.to_owned(), program: far.program.clone(), code })
         }
     }
@@ -131,15 +162,13 @@ fn reachable(
     let own: Vec<_> = vmcc_udp::sources().unwrap_or_default().into_iter().map(|source| source.ip).collect();
     let is_loopback = |address: &SocketAddr| address.ip().is_loopback();
     let same_host = addresses.iter().all(|address| is_loopback(address) || own.contains(&address.ip()));
-    if same_host {
-        addresses.retain(is_loopback);
-        return addresses;
-    }
-    // Those of its loopback are not ours.
-    addresses.retain(|address| !is_loopback(address));
+    // Within this host the loopback leads there; elsewhere those of its loopback are not ours. Two hosts may have the same addresses in private
+    // networks, so what the name leads to counts in any case.
+    addresses.retain(|address| is_loopback(address) == same_host);
     for mut address in names.recv_timeout(NAME_PATIENCE).unwrap_or_default() {
         address.set_port(port);
-        if !addresses.contains(&address) {
+        let here = is_loopback(&address) || own.contains(&address.ip());
+        if !here && !addresses.contains(&address) {
             addresses.push(address);
         }
     }

@@ -1,7 +1,7 @@
 //! Where what arrives is put. The sender names nothing above what the receiver has chosen.
 
 use super::message::{Item, Kind, Options, Reason, Refusal};
-use super::part::{in_the_way, mode_of, time_of};
+use super::part::{in_the_way, is_name_of_part, mode_of, time_of};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -84,24 +84,37 @@ impl Target {
             }
             place.push(name);
         }
+        if place.file_name().is_some_and(is_name_of_part) {
+            let text = format!(
+                "{}: is what an interrupted copy left; finish that first, or remove it",
+                place.display()
+            );
+            return Err(Refusal::new(Reason::BadTarget, text));
+        }
         Ok(place)
     }
 
     /// Makes a folder, unless it is there.
     pub(crate) fn make_folder(&self, item: &Item) -> Result<(), Refusal> {
         let place = self.place(item)?;
+        let keep = || {
+            self.folders.lock().unwrap_or_else(PoisonError::into_inner).push((place.clone(), item.clone()))
+        };
         if place.is_dir() {
+            // An interrupted copy may have made it.
+            if self.options.preserve {
+                keep();
+            }
             return Ok(());
         }
         if self.options.recursive {
-            // Writable for as long as files come.
-            let made = DirBuilder::new().mode(0o700).create(&place);
-            match made {
+            // Writable for as long as files come, and otherwise as it is to be: this may be interrupted.
+            match DirBuilder::new().mode(item.mode & 0o777 | 0o700).create(&place) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return in_the_way(&place),
                 Err(error) => return Err(Refusal::system(&place, &error)),
             }
-            self.folders.lock().unwrap_or_else(PoisonError::into_inner).push((place, item.clone()));
+            keep();
             return Ok(());
         }
         Err(Refusal::new(Reason::BadTarget, format!("{}: nobody asked for a folder", place.display())))
@@ -166,6 +179,7 @@ mod tests {
             assert!(target.place(&item(0, below)).is_err(), "{below:?}");
         }
         assert!(target.place(&item(2, &[])).is_err());
+        assert!(target.place(&item(0, &["b", ".x.vmcc-part"])).is_err(), "the name of `x` while it arrives");
         for name in ["..", "a/b", "/", ""] {
             assert!(Target::new(folder.path(), &[Some(name.into())], options).is_err(), "{name}");
         }

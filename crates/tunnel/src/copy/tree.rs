@@ -7,8 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Folders within folders, at most: what is deeper is a loop of links.
+/// Folders within folders, at most.
 const MOST_DEPTH: usize = 100;
+
+/// The folders above one, by device and number.
+type Above = Vec<(u64, u64)>;
 
 /// A file or folder that is to be sent.
 pub(crate) struct Entry {
@@ -27,7 +30,7 @@ impl Tree {
     pub(crate) fn of(sources: &[PathBuf], options: Options) -> Tree {
         let mut tree = Tree::default();
         for (root, source) in sources.iter().enumerate() {
-            tree.add(source, root, &mut Vec::new(), options);
+            tree.add(source, root, &mut Vec::new(), &mut Vec::new(), options);
         }
         tree
     }
@@ -41,8 +44,15 @@ impl Tree {
         Plan { files: sizes.clone().count() as u64, bytes: sizes.sum() }
     }
 
-    fn add(&mut self, path: &Path, root: usize, below: &mut Vec<Vec<u8>>, options: Options) {
-        if let Err(refusal) = self.try_add(path, root, below, options) {
+    fn add(
+        &mut self,
+        path: &Path,
+        root: usize,
+        below: &mut Vec<Vec<u8>>,
+        above: &mut Above,
+        options: Options,
+    ) {
+        if let Err(refusal) = self.try_add(path, root, below, above, options) {
             self.refusals.push(refusal);
         }
     }
@@ -53,19 +63,22 @@ impl Tree {
         path: &Path,
         root: usize,
         below: &mut Vec<Vec<u8>>,
+        above: &mut Above,
         options: Options,
     ) -> Result<(), Refusal> {
         let said = |error: io::Error| Refusal::system(path, &error);
         let metadata = fs::metadata(path).map_err(said)?;
         let no = |text: &str| Err(Refusal::new(Reason::NoSource, format!("{}: {text}", path.display())));
+        let id = (metadata.dev(), metadata.ino());
         let kind = match metadata.file_type() {
             kind if kind.is_file() => Kind::File { size: metadata.len() },
             kind if kind.is_dir() && !options.recursive => {
                 return no("is a folder; add --recursive to copy it");
             }
-            kind if kind.is_dir() && below.len() >= MOST_DEPTH => {
-                return no("lies too deep; a link may lead back");
+            kind if kind.is_dir() && above.contains(&id) => {
+                return no("a link leads back to a folder above it");
             }
+            kind if kind.is_dir() && below.len() >= MOST_DEPTH => return no("lies too deep"),
             kind if kind.is_dir() => Kind::Folder,
             _ => return no("is neither a file nor a folder"),
         };
@@ -77,11 +90,13 @@ impl Tree {
             let mut inside: Vec<_> =
                 fs::read_dir(path).map_err(said)?.collect::<Result<_, _>>().map_err(said)?;
             inside.sort_by_key(fs::DirEntry::file_name);
+            above.push(id);
             for entry in inside {
                 below.push(entry.file_name().as_bytes().to_vec());
-                self.add(&entry.path(), root, below, options);
+                self.add(&entry.path(), root, below, above, options);
                 below.pop();
             }
+            above.pop();
         }
         Ok(())
     }

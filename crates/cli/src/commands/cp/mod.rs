@@ -111,7 +111,7 @@ fn say(ui: &Ui, moment: &Moment, outcome: &Outcome, seconds: f64) {
 
 fn text(moment: &Moment, outcome: &Outcome, seconds: f64) -> String {
     let files = if moment.files_done == 1 { "file" } else { "files" };
-    let rate = (moment.bytes_done - moment.bytes_found) as f64 * 8e-6 / seconds.max(1e-9);
+    let rate = moment.bytes_done.saturating_sub(moment.bytes_found) as f64 * 8e-6 / seconds.max(1e-9);
     let mut text = format!(
         "{} {files}, {} bytes in {seconds:.1} s ({rate:.0} Mbit/s), SHA-256 checked",
         moment.files_done, moment.bytes_done
