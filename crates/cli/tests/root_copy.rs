@@ -1,0 +1,194 @@
+//! `vmcc cp` between hosts with two ways between them: the programs have no rights, and the kernel no MPTCP.
+#![cfg(feature = "root-tests")]
+
+#[path = "../../host/tests/namespace/mod.rs"]
+mod namespace;
+
+use namespace::{Namespace, join, run};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A user without any right.
+const NOBODY: &str =
+    "setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs";
+/// Bytes of what is copied over two ways.
+const SIZE: u32 = 60_000_000;
+
+/// What nobody can read and write: the program, and a folder.
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Files {
+        let files = Files(tempfile::tempdir().unwrap());
+        files.open("");
+        fs::copy(env!("CARGO_BIN_EXE_vmcc"), files.path("vmcc")).unwrap();
+        for folder in ["here", "there"] {
+            fs::create_dir(files.path(folder)).unwrap();
+            files.open(folder);
+        }
+        files
+    }
+
+    fn open(&self, name: &str) {
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o777)).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn script(&self, name: &str, text: &str) {
+        fs::write(self.path(name), format!("#!/bin/sh\n{text}\n")).unwrap();
+        self.open(name);
+    }
+
+    fn data(&self, len: u32) -> Vec<u8> {
+        let data: Vec<u8> = (0..len).map(|i| (i.wrapping_mul(2_654_435_761) >> 22) as u8).collect();
+        fs::write(self.path("here/data"), &data).unwrap();
+        data
+    }
+
+    /// The copy of `here/data` to a folder, where what is started as ssh is called `ssh`.
+    fn cp(&self, within: &str, to: &str) -> Command {
+        let text = |name: &str| self.path(name).display().to_string();
+        let mut words: Vec<String> = within.split_whitespace().map(str::to_owned).collect();
+        words.extend([text("vmcc"), "--json".into(), "cp".into(), "--ssh".into(), text("ssh")]);
+        words.extend([
+            "--remote-vmcc".into(),
+            text("vmcc"),
+            text("here/data"),
+            format!("there:{}", text(to)),
+        ]);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+}
+
+fn document(output: &Output) -> Value {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"))
+}
+
+/// Two hosts and a router, which each of them reaches in two ways of 100 Mbit/s.
+struct Net {
+    here: Namespace,
+    router: Namespace,
+    there: Namespace,
+}
+
+impl Net {
+    fn new() -> Net {
+        let net = Net { here: Namespace::new("h"), router: Namespace::new("r"), there: Namespace::new("t") };
+        join(&net.here, &net.router, "p0", "10.9.1");
+        join(&net.here, &net.router, "p1", "10.9.2");
+        join(&net.router, &net.there, "q0", "10.9.3");
+        join(&net.router, &net.there, "q1", "10.9.4");
+        net.router.sysctl("ipv4/ip_forward", "1");
+        for (host, port, metric, gateway) in [
+            (&net.here, "p0", 1, "1.2"),
+            (&net.here, "p1", 2, "2.2"),
+            (&net.there, "q0", 1, "3.1"),
+            (&net.there, "q1", 2, "4.1"),
+        ] {
+            host.sysctl("mptcp/enabled", "0");
+            run(&format!("ip -n {host} route add default via 10.9.{gateway} dev {port} metric {metric}"));
+            let shaper = "root tbf rate 100mbit burst 64k latency 30ms";
+            run(&format!("tc -n {host} qdisc add dev {port} {shaper}"));
+            run(&format!("tc -n {} qdisc add dev {port} {shaper}", net.router));
+        }
+        net
+    }
+
+    /// The way by `p1`, as if somebody had plugged a cable in: the route comes after the address.
+    fn open_second(&self) {
+        run(&format!("ip -n {} link set p1 up", self.here));
+        run(&format!("ip -n {} route add default via 10.9.2.2 dev p1 metric 2", self.here));
+    }
+
+    /// The way by `p0` swallows everything, and no host is told.
+    fn cut(&self) {
+        run(&format!("ip -n {} rule add iif p0 blackhole", self.router));
+        run(&format!("ip -n {} rule add to 10.9.1.0/24 blackhole", self.router));
+    }
+
+    fn bytes_by(&self, port: &str) -> u64 {
+        let path = format!("/sys/class/net/{port}/statistics/tx_bytes");
+        self.here.run(&format!("cat {path}")).trim().parse().unwrap()
+    }
+}
+
+/// Started as ssh, by nobody, this reaches the far end that waits in the other namespace.
+fn far_end(files: &Files, net: &Net) -> Child {
+    let [input, output] = ["in", "out"].map(|name| {
+        let pipe = files.path(name);
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
+        files.open(name);
+        pipe.display().to_string()
+    });
+    files.script("ssh", &format!("exec 3<&0\ncat <&3 >{input} &\nexec cat {output}"));
+    let serve = format!("exec {} serve --once <{input} >{output}", files.path("vmcc").display());
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", &net.there.0]).args(NOBODY.split(' ')).args(["sh", "-c", &serve]);
+    command.spawn().unwrap()
+}
+
+#[test]
+fn root_a_copy_uses_a_way_that_comes_and_outlives_one_that_goes() {
+    let (files, net) = (Files::new(), Net::new());
+    let data = files.data(SIZE);
+    let mut far = far_end(&files, &net);
+    let within = format!("ip netns exec {} {NOBODY}", net.here);
+    run(&format!("ip -n {} link set p1 down", net.here));
+    let mut child = files.cp(&within, "there/copy").spawn().unwrap();
+    let mut carries = |port| {
+        let begun = net.bytes_by(port);
+        while net.bytes_by(port) < begun + 2_000_000 && child.try_wait().unwrap().is_none() {
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    carries("p0");
+    net.open_second();
+    carries("p1");
+    net.cut();
+    let (a, b) = (net.bytes_by("p0"), net.bytes_by("p1"));
+    let output = child.wait_with_output().unwrap();
+    let copied = document(&output);
+    assert_eq!(output.status.code(), Some(0), "{copied}");
+    assert!(fs::read(files.path("there/copy")).unwrap() == data);
+    let rest = i64::from(SIZE) - (a + b) as i64;
+    assert!(rest > 1_000_000, "it was cut before the end");
+    // What `p0` had not brought left by `p1`; probes ask `p0` until the end.
+    assert!((net.bytes_by("p1") - b) as i64 >= rest, "{copied}");
+    assert!(net.bytes_by("p0") - a < 4_000_000, "{copied}");
+    assert!(far.wait().unwrap().success(), "the far end ends with its client");
+}
+
+#[test]
+fn root_a_full_disk_and_missing_rights_are_said() {
+    let files = Files::new();
+    files.data(9_000_000);
+    let disk = files.path("there").display().to_string();
+    let full = |size: &str| {
+        format!("exec unshare --mount sh -c 'mount -t tmpfs -o size={size} none {disk} && exec \"$@\"' sh")
+    };
+    let cp = |script: &str, within: &str| {
+        files.script("ssh", &format!("shift\n{script} sh -c \"$*\""));
+        let output = files.cp(within, "there").output().unwrap();
+        (output.status.code(), document(&output).to_string())
+    };
+    let (code, said) = cp(&full("4m"), "env");
+    assert!(code == Some(3) && said.contains("No space left"), "{said}");
+    let (code, said) = cp(&full("20m"), "env");
+    assert_eq!(code, Some(0), "{said}");
+    fs::set_permissions(Path::new(&disk), fs::Permissions::from_mode(0o555)).unwrap();
+    let (code, said) = cp("exec", NOBODY);
+    assert!(code == Some(3) && said.contains("Permission denied"), "{said}");
+    assert!(fs::read_dir(&disk).unwrap().next().is_none(), "nothing is left behind");
+}
