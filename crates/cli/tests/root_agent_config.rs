@@ -308,6 +308,22 @@ fn root_an_agent_that_hands_over_leaves_everything_to_the_next() {
     assert_eq!((second.ends(), seen(ns)), (Some(0), before));
 }
 
+/// Its files are the kernel's, and go with the folder.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn new(path: PathBuf) -> Self {
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
 /// As systemd starts it: the capabilities of the unit, no new ones, and mounts of its own.
 #[test]
 fn root_the_rights_that_its_unit_has_are_enough() {
@@ -319,8 +335,8 @@ fn root_the_rights_that_its_unit_has_are_enough() {
         rights.split(' ').map(|right| right.trim_start_matches("CAP_").to_lowercase()).collect();
     let before = seen(ns);
     let cgroups = vmcc_host::cgroup::root().unwrap();
-    let chosen = tempfile::Builder::new().prefix("vmcc-rights-").tempdir_in(&cgroups).unwrap();
-    let name = chosen.path().strip_prefix(&cgroups).unwrap().to_str().unwrap();
+    let name = &format!("vmcc-{}-rights", std::process::id());
+    let _chosen = Cgroup::new(cgroups.join(name));
     // Where the kernel lets a program decide so.
     let upgrade = vmcc_host::upgrade::possible().is_ok();
     let rule = format!("[[cgroup]]\npath = '{name}'\ncongestion_control = 'mp_vmcc'\nupgrade = {upgrade}\n");

@@ -226,7 +226,8 @@ impl<'a> Run<'a> {
         record: &mut Record,
     ) -> Result<(), Error> {
         let begun = Instant::now();
-        let bulk = |one: &Sending<'_>| matches!(&one.flow.job, spec::Job::Bulk { .. }) && one.flow.start.is_zero();
+        let bulk =
+            |one: &Sending<'_>| matches!(&one.flow.job, spec::Job::Bulk { .. }) && one.flow.start.is_zero();
         while begun.elapsed() < GOING_LIMIT {
             for one in sending.iter_mut().filter(|one| bulk(one)) {
                 one.advance(&self.programs, topology, record, Duration::ZERO)?;
