@@ -233,6 +233,7 @@ pub(crate) fn mode_of(item: &Item, options: Options) -> u32 {
 }
 
 /// This process's mask of permissions, which can only be read by setting it: once, before there is anything to create.
+#[allow(clippy::useless_conversion, reason = "elsewhere it has 16 bits")]
 fn mask() -> u32 {
     use nix::sys::stat::{Mode, umask};
     static MASK: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
