@@ -42,6 +42,9 @@ pub(crate) fn output(spec: &LabSpec, observed: &Observed) -> Result<RunOutput, E
     let transfers = join(spec, observed);
     let mut warnings = verify(spec, &transfers)?;
     warnings.extend(observed.absent.as_ref().and_then(|absent| overloaded(spec, absent)));
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    warnings
+        .extend(observed.cpu_s.filter(|busy_s| is_busy(spec, *busy_s, cpus)).map(|_| TOO_BUSY.to_owned()));
     let figures = reduce::figures(&observe::observe(spec, observed, &transfers));
     Ok(RunOutput::new(figures, Work { cpu_s: observed.cpu_s, ..Work::default() }, warnings))
 }
@@ -58,6 +61,18 @@ fn overloaded(spec: &LabSpec, absent: &Absent) -> Option<String> {
             100.0 * absent.busy
         )
     })
+}
+
+/// Of the host's processors; with less, programs and the kernel wait for each other.
+const LEAST_IDLE: f64 = 0.15;
+const TOO_BUSY: &str = "in some runs the host's processors were idle for less than 15 % of the time: a kernel that has to wait \
+                        carries less and answers later, whatever the congestion control; repeat it on an idle machine, or at \
+                        lower rates, before you compare";
+
+/// Whether a run had too little of `cpus` processors, which were busy for `busy_s` in its window, whoever was it.
+fn is_busy(spec: &LabSpec, busy_s: f64, cpus: usize) -> bool {
+    let window = spec.duration.to_duration().saturating_sub(spec.warmup.to_duration());
+    busy_s > (1.0 - LEAST_IDLE) * window.as_secs_f64() * cpus as f64
 }
 
 /// Brings together each connection of the reports and its sockets. The port that connected, in a report, names the first
@@ -92,6 +107,7 @@ fn ran_away(points: &[Point]) -> bool {
 /// Refuses figures of a run that did not do what it was asked to.
 fn verify(spec: &LabSpec, transfers: &[Transferred<'_>]) -> Result<Vec<String>, Error> {
     let mut warnings = Vec::new();
+    let mut fallen_back = 0;
     for transfer in transfers {
         let label = &transfer.flow.label;
         let wrong = |cause: String, remedy: &str| {
@@ -113,6 +129,11 @@ fn verify(spec: &LabSpec, transfers: &[Transferred<'_>]) -> Result<Vec<String>, 
             return wrong(cause, "`vmcc doctor` says whether the algorithm can be selected here");
         }
         if matches!(transfer.flow.transport, Transport::Mptcp { .. }) {
+            // Of thousands some lose their first two SYNs; the third asks for plain TCP.
+            if !first.multipath && transfer.flow.job.is_fetched() {
+                fallen_back += 1;
+                continue;
+            }
             if !first.multipath {
                 let cause = "it fell back to plain TCP".to_owned();
                 return wrong(
@@ -138,12 +159,34 @@ fn verify(spec: &LabSpec, transfers: &[Transferred<'_>]) -> Result<Vec<String>, 
             ));
         }
     }
+    let seen = transfers.iter().filter(|transfer| !transfer.tracks.is_empty()).count();
+    if fallen_back * 10 > seen {
+        return Err(Error::Measurement {
+            what: "fetched objects".to_owned(),
+            cause: format!("{fallen_back} of {seen} connections fell back to plain TCP"),
+            remedy: "check that `sysctl net.mptcp.enabled` is 1 and no firewall strips options".to_owned(),
+        });
+    }
+    if fallen_back > 0 {
+        warnings.push("some connections lost their first SYNs and fell back to plain TCP".to_owned());
+    }
     Ok(warnings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_is_busy_that_is_hardly_ever_idle() {
+        let spec = crate::convert::tests::of_text(
+            "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n[[traffic]]\nkind='bulk'\n",
+        )
+        .unwrap();
+        let window_s = (spec.duration.to_duration() - spec.warmup.to_duration()).as_secs_f64();
+        assert!(!is_busy(&spec, 1.6 * window_s, 2) && is_busy(&spec, 1.8 * window_s, 2));
+        assert!(is_busy(&spec, 0.9 * window_s, 1));
+    }
 
     #[test]
     fn a_window_beyond_every_algorithms_range_has_run_away() {
