@@ -119,12 +119,11 @@ fn beside_a_kernel(dir: &Path, resumed: &[&str]) {
     fs::remove_dir_all(kernel).unwrap();
 }
 
-/// A namespace has no virtual CPUs that could be taken away, or the kernel engine is not there: nothing is made, and the
-/// reason is said.
+/// Kernels carry no QUIC, or the kernel engine is not there: nothing is made, and the reason is said.
 #[test]
 fn what_no_engine_can_run_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let (figure, group) = ("vmsched/fig7", "vmsched");
+    let (figure, group) = ("mtcp/fig5", "mtcp");
     for what in [figure, group] {
         let ended = output(dir.path(), &["reproduce", what, "--engine", "kernel", "--out", "out"]);
         let message = String::from_utf8(ended.stderr).unwrap();

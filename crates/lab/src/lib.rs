@@ -39,6 +39,7 @@ mod workload;
 pub use convert::OWN_DELAY;
 pub use error::{Error, ErrorKind};
 pub use machine::{Machine, sender};
+pub use measure::TOO_BUSY;
 pub use netns::Netns;
 pub use registry::{Busy, Cleaned, clean};
 pub use run::{Control, Progress, run};

@@ -4,7 +4,7 @@ mod common;
 
 use common::{alone, cgroups_of, watched};
 use std::path::PathBuf;
-use vmcc_lab::{Error, LabSpec};
+use vmcc_lab::LabSpec;
 use vmcc_scenario::{Document, Overrides, ResolvedCase};
 
 const TEXT: &str = "title='t'\nduration='3s'\nwarmup='1s'\n\
@@ -37,13 +37,7 @@ fn root_a_throttled_host_sends_less_and_leaves_no_cgroup() {
 }
 
 #[test]
-fn root_a_virtual_machine_is_descheduled_and_a_container_is_not() {
-    let events = "[[event]]\nat='1s'\nkind='deschedule'\nhost='client'\non='10ms'\noff='10ms'\n";
-    let refused = LabSpec::try_from(&case(events)).unwrap_err();
-    assert!(
-        matches!(&refused, Error::NotExpressible { .. }) && refused.to_string().contains("`throttle`"),
-        "{refused}"
-    );
+fn root_a_throttled_host_is_the_kernel_engines() {
     let simulated = vmcc_sim::run_case(&case(THROTTLE), 1, &vmcc_sim::Options::default()).unwrap_err();
     assert!(simulated.to_string().contains("--engine kernel"), "{simulated}");
 }

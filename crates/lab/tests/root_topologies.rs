@@ -48,7 +48,9 @@ fn on_the_kernel(case: &ResolvedCase, tag: &str) -> (LabSpec, Metrics, BTreeMap<
     let mut control =
         Control { cancel: &cancel, progress: &mut progress, programs: Programs::default(), machine: None };
     let output = vmcc_lab::run(&spec, &mut control).unwrap();
-    assert!(output.warnings.is_empty(), "{:?}", output.warnings);
+    // Other tests run beside it.
+    let warned = output.warnings.iter().filter(|warning| *warning != vmcc_lab::TOO_BUSY);
+    assert_eq!(warned.collect::<Vec<_>>(), [""; 0]);
     assert!(namespaces_of(&run_id).is_empty(), "{:?}", namespaces_of(&run_id));
     assert!(!std::path::Path::new("/run/vmcc").join(format!("{run_id}.json")).exists());
     (spec, output.metrics, packets)

@@ -65,7 +65,8 @@ fn overloaded(spec: &LabSpec, absent: &Absent) -> Option<String> {
 
 /// Of the host's processors; with less, programs and the kernel wait for each other.
 const LEAST_IDLE: f64 = 0.15;
-const TOO_BUSY: &str = "in some runs the host's processors were idle for less than 15 % of the time: a kernel that has to wait \
+/// What a run warns of that had to wait for the host's processors.
+pub const TOO_BUSY: &str = "in some runs the host's processors were idle for less than 15 % of the time: a kernel that has to wait \
                         carries less and answers later, whatever the congestion control; repeat it on an idle machine, or at \
                         lower rates, before you compare";
 
