@@ -32,7 +32,8 @@ impl Window {
     }
 }
 
-fn busy_s() -> Option<f64> {
+/// The same since this system began.
+pub(crate) fn busy_s() -> Option<f64> {
     let ticks_per_s = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
     parse(&fs::read_to_string("/proc/stat").ok()?).map(|ticks| ticks as f64 / ticks_per_s as f64)
 }

@@ -20,6 +20,7 @@
 pub mod bench;
 mod convert;
 mod cpu;
+mod draws;
 pub mod engine;
 mod error;
 pub mod guest;

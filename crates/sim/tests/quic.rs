@@ -1,14 +1,11 @@
 //! Multipath QUIC on simulated paths, beside TCP.
+#![allow(missing_docs, unreachable_pub, dead_code)]
 
+mod common;
+
+use common::{plan, run, run_threads};
 use vmcc_results::RunOutput;
-use vmcc_scenario::{Document, Overrides};
 use vmcc_sim::{Options, run_case};
-
-fn run_threads(text: &str, threads: u32) -> RunOutput {
-    let plan = Document::parse("t", text).and_then(|d| d.plan(&Overrides::default()));
-    let plan = plan.unwrap_or_else(|e| panic!("{e}"));
-    run_case(&plan.cases[0], 1, &Options { threads, ..Options::default() }).unwrap_or_else(|e| panic!("{e}"))
-}
 
 fn get(output: &RunOutput, name: &str) -> f64 {
     output.metrics.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", output.metrics.figures()))
@@ -35,7 +32,7 @@ fn with(more: &str) -> String {
 
 #[test]
 fn a_stream_takes_both_paths() {
-    let output = run_threads(&with("[[traffic]]\nkind = 'bulk'\n"), 1);
+    let output = run(&with("[[traffic]]\nkind = 'bulk'\n"), &[]);
     // Of a packet of 1500 bytes headers, tag and frames take about 60; nothing else does.
     for (name, rate_bps) in
         [("goodput_bps", 30e6), ("paths.a.goodput_bps", 20e6), ("paths.b.goodput_bps", 10e6)]
@@ -55,7 +52,7 @@ fn a_silent_path_stops_nobody() {
         with("[[traffic]]\nkind = 'bulk'\n[[event]]\nat = 'ATms'\nkind = 'link-down'\nlink = 'LINK'\n");
     for n in 0..8 {
         let at = (2_000 + n * 7_919 % 1_000).to_string();
-        let output = run_threads(&text.replace("AT", &at).replace("LINK", ["a", "b"][n % 2]), 1);
+        let output = run(&text.replace("AT", &at).replace("LINK", ["a", "b"][n % 2]), &[]);
         let stalled_us = get(&output, "stalled_us.max");
         assert!(stalled_us < 250e3, "{stalled_us} us from {at} ms on");
         let left_bps = [10e6, 20e6][n % 2];
@@ -67,7 +64,7 @@ fn a_silent_path_stops_nobody() {
 fn transfers_are_whole_and_timed() {
     let text =
         with("[[traffic]]\nkind = 'sized'\nsize = '1MB'\nconnections = 3\n").replace("warmup = '1s'", "");
-    let output = run_threads(&text, 1);
+    let output = run(&text, &[]);
     assert_eq!((get(&output, "completed"), get(&output, "unfinished")), (3.0, 0.0));
     assert!(output.flows.iter().all(|flow| flow.delivered_bytes == 1_000_000));
     // All three at the rate of both paths, and a round trip for the handshake.
@@ -79,10 +76,10 @@ fn marks_come_instead_of_losses_where_the_algorithm_asks_for_them() {
     let marking = "buffer = '50pkt'\nmarking = { rule = 'threshold', at = '10pkt' }\n";
     let text =
         |cc| with(&format!("[[traffic]]\nkind = 'bulk'\ncc = '{cc}'\n")).replace("buffer = '50pkt'", marking);
-    let marked = run_threads(&text("vmcc"), 1);
+    let marked = run(&text("vmcc"), &[]);
     assert!(get(&marked, "ce_marks") > 100.0);
     assert_eq!((get(&marked, "drops"), get(&marked, "retransmits")), (0.0, 0.0));
-    let lost = run_threads(&text("lia"), 1);
+    let lost = run(&text("lia"), &[]);
     assert_eq!(get(&lost, "ce_marks"), 0.0);
     assert!(get(&lost, "drops") > 0.0);
 }
@@ -115,7 +112,7 @@ kind = 'bulk'
 protocol = 'tcp'
 ";
     let share = |cc, way| {
-        let output = run_threads(&text.replace("CC", cc).replace("WAY", way), 1);
+        let output = run(&text.replace("CC", cc).replace("WAY", way), &[]);
         assert_eq!(get(&output, "traffic.quic.subflows_opened"), 2.0);
         get(&output, "traffic.tcp.goodput_bps") / get(&output, "goodput_bps")
     };
@@ -150,7 +147,8 @@ kind = 'bulk'
 protocol = 'mptcp'
 pairing = 'permutation'
 ";
-    let figures = |threads| run_threads(text, threads).metrics.figures();
+    let plan = plan(text, &[]);
+    let figures = |threads| run_threads(&plan, 0, 1, threads).metrics.figures();
     let one = figures(1);
     assert!(one.iter().any(|(name, value)| name == "traffic.bulk.goodput_bps" && *value > 1e9), "{one:?}");
     assert_eq!(figures(3), one);
@@ -163,7 +161,7 @@ fn what_is_not_modelled_is_refused_with_what_helps() {
         ("[[traffic]]\nkind = 'bulk'\nwrite_rate = '1mbit'\n", "`write_rate`"),
         ("[[traffic]]\nkind = 'request-response'\nrequest = '1kB'\nresponse = '9kB'\n", "`request-response`"),
     ] {
-        let plan = Document::parse("t", &with(more)).and_then(|d| d.plan(&Overrides::default())).unwrap();
+        let plan = plan(&with(more), &[]);
         let error = run_case(&plan.cases[0], 1, &Options { threads: 1, ..Options::default() }).unwrap_err();
         let text = error.to_string();
         assert!(text.contains(said) && text.contains("protocol = \"mptcp\""), "{text}");

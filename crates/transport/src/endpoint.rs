@@ -180,8 +180,8 @@ impl Endpoint {
     pub fn handle_unreachable(&mut self, now: Time, route: Route) {
         let handles: Vec<Handle> = self.entries.keys().copied().collect();
         for handle in handles {
-            if let Some(entry) = self.entries.get_mut(&handle).filter(|entry| entry.connection.is_on(route)) {
-                entry.connection.handle_unreachable(now, route);
+            let entry = self.entries.get_mut(&handle);
+            if entry.is_some_and(|entry| entry.connection.handle_unreachable(now, route)) {
                 self.settle(handle);
             }
         }

@@ -4,7 +4,8 @@
 //! A cable reads what one interface receives and sends it out of the other, in both directions, as it is: checksums that are
 //! still to be computed stay so (`PACKET_VNET_HDR`).
 
-use crate::spec::{Draws, Wire};
+use crate::draws::Draws;
+use crate::spec::Wire;
 use crate::{Error, Netns};
 use nix::libc;
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};

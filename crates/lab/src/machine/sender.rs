@@ -9,7 +9,7 @@ use crate::sampler::Sampler;
 use crate::spec::{Cc, Flow, LabSpec};
 use crate::topology::Topology;
 use crate::workload::{self, Client, Programs};
-use crate::{Error, spec};
+use crate::{Error, cpu, spec};
 use std::fs::{self, File};
 use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
@@ -137,7 +137,7 @@ impl<'a> Run<'a> {
         let start = Instant::now();
         self.place("begun")?;
         let (ended, mut off) = (AtomicBool::new(false), Vec::new());
-        let before = busy_ticks();
+        let before = cpu::busy_s().unwrap_or_default();
         let sampled = thread::scope(|scope| {
             let noticing = scope.spawn(|| {
                 gaps(&mut |gap| {
@@ -156,7 +156,7 @@ impl<'a> Run<'a> {
             sampled
         })?;
         let lasted = micros(start.elapsed()).saturating_sub(off.iter().map(|(_, length)| length).sum());
-        let busy = busy_ticks().saturating_sub(before) as f64 / TICKS_PER_S / (lasted as f64 / 1e6);
+        let busy = (cpu::busy_s().unwrap_or_default() - before).max(0.0) / (lasted as f64 / 1e6);
         let streams = sampled.streams.iter();
         Ok(Seen {
             reinjected: streams.filter_map(|(k, s)| Some((k.0, k.1, s.reinjected_bytes?))).collect(),
@@ -356,16 +356,4 @@ fn give_back(topology: &Topology, host: usize, cards: &[u32]) {
                 .for_each(|(n, card)| drop(links.move_to(*card, home, &format!("eth{n}"))));
         });
     }
-}
-
-/// Of `/proc/stat`.
-const TICKS_PER_S: f64 = 100.0;
-
-/// What all processors did besides waiting, in ticks.
-fn busy_ticks() -> u64 {
-    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let line = text.lines().next().unwrap_or_default();
-    let ticks: Vec<u64> = line.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
-    // user nice system idle iowait irq softirq (proc(5)).
-    ticks.iter().take(7).enumerate().filter(|(n, _)| !matches!(n, 3 | 4)).map(|(_, ticks)| ticks).sum()
 }

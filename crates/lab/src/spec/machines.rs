@@ -2,6 +2,7 @@
 
 use super::{Flow, LabSpec, Layout};
 use crate::Error;
+use crate::draws::Draws;
 use crate::guest::Turn;
 use std::collections::BTreeSet;
 use vmcc_units::{Bytes, Nanos};
@@ -77,7 +78,7 @@ impl Sleep {
         for number in 0.. {
             let (on, off) = match &self.lengths {
                 Lengths::Fixed(on, off) => (on.get(), off.get()),
-                Lengths::Random(on, off) => (draws.exponential(*on), draws.exponential(*off)),
+                Lengths::Random(on, off) => (draws.exponential_ns(*on), draws.exponential_ns(*off)),
                 Lengths::Recorded(pairs) => {
                     let (on, off) = pairs[number % pairs.len()];
                     (on.get(), off.get())
@@ -106,37 +107,6 @@ impl Sleep {
                 Nanos::new(sum.fold(0, u64::saturating_add) / pairs.len().max(1) as u64)
             }
         }
-    }
-}
-
-/// Random numbers that depend on the run's seed (SplitMix64).
-#[derive(Debug, Clone)]
-pub(crate) struct Draws(u64);
-
-impl Draws {
-    /// `number` tells several of one run apart.
-    pub(crate) fn new(seed: u64, number: usize) -> Self {
-        let mut draws = Self(seed ^ (number as u64).wrapping_mul(0xd134_2543_de82_ef95));
-        // Seeds differ in a few bits only.
-        let first = draws.next();
-        Self(first)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// From 0 to just below 1.
-    pub(crate) fn uniform(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    fn exponential(&mut self, mean: Nanos) -> u64 {
-        (-(1.0 - self.uniform()).ln() * mean.get() as f64) as u64
     }
 }
 

@@ -9,7 +9,6 @@ pub(crate) use flow::dscp;
 pub use flow::{Cc, Flow, Job, Remap, Role, Throttle, Transport};
 pub(crate) use layout::FRAME_BYTES;
 pub use layout::{Direction, Layout, Path, Shape, Sharing, VirtualHost, Wire};
-pub(crate) use machines::Draws;
 pub use machines::{Lengths, Machines, Sleep};
 pub use routed::{OfPaths, Routed, RoutedLink};
 

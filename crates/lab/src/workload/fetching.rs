@@ -2,6 +2,7 @@
 //! own; every byte is compared with what the cache was given.
 
 use super::objects::{Shelf, key};
+use crate::draws::Draws;
 use crate::process::Ended;
 use crate::{Error, Netns};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -95,15 +96,15 @@ fn fetch_all(plan: Plan, end: &AtomicBool) -> Ended {
     let plan = Arc::new(plan);
     let (results, fetches) = channel();
     let begun = Instant::now();
-    let mut draw = Draw(plan.seed);
+    let mut draws = Draws::new(plan.seed, 0);
     let mut next = Duration::ZERO;
     let mut fault = None;
     loop {
-        next += Duration::from_secs_f64(-draw.uniform().ln() / plan.per_second.max(1e-3));
+        next += Duration::from_secs_f64(draws.exponential() / plan.per_second.max(1e-3));
         if next >= plan.lasts || !wait_until(begun + next, end) {
             break;
         }
-        let object = (draw.uniform() * plan.shelf.count() as f64) as usize % plan.shelf.count();
+        let object = (draws.uniform() * plan.shelf.count() as f64) as usize % plan.shelf.count();
         let (plan, results) = (Arc::clone(&plan), results.clone());
         let one = move || fetch(&plan, object, begun, &results);
         if let Err(e) = thread::Builder::new().stack_size(STACK_BYTES).spawn(one) {
@@ -190,38 +191,4 @@ fn port_of(socket: &Socket) -> u16 {
 
 fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
-}
-
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): enough for when clients come.
-struct Draw(u64);
-
-impl Draw {
-    /// From above 0 to 1.
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        ((mixed(self.0) >> 11) + 1) as f64 / (1_u64 << 53) as f64
-    }
-}
-
-/// Its mixing function, of a state that is no longer its own.
-pub(super) fn mixed(state: u64) -> u64 {
-    let z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fetches_come_as_a_poisson_process_does() {
-        let mut draw = Draw(7);
-        let gaps: Vec<f64> = (0..20_000).map(|_| -draw.uniform().ln()).collect();
-        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
-        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-        assert!((mean - 1.0).abs() < 0.03 && (variance - 1.0).abs() < 0.06, "{mean} {variance}");
-        assert_ne!(Draw(7).uniform(), Draw(8).uniform());
-    }
 }

@@ -5,6 +5,7 @@ use super::{
     Client, Connection, Interval, Programs, Report, ReportError, START_TIME, Workload, await_listening,
     check_installed, check_wrapper, wrapper,
 };
+use crate::draws::Draws;
 use crate::process::{Ended, Program};
 use crate::registry::Record;
 use crate::spec::{Flow, Transport};
@@ -33,12 +34,8 @@ impl Shelf {
         let sizes: Vec<usize> =
             sizes.iter().map(|size| usize::try_from(size.get()).unwrap_or(usize::MAX)).collect();
         let longest = sizes.iter().max().copied().unwrap_or(0);
-        let mut state = 1_u64;
-        let mut byte = || {
-            state = super::fetching::mixed(state);
-            state as u8
-        };
-        let bytes = (0..longest + sizes.len()).map(|_| byte()).collect();
+        let mut draws = Draws::new(1, 0);
+        let bytes = (0..longest + sizes.len()).map(|_| draws.next() as u8).collect();
         Self { sizes, bytes }
     }
 

@@ -125,8 +125,12 @@ impl Fabric {
     /// The name of the host at a node.
     pub(crate) fn host_at(&self, node: u32) -> String {
         let found = self.hosts.iter().position(|at| at.0 == node);
-        let found = found.and_then(|index| self.names.iter().find(|(_, at)| **at == index));
-        found.map_or_else(String::new, |(name, _)| name.clone())
+        found.map_or_else(String::new, |host| self.network.host_name(host_id(host)).to_owned())
+    }
+
+    /// The named path that a way is on, by index.
+    pub(crate) fn path_of(&self, way: &Way) -> Option<usize> {
+        self.paths.iter().position(|path| Some(&path.name) == way.path.as_ref())
     }
 
     /// The links of a name in events, both directions.

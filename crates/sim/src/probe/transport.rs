@@ -116,7 +116,7 @@ impl Pair<'_> {
             interval: span(self.probe.interval),
             random: self.probe.random.then(gaps),
             next: Time::ZERO + span(self.entry.common.start),
-            path: making.fabric.paths.iter().position(|p| Some(&p.name) == way.path.as_ref()),
+            path: making.fabric.path_of(way),
             timer: Timer::new(),
             sent: Vec::new(),
         });

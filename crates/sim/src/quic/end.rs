@@ -15,10 +15,9 @@ use super::HEADERS_BYTES;
 use crate::engine::Timer;
 use crate::hosts::{Purpose, Wire, kind};
 use crate::packet::{Packet, RouteId};
+use crate::tcp::rtt_histogram;
 use crate::time::{Span, Time};
 
-/// The longest RTT that is told from longer ones.
-const LONGEST_RTT_NS: u64 = 100_000_000_000;
 /// What an application writes and reads at a time.
 static CHUNK: [u8; 1 << 16] = [0; 1 << 16];
 /// The first of the addresses' bytes.
@@ -151,7 +150,7 @@ impl End {
         End {
             engine: Endpoint::new(serves, spec.seed),
             seen: vec![Seen::default(); spec.routes.len()],
-            rtts: Histogram::new_with_bounds(1, LONGEST_RTT_NS, 2).expect("constants that it takes"),
+            rtts: rtt_histogram(),
             spec,
             app,
             index: 0,

@@ -75,7 +75,7 @@ fn flow(
     for way in &ways {
         routes.0.push(making.fabric.route(&way.forward)?);
         routes.1.push(making.fabric.route(&way.reverse)?);
-        paths.push(making.fabric.paths.iter().position(|path| Some(&path.name) == way.path.as_ref()));
+        paths.push(making.fabric.path_of(way));
     }
     let spec = |end: usize, to: usize, routes: Vec<RouteId>, name: &str, sample_every: Span| Spec {
         host: making.fabric.hosts[end].0,

@@ -38,6 +38,7 @@ mod world;
 pub use config::{
     AckPath, AlgorithmId, App, ConfigId, ConnSpec, Ecn, LossDetection, ReceiveBuffer, SubflowSpec, TcpConfig,
 };
+pub(crate) use record::rtt_histogram;
 pub use record::{
     Closing, FlowRecord, ReceiverCounters, Response, RttGroups, Sample, SubflowCounters, SubflowRecord,
 };

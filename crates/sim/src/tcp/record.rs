@@ -166,6 +166,11 @@ pub struct Response {
 /// Longest RTT that distributions tell apart, in nanoseconds (100 s).
 const LONGEST_RTT_NS: u64 = 100_000_000_000;
 
+/// A distribution of RTTs in nanoseconds, to 1 %.
+pub(crate) fn rtt_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST_RTT_NS, 2).expect("bounds and precision that it takes")
+}
+
 /// RTT samples by group of connections: every sample that entered an estimator, in nanoseconds, to 1 %.
 #[derive(Clone, Debug, Default)]
 pub struct RttGroups {
@@ -176,9 +181,7 @@ impl RttGroups {
     /// Makes room for `group`.
     pub(crate) fn add_group(&mut self, group: u16) {
         while self.groups.len() <= usize::from(group) {
-            // Bounds and precision are constants that the constructor accepts.
-            let Ok(histogram) = Histogram::new_with_bounds(1, LONGEST_RTT_NS, 2) else { return };
-            self.groups.push(histogram);
+            self.groups.push(rtt_histogram());
         }
     }
 

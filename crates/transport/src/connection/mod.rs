@@ -326,11 +326,6 @@ impl Connection {
         self.paths.iter().position(|own| own.id == path && own.state != PathState::Closed)
     }
 
-    /// Whether a path of this connection has these ends.
-    pub(crate) fn is_on(&self, route: Route) -> bool {
-        self.paths.iter().any(|path| path.is_live() && path.route == route)
-    }
-
     fn is_over(&self) -> bool {
         matches!(self.state, State::Closing | State::Draining | State::Closed)
     }

@@ -188,10 +188,14 @@ impl Connection {
     }
 
     /// This host cannot send along a route: its interface is gone, or no route leads there. Nobody waits for answers of such a path while
-    /// there are others.
-    pub(crate) fn handle_unreachable(&mut self, now: Time, route: Route) {
-        let slot = self.paths.iter().position(|path| path.is_live() && path.route == route);
-        let Some(slot) = slot.filter(|_| self.confirmed && !self.is_over()) else { return };
+    /// there are others. Whether a path of this connection takes it.
+    pub(crate) fn handle_unreachable(&mut self, now: Time, route: Route) -> bool {
+        let Some(slot) = self.paths.iter().position(|path| path.is_live() && path.route == route) else {
+            return false;
+        };
+        if !self.confirmed || self.is_over() {
+            return true;
+        }
         let other = |(i, path): (usize, &Path)| i != slot && path.is_open() && !path.failed;
         let others = self.paths.iter().enumerate().any(other);
         if self.paths[slot].state == PathState::Validating && others {
@@ -200,6 +204,7 @@ impl Connection {
         } else if others && !self.paths[slot].failed {
             self.suspect(slot);
         }
+        true
     }
 
     /// What was sent on silent paths because all were is sent on the one that answers.

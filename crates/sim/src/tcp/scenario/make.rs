@@ -145,7 +145,7 @@ impl<'a, 'b> Maker<'a, 'b> {
                 subflow.join_delay = span(self.making.scenario.host.join_delay);
             }
             subflows.push(subflow);
-            paths.push(self.making.fabric.paths.iter().position(|p| Some(&p.name) == way.path.as_ref()));
+            paths.push(self.making.fabric.path_of(way));
         }
         Ok((subflows, paths))
     }
