@@ -6,7 +6,7 @@ use serde::Serialize;
 use vmcc_cc::Params;
 use vmcc_host::diag::Subflow;
 use vmcc_host::port;
-use vmcc_host::taken::Taken;
+use vmcc_host::taken::{self, Taken};
 use vmcc_host::{Loaded, Status, Turn};
 
 /// The file of the sysctl `net.ipv4.tcp_congestion_control`.
@@ -131,7 +131,9 @@ impl Observer {
     /// # Errors
     /// The kernel does not say.
     pub fn status(&mut self) -> Result<HostStatus, Error> {
-        Ok(HostStatus { taken: Taken::now(), ..self.look(daemon::view)? })
+        let mut status = self.look(daemon::view)?;
+        status.taken.throttled = taken::throttled();
+        Ok(status)
     }
 
     /// The same but for throttled cgroups, for who looks again and again and asks the agent in its own way.
@@ -148,6 +150,6 @@ impl Observer {
         let sockets = self.sockets(&names)?;
         let agent = agent()?;
         let connections = self.connections(&sockets, agent.as_ref());
-        Ok(HostStatus { algorithms, sockets, connections, ports, agent, taken: Taken::without_cgroups() })
+        Ok(HostStatus { algorithms, sockets, connections, ports, agent, taken: Taken::now() })
     }
 }

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 /// How soon a wish to stop is seen.
@@ -19,6 +20,11 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> io::Result<T> {
     Ok(answer)
 }
 
+/// Work that blocks, on another thread.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    spawn_blocking(work).await.map_err(io::Error::other)
+}
+
 /// Returns once `stop` is set.
 pub(crate) async fn stopped(stop: &AtomicBool) {
     while !stop.load(Ordering::SeqCst) {
@@ -28,13 +34,9 @@ pub(crate) async fn stopped(stop: &AtomicBool) {
 
 /// What `work` gives; nothing if `until` is over before.
 pub(crate) async fn unless<T>(until: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
-    let (mut until, mut work) = (std::pin::pin!(until), std::pin::pin!(work));
-    std::future::poll_fn(|cx| {
-        use std::task::Poll::{Pending, Ready};
-        if let Ready(answer) = work.as_mut().poll(cx) {
-            return Ready(Some(answer));
-        }
-        if until.as_mut().poll(cx).is_ready() { Ready(None) } else { Pending }
-    })
-    .await
+    tokio::select! {
+        biased;
+        answer = work => Some(answer),
+        () = until => None,
+    }
 }

@@ -4,7 +4,6 @@ use crate::address::{Changes, Source};
 use crate::connection::{Connection, PathEvent};
 use crate::reach::{Attempt, Target};
 use std::collections::HashMap;
-use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -95,16 +94,19 @@ impl Work {
                     None => std::future::pending().await,
                 }
             };
-            match first_of(self.connection.path_event(), told, sleep_until(again)).await {
-                First::A(Ok(event)) => self.on_event(event),
-                First::A(Err(_)) => return,
-                First::B(()) => {
+            tokio::select! {
+                biased;
+                event = self.connection.path_event() => match event {
+                    Ok(event) => self.on_event(event),
+                    Err(_) => return,
+                },
+                () = told => {
                     self.changed = true;
                     self.changes += 1;
                     // What did not work may do so now.
                     self.failed().clear();
                 }
-                First::C(()) => {}
+                () = sleep_until(again) => {}
             }
         }
     }
@@ -207,33 +209,4 @@ impl Work {
             Err(_) => None,
         }
     }
-}
-
-enum First<A, B, C> {
-    A(A),
-    B(B),
-    C(C),
-}
-
-/// Whichever is ready first.
-async fn first_of<A, B, C>(
-    a: impl Future<Output = A>,
-    b: impl Future<Output = B>,
-    c: impl Future<Output = C>,
-) -> First<A, B, C> {
-    let (mut a, mut b, mut c) = (std::pin::pin!(a), std::pin::pin!(b), std::pin::pin!(c));
-    std::future::poll_fn(|cx| {
-        use std::task::Poll::{Pending, Ready};
-        if let Ready(a) = a.as_mut().poll(cx) {
-            return Ready(First::A(a));
-        }
-        if let Ready(b) = b.as_mut().poll(cx) {
-            return Ready(First::B(b));
-        }
-        match c.as_mut().poll(cx) {
-            Ready(c) => Ready(First::C(c)),
-            Pending => Pending,
-        }
-    })
-    .await
 }

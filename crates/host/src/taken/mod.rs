@@ -24,20 +24,15 @@ use std::time::Duration;
 pub struct Taken {
     /// What the hypervisor says that it gave to others, over all processors.
     pub steal_seconds: Option<f64>,
-    /// Cgroups that had used up their quota, the longest throttled first.
+    /// Cgroups that had used up their quota, the longest throttled first; see [`throttled`].
     pub throttled: Vec<Throttled>,
     /// Retransmission timeouts of this network namespace.
     pub timeouts: Option<Timeouts>,
 }
 
 impl Taken {
-    /// As it is now.
+    /// As it is now, but for `throttled`: to ask each cgroup takes thousands of files, and some look again and again.
     pub fn now() -> Self {
-        Self { throttled: throttled(), ..Self::without_cgroups() }
-    }
-
-    /// The same for who looks again and again: to ask each cgroup takes thousands of files.
-    pub fn without_cgroups() -> Self {
         Self {
             steal_seconds: steal().ok().map(|time| time.as_secs_f64()),
             throttled: Vec::new(),

@@ -48,6 +48,10 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// Paths are asked this often whether they live.
 const KEEP_ALIVE: Span = Span::from_secs(2);
 
+/// Bytes of a file that are read or written at a time, and how many such pieces wait between its disk and the connection.
+const PIECE: usize = 256 << 10;
+const PIECES: usize = 8;
+
 /// What is to be copied where.
 #[derive(Clone, Debug)]
 pub struct Job {

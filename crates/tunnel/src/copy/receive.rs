@@ -5,7 +5,8 @@ use super::part::{Part, digest_of, hash, in_the_way};
 use super::progress::Progress;
 use super::send::name_of;
 use super::target::Target;
-use crate::run::unless;
+use super::{PIECE, PIECES};
+use crate::run::{blocking, unless};
 use crate::wire;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -19,8 +20,6 @@ use vmcc_udp::{Connection, RecvStream, SendStream, Stream};
 
 /// Streams that are served at a time, whatever the sender opens.
 const AT_ONCE: usize = 16;
-const PIECE: usize = 256 << 10;
-const PIECES: usize = 8;
 
 /// What all streams of a copy share.
 pub(super) struct Receiver {
@@ -221,8 +220,4 @@ fn write_pieces(mut part: Part, mut pieces: mpsc::Receiver<Vec<u8>>) -> Result<P
         part.write(&piece)?;
     }
     Ok(part)
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-    spawn_blocking(work).await.map_err(io::Error::other)
 }

@@ -4,6 +4,8 @@ use super::message::{Answer, Done, Item, Kind, Reason, Refusal, Start, Stored};
 use super::part::{digest_of, hash};
 use super::progress::Progress;
 use super::tree::{Entry, Tree};
+use super::{PIECE, PIECES};
+use crate::run::blocking;
 use crate::wire;
 use aws_lc_rs::digest::Context;
 use std::fs::File;
@@ -17,9 +19,6 @@ use vmcc_udp::{Connection, RecvStream, SendStream};
 
 /// Files under way at a time: many small ones do not wait a round trip each.
 const AT_ONCE: usize = 8;
-/// Bytes that are read at a time, and how many such pieces wait to be sent.
-const PIECE: usize = 256 << 10;
-const PIECES: usize = 8;
 /// Refusals that are said one by one.
 pub(super) const MOST_REFUSALS: usize = 100;
 
@@ -90,11 +89,11 @@ async fn send(
     let Kind::File { size } = entry.item.kind else { return Ok(None) };
     progress.begin(&entry.path.display().to_string());
     let path = entry.path;
-    let opened = spawn_blocking({
+    let opened = blocking({
         let path = path.clone();
         move || open(&path, len.min(size), sha256)
     });
-    let (file, context, offset) = match opened.await.map_err(io::Error::other)? {
+    let (file, context, offset) = match opened.await? {
         Ok(opened) => opened,
         // The stream is reset, which tells the receiver.
         Err(refusal) => return Ok(Some(refusal)),

@@ -1,13 +1,13 @@
 //! The papers and their figures, with what there is of each.
 
-use crate::args::ReproduceEngine;
-use crate::failure::{Exit, Failure, folder_failure, scenario_failure};
+use super::pages;
+use crate::failure::{Exit, Failure, scenario_failure};
 use crate::table;
 use crate::ui::Ui;
 use serde::Serialize;
 use serde_json::json;
 use std::path::Path;
-use vmcc_results::folder::{FolderError, read_summary};
+use vmcc_results::Summary;
 use vmcc_scenario::papers::{self, Figure, Paper};
 use vmcc_scenario::{Document, Overrides};
 
@@ -48,31 +48,20 @@ fn entry(paper: &Paper, figure: &Figure, out: Option<&Path>) -> Result<Entry, Fa
     let scenario = paper.scenario(figure);
     let plan = |name| Document::open(name).and_then(|document| document.plan(&Overrides::default()));
     let plan = scenario.map(|s| plan(s.name)).transpose().map_err(|e| scenario_failure(&e))?;
-    let folder = out.map(|out| out.join(paper.key).join(figure.key));
-    let mut results = Vec::new();
-    for engine in ReproduceEngine::ALL {
-        let folder = folder.as_ref().map(|folder| folder.join(engine.name()));
-        results.extend(folder.map(|folder| last(&folder)).transpose()?.flatten());
-    }
+    let name = format!("{}/{}", paper.key, figure.key);
+    let results = out.map(|out| pages::results(out, &name)).transpose()?.unwrap_or_default();
     Ok(Entry {
         paper: paper.key,
         figure: figure.key,
         shows: figure.shows,
         claims: plan.map(|plan| plan.claims.len()),
-        results,
+        results: results.into_iter().map(|(_, summary)| last(summary)).collect(),
     })
 }
 
-fn last(folder: &Path) -> Result<Option<Last>, Failure> {
-    match read_summary(folder) {
-        Ok(summary) => Ok(Some(Last {
-            engine: summary.engine,
-            passed: summary.claims.iter().filter(|claim| claim.pass).count(),
-            claims: summary.claims.len(),
-        })),
-        Err(FolderError::NotAResult(_)) => Ok(None),
-        Err(error) => Err(folder_failure(&error, folder)),
-    }
+fn last(summary: Summary) -> Last {
+    let passed = summary.claims.iter().filter(|claim| claim.pass).count();
+    Last { engine: summary.engine, passed, claims: summary.claims.len() }
 }
 
 fn text(entries: &[Entry]) -> String {

@@ -38,13 +38,19 @@ pub(super) fn kept(out: &Path) -> Result<Vec<Kept>, Failure> {
         papers::ALL.iter().flat_map(|paper| paper.figures.iter().map(move |figure| (paper, figure)));
     let one = |(paper, figure): (&papers::Paper, &papers::Figure)| {
         let name = format!("{}/{}", paper.key, figure.key);
-        let mut results = Vec::new();
-        for engine in ReproduceEngine::ALL {
-            results.extend(read(&out.join(&name).join(engine.name()))?.map(|summary| (engine, summary)));
-        }
+        let results = results(out, &name)?;
         Ok(Kept { name, shows: figure.shows, errata: figure.errata, results })
     };
     figures.map(one).collect()
+}
+
+/// What `out` has of a figure.
+pub(super) fn results(out: &Path, name: &str) -> Result<Vec<(ReproduceEngine, Summary)>, Failure> {
+    let mut results = Vec::new();
+    for engine in ReproduceEngine::ALL {
+        results.extend(read(&out.join(name).join(engine.name()))?.map(|summary| (engine, summary)));
+    }
+    Ok(results)
 }
 
 fn read(folder: &Path) -> Result<Option<Summary>, Failure> {
