@@ -14,6 +14,14 @@ pub struct Source {
     pub interface: String,
 }
 
+impl Source {
+    /// An address that somebody named, with its interface if `own` has it.
+    pub fn at(ip: IpAddr, own: &[Source]) -> Source {
+        let interface = own.iter().find(|source| source.ip == ip).map(|source| source.interface.clone());
+        Source { ip, interface: interface.unwrap_or_default() }
+    }
+}
+
 /// The addresses that paths can begin at: of interfaces that are up, not of the loopback, and valid beyond one link. Of several IPv6
 /// addresses of an interface the first, because they are the same way.
 ///

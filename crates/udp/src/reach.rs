@@ -104,16 +104,12 @@ impl Target {
 
     fn pairs_to(&self, to: SocketAddr, own: &[Source]) -> Vec<(Source, SocketAddr)> {
         let same_family = |ip: &IpAddr| ip.is_ipv4() == to.is_ipv4();
-        let named = |ip: IpAddr| {
-            let interface = own.iter().find(|source| source.ip == ip).map(|source| source.interface.clone());
-            Source { ip, interface: interface.unwrap_or_default() }
-        };
         let here = is_loopback(to.ip()) || own.iter().any(|source| source.ip == to.ip());
         let from: Vec<Source> = match &self.locals[..] {
             // This host's own addresses are reached by the loopback.
             [] if here => vec![Source { ip: to.ip(), interface: String::new() }],
             [] => own.iter().filter(|source| same_family(&source.ip)).cloned().collect(),
-            locals => locals.iter().copied().filter(same_family).map(named).collect(),
+            locals => locals.iter().copied().filter(same_family).map(|ip| Source::at(ip, own)).collect(),
         };
         from.into_iter().map(|source| (source, to)).collect()
     }

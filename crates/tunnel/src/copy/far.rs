@@ -96,7 +96,7 @@ fn listen(endpoint: &Endpoint, addresses: &[IpAddr], port: u16) -> Result<Vec<So
             let loopback = Source { ip: IpAddr::from([127, 0, 0, 1]), interface: String::new() };
             own.into_iter().chain([loopback]).collect()
         }
-        some => some.iter().map(|&ip| named(ip, &own)).collect(),
+        some => some.iter().map(|&ip| Source::at(ip, &own)).collect(),
     };
     let (mut bound, mut last) = (Vec::<SocketAddr>::new(), None);
     for source in wanted {
@@ -114,11 +114,6 @@ fn listen(endpoint: &Endpoint, addresses: &[IpAddr], port: u16) -> Result<Vec<So
         Some(error) if bound.is_empty() => Err(error),
         _ => Ok(bound),
     }
-}
-
-fn named(ip: IpAddr, own: &[Source]) -> Source {
-    let interface = own.iter().find(|source| source.ip == ip).map(|source| source.interface.clone());
-    Source { ip, interface: interface.unwrap_or_default() }
 }
 
 /// Does what the client asks for on its first stream.

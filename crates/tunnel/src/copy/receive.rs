@@ -153,7 +153,7 @@ async fn file(
 
 fn find(receiver: &Receiver, item: &Item, size: u64) -> Result<Found, Refusal> {
     let place = receiver.target.place(item)?;
-    if receiver.target.existing(&place, item)?.is_some() {
+    if receiver.target.has_like(&place, size)? {
         let said = |error: io::Error| Refusal::system(&place, &error);
         let context = hash(&mut File::open(&place).map_err(said)?, size).map_err(said)?;
         return Ok(Found::Whole(place, digest_of(&context)));

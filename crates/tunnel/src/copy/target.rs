@@ -1,6 +1,6 @@
 //! Where what arrives is put. The sender names nothing above what the receiver has chosen.
 
-use super::message::{Item, Kind, Options, Reason, Refusal};
+use super::message::{Item, Options, Reason, Refusal};
 use super::part::{in_the_way, is_name_of_part, mode_of, time_of};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, Permissions};
@@ -135,31 +135,24 @@ impl Target {
         folders.into_iter().rev().filter_map(set).collect()
     }
 
-    /// What is there under a file's name already: its size; an error if it is nothing that a file can replace.
-    pub(crate) fn existing(&self, place: &Path, item: &Item) -> Result<Option<u64>, Refusal> {
-        let Kind::File { size } = item.kind else { return Ok(None) };
+    /// Whether a file of the same size is there already; an error if there is something that is not to be replaced.
+    pub(crate) fn has_like(&self, place: &Path, size: u64) -> Result<bool, Refusal> {
         match fs::metadata(place) {
             Ok(metadata) if metadata.is_dir() => Err(Refusal::new(
                 Reason::Exists,
                 format!("{}: is a folder; a file is to go there", place.display()),
             )),
-            Ok(metadata) if metadata.is_file() && metadata.len() == size => Ok(Some(size)),
-            Ok(_) if self.options.force => Ok(None),
-            Ok(_) => in_the_way(place).map(|()| None),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if self.options.force {
-                    Ok(None)
-                } else {
-                    in_the_way(place).map(|()| None)
-                }
-            }
-            Err(error) => Err(Refusal::system(place, &error)),
+            Ok(metadata) if metadata.is_file() && metadata.len() == size => Ok(true),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Refusal::system(place, &error)),
+            _ if self.options.force => Ok(false),
+            _ => in_the_way(place).map(|()| false),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::message::Kind;
     use super::*;
 
     fn item(root: usize, below: &[&str]) -> Item {
