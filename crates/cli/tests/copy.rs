@@ -177,7 +177,7 @@ fn what_cannot_be_copied_is_said() {
 fn far_ends_that_are_none_are_said() {
     let world = World::with_ssh("echo 'ssh: Could not resolve hostname' >&2; exit 255");
     let (source, _) = world.write("data", 10);
-    world.fails(&[text(&source), "nowhere:x"], 2, &["nowhere", "code 255", "--remote-vmcc"]);
+    world.fails(&[text(&source), "nowhere:x"], 2, &["nowhere", "code 255", "ssh nowhere true"]);
     // Somebody else answers at the address that the far end has told.
     let other = "shift; sh -c \"$*\" | sed -u 's/sha256:[0-9a-f]*/sha256:'$(printf '%064d' 7)'/'";
     let world = World::with_ssh(other);

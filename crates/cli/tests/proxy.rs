@@ -227,16 +227,33 @@ fn strangers_and_open_doors_are_refused() {
     fails(&open, 2, &["nobody is authenticated", "127.0.0.1"]);
     fails(&["proxy", "--listen", &at, "--keys", &keys], 3, &[&at, "cannot be listened at"]);
     fails(&["proxy", &at, "--keys", &keys, "--peer", "sha256:12"], 2, &["sha256:12", "vmcc keys"]);
-    fails(
-        &["proxy", &at, "--keys", &keys, "--forward", "5432=db"],
-        2,
-        &["5432=db", "ADDRESS:PORT=HOST:PORT"],
-    );
+    fails(&["proxy", &at, "--keys", &keys, "--forward", "5432=db"], 2, &["5432=db", "127.0.0.1:5432"]);
     fails(
         &["proxy", "no.such.host.invalid:1", "--keys", &keys, "--socks", "127.0.0.1:0"],
         2,
-        &["no.such.host"],
+        &["no.such.host.invalid: ", "check the name"],
     );
     let (code, ways) = answer(&["paths", "192.0.2.1:9", "--local", "127.0.0.1", "--probes", "1"]);
     assert_eq!((code, &ways[0]["path"]), (3, &false.into()), "{ways}");
+}
+
+#[test]
+fn places_that_are_none_say_what_to_write() {
+    let users = Users::new();
+    let keys = users.keys("client");
+    for (place, words) in [
+        ("localhost", "write localhost:PORT, such as localhost:4433"),
+        ("::1", "[::1]:PORT"),
+        ("localhost:0", "1 to 65535"),
+        ("https://localhost:4433", "without a scheme"),
+        (":4433", "it names no host"),
+    ] {
+        fails(&["paths", place], 2, &[place, words]);
+        fails(&["proxy", place, "--keys", &keys], 2, &[place, words]);
+    }
+    fails(&["paths", "no.such.host.invalid:1"], 2, &["no.such.host.invalid: ", "check the name"]);
+    fails(&["proxy", "--listen", "4433", "--keys", &keys], 2, &["127.0.0.1:4433", "0.0.0.0:4433"]);
+    fails(&["proxy", "a:1", "--socks", "localhost:1080", "--keys", &keys], 2, &["not a name"]);
+    fails(&["paths", "a:1", "--local", "eth0"], 2, &["eth0", "ip address"]);
+    fails(&["keys", "--keys", &keys, "--trust", "12:34"], 2, &["12:34", "vmcc keys"]);
 }

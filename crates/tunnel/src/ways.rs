@@ -3,9 +3,11 @@
 //! A probe is a packet of a version that nobody speaks; a server answers it with those that it does (RFC 8999 section 6, RFC 9000 section
 //! 5.2.2). So every QUIC server can be asked, nobody has to be trusted, and it keeps nothing.
 
+use crate::place::{NameError, Place};
+use crate::run::{block_on, stopped, unless};
 use std::collections::HashMap;
 use std::io::{self, Read};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vmcc_udp::{Source, Target};
@@ -58,26 +60,28 @@ impl Seen {
 #[non_exhaustive]
 pub enum WaysError {
     /// The name has no address.
-    #[error("{name}: {source}")]
-    Name {
-        /// The name.
-        name: String,
-        /// Why.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The user wanted it.
+    #[error("interrupted")]
+    Interrupted,
     /// The system.
     #[error("{0}")]
     System(#[from] io::Error),
 }
 
-/// Probes every pair of an address here and one of `server`, HOST:PORT, all at the same time.
+/// Probes every pair of an address here and one of `server`, all at the same time.
 ///
 /// # Errors
 /// The name has no address, or this host's addresses are not known.
-pub fn ways(server: &str, locals: &[IpAddr], probes: u32, stop: &AtomicBool) -> Result<Vec<Way>, WaysError> {
-    let addresses =
-        server.to_socket_addrs().map_err(|source| WaysError::Name { name: server.to_owned(), source })?;
-    let target = Target { name: String::new(), addresses: addresses.collect(), locals: locals.to_vec() };
+pub fn ways(
+    server: &Place,
+    locals: &[IpAddr],
+    probes: u32,
+    stop: &AtomicBool,
+) -> Result<Vec<Way>, WaysError> {
+    let addresses = block_on(unless(stopped(stop), server.addresses()))?.ok_or(WaysError::Interrupted)??;
+    let target = Target { name: String::new(), addresses, locals: locals.to_vec() };
     let pairs = target.pairs()?;
     let ways = std::thread::scope(|scope| {
         let probe = |(source, remote): (Source, SocketAddr)| {

@@ -3,6 +3,7 @@
 use clap::Args;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use vmcc_tunnel::place::address;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CpOptions {
@@ -31,11 +32,11 @@ pub(crate) struct CpOptions {
     pub(crate) remote_vmcc: String,
 
     /// Leave from this address only; may be given several times [default: every usable one]
-    #[arg(long = "local", value_name = "ADDRESS")]
+    #[arg(long = "local", value_name = "ADDRESS", value_parser = address)]
     pub(crate) locals: Vec<IpAddr>,
 
     /// Go to this address of the other host only; may be given several times [default: every one]
-    #[arg(long = "remote", value_name = "ADDRESS")]
+    #[arg(long = "remote", value_name = "ADDRESS", value_parser = address)]
     pub(crate) remotes: Vec<IpAddr>,
 
     /// The UDP port there [default: any]
@@ -54,7 +55,7 @@ pub(crate) struct ServeOptions {
     pub(crate) once: bool,
 
     /// Listen at this address only; may be given several times [default: every usable one]
-    #[arg(long = "address", value_name = "ADDRESS")]
+    #[arg(long = "address", value_name = "ADDRESS", value_parser = address)]
     pub(crate) addresses: Vec<IpAddr>,
 
     /// The UDP port [default: any]

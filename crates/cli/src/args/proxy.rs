@@ -3,31 +3,33 @@
 use clap::Args;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use vmcc_tunnel::place::{Place, address, listening};
+use vmcc_tunnel::proxy::Forward;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ProxyOptions {
     /// The server's side, HOST:PORT
     #[arg(required_unless_present = "listen", conflicts_with = "listen")]
-    pub(crate) server: Option<String>,
+    pub(crate) server: Option<Place>,
 
     /// Be the server's side, at this address; 0.0.0.0:PORT is every one of IPv4
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = listening)]
     pub(crate) listen: Option<SocketAddr>,
 
     /// Listen for SOCKS5 here [default: 127.0.0.1:1080, if nothing is forwarded]
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "listen")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = listening, conflicts_with = "listen")]
     pub(crate) socks: Option<SocketAddr>,
 
     /// What connects here leads there, as the server's side sees it: 127.0.0.1:5432=db:5432; may be given several times
     #[arg(long = "forward", value_name = "ADDRESS:PORT=HOST:PORT", conflicts_with = "listen")]
-    pub(crate) forwards: Vec<String>,
+    pub(crate) forwards: Vec<Forward>,
 
     /// Trust this peer, too, besides those of `vmcc keys --trust`; may be given several times
     #[arg(long = "peer", value_name = "FINGERPRINT")]
     pub(crate) peers: Vec<String>,
 
     /// Leave from this address only; may be given several times [default: every usable one]
-    #[arg(long = "local", value_name = "ADDRESS", conflicts_with = "listen")]
+    #[arg(long = "local", value_name = "ADDRESS", value_parser = address, conflicts_with = "listen")]
     pub(crate) locals: Vec<IpAddr>,
 
     /// The folder of keys [default: the variable VMCC_KEYS, or ~/.config/vmcc]
@@ -53,10 +55,10 @@ pub(crate) struct KeysOptions {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PathsOptions {
     /// A QUIC server, HOST:PORT, such as the server's side of `vmcc proxy`
-    pub(crate) server: String,
+    pub(crate) server: Place,
 
     /// Probe from this address only; may be given several times [default: every usable one]
-    #[arg(long = "local", value_name = "ADDRESS")]
+    #[arg(long = "local", value_name = "ADDRESS", value_parser = address)]
     pub(crate) locals: Vec<IpAddr>,
 
     /// Probes for each pair of addresses

@@ -72,9 +72,16 @@ fn text(ways: &[Way]) -> String {
     table::render(&table)
 }
 
+/// A name that has no address.
+pub(super) fn unknown(text: String) -> Failure {
+    Failure::usage(text)
+        .help("check the name, and that this host can look names up; an address does without that")
+}
+
 fn failure(error: &WaysError) -> Failure {
     match error {
-        WaysError::Name { .. } => Failure::usage(chain(error)).help("name the server as HOST:PORT"),
+        WaysError::Name(_) => unknown(chain(error)),
+        WaysError::Interrupted => Failure::interrupted(chain(error)),
         _ => Failure::host(chain(error)),
     }
 }

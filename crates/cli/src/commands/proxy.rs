@@ -5,14 +5,12 @@ use crate::args::ProxyOptions;
 use crate::failure::{Exit, Failure, chain};
 use crate::interrupt;
 use crate::ui::Ui;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use vmcc_tunnel::keys::{self as stored, Identity};
-use vmcc_tunnel::proxy::{self, ClientJob, Forward, News, ProxyError, ServerJob};
+use vmcc_tunnel::proxy::{self, ClientJob, News, ProxyError, ServerJob};
 
 pub(crate) fn proxy(options: &ProxyOptions, ui: &Ui) -> Result<Exit, Failure> {
     let folder = keys::folder(options.keys.as_deref())?;
-    let forwards = options.forwards.iter().map(|text| forward(text)).collect::<Result<Vec<_>, _>>()?;
     let named = keys::fingerprints(&options.peers)?;
     let (identity, _) = Identity::load_or_make(&folder).map_err(|error| keys::failure(&error))?;
     let mut peers = stored::peers(&folder).map_err(|error| keys::failure(&error))?;
@@ -22,29 +20,17 @@ pub(crate) fn proxy(options: &ProxyOptions, ui: &Ui) -> Result<Exit, Failure> {
     let tell = Arc::new(|news| say(&news));
     let done = match (&options.listen, &options.server) {
         (Some(listen), _) => proxy::server(&ServerJob { listen: *listen, peers, identity }, tell, stop),
-        (None, server) => {
-            let usual = forwards.is_empty().then_some(proxy::USUAL_SOCKS);
+        (None, None) => return Err(Failure::usage("a proxy needs a server's side, or --listen to be one")),
+        (None, Some(server)) => {
+            let usual = options.forwards.is_empty().then_some(proxy::USUAL_SOCKS);
             let socks = options.socks.or(usual);
-            let (server, locals) = (server.clone().unwrap_or_default(), options.locals.clone());
+            let (server, locals, forwards) =
+                (server.clone(), options.locals.clone(), options.forwards.clone());
             proxy::client(&ClientJob { server, peers, identity, locals, socks, forwards }, tell, stop)
         }
     };
     done.map_err(|error| failure(&error))?;
     Ok(Exit::Interrupted)
-}
-
-/// ADDRESS:PORT=HOST:PORT.
-fn forward(text: &str) -> Result<Forward, Failure> {
-    let wrong = || {
-        Failure::usage(format!("--forward {text}: is not of the form ADDRESS:PORT=HOST:PORT"))
-            .help("for example --forward 127.0.0.1:5432=db:5432")
-    };
-    let (listen, to) = text.split_once('=').ok_or_else(wrong)?;
-    let (host, port) = to.rsplit_once(':').ok_or_else(wrong)?;
-    let listen: SocketAddr = listen.parse().map_err(|_| wrong())?;
-    let port = port.parse().map_err(|_| wrong())?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    if host.is_empty() { Err(wrong()) } else { Ok(Forward { listen, host: host.to_owned(), port }) }
 }
 
 /// On stderr, because it goes on.
@@ -71,27 +57,11 @@ fn failure(error: &ProxyError) -> Failure {
         ProxyError::NoPeer => Failure::usage(text)
             .help("run `vmcc keys` at the server, and give what it prints with --peer, or once and for all to `vmcc keys --trust`"),
         ProxyError::Listen { .. } => Failure::host(text).help("choose another address or port, or end what has it"),
-        ProxyError::Name { .. } => Failure::usage(text).help("name the server's side as HOST:PORT"),
+        ProxyError::Name(_) => super::paths::unknown(text),
         ProxyError::Reach(_) => Failure::host(text).help(
             "check that the server's side runs and that UDP reaches it: `vmcc paths HOST:PORT`; who is not trusted is trusted with `vmcc keys --trust FINGERPRINT`",
         ),
         ProxyError::Keys(error) => keys::failure(error),
         _ => Failure::host(text),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn forwards_are_read() {
-        let of = |text: &str| forward(text).ok().map(|f| (f.listen.to_string(), f.host, f.port));
-        let some = |listen: &str, host: &str, port| Some((listen.to_owned(), host.to_owned(), port));
-        assert_eq!(of("127.0.0.1:1=db:5432"), some("127.0.0.1:1", "db", 5432));
-        assert_eq!(of("[::1]:1=[2001:db8::1]:80"), some("[::1]:1", "2001:db8::1", 80));
-        for wrong in ["", "1=2", "127.0.0.1:1=db", "127.0.0.1:1=:5", "db:1=db:2", "127.0.0.1:1=db:70000"] {
-            assert!(of(wrong).is_none(), "{wrong}");
-        }
     }
 }

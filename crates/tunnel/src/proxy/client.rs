@@ -5,11 +5,13 @@ use super::link::{Link, Tell};
 use super::socks::{self, Wish};
 use super::{Answer, News, Open, ProxyError, relay};
 use crate::keys::{Fingerprint, Identity};
+use crate::place::{Place, listening};
 use crate::run::{block_on, stopped, unless};
 use crate::wire;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -32,15 +34,26 @@ pub struct Forward {
     /// Where programs connect to.
     pub listen: SocketAddr,
     /// Where that leads, as the server's side sees it.
-    pub host: String,
-    /// Its port.
-    pub port: u16,
+    pub to: Place,
+}
+
+impl FromStr for Forward {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Forward, String> {
+        let (listen, to) = text.split_once('=').ok_or(
+            "it does not say where that leads; write ADDRESS:PORT=HOST:PORT, such as 127.0.0.1:5432=db:5432",
+        )?;
+        let listen = listening(listen).map_err(|error| format!("`{listen}`: {error}"))?;
+        let to = to.parse().map_err(|error| format!("`{to}`: {error}"))?;
+        Ok(Forward { listen, to })
+    }
 }
 
 /// What the client side is to do.
 pub struct ClientJob {
-    /// HOST:PORT of the server's side.
-    pub server: String,
+    /// The server's side.
+    pub server: Place,
     /// What it may show.
     pub peers: BTreeSet<Fingerprint>,
     /// What this side shows.
@@ -57,7 +70,7 @@ pub struct ClientJob {
 #[derive(Clone)]
 enum Service {
     Socks,
-    Forward(String, u16),
+    Forward(Place),
 }
 
 /// Serves programs until `stop`.
@@ -70,7 +83,7 @@ pub fn client(job: &ClientJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
     }
     let socks = job.socks.map(|address| (address, Service::Socks));
     let forwards = job.forwards.iter();
-    let forwards = forwards.map(|f| (f.listen, Service::Forward(f.host.clone(), f.port)));
+    let forwards = forwards.map(|f| (f.listen, Service::Forward(f.to.clone())));
     let services: Vec<_> = socks.into_iter().chain(forwards).collect();
     if let Some((open, _)) = services.iter().find(|(address, _)| !address.ip().is_loopback()) {
         return Err(ProxyError::Open(*open));
@@ -128,7 +141,7 @@ async fn listen(side: Side, listener: TcpListener, service: Service) {
 
 async fn serve(side: &Side, mut tcp: TcpStream, service: Service) -> io::Result<()> {
     let wish = match service {
-        Service::Forward(host, port) => {
+        Service::Forward(Place { host, port }) => {
             return match side.connect(&host, port).await {
                 Ok(stream) => {
                     relay(tcp, stream).await;
@@ -162,5 +175,23 @@ impl Side {
         wire::write(&mut stream, &Open::Connect { host: host.to_owned(), port }).await.map_err(failed)?;
         let Answer { code } = wire::read(&mut stream).await.map_err(failed)?;
         if code == socks::SUCCEEDED { Ok(stream) } else { Err(code) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forwards_are_read() {
+        let of = |text: &str| text.parse::<Forward>().map(|f| (f.listen.to_string(), f.to.to_string()));
+        let some = |listen: &str, to: &str| Ok((listen.to_owned(), to.to_owned()));
+        assert_eq!(of("127.0.0.1:1=db:5432"), some("127.0.0.1:1", "db:5432"));
+        assert_eq!(of("[::1]:1=[2001:db8::1]:80"), some("[::1]:1", "[2001:db8::1]:80"));
+        for wrong in
+            ["", "1=2", "127.0.0.1:1=db", "127.0.0.1:1=:5", "db:1=db:2", "127.0.0.1:1=db:0", "127.0.0.1:1"]
+        {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
     }
 }

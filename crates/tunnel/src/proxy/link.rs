@@ -2,28 +2,26 @@
 
 use super::{ALPN, News, ProxyError, config};
 use crate::keys::{Fingerprint, Identity};
+use crate::place::Place;
 use crate::trust::{self, Trust};
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::lookup_host;
 use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use vmcc_transport::crypto::Tls;
 use vmcc_udp::{Connection, Endpoint, Keeper, Target};
 
 /// Who was not reached is not asked again for this long: every connection of a browser would.
 const PAUSE: Duration = Duration::from_secs(1);
-/// For a name's addresses.
-const NAME_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) type Tell = Arc<dyn Fn(News) + Send + Sync>;
 
 pub(super) struct Link {
     pub(super) endpoint: Endpoint,
     tls: Arc<dyn Tls>,
-    server: String,
+    server: Place,
     locals: Vec<IpAddr>,
     tell: Tell,
     state: Mutex<State>,
@@ -39,13 +37,13 @@ impl Link {
     pub(super) fn new(
         identity: &Identity,
         peers: &BTreeSet<Fingerprint>,
-        server: &str,
+        server: &Place,
         locals: &[IpAddr],
         tell: Tell,
     ) -> Result<Link, ProxyError> {
         let tls = trust::client(identity, Trust::Only(peers.clone()), ALPN)?;
         let endpoint = Endpoint::new(None)?;
-        let (server, locals, state) = (server.to_owned(), locals.to_vec(), Mutex::default());
+        let (server, locals, state) = (server.clone(), locals.to_vec(), Mutex::default());
         Ok(Link { endpoint, tls, server, locals, tell, state })
     }
 
@@ -59,10 +57,7 @@ impl Link {
         }
         state.held = None;
         if state.failed.is_some_and(|at| at.elapsed() < PAUSE) {
-            return Err(ProxyError::Name {
-                name: self.server.clone(),
-                reason: "not reached just now".to_owned(),
-            });
+            return Err(ProxyError::NotNow(self.server.clone()));
         }
         match self.reach().await {
             Ok((connection, keeper)) => {
@@ -80,7 +75,7 @@ impl Link {
     }
 
     async fn reach(&self) -> Result<(Connection, Keeper), ProxyError> {
-        let addresses = addresses(&self.server).await?;
+        let addresses = self.server.addresses().await?;
         let target = Target { name: "vmcc".to_owned(), addresses, locals: self.locals.clone() };
         let connection = self.endpoint.reach(self.tls.clone(), Arc::new(config()), &target).await?;
         let keeper = Keeper::start(&connection, target);
@@ -100,12 +95,4 @@ impl Link {
             tell(News::Lost(remote, error.to_string()));
         });
     }
-}
-
-/// All addresses of HOST:PORT, as there may be a path to each.
-pub(super) async fn addresses(server: &str) -> Result<Vec<SocketAddr>, ProxyError> {
-    let failed = |reason: String| ProxyError::Name { name: server.to_owned(), reason };
-    let found = timeout(NAME_PATIENCE, lookup_host(server)).await;
-    let found = found.map_err(|_| failed("its name is not answered for".to_owned()))?;
-    Ok(found.map_err(|error| failed(error.to_string()))?.collect())
 }

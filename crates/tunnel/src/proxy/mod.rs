@@ -13,6 +13,7 @@ pub use client::{ClientJob, Forward, client};
 pub use server::{ServerJob, server};
 
 use crate::keys::KeysError;
+use crate::place::{NameError, Place};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -63,13 +64,11 @@ pub enum ProxyError {
         source: io::Error,
     },
     /// The server's name has no address.
-    #[error("{name}: {reason}")]
-    Name {
-        /// The name.
-        name: String,
-        /// Why not.
-        reason: String,
-    },
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// It was not reached a moment ago.
+    #[error("{0}: not reached just now")]
+    NotNow(Place),
     /// The server cannot be reached.
     #[error(transparent)]
     Reach(#[from] ReachError),

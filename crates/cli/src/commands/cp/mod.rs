@@ -175,9 +175,12 @@ fn failure(error: &CopyError) -> Failure {
         CopyError::Interrupted => Failure::interrupted(text),
         CopyError::Usage(_) | CopyError::NoHello => Failure::usage(text),
         CopyError::Ssh { .. } => Failure::usage(text).help("install it, or name another one with --ssh"),
-        CopyError::NoFarEnd { program, .. } => Failure::usage(text).help(format!(
-            "try `ssh HOST {program} --version`; where vmcc lies elsewhere name it with --remote-vmcc"
-        )),
+        CopyError::NoFarEnd { host, program, code } => Failure::usage(text).help(match code {
+            // ssh's own code, and the shell's for what it does not find.
+            Some(255) => format!("ssh did not get there, and says why above; `ssh {host} true` has to work first"),
+            Some(127) => "install vmcc there, or name where it lies with --remote-vmcc".to_owned(),
+            _ => format!("try `ssh {host} {program} --version`; where vmcc lies elsewhere name it with --remote-vmcc"),
+        }),
         CopyError::Version { .. } => Failure::host(text).help("install the same version of vmcc on both hosts"),
         CopyError::Reach(ReachError::Refused { .. }) => Failure::host(text).help(
             "something else answers at that address, or between both hosts: compare the fingerprints, and choose the way with --remote and --port",
