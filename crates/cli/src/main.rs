@@ -73,7 +73,7 @@ fn dispatch(command: Command, ui: &Ui) -> Result<Exit, Failure> {
         Command::Proxy(options) => commands::proxy::proxy(&options, ui),
         Command::Keys(options) => commands::keys::keys(&options, ui),
         Command::Paths(options) => commands::paths::paths(&options, ui),
-        Command::Serve(options) => commands::cp::serve(&options),
+        Command::Serve(options) => commands::cp::serve(&options, ui),
         Command::Internal { action } => commands::internal::internal(action, ui),
     }
 }

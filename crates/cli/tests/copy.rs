@@ -4,6 +4,7 @@ use assert_cmd::Command;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -189,4 +190,97 @@ fn far_ends_that_are_none_are_said() {
     let world = World::with_ssh(other);
     let (source, _) = world.write("data", 10);
     world.fails(&[text(&source), &world.far("x")], 3, &["not trusted", "sha256:"]);
+}
+
+/// The records of the only log in a folder whose name ends so.
+fn log_of(folder: &Path, end: &str) -> Vec<Value> {
+    let logs: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut own = logs.iter().filter(|log| text(log).ends_with(end));
+    let log = own.next().unwrap_or_else(|| panic!("no {end} among {logs:?}"));
+    assert_eq!(fs::metadata(log).unwrap().permissions().mode() & 0o777, 0o600);
+    let all = fs::read_to_string(log).unwrap();
+    let records = all.strip_prefix('\u{1e}').unwrap().split('\u{1e}');
+    records.map(|record| serde_json::from_str(record.strip_suffix('\n').unwrap()).unwrap()).collect()
+}
+
+/// Path, kind and number of each packet of an event's name.
+fn packets(log: &[Value], event: &str) -> BTreeSet<(u64, String, u64)> {
+    let of = |record: &Value| {
+        let header = &record["data"]["header"];
+        let kind = header["packet_type"].as_str().unwrap().to_owned();
+        (record["path_id"].as_u64().unwrap(), kind, header["packet_number"].as_u64().unwrap())
+    };
+    log.iter().filter(|record| record["name"] == event).map(of).collect()
+}
+
+/// Bytes of the streams that packets carried, each counted once.
+fn streamed(log: &[Value], event: &str) -> u64 {
+    let mut pieces = BTreeSet::new();
+    for record in log.iter().filter(|record| record["name"] == event) {
+        for frame in
+            record["data"]["frames"].as_array().unwrap().iter().filter(|f| f["frame_type"] == "stream")
+        {
+            let number = |value: &Value| value.as_u64().unwrap();
+            let len = number(&frame["raw"]["length"]);
+            pieces.insert((number(&frame["stream_id"]), number(&frame["offset"]), len));
+        }
+    }
+    let mut reached = (0, 0);
+    pieces
+        .into_iter()
+        .map(|(stream, offset, len)| {
+            let from = if reached.0 == stream { offset.max(reached.1) } else { offset };
+            reached = (stream, from.max(offset + len));
+            (offset + len).saturating_sub(from)
+        })
+        .sum()
+}
+
+#[test]
+fn both_ends_log_the_same_packets() {
+    let world = World::with_ssh("shift; QLOGDIR=$(dirname \"$0\")/far-logs exec sh -c \"$*\"");
+    let (source, data) = world.write("data", 2 << 20);
+    let logs = world.path("logs");
+    let (code, document) = world.cp(&["--qlog", text(&logs), text(&source), &world.far("copy")]);
+    assert_eq!(code, 0, "{document}");
+    let (client, server) = (log_of(&logs, "_client.sqlog"), log_of(&world.path("far-logs"), "_server.sqlog"));
+    for (log, point) in [(&client, "client"), (&server, "server")] {
+        assert_eq!(log[0]["file_schema"], "urn:ietf:params:qlog:file:sequential");
+        assert_eq!(log[0]["trace"]["vantage_point"]["type"], point);
+        let has = |name: &str| log.iter().any(|record| record["name"] == name);
+        for name in [
+            "connection_started",
+            "tuple_assigned",
+            "recovery_metrics_updated",
+            "congestion_state_updated",
+            "connection_closed",
+        ] {
+            assert!(has(&format!("quic:{name}")), "{point}: {name}");
+        }
+        let times: Vec<_> = log[1..].iter().map(|record| record["time"].as_f64().unwrap()).collect();
+        assert!(times.is_sorted());
+    }
+    assert_eq!(
+        client[0]["trace"]["common_fields"]["group_id"],
+        server[0]["trace"]["common_fields"]["group_id"]
+    );
+    for (from, to) in [(&client, &server), (&server, &client)] {
+        let (sent, received) = (packets(from, "quic:packet_sent"), packets(to, "quic:packet_received"));
+        assert!(received.is_subset(&sent), "{:?}", received.difference(&sent).collect::<Vec<_>>());
+        // What came last may not have been looked at before the end.
+        assert!(received.len() * 10 > sent.len() * 8, "{} of {}", received.len(), sent.len());
+    }
+    let paths: BTreeSet<_> =
+        packets(&client, "quic:packet_sent").into_iter().map(|(path, ..)| path).collect();
+    assert!(paths.len() >= 2, "{paths:?}");
+    assert!(streamed(&server, "quic:packet_received") >= data.len() as u64);
+    assert_eq!(streamed(&server, "quic:packet_received"), streamed(&client, "quic:packet_sent"));
+
+    // A log that cannot be written is said before anything begins; one that ends early fails nothing.
+    world.fails(
+        &["--qlog", text(&source), text(&source), &world.far("other")],
+        3,
+        &["no log can be written"],
+    );
+    assert!(!world.path("far/other").exists());
 }

@@ -1,7 +1,9 @@
 //! What a user may set.
 
 use crate::paths::mtu;
+use crate::qlog::Sinks;
 use crate::streams::Limits;
+use std::sync::Arc;
 use vmcc_cc::{Algorithm, Params};
 use vmcc_multipath::Scheduler;
 use vmcc_units::time::Span;
@@ -63,6 +65,8 @@ pub struct Config {
     pub ecn: bool,
     /// Packets of the same size that one transmission holds at most.
     pub max_segments: usize,
+    /// Where connections tell what they do.
+    pub qlog: Option<Arc<dyn Sinks>>,
 }
 
 impl Default for Config {
@@ -91,6 +95,7 @@ impl Default for Config {
             pacing: true,
             ecn: true,
             max_segments: 10,
+            qlog: None,
         }
     }
 }

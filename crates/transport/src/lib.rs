@@ -38,6 +38,7 @@ mod endpoint;
 mod error;
 mod event;
 mod paths;
+pub mod qlog;
 mod recovery;
 mod streams;
 pub mod unprotected;

@@ -19,3 +19,5 @@ mod run;
 mod trust;
 pub mod ways;
 mod wire;
+
+pub use vmcc_udp::Qlog;

@@ -38,6 +38,7 @@ mod connection;
 mod driver;
 mod endpoint;
 mod keeper;
+mod qlog;
 mod reach;
 mod shared;
 mod socket;
@@ -47,6 +48,7 @@ pub use address::{Changes, Source, sources};
 pub use connection::{Connection, PathEvent};
 pub use endpoint::Endpoint;
 pub use keeper::Keeper;
+pub use qlog::Qlog;
 pub use reach::{Attempt, ReachError, Target};
 pub use stream::{RecvStream, SendStream, Stream};
 

@@ -43,6 +43,10 @@ pub(crate) struct CpOptions {
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     pub(crate) port: u16,
 
+    /// Write a log of each QUIC connection into this folder, as qlog has it [default: the variable QLOGDIR, or none]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) qlog: Option<PathBuf>,
+
     /// No progress: only the result, warnings and errors
     #[arg(long, short)]
     pub(crate) quiet: bool,
@@ -61,4 +65,8 @@ pub(crate) struct ServeOptions {
     /// The UDP port [default: any]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     pub(crate) port: u16,
+
+    /// Write a log of each QUIC connection into this folder, as qlog has it [default: the variable QLOGDIR, or none]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) qlog: Option<PathBuf>,
 }

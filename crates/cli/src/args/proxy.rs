@@ -35,6 +35,10 @@ pub(crate) struct ProxyOptions {
     /// The folder of keys [default: the variable VMCC_KEYS, or ~/.config/vmcc]
     #[arg(long, value_name = "DIR")]
     pub(crate) keys: Option<PathBuf>,
+
+    /// Write a log of each QUIC connection into this folder, as qlog has it [default: the variable QLOGDIR, or none]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) qlog: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Args)]

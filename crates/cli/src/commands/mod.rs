@@ -18,6 +18,7 @@ pub(crate) mod mark;
 pub(crate) mod metrics;
 pub(crate) mod paths;
 pub(crate) mod proxy;
+mod qlog;
 pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod run;

@@ -16,19 +16,24 @@ pub(crate) fn proxy(options: &ProxyOptions, ui: &Ui) -> Result<Exit, Failure> {
     let mut peers = stored::peers(&folder).map_err(|error| keys::failure(&error))?;
     peers.extend(named);
     ui.note(&format!("this side shows {}", identity.fingerprint()));
+    let qlog = super::qlog::open(options.qlog.as_deref())?;
     let stop = interrupt::listen()?;
     let tell = Arc::new(|news| say(&news));
     let done = match (&options.listen, &options.server) {
-        (Some(listen), _) => proxy::server(&ServerJob { listen: *listen, peers, identity }, tell, stop),
+        (Some(listen), _) => {
+            proxy::server(&ServerJob { listen: *listen, peers, identity, qlog: qlog.clone() }, tell, stop)
+        }
         (None, None) => return Err(Failure::usage("a proxy needs a server's side, or --listen to be one")),
         (None, Some(server)) => {
             let usual = options.forwards.is_empty().then_some(proxy::USUAL_SOCKS);
             let socks = options.socks.or(usual);
             let (server, locals, forwards) =
                 (server.clone(), options.locals.clone(), options.forwards.clone());
-            proxy::client(&ClientJob { server, peers, identity, locals, socks, forwards }, tell, stop)
+            let qlog = qlog.clone();
+            proxy::client(&ClientJob { server, peers, identity, locals, socks, forwards, qlog }, tell, stop)
         }
     };
+    super::qlog::finish(qlog, ui);
     done.map_err(|error| failure(&error))?;
     Ok(Exit::Interrupted)
 }

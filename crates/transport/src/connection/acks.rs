@@ -4,7 +4,7 @@ use super::*;
 use crate::congestion::{Acked, Advice};
 use crate::error::{TransportError, code};
 use crate::recovery::sent::{Frames, Sent, SentPacket};
-use crate::recovery::space::loss_delay;
+use crate::recovery::space::{PACKET_THRESHOLD, loss_delay};
 use crate::wire::ack::Ack;
 use vmcc_units::time::Span;
 
@@ -54,7 +54,7 @@ impl Connection {
             // The server has told that it received: the client may stop asking.
             self.peer_validated |= self.side == Side::Client;
         }
-        self.on_answer(slot);
+        self.on_answer(now, slot);
         self.find_losses(now, space, Some(acked));
         Ok(())
     }
@@ -142,12 +142,13 @@ impl Connection {
     }
 
     /// The path answers.
-    fn on_answer(&mut self, slot: usize) {
+    fn on_answer(&mut self, now: Time, slot: usize) {
         let path = &mut self.paths[slot];
         (path.pto_count, path.probes) = (0, 0);
         if path.failed {
             path.failed = false;
             let path = path.id;
+            self.note(now, path, "the path answers again");
             self.events.push_back(Event::PathRevived { path });
             self.relieve_failed();
         }
@@ -161,6 +162,7 @@ impl Connection {
         if let Some(own) = self.space_mut(space) {
             own.detect_lost(now, delay, &mut lost);
         }
+        self.log_lost(now, space, slot, &lost);
         let path = &mut self.paths[slot];
         let (mut newest, mut oldest) = (None, None);
         for (_, packet) in &lost {
@@ -200,7 +202,32 @@ impl Connection {
             window.on_persistent_congestion(&mut self.controller, &at);
         }
         self.paths[slot].pace();
+        self.log_metrics(now, slot);
         self.follow(now, slot, advice);
+    }
+
+    fn log_lost(&mut self, now: Time, space: SpaceId, slot: usize, lost: &[(u64, SentPacket)]) {
+        let acked = self.space_mut(space).and_then(|own| own.largest_acked);
+        if let Some(log) = &mut self.log {
+            let path = self.paths[slot].id;
+            for &(number, SentPacket { mtu_probe, .. }) in lost {
+                let reordered = acked.is_some_and(|acked| number + PACKET_THRESHOLD <= acked);
+                log.lost(now, path, &qlog::Lost { space, number, mtu_probe, reordered });
+            }
+        }
+    }
+
+    pub(super) fn log_metrics(&mut self, now: Time, slot: usize) {
+        if let Some(log) = &mut self.log {
+            log.metrics(now, &self.paths[slot]);
+        }
+    }
+
+    /// What no event of qlog is defined for.
+    pub(super) fn note(&mut self, now: Time, path: PathId, message: &str) {
+        if let Some(log) = &mut self.log {
+            log.note(now, path, message);
+        }
     }
 
     /// Does what the algorithm asks of the connection.

@@ -54,7 +54,7 @@ impl Connection {
     pub fn close(&mut self, now: Time, code: u64, reason: &[u8]) {
         if !self.is_over() {
             self.say_close(now, true, code.min(crate::wire::varint::MAX), reason);
-            self.over(ConnectionError::LocallyClosed);
+            self.over(now, ConnectionError::LocallyClosed);
         }
     }
 
@@ -62,7 +62,7 @@ impl Connection {
     pub(super) fn fail(&mut self, now: Time, error: TransportError) {
         if !self.is_over() {
             self.say_close(now, false, error.code, error.reason.as_bytes());
-            self.over(ConnectionError::Transport(error));
+            self.over(now, ConnectionError::Transport(error));
         }
     }
 
@@ -82,10 +82,13 @@ impl Connection {
             matches!(error, ConnectionError::PeerClosed(_) | ConnectionError::ApplicationClosed { .. });
         self.close.until = now + self.longest_pto().times(LINGER);
         self.state = if silent { State::Draining } else { State::Closed };
-        self.over(error);
+        self.over(now, error);
     }
 
-    fn over(&mut self, error: ConnectionError) {
+    fn over(&mut self, now: Time, error: ConnectionError) {
+        if let Some(log) = &mut self.log {
+            log.closed(now, &error, (self.close.code, &self.close.reason));
+        }
         self.error = Some(error.clone());
         self.events.push_back(Event::Closed(error));
     }

@@ -129,6 +129,9 @@ impl Connection {
             return Err(TransportError::new(code::CRYPTO + 109, "no transport parameters came"));
         }
         self.state = State::Established;
+        if let Some(log) = &mut self.log {
+            log.state(now, "handshake_complete");
+        }
         self.touch_idle(now);
         self.controller.grouped = self.multipath;
         if self.side == Side::Server {

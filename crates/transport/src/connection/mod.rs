@@ -36,6 +36,7 @@ use crate::event::{Event, PathId};
 use crate::paths::cids::{LocalCids, RemoteCids};
 use crate::paths::mtu::Mtu;
 use crate::paths::{Path, PathState, Route};
+use crate::qlog::{self, Log};
 use crate::recovery::sent::Control;
 use crate::recovery::space::Space;
 use crate::streams::Streams;
@@ -179,6 +180,7 @@ pub struct Connection {
     /// What one call needs and the next one can use again.
     scratch: Vec<(u64, crate::recovery::sent::SentPacket)>,
     reset_secret: crate::crypto::Secret,
+    log: Option<Box<Log>>,
 }
 
 /// What a connection begins with.
@@ -219,6 +221,10 @@ impl Connection {
         path.validated = begin.validated || side == Side::Client;
         (path.state, path.heard_at) = (PathState::Open, begin.now);
         let peer_cid = begin.peer_cid.unwrap_or(begin.original_dcid);
+        let id = begin.original_dcid;
+        let log = config.qlog.as_ref();
+        let log = log.and_then(|sinks| Log::begin(&**sinks, begin.now, side, &id, begin.route));
+        let log = log.map(Box::new);
         let mut local_cids = LocalCids::default();
         local_cids.push(begin.own_cid);
         let mut connection = Connection {
@@ -271,6 +277,7 @@ impl Connection {
             stats: Stats::default(),
             scratch: Vec::new(),
             reset_secret: begin.reset_secret,
+            log,
             config,
         };
         connection.begin_window(0, begin.now);

@@ -87,6 +87,7 @@ impl Connection {
         let mtu = Mtu::new(self.config.initial_mtu, u16::try_from(most).unwrap_or(u16::MAX));
         let mut path = Path::new(id, route, self.config.initial_window_pkt, mtu);
         path.heard_at = now;
+        self.log_route(now, id, Some(route));
         match self.paths.iter().position(|path| path.state == PathState::Closed) {
             Some(slot) => {
                 self.paths[slot] = path;
@@ -149,6 +150,7 @@ impl Connection {
             path.state = PathState::Open;
             let path = path.id;
             self.begin_window(slot, now);
+            self.note(now, path, "the path is validated");
             self.events.push_back(Event::PathOpened { path });
         }
     }
@@ -168,7 +170,9 @@ impl Connection {
         let path = &mut self.paths[slot];
         if path.previous == Some(route) {
             // It was never gone: somebody else sent a copy from elsewhere (RFC 9000 section 9.3.2).
+            let id = path.id;
             (path.route, path.validated, path.previous, path.challenge) = (route, true, None, None);
+            self.log_route(now, id, Some(route));
             return;
         }
         let old = path.route;
@@ -177,7 +181,15 @@ impl Connection {
         }
         (path.route, path.validated) = (route, false);
         (path.bytes_in, path.bytes_out, path.probes) = (bytes as u64, 0, 0);
+        let id = path.id;
+        self.log_route(now, id, Some(route));
         self.challenge(now, slot);
+    }
+
+    fn log_route(&mut self, now: Time, path: PathId, route: Option<Route>) {
+        if let Some(log) = &mut self.log {
+            log.tuple(now, path, route);
+        }
     }
 
     /// The peer is in another network, most likely: what was learnt does not hold there (RFC 9000 section 9.4). A new port alone is a NAT
@@ -199,6 +211,8 @@ impl Connection {
         if let Some(previous) = self.paths[slot].previous.take() {
             let path = &mut self.paths[slot];
             (path.route, path.validated) = (previous, true);
+            let id = path.id;
+            self.log_route(now, id, Some(previous));
         } else if self.paths[slot].state == PathState::Validating {
             let path = self.paths[slot].id;
             self.abandon(now, path, code::PATH_UNSTABLE);
@@ -247,6 +261,8 @@ impl Connection {
             self.selector.only = None;
         }
         self.queue(Control::PathAbandon(path));
+        self.note(now, path, &format!("the path is abandoned with code {code:#x}"));
+        self.log_route(now, path, None);
         self.events.push_back(Event::PathClosed { path, code });
         self.spend(path);
     }

@@ -129,6 +129,7 @@ impl Connection {
             let field = building.pn_offset - header::LENGTH_LEN..building.pn_offset;
             out[field].copy_from_slice(&(length as u16 | 0x4000).to_be_bytes());
         }
+        self.log_sent(now, slot, &building, out);
         self.seal(&building, out);
         let padded = pad_to > 0;
         let in_flight = building.eliciting || padded;
@@ -143,6 +144,20 @@ impl Connection {
             frames: std::mem::take(&mut building.frames),
         };
         self.record(now, slot, building.space, packet);
+    }
+
+    fn log_sent(&mut self, now: Time, slot: usize, building: &Building, out: &[u8]) {
+        if let Some(log) = &mut self.log {
+            let packet = qlog::Packet {
+                space: building.space,
+                path: self.paths[slot].id,
+                number: building.pn,
+                len: out.len() - building.start + building.tag,
+                payload: &out[building.payload..],
+                ack_exponent: self.local.ack_delay_exponent,
+            };
+            log.sent(now, &packet, building.mtu_probe);
+        }
     }
 
     fn record(&mut self, now: Time, slot: usize, space: SpaceId, packet: SentPacket) {

@@ -11,6 +11,9 @@ use crate::wire::header::{self, Header, Kind};
 /// Frames that may wait to be sent: a peer that asks for more than it acknowledges wants memory.
 const MOST_PENDING: usize = 1024;
 
+/// Bytes of the tag at the end of a handshake packet.
+const TAG: usize = 16;
+
 /// What a packet's frames were, all together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nature {
@@ -172,6 +175,7 @@ impl Connection {
             self.paths[0].validated = true;
             self.discard(SpaceId::Initial);
         }
+        self.log_received(now, space, 0, ecn, open.pn, open.header + payload.len() + TAG, payload);
         let nature = self.on_payload(now, space, 0, route, payload)?;
         if let Some(space) = self.space_mut(space) {
             // What is asked in the handshake is answered without delay.
@@ -238,6 +242,7 @@ impl Connection {
         };
         let (head, payload) = packet.split_at(open.header);
         debug_assert!(!head.is_empty());
+        self.log_received(now, SpaceId::Path(slot), slot, ecn, open.pn, packet.len(), &payload[..len]);
         let nature = self.on_payload(now, SpaceId::Path(slot), slot, route, &payload[..len])?;
         let delay = self.config.max_ack_delay;
         let received = &mut self.paths[slot].space.received;
@@ -248,6 +253,23 @@ impl Connection {
             self.on_new_address(now, slot, route, nature, packet.len());
         }
         Ok(true)
+    }
+
+    fn log_received(
+        &mut self,
+        now: Time,
+        space: SpaceId,
+        slot: usize,
+        ecn: Ecn,
+        number: u64,
+        len: usize,
+        payload: &[u8],
+    ) {
+        if let Some(log) = &mut self.log {
+            let (path, ack_exponent) = (self.paths[slot].id, self.peer.ack_delay_exponent);
+            let packet = qlog::Packet { space, path, number, len, payload, ack_exponent };
+            log.received(now, &packet, ecn);
+        }
     }
 
     fn on_unreadable(&mut self, now: Time, packet: &[u8]) -> Result<bool, TransportError> {

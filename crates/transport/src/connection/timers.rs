@@ -130,10 +130,10 @@ impl Connection {
         for slot in 0..self.paths.len() {
             self.check_loss_timer(now, SpaceId::Path(slot));
             if self.suspect_at(slot).is_some_and(|at| at <= now) {
-                self.suspect(slot);
+                self.suspect(now, slot);
             }
             if let Some((_, space)) = self.pto_at(slot).filter(|(at, _)| *at <= now) {
-                self.on_pto(slot, space);
+                self.on_pto(now, slot, space);
             }
         }
         self.check_challenges(now);
@@ -148,7 +148,7 @@ impl Connection {
     }
 
     /// Nothing answers: ask with what is most needed (RFC 9002 section 6.2.4).
-    fn on_pto(&mut self, slot: usize, space: SpaceId) {
+    fn on_pto(&mut self, now: Time, slot: usize, space: SpaceId) {
         let path = &mut self.paths[slot];
         path.pto_count += 1;
         path.timeouts += 1;
@@ -157,6 +157,7 @@ impl Connection {
             path.mtu.on_silence();
             path.on_mtu();
         }
+        self.log_metrics(now, slot);
         if !self.paths[slot].failed {
             self.repeat(space, usize::from(PROBES));
         }
@@ -178,9 +179,10 @@ impl Connection {
     }
 
     /// A path is silent while others answer: everything on it leaves on them at once.
-    fn suspect(&mut self, slot: usize) {
+    fn suspect(&mut self, now: Time, slot: usize) {
         self.paths[slot].failed = true;
         let path = self.paths[slot].id;
+        self.note(now, path, "the path is silent: what it carries leaves on others");
         self.events.push_back(Event::PathSuspected { path });
         self.repeat(SpaceId::Path(slot), usize::MAX);
         // Asked at once whether it lives.
@@ -202,7 +204,7 @@ impl Connection {
             let path = self.paths[slot].id;
             self.abandon(now, path, crate::error::code::PATH_UNSTABLE);
         } else if others && !self.paths[slot].failed {
-            self.suspect(slot);
+            self.suspect(now, slot);
         }
         true
     }

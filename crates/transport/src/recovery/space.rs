@@ -6,7 +6,7 @@ use crate::wire::ack::EcnCounts;
 use vmcc_units::time::{Span, Time};
 
 /// A packet is lost if this many later ones were acknowledged (RFC 9002 section 6.1.1).
-const PACKET_THRESHOLD: u64 = 3;
+pub(crate) const PACKET_THRESHOLD: u64 = 3;
 
 /// Numbers of packets in one direction and the other.
 #[derive(Clone, Debug, Default)]

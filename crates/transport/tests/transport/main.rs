@@ -7,5 +7,6 @@ mod link;
 mod multipath;
 mod net;
 mod pair;
+mod qlog;
 mod tls;
 mod udp;

@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 use vmcc_transport::{Retry, Server};
-use vmcc_udp::{Connection, Endpoint, Source, sources};
+use vmcc_udp::{Connection, Endpoint, Qlog, Source, sources};
 
 /// Begins the line with the offer: login scripts may print others.
 pub(super) const MARK: &str = "vmcc-serve ";
@@ -41,6 +41,7 @@ pub fn serve_once(
     port: u16,
     mut input: impl BufRead + Send + 'static,
     mut output: impl Write,
+    qlog: Option<Arc<Qlog>>,
     stop: &AtomicBool,
 ) -> Result<(), CopyError> {
     let mut line = String::new();
@@ -54,7 +55,8 @@ pub fn serve_once(
     let gone = watch(input);
     block_on(async {
         let tls = trust::server(&identity, Trust::Only(BTreeSet::from([client])), ALPN)?;
-        let server = Server { tls, config: Arc::new(config()), retry: Retry::Above(8), max_connections: 256 };
+        let config = Arc::new(config(qlog));
+        let server = Server { tls, config, retry: Retry::Above(8), max_connections: 256 };
         let endpoint = Endpoint::new(Some(server))?;
         let addresses = listen(&endpoint, addresses, port)?;
         let offer = Offer { version: VERSION, fingerprint: identity.fingerprint().to_string(), addresses };

@@ -40,7 +40,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::{sleep, timeout};
 use tree::Tree;
 use vmcc_transport::Config;
-use vmcc_udp::{Attempt, Connection, Endpoint, Keeper};
+use vmcc_udp::{Attempt, Connection, Endpoint, Keeper, Qlog};
 use vmcc_units::time::Span;
 
 /// The end of a connection is told within this time.
@@ -69,6 +69,8 @@ pub struct Job {
     pub locals: Vec<IpAddr>,
     /// What the user has chosen.
     pub options: Options,
+    /// Where the connection tells what it does.
+    pub qlog: Option<Arc<Qlog>>,
 }
 
 /// A path that was in use, and what it has carried.
@@ -174,8 +176,8 @@ pub enum CopyError {
 }
 
 /// Settings of the connection.
-fn config() -> Config {
-    Config { keep_alive: KEEP_ALIVE, ..vmcc_udp::config() }
+fn config(qlog: Option<Arc<Qlog>>) -> Config {
+    Config { keep_alive: KEEP_ALIVE, qlog: qlog.map(|qlog| qlog as _), ..vmcc_udp::config() }
 }
 
 /// Copies, and says what came of it. `stop` ends it.
@@ -200,7 +202,7 @@ pub fn copy(job: &Job, progress: &Arc<Progress>, stop: &AtomicBool) -> Result<Ou
         let tls = trust::client(&identity, Trust::Only(BTreeSet::from([server])), ALPN)?;
         let target = vmcc_udp::Target { name: "vmcc".to_owned(), addresses, locals: job.locals.clone() };
         let endpoint = Endpoint::new(None)?;
-        let reach = endpoint.reach(tls, Arc::new(config()), &target);
+        let reach = endpoint.reach(tls, Arc::new(config(job.qlog.clone())), &target);
         let connection = unless(stopped(stop), reach).await.ok_or(CopyError::Interrupted)??;
         let keeper = Keeper::start(&connection, target);
         let work = async {

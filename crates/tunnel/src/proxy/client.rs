@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
-use vmcc_udp::Stream;
+use vmcc_udp::{Qlog, Stream};
 
 /// Programs' connections at a time; others wait in the listener's queue.
 const AT_ONCE: usize = 1000;
@@ -64,6 +64,8 @@ pub struct ClientJob {
     pub socks: Option<SocketAddr>,
     /// Fixed forwards.
     pub forwards: Vec<Forward>,
+    /// Where connections tell what they do.
+    pub qlog: Option<Arc<Qlog>>,
 }
 
 /// What a listener's connections want.
@@ -95,7 +97,7 @@ pub fn client(job: &ClientJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
             let listener = listener.map_err(|source| ProxyError::Listen { address, source })?;
             listeners.push((listener, service));
         }
-        let link = Link::new(&job.identity, &job.peers, &job.server, &job.locals, tell.clone())?;
+        let link = Link::new(job, tell.clone())?;
         let link = Arc::new(link);
         unless(stopped(stop), link.connection()).await.ok_or(ProxyError::Interrupted)??;
         let side = Side {

@@ -1,15 +1,14 @@
 //! The client side's connection: made when it is needed, and again when it was lost.
 
-use super::{ALPN, News, ProxyError, config};
-use crate::keys::{Fingerprint, Identity};
+use super::{ALPN, ClientJob, News, ProxyError, config};
 use crate::place::Place;
 use crate::trust::{self, Trust};
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
+use vmcc_transport::Config;
 use vmcc_transport::crypto::Tls;
 use vmcc_udp::{Connection, Endpoint, Keeper, Target};
 
@@ -21,6 +20,7 @@ pub(super) type Tell = Arc<dyn Fn(News) + Send + Sync>;
 pub(super) struct Link {
     pub(super) endpoint: Endpoint,
     tls: Arc<dyn Tls>,
+    config: Arc<Config>,
     server: Place,
     locals: Vec<IpAddr>,
     tell: Tell,
@@ -34,17 +34,12 @@ struct State {
 }
 
 impl Link {
-    pub(super) fn new(
-        identity: &Identity,
-        peers: &BTreeSet<Fingerprint>,
-        server: &Place,
-        locals: &[IpAddr],
-        tell: Tell,
-    ) -> Result<Link, ProxyError> {
-        let tls = trust::client(identity, Trust::Only(peers.clone()), ALPN)?;
+    pub(super) fn new(job: &ClientJob, tell: Tell) -> Result<Link, ProxyError> {
+        let tls = trust::client(&job.identity, Trust::Only(job.peers.clone()), ALPN)?;
         let endpoint = Endpoint::new(None)?;
-        let (server, locals, state) = (server.clone(), locals.to_vec(), Mutex::default());
-        Ok(Link { endpoint, tls, server, locals, tell, state })
+        let config = Arc::new(config(job.qlog.clone()));
+        let (server, locals, state) = (job.server.clone(), job.locals.clone(), Mutex::default());
+        Ok(Link { endpoint, tls, config, server, locals, tell, state })
     }
 
     /// The connection, made now if there is none.
@@ -77,7 +72,7 @@ impl Link {
     async fn reach(&self) -> Result<(Connection, Keeper), ProxyError> {
         let addresses = self.server.addresses().await?;
         let target = Target { name: "vmcc".to_owned(), addresses, locals: self.locals.clone() };
-        let connection = self.endpoint.reach(self.tls.clone(), Arc::new(config()), &target).await?;
+        let connection = self.endpoint.reach(self.tls.clone(), self.config.clone(), &target).await?;
         let keeper = Keeper::start(&connection, target);
         Ok((connection, keeper))
     }

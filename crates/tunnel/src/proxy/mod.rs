@@ -17,9 +17,10 @@ use crate::place::{NameError, Place};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use tokio::net::TcpStream;
 use vmcc_transport::Config;
-use vmcc_udp::{ReachError, Stream};
+use vmcc_udp::{Qlog, ReachError, Stream};
 use vmcc_units::time::Span;
 
 /// Where programs find SOCKS5 if nothing else is said.
@@ -102,13 +103,14 @@ struct Answer {
 }
 
 /// Settings of the connection: many streams, none of which may use up what all may send.
-fn config() -> Config {
+fn config(qlog: Option<Arc<Qlog>>) -> Config {
     Config {
         keep_alive: KEEP_ALIVE,
         stream_window: 4 << 20,
         connection_window: 64 << 20,
         send_window: 2 << 20,
         max_streams_bidi: 1024,
+        qlog: qlog.map(|qlog| qlog as _),
         ..vmcc_udp::config()
     }
 }

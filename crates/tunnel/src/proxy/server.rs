@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use vmcc_transport::{Retry, Server};
-use vmcc_udp::{Connection, Endpoint, Stream};
+use vmcc_udp::{Connection, Endpoint, Qlog, Stream};
 
 /// Handshakes under way from which on clients have to show that they receive.
 const RETRY_ABOVE: usize = 32;
@@ -33,6 +33,8 @@ pub struct ServerJob {
     pub peers: BTreeSet<Fingerprint>,
     /// What this side shows.
     pub identity: Identity,
+    /// Where connections tell what they do.
+    pub qlog: Option<Arc<Qlog>>,
 }
 
 /// Serves clients until `stop`.
@@ -47,7 +49,8 @@ pub fn server(job: &ServerJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
     block_on(async {
         let tls = trust::server(&job.identity, trust, ALPN)?;
         let retry = Retry::Above(RETRY_ABOVE);
-        let server = Server { tls, config: Arc::new(config()), retry, max_connections: MOST_CONNECTIONS };
+        let config = Arc::new(config(job.qlog.clone()));
+        let server = Server { tls, config, retry, max_connections: MOST_CONNECTIONS };
         let endpoint = Endpoint::new(Some(server))?;
         let bound =
             endpoint.bind(job.listen).map_err(|source| ProxyError::Listen { address: job.listen, source })?;

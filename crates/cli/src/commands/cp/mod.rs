@@ -22,24 +22,28 @@ use vmcc_tunnel::copy::{
 const MOST_SAID: usize = 20;
 
 pub(crate) fn cp(options: &CpOptions, ui: &Ui) -> Result<Exit, Failure> {
-    let job = job_of(options)?;
+    let mut job = job_of(options)?;
+    job.qlog = super::qlog::open(options.qlog.as_deref())?;
     let stop = interrupt::listen()?;
     let progress = Arc::new(Progress::default());
     let shown = Shown::start(ui, progress.clone());
     let began = Instant::now();
     let done = copy::copy(&job, &progress, stop);
     shown.end();
+    super::qlog::finish(job.qlog, ui);
     let outcome = done.map_err(|error| failure(&error))?;
     let (moment, seconds) = (progress.moment(), began.elapsed().as_secs_f64());
     say(ui, &moment, &outcome, seconds);
     Ok(exit_of(&outcome))
 }
 
-pub(crate) fn serve(options: &ServeOptions) -> Result<Exit, Failure> {
+pub(crate) fn serve(options: &ServeOptions, ui: &Ui) -> Result<Exit, Failure> {
+    let qlog = super::qlog::open(options.qlog.as_deref())?;
     let stop = interrupt::listen()?;
     let (input, output) = (io::BufReader::new(io::stdin()), io::stdout());
-    copy::serve_once(&options.addresses, options.port, input, output, stop)
-        .map_err(|error| failure(&error))?;
+    let served = copy::serve_once(&options.addresses, options.port, input, output, qlog.clone(), stop);
+    super::qlog::finish(qlog, ui);
+    served.map_err(|error| failure(&error))?;
     Ok(Exit::Done)
 }
 
@@ -89,7 +93,16 @@ fn job_of(options: &CpOptions) -> Result<Job, Failure> {
         port: options.port,
     };
     let chosen = Options { recursive: options.recursive, force: options.force, preserve: options.preserve };
-    Ok(Job { sources, target, host, sending, far, locals: options.locals.clone(), options: chosen })
+    Ok(Job {
+        sources,
+        target,
+        host,
+        sending,
+        far,
+        locals: options.locals.clone(),
+        options: chosen,
+        qlog: None,
+    })
 }
 
 fn say(ui: &Ui, moment: &Moment, outcome: &Outcome, seconds: f64) {
