@@ -2,9 +2,18 @@
 
 mod common;
 
-use common::{Net, Over, Shape, alone, transfer};
+use common::{Net, Over, Shape, alone, connect, listen, run, transfer};
+use nix::libc;
+use nix::sys::socket::sockopt::{GetStruct, SetStruct};
+use nix::sys::socket::{getsockopt, setsockopt};
+use socket2::Socket;
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
 use vmcc_cc::{Algorithm, Params};
-use vmcc_host::{Loaded, diag::Diag};
+use vmcc_host::diag::{Diag, Subflow};
+use vmcc_host::{Loaded, port::Port};
 
 const MB: u64 = 1 << 20;
 
@@ -87,4 +96,85 @@ fn root_every_algorithm_carries_plain_tcp() {
         println!("{:<12} {mbit:6.1} Mbit/s", loaded.kernel_name());
         assert!(mbit > 8.0, "{} reached {mbit} Mbit/s of 30", loaded.kernel_name());
     }
+}
+
+#[derive(Clone, Copy)]
+struct MaxPacingRate;
+nix::getsockopt_impl!(MaxPacingRate, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, u64, GetStruct<u64>);
+nix::setsockopt_impl!(MaxPacingRate, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, u64, SetStruct<'_, u64>);
+
+/// Connections that send without end, each with a reader at the other end.
+fn send_without_end(net: &Net, port: u16, count: usize) -> Vec<Socket> {
+    let listener = net.server.within(|| listen(Over::Tcp, port));
+    let begin = |_| {
+        let sender = net.client.within(|| connect(Over::Tcp, port));
+        let (mut writer, (mut reader, _)) = (sender.try_clone().unwrap(), listener.accept().unwrap());
+        thread::spawn(move || while writer.write_all(&[0; 1 << 14]).is_ok() {});
+        thread::spawn(move || io::copy(&mut reader, &mut io::sink()));
+        sender
+    };
+    (0..count).map(begin).collect()
+}
+
+/// What Linux knows of those that are open, in the order of their local ports.
+fn look(net: &Net, port: u16) -> Vec<Subflow> {
+    let all = net.client.within(|| Diag::open().unwrap().subflows().unwrap());
+    let mut ours: Vec<_> = all.into_iter().filter(|s| s.remote.port() == port && s.established).collect();
+    ours.sort_by_key(|s| s.local.port());
+    ours
+}
+
+fn of(net: &Net, socket: &Socket) -> Subflow {
+    let local = socket.local_addr().unwrap().as_socket().unwrap();
+    let remote = socket.peer_addr().unwrap().as_socket().unwrap();
+    look(net, remote.port()).into_iter().find(|s| s.local == local).expect("it is open")
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(40), "{what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// With windows of two packets all have two on their way at any moment.
+fn wait_until_spaced(net: &Net, port: u16) {
+    wait_until("packets are spaced", || {
+        let looks = (0..40).flat_map(|_| look(net, port));
+        let in_flight: Vec<u32> = looks.map(|s| s.in_flight_pkt).collect();
+        in_flight.iter().sum::<u32>() < 3 * u32::try_from(in_flight.len()).unwrap() / 2
+    });
+}
+
+#[test]
+fn root_spacing_leaves_an_applications_limit_alone() {
+    const LIMIT: u64 = 200_000;
+    let _alone = alone();
+    let net = Net::new(1, None);
+    run(&format!("ip -n {} link set p0 gso_max_segs 1", net.client));
+    let loaded = load(Algorithm::by_name("drizzle").unwrap());
+    net.select(loaded.kernel_name());
+    let settings = "rate = '4mbit'\nmarking = { rule = 'threshold', at = '1pkt' }";
+    let marking = Port::attach_in(&net.client.file(), "p0", &toml::from_str(settings).unwrap()).unwrap();
+
+    let mut senders = send_without_end(&net, 5003, 8);
+    setsockopt(&senders[0], MaxPacingRate, &LIMIT).unwrap();
+    wait_until_spaced(&net, 5003);
+    let limits: Vec<u64> = senders[..2].iter().map(|s| getsockopt(s, MaxPacingRate).unwrap()).collect();
+    assert_eq!(limits, [LIMIT, u64::MAX], "spaced");
+
+    // Nothing is marked any more: one goes on in windows, the other as its application wants.
+    for sender in senders.drain(2..) {
+        sender.shutdown(Shutdown::Both).unwrap();
+    }
+    marking.detach().unwrap();
+    wait_until("windows grow", || of(&net, &senders[1]).cwnd_pkt > 4);
+    senders[1].shutdown(Shutdown::Both).unwrap();
+    let (from, begun) = (of(&net, &senders[0]).bytes_acked, Instant::now());
+    wait_until("it goes on", || of(&net, &senders[0]).bytes_acked > from + 300_000);
+    let rate = 300e3 / begun.elapsed().as_secs_f64();
+    assert!(rate < 1.2 * LIMIT as f64, "{rate} bytes/s");
+    assert_eq!(getsockopt(&senders[0], MaxPacingRate).unwrap(), LIMIT);
+    senders[0].shutdown(Shutdown::Both).unwrap();
 }

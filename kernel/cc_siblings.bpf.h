@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What a path shows its siblings and sees of them (cc.bpf.c): nothing unless CC_COUPLED. */
+#ifndef VMCC_CC_SIBLINGS_BPF_H
+#define VMCC_CC_SIBLINGS_BPF_H
+
+#include "cc_socket.bpf.h"
+#include "elapsed.h"
+
+#if CC_COUPLED
+#include "group.bpf.h"
+
+/* How often a member looks for siblings that have become backups. */
+#define LOOK_AGAIN_US 10000
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, MP_EVENT_BYTES);
+} mp_events SEC(".maps");
+
+#if CC_DETECTS
+/* A path has joined: forgets what was seen of an earlier one in its slot. */
+static __noinline int sharing_begin(u64 key, u8 slot)
+{
+	struct mp_watched_group *entry = bpf_map_lookup_elem(&mp_groups, &key);
+	struct cc_event ev = {.self = slot};
+
+	if (!entry)
+		return 0;
+	/* The first has slot 0. */
+	if (slot)
+		entry->several = 1;
+	cc_sharing_begin(&ev, &entry->sharing);
+	return 0;
+}
+#else
+static __always_inline int sharing_begin(u64 key, u8 slot)
+{
+	(void)key;
+	(void)slot;
+	return 0;
+}
+#endif
+
+static __always_inline void join(struct sock *sk, struct mp_sk *ca)
+{
+	u8 slot = 0, refused = ca->slot & SLOT_REFUSED;
+
+	ca->group_key = group_join(sk, &slot);
+	if (ca->group_key)
+		sharing_begin(ca->group_key, slot);
+	if (!ca->group_key)
+		slot = refused || group_refused(sk) ? SLOT_REFUSED : 0;
+	ca->slot = slot;
+}
+
+/*
+ * At init, and now and then: joins if that was not possible before (tried once per round trip),
+ * follows MP_PRIO.  Called where little is on the stack, which an entry to insert needs.
+ */
+static __always_inline void membership(struct sock *sk, struct mp_sk *ca)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+
+	if (!tp->is_mptcp)
+		return;
+	if (!ca->group_key || !group_has(ca->group_key, ca->slot & (CC_MAX_PATHS - 1)))
+		join(sk, ca);
+	ca->flags =
+		subflow_is_backup(subflow_of(sk)) ? ca->flags | SK_BACKUP : ca->flags & ~SK_BACKUP;
+	if (ca->group_key)
+		group_find_backups(ca->group_key);
+	ca->looked_us = (u32)tp->tcp_mstamp;
+}
+
+static __always_inline int membership_due(const struct sock *sk, const struct mp_sk *ca)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+
+	return tp->is_mptcp && time_passed(tp->tcp_mstamp, ca->looked_us,
+					   ca->group_key ? LOOK_AGAIN_US : tp->srtt_us >> 3);
+}
+
+static __always_inline struct mp_group *group_find(const struct mp_sk *ca)
+{
+	u64 key = ca->group_key;
+
+	return key ? bpf_map_lookup_elem(&mp_groups, &key) : 0;
+}
+
+/* Shows the path to its siblings. */
+static __always_inline void publish(struct sock *sk, const struct mp_sk *ca, const struct call *c,
+				    struct mp_group *entry)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	u32 state = c->ev.state, flags = 0;
+	u8 tcp_state = sk->__sk_common.skc_state;
+	struct cc_slot *slot;
+
+	if (!entry)
+		return;
+	slot = &entry->group.path[ca->slot & (CC_MAX_PATHS - 1)];
+	if ((tcp_state == TCP_ESTABLISHED || tcp_state == TCP_CLOSE_WAIT) &&
+	    !(ca->flags & SK_BACKUP))
+		flags |= CC_SLOT_ESTABLISHED;
+	if (state == CC_STATE_CWR || state == CC_STATE_RECOVERY)
+		flags |= CC_SLOT_RECOVERY;
+	if (state == CC_STATE_LOSS)
+		flags |= CC_SLOT_LOSS;
+	if (tp->snd_cwnd < tp->snd_ssthresh)
+		flags |= CC_SLOT_SLOW_START;
+	slot->cwnd_pkt = tp->snd_cwnd;
+	slot->ssthresh_pkt = tp->snd_ssthresh;
+	slot->srtt_8us = tp->srtt_us;
+	slot->pub[0] = c->path.pub[0];
+	slot->pub[1] = c->path.pub[1];
+	/* Last, so that a new path is not seen before its window. */
+	*(volatile u32 *)&slot->flags = flags;
+}
+
+static __always_inline void fill_ends(struct mp_ends *ends, const struct sock *sk)
+{
+	const struct sock_common *skc = &sk->__sk_common;
+
+	ends->family = BPF_CORE_READ(skc, skc_family);
+	ends->local_port = BPF_CORE_READ(skc, skc_num);
+	ends->remote_port = __builtin_bswap16(BPF_CORE_READ(skc, skc_dport));
+	if (ends->family == AF_INET6) {
+		bpf_core_read(ends->local_addr, 16, &skc->skc_v6_rcv_saddr);
+		bpf_core_read(ends->remote_addr, 16, &skc->skc_v6_daddr);
+	} else {
+		bpf_core_read(ends->local_addr, 4, &skc->skc_rcv_saddr);
+		bpf_core_read(ends->remote_addr, 4, &skc->skc_daddr);
+	}
+}
+
+static __always_inline void fill_event(struct mp_close_event *event, const struct sock *sk,
+				       const struct mp_group *entry, u32 slot, u32 peer)
+{
+	const struct mptcp_subflow_context *kept;
+
+	__builtin_memset(event, 0, sizeof(*event));
+	event->time_ns = bpf_ktime_get_ns();
+	event->cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+	event->bytes_acked = ((const struct tcp_sock *)sk)->bytes_acked;
+	event->token = entry->token;
+	event->netns = entry->netns;
+	event->interface = BPF_CORE_READ(sk, __sk_common.skc_bound_dev_if);
+	event->slot = slot;
+	event->peer = peer;
+	fill_ends(&event->ends, sk);
+	kept = (const struct mptcp_subflow_context *)entry->subflow[peer];
+	fill_ends(&event->peer_ends, BPF_CORE_READ(kept, tcp_sock));
+}
+
+/* Asks user space to close this path: BPF cannot. */
+static __noinline int close_path(struct sock *sk, u32 peer)
+{
+	struct mp_sk *ca = mp_sk(sk);
+	struct mp_group *entry = group_find(ca);
+	struct mp_close_event *event;
+	struct mp_account *account;
+
+	if (!entry)
+		return 0;
+	account = account_find(entry->account);
+	if (!account)
+		return 0;
+	event = account_may_ask(account) ? bpf_ringbuf_reserve(&mp_events, sizeof(*event), 0) : 0;
+	if (!event) {
+		__sync_fetch_and_add(&account->requests_lost, 1);
+		return 0;
+	}
+	fill_event(event, sk, entry, ca->slot & (CC_MAX_PATHS - 1), peer & (CC_MAX_PATHS - 1));
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+#else /* !CC_COUPLED: no table, no lookup */
+
+static __always_inline void membership(struct sock *sk, struct mp_sk *ca)
+{
+	(void)sk;
+	(void)ca;
+}
+
+static __always_inline int membership_due(const struct sock *sk, const struct mp_sk *ca)
+{
+	(void)sk;
+	(void)ca;
+	return 0;
+}
+
+static __always_inline struct mp_group *group_find(const struct mp_sk *ca)
+{
+	(void)ca;
+	return 0;
+}
+
+static __always_inline void publish(struct sock *sk, const struct mp_sk *ca, const struct call *c,
+				    struct mp_group *entry)
+{
+	(void)sk;
+	(void)ca;
+	(void)c;
+	(void)entry;
+}
+
+static __always_inline void close_path(struct sock *sk, u32 peer)
+{
+	(void)sk;
+	(void)peer;
+}
+
+#endif
+
+#endif /* VMCC_CC_SIBLINGS_BPF_H */

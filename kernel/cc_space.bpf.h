@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Packets that an algorithm wants apart (cc.bpf.c): nothing unless CC_PACES.
+ *
+ * What is written to sk_pacing_rate does not last: Linux computes it anew at the end of every ACK.
+ * So the gap is kept, and written as a rate right before Linux sends, which is when it asks
+ * min_tso_segs.  An application's own limit (SO_MAX_PACING_RATE) is read and never written: the
+ * lower of both holds, and what an algorithm asked for ends with it.  A packet that is sent again
+ * goes out before Linux asks, and the one after it follows at Linux's rate.
+ */
+#ifndef VMCC_CC_SPACE_BPF_H
+#define VMCC_CC_SPACE_BPF_H
+
+#include "cc_socket.bpf.h"
+
+/* Linux's own (net.ipv4.tcp_min_tso_segs). */
+#define MIN_TSO_SEGS 2
+
+#if CC_PACES
+
+#if CC_NEEDS_ECN
+/* icsk_ca_priv is full with what a receiver needs to echo marks. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, u32);
+} mp_gaps SEC(".maps");
+
+static __always_inline u32 gap_of(struct sock *sk)
+{
+	u32 *gap_us = bpf_sk_storage_get(&mp_gaps, sk, 0, 0);
+
+	return gap_us ? *gap_us : 0;
+}
+
+/* False if there is no memory for it. */
+static __always_inline int gap_keep(struct sock *sk, u32 gap_us)
+{
+	u64 flags = gap_us ? BPF_SK_STORAGE_GET_F_CREATE : 0;
+	u32 *kept = bpf_sk_storage_get(&mp_gaps, sk, 0, flags);
+
+	if (kept)
+		*kept = gap_us;
+	return kept || !gap_us;
+}
+#else
+static __always_inline u32 gap_of(struct sock *sk)
+{
+	return mp_sk(sk)->gap_us;
+}
+
+static __always_inline int gap_keep(struct sock *sk, u32 gap_us)
+{
+	mp_sk(sk)->gap_us = gap_us;
+	return 1;
+}
+#endif
+
+/* Linux shall not go on by its own rate, unless an application has asked for a limit. */
+static __always_inline void space_end(struct sock *sk)
+{
+	if (sk->sk_pacing_status == SK_PACING_NEEDED && !~sk->sk_max_pacing_rate)
+		sk->sk_pacing_status = SK_PACING_NONE;
+}
+
+/* Spaces packets as the decision says. */
+static __noinline int space(struct sock *sk, u32 gap_us)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+
+	if (!gap_keep(sk, gap_us))
+		return 0;
+	if (!gap_us) {
+		space_end(sk);
+		return 0;
+	}
+	if (sk->sk_pacing_status == SK_PACING_NONE)
+		sk->sk_pacing_status = SK_PACING_NEEDED;
+	/* The receiver shall acknowledge each packet at once. */
+	if (CC_NEEDS_ECN && tp->ecn_flags & TCP_ECN_NEGOTIATED)
+		tp->ecn_flags |= TCP_ECN_QUEUE_CWR;
+	return 0;
+}
+
+/* Right before Linux sends. */
+static __always_inline void space_now(struct sock *sk)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	u32 gap_us = gap_of(sk);
+	u64 rate;
+
+	if (!gap_us)
+		return;
+	rate = (u64)tp->mss_cache * 1000000 / gap_us;
+	sk->sk_pacing_rate = cc_min64(rate | 1, sk->sk_max_pacing_rate);
+}
+
+#else
+
+static __always_inline int space(struct sock *sk, u32 gap_us)
+{
+	(void)sk;
+	(void)gap_us;
+	return 0;
+}
+
+#endif
+
+#endif /* VMCC_CC_SPACE_BPF_H */
