@@ -101,6 +101,7 @@ mod tests {
         let view = json!({ "closed": [entry(here, 7), entry(here + 1, 7), entry(here, 8), {}, of_deed] });
         let connection = |token| Connection {
             token,
+            program: None,
             algorithm: "mp_vmcc".to_owned(),
             received_bytes: None,
             retransmitted_bytes: None,

@@ -15,6 +15,8 @@ use vmcc_netlink::Links;
 pub struct Connection {
     /// What MPTCP calls it at this end; `None` for plain TCP.
     pub token: Option<u32>,
+    /// The program that has it in user space; `None` for the kernel's.
+    pub program: Option<Program>,
     /// Its congestion control.
     pub algorithm: String,
     /// Payload received in order over all subflows, where the kernel says (Linux 6.5, IPv4).
@@ -25,6 +27,15 @@ pub struct Connection {
     pub paths: Vec<Path>,
     /// Those that the agent's guard closed lately.
     pub closed: Vec<ClosedPath>,
+}
+
+/// A program with connections of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Program {
+    /// What it is.
+    pub name: String,
+    /// Its process.
+    pub pid: u32,
 }
 
 /// A path of a connection.
@@ -41,6 +52,8 @@ pub struct Path {
     pub device: Option<String>,
     /// Whether it carries data only when no other is left.
     pub backup: bool,
+    /// Whether nothing comes although it should, where that is known.
+    pub silent: bool,
     /// Congestion window.
     pub cwnd_pkt: u32,
     /// Smoothed round-trip time; 0 before the first sample.
@@ -155,6 +168,7 @@ impl Known {
             remote: socket.remote,
             device: index.and_then(|index| self.devices.get(&index).cloned()),
             backup: socket.mptcp.is_some_and(|mptcp| mptcp.backup),
+            silent: false,
             cwnd_pkt: socket.cwnd_pkt,
             srtt_us: socket.srtt_us,
             alpha: state.and_then(|state| state.algorithm.alpha(&state.path)),
@@ -221,6 +235,7 @@ fn connection(token: Option<u32>, paths: &[&Subflow], known: &Known) -> Connecti
     };
     Connection {
         token,
+        program: None,
         algorithm: paths.first().map(|path| path.algorithm.clone()).unwrap_or_default(),
         received_bytes: whole.and_then(|whole| whole.received_bytes),
         retransmitted_bytes: whole.and_then(|whole| whole.retransmitted_bytes),

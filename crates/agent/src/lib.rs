@@ -27,7 +27,7 @@ pub mod ports;
 pub use algorithms::{Down, HostStatus, Request, down, status, up};
 pub use clean::{Cleaned, clean};
 pub use closed::ClosedPath;
-pub use connections::{Connection, Observer, Path, Sibling};
+pub use connections::{Connection, Observer, Path, Program, Sibling};
 pub use error::{Error, needs_root};
 pub use events::Follower;
 pub use guard::{Action, CHI, Deed, Did, Guards, Memory, OMEGA, Policy, take_back};

@@ -137,6 +137,30 @@ fn socks(proxy: SocketAddr, command: u8, to: SocketAddr) -> (TcpStream, u8, u16)
     (stream, reply[3], u16::from_be_bytes([reply[10], reply[11]]))
 }
 
+/// What a client shows of itself to its user, and to Prometheus: `twice` was sent and came back two times.
+fn is_seen(client: &Side, metrics: SocketAddr, twice: u64) {
+    let programs = vmcc_tunnel::live::programs();
+    let own = programs.iter().find(|program| program.pid == client.child.id()).unwrap();
+    let paths = &own.connections[0].paths;
+    let of = |path: &vmcc_tunnel::live::Path| [path.acked_bytes, path.received_bytes];
+    let [acked, received] = [0, 1].map(|i| paths.iter().map(|path| of(path)[i]).sum::<u64>());
+    assert!(
+        own.name == "proxy" && paths.len() == 2 && acked >= 2 * twice && received >= 2 * twice,
+        "{own:?}"
+    );
+
+    let mut stream = TcpStream::connect(metrics).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    assert!(said.contains("vmcc_quic_connections 1\n"), "{said}");
+    let acked = |local: &str| {
+        let line = format!("vmcc_quic_acked_bytes_total{{local=\"{local}\"}} ");
+        said.lines().find_map(|own| own.strip_prefix(&line)).unwrap().parse::<u64>().unwrap()
+    };
+    assert!(acked("127.0.0.1") + acked("127.0.0.2") >= 2 * twice, "{said}");
+}
+
 #[test]
 fn programs_are_carried_over_two_paths() {
     let (users, target) = (Users::new(), echo());
@@ -148,7 +172,9 @@ fn programs_are_carried_over_two_paths() {
     let keys = users.keys("client");
     let socks_at = ["--socks", "127.0.0.1:0", "--forward", &forward];
     let locals = ["--local", "127.0.0.1", "--local", "127.0.0.2", "--keys", &keys];
-    let mut client = Side::start(&[&[&at[..]], &socks_at[..], &locals[..]].concat());
+    let mut client =
+        Side::start(&[&[&at[..], "--metrics", "127.0.0.1:0"], &socks_at[..], &locals[..]].concat());
+    let metrics_at = client.address("listening for Prometheus");
     let (socks_at, forward_at) =
         (client.address("listening for SOCKS5"), client.address("listening for a forward"));
 
@@ -157,6 +183,7 @@ fn programs_are_carried_over_two_paths() {
     let (stream, code, _) = socks(socks_at, 1, target);
     assert_eq!(code, 0);
     assert!(asked(stream, &data) == data);
+    is_seen(&client, metrics_at, data.len() as u64);
     // Nobody listens there: the program is told what the server's side was.
     let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
     assert_eq!(socks(socks_at, 1, nobody).1, 5);
@@ -198,7 +225,9 @@ fn programs_are_carried_over_two_paths() {
         thread::sleep(Duration::from_millis(300));
     }
     assert_eq!(back, b"again");
+    let pid = client.child.id();
     assert_eq!(client.end(), Some(130));
+    assert!(vmcc_tunnel::live::programs().iter().all(|program| program.pid != pid));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod namespace;
 
 use namespace::{Namespace, join, run};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -144,7 +145,11 @@ fn root_a_copy_uses_a_way_that_comes_and_outlives_one_that_goes() {
     let (files, net) = (Files::new(), Net::new());
     let data = files.data(SIZE);
     let mut far = far_end(&files, &net);
-    let within = format!("ip netns exec {} {NOBODY}", net.here);
+    // Where nobody's programs are found, and looked for.
+    let run_here = files.path("here").join("run");
+    fs::create_dir(&run_here).unwrap();
+    files.open("here/run");
+    let within = format!("ip netns exec {} env XDG_RUNTIME_DIR={} {NOBODY}", net.here, run_here.display());
     run(&format!("ip -n {} link set p1 down", net.here));
     let mut child = files.cp(&within, "there/copy").spawn().unwrap();
     let mut carries = |port| {
@@ -156,10 +161,17 @@ fn root_a_copy_uses_a_way_that_comes_and_outlives_one_that_goes() {
     carries("p0");
     net.open_second();
     carries("p1");
+    let status = run(&format!("{within} {} --json status", files.path("vmcc").display()));
     net.cut();
     let (a, b) = (net.bytes_by("p0"), net.bytes_by("p1"));
     let output = child.wait_with_output().unwrap();
     let copied = document(&output);
+    let status: Value = serde_json::from_str(&status).unwrap();
+    let shown = &status["connections"][0];
+    assert_eq!(shown["program"]["name"], "cp", "{status}");
+    let devices = shown["paths"].as_array().unwrap().iter().map(|path| path["device"].as_str().unwrap());
+    let devices: BTreeSet<_> = devices.collect();
+    assert_eq!(devices, BTreeSet::from(["p0", "p1"]), "{status}");
     assert_eq!(output.status.code(), Some(0), "{copied}");
     assert!(fs::read(files.path("there/copy")).unwrap() == data);
     let rest = i64::from(SIZE) - (a + b) as i64;

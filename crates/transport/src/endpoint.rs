@@ -19,6 +19,13 @@ use vmcc_units::time::{Span, Time};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle(u64);
 
+impl Handle {
+    /// No other connection of its endpoint has it, nor will have.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// When a client has to show that it receives before anything is kept for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {

@@ -7,12 +7,14 @@
 //! | `copy` | files from host to host, the far end started through ssh |
 //! | `proxy` | connections of other programs through one connection of ours |
 //! | `place` | HOST:PORT as people write it |
+//! | `live` | what programs carry now, told to who looks |
 //! | `ways` | which pairs of addresses carry packets, and how fast |
 //!
 //! Everything that is called from outside blocks and brings its own runtime; `stop` flags end it.
 
 pub mod copy;
 pub mod keys;
+pub mod live;
 pub mod place;
 pub mod proxy;
 mod run;

@@ -11,13 +11,25 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::Poll;
 use vmcc_transport::crypto::{Tls, TlsError};
-use vmcc_transport::{Config, Endpoint as Engine, Route, Server};
+use vmcc_transport::{Config, Endpoint as Engine, Handle, PathReport, Route, Server};
 
 /// Sockets and the connections over them. Ends when it and its connections are dropped.
 #[derive(Clone)]
 pub struct Endpoint(Arc<Held>);
 
 struct Held(Arc<Shared>);
+
+/// A connection as it is now.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ConnectionReport {
+    /// No other connection of its endpoint has this number.
+    pub number: u64,
+    /// The congestion control of its paths.
+    pub algorithm: &'static str,
+    /// Paths that are not closed.
+    pub paths: Vec<PathReport>,
+}
 
 impl Drop for Held {
     fn drop(&mut self) {
@@ -125,6 +137,23 @@ impl Endpoint {
             }
         });
         Connection::new(self.clone(), handle.await)
+    }
+
+    /// The connections that are in use, as they are now, but no more than `most`; and how many there are.
+    pub fn reports(&self, most: usize) -> (Vec<ConnectionReport>, usize) {
+        let mut inner = self.shared().lock();
+        let Inner { engine, connections, .. } = &mut *inner;
+        let used = connections.iter().filter(|(_, state)| state.connected && state.error.is_none());
+        let mut handles: Vec<Handle> = used.map(|(handle, _)| *handle).collect();
+        handles.sort_unstable();
+        let report = |handle: &Handle| {
+            let connection = engine.connection(*handle)?;
+            let algorithm = connection.algorithm().info().name;
+            Some(ConnectionReport { number: handle.number(), algorithm, paths: connection.paths().collect() })
+        };
+        let reports = handles.iter().take(most).filter_map(report).collect();
+        inner.wake_driver();
+        (reports, handles.len())
     }
 
     /// Closes every connection, with a code and a reason for the peers' applications.

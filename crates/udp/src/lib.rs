@@ -46,7 +46,7 @@ mod stream;
 
 pub use address::{Changes, Source, sources};
 pub use connection::{Connection, PathEvent};
-pub use endpoint::Endpoint;
+pub use endpoint::{ConnectionReport, Endpoint};
 pub use keeper::Keeper;
 pub use qlog::Qlog;
 pub use reach::{Attempt, ReachError, Target};

@@ -36,6 +36,10 @@ pub(crate) struct ProxyOptions {
     #[arg(long, value_name = "DIR")]
     pub(crate) keys: Option<PathBuf>,
 
+    /// Answer Prometheus here, at /metrics
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = listening)]
+    pub(crate) metrics: Option<SocketAddr>,
+
     /// Write a log of each QUIC connection into this folder, as qlog has it [default: the variable QLOGDIR, or none]
     #[arg(long, value_name = "DIR")]
     pub(crate) qlog: Option<PathBuf>,

@@ -17,6 +17,8 @@ pub(crate) mod keys;
 pub(crate) mod mark;
 pub(crate) mod metrics;
 pub(crate) mod paths;
+#[cfg(feature = "kernel")]
+mod programs;
 pub(crate) mod proxy;
 mod qlog;
 pub(crate) mod report;

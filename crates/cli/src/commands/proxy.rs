@@ -18,11 +18,14 @@ pub(crate) fn proxy(options: &ProxyOptions, ui: &Ui) -> Result<Exit, Failure> {
     ui.note(&format!("this side shows {}", identity.fingerprint()));
     let qlog = super::qlog::open(options.qlog.as_deref())?;
     let stop = interrupt::listen()?;
+    let metrics = options.metrics;
     let tell = Arc::new(|news| say(&news));
     let done = match (&options.listen, &options.server) {
-        (Some(listen), _) => {
-            proxy::server(&ServerJob { listen: *listen, peers, identity, qlog: qlog.clone() }, tell, stop)
-        }
+        (Some(listen), _) => proxy::server(
+            &ServerJob { listen: *listen, peers, identity, qlog: qlog.clone(), metrics },
+            tell,
+            stop,
+        ),
         (None, None) => return Err(Failure::usage("a proxy needs a server's side, or --listen to be one")),
         (None, Some(server)) => {
             let usual = options.forwards.is_empty().then_some(proxy::USUAL_SOCKS);
@@ -30,7 +33,11 @@ pub(crate) fn proxy(options: &ProxyOptions, ui: &Ui) -> Result<Exit, Failure> {
             let (server, locals, forwards) =
                 (server.clone(), options.locals.clone(), options.forwards.clone());
             let qlog = qlog.clone();
-            proxy::client(&ClientJob { server, peers, identity, locals, socks, forwards, qlog }, tell, stop)
+            proxy::client(
+                &ClientJob { server, peers, identity, locals, socks, forwards, qlog, metrics },
+                tell,
+                stop,
+            )
         }
     };
     super::qlog::finish(qlog, ui);

@@ -4,7 +4,7 @@ mod paths;
 
 pub(crate) use paths::name;
 
-use super::taken;
+use super::{programs, taken};
 use crate::failure::{Exit, Failure, agent_failure};
 use crate::table;
 use crate::ui::Ui;
@@ -14,12 +14,13 @@ use vmcc_host::Status;
 use vmcc_host::diag::Subflow;
 
 pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
-    let host = vmcc_agent::status().map_err(|e| agent_failure(&e))?;
+    let host = programs::with(vmcc_agent::status().map_err(|e| agent_failure(&e)))?;
     ui.answer(&host, || {
-        let mut parts = vec![match host.algorithms.as_slice() {
-            [] => "no algorithm is loaded; `vmcc up` loads them".to_owned(),
-            some => text(some, &host.sockets),
-        }];
+        let mut parts = match host.algorithms.as_slice() {
+            [] if programs::are_all(&host) => Vec::new(),
+            [] => vec!["no algorithm is loaded; `vmcc up` loads them".to_owned()],
+            some => vec![text(some, &host.sockets)],
+        };
         parts.extend(paths::table(&host.connections));
         if !host.ports.is_empty() {
             parts.push(format!("ports: {}; `vmcc mark --list` has their counters", host.ports.join(", ")));

@@ -90,6 +90,7 @@ impl Connection {
         };
         let path = &mut self.paths[slot];
         path.window.in_flight = path.window.in_flight.saturating_sub(acked.bytes);
+        path.acked_packets += u64::from(acked.packets);
         if let Some(sent) = largest.filter(|_| eliciting) {
             path.on_rtt(now, now.since(sent), delay);
             acked.rtt_us = (path.latest_rtt.us() as u32).max(1);
@@ -104,6 +105,7 @@ impl Connection {
             let marked = self.paths[slot].ecn.on_ack(&before, ack.ecn, ect);
             acked.marked = u32::try_from(marked).unwrap_or(u32::MAX).min(acked.packets);
             self.stats.ecn_ce += u64::from(acked.marked);
+            self.paths[slot].marked_packets += u64::from(acked.marked);
             if let (Some(own), Some(told)) = (self.space_mut(space), ack.ecn) {
                 own.ecn = told;
             }
@@ -124,7 +126,10 @@ impl Connection {
     fn on_frames_acked(&mut self, space: SpaceId, frames: Frames) {
         for frame in frames {
             match frame {
-                Sent::Stream { id, range, fin } => self.streams.on_acked(id, range, fin),
+                Sent::Stream { id, range, fin } => {
+                    self.paths[Self::slot_of_space(space)].payload_out += range.end - range.start;
+                    self.streams.on_acked(id, range, fin);
+                }
                 Sent::Ack { path, largest } => {
                     if let Some(slot) = self.slot_of(path) {
                         self.paths[slot].space.received.on_ack_acked(largest);

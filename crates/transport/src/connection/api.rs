@@ -55,6 +55,12 @@ pub struct PathReport {
     pub bytes: (u64, u64),
     /// Bytes of streams that came, those that had come before too.
     pub payload_in: u64,
+    /// Bytes of streams that the peer has acknowledged, those that it had before too.
+    pub payload_out: u64,
+    /// Packets that it has acknowledged.
+    pub acked_packets: u64,
+    /// Those of them that it saw marked with congestion.
+    pub marked_packets: u64,
     /// Packets that were lost.
     pub lost_packets: u64,
     /// Times that nothing was acknowledged for a probe timeout.
@@ -196,6 +202,11 @@ impl Connection {
         self.stats
     }
 
+    /// The congestion control of its paths.
+    pub fn algorithm(&self) -> vmcc_cc::Algorithm {
+        self.config.algorithm
+    }
+
     /// Paths that are not closed.
     pub fn paths(&self) -> impl Iterator<Item = PathReport> {
         let own = self.paths.iter().filter(|path| path.is_live());
@@ -214,6 +225,9 @@ impl Connection {
             ecn: path.ecn.is_capable(),
             bytes: (path.bytes_in, path.bytes_out),
             payload_in: path.payload_in,
+            payload_out: path.payload_out,
+            acked_packets: path.acked_packets,
+            marked_packets: path.marked_packets,
             lost_packets: path.lost_packets,
             timeouts: path.timeouts,
         })

@@ -99,6 +99,10 @@ pub(crate) struct Path {
     /// When something last came on it.
     pub(crate) heard_at: Time,
     pub(crate) lost_packets: u64,
+    /// What the peer has acknowledged: packets, those of them with a mark, bytes of streams.
+    pub(crate) acked_packets: u64,
+    pub(crate) marked_packets: u64,
+    pub(crate) payload_out: u64,
 }
 
 impl Path {
@@ -134,6 +138,9 @@ impl Path {
             paced_until: None,
             heard_at: Time::ZERO,
             lost_packets: 0,
+            acked_packets: 0,
+            marked_packets: 0,
+            payload_out: 0,
         }
     }
 

@@ -8,6 +8,7 @@ use super::target::Target;
 use super::tree::Tree;
 use super::{CopyError, config};
 use crate::keys::{Fingerprint, Identity};
+use crate::live::board::Board;
 use crate::run::{block_on, stopped, unless};
 use crate::trust::{self, Trust};
 use crate::wire;
@@ -58,6 +59,7 @@ pub fn serve_once(
         let config = Arc::new(config(qlog));
         let server = Server { tls, config, retry: Retry::Above(8), max_connections: 256 };
         let endpoint = Endpoint::new(Some(server))?;
+        let _board = Board::open(&endpoint, "serve");
         let addresses = listen(&endpoint, addresses, port)?;
         let offer = Offer { version: VERSION, fingerprint: identity.fingerprint().to_string(), addresses };
         let offer = serde_json::to_string(&offer).map_err(io::Error::other)?;

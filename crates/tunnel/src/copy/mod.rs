@@ -21,6 +21,7 @@ pub use ssh::{Far, usual_ssh};
 pub use vmcc_udp::ReachError;
 
 use crate::keys::{Identity, KeysError};
+use crate::live::board::Board;
 use crate::run::{block_on, stopped, unless};
 use crate::trust::{self, Trust};
 use crate::wire;
@@ -202,6 +203,7 @@ pub fn copy(job: &Job, progress: &Arc<Progress>, stop: &AtomicBool) -> Result<Ou
         let tls = trust::client(&identity, Trust::Only(BTreeSet::from([server])), ALPN)?;
         let target = vmcc_udp::Target { name: "vmcc".to_owned(), addresses, locals: job.locals.clone() };
         let endpoint = Endpoint::new(None)?;
+        let _board = Board::open(&endpoint, "cp");
         let reach = endpoint.reach(tls, Arc::new(config(job.qlog.clone())), &target);
         let connection = unless(stopped(stop), reach).await.ok_or(CopyError::Interrupted)??;
         let keeper = Keeper::start(&connection, target);

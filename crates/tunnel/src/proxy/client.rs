@@ -3,7 +3,7 @@
 use super::datagrams::Associations;
 use super::link::{Link, Tell};
 use super::socks::{self, Wish};
-use super::{Answer, News, Open, ProxyError, relay};
+use super::{Answer, News, Open, ProxyError, relay, shown};
 use crate::keys::{Fingerprint, Identity};
 use crate::place::{Place, listening};
 use crate::run::{block_on, stopped, unless};
@@ -66,6 +66,8 @@ pub struct ClientJob {
     pub forwards: Vec<Forward>,
     /// Where connections tell what they do.
     pub qlog: Option<Arc<Qlog>>,
+    /// Where to answer Prometheus.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// What a listener's connections want.
@@ -99,6 +101,7 @@ pub fn client(job: &ClientJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
         }
         let link = Link::new(job, tell.clone())?;
         let link = Arc::new(link);
+        let _board = shown(&link.endpoint, job.metrics, &tell).await?;
         unless(stopped(stop), link.connection()).await.ok_or(ProxyError::Interrupted)??;
         let side = Side {
             link: link.clone(),

@@ -13,6 +13,8 @@ pub use client::{ClientJob, Forward, client};
 pub use server::{ServerJob, server};
 
 use crate::keys::KeysError;
+use crate::live::board::Board;
+use crate::live::metrics;
 use crate::place::{NameError, Place};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -20,7 +22,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use tokio::net::TcpStream;
 use vmcc_transport::Config;
-use vmcc_udp::{Qlog, ReachError, Stream};
+use vmcc_udp::{Endpoint, Qlog, ReachError, Stream};
 use vmcc_units::time::Span;
 
 /// Where programs find SOCKS5 if nothing else is said.
@@ -113,6 +115,19 @@ fn config(qlog: Option<Arc<Qlog>>) -> Config {
         qlog: qlog.map(|qlog| qlog as _),
         ..vmcc_udp::config()
     }
+}
+
+/// Shows the connections to who looks at the host, and, where that is wanted, to Prometheus.
+async fn shown(
+    endpoint: &Endpoint,
+    metrics: Option<SocketAddr>,
+    tell: &link::Tell,
+) -> Result<Option<Board>, ProxyError> {
+    if let Some(address) = metrics {
+        let bound = metrics::serve(address, endpoint).await;
+        tell(News::Listening("Prometheus", bound.map_err(|source| ProxyError::Listen { address, source })?));
+    }
+    Ok(Board::open(endpoint, "proxy"))
 }
 
 /// Carries bytes both ways until both ends have ended. An end that breaks off is broken off at the other side as well: a part must not be

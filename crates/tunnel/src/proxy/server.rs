@@ -2,7 +2,7 @@
 
 use super::datagrams::Flows;
 use super::link::Tell;
-use super::{ALPN, Answer, News, Open, ProxyError, config, relay, socks};
+use super::{ALPN, Answer, News, Open, ProxyError, config, relay, shown, socks};
 use crate::keys::{Fingerprint, Identity};
 use crate::run::{block_on, stopped, unless};
 use crate::trust::{self, Trust};
@@ -35,6 +35,8 @@ pub struct ServerJob {
     pub identity: Identity,
     /// Where connections tell what they do.
     pub qlog: Option<Arc<Qlog>>,
+    /// Where to answer Prometheus.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Serves clients until `stop`.
@@ -54,6 +56,7 @@ pub fn server(job: &ServerJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
         let endpoint = Endpoint::new(Some(server))?;
         let bound =
             endpoint.bind(job.listen).map_err(|source| ProxyError::Listen { address: job.listen, source })?;
+        let _board = shown(&endpoint, job.metrics, &tell).await?;
         tell(News::Listening("clients", bound));
         let accept = async {
             loop {

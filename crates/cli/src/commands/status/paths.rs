@@ -47,7 +47,11 @@ pub(super) fn table(connections: &[Connection]) -> Option<String> {
 
 /// What a connection is called.
 pub(crate) fn name(connection: &Connection) -> String {
-    connection.token.map_or_else(|| "tcp".to_owned(), |token| format!("{token:08x}"))
+    match (connection.token, &connection.program) {
+        (Some(token), _) => format!("{token:08x}"),
+        (None, Some(program)) => format!("{} {}", program.name, program.pid),
+        (None, None) => "tcp".to_owned(),
+    }
 }
 
 /// Beside the place of its connection's name.
@@ -71,9 +75,10 @@ fn found(path: &Path) -> String {
 
 fn cells(path: &Path) -> [String; 8] {
     let backup = if path.backup { " (backup)" } else { "" };
+    let silent = if path.silent { " (silent)" } else { "" };
     let unknown = || "-".to_owned();
     [
-        format!("{} -> {}{backup}", path.local, path.remote),
+        format!("{} -> {}{backup}{silent}", path.local, path.remote),
         path.device.clone().unwrap_or_else(unknown),
         format!("{} pkt", path.cwnd_pkt),
         format!("{:.2} ms", f64::from(path.srtt_us) / 1e3),
@@ -97,6 +102,7 @@ mod tests {
             remote: "10.0.0.2:5201".parse().unwrap(),
             device: Some("eth0".to_owned()),
             backup: port == 2,
+            silent: false,
             cwnd_pkt: 12,
             srtt_us: 2_150,
             alpha: Some(0.25),
@@ -117,6 +123,7 @@ mod tests {
         };
         let connection = Connection {
             token: Some(0xab),
+            program: None,
             algorithm: "mp_vmcc".to_owned(),
             received_bytes: None,
             retransmitted_bytes: None,

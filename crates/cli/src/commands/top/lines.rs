@@ -73,7 +73,12 @@ fn path(path: &Path, rate: Option<f64>, marked: Option<f64>, width: usize) -> St
         share(path.alpha, 1.0, 3),
         share(marked, 100.0, 1),
         megabits(rate),
-        if path.backup { "backup" } else { verdict(path) }.to_owned(),
+        match path {
+            Path { silent: true, .. } => "silent",
+            Path { backup: true, .. } => "backup",
+            path => verdict(path),
+        }
+        .to_owned(),
     ];
     line(width, &ends(path, first(width)), &columns)
 }
@@ -149,9 +154,10 @@ pub(crate) fn details(row: &Row) -> Vec<String> {
     let path = |path: &Path| {
         let device = path.device.as_deref().unwrap_or("no device");
         let backup = if path.backup { ", backup" } else { "" };
+        let silent = if path.silent { ", silent" } else { "" };
         let found = path.siblings.iter().map(super::finding).collect::<Vec<_>>().join("; ");
         let found = if found.is_empty() { "not compared".to_owned() } else { found };
-        format!("{} {device}{backup}: {found}", plain(path.local))
+        format!("{} {device}{backup}{silent}: {found}", plain(path.local))
     };
     let closed = |path: &ClosedPath| {
         format!("{}: closed {:.0} s ago: {}", plain(path.local), path.seconds_ago, path.reason)

@@ -1,5 +1,6 @@
 //! Looks at the host beside what draws: neither much to look at nor an agent that stands still holds up keys.
 
+use crate::commands::programs;
 use crate::failure::{Failure, agent_failure};
 use serde_json::Value;
 use std::io::ErrorKind;
@@ -47,7 +48,7 @@ fn look(observer: &mut Option<Observer>, agent: &mut Agent) -> Look {
         };
         observer.look(|| agent.view())
     };
-    let status = seen().map_err(|e| agent_failure(&e));
+    let status = programs::with(seen().map_err(|e| agent_failure(&e)));
     Look { at, status, silent: agent.silent() }
 }
 

@@ -20,7 +20,7 @@ mod screen;
 mod tests;
 mod tty;
 
-use super::taken;
+use super::{programs, taken};
 use crate::args::{SortKey, TopOptions};
 use crate::failure::{Exit, Failure};
 use crate::interrupt;
@@ -110,6 +110,7 @@ fn algorithms(status: &HostStatus) -> String {
         some => format!("; ports served: {some}"),
     };
     match status.algorithms.as_slice() {
+        [] if programs::are_all(status) => "only programs in user space are seen".to_owned(),
         [] => "no algorithm is loaded; `vmcc up` loads them".to_owned(),
         some => {
             let off = status.agent.as_ref().map_or(&serde_json::Value::Null, |view| &view["off"]);

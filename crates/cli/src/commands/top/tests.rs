@@ -23,6 +23,7 @@ fn path(connection: u32, index: u8, bytes_acked: u64) -> Path {
         remote: "10.9.0.2:5201".parse().unwrap(),
         device: Some(format!("eth{index}")),
         backup: false,
+        silent: false,
         cwnd_pkt: 10 + connection,
         srtt_us: 1000 * (connection % 7 + 1),
         alpha: Some(0.25),
@@ -44,6 +45,7 @@ fn path(connection: u32, index: u8, bytes_acked: u64) -> Path {
 fn connections(count: u32, seconds: u64) -> Vec<Connection> {
     let of = |number: u32| Connection {
         token: Some(number),
+        program: None,
         algorithm: "mp_vmcc".to_owned(),
         received_bytes: None,
         retransmitted_bytes: None,

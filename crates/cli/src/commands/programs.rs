@@ -1,0 +1,120 @@
+//! Connections that our programs have in user space, beside the kernel's: as `vmcc status` and `vmcc top` show them.
+
+use crate::failure::{Exit, Failure};
+use vmcc_agent::{Connection, HostStatus, Path, Program};
+use vmcc_host::taken::Taken;
+use vmcc_tunnel::live;
+
+/// What is kept on this host, with the connections of programs. Who may not look at the kernel sees those alone, if there are any.
+pub(super) fn with(status: Result<HostStatus, Failure>) -> Result<HostStatus, Failure> {
+    let own = connections(live::programs());
+    match status {
+        Ok(mut status) => {
+            status.connections.extend(own);
+            Ok(status)
+        }
+        Err(failure) if own.is_empty() || failure.exit != Exit::HostCannot => Err(failure),
+        Err(_) => Ok(HostStatus {
+            algorithms: Vec::new(),
+            sockets: Vec::new(),
+            connections: own,
+            ports: Vec::new(),
+            agent: None,
+            taken: Taken::now(),
+        }),
+    }
+}
+
+/// Whether nothing but programs can be seen.
+pub(super) fn are_all(status: &HostStatus) -> bool {
+    let programs = status.connections.iter().all(|connection| connection.program.is_some());
+    programs && !status.connections.is_empty() && status.algorithms.is_empty()
+}
+
+fn connections(programs: Vec<live::Program>) -> Vec<Connection> {
+    let of = |program: live::Program| {
+        let known = Program { name: program.name, pid: program.pid };
+        program.connections.into_iter().map(move |connection| self::connection(&known, connection))
+    };
+    programs.into_iter().flat_map(of).collect()
+}
+
+fn connection(program: &Program, connection: live::Connection) -> Connection {
+    let path = |path: live::Path| {
+        // Not the kernel's: no socket of it has a number like this.
+        let numbers = [u64::from(program.pid), connection.number, u64::from(path.number)];
+        let cookie = numbers.iter().fold(u64::MAX, |all, number| all.rotate_left(21) ^ number);
+        Path {
+            cookie: cookie.to_ne_bytes(),
+            local: path.local,
+            remote: path.remote,
+            device: path.device,
+            backup: path.backup,
+            silent: path.silent,
+            cwnd_pkt: path.cwnd_pkt,
+            srtt_us: path.srtt_us,
+            alpha: None,
+            ece_share: (path.acked_pkt > 0).then(|| path.marked_pkt as f64 / path.acked_pkt as f64),
+            // As the kernel counts, which begins anew at 2^32.
+            delivered_pkt: path.acked_pkt as u32,
+            delivered_ce_pkt: path.marked_pkt as u32,
+            bytes_acked: path.acked_bytes,
+            bytes_received: path.received_bytes,
+            // What is in flight arrives within a round trip.
+            delivery_rate_bps: (path.in_flight_bytes * 8_000_000)
+                .checked_div(path.srtt_us.into())
+                .unwrap_or(0),
+            siblings: Vec::new(),
+        }
+    };
+    Connection {
+        token: None,
+        program: Some(program.clone()),
+        algorithm: connection.algorithm,
+        received_bytes: None,
+        retransmitted_bytes: None,
+        paths: connection.paths.into_iter().map(path).collect(),
+        closed: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_s_connection_is_shown_as_the_kernel_s_are() {
+        let path = live::Path {
+            number: 1,
+            local: "10.0.0.1:7".parse().unwrap(),
+            remote: "10.0.0.2:8".parse().unwrap(),
+            device: Some("eth0".to_owned()),
+            backup: false,
+            silent: true,
+            cwnd_pkt: 20,
+            srtt_us: 10_000,
+            in_flight_bytes: 12_500,
+            acked_pkt: (1 << 32) + 100,
+            marked_pkt: 25,
+            lost_pkt: 3,
+            acked_bytes: 1000,
+            received_bytes: 2000,
+        };
+        let own = live::Connection { number: 5, algorithm: "lia".to_owned(), paths: vec![path] };
+        let program = |pid| live::Program {
+            name: "proxy".to_owned(),
+            pid,
+            namespace: String::new(),
+            connections: vec![own.clone()],
+            more: 0,
+        };
+        let all = connections(vec![program(9), program(10)]);
+        let shown = &all[0].paths[0];
+        assert_eq!(
+            (shown.delivered_pkt, shown.delivered_ce_pkt, shown.delivery_rate_bps),
+            (100, 25, 10_000_000)
+        );
+        assert!(shown.silent && shown.cookie != all[1].paths[0].cookie);
+        assert_eq!(super::super::status::name(&all[0]), "proxy 9");
+    }
+}

@@ -1,0 +1,70 @@
+//! The end of the program that is looked at.
+
+use super::{Program, folder, seen};
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use vmcc_udp::Endpoint;
+
+/// Whoever asks has this long to take the answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Until an error of `accept` may have passed.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Answers who asks, one at a time, until it is dropped.
+pub(crate) struct Board {
+    task: JoinHandle<()>,
+    socket: PathBuf,
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        self.task.abort();
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
+impl Board {
+    /// As a task of the current tokio runtime; none where no folder for it can be had, which is nothing that a program should fail for.
+    pub(crate) fn open(endpoint: &Endpoint, name: &'static str) -> Option<Board> {
+        let folder = folder::make()?;
+        seen::clear(&folder);
+        let socket = folder.join(format!("{}.sock", std::process::id()));
+        let listener = listen(&folder, &socket).ok()?;
+        let endpoint = endpoint.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                match listener.accept().await {
+                    // Who goes away, or does not listen, is nobody's concern but its own.
+                    Ok((asker, _)) => {
+                        drop(timeout(PATIENCE, answer(asker, Program::now(name, &endpoint))).await)
+                    }
+                    Err(_) => sleep(PAUSE).await,
+                }
+            }
+        });
+        Some(Board { task, socket })
+    }
+}
+
+/// It has its name only once it is listened at: until then connections are refused, as those of a program that is gone are.
+fn listen(folder: &Path, socket: &Path) -> io::Result<UnixListener> {
+    let early = folder.join(format!(".{}", std::process::id()));
+    let _ = fs::remove_file(&early);
+    let listener = UnixListener::bind(&early)?;
+    fs::set_permissions(&early, fs::Permissions::from_mode(0o600))?;
+    fs::rename(&early, socket)?;
+    Ok(listener)
+}
+
+async fn answer(mut asker: UnixStream, program: Program) -> io::Result<()> {
+    let text = serde_json::to_vec(&program)?;
+    asker.write_all(&text).await?;
+    asker.shutdown().await
+}

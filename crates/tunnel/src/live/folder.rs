@@ -1,0 +1,47 @@
+//! Where programs of ours are found.
+
+use nix::unistd::geteuid;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Of root's programs.
+const ROOT: &str = "/run/vmcc-quic";
+
+/// This user's folder.
+fn own() -> PathBuf {
+    let session = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+    match (geteuid().as_raw(), session) {
+        (0, _) => PathBuf::from(ROOT),
+        (_, Some(session)) => PathBuf::from(session).join("vmcc-quic"),
+        (user, None) => std::env::temp_dir().join(format!("vmcc-quic-{user}")),
+    }
+}
+
+/// This user's folder, made if it is not there; none if somebody else could enter it.
+pub(super) fn make() -> Option<PathBuf> {
+    let folder = own();
+    let _ = DirBuilder::new().mode(0o700).create(&folder);
+    is_private(&folder).then_some(folder)
+}
+
+/// Whether it is this user's alone: in a folder that everybody may write to, somebody else might have made it before.
+pub(super) fn is_private(folder: &Path) -> bool {
+    let found = fs::symlink_metadata(folder);
+    found.is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0)
+}
+
+/// Folders that may have programs' sockets: for root those of everybody.
+pub(super) fn all() -> Vec<PathBuf> {
+    let mut all = vec![own()];
+    if geteuid().is_root() {
+        let within =
+            |folder: &str| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        all.extend(within("/run/user").map(|session| session.join("vmcc-quic")));
+        let named = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"vmcc-quic-"))
+        };
+        all.extend(within("/tmp").filter(named));
+    }
+    all
+}
