@@ -36,7 +36,10 @@ fn wrong_use(error: &clap::Error) -> ExitCode {
     let printed = error.print();
     if !error.use_stderr() {
         return match printed {
-            Err(error) if !ui::went_away(&error) => Exit::CheckFailed.into(),
+            Err(error) if !ui::went_away(&error) => {
+                Ui::new(false, false).warn(&format!("this could not be written: {error}"));
+                Exit::CheckFailed.into()
+            }
             _ => Exit::Done.into(),
         };
     }

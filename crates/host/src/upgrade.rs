@@ -19,6 +19,8 @@ const LINK: &str = "link";
 const TABLE: &str = "cgroups";
 /// In the program.
 const UPGRADE_MAP: &str = "upgrade_cgroups";
+/// Levels at which the program looks for a cgroup (`UPGRADE_MAX_DEPTH`).
+const MOST_DEEP: usize = 16;
 
 /// Whether TCP sockets that programs of a cgroup below `root` make become MPTCP sockets by its own rule.
 ///
@@ -43,6 +45,12 @@ pub fn set(root: &Path, cgroup: &str) -> Result<(), ControlError> {
     };
     let id =
         cgroup::id(&path).ok_or_else(|| failed(format!("{}: there is no such cgroup", path.display())))?;
+    let depth = Path::new(cgroup).components().count();
+    if depth > MOST_DEEP {
+        return Err(failed(format!(
+            "it is {depth} cgroups deep, and the kernel's program looks at {MOST_DEEP}; choose one above it"
+        )));
+    }
     let now = bpffs::in_folder(FOLDER, false, complete)?;
     let (id, hash) = (id.as_bytes(), cgroup::hash(cgroup));
     let put = |table: &MapHandle| table.update(id, hash.as_bytes(), MapFlags::ANY).map_err(other);

@@ -210,6 +210,8 @@ pub struct Subflow {
     pub closed_at: Option<Moment>,
     /// What was counted in the whole run.
     pub counters: Counters,
+    /// When losses or marks reduced its window: the first times, by time; only the simulator tells.
+    pub reductions: Vec<Moment>,
     /// What was seen at equal intervals, by time.
     pub samples: Vec<Sample>,
 }

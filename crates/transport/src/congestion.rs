@@ -73,6 +73,8 @@ pub(crate) struct Window {
     prr: Prr,
     /// A reduction began then: what was sent before says nothing new.
     since: Time,
+    /// Reductions because of losses and marks.
+    pub(crate) reductions: u64,
     /// The window held something back in this round.
     limited: bool,
     /// Most packets out in this round, which ends with the packet of that number.
@@ -107,6 +109,7 @@ impl Window {
             path: vmcc_cc::Path::default(),
             prr: Prr::default(),
             since: Time::ZERO,
+            reductions: 0,
             limited: false,
             max_out: 0,
             round_end: 0,
@@ -301,6 +304,7 @@ impl Window {
         event.flags = event.flags.with(EventFlags::ECE, cause == Cause::Ece);
         self.ask(cc, Algorithm::on_congestion, &event);
         self.since = at.now;
+        self.reductions += 1;
         self.prr = Prr::start(self.cwnd);
     }
 

@@ -39,14 +39,14 @@ const LONGEST_DRAIN: Duration = Duration::from_secs(60);
 const SOONEST_RETRY: Duration = Duration::from_secs(1);
 
 impl Policy {
-    /// Itself.
-    ///
-    /// # Errors
     /// After which time a path is tried again; one that only reports tries nothing.
     pub(super) fn tries_again(&self) -> Option<Duration> {
         self.retry.filter(|_| !self.dry_run)
     }
 
+    /// Itself.
+    ///
+    /// # Errors
     /// The name of what is out of its range (`chi`, `omega`, `drain`, `retry`), and that range.
     pub fn checked(self) -> Result<Self, (&'static str, String)> {
         for (name, factor) in [("chi", self.failed), ("omega", self.useless)] {

@@ -80,6 +80,12 @@ impl Restings {
         }
     }
 
+    /// It was to be tried, and nothing could be: it goes on resting as `due` had it, and no longer than the last time.
+    pub(super) fn not_tried(&mut self, now: Duration, as_it_was: Resting) {
+        self.0.retain(|one| !one.is(as_it_was.netns, &as_it_was.subflow));
+        self.0.push(Resting { since: now, topology: None, ..as_it_was });
+    }
+
     /// The namespaces that have some.
     pub(super) fn namespaces(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().map(|one| one.netns)

@@ -159,8 +159,42 @@ fn a_path_that_loses_much_has_failed_after_more_timeouts() {
     };
     assert!(of(0.0, 2) && of(0.02, 2));
     assert!(!of(0.05, 2) && of(0.05, 3), "one of twenty: two in a row are no rare chance");
-    assert!(!of(0.4, 5) && of(0.4, 6));
-    assert!(!of(9.0, 7) && of(9.0, 8), "TCP may give up before what would be rare then");
+    assert!(!of(0.4, 4) && of(0.4, 5), "of little use alive, and not worth waiting a minute for");
+    assert!(!of(9.0, 4) && of(9.0, 5));
+}
+
+#[test]
+fn what_a_recovery_sends_again_is_no_timeouts() {
+    // Until 1 s all is acknowledged, until 2 s duplicates come while packets are sent again, then nothing comes or leaves.
+    let of = |again: u32, sent_ms_ago| {
+        let silent = |now: f64| Subflow {
+            retransmitted_pkt: if now < 1.5 { 0 } else { again },
+            unanswered_timeouts: if now > 2.0 { 2 } else { 0 },
+            heard_ms_ago: ((now - 2.0).max(0.0) * 1e3) as u32,
+            sent_ms_ago,
+            ..subflow(2, (now.min(1.0) * 1e6) as u64)
+        };
+        found_exactly(&FAILED, 9.0, |now| vec![subflow(1, (now * 1e6) as u64), silent(now)]).len()
+    };
+    assert_eq!(of(2, 60_000), 0);
+    assert_eq!(of(5, 60_000), 0);
+    assert_eq!(of(5, 0), 0, "and something new has left since");
+}
+
+#[test]
+fn a_socket_that_is_connected_again_is_another_path() {
+    // After 12 s it has the same cookie, and has carried nothing; another connection's token or not.
+    let carried = |now: f64| if now < 12.0 { now * 1e7 } else { (now - 12.0) * 1e6 } as u64;
+    for token_local in [7, 9] {
+        let again = |now: f64| {
+            let s = busy(now, subflow(2, carried(now)));
+            let mptcp = s.mptcp.map(|m| Mptcp { token_local: if now < 12.0 { 7 } else { token_local }, ..m });
+            Subflow { mptcp, ..s }
+        };
+        let other = |now: f64| busy(now, subflow(1, (now * 1e5) as u64));
+        let found = found(&USELESS, 21.0, |now| vec![again(now), other(now)]);
+        assert_eq!(found.iter().map(|(at, cookie, _)| (*at, *cookie)).collect::<Vec<_>>(), [(10.0, 1)]);
+    }
 }
 
 #[test]
@@ -239,6 +273,23 @@ fn a_path_is_tried_again_after_a_time_that_doubles() {
     }
     assert_eq!(due_after(&mut resting, &same, 3600), None);
     assert_eq!(due_after(&mut resting, &same, 3601), Some(3600), "an hour at the most");
+}
+
+#[test]
+fn what_could_not_be_tried_waits_no_longer_the_next_time() {
+    let (base, mut resting, path) = (seconds(60.0), Restings::default(), subflow(2, 5));
+    let all = [subflow(1, 5)];
+    let seen = Seen { netns: 9, all: &all, topology: 1 };
+    resting.begin(Duration::ZERO, 9, &path, Rest::Closed);
+    let mut due_at = Vec::new();
+    for second in 0..400 {
+        let now = Duration::from_secs(second);
+        for one in resting.due(now, base, &seen) {
+            due_at.push(second);
+            resting.not_tried(now, one);
+        }
+    }
+    assert_eq!(due_at, [60, 120, 180, 240, 300, 360]);
 }
 
 #[test]

@@ -201,8 +201,8 @@ impl Visit<'_, '_> {
             Err(error) => return self.done.push(Err(error)),
         };
         for one in due {
-            self.warden.memory.resting.begin(self.now, self.netns, &one.subflow, Rest::Closed);
             self.tell_once(&one.subflow, Action::NotTriedAgain, reason);
+            self.warden.memory.resting.not_tried(self.now, one);
         }
     }
 

@@ -13,6 +13,8 @@ const MOST_TIMEOUTS: f64 = 8.0;
 /// How many it takes where other connections are heard between the same addresses: full queues silence one of them for a
 /// while, a path that has failed all.
 const ALONE_TIMEOUTS: f64 = 6.0;
+/// How many it takes at most because a path loses much: five are improbable up to a quarter, and a path that loses more is of little use.
+const LOSSY_TIMEOUTS: f64 = 5.0;
 /// How probable it may be that a path which only loses packets, as it did before, has lost that many retransmissions in a row.
 const CHANCE: f64 = 1e-3;
 /// Of what was sent and lost, how much still counts at the next look: half after 2.6 s.
@@ -51,8 +53,11 @@ struct Past {
     acked: u64,
     /// When more was acknowledged, or nothing was due.
     heard: Duration,
-    /// How many packets had been sent again when the last thing came.
+    /// How many packets had been sent again when it was last heard, or before a timer first expired: what is sent again in a
+    /// recovery, or as a tail loss probe, is no timeout's.
     resent_pkt: u32,
+    /// And at the last look.
+    resent_at_look_pkt: u32,
     losses: Losses,
     /// Whether more was acknowledged since the last look.
     delivers: bool,
@@ -60,6 +65,14 @@ struct Past {
     busy_us: u64,
     /// What had been acknowledged, and the latter, when the window began; `None` if it was not there.
     at_window: Option<(u64, u64)>,
+}
+
+impl Past {
+    /// A timer that expired after the last thing was heard, and what it sent again left, though both was before this look.
+    fn first_timeout_pkt(&self, subflow: &Subflow) -> u32 {
+        let left = subflow.sent_ms_ago < subflow.heard_ms_ago && subflow.unanswered_timeouts > 0;
+        u32::from(left && subflow.retransmitted_pkt > self.resent_at_look_pkt)
+    }
 }
 
 /// What a subflow sent and what of it was lost, lately, while it was heard.
@@ -88,15 +101,25 @@ impl Losses {
     /// How many retransmissions such a path loses in a row only by a rare chance.
     fn improbable(&self) -> f64 {
         let share = self.lost / self.sent.max(1.0);
-        if share <= 0.0 { 0.0 } else { CHANCE.ln() / share.min(0.99).ln() }
+        if share <= 0.0 { 0.0 } else { (CHANCE.ln() / share.min(0.99).ln()).min(LOSSY_TIMEOUTS) }
     }
+}
+
+/// A cookie, and the token of its connection: a program that disconnects a socket and connects it again keeps the former.
+type Key = ([u8; 8], u32);
+
+fn key(subflow: &Subflow) -> Key {
+    (subflow.cookie, token(subflow))
+}
+
+fn token(subflow: &Subflow) -> u32 {
+    subflow.mptcp.map_or(0, |mptcp| mptcp.token_local)
 }
 
 /// The subflows of a network namespace.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
-    /// By cookie.
-    past: BTreeMap<[u8; 8], Past>,
+    past: BTreeMap<Key, Past>,
     /// When the window began in which rates are compared, the same for all.
     window: Option<Duration>,
 }
@@ -112,11 +135,11 @@ impl Watched {
     ) -> Vec<(Subflow, Finding)> {
         let used: Vec<&Subflow> = all.iter().filter(|s| is_used(s) && ours(s)).collect();
         let heard = heard(all);
-        self.past.retain(|cookie, _| used.iter().any(|s| s.cookie == *cookie));
+        self.past.retain(|one, _| used.iter().any(|s| key(s) == *one));
         used.iter().for_each(|subflow| self.note(now, subflow));
         let mut connections: BTreeMap<u32, Vec<&Subflow>> = BTreeMap::new();
         for subflow in used {
-            connections.entry(subflow.mptcp.map_or(0, |m| m.token_local)).or_default().push(subflow);
+            connections.entry(token(subflow)).or_default().push(subflow);
         }
         let over = self.window.is_none_or(|began| now - began >= WINDOW);
         let several = connections.into_values().filter(|paths| paths.len() > 1);
@@ -134,21 +157,28 @@ impl Watched {
             acked,
             heard: now,
             resent_pkt: subflow.retransmitted_pkt,
+            resent_at_look_pkt: subflow.retransmitted_pkt,
             losses: Losses::begin(subflow),
             delivers: false,
             busy_us: subflow.busy_us,
             at_window: None,
         };
-        let past = self.past.entry(subflow.cookie).or_insert(new);
+        let past = self.past.entry(key(subflow)).or_insert(new);
+        if acked < past.acked {
+            // It has begun anew under the same token.
+            *past = new;
+        }
         past.delivers = acked > past.acked;
-        if past.delivers || !is_due(subflow) {
+        let is_heard = past.delivers || !is_due(subflow);
+        if is_heard || subflow.unanswered_timeouts == 0 {
+            past.resent_pkt = subflow.retransmitted_pkt - past.first_timeout_pkt(subflow);
+        }
+        if is_heard {
             past.heard = now;
-            // What left after that counts, though it was before this look.
-            let since = u32::from(subflow.sent_ms_ago < subflow.heard_ms_ago);
-            past.resent_pkt = subflow.retransmitted_pkt.saturating_sub(since);
             past.losses.note(subflow);
         }
         (past.acked, past.busy_us) = (acked, subflow.busy_us);
+        past.resent_at_look_pkt = subflow.retransmitted_pkt;
     }
 
     /// `over`: the window is.
@@ -160,12 +190,12 @@ impl Watched {
         heard: &Heard,
         policy: &Policy,
     ) -> Vec<(Subflow, Finding)> {
-        let past = |subflow: &Subflow| self.past.get(&subflow.cookie).copied();
+        let past = |subflow: &Subflow| self.past.get(&key(subflow)).copied();
         let others_deliver = |own: &Subflow| {
             paths.iter().any(|s| s.cookie != own.cookie && past(s).is_some_and(|p| p.delivers))
         };
         let window = |s: &Subflow| past(s).filter(|_| over).and_then(|p| Some((p, p.at_window?)));
-        let carried = |s: &Subflow| window(s).map(|(past, (acked, _))| past.acked - acked);
+        let carried = |s: &Subflow| window(s).map(|(past, (acked, _))| past.acked.saturating_sub(acked));
         // One that was given nothing to carry says nothing of itself: an idle application's, or at a receiver.
         let was_busy = |s: &Subflow| {
             let busy =

@@ -4,10 +4,12 @@ use super::up;
 use crate::failure::{Exit, Failure, agent_failure, chain};
 use crate::ui::Ui;
 use serde_json::json;
-use vmcc_agent::Did;
 use vmcc_agent::daemon::{self, News, Undone};
+use vmcc_agent::{Did, needs_root};
 
 pub(crate) fn down(ui: &Ui) -> Result<Exit, Failure> {
+    needs_root("down: only root can take algorithms and what the agent changed away")
+        .map_err(|e| agent_failure(&e))?;
     let undone = daemon::undo().map_err(|e| agent_failure(&e))?;
     vmcc_agent::take_back(&mut |seen| match seen {
         Ok(Did::Deed(deed)) => ui.note(&deed.to_string()),

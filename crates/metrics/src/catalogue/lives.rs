@@ -126,6 +126,17 @@ pub(super) const ALL: &[Metric] = &[
         ..DISTRIBUTION
     },
     Metric {
+        name: "reduction_gap_us",
+        places: &[Place::Run, Place::Traffic],
+        unit: Unit::Microseconds,
+        engines: Engines::Simulator,
+        title: "reductions apart",
+        meaning: "of two subflows of a measured connection, from each reduction of the one that was reduced less often, by a loss \
+                  or a mark, to the nearest of the other; without timeouts",
+        reduce: By(windows::gaps),
+        ..DISTRIBUTION
+    },
+    Metric {
         name: "vm_off_us",
         places: &[Place::Run, Place::Series],
         unit: Unit::Microseconds,

@@ -232,6 +232,19 @@ fn probes_are_counted_where_and_when_they_were_sent() {
 }
 
 #[test]
+fn reductions_are_as_far_apart_as_the_nearest_of_the_path_with_more_of_them() {
+    let mut seen = run();
+    seen.connections[0].subflows[0].reductions = vec![secs(1), secs(3), secs(9)];
+    assert_eq!(figures(&seen).metrics.get("reduction_gap_us.samples"), None);
+    let other = Subflow { reductions: vec![secs(4), secs(5), secs(8)], ..Subflow::default() };
+    seen.connections[0].subflows.push(other);
+    let m = figures(&seen).metrics;
+    // At 1 s the window had not begun.
+    let gaps = ["samples", "min", "max"].map(|statistic| m.get(&format!("reduction_gap_us.{statistic}")));
+    assert_eq!(gaps, [Some(2.0), Some(1e6), Some(1e6)]);
+}
+
+#[test]
 fn windows_and_their_coupling_are_those_of_samples_within_the_window() {
     let sample = |at, cwnd_pkt, srtt_us: u32| Sample {
         at: secs(at),

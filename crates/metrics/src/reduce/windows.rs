@@ -1,8 +1,8 @@
-//! Congestion windows, and what LIA makes of them.
+//! Congestion windows, what LIA makes of them, and when they are reduced.
 
 use super::{Figure, Scope};
 use crate::Dist;
-use crate::observed::{Connection, Moment, Sample};
+use crate::observed::{Connection, Moment, Sample, Subflow};
 use std::collections::BTreeMap;
 
 /// Windows at equal intervals, of every subflow that knows its round-trip time.
@@ -36,4 +36,31 @@ fn alpha(samples: &[&Sample]) -> f64 {
     let best = paths().map(|(w, t)| w / (t * t)).fold(0.0, f64::max);
     let rate: f64 = paths().map(|(w, t)| w / t).sum();
     total * best / (rate * rate)
+}
+
+/// How far reductions of sibling paths are apart: a share of matches within an interval is this distribution's value there.
+pub(crate) fn gaps(scope: &Scope<'_>) -> Option<Figure> {
+    let mut all = Vec::new();
+    for connection in &scope.connections {
+        let times: Vec<Vec<Moment>> =
+            connection.subflows.iter().map(|subflow| reductions(scope, subflow)).collect();
+        for (first, one) in times.iter().enumerate() {
+            for other in &times[first + 1..] {
+                let (fewer, more) = if one.len() <= other.len() { (one, other) } else { (other, one) };
+                all.extend(fewer.iter().filter_map(|&at| nearest_us(at, more)));
+            }
+        }
+    }
+    Dist::from_samples(&mut all).map(Figure::Dist)
+}
+
+fn reductions(scope: &Scope<'_>, subflow: &Subflow) -> Vec<Moment> {
+    subflow.reductions.iter().copied().filter(|&at| scope.seen.in_window(at)).collect()
+}
+
+/// From a moment to the nearest of others, which are in order.
+fn nearest_us(at: Moment, others: &[Moment]) -> Option<f64> {
+    let later = others.partition_point(|&other| other < at);
+    let apart = |other: &Moment| other.us_since(at).max(at.us_since(*other));
+    others[later.saturating_sub(1)..].iter().take(2).map(apart).reduce(f64::min)
 }

@@ -15,7 +15,7 @@ use super::HEADERS_BYTES;
 use crate::engine::Timer;
 use crate::hosts::{Purpose, Wire, kind};
 use crate::packet::{Packet, RouteId};
-use crate::tcp::rtt_histogram;
+use crate::tcp::{MOST_REDUCTIONS, rtt_histogram};
 use crate::time::{Span, Time};
 
 /// What an application writes and reads at a time.
@@ -52,7 +52,7 @@ pub(super) enum App {
 }
 
 /// What was seen of a way, by the path that was on it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     pub(super) opened: bool,
     /// The number of the path that was on it last.
@@ -65,6 +65,9 @@ pub(super) struct Seen {
     /// Datagrams that arrived marked.
     pub(super) marked: u64,
     rtt_samples: u64,
+    reductions: u64,
+    /// The first times that its window was reduced.
+    pub(super) reduced_at: Vec<Time>,
 }
 
 /// Windows and round trips of a way at one moment.
@@ -335,7 +338,7 @@ impl End {
         for path in connection.paths() {
             let Some(way) = way_of(path.route.local) else { continue };
             let Some(seen) = self.seen.get_mut(way) else { continue };
-            seen.note(&path, &mut self.rtts);
+            seen.note(now, &path, &mut self.rtts);
             if samples_now && path.open {
                 let (at, srtt, cwnd_pkt) = (now, path.srtt, path.cwnd_pkt);
                 self.samples.push(Sample { way, at, srtt, cwnd_pkt, acked: path.rtt_samples });
@@ -382,12 +385,18 @@ impl End {
 }
 
 impl Seen {
-    fn note(&mut self, path: &PathReport, rtts: &mut Histogram<u64>) {
+    fn note(&mut self, now: Time, path: &PathReport, rtts: &mut Histogram<u64>) {
         self.opened |= path.open;
         self.path = Some(path.id);
         self.payload_in = self.payload_in.max(path.payload_in);
         self.lost_packets = self.lost_packets.max(path.lost_packets);
         self.timeouts = self.timeouts.max(path.timeouts);
+        if path.reductions != self.reductions {
+            self.reductions = path.reductions;
+            if self.reduced_at.len() < MOST_REDUCTIONS {
+                self.reduced_at.push(now);
+            }
+        }
         if path.rtt_samples != self.rtt_samples {
             self.rtt_samples = path.rtt_samples;
             rtts.saturating_record(path.latest_rtt.ns().max(1));

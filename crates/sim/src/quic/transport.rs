@@ -210,6 +210,7 @@ impl Flow {
                 ce_marks: Some(got.marked),
                 ..Counters::default()
             },
+            reductions: sent.reduced_at.iter().copied().map(at).collect(),
             samples: self.sender(hosts).samples.iter().filter(of_way).map(sample).collect(),
             ..Subflow::default()
         }

@@ -38,10 +38,10 @@ mod world;
 pub use config::{
     AckPath, AlgorithmId, App, ConfigId, ConnSpec, Ecn, LossDetection, ReceiveBuffer, SubflowSpec, TcpConfig,
 };
-pub(crate) use record::rtt_histogram;
 pub use record::{
     Closing, FlowRecord, ReceiverCounters, Response, RttGroups, Sample, SubflowCounters, SubflowRecord,
 };
+pub(crate) use record::{MOST_REDUCTIONS, rtt_histogram};
 pub(crate) use scenario::make;
 pub(crate) use shard::Connections;
 pub(crate) use timers::runs_in_softirq;

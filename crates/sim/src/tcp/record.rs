@@ -4,6 +4,9 @@ use super::world::ConnId;
 use crate::time::{Span, Time};
 use hdrhistogram::Histogram;
 
+/// Reductions of a subflow whose time is kept.
+pub(crate) const MOST_REDUCTIONS: usize = 2_000;
+
 /// Counters of one subflow's sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SubflowCounters {
@@ -125,6 +128,8 @@ pub struct SubflowRecord {
     pub earlier: Vec<Closing>,
     /// When; [`Time::NEVER`] if it was not.
     pub closed_at: Time,
+    /// The first times that losses or marks reduced its window.
+    pub reduced_at: Vec<Time>,
     /// The words its algorithm publishes to siblings (for DCTCP-like ones the marked fraction).
     pub algorithm_words: [u64; 2],
 }

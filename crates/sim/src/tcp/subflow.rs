@@ -124,6 +124,8 @@ pub(crate) struct Subflow {
     /// Why it was closed each time before it was opened again; not where it had not been established.
     pub(crate) earlier: Vec<Closing>,
     pub(crate) closed_at: Time,
+    /// The first times that losses or marks reduced its window.
+    pub(crate) reduced_at: Vec<Time>,
     /// All but `sent`, which follows from the sequence numbers: see [`Subflow::counters`].
     pub(crate) counters: SubflowCounters,
 }
@@ -181,6 +183,7 @@ impl Subflow {
             closed: None,
             earlier: Vec::new(),
             closed_at: Time::NEVER,
+            reduced_at: Vec::new(),
             counters: SubflowCounters::default(),
         }
     }
@@ -197,6 +200,7 @@ impl Subflow {
         Subflow {
             board: self.board.clone(),
             counters: self.counters,
+            reduced_at: self.reduced_at.clone(),
             earlier: self.earlier.iter().copied().chain(ended).collect(),
             timer: self.timer,
             pace_timer: self.pace_timer,

@@ -329,6 +329,7 @@ fn subflow_record(sf: &Subflow, rx: &RxSubflow) -> SubflowRecord {
         closed: sf.closed,
         earlier: sf.earlier.clone(),
         closed_at: sf.closed_at,
+        reduced_at: sf.reduced_at.clone(),
         algorithm_words: sf.path.pub_words,
     }
 }

@@ -65,6 +65,8 @@ pub struct PathReport {
     pub lost_packets: u64,
     /// Times that nothing was acknowledged for a probe timeout.
     pub timeouts: u64,
+    /// Times that losses or marks reduced its window.
+    pub reductions: u64,
 }
 
 impl Connection {
@@ -230,6 +232,7 @@ impl Connection {
             marked_packets: path.marked_packets,
             lost_packets: path.lost_packets,
             timeouts: path.timeouts,
+            reductions: path.window.reductions,
         })
     }
 }

@@ -91,6 +91,7 @@ fn by_path(whole: Subflow, left: &[&Leg]) -> Vec<Subflow> {
     // One that was open as it left its last path continues on the next.
     let (mut before_closed, mut continues, closed_at) = (0, false, whole.closed_at);
     let mut samples = whole.samples.into_iter().peekable();
+    let mut reductions = whole.reductions.into_iter().peekable();
     let mut before = Counters {
         ce_marks: Some(0),
         timeouts: Some(0),
@@ -102,6 +103,7 @@ fn by_path(whole: Subflow, left: &[&Leg]) -> Vec<Subflow> {
     for leg in left {
         let until = at(leg.until);
         let samples = std::iter::from_fn(|| samples.next_if(|sample| sample.at < until)).collect();
+        let reductions = std::iter::from_fn(|| reductions.next_if(|&at| at < until)).collect();
         let counters = since(&leg.counters, &before);
         let closed_until = leg.closed.clamp(before_closed, closed.len());
         let earlier = closed[before_closed..closed_until].to_vec();
@@ -116,12 +118,13 @@ fn by_path(whole: Subflow, left: &[&Leg]) -> Vec<Subflow> {
             end,
             closed_at,
             counters,
+            reductions,
             samples,
         });
         (before, before_closed, continues) = (leg.counters, closed_until, leg.open);
     }
     let counters = since(&whole.counters, &before);
-    let (path, samples) = (whole.path, samples.collect());
+    let (path, reductions, samples) = (whole.path, reductions.collect(), samples.collect());
     let (earlier, end) = (closed[before_closed..].to_vec(), End::WithConnection);
     parts.push(Subflow {
         number,
@@ -132,6 +135,7 @@ fn by_path(whole: Subflow, left: &[&Leg]) -> Vec<Subflow> {
         end,
         closed_at,
         counters,
+        reductions,
         samples,
     });
     parts
@@ -187,6 +191,7 @@ fn of(directions: &[&FlowRecord], number: usize) -> Subflow {
             ce_marks: sum(|s| s.receiver.ce_marked),
             echoed_ce: None,
         },
+        reductions: both[0].reduced_at.iter().copied().map(at).collect(),
         ..Subflow::default()
     }
 }
