@@ -45,6 +45,8 @@ pub struct Config {
     pub connection_window: u64,
     /// Bytes of a stream that are kept until they are acknowledged.
     pub send_window: u64,
+    /// Bytes of a stream of those that are taken before they leave: what is written just before is in the processor's cache still.
+    pub unsent_window: u64,
     /// Streams of both directions that the peer may have open.
     pub max_streams_bidi: u64,
     /// Streams of one direction that the peer may have open.
@@ -84,6 +86,7 @@ impl Default for Config {
             stream_window: 8 << 20,
             connection_window: 16 << 20,
             send_window: 8 << 20,
+            unsent_window: u64::MAX,
             max_streams_bidi: 256,
             max_streams_uni: 256,
             max_datagram: 65_000,
@@ -108,6 +111,7 @@ impl Config {
             max_streams_bidi: self.max_streams_bidi,
             max_streams_uni: self.max_streams_uni,
             send_window: self.send_window,
+            unsent_window: self.unsent_window.clamp(1, self.send_window.max(1)),
         }
     }
 }

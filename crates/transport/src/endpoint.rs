@@ -63,7 +63,8 @@ pub struct Endpoint {
     random: Random,
     reset_secret: Secret,
     token_secret: Secret,
-    entries: BTreeMap<Handle, Entry>,
+    /// Boxed: half of the places in a tree are empty.
+    entries: BTreeMap<Handle, Box<Entry>>,
     next: u64,
     ids: HashMap<ConnectionId, Handle>,
     reset_tokens: HashMap<[u8; 16], Handle>,
@@ -149,7 +150,8 @@ impl Endpoint {
         let handle = Handle(self.next);
         self.next += 1;
         self.ids.extend(ids.iter().map(|id| (*id, handle)));
-        self.entries.insert(handle, Entry { connection, timer: None, queued: false, handshaking: true });
+        let entry = Entry { connection, timer: None, queued: false, handshaking: true };
+        self.entries.insert(handle, Box::new(entry));
         self.handshakes += 1;
         self.settle(handle);
         handle
@@ -179,7 +181,14 @@ impl Endpoint {
     fn deliver(&mut self, now: Time, handle: Handle, route: Route, ecn: Ecn, data: &mut [u8]) {
         if let Some(entry) = self.entries.get_mut(&handle) {
             entry.connection.handle_datagram(now, route, ecn, data);
-            self.settle(handle);
+            // Many come at once: what follows from them is seen to when all are in.
+            self.touch(handle);
+        }
+    }
+
+    fn touch(&mut self, handle: Handle) {
+        if self.touched.last() != Some(&handle) {
+            self.touched.push(handle);
         }
     }
 
@@ -305,9 +314,10 @@ impl Endpoint {
 
     /// A connection, until it is over and its `Closed` event was followed by its last timeout.
     pub fn connection(&mut self, handle: Handle) -> Option<&mut Connection> {
-        let entry = self.entries.get_mut(&handle)?;
-        self.touched.push(handle);
-        Some(&mut entry.connection)
+        if self.entries.contains_key(&handle) {
+            self.touch(handle);
+        }
+        self.entries.get_mut(&handle).map(|entry| &mut entry.connection)
     }
 
     /// How many connections there are.

@@ -1,6 +1,6 @@
 //! One UDP socket: segmentation offload, ECN bits, what waits for room in it.
 
-use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSocketState};
+use quinn_udp::{EcnCodepoint, RecvMeta, UdpSocketState};
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket as StdSocket};
@@ -13,6 +13,9 @@ use vmcc_transport::{Ecn, Route, Transmit};
 pub(crate) const SEGMENTS: usize = 44;
 /// Bytes that one call may bring: segments of one sender that the kernel has joined.
 const RECEIVE_BYTES: usize = 65_536;
+/// Pieces of that size in one call. More would not stay in the processor's cache until they are decrypted, and of small datagrams, all of which
+/// begin at the same places of it, would drive each other out.
+const RECEIVE_PIECES: usize = 8;
 /// What is asked of the kernel for each direction; it may give less.
 const BUFFER_BYTES: usize = 4 << 20;
 /// What waits for room in a socket at most. More is dropped, as a full queue does it: it must not keep other paths waiting.
@@ -26,7 +29,8 @@ pub(crate) struct Buffers {
 
 impl Buffers {
     pub(crate) fn new() -> Buffers {
-        Buffers { bytes: vec![0; RECEIVE_BYTES * BATCH_SIZE], metas: vec![RecvMeta::default(); BATCH_SIZE] }
+        let metas = vec![RecvMeta::default(); RECEIVE_PIECES];
+        Buffers { bytes: vec![0; RECEIVE_BYTES * RECEIVE_PIECES], metas }
     }
 }
 
@@ -70,13 +74,13 @@ impl Socket {
         self.local.port() == local.port() && (everywhere || self.local.ip() == local.ip())
     }
 
-    /// Receives once and hands every datagram over; pending once there is nothing.
+    /// Receives once and hands every datagram over: how many bytes; pending once there is nothing.
     pub(crate) fn poll_receive(
         &self,
         cx: &mut Context<'_>,
         buffers: &mut Buffers,
         mut take: impl FnMut(Route, Ecn, &mut [u8]),
-    ) -> Poll<io::Result<()>> {
+    ) -> Poll<io::Result<usize>> {
         loop {
             std::task::ready!(self.io.poll_recv_ready(cx))?;
             let received = self.io.try_io(Interest::READABLE, || {
@@ -89,13 +93,15 @@ impl Socket {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                 Err(error) => return Poll::Ready(Err(error)),
             };
+            let mut total = 0;
             for (meta, bytes) in buffers.metas[..count].iter().zip(buffers.bytes.chunks_mut(RECEIVE_BYTES)) {
                 let route = Route { local: self.local_of(meta), remote: meta.addr };
+                total += meta.len;
                 for datagram in bytes[..meta.len].chunks_mut(meta.stride.max(1)) {
                     take(route, ecn_of(meta), datagram);
                 }
             }
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(Ok(total));
         }
     }
 

@@ -10,6 +10,8 @@ use vmcc_units::time::Span;
 
 /// Losses over this many probe timeouts are persistent congestion (RFC 9002 section 7.6.1).
 const PERSISTENT: u64 = 3;
+/// Packets for which a connection always has room.
+const LITTLE: usize = 16;
 
 impl Connection {
     /// The path whose window a space's packets count against.
@@ -49,7 +51,10 @@ impl Connection {
             }
             self.on_frames_acked(space, packet.frames);
         }
-        self.scratch = taken;
+        // What a burst took is not kept by a connection that has become idle.
+        if taken.capacity() <= LITTLE || self.paths.iter().any(|path| path.space.sent.eliciting() > 0) {
+            self.scratch = taken;
+        }
         if space != SpaceId::Initial {
             // The server has told that it received: the client may stop asking.
             self.peer_validated |= self.side == Side::Client;

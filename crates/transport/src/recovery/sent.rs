@@ -138,7 +138,7 @@ impl SentPackets {
             self.base += 1;
         }
         // What a burst took is not kept by a connection that has become idle.
-        if self.list.is_empty() && self.list.capacity() > 64 {
+        if self.list.is_empty() && self.list.capacity() > 16 {
             self.list = VecDeque::new();
         }
     }

@@ -1,9 +1,31 @@
 //! Bytes of a stream by their offset, in pages: any may be written in any order, and what is done with is let go from the front.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 
 /// Bytes of a page: large enough that a packet seldom touches two, small enough for a stream of a few bytes.
 const PAGE: usize = 16 << 10;
+/// Pages that a thread keeps for the next ones: to ask the system each time costs more than to fill them.
+const MOST_SPARE: usize = 256;
+
+thread_local! {
+    /// The last one let go is the next one taken, because it is in the processor's cache still. One store for all streams of all connections:
+    /// none that is idle keeps anything.
+    static SPARE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+}
+
+fn take() -> Box<[u8]> {
+    SPARE.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; PAGE].into())
+}
+
+fn give_back(pages: impl Iterator<Item = Box<[u8]>>) {
+    // At the end of a thread there is no store any more.
+    let _ = SPARE.try_with(|spare| {
+        let mut spare = spare.borrow_mut();
+        let room = MOST_SPARE.saturating_sub(spare.len());
+        spare.extend(pages.take(room));
+    });
+}
 
 /// A window on a stream. The first page holds the lowest offset that is still wanted.
 #[derive(Debug, Default)]
@@ -11,8 +33,12 @@ pub(crate) struct Pages {
     /// Offset of the first page divided by its size.
     first: u64,
     pages: VecDeque<Option<Box<[u8]>>>,
-    /// Some that were let go, for the next ones: never more than are in use. To ask the system each time costs more than to fill them.
-    spare: Vec<Box<[u8]>>,
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        give_back(self.pages.drain(..).flatten());
+    }
 }
 
 impl Pages {
@@ -29,9 +55,7 @@ impl Pages {
             while self.pages.len() <= page {
                 self.pages.push_back(None);
             }
-            let spare = &mut self.spare;
-            let own =
-                self.pages[page].get_or_insert_with(|| spare.pop().unwrap_or_else(|| vec![0; PAGE].into()));
+            let own = self.pages[page].get_or_insert_with(take);
             let len = data.len().min(PAGE - at);
             let (head, rest) = data.split_at(len);
             own[at..at + len].copy_from_slice(head);
@@ -62,15 +86,14 @@ impl Pages {
     /// Nothing below `offset` is wanted any more; with `all`, nothing at all.
     pub(crate) fn release(&mut self, offset: u64, all: bool) {
         let first = offset / PAGE as u64;
-        while self.first < first {
-            self.spare.extend(self.pages.pop_front().flatten());
-            self.first += 1;
-        }
-        self.spare.truncate(self.pages.len().max(1));
+        let gone = usize::try_from(first.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        give_back(self.pages.drain(..gone.min(self.pages.len())).flatten());
+        self.first = self.first.max(first);
         if all {
-            self.pages.clear();
-            self.pages.shrink_to_fit();
-            self.spare = Vec::new();
+            give_back(self.pages.drain(..).flatten());
+            if self.pages.capacity() > 64 {
+                self.pages = VecDeque::new();
+            }
         }
     }
 }

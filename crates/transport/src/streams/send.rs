@@ -2,6 +2,7 @@
 //!
 //! A range knows nothing of paths: what one loses, any other may carry.
 
+use super::Limits;
 use super::pages::Pages;
 use crate::wire::ranges::Ranges;
 use std::ops::Range;
@@ -40,6 +41,17 @@ impl SendBuffer {
     /// Bytes that are kept.
     pub(crate) fn kept(&self) -> u64 {
         self.end - self.base
+    }
+
+    /// Bytes that were written and not sent.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.end - self.unsent
+    }
+
+    /// Bytes that may be written.
+    pub(crate) fn room(&self, limits: &Limits) -> u64 {
+        let unsent = limits.unsent_window.saturating_sub(self.waiting());
+        limits.send_window.saturating_sub(self.kept()).min(unsent)
     }
 
     pub(crate) fn is_acked(&self) -> bool {
@@ -164,6 +176,13 @@ impl SendHalf {
         self.fin == Fin::Pending && self.buffer.unsent() == self.buffer.end()
     }
 
+    /// Whether the application is to hear that there is room again: for half of what may wait.
+    pub(crate) fn is_relieved(&mut self, limits: &Limits) -> bool {
+        let relieved = self.blocked && self.buffer.room(limits) >= limits.unsent_window / 2;
+        self.blocked &= !relieved;
+        relieved
+    }
+
     /// Whether nothing will ever be sent or acknowledged any more.
     pub(crate) fn is_over(&self) -> bool {
         self.reset_acked || (self.fin == Fin::Acked && self.buffer.is_acked())
@@ -183,6 +202,32 @@ mod tests {
             buffer.on_acked(range);
         }
         assert!(buffer.is_acked() && buffer.kept() == 0);
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_room_is_told_at_half_of_it() {
+        let limits = Limits {
+            stream_window: 0,
+            connection_window: 0,
+            max_streams_bidi: 0,
+            max_streams_uni: 0,
+            send_window: 10_000,
+            unsent_window: 1000,
+        };
+        let mut half = SendHalf { blocked: true, max: u64::MAX, ..SendHalf::default() };
+        half.buffer.write(&[7; 1000]);
+        assert_eq!((half.buffer.room(&limits), half.is_relieved(&limits)), (0, false));
+        let _ = half.buffer.take(499, u64::MAX);
+        assert!(!half.is_relieved(&limits));
+        let _ = half.buffer.take(1, u64::MAX);
+        assert!(half.is_relieved(&limits) && !half.is_relieved(&limits), "once");
+        for _ in 0..18 {
+            half.buffer.write(&[7; 500]);
+            let _ = half.buffer.take(1000, u64::MAX);
+        }
+        assert_eq!(half.buffer.room(&limits), 0, "all that is kept is under way");
+        half.buffer.on_acked(0..600);
+        assert_eq!(half.buffer.room(&limits), 600);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(crate) struct Limits {
     pub(crate) max_streams_uni: u64,
     /// Bytes of a stream that are kept until they are acknowledged.
     pub(crate) send_window: u64,
+    /// Bytes of a stream that are taken before they are sent: no more than the above.
+    pub(crate) unsent_window: u64,
 }
 
 #[derive(Debug, Default)]
@@ -134,7 +136,7 @@ impl Streams {
 
     /// Takes as much of `data` as there is room for.
     pub(crate) fn write(&mut self, id: u64, data: &[u8]) -> Result<usize, StreamError> {
-        let window = self.limits.send_window;
+        let limits = self.limits;
         let half = self.send_half(id)?;
         if let Some(code) = half.reset {
             return Err(StreamError::Stopped(code));
@@ -142,7 +144,7 @@ impl Streams {
         if half.fin != Fin::Open {
             return Err(StreamError::Finished);
         }
-        let room = window.saturating_sub(half.buffer.kept());
+        let room = half.buffer.room(&limits);
         let len = data.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         half.buffer.write(&data[..len]);
         half.blocked |= len < data.len();
@@ -240,6 +242,10 @@ impl Streams {
             return;
         }
         self.map.remove(&id);
+        if self.map.is_empty() {
+            // An empty tree keeps room for eleven.
+            self.map = BTreeMap::new();
+        }
         if !self.is_own(id) {
             let dir = dir_of(id);
             let most = [self.limits.max_streams_bidi, self.limits.max_streams_uni][dir as usize];
@@ -265,10 +271,15 @@ impl Streams {
         !self.ready.is_empty()
     }
 
-    /// Bytes that were written and not sent, of the streams in the queue.
+    /// Bytes that wait to be sent, of the streams in the queue, as far as they are kept or would be.
     pub(crate) fn backlog(&self) -> u64 {
         let halves = self.ready.iter().filter_map(|id| self.map.get(id)?.send.as_ref());
-        halves.map(|half| half.buffer.end() - half.buffer.unsent()).sum()
+        let Limits { send_window, unsent_window, .. } = self.limits;
+        // Who found no room has more, which would be kept if it were not for the cache's sake.
+        let window = if unsent_window < send_window { send_window } else { 0 };
+        let waiting =
+            |half: &SendHalf| if half.blocked { window.saturating_sub(half.buffer.kept()) } else { 0 };
+        halves.map(|half| half.buffer.waiting() + waiting(half)).sum()
     }
 
     /// How much new data the peer takes still.

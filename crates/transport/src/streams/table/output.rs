@@ -55,7 +55,7 @@ impl Streams {
     }
 
     fn put_frame(&mut self, id: u64, out: &mut Vec<u8>, room: usize, to_end: bool) -> Option<Sent> {
-        let credit = self.credit();
+        let (credit, limits) = (self.credit(), self.limits);
         let half = self.send_half(id).ok().filter(|half| half.reset.is_none())?;
         let unsent = half.buffer.unsent();
         let limit = half.max.min(unsent + credit);
@@ -87,13 +87,16 @@ impl Streams {
             half.fin = Fin::Sent;
         }
         let new = half.buffer.unsent() - unsent;
+        if new > 0 && half.is_relieved(&limits) {
+            self.events.push_back(Event::StreamWritable { stream: id });
+        }
         self.sent += new;
         Some(Sent::Stream { id, range, fin })
     }
 
     /// What was in a frame has arrived.
     pub(crate) fn on_acked(&mut self, id: u64, range: Range<u64>, fin: bool) {
-        let window = self.limits.send_window;
+        let limits = self.limits;
         let Ok(half) = self.send_half(id) else { return };
         if half.reset.is_some() {
             return;
@@ -102,12 +105,10 @@ impl Streams {
         if fin {
             half.fin = Fin::Acked;
         }
-        let unblocked = half.blocked && half.buffer.kept() <= window / 2;
         if half.is_over() {
             self.events.push_back(Event::StreamFinished { stream: id });
             self.retire(id);
-        } else if unblocked {
-            half.blocked = false;
+        } else if half.is_relieved(&limits) {
             self.events.push_back(Event::StreamWritable { stream: id });
         }
     }

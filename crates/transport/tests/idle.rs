@@ -1,0 +1,30 @@
+//! What a connection costs that does nothing: its memory, and that others are none the slower for it. In a process of its own, because
+//! other tests allocate.
+#![cfg(all(target_os = "linux", target_env = "gnu"))]
+
+#[path = "idle/crowd.rs"]
+mod crowd;
+#[path = "transport/tls.rs"]
+mod tls;
+
+use crowd::Crowd;
+
+/// Bytes that one end of an idle connection may have.
+const MOST: usize = 32 << 10;
+
+fn weigh(count: usize) -> [usize; 2] {
+    let mut crowd = Crowd::new(count);
+    (0..count).for_each(|_| crowd.open());
+    [crowd.weigh(0), crowd.weigh(1)]
+}
+
+#[test]
+fn an_idle_connection_takes_little_memory_and_the_next_one_no_more() {
+    let (few, many) = (weigh(20), weigh(120));
+    for (few, many) in few.into_iter().zip(many) {
+        let each = (many - few) / 100;
+        assert!(each <= MOST, "{each} bytes for each");
+        // Hash tables double now and then.
+        assert!(each * 20 <= few * 3 / 2 && few <= each * 20 + 20 * MOST, "{few} bytes of 20, {many} of 120");
+    }
+}
