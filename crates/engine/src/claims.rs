@@ -1,11 +1,15 @@
 //! The scenario's claims, checked against what was measured.
 
+use vmcc_metrics::catalogue::{self, Engines};
 use vmcc_metrics::stats::mean_ci95;
 use vmcc_results::{Case, ClaimResult, Needs};
-use vmcc_scenario::{CaseFigures, Claim, Plan};
+use vmcc_scenario::{CaseFigures, Claim, ClaimError, ClaimSpec, Plan};
+
+/// The engine that an analysis is about unless it says otherwise.
+const SIMULATOR: &str = "sim";
 
 /// Every claim that compares cases of this run, decided.
-pub(crate) fn check(plan: &Plan, cases: &[Case]) -> Vec<ClaimResult> {
+pub(crate) fn check(plan: &Plan, engine: &str, cases: &[Case]) -> Vec<ClaimResult> {
     let figures: Vec<CaseFigures> = cases
         .iter()
         .map(|case| CaseFigures {
@@ -13,12 +17,14 @@ pub(crate) fn check(plan: &Plan, cases: &[Case]) -> Vec<ClaimResult> {
             runs: case.runs.iter().map(|r| r.metrics.figures().into_iter().collect()).collect(),
         })
         .collect();
-    plan.claims.iter().map(|claim| decide(claim, &figures)).collect()
+    plan.claims.iter().map(|claim| decide(claim, engine, &figures)).collect()
 }
 
-fn decide(claim: &Claim, figures: &[CaseFigures]) -> ClaimResult {
+fn decide(claim: &Claim, engine: &str, figures: &[CaseFigures]) -> ClaimResult {
     let spec = &claim.spec;
-    let (verdict, problem) = match claim.evaluate(figures) {
+    let evaluated = claim.evaluate(figures);
+    let unmeasured = evaluated.as_ref().is_err_and(needs_counters);
+    let (verdict, problem) = match evaluated {
         Ok(verdict) => (Some(verdict), None),
         Err(error) => (None, Some(error.to_string())),
     };
@@ -34,9 +40,22 @@ fn decide(claim: &Claim, figures: &[CaseFigures]) -> ClaimResult {
         metric: value.and_then(|_| claim.left_metric().map(str::to_owned)),
         needs: bound.map(|b| Needs { relation: b.relation, value: b.value }),
         pass,
+        unmeasured,
         note: problem.or_else(|| spec.note.clone()),
-        analysis: spec.analysis.clone().filter(|_| !pass),
+        analysis: analysis(spec, engine).filter(|_| !pass && !unmeasured),
     }
+}
+
+/// Whether nothing is missing but counters that few machines have.
+fn needs_counters(error: &ClaimError) -> bool {
+    let ClaimError::Missing { metric, .. } = error else { return false };
+    catalogue::named(catalogue::base_name(metric)).is_some_and(|metric| metric.engines == Engines::Counters)
+}
+
+/// What is known about it on this engine, or else on another.
+fn analysis(spec: &ClaimSpec, engine: &str) -> Option<String> {
+    let own = if engine == SIMULATOR { &spec.analysis } else { &spec.kernel_analysis };
+    own.clone().or_else(|| spec.analysis.clone())
 }
 
 /// Half the width of the confidence interval of the claim's number over the seeds, each of which decides it alone.

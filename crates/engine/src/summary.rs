@@ -26,7 +26,7 @@ pub(crate) fn of(
         source: plan.source.clone(),
         engine: engine.name().to_owned(),
         environment: with_facts(environment(command), engine),
-        claims: claims::check(plan, &cases),
+        claims: claims::check(plan, engine.name(), &cases),
         cases,
         work: work(finished, cpu_s),
         warnings: warnings(plan, finished),

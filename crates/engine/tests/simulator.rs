@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use vmcc_engine::{Engine, EngineError, ErrorKind, Execution, Session, Stopped, jobs, open};
 use vmcc_results::folder::{FolderError, read_summary};
-use vmcc_results::{RunOutput, Summary};
+use vmcc_results::{ClaimResult, RunOutput, Summary};
 use vmcc_scenario::{Document, Overrides, Plan, ResolvedCase};
 use vmcc_sim::{SimError, Simulator};
 
@@ -33,6 +33,50 @@ check = "mean(goodput_bps, cc='lia') > 1000000"
 
 fn plan() -> Plan {
     Document::parse("two", SCENARIO).unwrap().plan(&Overrides::default()).unwrap()
+}
+
+#[test]
+fn joules_are_not_judged_where_none_were_read_and_what_fails_says_why() {
+    let claims = "[[claim]]\nid = 'energy'\ncheck = \"mean(package_j_per_gb, cc='lia') > 1\"\nanalysis = 'x'\n\
+                  [[claim]]\nid = 'more'\ncheck = \"mean(goodput_bps, cc='lia') > 1e12\"\nanalysis = 'the links'\n\
+                  kernel_analysis = 'the processors'\n";
+    let text = format!("{SCENARIO}{claims}");
+    let plan = Document::parse("two", &text).unwrap().plan(&Overrides::default()).unwrap();
+    let of = |engine: &dyn Engine| {
+        let stop = AtomicBool::new(false);
+        let mut session = Session::new(&plan, engine, None);
+        session.execute(&Execution { jobs: 1, stop: &stop, progress: &|_, _| () }).unwrap();
+        session.summary("a test".into()).claims
+    };
+    let sim = of(&SIMULATOR);
+    assert_eq!(ClaimResult::tally(&sim), (1, 2));
+    assert!(sim[1].unmeasured && !sim[1].fails() && sim[1].analysis.is_none(), "{:?}", sim[1]);
+    assert!(sim[1].note.as_ref().unwrap().contains("did not measure `package_j_per_gb`"), "{:?}", sim[1]);
+    assert!(sim[2].fails() && sim[2].analysis.as_deref() == Some("the links"), "{:?}", sim[2]);
+    assert_eq!(of(&Elsewhere)[2].analysis.as_deref(), Some("the processors"));
+}
+
+/// The simulator under the name of another engine.
+struct Elsewhere;
+
+impl Engine for Elsewhere {
+    fn name(&self) -> &'static str {
+        "kernel"
+    }
+
+    fn most_jobs(&self) -> Option<usize> {
+        SIMULATOR.most_jobs()
+    }
+
+    fn run(
+        &self,
+        case: &ResolvedCase,
+        seed: u64,
+        stop: &AtomicBool,
+        progress: &(dyn Fn(f64) + Sync),
+    ) -> Result<RunOutput, EngineError> {
+        SIMULATOR.run(case, seed, stop, progress)
+    }
 }
 
 /// The simulator, with a signal during run number `at` of this process's life.

@@ -12,7 +12,7 @@
 //! | `ports` | the virtual switches' ports: rates, queues, marks |
 //! | `workload`, `sampler` | traffic, and what the kernel says meanwhile |
 //! | `machine` | hosts that are virtual machines, which are off now and then |
-//! | `measure`, `series`, `cpu` | the figures: exactly what each is |
+//! | `measure`, `cpu`, `energy` | the figures: exactly what each is |
 //! | [`engine`] | the lab as an engine beside the simulator, on this host or in a guest |
 //! | [`bench`] | what the kernel programs cost, and whether they work here |
 //! | `netns`, `process`, `registry` | what exists while a run lives, and its removal |
@@ -21,6 +21,7 @@ pub mod bench;
 mod convert;
 mod cpu;
 mod draws;
+mod energy;
 pub mod engine;
 mod error;
 pub mod guest;

@@ -9,15 +9,16 @@ use crate::spec::{Cc, Flow, Job, LabSpec};
 use crate::throttle::Throttles;
 use crate::topology::Topology;
 use crate::workload::{self, Client, Programs, Report};
-use crate::{Error, Netns, Role, cpu, measure, ports};
+use crate::{Error, Netns, Role, cpu, energy, measure, ports};
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_host::Loaded;
+use vmcc_metrics::observed::Energy;
 use vmcc_results::RunOutput;
 use vmcc_scenario::ResolvedCase;
 
@@ -139,6 +140,8 @@ pub(crate) struct Observed {
     pub(crate) ports: Vec<PortRecord>,
     /// CPU time of the whole host within the measured window.
     pub(crate) cpu_s: Option<f64>,
+    /// The same of its energy.
+    pub(crate) energy: Option<Energy>,
     /// The virtual machine, if there is one.
     pub(crate) absent: Option<Absent>,
 }
@@ -218,7 +221,9 @@ fn transfer(
     }
     let mut sampler = Sampler::open(topology, ports, spec)?;
     let mut remaps = spec.remaps.iter().peekable();
-    let mut cpu = cpu::Window::new(spec.warmup.to_duration(), spec.duration.to_duration());
+    let window = (spec.warmup.to_duration(), spec.duration.to_duration());
+    let mut cpu = cpu::Window::new(window.0, window.1);
+    let mut energy = energy::Window::new(Path::new(energy::POWERCAP), window.0, window.1);
     let start = match &mut session {
         Some(session) => {
             session.begin(spec, &files(spec, control, session.host, &running), &|| control.check())?
@@ -259,6 +264,7 @@ fn transfer(
         }
         sampler.take(micros(elapsed))?;
         cpu.update(elapsed);
+        energy.update(elapsed);
         if elapsed >= next_progress {
             next_progress += PROGRESS_INTERVAL;
             sampler.ask_now_and_then()?;
@@ -288,7 +294,8 @@ fn transfer(
     });
     let started_us = running.iter().map(|flow| started(spec, &samples, flow)).collect();
     let reports = running.into_iter().filter_map(|flow| flow.report).collect();
-    Ok(Observed { samples, reports, started_us, ports: ports.records()?, cpu_s: cpu.busy_s(), absent })
+    let (cpu_s, energy) = (cpu.busy_s(), energy.energy());
+    Ok(Observed { samples, reports, started_us, ports: ports.records()?, cpu_s, energy, absent })
 }
 
 /// What a host's flows send, where they send files.

@@ -58,10 +58,21 @@ pub struct Observed {
     pub dropped_pkt: Option<u64>,
     /// CPU seconds of the whole host within the window.
     pub cpu_s: Option<f64>,
+    /// What processors and memory of the whole host used within the window, where counters of theirs were read.
+    pub energy: Option<Energy>,
     /// RTT samples within the window of groups of connections, in nanoseconds: each that entered an estimator.
     pub rtts: Vec<Histogram<u64>>,
     /// Hosts that a virtual machine monitor takes off their CPUs.
     pub off: Vec<Off>,
+}
+
+/// Joules of counters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Energy {
+    /// All processor packages.
+    pub package_j: f64,
+    /// Their memory, where it has a counter.
+    pub dram_j: Option<f64>,
 }
 
 /// When a host neither sent nor processed anything, in the whole run.

@@ -19,6 +19,8 @@ pub enum Unit {
     Ratio,
     /// CPU seconds per gigabyte (10^9 bytes).
     SecondsPerGigabyte,
+    /// Joules per gigabyte (10^9 bytes).
+    JoulesPerGigabyte,
 }
 
 /// A unit for figures: what to divide by, and its name.
@@ -31,12 +33,13 @@ pub struct Scale {
 }
 
 /// The endings that say a unit.
-const ENDINGS: [(&str, Unit); 5] = [
+const ENDINGS: [(&str, Unit); 6] = [
     ("_bps", Unit::BitsPerSecond),
     ("_us", Unit::Microseconds),
     ("_bytes", Unit::Bytes),
     ("_pkt", Unit::Packets),
     ("_s_per_gb", Unit::SecondsPerGigabyte),
+    ("_j_per_gb", Unit::JoulesPerGigabyte),
 ];
 
 impl Unit {
@@ -54,6 +57,7 @@ impl Unit {
             Self::Packets => "packets",
             Self::Count | Self::Ratio => "1",
             Self::SecondsPerGigabyte => "s/GB",
+            Self::JoulesPerGigabyte => "J/GB",
         }
     }
 
@@ -65,7 +69,7 @@ impl Unit {
             Self::Bytes => &[(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")],
             Self::Packets => &[(1.0, "packets")],
             // The column's title says the rest.
-            Self::Count | Self::Ratio | Self::SecondsPerGigabyte => &[(1.0, "")],
+            Self::Count | Self::Ratio | Self::SecondsPerGigabyte | Self::JoulesPerGigabyte => &[(1.0, "")],
         }
     }
 }

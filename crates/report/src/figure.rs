@@ -5,7 +5,7 @@ use crate::page::{self, document, head};
 use crate::plots::Plots;
 use crate::{REPORT_FILE, sides};
 use maud::{DOCTYPE, Markup, html};
-use vmcc_results::Summary;
+use vmcc_results::{ClaimResult, Summary};
 
 /// The whole file; `plots` are of the engines that ran it.
 pub(crate) fn page(about: &About<'_>, parts: &[Part<'_>], plots: Vec<(&str, Plots)>) -> String {
@@ -58,9 +58,9 @@ fn facts(parts: &[Part<'_>]) -> Markup {
         ul.facts {
             @for part in parts {
                 @if let Some(summary) = part.summary() {
-                    @let passed = summary.claims.iter().filter(|claim| claim.pass).count();
-                    li class=(if passed == summary.claims.len() { "pass" } else { "fail" }) {
-                        (engine_title(part.engine)) " " b { (passed) " of " (summary.claims.len()) } " claims hold"
+                    @let (hold, all) = ClaimResult::tally(&summary.claims);
+                    li class=(if hold == all { "pass" } else { "fail" }) {
+                        (engine_title(part.engine)) " " b { (hold) " of " (all) } " claims hold"
                     }
                 }
             }

@@ -5,6 +5,7 @@ use crate::about::{self, About, Outcome, Part, engine_title};
 use crate::page::head;
 use crate::sides;
 use maud::{DOCTYPE, Markup, html};
+use vmcc_results::ClaimResult;
 
 /// The whole file.
 pub(crate) fn page(title: &str, figures: &[(About<'_>, Vec<Part<'_>>)]) -> String {
@@ -32,7 +33,7 @@ pub(crate) fn page(title: &str, figures: &[(About<'_>, Vec<Part<'_>>)]) -> Strin
 /// How many of the claims hold that an engine checked.
 fn hold(parts: &[Part<'_>], engine: &str) -> Option<(usize, usize)> {
     let summary = parts.iter().find(|part| part.engine == engine)?.summary()?;
-    Some((summary.claims.iter().filter(|claim| claim.pass).count(), summary.claims.len()))
+    Some(ClaimResult::tally(&summary.claims))
 }
 
 fn engines<'a>(figures: &[(About<'_>, Vec<Part<'a>>)]) -> Vec<&'a str> {

@@ -95,7 +95,7 @@ fn json_for_script(plots: &Plots) -> String {
 
 fn header(summary: &Summary, title: &str) -> Markup {
     let runs: usize = summary.cases.iter().map(|c| c.runs.len()).sum();
-    let passed = summary.claims.iter().filter(|c| c.pass).count();
+    let (hold, all) = ClaimResult::tally(&summary.claims);
     html! {
         header {
             (top(html! { "vmcc" }))
@@ -108,8 +108,8 @@ fn header(summary: &Summary, title: &str) -> Markup {
                 li { b { (summary.cases.len()) } " cases" }
                 li { b { (runs) } " runs" }
                 @if !summary.claims.is_empty() {
-                    li class=(if passed == summary.claims.len() { "pass" } else { "fail" }) {
-                        b { (passed) " of " (summary.claims.len()) } " claims hold"
+                    li class=(if hold == all { "pass" } else { "fail" }) {
+                        b { (hold) " of " (all) } " claims hold"
                     }
                 }
             }
@@ -144,7 +144,7 @@ fn claims_table(claims: &[ClaimResult]) -> Markup {
                 @for claim in claims {
                     tr {
                         td { (claim.id) }
-                        td { (verdict(claim.pass)) }
+                        td { (verdict(claim)) }
                         td.number { (claim_value(claim).unwrap_or_else(none)) }
                         td.number { (claim_needs(claim).unwrap_or_else(none)) }
                         td { (claim.paper.as_deref().unwrap_or("–")) }

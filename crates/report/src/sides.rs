@@ -78,15 +78,19 @@ fn cell(result: Option<&ClaimResult>) -> Markup {
     html! {
         @if let Some(claim) = result {
             @if let Some(value) = claim_value(claim) { (value) br; }
-            (verdict(claim.pass))
+            (verdict(claim))
         } @else { (NONE) }
     }
 }
 
-/// Pass or fail.
-pub(crate) fn verdict(pass: bool) -> Markup {
-    let word = if pass { "pass" } else { "fail" };
-    html! { span class=(format!("badge {word}")) { (word) } }
+/// Pass, fail, or neither.
+pub(crate) fn verdict(claim: &ClaimResult) -> Markup {
+    let (class, word) = match claim {
+        ClaimResult { unmeasured: true, .. } => ("unmeasured", "not measured here"),
+        ClaimResult { pass: true, .. } => ("pass", "pass"),
+        _ => ("fail", "fail"),
+    };
+    html! { span class=(format!("badge {class}")) { (word) } }
 }
 
 /// The claims of figures as one table of Markdown: figure, claim, the paper's number, each engine's.
@@ -119,6 +123,9 @@ pub fn markdown(figures: &[(About<'_>, Vec<Part<'_>>)], engines: &[&str]) -> Str
 
 fn words(result: Option<&ClaimResult>) -> String {
     let Some(claim) = result else { return NONE.to_owned() };
+    if claim.unmeasured {
+        return "not measured here".to_owned();
+    }
     let value = claim_value(claim).unwrap_or_default();
     match (claim.pass, value.is_empty()) {
         (true, true) => "holds".to_owned(),

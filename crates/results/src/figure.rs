@@ -166,6 +166,7 @@ mod tests {
             metric: Some("goodput_bps".into()),
             needs: Some(crate::Needs { relation: ">=".into(), value: 124_300_000.0 }),
             pass: true,
+            unmeasured: false,
             note: None,
             analysis: None,
         };

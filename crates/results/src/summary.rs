@@ -112,12 +112,28 @@ pub struct ClaimResult {
     pub needs: Option<Needs>,
     /// Whether the expression holds.
     pub pass: bool,
+    /// Whether it asks about what only some machines measure, and this one did not: then it neither holds nor fails.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unmeasured: bool,
     /// Why it could not be evaluated, or what else the reader must know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Why it fails, as far as known. Absent when it holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub analysis: Option<String>,
+}
+
+impl ClaimResult {
+    /// Whether it was judged and does not hold.
+    pub fn fails(&self) -> bool {
+        !self.pass && !self.unmeasured
+    }
+
+    /// How many of the claims hold, and of how many that were judged.
+    pub fn tally<'a>(claims: impl IntoIterator<Item = &'a Self>) -> (usize, usize) {
+        let judged = claims.into_iter().filter(|claim| !claim.unmeasured);
+        judged.fold((0, 0), |(hold, all), claim| (hold + usize::from(claim.pass), all + 1))
+    }
 }
 
 /// The right side of a claim's comparison.

@@ -32,7 +32,7 @@ pub(crate) fn claims(claims: &[ClaimResult], not_applicable: &[Claim]) -> String
     let none = || "-".to_owned();
     let mut table = table::plain(&["CLAIM", "", "OURS", "NEEDS", "PAPER", "CHECK"]);
     for claim in claims {
-        let verdict = if claim.pass { "pass" } else { "FAIL" };
+        let verdict = verdict(claim);
         let check = match &claim.note {
             Some(note) if !claim.pass => format!("{} ({note})", claim.check),
             _ => claim.check.clone(),
@@ -54,6 +54,15 @@ pub(crate) fn claims(claims: &[ClaimResult], not_applicable: &[Claim]) -> String
         claim.analysis.as_ref().map(|analysis| format!("\n\n{}: {}", claim.id, analysis.trim()))
     });
     table::render(&table) + &analyses.collect::<String>()
+}
+
+/// A claim's verdict in a table.
+pub(crate) fn verdict(claim: &ClaimResult) -> &'static str {
+    match claim {
+        ClaimResult { unmeasured: true, .. } => "not measured here",
+        ClaimResult { pass: true, .. } => "pass",
+        _ => "FAIL",
+    }
 }
 
 /// What ran, in two lines.

@@ -1,9 +1,11 @@
 //! Whether this host can run the kernel engine or a guest.
 
+use crate::energy::{POWERCAP, Rapl, Unread};
 use crate::engine::Unusable;
 use crate::guest;
 use crate::process::is_installed;
 use crate::{Cc, LabSpec, Transport};
+use std::path::Path;
 use std::sync::OnceLock;
 use vmcc_host::probe::{self, Check};
 use vmcc_scenario::Plan;
@@ -33,7 +35,7 @@ pub fn checks() -> &'static [Check] {
             program("mptcpize", "MPTCP for programs that do not ask for it", "apt-get install mptcpize"),
             program(EMULATOR, "guests", "apt-get install qemu-system-x86"),
         ];
-        probe::checks().into_iter().chain(programs).collect()
+        probe::checks().into_iter().chain(programs).chain([energy()]).collect()
     })
 }
 
@@ -46,6 +48,19 @@ fn program(name: &str, purpose: &'static str, install: &str) -> Check {
         unknown: false,
         reason: (!ok).then(|| "not installed or not in PATH".to_owned()),
         remedy: (!ok).then(|| install.to_owned()),
+    }
+}
+
+/// Whether joules are read here.
+fn energy() -> Check {
+    let unread = Rapl::open(Path::new(POWERCAP)).err();
+    Check {
+        name: "rapl".to_owned(),
+        purpose: "joules of processors and memory",
+        ok: unread.is_none(),
+        unknown: false,
+        reason: unread.as_ref().map(ToString::to_string),
+        remedy: unread.as_ref().and_then(Unread::remedy).map(str::to_owned),
     }
 }
 
@@ -72,7 +87,7 @@ pub(super) fn kernel_can(plan: &Plan) -> Result<(), Unusable> {
 
 /// Whether a host can be a virtual machine.
 fn machine_usable() -> Result<(), Unusable> {
-    if !std::path::Path::new(TUN).exists() {
+    if !Path::new(TUN).exists() {
         return Err(Unusable::Lacks {
             check: "taps".to_owned(),
             reason: format!("{TUN} is not there, and a virtual machine's cables end at it"),

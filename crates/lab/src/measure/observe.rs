@@ -32,6 +32,7 @@ pub(super) fn observe(spec: &LabSpec, seen: &Seen, transfers: &[Transferred<'_>]
         parts: parts(spec, transfers),
         parts_per_interval: true,
         cpu_s: seen.cpu_s,
+        energy: seen.energy,
         rtts: Vec::new(),
         off: seen.absent.iter().map(|absent| off(spec, absent)).collect(),
     }

@@ -2,7 +2,7 @@
 
 use super::{Engines, Kind, Metric, Place, Span};
 use crate::reduce::Reduce::{self, By, Sum};
-use crate::reduce::{goodput, ports, probes, rtt, transfers};
+use crate::reduce::{energy, goodput, ports, probes, rtt, transfers};
 use crate::unit::Unit;
 
 /// What most entries have; each says what differs.
@@ -319,7 +319,37 @@ pub(super) const ALL: &[Metric] = &[
         title: "CPU seconds per gigabyte",
         shown: &[("", "CPU s/GB")],
         meaning: "CPU seconds of the whole host over gigabytes (10^9 B) that all traffic delivered",
-        reduce: By(goodput::cpu_s_per_gb),
+        reduce: By(energy::cpu_s_per_gb),
+        ..NUMBER
+    },
+    Metric {
+        name: "modelled_j_per_gb",
+        unit: Unit::JoulesPerGigabyte,
+        title: "modelled joules per gigabyte",
+        meaning: "a model, not a measurement: 50 W until the last transfer is done, or to the end of the run, and 40 µJ for \
+                  each full segment that was delivered or sent again, over gigabytes (10^9 B) that all connections \
+                  delivered in the whole run",
+        span: Span::Run,
+        reduce: By(energy::modelled_j_per_gb),
+        ..NUMBER
+    },
+    Metric {
+        name: "package_j_per_gb",
+        unit: Unit::JoulesPerGigabyte,
+        engines: Engines::Counters,
+        title: "package joules per gigabyte",
+        meaning: "joules of all processor packages of the host, read from RAPL, over gigabytes (10^9 B) that all traffic \
+                  delivered",
+        reduce: By(energy::package_j_per_gb),
+        ..NUMBER
+    },
+    Metric {
+        name: "dram_j_per_gb",
+        unit: Unit::JoulesPerGigabyte,
+        engines: Engines::Counters,
+        title: "memory joules per gigabyte",
+        meaning: "joules of the host's memory, read from RAPL, over gigabytes (10^9 B) that all traffic delivered",
+        reduce: By(energy::dram_j_per_gb),
         ..NUMBER
     },
 ];

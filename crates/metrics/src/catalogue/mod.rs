@@ -83,6 +83,8 @@ pub enum Engines {
     Simulator,
     /// Those that run on kernels.
     Kernels,
+    /// The same, on a machine that has counters of energy.
+    Counters,
 }
 
 /// The figures of a distribution; without one, its mean is meant.
@@ -179,7 +181,7 @@ impl Engines {
         match self {
             Self::All => &["sim", "kernel"],
             Self::Simulator => &["sim"],
-            Self::Kernels => &["kernel"],
+            Self::Kernels | Self::Counters => &["kernel"],
         }
     }
 }

@@ -84,12 +84,6 @@ pub(crate) fn tenant_jain(scope: &Scope<'_>) -> Option<Figure> {
     stats::jain(&rates.into_values().collect::<Vec<f64>>()).map(Figure::Number)
 }
 
-pub(crate) fn cpu_s_per_gb(scope: &Scope<'_>) -> Option<Figure> {
-    let seen = scope.seen;
-    let gigabytes = (0..seen.entries.len()).map(|entry| window_bytes(seen, entry)).sum::<f64>() / 1e9;
-    seen.cpu_s.filter(|_| gigabytes > 0.0).map(|cpu_s| Figure::Number(cpu_s / gigabytes))
-}
-
 /// A connection's rate over its entry's time within the window.
 pub(super) fn rate(seen: &Observed, connection: &Connection) -> Option<f64> {
     let secs = seen.active_secs(connection.entry);
@@ -123,7 +117,7 @@ fn rate_of_entry(seen: &Observed, entry: usize) -> Option<f64> {
     (secs > 0.0).then(|| window_bytes(seen, entry) * 8.0 / secs)
 }
 
-fn window_bytes(seen: &Observed, entry: usize) -> f64 {
+pub(super) fn window_bytes(seen: &Observed, entry: usize) -> f64 {
     let connections = seen.connections.iter().filter(|connection| connection.entry == entry);
     connections.map(|connection| connection.window_bytes).sum::<f64>() + seen.entries[entry].datagram_bytes
 }

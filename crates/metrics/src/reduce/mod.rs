@@ -4,6 +4,7 @@
 //! place of the result is about. Over the seeds of a case, tables show means with confidence intervals
 //! ([`crate::stats::mean_ci95`]) and claims choose for themselves.
 
+pub(crate) mod energy;
 mod flows;
 pub(crate) mod goodput;
 pub(crate) mod off;

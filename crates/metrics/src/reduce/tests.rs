@@ -1,5 +1,5 @@
 use super::*;
-use crate::observed::{Closed, Counters, End, Entry, Job, Moment, Off, Part, Path, Probe};
+use crate::observed::{Closed, Counters, End, Energy, Entry, Job, Moment, Off, Part, Path, Probe};
 use hdrhistogram::Histogram;
 
 fn secs(s: u64) -> Moment {
@@ -264,4 +264,24 @@ fn windows_and_their_coupling_are_those_of_samples_within_the_window() {
     let alphas = ["samples", "min", "max"].map(|statistic| m.get(&format!("lia_alpha.{statistic}")).unwrap());
     assert_eq!(alphas[0], 2.0);
     assert!((alphas[1] - 0.5).abs() < 1e-9 && (alphas[2] - 1.28).abs() < 1e-9, "{alphas:?}");
+}
+
+#[test]
+fn joules_are_of_counters_over_the_window_and_of_the_model_until_the_last_transfer_is_done() {
+    let mut seen = run();
+    let number = |seen: &Observed, name| figures(seen).metrics.get(name);
+    assert_eq!((number(&seen, "package_j_per_gb"), number(&seen, "modelled_j_per_gb")), (None, None));
+    seen.energy = Some(Energy { package_j: 26.0, dram_j: None });
+    assert_eq!(number(&seen, "package_j_per_gb"), Some(26.0 / 0.013));
+    assert_eq!(number(&seen, "dram_j_per_gb"), None);
+
+    // 1,000 and 1,000 segments, and ten that were sent again.
+    seen.connections.iter_mut().for_each(|connection| connection.delivered_bytes = 1_448_000);
+    let of = |seconds: f64| (50.0 * seconds + 40e-6 * 2_010.0) / 2.896e-3;
+    let close = |found: Option<f64>, wanted: f64| (found.unwrap() / wanted - 1.0).abs() < 1e-9;
+    assert!(close(number(&seen, "modelled_j_per_gb"), of(10.0)), "they go on to the end");
+    for (connection, done) in seen.connections.iter_mut().zip([6, 4]) {
+        (connection.job, connection.received) = (Job::Transfer(1_448_000), Some(secs(done)));
+    }
+    assert!(close(number(&seen, "modelled_j_per_gb"), of(6.0)), "the last is done");
 }

@@ -7,7 +7,14 @@ use super::{BadClaim, Bound, CaseFigures, Claim, ClaimError, Verdict};
 use crate::model::ClaimSpec;
 
 fn claim(check: &str) -> Result<Claim, BadClaim> {
-    Claim::parse(ClaimSpec { id: "c".into(), paper: None, check: check.into(), note: None, analysis: None })
+    Claim::parse(ClaimSpec {
+        id: "c".into(),
+        paper: None,
+        check: check.into(),
+        note: None,
+        analysis: None,
+        kernel_analysis: None,
+    })
 }
 
 fn case(n: u64, goodput: &[f64]) -> CaseFigures {

@@ -97,4 +97,7 @@ pub struct ClaimSpec {
     /// Why it does not hold here, as far as known: what reports say beside it when it fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub analysis: Option<String>,
+    /// The same of real kernels, where the reason is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_analysis: Option<String>,
 }

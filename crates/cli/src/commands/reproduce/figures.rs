@@ -6,8 +6,8 @@ use crate::commands::run::{self, Prepared};
 use crate::failure::{Exit, Failure, folder_failure};
 use crate::ui::Ui;
 use std::path::{Path, PathBuf};
-use vmcc_results::Summary;
 use vmcc_results::folder::{FolderError, SUMMARY_FILE, read_summary};
+use vmcc_results::{ClaimResult, Summary};
 use vmcc_scenario::text::shell_word;
 
 /// A figure and what came of it.
@@ -128,7 +128,7 @@ fn resumable(failure: Failure, what: &str, out: &Path, options: &ReproduceOption
 /// A claim that failed says more than a figure that was not run.
 fn exit(figures: &[Figure]) -> Exit {
     let ran = figures.iter().filter_map(|figure| figure.outcome.as_ref().ok());
-    if ran.flat_map(|summary| &summary.claims).any(|claim| !claim.pass) {
+    if ran.flat_map(|summary| &summary.claims).any(ClaimResult::fails) {
         return Exit::CheckFailed;
     }
     figures.iter().find_map(|figure| figure.outcome.as_ref().err()).map_or(Exit::Done, |refusal| refusal.exit)

@@ -7,7 +7,7 @@ use crate::ui::Ui;
 use serde::Serialize;
 use serde_json::json;
 use std::path::Path;
-use vmcc_results::Summary;
+use vmcc_results::{ClaimResult, Summary};
 use vmcc_scenario::papers::{self, Figure, Paper};
 use vmcc_scenario::{Document, Overrides};
 
@@ -60,8 +60,8 @@ fn entry(paper: &Paper, figure: &Figure, out: Option<&Path>) -> Result<Entry, Fa
 }
 
 fn last(summary: Summary) -> Last {
-    let passed = summary.claims.iter().filter(|claim| claim.pass).count();
-    Last { engine: summary.engine, passed, claims: summary.claims.len() }
+    let (passed, claims) = ClaimResult::tally(&summary.claims);
+    Last { engine: summary.engine, passed, claims }
 }
 
 fn text(entries: &[Entry]) -> String {

@@ -2,13 +2,14 @@
 
 use super::figures::Figure;
 use crate::args::ReproduceOptions;
+use crate::run::overview::verdict;
 use crate::table;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
 use vmcc_metrics::unit::digits;
-use vmcc_results::Summary;
 use vmcc_results::figure::{claim_needs, claim_value};
+use vmcc_results::{ClaimResult, Summary};
 
 /// The answer for people.
 pub(super) fn text(figures: &[Figure], index: &Path) -> String {
@@ -31,7 +32,7 @@ fn claims(figures: &[Figure]) -> String {
             table.add_row([
                 name.to_owned(),
                 claim.id.clone(),
-                if claim.pass { "pass" } else { "FAIL" }.to_owned(),
+                verdict(claim).to_owned(),
                 claim.paper.clone().unwrap_or_else(none),
                 claim_value(claim).unwrap_or_else(none),
                 claim_needs(claim).unwrap_or_else(none),
@@ -43,20 +44,19 @@ fn claims(figures: &[Figure]) -> String {
 
 /// Why claims fail.
 fn analyses(name: &str, summary: &Summary) -> String {
-    let failed = summary.claims.iter().filter(|claim| !claim.pass);
+    let failed = summary.claims.iter().filter(|claim| claim.fails());
     let why = failed.filter_map(|claim| Some((&claim.id, claim.analysis.as_ref().or(claim.note.as_ref())?)));
     why.map(|(id, why)| format!("\n\n{name} {id}: {}", why.trim())).collect()
 }
 
 fn total(figures: &[Figure]) -> String {
-    let claims = || summaries(figures).flat_map(|(_, summary)| &summary.claims);
-    let passed = claims().filter(|claim| claim.pass).count();
+    let claims = summaries(figures).flat_map(|(_, summary)| &summary.claims);
+    let (hold, all) = ClaimResult::tally(claims);
     let cpu_s: f64 = summaries(figures).filter_map(|(_, summary)| summary.work.cpu_s).sum();
     let ran = summaries(figures).count();
     format!(
-        "{ran} of {} figures ran, {passed} of {} claims hold; {} s of CPU time",
+        "{ran} of {} figures ran, {hold} of {all} claims hold; {} s of CPU time",
         figures.len(),
-        claims().count(),
         digits(cpu_s)
     )
 }

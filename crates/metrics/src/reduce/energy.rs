@@ -1,0 +1,49 @@
+//! What a host used for what was delivered, whoever it was for.
+
+use super::goodput::window_bytes;
+use super::{Figure, Scope};
+use crate::observed::{Job, Moment, Observed};
+
+/// What the model takes a host to draw whatever it does, in watts.
+const IDLE_W: f64 = 50.0;
+/// What it takes both ends together to use for a segment and its acknowledgment: 4 us of one processor at 10 W.
+const SEGMENT_J: f64 = 40e-6;
+const SEGMENT_BYTES: f64 = 1448.0;
+
+pub(crate) fn cpu_s_per_gb(scope: &Scope<'_>) -> Option<Figure> {
+    per_gigabyte(scope.seen, scope.seen.cpu_s)
+}
+
+pub(crate) fn package_j_per_gb(scope: &Scope<'_>) -> Option<Figure> {
+    per_gigabyte(scope.seen, scope.seen.energy.map(|energy| energy.package_j))
+}
+
+pub(crate) fn dram_j_per_gb(scope: &Scope<'_>) -> Option<Figure> {
+    per_gigabyte(scope.seen, scope.seen.energy.and_then(|energy| energy.dram_j))
+}
+
+fn per_gigabyte(seen: &Observed, used: Option<f64>) -> Option<Figure> {
+    let gigabytes = (0..seen.entries.len()).map(|entry| window_bytes(seen, entry)).sum::<f64>() / 1e9;
+    used.filter(|_| gigabytes > 0.0).map(|used| Figure::Number(used / gigabytes))
+}
+
+/// Whole transfers and not the window: who is done earlier needs less.
+pub(crate) fn modelled_j_per_gb(scope: &Scope<'_>) -> Option<Figure> {
+    let seen = scope.seen;
+    let bytes = seen.connections.iter().map(|connection| connection.delivered_bytes as f64).sum::<f64>();
+    let subflows = seen.connections.iter().flat_map(|connection| &connection.subflows);
+    let again = subflows.filter_map(|subflow| subflow.counters.retransmits).sum::<u64>() as f64;
+    let joules =
+        IDLE_W * done(seen).secs_since(Moment::default()) + SEGMENT_J * (bytes / SEGMENT_BYTES + again);
+    (bytes > 0.0).then(|| Figure::Number(joules / (bytes / 1e9)))
+}
+
+/// When the last transfer was done; the end of the run if something goes on until then.
+fn done(seen: &Observed) -> Moment {
+    let of = |job, received| match job {
+        Job::Transfer(_) => received,
+        Job::Endless | Job::Requests(_) => None,
+    };
+    let done: Option<Vec<Moment>> = seen.connections.iter().map(|c| of(c.job, c.received)).collect();
+    done.and_then(|done| done.into_iter().max()).unwrap_or(seen.window.1)
+}
