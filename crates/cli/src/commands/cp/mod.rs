@@ -126,8 +126,10 @@ fn text(moment: &Moment, outcome: &Outcome, seconds: f64) -> String {
     let files = if moment.files_done == 1 { "file" } else { "files" };
     let rate = moment.bytes_done.saturating_sub(moment.bytes_found) as f64 * 8e-6 / seconds.max(1e-9);
     let mut text = format!(
-        "{} {files}, {} bytes in {seconds:.1} s ({rate:.0} Mbit/s), SHA-256 checked",
-        moment.files_done, moment.bytes_done
+        "{} {files}, {} bytes in {seconds:.1} s ({rate:.0} Mbit/s){}",
+        moment.files_done,
+        moment.bytes_done,
+        if moment.files_done > 0 { ", SHA-256 checked" } else { "" }
     );
     if moment.bytes_found > 0 {
         text += &format!("; {} bytes were there before", moment.bytes_found);
