@@ -28,7 +28,7 @@ pub(crate) struct Crowd {
 
 impl Crowd {
     pub(crate) fn new(most: usize) -> Crowd {
-        let config = Arc::new(Config { idle_timeout: Span::from_secs(3600), ..Config::default() });
+        let config = Arc::new(Config { idle_timeout: Span::ZERO, ..Config::default() });
         let (tls, retry) = (tls::server(), Retry::Above(64));
         let server = Server { tls, config: config.clone(), retry, max_connections: most };
         Crowd {
