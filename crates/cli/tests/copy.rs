@@ -175,6 +175,13 @@ fn what_cannot_be_copied_is_said() {
 }
 
 #[test]
+fn a_file_that_is_longer_than_it_says_is_not_taken_for_empty() {
+    let world = World::new();
+    world.fails(&["/proc/cpuinfo", &world.far("cpuinfo")], 1, &["cpuinfo", "than its size says"]);
+    assert!(!world.path("far/cpuinfo").exists());
+}
+
+#[test]
 fn far_ends_that_are_none_are_said() {
     let world = World::with_ssh("echo 'ssh: Could not resolve hostname' >&2; exit 255");
     let (source, _) = world.write("data", 10);

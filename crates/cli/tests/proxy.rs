@@ -209,6 +209,10 @@ fn programs_are_carried_over_two_paths() {
     let ways = ways.as_array().unwrap();
     assert_eq!((code, ways.len()), (0, 2));
     assert!(ways.iter().all(|way| way["path"] == true && way["rtt_ms"].as_f64() > Some(0.0)), "{ways:?}");
+    // Both end at the same address, which is all there is of a way within a host; and what is known by use counts more than probes.
+    assert_eq!((&ways[0]["chosen"], &ways[1]["overlap"]), (&true.into(), &1.0.into()), "{ways:?}");
+    assert!(ways.iter().all(|way| way["hops"][0]["address"] == "127.0.0.1"), "{ways:?}");
+    assert!(ways.iter().any(|way| way["of_traffic"] == true), "{ways:?}");
 
     // The server's side may be started again: the next program's connection makes a new one of ours.
     assert_eq!(server.end(), Some(130));
@@ -264,6 +268,32 @@ fn strangers_and_open_doors_are_refused() {
     );
     let (code, ways) = answer(&["paths", "192.0.2.1:9", "--local", "127.0.0.1", "--probes", "1"]);
     assert_eq!((code, &ways[0]["path"]), (3, &false.into()), "{ways}");
+}
+
+#[test]
+fn a_server_that_was_killed_is_said_to_have_lost_its_connections() {
+    let (users, target) = (Users::new(), echo());
+    users.trust("server", "client");
+    users.trust("client", "server");
+    let server_keys = users.keys("server");
+    let mut server = Side::start(&["--listen", "127.0.0.1:0", "--keys", &server_keys]);
+    let at = server.address("listening for clients").to_string();
+    let forward = format!("127.0.0.1:0={target}");
+    let mut client = Side::start(&[&at, "--keys", &users.keys("client"), "--forward", &forward]);
+    let forward_at = client.address("listening for a forward");
+    assert_eq!(asked(TcpStream::connect(forward_at).unwrap(), b"first"), b"first");
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let mut server = Side::start(&["--listen", &at, "--keys", &server_keys]);
+    server.address("listening for clients");
+    // Whatever is sent now is answered by one who does not know of it.
+    let waits = TcpStream::connect(forward_at).unwrap();
+    let mut said = String::new();
+    while !said.contains("no longer connected") {
+        assert!(client.lines.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    assert!(said.contains("stateless reset"), "{said}");
+    drop(waits);
 }
 
 #[test]

@@ -127,6 +127,13 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// A secret that follows from the key, and does not tell it: the same as long as the key is.
+    pub(crate) fn derived(&self, purpose: &[u8]) -> [u8; 32] {
+        let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, self.key.secret_pkcs8_der());
+        let tag = aws_lc_rs::hmac::sign(&key, purpose);
+        tag.as_ref().try_into().expect("32 bytes")
+    }
+
     /// A new one.
     ///
     /// # Errors

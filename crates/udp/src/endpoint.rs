@@ -5,6 +5,7 @@ use crate::connection::Connection;
 use crate::driver::Driver;
 use crate::shared::{Inner, Shared, State};
 use crate::socket::Socket;
+use std::collections::HashSet;
 use std::future::poll_fn;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -55,6 +56,11 @@ impl Endpoint {
         Ok(Endpoint(Arc::new(Held(shared))))
     }
 
+    /// With the same key, a server that was started again tells its clients that it has lost their connections. It is a secret.
+    pub fn set_reset_key(&self, key: &[u8]) {
+        self.shared().lock().engine.set_reset_key(key);
+    }
+
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.0.0
     }
@@ -94,6 +100,21 @@ impl Endpoint {
     /// What sockets are bound to.
     pub fn locals(&self) -> Vec<SocketAddr> {
         self.shared().lock().sockets.iter().map(Socket::local).collect()
+    }
+
+    /// Closes sockets that were opened for addresses of interfaces that no longer have them, or that have come anew; but no socket that a
+    /// connection uses, which would not know why.
+    pub fn close_stale(&self, own: &[Source]) {
+        let mut inner = self.shared().lock();
+        let Inner { engine, connections, sockets, .. } = &mut *inner;
+        let live = connections.iter().filter(|(_, state)| state.error.is_none()).map(|(handle, _)| *handle);
+        let mut used = HashSet::new();
+        for handle in live {
+            let paths = engine.connection(handle).into_iter().flat_map(|connection| connection.paths());
+            used.extend(paths.map(|path| path.route.local));
+        }
+        sockets.retain(|socket| used.contains(&socket.local()) || !socket.is_stale(own));
+        inner.wake_driver();
     }
 
     /// Closes the socket at an address that is gone.

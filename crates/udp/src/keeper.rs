@@ -1,6 +1,6 @@
 //! A path for every pair of addresses that has one, while addresses come and go.
 
-use crate::address::{Changes, Source};
+use crate::address::{Changes, Source, sources};
 use crate::connection::{Connection, PathEvent};
 use crate::reach::{Attempt, Target};
 use std::collections::HashMap;
@@ -165,6 +165,9 @@ impl Work {
             if self.connection.abandon_path(path.id).is_err() {
                 self.changed = true;
             }
+        }
+        if let Ok(own) = sources() {
+            endpoint.close_stale(&own);
         }
     }
 

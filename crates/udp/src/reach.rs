@@ -136,6 +136,8 @@ impl Endpoint {
         config: Arc<Config>,
         target: &Target,
     ) -> Result<Connection, ReachError> {
+        // Of an earlier connection, perhaps; what was found to be gone meanwhile is opened anew.
+        self.close_stale(&sources().map_err(ReachError::Sources)?);
         let mut pairs = target.pairs().map_err(ReachError::Sources)?.into_iter();
         let mut trials: Vec<Trial> = Vec::new();
         let mut failed: Vec<Attempt> = Vec::new();

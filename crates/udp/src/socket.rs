@@ -1,5 +1,6 @@
 //! One UDP socket: segmentation offload, ECN bits, what waits for room in it.
 
+use crate::address::Source;
 use quinn_udp::{EcnCodepoint, RecvMeta, UdpSocketState};
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -40,10 +41,24 @@ struct Waiting {
     bytes: Vec<u8>,
 }
 
+#[derive(PartialEq)]
+struct Interface {
+    name: String,
+    index: Option<u32>,
+}
+
+impl Interface {
+    fn of(name: &str) -> Interface {
+        Interface { name: name.to_owned(), index: nix::net::if_::if_nametoindex(name).ok() }
+    }
+}
+
 pub(crate) struct Socket {
     io: UdpSocket,
     state: UdpSocketState,
     local: SocketAddr,
+    /// The interface that its packets leave by, where one was named: its number is another when it comes again.
+    interface: Option<Interface>,
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
 }
@@ -61,11 +76,19 @@ impl Socket {
             bind_device(&io, interface);
         }
         let local = io.local_addr()?;
-        Ok(Socket { io, state, local, waiting: VecDeque::new(), waiting_bytes: 0 })
+        let interface = interface.filter(|name| !name.is_empty()).map(Interface::of);
+        Ok(Socket { io, state, local, interface, waiting: VecDeque::new(), waiting_bytes: 0 })
     }
 
     pub(crate) fn local(&self) -> SocketAddr {
         self.local
+    }
+
+    /// Whether it was opened for an address of an interface that does not have it any more.
+    pub(crate) fn is_stale(&self, own: &[Source]) -> bool {
+        let Some(interface) = &self.interface else { return false };
+        let has = |source: &Source| source.ip == self.local.ip() && source.interface == interface.name;
+        !own.iter().any(has) || Interface::of(&interface.name) != *interface
     }
 
     /// Whether packets from `local` leave here.

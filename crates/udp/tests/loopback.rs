@@ -186,3 +186,17 @@ async fn what_cannot_be_reached_is_said_pair_by_pair() {
     let family = target(vec!["[2001:db8::1]:9".parse().unwrap()], &[1]);
     assert!(matches!(reach(&near, &family).await, Err(ReachError::NoPair(_))));
 }
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn sockets_of_addresses_that_are_gone_are_closed() {
+    let endpoint = Endpoint::new(None).unwrap();
+    let source = vmcc_udp::Source { ip: ips(&[5])[0], interface: "lo".to_owned() };
+    let kept = bind(&endpoint, &[6])[0];
+    let of_interface = endpoint.bind_source(&source, 0).unwrap();
+    endpoint.close_stale(std::slice::from_ref(&source));
+    assert_eq!(endpoint.locals(), [kept, of_interface]);
+    // It has moved to another interface, or come again as one.
+    endpoint.close_stale(&[vmcc_udp::Source { interface: "other".to_owned(), ..source }]);
+    assert_eq!(endpoint.locals(), [kept]);
+}

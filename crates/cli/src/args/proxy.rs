@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use vmcc_tunnel::place::{Place, address, listening};
 use vmcc_tunnel::proxy::Forward;
+use vmcc_tunnel::ways::Choice;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ProxyOptions {
@@ -72,4 +73,20 @@ pub(crate) struct PathsOptions {
     /// Probes for each pair of addresses
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) probes: u32,
+
+    /// Choose at most so many ways to use together
+    #[arg(long, value_name = "K", default_value_t = Choice::default().most, value_parser = most)]
+    pub(crate) most: usize,
+
+    /// Choose only ways that share at most 1 - BETA of their delay with each better one, 0 to 1
+    #[arg(long, value_name = "BETA", default_value_t = Choice::default().beta, value_parser = share)]
+    pub(crate) beta: f64,
+}
+
+fn most(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|most| (1..=1000).contains(most)).ok_or_else(|| "give 1 to 1000".to_owned())
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| "give 0 to 1".to_owned())
 }

@@ -1,4 +1,4 @@
-//! `vmcc paths`: which pairs of addresses carry packets to a server.
+//! `vmcc paths`: which pairs of addresses carry packets to a server, and which of them are worth using together.
 
 use crate::args::PathsOptions;
 use crate::failure::{Exit, Failure, chain};
@@ -7,7 +7,7 @@ use crate::table;
 use crate::ui::Ui;
 use serde_json::{Value, json};
 use std::time::Duration;
-use vmcc_tunnel::ways::{self, Way, WaysError};
+use vmcc_tunnel::ways::{self, Choice, Hop, Seen, Verdict, Way, WaysError};
 
 pub(crate) fn paths(options: &PathsOptions, ui: &Ui) -> Result<Exit, Failure> {
     let stop = interrupt::listen()?;
@@ -17,22 +17,26 @@ pub(crate) fn paths(options: &PathsOptions, ui: &Ui) -> Result<Exit, Failure> {
         return Err(Failure::host(format!("no address of this host can be a path to {}", options.server))
             .help("bring an interface with an address of the same family up: `ip address`"));
     }
-    let document: Vec<Value> = ways.iter().map(document).collect();
-    ui.answer(&document, || text(&ways));
-    let any = ways.iter().any(is_path);
+    let ranked = ways::rank(ways, Choice { most: options.most, beta: options.beta });
+    let document: Vec<Value> = ranked.iter().map(|one| document(one, &ranked)).collect();
+    ui.answer(&document, || text(&ranked));
+    let any = ranked.iter().any(|(way, _)| way.estimate().is_some());
     Ok(if any { Exit::Done } else { Exit::HostCannot })
 }
 
-fn is_path(way: &Way) -> bool {
-    way.seen.as_ref().is_ok_and(|seen| !seen.round_trips.is_empty())
-}
+type Ranked = (Way, Verdict);
 
-/// Why it is one, or is none.
-fn verdict(way: &Way) -> String {
-    match &way.seen {
-        Err(reason) => reason.clone(),
-        Ok(_) if is_path(way) => "a path".to_owned(),
-        Ok(_) => "no answer".to_owned(),
+/// Whether it is to be used, or why not.
+fn verdict((way, verdict): &Ranked, all: &[Ranked]) -> String {
+    match (verdict, &way.seen) {
+        (Verdict::Chosen, _) => "chosen".to_owned(),
+        (Verdict::Overlaps(share, with), _) => {
+            let (other, percent) = (&all[*with].0, share * 100.0);
+            format!("shares {percent:.0} % with {} to {}", other.local, other.remote)
+        }
+        (Verdict::NotNeeded, _) => "enough without it".to_owned(),
+        (Verdict::NoPath, Err(reason)) => reason.clone(),
+        (Verdict::NoPath, Ok(_)) => "no answer".to_owned(),
     }
 }
 
@@ -40,35 +44,50 @@ fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-fn document(way: &Way) -> Value {
+fn hop(hop: &Hop) -> Value {
+    json!({ "address": hop.address, "rtt_ms": hop.round_trip.map(milliseconds) })
+}
+
+fn document(one: &Ranked, all: &[Ranked]) -> Value {
+    let way = &one.0;
     let seen = way.seen.as_ref().ok();
-    let median = seen.and_then(|seen| seen.median()).map(milliseconds);
+    let estimate = way.estimate();
+    let overlap = match one.1 {
+        Verdict::Overlaps(share, _) => Some(share),
+        _ => None,
+    };
     json!({
         "local": way.local, "interface": way.interface, "remote": way.remote,
-        "rtt_ms": median, "rtt_min_ms": seen.and_then(|seen| seen.round_trips.first().copied()).map(milliseconds),
-        "loss": seen.map(|seen| seen.loss()), "path": is_path(way), "verdict": verdict(way),
+        "rtt_ms": estimate.map(|(rtt, _)| milliseconds(rtt)),
+        "rtt_min_ms": seen.and_then(|seen| seen.round_trips.first().copied()).map(milliseconds),
+        "loss": estimate.map(|(_, loss)| loss).or(seen.map(Seen::loss)),
+        "of_traffic": seen.is_some_and(|seen| seen.traffic.is_some()),
+        "score": ways::score(way), "hops": way.hops().iter().map(hop).collect::<Vec<_>>(), "overlap": overlap,
+        "path": estimate.is_some(), "chosen": one.1 == Verdict::Chosen, "verdict": verdict(one, all),
     })
 }
 
-fn text(ways: &[Way]) -> String {
-    let rows = ways.iter().map(|way| {
-        let seen = way.seen.as_ref().ok().filter(|_| is_path(way));
-        let time =
-            |time: Option<Duration>| time.map_or("-".to_owned(), |time| format!("{:.3}", milliseconds(time)));
+fn text(ranked: &[Ranked]) -> String {
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let rows = ranked.iter().map(|one| {
+        let (way, _) = one;
+        let estimate = way.estimate();
+        let hops = way.hops().len();
         vec![
             way.interface.clone(),
             way.local.to_string(),
             way.remote.to_string(),
-            time(seen.and_then(|seen| seen.round_trips.first().copied())),
-            time(seen.and_then(|seen| seen.median())),
-            seen.map_or("-".to_owned(), |seen| format!("{:.0}", seen.loss() * 100.0)),
-            verdict(way),
+            or_none(estimate.map(|(rtt, _)| format!("{:.3}", milliseconds(rtt)))),
+            or_none(estimate.map(|(_, loss)| format!("{:.1}", loss * 100.0))),
+            or_none((hops > 0).then(|| hops.to_string())),
+            or_none(ways::score(way).map(|score| format!("{score:.0}"))),
+            verdict(one, ranked),
         ]
     });
     let mut table =
-        table::plain(&["interface", "from", "to", "RTT min ms", "median ms", "loss %", "verdict"]);
+        table::plain(&["interface", "from", "to", "RTT ms", "loss %", "hops", "score pkt/s", "verdict"]);
     table.add_rows(rows);
-    table::align_right(&mut table, 3..6);
+    table::align_right(&mut table, 3..7);
     table::render(&table)
 }
 

@@ -173,13 +173,14 @@ impl Part {
             );
             return Err(Refusal::new(Reason::Changed, text));
         }
-        let mut store = || {
+        let store = || {
             self.file.set_len(self.len)?;
             self.file.set_permissions(Permissions::from_mode(mode_of(item, options)))?;
             if options.preserve {
                 self.file.set_modified(time_of(item.modified))?;
             }
-            self.file.flush()
+            // A whole name over bytes that a power loss takes would be half a file.
+            self.file.sync_data()
         };
         store().map_err(|error| Refusal::system(&self.target, &error))?;
         if !options.force {
@@ -190,10 +191,38 @@ impl Part {
                 format!("{}: what arrived was replaced by somebody; copy it again", self.path.display());
             return Err(Refusal::new(Reason::Changed, text));
         }
-        fs::rename(&self.path, &self.target).map_err(|error| Refusal::system(&self.target, &error))?;
+        give_name(&self.path, &self.target, options.force)?;
         self.done = true;
         Ok(())
     }
+}
+
+/// Gives a file its name, which nobody else's may have got meanwhile unless that is to be replaced.
+fn give_name(part: &Path, target: &Path, replace: bool) -> Result<(), Refusal> {
+    let named = if replace { fs::rename(part, target) } else { rename_new(part, target) };
+    named.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            let text = format!("{}: somebody has just made it; --force replaces it", target.display());
+            Refusal::new(Reason::Exists, text)
+        }
+        _ => Refusal::system(target, &error),
+    })
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn rename_new(part: &Path, target: &Path) -> io::Result<()> {
+    use nix::errno::Errno;
+    use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+    match renameat2(AT_FDCWD, part, AT_FDCWD, target, RenameFlags::RENAME_NOREPLACE) {
+        // A file system, or a kernel, that cannot: it was looked just now that nothing is there.
+        Err(Errno::EINVAL | Errno::ENOSYS) => fs::rename(part, target),
+        named => named.map_err(io::Error::from),
+    }
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn rename_new(part: &Path, target: &Path) -> io::Result<()> {
+    fs::rename(part, target)
 }
 
 /// What can be gone on with stays, nothing else.

@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -100,7 +101,9 @@ async fn send(
     };
     progress.found(offset);
     wire::write(&mut to, &Start { offset }).await?;
-    let sent = send_bytes(&mut to, Source { path, file, context, left: size - offset }, progress).await;
+    let modified = file.metadata().and_then(|metadata| metadata.modified()).ok();
+    let source = Source { path, file, context, left: size - offset, size, modified };
+    let sent = send_bytes(&mut to, source, progress).await;
     match sent {
         Err(Failed::Refused(refusal)) => Ok(Some(refusal)),
         // The receiver stops when it cannot go on, and says why.
@@ -148,6 +151,27 @@ struct Source {
     file: File,
     context: Context,
     left: u64,
+    size: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Source {
+    /// What was read is the file, or its beginning if it has grown: nobody wrote into it meanwhile, and it is not one that has another size
+    /// than it says.
+    fn is_as_it_was(&mut self) -> Result<(), Refusal> {
+        let said = |error: io::Error| Refusal::system(&self.path, &error);
+        let now = self.file.metadata().map_err(said)?;
+        let rewritten = now.len() == self.size && now.modified().ok() != self.modified;
+        let more = self.size == 0 && now.len() == 0 && self.file.read(&mut [0]).map_err(said)? > 0;
+        let text = match (rewritten, more) {
+            (_, true) => {
+                "has more in it than its size says, as files of the kernel do; copy what `cat` makes of it"
+            }
+            (true, _) => "was written to while it was copied; copy it again",
+            _ => return Ok(()),
+        };
+        Err(Refusal::new(Reason::Changed, format!("{}: {text}", self.path.display())))
+    }
 }
 
 enum Failed {
@@ -194,6 +218,7 @@ fn read_pieces(mut source: Source, pieces: &mpsc::Sender<Vec<u8>>) -> Result<[u8
             break; // nobody sends any more
         }
     }
+    source.is_as_it_was()?;
     Ok(digest_of(&source.context))
 }
 

@@ -54,6 +54,7 @@ pub fn server(job: &ServerJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
         let config = Arc::new(config(job.qlog.clone()));
         let server = Server { tls, config, retry, max_connections: MOST_CONNECTIONS };
         let endpoint = Endpoint::new(Some(server))?;
+        endpoint.set_reset_key(&job.identity.derived(b"vmcc stateless reset"));
         let bound =
             endpoint.bind(job.listen).map_err(|source| ProxyError::Listen { address: job.listen, source })?;
         let _board = shown(&endpoint, job.metrics, &tell).await?;

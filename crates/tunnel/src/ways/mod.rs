@@ -3,6 +3,13 @@
 //! A probe is a packet of a version that nobody speaks; a server answers it with those that it does (RFC 8999 section 6, RFC 9000 section
 //! 5.2.2). So every QUIC server can be asked, nobody has to be trusted, and it keeps nothing.
 
+mod rank;
+#[cfg(target_os = "linux")]
+mod trace;
+
+pub use rank::{Choice, Verdict, overlap, rank, score};
+
+use crate::live;
 use crate::place::{NameError, Place};
 use crate::run::{block_on, stopped, unless};
 use std::collections::HashMap;
@@ -18,6 +25,8 @@ const ID_LEN: usize = 8;
 /// Shorter ones need not be answered.
 const PROBE_BYTES: usize = 1200;
 const INTERVAL: Duration = Duration::from_millis(50);
+/// Fewer tell no more than probes.
+const ENOUGH_PACKETS: u64 = 100;
 /// The last answer is waited for this long.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -41,6 +50,42 @@ pub struct Seen {
     pub sent: u32,
     /// Round trips of those that were answered, the shortest first.
     pub round_trips: Vec<Duration>,
+    /// Routers on the way, and the server, as far as they answer.
+    pub hops: Vec<Hop>,
+    /// What a program of ours that uses this way knows of it.
+    pub traffic: Option<Traffic>,
+}
+
+/// The end of a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hop {
+    /// Who answered there, if anybody did.
+    pub address: Option<IpAddr>,
+    /// How long that took.
+    pub round_trip: Option<Duration>,
+}
+
+/// What traffic says of a way, which is more than a few probes do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Traffic {
+    /// Smoothed round trip.
+    pub round_trip: Duration,
+    /// The share of packets that was lost.
+    pub loss: f64,
+}
+
+impl Way {
+    /// Round trip and share of losses: of traffic if there is any, else of probes; none if it is no path.
+    pub fn estimate(&self) -> Option<(Duration, f64)> {
+        let seen = self.seen.as_ref().ok()?;
+        let median = seen.median()?;
+        Some(seen.traffic.map_or((median, seen.loss()), |traffic| (traffic.round_trip, traffic.loss)))
+    }
+
+    /// Its hops, as far as they are known.
+    pub fn hops(&self) -> &[Hop] {
+        self.seen.as_ref().map_or(&[], |seen| &seen.hops)
+    }
 }
 
 impl Seen {
@@ -83,10 +128,14 @@ pub fn ways(
     let addresses = block_on(unless(stopped(stop), server.addresses()))?.ok_or(WaysError::Interrupted)??;
     let target = Target { name: String::new(), addresses, locals: locals.to_vec() };
     let pairs = target.pairs()?;
+    let programs = live::programs();
     let ways = std::thread::scope(|scope| {
+        let programs = &programs;
         let probe = |(source, remote): (Source, SocketAddr)| {
             scope.spawn(move || {
                 let seen = probe(&source, remote, probes, stop).map_err(|error| error.to_string());
+                let traffic = traffic(programs, source.ip, remote);
+                let seen = seen.map(|seen| Seen { traffic, ..seen });
                 Way { local: source.ip, interface: source.interface, remote, seen }
             })
         };
@@ -118,7 +167,31 @@ fn probe(source: &Source, remote: SocketAddr, probes: u32, stop: &AtomicBool) ->
         receive(&socket, until.min(Instant::now() + INTERVAL), &mut under_way, &mut seen)?;
     }
     seen.round_trips.sort();
+    if let Some(round_trip) = seen.median() {
+        // Without them less is known of the way, which is a path all the same.
+        seen.hops = hops(&socket, round_trip, stop).unwrap_or_default();
+    }
     Ok(seen)
+}
+
+#[cfg(target_os = "linux")]
+fn hops(socket: &UdpSocket, round_trip: Duration, stop: &AtomicBool) -> io::Result<Vec<Hop>> {
+    trace::trace(socket, round_trip, stop)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn hops(socket: &UdpSocket, round_trip: Duration, _: &AtomicBool) -> io::Result<Vec<Hop>> {
+    Ok(vec![Hop { address: Some(socket.peer_addr()?.ip()), round_trip: Some(round_trip) }])
+}
+
+/// What a program of ours knows of a way by using it.
+fn traffic(programs: &[live::Program], local: IpAddr, remote: SocketAddr) -> Option<Traffic> {
+    let paths = programs.iter().flat_map(|program| &program.connections).flat_map(|one| &one.paths);
+    let mut same =
+        paths.filter(|path| path.local.ip() == local && path.remote.ip() == remote.ip() && !path.silent);
+    let path = same.find(|path| path.srtt_us > 0 && path.acked_pkt >= ENOUGH_PACKETS)?;
+    let loss = path.lost_pkt as f64 / (path.lost_pkt + path.acked_pkt) as f64;
+    Some(Traffic { round_trip: Duration::from_micros(path.srtt_us.into()), loss })
 }
 
 /// Takes answers until a moment.

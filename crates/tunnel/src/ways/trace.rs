@@ -1,0 +1,130 @@
+//! Which routers are on a way: packets that may go one hop, two hops, and so on, with the ends and ports that all have, so that whoever
+//! spreads connections over links by them spreads these the same way (Paris traceroute). What routers say comes by the socket's queue
+//! of errors, which needs no right.
+
+use super::{Hop, answered, packet, random};
+use nix::sys::socket::sockopt::{Ipv4RecvErr, Ipv6RecvErr, Ipv6Ttl};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt};
+use std::io::{self, ErrorKind, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Farther than anything is.
+const MOST_HOPS: u8 = 30;
+/// Packets for one hop, some of which routers leave unanswered.
+const TRIES: u32 = 2;
+/// Hops in a row that do not answer, after which none will.
+const MOST_SILENT: usize = 4;
+/// A router is waited for as long as several round trips take, within these.
+const ROUND_TRIPS: u32 = 3;
+const LEAST_WAIT: Duration = Duration::from_millis(20);
+const MOST_WAIT: Duration = Duration::from_millis(300);
+
+/// What answered.
+enum Answer {
+    Router(IpAddr),
+    /// The other end.
+    End,
+}
+
+/// The routers on the way of a connected socket to a server that answers within `round_trip`, and the server.
+pub(super) fn trace(socket: &UdpSocket, round_trip: Duration, stop: &AtomicBool) -> io::Result<Vec<Hop>> {
+    let end = socket.peer_addr()?.ip();
+    match end {
+        IpAddr::V4(_) => setsockopt(socket, Ipv4RecvErr, &true)?,
+        IpAddr::V6(_) => setsockopt(socket, Ipv6RecvErr, &true)?,
+    }
+    let wait = (round_trip * ROUND_TRIPS).clamp(LEAST_WAIT, MOST_WAIT);
+    let mut hops = Vec::new();
+    for ttl in 1..=MOST_HOPS {
+        if stop.load(Ordering::SeqCst) {
+            break;
+        }
+        match end {
+            IpAddr::V4(_) => socket.set_ttl(ttl.into())?,
+            IpAddr::V6(_) => setsockopt(socket, Ipv6Ttl, &ttl.into())?,
+        }
+        let mut found = None;
+        for _ in 0..TRIES {
+            found = ask(socket, wait)?;
+            if found.is_some() {
+                break;
+            }
+        }
+        let hop = match found {
+            Some((Answer::End, time)) => {
+                hops.push(Hop { address: Some(end), round_trip: Some(time) });
+                return Ok(hops);
+            }
+            Some((Answer::Router(address), time)) => Hop { address: Some(address), round_trip: Some(time) },
+            None => Hop::default(),
+        };
+        hops.push(hop);
+        if hops.iter().rev().take_while(|hop| hop.address.is_none()).count() >= MOST_SILENT {
+            hops.truncate(hops.len() - MOST_SILENT);
+            break;
+        }
+    }
+    // It answered before: there it is, wherever that is.
+    hops.push(Hop { address: Some(end), round_trip: Some(round_trip) });
+    Ok(hops)
+}
+
+fn ask(socket: &UdpSocket, wait: Duration) -> io::Result<Option<(Answer, Duration)>> {
+    while errors(socket)?.is_some() {}
+    let id = random()?;
+    let sent = Instant::now();
+    // What is left of an earlier error is told by the first call.
+    if socket.send(&packet(id)).is_err() {
+        socket.send(&packet(id))?;
+    }
+    let mut buffer = [0; 2048];
+    loop {
+        let left = wait.saturating_sub(sent.elapsed());
+        if left.is_zero() {
+            return Ok(None);
+        }
+        socket.set_read_timeout(Some(left))?;
+        match socket.recv(&mut buffer) {
+            Ok(len) if answered(&buffer[..len]) == Some(id) => {
+                return Ok(Some((Answer::End, sent.elapsed())));
+            }
+            Ok(_) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ) => {}
+            Err(_) => {
+                if let Some(router) = errors(socket)? {
+                    return Ok(Some((Answer::Router(router), sent.elapsed())));
+                }
+            }
+        }
+    }
+}
+
+/// Who sent the first error that waits.
+fn errors(socket: &UdpSocket) -> io::Result<Option<IpAddr>> {
+    let mut room = nix::cmsg_space!(nix::libc::sock_extended_err, nix::libc::sockaddr_in6);
+    let mut bytes = [0; 64];
+    let mut parts = [IoSliceMut::new(&mut bytes)];
+    let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+    let message = match recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut parts, Some(&mut room), flags) {
+        Err(nix::errno::Errno::EAGAIN) => return Ok(None),
+        message => message?,
+    };
+    let router = message.cmsgs()?.find_map(|part| match part {
+        ControlMessageOwned::Ipv4RecvErr(_, Some(from)) => {
+            Some(IpAddr::from(Ipv4Addr::from(from.sin_addr.s_addr.to_ne_bytes())))
+        }
+        ControlMessageOwned::Ipv6RecvErr(_, Some(from)) => {
+            Some(IpAddr::from(Ipv6Addr::from(from.sin6_addr.s6_addr)))
+        }
+        _ => None,
+    });
+    // One of this host itself has no sender.
+    Ok(Some(router.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))))
+}
