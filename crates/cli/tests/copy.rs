@@ -291,3 +291,49 @@ fn both_ends_log_the_same_packets() {
     );
     assert!(!world.path("far/other").exists());
 }
+
+#[test]
+fn who_waits_for_ssh_can_be_stopped() {
+    let world = World::with_ssh("echo $$ >\"$0.pid.part\"; mv \"$0.pid.part\" \"$0.pid\"; exec sleep 1000");
+    let (source, _) = world.write("data", 9);
+    let mut command = StdCommand::new(env!("CARGO_BIN_EXE_vmcc"));
+    let mut child = command
+        .args(world.arguments(&[text(&source), "there:x"]))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let ssh = world.path("ssh.pid");
+    while !ssh.exists() {
+        sleep(Duration::from_millis(5));
+    }
+    let ssh = Pid::from_raw(fs::read_to_string(ssh).unwrap().trim().parse().unwrap());
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    // Not left behind, as a child of nobody.
+    assert!(kill(ssh, None).is_err());
+}
+
+#[test]
+fn many_long_names_are_copied_and_links_back_are_not_followed() {
+    let world = World::new();
+    let folder = world.path("tree");
+    fs::create_dir(&folder).unwrap();
+    // More than a message of the protocol had room for once, and as long as names can be.
+    let names: Vec<_> = (0..300).map(|i| format!("{i:0>255}")).collect();
+    names.iter().for_each(|name| fs::write(folder.join(name), name).unwrap());
+    let sources: Vec<_> = names.iter().map(|name| text(&folder.join(name)).to_owned()).collect();
+    let target = world.far("");
+    let arguments: Vec<&str> = sources.iter().map(String::as_str).chain([&target[..]]).collect();
+    let (code, document) = world.cp(&arguments);
+    assert_eq!((code, &document["files"]), (0, &300.into()), "{document}");
+    assert_eq!(fs::read_to_string(world.path("far").join(&names[299])).unwrap(), names[299]);
+
+    let ring = world.path("ring");
+    fs::create_dir(&ring).unwrap();
+    fs::write(ring.join("file"), b"1").unwrap();
+    ["a", "b"].iter().for_each(|name| std::os::unix::fs::symlink(".", ring.join(name)).unwrap());
+    let (code, document) = world.cp(&["-r", text(&ring), &world.far("")]);
+    assert_eq!((code, &document["files"]), (2, &1.into()), "{document}");
+    assert_eq!(document["refused"].as_array().unwrap().len(), 2, "{document}");
+}

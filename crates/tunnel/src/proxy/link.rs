@@ -91,3 +91,57 @@ impl Link {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::Identity;
+    use crate::run::block_on;
+    use std::collections::BTreeSet;
+    use std::sync::Mutex as Told;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use vmcc_transport::{Retry, Server};
+
+    #[test]
+    fn a_server_of_one_path_is_used_and_said_to_be_one() {
+        let (server, client) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+        let trust = Trust::Only(BTreeSet::from([client.fingerprint()]));
+        let tls = trust::server(&server, trust, ALPN).unwrap();
+        let single = Config { max_paths: 1, ..config(None) };
+        let told = Arc::new(Told::new(Vec::new()));
+        let news = told.clone();
+        block_on(async {
+            let far = Endpoint::new(Some(Server {
+                tls,
+                config: Arc::new(single),
+                retry: Retry::Above(8),
+                max_connections: 8,
+            }));
+            let far = far.unwrap();
+            let at = far.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let job = ClientJob {
+                server: at.to_string().parse().unwrap(),
+                peers: BTreeSet::from([server.fingerprint()]),
+                identity: client,
+                locals: ["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse().unwrap()).to_vec(),
+                socks: None,
+                forwards: Vec::new(),
+                qlog: None,
+                metrics: None,
+            };
+            let link = Link::new(&job, Arc::new(move |one| news.lock().unwrap().push(one))).unwrap();
+            let (near, far) = tokio::join!(link.connection(), far.accept());
+            let near = near.unwrap();
+            let mut stream = near.open_stream().await.unwrap();
+            stream.write_all(b"one way").await.unwrap();
+            stream.shutdown().await.unwrap();
+            let mut all = Vec::new();
+            far.accept_stream().await.unwrap().read_to_end(&mut all).await.unwrap();
+            assert_eq!(all, b"one way");
+            assert_eq!((near.paths().len(), far.paths().len()), (1, 1));
+        })
+        .unwrap();
+        let told = told.lock().unwrap();
+        assert!(matches!(told[..], [News::Connected(_), News::Single(_)]), "{told:?}");
+    }
+}
