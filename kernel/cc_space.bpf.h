@@ -88,12 +88,13 @@ static __always_inline void space_now(struct sock *sk)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 	u32 gap_us = gap_of(sk);
-	u64 rate;
+	u64 rate, limit = sk->sk_max_pacing_rate;
 
 	if (!gap_us)
 		return;
 	rate = (u64)tp->mss_cache * 1000000 / gap_us;
-	sk->sk_pacing_rate = cc_min64(rate | 1, sk->sk_max_pacing_rate);
+	/* A limit of 0 is none: to Linux a rate of 0 means that it need not pace. */
+	sk->sk_pacing_rate = cc_min64(rate | 1, limit ? limit : ~0ull);
 }
 
 #else

@@ -179,6 +179,47 @@ fn what_a_recovery_sends_again_is_no_timeouts() {
     assert_eq!(of(2, 60_000), 0);
     assert_eq!(of(5, 60_000), 0);
     assert_eq!(of(5, 0), 0, "and something new has left since");
+    // The first timer expires before it is looked again.
+    let held = |now: f64| Subflow {
+        retransmitted_pkt: if now < 1.5 { 0 } else { 5 },
+        unanswered_timeouts: ((now - 1.0).max(0.0) / 0.5).min(2.0) as u32,
+        ..subflow(2, (now.min(1.0) * 1e6) as u64)
+    };
+    assert_eq!(found_exactly(&FAILED, 9.0, |now| vec![subflow(1, (now * 1e6) as u64), held(now)]), []);
+}
+
+#[test]
+fn what_all_paths_missed_is_no_paths_failure() {
+    // From 1 to 4 s nothing gets through; then one path's timer expires before the other's.
+    let at = |unanswered_after: u32| {
+        found_exactly(&FAILED, 9.0, |now| {
+            let out = |cookie, until: f64, after: u32| {
+                let acked = if now > until { now - until + 1.0 } else { now.min(1.0) };
+                let timeouts = if now <= 1.0 {
+                    0
+                } else if now < 4.5 {
+                    3
+                } else {
+                    after
+                };
+                let s = subflow(cookie, (acked * 1e6) as u64);
+                Subflow { unanswered_timeouts: timeouts, retransmitted_pkt: timeouts, ..s }
+            };
+            vec![out(1, 4.0, 3), out(2, 99.0, unanswered_after)]
+        })
+    };
+    assert_eq!(at(4), [], "one more of its timeouts was in vain");
+    assert_eq!(at(5).first().map(|found| found.1), Some(2));
+}
+
+#[test]
+fn a_path_has_failed_beside_one_with_another_algorithm() {
+    let reno = |now: f64| Subflow { algorithm: "reno".to_owned(), ..subflow(1, (now * 1e6) as u64) };
+    let silent = |now: f64| subflow(2, (now.min(1.0) * 1e6) as u64);
+    assert!(found(&FAILED, 9.0, |now| vec![reno(now), silent(now)]).iter().any(|found| found.1 == 2));
+    let ours = |now: f64| subflow(1, (now * 1e6) as u64);
+    let theirs = |now: f64| Subflow { algorithm: "reno".to_owned(), ..silent(now) };
+    assert_eq!(found(&FAILED, 9.0, |now| vec![ours(now), theirs(now)]), [], "it is not ours to close");
 }
 
 #[test]

@@ -53,11 +53,11 @@ struct Past {
     acked: u64,
     /// When more was acknowledged, or nothing was due.
     heard: Duration,
-    /// How many packets had been sent again when it was last heard, or before a timer first expired: what is sent again in a
-    /// recovery, or as a tail loss probe, is no timeout's.
+    /// At how many of its unanswered timeouts the retransmission left this host. Never more than there were at any look:
+    /// what a recovery or a tail loss probe sends again is no timeout's.
+    left: u32,
+    /// What had been sent again at the last look.
     resent_pkt: u32,
-    /// And at the last look.
-    resent_at_look_pkt: u32,
     losses: Losses,
     /// Whether more was acknowledged since the last look.
     delivers: bool,
@@ -68,10 +68,13 @@ struct Past {
 }
 
 impl Past {
-    /// A timer that expired after the last thing was heard, and what it sent again left, though both was before this look.
-    fn first_timeout_pkt(&self, subflow: &Subflow) -> u32 {
-        let left = subflow.sent_ms_ago < subflow.heard_ms_ago && subflow.unanswered_timeouts > 0;
-        u32::from(left && subflow.retransmitted_pkt > self.resent_at_look_pkt)
+    /// Counts silence and timeouts from here on.
+    fn begin(&mut self, now: Duration, subflow: &Subflow) {
+        (self.heard, self.left) = (now, 0);
+        // What left after the last thing was heard counts, though both was before this look.
+        if subflow.sent_ms_ago < subflow.heard_ms_ago {
+            self.left = subflow.unanswered_timeouts.min(subflow.retransmitted_pkt - self.resent_pkt).min(1);
+        }
     }
 }
 
@@ -133,7 +136,7 @@ impl Watched {
         ours: impl Fn(&Subflow) -> bool,
         policy: &Policy,
     ) -> Vec<(Subflow, Finding)> {
-        let used: Vec<&Subflow> = all.iter().filter(|s| is_used(s) && ours(s)).collect();
+        let used: Vec<&Subflow> = all.iter().filter(|s| is_used(s)).collect();
         let heard = heard(all);
         self.past.retain(|one, _| used.iter().any(|s| key(s) == *one));
         used.iter().for_each(|subflow| self.note(now, subflow));
@@ -142,8 +145,11 @@ impl Watched {
             connections.entry(token(subflow)).or_default().push(subflow);
         }
         let over = self.window.is_none_or(|began| now - began >= WINDOW);
-        let several = connections.into_values().filter(|paths| paths.len() > 1);
-        let found: Vec<_> = several.flat_map(|paths| self.judge(now, over, &paths, &heard, policy)).collect();
+        let several: Vec<_> = connections.into_values().filter(|paths| paths.len() > 1).collect();
+        several.iter().for_each(|paths| self.forgive(now, paths));
+        let judged = several.iter().flat_map(|paths| self.judge(now, over, paths, &heard, policy));
+        // Others deliver, whatever their algorithm.
+        let found: Vec<_> = judged.filter(|(subflow, _)| ours(subflow)).collect();
         if over {
             self.window = Some(now);
             self.past.values_mut().for_each(|past| past.at_window = Some((past.acked, past.busy_us)));
@@ -156,8 +162,8 @@ impl Watched {
         let new = Past {
             acked,
             heard: now,
+            left: 0,
             resent_pkt: subflow.retransmitted_pkt,
-            resent_at_look_pkt: subflow.retransmitted_pkt,
             losses: Losses::begin(subflow),
             delivers: false,
             busy_us: subflow.busy_us,
@@ -169,16 +175,30 @@ impl Watched {
             *past = new;
         }
         past.delivers = acked > past.acked;
-        let is_heard = past.delivers || !is_due(subflow);
-        if is_heard || subflow.unanswered_timeouts == 0 {
-            past.resent_pkt = subflow.retransmitted_pkt - past.first_timeout_pkt(subflow);
-        }
-        if is_heard {
-            past.heard = now;
+        if past.delivers || !is_due(subflow) {
+            past.begin(now, subflow);
             past.losses.note(subflow);
+        } else {
+            let resent = subflow.retransmitted_pkt.saturating_sub(past.resent_pkt);
+            past.left = subflow.unanswered_timeouts.min(past.left.saturating_add(resent));
         }
         (past.acked, past.busy_us) = (acked, subflow.busy_us);
-        past.resent_at_look_pkt = subflow.retransmitted_pkt;
+        past.resent_pkt = subflow.retransmitted_pkt;
+    }
+
+    /// While none of a connection's paths delivers and another one waits in vain as well, it is not this path that has failed:
+    /// which timer expires first afterwards is chance.
+    fn forgive(&mut self, now: Duration, paths: &[&Subflow]) {
+        let delivers = |s: &Subflow| self.past.get(&key(s)).is_some_and(|past| past.delivers);
+        let waits = |s: &Subflow| is_due(s) && s.unanswered_timeouts > 0;
+        if paths.iter().any(|s| delivers(s)) || paths.iter().filter(|s| waits(s)).count() < 2 {
+            return;
+        }
+        for path in paths {
+            if let Some(past) = self.past.get_mut(&key(path)) {
+                (past.heard, past.left) = (now, 0);
+            }
+        }
     }
 
     /// `over`: the window is.
@@ -208,8 +228,7 @@ impl Watched {
             let past = past(subflow)?;
             let (silent, rto) = (ago(subflow.heard_ms_ago).min(now - past.heard), rto(subflow));
             // The kernel counts those as well at which the host's own queue still held what was to be sent again.
-            let resent_pkt = subflow.retransmitted_pkt.saturating_sub(past.resent_pkt);
-            let timeouts = subflow.unanswered_timeouts.min(resent_pkt);
+            let timeouts = past.left;
             let has_failed = |chi: f64| {
                 let is_heard = heard.get(&addresses(subflow)).is_some_and(|&ms| ago(ms) < rto.mul_f64(chi));
                 let least = if is_heard { chi.max(ALONE_TIMEOUTS) } else { chi };
@@ -252,9 +271,10 @@ pub(super) fn is_alive(subflow: &Subflow) -> bool {
     is_used(subflow) && subflow.ca_state != CaState::Loss
 }
 
-/// Whether something that was sent is to be acknowledged.
+/// Whether something that was sent is to be acknowledged. Whoever opened it counts its SYN's acknowledgment as a byte.
 pub(super) fn is_due(subflow: &Subflow) -> bool {
-    subflow.bytes_sent.saturating_sub(subflow.bytes_retransmitted) > subflow.bytes_acked
+    let once = subflow.bytes_sent.saturating_sub(subflow.bytes_retransmitted);
+    once > subflow.bytes_acked || (subflow.in_flight_pkt > 0 && once == subflow.bytes_acked)
 }
 
 /// The timeout before it backs off.

@@ -13,7 +13,7 @@ pub(super) fn with(status: Result<HostStatus, Failure>) -> Result<HostStatus, Fa
             status.connections.extend(own);
             Ok(status)
         }
-        Err(failure) if own.is_empty() || failure.exit != Exit::HostCannot => Err(failure),
+        Err(failure) if own.is_empty() || failure.exit != Exit::HostCannot || is_root() => Err(failure),
         Err(_) => Ok(HostStatus {
             algorithms: Vec::new(),
             sockets: Vec::new(),
@@ -23,6 +23,11 @@ pub(super) fn with(status: Result<HostStatus, Failure>) -> Result<HostStatus, Fa
             taken: Taken::now(),
         }),
     }
+}
+
+/// What root cannot look at has another reason than that it may not.
+fn is_root() -> bool {
+    vmcc_agent::needs_root("status").is_ok()
 }
 
 /// Whether nothing but programs can be seen.
@@ -61,7 +66,9 @@ fn connection(program: &Program, connection: live::Connection) -> Connection {
             bytes_acked: path.acked_bytes,
             bytes_received: path.received_bytes,
             // What is in flight arrives within a round trip.
-            delivery_rate_bps: (path.in_flight_bytes * 8_000_000)
+            delivery_rate_bps: path
+                .in_flight_bytes
+                .saturating_mul(8_000_000)
                 .checked_div(path.srtt_us.into())
                 .unwrap_or(0),
             siblings: Vec::new(),

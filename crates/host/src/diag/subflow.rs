@@ -124,7 +124,7 @@ pub struct Subflow {
     pub busy_us: u64,
     /// Part of `busy_us` in which the peer's receive window was the limit.
     pub receive_window_limited_us: u64,
-    /// Timeouts in a row that were not answered, and at which this host's queue did not refuse the retransmission.
+    /// Timeouts in a row that were not answered, those included at which this host's queue refused the retransmission.
     #[serde(skip)]
     pub unanswered_timeouts: u32,
     /// How long ago anything came from the other end, be it an acknowledgment of nothing new.
@@ -202,8 +202,7 @@ impl Subflow {
             delivery_rate_bps: info.delivery_rate.saturating_mul(8),
             busy_us: info.busy_time,
             receive_window_limited_us: info.rwnd_limited,
-            // The second is not counted up where the host's own queue refused the retransmission.
-            unanswered_timeouts: info.retransmits.min(info.backoff).into(),
+            unanswered_timeouts: info.retransmits.into(),
             heard_ms_ago: info.last_ack_recv.min(info.last_data_recv),
             sent_ms_ago: info.last_data_sent,
             timeouts: None,

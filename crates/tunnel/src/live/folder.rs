@@ -27,12 +27,23 @@ pub(super) fn make() -> Option<PathBuf> {
 
 /// Whether it is this user's alone: in a folder that everybody may write to, somebody else might have made it before.
 pub(super) fn is_private(folder: &Path) -> bool {
-    let found = fs::symlink_metadata(folder);
-    found.is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0)
+    owner(folder) == Some(geteuid().as_raw())
 }
 
-/// Folders that may have programs' sockets: for root those of everybody.
-pub(super) fn all() -> Vec<PathBuf> {
+/// The only user who can make something in a folder; none of what is no folder itself, or is open to others.
+pub(super) fn owner(folder: &Path) -> Option<u32> {
+    let found = fs::symlink_metadata(folder).ok()?;
+    (found.is_dir() && found.mode() & 0o077 == 0).then(|| found.uid())
+}
+
+/// Folders that may have programs' sockets, and whose they are: for root those of everybody.
+pub(super) fn all() -> Vec<(PathBuf, u32)> {
+    let ours = |owner: &u32| geteuid().is_root() || *owner == geteuid().as_raw();
+    let owned = |folder: PathBuf| owner(&folder).filter(ours).map(|owner| (folder, owner));
+    named().into_iter().filter_map(owned).collect()
+}
+
+fn named() -> Vec<PathBuf> {
     let mut all = vec![own()];
     if geteuid().is_root() {
         let within =

@@ -1,16 +1,21 @@
 //! The end of who looks.
 
 use super::{Program, folder, namespace};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt};
 use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Programs that are looked at, and how long a look at one and at all may take.
 const MOST_PROGRAMS: usize = 256;
+/// Of one user, so that others are seen as well.
+const MOST_OF_A_USER: usize = 64;
+/// Files that are looked at in a folder.
+const MOST_ENTRIES: usize = 1024;
 const PATIENCE: Duration = Duration::from_millis(300);
 const PATIENCE_IN_ALL: Duration = Duration::from_secs(1);
 /// An answer is shorter.
@@ -21,15 +26,21 @@ const MOST_NAME: usize = 32;
 /// What this user's programs carry in this network namespace; for root, everybody's. One that does not answer is left out.
 pub fn programs() -> Vec<Program> {
     let until = Instant::now() + PATIENCE_IN_ALL;
-    let sockets = folder::all().into_iter().flat_map(|folder| sockets(&folder)).take(MOST_PROGRAMS);
+    let of_folder =
+        |(folder, owner): (PathBuf, u32)| sockets(&folder).into_iter().map(move |socket| (socket, owner));
+    let sockets = folder::all().into_iter().flat_map(of_folder).take(MOST_PROGRAMS);
     let here = namespace();
-    let seen = sockets.filter_map(|socket| ask(&socket, until.min(Instant::now() + PATIENCE)).ok());
+    let seen =
+        sockets.filter_map(|(socket, owner)| ask(&socket, owner, until.min(Instant::now() + PATIENCE)).ok());
     seen.filter(|program| program.namespace == here && is_harmless(program)).collect()
 }
 
 fn sockets(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    entries.filter(|path| path.extension().is_some_and(|end| end == "sock")).collect()
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_ENTRIES);
+    // Not what a symbolic link leads to: another user may have made it.
+    let sockets = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()));
+    let named = |path: &PathBuf| path.extension().is_some_and(|end| end == "sock");
+    sockets.map(|entry| entry.path()).filter(named).take(MOST_OF_A_USER).collect()
 }
 
 /// Removes what programs that are gone have left in this user's folder.
@@ -52,8 +63,13 @@ fn dial(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-fn ask(path: &Path, until: Instant) -> io::Result<Program> {
+/// What a program says that is the owner's.
+fn ask(path: &Path, owner: u32, until: Instant) -> io::Result<Program> {
     let mut stream = dial(path)?;
+    let peer = getsockopt(&stream, sockopt::PeerCredentials)?;
+    if peer.uid() != owner {
+        return Err(ErrorKind::PermissionDenied.into());
+    }
     let (mut all, mut part) = (Vec::new(), [0; 16 << 10]);
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -62,7 +78,11 @@ fn ask(path: &Path, until: Instant) -> io::Result<Program> {
         }
         stream.set_read_timeout(Some(left))?;
         match stream.read(&mut part)? {
-            0 => return Ok(serde_json::from_slice(&all)?),
+            0 => {
+                // Who it is says the kernel.
+                let said: Program = serde_json::from_slice(&all)?;
+                return Ok(Program { pid: peer.pid().unsigned_abs(), ..said });
+            }
             len => all.extend_from_slice(&part[..len]),
         }
     }
@@ -79,6 +99,8 @@ fn is_harmless(program: &Program) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::unistd::geteuid;
+    use std::io::Write;
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixListener;
 
@@ -92,9 +114,32 @@ mod tests {
         clear(folder.path());
         assert_eq!(sockets(folder.path()), std::slice::from_ref(&lives));
         // One that says nothing is not waited for, and what it says is not believed.
-        assert!(ask(&lives, Instant::now() + Duration::from_millis(20)).is_err());
+        assert!(ask(&lives, geteuid().as_raw(), Instant::now() + Duration::from_millis(20)).is_err());
         drop(listener);
-        assert!(ask(&lives, Instant::now() + PATIENCE).is_err());
+        assert!(ask(&lives, geteuid().as_raw(), Instant::now() + PATIENCE).is_err());
+    }
+
+    #[test]
+    fn nobody_speaks_for_another_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("1.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let said = r#"{"name":"proxy","pid":1,"namespace":"","connections":[],"more":0}"#;
+        let answers = std::thread::spawn(move || {
+            for stream in listener.incoming().take(2) {
+                let _ = stream.unwrap().write_all(said.as_bytes());
+            }
+        });
+        let me = geteuid().as_raw();
+        let late = || Instant::now() + 10 * PATIENCE;
+        assert_eq!(ask(&path, me + 1, late()).unwrap_err().kind(), ErrorKind::PermissionDenied);
+        assert_eq!(ask(&path, me, late()).unwrap().pid, std::process::id(), "whatever it says");
+        answers.join().unwrap();
+        // A link to a socket is none, nor is a folder that others may write to one's own.
+        std::os::unix::fs::symlink(&path, folder.path().join("2.sock")).unwrap();
+        assert_eq!(sockets(folder.path()), [path]);
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o770)).unwrap();
+        assert_eq!(folder::owner(folder.path()), None);
     }
 
     #[test]
