@@ -167,3 +167,48 @@ fn what_is_not_modelled_is_refused_with_what_helps() {
         assert!(text.contains(said) && text.contains("protocol = \"mptcp\""), "{text}");
     }
 }
+
+/// As over TCP and MPTCP: an application that stops writes no more, and what it has written is sent.
+#[test]
+fn transfers_under_way_are_finished_after_the_stop() {
+    let text = "
+title = 't'
+duration = '8s'
+[host]
+cc = 'lia'
+protocol = 'PROTO'
+[topology]
+kind = 'parallel-paths'
+paths = 2
+rate = '10mbit'
+delay = '5ms'
+[[traffic]]
+TRAFFIC
+stop = '1s'
+";
+    let of = |protocol: &str, traffic: &str| {
+        run(&text.replace("PROTO", protocol).replace("TRAFFIC", traffic), &[])
+    };
+    let arrivals = "kind = 'poisson'\nper_second = 8\nsizes = '600kB'";
+    let counts = |output: &RunOutput| (get(output, "completed"), get(output, "unfinished"));
+    assert_eq!(counts(&of("quic", arrivals)), counts(&of("mptcp", arrivals)));
+    let sized = of("quic", "kind = 'sized'\nsize = '12MB'");
+    assert_eq!(counts(&sized), (1.0, 0.0));
+    let [quic, mptcp] = ["quic", "mptcp"].map(|protocol| {
+        let output = of(protocol, "kind = 'bulk'");
+        output.flows.iter().map(|flow| flow.delivered_bytes).sum::<u64>() as f64
+    });
+    assert!((0.93..1.07).contains(&(quic / mptcp)), "{quic} against {mptcp} bytes");
+}
+
+#[test]
+fn round_trips_of_the_warmup_do_not_count() {
+    let event =
+        |link| format!("[[event]]\nat = '1800ms'\nkind = 'set-delay'\nlink = '{link}'\ndelay = '1ms'\n");
+    let text =
+        with("[[traffic]]\nkind = 'poisson'\nper_second = 10\nsizes = '20kB'\n") + &event("a") + &event("b");
+    let text = text.replace("warmup = '1s'", "warmup = '2s'").replace("delay = '10ms'", "delay = '100ms'");
+    let output = run(&text, &[]);
+    assert!(get(&output, "rtt_us.samples") > 100.0);
+    assert!(get(&output, "rtt_us.max") < 200e3, "{}", get(&output, "rtt_us.max"));
+}

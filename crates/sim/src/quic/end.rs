@@ -1,25 +1,26 @@
 //! One end of a connection: the engine, who uses it, and the ways that its datagrams take.
 
+mod stream;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use hdrhistogram::Histogram;
 use vmcc_transport::crypto::Side;
 use vmcc_transport::unprotected::Unprotected;
 use vmcc_transport::{
-    Config, Dir, Ecn, Endpoint, Event, Handle, PathClose, PathId, PathReport, Retry, Route, Server,
+    Config, Connection, Ecn, Endpoint, Event, Handle, PathClose, PathId, PathReport, Retry, Route, Server,
 };
 
 use super::HEADERS_BYTES;
 use crate::engine::Timer;
 use crate::hosts::{Purpose, Wire, kind};
 use crate::packet::{Packet, RouteId};
-use crate::tcp::{MOST_REDUCTIONS, rtt_histogram};
+use crate::tcp::{MOST_REDUCTIONS, RttGroups};
 use crate::time::{Span, Time};
 
-/// What an application writes and reads at a time.
-static CHUNK: [u8; 1 << 16] = [0; 1 << 16];
 /// The first of the addresses' bytes.
 const NETWORK: u8 = 10;
 const PORT: u16 = 443;
@@ -40,6 +41,9 @@ pub(super) struct Spec {
     pub(super) stop: Time,
     /// Samples are that far apart; zero: none.
     pub(super) sample_every: Span,
+    /// Where its round trips are counted, and from when on.
+    pub(super) group: u16,
+    pub(super) measured_from: Time,
 }
 
 /// Who uses an end.
@@ -97,7 +101,8 @@ pub(super) struct End {
     app: App,
     /// In the table.
     index: u32,
-    engine: Endpoint,
+    /// Until everything has arrived and both ends know.
+    engine: Option<Endpoint>,
     connection: Option<Handle>,
     stream: Option<u64>,
     /// Still to be written.
@@ -109,7 +114,6 @@ pub(super) struct End {
     pub(super) established: bool,
     pub(super) seen: Vec<Seen>,
     pub(super) samples: Vec<Sample>,
-    pub(super) rtts: Histogram<u64>,
     pub(super) delivered: Delivered,
     /// What comes, and what leaves together.
     buffer: Vec<u8>,
@@ -151,9 +155,8 @@ impl End {
         };
         let none = Delivered { bytes: 0, at: Time::NEVER, complete: Time::NEVER, stalled: Span::ZERO };
         End {
-            engine: Endpoint::new(serves, spec.seed),
+            engine: Some(Endpoint::new(serves, spec.seed)),
             seen: vec![Seen::default(); spec.routes.len()],
-            rtts: rtt_histogram(),
             spec,
             app,
             index: 0,
@@ -204,24 +207,28 @@ impl End {
     }
 
     /// The timer has expired.
-    pub(super) fn wake<W: Wire>(&mut self, wire: &mut W) {
+    pub(super) fn wake<W: Wire>(&mut self, wire: &mut W, rtts: &mut RttGroups) {
         let now = wire.now();
-        if self.side() == Side::Client && self.connection.is_none() && now >= self.spec.start {
-            self.connect(now);
+        let begins = self.side() == Side::Client && self.connection.is_none() && now >= self.spec.start;
+        let route = self.route(0);
+        let Some(engine) = &mut self.engine else { return };
+        if begins {
+            let (tls, config) = (Arc::new(Unprotected(Side::Client)), self.spec.config.clone());
+            // Only a name could be refused, and this handshake reads none.
+            self.connection = engine.connect(now, tls, config, "simulated", route, Vec::new()).ok();
         }
-        self.engine.handle_timeout(now);
-        self.go_on(wire);
-    }
-
-    fn connect(&mut self, now: Time) {
-        let (tls, config) = (Arc::new(Unprotected(Side::Client)), self.spec.config.clone());
-        let connected = self.engine.connect(now, tls, config, "simulated", self.route(0), Vec::new());
-        // Only a name could be refused, and this handshake reads none.
-        self.connection = connected.ok();
+        engine.handle_timeout(now);
+        self.go_on(wire, rtts);
     }
 
     /// A datagram has arrived.
-    pub(super) fn receive<W: Wire>(&mut self, wire: &mut W, packet: &Packet, payload: &[u8]) {
+    pub(super) fn receive<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        packet: &Packet,
+        payload: &[u8],
+        rtts: &mut RttGroups,
+    ) {
         let Some((&way, datagram)) = payload.split_first() else { return };
         let way = usize::from(way);
         let ecn = match (packet.has(Packet::CE), packet.has(Packet::ECT)) {
@@ -231,23 +238,36 @@ impl End {
         };
         self.seen[way].marked += u64::from(ecn == Ecn::Ce);
         let route = self.route(way);
+        let Some(engine) = &mut self.engine else { return };
         self.buffer.clear();
         self.buffer.extend_from_slice(datagram);
-        self.engine.handle_datagram(wire.now(), route, ecn, &mut self.buffer);
-        self.go_on(wire);
+        engine.handle_datagram(wire.now(), route, ecn, &mut self.buffer);
+        self.go_on(wire, rtts);
     }
 
     /// Lets the application do what it can, sends what may leave, and sees when to go on.
-    fn go_on<W: Wire>(&mut self, wire: &mut W) {
+    fn go_on<W: Wire>(&mut self, wire: &mut W, rtts: &mut RttGroups) {
         let now = wire.now();
-        while let Some((handle, event)) = self.engine.poll_event() {
+        while let Some((handle, event)) = self.engine.as_mut().and_then(Endpoint::poll_event) {
             self.on_event(now, handle, &event);
         }
         self.use_stream(now);
         self.ask_for_paths(now);
-        self.look(now);
+        self.look(now, rtts);
         self.transmit(wire);
         self.arm(wire);
+        self.retire();
+    }
+
+    fn engine_of(&mut self, handle: Handle) -> Option<&mut Connection> {
+        self.engine.as_mut()?.connection(handle)
+    }
+
+    /// Thousands of transfers, one after the other, need room for those under way.
+    fn retire(&mut self) {
+        if self.connection.is_some() && self.engine.as_ref().is_some_and(Endpoint::is_idle) {
+            (self.engine, self.buffer, self.out) = (None, Vec::new(), Vec::new());
+        }
     }
 
     fn on_event(&mut self, now: Time, handle: Handle, event: &Event) {
@@ -256,6 +276,10 @@ impl End {
                 (self.connection, self.established) = (Some(handle), true);
             }
             Event::StreamOpened { stream } => self.stream = Some(*stream),
+            // The only one that this end opens: what it is here for is done.
+            Event::StreamFinished { .. } => {
+                self.engine_of(handle).into_iter().for_each(|connection| connection.close(now, 0, &[]));
+            }
             Event::PathClosed { path, code } => {
                 let seen = self.seen.iter_mut().find(|seen| seen.path == Some(*path));
                 seen.into_iter().for_each(|seen| seen.closed = Some((now, PathClose::of(*code))));
@@ -264,65 +288,10 @@ impl End {
         }
     }
 
-    fn use_stream(&mut self, now: Time) {
-        match self.app {
-            App::Sends(_) => self.write(now),
-            App::Reads => self.read(now),
-        }
-    }
-
-    fn write(&mut self, now: Time) {
-        let Some(handle) = self.connection.filter(|_| self.established && self.left > 0) else { return };
-        let Some(connection) = self.engine.connection(handle) else { return };
-        if self.stream.is_none() {
-            self.stream = connection.open_stream(Dir::Uni);
-        }
-        let Some(stream) = self.stream else { return };
-        if now >= self.spec.stop {
-            self.left = 0;
-            // What was written and has not left stays here, as with a program that is ended.
-            let _ = connection.reset(stream, 0);
-            return;
-        }
-        while self.left > 0 {
-            let most = self.left.min(CHUNK.len() as u64) as usize;
-            let Ok(written @ 1..) = connection.write(stream, &CHUNK[..most]) else { return };
-            self.left -= written as u64;
-        }
-        // A stream that ended otherwise needs no end.
-        let _ = connection.finish(stream);
-    }
-
-    fn read(&mut self, now: Time) {
-        let (Some(handle), Some(stream)) = (self.connection, self.stream) else { return };
-        let Some(connection) = self.engine.connection(handle) else { return };
-        let mut chunk = [0; 1 << 13];
-        let before = self.delivered.bytes;
-        loop {
-            match connection.read(stream, &mut chunk) {
-                Ok(Some(read @ 1..)) => self.delivered.bytes += read as u64,
-                Ok(None) => {
-                    self.delivered.complete = self.delivered.complete.min(now);
-                    self.stream = None;
-                    break;
-                }
-                Ok(Some(_)) | Err(_) => break,
-            }
-        }
-        if self.delivered.bytes > before {
-            if before > 0 {
-                self.delivered.stalled = self.delivered.stalled.max(now.since(self.delivered.at));
-            }
-            self.delivered.at = now;
-        }
-    }
-
     fn ask_for_paths(&mut self, now: Time) {
         while self.side() == Side::Client && self.asked < self.spec.routes.len() {
             let route = self.route(self.asked);
-            let Some(connection) = self.connection.and_then(|handle| self.engine.connection(handle)) else {
-                return;
-            };
+            let Some(connection) = self.connection.and_then(|handle| self.engine_of(handle)) else { return };
             if connection.open_path(now, route).is_err() {
                 return;
             }
@@ -331,14 +300,19 @@ impl End {
     }
 
     /// Keeps what the engine says of its paths: of a closed one it says nothing more.
-    fn look(&mut self, now: Time) {
+    fn look(&mut self, now: Time, rtts: &mut RttGroups) {
         let Some(handle) = self.connection else { return };
-        let Some(connection) = self.engine.connection(handle) else { return };
+        let Some(connection) = self.engine.as_mut().and_then(|engine| engine.connection(handle)) else {
+            return;
+        };
+        let sends = matches!(self.app, App::Sends(_));
         let samples_now = self.spec.sample_every != Span::ZERO && now >= self.next_sample;
         for path in connection.paths() {
             let Some(way) = way_of(path.route.local) else { continue };
             let Some(seen) = self.seen.get_mut(way) else { continue };
-            seen.note(now, &path, &mut self.rtts);
+            if seen.note(now, &path) && sends && now >= self.spec.measured_from {
+                rtts.record(self.spec.group, path.latest_rtt);
+            }
             if samples_now && path.open {
                 let (at, srtt, cwnd_pkt) = (now, path.srtt, path.cwnd_pkt);
                 self.samples.push(Sample { way, at, srtt, cwnd_pkt, acked: path.rtt_samples });
@@ -351,7 +325,8 @@ impl End {
 
     fn transmit<W: Wire>(&mut self, wire: &mut W) {
         let now = wire.now();
-        while let Some(transmit) = self.engine.poll_transmit(now, &mut self.buffer) {
+        let Some(engine) = &mut self.engine else { return };
+        while let Some(transmit) = engine.poll_transmit(now, &mut self.buffer) {
             let Some(way) = way_of(transmit.route.local) else { continue };
             for datagram in self.buffer.chunks(transmit.segment.max(1)) {
                 self.out.clear();
@@ -373,7 +348,7 @@ impl End {
     }
 
     fn arm<W: Wire>(&mut self, wire: &mut W) {
-        match self.engine.poll_timeout() {
+        match self.engine.as_ref().and_then(Endpoint::poll_timeout) {
             // What is due already waits for something else than time: it is asked again, but not without end.
             Some(at) => {
                 let at = at.max(wire.now() + Span::from_us(1));
@@ -385,7 +360,8 @@ impl End {
 }
 
 impl Seen {
-    fn note(&mut self, now: Time, path: &PathReport, rtts: &mut Histogram<u64>) {
+    /// Whether there is a new round trip.
+    fn note(&mut self, now: Time, path: &PathReport) -> bool {
         self.opened |= path.open;
         self.path = Some(path.id);
         self.payload_in = self.payload_in.max(path.payload_in);
@@ -397,9 +373,6 @@ impl Seen {
                 self.reduced_at.push(now);
             }
         }
-        if path.rtt_samples != self.rtt_samples {
-            self.rtt_samples = path.rtt_samples;
-            rtts.saturating_record(path.latest_rtt.ns().max(1));
-        }
+        std::mem::replace(&mut self.rtt_samples, path.rtt_samples) != path.rtt_samples
     }
 }

@@ -14,6 +14,7 @@ pub(crate) use transport::make;
 use crate::engine::{Timer, TimerId};
 use crate::hosts::{Purpose, Wire};
 use crate::packet::{Packet, Sack};
+use crate::tcp::RttGroups;
 use crate::transport::Table;
 
 /// Bytes of IPv4 and UDP before each datagram.
@@ -21,11 +22,15 @@ const HEADERS_BYTES: u16 = 28;
 
 /// The ends of connections in one shard.
 #[derive(Debug, Default)]
-pub(crate) struct Ends(Vec<End>);
+pub(crate) struct Ends {
+    all: Vec<End>,
+    /// What the sending ones among them saw after the warm-up.
+    rtts: RttGroups,
+}
 
 impl Table for Ends {
     fn start<W: Wire>(&mut self, wire: &mut W) {
-        for (i, end) in self.0.iter_mut().enumerate() {
+        for (i, end) in self.all.iter_mut().enumerate() {
             end.begin(wire, i as u32);
         }
     }
@@ -34,20 +39,20 @@ impl Table for Ends {
     fn on_packet<W: Wire>(&mut self, _wire: &mut W, _packet: &Packet, _sack: &Sack) {}
 
     fn on_payload<W: Wire>(&mut self, wire: &mut W, packet: &Packet, payload: &[u8]) {
-        self.0[packet.to as usize].receive(wire, packet, payload);
+        self.all[packet.to as usize].receive(wire, packet, payload, &mut self.rtts);
     }
 
     fn host_of(&self, packet: &Packet) -> Option<u32> {
-        Some(self.0[packet.to as usize].host())
+        Some(self.all[packet.to as usize].host())
     }
 
     fn timer(&mut self, id: TimerId) -> Option<(Option<u32>, &mut Timer)> {
-        let end = self.0.get_mut(Purpose::of(id).1 as usize)?;
+        let end = self.all.get_mut(Purpose::of(id).1 as usize)?;
         let host = end.host();
         Some((Some(host), &mut end.timer))
     }
 
     fn on_timer<W: Wire>(&mut self, wire: &mut W, id: TimerId) {
-        self.0[Purpose::of(id).1 as usize].wake(wire);
+        self.all[Purpose::of(id).1 as usize].wake(wire, &mut self.rtts);
     }
 }

@@ -13,7 +13,7 @@ use crate::hosts::{HostError, Hosts, MAX_INDEX, shard_of};
 use crate::lower::{Way, span};
 use crate::packet::RouteId;
 use crate::run::{SimError, at};
-use crate::tcp::App as Planning;
+use crate::tcp::{App as Planning, OWN_GROUPS, RttGroups};
 use crate::time::{Span, Time};
 use crate::traffic::{Planned, plan_flows};
 use crate::transport::{Ends, Making, Moved, Part, Transport, sample_every, scheduler};
@@ -30,6 +30,8 @@ struct Flow {
     /// Shard and index of who sends, and of who reads.
     sends: (usize, usize),
     reads: (usize, usize),
+    /// Among the distributions of round trips.
+    group: u16,
     /// Current path of each way, by index into the fabric's paths.
     paths: Vec<Option<usize>>,
     /// What had been delivered at the last reading, in all and by way.
@@ -44,7 +46,11 @@ struct Flows(Vec<Flow>);
 pub(crate) fn make(making: &mut Making<'_>, hosts: &mut [Hosts]) -> Result<Box<dyn Transport>, SimError> {
     let planned = plan_flows(making.scenario, making.fabric, making.streams, &[Protocol::Quic])?;
     let sample_every = sample_every(making.scenario, planned.len() * 2);
-    let flows = planned.into_iter().map(|planned| flow(making, hosts, planned, sample_every));
+    let own = planned.len() <= OWN_GROUPS;
+    let flows = planned.into_iter().enumerate().map(|(number, planned)| {
+        let group = if own { number } else { planned.traffic };
+        flow(making, hosts, planned, (sample_every, group as u16))
+    });
     Ok(Box::new(Flows(flows.collect::<Result<_, _>>()?)))
 }
 
@@ -52,7 +58,7 @@ fn flow(
     making: &mut Making<'_>,
     hosts: &mut [Hosts],
     planned: Planned,
-    sample_every: Span,
+    (sample_every, group): (Span, u16),
 ) -> Result<Flow, SimError> {
     let scenario = making.scenario;
     let entry = &scenario.traffic[planned.traffic];
@@ -64,7 +70,7 @@ fn flow(
         shard_of(making.shard_of, node).map(usize::from).map_err(refuse)
     };
     let (from, to) = (shard(planned.from)?, shard(planned.to)?);
-    let (sends, reads) = (hosts[from].quic.0.len(), hosts[to].quic.0.len() + usize::from(from == to));
+    let (sends, reads) = (hosts[from].quic.all.len(), hosts[to].quic.all.len() + usize::from(from == to));
     if sends.max(reads) >= MAX_INDEX as usize {
         return Err(refuse(HostError::Full));
     }
@@ -87,14 +93,17 @@ fn flow(
         start: planned.start,
         stop: planned.stop,
         sample_every,
+        group,
+        measured_from: Time::ZERO + span(scenario.warmup),
     };
     let sender = spec(planned.from, reads, routes.0, "client", sample_every);
     let reader = spec(planned.to, sends, routes.1, "server", Span::ZERO);
-    hosts[from].quic.0.push(End::new(sender, app));
-    hosts[to].quic.0.push(End::new(reader, App::Reads));
+    hosts[from].quic.rtts.add_group(group);
+    hosts[from].quic.all.push(End::new(sender, app));
+    hosts[to].quic.all.push(End::new(reader, App::Reads));
     let (competing, settled) = (entry.is_competing(), (0, vec![0; paths.len()]));
     let (sends, reads) = ((from, sends), (to, reads));
-    Ok(Flow { planned, cc, competing, sends, reads, paths, settled, window_bytes: 0 })
+    Ok(Flow { planned, cc, group, competing, sends, reads, paths, settled, window_bytes: 0 })
 }
 
 /// What its sender does.
@@ -179,11 +188,11 @@ fn datagram_bytes(host: &Host) -> Result<u64, SimError> {
 
 impl Flow {
     fn sender<'a>(&self, hosts: &[&'a Hosts]) -> &'a End {
-        &hosts[self.sends.0].quic.0[self.sends.1]
+        &hosts[self.sends.0].quic.all[self.sends.1]
     }
 
     fn reader<'a>(&self, hosts: &[&'a Hosts]) -> &'a End {
-        &hosts[self.reads.0].quic.0[self.reads.1]
+        &hosts[self.reads.0].quic.all[self.reads.1]
     }
 
     fn subflow(&self, way: usize, hosts: &[&Hosts]) -> Subflow {
@@ -216,7 +225,7 @@ impl Flow {
         }
     }
 
-    fn connection(&self, hosts: &[&Hosts], rtts: usize, end: Moment) -> observed::Connection {
+    fn connection(&self, hosts: &[&Hosts], groups: usize, end: Moment) -> observed::Connection {
         let delivered = &self.reader(hosts).delivered;
         observed::Connection {
             entry: self.planned.traffic,
@@ -237,7 +246,7 @@ impl Flow {
             stalled_us: self.stalled_us(delivered, end),
             reinjected_bytes: None,
             held_bytes: None,
-            rtts: Some(rtts),
+            rtts: Some(groups + usize::from(self.group)),
             subflows: (0..self.paths.len()).map(|way| self.subflow(way, hosts)).collect(),
         }
     }
@@ -287,17 +296,16 @@ impl Transport for Flows {
 
     fn reroute(&mut self, moved: &Moved, hosts: &mut [&mut Hosts]) {
         let flow = &mut self.0[moved.ends];
-        hosts[flow.sends.0].quic.0[flow.sends.1].reroute(moved.way, moved.routes.0);
-        hosts[flow.reads.0].quic.0[flow.reads.1].reroute(moved.way, moved.routes.1);
+        hosts[flow.sends.0].quic.all[flow.sends.1].reroute(moved.way, moved.routes.0);
+        hosts[flow.reads.0].quic.all[flow.reads.1].reroute(moved.way, moved.routes.1);
         flow.paths[moved.way] = moved.path;
     }
 
     fn observe(&self, hosts: &[&Hosts], observed: &mut Observed) {
-        let end = observed.window.1;
-        for flow in &self.0 {
-            let connection = flow.connection(hosts, observed.rtts.len(), end);
-            observed.rtts.push(flow.sender(hosts).rtts.clone());
-            observed.connections.push(connection);
-        }
+        let (groups, end) = (observed.rtts.len(), observed.window.1);
+        observed.connections.extend(self.0.iter().map(|flow| flow.connection(hosts, groups, end)));
+        let mut rtts = RttGroups::default();
+        hosts.iter().for_each(|shard| rtts.merge(&shard.quic.rtts));
+        observed.rtts.extend((0..u16::MAX).map_while(|group| rtts.group(group).cloned()));
     }
 }

@@ -38,11 +38,11 @@ mod world;
 pub use config::{
     AckPath, AlgorithmId, App, ConfigId, ConnSpec, Ecn, LossDetection, ReceiveBuffer, SubflowSpec, TcpConfig,
 };
+pub(crate) use record::MOST_REDUCTIONS;
 pub use record::{
     Closing, FlowRecord, ReceiverCounters, Response, RttGroups, Sample, SubflowCounters, SubflowRecord,
 };
-pub(crate) use record::{MOST_REDUCTIONS, rtt_histogram};
-pub(crate) use scenario::make;
+pub(crate) use scenario::{OWN_GROUPS, make};
 pub(crate) use shard::Connections;
 pub(crate) use timers::runs_in_softirq;
 pub use vmcc_multipath::Scheduler;

@@ -172,7 +172,7 @@ pub struct Response {
 const LONGEST_RTT_NS: u64 = 100_000_000_000;
 
 /// A distribution of RTTs in nanoseconds, to 1 %.
-pub(crate) fn rtt_histogram() -> Histogram<u64> {
+fn rtt_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_RTT_NS, 2).expect("bounds and precision that it takes")
 }
 

@@ -102,6 +102,19 @@ impl Connection {
         self.streams.finish(stream)
     }
 
+    /// Like [`finish`](Self::finish), but what was written and has not been sent so far is left out.
+    ///
+    /// # Errors
+    /// The stream is not open, or was finished before.
+    pub fn cut(&mut self, stream: u64) -> Result<(), StreamError> {
+        self.streams.cut(stream)
+    }
+
+    /// Bytes of a stream that were written and have not been sent so far.
+    pub fn unsent(&self, stream: u64) -> u64 {
+        self.streams.unsent(stream)
+    }
+
     /// Gives the sending half of a stream up, with a code for the peer's application.
     ///
     /// # Errors

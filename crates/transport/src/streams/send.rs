@@ -127,6 +127,12 @@ impl SendBuffer {
         }
     }
 
+    /// Forgets what was never sent.
+    pub(crate) fn cut(&mut self) {
+        self.end = self.unsent;
+        self.pages.release(self.base, self.base == self.end);
+    }
+
     /// Forgets everything: the stream was reset.
     pub(crate) fn clear(&mut self) {
         // What was never sent does not count towards the final size.

@@ -165,6 +165,15 @@ impl Streams {
         Ok(())
     }
 
+    /// Nothing more will be written, and what was never sent is not.
+    pub(crate) fn cut(&mut self, id: u64) -> Result<(), StreamError> {
+        let half = self.send_half(id)?;
+        if half.fin == Fin::Open && half.reset.is_none() {
+            half.buffer.cut();
+        }
+        self.finish(id)
+    }
+
     /// Gives the sending half up.
     pub(crate) fn reset(&mut self, id: u64, code: u64) -> Result<(), StreamError> {
         let half = self.send_half(id)?;
@@ -269,6 +278,12 @@ impl Streams {
     /// Whether there are bytes to send that flow control allows.
     pub(crate) fn has_work(&self) -> bool {
         !self.ready.is_empty()
+    }
+
+    /// Bytes that were written and not sent.
+    pub(crate) fn unsent(&self, id: u64) -> u64 {
+        let half = self.map.get(&id).and_then(|stream| stream.send.as_ref());
+        half.map_or(0, |half| half.buffer.waiting())
     }
 
     /// Bytes that wait to be sent, of the streams in the queue, as far as they are kept or would be.

@@ -18,7 +18,7 @@ use crate::traffic::{Planned, plan_flows};
 use crate::transport::{Making, Transport, sample_every, scheduler};
 
 /// Up to so many connections, each has its own RTT distribution; beyond, each traffic entry has one.
-const OWN_GROUPS: usize = 256;
+pub(crate) const OWN_GROUPS: usize = 256;
 
 /// Connections of the entries that have some.
 pub(crate) fn make(making: &mut Making<'_>, hosts: &mut [Hosts]) -> Result<Box<dyn Transport>, SimError> {

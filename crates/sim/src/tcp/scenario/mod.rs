@@ -4,7 +4,7 @@ mod delivered;
 mod make;
 mod observe;
 
-pub(crate) use make::make;
+pub(crate) use make::{OWN_GROUPS, make};
 
 use super::{ConnId, Directory, RttGroups};
 use crate::engine::Ctx;

@@ -1,0 +1,76 @@
+//! What the applications of both ends do: one writes, the other reads.
+
+use vmcc_transport::{Dir, PathReport};
+
+use super::{App, End};
+use crate::time::Time;
+
+/// What an application writes at a time.
+pub(super) static CHUNK: [u8; 1 << 16] = [0; 1 << 16];
+/// So many windows wait to be sent at most, of whatever fits into the send buffer: schedulers that ask how much waits see that it is
+/// much, and the rest would only take memory.
+pub(super) const WINDOWS_AHEAD: u64 = 16;
+
+impl End {
+    pub(super) fn use_stream(&mut self, now: Time) {
+        match self.app {
+            App::Sends(_) => self.write(now),
+            App::Reads => self.read(now),
+        }
+    }
+
+    fn write(&mut self, now: Time) {
+        let Some(handle) = self.connection.filter(|_| self.established && self.left > 0) else { return };
+        let stops = matches!(self.app, App::Sends(None)) && now >= self.spec.stop;
+        let Some(connection) = self.engine.as_mut().and_then(|engine| engine.connection(handle)) else {
+            return;
+        };
+        if self.stream.is_none() {
+            self.stream = connection.open_stream(Dir::Uni);
+        }
+        let Some(stream) = self.stream else { return };
+        if stops {
+            self.left = 0;
+            // Like a program that is ended by force, it leaves behind what has been sent.
+            let _ = connection.cut(stream);
+            return;
+        }
+        let window = |path: PathReport| u64::from(path.cwnd_pkt) * u64::from(path.mtu);
+        let ahead = connection.paths().map(window).sum::<u64>().saturating_mul(WINDOWS_AHEAD);
+        while self.left > 0 && connection.unsent(stream) < ahead {
+            let most = self.left.min(CHUNK.len() as u64) as usize;
+            let Ok(written @ 1..) = connection.write(stream, &CHUNK[..most]) else { return };
+            self.left -= written as u64;
+        }
+        if self.left == 0 {
+            // A stream that ended otherwise needs no end.
+            let _ = connection.finish(stream);
+        }
+    }
+
+    fn read(&mut self, now: Time) {
+        let (Some(handle), Some(stream)) = (self.connection, self.stream) else { return };
+        let Some(connection) = self.engine.as_mut().and_then(|engine| engine.connection(handle)) else {
+            return;
+        };
+        let mut chunk = [0; 1 << 13];
+        let before = self.delivered.bytes;
+        loop {
+            match connection.read(stream, &mut chunk) {
+                Ok(Some(read @ 1..)) => self.delivered.bytes += read as u64,
+                Ok(None) => {
+                    self.delivered.complete = self.delivered.complete.min(now);
+                    self.stream = None;
+                    break;
+                }
+                Ok(Some(_)) | Err(_) => break,
+            }
+        }
+        if self.delivered.bytes > before {
+            if before > 0 {
+                self.delivered.stalled = self.delivered.stalled.max(now.since(self.delivered.at));
+            }
+            self.delivered.at = now;
+        }
+    }
+}
