@@ -38,6 +38,20 @@ pub(crate) fn busy_s() -> Option<f64> {
     parse(&fs::read_to_string("/proc/stat").ok()?).map(|ticks| ticks as f64 / ticks_per_s as f64)
 }
 
+/// What a process has used.
+pub(crate) fn used_by(process: i32) -> Option<Duration> {
+    let ticks_per_s = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
+    let ticks = parse_process(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)?;
+    Some(Duration::from_secs_f64(ticks as f64 / ticks_per_s as f64))
+}
+
+/// The fourteenth field and the fifteenth, user and system; the second may contain anything.
+fn parse_process(stat: &str) -> Option<u64> {
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let of = |field: usize| fields.get(field)?.parse::<u64>().ok();
+    Some(of(11)? + of(12)?)
+}
+
 /// The fields of the first line: user, nice, system, idle, iowait, irq, softirq.
 fn parse(stat: &str) -> Option<u64> {
     let fields: Vec<u64> =
@@ -56,5 +70,12 @@ mod tests {
         assert_eq!(parse("cpu  1 2 4"), None);
         assert_eq!(parse(""), None);
         assert!(busy_s().is_some_and(|s| s > 0.0));
+    }
+
+    #[test]
+    fn what_a_process_used_follows_its_name_whatever_that_is() {
+        assert_eq!(parse_process("7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 50 60 7 8 20 0 1"), Some(110));
+        assert_eq!(parse_process("7 (a S 1"), None);
+        assert!(used_by(std::process::id() as i32).is_some() && used_by(-1).is_none());
     }
 }

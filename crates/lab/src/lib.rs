@@ -50,4 +50,4 @@ pub use spec::{
     RoutedLink, Shape, Sharing, Sleep, Throttle, Transport, VirtualHost, Wire,
 };
 pub use vmcc_network::Guarantee;
-pub use workload::Programs;
+pub use workload::{Probing, Programs};

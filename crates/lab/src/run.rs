@@ -2,13 +2,13 @@
 
 use crate::machine::{Left, Machine, Seen, Session};
 use crate::ports::{PortRecord, Ports};
-use crate::process::{Ended, Program};
+use crate::process::Ended;
 use crate::registry::{self, Record};
 use crate::sampler::{Sampler, Samples};
 use crate::spec::{Cc, Flow, Job, LabSpec};
 use crate::throttle::Throttles;
 use crate::topology::Topology;
-use crate::workload::{self, Client, Programs, Report};
+use crate::workload::{self, End, Programs, Report};
 use crate::{Error, Netns, Role, cpu, energy, measure, ports};
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -73,7 +73,7 @@ pub fn run(spec: &LabSpec, control: &mut Control<'_>) -> Result<RunOutput, Error
     }
     registry::clean()?;
     let mut record = Record::claim(spec.run_id.as_deref())?;
-    let algorithms = load(&spec.flows)?;
+    let algorithms = load(spec.flows.iter().filter(|flow| needs_here(spec, flow)))?;
     control.check()?;
     let topology = Topology::build(spec, &mut record)?;
     let ports = ports::attach(spec, &topology)?;
@@ -125,7 +125,7 @@ pub(crate) struct Absent {
     pub(crate) noticed_us: Vec<(u64, u64)>,
     /// For how long it was stopped.
     pub(crate) stopped: Vec<Duration>,
-    /// The share of the time for which it was not off that its processors were busy.
+    /// The share of the time for which it was not stopped that it had a processor.
     pub(crate) busy: f64,
 }
 
@@ -146,8 +146,18 @@ pub(crate) struct Observed {
     pub(crate) absent: Option<Absent>,
 }
 
+/// Whether a flow's congestion control runs on this kernel. Of one that a virtual machine sends only if its receiver echoes marks
+/// as that algorithm's do.
+fn needs_here(spec: &LabSpec, flow: &Flow) -> bool {
+    let echoes = match &flow.cc {
+        Cc::Registry(params) => params.algorithm().info().needs_ecn,
+        Cc::Native(_) => true,
+    };
+    echoes || !spec.machines.hosts.contains(&flow.from)
+}
+
 /// Loads each algorithm of the registry once.
-pub(crate) fn load(flows: &[Flow]) -> Result<Vec<Loaded>, Error> {
+pub(crate) fn load<'a>(flows: impl Iterator<Item = &'a Flow>) -> Result<Vec<Loaded>, Error> {
     let mut wanted = BTreeMap::new();
     for flow in flows {
         if let Cc::Registry(params) = &flow.cc {
@@ -171,7 +181,7 @@ pub(crate) fn load(flows: &[Flow]) -> Result<Vec<Loaded>, Error> {
 /// receiver answers in its way (the echo of marks is the receiver's work). iperf3 selects it once more per
 /// connection; that alone suffices for kernel algorithms that may not be a namespace's default.
 fn select(spec: &LabSpec, topology: &Topology) -> Result<(), Error> {
-    for (index, flow) in spec.flows.iter().enumerate() {
+    for (index, flow) in spec.flows.iter().enumerate().filter(|(_, flow)| needs_here(spec, flow)) {
         let (sender, receiver) = topology.ends(index);
         for end in [sender, receiver] {
             let done = end.sysctl("net.ipv4.tcp_congestion_control", &flow.cc.kernel_name());
@@ -197,8 +207,8 @@ fn not_selectable(flow: &Flow, end: &Netns, error: &Error) -> Error {
 /// A flow's programs.
 struct Running {
     flow: usize,
-    server: Program,
-    client: Option<Client>,
+    server: End,
+    client: Option<End>,
     /// When its client was started.
     sent: Duration,
     report: Option<Report>,
@@ -260,7 +270,7 @@ fn transfer(
             });
             reported?;
             let stopped = std::mem::take(&mut session.stopped);
-            absent = Some((seen, session.host, stopped));
+            absent = Some((seen, session.host, stopped, session.busy));
         }
         sampler.take(micros(elapsed))?;
         cpu.update(elapsed);
@@ -287,8 +297,8 @@ fn transfer(
         sleep_until_next(start, spec.sample_interval.to_duration());
     }
     let mut samples = sampler.finish();
-    let absent = absent.map(|(seen, host, stopped)| {
-        let Seen { tracks, reinjected, fates, off, busy, .. } = seen;
+    let absent = absent.map(|(seen, host, stopped, busy)| {
+        let Seen { tracks, reinjected, fates, off, .. } = seen;
         samples.join(tracks, &reinjected, fates);
         Absent { host, noticed_us: off, stopped, busy }
     });
@@ -351,7 +361,7 @@ fn advance(
 }
 
 /// A program may fail with exit code 0, and its reason is in its report; without a report it is on stderr.
-fn report(workload: &dyn workload::Workload, ended: &Ended, server: &Program) -> Result<Report, String> {
+fn report(workload: &dyn workload::Workload, ended: &Ended, server: &End) -> Result<Report, String> {
     workload.report(ended, server).map_err(|cause| match ended.stderr.as_str() {
         "" => format!("{cause} [{}]", ended.status),
         stderr => format!("{cause} ({stderr}) [{}]", ended.status),
@@ -404,7 +414,7 @@ fn report_progress(spec: &LabSpec, control: &mut Control<'_>, samples: &Samples,
 fn started(spec: &LabSpec, samples: &Samples, flow: &Running) -> u64 {
     match &spec.flows[flow.flow].job {
         Job::Bulk { .. } => first_byte(samples, flow.flow),
-        Job::Sized { .. } | Job::Objects { .. } | Job::Datagrams { .. } => micros(flow.sent),
+        Job::Sized { .. } | Job::Objects { .. } | Job::Datagrams { .. } | Job::Probes(_) => micros(flow.sent),
     }
 }
 

@@ -4,7 +4,7 @@
 
 mod descheduled;
 
-use descheduled::neighbours::NICE_OF_WEIGHT;
+use descheduled::neighbours::{self, Shared, WEIGHTS};
 use descheduled::sender::ONE_PATH;
 use descheduled::wire::Shape;
 use descheduled::{Lab, Transfer};
@@ -72,26 +72,33 @@ fn table_of_what_a_descheduled_sender_delivers() {
     }
 }
 
-/// The same on a processor that busy loops share by the scheduler's weights: nice levels, in place of `cpu.weight`.
+/// The same as one of four busy VMs on one processor, by `cpu.weight`; the receiver and everything else is on the other one.
 #[test]
 #[ignore = "on demand: a table of half an hour"]
 fn table_of_weights() {
     let runs: u32 = from_environment("VMCC_TEST_RUNS", "10").parse().expect("a number");
     let seconds: u32 = from_environment("VMCC_TEST_SECONDS", "8").parse().expect("a number");
     let algorithms = from_environment("VMCC_TEST_ALGORITHMS", "mp_lia,mp_vmsched,mp_awake");
+    neighbours::keep_off();
     let mut lab = Lab::new(SHAPE);
-    let weights = std::iter::once((0, None)).chain(NICE_OF_WEIGHT.map(|(weight, nice)| (weight, Some(nice))));
-    let mut cells = Vec::new();
-    for (weight, nice) in weights {
-        cells.extend(algorithms.split(',').map(|name| (weight, nice, name, Vec::new(), Vec::new())));
-    }
+    // There is a sender to be found once it has sent.
+    lab.transfer(ONE_PATH, 2, None);
+    let shared = Shared::new();
+    // Alone, what one of them carries is enough to compare with.
+    let alone = algorithms.split(',').take(1).map(|name| (0, None, name));
+    let all = || algorithms.split(',');
+    let beside = WEIGHTS.iter().flat_map(|(weight, share)| all().map(|name| (*weight, Some(*share), name)));
+    let cells =
+        alone.chain(beside).map(|(weight, share, name)| (weight, share, name, Vec::new(), Vec::new()));
+    let mut cells: Vec<_> = cells.collect();
     for _ in 0..runs {
-        for (weight, nice, name, transfers, shares) in &mut cells {
-            let (one, share) = lab.transfer_beside(name, seconds, *nice);
+        for (weight, asked, name, transfers, shares) in &mut cells {
+            let (one, share) = lab.transfer_beside(name, seconds, *asked, &shared);
             println!(
-                "weight {weight} {name}: {:.2} Mbit/s at {:.3} of a processor",
+                "weight {weight} {name}: {:.3} Mbit/s at {:.4} of a processor, {:?}",
                 one.goodput_bps / 1e6,
-                share
+                share,
+                counted(&one)
             );
             transfers.push(one);
             shares.push(share);
@@ -107,8 +114,8 @@ fn table_of_weights() {
         println!("{weight} | {name} | {rate:?} | {share:?} | {}", both(off.collect()));
     }
     println!("\nweight | times off that the VM noticed, below {BOUNDS_MS:?} ms and above");
-    for (weight, ..) in cells.iter().step_by(algorithms.split(',').count()) {
-        let of_weight = cells.iter().filter(|cell| cell.0 == *weight).flat_map(|cell| &cell.3);
+    for weight in std::iter::once(0).chain(WEIGHTS.map(|(weight, _)| weight)) {
+        let of_weight = cells.iter().filter(|cell| cell.0 == weight).flat_map(|cell| &cell.3);
         println!("{weight} | {:?}", histogram(of_weight.flat_map(|one| &one.seen.off_us)));
     }
 }

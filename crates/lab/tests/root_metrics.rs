@@ -34,10 +34,14 @@ competing = true
 const UNSEEN_MARKS: f64 = 0.1;
 
 fn on_both_engines(settings: &[&str], check: impl Fn(&str, &RunOutput)) {
+    on_both_engines_of(SCENARIO, settings, check);
+}
+
+fn on_both_engines_of(scenario: &str, settings: &[&str], check: impl Fn(&str, &RunOutput)) {
     let _alone = alone();
     let set = settings.iter().map(|setting| (*setting).to_owned()).collect();
     let overrides = Overrides { set, ..Overrides::default() };
-    let plan = Document::parse("both", SCENARIO).unwrap().plan(&overrides).unwrap();
+    let plan = Document::parse("both", scenario).unwrap().plan(&overrides).unwrap();
     let simulated = vmcc_sim::run_case(&plan.cases[0], 1, &vmcc_sim::Options::default()).unwrap();
     check("simulator", &simulated);
     check("kernel", &run(&LabSpec::try_from(&plan.cases[0]).unwrap()).unwrap());
@@ -103,5 +107,44 @@ fn root_bytes_and_losses_are_those_of_the_measured_traffic() {
         let both = goodput + m.competing_goodput_bps.unwrap();
         assert!((85e6..100e6).contains(&both) && goodput < 0.9 * both, "{engine}: {goodput} of {both}");
         assert!(m.drops >= m.retransmits.map(|n| n / 2), "{engine}: of all traffic: {:?}", m.drops);
+    });
+}
+
+const PROBED: &str = "
+title = 'Probes of an empty path and of one with a queue'
+duration = '3s'
+warmup = '1s'
+[topology]
+kind = 'parallel-paths'
+paths = [{ name = 'empty' }, { name = 'full' }]
+rate = '50mbit'
+delay = '50us'
+buffer = '60kB'
+[[traffic]]
+name = 'transfer'
+kind = 'bulk'
+protocol = 'tcp'
+path = 'full'
+cc = 'reno'
+competing = true
+[[traffic]]
+name = 'ping'
+kind = 'probe'
+interval = '5ms'
+timeout = '500ms'
+";
+
+#[test]
+fn root_probes_see_the_queue_of_their_path() {
+    on_both_engines_of(PROBED, &[], |engine, output| {
+        let get = |name: &str| output.metrics.get(name).unwrap_or_else(|| panic!("{engine}: no {name}"));
+        assert_eq!(get("paths.empty.probe_loss"), 0.0, "{engine}");
+        let (empty, full) = (get("paths.empty.probe_rtt_us.p50"), get("paths.full.probe_rtt_us.p50"));
+        // Reno keeps a third of 60 kB at least in the queue, which takes 3 ms.
+        assert!(full > 2_500.0 && full > 2.0 * empty, "{engine}: {empty} and {full} us");
+        assert!(
+            get("probe_rtt_us.max") >= full && output.metrics.get("goodput_bps").is_none_or(|bps| bps == 0.0)
+        );
+        assert!(output.series.iter().any(|point| point.metric == "probe_rtt_us"), "{engine}: over time");
     });
 }

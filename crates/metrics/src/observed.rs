@@ -308,8 +308,8 @@ pub struct Probe {
     pub sent: Moment,
     /// When its answer arrived, if that was in time.
     pub answered: Option<Moment>,
-    /// Whether its answer says that it had arrived with congestion experienced.
-    pub marked: bool,
+    /// Whether its answer says that it had arrived with congestion experienced; `None`: answers do not say.
+    pub marked: Option<bool>,
     /// Whether the run lasted until its answer would have been late: of all others, those that were not lost are known
     /// before those that were.
     pub due: bool,

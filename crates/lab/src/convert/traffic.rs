@@ -4,11 +4,12 @@ use super::network::Pairs;
 use super::refuse;
 use crate::Error;
 use crate::spec::{Cc, Flow, Job, Layout, Path, Role, Transport};
+use crate::workload::Probing;
 use vmcc_cc::{Algorithm, ParamValue, Params};
 use vmcc_network::Topology;
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{
-    Common, Host, OnOffUdp, Pairing, Param, Poisson, Protocol, Sized, Traffic, TrafficKind,
+    Common, Host, OnOffUdp, Pairing, Param, Poisson, Probe, Protocol, Sized, Traffic, TrafficKind,
 };
 use vmcc_scenario::sizes::Sizes;
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
@@ -36,16 +37,17 @@ pub(super) fn convert(
         let times = times(&like, &traffic.kind, &key)?;
         for (from, to) in pairs(scenario, traffic, hosts, &key("pairing"))? {
             let lanes = layout.paths_between(from, to, paths.len());
-            let transport = transport(scenario, traffic, &key, (&lanes, paths))?;
-            let at = |(start, stop): &(Nanos, Nanos)| Flow {
-                from,
-                to,
-                transport,
-                start: *start,
-                stop: *stop,
-                ..like.clone()
-            };
-            flows.extend(times.iter().map(at));
+            for transport in transports(scenario, traffic, &key, (&lanes, paths))? {
+                let at = |(start, stop): &(Nanos, Nanos)| Flow {
+                    from,
+                    to,
+                    transport,
+                    start: *start,
+                    stop: *stop,
+                    ..like.clone()
+                };
+                flows.extend(times.iter().map(at));
+            }
         }
     }
     Ok(flows)
@@ -91,10 +93,11 @@ fn job(scenario: &Scenario, traffic: &Traffic, key: &impl Fn(&str) -> String) ->
         }
         TrafficKind::OnOffUdp(udp) => Ok((Job::Datagrams { rate: udp.rate, packet: udp.packet }, 1)),
         TrafficKind::Poisson(poisson) => Ok((objects(scenario, traffic, poisson, key)?, 1)),
+        TrafficKind::Probe(probe) => Ok((Job::Probes(probing(scenario, traffic, probe, key)?), 1)),
         other => refuse(
             key("kind"),
             format!(
-                "traffic of kind {:?}; \"bulk\", \"sized\", \"poisson\" and \"on-off-udp\" are",
+                "traffic of kind {:?}; \"bulk\", \"sized\", \"poisson\", \"on-off-udp\" and \"probe\" are",
                 other.name()
             ),
         ),
@@ -134,6 +137,25 @@ fn objects(
     Ok(Job::Objects { sizes, per_second, seed: scenario.seed })
 }
 
+fn probing(
+    scenario: &Scenario,
+    traffic: &Traffic,
+    probe: &Probe,
+    key: &impl Fn(&str) -> String,
+) -> Result<Probing, Error> {
+    if traffic.common.ecn.or(scenario.host.ecn) == Some(true) {
+        return refuse(key("ecn"), "its probes are not ECN-capable");
+    }
+    Ok(Probing {
+        interval: probe.interval,
+        random: probe.random,
+        seed: scenario.seed,
+        packet: probe.packet,
+        reply: probe.reply.unwrap_or(probe.packet),
+        timeout: probe.timeout,
+    })
+}
+
 /// When its programs run: of datagrams, each time that they are on.
 fn times(
     flow: &Flow,
@@ -156,7 +178,7 @@ fn times(
 }
 
 fn is_multipath(scenario: &Scenario, traffic: &Traffic) -> bool {
-    traffic.protocol(&scenario.host) == Protocol::Mptcp && !traffic.kind.is_datagram()
+    traffic.protocol(&scenario.host) == Protocol::Mptcp && traffic.kind.has_connections()
 }
 
 fn subflows(scenario: &Scenario, traffic: &Traffic) -> Option<u32> {
@@ -183,9 +205,9 @@ fn common(
     if common.read_rate.is_some() {
         return refuse(key("read_rate"), "the programs read at once");
     }
-    let cc = match traffic.kind.is_datagram() {
-        true => Cc::Native("reno".to_owned()),
-        false => congestion_control(scenario, traffic, role, &key("cc"))?,
+    let cc = match traffic.kind.has_connections() {
+        false => Cc::Native("reno".to_owned()),
+        true => congestion_control(scenario, traffic, role, &key("cc"))?,
     };
     let ecn = common.ecn.or(scenario.host.ecn);
     if let (Some(false), Cc::Registry(params)) = (ecn, &cc)
@@ -276,6 +298,37 @@ fn check_subflows(given: Option<u32>, key: String, (lanes, paths): (&[usize], &[
     }
 }
 
+/// How an entry's flows use the lanes between two hosts, each given by its path: probes have one on each.
+fn transports(
+    scenario: &Scenario,
+    traffic: &Traffic,
+    key: &impl Fn(&str) -> String,
+    (lanes, paths): (&[usize], &[Path]),
+) -> Result<Vec<Transport>, Error> {
+    if !matches!(traffic.kind, TrafficKind::Probe(_)) {
+        return Ok(vec![transport(scenario, traffic, key, (lanes, paths))?]);
+    }
+    let one = |path: usize| lane_on(path, lanes, &key("path")).map(|lane| Transport::Tcp { lane });
+    match named(traffic, paths, &key("path"))? {
+        none if none.is_empty() => Ok((0..lanes.len()).map(|lane| Transport::Tcp { lane }).collect()),
+        some => some.into_iter().map(one).collect(),
+    }
+}
+
+/// The paths that an entry names.
+fn named(traffic: &Traffic, paths: &[Path], key: &str) -> Result<Vec<usize>, Error> {
+    let number = |name: &String| {
+        let found = paths.iter().position(|path| path.name == *name);
+        found.ok_or_else(|| Error::spec(key, format!("there is no path {name:?}")))
+    };
+    traffic.common.path.iter().flat_map(|names| &names.0).map(number).collect()
+}
+
+fn lane_on(path: usize, lanes: &[usize], key: &str) -> Result<usize, Error> {
+    let lane = lanes.iter().position(|of_lane| *of_lane == path);
+    lane.ok_or_else(|| Error::spec(key, "no vNIC uses this path, or it does not join these hosts"))
+}
+
 /// How a flow uses the lanes between its hosts, each given by its path.
 fn transport(
     scenario: &Scenario,
@@ -288,15 +341,8 @@ fn transport(
         check_subflows(subflows(scenario, traffic), key("subflows"), (lanes, paths))?;
     }
     let key = key("path");
-    let mut named = Vec::new();
-    for name in traffic.common.path.iter().flat_map(|names| &names.0) {
-        let found = paths.iter().position(|path| path.name == *name);
-        named.push(found.ok_or_else(|| Error::spec(&key, format!("there is no path {name:?}")))?);
-    }
-    let lane_on = |path: usize| {
-        let lane = lanes.iter().position(|of_lane| *of_lane == path);
-        lane.ok_or_else(|| Error::spec(&key, "no vNIC uses this path, or it does not join these hosts"))
-    };
+    let named = named(traffic, paths, &key)?;
+    let lane_on = |path: usize| lane_on(path, lanes, &key);
     match (multipath, named.as_slice()) {
         (true, []) => Ok(Transport::Mptcp { first: 0 }),
         (true, [first, ..]) if named.len() == paths.len() => Ok(Transport::Mptcp { first: lane_on(*first)? }),

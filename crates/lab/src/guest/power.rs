@@ -3,6 +3,7 @@
 //! QEMU is stopped and continued as a whole: no processor of the guest runs, no timer of it expires, what arrives waits in
 //! its taps. Its clock goes on meanwhile, as that of a VM does whose hypervisor serves others.
 
+use crate::cpu;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io;
@@ -64,6 +65,12 @@ impl Power {
             // One that ended by itself and was not waited for yet can still be told, to no effect.
             let _ = kill(pid, signal);
         }
+    }
+
+    /// What a running guest has used of the host's processors.
+    pub(crate) fn used(&self) -> Option<Duration> {
+        let guest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cpu::used_by(guest.as_ref()?.as_raw())
     }
 
     /// A guest has begun.

@@ -48,8 +48,6 @@ pub(crate) struct Seen {
     pub(crate) clients: Vec<Left>,
     /// When it noticed that it had been off, and for how long.
     pub(crate) off: Vec<(u64, u64)>,
-    /// The share of the time for which it was not off that its processors were busy.
-    pub(crate) busy: f64,
 }
 
 /// What a flow's sending program left.

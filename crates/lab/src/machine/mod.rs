@@ -123,7 +123,17 @@ impl Machine {
             cables.push(Cable::lay(&far, &near, wires, (spec.machines.seed, lane))?);
         }
         let job = Job { case: case.clone(), host: spec.hosts[host].clone() };
-        Ok(Session { machine: self, number, host, job, _cables: cables, sleeper: None, stopped: Vec::new() })
+        Ok(Session {
+            machine: self,
+            number,
+            host,
+            job,
+            _cables: cables,
+            sleeper: None,
+            begun: None,
+            stopped: Vec::new(),
+            busy: 0.0,
+        })
     }
 
     fn folder(&self) -> &Path {
@@ -179,8 +189,13 @@ pub(crate) struct Session<'a> {
     job: Job,
     _cables: Vec<Cable>,
     sleeper: Option<Sleeper>,
+    /// When it began, and what it had used of processors by then.
+    begun: Option<(Instant, Duration)>,
     /// For how long it was stopped each time.
     pub(crate) stopped: Vec<Duration>,
+    /// The share of the time for which it was not stopped that it had a processor, as the host counts: to the machine itself, time
+    /// that the host took is time that it worked.
+    pub(crate) busy: f64,
 }
 
 impl Session<'_> {
@@ -205,6 +220,7 @@ impl Session<'_> {
         self.wait_for("begun", SOON, check)?;
         let start = Instant::now();
         self.sleeper = Some(Sleeper::start(&self.machine.power, spec, self.host, start));
+        self.begun = self.machine.power.used().map(|used| (start, used));
         Ok(start)
     }
 
@@ -246,6 +262,10 @@ impl Session<'_> {
             }
         };
         self.stopped = self.sleeper.take().map(Sleeper::end).unwrap_or_default();
+        if let (Some((start, before)), Some(used)) = (self.begun, self.machine.power.used()) {
+            let lasted = start.elapsed().saturating_sub(self.stopped.iter().sum());
+            self.busy = used.saturating_sub(before).as_secs_f64() / lasted.as_secs_f64().max(1e-3);
+        }
         match answer {
             Answer::Seen(seen) => Ok(Some(*seen)),
             Answer::Failed { kind, message } => Err(Error::Machine { kind, message }),

@@ -8,8 +8,8 @@ use crate::run::{load, micros, sleep_until_next};
 use crate::sampler::Sampler;
 use crate::spec::{Cc, Flow, LabSpec};
 use crate::topology::Topology;
-use crate::workload::{self, Client, Programs};
-use crate::{Error, cpu, spec};
+use crate::workload::{self, End, Programs};
+use crate::{Error, spec};
 use std::fs::{self, File};
 use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
@@ -102,7 +102,7 @@ struct Sending<'a> {
     number: usize,
     flow: &'a Flow,
     data: Option<PathBuf>,
-    client: Option<Client>,
+    client: Option<End>,
     sent: Duration,
     left: Option<Left>,
 }
@@ -119,7 +119,7 @@ impl<'a> Run<'a> {
         let own: Vec<Flow> = self.spec.flows.iter().filter(|flow| flow.from == self.host).cloned().collect();
         provide(&own);
         let mut record = Record::claim(None)?;
-        let _algorithms = load(&own)?;
+        let _algorithms = load(own.iter())?;
         let topology = Topology::inside(&self.spec, self.host, cards, &mut record)?;
         let seen = self.run(&topology, &mut record);
         give_back(&topology, self.host, cards);
@@ -137,7 +137,6 @@ impl<'a> Run<'a> {
         let start = Instant::now();
         self.place("begun")?;
         let (ended, mut off) = (AtomicBool::new(false), Vec::new());
-        let before = cpu::busy_s().unwrap_or_default();
         let sampled = thread::scope(|scope| {
             let noticing = scope.spawn(|| {
                 gaps(&mut |gap| {
@@ -155,8 +154,6 @@ impl<'a> Run<'a> {
             noticed.map_err(|e| Error::file("/proc/thread-self/schedstat", e))?;
             sampled
         })?;
-        let lasted = micros(start.elapsed()).saturating_sub(off.iter().map(|(_, length)| length).sum());
-        let busy = (cpu::busy_s().unwrap_or_default() - before).max(0.0) / (lasted as f64 / 1e6);
         let streams = sampled.streams.iter();
         Ok(Seen {
             reinjected: streams.filter_map(|(k, s)| Some((k.0, k.1, s.reinjected_bytes?))).collect(),
@@ -164,7 +161,6 @@ impl<'a> Run<'a> {
             fates: sampled.fates,
             clients: sending.into_iter().filter_map(|one| one.left).collect(),
             off,
-            busy,
         })
     }
 

@@ -55,8 +55,8 @@ const OVERLOADED: f64 = 0.9;
 fn overloaded(spec: &LabSpec, absent: &Absent) -> Option<String> {
     (absent.busy > OVERLOADED).then(|| {
         format!(
-            "the virtual machine {} was busy for {:.0} % of the time that it had its processor: that may be what limits \
-             its connections; lower their rate",
+            "the virtual machine {} used a processor for {:.0} % of the time for which it was not stopped: that may be what \
+             limits its connections; lower their rate",
             spec.hosts[absent.host],
             100.0 * absent.busy
         )

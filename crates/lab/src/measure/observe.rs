@@ -5,10 +5,11 @@ use crate::ports::PortRecord;
 use crate::run::{Absent, Observed as Seen};
 use crate::sampler::{ClassPoint, Fates, Point, Track};
 use crate::spec::{self, Flow, LabSpec, OfPaths, Role, Transport};
+use crate::workload::{Report, Request};
 use hdrhistogram::Histogram;
 use std::collections::BTreeSet;
 use vmcc_metrics::observed::{
-    Class, Connection, Counters, End, Entry, Job, Moment, Observed, Off, Part, Path, Sample, Subflow,
+    Class, Connection, Counters, End, Entry, Job, Moment, Observed, Off, Part, Path, Probe, Sample, Subflow,
 };
 use vmcc_port::ClassStats;
 use vmcc_units::Nanos;
@@ -28,7 +29,7 @@ pub(super) fn observe(spec: &LabSpec, seen: &Seen, transfers: &[Transferred<'_>]
             .map(|transfer| connection(spec, &seen.samples.fates, transfer))
             .collect(),
         responses: Vec::new(),
-        probes: Vec::new(),
+        probes: probes(spec, seen),
         parts: parts(spec, transfers),
         parts_per_interval: true,
         cpu_s: seen.cpu_s,
@@ -90,10 +91,36 @@ fn entries(spec: &LabSpec, transfers: &[Transferred<'_>]) -> Vec<Entry> {
             competing: flows().all(|flow| flow.role == Role::Competing),
             start: flows().map(|flow| moment(flow.start)).min().unwrap_or_default(),
             stop: flows().map(|flow| moment(flow.stop)).max().unwrap_or_default(),
-            ..Entry::default()
+            probes: flows().all(|flow| flow.job.is_probes()),
         }
     };
     labels(spec).into_iter().map(of).collect()
+}
+
+fn probes(spec: &LabSpec, seen: &Seen) -> Vec<Probe> {
+    let flows = spec.flows.iter().zip(&seen.reports).zip(&seen.started_us);
+    let of_flow = |((flow, report), started_us): ((_, &Report), &u64)| {
+        let flow: &Flow = flow;
+        let spec::Job::Probes(probing) = &flow.job else { return Vec::new() };
+        let path = spec.paths_of(flow).get(flow.first_lane()).copied();
+        let probe = |request: &Request| {
+            let sent = Moment(Moment::from_us(*started_us).0 + ps(request.sent_s));
+            Probe {
+                entry: entry_of(spec, flow),
+                path: path.filter(|path| *path < spec.paths.len()),
+                sent,
+                answered: request.took_s.map(|took_s| Moment(sent.0 + ps(took_s))),
+                marked: None,
+                due: sent.0 + moment(probing.timeout).0 <= moment(spec.duration).0,
+            }
+        };
+        report.requests.iter().map(probe).collect()
+    };
+    flows.flat_map(of_flow).collect()
+}
+
+fn ps(seconds: f64) -> u64 {
+    (seconds * 1e12) as u64
 }
 
 fn entry_of(spec: &LabSpec, flow: &Flow) -> usize {
@@ -109,7 +136,7 @@ fn connection(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Conn
         // Nobody saw exactly when it ended.
         spec::Job::Sized { size, .. } => (Job::Transfer(size.get()), true),
         spec::Job::Objects { .. } => (Job::Transfer(transfer.connection.size.unwrap_or(0)), true),
-        spec::Job::Datagrams { .. } => (Job::Endless, true),
+        spec::Job::Datagrams { .. } | spec::Job::Probes(_) => (Job::Endless, true),
     };
     Connection {
         entry: entry_of(spec, flow),
@@ -122,7 +149,7 @@ fn connection(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Conn
         stop: moment(flow.stop),
         // The program reports connections that it has, and those that it tried.
         established: transfer.connection.port != 0,
-        received: transfer.connection.took_s.map(|took_s| Moment(start.0 + (took_s * 1e12) as u64)),
+        received: transfer.connection.took_s.map(|took_s| Moment(start.0 + ps(took_s))),
         delivered_bytes: transfer.bytes_within(whole.0, whole.1) as u64,
         window_bytes: transfer.bytes_within(moment(spec.warmup), moment(spec.duration)),
         rtts: None,

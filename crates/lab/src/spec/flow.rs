@@ -1,6 +1,7 @@
 //! What is sent.
 
 use crate::Error;
+use crate::workload::{HEADERS_BYTES, NUMBER_BYTES, Probing};
 use vmcc_cc::Params;
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
@@ -11,6 +12,10 @@ const SMALLEST_DATAGRAM: Bytes = Bytes::new(44);
 
 /// memcached's largest, with its key.
 const LARGEST_OBJECT: Bytes = Bytes::new(1_000_000);
+/// A thread of ours sends them.
+const SHORTEST_INTERVAL: Nanos = Nanos::from_micros(200);
+/// Without fragments.
+const LARGEST_PROBE: Bytes = Bytes::new(1_500);
 /// Each is a thread of the lab's for as long as it lasts.
 const MOST_PER_SECOND: f64 = 5_000.0;
 
@@ -78,6 +83,8 @@ pub enum Job {
         /// The size of an IP packet.
         packet: Bytes,
     },
+    /// Requests that are answered at once, to see what packets meet.
+    Probes(Probing),
 }
 
 /// What one pair of programs sends from one host to another.
@@ -171,9 +178,31 @@ impl Job {
         matches!(self, Self::Objects { .. })
     }
 
-    /// Whether its connections are many, each soon done.
-    pub(crate) fn is_short(&self) -> bool {
-        matches!(self, Self::Sized { .. } | Self::Objects { .. })
+    /// Whether it asks only what packets meet.
+    pub(crate) fn is_probes(&self) -> bool {
+        matches!(self, Self::Probes(_))
+    }
+
+    /// Whether iperf3 does it, which sends for whole seconds.
+    pub(crate) fn is_iperfs(&self) -> bool {
+        matches!(self, Self::Bulk { .. } | Self::Datagrams { .. })
+    }
+}
+
+impl Probing {
+    fn check(&self, key: impl Fn(&str) -> String) -> Result<(), Error> {
+        if self.interval < SHORTEST_INTERVAL {
+            let problem = format!("a probe each {}; {SHORTEST_INTERVAL} is the least", self.interval);
+            return Err(Error::not_expressible(key("interval"), problem));
+        }
+        let smallest = Bytes::new(HEADERS_BYTES + NUMBER_BYTES as u64);
+        for (name, size) in [("packet", self.packet), ("reply", self.reply)] {
+            if size < smallest || size > LARGEST_PROBE {
+                let problem = format!("{size}; {smallest} to {LARGEST_PROBE} is what probes have");
+                return Err(Error::not_expressible(key(name), problem));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -202,6 +231,7 @@ impl Flow {
                 key("packet"),
                 format!("iperf3 sends {SMALLEST_DATAGRAM} or more, not {packet}"),
             )),
+            Job::Probes(probing) => probing.check(key),
             _ => Ok(()),
         }
     }
@@ -210,7 +240,7 @@ impl Flow {
     pub(crate) fn files_bytes(&self) -> u64 {
         match &self.job {
             Job::Sized { size, .. } => size.get().saturating_mul(self.connections.into()),
-            Job::Bulk { .. } | Job::Objects { .. } | Job::Datagrams { .. } => 0,
+            Job::Bulk { .. } | Job::Objects { .. } | Job::Datagrams { .. } | Job::Probes(_) => 0,
         }
     }
 

@@ -13,6 +13,7 @@ pub use machines::{Lengths, Machines, Sleep};
 pub use routed::{OfPaths, Routed, RoutedLink};
 
 use crate::Error;
+use crate::workload::Probing;
 use vmcc_units::{Bytes, Nanos};
 
 /// One subnet per lane, and at most 8 subflows per connection in the kernel.
@@ -65,8 +66,9 @@ impl LabSpec {
     /// The same with another course of what is random.
     pub(crate) fn with_seed(mut self, with: u64) -> Self {
         for flow in &mut self.flows {
-            if let Job::Objects { seed, .. } = &mut flow.job {
-                *seed = with;
+            match &mut flow.job {
+                Job::Objects { seed, .. } | Job::Probes(Probing { seed, .. }) => *seed = with,
+                _ => {}
             }
         }
         self
@@ -175,7 +177,7 @@ impl LabSpec {
                 format!("from {} to {} is not within the duration {}", flow.start, flow.stop, self.duration);
             return Err(Error::spec(key("stop"), problem));
         }
-        let by_seconds = !flow.job.is_short();
+        let by_seconds = flow.job.is_iperfs();
         if by_seconds && !(flow.stop.get() - flow.start.get()).is_multiple_of(1_000_000_000) {
             return Err(Error::NotExpressible {
                 key: key("stop"),

@@ -2,19 +2,17 @@
 //! own; every byte is compared with what the cache was given.
 
 use super::objects::{Shelf, key};
+use super::own::left;
 use crate::draws::Draws;
 use crate::process::Ended;
-use crate::{Error, Netns};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// A connection stays for so long when it has what it came for, so that its sockets' last counts are seen: several
@@ -33,13 +31,6 @@ pub(super) struct Plan {
     pub(super) shelf: Arc<Shelf>,
 }
 
-/// A client that runs in a namespace. Dropping it ends it.
-pub(crate) struct Fetching {
-    namespace: String,
-    end: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Ended>>,
-}
-
 /// One fetch.
 struct Fetch {
     port: u16,
@@ -48,51 +39,8 @@ struct Fetch {
     took: io::Result<Option<Duration>>,
 }
 
-impl Fetching {
-    pub(super) fn begin(at: &Netns, plan: Plan) -> Result<Self, Error> {
-        let end = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&end);
-        // A thread is in the namespace of the one that starts it.
-        let started = at.run(move || {
-            thread::Builder::new().name("fetching".into()).spawn(move || fetch_all(plan, &flag))
-        });
-        let thread = started.map_err(|e| Error::kernel("starting a client in", at.name(), e))?;
-        Ok(Self { namespace: at.name().to_owned(), end, thread: Some(thread) })
-    }
-
-    /// What it left, if it has ended.
-    pub(super) fn output(&mut self) -> Option<Ended> {
-        let thread = self.thread.take_if(|thread| thread.is_finished())?;
-        let died = |_| Ended {
-            status: ExitStatus::from_raw(1 << 8),
-            stdout: Vec::new(),
-            stderr: "it panicked".into(),
-        };
-        Some(thread.join().unwrap_or_else(died))
-    }
-
-    pub(super) fn failed(&self, cause: impl Into<String>, remedy: &str) -> Error {
-        Error::ProgramFailed {
-            program: "client of memcached".to_owned(),
-            namespace: self.namespace.clone(),
-            cause: cause.into(),
-            remedy: remedy.to_owned(),
-        }
-    }
-}
-
-impl Drop for Fetching {
-    fn drop(&mut self) {
-        self.end.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // It says nothing that matters any more.
-            let _ = thread.join();
-        }
-    }
-}
-
 /// Begins fetches until their time is over, and says what became of each: a line each on `stdout`, the first fault on `stderr`.
-fn fetch_all(plan: Plan, end: &AtomicBool) -> Ended {
+pub(super) fn fetch_all(plan: Plan, end: &AtomicBool) -> Ended {
     let plan = Arc::new(plan);
     let (results, fetches) = channel();
     let begun = Instant::now();
@@ -108,7 +56,7 @@ fn fetch_all(plan: Plan, end: &AtomicBool) -> Ended {
         let (plan, results) = (Arc::clone(&plan), results.clone());
         let one = move || fetch(&plan, object, begun, &results);
         if let Err(e) = thread::Builder::new().stack_size(STACK_BYTES).spawn(one) {
-            fault = Some(format!("a thread for a fetch: {e}"));
+            fault = Some(io::Error::other(format!("a thread for a fetch: {e}")));
             break;
         }
     }
@@ -121,10 +69,13 @@ fn fetch_all(plan: Plan, end: &AtomicBool) -> Ended {
                 let _ =
                     writeln!(text, "{} {} {} {took}", fetch.port, fetch.object, fetch.began.as_secs_f64());
             }
-            Err(e) => drop(fault.get_or_insert(format!("a fetch of {}: {e}", key(fetch.object)))),
+            Err(e) if fault.is_none() => {
+                fault = Some(io::Error::other(format!("a fetch of {}: {e}", key(fetch.object))));
+            }
+            Err(_) => {}
         }
     }
-    Ended { status: ExitStatus::from_raw(0), stdout: text.into_bytes(), stderr: fault.unwrap_or_default() }
+    left(text, fault)
 }
 
 /// Whether it may go on then.

@@ -3,7 +3,7 @@
 //! Both ends are where the server is alone to see: a file system in memory of its own, gone with the process.
 
 use super::{
-    Client, Connection, Interval, Programs, Report, ReportError, START_TIME, Workload, await_listening,
+    Connection, End, Interval, Programs, Report, ReportError, START_TIME, Workload, await_listening,
     check_installed, check_wrapper, wrapper,
 };
 use crate::process::{Ended, Program};
@@ -40,7 +40,7 @@ impl Workload for Files<'_> {
         check_wrapper(self.flow, self.programs)
     }
 
-    fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<Program, Error> {
+    fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<End, Error> {
         let (settings, size) = (settings(port), self.size.get().to_string());
         let mut words = vec!["unshare", "--mount", "sh", "-c", PREPARE, "sh", &settings, &size];
         words.extend(wrapper(self.flow, self.programs));
@@ -48,11 +48,11 @@ impl Workload for Files<'_> {
         let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
         let server = Program::start(at, record, &words, INSTALL_NGINX)?;
         // A gigabyte of random numbers takes its time.
-        await_listening(server, (at, port), 6 * START_TIME, |ended| ended.stderr)
+        await_listening(server, (at, port), 6 * START_TIME, |ended| ended.stderr).map(End::Program)
     }
 
-    fn data(&self, server: &Program) -> Option<PathBuf> {
-        Some(in_memory_of(server, "data"))
+    fn data(&self, server: &End) -> Option<PathBuf> {
+        Some(in_memory_of(server.program()?, "data"))
     }
 
     fn send(
@@ -61,7 +61,7 @@ impl Workload for Files<'_> {
         (to, port): (Ipv4Addr, u16),
         data: Option<&Path>,
         record: &mut Record,
-    ) -> Result<Client, Error> {
+    ) -> Result<End, Error> {
         let count = self.flow.connections.to_string();
         let lasts = self.flow.stop.to_duration().saturating_sub(self.flow.start.to_duration());
         let seconds = format!("{:.3}", lasts.as_secs_f64());
@@ -92,10 +92,10 @@ impl Workload for Files<'_> {
         words.extend(rate.iter().flat_map(|rate| ["--limit-rate", rate]));
         words.extend(["-w", "%{local_port} %{time_total} %{http_code} %{exitcode}\n", "-T", &data, &urls]);
         let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-        Program::start(at, record, &words, INSTALL_CURL).map(Client::Program)
+        Program::start(at, record, &words, INSTALL_CURL).map(End::Program)
     }
 
-    fn report(&self, sender: &Ended, server: &Program) -> Result<Report, ReportError> {
+    fn report(&self, sender: &Ended, server: &End) -> Result<Report, ReportError> {
         let said = String::from_utf8_lossy(&sender.stdout);
         let connections = said.lines().map(|line| self.connection(line)).collect::<Result<Vec<_>, _>>()?;
         if connections.len() != self.flow.connections as usize {
@@ -103,6 +103,7 @@ impl Workload for Files<'_> {
             return Err(ReportError::Transfer(format!("{count} of {} were begun", self.flow.connections)));
         }
         let completed = connections.iter().filter(|connection| connection.took_s.is_some()).count();
+        let server = server.program().ok_or(ReportError::NoServer)?;
         let whole = compare(server, self.flow.connections).map_err(ReportError::Files)?;
         // One may have arrived whose answer was late.
         if whole < completed {
@@ -110,7 +111,7 @@ impl Workload for Files<'_> {
                 "{completed} ended well, {whole} files arrived whole"
             )));
         }
-        Ok(Report { connections })
+        Ok(Report { connections, ..Report::default() })
     }
 }
 

@@ -4,7 +4,7 @@
 //! retransmissions and MPTCP's duplicates do not count.
 
 use super::{
-    Client, Connection, Interval, Programs, Report, ReportError, START_TIME, Workload, await_listening,
+    Connection, End, Interval, Programs, Report, ReportError, START_TIME, Workload, await_listening,
     check_installed, check_wrapper, wrapper,
 };
 use crate::process::{Ended, Program};
@@ -35,15 +35,14 @@ impl Workload for Iperf3<'_> {
         check_wrapper(self.flow, self.programs)
     }
 
-    fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<Program, Error> {
+    fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<End, Error> {
         let port_text = port.to_string();
         let interval = report_interval(self.flow);
         // Not bound to an address: subflows join at the addresses of the other paths.
         let arguments = ["-4", "-s", "-1", "-J", "-i", interval, "-p", &port_text];
         let server = Program::start(at, record, &self.command(&arguments), INSTALL_IPERF)?;
-        await_listening(server, (at, port), START_TIME, |ended| {
-            complaint(&ended.stdout).unwrap_or(ended.stderr)
-        })
+        let said = |ended: Ended| complaint(&ended.stdout).unwrap_or(ended.stderr);
+        await_listening(server, (at, port), START_TIME, said).map(End::Program)
     }
 
     fn send(
@@ -52,7 +51,7 @@ impl Workload for Iperf3<'_> {
         (to, port): (Ipv4Addr, u16),
         _data: Option<&Path>,
         record: &mut Record,
-    ) -> Result<Client, Error> {
+    ) -> Result<End, Error> {
         let flow = self.flow;
         let (to, port, seconds) = (to.to_string(), port.to_string(), flow.seconds().to_string());
         let (connections, cc) = (flow.connections.to_string(), flow.cc.kernel_name());
@@ -72,10 +71,10 @@ impl Workload for Iperf3<'_> {
         if flow.class > 0 {
             arguments.extend(["--dscp", &dscp]);
         }
-        Program::start(at, record, &self.command(&arguments), INSTALL_IPERF).map(Client::Program)
+        Program::start(at, record, &self.command(&arguments), INSTALL_IPERF).map(End::Program)
     }
 
-    fn report(&self, sender: &Ended, _server: &Program) -> Result<Report, ReportError> {
+    fn report(&self, sender: &Ended, _server: &End) -> Result<Report, ReportError> {
         parse(&sender.stdout)
     }
 }
@@ -96,7 +95,7 @@ impl Iperf3<'_> {
                 let rate = u128::from(rate.get()) * u128::from(payload) / u128::from(packet.get().max(1));
                 Some((u64::try_from(rate).unwrap_or(u64::MAX), payload))
             }
-            Job::Sized { .. } | Job::Objects { .. } => None,
+            Job::Sized { .. } | Job::Objects { .. } | Job::Probes(_) => None,
         }
     }
 }
@@ -175,7 +174,7 @@ fn parse(stdout: &[u8]) -> Result<Report, ReportError> {
     if connections.is_empty() {
         return Err(ReportError::NoConnection);
     }
-    Ok(Report { connections })
+    Ok(Report { connections, ..Report::default() })
 }
 
 fn intervals_of(intervals: &[IntervalJson], socket: i64) -> Vec<Interval> {

@@ -7,6 +7,11 @@ mod fetching;
 mod files;
 mod iperf3;
 mod objects;
+mod own;
+mod probes;
+
+pub use probes::Probing;
+pub(crate) use probes::{HEADERS_BYTES, NUMBER_BYTES};
 
 use crate::process::{Ended, Program, is_installed};
 use crate::registry::Record;
@@ -52,10 +57,10 @@ pub(crate) trait Workload {
     fn check(&self) -> Result<(), Error>;
 
     /// Starts the side that listens, the receiving one but where data are fetched, and waits until it does, on `port`.
-    fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<Program, Error>;
+    fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<End, Error>;
 
     /// The file that the sending side sends, if it sends one.
-    fn data(&self, _server: &Program) -> Option<PathBuf> {
+    fn data(&self, _server: &End) -> Option<PathBuf> {
         None
     }
 
@@ -67,25 +72,32 @@ pub(crate) trait Workload {
         to: (Ipv4Addr, u16),
         data: Option<&Path>,
         record: &mut Record,
-    ) -> Result<Client, Error>;
+    ) -> Result<End, Error>;
 
     /// What the receiving side read, from what the side that connected left and the other has.
-    fn report(&self, client: &Ended, server: &Program) -> Result<Report, ReportError>;
+    fn report(&self, client: &Ended, server: &End) -> Result<Report, ReportError>;
 }
 
-/// The side that connects.
-pub(crate) enum Client {
+/// One end of a flow.
+pub(crate) enum End {
     Program(Program),
-    /// Ours.
-    Own(fetching::Fetching),
+    /// A thread of ours.
+    Own(own::Own),
 }
 
-impl Client {
+impl End {
+    pub(crate) fn program(&self) -> Option<&Program> {
+        match self {
+            Self::Program(program) => Some(program),
+            Self::Own(_) => None,
+        }
+    }
+
     /// What it left, if it has ended.
     pub(crate) fn output(&mut self) -> Result<Option<Ended>, Error> {
         match self {
             Self::Program(program) => program.output(),
-            Self::Own(fetching) => Ok(fetching.output()),
+            Self::Own(own) => Ok(own.output()),
         }
     }
 
@@ -93,7 +105,7 @@ impl Client {
     pub(crate) fn failed(&self, cause: impl Into<String>, remedy: &str) -> Error {
         match self {
             Self::Program(program) => program.failed(cause, remedy),
-            Self::Own(fetching) => fetching.failed(cause, remedy),
+            Self::Own(own) => own.failed(cause, remedy),
         }
     }
 }
@@ -106,6 +118,7 @@ pub(crate) fn of<'a>(flow: &'a Flow, programs: &'a Programs) -> Box<dyn Workload
         Job::Objects { sizes, per_second, seed } => {
             Box::new(objects::Objects { flow, programs, sizes, per_second: *per_second, seed: *seed })
         }
+        Job::Probes(probing) => Box::new(probes::Probes { flow, probing }),
     }
 }
 
@@ -195,10 +208,21 @@ pub(crate) fn flow_of(port: u16) -> Option<usize> {
 }
 
 /// What a transfer's receiver read.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Report {
     /// Each connection, with the local port of the sender.
     pub(crate) connections: Vec<Connection>,
+    /// Each probe, in the order of time.
+    pub(crate) requests: Vec<Request>,
+}
+
+/// A probe.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Request {
+    /// When it left, after the flow's start.
+    pub(crate) sent_s: f64,
+    /// How long its answer took, if that was in time.
+    pub(crate) took_s: Option<f64>,
 }
 
 /// One connection of a transfer.

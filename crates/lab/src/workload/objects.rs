@@ -1,8 +1,9 @@
 //! A cache: `memcached` holds objects, and a client fetches one at a time, each on a connection of its own (see `fetching`).
 
-use super::fetching::{Fetching, Plan};
+use super::fetching::{Plan, fetch_all};
+use super::own::Own;
 use super::{
-    Client, Connection, Interval, Programs, Report, ReportError, START_TIME, Workload, await_listening,
+    Connection, End, Interval, Programs, Report, ReportError, START_TIME, Workload, await_listening,
     check_installed, check_wrapper, wrapper,
 };
 use crate::draws::Draws;
@@ -92,7 +93,7 @@ impl Workload for Objects<'_> {
         check_wrapper(self.flow, self.programs)
     }
 
-    fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<Program, Error> {
+    fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<End, Error> {
         let number = port.to_string();
         let mut words = wrapper(self.flow, self.programs);
         words.extend([&*self.programs.memcached, "-u", "root", "-l", "0.0.0.0", "-p", &number, "-U", "0"]);
@@ -103,7 +104,7 @@ impl Workload for Objects<'_> {
         let shelf = Shelf::of(self.sizes);
         let filled = at.run(move || shelf.fill(port));
         filled.map_err(|e| Error::kernel("filling", format!("memcached in namespace {}", at.name()), e))?;
-        Ok(server)
+        Ok(End::Program(server))
     }
 
     fn send(
@@ -112,7 +113,7 @@ impl Workload for Objects<'_> {
         (to, port): (Ipv4Addr, u16),
         _data: Option<&Path>,
         _record: &mut Record,
-    ) -> Result<Client, Error> {
+    ) -> Result<End, Error> {
         let lasts = self.flow.stop.to_duration().saturating_sub(self.flow.start.to_duration());
         let plan = Plan {
             to: SocketAddr::from((to, port)),
@@ -122,16 +123,16 @@ impl Workload for Objects<'_> {
             lasts,
             shelf: Arc::new(Shelf::of(self.sizes)),
         };
-        Fetching::begin(at, plan).map(Client::Own)
+        Own::begin(at, "client of memcached", move |end| fetch_all(plan, end)).map(End::Own)
     }
 
-    fn report(&self, client: &Ended, _server: &Program) -> Result<Report, ReportError> {
+    fn report(&self, client: &Ended, _server: &End) -> Result<Report, ReportError> {
         let said = String::from_utf8_lossy(&client.stdout);
         let connections = said.lines().map(|line| self.connection(line)).collect::<Result<Vec<_>, _>>()?;
         if !client.stderr.is_empty() {
             return Err(ReportError::Transfer(client.stderr.clone()));
         }
-        Ok(Report { connections })
+        Ok(Report { connections, ..Report::default() })
     }
 }
 

@@ -7,7 +7,9 @@ pub mod sender;
 pub mod switch;
 pub mod wire;
 
-use sender::{ADDRESSES, FOLDER, Job, PORT, SENT, Sent, job_file};
+use neighbours::{ORDINARY, Shared};
+use sender::{FOLDER, Job, PORT, SENT, Sent, job_file};
+use std::ops::Range;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -24,6 +26,10 @@ const HERE: [&str; 2] = ["10.79.0.1", "10.79.1.1"];
 const PROGRAM: &str = "inside_the_sender";
 /// How long anything may take on a machine that has much to do.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// More than what iperf3's ends tell each other before the data.
+const UNDER_WAY_BYTES: u64 = 50_000;
+/// What is not measured at a transfer's beginning.
+const SETTLING: Duration = Duration::from_secs(1);
 
 pub struct Lab {
     // In the order in which they end: the VM lets go of its taps first.
@@ -79,30 +85,54 @@ impl Lab {
 
     /// Sends for some seconds while the VM is off by these turns; `None`: it always runs.
     pub fn transfer(&mut self, algorithm: &str, seconds: u32, turn: Option<Turn>) -> Transfer {
-        self.carry(algorithm, seconds, turn, false)
+        let turns = turn.into_iter().flat_map(std::iter::repeat);
+        let measured = SETTLING.as_secs_f64()..f64::MAX;
+        self.carry((algorithm, seconds, false), measured, |power, enough| {
+            power.deschedule(Instant::now(), turns, enough)
+        })
     }
 
-    /// Sends for some seconds while neighbours and the VM, each with something to do all the time, share a processor; and
-    /// the share that the VM had of it. `None`: it has no neighbours.
-    pub fn transfer_beside(&mut self, algorithm: &str, seconds: u32, nice: Option<i32>) -> (Transfer, f64) {
-        let emulator = loop {
-            self.vm.is_there();
-            match neighbours::emulator() {
-                Some(emulator) => break emulator,
-                None => thread::sleep(Duration::from_millis(20)),
-            }
-        };
-        neighbours::share(emulator, nice.unwrap_or(0)).expect("a processor and a weight");
-        let neighbours = nice.map(|_| neighbours::Neighbours::new());
-        let (begun, before) = (Instant::now(), neighbours::used(emulator));
-        let transfer = self.carry(algorithm, seconds, None, true);
-        let used = neighbours::used(emulator).saturating_sub(before);
-        let share = used.as_secs_f64() / begun.elapsed().as_secs_f64();
-        drop(neighbours);
+    /// Sends beside other virtual machines on one processor, each with something to do all the time, for some seconds with this
+    /// weight (`None`: they do nothing); and the share that the sender had of it.
+    pub fn transfer_beside(
+        &mut self,
+        algorithm: &str,
+        seconds: u32,
+        weight: Option<u32>,
+        shared: &Shared,
+    ) -> (Transfer, f64) {
+        let (lasts, mut share) = (Duration::from_secs(seconds.into()), 0.0);
+        let measured = SETTLING.as_secs_f64()..(SETTLING + lasts).as_secs_f64();
+        // One second more: its end costs it time, too.
+        let job = (algorithm, seconds + SETTLING.as_secs() as u32 + 1, true);
+        let transfer = self.carry(job, measured, |_, _| {
+            shared.suspend(weight.is_none());
+            shared.weigh(weight.unwrap_or(ORDINARY));
+            thread::sleep(SETTLING);
+            let (begun, before) = (Instant::now(), shared.used());
+            thread::sleep(lasts);
+            share = shared.used().saturating_sub(before).as_secs_f64() / begun.elapsed().as_secs_f64();
+            // What begins and what ends with a small share takes minutes.
+            shared.suspend(true);
+            shared.weigh(ORDINARY);
+            Vec::new()
+        });
         (transfer, share)
     }
 
-    fn carry(&mut self, algorithm: &str, seconds: u32, turn: Option<Turn>, busy: bool) -> Transfer {
+    /// A transfer of an algorithm for some seconds, with something else to do or not, of which a part is measured; what happens
+    /// meanwhile says for how long the VM was off.
+    fn carry(
+        &mut self,
+        (algorithm, seconds, busy): (&str, u32, bool),
+        measured: Range<f64>,
+        meanwhile: impl FnOnce(&Power, &AtomicBool) -> Vec<Duration> + Send,
+    ) -> Transfer {
+        // Of a connection whose other end is slow to close something is left for a while.
+        while self.received_bytes() > 0 {
+            self.vm.is_there();
+            thread::sleep(Duration::from_millis(20));
+        }
         let mut server = self.server();
         let job = Job { algorithm: algorithm.to_owned(), to: HERE[0].to_owned(), seconds, busy };
         let file = job_file(self.folder.path(), self.jobs);
@@ -110,21 +140,26 @@ impl Lab {
         std::fs::write(&written, serde_json::to_vec(&job).expect("JSON")).expect("a file");
         std::fs::rename(written, file).expect("a file");
         self.jobs += 1;
-        let established = format!("ss -Htn state established sport = :{PORT}");
-        while !self.receiver.run(&established).contains(ADDRESSES[0]) {
+        while self.received_bytes() < UNDER_WAY_BYTES {
             self.vm.is_there();
             thread::sleep(Duration::from_millis(20));
         }
-        let enough = AtomicBool::new(false);
-        let (power, turns) = (&self.vm.power, turn.into_iter().flat_map(std::iter::repeat));
+        let (power, enough) = (&self.vm.power, AtomicBool::new(false));
         let (output, off) = thread::scope(|scope| {
-            let descheduling = scope.spawn(|| power.deschedule(Instant::now(), turns, &enough));
+            let meanwhile = scope.spawn(|| meanwhile(power, &enough));
             let output = server.take().expect("a server").wait_with_output().expect("iperf3");
             enough.store(true, Ordering::Relaxed);
-            (output, descheduling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            (output, meanwhile.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
-        let goodput_bps = goodput(&String::from_utf8_lossy(&output.stdout));
+        let goodput_bps = goodput(&String::from_utf8_lossy(&output.stdout), &measured);
         Transfer { goodput_bps, off, seen: self.vm.answer() }
+    }
+
+    /// On the connection that has most.
+    fn received_bytes(&self) -> u64 {
+        let sockets = self.receiver.run(&format!("ss -Htin state established sport = :{PORT}"));
+        let counts = sockets.split_whitespace().filter_map(|word| word.strip_prefix("bytes_received:"));
+        counts.filter_map(|count| count.parse().ok()).max().unwrap_or(0)
     }
 
     fn server(&self) -> Option<Child> {
@@ -151,11 +186,15 @@ impl Lab {
     }
 }
 
-/// Of what iperf3 saw arrive, without the first second.
-fn goodput(report: &str) -> f64 {
+/// Of what iperf3 saw arrive in the intervals that begin in this time.
+fn goodput(report: &str, measured: &Range<f64>) -> f64 {
     let report: serde_json::Value = serde_json::from_str(report).unwrap_or_else(|e| panic!("{e}: {report}"));
     let intervals = report["intervals"].as_array().cloned().unwrap_or_default();
-    let later = intervals.iter().map(|one| &one["sum"]).filter(|sum| sum["start"].as_f64() >= Some(0.99));
+    // They begin a bit before or after what they are called by.
+    let within = |sum: &&serde_json::Value| {
+        sum["start"].as_f64().is_some_and(|start| measured.contains(&(start + 0.01)))
+    };
+    let later = intervals.iter().map(|one| &one["sum"]).filter(within);
     let (bytes, seconds) = later.fold((0.0, 0.0), |(bytes, seconds), sum| {
         (bytes + sum["bytes"].as_f64().unwrap_or(0.0), seconds + sum["seconds"].as_f64().unwrap_or(0.0))
     });

@@ -1,11 +1,11 @@
 //! What the VM does: sends each time that it is told to, and notices when it was off.
 
-use super::neighbours;
 use super::switch::run;
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -105,11 +105,11 @@ fn send(job: &Job, loaded: &mut Vec<Loaded>) -> Sent {
             });
             seen.expect("what the scheduler knows");
         });
-        let mut busy = job.busy.then(|| neighbours::busy(0).expect("a busy loop"));
+        let mut busy = job.busy.then(|| busy().expect("a busy loop"));
         let mut command = Command::new("sh");
         command.args(["-c", &client]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
         command.status().expect("iperf3");
-        busy.as_mut().map(neighbours::end);
+        busy.as_mut().map(end);
         ended.store(true, Ordering::Relaxed);
         noticing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
@@ -120,4 +120,14 @@ fn send(job: &Job, loaded: &mut Vec<Loaded>) -> Sent {
         spurious: after.spurious - before.spurious,
         probes: after.probes - before.probes,
     }
+}
+
+/// Something that always has to do.
+fn busy() -> io::Result<Child> {
+    Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn()
+}
+
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
 }

@@ -76,7 +76,6 @@ pub(super) const ALL: &[Metric] = &[
         name: "probe_rtt_us",
         places: &[Place::Run, Place::Path, Place::Traffic],
         unit: Unit::Microseconds,
-        engines: Engines::Simulator,
         title: "RTT of probes",
         shown: &[("p50", "probe RTT p50"), ("p99", "probe RTT p99")],
         meaning: "from a probe's leaving to its answer's arrival: every probe of the measured traffic that was sent within \
@@ -87,7 +86,6 @@ pub(super) const ALL: &[Metric] = &[
     Metric {
         name: "probe_loss",
         places: &[Place::Run, Place::Path, Place::Traffic],
-        engines: Engines::Simulator,
         title: "loss of probes",
         shown: &[("", "probe loss")],
         meaning: "probes that no answer came to in time, of those sent within the window at least a `timeout` before the run's \

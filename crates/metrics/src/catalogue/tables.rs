@@ -118,7 +118,6 @@ pub(super) const ALL: &[Metric] = &[
     Metric {
         name: "probe_rtt_us",
         unit: Unit::Microseconds,
-        engines: Engines::Simulator,
         title: "RTT of probes",
         meaning: "of a path, the mean over the measured probes that left on it and were answered; where paths have no names, of \
                   an entry of traffic",

@@ -14,7 +14,8 @@ pub(crate) fn loss(scope: &Scope<'_>) -> Option<Figure> {
 }
 
 pub(crate) fn marked(scope: &Scope<'_>) -> Option<Figure> {
-    share(sent(scope).filter(|probe| probe.answered.is_some()), |probe| probe.marked)
+    let answered = sent(scope).filter(|probe| probe.answered.is_some() && probe.marked.is_some());
+    share(answered, |probe| probe.marked == Some(true))
 }
 
 fn share<'a>(probes: impl Iterator<Item = &'a Probe>, counts: fn(&Probe) -> bool) -> Option<Figure> {

@@ -204,7 +204,7 @@ fn probes_are_counted_where_and_when_they_were_sent() {
         path,
         sent: secs(sent),
         answered: rtt.map(|us| Moment::from_us(sent * 1_000_000 + us)),
-        marked: rtt == Some(300),
+        marked: Some(rtt == Some(300)),
         due,
     };
     let probes = vec![

@@ -101,9 +101,9 @@ impl From<Connections> for Hosts {
 impl Hosts {
     /// The host at `node` neither sends nor processes while one of these keeps it off.
     /// Nodes come in ascending order, each once.
-    pub(crate) fn deschedule(&mut self, node: u32, times: Vec<OffTimes>, waking: Waking) {
+    pub(crate) fn deschedule(&mut self, node: u32, times: Vec<OffTimes>) {
         debug_assert!(self.pauses.last().is_none_or(|last| last.host < node));
-        self.pauses.push(Pauses::new(node, times, waking));
+        self.pauses.push(Pauses::new(node, times));
     }
 
     /// How long the hosts that are descheduled were off until `now`.
@@ -202,8 +202,7 @@ impl Hosts {
 
     fn change_pause<W: Wire>(&mut self, wire: &mut W, index: u32) {
         let pauses = &mut self.pauses[index as usize];
-        let waiting = pauses.change();
-        let packets_first = pauses.waking.packets_first;
+        let (waiting, packets_first) = pauses.change();
         pauses.arm(wire, index);
         if packets_first {
             self.resume_packets(wire, waiting.packets);

@@ -53,6 +53,8 @@ pub(crate) struct OffTimes {
     /// How long it does not.
     pub(crate) off: Span,
     pub(crate) how: Lengths,
+    /// What it finds then.
+    pub(crate) waking: Waking,
 }
 
 /// Where the lengths of a pattern's periods come from.
@@ -70,7 +72,8 @@ impl OffTimes {
     /// Off from `start` to `end`.
     #[cfg(test)]
     pub(crate) fn once(start: Time, end: Time) -> OffTimes {
-        OffTimes { at: start, end, on: Span::ZERO, off: end.since(start), how: Lengths::Fixed }
+        let waking = Waking::default();
+        OffTimes { at: start, end, on: Span::ZERO, off: end.since(start), how: Lengths::Fixed, waking }
     }
 
     /// The next on and off period.
@@ -153,6 +156,14 @@ impl Absences {
     }
 }
 
+/// A time for which a host is off, and what it finds after it.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    start: Time,
+    end: Time,
+    waking: Waking,
+}
+
 /// One host's pauses.
 #[derive(Clone, Debug)]
 pub(crate) struct Pauses {
@@ -160,41 +171,43 @@ pub(crate) struct Pauses {
     /// The next window of each event, and what comes after it.
     events: Vec<(Option<(Time, Time)>, OffTimes)>,
     /// The window that is on or comes next.
-    window: Option<(Time, Time)>,
+    window: Option<Window>,
     pub(crate) paused: bool,
     pub(crate) timer: Timer,
     waiting: Waiting,
-    pub(crate) waking: Waking,
     absences: Absences,
 }
 
 impl Pauses {
     /// Windows that overlap are joined.
-    pub(crate) fn new(host: u32, events: Vec<OffTimes>, waking: Waking) -> Pauses {
+    pub(crate) fn new(host: u32, events: Vec<OffTimes>) -> Pauses {
         let events = events.into_iter().map(|mut times| (times.next(), times)).collect();
         let (timer, waiting) = (Timer::new(), Waiting::default());
         let absences = Absences::new(host);
-        let mut pauses =
-            Pauses { host, events, window: None, paused: false, timer, waiting, waking, absences };
+        let mut pauses = Pauses { host, events, window: None, paused: false, timer, waiting, absences };
         pauses.window = pauses.next_window();
         pauses
     }
 
-    fn next_window(&mut self) -> Option<(Time, Time)> {
+    /// One that several events make is left as any of them says, with the smallest ring.
+    fn next_window(&mut self) -> Option<Window> {
         let (start, mut end) = self.events.iter().filter_map(|(next, _)| *next).min()?;
+        let mut waking = Waking::default();
         let within = |end: Time| {
             move |(next, _): &&mut (Option<(Time, Time)>, OffTimes)| next.is_some_and(|n| n.0 <= end)
         };
         while let Some((next, times)) = self.events.iter_mut().find(within(end)) {
             end = next.map_or(end, |n| n.1.max(end));
+            waking.ring = waking.ring.min(times.waking.ring);
+            waking.packets_first |= times.waking.packets_first;
             *next = times.next();
         }
-        Some((start, end))
+        Some(Window { start, end, waking })
     }
 
     /// Arms the timer for the next change.
     pub(crate) fn arm<W: Wire>(&mut self, wire: &mut W, index: u32) {
-        if let Some((start, end)) = self.window {
+        if let Some(Window { start, end, .. }) = self.window {
             let at = if self.paused { end } else { start };
             wire.arm(&mut self.timer, Purpose::PAUSE.id(index), at);
         }
@@ -202,7 +215,8 @@ impl Pauses {
 
     /// A packet arrives while the host is off.
     pub(crate) fn receive(&mut self, packet: impl FnOnce() -> Received) {
-        if self.waiting.packets.len() < self.waking.ring {
+        let room = self.window.map_or(usize::MAX, |window| window.waking.ring);
+        if self.waiting.packets.len() < room {
             self.waiting.packets.push(packet());
         } else {
             self.absences.lost_pkt += 1;
@@ -215,24 +229,25 @@ impl Pauses {
         waiting.push(id);
     }
 
-    /// The time of a change has come; returns what waited if the host resumes.
-    pub(crate) fn change(&mut self) -> Waiting {
+    /// The time of a change has come; returns what waited if the host resumes, and whether packets go before timers then.
+    pub(crate) fn change(&mut self) -> (Waiting, bool) {
         self.paused = !self.paused;
         if self.paused {
-            return Waiting::default();
+            return (Waiting::default(), false);
         }
-        if let Some((start, end)) = self.window {
+        if let Some(Window { start, end, .. }) = self.window {
             self.absences.add(start, end);
         }
+        let packets_first = self.window.is_some_and(|window| window.waking.packets_first);
         self.window = self.next_window();
-        std::mem::take(&mut self.waiting)
+        (std::mem::take(&mut self.waiting), packets_first)
     }
 
     /// How long the host was off until `now`.
     pub(crate) fn absences(&self, now: Time) -> Absences {
         let mut all = self.absences.clone();
-        if let Some((start, _)) = self.window.filter(|(start, _)| self.paused && *start < now) {
-            all.add(start, now);
+        if let Some(window) = self.window.filter(|window| self.paused && window.start < now) {
+            all.add(window.start, now);
         }
         all
     }
@@ -243,9 +258,10 @@ mod tests {
     use super::*;
 
     fn windows(events: Vec<OffTimes>) -> Vec<(Time, Time)> {
-        let mut pauses = Pauses::new(0, events, Waking::default());
+        let mut pauses = Pauses::new(0, events);
         let first = pauses.window;
-        first.into_iter().chain(std::iter::from_fn(|| pauses.next_window())).collect()
+        let all = first.into_iter().chain(std::iter::from_fn(|| pauses.next_window()));
+        all.map(|window| (window.start, window.end)).collect()
     }
 
     #[test]
@@ -264,6 +280,7 @@ mod tests {
             on: Span::from_ps(20),
             off: Span::from_ps(179),
             how: Lengths::Fixed,
+            waking: Waking::default(),
         };
         let all = windows(vec![pattern(400_000_000)]);
         assert_eq!(all.len(), 2_000_000);
@@ -278,7 +295,8 @@ mod tests {
         let (t, s) = (Time::from_ps, Span::from_ps);
         let pairs = [(s(10), s(5)), (s(20), s(0)), (s(3), s(7))];
         let how = Lengths::Recorded(pairs.into(), 0);
-        let times = OffTimes { at: Time::ZERO, end: t(100), on: s(0), off: s(0), how };
+        let waking = Waking::default();
+        let times = OffTimes { at: Time::ZERO, end: t(100), on: s(0), off: s(0), how, waking };
         // One picosecond lies between a period's end and the next one's beginning; a period of no length is none.
         assert_eq!(windows(vec![times]), [(t(10), t(15)), (t(40), t(47)), (t(58), t(63)), (t(88), t(95))]);
     }
@@ -286,20 +304,17 @@ mod tests {
     #[test]
     fn what_finds_the_ring_full_is_lost() {
         let t = Time::from_ps;
-        let mut pauses =
-            Pauses::new(0, vec![OffTimes::once(t(1), t(2))], Waking { ring: 2, ..Waking::default() });
-        let _ = pauses.change();
-        for seq in 0..5 {
-            pauses.receive(|| Received::Plain(Packet { seq, ..Packet::default() }, Sack::EMPTY));
-        }
-        let seqs: Vec<u32> = pauses
-            .change()
-            .packets
-            .iter()
-            .map(|received| match received {
-                Received::Plain(packet, _) | Received::Payload(packet, _) => packet.seq,
-            })
-            .collect();
-        assert_eq!((seqs, pauses.absences(t(3)).lost_pkt), (vec![0, 1], 3));
+        let small = Waking { ring: 2, packets_first: true };
+        let events = [OffTimes { waking: small, ..OffTimes::once(t(1), t(2)) }, OffTimes::once(t(5), t(6))];
+        let mut pauses = Pauses::new(0, events.to_vec());
+        let mut woken = || {
+            let _ = pauses.change();
+            for seq in 0..5 {
+                pauses.receive(|| Received::Plain(Packet { seq, ..Packet::default() }, Sack::EMPTY));
+            }
+            let (waiting, packets_first) = pauses.change();
+            (waiting.packets.len(), packets_first, pauses.absences(t(9)).lost_pkt)
+        };
+        assert_eq!((woken(), woken()), ((2, true, 3), (5, false, 3)), "each as its event says");
     }
 }

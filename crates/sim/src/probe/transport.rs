@@ -187,7 +187,7 @@ fn seen(session: &Session, record: &Record, end: Time) -> observed::Probe {
         path: record.path,
         sent: at(record.at),
         answered: answer.map(|answer| at(record.at + answer.rtt)),
-        marked: answer.is_some_and(|answer| answer.marked),
+        marked: Some(answer.is_some_and(|answer| answer.marked)),
         due: record.at + session.timeout <= end,
     }
 }

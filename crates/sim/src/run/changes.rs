@@ -26,7 +26,7 @@ pub(crate) struct Remap {
 }
 
 /// When hosts are off, by node, and what they find when they run again.
-pub(crate) type Pauses = BTreeMap<u32, (Vec<OffTimes>, Waking)>;
+pub(crate) type Pauses = BTreeMap<u32, Vec<OffTimes>>;
 
 /// Plans all events; answers when hosts are off, and the remaps, whose routes are not known yet.
 pub(crate) fn plan(
@@ -60,10 +60,9 @@ pub(crate) fn plan(
                 let how = lengths(e, || streams.stream(&name));
                 let end = Time::ZERO + span(end);
                 let ring = e.ring.map_or(usize::MAX, |ring| ring.get() as usize);
-                let (times, waking) = pauses.entry(node).or_default();
-                times.push(OffTimes { at, end, on: span(e.on), off: span(e.off), how });
-                waking.ring = ring.min(waking.ring);
-                waking.packets_first |= e.first == First::Packets;
+                let waking = Waking { ring, packets_first: e.first == First::Packets };
+                let times = OffTimes { at, end, on: span(e.on), off: span(e.off), how, waking };
+                pauses.entry(node).or_default().push(times);
             }
             EventKind::Throttle(e) => {
                 return Err(SimError::Unsupported {

@@ -53,8 +53,8 @@ impl Setup {
             KINDS.iter().map(|make| make(&mut making, &mut hosts)).collect::<Result<Vec<_>, _>>()?;
         let (remaps, pauses) = changes::plan(&scenario, &mut fabric, &streams)?;
         let remaps = changes::routes(&mut fabric, &scenario, &transports, remaps)?;
-        for (node, (times, waking)) in pauses {
-            hosts[usize::from(partition.shard_of()[node as usize])].deschedule(node, times, waking);
+        for (node, times) in pauses {
+            hosts[usize::from(partition.shard_of()[node as usize])].deschedule(node, times);
         }
         let managed = subflows::plan(&scenario);
         let (warmup, end) = (Time::ZERO + span(scenario.warmup), Time::ZERO + span(scenario.duration));

@@ -193,9 +193,11 @@ impl Lab {
         let mut hosts = hosts.remove(0);
         for node in 0..2 {
             let of_node = setup.pauses.iter().filter(|pause| pause.0 == node);
-            let times: Vec<OffTimes> = of_node.map(|pause| OffTimes::once(pause.1, pause.2)).collect();
+            let times: Vec<OffTimes> = of_node
+                .map(|pause| OffTimes { waking: setup.waking, ..OffTimes::once(pause.1, pause.2) })
+                .collect();
             if !times.is_empty() {
-                hosts.deschedule(node, times, setup.waking);
+                hosts.deschedule(node, times);
             }
         }
         Lab { pipe: Pipe::new(routes, script), hosts, directory, conn, started: false }

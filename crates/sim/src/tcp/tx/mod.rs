@@ -31,6 +31,8 @@ mod timers;
 mod undo;
 #[cfg(test)]
 mod undo_tests;
+#[cfg(test)]
+mod woken_tests;
 
 pub(crate) use manage::SubflowChange;
 

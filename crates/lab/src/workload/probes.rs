@@ -1,0 +1,260 @@
+//! Probes: small datagrams at a steady pace, which the far end sends back at once; both ends are threads of ours.
+//!
+//! A request carries its number, and so does its answer; the clock is that of who asks. What either thread waits for its
+//! processor counts as the path's: on a busy host some tenths of a millisecond.
+
+use super::own::{Own, left};
+use super::{End, Report, ReportError, Request, Workload};
+use crate::draws::Draws;
+use crate::process::Ended;
+use crate::registry::Record;
+use crate::spec::{Flow, dscp};
+use crate::{Error, Netns};
+use std::fmt::Write as _;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use vmcc_units::{Bytes, Nanos};
+
+/// IPv4's and UDP's.
+pub(crate) const HEADERS_BYTES: u64 = 28;
+/// A request's number.
+pub(crate) const NUMBER_BYTES: usize = 4;
+/// How often is looked whether it is over, if nothing comes.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// What probes are like.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Probing {
+    /// Between two requests.
+    pub interval: Nanos,
+    /// Whether that is the mean of exponential times.
+    pub random: bool,
+    /// Which ones.
+    pub seed: u64,
+    /// The size of a request's IP packet.
+    pub packet: Bytes,
+    /// The size of an answer's.
+    pub reply: Bytes,
+    /// How long an answer may take.
+    pub timeout: Nanos,
+}
+
+/// A flow's two ends.
+pub(super) struct Probes<'a> {
+    pub(super) flow: &'a Flow,
+    pub(super) probing: &'a Probing,
+}
+
+impl Workload for Probes<'_> {
+    fn check(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn serve(&self, at: &Netns, port: u16, _record: &mut Record) -> Result<End, Error> {
+        let (reply, tos) = (payload(self.probing.reply), self.tos());
+        let socket = at.run(move || bound((Ipv4Addr::UNSPECIFIED, port), tos));
+        let socket = socket.map_err(|e| Error::kernel("binding a socket in", at.name(), e))?;
+        Own::begin(at, "answerer of probes", move |end| echo(&socket, reply, end)).map(End::Own)
+    }
+
+    fn send(
+        &self,
+        at: &Netns,
+        (to, port): (Ipv4Addr, u16),
+        _data: Option<&Path>,
+        _record: &mut Record,
+    ) -> Result<End, Error> {
+        let tos = self.tos();
+        let socket = at.run(move || {
+            let socket = bound((Ipv4Addr::UNSPECIFIED, 0), tos)?;
+            socket.connect(SocketAddr::from((to, port)))?;
+            Ok(socket)
+        });
+        let socket = socket.map_err(|e: io::Error| Error::kernel("connecting a socket in", at.name(), e))?;
+        let lasts = self.flow.stop.to_duration().saturating_sub(self.flow.start.to_duration());
+        let probing = Probing { seed: self.probing.seed ^ u64::from(port), ..self.probing.clone() };
+        Own::begin(at, "sender of probes", move |end| ask(&socket, &probing, lasts, end)).map(End::Own)
+    }
+
+    fn report(&self, client: &Ended, _server: &End) -> Result<Report, ReportError> {
+        if !client.stderr.is_empty() {
+            return Err(ReportError::Transfer(client.stderr.clone()));
+        }
+        let said = String::from_utf8_lossy(&client.stdout);
+        let requests = said.lines().map(request).collect::<Result<_, _>>()?;
+        Ok(Report { requests, ..Report::default() })
+    }
+}
+
+impl Probes<'_> {
+    fn tos(&self) -> u32 {
+        u32::from(dscp(self.flow.class)) << 2
+    }
+}
+
+fn payload(packet: Bytes) -> usize {
+    usize::try_from(packet.get().saturating_sub(HEADERS_BYTES)).unwrap_or(usize::MAX).max(NUMBER_BYTES)
+}
+
+fn bound(address: (Ipv4Addr, u16), tos: u32) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(address)?;
+    socket2::SockRef::from(&socket).set_tos_v4(tos)?;
+    socket.set_read_timeout(Some(GLANCE))?;
+    Ok(socket)
+}
+
+/// Sends back what comes, in packets of this much payload, until it shall end.
+fn echo(socket: &UdpSocket, reply: usize, end: &AtomicBool) -> Ended {
+    let mut packet = vec![0; 1 << 16];
+    while !end.load(Ordering::Relaxed) {
+        match socket.recv_from(&mut packet) {
+            Ok((length, from)) if length >= NUMBER_BYTES => {
+                // What the network does not take is lost, as on the way.
+                let _ = socket.send_to(&packet[..reply], from);
+            }
+            Ok(_) => {}
+            Err(e) if is_nothing(&e) => {}
+            Err(e) => return left(String::new(), Some(e)),
+        }
+    }
+    left(String::new(), None)
+}
+
+/// Asks for so long, and then waits until all is answered or late. A line for each request: when it left, in seconds, and how
+/// long its answer took, or `-`.
+fn ask(socket: &UdpSocket, probing: &Probing, lasts: Duration, end: &AtomicBool) -> Ended {
+    let (mut packet, mut draws) = (vec![0; payload(probing.packet)], Draws::new(probing.seed, 0));
+    let (begun, timeout) = (Instant::now(), probing.timeout.to_duration());
+    let mut sent: Vec<(Duration, Option<Duration>)> = Vec::new();
+    let (mut next, mut missing) = (Duration::ZERO, 0_usize);
+    let mut fault = None;
+    while !end.load(Ordering::Relaxed) {
+        let now = begun.elapsed();
+        let over = next >= lasts;
+        if over && (missing == 0 || now >= lasts + timeout) {
+            break;
+        }
+        if !over && now >= next {
+            let number = u32::try_from(sent.len()).unwrap_or(u32::MAX);
+            packet[..NUMBER_BYTES].copy_from_slice(&number.to_le_bytes());
+            let now = begun.elapsed();
+            // One that the host's queue did not take is lost, too.
+            let _ = socket.send(&packet);
+            sent.push((now, None));
+            missing += 1;
+            let gap =
+                if probing.random { draws.exponential_ns(probing.interval) } else { probing.interval.get() };
+            // One that is late keeps its pace from then.
+            next = now + Duration::from_nanos(gap.max(1));
+            continue;
+        }
+        let patience = if over { GLANCE } else { next.saturating_sub(now).min(GLANCE) };
+        match receive(socket, patience) {
+            Ok(Some(number)) => {
+                let now = begun.elapsed();
+                if let Some((at, took @ None)) = sent.get_mut(number as usize) {
+                    *took = Some(now.saturating_sub(*at));
+                    missing -= 1;
+                }
+            }
+            Ok(None) => {}
+            Err(e) => {
+                fault = Some(e);
+                break;
+            }
+        }
+    }
+    let mut lines = String::new();
+    for (at, took) in sent {
+        let took = took.filter(|took| *took <= timeout);
+        let took = took.map_or("-".to_owned(), |took| took.as_secs_f64().to_string());
+        let _ = writeln!(lines, "{} {took}", at.as_secs_f64());
+    }
+    left(lines, fault)
+}
+
+/// The number of an answer that comes in time.
+fn receive(socket: &UdpSocket, patience: Duration) -> io::Result<Option<u32>> {
+    let mut packet = [0; 1 << 16];
+    socket.set_read_timeout(Some(patience.max(Duration::from_micros(1))))?;
+    match socket.recv(&mut packet) {
+        Ok(length) if length >= NUMBER_BYTES => {
+            Ok(packet.first_chunk().map(|number| u32::from_le_bytes(*number)))
+        }
+        Ok(_) => Ok(None),
+        Err(e) if is_nothing(&e) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Whether nothing came, or nobody was there: which a probe finds out, not fails of.
+fn is_nothing(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        ConnectionRefused, HostUnreachable, Interrupted, NetworkUnreachable, TimedOut, WouldBlock,
+    };
+    [WouldBlock, TimedOut, Interrupted, ConnectionRefused, HostUnreachable, NetworkUnreachable]
+        .contains(&error.kind())
+}
+
+fn request(line: &str) -> Result<Request, ReportError> {
+    let wrong = || ReportError::Line(line.to_owned());
+    let (sent, took) = line.split_once(' ').ok_or_else(wrong)?;
+    let took_s = if took == "-" { None } else { Some(took.parse().map_err(|_| wrong())?) };
+    Ok(Request { sent_s: sent.parse().map_err(|_| wrong())?, took_s })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::thread;
+
+    fn probing(packet: u64, reply: u64) -> Probing {
+        let ms = Nanos::from_millis;
+        let [packet, reply] = [packet, reply].map(Bytes::new);
+        Probing { interval: ms(2), random: true, seed: 1, packet, reply, timeout: ms(500) }
+    }
+
+    /// What a sender of probes for 200 ms leaves; `answers` does the echo.
+    fn asked(answers: bool) -> Vec<Request> {
+        let there = bound((Ipv4Addr::LOCALHOST, 0), 0).unwrap();
+        let here = bound((Ipv4Addr::LOCALHOST, 0), 0).unwrap();
+        here.connect(there.local_addr().unwrap()).unwrap();
+        let end = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&end);
+        let echoing = answers.then(|| thread::spawn(move || echo(&there, payload(Bytes::new(200)), &flag)));
+        let probing = Probing { timeout: Nanos::from_millis(50), ..probing(64, 200) };
+        let left = ask(&here, &probing, Duration::from_millis(200), &AtomicBool::new(false));
+        end.store(true, Ordering::Relaxed);
+        echoing.map(|thread| thread.join().unwrap());
+        String::from_utf8(left.stdout).unwrap().lines().map(|line| request(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn who_is_there_answers_each() {
+        let requests = asked(true);
+        assert!(requests.len() > 5 && requests.iter().any(|one| one.took_s.is_some()), "{requests:?}");
+        assert!(requests.is_sorted_by(|a, b| a.sent_s < b.sent_s));
+    }
+
+    #[test]
+    fn nobody_answers_where_nobody_is() {
+        let requests = asked(false);
+        assert!(requests.len() > 5 && requests.iter().all(|one| one.took_s.is_none()), "{requests:?}");
+    }
+
+    #[test]
+    fn sizes_are_those_of_packets() {
+        assert_eq!((payload(Bytes::new(64)), payload(Bytes::new(20))), (36, 4));
+    }
+
+    #[test]
+    fn a_line_that_is_none_is_named() {
+        for line in ["", "1", "1 x", "x 1"] {
+            assert!(request(line).is_err_and(|e| e.to_string().contains(line)), "{line}");
+        }
+    }
+}
