@@ -17,6 +17,11 @@ impl Draws {
         Self(first)
     }
 
+    /// Those of a cable's direction, which are not those of anything else.
+    pub(crate) fn of_cable(seed: u64, number: usize) -> Self {
+        Self::new(!seed, number)
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
         let mut z = self.0;
@@ -53,5 +58,6 @@ mod tests {
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
         assert!((mean - 1.0).abs() < 0.03 && (variance - 1.0).abs() < 0.06, "{mean} {variance}");
         assert_ne!(Draws::new(7, 0).uniform(), Draws::new(8, 0).uniform());
+        assert_ne!(Draws::new(7, 0).uniform(), Draws::of_cable(7, 0).uniform());
     }
 }

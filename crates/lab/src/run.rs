@@ -127,6 +127,8 @@ pub(crate) struct Absent {
     pub(crate) stopped: Vec<Duration>,
     /// The share of the time for which it was not stopped that it had a processor.
     pub(crate) busy: f64,
+    /// For how long it had sent when the run began: so long before the end its programs stop.
+    pub(crate) lead: Duration,
 }
 
 /// What a transfer left to be measured.
@@ -298,9 +300,10 @@ fn transfer(
     }
     let mut samples = sampler.finish();
     let absent = absent.map(|(seen, host, stopped, busy)| {
-        let Seen { tracks, reinjected, fates, off, .. } = seen;
+        let Seen { tracks, reinjected, fates, off, clients, .. } = seen;
+        let lead = Duration::from_micros(clients.iter().map(|client| client.lead_us).max().unwrap_or(0));
         samples.join(tracks, &reinjected, fates);
-        Absent { host, noticed_us: off, stopped, busy }
+        Absent { host, noticed_us: off, stopped, busy, lead }
     });
     let started_us = running.iter().map(|flow| started(spec, &samples, flow)).collect();
     let reports = running.into_iter().filter_map(|flow| flow.report).collect();
@@ -379,10 +382,20 @@ impl Running {
         let flow = &spec.flows[self.flow];
         let report = report(&*workload::of(flow, programs), &ended, &self.server);
         self.sent = Duration::from_micros(client.sent_us);
-        self.report = Some(report.map_err(|cause| Error::Machine {
+        let report = report.map_err(|cause| Error::Machine {
             kind: crate::ErrorKind::Failed,
             message: format!("traffic {}: {cause}", flow.label),
-        })?);
+        })?;
+        if client.before {
+            // Measured like this, nothing would ever have been in its way.
+            return Err(Error::Measurement {
+                what: format!("traffic {}", flow.label),
+                cause: "it was over before all that sends in the virtual machine had started, which the run waits for"
+                    .to_owned(),
+                remedy: "see whether the host is overloaded, or let the run last longer".to_owned(),
+            });
+        }
+        self.report = Some(report.after(Duration::from_micros(client.lead_us)));
         Ok(())
     }
 }
@@ -418,7 +431,8 @@ fn started(spec: &LabSpec, samples: &Samples, flow: &Running) -> u64 {
     }
 }
 
-fn first_byte(samples: &Samples, flow: usize) -> u64 {
+/// When a flow's data began, which its report counts from.
+pub(crate) fn first_byte(samples: &Samples, flow: usize) -> u64 {
     let tracks = samples.tracks.iter().filter(|track| track.flow == flow);
     let busiest = tracks.max_by_key(|track| track.points.last().map_or(0, |point| point.bytes_acked));
     busiest.and_then(|track| track.points.first()).map_or(0, |point| point.t_us)

@@ -238,6 +238,11 @@ impl<'a> Sampler<'a> {
         Ok(())
     }
 
+    /// The run begins, and time at zero again: of what was sampled before counts only how far sockets were at the end.
+    pub(crate) fn begin(&mut self) {
+        self.samples.begin();
+    }
+
     /// What was sampled so far.
     pub(crate) fn samples(&self) -> &Samples {
         &self.samples
@@ -334,6 +339,12 @@ impl Counters {
 }
 
 impl Samples {
+    fn begin(&mut self) {
+        for track in &mut self.tracks {
+            track.points = track.points.last().map(|last| Point { t_us: 0, ..*last }).into_iter().collect();
+        }
+    }
+
     /// Takes in what was sampled where the senders are.
     pub(crate) fn join(&mut self, senders: Vec<Track>, reinjected: &[(usize, u16, u64)], fates: Fates) {
         let socket = self.tracks.iter().map(|track| track.socket + 1).max().unwrap_or(0);
@@ -402,5 +413,15 @@ mod tests {
         assert_eq!(t.acked_at(999), 3000.0);
         assert_eq!(t.acked_within(150, 250), 1000.0);
         assert_eq!(track(&[]).acked_within(0, 10), 0.0);
+    }
+
+    #[test]
+    fn what_was_acknowledged_before_a_run_began_is_not_of_it() {
+        let mut samples =
+            Samples { tracks: vec![track(&[(100, 1000), (6_000_000, 9000)])], ..Samples::default() };
+        samples.begin();
+        samples.tracks[0].points.extend(track(&[(100, 9500)]).points);
+        assert_eq!(samples.tracks[0].acked_within(0, 100), 500.0);
+        assert_eq!(samples.tracks[0].acked_within(0, u64::MAX), 500.0);
     }
 }

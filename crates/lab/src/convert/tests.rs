@@ -1,5 +1,6 @@
 use super::*;
 use crate::spec::{Layout, OfPaths, Role, Sharing, Transport};
+use vmcc_scenario::ResolvedCase;
 use vmcc_scenario::model::Marking;
 use vmcc_scenario::{Document, Overrides};
 
@@ -12,9 +13,14 @@ fn convert(name: &str, set: &[&str]) -> Result<Vec<LabSpec>, Error> {
 
 /// The one case of a scenario.
 pub(crate) fn of_text(text: &str) -> Result<LabSpec, Error> {
+    LabSpec::try_from(&case(text))
+}
+
+/// The first case of a scenario.
+pub(crate) fn case(text: &str) -> ResolvedCase {
     let head = "title = 't'\nduration = '4s'\nwarmup = '1s'\n[host]\ncc = 'reno'\n";
     let plan = Document::parse("t", &format!("{head}{text}")).and_then(|d| d.plan(&Overrides::default()));
-    LabSpec::try_from(&plan.unwrap().cases[0])
+    plan.unwrap().cases.swap_remove(0)
 }
 
 fn lanes(spec: &LabSpec) -> usize {

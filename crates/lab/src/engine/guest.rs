@@ -4,7 +4,7 @@
 //! a file `<n>.job` there, answered by `<n>.progress` now and then and `<n>.answer` at the end.
 
 use crate::Error;
-use crate::engine::worker::{Answer, POLL, QUIT, place, take};
+use crate::engine::worker::{Answer, Job, POLL, QUIT, place, take};
 use crate::engine::{GuestRunError, OVERHEAD, checks, expressible, machines};
 use crate::guest::{self, Guest, GuestError, GuestOptions, GuestOutput, KernelImage};
 use std::ffi::OsString;
@@ -85,7 +85,7 @@ impl Engine for GuestEngine {
     fn run(
         &self,
         case: &ResolvedCase,
-        _seed: u64,
+        seed: u64,
         stop: &AtomicBool,
         progress: &(dyn Fn(f64) + Sync),
     ) -> Result<RunOutput, EngineError> {
@@ -95,7 +95,7 @@ impl Engine for GuestEngine {
             none => none.insert(Worker::start(&self.kernel, self.time_limit, &self.program)?),
         };
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        worker.run(number, case, stop, progress)
+        worker.run(number, &Job { case: case.clone(), seed }, stop, progress)
     }
 }
 
@@ -123,12 +123,12 @@ impl Worker {
     fn run(
         &mut self,
         number: u32,
-        case: &ResolvedCase,
+        job: &Job,
         stop: &AtomicBool,
         progress: &(dyn Fn(f64) + Sync),
     ) -> Result<RunOutput, EngineError> {
         let directory = self.directory.path().to_owned();
-        place(&directory, &format!("{number}.job"), case).map_err(GuestRunError::from)?;
+        place(&directory, &format!("{number}.job"), job).map_err(GuestRunError::from)?;
         loop {
             if stop.load(Ordering::SeqCst) {
                 return Err(GuestRunError::Interrupted.into());

@@ -21,6 +21,20 @@ pub(super) const POLL: Duration = Duration::from_millis(50);
 const IDLE_LIMIT: Duration = Duration::from_secs(120);
 pub(super) const QUIT: &str = "quit";
 
+/// One run.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Job {
+    pub(super) case: ResolvedCase,
+    /// Of what is random.
+    pub(super) seed: u64,
+}
+
+impl Job {
+    fn spec(&self) -> Result<LabSpec, Error> {
+        Ok(LabSpec::try_from(&self.case)?.with_seed(self.seed))
+    }
+}
+
 /// What a run came to.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Answer {
@@ -50,24 +64,24 @@ pub(super) fn take<T: for<'de> Deserialize<'de>>(directory: &Path, name: &str) -
 pub fn worker(directory: &Path) -> Result<(), Error> {
     let mut waiting = Instant::now();
     for number in 0_u32.. {
-        let case: ResolvedCase = loop {
+        let job: Job = loop {
             if directory.join(QUIT).exists() || waiting.elapsed() > IDLE_LIMIT {
                 return Ok(());
             }
             match take(directory, &format!("{number}.job")) {
-                Some(case) => break case,
+                Some(job) => break job,
                 None => thread::sleep(POLL),
             }
         };
-        let answer = answer(directory, number, &case);
+        let answer = answer(directory, number, &job);
         place(directory, &format!("{number}.answer"), &answer).map_err(|e| Error::file(directory, e))?;
         waiting = Instant::now();
     }
     Ok(())
 }
 
-fn answer(directory: &Path, number: u32, case: &ResolvedCase) -> Answer {
-    let result = LabSpec::try_from(case).and_then(|spec| {
+fn answer(directory: &Path, number: u32, job: &Job) -> Answer {
+    let result = job.spec().and_then(|spec| {
         let mut report = |p: &crate::Progress| {
             // Progress that is not seen is no reason to stop.
             let _ = place(directory, &format!("{number}.progress"), &fraction(p));
@@ -79,5 +93,21 @@ fn answer(directory: &Path, number: u32, case: &ResolvedCase) -> Answer {
     match result {
         Ok(output) => Answer::Output(Box::new(output)),
         Err(error) => Answer::Failed { kind: error.kind(), message: chain(&error) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_with_other_seeds_are_other_runs() {
+        let case = crate::convert::tests::case(
+            "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n\
+             [[traffic]]\nkind='poisson'\nload=0.2\nsizes='100kB'\n",
+        );
+        let flows = |seed| Job { case: case.clone(), seed }.spec().expect("a lab").flows;
+        assert_eq!(flows(3), flows(3));
+        assert_ne!(flows(3), flows(4), "each has arrivals of its own");
     }
 }

@@ -49,7 +49,7 @@ impl Cable {
         let mut cable = Self { enough: Arc::default(), threads: Vec::new() };
         for (place, source, sink, wire) in [(0, &near, &far, there), (1, &far, &near, back)] {
             let (source, sink, enough) = (source.clone(), sink.clone(), cable.enough.clone());
-            let draws = Draws::new(seed, 2 * number + place);
+            let draws = Draws::of_cable(seed, 2 * number + place);
             // The name is what `top` shows beside the machine's own threads.
             let thread = thread::Builder::new()
                 .name(format!("cable{number}.{place}"))

@@ -29,6 +29,8 @@ pub(super) struct Job {
     pub(super) case: ResolvedCase,
     /// The host that the machine is.
     pub(super) host: String,
+    /// Of what is random.
+    pub(super) seed: u64,
 }
 
 /// What a run came to in the machine.
@@ -56,6 +58,10 @@ pub(crate) struct Left {
     pub(crate) flow: usize,
     /// When it was started.
     pub(crate) sent_us: u64,
+    /// For how long it had sent when the run began.
+    pub(crate) lead_us: u64,
+    /// Whether it had ended by then.
+    pub(crate) before: bool,
     /// As `wait` says it.
     pub(crate) status: i32,
     pub(crate) stdout: String,
@@ -65,7 +71,8 @@ pub(crate) struct Left {
 impl Job {
     /// What the whole run is.
     pub(super) fn spec(&self) -> Result<LabSpec, Error> {
-        LabSpec::of(&self.case, &BTreeSet::from([self.host.clone()]), 0)
+        let spec = LabSpec::of(&self.case, &BTreeSet::from([self.host.clone()]), self.seed)?;
+        Ok(spec.with_seed(self.seed))
     }
 }
 

@@ -122,7 +122,7 @@ impl Machine {
             // From the machine to the network first.
             cables.push(Cable::lay(&far, &near, wires, (spec.machines.seed, lane))?);
         }
-        let job = Job { case: case.clone(), host: spec.hosts[host].clone() };
+        let job = Job { case: case.clone(), host: spec.hosts[host].clone(), seed: spec.machines.seed };
         Ok(Session {
             machine: self,
             number,

@@ -4,8 +4,8 @@
 use super::exchange::{Answer, Job, Left, QUIT, Seen, data_file, place, take};
 use crate::ports::Ports;
 use crate::registry::Record;
-use crate::run::{load, micros, sleep_until_next};
-use crate::sampler::Sampler;
+use crate::run::{first_byte, load, micros, sleep_until_next};
+use crate::sampler::{Sampler, Track};
 use crate::spec::{Cc, Flow, LabSpec};
 use crate::topology::Topology;
 use crate::workload::{self, End, Programs};
@@ -104,6 +104,8 @@ struct Sending<'a> {
     data: Option<PathBuf>,
     client: Option<End>,
     sent: Duration,
+    /// For how long it had sent when the run began.
+    lead_us: u64,
     left: Option<Left>,
 }
 
@@ -175,7 +177,15 @@ impl<'a> Run<'a> {
                 cause: format!("it cannot be selected in the virtual machine ({e})"),
             })?;
             let data = self.keep_data(number)?;
-            all.push(Sending { number, flow, data, client: None, sent: Duration::ZERO, left: None });
+            all.push(Sending {
+                number,
+                flow,
+                data,
+                client: None,
+                sent: Duration::ZERO,
+                lead_us: 0,
+                left: None,
+            });
         }
         Ok(all)
     }
@@ -222,24 +232,28 @@ impl<'a> Run<'a> {
         record: &mut Record,
     ) -> Result<(), Error> {
         let begun = Instant::now();
-        let bulk =
-            |one: &Sending<'_>| matches!(&one.flow.job, spec::Job::Bulk { .. }) && one.flow.start.is_zero();
-        while begun.elapsed() < GOING_LIMIT {
-            for one in sending.iter_mut().filter(|one| bulk(one)) {
+        loop {
+            let elapsed = begun.elapsed();
+            for one in sending.iter_mut().filter(|one| one.is_awaited()) {
                 one.advance(&self.programs, topology, record, Duration::ZERO)?;
             }
-            sampler.take(0)?;
+            sampler.take(micros(elapsed))?;
             let tracks = &sampler.samples().tracks;
-            let sends = |one: &Sending<'_>| {
-                let mut acked = tracks.iter().filter(|track| track.flow == one.number);
-                acked.any(|track| track.points.last().is_some_and(|point| point.bytes_acked > GOING_BYTES))
-            };
-            if sending.iter().all(|one| !bulk(one) || one.left.is_some() || sends(one)) {
-                break;
+            let mut silent = sending.iter().filter(|one| one.is_awaited() && !one.goes(tracks));
+            match silent.next() {
+                None => break,
+                Some(one) if elapsed > GOING_LIMIT => return Err(one.sends_nothing()),
+                Some(_) => {}
             }
             self.check()?;
             thread::sleep(4 * POLL);
         }
+        let now = micros(begun.elapsed());
+        for one in sending.iter_mut().filter(|one| one.is_awaited()) {
+            one.lead_us = now.saturating_sub(first_byte(sampler.samples(), one.number));
+            one.left.iter_mut().for_each(|left| left.before = true);
+        }
+        sampler.begin();
         Ok(())
     }
 
@@ -284,6 +298,26 @@ impl<'a> Run<'a> {
 }
 
 impl Sending<'_> {
+    /// Whether the run begins only when it sends.
+    fn is_awaited(&self) -> bool {
+        matches!(&self.flow.job, spec::Job::Bulk { .. }) && self.flow.start.is_zero()
+    }
+
+    /// Whether nothing more is to be waited for.
+    fn goes(&self, tracks: &[Track]) -> bool {
+        let mut own = tracks.iter().filter(|track| track.flow == self.number);
+        self.left.is_some()
+            || own.any(|track| track.points.last().is_some_and(|point| point.bytes_acked > GOING_BYTES))
+    }
+
+    fn sends_nothing(&self) -> Error {
+        Error::Measurement {
+            what: format!("traffic {}", self.flow.label),
+            cause: format!("nothing of it has arrived {} s after its start", GOING_LIMIT.as_secs()),
+            remedy: LOOK_AT.to_owned(),
+        }
+    }
+
     /// Starts it when it is due, and takes what it left when it has ended.
     fn advance(
         &mut self,
@@ -308,6 +342,8 @@ impl Sending<'_> {
             self.left = Some(Left {
                 flow: self.number,
                 sent_us: micros(self.sent),
+                lead_us: self.lead_us,
+                before: false,
                 status: ended.status.into_raw(),
                 stdout: String::from_utf8_lossy(&ended.stdout).into_owned(),
                 stderr: ended.stderr,

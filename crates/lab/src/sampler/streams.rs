@@ -38,7 +38,7 @@ impl Delivery {
     /// `bytes` have arrived so far, of which the first `preamble` are no data.
     fn note(&mut self, t_us: u64, bytes: u64, preamble: u64) {
         if bytes <= preamble.max(self.bytes) {
-            self.stalled_us = self.stalled_us.max(t_us - self.grown_us);
+            self.stalled_us = self.stalled_us.max(t_us.saturating_sub(self.grown_us));
             return;
         }
         if self.bytes == 0 {

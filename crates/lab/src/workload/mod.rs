@@ -225,6 +225,17 @@ pub(crate) struct Request {
     pub(crate) took_s: Option<f64>,
 }
 
+impl Report {
+    /// The same, counting from so long after the transfer's start.
+    pub(crate) fn after(mut self, time: Duration) -> Self {
+        for interval in self.connections.iter_mut().flat_map(|connection| &mut connection.read) {
+            interval.start_s -= time.as_secs_f64();
+            interval.end_s -= time.as_secs_f64();
+        }
+        self
+    }
+}
+
 /// One connection of a transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Connection {
@@ -262,5 +273,26 @@ impl Interval {
             return f64::from(u8::from((from_s..to_s).contains(&self.start_s)));
         }
         (self.end_s.min(to_s) - self.start_s.max(from_s)).max(0.0) / length
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_before_a_run_began_is_not_of_it() {
+        let interval = |start_s| Interval { start_s, end_s: start_s + 1.0, bytes: 1_000.0 };
+        let connection = Connection {
+            port: 1,
+            began_s: 0.0,
+            size: None,
+            read: [0.0, 1.0, 2.0].map(interval).to_vec(),
+            took_s: None,
+        };
+        let report = Report { connections: vec![connection] }.after(Duration::from_millis(1_500));
+        let connection = &report.connections[0];
+        assert_eq!(connection.bytes_within(0.0, 1.0), 1_000.0);
+        assert_eq!(connection.bytes_within(0.0, f64::MAX), 1_500.0, "half of the second and the third");
     }
 }
