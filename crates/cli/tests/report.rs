@@ -214,12 +214,8 @@ fn base64(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Every card's two buttons are pressed; what the browser would save is looked at.
-#[test]
-fn every_picture_is_saved_as_svg_and_as_csv_with_its_numbers() {
-    let dir = folder();
-    report(dir.path(), &[]);
-    let press = "const saved = [], names = []; \
+/// Presses every card's two buttons, and hands over what the browser would save.
+const PRESS: &str = "const saved = [], names = []; \
         URL.createObjectURL = (blob) => (saved.push(blob.text().then((text) => [blob.type, text])), 'blob:x'); \
         HTMLAnchorElement.prototype.click = function () { names.push(this.download); }; \
         const cards = document.querySelectorAll('figure.card').length; \
@@ -227,7 +223,13 @@ fn every_picture_is_saved_as_svg_and_as_csv_with_its_numbers() {
         const faults = (text) => new DOMParser().parseFromString(text, 'image/svg+xml').querySelectorAll('parsererror').length; \
         Promise.all(saved).then((all) => done(JSON.stringify({ cards, files: all.map(([type, text], i) => \
             ({ name: names[i], type, text, faults: type.includes('svg') ? faults(text) : 0 })) })));";
-    let answer = scripted(dir.path(), &dir.path().join("out/report.html"), press);
+
+/// Every card's two buttons are pressed; what the browser would save is looked at.
+#[test]
+fn every_picture_is_saved_as_svg_and_as_csv_with_its_numbers() {
+    let dir = folder();
+    report(dir.path(), &[]);
+    let answer = scripted(dir.path(), &dir.path().join("out/report.html"), PRESS);
     let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
     let files = answer["files"].as_array().unwrap();
     assert!(answer["cards"].as_u64().unwrap() > 5);
@@ -281,4 +283,80 @@ fn of_many_cases_some_are_shown_and_the_others_on_demand() {
     let [first, all]: [Vec<usize>; 2] = serde_json::from_str(&answer).unwrap();
     assert!(!first.is_empty() && first.iter().all(|lines| (1..=10).contains(lines)), "{answer}");
     assert!(all.iter().zip(&first).all(|(all, first)| *all == 14 * first), "{answer}");
+}
+
+/// Two hosts that are off at different moments.
+const OFF: &str = r#"
+title = "Two hosts are off now and then"
+duration = "1s"
+runs = 1
+[host]
+cc = "lia"
+[topology]
+kind = "virtual-host"
+vms = 2
+nics = 2
+vm_rate = "20mbit"
+path_rate = "50mbit"
+path_delay = "50us"
+[[traffic]]
+kind = "bulk"
+from = "vm*"
+to = "client"
+[[event]]
+at = "100ms"
+kind = "deschedule"
+host = "vm0"
+on = "30ms"
+off = "30ms"
+[[event]]
+at = "100ms"
+kind = "deschedule"
+host = "vm1"
+on = "37ms"
+off = "41ms"
+"#;
+
+#[test]
+fn moments_at_which_hosts_were_off_are_dots_of_each_on_the_page_and_in_the_picture() {
+    let dir = folder();
+    fs::write(dir.path().join("two.toml"), OFF).unwrap();
+    report(dir.path(), &[]);
+    let page = dir.path().join("out/report.html");
+    let look = "const card = [...document.querySelectorAll('#series figure.card')].find((c) => c.textContent.startsWith('VM off time')); \
+        const canvas = card.querySelector('canvas'); \
+        const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data; \
+        const count = (r, g, b) => { let n = 0; for (let i = 0; i < pixels.length; i += 4) \
+            n += pixels[i] === r && pixels[i + 1] === g && pixels[i + 2] === b; return n; }; \
+        setTimeout(() => done(JSON.stringify([count(0x2f, 0x6d, 0xb5), count(0xdd, 0x6b, 0x20)])), 0);";
+    let dots: [u64; 2] = serde_json::from_str(&scripted(dir.path(), &page, look)).unwrap();
+    assert!(dots.iter().all(|pixels| *pixels > 100), "{dots:?}");
+    let answer: serde_json::Value = serde_json::from_str(&scripted(dir.path(), &page, PRESS)).unwrap();
+    let files = answer["files"].as_array().unwrap();
+    let of = |name: &str| files.iter().find(|file| file["name"] == name).unwrap()["text"].as_str().unwrap();
+    let rows = of("vm-off-time.csv").lines().count() - 1;
+    assert!(rows > 20 && of("vm-off-time.svg").matches("<circle").count() >= rows, "{rows}");
+}
+
+#[test]
+fn odd_names_do_no_harm_where_they_are_saved() {
+    let dir = folder();
+    let names = "[[sweep.x]]\nname = \"=1+1\"\n[[sweep.x]]\nname = \"a\\rb\\u0001\"\n";
+    let text = fs::read_to_string(dir.path().join("two.toml")).unwrap();
+    let text = text.replace("cc = [\"reno\", \"lia\"]\n", names).replace(", cc='lia'", "");
+    fs::write(dir.path().join("two.toml"), text).unwrap();
+    report(dir.path(), &[]);
+    let answer = scripted(dir.path(), &dir.path().join("out/report.html"), PRESS);
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    let files = answer["files"].as_array().unwrap();
+    assert!(files.iter().all(|file| file["faults"] == 0), "{files:#?}");
+    let csv = files.iter().find(|file| file["name"] == "smoothed-rtt-on-the-paths.csv").unwrap();
+    assert!(csv["text"].as_str().unwrap().contains(",'=1+1,\"a\rb"), "{csv}");
+    let svg = files.iter().find(|file| file["name"] == "smoothed-rtt-on-the-paths.svg").unwrap();
+    let lines: Vec<&str> = svg["text"].as_str().unwrap().split("class=\"line\" d=\"").skip(1).collect();
+    assert_eq!(lines.len(), 2);
+    for line in lines {
+        let path = line.split('"').next().unwrap();
+        assert!(path.contains('H') && path.contains('V') && !path.contains('L'), "shares are steps: {path}");
+    }
 }

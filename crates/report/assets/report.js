@@ -31,7 +31,7 @@
     });
     const series = [{ label: plot.x.label, value: valued(plot.x) }];
     const values = [plot.xs], bands = [];
-    const gaps = kind === "series" ? { spanGaps: false } : { spanGaps: true };
+    const gaps = { spanGaps: kind !== "series" };
     plot.lines.forEach((line, i) => {
       if (line.high && line.high.length) {
         const fill = css("--panel") && `${color(i)}2b`;
@@ -42,8 +42,8 @@
       }
       series.push({
         label: line.label, stroke: color(i), dash: DASHES[Math.floor(i / 10) % DASHES.length], width: 2, value: valued(plot.y), ...gaps,
-        points: { show: kind === "sweep", size: 6, fill: color(i) },
-        ...(kind === "cdf" ? { paths: uPlot.paths.stepped({ align: 1 }) } : {}),
+        points: { show: kind === "sweep" || kind === "events", size: 6, fill: color(i) },
+        ...(kind === "cdf" ? { paths: uPlot.paths.stepped({ align: 1 }) } : kind === "events" ? { paths: () => null } : {}),
       });
       values.push(line.ys);
     });
@@ -109,7 +109,9 @@
     card.querySelector("figcaption").append(buttons);
   }
 
-  const quoted = (v) => (v == null ? "" : /[",\n]/.test(v) ? `"${String(v).replaceAll('"', '""')}"` : String(v));
+  // What a spreadsheet would take for a formula is a text to it behind an apostrophe.
+  const inert = (v) => (/^[=+\-@\t\r]/.test(v) && !isFinite(v) ? `'${v}` : String(v));
+  const quoted = (v) => (v == null ? "" : /[",\r\n]/.test(v) ? `"${inert(v).replaceAll('"', '""')}"` : inert(v));
   const csv = (rows) => rows.map((row) => row.map(quoted).join(",")).join("\n") + "\n";
 
   function linesAsCsv(plot) {
@@ -137,9 +139,11 @@
     copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
     copy.setAttribute("width", width);
     copy.setAttribute("height", height);
-    return new XMLSerializer().serializeToString(copy);
+    return legal(new XMLSerializer().serializeToString(copy));
   }
 
+  // No XML may have these characters, however they are written.
+  const legal = (text) => text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd");
   const escaped = (text) => text.replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
 
   // Round numbers from `low` to `high`, about five.
@@ -170,7 +174,11 @@
       ...ticks(x0, x1, plot.x.log).map((v) => `<path d="M${x(v)} ${top}V${H - bottom}" stroke="#ddd"/>` + text([x(v), H - bottom + 16], tick(v), 'text-anchor="middle"')),
       ...ticks(y0, y1, false).map((v) => `<path d="M${left} ${y(v)}H${W - right}" stroke="#ddd"/>` + text([left - 6, +y(v) + 4], tick(v), 'text-anchor="end"')),
     ];
-    const path = (ys) => ys.reduce((d, v, i) => (v == null ? d : `${d}${d ? "L" : "M"}${x(plot.xs[i])} ${y(v)}`), "");
+    const point = (v, i) => `${x(plot.xs[i])} ${y(v)}`;
+    // As on the page: shares are steps, and a series has gaps.
+    const next = (ys, i) => (kind === "cdf" ? `H${x(plot.xs[i])}V${y(ys[i])}` : `${kind === "series" && ys[i - 1] == null ? "M" : "L"}${point(ys[i], i)}`);
+    const path = (ys) => ys.reduce((d, v, i) => (v == null ? d : d + (d ? next(ys, i) : `M${point(v, i)}`)), "");
+    const dots = (ys, i) => ys.map((v, at) => (v == null ? "" : `<circle cx="${x(plot.xs[at])}" cy="${y(v)}" r="3" fill="${color(i)}"/>`)).join("");
     const lines = plot.lines.map((line, i) => {
       const dash = DASHES[Math.floor(i / 10) % DASHES.length].join(" ");
       const style = `stroke="${color(i)}" stroke-width="2" fill="none"${dash ? ` stroke-dasharray="${dash}"` : ""}`;
@@ -178,15 +186,16 @@
       const edge = (ys, order) => order.map((at) => `${x(plot.xs[at])},${y(ys[at])}`).join(" ");
       const band = known.length ? `<polygon points="${edge(line.high, known)} ${edge(line.low, known.slice().reverse())}" fill="${color(i)}" opacity="0.17"/>` : "";
       const at = H + row * i;
-      return `${band}<path class="line" d="${path(line.ys)}" ${style}/><path d="M${left} ${at}h24" ${style}/>` + text([left + 32, at + 4], line.label);
+      const drawn = kind === "events" ? dots(line.ys, i) : `<path class="line" d="${path(line.ys)}" ${style}/>`;
+      return `${band}${drawn}<path d="M${left} ${at}h24" ${style}/>` + text([left + 32, at + 4], line.label);
     });
     const labels = [
       text([left, 20], plot.title, 'font-weight="600"'),
       text([(left + W - right) / 2, H - 18], named(plot.x), 'text-anchor="middle"'),
       text([16, (top + H - bottom) / 2], named(plot.y), `text-anchor="middle" transform="rotate(-90 16 ${(top + H - bottom) / 2})"`),
     ];
-    return `<svg xmlns="http://www.w3.org/2000/svg" width="${W}" height="${height}" font-family="sans-serif" font-size="12">` +
-      `<rect width="100%" height="100%" fill="#fff"/>${grid.join("")}${labels.join("")}${lines.join("")}</svg>`;
+    return legal(`<svg xmlns="http://www.w3.org/2000/svg" width="${W}" height="${height}" font-family="sans-serif" font-size="12">` +
+      `<rect width="100%" height="100%" fill="#fff"/>${grid.join("")}${labels.join("")}${lines.join("")}</svg>`);
   }
 
   function render() {
@@ -196,12 +205,12 @@
     const holder = (id) => document.querySelector(`#${id} .plots`);
     const choice = document.getElementById("case");
     const index = choice ? Number(choice.value) : 0;
-    const series = data.series.map((metric) => metric.cases[index]).filter(Boolean);
+    const series = data.series.filter((metric) => metric.cases[index]);
     // All cards first: their widths depend on how many there are.
     const cards = [
       ...data.sweeps.map((plot) => place(holder("sweeps"), chosen(plot), "sweep")),
       ...data.distributions.map((plot) => place(holder("distributions"), chosen(plot), plot.y.unit ? "ranked" : "cdf")),
-      ...series.map((plot) => place(holder("series"), plot, "series")),
+      ...series.map(({ events, cases }) => place(holder("series"), cases[index], events ? "events" : "series")),
     ];
     const widths = cards.map(width);
     charts = cards.map(({ card, target, plot, kind }, i) => {

@@ -68,8 +68,8 @@ pub fn write(folder: &Path) -> Result<PathBuf, ReportError> {
 
 fn plots_of(folder: &Path, summary: &Summary) -> Result<plots::Plots, ReportError> {
     let flows = rows::flows(&folder.join(folder::FLOWS_FILE))?;
-    let (series, events) = rows::series(&folder.join(folder::SERIES_FILE))?;
-    let off_times = histogram::Histogram::of(summary, series.iter().chain(&events));
+    let series = rows::series(&folder.join(folder::SERIES_FILE))?;
+    let off_times = histogram::Histogram::of(summary, series.all());
     Ok(plots::Plots { off_times, ..plots::Plots::of(summary, &flows, &series) })
 }
 

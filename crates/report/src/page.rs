@@ -279,7 +279,8 @@ fn lines(id: &str, title: &str, any: bool, intro: Markup) -> Markup {
 
 fn case_choice(plots: &Plots) -> Markup {
     html! {
-        p.hint { "The first run of one case. Values are means over the interval between points." }
+        p.hint { "The first run of one case. Values are means over the interval between points; dots without a line are \
+                  events." }
         @if plots.cases.len() > 1 {
             label.choice { "Case "
                 select #case { @for (i, case) in plots.cases.iter().enumerate() { option value=(i) { (case) } } }

@@ -1,7 +1,7 @@
 //! The data of the plots, reduced to what a screen can show.
 
 use crate::histogram::Histogram;
-use crate::rows::{FlowValue, Sample, flow_figures};
+use crate::rows::{EVENTS, FlowValue, RTTS, Sample, Series, flow_figures, is_flow};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use vmcc_metrics::catalogue;
@@ -85,18 +85,20 @@ pub(crate) struct Line {
 #[derive(Debug, Serialize)]
 pub(crate) struct SeriesPlot {
     pub(crate) metric: String,
+    /// Whether values are of single moments, and nothing is between them.
+    pub(crate) events: bool,
     /// By case; `None` when the case has no such series.
     pub(crate) cases: Vec<Option<Plot>>,
 }
 
 impl Plots {
-    pub(crate) fn of(summary: &Summary, flows: &[FlowValue], samples: &[Sample]) -> Self {
+    pub(crate) fn of(summary: &Summary, flows: &[FlowValue], samples: &Series) -> Self {
         let varying = varying_keys(summary);
         let cases: Vec<String> = summary.cases.iter().map(|case| case_name(case, &varying)).collect();
         let mut plots = Self {
             sweeps: sweeps(summary),
             distributions: distributions(summary, &cases, flows, samples),
-            series: series(cases.len(), samples),
+            series: series(cases.len(), &samples.first),
             cases,
             choices: varying.iter().map(|key| Choice::of(summary, key)).collect(),
             off_times: None,
@@ -189,7 +191,7 @@ fn settings(case: &Case, varying: &[String], without: Option<&str>) -> BTreeMap<
     wanted.filter_map(|key| Some((key.clone(), plain_text(case.set.get(key)?)))).collect()
 }
 
-fn distributions(summary: &Summary, cases: &[String], flows: &[FlowValue], samples: &[Sample]) -> Vec<Plot> {
+fn distributions(summary: &Summary, cases: &[String], flows: &[FlowValue], samples: &Series) -> Vec<Plot> {
     let mut plots = Vec::new();
     for (figure, (name, title)) in flow_figures().enumerate() {
         let mut values = vec![Vec::new(); cases.len()];
@@ -211,24 +213,13 @@ fn distributions(summary: &Summary, cases: &[String], flows: &[FlowValue], sampl
     let mut rtts = vec![Vec::new(); cases.len()];
     let measured =
         |s: &Sample| summary.cases.get(s.case as usize).is_some_and(|case| s.t_us > case.warmup_us);
-    for sample in samples.iter().filter(|s| s.metric == "srtt_us" && !is_flow(&s.entity) && measured(s)) {
+    for sample in samples.all().filter(|s| s.metric == RTTS && !is_flow(&s.entity) && measured(s)) {
         if let Some(list) = rtts.get_mut(sample.case as usize) {
             list.push(sample.value);
         }
     }
-    plots.extend(distribution(
-        "srtt_us",
-        "Smoothed RTT on the paths",
-        "Share of samples",
-        (summary, cases),
-        rtts,
-    ));
+    plots.extend(distribution(RTTS, "Smoothed RTT on the paths", "Share of samples", (summary, cases), rtts));
     plots
-}
-
-/// Single flows are among the paths' figures already, and some of them compete with what is measured.
-fn is_flow(entity: &str) -> bool {
-    entity.strip_prefix("flow").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 fn distribution(
@@ -411,7 +402,8 @@ fn distinct(values: &[f64]) -> Vec<f64> {
 fn quantities(texts: &[String]) -> Option<(Vec<f64>, &'static str)> {
     let all =
         |read: &dyn Fn(&str) -> Option<f64>| texts.iter().map(|t| read(t)).collect::<Option<Vec<f64>>>();
-    all(&|t| t.parse().ok())
+    // Names such as `inf` are no numbers.
+    all(&|t| t.parse().ok().filter(|value: &f64| value.is_finite()))
         .map(|values| (values, ""))
         .or_else(|| Some((all(&|t| Some(t.parse::<BitsPerSec>().ok()?.get() as f64))?, "rate_bps")))
         .or_else(|| Some((all(&|t| Some(t.parse::<Bytes>().ok()?.get() as f64))?, "size_bytes")))
@@ -429,6 +421,7 @@ fn series(cases: usize, samples: &[Sample]) -> Vec<SeriesPlot> {
     }
     let plot = |metric: &str| SeriesPlot {
         metric: metric.to_owned(),
+        events: metric == EVENTS,
         cases: (0..cases as u32)
             .map(|case| grouped.get(&(metric, case)).and_then(|list| over_time(metric, list)))
             .collect(),
@@ -486,4 +479,36 @@ fn metric_title(metric: &str) -> String {
 pub(crate) fn sentence_case(title: &str) -> String {
     let mut letters = title.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(run: u64, entity: &str) -> Sample {
+        Sample { case: 0, t_us: 2, entity: entity.into(), metric: RTTS.into(), value: 1e3 * (run + 1) as f64 }
+    }
+
+    #[test]
+    fn round_trips_of_all_runs_are_distributed_and_the_first_run_is_drawn_over_time() {
+        let summary: Summary = serde_json::from_value(serde_json::json!({
+            "schema": 1, "scenario": "s", "engine": "sim", "work": {}, "cases": [{ "set": {}, "runs": [] }],
+            "environment": { "vmcc": "0", "os": "l", "cpus": 1 },
+        }))
+        .expect("a summary");
+        let of = |run| (0..8).map(move |_| sample(run, "a"));
+        let series = Series { first: of(0).chain([sample(9, "flow0/0")]).collect(), others: of(1).collect() };
+        let plots = Plots::of(&summary, &[], &series);
+        let [rtts] = &plots.distributions[..] else { panic!("{:?}", plots.distributions) };
+        assert_eq!((&rtts.xs[..], &rtts.lines[0].ys[..]), (&[1.0, 2.0][..], &[Some(0.5), Some(1.0)][..]));
+        let over_time = plots.series[0].cases[0].as_ref().expect("a plot");
+        assert_eq!(over_time.lines[0].ys, [Some(1.0)]);
+    }
+
+    #[test]
+    fn names_that_only_look_like_numbers_are_no_axis() {
+        let texts = |texts: [&str; 3]| quantities(&texts.map(str::to_owned)).map(|(values, _)| values);
+        assert_eq!(texts(["1", "2.5", "-3"]), Some(vec![1.0, 2.5, -3.0]));
+        assert_eq!((texts(["inf", "nan", "3"]), texts(["infinity", "1", "2"])), (None, None));
+    }
 }

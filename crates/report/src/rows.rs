@@ -23,7 +23,7 @@ pub(crate) struct FlowValue {
     pub(crate) endless: bool,
 }
 
-/// One sample of the first run of a case.
+/// One sample of a time series.
 pub(crate) struct Sample {
     pub(crate) case: u32,
     pub(crate) t_us: u64,
@@ -66,12 +66,33 @@ pub(crate) fn flows(path: &Path) -> Result<Vec<FlowValue>, ReportError> {
     Ok(values)
 }
 
-/// Values of this metric are events of their own: their distribution is over all runs.
+/// Values of this metric are events of their own.
 pub(crate) const EVENTS: &str = "vm_off_us";
+/// The samples of this one, on paths, have a distribution.
+pub(crate) const RTTS: &str = "srtt_us";
 
-/// The samples of the first run of every case, and those of [`EVENTS`] of the other runs; each in the order of the file.
-pub(crate) fn series(path: &Path) -> Result<(Vec<Sample>, Vec<Sample>), ReportError> {
-    let (mut samples, mut events) = (Vec::new(), Vec::new());
+/// Time series.
+pub(crate) struct Series {
+    /// The first run of every case.
+    pub(crate) first: Vec<Sample>,
+    /// Of the other runs what is distributed over all of them.
+    pub(crate) others: Vec<Sample>,
+}
+
+impl Series {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Sample> {
+        self.first.iter().chain(&self.others)
+    }
+}
+
+/// Single flows are among the paths' figures already, and some of them compete with what is measured.
+pub(crate) fn is_flow(entity: &str) -> bool {
+    entity.strip_prefix("flow").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// What is drawn of the time series, in the order of the file.
+pub(crate) fn series(path: &Path) -> Result<Series, ReportError> {
+    let mut series = Series { first: Vec::new(), others: Vec::new() };
     for_each_batch(path, &["case", "run", "t_us", "entity", "metric", "value"], |batch| {
         let column = |name: &'static str| batch.column_by_name(name).ok_or_else(|| wrong(path, name));
         let case = column("case")?.as_primitive_opt::<UInt32Type>().ok_or_else(|| wrong(path, "case"))?;
@@ -89,11 +110,16 @@ pub(crate) fn series(path: &Path) -> Result<(Vec<Sample>, Vec<Sample>), ReportEr
         };
         let (first, others): (Vec<usize>, Vec<usize>) =
             (0..batch.num_rows()).partition(|row| run.value(*row) == 0);
-        samples.extend(first.into_iter().map(sample));
-        events.extend(others.into_iter().filter(|row| metric.value(*row) == EVENTS).map(sample));
+        let is_distributed = |row: &usize| match metric.value(*row) {
+            EVENTS => true,
+            RTTS => !is_flow(entity.value(*row)),
+            _ => false,
+        };
+        series.first.extend(first.into_iter().map(sample));
+        series.others.extend(others.into_iter().filter(is_distributed).map(sample));
         Ok(())
     })?;
-    Ok((samples, events))
+    Ok(series)
 }
 
 fn for_each_batch(

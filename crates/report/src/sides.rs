@@ -112,7 +112,7 @@ pub fn markdown(figures: &[(About<'_>, Vec<Part<'_>>)], engines: &[&str]) -> Str
             lines.push(format!(
                 "| {} | {} | {} | {} |",
                 about.name,
-                row.id,
+                plain(row.id),
                 plain(row.paper()),
                 cells.join(" | ")
             ));
@@ -137,7 +137,7 @@ fn words(result: Option<&ClaimResult>) -> String {
 
 /// A text that cannot end its cell.
 fn plain(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', " ")
+    text.replace('|', "\\|").replace(['\r', '\n'], " ")
 }
 
 #[cfg(test)]
@@ -179,6 +179,14 @@ mod tests {
                 "| p/fig1 | second | 2 \\| 3 times | **fails**: 0.500 | holds |",
                 "| p/fig1 | third | 2 \\| 3 times | – | 2.00 |",
             ]
+        );
+        let odd = summary(&[("a|b\r\nc", Some(1.0), true)]);
+        let odd = [Part { engine: "sim", outcome: Outcome::Ran(&odd) }].to_vec();
+        let about = About { name: "p/fig1", shows: "x", errata: &[] };
+        let table = markdown(&[(about, odd)], &["sim"]);
+        assert_eq!(
+            table.split('\n').skip(2).collect::<Vec<_>>(),
+            ["| p/fig1 | a\\|b  c | 2 \\| 3 times | 1.00 |"]
         );
         let html = super::table(&parts).into_string();
         assert_eq!((html.matches("badge pass").count(), html.matches("badge fail").count()), (3, 1));
