@@ -232,6 +232,8 @@ impl Report {
             interval.start_s -= time.as_secs_f64();
             interval.end_s -= time.as_secs_f64();
         }
+        self.requests.iter_mut().for_each(|request| request.sent_s -= time.as_secs_f64());
+        self.requests.retain(|request| request.sent_s >= 0.0);
         self
     }
 }
@@ -290,7 +292,10 @@ mod tests {
             read: [0.0, 1.0, 2.0].map(interval).to_vec(),
             took_s: None,
         };
-        let report = Report { connections: vec![connection] }.after(Duration::from_millis(1_500));
+        let request = |sent_s| Request { sent_s, took_s: None };
+        let (connections, requests) = (vec![connection], [1.0, 2.0].map(request).to_vec());
+        let report = Report { connections, requests }.after(Duration::from_millis(1_500));
+        assert_eq!(report.requests.iter().map(|one| one.sent_s).collect::<Vec<_>>(), [0.5]);
         let connection = &report.connections[0];
         assert_eq!(connection.bytes_within(0.0, 1.0), 1_000.0);
         assert_eq!(connection.bytes_within(0.0, f64::MAX), 1_500.0, "half of the second and the third");
