@@ -68,13 +68,9 @@ struct Past {
 }
 
 impl Past {
-    /// Counts silence and timeouts from here on.
-    fn begin(&mut self, now: Duration, subflow: &Subflow) {
-        (self.heard, self.left) = (now, 0);
-        // What left after the last thing was heard counts, though both was before this look.
-        if subflow.sent_ms_ago < subflow.heard_ms_ago {
-            self.left = subflow.unanswered_timeouts.min(subflow.retransmitted_pkt - self.resent_pkt).min(1);
-        }
+    /// Counts silence and timeouts from here on, `left` of them already.
+    fn begin(&mut self, now: Duration, left: u32) {
+        (self.heard, self.left) = (now, left);
     }
 }
 
@@ -175,11 +171,13 @@ impl Watched {
             *past = new;
         }
         past.delivers = acked > past.acked;
+        let resent = subflow.retransmitted_pkt.saturating_sub(past.resent_pkt);
         if past.delivers || !is_due(subflow) {
-            past.begin(now, subflow);
+            // What left after the last thing was heard counts, though both was before this look.
+            let after = u32::from(subflow.sent_ms_ago < subflow.heard_ms_ago);
+            past.begin(now, after.min(resent).min(subflow.unanswered_timeouts));
             past.losses.note(subflow);
         } else {
-            let resent = subflow.retransmitted_pkt.saturating_sub(past.resent_pkt);
             past.left = subflow.unanswered_timeouts.min(past.left.saturating_add(resent));
         }
         (past.acked, past.busy_us) = (acked, subflow.busy_us);
@@ -196,7 +194,7 @@ impl Watched {
         }
         for path in paths {
             if let Some(past) = self.past.get_mut(&key(path)) {
-                (past.heard, past.left) = (now, 0);
+                past.begin(now, 0);
             }
         }
     }
