@@ -144,7 +144,7 @@ impl Params {
         let info = self.algorithm.info();
         let Some(index) = info.params.iter().position(|p| p.name == name) else {
             let known: Vec<_> = info.params.iter().map(|p| p.name).collect();
-            let nearest = nearest(name, &known);
+            let nearest = vmcc_alike::nearest(name, known.iter().copied());
             return Err(ParamError::Unknown { algorithm: info.name, name: name.to_owned(), nearest, known });
         };
         let param = &info.params[index];
@@ -188,17 +188,6 @@ fn from_raw(info: &ParamInfo, raw: u64) -> f64 {
     let exact = raw as f64 / info.scale;
     let rounded = |digits: usize| format!("{exact:.digits$}").parse().unwrap_or(exact);
     (0..=MOST_DIGITS).map(rounded).find(|value| to_raw(info, *value) == raw).unwrap_or(exact)
-}
-
-/// The names most like `name`, at most three, best first; none if nothing is alike.
-pub(crate) fn nearest(name: &str, known: &[&'static str]) -> Vec<&'static str> {
-    let mut scored: Vec<_> = known
-        .iter()
-        .map(|k| (strsim::jaro_winkler(name, k), *k))
-        .filter(|(score, _)| *score >= 0.7)
-        .collect();
-    scored.sort_by(|a, b| b.0.total_cmp(&a.0));
-    scored.into_iter().take(3).map(|(_, k)| k).collect()
 }
 
 pub(crate) fn suggest(nearest: &[&str], known: &[&str]) -> String {

@@ -53,41 +53,26 @@ fn joules_are_not_judged_where_none_were_read_and_what_fails_says_why() {
     assert!(sim[1].unmeasured && !sim[1].fails() && sim[1].analysis.is_none(), "{:?}", sim[1]);
     assert!(sim[1].note.as_ref().unwrap().contains("did not measure `package_j_per_gb`"), "{:?}", sim[1]);
     assert!(sim[2].fails() && sim[2].analysis.as_deref() == Some("the links"), "{:?}", sim[2]);
-    assert_eq!(of(&Elsewhere)[2].analysis.as_deref(), Some("the processors"));
+    assert_eq!(of(&Disguised::new("kernel", None))[2].analysis.as_deref(), Some("the processors"));
 }
 
-/// The simulator under the name of another engine.
-struct Elsewhere;
-
-impl Engine for Elsewhere {
-    fn name(&self) -> &'static str {
-        "kernel"
-    }
-
-    fn most_jobs(&self) -> Option<usize> {
-        SIMULATOR.most_jobs()
-    }
-
-    fn run(
-        &self,
-        case: &ResolvedCase,
-        seed: u64,
-        stop: &AtomicBool,
-        progress: &(dyn Fn(f64) + Sync),
-    ) -> Result<RunOutput, EngineError> {
-        SIMULATOR.run(case, seed, stop, progress)
-    }
-}
-
-/// The simulator, with a signal during run number `at` of this process's life.
-struct Interrupted {
-    at: usize,
+/// The simulator as something else: under another name, or with a signal as one of its runs begins.
+struct Disguised {
+    name: &'static str,
+    /// The run, counted from 0 in this process's life.
+    signal_at: Option<usize>,
     begun: AtomicUsize,
 }
 
-impl Engine for Interrupted {
+impl Disguised {
+    fn new(name: &'static str, signal_at: Option<usize>) -> Self {
+        Self { name, signal_at, begun: AtomicUsize::new(0) }
+    }
+}
+
+impl Engine for Disguised {
     fn name(&self) -> &'static str {
-        SIMULATOR.name()
+        self.name
     }
 
     fn most_jobs(&self) -> Option<usize> {
@@ -101,7 +86,7 @@ impl Engine for Interrupted {
         stop: &AtomicBool,
         progress: &(dyn Fn(f64) + Sync),
     ) -> Result<RunOutput, EngineError> {
-        if self.begun.fetch_add(1, Ordering::SeqCst) == self.at {
+        if self.signal_at == Some(self.begun.fetch_add(1, Ordering::SeqCst)) {
             stop.store(true, Ordering::SeqCst);
         }
         SIMULATOR.run(case, seed, stop, progress)
@@ -129,7 +114,7 @@ fn an_interrupted_session_is_resumed_and_ends_like_one_in_one_go() {
     let whole = in_one_go(&plan, &dir.path().join("whole"));
 
     let out = dir.path().join("parts");
-    let interrupted = Interrupted { at: 2, begun: AtomicUsize::new(0) };
+    let interrupted = Disguised::new(SIMULATOR.name(), Some(2));
     let folder = open(&out, &plan, interrupted.name(), false).unwrap();
     let mut session = Session::new(&plan, &interrupted, Some(folder));
     let stopped = execute(&mut session, &interrupted).unwrap_err();

@@ -124,23 +124,9 @@ impl Place {
     }
 }
 
-/// The names most like `name`, best first, at most three.
-pub(crate) fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let name = name.to_lowercase();
-    let mut scored: Vec<(f64, &str)> = names
-        .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(&name, &candidate.to_lowercase()), candidate))
-        .filter(|(score, _)| *score >= 0.75)
-        .collect();
-    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-    scored.dedup_by(|a, b| a.1 == b.1);
-    let best = scored.first().map_or(0.0, |(score, _)| *score);
-    scored.into_iter().filter(|(score, _)| *score >= best - 0.08).take(3).map(|(_, n)| n).collect()
-}
-
 /// "did you mean ...?", or nothing.
 pub(crate) fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    let found = nearest(name, names);
+    let found = vmcc_alike::nearest(name, names);
     if found.is_empty() {
         return None;
     }

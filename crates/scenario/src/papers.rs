@@ -173,7 +173,7 @@ pub fn nearest(name: &str) -> Vec<String> {
         names.push(paper.key.to_owned());
         names.extend(paper.figures.iter().map(|figure| format!("{}/{}", paper.key, figure.key)));
     }
-    let found = crate::error::nearest(name, names.iter().map(String::as_str));
+    let found = vmcc_alike::nearest(name, names.iter().map(String::as_str));
     found.into_iter().map(str::to_owned).collect()
 }
 

@@ -1,12 +1,12 @@
 //! For how long this machine was off, as the agent noticed.
 
-use prometheus::{Histogram, HistogramOpts};
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use vmcc_exposition::{Histogram, HistogramOpts};
 use vmcc_host::taken::gaps;
 
 /// From what is noticed at all to what stops every connection.

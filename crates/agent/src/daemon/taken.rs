@@ -1,8 +1,9 @@
 //! Figures of processor time that this machine did not get, for Prometheus.
 
 use super::namespaces;
-use prometheus::{CounterVec, IntCounterVec, Opts, Registry};
 use std::os::fd::AsFd;
+use vmcc_exposition::Figures;
+use vmcc_exposition::Kind::Counter;
 use vmcc_host::netns;
 use vmcc_host::taken::{Timeouts, steal, throttled, timeouts};
 
@@ -10,48 +11,47 @@ use vmcc_host::taken::{Timeouts, steal, throttled, timeouts};
 const MAX_CGROUPS: usize = 256;
 
 /// Whatever the kernel does not say is left out.
-pub(super) fn fill(registry: &Registry) -> prometheus::Result<()> {
+pub(super) fn fill(figures: &mut Figures) {
     if let Ok(stolen) = steal() {
         let help = "Time that the hypervisor gave to others while a processor here had something to do.";
-        let counter = CounterVec::new(Opts::new("vmcc_cpu_steal_seconds_total", help), &[])?;
-        counter.with_label_values::<&str>(&[]).inc_by(stolen.as_secs_f64());
-        registry.register(Box::new(counter))?;
+        figures.one(("vmcc_cpu_steal_seconds_total", Counter, help), stolen.as_secs_f64());
     }
-    of_cgroups(registry)?;
-    of_namespaces(registry)
+    of_cgroups(figures);
+    of_namespaces(figures);
 }
 
-fn of_cgroups(registry: &Registry) -> prometheus::Result<()> {
+/// The same path in two hierarchies is the same cgroup to whoever looks.
+fn of_cgroups(figures: &mut Figures) {
+    let all = throttled();
+    let some = || all.iter().take(MAX_CGROUPS);
     let help = "Time that a cgroup waited with its quota used up, over all processors.";
-    let time = CounterVec::new(Opts::new("vmcc_cgroup_throttled_seconds_total", help), &["cgroup"])?;
+    let family = ("vmcc_cgroup_throttled_seconds_total", Counter, help);
+    figures.family(family, ["cgroup"], some().map(|one| ([one.cgroup.as_str()], one.time_us as f64 / 1e6)));
     let help = "Periods in which a cgroup used up its quota.";
-    let periods = IntCounterVec::new(Opts::new("vmcc_cgroup_throttled_periods_total", help), &["cgroup"])?;
-    for one in throttled().into_iter().take(MAX_CGROUPS) {
-        // The same path in two hierarchies is the same cgroup to whoever looks.
-        time.with_label_values(&[&one.cgroup]).inc_by(one.time_us as f64 / 1e6);
-        periods.with_label_values(&[&one.cgroup]).inc_by(one.periods);
-    }
-    registry.register(Box::new(time))?;
-    registry.register(Box::new(periods))
+    let family = ("vmcc_cgroup_throttled_periods_total", Counter, help);
+    figures.family(family, ["cgroup"], some().map(|one| ([one.cgroup.as_str()], one.periods as f64)));
 }
 
-fn of_namespaces(registry: &Registry) -> prometheus::Result<()> {
-    let counter = |name: &str, help: &str| -> prometheus::Result<IntCounterVec> {
-        let counter = IntCounterVec::new(Opts::new(name, help), &["netns"])?;
-        registry.register(Box::new(counter.clone()))?;
-        Ok(counter)
-    };
-    let all = counter("vmcc_tcp_timeouts_total", "Retransmission timeouts, of any congestion control.")?;
-    let help = "Retransmission timeouts that were for nothing (F-RTO).";
-    let spurious = counter("vmcc_tcp_spurious_timeouts_total", help)?;
-    let help = "Retransmissions not made because the packet had not left this host yet.";
-    let withheld = counter("vmcc_tcp_withheld_retransmissions_total", help)?;
-    for (name, found) in every_namespace() {
-        all.with_label_values(&[&name]).inc_by(found.all);
-        spurious.with_label_values(&[&name]).inc_by(found.spurious);
-        withheld.with_label_values(&[&name]).inc_by(found.withheld);
+type Figure = fn(&Timeouts) -> u64;
+
+const OF_NAMESPACES: [(&str, &str, Figure); 3] = [
+    ("vmcc_tcp_timeouts_total", "Retransmission timeouts, of any congestion control.", |found| found.all),
+    ("vmcc_tcp_spurious_timeouts_total", "Retransmission timeouts that were for nothing (F-RTO).", |found| {
+        found.spurious
+    }),
+    (
+        "vmcc_tcp_withheld_retransmissions_total",
+        "Retransmissions not made because the packet had not left this host yet.",
+        |found| found.withheld,
+    ),
+];
+
+fn of_namespaces(figures: &mut Figures) {
+    let all = every_namespace();
+    for (name, help, value) in OF_NAMESPACES {
+        let samples = all.iter().map(|(netns, found)| ([netns.as_str()], value(found) as f64));
+        figures.family((name, Counter, help), ["netns"], samples);
     }
-    Ok(())
 }
 
 /// The agent's own, which has no name here, and the named ones but for that.

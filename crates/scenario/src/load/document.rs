@@ -49,7 +49,7 @@ impl Document {
         // Who leaves out the folder means the one that ends like that.
         let ends = |b: &&crate::builtin::Builtin| b.name.rsplit('/').next() == Some(name_or_path);
         let mut nearest: Vec<&str> = names.iter().filter(ends).map(|b| b.name).collect();
-        let similar = crate::error::nearest(name_or_path, names.iter().map(|b| b.name));
+        let similar = vmcc_alike::nearest(name_or_path, names.iter().map(|b| b.name));
         nearest.extend(similar.into_iter().filter(|name| !nearest.contains(name)).collect::<Vec<_>>());
         Err(ScenarioError::NotFound {
             name: name_or_path.to_owned(),

@@ -1,23 +1,18 @@
-//! Figures for Prometheus, over HTTP: one who asks at a time, answered and let go of.
+//! Figures for Prometheus.
 
 use super::Path;
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write as _;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{interval, timeout};
+use tokio::time::interval;
+use vmcc_exposition::Kind::{Counter, Gauge};
+use vmcc_exposition::{Figures, Server};
 use vmcc_udp::Endpoint;
 
 /// Figures of a path are read this often: what it carried after that and before its end is not counted.
 const INTERVAL: Duration = Duration::from_secs(1);
-const PATIENCE: Duration = Duration::from_secs(1);
-const PAUSE: Duration = Duration::from_millis(100);
-/// A request with its headers is shorter.
-const MOST_REQUEST: usize = 8 << 10;
 /// Addresses here that have figures of their own; the rest share one.
 const MOST_LOCALS: usize = 64;
 
@@ -65,25 +60,23 @@ impl Meter {
         self.last = last;
     }
 
-    fn text(&self) -> String {
-        let mut text = String::new();
-        let head = |text: &mut String, name: &str, help: &str, kind: &str| {
-            let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-        };
-        head(&mut text, "vmcc_quic_connections", "Connections in use.", "gauge");
-        let _ = writeln!(text, "vmcc_quic_connections {}", self.connections);
-        head(&mut text, "vmcc_quic_paths", "Their paths, by whether they answer.", "gauge");
-        for (state, count) in ["answers", "silent"].iter().zip(self.paths) {
-            let _ = writeln!(text, "vmcc_quic_paths{{state=\"{state}\"}} {count}");
+    fn figures(&self) -> Figures {
+        let mut figures = Figures::default();
+        figures.one(("vmcc_quic_connections", Gauge, "Connections in use."), self.connections as f64);
+        let states = ["answers", "silent"].into_iter().zip(self.paths);
+        let samples = states.map(|(state, count)| ([state], count as f64));
+        figures.family(
+            ("vmcc_quic_paths", Gauge, "Their paths, by whether they answer."),
+            ["state"],
+            samples,
+        );
+        let name = |local: &Option<IpAddr>| local.map_or("other".to_owned(), |ip| ip.to_string());
+        let sums: Vec<_> = self.sums.iter().map(|(local, sums)| (name(local), sums)).collect();
+        for (i, (name, help)) in COUNTERS.into_iter().enumerate() {
+            let samples = sums.iter().map(|(local, sums)| ([local.as_str()], sums[i] as f64));
+            figures.family((name, Counter, help), ["local"], samples);
         }
-        for (i, (name, help)) in COUNTERS.iter().enumerate() {
-            head(&mut text, name, help, "counter");
-            for (local, sums) in &self.sums {
-                let local = local.map_or("other".to_owned(), |ip| ip.to_string());
-                let _ = writeln!(text, "{name}{{local=\"{local}\"}} {}", sums[i]);
-            }
-        }
-        text
+        figures
     }
 }
 
@@ -91,22 +84,23 @@ fn counts(path: &Path) -> Counts {
     [path.acked_bytes, path.received_bytes, path.acked_pkt, path.marked_pkt, path.lost_pkt]
 }
 
-/// Answers at `address` as long as the current tokio runtime runs; where it listens.
-pub(crate) async fn serve(address: SocketAddr, endpoint: &Endpoint) -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind(address).await?;
-    let bound = listener.local_addr()?;
+/// Answers at `address` until what it gives is dropped. Paths are looked at as long as the current tokio runtime runs.
+pub(crate) fn serve(address: SocketAddr, endpoint: &Endpoint) -> io::Result<Server> {
     let meter = Arc::new(Mutex::new(Meter::default()));
     let look = {
-        let (endpoint, meter) = (endpoint.clone(), meter.clone());
+        let endpoint = endpoint.clone();
         move || {
+            let mut meter = meter.lock().unwrap_or_else(PoisonError::into_inner);
             // All of them: a sum of some would go back.
             let reports = endpoint.reports(usize::MAX).0.into_iter();
             let none = HashMap::new();
             let connections: Vec<_> = reports.map(|report| super::connection(report, &none)).collect();
-            meter.lock().unwrap_or_else(PoisonError::into_inner).read(&connections);
+            meter.read(&connections);
+            meter.figures()
         }
     };
     let now_and_then = look.clone();
+    let server = Server::start(address, move |_| look().text().map_err(|error| error.to_string()))?;
     tokio::spawn(async move {
         let mut interval = interval(INTERVAL);
         loop {
@@ -114,40 +108,7 @@ pub(crate) async fn serve(address: SocketAddr, endpoint: &Endpoint) -> io::Resul
             now_and_then();
         }
     });
-    tokio::spawn(async move {
-        loop {
-            match listener.accept().await {
-                Ok((asker, _)) => {
-                    look();
-                    let text = meter.lock().unwrap_or_else(PoisonError::into_inner).text();
-                    // Who does not ask properly, or goes away, is nobody's concern but its own.
-                    drop(timeout(PATIENCE, answer(asker, &text)).await);
-                }
-                Err(_) => tokio::time::sleep(PAUSE).await,
-            }
-        }
-    });
-    Ok(bound)
-}
-
-async fn answer(mut asker: TcpStream, text: &str) -> io::Result<()> {
-    let mut request = Vec::new();
-    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
-        if request.len() > MOST_REQUEST || asker.read_buf(&mut request).await? == 0 {
-            return Ok(());
-        }
-    }
-    let line = request.split(|&byte| byte == b'\r').next().unwrap_or_default();
-    let (status, body) = match line {
-        line if line.starts_with(b"GET /metrics ") => ("200 OK", text),
-        _ => ("404 Not Found", "figures are at /metrics\n"),
-    };
-    let length = body.len();
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-    );
-    asker.write_all(&[head.as_bytes(), body.as_bytes()].concat()).await?;
-    asker.shutdown().await
+    Ok(server)
 }
 
 #[cfg(test)]
@@ -179,10 +140,10 @@ mod tests {
     fn sums_outlive_connections_and_never_go_back() {
         let mut meter = Meter::default();
         meter.read(&[connection(1, 100), connection(2, 50)]);
-        assert!(meter.text().contains("vmcc_quic_paths{state=\"silent\"} 1\n"));
+        assert!(meter.figures().text().unwrap().contains("vmcc_quic_paths{state=\"silent\"} 1\n"));
         meter.read(&[connection(2, 70)]);
         meter.read(&[connection(2, 70), connection(3, 5)]);
-        let text = meter.text();
+        let text = meter.figures().text().unwrap();
         assert!(text.contains("vmcc_quic_acked_bytes_total{local=\"10.0.0.1\"} 175\n"), "{text}");
         assert!(text.contains("vmcc_quic_connections 2\n"), "{text}");
     }

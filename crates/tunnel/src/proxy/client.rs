@@ -101,7 +101,7 @@ pub fn client(job: &ClientJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
         }
         let link = Link::new(job, tell.clone())?;
         let link = Arc::new(link);
-        let _board = shown(&link.endpoint, job.metrics, &tell).await?;
+        let _shown = shown(&link.endpoint, job.metrics, &tell)?;
         unless(stopped(stop), link.connection()).await.ok_or(ProxyError::Interrupted)??;
         let side = Side {
             link: link.clone(),

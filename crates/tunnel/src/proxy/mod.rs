@@ -21,6 +21,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use tokio::net::TcpStream;
+use vmcc_exposition::Server;
 use vmcc_transport::Config;
 use vmcc_udp::{Endpoint, Qlog, ReachError, Stream};
 use vmcc_units::time::Span;
@@ -117,17 +118,18 @@ fn config(qlog: Option<Arc<Qlog>>) -> Config {
     }
 }
 
-/// Shows the connections to who looks at the host, and, where that is wanted, to Prometheus.
-async fn shown(
-    endpoint: &Endpoint,
-    metrics: Option<SocketAddr>,
-    tell: &link::Tell,
-) -> Result<Option<Board>, ProxyError> {
-    if let Some(address) = metrics {
-        let bound = metrics::serve(address, endpoint).await;
-        tell(News::Listening("Prometheus", bound.map_err(|source| ProxyError::Listen { address, source })?));
-    }
-    Ok(Board::open(endpoint, "proxy"))
+/// What shows the connections, until it is dropped: to who looks at the host, and, where that is wanted, to Prometheus.
+struct Shown {
+    _board: Option<Board>,
+    _metrics: Option<Server>,
+}
+
+fn shown(endpoint: &Endpoint, metrics: Option<SocketAddr>, tell: &link::Tell) -> Result<Shown, ProxyError> {
+    let serve =
+        |address| metrics::serve(address, endpoint).map_err(|source| ProxyError::Listen { address, source });
+    let server = metrics.map(serve).transpose()?;
+    server.iter().for_each(|server| tell(News::Listening("Prometheus", server.at())));
+    Ok(Shown { _board: Board::open(endpoint, "proxy"), _metrics: server })
 }
 
 /// Carries bytes both ways until both ends have ended. An end that breaks off is broken off at the other side as well: a part must not be

@@ -57,7 +57,7 @@ pub fn server(job: &ServerJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
         endpoint.set_reset_key(&job.identity.derived(b"vmcc stateless reset"));
         let bound =
             endpoint.bind(job.listen).map_err(|source| ProxyError::Listen { address: job.listen, source })?;
-        let _board = shown(&endpoint, job.metrics, &tell).await?;
+        let _shown = shown(&endpoint, job.metrics, &tell)?;
         tell(News::Listening("clients", bound));
         let accept = async {
             loop {
