@@ -332,6 +332,12 @@ pub(crate) enum InternalAction {
         /// The folder
         folder: PathBuf,
     },
+    /// One end of QUIC that the kernel engine measures
+    #[cfg(feature = "kernel")]
+    QuicEnd {
+        /// What it is to do, as JSON
+        order: String,
+    },
     /// Sends what a host of a run sends, as a folder says; inside the guest that is that host
     #[cfg(feature = "kernel")]
     GuestSender {

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{folder, json, names, output, refused};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -70,6 +71,62 @@ fn root_a_case_runs_on_the_kernel() {
     assert!(metrics["goodput_bps"].as_f64().unwrap() > 20e6, "{metrics}");
     assert!(metrics["rtt_us"]["p50"].as_f64().unwrap() > 50.0, "{metrics}");
     assert!(dir.path().join("out/report.html").exists());
+}
+
+/// Both ends are programs of ours, and have no rights.
+#[test]
+fn root_quic_is_carried_by_programs_without_rights() {
+    let dir = folder();
+    let quic = SCENARIO
+        .replace("kind = \"bulk\"", "kind = \"bulk\"\nprotocol = \"quic\"\nscheduler = \"pipe-cwnd\"")
+        .replace("[sweep]", "[[event]]\nat = \"1500ms\"\nkind = \"link-down\"\nlink = \"a\"\n[sweep]")
+        .replace("paths = 2", "paths = [{ name = \"a\" }, { name = \"b\" }]");
+    fs::write(dir.path().join("quic.toml"), quic).unwrap();
+    let child = Command::new(assert_cmd::cargo::cargo_bin("vmcc"))
+        .args(["--json", "run", "quic.toml", "--engine", "kernel", "--out", "out"])
+        .current_dir(dir.path())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ends = BTreeMap::new();
+    let run = std::thread::spawn(move || (child.id(), child.wait_with_output().unwrap()));
+    while !run.is_finished() {
+        ends.extend(ends_of_quic(dir.path()));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (pid, ended) = run.join().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{document}");
+    let metrics = &document["cases"][0]["runs"][0]["metrics"];
+    let figure = |path: &str| {
+        let one = metrics["paths"].as_array().unwrap().iter().find(|one| one["path"] == path).unwrap();
+        one["goodput_bps"].as_f64().unwrap()
+    };
+    assert!(metrics["goodput_bps"].as_f64().unwrap() > 10e6, "{metrics}");
+    // A quarter of the measured time with the path that is cut, all of it with the other.
+    assert!(figure("a") > 0.0 && figure("b") > figure("a"), "{metrics}");
+    assert!(metrics["rtt_us"]["p50"].as_f64().unwrap() > 50.0, "{metrics}");
+    assert_eq!(metrics["established"].as_f64(), Some(1.0), "{metrics}");
+    assert_eq!(ends.len(), 2, "a sender and a receiver");
+    assert!(ends.values().all(|user| *user == 65_534), "{ends:?}");
+    assert_eq!(namespaces_of(pid), Vec::<String>::new());
+    assert_eq!(ends_of_quic(dir.path()), BTreeMap::new());
+}
+
+/// Who carries QUIC below this folder, and as which user, once it has given up root's rights.
+fn ends_of_quic(folder: &Path) -> BTreeMap<u32, u32> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let end = |entry: fs::DirEntry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let words = fs::read_to_string(entry.path().join("cmdline")).ok()?;
+        let here = fs::read_link(entry.path().join("cwd")).ok()? == folder;
+        let status = fs::read_to_string(entry.path().join("status")).ok()?;
+        let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        let user = users.split_whitespace().next()?.parse().ok()?;
+        // It opens sockets after that.
+        (here && words.contains("quic-end") && user != 0).then_some((pid, user))
+    };
+    processes.filter_map(end).collect()
 }
 
 #[test]

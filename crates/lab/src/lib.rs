@@ -46,8 +46,8 @@ pub use netns::Netns;
 pub use registry::{Busy, Cleaned, clean};
 pub use run::{Control, Progress, run};
 pub use spec::{
-    Cc, Direction, Flow, Job, LabSpec, Layout, Lengths, Machines, OfPaths, Path, Remap, Role, Routed,
-    RoutedLink, Shape, Sharing, Sleep, Throttle, Transport, VirtualHost, Wire,
+    Cc, Cut, Direction, Flow, Job, LabSpec, Layout, Lengths, Machines, OfPaths, Path, Quic, Remap, Role,
+    Routed, RoutedLink, Shape, Sharing, Sleep, Throttle, Transport, VirtualHost, Wire,
 };
 pub use vmcc_network::Guarantee;
-pub use workload::{Probing, Programs};
+pub use workload::{Probing, Programs, quic_end};

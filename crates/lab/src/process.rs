@@ -8,6 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -81,6 +82,20 @@ impl Program {
         let stderr = read_all(&mut self.stderr).map_err(failed)?;
         let stderr = String::from_utf8_lossy(&stderr).trim().to_owned();
         Ok(self.ended.map(|status| Ended { status, stdout, stderr }))
+    }
+
+    /// What it has written so far, whether it has ended or not.
+    pub(crate) fn written(&self) -> Result<Vec<u8>, Error> {
+        let failed = |e| Error::file(format!("the output of {}", self.name), e);
+        let (mut bytes, mut part) = (Vec::new(), vec![0; 1 << 16]);
+        // From another place of the file than where it writes.
+        while bytes.len() as u64 <= MAX_OUTPUT_BYTES {
+            match self.stdout.read_at(&mut part, bytes.len() as u64).map_err(failed)? {
+                0 => break,
+                count => bytes.extend_from_slice(&part[..count]),
+            }
+        }
+        Ok(bytes)
     }
 
     /// An error about this program.

@@ -153,7 +153,7 @@ pub(crate) struct Observed {
 fn needs_here(spec: &LabSpec, flow: &Flow) -> bool {
     let echoes = match &flow.cc {
         Cc::Registry(params) => params.algorithm().info().needs_ecn,
-        Cc::Native(_) => true,
+        Cc::Native(_) | Cc::Own(_) => true,
     };
     echoes || !spec.machines.hosts.contains(&flow.from)
 }
@@ -188,7 +188,7 @@ fn select(spec: &LabSpec, topology: &Topology) -> Result<(), Error> {
         for end in [sender, receiver] {
             let done = end.sysctl("net.ipv4.tcp_congestion_control", &flow.cc.kernel_name());
             match (done, &flow.cc) {
-                (Ok(()), _) | (Err(Error::Privilege { .. }), Cc::Native(_)) => {}
+                (Ok(()), _) | (Err(Error::Privilege { .. }), Cc::Native(_) | Cc::Own(_)) => {}
                 (Err(error), _) => return Err(not_selectable(flow, end, &error)),
             }
         }
@@ -233,6 +233,7 @@ fn transfer(
     }
     let mut sampler = Sampler::open(topology, ports, spec)?;
     let mut remaps = spec.remaps.iter().peekable();
+    let mut cuts = spec.cuts.iter().peekable();
     let window = (spec.warmup.to_duration(), spec.duration.to_duration());
     let mut cpu = cpu::Window::new(window.0, window.1);
     let mut energy = energy::Window::new(Path::new(energy::POWERCAP), window.0, window.1);
@@ -257,6 +258,9 @@ fn transfer(
             sampler.ask_now_and_then()?;
             topology.remap(spec, remap)?;
             sampler.remap(remap);
+        }
+        while let Some(cut) = cuts.next_if(|cut| elapsed >= cut.at.to_duration()) {
+            topology.cut(cut)?;
         }
         let elsewhere = session.as_ref().map(|session| session.host);
         for flow in running.iter_mut().filter(|flow| elsewhere != Some(spec.flows[flow.flow].from)) {
@@ -305,7 +309,11 @@ fn transfer(
         samples.join(tracks, &reinjected, fates);
         Absent { host, noticed_us: off, stopped, busy, lead }
     });
-    let started_us = running.iter().map(|flow| started(spec, &samples, flow)).collect();
+    let started_us: Vec<u64> = running.iter().map(|flow| started(spec, &samples, flow)).collect();
+    for (flow, start_us) in running.iter().zip(&started_us) {
+        let told = flow.report.iter().flat_map(|report| &report.paths).cloned().collect::<Vec<_>>();
+        samples.tell(spec, flow.flow, &told, *start_us);
+    }
     let reports = running.into_iter().filter_map(|flow| flow.report).collect();
     let (cpu_s, energy) = (cpu.busy_s(), energy.energy());
     Ok(Observed { samples, reports, started_us, ports: ports.records()?, cpu_s, energy, absent })
@@ -426,8 +434,8 @@ fn report_progress(spec: &LabSpec, control: &mut Control<'_>, samples: &Samples,
 /// iperf3 exchanges parameters before data, and its report counts from the data. What others report counts from their start.
 fn started(spec: &LabSpec, samples: &Samples, flow: &Running) -> u64 {
     match &spec.flows[flow.flow].job {
-        Job::Bulk { .. } => first_byte(samples, flow.flow),
-        Job::Sized { .. } | Job::Objects { .. } | Job::Datagrams { .. } | Job::Probes(_) => micros(flow.sent),
+        Job::Bulk { .. } if spec.flows[flow.flow].quic().is_none() => first_byte(samples, flow.flow),
+        _ => micros(flow.sent),
     }
 }
 

@@ -4,7 +4,7 @@ mod fates;
 mod streams;
 
 pub(crate) use fates::Fates;
-pub(crate) use streams::{Stream, Streams};
+pub(crate) use streams::{Delivery, Stream, Streams};
 
 use crate::Error;
 use crate::ports::Ports;
@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use vmcc_host::diag::{Diag, Subflow};
 use vmcc_host::states::States;
+use vmcc_metrics::observed::Closed;
 
 /// More points than any run of the lab takes; beyond, sampling stops.
 const MAX_POINTS: usize = 10_000_000;
@@ -58,6 +59,10 @@ pub(crate) struct Track {
     pub(crate) timeouts: Option<u32>,
     /// Packets that the receiver got with congestion experienced since then, likewise.
     pub(crate) arrived_ce: Option<u32>,
+    /// When its window was reduced: the first times, where its program tells.
+    pub(crate) reductions: Vec<u64>,
+    /// When and why it was given up, where its program tells.
+    pub(crate) closed: Option<(u64, Closed)>,
     /// The socket's counters when the track began.
     base: Counters,
 }
@@ -69,6 +74,20 @@ struct Counters {
     echoed_ce: u32,
     timeouts: u32,
     arrived_ce: u32,
+}
+
+/// What a program of ours says of a path of one of its connections, counting from the flow's start.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Told {
+    /// As [`crate::workload::Connection::port`].
+    pub(crate) connection: u16,
+    pub(crate) lane: usize,
+    pub(crate) points: Vec<Point>,
+    pub(crate) timeouts: u32,
+    /// Reductions that were counted, and when they were noticed.
+    pub(crate) reduced: u64,
+    pub(crate) reductions: Vec<u64>,
+    pub(crate) closed: Option<(u64, Closed)>,
 }
 
 /// What a queue said at one moment.
@@ -299,6 +318,8 @@ fn record(
                 points: Vec::new(),
                 timeouts: None,
                 arrived_ce: None,
+                reductions: Vec::new(),
+                closed: None,
                 base: continued.map_or_else(Counters::default, |track| Counters {
                     arrived_ce: arrived_ce(track),
                     ..Counters::of(subflow)
@@ -345,6 +366,17 @@ impl Samples {
         }
     }
 
+    /// Takes in what a flow's programs told of its paths.
+    pub(crate) fn tell(&mut self, spec: &LabSpec, flow: usize, told: &[Told], start_us: u64) {
+        let (paths, algorithm) = (spec.paths_of(&spec.flows[flow]), spec.flows[flow].cc.kernel_name());
+        for one in told {
+            let Some(path) = paths.get(one.lane) else { continue };
+            let mut track = Track::told(flow, *path, algorithm.clone(), (one, start_us));
+            track.socket = self.tracks.len();
+            self.tracks.push(track);
+        }
+    }
+
     /// Takes in what was sampled where the senders are.
     pub(crate) fn join(&mut self, senders: Vec<Track>, reinjected: &[(usize, u16, u64)], fates: Fates) {
         let socket = self.tracks.iter().map(|track| track.socket + 1).max().unwrap_or(0);
@@ -363,6 +395,27 @@ impl Samples {
 }
 
 impl Track {
+    /// Of a path that a program told of, whose flow's start was then.
+    fn told(flow: usize, path: usize, algorithm: String, (told, start_us): (&Told, u64)) -> Self {
+        let last = told.points.last().copied().unwrap_or_default();
+        let later = |point: &Point| Point { t_us: point.t_us + start_us, ..*point };
+        Self {
+            flow,
+            path,
+            port: told.connection,
+            socket: 0,
+            multipath: true,
+            token: Some(told.connection.into()),
+            algorithm,
+            points: told.points.iter().map(later).collect(),
+            timeouts: Some(told.timeouts),
+            arrived_ce: Some(last.echoed_ce),
+            reductions: told.reductions.iter().map(|at| at + start_us).collect(),
+            closed: told.closed.map(|(at, why)| (at + start_us, why)),
+            ..Self::default()
+        }
+    }
+
     fn arrived(&mut self, arrived: Arrived) {
         self.token = self.token.or(arrived.token);
         self.arrived_ce = arrived.ce_pkt.map(|all| all.saturating_sub(self.base.arrived_ce));

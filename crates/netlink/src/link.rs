@@ -135,6 +135,17 @@ impl Links {
         self.0.execute(RouteNetlinkMessage::SetLink(link), 0)
     }
 
+    /// Switches a port off.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn take_down(&mut self, port: u32) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = port;
+        link.header.change_mask = LinkFlags::Up;
+        self.0.execute(RouteNetlinkMessage::SetLink(link), 0)
+    }
+
     /// Moves a port into another namespace, under this name. It loses its addresses, and is off.
     pub fn move_to(&mut self, port: u32, namespace: RawFd, name: &str) -> io::Result<()> {
         let mut link = LinkMessage::default();

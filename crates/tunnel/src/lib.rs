@@ -8,6 +8,7 @@
 //! | `proxy` | connections of other programs through one connection of ours |
 //! | `place` | HOST:PORT as people write it |
 //! | `live` | what programs carry now, told to who looks |
+//! | `load` | endless streams and what is seen of them, for labs |
 //! | `ways` | which pairs of addresses carry packets, and how fast |
 //!
 //! Everything that is called from outside blocks and brings its own runtime; `stop` flags end it.
@@ -15,6 +16,7 @@
 pub mod copy;
 pub mod keys;
 pub mod live;
+pub mod load;
 pub mod place;
 pub mod proxy;
 mod run;

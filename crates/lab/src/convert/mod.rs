@@ -1,15 +1,16 @@
 //! From a scenario's case to the lab's input. What the kernel engine cannot express is refused by key.
 
 mod network;
+mod quic;
 mod traffic;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
 use crate::Error;
-use crate::spec::{LabSpec, Lengths, Machines, Remap, Sleep, Throttle};
+use crate::spec::{Cut, LabSpec, Lengths, Machines, Path, Remap, Sleep, Throttle};
 use std::collections::BTreeSet;
-use vmcc_scenario::model::{DescheduleEvent, Event, EventKind, First, Host};
+use vmcc_scenario::model::{DescheduleEvent, Event, EventKind, First, Host, Protocol, Traffic};
 use vmcc_scenario::{ResolvedCase, Scenario};
 use vmcc_units::Nanos;
 
@@ -36,12 +37,13 @@ impl LabSpec {
     /// As for [`LabSpec::try_from`].
     pub fn of(case: &ResolvedCase, machines: &BTreeSet<String>, seed: u64) -> Result<Self, Error> {
         let scenario = &case.scenario;
-        check_host(&scenario.host)?;
+        check_host(scenario)?;
         let hosts = scenario.topology.hosts();
         let pairs = traffic::all_pairs(scenario, &hosts)?;
         let (layout, paths) = network::convert(&scenario.topology, &pairs)?;
         let flows = traffic::convert(scenario, &layout, &paths, &hosts)?;
         let remaps = remaps(scenario, &hosts)?;
+        let cuts = cuts(scenario, &paths)?;
         let throttles = throttles(scenario, &hosts);
         let sleeps = sleeps(scenario, &hosts)?;
         let named = |(number, name): (usize, &String)| machines.contains(name).then_some(number);
@@ -54,6 +56,7 @@ impl LabSpec {
             paths,
             flows,
             remaps,
+            cuts,
             throttles,
             machines,
             duration: scenario.duration,
@@ -75,13 +78,19 @@ fn refuse<T>(key: impl Into<String>, problem: impl Into<String>) -> Result<T, Er
 }
 
 /// Settings that shape the simulator's model of a host are the kernel's own here.
-fn check_host(host: &Host) -> Result<(), Error> {
-    let linux = Host::default();
+fn check_host(scenario: &Scenario) -> Result<(), Error> {
+    let (host, linux) = (&scenario.host, Host::default());
+    let any = |protocols: &[Protocol]| {
+        let of_kind = |t: &&Traffic| t.kind.has_connections() && protocols.contains(&t.protocol(host));
+        scenario.traffic.iter().any(|traffic| of_kind(&traffic))
+    };
+    // What programs of ours choose themselves is the kernel's business only of connections of its own.
+    let (kernels, multipath) = (any(&[Protocol::Tcp, Protocol::Mptcp]), any(&[Protocol::Mptcp]));
     let differs = [
-        ("scheduler", host.scheduler != linux.scheduler),
-        ("ack_path", host.ack_path != linux.ack_path),
-        ("delayed_ack", host.delayed_ack != linux.delayed_ack),
-        ("initial_window", host.initial_window != linux.initial_window),
+        ("scheduler", multipath && host.scheduler != linux.scheduler),
+        ("ack_path", multipath && host.ack_path != linux.ack_path),
+        ("delayed_ack", kernels && host.delayed_ack != linux.delayed_ack),
+        ("initial_window", kernels && host.initial_window != linux.initial_window),
         ("mtu", host.mtu != linux.mtu),
         ("join_delay", host.join_delay != linux.join_delay),
         ("hystart", host.hystart != linux.hystart),
@@ -96,11 +105,35 @@ fn check_host(host: &Host) -> Result<(), Error> {
 }
 
 fn remaps(scenario: &Scenario, hosts: &[String]) -> Result<Vec<Remap>, Error> {
-    let of_hosts = |event: &Event| matches!(event.kind, EventKind::Throttle(_) | EventKind::Deschedule(_));
-    let others = scenario.event.iter().filter(|event| !of_hosts(event));
+    let elsewhere = |event: &Event| {
+        let (hosts, links) = (
+            matches!(event.kind, EventKind::Throttle(_) | EventKind::Deschedule(_)),
+            matches!(event.kind, EventKind::LinkDown(_) | EventKind::LinkUp(_)),
+        );
+        hosts || links
+    };
+    let others = scenario.event.iter().filter(|event| !elsewhere(event));
     let mut remaps = others.map(|event| remap(event, hosts)).collect::<Result<Vec<_>, _>>()?;
     remaps.sort_by_key(|remap| remap.at);
     Ok(remaps)
+}
+
+/// Links that fail, by the path that is called as they are.
+fn cuts(scenario: &Scenario, paths: &[Path]) -> Result<Vec<Cut>, Error> {
+    let mut cuts = Vec::new();
+    for event in &scenario.event {
+        let (link, up) = match &event.kind {
+            EventKind::LinkDown(e) => (&e.link, false),
+            EventKind::LinkUp(e) => (&e.link, true),
+            _ => continue,
+        };
+        let Some(path) = paths.iter().position(|path| path.name == *link) else {
+            return refuse("event.link", format!("{link} is no whole path, and only paths are cut"));
+        };
+        cuts.push(Cut { at: event.at, path, up });
+    }
+    cuts.sort_by_key(|cut| cut.at);
+    Ok(cuts)
 }
 
 /// Validation knows the hosts.
@@ -161,8 +194,7 @@ fn remap(event: &Event, hosts: &[String]) -> Result<Remap, Error> {
         }
         EventKind::Throttle(_) => "throttle",
         EventKind::Deschedule(_) => "deschedule",
-        EventKind::LinkDown(_) => "link-down",
-        EventKind::LinkUp(_) => "link-up",
+        EventKind::LinkDown(_) | EventKind::LinkUp(_) => "link",
         EventKind::SetRate(_) => "set-rate",
         EventKind::SetDelay(_) => "set-delay",
         EventKind::SetLoss(_) => "set-loss",

@@ -1,7 +1,7 @@
 //! Traffic: one flow, and so one program, per pair of hosts.
 
 use super::network::Pairs;
-use super::refuse;
+use super::{quic, refuse};
 use crate::Error;
 use crate::spec::{Cc, Flow, Job, Layout, Path, Role, Transport};
 use crate::workload::Probing;
@@ -37,11 +37,11 @@ pub(super) fn convert(
         let times = times(&like, &traffic.kind, &key)?;
         for (from, to) in pairs(scenario, traffic, hosts, &key("pairing"))? {
             let lanes = layout.paths_between(from, to, paths.len());
-            for transport in transports(scenario, traffic, &key, (&lanes, paths))? {
+            for transport in transports(scenario, traffic, &like.cc, &key, (&lanes, paths))? {
                 let at = |(start, stop): &(Nanos, Nanos)| Flow {
                     from,
                     to,
-                    transport,
+                    transport: transport.clone(),
                     start: *start,
                     stop: *stop,
                     ..like.clone()
@@ -60,7 +60,8 @@ pub(super) fn all_pairs(scenario: &Scenario, hosts: &[String]) -> Result<Pairs, 
         let label = Traffic::label(&scenario.traffic, index);
         let key = |key: &str| format!("traffic.{label}.{key}");
         job(scenario, traffic, &key)?;
-        let several = subflows(scenario, traffic).filter(|_| is_multipath(scenario, traffic));
+        let of_several = is_multipath(scenario, traffic) || quic::is_quic(scenario, traffic);
+        let several = subflows(scenario, traffic).filter(|_| of_several);
         let count = several.unwrap_or(1);
         for pair in pairs(scenario, traffic, hosts, &key("pairing"))? {
             let most = all.entry(pair).or_insert(count);
@@ -181,7 +182,7 @@ fn is_multipath(scenario: &Scenario, traffic: &Traffic) -> bool {
     traffic.protocol(&scenario.host) == Protocol::Mptcp && traffic.kind.has_connections()
 }
 
-fn subflows(scenario: &Scenario, traffic: &Traffic) -> Option<u32> {
+pub(super) fn subflows(scenario: &Scenario, traffic: &Traffic) -> Option<u32> {
     traffic.common.subflows.or(scenario.host.subflows)
 }
 
@@ -195,12 +196,10 @@ fn common(
     let key = |key: &str| format!("traffic.{label}.{key}");
     let common = &traffic.common;
     let role = if traffic.is_competing() { Role::Competing } else { Role::Measured };
-    check_kernels_own(common, &key)?;
-    if traffic.protocol(&scenario.host) == Protocol::Quic && traffic.kind.has_connections() {
-        return refuse(
-            key("protocol"),
-            "QUIC is the user-space transport's; kernels carry \"mptcp\" and \"tcp\"",
-        );
+    if quic::is_quic(scenario, traffic) {
+        quic::check(traffic, &key)?;
+    } else {
+        check_kernels_own(common, &key)?;
     }
     if common.read_rate.is_some() {
         return refuse(key("read_rate"), "the programs read at once");
@@ -302,9 +301,13 @@ fn check_subflows(given: Option<u32>, key: String, (lanes, paths): (&[usize], &[
 fn transports(
     scenario: &Scenario,
     traffic: &Traffic,
+    cc: &Cc,
     key: &impl Fn(&str) -> String,
     (lanes, paths): (&[usize], &[Path]),
 ) -> Result<Vec<Transport>, Error> {
+    if quic::is_quic(scenario, traffic) {
+        return Ok(vec![quic::transport(scenario, traffic, cc, key, (lanes, paths))?]);
+    }
     if !matches!(traffic.kind, TrafficKind::Probe(_)) {
         return Ok(vec![transport(scenario, traffic, key, (lanes, paths))?]);
     }
@@ -316,7 +319,7 @@ fn transports(
 }
 
 /// The paths that an entry names.
-fn named(traffic: &Traffic, paths: &[Path], key: &str) -> Result<Vec<usize>, Error> {
+pub(super) fn named(traffic: &Traffic, paths: &[Path], key: &str) -> Result<Vec<usize>, Error> {
     let number = |name: &String| {
         let found = paths.iter().position(|path| path.name == *name);
         found.ok_or_else(|| Error::spec(key, format!("there is no path {name:?}")))
@@ -324,7 +327,7 @@ fn named(traffic: &Traffic, paths: &[Path], key: &str) -> Result<Vec<usize>, Err
     traffic.common.path.iter().flat_map(|names| &names.0).map(number).collect()
 }
 
-fn lane_on(path: usize, lanes: &[usize], key: &str) -> Result<usize, Error> {
+pub(super) fn lane_on(path: usize, lanes: &[usize], key: &str) -> Result<usize, Error> {
     let lane = lanes.iter().position(|of_lane| *of_lane == path);
     lane.ok_or_else(|| Error::spec(key, "no vNIC uses this path, or it does not join these hosts"))
 }
@@ -357,7 +360,8 @@ fn transport(
 /// runs under the kernel's own code: it stands for the hosts of others.
 fn congestion_control(scenario: &Scenario, traffic: &Traffic, role: Role, key: &str) -> Result<Cc, Error> {
     let name = traffic.common.cc.as_ref().unwrap_or(&scenario.host.cc);
-    if role == Role::Competing && ["reno", "cubic"].contains(&name.as_str()) {
+    let own = quic::is_quic(scenario, traffic);
+    if role == Role::Competing && !own && ["reno", "cubic"].contains(&name.as_str()) {
         return Ok(Cc::Native(name.clone()));
     }
     let algorithm = Algorithm::by_name(name).map_err(|e| Error::spec(key, e.to_string()))?;
@@ -371,5 +375,5 @@ fn congestion_control(scenario: &Scenario, traffic: &Traffic, role: Role, key: &
             .set(param, value)
             .map_err(|e| Error::spec(format!("host.params.{name}.{param}"), e.to_string()))?;
     }
-    Ok(Cc::Registry(params))
+    Ok(if own { Cc::Own(params) } else { Cc::Registry(params) })
 }

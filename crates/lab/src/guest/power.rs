@@ -145,7 +145,7 @@ mod tests {
         power.ends();
         assert_eq!(power.deschedule(Instant::now(), vec![turn; 1], &enough).len(), 1);
         enough.store(true, Ordering::Relaxed);
-        assert_eq!(power.deschedule(Instant::now(), vec![turn; 1000], &enough), []);
+        assert_eq!(power.deschedule(Instant::now(), vec![turn; 1000], &enough), Vec::<Duration>::new());
         child.kill().and_then(|()| child.wait()).expect("its end");
     }
 }

@@ -5,7 +5,7 @@ mod observe;
 
 use crate::Error;
 use crate::run::{Absent, Observed};
-use crate::sampler::{Point, Stream, Track};
+use crate::sampler::{Delivery, Point, Stream, Track};
 use crate::spec::{Cc, Flow, Job, LabSpec, Transport};
 use crate::workload::Connection;
 use std::collections::BTreeSet;
@@ -41,6 +41,10 @@ impl Transferred<'_> {
 pub(crate) fn output(spec: &LabSpec, observed: &Observed) -> Result<RunOutput, Error> {
     let transfers = join(spec, observed);
     let mut warnings = verify(spec, &transfers)?;
+    let of_programs = spec.flows.iter().zip(&observed.reports).flat_map(|(flow, report)| {
+        report.warnings.iter().map(|warning| format!("traffic {}: {warning}", flow.label))
+    });
+    warnings.extend(of_programs);
     let absent = observed.absent.iter();
     warnings.extend(absent.flat_map(|absent| [overloaded(spec, absent), early(spec, absent)]).flatten());
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -109,7 +113,12 @@ fn join<'a>(spec: &'a LabSpec, observed: &'a Observed) -> Vec<Transferred<'a>> {
             let tracks = of_flow().filter(belongs).collect();
             let started_us = observed.started_us[index] + (connection.began_s * 1e6) as u64;
             let stream = observed.samples.streams.get(&(index, connection.port)).copied();
-            let stream = stream.unwrap_or_default();
+            let stream = match connection.stalled_us {
+                Some(stalled_us) => {
+                    Stream { delivery: Some(Delivery::told(stalled_us)), ..Stream::default() }
+                }
+                None => stream.unwrap_or_default(),
+            };
             transfers.push(Transferred { flow, started_us, connection, stream, tracks });
         }
     }
@@ -165,6 +174,12 @@ fn verify(spec: &LabSpec, transfers: &[Transferred<'_>]) -> Result<Vec<String>, 
             }
             let used = transfer.paths_used();
             let paths = spec.paths_of(transfer.flow).into_iter().collect::<BTreeSet<_>>().len();
+            if used < paths {
+                warnings.push(format!("traffic {label}: a connection used {used} of {paths} paths"));
+            }
+        }
+        if let Some(quic) = transfer.flow.quic() {
+            let (used, paths) = (transfer.paths_used(), quic.lanes.len());
             if used < paths {
                 warnings.push(format!("traffic {label}: a connection used {used} of {paths} paths"));
             }

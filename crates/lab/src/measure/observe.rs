@@ -159,8 +159,9 @@ fn connection(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Conn
             .delivery
             .filter(|_| !waits_by_itself)
             .map(|delivery| delivery.stalled_us as f64),
-        reinjected_bytes: match flow.transport {
+        reinjected_bytes: match &flow.transport {
             Transport::Tcp { .. } => Some(0),
+            Transport::Quic(_) => None,
             Transport::Mptcp { .. } => transfer.stream.reinjected_bytes,
         },
         held_bytes: None,
@@ -178,6 +179,7 @@ fn subflows(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Vec<Su
         let goes_on = transfer.tracks[at + 1..].iter().any(is_its_own);
         let fate = track.ends.map(|ends| (fates.of(ends), fates.end(ends)));
         let (fate, end) = fate.unwrap_or_default();
+        let end = if transfer.flow.quic().is_some() { told(track) } else { end };
         let seen = subflow(spec, track, number(track));
         Subflow {
             established: seen.established || fate.opened,
@@ -187,6 +189,11 @@ fn subflows(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Vec<Su
         }
     };
     transfer.tracks.iter().enumerate().map(one).collect()
+}
+
+/// How a path ended of whose end its program tells.
+fn told(track: &Track) -> End {
+    track.closed.map_or(End::WithConnection, |(_, why)| End::Closed(why))
 }
 
 fn subflow(spec: &LabSpec, track: &Track, number: usize) -> Subflow {
@@ -204,6 +211,8 @@ fn subflow(spec: &LabSpec, track: &Track, number: usize) -> Subflow {
             ce_marks: track.arrived_ce.map(u64::from),
             echoed_ce: most(|point| point.echoed_ce).or(Some(0)),
         },
+        closed_at: track.closed.map(|(at_us, _)| Moment::from_us(at_us)),
+        reductions: track.reductions.iter().copied().map(Moment::from_us).collect(),
         samples: track.points.iter().map(sample).collect(),
         ..Subflow::default()
     }
@@ -329,8 +338,14 @@ mod tests {
             track
         };
         let tracks = [7, 4, 7].map(track);
-        let connection =
-            workload::Connection { port: 1, began_s: 0.0, size: None, read: Vec::new(), took_s: None };
+        let connection = workload::Connection {
+            port: 1,
+            began_s: 0.0,
+            size: None,
+            read: Vec::new(),
+            took_s: None,
+            stalled_us: None,
+        };
         let transfer = Transferred {
             flow: &spec.flows[0],
             started_us: 0,

@@ -1,7 +1,7 @@
 //! Connections as wholes, whichever subflow their data take: what their receivers' kernels have in order of the stream, and
 //! what their senders' sent again on another subflow.
 
-use crate::spec::{LabSpec, Transport};
+use crate::spec::{Flow, LabSpec, Transport};
 use crate::topology::Topology;
 use crate::workload;
 use crate::{Error, Netns};
@@ -31,6 +31,11 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
+    /// Of one that somebody else looked at.
+    pub(crate) fn told(stalled_us: u64) -> Self {
+        Self { stalled_us, ..Self::begin(0) }
+    }
+
     fn begin(t_us: u64) -> Self {
         Self { bytes: 0, grown_us: t_us, stalled_us: 0 }
     }
@@ -62,8 +67,14 @@ pub(crate) struct Reader {
 impl Reader {
     pub(crate) fn open(topology: &Topology, spec: &LabSpec) -> Result<Self, Error> {
         let (senders, receivers) = topology.senders_and_receivers();
-        let any =
-            |plain: bool| spec.flows.iter().any(|f| matches!(f.transport, Transport::Tcp { .. }) == plain);
+        let any = |plain: bool| {
+            let of_kind = |flow: &&Flow| match flow.transport {
+                Transport::Tcp { .. } => plain,
+                Transport::Mptcp { .. } => !plain,
+                Transport::Quic(_) => false,
+            };
+            spec.flows.iter().any(|flow| of_kind(&flow))
+        };
         Ok(Self {
             senders: each(any(false), &senders, MptcpDiag::open)?,
             receivers: each(any(false), &receivers, MptcpDiag::open)?,

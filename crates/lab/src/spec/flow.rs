@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::workload::{HEADERS_BYTES, NUMBER_BYTES, Probing};
 use vmcc_cc::Params;
+use vmcc_tunnel::load::Settings;
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 /// The shortest time limit that curl has.
@@ -29,7 +30,7 @@ pub enum Role {
 }
 
 /// How a flow uses the lanes: the paths, or the vNICs of a virtual machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Transport {
     /// Single-path TCP over one lane.
     Tcp {
@@ -41,6 +42,17 @@ pub enum Transport {
         /// The lane.
         first: usize,
     },
+    /// Multipath QUIC of the user-space transport.
+    Quic(Quic),
+}
+
+/// What connections of the user-space transport are like.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Quic {
+    /// The lanes that they have a path on; the first one carries the handshake.
+    pub lanes: Vec<usize>,
+    /// How they behave.
+    pub settings: Settings,
 }
 
 /// A congestion control.
@@ -50,6 +62,8 @@ pub enum Cc {
     Native(String),
     /// One of the registry with its parameters, loaded for the time of the run.
     Registry(Params),
+    /// One of the registry that the program has itself: the kernel's is not asked.
+    Own(Params),
 }
 
 /// What each connection of a flow does, and so the programs.
@@ -129,6 +143,17 @@ pub struct Remap {
     pub nic: usize,
 }
 
+/// A path that begins or ceases to take everything and deliver nothing, in both directions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    /// When, after the run's start.
+    pub at: Nanos,
+    /// The path's number.
+    pub path: usize,
+    /// Whether it carries packets from then on.
+    pub up: bool,
+}
+
 /// A host whose programs have a quota of processor time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Throttle {
@@ -155,6 +180,8 @@ impl Cc {
         match self {
             Self::Native(name) => name.clone(),
             Self::Registry(params) => params.algorithm().info().kernel_name.to_owned(),
+            // Of what else the programs' hosts do.
+            Self::Own(_) => "reno".to_owned(),
         }
     }
 
@@ -162,7 +189,7 @@ impl Cc {
     pub fn name(&self) -> &str {
         match self {
             Self::Native(name) => name,
-            Self::Registry(params) => params.algorithm().name(),
+            Self::Registry(params) | Self::Own(params) => params.algorithm().name(),
         }
     }
 }
@@ -181,11 +208,6 @@ impl Job {
     /// Whether it asks only what packets meet.
     pub(crate) fn is_probes(&self) -> bool {
         matches!(self, Self::Probes(_))
-    }
-
-    /// Whether iperf3 does it, which sends for whole seconds.
-    pub(crate) fn is_iperfs(&self) -> bool {
-        matches!(self, Self::Bulk { .. } | Self::Datagrams { .. })
     }
 }
 
@@ -246,10 +268,24 @@ impl Flow {
 
     /// The lane of a single-path flow, or of the first subflow.
     pub(crate) fn first_lane(&self) -> usize {
-        match self.transport {
-            Transport::Tcp { lane } => lane,
-            Transport::Mptcp { first } => first,
+        match &self.transport {
+            Transport::Tcp { lane } => *lane,
+            Transport::Mptcp { first } => *first,
+            Transport::Quic(quic) => quic.lanes.first().copied().unwrap_or(0),
         }
+    }
+
+    /// What its connections are like, if they are the user-space transport's.
+    pub(crate) fn quic(&self) -> Option<&Quic> {
+        match &self.transport {
+            Transport::Quic(quic) => Some(quic),
+            _ => None,
+        }
+    }
+
+    /// Whether iperf3 does it, which sends for whole seconds.
+    pub(crate) fn is_iperfs(&self) -> bool {
+        matches!(self.job, Job::Bulk { .. } | Job::Datagrams { .. }) && self.quic().is_none()
     }
 
     pub(crate) fn seconds(&self) -> u64 {

@@ -141,6 +141,9 @@ impl LabSpec {
         if self.flows.iter().any(listens) {
             return refused("it is sent to, or asked, and a virtual machine only sends");
         }
+        if self.flows.iter().any(|flow| flow.from == *host && flow.quic().is_some()) {
+            return refused("it sends QUIC, whose programs run beside the network");
+        }
         if self.throttles.iter().any(|throttle| throttle.host == *host) {
             return refused("its programs have a quota, which containers have");
         }

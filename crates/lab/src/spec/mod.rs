@@ -6,7 +6,7 @@ mod machines;
 mod routed;
 
 pub(crate) use flow::dscp;
-pub use flow::{Cc, Flow, Job, Remap, Role, Throttle, Transport};
+pub use flow::{Cc, Cut, Flow, Job, Quic, Remap, Role, Throttle, Transport};
 pub(crate) use layout::FRAME_BYTES;
 pub use layout::{Direction, Layout, Path, Shape, Sharing, VirtualHost, Wire};
 pub use machines::{Lengths, Machines, Sleep};
@@ -40,6 +40,8 @@ pub struct LabSpec {
     pub flows: Vec<Flow>,
     /// What changes meanwhile.
     pub remaps: Vec<Remap>,
+    /// Paths that carry nothing for a while.
+    pub cuts: Vec<Cut>,
     /// Hosts whose programs have a quota of processor time.
     pub throttles: Vec<Throttle>,
     /// Hosts that are virtual machines.
@@ -141,6 +143,7 @@ impl LabSpec {
         }
         self.flows.iter().try_for_each(|flow| self.check_flow(flow).and_then(|()| flow.check_job()))?;
         self.check_machines()?;
+        self.check_changes()?;
         let files = self.flows.iter().map(Flow::files_bytes).fold(0, u64::saturating_add);
         if files > MAX_FILES.get() {
             let problem = format!(
@@ -148,6 +151,18 @@ impl LabSpec {
                 Bytes::new(files)
             );
             return Err(Error::spec("traffic", problem));
+        }
+        Ok(())
+    }
+
+    /// What changes meanwhile, of networks and transports that take it.
+    fn check_changes(&self) -> Result<(), Error> {
+        if !self.cuts.is_empty() && !matches!(self.layout, Layout::ParallelPaths) {
+            let problem = "a link that fails in a network other than \"parallel-paths\"";
+            return Err(Error::not_expressible("event.link", problem));
+        }
+        if !self.remaps.is_empty() && self.flows.iter().any(|flow| flow.quic().is_some()) {
+            return Err(Error::not_expressible("event.remap", "a vNIC that moves under QUIC"));
         }
         Ok(())
     }
@@ -167,6 +182,12 @@ impl LabSpec {
         if flow.first_lane() >= lanes {
             return Err(Error::spec(key("path"), format!("lane number {} of {lanes}", flow.first_lane())));
         }
+        if flow
+            .quic()
+            .is_some_and(|quic| quic.lanes.is_empty() || quic.lanes.iter().any(|lane| *lane >= lanes))
+        {
+            return Err(Error::spec(key("path"), format!("a lane beyond {lanes}, or none")));
+        }
         if flow.connections == 0 || flow.connections > MAX_CONNECTIONS {
             let problem =
                 format!("{} connections; the kernel engine takes 1 to {MAX_CONNECTIONS}", flow.connections);
@@ -177,7 +198,7 @@ impl LabSpec {
                 format!("from {} to {} is not within the duration {}", flow.start, flow.stop, self.duration);
             return Err(Error::spec(key("stop"), problem));
         }
-        let by_seconds = flow.job.is_iperfs();
+        let by_seconds = flow.is_iperfs();
         if by_seconds && !(flow.stop.get() - flow.start.get()).is_multiple_of(1_000_000_000) {
             return Err(Error::NotExpressible {
                 key: key("stop"),
@@ -185,7 +206,7 @@ impl LabSpec {
                 remedy: "choose a duration of whole seconds, or use `--engine sim`".to_owned(),
             });
         }
-        if flow.role == Role::Competing && !matches!(flow.transport, Transport::Tcp { .. }) {
+        if flow.role == Role::Competing && matches!(flow.transport, Transport::Mptcp { .. }) {
             return Err(Error::NotExpressible {
                 key: key("protocol"),
                 problem: "competing traffic over MPTCP".to_owned(),
@@ -231,6 +252,7 @@ mod tests {
             paths: vec![path],
             flows: vec![flow],
             remaps: Vec::new(),
+            cuts: Vec::new(),
             throttles: Vec::new(),
             machines: Machines::default(),
             duration: Nanos::from_secs(4),

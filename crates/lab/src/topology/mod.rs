@@ -20,11 +20,11 @@ mod virtual_host;
 mod wire;
 
 pub(crate) use shape::QueueReader;
-pub(crate) use stack::lane_of;
+pub(crate) use stack::{lane_of, on_lane};
 use wire::Interface;
 pub(crate) use wire::{in_namespace, no_ipv6};
 
-use crate::spec::{Flow, LabSpec, Layout, OfPaths, Remap};
+use crate::spec::{Cut, Flow, LabSpec, Layout, OfPaths, Remap};
 use crate::{Error, netns::Netns, registry::Record};
 use stack::{Ends, Stack, StackPlan};
 use std::net::Ipv4Addr;
@@ -165,6 +165,12 @@ impl Topology {
         let opened = switch.run(TrafficControl::open);
         let tc = opened.map_err(|e| Error::kernel("reading the queues of", switch.name(), e))?;
         Ok(QueueReader::new(tc, port))
+    }
+
+    /// Has a path swallow everything, in both directions, or carry packets again.
+    pub(crate) fn cut(&self, cut: &Cut) -> Result<(), Error> {
+        // Checked: the switches are the middles of parallel paths.
+        self.switches.get(cut.path).map_or(Ok(()), |middle| parallel::cut(middle, cut.up))
     }
 
     /// Moves a vNIC to another physical NIC.

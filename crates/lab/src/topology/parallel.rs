@@ -10,10 +10,11 @@
 //! shaped in each direction: the path's bottleneck.
 
 use super::stack::Stack;
-use super::wire::{Interface, Leg, add_bridge, join, no_ipv6, plug};
+use super::wire::{Interface, Leg, add_bridge, bring_up, in_namespace, join, no_ipv6, plug};
 use super::{PortPlace, shape};
 use crate::spec::{LabSpec, OfPaths, Path};
 use crate::{Error, netns::Netns};
+use vmcc_netlink::Links;
 
 pub(super) fn build(spec: &LabSpec, stacks: &[Stack], middles: &[Netns]) -> Result<Vec<PortPlace>, Error> {
     let mut places = Vec::new();
@@ -31,6 +32,15 @@ pub(super) fn build(spec: &LabSpec, stacks: &[Stack], middles: &[Netns]) -> Resu
         }
     }
     Ok(places)
+}
+
+/// The hosts' ports stay as they are, so nobody is told.
+pub(super) fn cut(middle: &Netns, up: bool) -> Result<(), Error> {
+    if up {
+        return bring_up(middle, "lt", None);
+    }
+    let index = middle.port_index("lt")?;
+    in_namespace(middle, "switching off a port of", move || Links::open()?.take_down(index))
 }
 
 fn add_path(

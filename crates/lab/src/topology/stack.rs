@@ -43,6 +43,12 @@ pub(crate) fn lane_of(address: Ipv4Addr) -> Option<usize> {
     Some(usize::from(lane))
 }
 
+/// The address of the same stack on another lane.
+pub(crate) fn on_lane(address: Ipv4Addr, lane: usize) -> Ipv4Addr {
+    let [first, second, _, last] = address.octets();
+    Ipv4Addr::new(first, second, u8::try_from(lane).unwrap_or(u8::MAX), last)
+}
+
 /// The stacks that the flows of `spec` need, and the sender's and the receiver's of each flow.
 pub(super) fn plan(spec: &LabSpec) -> Result<(Vec<StackPlan>, Ends), Error> {
     let mut plans: Vec<StackPlan> = Vec::new();

@@ -128,7 +128,14 @@ impl Files<'_> {
             _ => return Err(ReportError::Transfer(format!("HTTP status {status}, curl's exit code {exit}"))),
         };
         let read = took_s.map(|end_s| Interval { start_s: 0.0, end_s, bytes: self.size.get() as f64 });
-        Ok(Connection { port, began_s: 0.0, size: None, read: read.into_iter().collect(), took_s })
+        Ok(Connection {
+            port,
+            began_s: 0.0,
+            size: None,
+            read: read.into_iter().collect(),
+            took_s,
+            stalled_us: None,
+        })
     }
 }
 

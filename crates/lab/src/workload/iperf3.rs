@@ -169,6 +169,7 @@ fn parse(stdout: &[u8]) -> Result<Report, ReportError> {
             size: None,
             read: intervals_of(&server.intervals, connected.socket),
             took_s: None,
+            stalled_us: None,
         })
         .collect();
     if connections.is_empty() {

@@ -9,12 +9,15 @@ mod iperf3;
 mod objects;
 mod own;
 mod probes;
+mod quic;
 
 pub use probes::Probing;
 pub(crate) use probes::{HEADERS_BYTES, NUMBER_BYTES};
+pub use quic::quic_end;
 
 use crate::process::{Ended, Program, is_installed};
 use crate::registry::Record;
+use crate::sampler::Told;
 use crate::spec::{Flow, Job, Transport};
 use crate::{Error, Netns};
 use std::net::Ipv4Addr;
@@ -37,6 +40,8 @@ pub struct Programs {
     pub nginx: String,
     /// `memcached`, from which objects are fetched.
     pub memcached: String,
+    /// What carries QUIC: words before an order as [`quic_end`] takes it.
+    pub quic: Vec<String>,
 }
 
 impl Default for Programs {
@@ -47,6 +52,7 @@ impl Default for Programs {
             curl: "curl".to_owned(),
             nginx: "nginx".to_owned(),
             memcached: "memcached".to_owned(),
+            quic: quic::own_program(),
         }
     }
 }
@@ -113,6 +119,9 @@ impl End {
 /// The workload of `flow`.
 pub(crate) fn of<'a>(flow: &'a Flow, programs: &'a Programs) -> Box<dyn Workload + 'a> {
     match &flow.job {
+        Job::Bulk { .. } if let Some(settings) = flow.quic() => {
+            Box::new(quic::Ends { flow, programs, quic: settings })
+        }
         Job::Bulk { .. } | Job::Datagrams { .. } => Box::new(iperf3::Iperf3 { flow, programs }),
         Job::Sized { size, rate } => Box::new(files::Files { flow, programs, size: *size, rate: *rate }),
         Job::Objects { sizes, per_second, seed } => {
@@ -138,7 +147,7 @@ fn check_installed(program: &str, remedy: &str) -> Result<(), Error> {
 /// Checks that what goes before a program is installed.
 fn check_wrapper(flow: &Flow, programs: &Programs) -> Result<(), Error> {
     match flow.transport {
-        Transport::Tcp { .. } => Ok(()),
+        Transport::Tcp { .. } | Transport::Quic(_) => Ok(()),
         Transport::Mptcp { .. } => check_installed(&programs.mptcpize, INSTALL_MPTCPIZE),
     }
 }
@@ -146,7 +155,7 @@ fn check_wrapper(flow: &Flow, programs: &Programs) -> Result<(), Error> {
 /// What goes before a program whose TCP is to be the flow's.
 fn wrapper<'a>(flow: &Flow, programs: &'a Programs) -> Vec<&'a str> {
     match flow.transport {
-        Transport::Tcp { .. } => Vec::new(),
+        Transport::Tcp { .. } | Transport::Quic(_) => Vec::new(),
         Transport::Mptcp { .. } => vec![&programs.mptcpize, "run"],
     }
 }
@@ -214,6 +223,10 @@ pub(crate) struct Report {
     pub(crate) connections: Vec<Connection>,
     /// Each probe, in the order of time.
     pub(crate) requests: Vec<Request>,
+    /// Each path, where the program has them and not the kernel.
+    pub(crate) paths: Vec<Told>,
+    /// What else is to be known.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// A probe.
@@ -250,6 +263,8 @@ pub(crate) struct Connection {
     pub(crate) read: Vec<Interval>,
     /// How long a transfer took that completed.
     pub(crate) took_s: Option<f64>,
+    /// The longest time in which nothing arrived, where the program tells.
+    pub(crate) stalled_us: Option<u64>,
 }
 
 /// Bytes that the receiving program read from `start_s` to `end_s` after the transfer's start.
@@ -291,10 +306,12 @@ mod tests {
             size: None,
             read: [0.0, 1.0, 2.0].map(interval).to_vec(),
             took_s: None,
+            stalled_us: None,
         };
         let request = |sent_s| Request { sent_s, took_s: None };
         let (connections, requests) = (vec![connection], [1.0, 2.0].map(request).to_vec());
-        let report = Report { connections, requests }.after(Duration::from_millis(1_500));
+        let report =
+            Report { connections, requests, ..Report::default() }.after(Duration::from_millis(1_500));
         assert_eq!(report.requests.iter().map(|one| one.sent_s).collect::<Vec<_>>(), [0.5]);
         let connection = &report.connections[0];
         assert_eq!(connection.bytes_within(0.0, 1.0), 1_000.0);

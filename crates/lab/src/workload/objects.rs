@@ -153,6 +153,7 @@ impl Objects<'_> {
             size: Some(size),
             read: read.into_iter().collect(),
             took_s,
+            stalled_us: None,
         })
     }
 }

@@ -33,6 +33,21 @@ pub enum Scheduler {
     MinPipe,
 }
 
+impl Scheduler {
+    /// The one that scenarios call so.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "lowest-rtt" => Self::LowestRtt,
+            "round-robin" => Self::RoundRobin { num_segments: 1, cwnd_limited: true },
+            "redundant" => Self::Redundant,
+            "blest" => Self::Blest,
+            "ecf" => Self::Ecf,
+            "pipe-cwnd" => Self::MinPipe,
+            _ => return None,
+        })
+    }
+}
+
 /// What the estimating schedulers ask of the stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {

@@ -26,6 +26,11 @@ pub(crate) fn internal(action: InternalAction, ui: &Ui) -> Result<Exit, Failure>
             done.map(|()| Exit::Done).map_err(|e| crate::failure::engine_failure(&e.into()))
         }
         #[cfg(feature = "kernel")]
+        InternalAction::QuicEnd { order } => {
+            let done = vmcc_lab::quic_end(&order);
+            done.map(|()| Exit::Done).map_err(|e| crate::failure::engine_failure(&e.into()))
+        }
+        #[cfg(feature = "kernel")]
         InternalAction::GuestSender { folder } => {
             let done = vmcc_lab::sender(&folder);
             done.map(|()| Exit::Done).map_err(|e| crate::failure::engine_failure(&e.into()))

@@ -1,0 +1,155 @@
+//! Connections of the user-space transport: which lanes they take, and how they behave.
+
+use super::refuse;
+use super::traffic::{lane_on, named, subflows};
+use crate::Error;
+use crate::spec::{Cc, Path, Quic, Transport};
+use serde::Serialize;
+use vmcc_cc::Params;
+use vmcc_scenario::Scenario;
+use vmcc_scenario::model::{AckPath, Protocol, Traffic, TrafficKind};
+use vmcc_tunnel::load::{Acks, Settings};
+
+/// Bytes of IPv4 and UDP before each datagram.
+const HEADERS_BYTES: u64 = 28;
+
+pub(super) fn is_quic(scenario: &Scenario, traffic: &Traffic) -> bool {
+    traffic.protocol(&scenario.host) == Protocol::Quic && traffic.kind.has_connections()
+}
+
+/// What its programs cannot do.
+pub(super) fn check(traffic: &Traffic, key: &impl Fn(&str) -> String) -> Result<(), Error> {
+    let TrafficKind::Bulk(_) = &traffic.kind else {
+        let problem = format!("traffic of kind {:?} over QUIC; \"bulk\" is possible", traffic.kind.name());
+        return refuse(key("kind"), problem);
+    };
+    if traffic.kind.writes_at().is_some() {
+        return refuse(key("write_rate"), "its programs write as much as the connection takes");
+    }
+    if traffic.common.class > 0 {
+        return refuse(key("class"), "its programs set no DSCP");
+    }
+    Ok(())
+}
+
+/// Its lanes are those of the paths that it names, or all, but no more than it has subflows.
+pub(super) fn transport(
+    scenario: &Scenario,
+    traffic: &Traffic,
+    cc: &Cc,
+    key: &impl Fn(&str) -> String,
+    (lanes, paths): (&[usize], &[Path]),
+) -> Result<Transport, Error> {
+    let Cc::Own(params) = cc else { return refuse(key("cc"), "a kernel's own algorithm, for QUIC") };
+    let named = named(traffic, paths, &key("path"))?;
+    let mut own: Vec<usize> = match named.as_slice() {
+        [] => (0..lanes.len()).collect(),
+        some => some.iter().map(|path| lane_on(*path, lanes, &key("path"))).collect::<Result<_, _>>()?,
+    };
+    if let Some(count) = subflows(scenario, traffic).map(|count| count as usize) {
+        if count > own.len() {
+            return refuse(key("subflows"), format!("{count} subflows over {} paths", own.len()));
+        }
+        own.truncate(count);
+    }
+    Ok(Transport::Quic(Quic { lanes: own, settings: settings(scenario, traffic, params, key)? }))
+}
+
+fn settings(
+    scenario: &Scenario,
+    traffic: &Traffic,
+    params: &Params,
+    key: &impl Fn(&str) -> String,
+) -> Result<Settings, Error> {
+    let (host, common) = (&scenario.host, &traffic.common);
+    let algorithm = params.algorithm();
+    let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    Ok(Settings {
+        algorithm: algorithm.name().to_owned(),
+        params: *params.raw(),
+        scheduler: name_of(common.scheduler.unwrap_or(host.scheduler), &key("scheduler"))?,
+        ack_path: match common.ack_path.unwrap_or(host.ack_path) {
+            AckPath::Own => Acks::Own,
+            AckPath::Best => Acks::Best,
+            AckPath::Fixed => Acks::First,
+        },
+        ecn: common.ecn.or(host.ecn).unwrap_or(algorithm.info().needs_ecn),
+        max_ack_delay: host.delayed_ack.to_duration(),
+        receive_window: host.receive_buffer.get(),
+        send_window: host.send_buffer.get(),
+        initial_window_pkt: number(host.initial_window.get()),
+        datagram: u16::try_from(host.mtu.get().saturating_sub(HEADERS_BYTES)).unwrap_or(u16::MAX),
+    })
+}
+
+/// As scenarios have it.
+fn name_of(chosen: impl Serialize, key: &str) -> Result<String, Error> {
+    match serde_json::to_value(chosen) {
+        Ok(serde_json::Value::String(name)) => Ok(name),
+        _ => refuse(key, "it has no name"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::convert::tests::of_text;
+    use crate::spec::{Cc, LabSpec, Quic};
+    use crate::{Error, ErrorKind};
+    use vmcc_tunnel::load::Acks;
+    use vmcc_units::Nanos;
+
+    fn spec(more: &str) -> Result<LabSpec, Error> {
+        let paths = "[topology]\nkind='parallel-paths'\npaths=[{name='a'},{name='b'},{name='c'}]\nrate='20mbit'\ndelay='20us'\n";
+        of_text(&format!("{paths}[[traffic]]\nkind='bulk'\nprotocol='quic'\n{more}"))
+    }
+
+    fn quic(more: &str) -> Quic {
+        spec(more).unwrap().flows[0].quic().expect(more).clone()
+    }
+
+    #[test]
+    fn paths_are_those_that_are_named_and_no_more_than_subflows() {
+        for (more, lanes) in [
+            ("", &[0, 1, 2][..]),
+            ("subflows=2", &[0, 1]),
+            ("path=['c','a']", &[2, 0]),
+            ("path=['c','a']\nsubflows=1", &[2]),
+            ("path='b'", &[1]),
+        ] {
+            assert_eq!(quic(more).lanes, lanes, "{more}");
+        }
+    }
+
+    #[test]
+    fn what_programs_of_ours_choose_is_theirs() {
+        let settings = quic("scheduler='blest'\nack_path='fixed'\ncc='dctcp'").settings;
+        assert_eq!((settings.scheduler.as_str(), settings.ack_path), ("blest", Acks::First));
+        assert_eq!((settings.algorithm.as_str(), settings.ecn, settings.datagram), ("dctcp", true, 1472));
+        assert!(!quic("").settings.ecn);
+        let flow = &spec("cc='lia'").unwrap().flows[0];
+        assert!(matches!(flow.cc, Cc::Own(_)), "the kernel loads none");
+        assert_eq!(flow.cc.name(), "lia");
+    }
+
+    #[test]
+    fn what_its_programs_cannot_do_is_named() {
+        for (more, key) in
+            [("write_rate='1mbit'", "traffic.bulk.write_rate"), ("subflows=4", "traffic.bulk.subflows")]
+        {
+            let error = spec(more).expect_err(more);
+            assert_eq!(error.kind(), ErrorKind::BadInput);
+            assert!(error.to_string().starts_with(key), "{error}");
+        }
+        let error =
+            spec("[[event]]\nat='1s'\nkind='set-loss'\nlink='a'\nloss=0.1").expect_err("a change of loss");
+        assert!(error.to_string().starts_with("event.set-loss"), "{error}");
+    }
+
+    #[test]
+    fn paths_are_cut_in_the_order_of_time() {
+        let event = |at: &str, kind: &str| format!("[[event]]\nat='{at}'\nkind='{kind}'\nlink='b'\n");
+        let cuts = spec(&(event("3s", "link-up") + &event("2s", "link-down"))).unwrap().cuts;
+        let cuts: Vec<_> = cuts.iter().map(|cut| (cut.at, cut.path, cut.up)).collect();
+        assert_eq!(cuts, [(Nanos::from_secs(2), 1, false), (Nanos::from_secs(3), 1, true)]);
+    }
+}

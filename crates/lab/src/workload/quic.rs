@@ -1,0 +1,371 @@
+//! Multipath QUIC of the user-space transport: a program of ours at each end, which gives up root's rights before it opens a socket.
+
+use super::{
+    Connection, End, Interval, Programs, Report, ReportError, START_TIME, Workload, check_installed,
+};
+use crate::process::{Ended, Program};
+use crate::registry::Record;
+use crate::sampler::{Point, Told};
+use crate::spec::{Flow, Quic};
+use crate::topology::{lane_of, on_lane};
+use crate::{Error, Netns};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use nix::unistd::{Gid, Uid, geteuid, getppid, setgid, setgroups, setuid};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use vmcc_metrics::observed::Closed;
+use vmcc_netlink::Links;
+use vmcc_tunnel::load::{self, Arrival, Note, Order, PathNote, Why};
+
+/// How often an end tells what it sees: as often as the kernel's sockets are looked at.
+const EVERY: Duration = Duration::from_millis(10);
+/// The user and the group that have no rights.
+const NOBODY: u32 = 65_534;
+const REMEDY: &str = "`vmcc doctor` says what is missing here";
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// This program, as whoever runs the lab calls [`quic_end`] by it.
+pub(super) fn own_program() -> Vec<String> {
+    let program = std::env::current_exe().unwrap_or_default();
+    vec![program.to_string_lossy().into_owned(), "internal".to_owned(), "quic-end".to_owned()]
+}
+
+/// Does what an order says, which is text, without root's rights, until that is done or this process is killed.
+///
+/// # Errors
+/// The order cannot be read, or not be done.
+pub fn quic_end(order: &str) -> Result<(), Error> {
+    let failed = |cause: String| Error::ProgramFailed {
+        program: "an end of QUIC".to_owned(),
+        namespace: "its own".to_owned(),
+        cause,
+        remedy: "this command is for the kernel engine alone".to_owned(),
+    };
+    let order: Order = serde_json::from_str(order).map_err(|e| failed(format!("its order: {e}")))?;
+    give_up_rights().map_err(|e| failed(format!("giving up root's rights: {e}")))?;
+    load::run(&order, io::stdout()).map_err(|e| failed(e.to_string()))
+}
+
+/// Whoever changes its user is no longer killed with its parent; that is asked for once more, and whether it was too late.
+fn give_up_rights() -> nix::Result<()> {
+    if !geteuid().is_root() {
+        return Ok(());
+    }
+    let parent = getppid();
+    setgroups(&[])?;
+    setgid(Gid::from_raw(NOBODY))?;
+    setuid(Uid::from_raw(NOBODY))?;
+    set_pdeathsig(Signal::SIGKILL)?;
+    if getppid() == parent { Ok(()) } else { Err(nix::errno::Errno::ESRCH) }
+}
+
+/// A flow's two ends.
+pub(super) struct Ends<'a> {
+    pub(super) flow: &'a Flow,
+    pub(super) quic: &'a Quic,
+    pub(super) programs: &'a Programs,
+}
+
+impl Workload for Ends<'_> {
+    fn check(&self) -> Result<(), Error> {
+        check_installed(self.programs.quic.first().map_or("", String::as_str), REMEDY)
+    }
+
+    fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<End, Error> {
+        let settings = self.quic.settings.clone();
+        let order = Order::Receive { since: wall(), at: Vec::new(), port, settings, every: EVERY };
+        let mut server = self.start(at, record, &order)?;
+        let begun = Instant::now();
+        while begun.elapsed() < START_TIME {
+            if notes(&server.written()?)?.contains(&Note::Listening) {
+                return Ok(End::Program(server));
+            }
+            if let Some(ended) = server.output()? {
+                return Err(server.failed(format!("it ended before it listened ({})", ended.stderr), REMEDY));
+            }
+            thread::sleep(PAUSE);
+        }
+        Err(server.failed(format!("it does not listen after {} s", START_TIME.as_secs()), REMEDY))
+    }
+
+    fn send(
+        &self,
+        at: &Netns,
+        (to, port): (Ipv4Addr, u16),
+        _data: Option<&Path>,
+        record: &mut Record,
+    ) -> Result<End, Error> {
+        let own = at.run(|| Links::open()?.addresses());
+        let own = own.map_err(|e| Error::kernel("listing the addresses of", at.name(), e))?;
+        let local = |lane: &usize| {
+            own.iter()
+                .map(|own| own.address)
+                .find(|ip| matches!(ip, IpAddr::V4(ip) if lane_of(*ip) == Some(*lane)))
+        };
+        let way = |lane: &usize| {
+            let remote = SocketAddr::from((on_lane(to, *lane), port));
+            let local = local(lane);
+            local.map(|local| (local, remote)).ok_or_else(|| {
+                Error::spec("traffic", format!("namespace {} has no address on lane {lane}", at.name()))
+            })
+        };
+        let order = Order::Send {
+            since: wall(),
+            ways: self.quic.lanes.iter().map(way).collect::<Result<_, _>>()?,
+            connections: self.flow.connections,
+            settings: self.quic.settings.clone(),
+            lasts: self.lasts(),
+            every: EVERY,
+        };
+        self.start(at, record, &order).map(End::Program)
+    }
+
+    fn report(&self, client: &Ended, server: &End) -> Result<Report, ReportError> {
+        if !client.status.success() {
+            return Err(ReportError::Transfer(client.stderr.clone()));
+        }
+        let server = server.program().ok_or(ReportError::NoServer)?;
+        let received = server.written().map_err(|e| ReportError::ServerSaid(e.to_string()))?;
+        self.read(&notes_of(&client.stdout)?, &notes_of(&received)?)
+    }
+}
+
+impl Ends<'_> {
+    fn lasts(&self) -> Duration {
+        self.flow.stop.to_duration().saturating_sub(self.flow.start.to_duration())
+    }
+
+    fn start(&self, at: &Netns, record: &mut Record, order: &Order) -> Result<Program, Error> {
+        let order = serde_json::to_string(order).map_err(|e| Error::spec("traffic", e.to_string()))?;
+        let words: Vec<String> = self.programs.quic.iter().cloned().chain([order]).collect();
+        Program::start(at, record, &words, REMEDY)
+    }
+
+    /// What sender and receiver have seen, counting from the sender's order.
+    fn read(&self, sent: &[Note], received: &[Note]) -> Result<Report, ReportError> {
+        let since = |notes: &[Note]| {
+            let begun = notes.iter().find_map(|note| match note {
+                Note::Begun(since) => Some(*since),
+                _ => None,
+            });
+            begun.ok_or_else(|| ReportError::Line(String::new()))
+        };
+        let (here, there) = (since(sent)?, since(received)?);
+        // The receiver was there before.
+        let earlier = here.saturating_sub(there);
+        let mut arrivals: BTreeMap<u32, Vec<Arrival>> = BTreeMap::new();
+        for note in received {
+            match note {
+                Note::Wrong { connection, bytes } => {
+                    let place = format!("connection {connection}, from byte {} to {}", bytes.0, bytes.1);
+                    return Err(ReportError::Transfer(format!("what arrived is not what was sent: {place}")));
+                }
+                Note::Arrived(arrival) if arrival.at >= earlier && arrival.at - earlier <= self.lasts() => {
+                    let arrival = Arrival { at: arrival.at - earlier, ..*arrival };
+                    arrivals.entry(arrival.connection).or_default().push(arrival);
+                }
+                _ => {}
+            }
+        }
+        let mut report = Report::default();
+        for note in sent {
+            match note {
+                Note::Established { connection } => {
+                    let arrivals = arrivals.remove(connection).unwrap_or_default();
+                    report.connections.push(self.connection(*connection, &arrivals));
+                }
+                Note::Broken { connection, reason } => {
+                    report.warnings.push(format!("connection {connection} of it: {reason}"));
+                }
+                _ => {}
+            }
+        }
+        report.paths = self.paths(sent);
+        if report.connections.is_empty() { Err(ReportError::NoConnection) } else { Ok(report) }
+    }
+
+    fn connection(&self, number: u32, arrivals: &[Arrival]) -> Connection {
+        let mut before = arrivals.first().map_or(Duration::ZERO, |first| first.at);
+        let mut bytes = 0;
+        let mut interval = |arrival: &Arrival| Interval {
+            start_s: std::mem::replace(&mut before, arrival.at).as_secs_f64(),
+            end_s: arrival.at.as_secs_f64(),
+            bytes: (arrival.bytes - std::mem::replace(&mut bytes, arrival.bytes)) as f64,
+        };
+        let read = arrivals.iter().map(&mut interval).collect();
+        // Of what came after the last note but before the next one nothing is known: it never stood longer than is said.
+        let end = match arrivals.last() {
+            Some(last) => last.stalled.max(self.lasts().saturating_sub(last.at + EVERY)),
+            None => self.lasts(),
+        };
+        Connection {
+            port: name_of(number),
+            began_s: 0.0,
+            size: None,
+            read,
+            took_s: None,
+            stalled_us: Some(u64::try_from(end.as_micros()).unwrap_or(u64::MAX)),
+        }
+    }
+
+    fn paths(&self, sent: &[Note]) -> Vec<Told> {
+        let mut paths: BTreeMap<(u32, usize), Told> = BTreeMap::new();
+        for note in sent {
+            match note {
+                Note::Path(seen) => {
+                    let told = paths.entry((seen.connection, seen.way)).or_insert_with(|| Told {
+                        connection: name_of(seen.connection),
+                        lane: self.quic.lanes.get(seen.way).copied().unwrap_or(0),
+                        ..Told::default()
+                    });
+                    told.look(seen);
+                }
+                Note::Closed { connection, way, at, why } => {
+                    if let Some(told) = paths.get_mut(&(*connection, *way)) {
+                        told.closed = Some((micros(*at), reason(*why)));
+                    }
+                }
+                _ => {}
+            }
+        }
+        paths.into_values().collect()
+    }
+}
+
+impl Told {
+    fn look(&mut self, seen: &PathNote) {
+        let number = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        let t_us = micros(seen.at);
+        if seen.reductions > self.reduced {
+            self.reduced = seen.reductions;
+            self.reductions.push(t_us);
+        }
+        self.timeouts = number(seen.timeouts);
+        self.points.push(Point {
+            t_us,
+            srtt_us: seen.srtt_us,
+            cwnd_pkt: seen.cwnd_pkt,
+            alpha: None,
+            bytes_acked: seen.acked_bytes,
+            retransmits: number(seen.lost_pkt),
+            echoed_ce: number(seen.marked_pkt),
+        });
+    }
+}
+
+fn reason(why: Why) -> Closed {
+    match why {
+        Why::NotNeeded => Closed::Guard,
+        Why::Unanswered => Closed::Timeout,
+        Why::Other => Closed::Peer,
+    }
+}
+
+/// What tells a flow's connections apart where sockets have ports; zero is none.
+fn name_of(connection: u32) -> u16 {
+    u16::try_from(connection).unwrap_or(u16::MAX - 1) + 1
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn wall() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+fn notes(written: &[u8]) -> Result<Vec<Note>, Error> {
+    notes_of(written).map_err(|e| Error::spec("traffic", e.to_string()))
+}
+
+/// Whole lines; the last one may be under way.
+fn notes_of(written: &[u8]) -> Result<Vec<Note>, ReportError> {
+    let whole = written.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let text = String::from_utf8_lossy(&written[..whole]);
+    let note = |line: &str| serde_json::from_str(line).map_err(|_| ReportError::Line(line.to_owned()));
+    text.lines().map(note).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::convert::tests::of_text;
+
+    const ESTABLISHED: Note = Note::Established { connection: 0 };
+
+    fn read(sent: &[Note], received: &[Note]) -> Result<Report, ReportError> {
+        let spec = of_text(
+            "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n\
+             [[traffic]]\nkind='bulk'\nprotocol='quic'\n",
+        );
+        let (spec, programs) = (spec.unwrap(), Programs::default());
+        let flow = &spec.flows[0];
+        Ends { flow, quic: flow.quic().unwrap(), programs: &programs }.read(sent, received)
+    }
+
+    fn begun(ms: u64) -> Note {
+        Note::Begun(Duration::from_millis(ms))
+    }
+
+    fn arrived(ms: u64, bytes: u64, stalled_ms: u64) -> Note {
+        let [at, stalled] = [ms, stalled_ms].map(Duration::from_millis);
+        Note::Arrived(Arrival { connection: 0, at, bytes, stalled })
+    }
+
+    #[test]
+    fn what_arrived_counts_from_the_senders_order() {
+        // The receiver was there a second before; the flow lasts four.
+        let notes = [
+            begun(9_000),
+            arrived(2_000, 1_000, 0),
+            arrived(3_000, 5_000, 700),
+            arrived(6_000, 9_000, 3_000),
+        ];
+        let report = read(&[begun(10_000), ESTABLISHED], &notes).unwrap();
+        let [connection] = &report.connections[..] else { panic!("{report:?}") };
+        assert_eq!(connection.bytes_within(0.0, 4.0), 5_000.0, "not what came after the end");
+        assert_eq!(connection.bytes_within(1.5, 4.0), 2_000.0);
+        assert_eq!(connection.stalled_us, Some(1_990_000), "from the last arrival to the end");
+        let none = read(&[begun(10_000), ESTABLISHED], &[begun(9_000)]).unwrap();
+        assert_eq!(none.connections[0].stalled_us, Some(4_000_000), "all of the time");
+    }
+
+    #[test]
+    fn paths_keep_what_they_said_last() {
+        let path = |ms: u64, reductions| {
+            let at = Duration::from_millis(ms);
+            Note::Path(PathNote {
+                way: 1,
+                at,
+                acked_bytes: ms,
+                lost_pkt: ms / 10,
+                reductions,
+                ..PathNote::default()
+            })
+        };
+        let closed =
+            Note::Closed { connection: 0, way: 1, at: Duration::from_millis(40), why: Why::NotNeeded };
+        let sent = [begun(0), ESTABLISHED, path(10, 0), path(20, 1), path(30, 1), closed];
+        let report = read(&sent, &[begun(0)]).unwrap();
+        let [told] = &report.paths[..] else { panic!("{report:?}") };
+        assert_eq!((told.connection, told.lane), (report.connections[0].port, 1));
+        assert_eq!(told.points.iter().map(|point| point.retransmits).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!((&told.reductions[..], told.closed), (&[20_000][..], Some((40_000, Closed::Guard))));
+    }
+
+    #[test]
+    fn other_bytes_than_were_sent_are_no_figures() {
+        let wrong = [begun(0), Note::Wrong { connection: 0, bytes: (10, 20) }];
+        let error = read(&[begun(0), ESTABLISHED], &wrong).unwrap_err().to_string();
+        assert!(error.contains("from byte 10 to 20"), "{error}");
+        assert!(read(&[begun(0)], &[begun(0)]).is_err(), "nobody connected");
+        assert!(read(&[], &[begun(0)]).is_err());
+        assert!(notes_of(b"{\"begun\":").unwrap().is_empty(), "a line under way");
+        assert!(notes_of(b"no line\n").is_err());
+    }
+}
