@@ -11,7 +11,7 @@ use std::time::Duration;
 const SCENARIO: &str = r#"
 title = "A VM that is off"
 duration = "6s"
-warmup = "1s"
+warmup = "5s"
 [host]
 cc = "awake"
 [topology]
@@ -44,6 +44,7 @@ fn on_linux_a_vm_sends_is_off_and_notices() {
     let metrics = |case: usize| document["cases"][case]["runs"][0]["metrics"].clone();
     let (never, often) = (metrics(0), metrics(1));
     let goodput = |metrics: &serde_json::Value| metrics["goodput_bps"].as_f64().unwrap();
+    // A program that is slow to start, in the machine's first run above all, sends until the end: its last second is all that counts.
     assert!(goodput(&never) > 2e6 && goodput(&often) > 1e6, "{document}");
     assert_eq!(never["vm_stopped_us"], serde_json::Value::Null, "nobody stopped it: {never}");
     let stopped = &often["vm_stopped_us"];

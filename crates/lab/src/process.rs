@@ -72,6 +72,15 @@ impl Program {
         Ok(self.ended.is_some())
     }
 
+    /// Asks it to end, if it has not.
+    pub(crate) fn end(&mut self) -> Result<(), Error> {
+        if !self.has_ended()? {
+            // It may end this very moment, but nobody else has its number before it is waited for.
+            let _ = kill(Pid::from_raw(-self.pid()), Signal::SIGTERM);
+        }
+        Ok(())
+    }
+
     /// What it left, if it has ended.
     pub(crate) fn output(&mut self) -> Result<Option<Ended>, Error> {
         if !self.has_ended()? {

@@ -1,19 +1,19 @@
 //! One run: build, load, send, sample, measure, remove.
 
-use crate::machine::{Left, Machine, Seen, Session};
+mod running;
+
+use crate::machine::{Machine, Seen, Session};
 use crate::ports::{PortRecord, Ports};
-use crate::process::Ended;
 use crate::registry::{self, Record};
 use crate::sampler::{Sampler, Samples};
 use crate::spec::{Cc, Flow, Job, LabSpec};
 use crate::throttle::Throttles;
 use crate::topology::Topology;
-use crate::workload::{self, End, Programs, Report};
+use crate::workload::{self, Programs, Report};
 use crate::{Error, Netns, Role, cpu, energy, measure, ports};
+use running::Running;
 use std::collections::BTreeMap;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -127,8 +127,6 @@ pub(crate) struct Absent {
     pub(crate) stopped: Vec<Duration>,
     /// The share of the time for which it was not stopped that it had a processor.
     pub(crate) busy: f64,
-    /// For how long it had sent when the run began: so long before the end its programs stop.
-    pub(crate) lead: Duration,
 }
 
 /// What a transfer left to be measured.
@@ -206,16 +204,6 @@ fn not_selectable(flow: &Flow, end: &Netns, error: &Error) -> Error {
     }
 }
 
-/// A flow's programs.
-struct Running {
-    flow: usize,
-    server: End,
-    client: Option<End>,
-    /// When its client was started.
-    sent: Duration,
-    report: Option<Report>,
-}
-
 fn transfer(
     spec: &LabSpec,
     control: &mut Control<'_>,
@@ -228,7 +216,7 @@ fn transfer(
         let (sender, receiver) = topology.ends(index);
         let at = if flow.job.is_fetched() { sender } else { receiver };
         let server = workload::of(flow, &control.programs).serve(at, workload::port_of(index), record)?;
-        running.push(Running { flow: index, server, client: None, sent: Duration::ZERO, report: None });
+        running.push(Running::new(index, server));
         control.check()?;
     }
     let mut sampler = Sampler::open(topology, ports, spec)?;
@@ -264,17 +252,15 @@ fn transfer(
         }
         let elsewhere = session.as_ref().map(|session| session.host);
         for flow in running.iter_mut().filter(|flow| elsewhere != Some(spec.flows[flow.flow].from)) {
-            advance(flow, spec, &control.programs, topology, record, elapsed)?;
+            flow.advance(spec, &control.programs, topology, record, elapsed)?;
         }
         if absent.is_none()
             && let Some(session) = &mut session
             && let Some(seen) = session.answer()?
         {
-            let reported = seen.clients.iter().try_for_each(|client| {
-                let flow = running.iter_mut().find(|flow| flow.flow == client.flow);
-                flow.map_or(Ok(()), |flow| flow.take_from(client, spec, &control.programs))
-            });
-            reported?;
+            for flow in &mut running {
+                flow.elsewhere.client = seen.clients.iter().find(|client| client.flow == flow.flow).cloned();
+            }
             let stopped = std::mem::take(&mut session.stopped);
             absent = Some((seen, session.host, stopped, session.busy));
         }
@@ -287,27 +273,25 @@ fn transfer(
             report_progress(spec, control, sampler.samples(), elapsed);
         }
         // Files may come and go between two times of asking.
-        if running.iter().any(|flow| ends(flow, spec, elapsed) || is_transferring(flow, spec)) {
+        if running.iter().any(|flow| flow.is_closing(spec, elapsed)) {
             sampler.ask_now_and_then()?;
+        }
+        for flow in running.iter_mut().filter(|flow| elsewhere == Some(spec.flows[flow.flow].from)) {
+            flow.settle(spec, &control.programs, elapsed)?;
         }
         if elapsed > deadline {
             let late = running.iter().find(|flow| flow.report.is_none());
             return Err(late.map_or(Error::Interrupted, |flow| {
-                let cause = format!("it has not ended {} s after its time", grace.as_secs());
-                match &flow.client {
-                    Some(client) => client.failed(cause, LOOK_AT),
-                    None => flow.server.failed(cause, LOOK_AT),
-                }
+                flow.failed(format!("it has not ended {} s after its time", grace.as_secs()))
             }));
         }
         sleep_until_next(start, spec.sample_interval.to_duration());
     }
     let mut samples = sampler.finish();
     let absent = absent.map(|(seen, host, stopped, busy)| {
-        let Seen { tracks, reinjected, fates, off, clients, .. } = seen;
-        let lead = Duration::from_micros(clients.iter().map(|client| client.lead_us).max().unwrap_or(0));
+        let Seen { tracks, reinjected, fates, off, .. } = seen;
         samples.join(tracks, &reinjected, fates);
-        Absent { host, noticed_us: off, stopped, busy, lead }
+        Absent { host, noticed_us: off, stopped, busy }
     });
     let started_us: Vec<u64> = running.iter().map(|flow| started(spec, &samples, flow)).collect();
     for (flow, start_us) in running.iter().zip(&started_us) {
@@ -322,90 +306,8 @@ fn transfer(
 /// What a host's flows send, where they send files.
 fn files(spec: &LabSpec, control: &Control<'_>, host: usize, running: &[Running]) -> Vec<(usize, PathBuf)> {
     let own = running.iter().filter(|flow| spec.flows[flow.flow].from == host);
-    let file = |flow: &Running| {
-        let data = workload::of(&spec.flows[flow.flow], &control.programs).data(&flow.server)?;
-        Some((flow.flow, data))
-    };
+    let file = |flow: &Running| Some((flow.flow, flow.data(spec, &control.programs)?));
     own.filter_map(file).collect()
-}
-
-/// Whether its time is over and its sockets may close any moment.
-fn ends(flow: &Running, spec: &LabSpec, elapsed: Duration) -> bool {
-    flow.report.is_none() && elapsed >= spec.flows[flow.flow].stop.to_duration()
-}
-
-fn is_transferring(flow: &Running, spec: &LabSpec) -> bool {
-    let sized = matches!(&spec.flows[flow.flow].job, Job::Sized { .. });
-    sized && flow.client.is_some() && flow.report.is_none()
-}
-
-/// Starts a flow when it is due, and takes its report when it has ended.
-fn advance(
-    flow: &mut Running,
-    spec: &LabSpec,
-    programs: &Programs,
-    topology: &Topology,
-    record: &mut Record,
-    elapsed: Duration,
-) -> Result<(), Error> {
-    let described = &spec.flows[flow.flow];
-    let workload = workload::of(described, programs);
-    let Some(client) = &mut flow.client else {
-        if elapsed >= described.start.to_duration() {
-            let (sender, receiver) = topology.ends(flow.flow);
-            let at = if described.job.is_fetched() { receiver } else { sender };
-            let to = (topology.server_of(flow.flow, described), workload::port_of(flow.flow));
-            let data = workload.data(&flow.server);
-            flow.client = Some(workload.send(at, to, data.as_deref(), record)?);
-            flow.sent = elapsed;
-        }
-        return Ok(());
-    };
-    if flow.report.is_some() {
-        return Ok(());
-    }
-    if let Some(ended) = client.output()? {
-        let report = report(&*workload, &ended, &flow.server);
-        flow.report = Some(report.map_err(|cause| client.failed(cause, LOOK_AT))?);
-    }
-    Ok(())
-}
-
-/// A program may fail with exit code 0, and its reason is in its report; without a report it is on stderr.
-fn report(workload: &dyn workload::Workload, ended: &Ended, server: &End) -> Result<Report, String> {
-    workload.report(ended, server).map_err(|cause| match ended.stderr.as_str() {
-        "" => format!("{cause} [{}]", ended.status),
-        stderr => format!("{cause} ({stderr}) [{}]", ended.status),
-    })
-}
-
-impl Running {
-    /// What its client left, that ran in a virtual machine.
-    fn take_from(&mut self, client: &Left, spec: &LabSpec, programs: &Programs) -> Result<(), Error> {
-        let ended = Ended {
-            status: ExitStatus::from_raw(client.status),
-            stdout: client.stdout.clone().into_bytes(),
-            stderr: client.stderr.clone(),
-        };
-        let flow = &spec.flows[self.flow];
-        let report = report(&*workload::of(flow, programs), &ended, &self.server);
-        self.sent = Duration::from_micros(client.sent_us);
-        let report = report.map_err(|cause| Error::Machine {
-            kind: crate::ErrorKind::Failed,
-            message: format!("traffic {}: {cause}", flow.label),
-        })?;
-        if client.before {
-            // Measured like this, nothing would ever have been in its way.
-            return Err(Error::Measurement {
-                what: format!("traffic {}", flow.label),
-                cause: "it was over before all that sends in the virtual machine had started, which the run waits for"
-                    .to_owned(),
-                remedy: "see whether the host is overloaded, or let the run last longer".to_owned(),
-            });
-        }
-        self.report = Some(report.after(Duration::from_micros(client.lead_us)));
-        Ok(())
-    }
 }
 
 pub(crate) fn sleep_until_next(start: Instant, interval: Duration) {
@@ -431,16 +333,18 @@ fn report_progress(spec: &LabSpec, control: &mut Control<'_>, samples: &Samples,
     (control.progress)(&Progress { elapsed: elapsed.min(total), total, path_rates_bps });
 }
 
-/// iperf3 exchanges parameters before data, and its report counts from the data. What others report counts from their start.
+/// What a flow's report counts from. iperf3 exchanges parameters before data, and counts from the data; what others report counts from
+/// their start.
 fn started(spec: &LabSpec, samples: &Samples, flow: &Running) -> u64 {
     match &spec.flows[flow.flow].job {
+        Job::Bulk { .. } if flow.counts_from_start() => 0,
         Job::Bulk { .. } if spec.flows[flow.flow].quic().is_none() => first_byte(samples, flow.flow),
         _ => micros(flow.sent),
     }
 }
 
 /// When a flow's data began, which its report counts from.
-pub(crate) fn first_byte(samples: &Samples, flow: usize) -> u64 {
+fn first_byte(samples: &Samples, flow: usize) -> u64 {
     let tracks = samples.tracks.iter().filter(|track| track.flow == flow);
     let busiest = tracks.max_by_key(|track| track.points.last().map_or(0, |point| point.bytes_acked));
     busiest.and_then(|track| track.points.first()).map_or(0, |point| point.t_us)

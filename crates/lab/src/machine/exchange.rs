@@ -58,10 +58,8 @@ pub(crate) struct Left {
     pub(crate) flow: usize,
     /// When it was started.
     pub(crate) sent_us: u64,
-    /// For how long it had sent when the run began.
-    pub(crate) lead_us: u64,
-    /// Whether it had ended by then.
-    pub(crate) before: bool,
+    /// Whether it still ran when its time was over: then its receiver knows what arrived.
+    pub(crate) at_end: bool,
     /// As `wait` says it.
     pub(crate) status: i32,
     pub(crate) stdout: String,

@@ -13,6 +13,7 @@
 mod cable;
 mod exchange;
 mod sender;
+mod sending;
 
 pub(crate) use exchange::{Left, Seen};
 pub use sender::sender;

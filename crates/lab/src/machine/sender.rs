@@ -1,19 +1,19 @@
 //! The machine's side: sends what flows of its host send, and samples its own kernel meanwhile. It has nothing of the network
 //! but its cards.
 
-use super::exchange::{Answer, Job, Left, QUIT, Seen, data_file, place, take};
+use super::exchange::{Answer, Job, QUIT, Seen, data_file, place, take};
+use super::sending::{GOING_LIMIT, LOOK_AT, Sending};
+use crate::Error;
 use crate::ports::Ports;
 use crate::registry::Record;
-use crate::run::{first_byte, load, micros, sleep_until_next};
-use crate::sampler::{Sampler, Track};
+use crate::run::{load, micros, sleep_until_next};
+use crate::sampler::Sampler;
 use crate::spec::{Cc, Flow, LabSpec};
 use crate::topology::Topology;
-use crate::workload::{self, End, Programs};
-use crate::{Error, spec};
+use crate::workload::Programs;
 use std::fs::{self, File};
 use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,12 +36,8 @@ const SAMPLE_INTERVAL: Nanos = Nanos::from_millis(20);
 const SELDOM: Duration = Duration::from_millis(250);
 /// How long its cards may take to appear.
 const CARDS_LIMIT: Duration = Duration::from_secs(20);
-/// How long a program may take until it sends, and from how many bytes on it does: more than it asks the other end with.
-const GOING_LIMIT: Duration = Duration::from_secs(20);
-const GOING_BYTES: u64 = 20_000;
 /// How long a program may take beyond its time.
 const GRACE: Duration = Duration::from_secs(40);
-const LOOK_AT: &str = "run the same command by hand, and see whether the machine is overloaded";
 
 /// Does what the lab asks for in `directory`, until it asks for nothing more.
 ///
@@ -95,18 +91,6 @@ struct Run<'a> {
     spec: LabSpec,
     host: usize,
     programs: Programs,
-}
-
-/// A flow of this host.
-struct Sending<'a> {
-    number: usize,
-    flow: &'a Flow,
-    data: Option<PathBuf>,
-    client: Option<End>,
-    sent: Duration,
-    /// For how long it had sent when the run began.
-    lead_us: u64,
-    left: Option<Left>,
 }
 
 impl<'a> Run<'a> {
@@ -183,7 +167,7 @@ impl<'a> Run<'a> {
                 data,
                 client: None,
                 sent: Duration::ZERO,
-                lead_us: 0,
+                told: false,
                 left: None,
             });
         }
@@ -234,12 +218,12 @@ impl<'a> Run<'a> {
         let begun = Instant::now();
         loop {
             let elapsed = begun.elapsed();
-            for one in sending.iter_mut().filter(|one| one.is_awaited()) {
+            for one in sending.iter_mut().filter(|one| one.flow.begins_the_run()) {
                 one.advance(&self.programs, topology, record, Duration::ZERO)?;
             }
             sampler.take(micros(elapsed))?;
             let tracks = &sampler.samples().tracks;
-            let mut silent = sending.iter().filter(|one| one.is_awaited() && !one.goes(tracks));
+            let mut silent = sending.iter().filter(|one| one.flow.begins_the_run() && !one.goes(tracks));
             match silent.next() {
                 None => break,
                 Some(one) if elapsed > GOING_LIMIT => return Err(one.sends_nothing()),
@@ -247,11 +231,6 @@ impl<'a> Run<'a> {
             }
             self.check()?;
             thread::sleep(4 * POLL);
-        }
-        let now = micros(begun.elapsed());
-        for one in sending.iter_mut().filter(|one| one.is_awaited()) {
-            one.lead_us = now.saturating_sub(first_byte(sampler.samples(), one.number));
-            one.left.iter_mut().for_each(|left| left.before = true);
         }
         sampler.begin();
         Ok(())
@@ -272,17 +251,21 @@ impl<'a> Run<'a> {
         record: &mut Record,
     ) -> Result<crate::sampler::Samples, Error> {
         let limit = self.spec.duration.to_duration() + GRACE;
-        let (mut glance, mut seldom) = (Duration::ZERO, Duration::ZERO);
+        let (mut glance, mut seldom, mut over) = (Duration::ZERO, Duration::ZERO, false);
         while sending.iter().any(|one| one.left.is_none()) {
             let elapsed = start.elapsed();
             for one in sending.iter_mut() {
                 one.advance(&self.programs, topology, record, elapsed)?;
             }
-            sampler.take(micros(elapsed))?;
-            if elapsed >= seldom || sending.iter().any(|one| one.is_closing(elapsed)) {
-                seldom = elapsed + SELDOM;
-                sampler.ask_now_and_then()?;
+            // What its sockets do when its receiver has ended is nobody's traffic.
+            if !over {
+                sampler.take(micros(elapsed))?;
+                if elapsed >= seldom || sending.iter().any(|one| one.is_closing(elapsed)) {
+                    seldom = elapsed + SELDOM;
+                    sampler.ask_now_and_then()?;
+                }
             }
+            over = sending.iter().all(|one| one.is_over(elapsed));
             if elapsed >= glance {
                 glance = elapsed + GLANCE;
                 self.check()?;
@@ -294,68 +277,6 @@ impl<'a> Run<'a> {
             sleep_until_next(start, self.spec.sample_interval.to_duration());
         }
         Ok(sampler.finish())
-    }
-}
-
-impl Sending<'_> {
-    /// Whether the run begins only when it sends.
-    fn is_awaited(&self) -> bool {
-        matches!(&self.flow.job, spec::Job::Bulk { .. }) && self.flow.start.is_zero()
-    }
-
-    /// Whether nothing more is to be waited for.
-    fn goes(&self, tracks: &[Track]) -> bool {
-        let mut own = tracks.iter().filter(|track| track.flow == self.number);
-        self.left.is_some()
-            || own.any(|track| track.points.last().is_some_and(|point| point.bytes_acked > GOING_BYTES))
-    }
-
-    fn sends_nothing(&self) -> Error {
-        Error::Measurement {
-            what: format!("traffic {}", self.flow.label),
-            cause: format!("nothing of it has arrived {} s after its start", GOING_LIMIT.as_secs()),
-            remedy: LOOK_AT.to_owned(),
-        }
-    }
-
-    /// Starts it when it is due, and takes what it left when it has ended.
-    fn advance(
-        &mut self,
-        programs: &Programs,
-        topology: &Topology,
-        record: &mut Record,
-        elapsed: Duration,
-    ) -> Result<(), Error> {
-        let Some(client) = &mut self.client else {
-            if elapsed >= self.flow.start.to_duration() {
-                let to = (topology.server_of(self.number, self.flow), workload::port_of(self.number));
-                let at = topology.ends(self.number).0;
-                let workload = workload::of(self.flow, programs);
-                self.client = Some(workload.send(at, to, self.data.as_deref(), record)?);
-                self.sent = elapsed;
-            }
-            return Ok(());
-        };
-        if self.left.is_none()
-            && let Some(ended) = client.output()?
-        {
-            self.left = Some(Left {
-                flow: self.number,
-                sent_us: micros(self.sent),
-                lead_us: self.lead_us,
-                before: false,
-                status: ended.status.into_raw(),
-                stdout: String::from_utf8_lossy(&ended.stdout).into_owned(),
-                stderr: ended.stderr,
-            });
-        }
-        Ok(())
-    }
-
-    /// Whether its sockets may close any moment.
-    fn is_closing(&self, elapsed: Duration) -> bool {
-        let sized = matches!(&self.flow.job, spec::Job::Sized { .. });
-        self.left.is_none() && (sized && self.client.is_some() || elapsed >= self.flow.stop.to_duration())
     }
 }
 

@@ -45,8 +45,7 @@ pub(crate) fn output(spec: &LabSpec, observed: &Observed) -> Result<RunOutput, E
         report.warnings.iter().map(|warning| format!("traffic {}: {warning}", flow.label))
     });
     warnings.extend(of_programs);
-    let absent = observed.absent.iter();
-    warnings.extend(absent.flat_map(|absent| [overloaded(spec, absent), early(spec, absent)]).flatten());
+    warnings.extend(observed.absent.iter().filter_map(|absent| overloaded(spec, absent)));
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     warnings
         .extend(observed.cpu_s.filter(|busy_s| is_busy(spec, *busy_s, cpus)).map(|_| TOO_BUSY.to_owned()));
@@ -64,22 +63,6 @@ fn overloaded(spec: &LabSpec, absent: &Absent) -> Option<String> {
              limits its connections; lower their rate",
             spec.hosts[absent.host],
             100.0 * absent.busy
-        )
-    })
-}
-
-/// From this share of the measured time on, what is missing at its end is worth a word.
-const MUCH: f64 = 0.02;
-
-fn early(spec: &LabSpec, absent: &Absent) -> Option<String> {
-    let window = spec.duration.to_duration().saturating_sub(spec.warmup.to_duration());
-    (absent.lead.as_secs_f64() > MUCH * window.as_secs_f64()).then(|| {
-        format!(
-            "the virtual machine {} took {:.1} s from its first program's data until all sent, and so long before the end the first \
-             stopped: goodput is too low by up to {:.0} %; let the run last longer, or see whether the host is overloaded",
-            spec.hosts[absent.host],
-            absent.lead.as_secs_f64(),
-            100.0 * absent.lead.as_secs_f64() / window.as_secs_f64()
         )
     })
 }
@@ -219,18 +202,6 @@ mod tests {
         let window_s = (spec.duration.to_duration() - spec.warmup.to_duration()).as_secs_f64();
         assert!(!is_busy(&spec, 1.6 * window_s, 2) && is_busy(&spec, 1.8 * window_s, 2));
         assert!(is_busy(&spec, 0.9 * window_s, 1));
-    }
-
-    #[test]
-    fn programs_that_stop_long_before_the_end_are_told() {
-        let spec = crate::convert::tests::of_text(
-            "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n[[traffic]]\nkind='bulk'\n",
-        )
-        .unwrap();
-        let absent = |ms| Absent { lead: std::time::Duration::from_millis(ms), ..Absent::default() };
-        assert_eq!(early(&spec, &absent(50)), None);
-        let text = early(&spec, &absent(600)).expect("of three seconds");
-        assert!(text.contains("took 0.6 s") && text.contains("up to 20 %"), "{text}");
     }
 
     #[test]

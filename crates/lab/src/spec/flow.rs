@@ -288,6 +288,11 @@ impl Flow {
         matches!(self.job, Job::Bulk { .. } | Job::Datagrams { .. }) && self.quic().is_none()
     }
 
+    /// Whether a virtual machine that sends it does so before the run begins, which begins when it does.
+    pub(crate) fn begins_the_run(&self) -> bool {
+        matches!(&self.job, Job::Bulk { .. }) && self.quic().is_none() && self.start.is_zero()
+    }
+
     pub(crate) fn seconds(&self) -> u64 {
         (self.stop.get().saturating_sub(self.start.get())) / 1_000_000_000
     }

@@ -77,6 +77,11 @@ impl Workload for Iperf3<'_> {
     fn report(&self, sender: &Ended, _server: &End) -> Result<Report, ReportError> {
         parse(&sender.stdout)
     }
+
+    /// It calls that it was told to end an error, and says what it had read all the same.
+    fn cut(&self, server: &Ended) -> Result<Report, ReportError> {
+        report_of(serde_json::from_slice(&server.stdout)?)
+    }
 }
 
 impl Iperf3<'_> {
@@ -159,6 +164,10 @@ fn parse(stdout: &[u8]) -> Result<Report, ReportError> {
     if let Some(error) = server.error {
         return Err(ReportError::ServerSaid(error));
     }
+    report_of(server)
+}
+
+fn report_of(server: ServerJson) -> Result<Report, ReportError> {
     let connections: Vec<Connection> = server
         .start
         .connected
@@ -206,6 +215,28 @@ mod tests {
         assert_eq!(report.connections[0].bytes_within(0.5, 1.5), 500.0 + 1500.0);
         assert_eq!(report.connections[1].bytes_within(0.0, 9.0), 40.0);
         assert_eq!(report.connections[1].bytes_within(2.0, 9.0), 0.0);
+    }
+
+    #[test]
+    fn a_server_that_was_told_to_end_says_what_it_read() {
+        let programs = Programs::default();
+        let spec = crate::convert::tests::of_text(
+            "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n[[traffic]]\nkind='bulk'\n",
+        );
+        let spec = spec.unwrap();
+        let iperf3 = Iperf3 { flow: &spec.flows[0], programs: &programs };
+        let left = |stdout: &str| {
+            let (status, stderr) = (std::os::unix::process::ExitStatusExt::from_raw(1 << 8), String::new());
+            iperf3.cut(&Ended { status, stdout: stdout.into(), stderr })
+        };
+        let report = left(
+            r#"{ "start": { "connected": [ { "socket": 5, "remote_port": 4000 } ] },
+            "intervals": [ { "streams": [ { "socket": 5, "start": 0, "end": 1.0, "bytes": 1000 } ], "sum": {} } ],
+            "end": {}, "error": "interrupt - the server has terminated" }"#,
+        );
+        assert_eq!(report.unwrap().connections[0].bytes_within(0.5, 9.0), 500.0);
+        let none = left(r#"{ "start": {}, "error": "interrupt - the server has terminated" }"#);
+        assert!(matches!(none, Err(ReportError::NoConnection)), "{none:?}");
     }
 
     #[test]

@@ -82,6 +82,11 @@ pub(crate) trait Workload {
 
     /// What the receiving side read, from what the side that connected left and the other has.
     fn report(&self, client: &Ended, server: &End) -> Result<Report, ReportError>;
+
+    /// The same of an endless transfer whose listening side was told to end, from what that left.
+    fn cut(&self, _server: &Ended) -> Result<Report, ReportError> {
+        Err(ReportError::NoServer)
+    }
 }
 
 /// One end of a flow.
@@ -104,6 +109,17 @@ impl End {
         match self {
             Self::Program(program) => program.output(),
             Self::Own(own) => Ok(own.output()),
+        }
+    }
+
+    /// Asks it to end, if it has not.
+    pub(crate) fn end(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Program(program) => program.end(),
+            Self::Own(own) => {
+                own.end();
+                Ok(())
+            }
         }
     }
 
@@ -239,14 +255,14 @@ pub(crate) struct Request {
 }
 
 impl Report {
-    /// The same, counting from so long after the transfer's start.
-    pub(crate) fn after(mut self, time: Duration) -> Self {
+    /// The same of one that ended so long after the run's start, counting from that.
+    pub(crate) fn ending(mut self, at: Duration) -> Self {
+        let intervals = || self.connections.iter().flat_map(|connection| &connection.read);
+        let before_s = intervals().map(|interval| interval.end_s).fold(0.0, f64::max) - at.as_secs_f64();
         for interval in self.connections.iter_mut().flat_map(|connection| &mut connection.read) {
-            interval.start_s -= time.as_secs_f64();
-            interval.end_s -= time.as_secs_f64();
+            interval.start_s -= before_s;
+            interval.end_s -= before_s;
         }
-        self.requests.iter_mut().for_each(|request| request.sent_s -= time.as_secs_f64());
-        self.requests.retain(|request| request.sent_s >= 0.0);
         self
     }
 }
@@ -308,11 +324,8 @@ mod tests {
             took_s: None,
             stalled_us: None,
         };
-        let request = |sent_s| Request { sent_s, took_s: None };
-        let (connections, requests) = (vec![connection], [1.0, 2.0].map(request).to_vec());
-        let report =
-            Report { connections, requests, ..Report::default() }.after(Duration::from_millis(1_500));
-        assert_eq!(report.requests.iter().map(|one| one.sent_s).collect::<Vec<_>>(), [0.5]);
+        let report = Report { connections: vec![connection], ..Report::default() };
+        let report = report.ending(Duration::from_millis(1_500));
         let connection = &report.connections[0];
         assert_eq!(connection.bytes_within(0.0, 1.0), 1_000.0);
         assert_eq!(connection.bytes_within(0.0, f64::MAX), 1_500.0, "half of the second and the third");

@@ -44,6 +44,10 @@ impl Own {
         Some(thread.join().unwrap_or_else(died))
     }
 
+    pub(super) fn end(&self) {
+        self.end.store(true, Ordering::Relaxed);
+    }
+
     pub(super) fn failed(&self, cause: impl Into<String>, remedy: &str) -> Error {
         Error::ProgramFailed {
             program: self.what.to_owned(),
@@ -56,7 +60,7 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        self.end.store(true, Ordering::Relaxed);
+        self.end();
         if let Some(thread) = self.thread.take() {
             // It says nothing that matters any more.
             let _ = thread.join();

@@ -1,0 +1,167 @@
+//! One flow of a run: the programs at its two ends, and what they report.
+
+use super::LOOK_AT;
+use crate::Error;
+use crate::machine::Left;
+use crate::process::Ended;
+use crate::registry::Record;
+use crate::spec::{Job, LabSpec};
+use crate::topology::Topology;
+use crate::workload::{self, End, Programs, Report};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+/// A flow's programs.
+pub(super) struct Running {
+    pub(super) flow: usize,
+    server: End,
+    client: Option<End>,
+    /// When its client was started.
+    pub(super) sent: Duration,
+    pub(super) report: Option<Report>,
+    /// Of one that a virtual machine sends: how far its end is.
+    pub(super) elsewhere: Elsewhere,
+}
+
+/// What both ends of a flow left whose client ran in a virtual machine.
+#[derive(Default)]
+pub(super) struct Elsewhere {
+    /// When its server was told to end, after the run's start.
+    told: Option<Duration>,
+    server: Option<Ended>,
+    pub(super) client: Option<Left>,
+}
+
+/// A program may fail with exit code 0, and its reason is in its report; without a report it is on stderr.
+fn report(workload: &dyn workload::Workload, ended: &Ended, server: &End) -> Result<Report, String> {
+    workload.report(ended, server).map_err(|cause| said(&cause, ended))
+}
+
+fn said(cause: &workload::ReportError, ended: &Ended) -> String {
+    match ended.stderr.as_str() {
+        "" => format!("{cause} [{}]", ended.status),
+        stderr => format!("{cause} ({stderr}) [{}]", ended.status),
+    }
+}
+
+impl Running {
+    pub(super) fn new(flow: usize, server: End) -> Self {
+        Self {
+            flow,
+            server,
+            client: None,
+            sent: Duration::ZERO,
+            report: None,
+            elsewhere: Elsewhere::default(),
+        }
+    }
+
+    /// What it sends, where it sends a file.
+    pub(super) fn data(&self, spec: &LabSpec, programs: &Programs) -> Option<PathBuf> {
+        workload::of(&spec.flows[self.flow], programs).data(&self.server)
+    }
+
+    /// Whether its sockets may close any moment.
+    pub(super) fn is_closing(&self, spec: &LabSpec, elapsed: Duration) -> bool {
+        let flow = &spec.flows[self.flow];
+        let transfers = matches!(&flow.job, Job::Sized { .. }) && self.client.is_some();
+        self.report.is_none() && (transfers || elapsed >= flow.stop.to_duration())
+    }
+
+    /// Whether its report counts from the run's start, whenever its data began.
+    pub(super) fn counts_from_start(&self) -> bool {
+        self.elsewhere.told.is_some()
+    }
+
+    pub(super) fn failed(&self, cause: String) -> Error {
+        match &self.client {
+            Some(client) => client.failed(cause, LOOK_AT),
+            None => self.server.failed(cause, LOOK_AT),
+        }
+    }
+
+    /// Starts it when it is due, and takes its report when it has ended.
+    pub(super) fn advance(
+        &mut self,
+        spec: &LabSpec,
+        programs: &Programs,
+        topology: &Topology,
+        record: &mut Record,
+        elapsed: Duration,
+    ) -> Result<(), Error> {
+        let described = &spec.flows[self.flow];
+        let workload = workload::of(described, programs);
+        let Some(client) = &mut self.client else {
+            if elapsed >= described.start.to_duration() {
+                let (sender, receiver) = topology.ends(self.flow);
+                let at = if described.job.is_fetched() { receiver } else { sender };
+                let to = (topology.server_of(self.flow, described), workload::port_of(self.flow));
+                let data = workload.data(&self.server);
+                self.client = Some(workload.send(at, to, data.as_deref(), record)?);
+                self.sent = elapsed;
+            }
+            return Ok(());
+        };
+        if self.report.is_some() {
+            return Ok(());
+        }
+        if let Some(ended) = client.output()? {
+            let report = report(&*workload, &ended, &self.server);
+            self.report = Some(report.map_err(|cause| client.failed(cause, LOOK_AT))?);
+        }
+        Ok(())
+    }
+
+    /// Ends one that a virtual machine sends when its time is over, where its program would go on, and takes what both ends left.
+    pub(super) fn settle(
+        &mut self,
+        spec: &LabSpec,
+        programs: &Programs,
+        elapsed: Duration,
+    ) -> Result<(), Error> {
+        let flow = &spec.flows[self.flow];
+        if flow.begins_the_run() && elapsed >= flow.stop.to_duration() && self.elsewhere.server.is_none() {
+            self.elsewhere.server = self.server.output()?;
+            if self.elsewhere.told.is_none() && self.elsewhere.server.is_none() {
+                self.elsewhere.told = Some(elapsed);
+                self.server.end()?;
+            }
+        }
+        let waits = |client: &Left| client.at_end && flow.begins_the_run() && self.elsewhere.server.is_none();
+        match self.elsewhere.client.take_if(|client| self.report.is_none() && !waits(client)) {
+            Some(client) => self.take_from(&client, spec, programs),
+            None => Ok(()),
+        }
+    }
+
+    /// What its client left, that ran in a virtual machine.
+    fn take_from(&mut self, client: &Left, spec: &LabSpec, programs: &Programs) -> Result<(), Error> {
+        let ended = Ended {
+            status: ExitStatus::from_raw(client.status),
+            stdout: client.stdout.clone().into_bytes(),
+            stderr: client.stderr.clone(),
+        };
+        let flow = &spec.flows[self.flow];
+        let workload = workload::of(flow, programs);
+        let report = match (&self.elsewhere.server, self.elsewhere.told) {
+            (Some(server), Some(at)) if client.at_end => {
+                let cut = workload.cut(server).map_err(|cause| said(&cause, server));
+                cut.map(|report| report.ending(at))
+            }
+            _ => report(&*workload, &ended, &self.server),
+        };
+        let report = match report {
+            Ok(_) if flow.begins_the_run() && !client.at_end => Err("it was over before its time".to_owned()),
+            report => report,
+        };
+        self.sent = Duration::from_micros(client.sent_us);
+        let report = report.map_err(|cause| Error::Machine {
+            kind: crate::ErrorKind::Failed,
+            message: format!("traffic {}: {cause}", flow.label),
+        })?;
+        self.report = Some(report);
+        Ok(())
+    }
+}
