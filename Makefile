@@ -71,6 +71,11 @@ bench: ## simulator speed, and cost of each hook in the kernel (root)
 fuzz: ## any events against every algorithm, any packets against the transport; FUZZ_SECONDS=60
 	@scripts/fuzz.sh
 
+.PHONY: macos
+macos: ## compiles for macOS what runs there: simulator, transport and its programs
+	@$(SETUP) build
+	@scripts/macos.sh
+
 .PHONY: fmt
 fmt: ## formats Rust and C
 	cargo fmt --all

@@ -35,6 +35,7 @@
 
 mod address;
 mod connection;
+mod device;
 mod driver;
 mod endpoint;
 mod keeper;
@@ -46,6 +47,7 @@ mod stream;
 
 pub use address::{Changes, Source, sources};
 pub use connection::{Connection, PathEvent};
+pub use device::bind_device;
 pub use endpoint::{ConnectionReport, Endpoint};
 pub use keeper::Keeper;
 pub use qlog::Qlog;

@@ -1,6 +1,7 @@
 //! One UDP socket: segmentation offload, ECN bits, what waits for room in it.
 
 use crate::address::Source;
+use crate::device::bind_device;
 use quinn_udp::{EcnCodepoint, RecvMeta, UdpSocketState};
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -218,16 +219,6 @@ fn ecn_of(meta: &RecvMeta) -> Ecn {
         Some(EcnCodepoint::Ce) => Ecn::Ce,
     }
 }
-
-/// Packets from an address leave by its interface, whatever the routing table says of their destination. Linux allows it to everybody from 5.7
-/// on; where it does not, the routing table decides.
-#[cfg(target_os = "linux")]
-fn bind_device(io: &UdpSocket, interface: &str) {
-    let _ = io.bind_device(Some(interface.as_bytes()));
-}
-
-#[cfg(not(target_os = "linux"))]
-fn bind_device(_: &UdpSocket, _: &str) {}
 
 /// Whether this address is one of the loopback, whose interface carries all of this host's.
 pub(crate) fn is_loopback(ip: IpAddr) -> bool {

@@ -66,8 +66,8 @@ fn dial(path: &Path) -> io::Result<UnixStream> {
 /// What a program says that is the owner's.
 fn ask(path: &Path, owner: u32, until: Instant) -> io::Result<Program> {
     let mut stream = dial(path)?;
-    let peer = getsockopt(&stream, sockopt::PeerCredentials)?;
-    if peer.uid() != owner {
+    let (user, pid) = other_end(&stream)?;
+    if user != owner {
         return Err(ErrorKind::PermissionDenied.into());
     }
     let (mut all, mut part) = (Vec::new(), [0; 16 << 10]);
@@ -81,11 +81,25 @@ fn ask(path: &Path, owner: u32, until: Instant) -> io::Result<Program> {
             0 => {
                 // Who it is says the kernel.
                 let said: Program = serde_json::from_slice(&all)?;
-                return Ok(Program { pid: peer.pid().unsigned_abs(), ..said });
+                return Ok(Program { pid, ..said });
             }
             len => all.extend_from_slice(&part[..len]),
         }
     }
+}
+
+/// Its user and number.
+#[cfg(target_os = "linux")]
+fn other_end(stream: &UnixStream) -> io::Result<(u32, u32)> {
+    let peer = getsockopt(stream, sockopt::PeerCredentials)?;
+    Ok((peer.uid(), peer.pid().unsigned_abs()))
+}
+
+/// Its user and number.
+#[cfg(target_os = "macos")]
+fn other_end(stream: &UnixStream) -> io::Result<(u32, u32)> {
+    let (user, _) = nix::unistd::getpeereid(stream)?;
+    Ok((user.as_raw(), getsockopt(stream, sockopt::LocalPeerPid)?.unsigned_abs()))
 }
 
 /// Whether its words can be shown to another user as they are.

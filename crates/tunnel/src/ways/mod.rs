@@ -17,7 +17,7 @@ use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use vmcc_udp::{Source, Target};
+use vmcc_udp::{Source, Target, bind_device};
 
 /// A version of the pattern that is reserved for this (RFC 9000 section 15).
 const NO_VERSION: [u8; 4] = [0x1a, 0x2a, 0x3a, 0x4a];
@@ -245,18 +245,6 @@ fn random() -> io::Result<[u8; ID_LEN]> {
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
 }
-
-/// As the transport's sockets do it.
-#[cfg(target_os = "linux")]
-fn bind_device(socket: &UdpSocket, interface: &str) {
-    use nix::sys::socket::{setsockopt, sockopt::BindToDevice};
-    if !interface.is_empty() {
-        let _ = setsockopt(socket, BindToDevice, &interface.into());
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn bind_device(_: &UdpSocket, _: &str) {}
 
 #[cfg(test)]
 mod tests {
