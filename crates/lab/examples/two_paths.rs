@@ -76,6 +76,7 @@ fn spec(run_id: Option<String>, seconds: u64) -> LabSpec {
         class: 0,
         connections: 1,
         job: Job::Bulk { writes_at: None },
+        round: 0,
         start: Nanos::ZERO,
         stop: Nanos::from_secs(seconds),
     };
@@ -87,6 +88,7 @@ fn spec(run_id: Option<String>, seconds: u64) -> LabSpec {
         flows: vec![flow],
         remaps: Vec::new(),
         throttles: Vec::new(),
+        cuts: Vec::new(),
         machines: Machines::default(),
         duration: Nanos::from_secs(seconds),
         warmup: Nanos::from_millis(500),

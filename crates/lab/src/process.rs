@@ -10,11 +10,11 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// The most output of one program that is read.
-const MAX_OUTPUT_BYTES: u64 = 64 << 20;
+pub(crate) const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 
 /// A running program and what it has written.
 #[derive(Debug)]
@@ -25,6 +25,21 @@ pub(crate) struct Program {
     stdout: File,
     stderr: File,
     ended: Option<ExitStatus>,
+}
+
+/// Where programs start.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    namespace: String,
+    /// The file that takes the members of its cgroup.
+    members: Option<PathBuf>,
+}
+
+impl Place {
+    pub(crate) fn of(namespace: &Netns) -> Self {
+        let members = namespace.cgroup().map(|path| path.join("cgroup.procs"));
+        Self { namespace: namespace.name().to_owned(), members }
+    }
 }
 
 /// What a program that ended left.
@@ -43,20 +58,24 @@ impl Program {
         arguments: &[String],
         remedy: &str,
     ) -> Result<Self, Error> {
-        let name = arguments.first().cloned().unwrap_or_default();
-        let arguments = arguments.to_vec();
-        let cgroup = namespace.cgroup().map(|path| path.join("cgroup.procs"));
-        let started = namespace.run(move || spawn(&arguments, cgroup.as_deref()));
-        let (child, stdout, stderr) = started.map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => {
-                Error::ProgramMissing { program: name.clone(), remedy: remedy.to_owned() }
-            }
-            _ => Error::kernel("starting", format!("{name} in namespace {}", namespace.name()), e),
-        })?;
-        let program =
-            Self { name, namespace: namespace.name().to_owned(), child, stdout, stderr, ended: None };
+        let (place, arguments, remedy) = (Place::of(namespace), arguments.to_vec(), remedy.to_owned());
+        let program = namespace.run(move || Self::start_here(&place, &arguments, &remedy))?;
         record.add_process(program.pid())?;
         Ok(program)
+    }
+
+    /// The same in the namespace of the calling thread, which is `place`. It ends with that thread at the latest, and is in no record: whoever
+    /// removes what a killed run left kills what is in its namespaces.
+    pub(crate) fn start_here(place: &Place, arguments: &[String], remedy: &str) -> Result<Self, Error> {
+        let name = arguments.first().cloned().unwrap_or_default();
+        let (child, stdout, stderr) =
+            spawn(arguments, place.members.as_deref()).map_err(|e| match e.kind() {
+                io::ErrorKind::NotFound => {
+                    Error::ProgramMissing { program: name.clone(), remedy: remedy.to_owned() }
+                }
+                _ => Error::kernel("starting", format!("{name} in namespace {}", place.namespace), e),
+            })?;
+        Ok(Self { name, namespace: place.namespace.clone(), child, stdout, stderr, ended: None })
     }
 
     pub(crate) fn pid(&self) -> i32 {

@@ -11,7 +11,7 @@ use crate::throttle::Throttles;
 use crate::topology::Topology;
 use crate::workload::{self, Programs, Report};
 use crate::{Error, Netns, Role, cpu, energy, measure, ports};
-use running::Running;
+use running::{Running, is_due};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -251,8 +251,10 @@ fn transfer(
             topology.cut(cut)?;
         }
         let elsewhere = session.as_ref().map(|session| session.host);
-        for flow in running.iter_mut().filter(|flow| elsewhere != Some(spec.flows[flow.flow].from)) {
-            flow.advance(spec, &control.programs, topology, record, elapsed)?;
+        let due: Vec<bool> = running.iter().map(|flow| is_due(spec, &running, flow)).collect();
+        let here = |flow: &Running| elsewhere != Some(spec.flows[flow.flow].from);
+        for (flow, is_due) in running.iter_mut().zip(due).filter(|(flow, _)| here(flow)) {
+            flow.advance(spec, &control.programs, topology, record, (elapsed, is_due))?;
         }
         if absent.is_none()
             && let Some(session) = &mut session
@@ -298,7 +300,10 @@ fn transfer(
         let told = flow.report.iter().flat_map(|report| &report.paths).cloned().collect::<Vec<_>>();
         samples.tell(spec, flow.flow, &told, *start_us);
     }
-    let reports = running.into_iter().filter_map(|flow| flow.report).collect();
+    let mut reports: Vec<Report> = running.into_iter().filter_map(|flow| flow.report).collect();
+    for (flow, report) in reports.iter_mut().enumerate() {
+        report.complete_ports(samples.tracks.iter().filter(|track| track.flow == flow));
+    }
     let (cpu_s, energy) = (cpu.busy_s(), energy.energy());
     Ok(Observed { samples, reports, started_us, ports: ports.records()?, cpu_s, energy, absent })
 }

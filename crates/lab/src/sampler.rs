@@ -247,7 +247,7 @@ impl<'a> Sampler<'a> {
                 let token = subflow.mptcp.map(|mptcp| mptcp.token_local).filter(|token| *token != 0);
                 let arrived = Arrived { token, ce_pkt: subflow.received_ce_pkt };
                 // The sender sees the same socket pair the other way round.
-                let ends = (subflow.remote, subflow.local);
+                let ends = (plain(subflow.remote), plain(subflow.local));
                 match self.known.get(&ends) {
                     Some(index) => self.samples.tracks[*index].arrived(arrived),
                     None => drop(self.samples.strangers.insert(ends, arrived)),
@@ -278,6 +278,11 @@ fn tells_alpha(spec: &LabSpec) -> bool {
     spec.flows.iter().any(|flow| tells(&flow.cc))
 }
 
+/// The address of IPv4 that a socket of IPv6 may have.
+fn plain(end: SocketAddr) -> SocketAddr {
+    SocketAddr::new(end.ip().to_canonical(), end.port())
+}
+
 fn record(
     known: &mut BTreeMap<(SocketAddr, SocketAddr), usize>,
     samples: &mut Samples,
@@ -285,7 +290,8 @@ fn record(
     t_us: u64,
     (subflow, alpha): (&Subflow, Option<f64>),
 ) {
-    let IpAddr::V4(local) = subflow.local.ip() else { return };
+    let key = (plain(subflow.local), plain(subflow.remote));
+    let IpAddr::V4(local) = key.0.ip() else { return };
     let flow = |port: u16| workload::flow_of(port).filter(|flow| *flow < paths.len());
     // Where data are fetched it is the sender that listens.
     let (connected, fetched) = (flow(subflow.remote.port()), flow(subflow.local.port()));
@@ -295,7 +301,6 @@ fn record(
         return;
     }
     samples.points += 1;
-    let key = (subflow.local, subflow.remote);
     let before = known.get(&key).copied();
     let index = match before.filter(|index| samples.tracks[*index].path == path) {
         Some(index) => index,

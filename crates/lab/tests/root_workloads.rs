@@ -6,6 +6,7 @@ use common::{alone, flow, native, registry, run_with, two_paths};
 use std::path::Path;
 use vmcc_lab::{Cc, Error, Flow, Job, LabSpec, Programs, Role, Transport};
 use vmcc_results::RunOutput;
+use vmcc_scenario::model::ObjectProgram;
 use vmcc_units::Nanos;
 
 /// Set-up unpacks it beside the build, so that no service of it is started.
@@ -18,6 +19,7 @@ fn programs() -> Programs {
     Programs {
         nginx: unpacked("sbin", "nginx"),
         memcached: unpacked("bin", "memcached"),
+        ganesha: unpacked("bin", "ganesha.nfsd"),
         ..Programs::default()
     }
 }
@@ -50,11 +52,21 @@ fn root_files_arrive_whole_over_both_paths() {
 /// An unchanged memcached holds the objects; whatever arrives is compared with what it was given.
 #[test]
 fn root_objects_are_fetched_over_both_paths() {
+    objects_are_fetched(ObjectProgram::Memcached);
+}
+
+/// The same from an unchanged Apache, whose own set-up on the host is not read.
+#[test]
+fn root_objects_are_fetched_from_a_web_server() {
+    objects_are_fetched(ObjectProgram::Apache);
+}
+
+fn objects_are_fetched(holder: ObjectProgram) {
     let _alone = alone();
-    let mut spec = two_paths(registry("vmcc"), 4);
+    let mut spec = two_paths(registry("vmcc"), 3);
     spec.warmup = Nanos::ZERO;
     let sizes = ["1kB", "20kB", "600kB"].map(|size| size.parse().unwrap()).to_vec();
-    spec.flows[0].job = Job::Objects { sizes, per_second: 10.0, seed: 1 };
+    spec.flows[0].job = Job::Objects { holder, sizes, per_second: 13.0, seed: 1 };
     let output = run_with(&spec, programs()).unwrap();
     let (completed, unfinished) = (of(&output, "completed"), of(&output, "unfinished"));
     // 40 on average, with a deviation of 6; a busy machine answers the last ones too late.
@@ -76,6 +88,58 @@ fn root_objects_are_fetched_over_both_paths() {
         output.flows.iter().filter(|flow| flow.size_bytes == Some(size)).all(|flow| flow.subflows == 2)
     };
     assert!(both(600_000) && output.metrics.rtt_us.is_some(), "{:?}", output.metrics);
+}
+
+/// Four readers of one file on a network file system, 16 MB through two paths of 100 Mbit/s: server and readers are unchanged programs.
+#[test]
+fn root_chunks_of_a_network_file_system_are_read_over_both_paths() {
+    let _alone = alone();
+    let mut spec = files(registry("vmcc"), 4, "4MB");
+    (spec.duration, spec.flows[0].stop) = (Nanos::from_secs(3), Nanos::from_secs(3));
+    spec.flows[0].job = Job::Chunks { size: "4MB".parse().unwrap() };
+    let output = run_with(&spec, programs()).unwrap();
+    assert_eq!((of(&output, "completed"), of(&output, "unfinished")), (4.0, 0.0));
+    assert_eq!(output.flows.len(), 4);
+    // On a busy machine sockets may come and go between two looks.
+    let both = output.flows.iter().filter(|flow| flow.subflows == 2).count();
+    assert!(both >= 2, "{:?}", output.flows);
+    let carried: Vec<_> = output.metrics.paths.iter().filter_map(|path| path.goodput_bps).collect();
+    assert!(carried.iter().all(|path| *path > 0.2 * carried.iter().sum::<f64>()), "{carried:?}");
+    // The files' bytes at the full rate of both take 0.64 s.
+    assert!(output.flows.iter().filter_map(|flow| flow.end_us).max() > Some(640_000), "{:?}", output.flows);
+}
+
+/// A reader that gets bytes wrong is found out, and no figures are made of it.
+#[test]
+fn root_wrong_bytes_of_a_file_system_fail_the_run() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let liar = folder.path().join("nfs-cat");
+    // The next byte for each.
+    std::fs::write(&liar, "#!/bin/sh\nnfs-cat \"$1\" | tr '\\000-\\377' '\\001-\\377\\000'\n").unwrap();
+    std::fs::set_permissions(&liar, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut spec = files(registry("vmcc"), 1, "1kB");
+    (spec.flows[0].job, spec.flows[0].connections) = (Job::Chunks { size: "100kB".parse().unwrap() }, 1);
+    let liars = Programs { nfs_cat: liar.to_string_lossy().into_owned(), ..programs() };
+    let error = run_with(&spec, liars).unwrap_err().to_string();
+    assert!(error.contains("not the file's 100000 from byte 0 on"), "{error}");
+}
+
+/// Every worker sends a partition to every other, twice; nothing of the second round leaves before all of the first has arrived.
+#[test]
+fn root_a_shuffle_has_a_barrier() {
+    let _alone = alone();
+    let text = "[host]\ncc='lia'\n[topology]\nkind='leaf-spine'\nleaves=3\nspines=2\nhosts_per_leaf=1\nrate='40mbit'\ndelay='20us'\n\
+                [[traffic]]\nname='shuffle'\nkind='sized'\nfrom='*'\nto='*'\npairing='all'\nsubflows=2\nsize='500kB'\nrounds=2\n";
+    let spec = LabSpec::try_from(&common::case(text)).unwrap();
+    let output = run_with(&spec, programs()).unwrap();
+    assert_eq!((of(&output, "completed"), of(&output, "unfinished")), (12.0, 0.0));
+    let mut all: Vec<(f64, f64)> =
+        output.flows.iter().map(|flow| (flow.start_us as f64, flow.fct_us.unwrap())).collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let ends = all[..6].iter().map(|(start, took)| start + took).fold(0.0, f64::max);
+    let begins = all[6].0;
+    assert!(begins >= ends, "the first round ended at {ends} us, the second began at {begins}");
 }
 
 /// Ten files that begin at once fill a queue of 20 packets at once: somebody waits for a timeout.

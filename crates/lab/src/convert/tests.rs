@@ -219,3 +219,23 @@ fn paths_that_share_a_queue_are_both_read_at_it() {
         assert_eq!(ports(path).len(), 6, "both directions");
     }
 }
+
+#[test]
+fn rounds_are_flows_of_their_own_and_wait_for_each_other() {
+    let network =
+        "[topology]\nkind='leaf-spine'\nleaves=3\nspines=2\nhosts_per_leaf=1\nrate='40mbit'\ndelay='20us'\n";
+    let traffic = "[[traffic]]\nkind='sized'\nfrom='*'\nto='*'\npairing='all'\nsize='10kB'\nrounds=2\n";
+    let spec = of_text(&format!("{network}{traffic}")).unwrap();
+    let of_round = |round| spec.flows.iter().filter(|flow| flow.round == round).count();
+    assert_eq!((of_round(0), of_round(1), of_round(2)), (6, 6, 0));
+}
+
+#[test]
+fn a_file_is_read_or_put_as_its_entry_says() {
+    let network = "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n";
+    let of = |traffic: &str| of_text(&format!("{network}[[traffic]]\nkind='sized'\nsize='10kB'\n{traffic}"));
+    let fetched = |traffic: &str| of(traffic).unwrap().flows[0].job.is_fetched();
+    assert!(fetched("program='nfs'\n") && !fetched("program='nginx'\n") && !fetched(""));
+    let error = of("program='nfs'\nwrite_rate='1mbit'\n").unwrap_err().to_string();
+    assert!(error.starts_with("traffic.sized.write_rate"), "{error}");
+}

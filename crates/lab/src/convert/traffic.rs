@@ -9,7 +9,8 @@ use vmcc_cc::{Algorithm, ParamValue, Params};
 use vmcc_network::Topology;
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{
-    Common, Host, OnOffUdp, Pairing, Param, Poisson, Probe, Protocol, Sized, Traffic, TrafficKind,
+    Common, FileProgram, Host, ObjectProgram, OnOffUdp, Pairing, Param, Poisson, Probe, Protocol, Sized,
+    Traffic, TrafficKind,
 };
 use vmcc_scenario::sizes::Sizes;
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
@@ -46,7 +47,8 @@ pub(super) fn convert(
                     stop: *stop,
                     ..like.clone()
                 };
-                flows.extend(times.iter().map(at));
+                let round = |round: u32| times.iter().map(at).map(move |flow| Flow { round, ..flow });
+                flows.extend((0..rounds(&traffic.kind)).flat_map(round));
             }
         }
     }
@@ -84,8 +86,14 @@ fn job(scenario: &Scenario, traffic: &Traffic, key: &impl Fn(&str) -> String) ->
         }
         TrafficKind::Sized(sized) if traffic.common.class > 0 => refuse(
             key("class"),
-            format!("curl sets no DSCP, so class {} of files of {}", traffic.common.class, sized.size),
+            format!("nothing sets the DSCP of class {} of files of {}", traffic.common.class, sized.size),
         ),
+        TrafficKind::Sized(Sized { program: Some(FileProgram::Nfs), write_rate: Some(_), .. }) => {
+            refuse(key("write_rate"), "who reads from a file system sets the pace")
+        }
+        TrafficKind::Sized(sized) if sized.program == Some(FileProgram::Nfs) => {
+            Ok((Job::Chunks { size: sized.size }, sized.connections))
+        }
         TrafficKind::Sized(sized) => {
             Ok((Job::Sized { size: sized.size, rate: sized.write_rate }, sized.connections))
         }
@@ -113,7 +121,7 @@ fn objects(
     key: &impl Fn(&str) -> String,
 ) -> Result<Job, Error> {
     if traffic.common.class > 0 {
-        return refuse(key("class"), "memcached sets no DSCP");
+        return refuse(key("class"), "neither memcached nor Apache sets a DSCP");
     }
     if poisson.limit.is_some() {
         return refuse(key("limit"), "what is fetched ends with `stop`");
@@ -135,7 +143,8 @@ fn objects(
     };
     let middle = |object: usize| (object as f64 + 0.5) / OBJECTS as f64;
     let sizes = (0..OBJECTS).map(|object| sizes.quantile(middle(object))).collect();
-    Ok(Job::Objects { sizes, per_second, seed: scenario.seed })
+    let holder = poisson.program.unwrap_or(ObjectProgram::Memcached);
+    Ok(Job::Objects { holder, sizes, per_second, seed: scenario.seed })
 }
 
 fn probing(
@@ -155,6 +164,14 @@ fn probing(
         reply: probe.reply.unwrap_or(probe.packet),
         timeout: probe.timeout,
     })
+}
+
+/// How often all of it is sent.
+fn rounds(kind: &TrafficKind) -> u32 {
+    match kind {
+        TrafficKind::Sized(sized) => sized.rounds.unwrap_or(1),
+        _ => 1,
+    }
 }
 
 /// When its programs run: of datagrams, each time that they are on.
@@ -224,6 +241,7 @@ fn common(
         class: common.class,
         connections,
         job,
+        round: 0,
         start: common.start,
         // The run's end stops whatever goes on then.
         stop: common.stop.map_or(scenario.duration, |stop| stop.min(scenario.duration)),

@@ -5,7 +5,7 @@ use crate::Error;
 use crate::registry::Record;
 use crate::run::micros;
 use crate::sampler::Track;
-use crate::spec::{self, Flow};
+use crate::spec::Flow;
 use crate::topology::Topology;
 use crate::workload::{self, End, Programs};
 use std::os::unix::process::ExitStatusExt;
@@ -64,7 +64,8 @@ impl Sending<'_> {
                 let at = topology.ends(self.number).0;
                 let asked = self.asked();
                 let workload = workload::of(&asked, programs);
-                self.client = Some(workload.send(at, to, self.data.as_deref(), record)?);
+                let lasts = asked.stop.to_duration().saturating_sub(asked.start.to_duration());
+                self.client = Some(workload.send(at, to, lasts, self.data.as_deref(), record)?);
                 self.sent = elapsed;
             }
             return Ok(());
@@ -101,7 +102,7 @@ impl Sending<'_> {
 
     /// Whether its sockets may close any moment.
     pub(super) fn is_closing(&self, elapsed: Duration) -> bool {
-        let sized = matches!(&self.flow.job, spec::Job::Sized { .. });
-        self.left.is_none() && (sized && self.client.is_some() || elapsed >= self.flow.stop.to_duration())
+        self.left.is_none()
+            && (self.flow.job.is_file() && self.client.is_some() || elapsed >= self.flow.stop.to_duration())
     }
 }

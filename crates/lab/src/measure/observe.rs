@@ -134,7 +134,7 @@ fn connection(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Conn
     let (job, waits_by_itself) = match &flow.job {
         spec::Job::Bulk { writes_at } => (Job::Endless, writes_at.is_some()),
         // Nobody saw exactly when it ended.
-        spec::Job::Sized { size, .. } => (Job::Transfer(size.get()), true),
+        spec::Job::Sized { size, .. } | spec::Job::Chunks { size } => (Job::Transfer(size.get()), true),
         spec::Job::Objects { .. } => (Job::Transfer(transfer.connection.size.unwrap_or(0)), true),
         spec::Job::Datagrams { .. } | spec::Job::Probes(_) => (Job::Endless, true),
     };

@@ -5,7 +5,7 @@ use crate::Error;
 use crate::machine::Left;
 use crate::process::Ended;
 use crate::registry::Record;
-use crate::spec::{Job, LabSpec};
+use crate::spec::LabSpec;
 use crate::topology::Topology;
 use crate::workload::{self, End, Programs, Report};
 use std::os::unix::process::ExitStatusExt;
@@ -46,6 +46,16 @@ fn said(cause: &workload::ReportError, ended: &Ended) -> String {
     }
 }
 
+/// Whether the round before a flow's own, if there is one, has arrived whole.
+pub(super) fn is_due(spec: &LabSpec, running: &[Running], flow: &Running) -> bool {
+    let own = &spec.flows[flow.flow];
+    let before = |other: &&Running| {
+        let other = &spec.flows[other.flow];
+        other.label == own.label && other.round + 1 == own.round
+    };
+    running.iter().filter(before).all(|other| other.report.as_ref().is_some_and(Report::is_complete))
+}
+
 impl Running {
     pub(super) fn new(flow: usize, server: End) -> Self {
         Self {
@@ -66,7 +76,7 @@ impl Running {
     /// Whether its sockets may close any moment.
     pub(super) fn is_closing(&self, spec: &LabSpec, elapsed: Duration) -> bool {
         let flow = &spec.flows[self.flow];
-        let transfers = matches!(&flow.job, Job::Sized { .. }) && self.client.is_some();
+        let transfers = flow.job.is_file() && self.client.is_some();
         self.report.is_none() && (transfers || elapsed >= flow.stop.to_duration())
     }
 
@@ -89,17 +99,22 @@ impl Running {
         programs: &Programs,
         topology: &Topology,
         record: &mut Record,
-        elapsed: Duration,
+        (elapsed, is_due): (Duration, bool),
     ) -> Result<(), Error> {
         let described = &spec.flows[self.flow];
         let workload = workload::of(described, programs);
         let Some(client) = &mut self.client else {
-            if elapsed >= described.start.to_duration() {
+            let (start, stop) = (described.start.to_duration(), described.stop.to_duration());
+            if described.round > 0 && elapsed >= stop {
+                // The round before took until now.
+                self.report = Some(Report::of_none(described.connections));
+            } else if is_due && elapsed >= start {
+                let lasts = stop.saturating_sub(if described.round > 0 { elapsed } else { start });
                 let (sender, receiver) = topology.ends(self.flow);
                 let at = if described.job.is_fetched() { receiver } else { sender };
                 let to = (topology.server_of(self.flow, described), workload::port_of(self.flow));
                 let data = workload.data(&self.server);
-                self.client = Some(workload.send(at, to, data.as_deref(), record)?);
+                self.client = Some(workload.send(at, to, lasts, data.as_deref(), record)?);
                 self.sent = elapsed;
             }
             return Ok(());

@@ -1,5 +1,6 @@
 //! What becomes of MPTCP's subflows: which were opened, which were closed while their connection went on, and why.
 
+use super::plain;
 use crate::spec::LabSpec;
 use crate::topology::Topology;
 use crate::workload;
@@ -125,7 +126,7 @@ impl Listener {
     }
 
     fn fate(&mut self, ends: Ends) -> &mut Fate {
-        self.fates.known.entry((ends.local.into(), ends.remote.into())).or_default()
+        self.fates.known.entry((plain(ends.local.into()), plain(ends.remote.into()))).or_default()
     }
 
     pub(crate) fn finish(self) -> Fates {

@@ -1,8 +1,10 @@
 //! What is sent.
 
 use crate::Error;
+use crate::process::MAX_OUTPUT_BYTES;
 use crate::workload::{HEADERS_BYTES, NUMBER_BYTES, Probing};
 use vmcc_cc::Params;
+use vmcc_scenario::model::ObjectProgram;
 use vmcc_tunnel::load::Settings;
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
@@ -13,6 +15,10 @@ const SMALLEST_DATAGRAM: Bytes = Bytes::new(44);
 
 /// memcached's largest, with its key.
 const LARGEST_OBJECT: Bytes = Bytes::new(1_000_000);
+/// What a program prints is kept and read at once.
+const LARGEST_CHUNK: Bytes = Bytes::new(MAX_OUTPUT_BYTES - 1);
+/// Each is a process.
+const MOST_CHUNKS: u32 = 256;
 /// A thread of ours sends them.
 const SHORTEST_INTERVAL: Nanos = Nanos::from_micros(200);
 /// Without fragments.
@@ -81,8 +87,15 @@ pub enum Job {
         /// What the program sends of payload per second. `None`: as much as it can.
         rate: Option<BitsPerSec>,
     },
-    /// Objects of a cache, `memcached` at the sender, that the receiver fetches, each on a connection of its own.
+    /// A file of this size that the receiver reads from the sender's file system: `nfs-cat` from `ganesha.nfsd`.
+    Chunks {
+        /// The file's size.
+        size: Bytes,
+    },
+    /// Objects that the sender's server holds and the receiver fetches, each on a connection of its own.
     Objects {
+        /// The server.
+        holder: ObjectProgram,
         /// What it fetches: one of these sizes at a time, each as often as the others.
         sizes: Vec<Bytes>,
         /// Fetches per second on average, a Poisson process.
@@ -124,6 +137,8 @@ pub struct Flow {
     pub connections: u32,
     /// What they do.
     pub job: Job,
+    /// Begins, at its start or later, when all flows of its label of the round before have arrived whole.
+    pub round: u32,
     /// When it starts.
     pub start: Nanos,
     /// When it stops; of what iperf3 sends, whole seconds after `start`.
@@ -202,7 +217,12 @@ impl Job {
 
     /// Whether the receiver connects, and asks for what it gets.
     pub(crate) fn is_fetched(&self) -> bool {
-        matches!(self, Self::Objects { .. })
+        matches!(self, Self::Objects { .. } | Self::Chunks { .. })
+    }
+
+    /// Whether each connection carries a file of a size.
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self, Self::Sized { .. } | Self::Chunks { .. })
     }
 
     /// Whether it asks only what packets meet.
@@ -236,7 +256,7 @@ impl Flow {
             Job::Objects { sizes, .. } if sizes.iter().any(|size| *size > LARGEST_OBJECT) => {
                 Err(Error::not_expressible(
                     key("sizes"),
-                    format!("memcached holds objects of at most {LARGEST_OBJECT}"),
+                    format!("what is fetched holds objects of at most {LARGEST_OBJECT}"),
                 ))
             }
             Job::Objects { per_second, .. } if !(0.0..=MOST_PER_SECOND).contains(per_second) => {
@@ -245,8 +265,20 @@ impl Flow {
                     format!("{per_second:.0} fetches per second; at most {MOST_PER_SECOND} are possible"),
                 ))
             }
-            Job::Sized { size, .. } if size.get() == 0 => Err(Error::spec(key("size"), "a file of no bytes")),
-            Job::Sized { .. } if self.stop.get().saturating_sub(self.start.get()) < SHORTEST.get() => {
+            Job::Chunks { size } if *size > LARGEST_CHUNK => Err(Error::not_expressible(
+                key("size"),
+                format!("{size}; what is read from the file system is at most {LARGEST_CHUNK} each"),
+            )),
+            Job::Chunks { .. } if self.connections > MOST_CHUNKS => Err(Error::not_expressible(
+                key("connections"),
+                format!("{}; each is a program, at most {MOST_CHUNKS} of them", self.connections),
+            )),
+            Job::Sized { size, .. } | Job::Chunks { size } if size.get() == 0 => {
+                Err(Error::spec(key("size"), "a file of no bytes"))
+            }
+            Job::Sized { .. } | Job::Chunks { .. }
+                if self.stop.get().saturating_sub(self.start.get()) < SHORTEST.get() =>
+            {
                 Err(Error::spec(key("stop"), format!("files have {SHORTEST} or more to arrive in")))
             }
             Job::Datagrams { packet, .. } if *packet < SMALLEST_DATAGRAM => Err(Error::not_expressible(
@@ -261,7 +293,9 @@ impl Flow {
     /// What arrives of its files.
     pub(crate) fn files_bytes(&self) -> u64 {
         match &self.job {
-            Job::Sized { size, .. } => size.get().saturating_mul(self.connections.into()),
+            Job::Sized { size, .. } | Job::Chunks { size } => {
+                size.get().saturating_mul(self.connections.into())
+            }
             Job::Bulk { .. } | Job::Objects { .. } | Job::Datagrams { .. } | Job::Probes(_) => 0,
         }
     }

@@ -148,6 +148,9 @@ impl LabSpec {
             return refused("its programs have a quota, which containers have");
         }
         let own: Vec<&Flow> = self.flows.iter().filter(|flow| flow.from == *host).collect();
+        if own.iter().any(|flow| flow.round > 0) {
+            return refused("its transfers come in rounds, and it does not see what others have received");
+        }
         let stack = |flow: &Flow| (flow.role, flow.cc.kernel_name(), flow.ecn);
         if own.iter().any(|flow| stack(flow) != stack(own[0])) {
             return refused(

@@ -242,6 +242,7 @@ mod tests {
             class: 0,
             connections: 1,
             job: Job::Bulk { writes_at: None },
+            round: 0,
             start: Nanos::ZERO,
             stop: Nanos::from_secs(4),
         };

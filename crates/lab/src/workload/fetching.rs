@@ -1,6 +1,7 @@
-//! A client of caches: fetches begin as a Poisson process, whether or not earlier ones are done, each on a connection of its
-//! own; every byte is compared with what the cache was given.
+//! A client of what holds objects: fetches begin as a Poisson process, whether or not earlier ones are done, each on a connection of its
+//! own; every byte is compared with what their holder was given.
 
+use super::answers::{Awaited, request};
 use super::objects::{Shelf, key};
 use super::own::left;
 use crate::draws::Draws;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
+use vmcc_scenario::model::ObjectProgram;
 
 /// A connection stays for so long when it has what it came for, so that its sockets' last counts are seen: several
 /// times what lies between two looks.
@@ -28,6 +30,7 @@ pub(super) struct Plan {
     pub(super) per_second: f64,
     pub(super) seed: u64,
     pub(super) lasts: Duration,
+    pub(super) holder: ObjectProgram,
     pub(super) shelf: Arc<Shelf>,
 }
 
@@ -114,10 +117,10 @@ fn one(plan: &Plan, object: usize, until: Instant) -> io::Result<(Socket, Option
     let protocol = if plan.multipath { Protocol::MPTCP } else { Protocol::TCP };
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol))?;
     socket.connect_timeout(&plan.to.into(), left())?;
-    (&socket).write_all(format!("get {}\r\n", key(object)).as_bytes())?;
-    let wanted = plan.shelf.answer(object);
-    let (mut got, mut buffer) = (0, vec![0; 1 << 15]);
-    while got < wanted.len() {
+    (&socket).write_all(request(plan.holder, object).as_bytes())?;
+    let mut answer = Awaited::of(plan.holder, object, plan.shelf.object(object));
+    let (mut complete, mut buffer) = (false, vec![0; 1 << 15]);
+    while !complete {
         socket.set_read_timeout(Some(left()))?;
         let count = match (&socket).read(&mut buffer) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -125,12 +128,7 @@ fn one(plan: &Plan, object: usize, until: Instant) -> io::Result<(Socket, Option
             Err(e) if is_late(&e) => return Ok((socket, None)),
             Err(e) => return Err(e),
         };
-        if wanted.get(got..got + count) != Some(&buffer[..count]) {
-            return Err(io::Error::other(format!(
-                "it is not what was put there, from byte {got} of the answer on"
-            )));
-        }
-        got += count;
+        complete = answer.take(&buffer[..count])?;
     }
     let took = started.elapsed();
     Ok((socket, Some(took)))

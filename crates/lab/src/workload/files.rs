@@ -1,7 +1,8 @@
 //! Files, one on each connection: `curl` puts them to `nginx`, which keeps them in memory until they have been compared.
 //!
-//! Both ends are where the server is alone to see: a file system in memory of its own, gone with the process.
+//! Both ends are where the server is alone to see (see `place`).
 
+use super::place::{SETTINGS, in_memory, in_memory_of};
 use super::{
     Connection, End, Interval, Programs, Report, ReportError, START_TIME, Workload, await_listening,
     check_installed, check_wrapper, wrapper,
@@ -14,16 +15,13 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use vmcc_units::{BitsPerSec, Bytes};
 
 const INSTALL_CURL: &str = "apt-get install -y curl";
 const INSTALL_NGINX: &str = "apt-get install -y nginx-light";
 /// curl's words for a transfer that its time limit ended.
 const TIMED_OUT: &str = "28";
-
-/// What is sent is random, so that nothing compares equal by accident.
-const PREPARE: &str = "mount -t tmpfs none /run && mkdir /run/files && printf %s \"$1\" >/run/nginx.conf && \
-                       head -c \"$2\" /dev/urandom >/run/data && shift 2 && exec \"$@\"";
 
 /// A flow's client and server.
 pub(super) struct Files<'a> {
@@ -41,11 +39,9 @@ impl Workload for Files<'_> {
     }
 
     fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<End, Error> {
-        let (settings, size) = (settings(port), self.size.get().to_string());
-        let mut words = vec!["unshare", "--mount", "sh", "-c", PREPARE, "sh", &settings, &size];
-        words.extend(wrapper(self.flow, self.programs));
-        words.extend([&*self.programs.nginx, "-p", "/run", "-e", "stderr", "-c", "/run/nginx.conf"]);
-        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        let mut words = in_memory(&settings(port), self.size.get(), &wrapper(self.flow, self.programs));
+        words
+            .extend([&*self.programs.nginx, "-p", "/run", "-e", "stderr", "-c", SETTINGS].map(str::to_owned));
         let server = Program::start(at, record, &words, INSTALL_NGINX)?;
         // A gigabyte of random numbers takes its time.
         await_listening(server, (at, port), 6 * START_TIME, |ended| ended.stderr).map(End::Program)
@@ -59,11 +55,11 @@ impl Workload for Files<'_> {
         &self,
         at: &Netns,
         (to, port): (Ipv4Addr, u16),
+        lasts: Duration,
         data: Option<&Path>,
         record: &mut Record,
     ) -> Result<End, Error> {
         let count = self.flow.connections.to_string();
-        let lasts = self.flow.stop.to_duration().saturating_sub(self.flow.start.to_duration());
         let seconds = format!("{:.3}", lasts.as_secs_f64());
         let data = data.ok_or_else(|| Error::spec("traffic", "there is no file to be sent"))?;
         let data = data.to_string_lossy().into_owned();
@@ -150,11 +146,6 @@ fn settings(port: u16) -> String {
     )
 }
 
-/// A file that only the server sees.
-fn in_memory_of(server: &Program, name: &str) -> PathBuf {
-    PathBuf::from(format!("/proc/{}/root/run/{name}", server.pid()))
-}
-
 /// How many files arrived; an error if one is not what was sent.
 fn compare(server: &Program, count: u32) -> io::Result<usize> {
     let mut whole = 0;
@@ -209,6 +200,7 @@ mod tests {
             class: 0,
             connections: 1,
             job: Job::Sized { size: Bytes::new(1000), rate: None },
+            round: 0,
             start: Nanos::ZERO,
             stop: Nanos::from_secs(1),
         }

@@ -14,6 +14,7 @@ use crate::{Error, Netns};
 use serde::Deserialize;
 use std::net::Ipv4Addr;
 use std::path::Path;
+use std::time::Duration;
 
 const INSTALL_IPERF: &str = "apt-get install -y iperf3";
 
@@ -49,6 +50,7 @@ impl Workload for Iperf3<'_> {
         &self,
         at: &Netns,
         (to, port): (Ipv4Addr, u16),
+        _lasts: Duration,
         _data: Option<&Path>,
         record: &mut Record,
     ) -> Result<End, Error> {
@@ -100,7 +102,7 @@ impl Iperf3<'_> {
                 let rate = u128::from(rate.get()) * u128::from(payload) / u128::from(packet.get().max(1));
                 Some((u64::try_from(rate).unwrap_or(u64::MAX), payload))
             }
-            Job::Sized { .. } | Job::Objects { .. } | Job::Probes(_) => None,
+            _ => None,
         }
     }
 }

@@ -3,11 +3,14 @@
 //! A workload is chosen by the flow ([`of`]); the run ([`crate::run`]) starts, watches and ends its programs without knowing
 //! which they are.
 
+mod answers;
 mod fetching;
 mod files;
 mod iperf3;
+mod nfs;
 mod objects;
 mod own;
+mod place;
 mod probes;
 mod quic;
 
@@ -17,9 +20,10 @@ pub use quic::quic_end;
 
 use crate::process::{Ended, Program, is_installed};
 use crate::registry::Record;
-use crate::sampler::Told;
+use crate::sampler::{Told, Track};
 use crate::spec::{Flow, Job, Transport};
 use crate::{Error, Netns};
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -40,6 +44,12 @@ pub struct Programs {
     pub nginx: String,
     /// `memcached`, from which objects are fetched.
     pub memcached: String,
+    /// Apache's web server, from which objects are fetched as well.
+    pub apache: String,
+    /// `ganesha.nfsd`, a file system in the network.
+    pub ganesha: String,
+    /// `nfs-cat`, which reads files of it.
+    pub nfs_cat: String,
     /// What carries QUIC: words before an order as [`quic_end`] takes it.
     pub quic: Vec<String>,
 }
@@ -52,6 +62,9 @@ impl Default for Programs {
             curl: "curl".to_owned(),
             nginx: "nginx".to_owned(),
             memcached: "memcached".to_owned(),
+            apache: "apache2".to_owned(),
+            ganesha: "ganesha.nfsd".to_owned(),
+            nfs_cat: "nfs-cat".to_owned(),
             quic: quic::own_program(),
         }
     }
@@ -71,11 +84,12 @@ pub(crate) trait Workload {
     }
 
     /// Starts the other side, which ends by itself when the flow does. `data` is [`Workload::data`], or a copy of
-    /// it.
+    /// it; `lasts`, the time until the flow stops.
     fn send(
         &self,
         at: &Netns,
         to: (Ipv4Addr, u16),
+        lasts: Duration,
         data: Option<&Path>,
         record: &mut Record,
     ) -> Result<End, Error>;
@@ -140,9 +154,15 @@ pub(crate) fn of<'a>(flow: &'a Flow, programs: &'a Programs) -> Box<dyn Workload
         }
         Job::Bulk { .. } | Job::Datagrams { .. } => Box::new(iperf3::Iperf3 { flow, programs }),
         Job::Sized { size, rate } => Box::new(files::Files { flow, programs, size: *size, rate: *rate }),
-        Job::Objects { sizes, per_second, seed } => {
-            Box::new(objects::Objects { flow, programs, sizes, per_second: *per_second, seed: *seed })
-        }
+        Job::Chunks { size } => Box::new(nfs::Chunks { flow, programs, size: *size }),
+        Job::Objects { holder, sizes, per_second, seed } => Box::new(objects::Objects {
+            flow,
+            programs,
+            holder: *holder,
+            sizes,
+            per_second: *per_second,
+            seed: *seed,
+        }),
         Job::Probes(probing) => Box::new(probes::Probes { flow, probing }),
     }
 }
@@ -255,6 +275,40 @@ pub(crate) struct Request {
 }
 
 impl Report {
+    /// Of connections that never began.
+    pub(crate) fn of_none(count: u32) -> Self {
+        let never = Connection {
+            port: 0,
+            began_s: 0.0,
+            size: None,
+            read: Vec::new(),
+            took_s: None,
+            stalled_us: None,
+        };
+        Self { connections: vec![never; count as usize], ..Self::default() }
+    }
+
+    /// Gives each connection that transferred something, and whose port its program did not say, the sockets of one that nobody else has:
+    /// connections of one flow are alike.
+    pub(crate) fn complete_ports<'a>(&mut self, tracks: impl Iterator<Item = &'a Track> + Clone) {
+        // Subflows of one connection have its token.
+        let of = |track: &Track| track.token.map_or(Err(track.port), Ok);
+        let ports: BTreeSet<u16> = self.connections.iter().map(|connection| connection.port).collect();
+        let mut taken: BTreeSet<Result<u32, u16>> =
+            tracks.clone().filter(|track| ports.contains(&track.port)).map(of).collect();
+        let nameless = self.connections.iter_mut().filter(|one| one.port == 0 && one.took_s.is_some());
+        for connection in nameless {
+            let Some(track) = tracks.clone().find(|track| !taken.contains(&of(track))) else { return };
+            taken.insert(of(track));
+            connection.port = track.port;
+        }
+    }
+
+    /// Whether every transfer has arrived whole.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.connections.iter().all(|connection| connection.took_s.is_some())
+    }
+
     /// The same of one that ended so long after the run's start, counting from that.
     pub(crate) fn ending(mut self, at: Duration) -> Self {
         let intervals = || self.connections.iter().flat_map(|connection| &connection.read);
@@ -312,6 +366,29 @@ impl Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_whose_port_nobody_said_gets_sockets_that_are_left() {
+        let connection =
+            |port, took_s| Connection { port, took_s, ..Report::of_none(1).connections.remove(0) };
+        let track = |port, token| {
+            let mut track = Track::default();
+            (track.port, track.token) = (port, token);
+            track
+        };
+        // The second connection's subflows are 20 and 21; 30 fell back to TCP.
+        let tracks =
+            [track(10, Some(1)), track(11, Some(1)), track(20, Some(2)), track(21, Some(2)), track(30, None)];
+        let all = [
+            connection(0, Some(1.0)),
+            connection(10, Some(1.0)),
+            connection(0, None),
+            connection(0, Some(1.0)),
+        ];
+        let mut report = Report { connections: all.to_vec(), ..Report::default() };
+        report.complete_ports(tracks.iter());
+        assert_eq!(report.connections.iter().map(|one| one.port).collect::<Vec<_>>(), [20, 10, 0, 30]);
+    }
 
     #[test]
     fn what_was_read_before_a_run_began_is_not_of_it() {

@@ -1,7 +1,9 @@
-//! A cache: `memcached` holds objects, and a client fetches one at a time, each on a connection of its own (see `fetching`).
+//! Objects that `memcached` or Apache's web server holds; a client fetches one at a time, each on a connection of its own (see
+//! `fetching`). What Apache serves and says lies in a file system in memory of its own, gone with the process.
 
 use super::fetching::{Plan, fetch_all};
 use super::own::Own;
+use super::place::{SETTINGS, in_memory, in_memory_of};
 use super::{
     Connection, End, Interval, Programs, Report, ReportError, START_TIME, Workload, await_listening,
     check_installed, check_wrapper, wrapper,
@@ -15,9 +17,19 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+use vmcc_scenario::model::ObjectProgram;
 use vmcc_units::Bytes;
 
 const INSTALL: &str = "apt-get install -y memcached";
+/// Without the package `apache2`, whose service is not needed.
+const INSTALL_APACHE: &str = "apt-get install -y --no-install-recommends apache2-bin";
+/// Where Debian's has its modules, and which are needed.
+const MODULES: &str = "/usr/lib/apache2/modules";
+const APACHES: [(&str, &str); 2] =
+    [("mpm_event_module", "mod_mpm_event.so"), ("authz_core_module", "mod_authz_core.so")];
+/// Of Apache; each is busy as long as one answer takes.
+const THREADS: u32 = 256;
 /// Connections at a time that are more than any run has, and megabytes for the largest objects.
 const MOST_CONNECTIONS: &str = "16384";
 const MEMORY: &str = "1024";
@@ -48,11 +60,9 @@ impl Shelf {
         &self.bytes[number..number + self.sizes[number]]
     }
 
-    /// All that memcached answers to a request for an object.
-    pub(super) fn answer(&self, number: usize) -> Vec<u8> {
-        let object = self.object(number);
-        let head = format!("VALUE {} 0 {}\r\n", key(number), object.len());
-        [head.as_bytes(), object, b"\r\nEND\r\n"].concat()
+    /// Makes every object a file of a folder.
+    fn write(&self, folder: &Path) -> io::Result<()> {
+        (0..self.count()).try_for_each(|number| std::fs::write(folder.join(key(number)), self.object(number)))
     }
 
     /// Puts every object into the cache at `port` of this host.
@@ -73,6 +83,17 @@ impl Shelf {
     }
 }
 
+/// Apache's, as its modules leave it: nothing of the host's own set-up is read. Its accept filter is `TCP_DEFER_ACCEPT`, with which Linux waits
+/// for data on subflows that join as well, and none ever comes: the connection keeps one.
+fn settings(port: u16) -> String {
+    let modules = APACHES.map(|(name, file)| format!("LoadModule {name} {MODULES}/{file}\n")).concat();
+    format!(
+        "{modules}ServerName vmcc\nListen 0.0.0.0:{port}\nListenBacklog 4096\nPidFile /run/pid\nErrorLog /dev/stderr\nLogLevel crit\n\
+         User #65534\nGroup #65534\nServerLimit 1\nThreadLimit {THREADS}\nThreadsPerChild {THREADS}\nMaxRequestWorkers {THREADS}\n\
+         AcceptFilter http none\nKeepAliveTimeout 60\nDocumentRoot /run/files\n<Directory /run/files>\nRequire all granted\n</Directory>\n"
+    )
+}
+
 /// The key of an object.
 pub(super) fn key(number: usize) -> String {
     format!("object{number}")
@@ -82,6 +103,7 @@ pub(super) fn key(number: usize) -> String {
 pub(super) struct Objects<'a> {
     pub(super) flow: &'a Flow,
     pub(super) programs: &'a Programs,
+    pub(super) holder: ObjectProgram,
     pub(super) sizes: &'a [Bytes],
     pub(super) per_second: f64,
     pub(super) seed: u64,
@@ -89,21 +111,29 @@ pub(super) struct Objects<'a> {
 
 impl Workload for Objects<'_> {
     fn check(&self) -> Result<(), Error> {
-        check_installed(&self.programs.memcached, INSTALL)?;
+        match self.holder {
+            ObjectProgram::Memcached => check_installed(&self.programs.memcached, INSTALL)?,
+            ObjectProgram::Apache => {
+                check_installed(&self.programs.apache, INSTALL_APACHE)?;
+                check_installed(&format!("{MODULES}/{}", APACHES[0].1), INSTALL_APACHE)?;
+            }
+        }
         check_wrapper(self.flow, self.programs)
     }
 
     fn serve(&self, at: &Netns, port: u16, record: &mut Record) -> Result<End, Error> {
-        let number = port.to_string();
-        let mut words = wrapper(self.flow, self.programs);
-        words.extend([&*self.programs.memcached, "-u", "root", "-l", "0.0.0.0", "-p", &number, "-U", "0"]);
-        words.extend(["-t", "1", "-c", MOST_CONNECTIONS, "-b", "4096", "-m", MEMORY]);
-        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-        let server = Program::start(at, record, &words, INSTALL)?;
+        let (remedy, words) = match self.holder {
+            ObjectProgram::Memcached => (INSTALL, self.cache(port)),
+            ObjectProgram::Apache => (INSTALL_APACHE, self.web_server(port)),
+        };
+        let server = Program::start(at, record, &words, remedy)?;
         let server = await_listening(server, (at, port), START_TIME, |ended| ended.stderr)?;
         let shelf = Shelf::of(self.sizes);
-        let filled = at.run(move || shelf.fill(port));
-        filled.map_err(|e| Error::kernel("filling", format!("memcached in namespace {}", at.name()), e))?;
+        let filled = match self.holder {
+            ObjectProgram::Memcached => at.run(move || shelf.fill(port)),
+            ObjectProgram::Apache => shelf.write(&in_memory_of(&server, "files")),
+        };
+        filled.map_err(|e| Error::kernel("filling", format!("a server in namespace {}", at.name()), e))?;
         Ok(End::Program(server))
     }
 
@@ -111,19 +141,20 @@ impl Workload for Objects<'_> {
         &self,
         at: &Netns,
         (to, port): (Ipv4Addr, u16),
+        lasts: Duration,
         _data: Option<&Path>,
         _record: &mut Record,
     ) -> Result<End, Error> {
-        let lasts = self.flow.stop.to_duration().saturating_sub(self.flow.start.to_duration());
         let plan = Plan {
             to: SocketAddr::from((to, port)),
             multipath: matches!(self.flow.transport, Transport::Mptcp { .. }),
             per_second: self.per_second,
             seed: self.seed ^ u64::from(port),
             lasts,
+            holder: self.holder,
             shelf: Arc::new(Shelf::of(self.sizes)),
         };
-        Own::begin(at, "client of memcached", move |end| fetch_all(plan, end)).map(End::Own)
+        Own::begin(at, "client that fetches objects", move |end| fetch_all(plan, end)).map(End::Own)
     }
 
     fn report(&self, client: &Ended, _server: &End) -> Result<Report, ReportError> {
@@ -137,6 +168,23 @@ impl Workload for Objects<'_> {
 }
 
 impl Objects<'_> {
+    fn cache(&self, port: u16) -> Vec<String> {
+        let number = port.to_string();
+        let mut words = wrapper(self.flow, self.programs);
+        words.extend([&*self.programs.memcached, "-u", "root", "-l", "0.0.0.0", "-p", &number, "-U", "0"]);
+        words.extend(["-t", "1", "-c", MOST_CONNECTIONS, "-b", "4096", "-m", MEMORY]);
+        words.into_iter().map(str::to_owned).collect()
+    }
+
+    /// One process, which stays in the foreground.
+    fn web_server(&self, port: u16) -> Vec<String> {
+        let settings = settings(port);
+        let mut words = in_memory(&settings, 0, &wrapper(self.flow, self.programs));
+        let own = [&*self.programs.apache, "-X", "-d", "/run", "-f", SETTINGS];
+        words.extend(own.map(str::to_owned));
+        words
+    }
+
     /// What is said of one fetch: port, object, when it began, how long it took or `-`.
     fn connection(&self, line: &str) -> Result<Connection, ReportError> {
         let wrong = || ReportError::Line(line.to_owned());
@@ -167,8 +215,5 @@ mod tests {
         let shelf = Shelf::of(&[10, 1_000, 1_000].map(Bytes::new));
         assert_eq!([0, 1, 2].map(|number| shelf.object(number).len()), [10, 1_000, 1_000]);
         assert_ne!(shelf.object(1), shelf.object(2));
-        let answer = shelf.answer(0);
-        assert!(answer.starts_with(b"VALUE object0 0 10\r\n") && answer.ends_with(b"\r\nEND\r\n"));
-        assert_eq!(answer.len(), "VALUE object0 0 10\r\n".len() + 10 + 7);
     }
 }

@@ -64,6 +64,7 @@ impl Workload for Probes<'_> {
         &self,
         at: &Netns,
         (to, port): (Ipv4Addr, u16),
+        lasts: Duration,
         _data: Option<&Path>,
         _record: &mut Record,
     ) -> Result<End, Error> {
@@ -74,7 +75,6 @@ impl Workload for Probes<'_> {
             Ok(socket)
         });
         let socket = socket.map_err(|e: io::Error| Error::kernel("connecting a socket in", at.name(), e))?;
-        let lasts = self.flow.stop.to_duration().saturating_sub(self.flow.start.to_duration());
         let probing = Probing { seed: self.probing.seed ^ u64::from(port), ..self.probing.clone() };
         Own::begin(at, "sender of probes", move |end| ask(&socket, &probing, lasts, end)).map(End::Own)
     }

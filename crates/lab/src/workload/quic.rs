@@ -97,6 +97,7 @@ impl Workload for Ends<'_> {
         &self,
         at: &Netns,
         (to, port): (Ipv4Addr, u16),
+        _lasts: Duration,
         _data: Option<&Path>,
         record: &mut Record,
     ) -> Result<End, Error> {

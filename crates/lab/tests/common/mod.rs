@@ -50,6 +50,7 @@ pub(crate) fn flow(label: &str, cc: Cc, seconds: u64) -> Flow {
         class: 0,
         connections: 1,
         job: Job::Bulk { writes_at: None },
+        round: 0,
         start: Nanos::ZERO,
         stop: Nanos::from_secs(seconds),
     }
@@ -65,6 +66,7 @@ pub(crate) fn two_paths(cc: Cc, seconds: u64) -> LabSpec {
         flows: vec![flow("bulk", cc, seconds)],
         remaps: Vec::new(),
         throttles: Vec::new(),
+        cuts: Vec::new(),
         machines: Machines::default(),
         duration: Nanos::from_secs(seconds),
         warmup: Nanos::from_secs(1),
@@ -75,6 +77,14 @@ pub(crate) fn two_paths(cc: Cc, seconds: u64) -> LabSpec {
         notsent_lowat: None,
         min_rto: None,
     }
+}
+
+/// A case of a scenario of three seconds.
+pub(crate) fn case(text: &str) -> vmcc_scenario::ResolvedCase {
+    let text = format!("title='t'\nduration='3s'\nwarmup='0s'\n{text}");
+    let plan =
+        vmcc_scenario::Document::parse("t", &text).and_then(|d| d.plan(&vmcc_scenario::Overrides::default()));
+    plan.unwrap_or_else(|e| panic!("{e}\n{text}")).cases.remove(0)
 }
 
 pub(crate) fn run(spec: &LabSpec) -> Result<RunOutput, Error> {

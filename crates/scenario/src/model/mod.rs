@@ -11,8 +11,8 @@ pub use event::{
 };
 pub use host::{AckPath, Host, Param, Protocol, Scheduler};
 pub use traffic::{
-    App, Bulk, Common, CongestionGenerator, Incast, OnOffUdp, OneOrMany, Pairing, Poisson, Probe,
-    RequestResponse, SizeDist, SizePoint, Sized, Traffic, TrafficKind,
+    App, Bulk, Common, CongestionGenerator, FileProgram, Incast, ObjectProgram, OnOffUdp, OneOrMany, Pairing,
+    Poisson, Probe, RequestResponse, SizeDist, SizePoint, Sized, Traffic, TrafficKind,
 };
 
 pub use vmcc_network::{

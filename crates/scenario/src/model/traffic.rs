@@ -213,6 +213,34 @@ pub struct Sized {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 65536))]
     pub connections: u32,
+    /// What sends it on a kernel. Absent: `nginx`. The simulator sends the same whatever it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<FileProgram>,
+    /// How often all of it is sent, as in the rounds of a shuffle: the next round begins when every transfer of the entry, between whichever hosts,
+    /// has arrived whole (kernel engines only, if more than one). Absent: once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub rounds: Option<u32>,
+}
+
+/// What sends files on a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileProgram {
+    /// `curl` puts them to `nginx`.
+    Nginx,
+    /// `nfs-cat` reads them from `ganesha.nfsd`, a piece after the other; the receiver connects.
+    Nfs,
+}
+
+/// What holds the objects that are fetched on a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ObjectProgram {
+    /// `memcached`.
+    Memcached,
+    /// Apache's web server.
+    Apache,
 }
 
 /// Connections that arrive at random (a Poisson process per pair of hosts).
@@ -231,6 +259,9 @@ pub struct Poisson {
     /// The most connections of this entry in all. Absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
+    /// What holds the objects on a kernel. Absent: `memcached`. The simulator sends the same whatever it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<ObjectProgram>,
 }
 
 /// A distribution of transfer sizes.

@@ -210,3 +210,18 @@ kind = 'bulk'
     super::setup::Setup::build(&plan_of_ten.cases[0], 1, 1).map(drop).unwrap_or_else(|e| panic!("{e}"));
     assert!(plan("[1, 10]").is_err());
 }
+
+#[test]
+fn rounds_that_wait_for_each_other_are_refused() {
+    let text = |rounds: u32| {
+        TEXT.replace("kind = 'bulk'", &format!("kind = 'sized'\nsize = '10kB'\nrounds = {rounds}"))
+    };
+    let plan = |rounds| {
+        let scenario = scenario(&text(rounds));
+        let fabric = Fabric::build(&scenario).unwrap();
+        plan_flows(&scenario, &fabric, &Streams::new(7), &[Protocol::Mptcp])
+    };
+    assert!(plan(1).is_ok());
+    let error = plan(2).unwrap_err().to_string();
+    assert!(error.contains("`two` in rounds") && error.contains("--engine kernel"), "{error}");
+}

@@ -79,6 +79,12 @@ impl Planner<'_> {
                 let app = paced(&self.entry.kind, None).unwrap_or(App::Bulk);
                 self.connections(sender, k.connections, |_| app)
             }
+            TrafficKind::Sized(k) if k.rounds.is_some_and(|rounds| rounds > 1) => {
+                Err(SimError::Unsupported {
+                    what: format!("traffic `{}` in rounds that wait for each other", self.label),
+                    remedy: "rounds need --engine kernel or guest; here one round is all there is",
+                })
+            }
             TrafficKind::Sized(k) => {
                 let bytes = k.size.get();
                 let app = paced(&self.entry.kind, Some(bytes)).unwrap_or(App::Sized { bytes });
