@@ -11,6 +11,7 @@
 //! | `topology` | namespaces, bridges, addresses, MPTCP endpoints |
 //! | `ports` | the virtual switches' ports: rates, queues, marks |
 //! | `workload`, `sampler` | traffic, and what the kernel says meanwhile |
+//! | `cable` | delay and loss where the kernel has no netem |
 //! | `machine` | hosts that are virtual machines, which are off now and then |
 //! | `measure`, `cpu`, `energy` | the figures: exactly what each is |
 //! | [`engine`] | the lab as an engine beside the simulator, on this host or in a guest |
@@ -18,6 +19,7 @@
 //! | `netns`, `process`, `registry` | what exists while a run lives, and its removal |
 
 pub mod bench;
+mod cable;
 mod convert;
 mod cpu;
 mod draws;

@@ -90,17 +90,17 @@ fn root_an_algorithm_that_the_kernel_lacks_is_named() {
 }
 
 #[test]
-fn root_delay_needs_netem_and_says_so() {
+fn root_a_delay_takes_its_time_and_jitter_needs_netem() {
     let _alone = alone();
     let mut spec = named("delay");
     for path in &mut spec.paths {
-        path.out.wire.delay = Nanos::from_millis(10);
+        (path.out.wire.delay, path.back.wire.delay) = (Nanos::from_millis(10), Nanos::from_millis(10));
     }
+    let rtt = run(&spec).unwrap().metrics.rtt_us.unwrap();
+    assert!(rtt.min.unwrap() >= 20_000.0, "two directions of 10 ms: {rtt:?}");
+    spec.paths[0].out.wire.jitter = Nanos::from_millis(5);
     match run(&spec) {
-        Ok(output) => {
-            let rtt = output.metrics.rtt_us.unwrap();
-            assert!(rtt.min.unwrap() >= 20_000.0, "two directions of 10 ms: {rtt:?}");
-        }
+        Ok(output) => assert!(output.metrics.rtt_us.unwrap().max.unwrap() > rtt.min.unwrap()),
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::HostCannot);
             assert!(error.to_string().contains("netem"), "{error}");

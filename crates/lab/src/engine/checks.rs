@@ -103,7 +103,7 @@ fn needed(spec: &LabSpec) -> Vec<String> {
     if spec.serves_ports() {
         names.extend(["qdisc-clsact".to_owned(), "marker".to_owned()]);
     }
-    if spec.is_impaired() {
+    if spec.needs_netem() {
         names.push("qdisc-netem".to_owned());
     }
     for flow in &spec.flows {
@@ -142,7 +142,7 @@ mod tests {
     use crate::convert::tests::of_text;
 
     #[test]
-    fn netem_is_asked_for_where_packets_that_are_sent_are_delayed_or_lost() {
+    fn netem_is_asked_for_where_packets_that_are_sent_overtake_each_other() {
         let asks = |text: &str| {
             let traffic = "[[traffic]]\nkind='bulk'\nprotocol='tcp'\nfrom='a'\nto='b'\n";
             needed(&of_text(&format!("{text}{traffic}")).unwrap()).contains(&"qdisc-netem".to_owned())
@@ -156,22 +156,24 @@ mod tests {
         let routed = "routing='explicit'\nroutes=[{via=['a','b']},{via=['b','c']}]\n";
         for routes in ["", routed] {
             assert!(!asks(&(graph("delay='20us'", "delay='20us'") + routes)), "{routes}");
-            assert!(asks(&(graph("delay='5ms'", "delay='20us'") + routes)), "{routes}");
-            assert!(asks(&(graph("delay='20us',loss=0.01", "delay='20us'") + routes)), "{routes}");
-            assert!(!asks(&(graph("delay='20us'", "delay='5ms',loss=0.01") + routes)), "idle: {routes}");
+            assert!(!asks(&(graph("delay='5ms',loss=0.01", "delay='20us'") + routes)), "{routes}");
+            let jitter = "delay='5ms',jitter='2ms',reorder=true";
+            assert!(asks(&(graph(jitter, "delay='20us'") + routes)), "{routes}");
+            assert!(!asks(&(graph("delay='20us'", jitter) + routes)), "idle: {routes}");
         }
     }
 
     #[test]
-    fn netem_is_asked_for_where_a_path_loses() {
-        let asks = |loss: &str| {
+    fn netem_is_asked_for_where_a_path_jitters() {
+        let asks = |more: &str| {
             let text = format!(
-                "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n{loss}\
+                "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n{more}\
                  [[traffic]]\nkind='bulk'\n"
             );
             needed(&of_text(&text).unwrap()).contains(&"qdisc-netem".to_owned())
         };
         assert!(!asks(""));
-        assert!(asks("loss=0.01\n"));
+        assert!(!asks("loss=0.01\n"));
+        assert!(asks("jitter='2ms'\nreorder=true\n"));
     }
 }

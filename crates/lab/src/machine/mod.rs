@@ -10,7 +10,6 @@
 //! machine boots with the first run and serves all of an engine's. Its kernel runs the algorithm and is sampled inside; at
 //! the moments of the scenario's pattern its process is stopped and continued ([`Power`]).
 
-mod cable;
 mod exchange;
 mod sender;
 mod sending;
@@ -18,13 +17,13 @@ mod sending;
 pub(crate) use exchange::{Left, Seen};
 pub use sender::sender;
 
+use crate::cable::{Cable, End};
 use crate::engine::WorkerProgram;
 use crate::guest::{Guest, GuestError, GuestOptions, GuestOutput, KernelImage, Power};
 use crate::registry::Record;
 use crate::spec::{LabSpec, Wire};
 use crate::topology::{Topology, in_namespace};
 use crate::{Error, Netns};
-use cable::{Cable, End};
 use exchange::{Answer, Job, QUIT, data_file, place, take};
 use nix::libc;
 use std::ffi::OsString;

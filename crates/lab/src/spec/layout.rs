@@ -25,7 +25,7 @@ pub struct Shape {
     pub queue: Queue,
 }
 
-/// What happens to packets behind a port. Whatever is not zero needs the kernel's netem.
+/// What happens to packets behind a port. Whatever is not zero takes the kernel's netem, or cables of the lab's.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Wire {
     /// One-way propagation delay.
@@ -170,7 +170,7 @@ impl Shape {
 pub(super) type Refusal = (&'static str, String);
 
 impl Wire {
-    /// Whether it does anything, which needs netem.
+    /// Whether it does anything.
     pub(crate) fn is_impaired(&self) -> bool {
         !self.delay.is_zero() || !self.jitter.is_zero() || self.loss > 0.0
     }

@@ -67,6 +67,7 @@ pub struct LabSpec {
 impl LabSpec {
     /// The same with another course of what is random.
     pub(crate) fn with_seed(mut self, with: u64) -> Self {
+        self.machines.seed = with;
         for flow in &mut self.flows {
             match &mut flow.job {
                 Job::Objects { seed, .. } | Job::Probes(Probing { seed, .. }) => *seed = with,
@@ -84,7 +85,7 @@ impl LabSpec {
         hard || routed || self.paths.iter().any(|path| path.out.shape.is_some())
     }
 
-    /// Whether packets that are sent are delayed or lost on their way, which needs netem.
+    /// Whether packets that are sent are delayed or lost on their way, which takes netem or cables of ours.
     pub(crate) fn is_impaired(&self) -> bool {
         match &self.layout {
             Layout::ParallelPaths if self.cables_impair() => false,
@@ -92,6 +93,17 @@ impl LabSpec {
                 self.paths.iter().any(|path| path.out.wire.is_impaired() || path.back.wire.is_impaired())
             }
             Layout::Routed(routed) => routed.is_impaired(&self.flows),
+        }
+    }
+
+    /// Whether packets that are sent overtake each other, which only netem does.
+    pub(crate) fn needs_netem(&self) -> bool {
+        let jitters = |wire: &Wire| !wire.jitter.is_zero();
+        match &self.layout {
+            Layout::Routed(routed) => {
+                routed.used(&self.flows).1.iter().any(|link| jitters(&routed.links[link.index()].wire))
+            }
+            _ => self.paths.iter().any(|path| jitters(&path.out.wire) || jitters(&path.back.wire)),
         }
     }
 

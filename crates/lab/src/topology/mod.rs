@@ -10,8 +10,9 @@
 //! |---|---|
 //! | `stack` | the hosts' namespaces: which there are, their settings and addresses |
 //! | `parallel`, `virtual_host`, `routed` | what is between the hosts |
-//! | `wire`, `shape` | veth pairs and bridges; rates, queues and delays |
+//! | `wire`, `shape`, `long` | veth pairs and bridges; rates, queues and delays; delays without netem |
 
+mod long;
 mod parallel;
 mod routed;
 mod shape;
@@ -24,6 +25,7 @@ pub(crate) use stack::{lane_of, on_lane};
 use wire::Interface;
 pub(crate) use wire::{in_namespace, no_ipv6};
 
+use crate::cable::Cable;
 use crate::spec::{Cut, Flow, LabSpec, Layout, OfPaths, Remap};
 use crate::{Error, netns::Netns, registry::Record};
 use stack::{Ends, Stack, StackPlan};
@@ -47,10 +49,19 @@ pub(crate) struct PortPlace {
 /// The namespaces of one run. Dropping it removes them.
 #[derive(Debug)]
 pub(crate) struct Topology {
+    /// Between its namespaces, which outlive them.
+    _cables: Vec<Cable>,
     stacks: Vec<Stack>,
     ends: Ends,
     switches: Vec<Netns>,
     ports: Vec<PortPlace>,
+}
+
+/// What is between the hosts.
+#[derive(Default)]
+struct Between {
+    ports: Vec<PortPlace>,
+    cables: Vec<Cable>,
 }
 
 impl Topology {
@@ -59,7 +70,8 @@ impl Topology {
         let prefix = format!("vmcc-{}", record.run_id());
         let mut make = |name: &str| Netns::create(&format!("{prefix}-{name}"), record);
         let (plans, ends) = stack::plan(spec)?;
-        let mut topology = Self { stacks: Vec::new(), ends, switches: Vec::new(), ports: Vec::new() };
+        let mut topology =
+            Self { stacks: Vec::new(), ends, switches: Vec::new(), ports: Vec::new(), _cables: Vec::new() };
         for (number, plan) in plans.iter().enumerate() {
             let netns = make(&StackPlan::name(&plans, number, &spec.hosts))?;
             let elsewhere = spec.machines.hosts.contains(&plan.host);
@@ -73,7 +85,7 @@ impl Topology {
         for name in switch_names {
             topology.switches.push(make(&name)?);
         }
-        topology.ports = match &spec.layout {
+        let between = match &spec.layout {
             Layout::ParallelPaths => parallel::build(spec, &topology.stacks, &topology.switches)?,
             Layout::VirtualHost(layout) => {
                 virtual_host::build(spec, layout, &topology.stacks, &topology.switches)?
@@ -83,6 +95,7 @@ impl Topology {
                 routed::build(spec, routed, hosts, &topology.switches)?
             }
         };
+        (topology.ports, topology._cables) = (between.ports, between.cables);
         topology.stacks.iter().try_for_each(Stack::announce)?;
         Ok(topology)
     }
@@ -96,7 +109,8 @@ impl Topology {
         record: &mut Record,
     ) -> Result<Self, Error> {
         let (plans, ends) = stack::plan(spec)?;
-        let mut topology = Self { stacks: Vec::new(), ends, switches: Vec::new(), ports: Vec::new() };
+        let mut topology =
+            Self { stacks: Vec::new(), ends, switches: Vec::new(), ports: Vec::new(), _cables: Vec::new() };
         for (number, plan) in plans.iter().enumerate() {
             let name = format!("vmcc-{}-{}", record.run_id(), StackPlan::name(&plans, number, &spec.hosts));
             let netns = Netns::create(&name, record)?;

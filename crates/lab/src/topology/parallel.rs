@@ -11,27 +11,28 @@
 
 use super::stack::Stack;
 use super::wire::{Interface, Leg, add_bridge, bring_up, in_namespace, join, no_ipv6, plug};
-use super::{PortPlace, shape};
+use super::{Between, PortPlace, long, shape};
+use crate::cable::Cable;
 use crate::spec::{LabSpec, OfPaths, Path};
 use crate::{Error, netns::Netns};
 use vmcc_netlink::Links;
 
-pub(super) fn build(spec: &LabSpec, stacks: &[Stack], middles: &[Netns]) -> Result<Vec<PortPlace>, Error> {
-    let mut places = Vec::new();
+pub(super) fn build(spec: &LabSpec, stacks: &[Stack], middles: &[Netns]) -> Result<Between, Error> {
+    let mut between = Between::default();
     for (index, (path, middle)) in spec.paths.iter().zip(middles).enumerate() {
-        add_path(spec, path, index, (stacks, middle))?;
+        between.cables.extend(add_path(spec, path, index, (stacks, middle))?);
         for (port, outward, direction) in [("lt", true, &path.out), ("rt", false, &path.back)] {
             let Some(shape) = &direction.shape else { continue };
             if spec.flows.iter().any(|flow| spec.layout.is_outward(flow) == outward) {
                 let (namespace, config) = (middle.name().to_owned(), shape.config());
                 let paths = OfPaths::of(index);
-                places.push(PortPlace { namespace, port: port.to_owned(), config, paths });
+                between.ports.push(PortPlace { namespace, port: port.to_owned(), config, paths });
             } else {
                 shape::limit(middle, port, shape)?;
             }
         }
     }
-    Ok(places)
+    Ok(between)
 }
 
 /// The hosts' ports stay as they are, so nobody is told.
@@ -48,12 +49,17 @@ fn add_path(
     path: &Path,
     index: usize,
     (stacks, middle): (&[Stack], &Netns),
-) -> Result<(), Error> {
+) -> Result<Option<Cable>, Error> {
     no_ipv6(middle)?;
     for bridge in ["l", "r"] {
         add_bridge(middle, bridge)?;
     }
-    join(&Leg::new(middle, "lt", "l"), &Leg::new(middle, "rt", "r"))?;
+    let legs = (&Leg::new(middle, "lt", "l"), &Leg::new(middle, "rt", "r"));
+    let by_cables = long::by_cables(spec, middle);
+    let cable = match by_cables {
+        true => Some(long::lay(legs, (path.out.wire, path.back.wire), (spec, index))?),
+        false => join(legs.0, legs.1).map(|()| None)?,
+    };
     for stack in stacks {
         let port = format!("s{}", stack.number);
         let (bridge, arriving) = if stack.host == 0 { ("l", &path.back) } else { ("r", &path.out) };
@@ -63,9 +69,9 @@ fn add_path(
             ..Interface::default()
         };
         plug(&Leg::new(middle, port.as_str(), bridge), &stack.netns, interface)?;
-        if !spec.cables_impair() {
+        if !spec.cables_impair() && !by_cables {
             shape::behind(middle, &port, arriving)?;
         }
     }
-    Ok(())
+    Ok(cable)
 }

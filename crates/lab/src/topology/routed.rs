@@ -7,7 +7,7 @@
 //!
 //! Every node is a namespace that forwards; a host's TCP stacks (see `stack`) are plugged into the host's node. Every
 //! direction of a link is a veth pair of its own: leg `o` sends and has the port's queue, leg `i` receives. Where a
-//! link delays or loses packets they pass a namespace of wires in between, whose legs have netem.
+//! link delays or loses packets they pass a namespace of wires in between, whose legs have netem, or a cable between them.
 //!
 //! A subflow leaves its stack on its lane's interface. From there on rules (`from A to B`) say by which port a node
 //! sends it on, so that any set of ways can be laid, whatever else goes to the same host. Nobody asks for hardware
@@ -15,8 +15,9 @@
 
 use super::stack::{Ends, Stack};
 use super::wire::{Interface, Leg, ROUTED, in_namespace, join, no_ipv6, plug};
-use super::{PortPlace, shape};
-use crate::spec::{LabSpec, Routed};
+use super::{Between, PortPlace, long, shape};
+use crate::cable::{Cable, End};
+use crate::spec::{LabSpec, Routed, Wire};
 use crate::{Error, netns::Netns};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -46,6 +47,9 @@ struct Builder<'a> {
     routed: &'a Routed,
     nodes: BTreeMap<usize, &'a Netns>,
     wires: Option<&'a Netns>,
+    /// Whether cables do what netem does elsewhere.
+    by_cables: bool,
+    cables: Vec<Cable>,
     /// The table of each port, by namespace and name.
     tables: BTreeMap<(String, String), u32>,
     /// What has a rule, by namespace.
@@ -57,12 +61,18 @@ pub(super) fn build(
     routed: &Routed,
     (stacks, ends): (&[Stack], &Ends),
     switches: &[Netns],
-) -> Result<Vec<PortPlace>, Error> {
+) -> Result<Between, Error> {
     let nodes: BTreeMap<usize, &Netns> = nodes(spec, routed).into_iter().zip(switches).collect();
     let wires = switches.get(nodes.len());
     switches.iter().try_for_each(set_up_router)?;
-    let mut builder = Builder { spec, routed, nodes, wires, tables: BTreeMap::new(), rules: BTreeSet::new() };
-    let places = builder.links()?;
+    let by_cables = wires.is_some_and(|wires| long::by_cables(spec, wires));
+    if let Some(wires) = wires.filter(|_| by_cables) {
+        // What arrives there is the cables' alone.
+        wires.sysctl("net.ipv4.ip_forward", "0")?;
+    }
+    let (tables, rules, cables) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
+    let mut builder = Builder { spec, routed, nodes, wires, by_cables, cables, tables, rules };
+    let ports = builder.links()?;
     for stack in stacks {
         (0..stack.lanes).try_for_each(|lane| builder.plug_in(stack, lane))?;
     }
@@ -73,7 +83,7 @@ pub(super) fn build(
             builder.lay(&way.reverse, to, from)?;
         }
     }
-    Ok(places)
+    Ok(Between { ports, cables: builder.cables })
 }
 
 /// Forwards whatever comes, by rules alone.
@@ -115,6 +125,18 @@ impl<'a> Builder<'a> {
         let (near, far) = (format!("a{}", id.0), format!("b{}", id.0));
         join(&out, &Leg::routed(wires, near.as_str()))?;
         join(&Leg::routed(wires, far.as_str()), &into)?;
+        if self.by_cables {
+            let ends = (End { at: wires, name: near }, End { at: wires, name: far });
+            // Back nothing comes: the other direction of a link is one of its own.
+            let cable = Cable::lay(
+                &ends.0,
+                &ends.1,
+                (link.wire, Wire::default()),
+                (self.spec.machines.seed, id.index()),
+            )?;
+            self.cables.push(cable);
+            return Ok(());
+        }
         shape::impair(wires, &far, link.shape.rate, &link.wire)?;
         self.rule(wires, Match::ReceivedBy(near), &far)
     }

@@ -22,7 +22,7 @@
 
 use super::stack::Stack;
 use super::wire::{Interface, Leg, add_bridge, bring_up, in_namespace, join, no_ipv6, plug};
-use super::{PortPlace, shape};
+use super::{Between, PortPlace, long, shape};
 use crate::spec::{LabSpec, OfPaths, Remap, Shape, Sharing, VirtualHost};
 use crate::{Error, netns::Netns};
 use vmcc_netlink::Links;
@@ -36,7 +36,9 @@ struct Builder<'a> {
     stacks: &'a [Stack],
     switch: &'a Netns,
     net: &'a Netns,
-    places: Vec<PortPlace>,
+    /// Whether cables do what netem does elsewhere.
+    by_cables: bool,
+    between: Between,
 }
 
 pub(super) fn build(
@@ -44,9 +46,10 @@ pub(super) fn build(
     layout: &VirtualHost,
     stacks: &[Stack],
     switches: &[Netns],
-) -> Result<Vec<PortPlace>, Error> {
+) -> Result<Between, Error> {
     let [switch, net] = switches else { return Err(Error::spec("topology", "it needs two namespaces")) };
-    let mut builder = Builder { spec, layout, stacks, switch, net, places: Vec::new() };
+    let by_cables = long::by_cables(spec, net);
+    let mut builder = Builder { spec, layout, stacks, switch, net, by_cables, between: Between::default() };
     no_ipv6(switch)?;
     no_ipv6(net)?;
     (0..spec.paths.len()).try_for_each(|nic| builder.nic(nic))?;
@@ -54,7 +57,7 @@ pub(super) fn build(
         (0..layout.nic_of_vnic.len()).try_for_each(|vnic| builder.vnic(vm, vnic))?;
     }
     stacks.iter().filter(|stack| stack.host >= layout.vms).try_for_each(|stack| builder.client(stack))?;
-    Ok(builder.places)
+    Ok(builder.between)
 }
 
 impl Builder<'_> {
@@ -64,11 +67,19 @@ impl Builder<'_> {
         let (up, down) = (format!("up{nic}"), format!("dn{nic}"));
         add_bridge(self.switch, &near)?;
         add_bridge(self.net, &far)?;
-        join(
+        let legs = (
             &Leg::new(self.switch, up.as_str(), near.as_str()),
             &Leg::new(self.net, down.as_str(), far.as_str()),
-        )?;
-        let Some(shape) = &self.spec.paths[nic].out.shape else { return Ok(()) };
+        );
+        let path = &self.spec.paths[nic];
+        match self.by_cables {
+            true => {
+                let cable = long::lay(legs, (path.out.wire, path.back.wire), (self.spec, nic))?;
+                self.between.cables.push(cable);
+            }
+            false => join(legs.0, legs.1)?,
+        }
+        let Some(shape) = &path.out.shape else { return Ok(()) };
         let sending = match &self.layout.sharing {
             Sharing::Hard(_) => shape.config(),
             Sharing::Borrowing(guarantees) => self.lending(shape, guarantees),
@@ -89,7 +100,12 @@ impl Builder<'_> {
             return shape::limit(at, port, shape);
         }
         let namespace = at.name().to_owned();
-        self.places.push(PortPlace { namespace, port: port.to_owned(), config, paths: OfPaths::of(path) });
+        self.between.ports.push(PortPlace {
+            namespace,
+            port: port.to_owned(),
+            config,
+            paths: OfPaths::of(path),
+        });
         Ok(())
     }
 
@@ -129,7 +145,9 @@ impl Builder<'_> {
             shape::let_go(&stack.netns, &format!("p{vnic}"))?;
             // Two vNICs may be at the same NIC; each answers for its own address only.
             stack.netns.sysctl("net.ipv4.conf.all.arp_ignore", "1")?;
-            shape::behind(self.switch, &port, &self.spec.paths[nic].back)?;
+            if !self.by_cables {
+                shape::behind(self.switch, &port, &self.spec.paths[nic].back)?;
+            }
         }
         let Sharing::Hard(shape) = &self.layout.sharing else { return Ok(()) };
         self.port(self.switch, &out, true, (shape, shape.config(), nic))?;
@@ -146,7 +164,9 @@ impl Builder<'_> {
             let hardware = Some([0x02, 0x76, 0x6d, 0, 0, number]);
             let interface = Interface { name: format!("p{nic}"), addresses, hardware, routed: false };
             plug(&Leg::new(self.net, port.as_str(), format!("f{nic}")), &stack.netns, interface)?;
-            shape::behind(self.net, &port, &path.out)?;
+            if !self.by_cables {
+                shape::behind(self.net, &port, &path.out)?;
+            }
         }
         Ok(())
     }

@@ -12,8 +12,10 @@ const PREFIX_LEN: u8 = 24;
 pub(super) struct Leg<'a> {
     pub(super) at: &'a Netns,
     pub(super) port: String,
-    /// `None`: it routes.
+    /// The bridge that it is a port of.
     pub(super) bridge: Option<String>,
+    /// Whether it routes.
+    routes: bool,
 }
 
 /// Both ends of every routed link have this hardware address (locally administered): who sends to its own address
@@ -22,11 +24,16 @@ pub(super) const ROUTED: [u8; 6] = [0x02, 0x76, 0x6d, 1, 0, 0];
 
 impl<'a> Leg<'a> {
     pub(super) fn new(at: &'a Netns, port: impl Into<String>, bridge: impl Into<String>) -> Self {
-        Self { at, port: port.into(), bridge: Some(bridge.into()) }
+        Self { at, port: port.into(), bridge: Some(bridge.into()), routes: false }
+    }
+
+    /// One that hands on nothing.
+    pub(super) fn loose(at: &'a Netns, port: impl Into<String>) -> Self {
+        Self { at, port: port.into(), bridge: None, routes: false }
     }
 
     pub(super) fn routed(at: &'a Netns, port: impl Into<String>) -> Self {
-        Self { at, port: port.into(), bridge: None }
+        Self { at, port: port.into(), bridge: None, routes: true }
     }
 }
 
@@ -119,7 +126,7 @@ fn connect(leg: &Leg<'_>) -> Result<(), Error> {
     in_namespace(leg.at, "switching off segmentation offload in", move || {
         disable_segmentation_offload(&port)
     })?;
-    if leg.bridge.is_none() {
+    if leg.routes {
         let index = leg.at.port_index(&leg.port)?;
         in_namespace(leg.at, "setting up a router's port in", move || {
             let mut links = Links::open()?;

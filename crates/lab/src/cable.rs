@@ -1,5 +1,5 @@
-//! The cables of a virtual machine: between each of its taps and the network, with a delay and losses. Where the host's kernel
-//! has no netem they are what makes a path long.
+//! Cables in user space, with a delay and losses: between a virtual machine's taps and the network, and wherever a link is long and the
+//! host's kernel has no netem.
 //!
 //! A cable reads what one interface receives and sends it out of the other, in both directions, as it is: checksums that are
 //! still to be computed stay so (`PACKET_VNET_HDR`).
@@ -25,21 +25,21 @@ const MAX_BYTES: usize = 1 << 16;
 const GLANCE: Duration = Duration::from_millis(100);
 
 /// An interface, and its namespace.
-pub(super) struct End<'a> {
-    pub(super) at: &'a Netns,
-    pub(super) name: String,
+pub(crate) struct End<'a> {
+    pub(crate) at: &'a Netns,
+    pub(crate) name: String,
 }
 
 /// Carries until it is dropped.
 #[derive(Debug)]
-pub(super) struct Cable {
+pub(crate) struct Cable {
     enough: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Cable {
     /// Joins two interfaces; `there` and `back` say what happens on the way. `number` tells the cables of a run apart.
-    pub(super) fn lay(
+    pub(crate) fn lay(
         from: &End<'_>,
         to: &End<'_>,
         (there, back): (Wire, Wire),
