@@ -277,7 +277,7 @@ stage_root() {
 }
 
 # Programs whose tests load no algorithm; most serve ports. Each sees records and pins of its own alone.
-of_ports='/root_(port|mark|bad_input|window)[-_][^/]*$'
+of_ports='/root_(port|mark|bad_input|relay|window)[-_][^/]*$'
 # Programs about what an agent keeps in the kernel, says of it and closes.
 of_agents='/root_(agent|deb|guard|keep|prometheus|top)[-_][^/]*$'
 

@@ -8,7 +8,7 @@ mod top;
 
 pub(crate) use copy::{CpOptions, ServeOptions};
 pub(crate) use mark::{BackendChoice, MarkOptions, MarkSettings, NotEctChoice, QueueChoice, UnmarkOptions};
-pub(crate) use proxy::{KeysOptions, PathsOptions, ProxyOptions};
+pub(crate) use proxy::{KeysOptions, PathsOptions, ProxyOptions, RelayOptions};
 pub(crate) use reproduce::{ReproduceEngine, ReproduceOptions};
 #[cfg(feature = "kernel")]
 pub(crate) use top::SortKey;

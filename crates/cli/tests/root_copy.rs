@@ -3,80 +3,22 @@
 
 #[path = "../../host/tests/namespace/mod.rs"]
 mod namespace;
+mod nobody;
 
 use namespace::{Namespace, join, run};
+use nobody::{Files, NOBODY, document, far_end};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
-use tempfile::TempDir;
 
-/// A user without any right.
-const NOBODY: &str =
-    "setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs";
 /// Bytes of what is copied over two ways.
 const SIZE: u32 = 60_000_000;
-
-/// What nobody can read and write: the program, and a folder.
-struct Files(TempDir);
-
-impl Files {
-    fn new() -> Files {
-        let files = Files(tempfile::tempdir().unwrap());
-        files.open("");
-        fs::copy(env!("CARGO_BIN_EXE_vmcc"), files.path("vmcc")).unwrap();
-        for folder in ["here", "there"] {
-            fs::create_dir(files.path(folder)).unwrap();
-            files.open(folder);
-        }
-        files
-    }
-
-    fn open(&self, name: &str) {
-        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o777)).unwrap();
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn script(&self, name: &str, text: &str) {
-        fs::write(self.path(name), format!("#!/bin/sh\n{text}\n")).unwrap();
-        self.open(name);
-    }
-
-    fn data(&self, len: u32) -> Vec<u8> {
-        let data: Vec<u8> = (0..len).map(|i| (i.wrapping_mul(2_654_435_761) >> 22) as u8).collect();
-        fs::write(self.path("here/data"), &data).unwrap();
-        data
-    }
-
-    /// The copy of `here/data` to a folder, where what is started as ssh is called `ssh`.
-    fn cp(&self, within: &str, to: &str) -> Command {
-        let text = |name: &str| self.path(name).display().to_string();
-        let mut words: Vec<String> = within.split_whitespace().map(str::to_owned).collect();
-        words.extend([text("vmcc"), "--json".into(), "cp".into(), "--ssh".into(), text("ssh")]);
-        words.extend([
-            "--remote-vmcc".into(),
-            text("vmcc"),
-            text("here/data"),
-            format!("there:{}", text(to)),
-        ]);
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-}
-
-fn document(output: &Output) -> Value {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"))
-}
 
 /// Two hosts and a router, which each of them reaches in two ways of 100 Mbit/s.
 struct Net {
@@ -126,26 +68,11 @@ impl Net {
     }
 }
 
-/// Started as ssh, by nobody, this reaches the far end that waits in the other namespace.
-fn far_end(files: &Files, net: &Net) -> Child {
-    let [input, output] = ["in", "out"].map(|name| {
-        let pipe = files.path(name);
-        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
-        files.open(name);
-        pipe.display().to_string()
-    });
-    files.script("ssh", &format!("exec 3<&0\ncat <&3 >{input} &\nexec cat {output}"));
-    let serve = format!("exec {} serve --once <{input} >{output}", files.path("vmcc").display());
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", &net.there.0]).args(NOBODY.split(' ')).args(["sh", "-c", &serve]);
-    command.spawn().unwrap()
-}
-
 #[test]
 fn root_a_copy_uses_a_way_that_comes_and_outlives_one_that_goes() {
     let (files, net) = (Files::new(), Net::new());
     let data = files.data(SIZE);
-    let mut far = far_end(&files, &net);
+    let mut far = far_end(&files, &net.there);
     // Where nobody's programs are found, and looked for.
     let run_here = files.path("here").join("run");
     fs::create_dir(&run_here).unwrap();

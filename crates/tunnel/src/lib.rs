@@ -7,6 +7,7 @@
 //! | `copy` | files from host to host, the far end started through ssh |
 //! | `proxy` | connections of other programs through one connection of ours |
 //! | `place` | HOST:PORT as people write it |
+//! | `relays` | TURN servers, and the secrets that belong to them |
 //! | `live` | what programs carry now, told to who looks |
 //! | `load` | endless streams and what is seen of them, for labs |
 //! | `ways` | which pairs of addresses carry packets, and how fast |
@@ -19,6 +20,7 @@ pub mod live;
 pub mod load;
 pub mod place;
 pub mod proxy;
+pub mod relays;
 mod run;
 mod trust;
 pub mod ways;

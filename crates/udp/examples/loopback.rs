@@ -52,10 +52,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let addresses = ips(paths).into_iter().map(bind).collect::<Result<_, _>>()?;
     let received = tokio::spawn(receive(far.clone()));
     let near = Endpoint::new(None)?;
-    let target = Target { name: "localhost".into(), addresses, locals: ips(paths) };
+    let target = Target { name: "localhost".into(), addresses, locals: ips(paths), ..Target::default() };
     let connection = near.reach(tls::client(), config, &target).await?;
     // One path for each address, not for each pair.
-    let pairs = target.pairs()?;
+    let pairs = target.candidates()?;
     let mut opened = vec![connection.paths()[0].route];
     while opened.len() < usize::from(paths) {
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -1,5 +1,6 @@
 //! Between the engine and the sockets: datagrams, time.
 
+use crate::relay::RelaySocket;
 use crate::shared::{Inner, Shared};
 use crate::socket::Buffers;
 use std::future::Future;
@@ -44,6 +45,7 @@ impl Driver {
             inner.engine.handle_timeout(now);
         }
         more |= self.transmit(inner);
+        more |= drive_relays(inner, cx);
         for i in 0..inner.sockets.len() {
             // What waits for another destination has its turn in the next round.
             if let Err((route, error)) = inner.sockets[i].poll_flush(cx) {
@@ -57,17 +59,22 @@ impl Driver {
 
     fn receive(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> bool {
         let now = inner.now();
-        let Inner { sockets, engine, .. } = inner;
+        let Inner { sockets, relays, engine, .. } = inner;
         let mut any = false;
-        for socket in sockets.iter() {
-            let take = |route, ecn, data: &mut [u8]| engine.handle_datagram(now, route, ecn, data);
-            // An error of receiving is one of sending that came back (ICMP), and has its own way here.
-            let came = socket.poll_receive(cx, &mut self.buffers, take);
+        let mut take = |route, ecn, data: &mut [u8]| engine.handle_datagram(now, route, ecn, data);
+        // An error of receiving is one of sending that came back (ICMP), and has its own way here.
+        let mut came = |came: Poll<io::Result<usize>>| {
             any |= came.is_ready();
             self.received += match came {
                 Poll::Ready(Ok(bytes)) => bytes,
                 _ => 0,
             };
+        };
+        for socket in sockets.iter() {
+            came(socket.poll_receive(cx, &mut self.buffers, &mut take));
+        }
+        for relay in relays.iter_mut() {
+            came(relay.poll_receive(now, cx, &mut self.buffers, &mut take));
         }
         any
     }
@@ -76,9 +83,13 @@ impl Driver {
         for _ in 0..TRANSMITS {
             let now = inner.now();
             let Some(transmit) = inner.engine.poll_transmit(now, &mut self.out) else { return false };
-            let sent = match inner.socket_of(transmit.route.local) {
-                Some(socket) => socket.send(&transmit, &self.out),
-                None => Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "the address is gone")),
+            let local = transmit.route.local;
+            let sent = if let Some(relay) = inner.relay_of(local) {
+                relay.send(&transmit, &self.out)
+            } else if let Some(socket) = inner.socket_of(local) {
+                socket.send(&transmit, &self.out)
+            } else {
+                Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "the address is gone"))
             };
             if let Err(error) = sent {
                 refused(inner, transmit.route, &error);
@@ -89,7 +100,8 @@ impl Driver {
 
     /// Has this task woken when the engine wants to.
     fn set_timer(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> bool {
-        let due = inner.engine.poll_timeout();
+        let relays = inner.relays.iter().filter_map(RelaySocket::poll_timeout);
+        let due = relays.chain(inner.engine.poll_timeout()).min();
         let Some(at) = due else { return false };
         if self.due != due {
             self.due = due;
@@ -102,6 +114,35 @@ impl Driver {
         }
         over
     }
+}
+
+/// Has relays say what they have to, and tells what became of them; whether a path died.
+fn drive_relays(inner: &mut Inner, cx: &mut Context<'_>) -> bool {
+    let now = inner.now();
+    let (mut dead, mut news) = (Vec::new(), false);
+    for relay in &mut inner.relays {
+        let refusal = relay.poll_flush(cx).err();
+        let changed = relay.drive(now);
+        news |= changed;
+        let failure = relay
+            .failure()
+            .filter(|_| changed)
+            .map(|failure| io::Error::new(io::ErrorKind::NotConnected, failure));
+        for error in [refusal, failure].into_iter().flatten() {
+            let again = |route| (route, io::Error::new(error.kind(), error.to_string()));
+            dead.extend(relay.routes().into_iter().map(again));
+        }
+    }
+    inner.relays.retain(|relay| !relay.is_done());
+    if news {
+        inner.relay_news += 1;
+        inner.relay_waiting.drain(..).for_each(std::task::Waker::wake);
+    }
+    let any = !dead.is_empty();
+    for (route, error) in dead {
+        refused(inner, route, &error);
+    }
+    any
 }
 
 /// A route that may be refused only for now is not told as dead.

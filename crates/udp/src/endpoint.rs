@@ -5,7 +5,6 @@ use crate::connection::Connection;
 use crate::driver::Driver;
 use crate::shared::{Inner, Shared, State};
 use crate::socket::Socket;
-use std::collections::HashSet;
 use std::future::poll_fn;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -106,14 +105,8 @@ impl Endpoint {
     /// connection uses, which would not know why.
     pub fn close_stale(&self, own: &[Source]) {
         let mut inner = self.shared().lock();
-        let Inner { engine, connections, sockets, .. } = &mut *inner;
-        let live = connections.iter().filter(|(_, state)| state.error.is_none()).map(|(handle, _)| *handle);
-        let mut used = HashSet::new();
-        for handle in live {
-            let paths = engine.connection(handle).into_iter().flat_map(|connection| connection.paths());
-            used.extend(paths.map(|path| path.route.local));
-        }
-        sockets.retain(|socket| used.contains(&socket.local()) || !socket.is_stale(own));
+        let used = inner.used_locals();
+        inner.sockets.retain(|socket| used.contains(&socket.local()) || !socket.is_stale(own));
         inner.wake_driver();
     }
 
@@ -189,19 +182,28 @@ impl Endpoint {
         inner.wake_driver();
     }
 
-    /// Returns once every connection is over, and its peer was told so.
+    /// Returns once every connection is over, its peer was told so, and relays were told that they are no longer used.
     pub async fn told(&self) {
         let begun = self.shared().lock().rounds;
+        let mut closing = false;
         poll_fn(|cx| {
             let mut inner = self.shared().lock();
             let Inner { engine, connections, rounds, .. } = &mut *inner;
             let over = |handle| engine.connection(handle).is_none_or(|engine| engine.error().is_some());
             // What was closed before has left in the round that followed.
             if *rounds > begun && connections.keys().copied().all(over) {
-                return Poll::Ready(());
+                if inner.relays.is_empty() {
+                    return Poll::Ready(());
+                }
+                if !std::mem::replace(&mut closing, true) {
+                    inner.close_relays(|_| true);
+                }
             }
             inner.told.push(cx.waker().clone());
-            inner.wake_driver();
+            // Relays' answers wake it by themselves.
+            if !closing {
+                inner.wake_driver();
+            }
             Poll::Pending
         })
         .await;

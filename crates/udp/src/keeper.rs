@@ -1,8 +1,9 @@
 //! A path for every pair of addresses that has one, while addresses come and go.
 
-use crate::address::{Changes, Source, sources};
+use crate::address::{Changes, sources};
 use crate::connection::{Connection, PathEvent};
-use crate::reach::{Attempt, Target};
+use crate::reach::{Attempt, Candidate, Target};
+use crate::relay::{Relay, Relaying, Via};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,10 +25,28 @@ const AT_ONCE: Duration = Duration::from_millis(5);
 /// events.
 pub struct Keeper {
     task: JoinHandle<()>,
-    failed: Arc<Mutex<HashMap<Pair, Failed>>>,
+    failed: Arc<Mutex<HashMap<Key, Failed>>>,
 }
 
-type Pair = (IpAddr, SocketAddr);
+/// Who a candidate is: its ends, and the relay.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    source: IpAddr,
+    relay: Option<Relay>,
+    remote: SocketAddr,
+}
+
+impl Key {
+    fn of(candidate: &Candidate) -> Key {
+        let Candidate { source, relay, remote } = candidate;
+        Key { source: source.ip, relay: relay.clone(), remote: *remote }
+    }
+
+    fn failed(&self, reason: &str) -> Attempt {
+        let relay = self.relay.as_ref().map(Relay::to_string);
+        Attempt { local: self.source, relay, remote: self.remote, reason: reason.to_owned() }
+    }
+}
 
 /// A pair that did not become a path, or no longer is one.
 #[derive(Clone, Debug)]
@@ -46,12 +65,23 @@ impl Drop for Keeper {
 impl Keeper {
     /// Begins at once, as a task of the current tokio runtime.
     pub fn start(connection: &Connection, target: Target) -> Keeper {
+        Keeper::telling(connection, target, |_| {})
+    }
+
+    /// The same, and tells what is no path, once for each reason.
+    pub fn telling(
+        connection: &Connection,
+        target: Target,
+        tell: impl Fn(&Attempt) + Send + 'static,
+    ) -> Keeper {
         let failed = Arc::new(Mutex::new(HashMap::new()));
         let work = Work {
             connection: connection.clone(),
             target,
             failed: failed.clone(),
+            tell: Box::new(tell),
             opening: HashMap::new(),
+            news: 0,
             changes: 0,
             changed: true,
         };
@@ -61,21 +91,19 @@ impl Keeper {
     /// Pairs of addresses that are no path, and why.
     pub fn failed(&self) -> Vec<Attempt> {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        let attempt = |(pair, why): (&Pair, &Failed)| Attempt {
-            local: pair.0,
-            remote: pair.1,
-            reason: why.reason.clone(),
-        };
-        failed.iter().map(attempt).collect()
+        failed.iter().map(|(key, why)| key.failed(&why.reason)).collect()
     }
 }
 
 struct Work {
     connection: Connection,
     target: Target,
-    failed: Arc<Mutex<HashMap<Pair, Failed>>>,
+    failed: Arc<Mutex<HashMap<Key, Failed>>>,
+    tell: Box<dyn Fn(&Attempt) + Send>,
     /// Paths by number, to know whose event it is.
-    opening: HashMap<u32, (Route, u64)>,
+    opening: HashMap<u32, (Key, Route, u64)>,
+    /// News of relays that were looked at.
+    news: u64,
     /// Times that something changed: a path that was opened before the last one may work now.
     changes: u64,
     /// Addresses may have changed since they were looked at.
@@ -94,12 +122,18 @@ impl Work {
                     None => std::future::pending().await,
                 }
             };
+            let mut news = self.news;
             tokio::select! {
                 biased;
                 event = self.connection.path_event() => match event {
                     Ok(event) => self.on_event(event),
                     Err(_) => return,
                 },
+                () = self.connection.endpoint().relay_news(&mut news) => {
+                    self.news = news;
+                    // Paths by one that is over are gone.
+                    self.changed = true;
+                }
                 () = told => {
                     self.changed = true;
                     self.changes += 1;
@@ -111,34 +145,53 @@ impl Work {
         }
     }
 
-    fn failed(&self) -> std::sync::MutexGuard<'_, HashMap<Pair, Failed>> {
+    fn failed(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Failed>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn on_event(&mut self, event: PathEvent) {
         match event {
             PathEvent::Opened(path) => {
-                if let Some((route, _)) = self.opening.get(&path) {
-                    let pair = (route.local.ip(), route.remote);
-                    self.failed().remove(&pair);
+                if let Some((key, _, _)) = self.opening.get(&path) {
+                    self.failed().remove(key);
+                }
+            }
+            PathEvent::Suspected(path) => {
+                let paths = self.connection.paths();
+                if let Some(path) = paths.iter().find(|one| one.id == path) {
+                    self.connection.endpoint().check_relay(path.route.local);
                 }
             }
             PathEvent::Closed { path, .. } => {
-                if let Some((route, _)) = self.opening.remove(&path).filter(|(_, at)| *at == self.changes) {
+                if let Some((key, route, _)) =
+                    self.opening.remove(&path).filter(|(_, _, at)| *at == self.changes)
+                {
                     let refusal = self.connection.refusal(route);
-                    self.fail(route, refusal.unwrap_or_else(|| "no answer".to_owned()));
+                    self.fail(key, refusal.unwrap_or_else(|| "no answer".to_owned()));
                 }
             }
-            _ => {}
+            PathEvent::Revived(_) => {}
         }
     }
 
-    fn fail(&mut self, route: Route, reason: String) {
+    fn fail(&mut self, key: Key, reason: String) {
         let mut failed = self.failed();
-        let before = failed.get(&(route.local.ip(), route.remote)).map(|failed| failed.wait);
-        let wait = before.map_or(FIRST_WAIT, |wait| (wait * 2).min(LONGEST_WAIT));
+        let before = failed.get(&key);
+        if before.is_none_or(|before| before.reason != reason) {
+            (self.tell)(&key.failed(&reason));
+        }
+        let wait = before.map_or(FIRST_WAIT, |before| (before.wait * 2).min(LONGEST_WAIT));
         let until = Instant::now() + wait;
-        failed.insert((route.local.ip(), route.remote), Failed { reason, wait, until });
+        failed.insert(key, Failed { reason, wait, until });
+    }
+
+    /// A relay that fails does so for every peer.
+    fn fail_all_by(&mut self, candidate: &Candidate, reason: &str) {
+        let same = |to: &SocketAddr| to.is_ipv4() == candidate.remote.is_ipv4() && *to != candidate.remote;
+        let others: Vec<_> = self.target.addresses.iter().copied().filter(same).collect();
+        for remote in others {
+            self.fail(Key { remote, ..Key::of(candidate) }, reason.to_owned());
+        }
     }
 
     /// Opens what can be opened and gives up what is gone; when to look again, if not at the next event.
@@ -149,21 +202,37 @@ impl Work {
         if !self.connection.is_multipath() {
             return None;
         }
-        let pairs = self.target.pairs().ok()?;
+        let candidates = self.target.candidates().ok()?;
         if std::mem::take(&mut self.changed) {
-            self.give_up_gone(&pairs);
+            self.give_up_gone(&candidates);
         }
-        self.open_new(pairs)
+        self.open_new(candidates)
     }
 
-    fn give_up_gone(&mut self, pairs: &[(Source, SocketAddr)]) {
+    /// What a path is an instance of.
+    fn key_of(&self, path: &PathReport) -> Key {
+        let Route { local, remote } = path.route;
+        match self.connection.endpoint().via(local) {
+            Some(via) => Key { source: via.source, relay: Some(via.relay), remote },
+            None => Key { source: local.ip(), relay: None, remote },
+        }
+    }
+
+    fn give_up_gone(&mut self, candidates: &[Candidate]) {
         let endpoint = self.connection.endpoint().clone();
-        let here = |ip: IpAddr| pairs.iter().any(|(source, _)| source.ip == ip);
-        for path in self.connection.paths().iter().filter(|path| !here(path.route.local.ip())) {
+        let here =
+            |key: &Key| candidates.iter().any(|one| one.source.ip == key.source && one.relay == key.relay);
+        for path in self.connection.paths() {
+            let key = self.key_of(&path);
+            if here(&key) {
+                continue;
+            }
             endpoint.unbind(path.route.local);
             // The last one stays, suspected, until another is open.
-            if self.connection.abandon_path(path.id).is_err() {
-                self.changed = true;
+            match self.connection.abandon_path(path.id) {
+                // Why it is gone is known, and no fault of the pair.
+                Ok(()) => drop(self.opening.remove(&path.id)),
+                Err(_) => self.changed = true,
             }
         }
         if let Ok(own) = sources() {
@@ -171,40 +240,69 @@ impl Work {
         }
     }
 
-    fn open_new(&mut self, pairs: Vec<(Source, SocketAddr)>) -> Option<Instant> {
-        let paths = self.connection.paths();
-        let is_path = |ip: IpAddr, remote: SocketAddr| {
-            paths.iter().any(|path: &PathReport| path.route.local.ip() == ip && path.route.remote == remote)
-        };
+    fn open_new(&mut self, candidates: Vec<Candidate>) -> Option<Instant> {
+        let paths: Vec<(Key, bool)> =
+            self.connection.paths().iter().map(|path| (self.key_of(path), path.failed)).collect();
+        let mut alive = paths.iter().filter(|(_, failed)| !failed).count();
         let mut again: Option<Instant> = self.changed.then(|| Instant::now() + SOON);
-        for (source, remote) in pairs {
-            if is_path(source.ip, remote) {
+        let mut wanted: Vec<Key> = paths.iter().map(|(key, _)| key.clone()).collect();
+        for candidate in candidates {
+            let key = Key::of(&candidate);
+            let enough = candidate.relay.is_some() && alive >= self.target.most;
+            if enough || paths.iter().any(|(path, _)| *path == key) {
                 continue;
             }
-            let until = self.failed().get(&(source.ip, remote)).map(|failed| failed.until);
+            let until = self.failed().get(&key).map(|failed| failed.until);
             let wait = match until.filter(|until| *until > Instant::now()) {
                 Some(until) => Some(until),
-                None => self.open(&source, remote),
+                None => {
+                    wanted.push(key);
+                    self.open(&candidate, &mut alive)
+                }
             };
             again = [again, wait].into_iter().flatten().min();
         }
+        let wants = |via: &Via| {
+            wanted.iter().any(|key| key.source == via.source && key.relay.as_ref() == Some(&via.relay))
+        };
+        self.connection.endpoint().close_idle_relays(wants);
         again
     }
 
     /// Opens a path; when to try again if that is not possible now.
-    fn open(&mut self, source: &Source, remote: SocketAddr) -> Option<Instant> {
-        let local = match self.connection.endpoint().bind_source(source, 0) {
-            Ok(local) => local,
-            Err(error) => {
-                let route = Route { local: SocketAddr::new(source.ip, 0), remote };
-                self.fail(route, format!("no socket at {}: {error}", source.ip));
+    fn open(&mut self, candidate: &Candidate, alive: &mut usize) -> Option<Instant> {
+        let key = Key::of(candidate);
+        let endpoint = self.connection.endpoint().clone();
+        let bound = match &candidate.relay {
+            None => endpoint
+                .bind_source(&candidate.source, 0)
+                .map_err(|error| format!("no socket at {}: {error}", candidate.source.ip)),
+            Some(relay) => match endpoint.relay(&candidate.source, relay, candidate.remote) {
+                Relaying::Ready(local) => Ok(local),
+                // It answers, and is asked anew by the next look.
+                Relaying::Lost => return Some(Instant::now() + AT_ONCE),
+                Relaying::Waiting => {
+                    *alive += 1;
+                    return None;
+                }
+                Relaying::Refused(reason) => Err(reason),
+                Relaying::Failed(reason) => {
+                    self.fail_all_by(candidate, &reason);
+                    Err(reason)
+                }
+            },
+        };
+        let route = match bound {
+            Ok(local) => Route { local, remote: candidate.remote },
+            Err(reason) => {
+                self.fail(key, reason);
                 return Some(Instant::now() + FIRST_WAIT);
             }
         };
-        let route = Route { local, remote };
         match self.connection.open_path(route) {
             Ok(path) => {
-                self.opening.insert(path, (route, self.changes));
+                *alive += 1;
+                self.opening.insert(path, (key, route, self.changes));
                 None
             }
             Err(PathError::NoIds | PathError::TooEarly) => Some(Instant::now() + AT_ONCE),

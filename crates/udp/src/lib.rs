@@ -10,7 +10,7 @@
 //! let target = Target {
 //!     name: "server.example".into(),
 //!     addresses: vec!["192.0.2.7:4433".parse()?, "198.51.100.7:4433".parse()?],
-//!     locals: Vec::new(), // every usable address of this host
+//!     ..Target::default() // from every usable address of this host, by no relays
 //! };
 //! // The first pair of addresses that answers carries the handshake.
 //! let connection = endpoint.reach(tls, Arc::new(vmcc_udp::config()), &target).await?;
@@ -41,6 +41,7 @@ mod endpoint;
 mod keeper;
 mod qlog;
 mod reach;
+mod relay;
 mod shared;
 mod socket;
 mod stream;
@@ -51,7 +52,8 @@ pub use device::bind_device;
 pub use endpoint::{ConnectionReport, Endpoint};
 pub use keeper::Keeper;
 pub use qlog::Qlog;
-pub use reach::{Attempt, ReachError, Target};
+pub use reach::{Attempt, Candidate, ReachError, Target};
+pub use relay::{Relay, Via};
 pub use stream::{RecvStream, SendStream, Stream};
 
 /// What of a stream waits to be sent: as much as stays in a processor's cache beside all else.

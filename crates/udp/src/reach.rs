@@ -3,6 +3,7 @@
 use crate::address::{Source, sources};
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
+use crate::relay::{Relay, Relaying};
 use crate::socket::is_loopback;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -21,6 +22,9 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// An attempt is given up after this time.
 const PATIENCE: Duration = Duration::from_secs(8);
 
+/// Paths that relays are used for, unless another number is said: mTCP's (section 3.3 of its paper).
+const USUAL_MOST: usize = 5;
+
 /// Whom to connect to, and from where.
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -30,6 +34,28 @@ pub struct Target {
     pub addresses: Vec<SocketAddr>,
     /// Addresses here to use; none: every usable one.
     pub locals: Vec<IpAddr>,
+    /// Relays, which are used as long as there are fewer paths than `most`.
+    pub relays: Vec<Relay>,
+    /// How many paths are enough to do without further relays.
+    pub most: usize,
+}
+
+impl Default for Target {
+    fn default() -> Target {
+        let (addresses, locals, relays) = (Vec::new(), Vec::new(), Vec::new());
+        Target { name: String::new(), addresses, locals, relays, most: USUAL_MOST }
+    }
+}
+
+/// What may be a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// From here.
+    pub source: Source,
+    /// By this relay, if by any.
+    pub relay: Option<Relay>,
+    /// To there.
+    pub remote: SocketAddr,
 }
 
 /// A pair of addresses that was tried, and why it did not work.
@@ -37,6 +63,8 @@ pub struct Target {
 pub struct Attempt {
     /// From here.
     pub local: IpAddr,
+    /// By this relay, if by any.
+    pub relay: Option<String>,
     /// To there.
     pub remote: SocketAddr,
     /// Why not.
@@ -77,51 +105,78 @@ fn list(attempts: &[Attempt]) -> String {
 
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} to {}: {}", self.local, self.remote, self.reason)
+        match &self.relay {
+            None => write!(f, "{} to {}: {}", self.local, self.remote, self.reason),
+            Some(relay) => write!(f, "{} by {relay} to {}: {}", self.local, self.remote, self.reason),
+        }
     }
 }
 
 impl Target {
-    /// Pairs of addresses that may be paths now, the most diverse first: the one whose ends were used least so far.
+    /// What may be a path now, without relays before by relays, of these the most diverse first: the one whose ends were used least so far.
     ///
     /// # Errors
     /// The system does not tell its addresses.
-    pub fn pairs(&self) -> io::Result<Vec<(Source, SocketAddr)>> {
+    pub fn candidates(&self) -> io::Result<Vec<Candidate>> {
         let own = sources()?;
-        let mut left: Vec<_> = self.addresses.iter().flat_map(|&to| self.pairs_to(to, &own)).collect();
-        let mut chosen: Vec<(Source, SocketAddr)> = Vec::new();
-        while !left.is_empty() {
-            let uses = |pair: &(Source, SocketAddr)| {
-                let from = chosen.iter().filter(|other| other.0.ip == pair.0.ip).count();
-                let to = chosen.iter().filter(|other| other.1 == pair.1).count();
-                (from.max(to), from + to)
-            };
-            let next = (0..left.len()).min_by_key(|&i| uses(&left[i])).unwrap_or(0);
-            chosen.push(left.remove(next));
-        }
-        Ok(chosen)
+        let to = |remote: SocketAddr| {
+            let from = self.sources_for(remote, &own).into_iter();
+            from.map(move |source| Candidate { source, relay: None, remote })
+        };
+        let direct = diverse(self.addresses.iter().copied().flat_map(to).collect());
+        let by = |relay: &Relay| {
+            let from = self.sources_for(relay.address, &own);
+            // A relay does not lead back to this host's own addresses, nor to its own loopback.
+            let far = |to: &&SocketAddr| !is_loopback(to.ip()) && !own.iter().any(|own| own.ip == to.ip());
+            let to = self.addresses.iter().filter(far).copied();
+            let by = |remote| from.iter().map(move |source| (source.clone(), remote)).collect::<Vec<_>>();
+            let relay = Some(relay.clone());
+            let pairs = to.flat_map(by).collect::<Vec<_>>().into_iter();
+            pairs.map(move |(source, remote)| Candidate { source, relay: relay.clone(), remote })
+        };
+        let relayed = diverse(self.relays.iter().flat_map(by).collect());
+        Ok(direct.into_iter().chain(relayed).collect())
     }
 
-    fn pairs_to(&self, to: SocketAddr, own: &[Source]) -> Vec<(Source, SocketAddr)> {
+    /// Addresses here that packets to there can leave from.
+    fn sources_for(&self, to: SocketAddr, own: &[Source]) -> Vec<Source> {
         let same_family = |ip: &IpAddr| ip.is_ipv4() == to.is_ipv4();
         let here = is_loopback(to.ip()) || own.iter().any(|source| source.ip == to.ip());
-        let from: Vec<Source> = match &self.locals[..] {
+        match &self.locals[..] {
             // This host's own addresses are reached by the loopback.
             [] if here => vec![Source { ip: to.ip(), interface: String::new() }],
             [] => own.iter().filter(|source| same_family(&source.ip)).cloned().collect(),
             locals => locals.iter().copied().filter(same_family).map(|ip| Source::at(ip, own)).collect(),
+        }
+    }
+}
+
+fn diverse(mut left: Vec<Candidate>) -> Vec<Candidate> {
+    let mut chosen: Vec<Candidate> = Vec::new();
+    while !left.is_empty() {
+        let uses = |one: &Candidate| {
+            let from = chosen.iter().filter(|other| other.source.ip == one.source.ip).count();
+            let by = chosen.iter().filter(|other| one.relay.is_some() && other.relay == one.relay).count();
+            let to = chosen.iter().filter(|other| other.remote == one.remote).count();
+            (from.max(by).max(to), from + by + to)
         };
-        from.into_iter().map(|source| (source, to)).collect()
+        let next = (0..left.len()).min_by_key(|&i| uses(&left[i])).unwrap_or(0);
+        chosen.push(left.remove(next));
+    }
+    chosen
+}
+
+impl Candidate {
+    fn failed(&self, reason: String) -> Attempt {
+        let relay = self.relay.as_ref().map(Relay::to_string);
+        Attempt { local: self.source.ip, relay, remote: self.remote, reason }
     }
 }
 
 /// An attempt under way.
 struct Trial {
-    local: IpAddr,
-    remote: SocketAddr,
-    route: Route,
-    connection: Connection,
-    done: Pin<Box<dyn Future<Output = Result<(), ConnectionError>> + Send>>,
+    candidate: Candidate,
+    done: Pin<Box<dyn Future<Output = Result<Connection, Verdict>> + Send>>,
     patience: Pin<Box<Sleep>>,
 }
 
@@ -138,19 +193,13 @@ impl Endpoint {
     ) -> Result<Connection, ReachError> {
         // Of an earlier connection, perhaps; what was found to be gone meanwhile is opened anew.
         self.close_stale(&sources().map_err(ReachError::Sources)?);
-        let mut pairs = target.pairs().map_err(ReachError::Sources)?.into_iter();
+        let mut candidates = target.candidates().map_err(ReachError::Sources)?.into_iter();
         let mut trials: Vec<Trial> = Vec::new();
         let mut failed: Vec<Attempt> = Vec::new();
         let mut refused: Option<(SocketAddr, ConnectionError)> = None;
         loop {
-            if let Some((source, remote)) = pairs.next() {
-                match self.begin(tls.clone(), config.clone(), target, &source, remote)? {
-                    Ok(trial) => trials.push(trial),
-                    Err(reason) => {
-                        failed.push(Attempt { local: source.ip, remote, reason });
-                        continue;
-                    }
-                }
+            if let Some(candidate) = candidates.next() {
+                trials.push(self.begin(tls.clone(), config.clone(), &target.name, candidate));
             } else if trials.is_empty() && failed.is_empty() {
                 let to: Vec<_> = target.addresses.iter().map(ToString::to_string).collect();
                 return Err(ReachError::NoPair(to.join(", ")));
@@ -160,32 +209,55 @@ impl Endpoint {
                     None => ReachError::NoPath(failed),
                 });
             }
-            let mut next = (pairs.len() > 0).then(|| Box::pin(sleep(STAGGER)));
-            if let Some(connection) = first(&mut trials, &mut failed, &mut refused, &mut next).await {
+            let mut next = (candidates.len() > 0).then(|| Box::pin(sleep(STAGGER)));
+            if let Some(connection) = first(&mut trials, &mut failed, &mut refused, &mut next).await? {
                 return Ok(connection);
             }
         }
     }
 
-    fn begin(
-        &self,
-        tls: Arc<dyn Tls>,
-        config: Arc<Config>,
-        target: &Target,
-        source: &Source,
-        remote: SocketAddr,
-    ) -> Result<Result<Trial, String>, TlsError> {
-        let local = match self.bind_source(source, 0) {
-            Ok(local) => local,
-            Err(error) => return Ok(Err(format!("no socket at {}: {error}", source.ip))),
-        };
-        let route = Route { local, remote };
-        let connection = self.connect(tls, config, &target.name, route)?;
-        let waits = connection.clone();
-        let done = Box::pin(async move { waits.connected().await });
-        let patience = Box::pin(sleep(PATIENCE));
-        Ok(Ok(Trial { local: source.ip, remote, route, connection, done, patience }))
+    fn begin(&self, tls: Arc<dyn Tls>, config: Arc<Config>, name: &str, candidate: Candidate) -> Trial {
+        let (endpoint, name, to) = (self.clone(), name.to_owned(), candidate.clone());
+        let done = Box::pin(async move {
+            let route =
+                Route { local: endpoint.local_for(&to).await.map_err(Verdict::Dead)?, remote: to.remote };
+            let connection = endpoint.connect(tls, config, &name, route).map_err(Verdict::Tls)?;
+            connected(&connection, route).await.map(|()| connection)
+        });
+        Trial { candidate, done, patience: Box::pin(sleep(PATIENCE)) }
     }
+
+    /// Where packets of a candidate leave from, once that is known.
+    async fn local_for(&self, candidate: &Candidate) -> Result<SocketAddr, String> {
+        let Candidate { source, relay: Some(relay), remote } = candidate else {
+            let bound = self.bind_source(&candidate.source, 0);
+            return bound.map_err(|error| format!("no socket at {}: {error}", candidate.source.ip));
+        };
+        let mut seen = 0;
+        loop {
+            match self.relay(source, relay, *remote) {
+                Relaying::Ready(local) => return Ok(local),
+                Relaying::Refused(reason) | Relaying::Failed(reason) => return Err(reason),
+                Relaying::Lost => {}
+                Relaying::Waiting => self.relay_news(&mut seen).await,
+            }
+        }
+    }
+}
+
+/// Returns once streams can be used. What the system refuses is not waited for.
+async fn connected(connection: &Connection, route: Route) -> Result<(), Verdict> {
+    let mut done = std::pin::pin!(connection.connected());
+    poll_fn(|cx| match done.as_mut().poll(cx) {
+        Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
+        Poll::Ready(Err(ConnectionError::TimedOut)) => Poll::Ready(Err(Verdict::silence())),
+        Poll::Ready(Err(error)) => Poll::Ready(Err(Verdict::Refused(error))),
+        Poll::Pending => match connection.refusal(route) {
+            Some(reason) => Poll::Ready(Err(Verdict::Dead(reason))),
+            None => Poll::Pending,
+        },
+    })
+    .await
 }
 
 /// Waits until a trial succeeds (it is returned), all have failed, or it is time for the next one.
@@ -194,55 +266,52 @@ async fn first(
     failed: &mut Vec<Attempt>,
     refused: &mut Option<(SocketAddr, ConnectionError)>,
     next: &mut Option<Pin<Box<Sleep>>>,
-) -> Option<Connection> {
+) -> Result<Option<Connection>, TlsError> {
     poll_fn(|cx| {
         let mut i = 0;
         while i < trials.len() {
-            match trials[i].look(cx) {
-                Poll::Pending => i += 1,
-                Poll::Ready(Ok(())) => return Poll::Ready(Some(trials[i].connection.clone())),
-                Poll::Ready(Err(Verdict::Refused(error))) => {
+            let Poll::Ready(done) = trials[i].look(cx) else {
+                i += 1;
+                continue;
+            };
+            let Trial { candidate, .. } = trials.remove(i);
+            match done {
+                Ok(connection) => return Poll::Ready(Ok(Some(connection))),
+                Err(Verdict::Tls(error)) => return Poll::Ready(Err(error)),
+                Err(Verdict::Refused(error)) => {
                     // Perhaps somebody else is at this address, or on the way there: other pairs may lead to the peer.
-                    let trial = trials.remove(i);
-                    let reason = error.to_string();
-                    failed.push(Attempt { local: trial.local, remote: trial.remote, reason });
-                    refused.get_or_insert((trial.remote, error));
+                    failed.push(candidate.failed(error.to_string()));
+                    refused.get_or_insert((candidate.remote, error));
                 }
-                Poll::Ready(Err(Verdict::Dead(reason))) => {
-                    let trial = trials.remove(i);
-                    failed.push(Attempt { local: trial.local, remote: trial.remote, reason });
-                }
+                Err(Verdict::Dead(reason)) => failed.push(candidate.failed(reason)),
             }
         }
         let time = next.as_mut().is_some_and(|next| next.as_mut().poll(cx).is_ready());
-        if time || trials.is_empty() { Poll::Ready(None) } else { Poll::Pending }
+        if time || trials.is_empty() { Poll::Ready(Ok(None)) } else { Poll::Pending }
     })
     .await
 }
 
 enum Verdict {
+    /// The settings cannot be used.
+    Tls(TlsError),
     /// Somebody is there, and one end refused the other.
     Refused(ConnectionError),
     /// Nobody is there.
     Dead(String),
 }
 
-impl Trial {
-    fn look(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Verdict>> {
-        match self.done.as_mut().poll(cx) {
-            Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
-            Poll::Ready(Err(ConnectionError::TimedOut)) => return Poll::Ready(Err(self.silence())),
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(Verdict::Refused(error))),
-            Poll::Pending => {}
-        }
-        // What the system refuses is not waited for.
-        match self.connection.refusal(self.route) {
-            Some(reason) => Poll::Ready(Err(Verdict::Dead(reason))),
-            None => self.patience.as_mut().poll(cx).map(|()| Err(self.silence())),
-        }
-    }
-
-    fn silence(&self) -> Verdict {
+impl Verdict {
+    fn silence() -> Verdict {
         Verdict::Dead(format!("no answer within {} s", PATIENCE.as_secs()))
+    }
+}
+
+impl Trial {
+    fn look(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connection, Verdict>> {
+        match self.done.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(done),
+            Poll::Pending => self.patience.as_mut().poll(cx).map(|()| Err(Verdict::silence())),
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! What the driver, the handles and the streams share.
 
 use crate::connection::PathEvent;
+use crate::relay::RelaySocket;
 use crate::socket::Socket;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,6 +23,10 @@ pub(crate) struct Shared(Mutex<Inner>);
 pub(crate) struct Inner {
     pub(crate) engine: Engine,
     pub(crate) sockets: Vec<Socket>,
+    pub(crate) relays: Vec<RelaySocket>,
+    /// Grows with what happens to relays; and who waits for that.
+    pub(crate) relay_news: u64,
+    pub(crate) relay_waiting: Vec<Waker>,
     pub(crate) connections: HashMap<Handle, State>,
     /// Connections of peers that nobody has accepted yet.
     pub(crate) incoming: VecDeque<Handle>,
@@ -59,6 +64,9 @@ impl Shared {
         Arc::new(Shared(Mutex::new(Inner {
             engine,
             sockets: Vec::new(),
+            relays: Vec::new(),
+            relay_news: 0,
+            relay_waiting: Vec::new(),
             connections: HashMap::new(),
             incoming: VecDeque::new(),
             waiting: Vec::new(),
@@ -126,6 +134,18 @@ impl Inner {
             let waiting = self.connections.values_mut().filter(|state| !state.connected);
             waiting.flat_map(|state| state.waiting.drain(..)).for_each(Waker::wake);
         }
+    }
+
+    /// What paths of connections that are not over begin at.
+    pub(crate) fn used_locals(&mut self) -> HashSet<SocketAddr> {
+        let Inner { engine, connections, .. } = self;
+        let live = connections.iter().filter(|(_, state)| state.error.is_none()).map(|(handle, _)| *handle);
+        let mut used = HashSet::new();
+        for handle in live {
+            let paths = engine.connection(handle).into_iter().flat_map(|connection| connection.paths());
+            used.extend(paths.map(|path| path.route.local));
+        }
+        used
     }
 
     pub(crate) fn socket_of(&mut self, local: SocketAddr) -> Option<&mut Socket> {

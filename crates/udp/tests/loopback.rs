@@ -30,7 +30,7 @@ fn bind(endpoint: &Endpoint, last: &[u8]) -> Vec<SocketAddr> {
 }
 
 fn target(addresses: Vec<SocketAddr>, last: &[u8]) -> Target {
-    Target { name: "localhost".into(), addresses, locals: ips(last) }
+    Target { name: "localhost".into(), addresses, locals: ips(last), ..Target::default() }
 }
 
 async fn reach(endpoint: &Endpoint, target: &Target) -> Result<Connection, ReachError> {

@@ -1,9 +1,12 @@
 //! What `vmcc cp` and its far end can be asked for.
 
+use super::RelayOptions;
+use super::proxy::most;
 use clap::Args;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use vmcc_tunnel::place::address;
+use vmcc_tunnel::ways::Choice;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CpOptions {
@@ -42,6 +45,13 @@ pub(crate) struct CpOptions {
     /// The UDP port there [default: any]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     pub(crate) port: u16,
+
+    #[command(flatten)]
+    pub(crate) relays: RelayOptions,
+
+    /// Use relays as long as fewer than so many paths work
+    #[arg(long, value_name = "K", default_value_t = Choice::default().most, value_parser = most)]
+    pub(crate) most: usize,
 
     /// Write a log of each QUIC connection into this folder, as qlog has it [default: the variable QLOGDIR, or none]
     #[arg(long, value_name = "DIR")]

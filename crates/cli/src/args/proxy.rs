@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use vmcc_tunnel::place::{Place, address, listening};
 use vmcc_tunnel::proxy::Forward;
+use vmcc_tunnel::relays::RelayName;
 use vmcc_tunnel::ways::Choice;
 
 #[derive(Debug, Clone, Args)]
@@ -33,6 +34,13 @@ pub(crate) struct ProxyOptions {
     #[arg(long = "local", value_name = "ADDRESS", value_parser = address, conflicts_with = "listen")]
     pub(crate) locals: Vec<IpAddr>,
 
+    #[command(flatten)]
+    pub(crate) relays: RelayOptions,
+
+    /// Use relays as long as fewer than so many paths work
+    #[arg(long, value_name = "K", default_value_t = Choice::default().most, value_parser = most)]
+    pub(crate) most: usize,
+
     /// The folder of keys [default: the variable VMCC_KEYS, or ~/.config/vmcc]
     #[arg(long, value_name = "DIR")]
     pub(crate) keys: Option<PathBuf>,
@@ -44,6 +52,17 @@ pub(crate) struct ProxyOptions {
     /// Write a log of each QUIC connection into this folder, as qlog has it [default: the variable QLOGDIR, or none]
     #[arg(long, value_name = "DIR")]
     pub(crate) qlog: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RelayOptions {
+    /// A TURN server by which there may be a path, turn:USER@HOST[:PORT]; may be given several times
+    #[arg(long = "relay", value_name = "RELAY")]
+    pub(crate) relays: Vec<RelayName>,
+
+    /// Lines of relays and their secrets: turn:USER@HOST:PORT SECRET [default: `relays` beside the keys, else the variable VMCC_RELAY_SECRET]
+    #[arg(long, value_name = "FILE", requires = "relays")]
+    pub(crate) relay_secrets: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -83,7 +102,7 @@ pub(crate) struct PathsOptions {
     pub(crate) beta: f64,
 }
 
-fn most(text: &str) -> Result<usize, String> {
+pub(super) fn most(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|most| (1..=1000).contains(most)).ok_or_else(|| "give 1 to 1000".to_owned())
 }
 

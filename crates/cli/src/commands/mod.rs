@@ -21,6 +21,7 @@ pub(crate) mod paths;
 mod programs;
 pub(crate) mod proxy;
 mod qlog;
+mod relays;
 pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod run;

@@ -32,9 +32,9 @@ pub(crate) fn proxy(options: &ProxyOptions, ui: &Ui) -> Result<Exit, Failure> {
             let socks = options.socks.or(usual);
             let (server, locals, forwards) =
                 (server.clone(), options.locals.clone(), options.forwards.clone());
-            let qlog = qlog.clone();
+            let (qlog, relays, most) = (qlog.clone(), super::relays::find(&options.relays)?, options.most);
             proxy::client(
-                &ClientJob { server, peers, identity, locals, socks, forwards, qlog, metrics },
+                &ClientJob { server, peers, identity, locals, relays, most, socks, forwards, qlog, metrics },
                 tell,
                 stop,
             )
@@ -52,6 +52,7 @@ fn say(news: &News) {
         News::Connected(address) => format!("connected with {address}"),
         News::Single(address) => format!("{address} speaks no multipath QUIC: everything goes over one path"),
         News::Lost(address, reason) => format!("no longer connected with {address}: {reason}"),
+        News::NoPath(attempt) => format!("no path from {attempt}"),
         News::Unreachable(reason) => format!("not connected: {reason}"),
         _ => return,
     };

@@ -22,6 +22,8 @@ pub use vmcc_udp::ReachError;
 
 use crate::keys::{Identity, KeysError};
 use crate::live::board::Board;
+use crate::place::NameError;
+use crate::relays::{self, NamedRelay};
 use crate::run::{block_on, stopped, unless};
 use crate::trust::{self, Trust};
 use crate::wire;
@@ -68,6 +70,10 @@ pub struct Job {
     pub far: Far,
     /// Addresses here to use; none: all.
     pub locals: Vec<IpAddr>,
+    /// Relays to use while fewer than `most` paths work.
+    pub relays: Vec<NamedRelay>,
+    /// How many paths are enough.
+    pub most: usize,
     /// What the user has chosen.
     pub options: Options,
     /// Where the connection tells what it does.
@@ -77,8 +83,10 @@ pub struct Job {
 /// A path that was in use, and what it has carried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carried {
-    /// From here.
+    /// From here; by a relay, from its address.
     pub local: IpAddr,
+    /// By this relay, if by any.
+    pub relay: Option<String>,
     /// To there.
     pub remote: SocketAddr,
     /// Bytes that came.
@@ -168,6 +176,9 @@ pub enum CopyError {
     /// No key for this copy.
     #[error(transparent)]
     Keys(#[from] KeysError),
+    /// A relay's name has no address.
+    #[error("relay {0}")]
+    Relay(#[from] NameError),
     /// TLS refuses its settings.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
@@ -201,7 +212,10 @@ pub fn copy(job: &Job, progress: &Arc<Progress>, stop: &AtomicBool) -> Result<Ou
     let (session, addresses, server) = started?;
     let answer = block_on(async {
         let tls = trust::client(&identity, Trust::Only(BTreeSet::from([server])), ALPN)?;
-        let target = vmcc_udp::Target { name: "vmcc".to_owned(), addresses, locals: job.locals.clone() };
+        let relays = unless(stopped(stop), relays::resolve(&job.relays)).await;
+        let relays = relays.ok_or(CopyError::Interrupted)??;
+        let (name, locals) = ("vmcc".to_owned(), job.locals.clone());
+        let target = vmcc_udp::Target { name, addresses, locals, relays, most: job.most };
         let endpoint = Endpoint::new(None)?;
         let _board = Board::open(&endpoint, "cp");
         let reach = endpoint.reach(tls, Arc::new(config(job.qlog.clone())), &target);
@@ -327,6 +341,7 @@ fn carried(connection: &Connection) -> Vec<Carried> {
     let paths = connection.paths().into_iter().filter(|path| path.open);
     let one = |path: vmcc_transport::PathReport| Carried {
         local: path.route.local.ip(),
+        relay: connection.endpoint().via(path.route.local).map(|via| via.relay.to_string()),
         remote: path.route.remote,
         received: path.bytes.0,
         sent: path.bytes.1,

@@ -6,6 +6,7 @@ use super::socks::{self, Wish};
 use super::{Answer, News, Open, ProxyError, relay, shown};
 use crate::keys::{Fingerprint, Identity};
 use crate::place::{Place, listening};
+use crate::relays::{self, NamedRelay};
 use crate::run::{block_on, stopped, unless};
 use crate::wire;
 use std::collections::BTreeSet;
@@ -60,6 +61,10 @@ pub struct ClientJob {
     pub identity: Identity,
     /// Addresses here to use; none: all.
     pub locals: Vec<IpAddr>,
+    /// Relays to use while fewer than `most` paths work.
+    pub relays: Vec<NamedRelay>,
+    /// How many paths are enough.
+    pub most: usize,
     /// Where to listen for SOCKS5.
     pub socks: Option<SocketAddr>,
     /// Fixed forwards.
@@ -99,7 +104,9 @@ pub fn client(job: &ClientJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
             let listener = listener.map_err(|source| ProxyError::Listen { address, source })?;
             listeners.push((listener, service));
         }
-        let link = Link::new(job, tell.clone())?;
+        // Once: later, nobody may answer for the name.
+        let relays = unless(stopped(stop), relays::resolve(&job.relays)).await;
+        let link = Link::new(job, relays.ok_or(ProxyError::Interrupted)??, tell.clone())?;
         let link = Arc::new(link);
         let _shown = shown(&link.endpoint, job.metrics, &tell)?;
         unless(stopped(stop), link.connection()).await.ok_or(ProxyError::Interrupted)??;

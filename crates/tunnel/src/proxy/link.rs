@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use vmcc_transport::Config;
 use vmcc_transport::crypto::Tls;
-use vmcc_udp::{Connection, Endpoint, Keeper, Target};
+use vmcc_udp::{Attempt, Connection, Endpoint, Keeper, Relay, Target};
 
 /// Who was not reached is not asked again for this long: every connection of a browser would.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -23,6 +23,8 @@ pub(super) struct Link {
     config: Arc<Config>,
     server: Place,
     locals: Vec<IpAddr>,
+    relays: Vec<Relay>,
+    most: usize,
     tell: Tell,
     state: Mutex<State>,
 }
@@ -34,12 +36,12 @@ struct State {
 }
 
 impl Link {
-    pub(super) fn new(job: &ClientJob, tell: Tell) -> Result<Link, ProxyError> {
+    pub(super) fn new(job: &ClientJob, relays: Vec<Relay>, tell: Tell) -> Result<Link, ProxyError> {
         let tls = trust::client(&job.identity, Trust::Only(job.peers.clone()), ALPN)?;
         let endpoint = Endpoint::new(None)?;
         let config = Arc::new(config(job.qlog.clone()));
-        let (server, locals, state) = (job.server.clone(), job.locals.clone(), Mutex::default());
-        Ok(Link { endpoint, tls, config, server, locals, tell, state })
+        let (server, locals, most) = (job.server.clone(), job.locals.clone(), job.most);
+        Ok(Link { endpoint, tls, config, server, locals, relays, most, tell, state: Mutex::default() })
     }
 
     /// The connection, made now if there is none.
@@ -71,9 +73,17 @@ impl Link {
 
     async fn reach(&self) -> Result<(Connection, Keeper), ProxyError> {
         let addresses = self.server.addresses().await?;
-        let target = Target { name: "vmcc".to_owned(), addresses, locals: self.locals.clone() };
+        let (name, locals) = ("vmcc".to_owned(), self.locals.clone());
+        let target = Target { name, addresses, locals, relays: self.relays.clone(), most: self.most };
         let connection = self.endpoint.reach(self.tls.clone(), self.config.clone(), &target).await?;
-        let keeper = Keeper::start(&connection, target);
+        let tell = self.tell.clone();
+        // That a direct pair is none is usual: not every network leads everywhere.
+        let failed = move |attempt: &Attempt| {
+            if attempt.relay.is_some() {
+                tell(News::NoPath(attempt.to_string()));
+            }
+        };
+        let keeper = Keeper::telling(&connection, target, failed);
         Ok((connection, keeper))
     }
 
@@ -124,12 +134,15 @@ mod tests {
                 peers: BTreeSet::from([server.fingerprint()]),
                 identity: client,
                 locals: ["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse().unwrap()).to_vec(),
+                relays: Vec::new(),
+                most: 5,
                 socks: None,
                 forwards: Vec::new(),
                 qlog: None,
                 metrics: None,
             };
-            let link = Link::new(&job, Arc::new(move |one| news.lock().unwrap().push(one))).unwrap();
+            let link =
+                Link::new(&job, Vec::new(), Arc::new(move |one| news.lock().unwrap().push(one))).unwrap();
             let (near, far) = tokio::join!(link.connection(), far.accept());
             let near = near.unwrap();
             let mut stream = near.open_stream().await.unwrap();

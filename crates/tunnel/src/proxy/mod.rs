@@ -45,6 +45,8 @@ pub enum News {
     Single(SocketAddr),
     /// That connection is over.
     Lost(SocketAddr, String),
+    /// From here by a relay to there there is no path, for this reason.
+    NoPath(String),
     /// The server's side cannot be reached at present.
     Unreachable(String),
 }

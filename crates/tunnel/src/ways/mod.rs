@@ -17,7 +17,7 @@ use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use vmcc_udp::{Source, Target, bind_device};
+use vmcc_udp::{Candidate, Source, Target, bind_device};
 
 /// A version of the pattern that is reserved for this (RFC 9000 section 15).
 const NO_VERSION: [u8; 4] = [0x1a, 0x2a, 0x3a, 0x4a];
@@ -126,12 +126,12 @@ pub fn ways(
     stop: &AtomicBool,
 ) -> Result<Vec<Way>, WaysError> {
     let addresses = block_on(unless(stopped(stop), server.addresses()))?.ok_or(WaysError::Interrupted)??;
-    let target = Target { name: String::new(), addresses, locals: locals.to_vec() };
-    let pairs = target.pairs()?;
+    let target = Target { addresses, locals: locals.to_vec(), ..Target::default() };
+    let pairs = target.candidates()?;
     let programs = live::programs();
     let ways = std::thread::scope(|scope| {
         let programs = &programs;
-        let probe = |(source, remote): (Source, SocketAddr)| {
+        let probe = |Candidate { source, remote, .. }: Candidate| {
             scope.spawn(move || {
                 let seen = probe(&source, remote, probes, stop).map_err(|error| error.to_string());
                 let traffic = traffic(programs, source.ip, remote);

@@ -36,6 +36,7 @@ pub(crate) async fn send(case: &Case) -> Result<Usage> {
         name: "localhost".into(),
         addresses: case.at[..1].to_vec(),
         locals: case.from[..1].to_vec(),
+        ..Target::default()
     };
     let connection = endpoint.reach(tls, config(case), &target).await?;
     for (&remote, &ip) in case.at.iter().zip(&case.from).skip(1) {

@@ -100,6 +100,8 @@ fn job_of(options: &CpOptions) -> Result<Job, Failure> {
         sending,
         far,
         locals: options.locals.clone(),
+        relays: super::relays::find(&options.relays)?,
+        most: options.most,
         options: chosen,
         qlog: None,
     })
@@ -110,7 +112,9 @@ fn say(ui: &Ui, moment: &Moment, outcome: &Outcome, seconds: f64) {
         ui.warn("the far end speaks no multipath QUIC: everything went over one path");
     }
     for attempt in &outcome.unused {
-        ui.note(&format!("no path from {attempt}"));
+        let text = format!("no path from {attempt}");
+        // Somebody has asked for a relay; addresses are tried without a word.
+        if attempt.relay.is_some() { ui.warn(&text) } else { ui.note(&text) }
     }
     for refusal in outcome.refusals.iter().take(MOST_SAID) {
         ui.warn(&format!("not copied: {refusal}"));
@@ -136,8 +140,9 @@ fn text(moment: &Moment, outcome: &Outcome, seconds: f64) -> String {
     }
     for path in &outcome.paths {
         let silent = if path.failed { ", silent at the end" } else { "" };
+        let relay = path.relay.as_ref().map_or(String::new(), |relay| format!(" ({relay})"));
         text += &format!(
-            "\n  {} to {}: sent {}, received {} bytes{silent}",
+            "\n  {}{relay} to {}: sent {}, received {} bytes{silent}",
             path.local, path.remote, path.sent, path.received
         );
     }
@@ -147,14 +152,14 @@ fn text(moment: &Moment, outcome: &Outcome, seconds: f64) -> String {
 fn document(moment: &Moment, outcome: &Outcome, seconds: f64) -> Value {
     let paths = outcome.paths.iter().map(|path| {
         json!({
-            "local": path.local, "remote": path.remote, "sent_bytes": path.sent, "received_bytes": path.received,
+            "local": path.local, "relay": path.relay, "remote": path.remote, "sent_bytes": path.sent, "received_bytes": path.received,
             "silent": path.failed,
         })
     });
     let unused = outcome
         .unused
         .iter()
-        .map(|attempt| json!({ "local": attempt.local, "remote": attempt.remote, "reason": attempt.reason }));
+        .map(|attempt| json!({ "local": attempt.local, "relay": attempt.relay, "remote": attempt.remote, "reason": attempt.reason }));
     let refused = outcome.refusals.iter().map(|refusal| refusal.message.clone());
     json!({
         "files": moment.files_done, "bytes": moment.bytes_done, "found_bytes": moment.bytes_found, "seconds": seconds,
@@ -202,6 +207,7 @@ fn failure(error: &CopyError) -> Failure {
         ),
         CopyError::Reach(_) => Failure::host(text)
             .help("let UDP through between both hosts; --port chooses the port there, --remote and --local the addresses"),
+        CopyError::Relay(_) => super::paths::unknown(text),
         CopyError::Lost(_) => Failure::host(text).help("run the same command again: it goes on where this stopped"),
         CopyError::Refused(refusal) => refused(refusal),
         _ => Failure::host(text),

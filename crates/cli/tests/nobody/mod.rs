@@ -1,0 +1,87 @@
+//! `vmcc cp` as a user without any right, whose far end is in another namespace.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+use super::namespace::Namespace;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A user without any right.
+pub const NOBODY: &str =
+    "setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs";
+
+/// What nobody can read and write: the program, and a folder.
+pub struct Files(TempDir);
+
+impl Files {
+    pub fn new() -> Files {
+        let files = Files(tempfile::tempdir().unwrap());
+        files.open("");
+        fs::copy(env!("CARGO_BIN_EXE_vmcc"), files.path("vmcc")).unwrap();
+        for folder in ["here", "there"] {
+            fs::create_dir(files.path(folder)).unwrap();
+            files.open(folder);
+        }
+        files
+    }
+
+    pub fn open(&self, name: &str) {
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o777)).unwrap();
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub fn script(&self, name: &str, text: &str) {
+        fs::write(self.path(name), format!("#!/bin/sh\n{text}\n")).unwrap();
+        self.open(name);
+    }
+
+    pub fn data(&self, len: u32) -> Vec<u8> {
+        let data: Vec<u8> = (0..len).map(|i| (i.wrapping_mul(2_654_435_761) >> 22) as u8).collect();
+        fs::write(self.path("here/data"), &data).unwrap();
+        data
+    }
+
+    /// The copy of `here/data` to a folder, where what is started as ssh is called `ssh`.
+    pub fn cp(&self, within: &str, to: &str) -> Command {
+        let text = |name: &str| self.path(name).display().to_string();
+        let mut words: Vec<String> = within.split_whitespace().map(str::to_owned).collect();
+        words.extend([text("vmcc"), "--json".into(), "cp".into(), "--ssh".into(), text("ssh")]);
+        words.extend([
+            "--remote-vmcc".into(),
+            text("vmcc"),
+            text("here/data"),
+            format!("there:{}", text(to)),
+        ]);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+}
+
+pub fn document(output: &Output) -> Value {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"))
+}
+
+/// Started as ssh, by nobody, this reaches the far end that waits in the other namespace.
+pub fn far_end(files: &Files, there: &Namespace) -> Child {
+    let [input, output] = ["in", "out"].map(|name| {
+        let pipe = files.path(name);
+        // Of an earlier copy.
+        let _ = fs::remove_file(&pipe);
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
+        files.open(name);
+        pipe.display().to_string()
+    });
+    files.script("ssh", &format!("exec 3<&0\ncat <&3 >{input} &\nexec cat {output}"));
+    let serve = format!("exec {} serve --once <{input} >{output}", files.path("vmcc").display());
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", &there.0]).args(NOBODY.split(' ')).args(["sh", "-c", &serve]);
+    command.spawn().unwrap()
+}

@@ -1,0 +1,264 @@
+//! A socket at a relay: datagrams leave by a TURN server, and come from there.
+
+use crate::address::Source;
+use crate::endpoint::Endpoint;
+use crate::shared::Inner;
+use crate::socket::{Buffers, Socket};
+use std::fmt;
+use std::future::poll_fn;
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::task::{Context, Poll};
+use vmcc_transport::{Ecn, Route, Transmit};
+use vmcc_turn::{Credentials, Failure, PeerState, Session, State};
+use vmcc_units::time::Time;
+
+/// A TURN server, and who one is there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Relay {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// Name and secret.
+    pub credentials: Credentials,
+}
+
+impl fmt::Display for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "turn:{}@{}", self.credentials.user(), self.address)
+    }
+}
+
+/// An address at a relay that packets can leave from, and how they get there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Via {
+    /// From here.
+    pub source: IpAddr,
+    /// The relay.
+    pub relay: Relay,
+}
+
+/// How it stands with a relay to a peer.
+#[derive(Debug)]
+pub(crate) enum Relaying {
+    /// There will be news.
+    Waiting,
+    /// Packets may leave from this address.
+    Ready(SocketAddr),
+    /// Not to this peer.
+    Refused(String),
+    /// The relay has forgotten us; asked again, it is begun anew.
+    Lost,
+    /// To nobody; asked again, it is begun anew.
+    Failed(String),
+}
+
+pub(crate) struct RelaySocket {
+    via: Via,
+    v6: bool,
+    socket: Socket,
+    session: Session,
+    /// The address at the relay, also after the end.
+    relayed: Option<SocketAddr>,
+    /// Of the session, that were told.
+    changes: u64,
+    /// Nobody wants it any more.
+    closing: bool,
+    /// Packets with what the relay wants before each.
+    framed: Vec<u8>,
+}
+
+impl RelaySocket {
+    fn open(now: Time, source: &Source, relay: &Relay, v6: bool) -> io::Result<RelaySocket> {
+        let mut seed = [0; 32];
+        std::fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;
+        Ok(RelaySocket {
+            via: Via { source: source.ip, relay: relay.clone() },
+            v6,
+            socket: Socket::open(SocketAddr::new(source.ip, 0), Some(&source.interface))?,
+            session: Session::new(now, relay.credentials.clone(), v6, seed),
+            relayed: None,
+            changes: 0,
+            closing: false,
+            framed: Vec::new(),
+        })
+    }
+
+    fn is(&self, source: IpAddr, relay: &Relay, v6: bool) -> bool {
+        !self.closing && self.v6 == v6 && self.via.source == source && self.via.relay == *relay
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.session.poll_timeout()
+    }
+
+    /// As [`Socket::poll_receive`]; what peers sent is handed over.
+    pub(crate) fn poll_receive(
+        &mut self,
+        now: Time,
+        cx: &mut Context<'_>,
+        buffers: &mut Buffers,
+        mut take: impl FnMut(Route, Ecn, &mut [u8]),
+    ) -> Poll<io::Result<usize>> {
+        let (session, server) = (&mut self.session, self.via.relay.address);
+        self.socket.poll_receive(cx, buffers, |route, ecn, datagram| {
+            if route.remote != server {
+                return;
+            }
+            let Some((remote, place)) = session.handle(now, datagram) else { return };
+            if let Some(local) = session.relayed() {
+                take(Route { local, remote }, ecn, &mut datagram[place]);
+            }
+        })
+    }
+
+    /// As [`Socket::send`], for packets to a peer: each gets what the relay wants before it, and all stay one call.
+    pub(crate) fn send(&mut self, transmit: &Transmit, bytes: &[u8]) -> io::Result<()> {
+        self.framed.clear();
+        for packet in bytes.chunks(transmit.segment.max(1)) {
+            let Some(header) = self.session.header(transmit.route.remote, packet.len()) else {
+                return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "the relay does not lead there"));
+            };
+            self.framed.extend_from_slice(&header);
+            self.framed.extend_from_slice(packet);
+        }
+        let outer = self.outer(transmit.ect, transmit.segment + vmcc_turn::HEADER, self.framed.len());
+        self.socket.send(&outer, &self.framed)
+    }
+
+    fn outer(&self, ect: bool, segment: usize, len: usize) -> Transmit {
+        let route = Route { local: self.socket.local(), remote: self.via.relay.address };
+        Transmit { route, ect, segment, len }
+    }
+
+    /// Sends what the session has to say; whether there are news of it.
+    pub(crate) fn drive(&mut self, now: Time) -> bool {
+        while let Some(request) = self.session.poll_transmit(now) {
+            let request = request.to_vec();
+            let outer = self.outer(false, request.len(), request.len());
+            // Sent again when there is no answer.
+            let _ = self.socket.send(&outer, &request);
+        }
+        self.relayed = self.session.relayed().or(self.relayed);
+        std::mem::replace(&mut self.changes, self.session.changes()) != self.changes
+    }
+
+    /// Sends what waits for room; whether the system refuses to.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Result<(), io::Error> {
+        self.socket.poll_flush(cx).map_err(|(_, error)| error)
+    }
+
+    /// Paths that it carries, or carried before its end.
+    pub(crate) fn routes(&self) -> Vec<Route> {
+        let route = |remote| self.relayed.map(|local| Route { local, remote });
+        self.session.peers().filter_map(route).collect()
+    }
+
+    /// Why it is over, once it is.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        match self.session.state() {
+            State::Over(failure) => Some(failure.clone()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.closing && self.session.is_over()
+    }
+
+    fn close(&mut self, now: Time) {
+        self.closing = true;
+        self.session.close(now);
+    }
+
+    fn state(&mut self, now: Time, remote: SocketAddr) -> Relaying {
+        let peer = self.session.peer(now, remote);
+        match (self.session.state(), peer) {
+            (State::Over(Failure::Lost), _) => Relaying::Lost,
+            (State::Over(failure), _) => Relaying::Failed(failure.to_string()),
+            (_, PeerState::Refused(failure)) => Relaying::Refused(failure.to_string()),
+            (State::Ready(local), PeerState::Ready) => Relaying::Ready(*local),
+            _ => Relaying::Waiting,
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) fn relay_of(&mut self, local: SocketAddr) -> Option<&mut RelaySocket> {
+        self.relays.iter_mut().find(|relay| relay.relayed == Some(local))
+    }
+
+    /// Gives addresses at relays back that are not to be used from now on.
+    pub(crate) fn close_relays(&mut self, unwanted: impl Fn(&RelaySocket) -> bool) {
+        let now = self.now();
+        let open = self.relays.iter_mut().filter(|relay| !relay.closing);
+        open.filter(|relay| unwanted(relay)).for_each(|relay| relay.close(now));
+        self.wake_driver();
+    }
+}
+
+impl Endpoint {
+    /// Wants a relay to lead from an address here to a peer: how that stands.
+    pub(crate) fn relay(&self, source: &Source, relay: &Relay, remote: SocketAddr) -> Relaying {
+        let mut inner = self.shared().lock();
+        let now = inner.now();
+        let v6 = remote.is_ipv6();
+        let at = match inner.relays.iter().position(|open| open.is(source.ip, relay, v6)) {
+            Some(at) => at,
+            None => match RelaySocket::open(now, source, relay, v6) {
+                Ok(open) => {
+                    inner.relays.push(open);
+                    inner.relays.len() - 1
+                }
+                Err(error) => return Relaying::Failed(format!("no socket at {}: {error}", source.ip)),
+            },
+        };
+        let state = inner.relays[at].state(now, remote);
+        if matches!(state, Relaying::Failed(_) | Relaying::Lost) {
+            inner.relays.swap_remove(at);
+        }
+        inner.wake_driver();
+        state
+    }
+
+    /// Which relay an address of a path is at, if it is at one that relays.
+    pub fn via(&self, local: SocketAddr) -> Option<Via> {
+        let mut inner = self.shared().lock();
+        inner.relay_of(local).filter(|relay| relay.failure().is_none()).map(|relay| relay.via.clone())
+    }
+
+    /// Has a relay asked whether it still has the address: nothing came by it.
+    pub(crate) fn check_relay(&self, local: SocketAddr) {
+        let mut inner = self.shared().lock();
+        let now = inner.now();
+        if let Some(relay) = inner.relay_of(local) {
+            relay.session.check(now);
+        }
+        inner.wake_driver();
+    }
+
+    /// Gives addresses at relays back that no connection uses and nobody wants.
+    pub(crate) fn close_idle_relays(&self, wanted: impl Fn(&Via) -> bool) {
+        let mut inner = self.shared().lock();
+        let used = inner.used_locals();
+        let idle = |relay: &RelaySocket| {
+            !wanted(&relay.via) && !relay.relayed.is_some_and(|local| used.contains(&local))
+        };
+        inner.close_relays(idle);
+    }
+
+    /// Returns once there are other news of relays than `seen`, which is then these.
+    pub(crate) async fn relay_news(&self, seen: &mut u64) {
+        poll_fn(|cx| {
+            let mut inner = self.shared().lock();
+            if inner.relay_news != *seen {
+                *seen = inner.relay_news;
+                return Poll::Ready(());
+            }
+            if !inner.relay_waiting.iter().any(|other| other.will_wake(cx.waker())) {
+                inner.relay_waiting.push(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+}
