@@ -9,7 +9,9 @@ use namespace::{Namespace, join, run};
 use nobody::{Files, NOBODY, document, far_end};
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -19,6 +21,7 @@ use tempfile::TempDir;
 /// Bytes of what is copied.
 const SIZE: u32 = 40_000_000;
 const SECRET: &str = "a secret";
+const STRANGE_RELAY: &str = "turn:stranger@10.9.5.1:3478";
 const RELAY: &str = "turn:user@10.9.5.1:3478";
 
 /// Two hosts and a relay around a router.
@@ -203,4 +206,42 @@ fn root_a_relay_leads_where_no_direct_path_does() {
     let (_, copied) = Copying::start(&files, &net, &[]).end(&files, &data);
     assert_eq!(copied["paths"].as_array().unwrap().len(), 1, "{copied}");
     assert!(sent(&copied, true) > u64::from(SIZE / 40), "{copied}");
+}
+
+/// Trusts one key, so that it may listen for others than this host; nobody has it.
+const STRANGER: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+
+#[test]
+fn root_paths_says_what_a_relay_is_worth_and_why_one_is_none() {
+    let (files, net) = (Files::new(), Net::new());
+    let vmcc = files.path("vmcc").display().to_string();
+    let serve = [&vmcc[..], "proxy", "--listen", "0.0.0.0:4433", "--peer", STRANGER];
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", &net.there.0]).args(NOBODY.split(' ')).args(serve);
+    let mut server =
+        command.env("VMCC_KEYS", files.path("there/keys")).stderr(Stdio::piped()).spawn().unwrap();
+    let said = BufReader::new(server.stderr.take().unwrap()).lines();
+    assert!(said.map_while(Result::ok).any(|line| line.starts_with("listening")), "it ended");
+    let _relay = net.turn_server(SECRET);
+    let secrets = files.path("here/secrets");
+    fs::write(&secrets, format!("{RELAY} {SECRET}\n{STRANGE_RELAY} {SECRET}\n")).unwrap();
+    fs::set_permissions(&secrets, fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::chown(&secrets, Some(65_534), None).unwrap();
+    let relays = format!("--relay {RELAY} --relay {STRANGE_RELAY} --relay-secrets {}", secrets.display());
+    let ask = format!("{NOBODY} {vmcc} --json paths 10.9.3.1:4433 --probes 3 --beta 0.1 {relays}");
+    let ways: Value = serde_json::from_str(&net.here.run(&ask)).unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let by = |relay: Value| ways.as_array().unwrap().iter().find(|way| way["relay"] == relay).unwrap();
+    let hops = |way: &Value| {
+        let hops = way["hops"].as_array().unwrap().iter();
+        hops.map(|hop| hop["address"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(hops(by(Value::Null)), ["10.9.1.2", "10.9.3.1"], "{ways}");
+    let relayed = by(RELAY.into());
+    assert_eq!(hops(relayed), ["10.9.1.2", "10.9.5.1", "10.9.3.1"], "{ways}");
+    assert!(relayed["score"].as_f64() > Some(0.0) && relayed["rtt_ms"].as_f64() > Some(0.0), "{ways}");
+    let refused = by(STRANGE_RELAY.into());
+    assert!(refused["verdict"].as_str().unwrap().contains("password of stranger (401)"), "{ways}");
+    assert_eq!((&refused["path"], &refused["chosen"]), (&false.into(), &false.into()));
 }

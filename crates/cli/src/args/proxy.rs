@@ -89,6 +89,9 @@ pub(crate) struct PathsOptions {
     #[arg(long = "local", value_name = "ADDRESS", value_parser = address)]
     pub(crate) locals: Vec<IpAddr>,
 
+    #[command(flatten)]
+    pub(crate) relays: RelayOptions,
+
     /// Probes for each pair of addresses
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) probes: u32,

@@ -10,8 +10,9 @@ use std::time::Duration;
 use vmcc_tunnel::ways::{self, Choice, Hop, Seen, Verdict, Way, WaysError};
 
 pub(crate) fn paths(options: &PathsOptions, ui: &Ui) -> Result<Exit, Failure> {
+    let relays = super::relays::find(&options.relays)?;
     let stop = interrupt::listen()?;
-    let ways = ways::ways(&options.server, &options.locals, options.probes, stop)
+    let ways = ways::ways(&options.server, &options.locals, &relays, options.probes, stop)
         .map_err(|error| failure(&error))?;
     if ways.is_empty() {
         return Err(Failure::host(format!("no address of this host can be a path to {}", options.server))
@@ -32,7 +33,8 @@ fn verdict((way, verdict): &Ranked, all: &[Ranked]) -> String {
         (Verdict::Chosen, _) => "chosen".to_owned(),
         (Verdict::Overlaps(share, with), _) => {
             let (other, percent) = (&all[*with].0, share * 100.0);
-            format!("shares {percent:.0} % with {} to {}", other.local, other.remote)
+            let by = other.relay.as_ref().map_or(String::new(), |relay| format!(" by {relay}"));
+            format!("shares {percent:.0} % with {}{by} to {}", other.local, other.remote)
         }
         (Verdict::NotNeeded, _) => "enough without it".to_owned(),
         (Verdict::NoPath, Err(reason)) => reason.clone(),
@@ -57,7 +59,7 @@ fn document(one: &Ranked, all: &[Ranked]) -> Value {
         _ => None,
     };
     json!({
-        "local": way.local, "interface": way.interface, "remote": way.remote,
+        "local": way.local, "interface": way.interface, "relay": way.relay, "remote": way.remote,
         "rtt_ms": estimate.map(|(rtt, _)| milliseconds(rtt)),
         "rtt_min_ms": seen.and_then(|seen| seen.round_trips.first().copied()).map(milliseconds),
         "loss": estimate.map(|(_, loss)| loss).or(seen.map(Seen::loss)),
@@ -76,6 +78,7 @@ fn text(ranked: &[Ranked]) -> String {
         vec![
             way.interface.clone(),
             way.local.to_string(),
+            or_none(way.relay.clone()),
             way.remote.to_string(),
             or_none(estimate.map(|(rtt, _)| format!("{:.3}", milliseconds(rtt)))),
             or_none(estimate.map(|(_, loss)| format!("{:.1}", loss * 100.0))),
@@ -84,10 +87,19 @@ fn text(ranked: &[Ranked]) -> String {
             verdict(one, ranked),
         ]
     });
-    let mut table =
-        table::plain(&["interface", "from", "to", "RTT ms", "loss %", "hops", "score pkt/s", "verdict"]);
+    let mut table = table::plain(&[
+        "interface",
+        "from",
+        "by",
+        "to",
+        "RTT ms",
+        "loss %",
+        "hops",
+        "score pkt/s",
+        "verdict",
+    ]);
     table.add_rows(rows);
-    table::align_right(&mut table, 3..7);
+    table::align_right(&mut table, 4..8);
     table::render(&table)
 }
 
@@ -99,7 +111,7 @@ pub(super) fn unknown(text: String) -> Failure {
 
 fn failure(error: &WaysError) -> Failure {
     match error {
-        WaysError::Name(_) => unknown(chain(error)),
+        WaysError::Name(_) | WaysError::Relay(_) => unknown(chain(error)),
         WaysError::Interrupted => Failure::interrupted(chain(error)),
         _ => Failure::host(chain(error)),
     }

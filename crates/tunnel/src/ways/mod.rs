@@ -1,8 +1,9 @@
 //! Which pairs of addresses carry packets to a QUIC server, and how fast: `vmcc paths`.
 //!
 //! A probe is a packet of a version that nobody speaks; a server answers it with those that it does (RFC 8999 section 6, RFC 9000 section
-//! 5.2.2). So every QUIC server can be asked, nobody has to be trusted, and it keeps nothing.
+//! 5.2.2). So every QUIC server can be asked, nobody has to be trusted, and it keeps nothing. Relays pass probes on as they do all packets.
 
+mod line;
 mod rank;
 #[cfg(target_os = "linux")]
 mod trace;
@@ -11,17 +12,31 @@ pub use rank::{Choice, Verdict, overlap, rank, score};
 
 use crate::live;
 use crate::place::{NameError, Place};
+use crate::relays::{self, NamedRelay};
 use crate::run::{block_on, stopped, unless};
+use line::{Direct, Line, Relayed};
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use vmcc_udp::{Candidate, Source, Target, bind_device};
+use vmcc_udp::{Candidate, Target};
 
 /// A version of the pattern that is reserved for this (RFC 9000 section 15).
 const NO_VERSION: [u8; 4] = [0x1a, 0x2a, 0x3a, 0x4a];
 const ID_LEN: usize = 8;
+
+/// What is sent to have a server answer, and which such packet an answer is for.
+struct Probe {
+    packet: fn([u8; ID_LEN]) -> Vec<u8>,
+    answered: fn(&[u8]) -> Option<[u8; ID_LEN]>,
+}
+
+const QUIC: Probe = Probe { packet, answered };
+const STUN: Probe = Probe {
+    packet: |id| vmcc_turn::binding_request(std::array::from_fn(|i| id.get(i).copied().unwrap_or_default())),
+    answered: |datagram| vmcc_turn::binding_answered(datagram)?.first_chunk().copied(),
+};
 /// Shorter ones need not be answered.
 const PROBE_BYTES: usize = 1200;
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -37,6 +52,8 @@ pub struct Way {
     pub local: IpAddr,
     /// The interface that has it.
     pub interface: String,
+    /// By this relay, if by any.
+    pub relay: Option<String>,
     /// To there.
     pub remote: SocketAddr,
     /// What the probes said, or why none could be sent.
@@ -107,6 +124,9 @@ pub enum WaysError {
     /// The name has no address.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// Nor has that of a relay.
+    #[error("relay {0}")]
+    Relay(#[source] NameError),
     /// The user wanted it.
     #[error("interrupted")]
     Interrupted,
@@ -115,28 +135,31 @@ pub enum WaysError {
     System(#[from] io::Error),
 }
 
-/// Probes every pair of an address here and one of `server`, all at the same time.
+/// Probes every pair of an address here and one of `server`, without relays and by each, all at the same time.
 ///
 /// # Errors
 /// The name has no address, or this host's addresses are not known.
 pub fn ways(
     server: &Place,
     locals: &[IpAddr],
+    relays: &[NamedRelay],
     probes: u32,
     stop: &AtomicBool,
 ) -> Result<Vec<Way>, WaysError> {
-    let addresses = block_on(unless(stopped(stop), server.addresses()))?.ok_or(WaysError::Interrupted)??;
-    let target = Target { addresses, locals: locals.to_vec(), ..Target::default() };
+    let names = async { (server.addresses().await, relays::resolve(relays).await) };
+    let (addresses, relays) = block_on(unless(stopped(stop), names))?.ok_or(WaysError::Interrupted)?;
+    let (addresses, relays) = (addresses?, relays.map_err(WaysError::Relay)?);
+    let target = Target { addresses, locals: locals.to_vec(), relays, ..Target::default() };
     let pairs = target.candidates()?;
     let programs = live::programs();
     let ways = std::thread::scope(|scope| {
         let programs = &programs;
-        let probe = |Candidate { source, remote, .. }: Candidate| {
+        let probe = |candidate: Candidate| {
             scope.spawn(move || {
-                let seen = probe(&source, remote, probes, stop).map_err(|error| error.to_string());
-                let traffic = traffic(programs, source.ip, remote);
-                let seen = seen.map(|seen| Seen { traffic, ..seen });
-                Way { local: source.ip, interface: source.interface, remote, seen }
+                let seen = seen(&candidate, probes, programs, stop).map_err(|error| error.to_string());
+                let Candidate { source, relay, remote } = candidate;
+                let relay = relay.map(|relay| relay.to_string());
+                Way { local: source.ip, interface: source.interface, relay, remote, seen }
             })
         };
         let threads: Vec<_> = pairs.into_iter().map(probe).collect();
@@ -145,11 +168,22 @@ pub fn ways(
     Ok(ways)
 }
 
-fn probe(source: &Source, remote: SocketAddr, probes: u32, stop: &AtomicBool) -> io::Result<Seen> {
-    let socket = UdpSocket::bind((source.ip, 0))?;
-    bind_device(&socket, &source.interface);
-    // Another answer than the server's is none; and who refuses says so.
-    socket.connect(remote)?;
+fn seen(
+    candidate: &Candidate,
+    probes: u32,
+    programs: &[live::Program],
+    stop: &AtomicBool,
+) -> io::Result<Seen> {
+    let Candidate { source, relay, remote } = candidate;
+    let mut line: Box<dyn Line> = match relay {
+        None => Box::new(Direct::open(source, *remote)?),
+        Some(relay) => Box::new(Relayed::open(source, relay, *remote, stop)?),
+    };
+    let seen = probe(&mut *line, probes, stop)?;
+    Ok(Seen { traffic: traffic(programs, line.local()?, *remote), ..seen })
+}
+
+fn probe(line: &mut dyn Line, probes: u32, stop: &AtomicBool) -> io::Result<Seen> {
     let mut under_way = HashMap::new();
     let mut seen = Seen::default();
     for _ in 0..probes {
@@ -157,30 +191,30 @@ fn probe(source: &Source, remote: SocketAddr, probes: u32, stop: &AtomicBool) ->
             break;
         }
         let id = random()?;
-        socket.send(&packet(id))?;
+        line.send(&packet(id))?;
         under_way.insert(id, Instant::now());
         seen.sent += 1;
-        receive(&socket, Instant::now() + INTERVAL, &mut under_way, &mut seen)?;
+        receive(line, Instant::now() + INTERVAL, &mut under_way, &mut seen)?;
     }
     let until = Instant::now() + PATIENCE;
     while !under_way.is_empty() && Instant::now() < until && !stop.load(Ordering::SeqCst) {
-        receive(&socket, until.min(Instant::now() + INTERVAL), &mut under_way, &mut seen)?;
+        receive(line, until.min(Instant::now() + INTERVAL), &mut under_way, &mut seen)?;
     }
     seen.round_trips.sort();
     if let Some(round_trip) = seen.median() {
         // Without them less is known of the way, which is a path all the same.
-        seen.hops = hops(&socket, round_trip, stop).unwrap_or_default();
+        seen.hops = line.hops(round_trip, stop).unwrap_or_default();
     }
     Ok(seen)
 }
 
 #[cfg(target_os = "linux")]
-fn hops(socket: &UdpSocket, round_trip: Duration, stop: &AtomicBool) -> io::Result<Vec<Hop>> {
-    trace::trace(socket, round_trip, stop)
+fn hops(socket: &UdpSocket, probe: &Probe, round_trip: Duration, stop: &AtomicBool) -> io::Result<Vec<Hop>> {
+    trace::trace(socket, probe, round_trip, stop)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn hops(socket: &UdpSocket, round_trip: Duration, _: &AtomicBool) -> io::Result<Vec<Hop>> {
+fn hops(socket: &UdpSocket, _: &Probe, round_trip: Duration, _: &AtomicBool) -> io::Result<Vec<Hop>> {
     Ok(vec![Hop { address: Some(socket.peer_addr()?.ip()), round_trip: Some(round_trip) }])
 }
 
@@ -196,29 +230,18 @@ fn traffic(programs: &[live::Program], local: IpAddr, remote: SocketAddr) -> Opt
 
 /// Takes answers until a moment.
 fn receive(
-    socket: &UdpSocket,
+    line: &mut dyn Line,
     until: Instant,
     under_way: &mut HashMap<[u8; ID_LEN], Instant>,
     seen: &mut Seen,
 ) -> io::Result<()> {
-    let mut buffer = [0; 2048];
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(());
-        }
-        socket.set_read_timeout(Some(left))?;
-        match socket.recv(&mut buffer) {
-            Ok(len) => {
-                if let Some(sent) = answered(&buffer[..len]).and_then(|id| under_way.remove(&id)) {
-                    seen.round_trips.push(sent.elapsed());
-                }
-            }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+    let mut buffer = [0; line::MOST];
+    while let Some(place) = line.receive(until, &mut buffer)? {
+        if let Some(sent) = answered(&buffer[place]).and_then(|id| under_way.remove(&id)) {
+            seen.round_trips.push(sent.elapsed());
         }
     }
+    Ok(())
 }
 
 /// A long header of no version, from `id` to `id`.

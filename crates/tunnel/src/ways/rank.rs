@@ -121,6 +121,7 @@ mod tests {
         Way {
             local: [10, 1, 0, local].into(),
             interface: String::new(),
+            relay: None,
             remote: "10.2.0.1:1".parse().unwrap(),
             seen: Ok(seen),
         }

@@ -2,7 +2,7 @@
 //! spreads connections over links by them spreads these the same way (Paris traceroute). What routers say comes by the socket's queue
 //! of errors, which needs no right.
 
-use super::{Hop, answered, packet, random};
+use super::{Hop, Probe, random};
 use nix::sys::socket::sockopt::{Ipv4RecvErr, Ipv6RecvErr, Ipv6Ttl};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt};
 use std::io::{self, ErrorKind, IoSliceMut};
@@ -29,8 +29,13 @@ enum Answer {
     End,
 }
 
-/// The routers on the way of a connected socket to a server that answers within `round_trip`, and the server.
-pub(super) fn trace(socket: &UdpSocket, round_trip: Duration, stop: &AtomicBool) -> io::Result<Vec<Hop>> {
+/// The routers on the way of a connected socket to a server that answers a probe within `round_trip`, and the server.
+pub(super) fn trace(
+    socket: &UdpSocket,
+    probe: &Probe,
+    round_trip: Duration,
+    stop: &AtomicBool,
+) -> io::Result<Vec<Hop>> {
     let end = socket.peer_addr()?.ip();
     match end {
         IpAddr::V4(_) => setsockopt(socket, Ipv4RecvErr, &true)?,
@@ -48,7 +53,7 @@ pub(super) fn trace(socket: &UdpSocket, round_trip: Duration, stop: &AtomicBool)
         }
         let mut found = None;
         for _ in 0..TRIES {
-            found = ask(socket, wait)?;
+            found = ask(socket, probe, wait)?;
             if found.is_some() {
                 break;
             }
@@ -72,13 +77,14 @@ pub(super) fn trace(socket: &UdpSocket, round_trip: Duration, stop: &AtomicBool)
     Ok(hops)
 }
 
-fn ask(socket: &UdpSocket, wait: Duration) -> io::Result<Option<(Answer, Duration)>> {
+fn ask(socket: &UdpSocket, probe: &Probe, wait: Duration) -> io::Result<Option<(Answer, Duration)>> {
     while errors(socket)?.is_some() {}
     let id = random()?;
     let sent = Instant::now();
     // What is left of an earlier error is told by the first call.
-    if socket.send(&packet(id)).is_err() {
-        socket.send(&packet(id))?;
+    let packet = (probe.packet)(id);
+    if socket.send(&packet).is_err() {
+        socket.send(&packet)?;
     }
     let mut buffer = [0; 2048];
     loop {
@@ -88,7 +94,7 @@ fn ask(socket: &UdpSocket, wait: Duration) -> io::Result<Option<(Answer, Duratio
         }
         socket.set_read_timeout(Some(left))?;
         match socket.recv(&mut buffer) {
-            Ok(len) if answered(&buffer[..len]) == Some(id) => {
+            Ok(len) if (probe.answered)(&buffer[..len]) == Some(id) => {
                 return Ok(Some((Answer::End, sent.elapsed())));
             }
             Ok(_) => {}
