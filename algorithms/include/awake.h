@@ -10,17 +10,32 @@
  *            delays one, moves that clock; a queue that grows moves it with every ACK.
  *            Without timestamps: silence of 2 T and of 50 ms, longer than ACKs are delayed
  *
+ * Where a machine runs for less than a round trip at a time, the ACK before a silence had waited as
+ * well.  How long it had is `late`, from the last sleep on, and counts as silence:
+ *
+ *   late     at a sleep: late + silence - what the peer's clock went on by; with every other ACK it
+ *            changes by what the own clock went on by more than the peer's, to 0 at least and never
+ *            up.  Without a sleep it is 0
+ *   sleep    2 * (late + silence - advance) > silence
+ *
  * What then holds:
  *
  *   samples  of packets that left before the end of the sleep contain it.  They do not enter T,
  *            which goes its own way from what the host's estimate was, until that is the same again
+ *
  *   timeout  if it came before an ACK that had been waiting, it was in vain: the window and
- * ssthresh of before come back.  Only timestamps prove this pace     all that was in flight is
- * acknowledged at once, and a whole window would leave as one burst: it is spread over T, for as
- * long
+ *            ssthresh of before come back.  Only timestamps prove this
+ *
+ *   pace     all that was in flight is acknowledged at once, and a whole window would leave as one
+ *            burst: it is spread over T, for as long.  Not where runs are shorter than a round
+ *            trip: most of it would still wait when the machine is off again, which costs more
+ *            than a queue that is too short for it.  A run that is ended by a sleep was long
+ *            enough if a packet of it was acknowledged in it; `trust` goes up by one with each that
+ *            was and down by eight with each that was not, from 0 to 15, and at 8 it is paced
  *
  * Deviations: none, there is no paper.  A sleep that begins and ends while packets wait for ACKs
- * that the network still has is seen if it is longer than a quarter of T.
+ * that the network still has is seen if it is longer than a quarter of T.  A connection of which
+ * every ACK has waited alike, from the first one on, is not seen to sleep.
  *
  * Valid range: silences up to an hour.  Any content of the memory is accepted.
  */
@@ -31,11 +46,18 @@
 
 #define CC_AWAKE_DELAYED_US 50000u /* Linux delays ACKs by up to 40 ms */
 #define CC_AWAKE_NEAR	    8u	   /* estimates that differ by less than one of so many are alike */
+#define CC_AWAKE_TICK_US    1000u  /* of the peer's clock */
+#define CC_AWAKE_LATE_US    3600000000u
 
 #define CC_AWAKE_WAITS (1u << 0) /* data was in flight at the last ACK */
 #define CC_AWAKE_SLEPT (1u << 1) /* samples may be of before woke_us */
 #define CC_AWAKE_PACED (1u << 2)
 #define CC_AWAKE_PROOF (1u << 3) /* both clocks tell of the last sleep */
+
+#define CC_AWAKE_TRUST_SHIFT 8 /* in flags: how sure it is that the next run is long enough */
+#define CC_AWAKE_TRUST	     (15u << CC_AWAKE_TRUST_SHIFT)
+#define CC_AWAKE_TRUST_LOSS  8u /* by a run that was too short */
+#define CC_AWAKE_TRUST_PACES 8u
 
 struct CC_PRIVATE cc_awake {
 	uint32_t seen_us;  /* the last ACK, modulo 2^32 */
@@ -46,6 +68,7 @@ struct CC_PRIVATE cc_awake {
 	uint32_t flags;
 	uint32_t before_pkt; /* the window before a timeout; 0: there was none */
 	uint32_t before_ssthresh_pkt;
+	uint32_t late_us; /* for how long the last ACK had waited, if sleeps followed each other */
 };
 
 CC_INLINE uint32_t cc_awake_srtt(const struct cc_awake *a, const struct cc_event *ev)
@@ -58,6 +81,24 @@ CC_INLINE uint32_t cc_awake_srtt(const struct cc_awake *a, const struct cc_event
 CC_INLINE void cc_awake_init(struct cc_awake *a, const struct cc_event *ev)
 {
 	a->host_8us = ev->srtt_8us;
+	a->flags = CC_AWAKE_TRUST;
+}
+
+/* What the peer's clock went on by.  An ACK that was overtaken has one of before. */
+CC_INLINE uint64_t cc_awake_advance_us(const struct cc_awake *a, const struct cc_event *ev)
+{
+	uint32_t ms = ev->peer_ms - a->peer_ms;
+
+	return ms >> 31 ? 0 : (uint64_t)ms * 1000;
+}
+
+/* An ACK that ends no sleep may have waited less than the one before. */
+CC_INLINE void cc_awake_catch_up(struct cc_awake *a, const struct cc_event *ev)
+{
+	uint64_t late_us = (uint64_t)a->late_us + ((uint32_t)ev->now_us - a->seen_us);
+
+	late_us -= cc_min64(cc_awake_advance_us(a, ev), late_us);
+	a->late_us = (uint32_t)cc_min64(late_us, a->late_us);
 }
 
 /* Does this ACK end a sleep? */
@@ -65,18 +106,33 @@ CC_INLINE int cc_awake_ends_sleep(struct cc_awake *a, const struct cc_event *ev,
 {
 	uint32_t silence_us = (uint32_t)ev->now_us - a->seen_us;
 	uint32_t srtt_us = cc_awake_srtt(a, ev) >> 3;
-	/* At most: a clock shows whole ticks. */
-	uint64_t advance_us = ((uint64_t)(ev->peer_ms - a->peer_ms) + 1) * 1000;
+	uint64_t late_us;
 
 	if (!(a->flags & CC_AWAKE_WAITS) || silence_us < gap_us)
 		return 0;
 	if (!a->peer_ms || !ev->peer_ms)
 		return silence_us >= cc_max(2 * srtt_us, CC_AWAKE_DELAYED_US);
-	/* An ACK that was overtaken has a clock of before. */
-	if ((ev->peer_ms - a->peer_ms) >> 31)
-		advance_us = 0;
 	a->flags |= CC_AWAKE_PROOF;
-	return silence_us >= srtt_us / 4 && 2 * advance_us < silence_us;
+	late_us = (uint64_t)a->late_us + silence_us;
+	late_us -= cc_min64(cc_awake_advance_us(a, ev), late_us);
+	/* At least: a clock shows whole ticks. */
+	if (silence_us < srtt_us / 4 || 2 * late_us <= silence_us + 2 * CC_AWAKE_TICK_US)
+		return 0;
+	a->late_us = (uint32_t)cc_min64(late_us, CC_AWAKE_LATE_US);
+	return 1;
+}
+
+/* A sleep has ended a run. */
+CC_INLINE void cc_awake_judge(struct cc_awake *a)
+{
+	uint32_t trust = (a->flags & CC_AWAKE_TRUST) >> CC_AWAKE_TRUST_SHIFT;
+
+	/* Nothing that left in it was acknowledged in it. */
+	if (a->flags & CC_AWAKE_SLEPT)
+		trust -= cc_min(trust, CC_AWAKE_TRUST_LOSS);
+	else
+		trust = cc_min(trust + 1, CC_AWAKE_TRUST >> CC_AWAKE_TRUST_SHIFT);
+	a->flags = (a->flags & ~CC_AWAKE_TRUST) | trust << CC_AWAKE_TRUST_SHIFT;
 }
 
 /* Takes a sample into T, or withholds it. */
@@ -106,10 +162,11 @@ CC_INLINE void cc_awake_pace(struct cc_awake *a, const struct cc_event *ev, int 
 	uint32_t srtt_us = cc_awake_srtt(a, ev) >> 3;
 	uint32_t w = cc_window(out->set & CC_SET_CWND ? out->cwnd_pkt : ev->cwnd_pkt);
 
-	if (woke) {
+	if (woke && (a->flags & CC_AWAKE_TRUST) >> CC_AWAKE_TRUST_SHIFT >= CC_AWAKE_TRUST_PACES) {
 		a->flags |= CC_AWAKE_PACED;
 		cc_set_gap(out, cc_max(srtt_us / w, 1));
-	} else if (a->flags & CC_AWAKE_PACED && (uint32_t)ev->now_us - a->woke_us >= srtt_us) {
+	} else if (a->flags & CC_AWAKE_PACED &&
+		   (woke || (uint32_t)ev->now_us - a->woke_us >= srtt_us)) {
 		a->flags &= ~CC_AWAKE_PACED;
 		cc_set_gap(out, 0);
 	}
@@ -134,7 +191,10 @@ CC_INLINE void cc_awake_on_ack(struct cc_awake *a, const struct cc_event *ev, ui
 
 	a->flags &= ~CC_AWAKE_PROOF;
 	woke = cc_awake_ends_sleep(a, ev, gap_us);
-	if (woke) {
+	if (!woke) {
+		cc_awake_catch_up(a, ev);
+	} else {
+		cc_awake_judge(a);
 		a->woke_us = (uint32_t)ev->now_us;
 		a->flags |= CC_AWAKE_SLEPT;
 		if (a->before_pkt && a->flags & CC_AWAKE_PROOF && ev->state == CC_STATE_LOSS)

@@ -71,6 +71,28 @@ fn a_sleep_is_not_measured_and_the_window_leaves_paced() {
     assert_eq!(sender.own_rtt_us(), 0, "the host's is as good again");
 }
 
+/// Off again before anything that it sent is acknowledged: each ACK has waited, and so had the one before.
+#[test]
+fn what_runs_for_less_than_a_round_trip_at_a_time_is_not_paced() {
+    let mut sender = Sender::new();
+    let mut gaps = Vec::new();
+    for later_us in [200, 49_900, 49_900, 49_900] {
+        gaps.push(sender.ack(50_000, later_us, 50_000).gap_us());
+        sender.ack(5, 100, 50_000);
+        assert_eq!(sender.own_rtt_us(), 2_000, "it sleeps");
+    }
+    assert_eq!(gaps, [Some(50), Some(0), None, None]);
+    // One run that is long enough proves nothing; nor do seven.
+    let longer = |sender: &mut Sender| {
+        sender.ack(2_100, 52_000, 2_000);
+        sender.ack(90_000, 200, 91_000).gap_us()
+    };
+    for _ in 0..7 {
+        assert_eq!(longer(&mut sender), None);
+    }
+    assert!(longer(&mut sender).is_some_and(|gap| gap > 0));
+}
+
 #[test]
 fn a_peer_that_was_silent_is_no_sleep() {
     for rtt_us in [41_000, 200_000] {

@@ -49,3 +49,15 @@ fn awake_is_lia_where_it_is_not_off() {
         assert_eq!(with("host.cc='awake'"), with("host.cc='lia'"), "{set:?}");
     }
 }
+
+/// Whose runs are shorter than a round trip does not pace what it could not send before it is off again.
+#[test]
+fn awake_is_no_worse_than_lia_where_runs_are_short() {
+    for (on_ms, off_ms) in [(2, 49), (2, 200), (3, 19)] {
+        let text = asleep(30)
+            .replace("100mbit", "20mbit")
+            .replace("on='30ms'\noff='90ms'", &format!("on='{on_ms}ms'\noff='{off_ms}ms'\nrandom=true"));
+        let [lia, awake] = ["lia", "awake"].map(|cc| goodput(&text, &[&format!("host.cc='{cc}'")]));
+        assert!(awake > 0.9 * lia, "{on_ms} of {off_ms} ms: {awake} and {lia}");
+    }
+}
