@@ -1,6 +1,6 @@
 //! A checked scenario file, and its cases.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::apply;
 use super::decode::{BadValue, decode};
 use super::keys::Keys;
+use super::recorded;
 use super::set_option::SetOption;
 use super::source::{MAX_BYTES, Source};
 use super::sweep::{self, Axis, BadAxis, Origin};
@@ -28,6 +29,8 @@ const PLAN_KEYS: [&str; 5] = ["title", "source", "description", "runs", "seed"];
 pub struct Document {
     name: String,
     source: Source,
+    /// Where the file lies, if it is one.
+    folder: Option<PathBuf>,
 }
 
 type Outcome<T> = Result<T, Box<Diagnostic>>;
@@ -70,7 +73,8 @@ impl Document {
         })?;
         let text = String::from_utf8(bytes).map_err(|e| unusable(format!("it is not UTF-8 text: {e}")))?;
         let stem = path.file_stem().map_or_else(|| "scenario".into(), |s| s.to_string_lossy().into_owned());
-        Self::parse_as(stem, &path.display().to_string(), &text)
+        let folder = path.parent().map(Path::to_owned);
+        Self::parse_as(stem, &path.display().to_string(), &text, folder)
     }
 
     /// Reads a text; `name` stands for the file in messages.
@@ -78,12 +82,17 @@ impl Document {
     /// # Errors
     /// It is not a valid scenario.
     pub fn parse(name: &str, text: &str) -> Result<Self, ScenarioError> {
-        Self::parse_as(name.to_owned(), name, text)
+        Self::parse_as(name.to_owned(), name, text, None)
     }
 
-    fn parse_as(name: String, file: &str, text: &str) -> Result<Self, ScenarioError> {
+    fn parse_as(
+        name: String,
+        file: &str,
+        text: &str,
+        folder: Option<PathBuf>,
+    ) -> Result<Self, ScenarioError> {
         let source = Source::parse(file, text).map_err(ScenarioError::Invalid)?;
-        let document = Self { name, source };
+        let document = Self { name, source, folder };
         document.plan(&Overrides::default())?;
         if document.source.tree.contains_key("scale") {
             for scale in [Scale::Small, Scale::Quick] {
@@ -108,12 +117,14 @@ impl Document {
     /// # Errors
     /// An override, or a case that results from them, is not valid.
     pub fn plan(&self, overrides: &Overrides) -> Result<Plan, ScenarioError> {
-        Resolver { source: &self.source, overrides }.plan(&self.name).map_err(ScenarioError::Invalid)
+        let folder = self.folder.as_deref();
+        Resolver { source: &self.source, folder, overrides }.plan(&self.name).map_err(ScenarioError::Invalid)
     }
 }
 
 struct Resolver<'a> {
     source: &'a Source,
+    folder: Option<&'a Path>,
     overrides: &'a Overrides,
 }
 
@@ -321,7 +332,8 @@ impl Resolver<'_> {
         sweep::combinations(axes).into_iter().enumerate().map(resolve).collect()
     }
 
-    fn typed(&self, tree: Map<String, Value>, touched: &Touched) -> Outcome<Scenario> {
+    fn typed(&self, mut tree: Map<String, Value>, touched: &Touched) -> Outcome<Scenario> {
+        recorded::expand(&mut tree, self.folder).map_err(|bad| self.locate(bad, touched))?;
         let scenario: Scenario =
             decode(Value::Object(tree)).map_err(|bad| self.locate(with_file_keys(bad), touched))?;
         validate::check(&scenario).map_err(|bad| self.locate(bad, touched))?;

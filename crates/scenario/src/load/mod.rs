@@ -4,6 +4,7 @@ pub(crate) mod apply;
 pub(crate) mod decode;
 pub(crate) mod document;
 pub(crate) mod keys;
+mod recorded;
 pub(crate) mod set_option;
 pub(crate) mod source;
 pub(crate) mod sweep;

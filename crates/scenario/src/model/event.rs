@@ -130,7 +130,9 @@ pub struct DescheduleEvent {
     /// How long it is off each time.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub off: Nanos,
-    /// Instead of `on` and `off`: pairs of them that were recorded, `[on, off]`, which repeat.
+    /// Instead of `on` and `off`: pairs of them that were recorded, `[on, off]`, which repeat; or the name of a CSV file in the
+    /// scenario's folder or below it that has them, as whole microseconds.
+    #[schemars(with = "Recorded")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recorded: Vec<(Nanos, Nanos)>,
     /// When the pattern ends, since the start of the run. Absent: never.
@@ -146,6 +148,15 @@ pub struct DescheduleEvent {
     /// only). Absent: all wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring: Option<Packets>,
+}
+
+/// As written.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used: a file is read before the rest is")]
+enum Recorded {
+    Pairs(Vec<(Nanos, Nanos)>),
+    File(String),
 }
 
 /// What a host handles first when it runs again.
