@@ -138,6 +138,11 @@ impl Loaded {
         Ok(Self { algorithm, hold, groups, events, counters, accounts, program_ids, config })
     }
 
+    /// Whether it was registered here, rather than by another process or earlier.
+    pub fn is_own(&self) -> bool {
+        matches!(self.hold, Hold::Own { .. })
+    }
+
     /// The algorithm.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm

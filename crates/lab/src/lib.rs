@@ -26,6 +26,7 @@ mod draws;
 mod energy;
 pub mod engine;
 mod error;
+mod guards;
 pub mod guest;
 mod machine;
 mod measure;

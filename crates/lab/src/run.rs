@@ -2,6 +2,7 @@
 
 mod running;
 
+use crate::guards::Guards;
 use crate::machine::{Machine, Seen, Session};
 use crate::ports::{PortRecord, Ports};
 use crate::registry::{self, Record};
@@ -83,9 +84,10 @@ pub fn run(spec: &LabSpec, control: &mut Control<'_>) -> Result<RunOutput, Error
     let mut session = session(spec, control, &topology)?;
     let built =
         Built { topology: &topology, ports: &ports, throttles: &mut throttles, session: session.as_mut() };
-    let observed = transfer(spec, control, built, &mut record)?;
+    let guards = Guards::of(&algorithms)?;
+    let observed = transfer(spec, control, built, (&guards, &mut record))?;
     // Nothing uses the algorithms any more: the programs have ended.
-    drop((session, ports, topology, algorithms, throttles));
+    drop((session, ports, topology, guards, algorithms, throttles));
     measure::output(spec, &observed)
 }
 
@@ -208,7 +210,7 @@ fn transfer(
     spec: &LabSpec,
     control: &mut Control<'_>,
     built: Built<'_, '_>,
-    record: &mut Record,
+    (guards, record): (&Guards, &mut Record),
 ) -> Result<Observed, Error> {
     let Built { topology, ports, throttles, mut session } = built;
     let mut running = Vec::new();
@@ -242,6 +244,7 @@ fn transfer(
         control.check()?;
         elapsed = start.elapsed();
         throttles.update(elapsed)?;
+        guards.act()?;
         while let Some(remap) = remaps.next_if(|remap| elapsed >= remap.at.to_duration()) {
             sampler.ask_now_and_then()?;
             topology.remap(spec, remap)?;

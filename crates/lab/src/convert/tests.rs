@@ -239,3 +239,22 @@ fn a_file_is_read_or_put_as_its_entry_says() {
     let error = of("program='nfs'\nwrite_rate='1mbit'\n").unwrap_err().to_string();
     assert!(error.starts_with("traffic.sized.write_rate"), "{error}");
 }
+
+#[test]
+fn an_incast_comes_in_rounds_at_its_times() {
+    let network = "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n";
+    let of = |interval: &str| {
+        let text = format!(
+            "{network}[[traffic]]\nkind='incast'\nsize='10kB'\nconnections=3\nstart='1s'\n{interval}"
+        );
+        let flows = of_text(&text).unwrap().flows;
+        assert!(
+            flows
+                .iter()
+                .all(|flow| flow.connections == 3 && flow.round == 0 && flow.stop == Nanos::from_secs(4))
+        );
+        flows.iter().map(|flow| flow.start).collect::<Vec<_>>()
+    };
+    assert_eq!(of(""), [Nanos::from_secs(1)]);
+    assert_eq!(of("interval='1s'\n"), [1, 2, 3].map(Nanos::from_secs));
+}

@@ -9,8 +9,8 @@ use vmcc_cc::{Algorithm, ParamValue, Params};
 use vmcc_network::Topology;
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{
-    Common, FileProgram, Host, ObjectProgram, OnOffUdp, Pairing, Param, Poisson, Probe, Protocol, Sized,
-    Traffic, TrafficKind,
+    Common, FileProgram, Host, Incast, ObjectProgram, OnOffUdp, Pairing, Param, Poisson, Probe, Protocol,
+    Sized, Traffic, TrafficKind,
 };
 use vmcc_scenario::sizes::Sizes;
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
@@ -97,6 +97,11 @@ fn job(scenario: &Scenario, traffic: &Traffic, key: &impl Fn(&str) -> String) ->
         TrafficKind::Sized(sized) => {
             Ok((Job::Sized { size: sized.size, rate: sized.write_rate }, sized.connections))
         }
+        TrafficKind::Incast(incast) if traffic.common.class > 0 => refuse(
+            key("class"),
+            format!("nothing sets the DSCP of class {} of files of {}", traffic.common.class, incast.size),
+        ),
+        TrafficKind::Incast(incast) => Ok((Job::Sized { size: incast.size, rate: None }, incast.connections)),
         TrafficKind::OnOffUdp(OnOffUdp { random: true, .. }) => {
             refuse(key("random"), "bursts begin and end when iperf3 is started, not at random")
         }
@@ -106,7 +111,7 @@ fn job(scenario: &Scenario, traffic: &Traffic, key: &impl Fn(&str) -> String) ->
         other => refuse(
             key("kind"),
             format!(
-                "traffic of kind {:?}; \"bulk\", \"sized\", \"poisson\", \"on-off-udp\" and \"probe\" are",
+                "traffic of kind {:?}; \"bulk\", \"sized\", \"incast\", \"poisson\", \"on-off-udp\" and \"probe\" are",
                 other.name()
             ),
         ),
@@ -174,25 +179,32 @@ fn rounds(kind: &TrafficKind) -> u32 {
     }
 }
 
-/// When its programs run: of datagrams, each time that they are on.
+/// When its programs run: of datagrams, each time that they are on; of an incast, round by round.
 fn times(
     flow: &Flow,
     kind: &TrafficKind,
     key: &impl Fn(&str) -> String,
 ) -> Result<Vec<(Nanos, Nanos)>, Error> {
-    let TrafficKind::OnOffUdp(OnOffUdp { on: Some(on), off, .. }) = kind else {
-        return Ok(vec![(flow.start, flow.stop)]);
+    let turns = |every: u64| {
+        let begins = (0..).map(move |turn: u64| flow.start.get().saturating_add(turn.saturating_mul(every)));
+        begins.take_while(|begin| *begin < flow.stop.get()).take(MOST_TURNS)
     };
-    if on.get() == 0 || on.get() % 1_000_000_000 != 0 {
-        return refuse(key("on"), format!("iperf3 sends for whole seconds, not for {on}"));
+    match kind {
+        TrafficKind::Incast(Incast { interval: Some(interval), .. }) => {
+            Ok(turns(interval.get().max(1)).map(|at| (Nanos::new(at), flow.stop)).collect())
+        }
+        TrafficKind::OnOffUdp(OnOffUdp { on: Some(on), .. })
+            if on.get() == 0 || on.get() % 1_000_000_000 != 0 =>
+        {
+            refuse(key("on"), format!("iperf3 sends for whole seconds, not for {on}"))
+        }
+        TrafficKind::OnOffUdp(OnOffUdp { on: Some(on), off, .. }) => {
+            let until = |at: u64| Nanos::new((at + on.get()).min(flow.stop.get()));
+            let every = on.get().saturating_add(off.get());
+            Ok(turns(every).map(|at| (Nanos::new(at), until(at))).collect())
+        }
+        _ => Ok(vec![(flow.start, flow.stop)]),
     }
-    let every = on.get().saturating_add(off.get());
-    let begins = (0..).map(|turn: u64| flow.start.get().saturating_add(turn.saturating_mul(every)));
-    let turns = begins.take_while(|begin| *begin < flow.stop.get());
-    Ok(turns
-        .map(|at| (Nanos::new(at), Nanos::new((at + on.get()).min(flow.stop.get()))))
-        .take(MOST_TURNS)
-        .collect())
 }
 
 fn is_multipath(scenario: &Scenario, traffic: &Traffic) -> bool {
