@@ -290,6 +290,10 @@ fn both_ends_log_the_same_packets() {
         &["no log can be written"],
     );
     assert!(!world.path("far/other").exists());
+    // The variable is any QUIC program's.
+    let world = World::with_ssh("shift; QLOGDIR=/dev/null exec sh -c \"$*\"");
+    let (source, _) = world.write("data", 9);
+    assert_eq!(world.cp(&[text(&source), &world.far("copy")]).0, 0);
 }
 
 #[test]

@@ -64,6 +64,8 @@ struct Peer {
     address: SocketAddr,
     channel: u16,
     state: PeerState,
+    /// That it was refused is known: who asks again wants the server to be asked again.
+    told: bool,
     /// When its channel is to be bound again.
     renew: Time,
 }
@@ -154,9 +156,15 @@ impl Session {
         self.peers.iter().filter(|peer| peer.state == PeerState::Ready).map(|peer| peer.address)
     }
 
-    /// Wants to reach a peer: how that stands. Asked again, it is not begun again.
+    /// Wants to reach a peer: how that stands. Asked again, it is begun again only if it was refused, and that was told.
     pub fn peer(&mut self, now: Time, address: SocketAddr) -> PeerState {
-        if let Some(peer) = self.peers.iter().find(|peer| peer.address == address) {
+        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.address == address) {
+            let refused = matches!(peer.state, PeerState::Refused(_));
+            if std::mem::replace(&mut peer.told, refused) && refused {
+                (peer.state, peer.told) = (PeerState::Asking, false);
+                self.ask(now, Wish::Bind(address));
+                return PeerState::Asking;
+            }
             return peer.state.clone();
         }
         if address.is_ipv6() != self.v6 {
@@ -166,7 +174,7 @@ impl Session {
             return PeerState::Refused(Failure::Peers(MOST_PEERS));
         }
         let channel = FIRST_CHANNEL + self.peers.len() as u16;
-        self.peers.push(Peer { address, channel, state: PeerState::Asking, renew: Time::NEVER });
+        self.peers.push(Peer { address, channel, state: PeerState::Asking, told: false, renew: Time::NEVER });
         if self.relayed().is_some() {
             self.ask(now, Wish::Bind(address));
         }
@@ -303,6 +311,9 @@ impl Session {
     }
 
     fn ask_again(&mut self, now: Time, wish: Wish, stale: u32) {
+        if self.is_over() || self.releasing && wish != Wish::Release {
+            return;
+        }
         self.ids += 1;
         let id = id_of(&self.seed, self.ids);
         let request = |method| Writer::new(method, Class::Request, id);

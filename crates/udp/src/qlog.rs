@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -197,8 +197,37 @@ impl Drop for Log {
 
 struct Writer {
     shared: Arc<Shared>,
-    /// Bytes of each file; none if it can no longer be written.
-    files: HashMap<Arc<str>, Option<u64>>,
+    /// Each file; none if it can no longer be written.
+    files: HashMap<Arc<str>, Option<Begun>>,
+}
+
+/// A file that was made, and is not kept open: connections are many.
+#[derive(Clone, Copy)]
+struct Begun {
+    /// Its device and number, by which another of the same name is known not to be it.
+    who: (u64, u64),
+    bytes: u64,
+}
+
+impl Begun {
+    fn make(path: &Path) -> io::Result<(File, Begun)> {
+        let file = create(path)?;
+        let who = who(&file)?;
+        Ok((file, Begun { who, bytes: 0 }))
+    }
+
+    fn open(self, path: &Path) -> io::Result<(File, Begun)> {
+        let file = OpenOptions::new().append(true).custom_flags(nix::libc::O_NOFOLLOW).open(path)?;
+        match who(&file)? == self.who {
+            true => Ok((file, self)),
+            false => Err(io::Error::other("another file has taken its place")),
+        }
+    }
+}
+
+fn who(file: &File) -> io::Result<(u64, u64)> {
+    let metadata = file.metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 impl Writer {
@@ -221,17 +250,16 @@ impl Writer {
     fn write(&mut self, name: &Arc<str>, text: &str) {
         let path = self.shared.folder.join(&**name);
         let written = match self.files.get(name) {
-            None => create(&path).and_then(|file| append(file, text, 0)),
-            Some(&Some(len)) => {
-                let file = OpenOptions::new().append(true).open(&path);
-                file.and_then(|file| append(file, text, len))
-            }
+            None => Begun::make(&path),
+            Some(Some(begun)) => begun.open(&path),
             Some(None) => return,
         };
-        let len = written.map_err(|error| {
+        let written =
+            written.and_then(|(file, begun)| Ok(Begun { bytes: append(file, text, begun.bytes)?, ..begun }));
+        let begun = written.map_err(|error| {
             self.shared.trouble(|| format!("{}: {error}; what follows is not in it", path.display()));
         });
-        self.files.insert(name.clone(), len.ok());
+        self.files.insert(name.clone(), begun.ok());
     }
 }
 
@@ -247,6 +275,31 @@ fn append(mut file: File, text: &str, len: u64) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_written_into_what_has_taken_the_place_of_a_log() {
+        let folder = std::env::temp_dir().join(format!("vmcc-qlog-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let (log, other) = (folder.join("log"), folder.join("other"));
+        let told = |replace: &dyn Fn()| {
+            let shared =
+                Shared { folder: folder.clone(), waiting: AtomicUsize::new(0), trouble: Mutex::default() };
+            let mut writer = Writer { shared: Arc::new(shared), files: HashMap::new() };
+            fs::write(&other, "mine").unwrap();
+            writer.write(&"log".into(), "one ");
+            writer.write(&"log".into(), "two ");
+            assert_eq!(fs::read(&log).unwrap(), b"one two ");
+            fs::remove_file(&log).unwrap();
+            replace();
+            writer.write(&"log".into(), "three ");
+            assert_eq!(fs::read(&other).unwrap(), b"mine");
+            fs::remove_file(&log).unwrap();
+            writer.shared.trouble.lock().unwrap().take()
+        };
+        assert!(told(&|| std::os::unix::fs::symlink(&other, &log).unwrap()).is_some());
+        assert!(told(&|| fs::hard_link(&other, &log).unwrap()).unwrap().contains("another file"));
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn moments_are_written_as_rfc_3339() {

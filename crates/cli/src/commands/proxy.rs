@@ -16,7 +16,7 @@ pub(crate) fn proxy(options: &ProxyOptions, ui: &Ui) -> Result<Exit, Failure> {
     let mut peers = stored::peers(&folder).map_err(|error| keys::failure(&error))?;
     peers.extend(named);
     ui.note(&format!("this side shows {}", identity.fingerprint()));
-    let qlog = super::qlog::open(options.qlog.as_deref())?;
+    let qlog = super::qlog::open(options.qlog.as_deref(), ui)?;
     let stop = interrupt::listen()?;
     let metrics = options.metrics;
     let tell = Arc::new(|news| say(&news));

@@ -81,7 +81,13 @@ impl Program {
     fn now(name: &str, endpoint: &Endpoint) -> Program {
         let (reports, count) = endpoint.reports(MOST_CONNECTIONS);
         let own = sources().unwrap_or_default().into_iter();
-        let devices: HashMap<_, _> = own.map(|source| (source.ip, source.interface)).collect();
+        let mut devices: HashMap<_, _> = own.map(|source| (source.ip, source.interface)).collect();
+        // Paths by relays begin at the relay's address, and leave by an interface here.
+        let locals = reports.iter().flat_map(|report| &report.paths).map(|path| path.route.local);
+        for local in locals.collect::<Vec<_>>() {
+            let device = endpoint.via(local).and_then(|via| devices.get(&via.source).cloned());
+            devices.extend(device.map(|device| (local.ip(), device)));
+        }
         Program {
             name: name.to_owned(),
             pid: std::process::id(),

@@ -183,6 +183,12 @@ fn a_peer_that_is_forbidden_leaves_the_others() {
     talk(&mut session, &mut server, at(1));
     assert_eq!(session.peer(at(1), other), PeerState::Refused(Failure::Forbidden(other.to_string())));
     assert_eq!(session.peers().collect::<Vec<_>>(), [peer()]);
+    // Who asks again has it asked again, once.
+    server.refuses = None;
+    server.asked.clear();
+    assert_eq!([0; 2].map(|_| session.peer(at(2), other)), [0; 2].map(|_| PeerState::Asking));
+    talk(&mut session, &mut server, at(2));
+    assert_eq!((session.peer(at(2), other), &server.asked[..]), (PeerState::Ready, &[CHANNEL_BIND][..]));
     let v6 = "[2001:db8::1]:1".parse().unwrap();
     assert_eq!(session.peer(at(1), v6), PeerState::Refused(Failure::Family));
 }

@@ -23,7 +23,7 @@ const MOST_SAID: usize = 20;
 
 pub(crate) fn cp(options: &CpOptions, ui: &Ui) -> Result<Exit, Failure> {
     let mut job = job_of(options)?;
-    job.qlog = super::qlog::open(options.qlog.as_deref())?;
+    job.qlog = super::qlog::open(options.qlog.as_deref(), ui)?;
     let stop = interrupt::listen()?;
     let progress = Arc::new(Progress::default());
     let shown = Shown::start(ui, progress.clone());
@@ -38,7 +38,7 @@ pub(crate) fn cp(options: &CpOptions, ui: &Ui) -> Result<Exit, Failure> {
 }
 
 pub(crate) fn serve(options: &ServeOptions, ui: &Ui) -> Result<Exit, Failure> {
-    let qlog = super::qlog::open(options.qlog.as_deref())?;
+    let qlog = super::qlog::open(options.qlog.as_deref(), ui)?;
     let stop = interrupt::listen()?;
     let (input, output) = (io::BufReader::new(io::stdin()), io::stdout());
     let served = copy::serve_once(&options.addresses, options.port, input, output, qlog.clone(), stop);
