@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""What `vmcc cp` makes of two paths: how much of both it uses, and how long it stands still when one is cut in silence.
+"""What `vmcc cp` makes of two paths: how much of both it uses, how long it stands still when one is cut in silence, and what it leaves to a TCP
+connection at a bottleneck that its paths share.
 
-
-    sudo scripts/paths.py [--vmcc target/release/vmcc] [aggregation|stall]...
+    sudo scripts/paths.py [--vmcc target/release/vmcc] [aggregation|stall|share]...
 
 Two hosts and a router are network namespaces of its own, with token buckets for links; there is no delay but that of their queues. Nothing
 of the host is changed, and all of it is gone at the end. Rates are those at which the file grows at the receiver. Prints Markdown."""
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -86,7 +87,7 @@ class Copy:
             file.truncate(size)
         ssh = os.path.join(self.folder, "ssh")
         with open(ssh, "w", encoding="utf-8") as file:
-            file.write(f"#!/bin/sh\nexec ip netns exec {net.there} {options.vmcc} serve --once\n")
+            file.write(f"#!/bin/sh\n# HOST and the command there, whose first word is the program.\nshift\nexec ip netns exec {net.there} {options.vmcc} ${{*#* }}\n")
         os.chmod(ssh, 0o755)
         ways = [word for address in locals_ for word in ("--local", address)]
         ways += [word for address in remotes for word in ("--remote", address)]
@@ -203,15 +204,53 @@ def stall(net, options):
         print(f"| {name} | {len(values)} | {middle:.0f} | **{p95:.0f}** | **{values[-1]:.0f}** |", flush=True)
 
 
+def one_share(net, options, algorithm):
+    """What a TCP connection gets of what both get, beside a copy over two subflows."""
+    skip, last = 5, options.share_seconds
+    server = subprocess.Popen(
+        ("ip", "netns", "exec", net.there, "iperf3", "-s", "-1", "-B", "10.9.3.1"), stdout=subprocess.DEVNULL
+    )
+    copy = Copy(net, options, options.mbit * 125_000 * (2 * skip + last + 5), [address(0), address(1)], ["10.9.3.1"])
+    try:
+        copy.wait_for(1_000_000)
+        words = f"ip netns exec {net.here} iperf3 -J -c 10.9.3.1 -C {algorithm} -O {skip} -t {last}".split()
+        client = subprocess.Popen(words, stdout=subprocess.PIPE)
+        time.sleep(skip)
+        before = copy.size()
+        time.sleep(last)
+        own = copy.size() - before
+        tcp = json.loads(client.communicate()[0])["end"]["sum_received"]["bytes"]
+        return tcp / (tcp + own)
+    finally:
+        copy.end()
+        server.kill()
+        server.wait()
+
+
+def share(net, options):
+    for way in (0, 1):
+        for space in (net.here, net.router):
+            subprocess.run(("tc", "-n", space, "qdisc", "del", "dev", f"p{way}", "root"), stderr=subprocess.DEVNULL, check=False)
+    net.shape(net.router, "q0", options.mbit)
+    print(f"| one TCP beside two subflows of `lia`, {options.mbit} Mbit/s | mean share of TCP | median (spread) | runs |\n|---|---|---|---|")
+    for algorithm in ("reno", "cubic"):
+        shares = [one_share(net, options, algorithm) for _ in range(options.share_runs)]
+        mean, deviation = statistics.mean(shares), statistics.stdev(shares)
+        print(f"| {algorithm} | **{mean:.2f}** +- {deviation:.2f} | {spread(shares, 2)} | {len(shares)} |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    what = {"aggregation": aggregation, "stall": stall}
-    parser.add_argument("what", nargs="*", help="aggregation, stall; both if not said")
+    what = {"aggregation": aggregation, "stall": stall, "share": share}
+    parser.add_argument("what", nargs="*", help="aggregation, stall, share; all if not said")
     parser.add_argument("--vmcc", default="target/release/vmcc", help="the program")
     parser.add_argument("--folder", default="/dev/shm", help="where the copies are (default: memory)")
     parser.add_argument("--runs", type=int, default=5, help="of each aggregation")
     parser.add_argument("--seconds", type=float, default=5, help="that a run of aggregation takes about")
     parser.add_argument("--cuts", type=int, default=100)
+    parser.add_argument("--share-runs", type=int, default=10)
+    parser.add_argument("--share-seconds", type=int, default=20)
+    parser.add_argument("--mbit", type=int, default=30, help="of the shared bottleneck")
     options = parser.parse_args()
     options.vmcc = os.path.abspath(options.vmcc)
     wrong = [name for name in options.what if name not in what]

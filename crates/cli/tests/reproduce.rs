@@ -33,6 +33,13 @@ fn what_is_not_there_is_refused_with_the_nearest_name() {
     assert!(figure.contains("vmcc/fig99: there is no such") && figure.contains("`vmcc/fig9`"), "{figure}");
     let paper = refused(dir.path(), &["reproduce", "vmmc"], 2);
     assert!(paper.contains("did you mean `vmcc`"), "{paper}");
+    let mtcp = refused(dir.path(), &["reproduce", "mtcp/fig99"], 2);
+    assert!(
+        mtcp.contains("`mtcp/fig") && !mtcp.contains("`mtcp/fig1`"),
+        "what cannot be run is not meant: {mtcp}"
+    );
+    let map = refused(dir.path(), &["reproduce", "mtcp/fig1"], 2);
+    assert!(map.contains("mtcp/fig1: an inventory of the Internet's paths"), "{map}");
     let none_yet = refused(dir.path(), &["reproduce", "icpe"], 2);
     assert!(none_yet.contains("icpe: there is no scenario of it yet"), "{none_yet}");
     assert!(names(dir.path()).is_empty(), "nothing is made before that is known");

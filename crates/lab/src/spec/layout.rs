@@ -155,9 +155,9 @@ impl Shape {
     }
 
     pub(crate) fn check(&self) -> Result<(), Refusal> {
-        // Below, a full frame takes over 12 ms; above, one core cannot keep up and the figure would lie.
-        if !(1_000_000..=10_000_000_000).contains(&self.rate.get()) {
-            return Err(("rate", format!("{} is outside 1mbit to 10gbit", self.rate)));
+        // Below, a full frame takes over a second; above, one core cannot keep up and the figure would lie.
+        if !(10_000..=10_000_000_000).contains(&self.rate.get()) {
+            return Err(("rate", format!("{} is outside 10kbit to 10gbit", self.rate)));
         }
         match self.buffer_bytes() {
             Some(bytes) if (FRAME_BYTES..=u64::from(u32::MAX / 2)).contains(&bytes) => Ok(()),

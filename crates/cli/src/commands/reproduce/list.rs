@@ -16,6 +16,9 @@ struct Entry {
     paper: &'static str,
     figure: &'static str,
     shows: &'static str,
+    /// Why there can be no scenario of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    without: Option<&'static str>,
     /// Claims of its scenario; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     claims: Option<usize>,
@@ -54,6 +57,7 @@ fn entry(paper: &Paper, figure: &Figure, out: Option<&Path>) -> Result<Entry, Fa
         paper: paper.key,
         figure: figure.key,
         shows: figure.shows,
+        without: figure.without,
         claims: plan.map(|plan| plan.claims.len()),
         results: results.into_iter().map(|(_, summary)| last(summary)).collect(),
     })
@@ -84,7 +88,7 @@ fn state(entry: &Entry) -> String {
     match (entry.results.as_slice(), entry.claims) {
         ([], Some(1)) => "1 claim".to_owned(),
         ([], Some(claims)) => format!("{claims} claims"),
-        ([], None) => "no scenario yet".to_owned(),
+        ([], None) => entry.without.map_or("no scenario yet".to_owned(), |why| format!("none: {why}")),
         (results, _) => results.iter().map(held).collect::<Vec<_>>().join(", "),
     }
 }

@@ -15,8 +15,11 @@ pub(super) fn chosen(what: &str) -> Result<Vec<String>, Failure> {
     let with_scenario = figures.iter().filter_map(|figure| paper.scenario(figure));
     let names: Vec<String> = with_scenario.map(|scenario| scenario.name.to_owned()).collect();
     if names.is_empty() {
-        return Err(Failure::usage(format!("{what}: there is no scenario of it yet"))
-            .help("`vmcc reproduce` lists the figures that have one"));
+        let why = wanted.and_then(|_| figures.iter().find_map(|figure| figure.without));
+        let why = why.unwrap_or("there is no scenario of it yet");
+        return Err(
+            Failure::usage(format!("{what}: {why}")).help("`vmcc reproduce` lists the figures that have one")
+        );
     }
     Ok(names)
 }
