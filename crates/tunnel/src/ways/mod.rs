@@ -27,6 +27,7 @@ const NO_VERSION: [u8; 4] = [0x1a, 0x2a, 0x3a, 0x4a];
 const ID_LEN: usize = 8;
 
 /// What is sent to have a server answer, and which such packet an answer is for.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "routers are asked on Linux only"))]
 struct Probe {
     packet: fn([u8; ID_LEN]) -> Vec<u8>,
     answered: fn(&[u8]) -> Option<[u8; ID_LEN]>,
