@@ -55,11 +55,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let target = Target { name: "localhost".into(), addresses, locals: ips(paths), ..Target::default() };
     let connection = near.reach(tls::client(), config, &target).await?;
     // One path for each address, not for each pair.
-    let pairs = target.candidates()?;
+    let candidates = target.candidates()?;
     let mut opened = vec![connection.paths()[0].route];
     while opened.len() < usize::from(paths) {
         tokio::time::sleep(Duration::from_millis(5)).await;
-        for (source, remote) in &pairs {
+        for vmcc_udp::Candidate { source, remote, .. } in &candidates {
             let used =
                 |route: &vmcc_transport::Route| route.local.ip() == source.ip || route.remote == *remote;
             let route = vmcc_transport::Route { local: near.bind_source(source, 0)?, remote: *remote };
