@@ -75,9 +75,9 @@ fn check_head(head: &str, length: usize) -> io::Result<()> {
         return Err(io::Error::other(format!("the server answers {status:?}")));
     }
     let fields = head.lines().filter_map(|line| line.split_once(':'));
-    let said =
+    let mut said =
         fields.filter(|(name, _)| name.eq_ignore_ascii_case("content-length")).map(|(_, value)| value.trim());
-    match said.last().map(str::parse::<usize>) {
+    match said.next_back().map(str::parse::<usize>) {
         Some(Ok(said)) if said == length => Ok(()),
         _ => Err(io::Error::other(format!("the server does not say that {length} bytes follow: {head:?}"))),
     }

@@ -292,7 +292,7 @@ impl Report {
     /// connections of one flow are alike.
     pub(crate) fn complete_ports<'a>(&mut self, tracks: impl Iterator<Item = &'a Track> + Clone) {
         // Subflows of one connection have its token.
-        let of = |track: &Track| track.token.map_or(Err(track.port), Ok);
+        let of = |track: &Track| track.token.ok_or(track.port);
         let ports: BTreeSet<u16> = self.connections.iter().map(|connection| connection.port).collect();
         let mut taken: BTreeSet<Result<u32, u16>> =
             tracks.clone().filter(|track| ports.contains(&track.port)).map(of).collect();
