@@ -15,14 +15,22 @@ impl Guards {
         guards.map(Self).map_err(|e| Error::reading("reading what algorithms ask to close", &e))
     }
 
-    /// Does what was asked for since the last time.
-    pub(crate) fn act(&self) -> Result<(), Error> {
+    /// Does what was asked for since the last time. `look` comes before that: what is closed must have been seen, however short its
+    /// life was.
+    pub(crate) fn act(&self, look: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        let failed = |e| Error::reading("reading what algorithms ask to close", &e);
+        let mut asked = Vec::new();
         for guard in &self.0 {
-            let requests = guard.requests(Duration::ZERO);
-            for request in requests.map_err(|e| Error::reading("reading what algorithms ask to close", &e))? {
-                // It may be of another run that ends just now; what is not closed, is seen by whoever counts.
-                let _ = request.close(guard.kernel_name());
-            }
+            let requests = guard.requests(Duration::ZERO).map_err(failed)?;
+            asked.extend(requests.into_iter().map(|request| (guard.kernel_name(), request)));
+        }
+        if asked.is_empty() {
+            return Ok(());
+        }
+        look()?;
+        for (algorithm, request) in asked {
+            // It may be of another run that ends just now; what is not closed, is seen by whoever counts.
+            let _ = request.close(algorithm);
         }
         Ok(())
     }

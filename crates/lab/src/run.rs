@@ -244,7 +244,6 @@ fn transfer(
         control.check()?;
         elapsed = start.elapsed();
         throttles.update(elapsed)?;
-        guards.act()?;
         while let Some(remap) = remaps.next_if(|remap| elapsed >= remap.at.to_duration()) {
             sampler.ask_now_and_then()?;
             topology.remap(spec, remap)?;
@@ -270,6 +269,8 @@ fn transfer(
             absent = Some((seen, session.host, stopped, session.busy));
         }
         sampler.take(micros(elapsed))?;
+        // Receivers know which subflows belong together, also those that are closed now.
+        guards.act(|| sampler.ask_now_and_then())?;
         cpu.update(elapsed);
         energy.update(elapsed);
         if elapsed >= next_progress {
