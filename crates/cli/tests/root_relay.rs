@@ -208,6 +208,21 @@ fn root_a_relay_leads_where_no_direct_path_does() {
     assert!(sent(&copied, true) > u64::from(SIZE / 40), "{copied}");
 }
 
+/// No other path lives that would tell that this one does not.
+#[test]
+fn root_a_copy_outlives_its_only_relay_being_started_again() {
+    let (files, net) = (Files::new(), Net::new());
+    let data = files.data(SIZE / 2);
+    net.cut_direct();
+    let server = net.turn_server(SECRET);
+    let mut copying = Copying::start(&files, &net, &[]);
+    copying.until(&net, &net.there, "q0", 2_000_000);
+    drop(server);
+    assert!(copying.child.try_wait().unwrap().is_none(), "it was killed before the end");
+    let _server = net.turn_server(SECRET);
+    copying.end(&files, &data);
+}
+
 /// Trusts one key, so that it may listen for others than this host; nobody has it.
 const STRANGER: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
 

@@ -85,7 +85,7 @@ impl Driver {
             let Some(transmit) = inner.engine.poll_transmit(now, &mut self.out) else { return false };
             let local = transmit.route.local;
             let sent = if let Some(relay) = inner.relay_of(local) {
-                relay.send(&transmit, &self.out)
+                relay.send(now, &transmit, &self.out)
             } else if let Some(socket) = inner.socket_of(local) {
                 socket.send(&transmit, &self.out)
             } else {

@@ -123,13 +123,15 @@ impl Work {
                 }
             };
             let mut news = self.news;
+            // Nobody waits where there is none: who does is kept until there are news.
+            let relays = !self.target.relays.is_empty();
             tokio::select! {
                 biased;
                 event = self.connection.path_event() => match event {
                     Ok(event) => self.on_event(event),
                     Err(_) => return,
                 },
-                () = self.connection.endpoint().relay_news(&mut news) => {
+                () = self.connection.endpoint().relay_news(&mut news), if relays => {
                     self.news = news;
                     // Paths by one that is over are gone.
                     self.changed = true;

@@ -11,7 +11,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 use vmcc_transport::{Ecn, Route, Transmit};
 use vmcc_turn::{Credentials, Failure, PeerState, Session, State};
-use vmcc_units::time::Time;
+use vmcc_units::time::{Span, Time};
+
+/// A relay by which nothing came for so long since something was sent is asked whether it still has the address. Where another path lives
+/// that is asked sooner; where none does, nobody else would.
+const SILENCE: Span = Span::from_secs(2);
 
 /// A TURN server, and who one is there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +69,8 @@ pub(crate) struct RelaySocket {
     closing: bool,
     /// Packets with what the relay wants before each.
     framed: Vec<u8>,
+    /// Since when something that was sent by it waits for anything to come.
+    waits: Option<Time>,
 }
 
 impl RelaySocket {
@@ -80,6 +86,7 @@ impl RelaySocket {
             changes: 0,
             closing: false,
             framed: Vec::new(),
+            waits: None,
         })
     }
 
@@ -99,11 +106,12 @@ impl RelaySocket {
         buffers: &mut Buffers,
         mut take: impl FnMut(Route, Ecn, &mut [u8]),
     ) -> Poll<io::Result<usize>> {
-        let (session, server) = (&mut self.session, self.via.relay.address);
+        let (session, server, waits) = (&mut self.session, self.via.relay.address, &mut self.waits);
         self.socket.poll_receive(cx, buffers, |route, ecn, datagram| {
             if route.remote != server {
                 return;
             }
+            *waits = None;
             let Some((remote, place)) = session.handle(now, datagram) else { return };
             if let Some(local) = session.relayed() {
                 take(Route { local, remote }, ecn, &mut datagram[place]);
@@ -112,7 +120,11 @@ impl RelaySocket {
     }
 
     /// As [`Socket::send`], for packets to a peer: each gets what the relay wants before it, and all stay one call.
-    pub(crate) fn send(&mut self, transmit: &Transmit, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&mut self, now: Time, transmit: &Transmit, bytes: &[u8]) -> io::Result<()> {
+        if now.since(*self.waits.get_or_insert(now)) > SILENCE {
+            self.waits = Some(now);
+            self.session.check(now);
+        }
         self.framed.clear();
         for packet in bytes.chunks(transmit.segment.max(1)) {
             let Some(header) = self.session.header(transmit.route.remote, packet.len()) else {
