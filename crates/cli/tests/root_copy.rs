@@ -6,14 +6,12 @@ mod namespace;
 mod nobody;
 
 use namespace::{Namespace, join, run};
-use nobody::{Files, NOBODY, document, far_end};
+use nobody::{Files, Listening, NOBODY, document, far_end};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -133,24 +131,13 @@ fn root_a_full_disk_and_missing_rights_are_said() {
     assert!(fs::read_dir(&disk).unwrap().next().is_none(), "nothing is left behind");
 }
 
-/// Trusts one key, so that it may listen for others than this host; nobody has it.
-const STRANGER: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
-
 #[test]
 fn root_routers_on_the_way_are_found_without_rights() {
     let (files, net) = (Files::new(), Net::new());
     let vmcc = files.path("vmcc").display().to_string();
-    let serve = [&vmcc[..], "proxy", "--listen", "0.0.0.0:4433", "--peer", STRANGER];
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", &net.there.0]).args(NOBODY.split(' ')).args(serve);
-    let mut server =
-        command.env("VMCC_KEYS", files.path("there/keys")).stderr(Stdio::piped()).spawn().unwrap();
-    let said = BufReader::new(server.stderr.take().unwrap()).lines();
-    assert!(said.map_while(Result::ok).any(|line| line.starts_with("listening")), "it ended");
+    let _server = Listening::new(&files, &net.there);
     let ask = format!("ip netns exec {} {NOBODY} {vmcc} --json paths 10.9.3.2:4433 --probes 3", net.here);
     let ways: Value = serde_json::from_str(&run(&ask)).unwrap();
-    server.kill().unwrap();
-    server.wait().unwrap();
     for (port, router) in [("p0", "10.9.1.2"), ("p1", "10.9.2.2")] {
         let way = ways.as_array().unwrap().iter().find(|way| way["interface"] == port).unwrap();
         let hops: Vec<_> = way["hops"].as_array().unwrap().iter().map(|hop| &hop["address"]).collect();

@@ -6,10 +6,9 @@ mod namespace;
 mod nobody;
 
 use namespace::{Namespace, join, run};
-use nobody::{Files, NOBODY, document, far_end};
+use nobody::{Files, Listening, NOBODY, document, far_end};
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -223,20 +222,11 @@ fn root_a_copy_outlives_its_only_relay_being_started_again() {
     copying.end(&files, &data);
 }
 
-/// Trusts one key, so that it may listen for others than this host; nobody has it.
-const STRANGER: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
-
 #[test]
 fn root_paths_says_what_a_relay_is_worth_and_why_one_is_none() {
     let (files, net) = (Files::new(), Net::new());
     let vmcc = files.path("vmcc").display().to_string();
-    let serve = [&vmcc[..], "proxy", "--listen", "0.0.0.0:4433", "--peer", STRANGER];
-    let mut command = Command::new("ip");
-    command.args(["netns", "exec", &net.there.0]).args(NOBODY.split(' ')).args(serve);
-    let mut server =
-        command.env("VMCC_KEYS", files.path("there/keys")).stderr(Stdio::piped()).spawn().unwrap();
-    let said = BufReader::new(server.stderr.take().unwrap()).lines();
-    assert!(said.map_while(Result::ok).any(|line| line.starts_with("listening")), "it ended");
+    let _server = Listening::new(&files, &net.there);
     let _relay = net.turn_server(SECRET);
     let secrets = files.path("here/secrets");
     fs::write(&secrets, format!("{RELAY} {SECRET}\n{STRANGE_RELAY} {SECRET}\n")).unwrap();
@@ -245,8 +235,6 @@ fn root_paths_says_what_a_relay_is_worth_and_why_one_is_none() {
     let relays = format!("--relay {RELAY} --relay {STRANGE_RELAY} --relay-secrets {}", secrets.display());
     let ask = format!("{NOBODY} {vmcc} --json paths 10.9.3.1:4433 --probes 3 --beta 0.1 {relays}");
     let ways: Value = serde_json::from_str(&net.here.run(&ask)).unwrap();
-    server.kill().unwrap();
-    server.wait().unwrap();
     let by = |relay: Value| ways.as_array().unwrap().iter().find(|way| way["relay"] == relay).unwrap();
     let hops = |way: &Value| {
         let hops = way["hops"].as_array().unwrap().iter();

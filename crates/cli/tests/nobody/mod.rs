@@ -4,6 +4,7 @@
 use super::namespace::Namespace;
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -84,4 +85,31 @@ pub fn far_end(files: &Files, there: &Namespace) -> Child {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", &there.0]).args(NOBODY.split(' ')).args(["sh", "-c", &serve]);
     command.spawn().unwrap()
+}
+
+/// Trusts one key, so that it may listen for others than this host; nobody has it.
+const STRANGER: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+
+/// A server that paths can be asked of, at port 4433 of every address; ends on drop.
+pub struct Listening(Child);
+
+impl Listening {
+    pub fn new(files: &Files, there: &Namespace) -> Listening {
+        let vmcc = files.path("vmcc").display().to_string();
+        let serve = [&vmcc[..], "proxy", "--listen", "0.0.0.0:4433", "--peer", STRANGER];
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &there.0]).args(NOBODY.split(' ')).args(serve);
+        command.env("VMCC_KEYS", files.path("there/keys")).stderr(Stdio::piped());
+        let mut server = Listening(command.spawn().unwrap());
+        let said = BufReader::new(server.0.stderr.take().unwrap()).lines();
+        assert!(said.map_while(Result::ok).any(|line| line.starts_with("listening")), "it ended");
+        server
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

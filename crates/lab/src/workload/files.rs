@@ -4,8 +4,8 @@
 
 use super::place::{SETTINGS, in_memory, in_memory_of};
 use super::{
-    Connection, End, Interval, Programs, Report, ReportError, START_TIME, Workload, await_listening,
-    check_installed, check_wrapper, wrapper,
+    Connection, End, Programs, Report, ReportError, START_TIME, Workload, await_listening, check_installed,
+    check_wrapper, wrapper,
 };
 use crate::process::{Ended, Program};
 use crate::registry::Record;
@@ -123,15 +123,7 @@ impl Files<'_> {
             (_, TIMED_OUT) => None,
             _ => return Err(ReportError::Transfer(format!("HTTP status {status}, curl's exit code {exit}"))),
         };
-        let read = took_s.map(|end_s| Interval { start_s: 0.0, end_s, bytes: self.size.get() as f64 });
-        Ok(Connection {
-            port,
-            began_s: 0.0,
-            size: None,
-            read: read.into_iter().collect(),
-            took_s,
-            stalled_us: None,
-        })
+        Ok(Connection::transfer(port, 0.0, took_s, self.size.get()))
     }
 }
 

@@ -346,6 +346,12 @@ pub(crate) struct Interval {
 }
 
 impl Connection {
+    /// One transfer, of which only its end tells how it went: its bytes came evenly, or none did.
+    pub(crate) fn transfer(port: u16, began_s: f64, took_s: Option<f64>, bytes: u64) -> Self {
+        let read = took_s.map(|end_s| Interval { start_s: 0.0, end_s, bytes: bytes as f64 });
+        Self { port, began_s, size: None, read: read.into_iter().collect(), took_s, stalled_us: None }
+    }
+
     /// Bytes read within a window, taking the rate as constant within an interval.
     pub(crate) fn bytes_within(&self, from_s: f64, to_s: f64) -> f64 {
         self.read.iter().map(|interval| interval.bytes * interval.share_within(from_s, to_s)).sum()

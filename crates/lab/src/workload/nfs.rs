@@ -6,8 +6,8 @@
 use super::own::{Own, left};
 use super::place::{SETTINGS, in_memory, in_memory_of};
 use super::{
-    Connection, End, Interval, Programs, Report, ReportError, START_TIME, Workload, await_listening,
-    check_installed, check_wrapper, wrapper,
+    Connection, End, Programs, Report, ReportError, START_TIME, Workload, await_listening, check_installed,
+    check_wrapper, wrapper,
 };
 use crate::process::{Ended, Place, Program};
 use crate::registry::Record;
@@ -93,15 +93,8 @@ impl Chunks<'_> {
         let wrong = || ReportError::Line(line.to_owned());
         let [port, began, took] = line.split(' ').collect::<Vec<_>>()[..] else { return Err(wrong()) };
         let took_s = if took == "-" { None } else { Some(took.parse().map_err(|_| wrong())?) };
-        let read = took_s.map(|end_s| Interval { start_s: 0.0, end_s, bytes: self.size.get() as f64 });
-        Ok(Connection {
-            port: port.parse().map_err(|_| wrong())?,
-            began_s: began.parse().map_err(|_| wrong())?,
-            size: None,
-            read: read.into_iter().collect(),
-            took_s,
-            stalled_us: None,
-        })
+        let (port, began_s) = (port.parse().map_err(|_| wrong())?, began.parse().map_err(|_| wrong())?);
+        Ok(Connection::transfer(port, began_s, took_s, self.size.get()))
     }
 }
 

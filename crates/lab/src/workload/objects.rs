@@ -5,8 +5,8 @@ use super::fetching::{Plan, fetch_all};
 use super::own::Own;
 use super::place::{SETTINGS, in_memory, in_memory_of};
 use super::{
-    Connection, End, Interval, Programs, Report, ReportError, START_TIME, Workload, await_listening,
-    check_installed, check_wrapper, wrapper,
+    Connection, End, Programs, Report, ReportError, START_TIME, Workload, await_listening, check_installed,
+    check_wrapper, wrapper,
 };
 use crate::draws::Draws;
 use crate::process::{Ended, Program};
@@ -194,15 +194,8 @@ impl Objects<'_> {
         let object: usize = object.parse().map_err(|_| wrong())?;
         let size = self.sizes.get(object).ok_or_else(wrong)?.get();
         let took_s = if took == "-" { None } else { Some(took.parse().map_err(|_| wrong())?) };
-        let read = took_s.map(|end_s| Interval { start_s: 0.0, end_s, bytes: size as f64 });
-        Ok(Connection {
-            port: port.parse().map_err(|_| wrong())?,
-            began_s: began.parse().map_err(|_| wrong())?,
-            size: Some(size),
-            read: read.into_iter().collect(),
-            took_s,
-            stalled_us: None,
-        })
+        let (port, began_s) = (port.parse().map_err(|_| wrong())?, began.parse().map_err(|_| wrong())?);
+        Ok(Connection { size: Some(size), ..Connection::transfer(port, began_s, took_s, size) })
     }
 }
 
