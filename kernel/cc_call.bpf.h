@@ -7,14 +7,16 @@
 #include "cc_siblings.bpf.h"
 #include "cc_space.bpf.h"
 
-/* Linux's timestamps are in milliseconds unless a route asks for microseconds. */
-static __always_inline u32 peer_clock_ms(const struct tcp_sock *tp)
+/*
+ * Linux's timestamps are in milliseconds unless a route asks for microseconds; then the peer's are
+ * taken to be, too: both ends of such a route have to.  They are passed on as they are, since
+ * milliseconds made of them would not wrap at 2^32, but jump back every 71 minutes.
+ */
+static __always_inline u32 peer_clock_flag(const struct tcp_sock *tp)
 {
-	u32 tsval = tp->rx_opt.rcv_tsval;
-
 	if (bpf_core_field_exists(tp->tcp_usec_ts) && BPF_CORE_READ_BITFIELD(tp, tcp_usec_ts))
-		return tsval / 1000;
-	return tsval;
+		return CC_EV_PEER_US;
+	return 0;
 }
 
 static __always_inline void event_load(struct cc_event *ev, struct sock *sk, const struct mp_sk *ca)
@@ -23,7 +25,9 @@ static __always_inline void event_load(struct cc_event *ev, struct sock *sk, con
 	u32 min_rtt_us = tp->rtt_min.s[0].v;
 
 	ev->now_us = tp->tcp_mstamp | !tp->tcp_mstamp;
-	ev->flags = cwnd_limited(tp) ? CC_EV_CWND_LIMITED : 0;
+	ev->flags = peer_clock_flag(tp);
+	if (cwnd_limited(tp))
+		ev->flags |= CC_EV_CWND_LIMITED;
 	if (ca->flags & SK_ECE)
 		ev->flags |= CC_EV_ECE;
 	ev->state = ca_state(sk);
@@ -38,7 +42,7 @@ static __always_inline void event_load(struct cc_event *ev, struct sock *sk, con
 	ev->in_flight_pkt = in_flight(tp);
 	ev->snd_una = tp->snd_una;
 	ev->snd_nxt = tp->snd_nxt;
-	ev->peer_ms = peer_clock_ms(tp);
+	ev->peer_ts = tp->rx_opt.rcv_tsval;
 }
 
 static __always_inline void call_load(struct call *c, struct sock *sk, const struct mp_sk *ca)

@@ -15,8 +15,13 @@
  *
  *   late     at a sleep: late + silence - what the peer's clock went on by; with every other ACK it
  *            changes by what the own clock went on by more than the peer's, to 0 at least and never
- *            up.  Without a sleep it is 0
+ *            up.  It is 0 again with the first sample of a packet that left after the sleep
  *   sleep    2 * (late + silence - advance) > silence
+ *
+ * A peer whose clock stood still (it was suspended) makes ACKs look late for good.  What an ACK has
+ * waited is part of its sample of the round trip, beside what the path takes, the lower of T and
+ * the host's minimum.  A sample that has no room for `late` belies it: then it counts as 0, and so
+ * it does where there is no sample.
  *
  * What then holds:
  *
@@ -24,7 +29,8 @@
  *            which goes its own way from what the host's estimate was, until that is the same again
  *
  *   timeout  if it came before an ACK that had been waiting, it was in vain: the window and
- *            ssthresh of before come back.  Only timestamps prove this
+ *            ssthresh of before come back.  Only timestamps prove this, and only those of this
+ *            silence: 2 * (silence - advance) > silence
  *
  *   pace     all that was in flight is acknowledged at once, and a whole window would leave as one
  *            burst: it is spread over T, for as long.  Not where runs are shorter than a round
@@ -37,7 +43,7 @@
  * that the network still has is seen if it is longer than a quarter of T.  A connection of which
  * every ACK has waited alike, from the first one on, is not seen to sleep.
  *
- * Valid range: silences up to an hour.  Any content of the memory is accepted.
+ * Valid range: silences up to half an hour.  Any content of the memory is accepted.
  */
 #ifndef VMCC_AWAKE_H
 #define VMCC_AWAKE_H
@@ -52,7 +58,7 @@
 #define CC_AWAKE_WAITS (1u << 0) /* data was in flight at the last ACK */
 #define CC_AWAKE_SLEPT (1u << 1) /* samples may be of before woke_us */
 #define CC_AWAKE_PACED (1u << 2)
-#define CC_AWAKE_PROOF (1u << 3) /* both clocks tell of the last sleep */
+#define CC_AWAKE_PROOF (1u << 3) /* the clocks over this silence alone tell of a sleep */
 
 #define CC_AWAKE_TRUST_SHIFT 8 /* in flags: how sure it is that the next run is long enough */
 #define CC_AWAKE_TRUST	     (15u << CC_AWAKE_TRUST_SHIFT)
@@ -61,21 +67,22 @@
 
 struct CC_PRIVATE cc_awake {
 	uint32_t seen_us;  /* the last ACK, modulo 2^32 */
-	uint32_t peer_ms;  /* the peer's clock then; 0: unknown */
+	uint32_t peer_ts;  /* the peer's clock then; 0: unknown */
 	uint32_t woke_us;  /* the ACK that ended the last sleep */
-	uint32_t srtt_8us; /* T; 0: the host's is good */
-	uint32_t host_8us; /* the host's, before the sample that is being judged */
+	uint32_t host_8us; /* the host's T, before the sample that is being judged */
 	uint32_t flags;
 	uint32_t before_pkt; /* the window before a timeout; 0: there was none */
 	uint32_t before_ssthresh_pkt;
 	uint32_t late_us; /* for how long the last ACK had waited, if sleeps followed each other */
 };
 
-CC_INLINE uint32_t cc_awake_srtt(const struct cc_awake *a, const struct cc_event *ev)
+/* T; `own_8us` is ours, 0 if the host's is good. */
+CC_INLINE uint32_t cc_awake_srtt(const struct cc_awake *a, const struct cc_event *ev,
+				 uint32_t own_8us)
 {
 	uint32_t host = a->host_8us ? a->host_8us : ev->srtt_8us;
 
-	return cc_known_srtt(a->srtt_8us ? a->srtt_8us : host);
+	return cc_known_srtt(own_8us ? own_8us : host);
 }
 
 CC_INLINE void cc_awake_init(struct cc_awake *a, const struct cc_event *ev)
@@ -84,42 +91,69 @@ CC_INLINE void cc_awake_init(struct cc_awake *a, const struct cc_event *ev)
 	a->flags = CC_AWAKE_TRUST;
 }
 
-/* What the peer's clock went on by.  An ACK that was overtaken has one of before. */
-CC_INLINE uint64_t cc_awake_advance_us(const struct cc_awake *a, const struct cc_event *ev)
+/* For how long the ACK waited that ends a silence, if the one before it had waited for `late_us`. */
+CC_INLINE uint64_t cc_awake_waited_us(const struct cc_awake *a, const struct cc_event *ev,
+				      uint32_t late_us)
 {
-	uint32_t ms = ev->peer_ms - a->peer_ms;
+	uint64_t own_us = (uint64_t)late_us + ((uint32_t)ev->now_us - a->seen_us);
+	uint64_t tick_us = ev->flags & CC_EV_PEER_US ? 1 : CC_AWAKE_TICK_US;
+	uint32_t ticks = ev->peer_ts - a->peer_ts;
 
-	return ms >> 31 ? 0 : (uint64_t)ms * 1000;
+	/* An ACK that was overtaken has a clock of before. */
+	return own_us - cc_min64(ticks >> 31 ? 0 : ticks * tick_us, own_us);
+}
+
+/* What of that the sample of the round trip has room for; nothing if that is much less. */
+CC_INLINE uint32_t cc_awake_borne_out(const struct cc_event *ev, uint32_t srtt_us, uint64_t late_us)
+{
+	uint32_t path_us = ev->min_rtt_us ? cc_min(ev->min_rtt_us, srtt_us) : srtt_us;
+	uint32_t most_us = cc_min(ev->rtt_us - cc_min(ev->rtt_us, path_us), CC_AWAKE_LATE_US);
+
+	if (late_us > (uint64_t)most_us + most_us / CC_AWAKE_NEAR + 2 * CC_AWAKE_TICK_US)
+		return 0;
+	return (uint32_t)cc_min64(late_us, most_us);
 }
 
 /* An ACK that ends no sleep may have waited less than the one before. */
-CC_INLINE void cc_awake_catch_up(struct cc_awake *a, const struct cc_event *ev)
+CC_INLINE void cc_awake_catch_up(struct cc_awake *a, const struct cc_event *ev, uint32_t srtt_us)
 {
-	uint64_t late_us = (uint64_t)a->late_us + ((uint32_t)ev->now_us - a->seen_us);
+	uint32_t late_us = (uint32_t)cc_min64(cc_awake_waited_us(a, ev, a->late_us), a->late_us);
 
-	late_us -= cc_min64(cc_awake_advance_us(a, ev), late_us);
-	a->late_us = (uint32_t)cc_min64(late_us, a->late_us);
+	a->late_us = ev->rtt_us ? cc_awake_borne_out(ev, srtt_us, late_us) : late_us;
+}
+
+/* Does this ACK end a sleep, to go by both clocks? */
+CC_INLINE int cc_awake_had_waited(struct cc_awake *a, const struct cc_event *ev, uint32_t srtt_us,
+				  uint32_t silence_us)
+{
+	/* At least: a clock shows whole ticks. */
+	uint64_t enough_us = (uint64_t)silence_us + 2 * CC_AWAKE_TICK_US;
+	uint64_t alone_us = cc_awake_waited_us(a, ev, 0), late_us = alone_us;
+
+	if (ev->rtt_us) {
+		late_us = cc_awake_borne_out(ev, srtt_us, cc_awake_waited_us(a, ev, a->late_us));
+		alone_us = cc_awake_borne_out(ev, srtt_us, alone_us);
+		late_us = cc_max64(late_us, alone_us);
+	}
+	if (silence_us < srtt_us / 4 || 2 * late_us <= enough_us)
+		return 0;
+	if (2 * alone_us > enough_us)
+		a->flags |= CC_AWAKE_PROOF;
+	a->late_us = (uint32_t)cc_min64(late_us, CC_AWAKE_LATE_US);
+	return 1;
 }
 
 /* Does this ACK end a sleep? */
-CC_INLINE int cc_awake_ends_sleep(struct cc_awake *a, const struct cc_event *ev, uint64_t gap_us)
+CC_INLINE int cc_awake_ends_sleep(struct cc_awake *a, const struct cc_event *ev, uint32_t srtt_us,
+				  uint64_t gap_us)
 {
 	uint32_t silence_us = (uint32_t)ev->now_us - a->seen_us;
-	uint32_t srtt_us = cc_awake_srtt(a, ev) >> 3;
-	uint64_t late_us;
 
 	if (!(a->flags & CC_AWAKE_WAITS) || silence_us < gap_us)
 		return 0;
-	if (!a->peer_ms || !ev->peer_ms)
+	if (!a->peer_ts || !ev->peer_ts)
 		return silence_us >= cc_max(2 * srtt_us, CC_AWAKE_DELAYED_US);
-	a->flags |= CC_AWAKE_PROOF;
-	late_us = (uint64_t)a->late_us + silence_us;
-	late_us -= cc_min64(cc_awake_advance_us(a, ev), late_us);
-	/* At least: a clock shows whole ticks. */
-	if (silence_us < srtt_us / 4 || 2 * late_us <= silence_us + 2 * CC_AWAKE_TICK_US)
-		return 0;
-	a->late_us = (uint32_t)cc_min64(late_us, CC_AWAKE_LATE_US);
-	return 1;
+	return cc_awake_had_waited(a, ev, srtt_us, silence_us);
 }
 
 /* A sleep has ended a run. */
@@ -136,30 +170,28 @@ CC_INLINE void cc_awake_judge(struct cc_awake *a)
 }
 
 /* Takes a sample into T, or withholds it. */
-CC_INLINE void cc_awake_sample(struct cc_awake *a, const struct cc_event *ev)
+CC_INLINE uint32_t cc_awake_sample(struct cc_awake *a, const struct cc_event *ev, uint32_t own_8us)
 {
 	uint32_t sample_8us = (uint32_t)cc_min64((uint64_t)ev->rtt_us * 8, CC_MAX_SRTT_8US);
-	uint32_t awake_us = (uint32_t)ev->now_us - a->woke_us, host = ev->srtt_8us;
+	uint32_t awake_us = (uint32_t)ev->now_us - a->woke_us;
+	uint32_t t, apart;
 
-	if (a->flags & CC_AWAKE_SLEPT && ev->rtt_us > awake_us) {
-		a->srtt_8us = cc_awake_srtt(a, ev);
-		return;
-	}
+	if (a->flags & CC_AWAKE_SLEPT && ev->rtt_us > awake_us)
+		return cc_awake_srtt(a, ev, own_8us);
 	a->flags &= ~CC_AWAKE_SLEPT;
-	if (a->srtt_8us) {
-		uint32_t t = cc_known_srtt(cc_known_srtt(a->srtt_8us) -
-					   (cc_known_srtt(a->srtt_8us) >> 3) + (sample_8us >> 3));
-		uint32_t apart = cc_max(t, host) - cc_min(t, host);
-
-		a->srtt_8us = apart < t / CC_AWAKE_NEAR ? 0 : t;
-	}
+	a->late_us = 0;
+	if (!own_8us)
+		return 0;
+	t = cc_known_srtt(own_8us);
+	t = cc_known_srtt(t - (t >> 3) + (sample_8us >> 3));
+	apart = cc_max(t, ev->srtt_8us) - cc_min(t, ev->srtt_8us);
+	return apart < t / CC_AWAKE_NEAR ? 0 : t;
 }
 
 /* The window that the ACK leaves, spread over T; for as long. */
-CC_INLINE void cc_awake_pace(struct cc_awake *a, const struct cc_event *ev, int woke,
-			     struct cc_decision *out)
+CC_INLINE void cc_awake_pace(struct cc_awake *a, const struct cc_event *ev, uint32_t srtt_us,
+			     int woke, struct cc_decision *out)
 {
-	uint32_t srtt_us = cc_awake_srtt(a, ev) >> 3;
 	uint32_t w = cc_window(out->set & CC_SET_CWND ? out->cwnd_pkt : ev->cwnd_pkt);
 
 	if (woke && (a->flags & CC_AWAKE_TRUST) >> CC_AWAKE_TRUST_SHIFT >= CC_AWAKE_TRUST_PACES) {
@@ -183,16 +215,17 @@ CC_INLINE void cc_awake_undo(const struct cc_awake *a, const struct cc_event *ev
 		cc_set_ssthresh(out, ssthresh);
 }
 
-/* Every ACK, before it is used.  `paces`: restart with pacing. */
-CC_INLINE void cc_awake_on_ack(struct cc_awake *a, const struct cc_event *ev, uint64_t gap_us,
-			       uint64_t paces, struct cc_decision *out)
+/* Every ACK, before it is used: the new `own_8us`.  `paces`: restart with pacing. */
+CC_INLINE uint32_t cc_awake_on_ack(struct cc_awake *a, const struct cc_event *ev, uint32_t own_8us,
+				   uint64_t gap_us, uint64_t paces, struct cc_decision *out)
 {
+	uint32_t srtt_us = cc_awake_srtt(a, ev, own_8us) >> 3;
 	int woke;
 
 	a->flags &= ~CC_AWAKE_PROOF;
-	woke = cc_awake_ends_sleep(a, ev, gap_us);
+	woke = cc_awake_ends_sleep(a, ev, srtt_us, gap_us);
 	if (!woke) {
-		cc_awake_catch_up(a, ev);
+		cc_awake_catch_up(a, ev, srtt_us);
 	} else {
 		cc_awake_judge(a);
 		a->woke_us = (uint32_t)ev->now_us;
@@ -202,15 +235,16 @@ CC_INLINE void cc_awake_on_ack(struct cc_awake *a, const struct cc_event *ev, ui
 	}
 	a->before_pkt = 0;
 	if (ev->rtt_us)
-		cc_awake_sample(a, ev);
+		own_8us = cc_awake_sample(a, ev, own_8us);
 	if (paces)
-		cc_awake_pace(a, ev, woke, out);
+		cc_awake_pace(a, ev, cc_awake_srtt(a, ev, own_8us) >> 3, woke, out);
 	if (!(a->flags & CC_AWAKE_SLEPT))
 		a->host_8us = ev->srtt_8us;
 	a->seen_us = (uint32_t)ev->now_us;
-	a->peer_ms = ev->peer_ms;
+	a->peer_ts = ev->peer_ts;
 	a->flags =
 		ev->snd_una != ev->snd_nxt ? a->flags | CC_AWAKE_WAITS : a->flags & ~CC_AWAKE_WAITS;
+	return own_8us;
 }
 
 CC_INLINE void cc_awake_on_congestion(struct cc_awake *a, const struct cc_event *ev)

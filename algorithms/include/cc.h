@@ -43,7 +43,7 @@
 #include <stdint.h>
 
 /* Changes whenever a struct below changes shape or meaning. */
-#define CC_INTERFACE_VERSION 2
+#define CC_INTERFACE_VERSION 3
 
 #define CC_MAX_PATHS	     8
 #define CC_MAX_PARAMS	     12
@@ -77,6 +77,7 @@ enum cc_cause {
 /* event->flags */
 #define CC_EV_ECE	   (1u << 0) /* this ACK echoes congestion */
 #define CC_EV_CWND_LIMITED (1u << 1) /* the window, not the application, limited sending */
+#define CC_EV_PEER_US	   (1u << 2) /* peer_ts is in us; alike on all events of a path */
 
 struct cc_event {
 	uint64_t now_us;	/* monotonic; never 0 */
@@ -94,7 +95,8 @@ struct cc_event {
 				   acknowledged) */
 	uint32_t snd_una;	/* sequence numbers, any unit, compared modulo 2^32 */
 	uint32_t snd_nxt;
-	uint32_t peer_ms; /* the peer's clock when it sent this ACK, from any origin (RFC 7323) */
+	uint32_t peer_ts; /* the peer's clock when it sent this ACK (RFC 7323), in ms, from any
+			     origin, modulo 2^32 */
 };
 
 /* slot->flags; a slot with flags == 0 is free */

@@ -19,7 +19,7 @@ struct CC_PRIVATE awake {
 
 /* pub[0]: T without sleep in 1/8 us, 0 if it is the host's (cc_view_filter). */
 
-CC_INLINE uint64_t awake_increase_q40(const struct awake *s, const struct cc_event *ev,
+CC_INLINE uint64_t awake_increase_q40(uint32_t own_8us, const struct cc_event *ev,
 				      const struct cc_group *group, uint32_t w)
 {
 	struct cc_view view;
@@ -28,7 +28,7 @@ CC_INLINE uint64_t awake_increase_q40(const struct awake *s, const struct cc_eve
 	if (!cc_is_coupled(ev, group))
 		return cc_inverse_q40(w);
 	cc_view_load(&view, ev, group, w);
-	cc_view_filter(&view, ev, group, s->sleep.srtt_8us);
+	cc_view_filter(&view, ev, group, own_8us);
 	cc_couple(&view, &c);
 	return cc_capped_increase_q40(cc_coupled_increase_q40(&c), w);
 }
@@ -41,10 +41,8 @@ CC_HOOK(awake, init)
 
 CC_HOOK(awake, on_ack)
 {
-	struct awake *s = CC_STATE(awake, self);
-
-	cc_awake_on_ack(&s->sleep, ev, params->v[CC_P_AWAKE_GAP], params->v[CC_P_AWAKE_PACE], out);
-	self->pub[0] = s->sleep.srtt_8us;
+	self->pub[0] = cc_awake_on_ack(&CC_STATE(awake, self)->sleep, ev, (uint32_t)self->pub[0],
+				       params->v[CC_P_AWAKE_GAP], params->v[CC_P_AWAKE_PACE], out);
 }
 
 CC_HOOK(awake, on_congestion)
@@ -60,7 +58,7 @@ CC_HOOK(awake, on_grow)
 
 	if (left)
 		w = cc_avoidance(self, w, left,
-				 awake_increase_q40(CC_STATE(awake, self), ev, group, w));
+				 awake_increase_q40((uint32_t)self->pub[0], ev, group, w));
 	cc_grown(ev, w, out);
 }
 

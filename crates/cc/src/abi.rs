@@ -54,6 +54,8 @@ flags! {
         ECE = 0;
         /// The window, not the application, limited sending.
         CWND_LIMITED = 1;
+        /// `peer_ts` is in microseconds; alike on all events of a path.
+        PEER_US = 2;
     }
 }
 
@@ -158,8 +160,8 @@ pub struct Event {
     pub snd_una: u32,
     /// Next sequence number to send, same unit.
     pub snd_nxt: u32,
-    /// The peer's clock when it sent this ACK, in milliseconds from any origin, modulo 2^32; 0: unknown.
-    pub peer_ms: u32,
+    /// The peer's clock when it sent this ACK, in milliseconds (`EventFlags::PEER_US`) from any origin, modulo 2^32; 0: unknown.
+    pub peer_ts: u32,
 }
 
 /// What siblings may read of a path: `struct cc_slot`. A zero slot is free.
@@ -345,7 +347,7 @@ impl Host {
 }
 
 const _: () = {
-    assert!(size_of::<Event>() == 64 && offset_of!(Event, peer_ms) == 60);
+    assert!(size_of::<Event>() == 64 && offset_of!(Event, peer_ts) == 60);
     assert!(offset_of!(Event, self_index) == 20 && offset_of!(Event, snd_una) == 52);
     assert!(size_of::<Slot>() == 32 && offset_of!(Slot, pub_words) == 16);
     assert!(size_of::<Group>() == 32 * MAX_PATHS);

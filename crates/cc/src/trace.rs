@@ -173,7 +173,8 @@ impl<S: Source> Walk<S> {
             now_us: self.now_us,
             flags: EventFlags::NONE
                 .with(EventFlags::ECE, source.below(12)? == 0)
-                .with(EventFlags::CWND_LIMITED, source.below(8)? != 0),
+                .with(EventFlags::CWND_LIMITED, source.below(8)? != 0)
+                .with(EventFlags::PEER_US, path % 2 == 1),
             state: end.host.state,
             cause,
             self_index: path as u32,
@@ -186,7 +187,7 @@ impl<S: Source> Walk<S> {
             in_flight_pkt: source.wide(end.host.cwnd_pkt)?,
             snd_una: end.snd_una,
             snd_nxt: end.snd_nxt,
-            peer_ms: source.wide(1 << 30)?,
+            peer_ts: source.wide(1 << 30)?,
         })
     }
 
@@ -208,7 +209,7 @@ impl<S: Source> Walk<S> {
                     &mut event.in_flight_pkt,
                     &mut event.snd_una,
                     &mut event.snd_nxt,
-                    &mut event.peer_ms,
+                    &mut event.peer_ts,
                 ];
                 for field in fields {
                     *field = any(source)?;

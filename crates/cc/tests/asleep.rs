@@ -11,6 +11,8 @@ struct Sender {
     path: Path,
     event: Event,
     peer_us: u64,
+    /// Of the peer's timestamps.
+    unit_us: u64,
 }
 
 impl Sender {
@@ -29,7 +31,7 @@ impl Sender {
             ..Event::default()
         };
         let (params, path) = (Params::defaults(algorithm), Path::default());
-        let mut sender = Self { algorithm, params, path, event, peer_us: 7_000_000_000 };
+        let mut sender = Self { algorithm, params, path, event, peer_us: 7_000_000_000, unit_us: 1000 };
         algorithm.init(&event, &mut sender.path, None, &sender.params);
         sender.ack(100, 100, 2_000);
         sender
@@ -41,10 +43,22 @@ impl Sender {
         self.peer_us += later_us;
         self.event.now_us += after_us;
         self.event.rtt_us = rtt_us;
-        self.event.peer_ms = (self.peer_us / 1000) as u32;
+        self.event.peer_ts = (self.peer_us / self.unit_us) as u32;
         self.event.snd_una += 1;
         self.event.snd_nxt += 1;
         self.algorithm.on_ack(&self.event, &mut self.path, None, &self.params)
+    }
+
+    /// Silence of the peer until a timeout is due, and beyond: what the ACK that ends it leads to.
+    fn outage(&mut self, silence_us: u64, later_us: u64, rtt_us: u32) -> Decision {
+        let before = (self.event.cwnd_pkt, self.event.ssthresh_pkt);
+        let timeout = Event { cause: Cause::Rto, now_us: self.event.now_us + silence_us - 10, ..self.event };
+        let cut = self.algorithm.on_congestion(&timeout, &mut self.path, None, &self.params);
+        assert_eq!((cut.cwnd(), cut.ssthresh()), (Some(1), Some(self.event.cwnd_pkt / 2)));
+        (self.event.state, self.event.cwnd_pkt, self.event.ssthresh_pkt) = (State::Loss, 1, 20);
+        let after = self.ack(silence_us, later_us, rtt_us);
+        (self.event.state, self.event.cwnd_pkt, self.event.ssthresh_pkt) = (State::Open, before.0, before.1);
+        after
     }
 
     /// The round-trip time that it goes by instead of the host's, in microseconds; 0: it goes by the host's.
@@ -124,15 +138,82 @@ fn pacing_can_be_left_out() {
 fn a_timeout_that_waiting_acks_belie_is_taken_back() {
     for (later_us, taken_back) in [(300, true), (399_000, false)] {
         let mut sender = Sender::new();
-        let timeout = Event { cause: Cause::Rto, now_us: sender.event.now_us + 400_000, ..sender.event };
-        let cut = sender.algorithm.on_congestion(&timeout, &mut sender.path, None, &sender.params);
-        assert_eq!((cut.cwnd(), cut.ssthresh()), (Some(1), Some(20)));
-        (sender.event.state, sender.event.cwnd_pkt, sender.event.ssthresh_pkt) = (State::Loss, 1, 20);
-        let after = sender.ack(400_010, later_us, 401_000);
+        let after = sender.outage(400_010, later_us, 401_000);
         let before = taken_back.then_some((40, 30));
         assert_eq!(after.cwnd().zip(after.ssthresh()), before);
         // Once is enough.
         assert_eq!(sender.ack(90_000, 10, 90_000).cwnd(), None);
+    }
+}
+
+/// A peer that was suspended, and whose clock was as well, makes every ACK from then on look late.
+#[test]
+fn a_peer_whose_clock_stood_still_is_believed_again() {
+    for (ack_between, rtt_us) in [(true, 401_000), (false, 401_000), (true, 0), (false, 0)] {
+        let mut sender = Sender::new();
+        assert!(sender.ack(3_000_000, 0, 3_002_000).gap_us().is_some(), "nobody can tell whose clock it was");
+        if ack_between {
+            sender.ack(2_500, 2_500, 2_000);
+        }
+        // It is silent, three times; each was belied at once if it had been sleep.
+        for _ in 0..3 {
+            let after = sender.outage(400_000, 400_000, rtt_us);
+            assert_eq!((after.cwnd(), after.ssthresh()), (None, None), "the timeout was right");
+            sender.ack(2_500, 2_500, 2_000);
+            assert!(sender.own_rtt_us() <= 3_000, "{}", sender.own_rtt_us());
+        }
+        // The own machine is off.
+        let after = sender.outage(400_000, 300, 401_000);
+        assert_eq!((after.cwnd(), after.ssthresh()), (Some(40), Some(30)));
+    }
+}
+
+/// One packet at a time, whose ACK is delayed: each ends a silence, and nothing comes between.
+#[test]
+fn delayed_acks_end_what_a_clock_that_stood_still_began() {
+    let mut sender = Sender::new();
+    sender.ack(3_000_000, 0, 3_002_000);
+    for _ in 0..40 {
+        sender.event.srtt_8us += (8 * 40_500 - sender.event.srtt_8us) / 8;
+        assert_eq!(sender.ack(40_500, 40_500, 40_500).cwnd(), None);
+    }
+    assert_eq!(sender.own_rtt_us(), 0, "the host's estimate is good");
+}
+
+/// Where each ACK has waited like the one before, that tells of sleep; but a timeout is taken back only if this silence shows it.
+#[test]
+fn what_acks_had_waited_before_takes_no_timeout_back() {
+    let mut sender = Sender::new();
+    for later_us in [200, 49_900, 49_900] {
+        sender.ack(50_000, later_us, 50_000);
+        assert_eq!(sender.own_rtt_us(), 2_000, "it sleeps");
+    }
+    let after = sender.outage(50_000, 49_900, 50_000);
+    assert_eq!((after.cwnd(), sender.own_rtt_us()), (None, 2_000), "it sleeps, and the timeout stands");
+    let after = sender.outage(400_000, 49_900, 400_000);
+    assert_eq!(after.cwnd(), Some(40), "a longer sleep");
+}
+
+/// A clock of microseconds wraps after 71 minutes, one of milliseconds after 49 days.
+#[test]
+fn the_clock_of_the_peer_may_wrap() {
+    for unit_us in [1, 1000] {
+        let mut sender = Sender::new();
+        if unit_us == 1 {
+            sender.event.flags = sender.event.flags.with(EventFlags::PEER_US, true);
+        }
+        sender.peer_us = (1 << 32) * unit_us - 150_000;
+        sender.unit_us = unit_us;
+        sender.ack(100, 0, 2_000);
+        // The peer is silent over the wrap; then the own machine is off.
+        assert_eq!(sender.ack(200_000, 199_000, 41_000), Decision::default());
+        assert_eq!(sender.own_rtt_us(), 0);
+        assert!(sender.ack(90_000, 200, 91_000).gap_us().is_some());
+        // And off over the wrap.
+        sender.peer_us = (2 << 32) * unit_us - 100;
+        sender.ack(100, 0, 2_000);
+        sender.ack(2_000, 50, 1_000);
+        assert!(sender.ack(90_000, 200, 91_000).gap_us().is_some());
     }
 }
 
@@ -141,7 +222,7 @@ fn without_timestamps_it_takes_longer_silence() {
     for (silence_us, asleep) in [(45_000, false), (60_000, true)] {
         let mut sender = Sender::new();
         sender.event.now_us += silence_us;
-        let ack = Event { rtt_us: 50_000, peer_ms: 0, ..sender.event };
+        let ack = Event { rtt_us: 50_000, peer_ts: 0, ..sender.event };
         let decision = sender.algorithm.on_ack(&ack, &mut sender.path, None, &sender.params);
         assert_eq!(decision.gap_us().is_some(), asleep);
     }

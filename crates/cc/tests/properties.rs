@@ -81,7 +81,7 @@ impl Run {
             srtt_8us: self.srtt_8us[path],
             snd_una: self.sent[path],
             snd_nxt: self.sent[path],
-            peer_ms: (self.now_us / 1000) as u32,
+            peer_ts: (self.now_us / 1000) as u32,
             ..Event::default()
         }
     }

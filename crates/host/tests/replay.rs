@@ -78,7 +78,8 @@ impl Trace {
             now_us: self.now_us,
             flags: EventFlags::NONE
                 .with(EventFlags::ECE, r.below(6) == 0)
-                .with(EventFlags::CWND_LIMITED, r.below(5) != 0),
+                .with(EventFlags::CWND_LIMITED, r.below(5) != 0)
+                .with(EventFlags::PEER_US, path % 2 == 1),
             state: host.state,
             cause,
             self_index: path as u32,
@@ -91,7 +92,7 @@ impl Trace {
             in_flight_pkt: r.wide(host.cwnd_pkt.max(1)),
             snd_una: sent,
             snd_nxt: sent.wrapping_add(r.wide(1000)),
-            peer_ms: if r.below(8) == 0 { 0 } else { (self.now_us / 1000) as u32 / (1 + r.below(3)) },
+            peer_ts: if r.below(8) == 0 { 0 } else { (self.now_us / 1000) as u32 / (1 + r.below(3)) },
         }
     }
 

@@ -45,7 +45,7 @@ const INTERFACE: &[Layout] = &[
         in_flight_pkt as "in_flight_pkt": u32,
         snd_una as "snd_una": u32,
         snd_nxt as "snd_nxt": u32,
-        peer_ms as "peer_ms": u32,
+        peer_ts as "peer_ts": u32,
     }),
     layout_of!(Slot as "cc_slot" {
         flags as "flags": SlotFlags,
@@ -125,6 +125,7 @@ const INTERFACE_CONSTANTS: &[Constants] = &[
         values: &[
             ("CC_EV_ECE", EventFlags::ECE.0),
             ("CC_EV_CWND_LIMITED", EventFlags::CWND_LIMITED.0),
+            ("CC_EV_PEER_US", EventFlags::PEER_US.0),
             ("CC_SLOT_ESTABLISHED", SlotFlags::ESTABLISHED.0),
             ("CC_SLOT_RECOVERY", SlotFlags::RECOVERY.0),
             ("CC_SLOT_LOSS", SlotFlags::LOSS.0),

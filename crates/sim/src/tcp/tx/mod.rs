@@ -92,7 +92,7 @@ impl<W: Wire> Tx<'_, W> {
             in_flight_pkt: sf.board.in_flight(),
             snd_una: sf.board.una(),
             snd_nxt: sf.board.nxt(),
-            peer_ms: (sf.echo.us() / 1000) as u32,
+            peer_ts: (sf.echo.us() / 1000) as u32,
         }
     }
 
