@@ -7,7 +7,7 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -106,8 +106,8 @@ impl Program {
             return Ok(None);
         }
         let failed = |e| Error::file(format!("the output of {}", self.name), e);
-        let stdout = read_all(&mut self.stdout).map_err(failed)?;
-        let stderr = read_all(&mut self.stderr).map_err(failed)?;
+        let stdout = read_all(&self.stdout).map_err(failed)?;
+        let stderr = read_all(&self.stderr).map_err(failed)?;
         let stderr = String::from_utf8_lossy(&stderr).trim().to_owned();
         Ok(self.ended.map(|status| Ended { status, stdout, stderr }))
     }
@@ -115,15 +115,7 @@ impl Program {
     /// What it has written so far, whether it has ended or not.
     pub(crate) fn written(&self) -> Result<Vec<u8>, Error> {
         let failed = |e| Error::file(format!("the output of {}", self.name), e);
-        let (mut bytes, mut part) = (Vec::new(), vec![0; 1 << 16]);
-        // From another place of the file than where it writes.
-        while bytes.len() as u64 <= MAX_OUTPUT_BYTES {
-            match self.stdout.read_at(&mut part, bytes.len() as u64).map_err(failed)? {
-                0 => break,
-                count => bytes.extend_from_slice(&part[..count]),
-            }
-        }
-        Ok(bytes)
+        read_all(&self.stdout).map_err(failed)
     }
 
     /// An error about this program.
@@ -181,16 +173,38 @@ fn spawn(arguments: &[String], members: Option<&Path>) -> io::Result<(Child, Fil
     Ok((command.spawn()?, stdout, stderr))
 }
 
-fn read_all(file: &mut File) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    file.seek(SeekFrom::Start(0))?;
-    file.take(MAX_OUTPUT_BYTES).read_to_end(&mut bytes)?;
-    Ok(bytes)
+/// From its start, and from another place of the file than where the program writes. Half of an output would pass for all of it: one that is too
+/// long is an error.
+fn read_all(file: &File) -> io::Result<Vec<u8>> {
+    let (mut bytes, mut part) = (Vec::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read_at(&mut part, bytes.len() as u64)? {
+            0 => return Ok(bytes),
+            count => bytes.extend_from_slice(&part[..count]),
+        }
+        if bytes.len() as u64 > MAX_OUTPUT_BYTES {
+            let limit = MAX_OUTPUT_BYTES >> 20;
+            let cause = format!("more than {limit} MiB; a shorter run, or fewer connections, write less");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, cause));
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn output_is_read_whole_or_not_at_all() {
+        let file = tempfile::tempfile().unwrap();
+        for (len, whole) in
+            [(0, true), (100_000, true), (MAX_OUTPUT_BYTES, true), (MAX_OUTPUT_BYTES + 1, false)]
+        {
+            file.set_len(len).unwrap();
+            let read = read_all(&file).map(|bytes| bytes.len() as u64);
+            assert_eq!(read.ok(), whole.then_some(len));
+        }
+    }
 
     #[test]
     fn programs_are_looked_for_in_path() {

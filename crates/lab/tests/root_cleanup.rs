@@ -8,7 +8,9 @@ use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use vmcc_lab::Error;
+use std::time::{Duration, Instant};
+use vmcc_lab::{Error, Job};
+use vmcc_scenario::model::ObjectProgram;
 
 fn record_of(run_id: &str) -> PathBuf {
     Path::new("/run/vmcc").join(format!("{run_id}.json"))
@@ -114,4 +116,44 @@ fn root_an_error_half_way_leaves_nothing() {
     assert_eq!(namespaces_of(&run_id), [format!("vmcc-{run_id}-mid1")], "what was not ours is still there");
     std::fs::remove_file(&taken).unwrap();
     assert!(!record_of(&run_id).exists());
+}
+
+/// The run that [`root_a_web_server_dies_with_its_run`] kills.
+#[test]
+#[ignore = "another test's program"]
+fn root_a_run_with_a_web_server() {
+    let mut spec = two_paths(native("reno"), 60);
+    spec.run_id = Some(format!("web-{}", std::os::unix::process::parent_id()));
+    let sizes = vec!["1kB".parse().unwrap()];
+    spec.flows[0].job = Job::Objects { holder: ObjectProgram::Apache, sizes, per_second: 10.0, seed: 1 };
+    run(&spec).unwrap();
+}
+
+/// Apache changes its user, with which it loses the signal that its parent's death sends.
+#[test]
+fn root_a_web_server_dies_with_its_run() {
+    let _alone = alone();
+    let run_id = format!("web-{}", std::process::id());
+    let arguments = ["--exact", "root_a_run_with_a_web_server", "--ignored"];
+    let mut child = Command::new(std::env::current_exe().unwrap()).args(arguments).spawn().unwrap();
+    let apaches = || {
+        let inside: Vec<i32> = namespaces_of(&run_id).iter().flat_map(|name| processes_in(name)).collect();
+        let name = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        inside.into_iter().filter(|pid| name(pid).starts_with("apache2")).collect::<Vec<_>>()
+    };
+    let appear = Instant::now() + Duration::from_secs(30);
+    while apaches().is_empty() && Instant::now() < appear {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let servers = apaches();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!servers.is_empty(), "no web server within half a minute");
+    let gone = Instant::now() + Duration::from_secs(10);
+    while servers.iter().any(is_alive) && Instant::now() < gone {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let left = servers.iter().filter(|pid| is_alive(pid)).count();
+    assert!(vmcc_lab::clean().unwrap().runs.contains(&run_id));
+    assert_eq!(left, 0, "it outlived its run");
 }

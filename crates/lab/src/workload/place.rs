@@ -6,15 +6,19 @@ use std::path::PathBuf;
 /// What the server reads its settings from.
 pub(super) const SETTINGS: &str = "/run/settings";
 
-/// What is sent is random, so that nothing compares equal by accident.
+/// What is sent is random, so that nothing compares equal by accident. The shell waits for the server instead of becoming it: see [`IN_MEMORY`].
 const PREPARE: &str = "mount -t tmpfs none /run && mkdir /run/files && printf %s \"$1\" >/run/settings && \
-                       head -c \"$2\" /dev/urandom >/run/data && shift 2 && exec \"$@\"";
+                       head -c \"$2\" /dev/urandom >/run/data && shift 2 && \"$@\"; exit $?";
+
+/// A server that changes its user loses the signal that a parent's death sends it. So its shell is the first process of a PID namespace:
+/// that one is killed with the run, and the kernel kills all of its namespace with it.
+const IN_MEMORY: [&str; 8] = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", PREPARE];
 
 /// The words that start a server with these settings, `wrapper` before it, and `bytes` in `data`; the program's own words follow.
 pub(super) fn in_memory(settings: &str, bytes: u64, wrapper: &[&str]) -> Vec<String> {
     let size = bytes.to_string();
-    let words = ["unshare", "--mount", "sh", "-c", PREPARE, "sh", settings, &size];
-    words.iter().chain(wrapper).map(|word| (*word).to_owned()).collect()
+    let words = IN_MEMORY.into_iter().chain(["sh", settings, &size]);
+    words.chain(wrapper.iter().copied()).map(str::to_owned).collect()
 }
 
 /// A file that only the server sees.
