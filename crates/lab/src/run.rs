@@ -2,7 +2,7 @@
 
 mod running;
 
-use crate::guards::Guards;
+use crate::guards::{Guards, Tally};
 use crate::machine::{Machine, Seen, Session};
 use crate::ports::{PortRecord, Ports};
 use crate::registry::{self, Record};
@@ -84,8 +84,9 @@ pub fn run(spec: &LabSpec, control: &mut Control<'_>) -> Result<RunOutput, Error
     let mut session = session(spec, control, &topology)?;
     let built =
         Built { topology: &topology, ports: &ports, throttles: &mut throttles, session: session.as_mut() };
-    let guards = Guards::of(&algorithms)?;
-    let observed = transfer(spec, control, built, (&guards, &mut record))?;
+    let mut guards = Guards::of(&algorithms)?;
+    let observed = transfer(spec, control, built, (&mut guards, &mut record))?;
+    let observed = Observed { asked: guards.tally(&algorithms), ..observed };
     // Nothing uses the algorithms any more: the programs have ended.
     drop((session, ports, topology, guards, algorithms, throttles));
     measure::output(spec, &observed)
@@ -129,6 +130,8 @@ pub(crate) struct Absent {
     pub(crate) stopped: Vec<Duration>,
     /// The share of the time for which it was not stopped that it had a processor.
     pub(crate) busy: f64,
+    /// What became of paths that its algorithms asked to close.
+    pub(crate) asked: Tally,
 }
 
 /// What a transfer left to be measured.
@@ -146,6 +149,8 @@ pub(crate) struct Observed {
     pub(crate) energy: Option<Energy>,
     /// The virtual machine, if there is one.
     pub(crate) absent: Option<Absent>,
+    /// What became of paths that algorithms asked to close.
+    pub(crate) asked: Tally,
 }
 
 /// Whether a flow's congestion control runs on this kernel. Of one that a virtual machine sends only if its receiver echoes marks
@@ -210,7 +215,7 @@ fn transfer(
     spec: &LabSpec,
     control: &mut Control<'_>,
     built: Built<'_, '_>,
-    (guards, record): (&Guards, &mut Record),
+    (guards, record): (&mut Guards, &mut Record),
 ) -> Result<Observed, Error> {
     let Built { topology, ports, throttles, mut session } = built;
     let mut running = Vec::new();
@@ -295,9 +300,9 @@ fn transfer(
     }
     let mut samples = sampler.finish();
     let absent = absent.map(|(seen, host, stopped, busy)| {
-        let Seen { tracks, reinjected, fates, off, .. } = seen;
+        let Seen { tracks, reinjected, fates, off, asked, .. } = seen;
         samples.join(tracks, &reinjected, fates);
-        Absent { host, noticed_us: off, stopped, busy }
+        Absent { host, noticed_us: off, stopped, busy, asked }
     });
     let started_us: Vec<u64> = running.iter().map(|flow| started(spec, &samples, flow)).collect();
     for (flow, start_us) in running.iter().zip(&started_us) {
@@ -309,7 +314,16 @@ fn transfer(
         report.complete_ports(samples.tracks.iter().filter(|track| track.flow == flow));
     }
     let (cpu_s, energy) = (cpu.busy_s(), energy.energy());
-    Ok(Observed { samples, reports, started_us, ports: ports.records()?, cpu_s, energy, absent })
+    Ok(Observed {
+        samples,
+        reports,
+        started_us,
+        ports: ports.records()?,
+        cpu_s,
+        energy,
+        absent,
+        asked: Tally::default(),
+    })
 }
 
 /// What a host's flows send, where they send files.

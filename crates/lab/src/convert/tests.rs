@@ -151,6 +151,13 @@ fn what_a_virtual_host_cannot_do_on_the_kernel_is_named() {
     refused_in("examples/virtual-host", &["share=hard"], "event.deschedule");
 }
 
+/// But one whose vNIC moves, as in `examples/virtual-host`.
+#[test]
+fn a_vm_behind_a_virtual_switch_may_be_a_virtual_machine() {
+    let specs = convert("examples/virtual-machine", &[]).unwrap();
+    assert!(specs.iter().all(|spec| spec.machines.hosts.len() == 1 && !spec.cables_impair()));
+}
+
 const LEAVES: &str = "[topology]\nkind='leaf-spine'\nleaves=2\nspines=2\nhosts_per_leaf=2\nrate='20mbit'\n\
                       delay='20us'\n";
 

@@ -11,6 +11,7 @@
 //! | `N.answer` | the machine | what it came to ([`Answer`]) |
 //! | `quit` | the lab | there are no more runs |
 
+use crate::guards::Tally;
 use crate::sampler::{Fates, Track};
 use crate::{Error, LabSpec};
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,7 @@ pub(crate) struct Seen {
     pub(crate) clients: Vec<Left>,
     /// When it noticed that it had been off, and for how long.
     pub(crate) off: Vec<(u64, u64)>,
+    pub(crate) asked: Tally,
 }
 
 /// What a flow's sending program left.

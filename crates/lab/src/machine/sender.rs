@@ -4,6 +4,7 @@
 use super::exchange::{Answer, Job, QUIT, Seen, data_file, place, take};
 use super::sending::{GOING_LIMIT, LOOK_AT, Sending};
 use crate::Error;
+use crate::guards::Guards;
 use crate::ports::Ports;
 use crate::registry::Record;
 use crate::run::{load, micros, sleep_until_next};
@@ -105,15 +106,17 @@ impl<'a> Run<'a> {
         let own: Vec<Flow> = self.spec.flows.iter().filter(|flow| flow.from == self.host).cloned().collect();
         provide(&own);
         let mut record = Record::claim(None)?;
-        let _algorithms = load(own.iter())?;
+        let algorithms = load(own.iter())?;
+        let mut guards = Guards::of(&algorithms)?;
         let topology = Topology::inside(&self.spec, self.host, cards, &mut record)?;
-        let seen = self.run(&topology, &mut record);
+        let seen = self.run(&topology, (&mut guards, &mut record));
+        let seen = seen.map(|seen| Seen { asked: guards.tally(&algorithms), ..seen });
         give_back(&topology, self.host, cards);
         self.forget_data();
         seen
     }
 
-    fn run(&self, topology: &Topology, record: &mut Record) -> Result<Seen, Error> {
+    fn run(&self, topology: &Topology, (guards, record): (&mut Guards, &mut Record)) -> Result<Seen, Error> {
         let mut sending = self.flows(topology)?;
         let ports = Ports::none();
         let mut sampler = Sampler::open(topology, &ports, &self.spec)?;
@@ -134,7 +137,7 @@ impl<'a> Run<'a> {
                     }
                 })
             });
-            let sampled = self.sample(sampler, &mut sending, start, topology, record);
+            let sampled = self.sample(sampler, &mut sending, start, topology, (guards, record));
             ended.store(true, Ordering::Relaxed);
             let noticed = noticing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             noticed.map_err(|e| Error::file("/proc/thread-self/schedstat", e))?;
@@ -147,6 +150,7 @@ impl<'a> Run<'a> {
             fates: sampled.fates,
             clients: sending.into_iter().filter_map(|one| one.left).collect(),
             off,
+            ..Seen::default()
         })
     }
 
@@ -248,7 +252,7 @@ impl<'a> Run<'a> {
         sending: &mut [Sending<'_>],
         start: Instant,
         topology: &Topology,
-        record: &mut Record,
+        (guards, record): (&mut Guards, &mut Record),
     ) -> Result<crate::sampler::Samples, Error> {
         let limit = self.spec.duration.to_duration() + GRACE;
         let (mut glance, mut seldom, mut over) = (Duration::ZERO, Duration::ZERO, false);
@@ -265,6 +269,7 @@ impl<'a> Run<'a> {
                     sampler.ask_now_and_then()?;
                 }
             }
+            guards.act(|| sampler.ask_now_and_then())?;
             over = sending.iter().all(|one| one.is_over(elapsed));
             if elapsed >= glance {
                 glance = elapsed + GLANCE;

@@ -46,6 +46,9 @@ pub(crate) fn output(spec: &LabSpec, observed: &Observed) -> Result<RunOutput, E
     });
     warnings.extend(of_programs);
     warnings.extend(observed.absent.iter().filter_map(|absent| overloaded(spec, absent)));
+    warnings.extend(observed.asked.warnings(None));
+    let of_machines = observed.absent.iter().map(|absent| (&spec.hosts[absent.host], &absent.asked));
+    warnings.extend(of_machines.flat_map(|(host, asked)| asked.warnings(Some(host))));
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     warnings
         .extend(observed.cpu_s.filter(|busy_s| is_busy(spec, *busy_s, cpus)).map(|_| TOO_BUSY.to_owned()));

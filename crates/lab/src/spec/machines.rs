@@ -132,10 +132,8 @@ impl LabSpec {
         if self.machines.hosts.len() > 1 {
             return refused("another host is off, too, and it makes one virtual machine");
         }
-        if matches!(self.layout, Layout::VirtualHost(_)) {
-            return refused(
-                "the virtual host's machines are containers, which have no processors to be taken",
-            );
+        if !self.remaps.is_empty() {
+            return refused("a vNIC moves, which a virtual machine does not see");
         }
         let listens = |flow: &Flow| flow.to == *host || flow.from == *host && flow.job.is_fetched();
         if self.flows.iter().any(listens) {

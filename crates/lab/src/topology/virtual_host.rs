@@ -139,10 +139,13 @@ impl Builder<'_> {
         )?;
         for stack in self.stacks.iter().filter(|stack| stack.host == vm) {
             let port = format!("v{}.{vnic}", stack.number);
-            let addresses = vec![stack.address(vnic)];
+            let addresses = stack.addresses_here(vnic);
             let interface = Interface { name: format!("p{vnic}"), addresses, ..Interface::default() };
             plug(&Leg::new(self.switch, port.as_str(), own.as_str()), &stack.netns, interface)?;
-            shape::let_go(&stack.netns, &format!("p{vnic}"))?;
+            // One that is no container lets go by itself.
+            if !stack.is_elsewhere() {
+                shape::let_go(&stack.netns, &format!("p{vnic}"))?;
+            }
             // Two vNICs may be at the same NIC; each answers for its own address only.
             stack.netns.sysctl("net.ipv4.conf.all.arp_ignore", "1")?;
             if !self.by_cables {
