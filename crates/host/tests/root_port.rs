@@ -109,7 +109,11 @@ fn root_port_measures_the_rtt_of_what_passes() {
         let port = attach(&pair, "rate = '100mbit'\nmarking = { rule = 'mq-ecn', lambda = 1.0 }");
         assert_eq!(port.stats().unwrap().rtt_ns, None, "nothing has passed");
         let (socket, measured) = rtts(&pair, &port, number, options);
-        assert!(measured < 4 * socket && socket < 4 * measured, "{options}: {measured} ns, {socket} ns");
+        // Both have the shortest of their own packets' round trips, which a busy machine delays alike but not by the same. What is
+        // less than a packet's time at the port's rate moves no threshold.
+        let packet_ns = 1500 * 8 * 10;
+        let near = |a: u64, b: u64| a < 4 * b + packet_ns;
+        assert!(near(measured, socket) && near(socket, measured), "{options}: {measured} ns, {socket} ns");
         let stats = port.detach().unwrap();
         let class = &stats.classes[0];
         assert!(class.threshold_bytes.is_some() && (class.marked > 2 || options == "-R"), "{stats:?}");
