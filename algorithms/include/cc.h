@@ -167,6 +167,8 @@ struct cc_params {
 #define CC_ONLY_PATH	(1u << 3) /* send new data of the connection on this path only ... */
 #define CC_ALL_PATHS	(1u << 4) /* ... on every path again.  Both are advice to the scheduler */
 #define CC_SET_GAP	(1u << 5) /* only by one with `paces` in registry.toml */
+#define CC_ACK_EACH                                                                                \
+	(1u << 6) /* with CC_SET_GAP: each of those packets shall be acknowledged at once */
 
 struct cc_decision {
 	uint32_t set;
@@ -175,9 +177,9 @@ struct cc_decision {
 	uint32_t peer;	 /* with CC_CLOSE_PATH: the slot of the path that is kept.  Do not close if
 			  * the peer is being closed itself: two paths may accuse each other at the
 			  * same moment */
-	uint32_t gap_us; /* time between two packets from now on; 0: no limit.  With `needs_ecn`
-			  * each of them also asks for an acknowledgment of its own, by CWR: a
-			  * delayed one would wait for the next packet */
+	uint32_t gap_us; /* time between two packets from now on; 0: no limit.  With CC_ACK_EACH
+			  * each of them also asks for an acknowledgment of its own, by CWR if ECN
+			  * is negotiated: a delayed one would wait for the next packet */
 };
 
 #define CC_UNUSED __attribute__((unused))

@@ -382,7 +382,7 @@ CC_INLINE void cc_sharing_clock(const struct cc_group *group, struct cc_sharing 
 	uint32_t longest_us = 0, i, shift = sharing->shift;
 
 	for (i = 0; i < CC_MAX_PATHS; i++) {
-		uint32_t srtt = group->path[i].srtt_8us;
+		uint32_t srtt = cc_slot_srtt(&group->path[i]);
 
 		srtt = (uint32_t)cc_select(cc_slot_counts(&group->path[i]), srtt, 0);
 		longest_us = cc_max(longest_us, srtt >> 3);
@@ -747,6 +747,15 @@ CC_INLINE void cc_sharing_begin(const struct cc_event *ev, struct cc_sharing *sh
 			sharing->alone[cc_sharing_pair(me, i)] = 0;
 		}
 	}
+}
+
+/*
+ * The own machine was off until now: on every path at once ACKs waited, queues ran empty and fill
+ * again.  As at the beginning, the next few bins are left out, and this one.
+ */
+CC_INLINE void cc_sharing_woke(const struct cc_event *ev, struct cc_sharing *sharing)
+{
+	sharing->path[cc_own_index(ev)].settle = CC_SHARING_SETTLE;
 }
 
 /* Does this ACK say nothing about a queue that others may share? */
