@@ -26,7 +26,8 @@
  *
  *   detect         after on_ack, with what all paths of the connection have seen.  It may ask to
  *                  close the path, and may change its window to see whether others notice.  A host
- *                  that does not close paths need not call it
+ *                  that does not close paths need not call it.  The event is the hook's own copy,
+ *                  which it may change: a second one would not fit on the stack of a BPF program
  *
  * The host clears decision->set before each hook.  It owns the recovery state machine (Linux, or
  * the simulator's model of it), and the gradual reduction (PRR) towards the ssthresh that
@@ -58,6 +59,16 @@
 #define CC_NOINLINE static
 #endif
 #define CC_INLINE static inline __attribute__((always_inline))
+
+/*
+ * Functions that the BPF verifier looks at once, each by itself, whatever its callers did before.
+ * They must bear any arguments, so pointers are tested.
+ */
+#ifdef __bpf__
+#define CC_SEPARATE __attribute__((noinline))
+#else
+#define CC_SEPARATE static
+#endif
 
 enum cc_state {
 	CC_STATE_OPEN = 0,
@@ -189,7 +200,7 @@ struct cc_decision {
 		CC_UNUSED struct cc_decision *out
 #define CC_PASS_ARGS ev, self, group, params, out
 #define CC_DETECT_ARGS                                                                             \
-	CC_UNUSED const struct cc_event *ev, CC_UNUSED const struct cc_group *group,               \
+	CC_UNUSED struct cc_event *ev, CC_UNUSED const struct cc_group *group,                     \
 		CC_UNUSED struct cc_sharing *sharing, CC_UNUSED const struct cc_params *params,    \
 		CC_UNUSED struct cc_decision *out
 

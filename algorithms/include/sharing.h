@@ -120,16 +120,6 @@
 /* n sum(i^2) - sum(i)^2 for i below 16 */
 #define CC_SHARING_LINE 5440u
 
-/*
- * Functions that the BPF verifier looks at once, each by itself, whatever its callers did before.
- * They must bear any arguments, so pointers are tested.
- */
-#ifdef __bpf__
-#define CC_SEPARATE __attribute__((noinline))
-#else
-#define CC_SEPARATE static
-#endif
-
 /* Position of a pair's evidence; a and b differ. */
 CC_INLINE uint32_t cc_sharing_pair(uint32_t a, uint32_t b)
 {
@@ -750,12 +740,14 @@ CC_INLINE void cc_sharing_begin(const struct cc_event *ev, struct cc_sharing *sh
 }
 
 /*
- * The own machine was off until now: on every path at once ACKs waited, queues ran empty and fill
- * again.  As at the beginning, the next few bins are left out, and this one.
+ * If the own machine was off until now (1): on every path at once ACKs waited, queues ran empty and
+ * fill again.  As at the beginning, the next few bins are left out, and this one.
  */
-CC_INLINE void cc_sharing_woke(const struct cc_event *ev, struct cc_sharing *sharing)
+CC_INLINE void cc_sharing_woke(const struct cc_event *ev, struct cc_sharing *sharing, uint64_t woke)
 {
-	sharing->path[cc_own_index(ev)].settle = CC_SHARING_SETTLE;
+	struct cc_history *h = &sharing->path[cc_own_index(ev)];
+
+	h->settle = (uint8_t)cc_select(woke, CC_SHARING_SETTLE, h->settle);
 }
 
 /* Does this ACK say nothing about a queue that others may share? */

@@ -21,13 +21,14 @@
  *
  * Valid range: that of vMCC and awake.h.
  */
-#define CC_OWN_SRTT 1 /* pub[0]: T without sleep in 1/8 us, 0 if it is the host's, and more above  \
-		       */
+#define CC_OWN_SRTT                                                                                \
+	1 /* pub[0]: T without sleep in 1/8 us, 0 if it is the host's, and more above              \
+	   */
 #include "vmcc.h"
 #include "awake.h"
 
-/* In pub[0]: the last ACK waited for the own machine, or was sent for something that had. */
-#define VMCC_AWAKE_WOKE (1ull << 63)
+/* The bit of pub[0]: the last ACK waited for the own machine, or was for something sent before. */
+#define VMCC_AWAKE_WOKE 63
 /* In pub[0] and pub[1] from a timeout to the next ACK: l1 and l2 of before it. */
 #define VMCC_AWAKE_KEPT 32
 
@@ -46,13 +47,20 @@ _Static_assert(CC_P_VMCC_AWAKE_DETECTOR_CORRELATION == CC_P_VMCC_DETECTOR_CORREL
 		       CC_P_VMCC_AWAKE_DETECTOR_STATISTICS == CC_P_VMCC_DETECTOR_STATISTICS,
 	       "detectors are numbered as vMCC's");
 
+/* T without sleep. */
+CC_INLINE uint32_t vmcc_awake_srtt(const struct cc_event *ev, uint64_t pub)
+{
+	uint64_t own = cc_known_srtt((uint32_t)pub);
+
+	return (uint32_t)cc_select(cc_nonzero((uint32_t)pub), own, ev->srtt_8us);
+}
+
 /* The event as it would be without sleep. */
 CC_INLINE struct cc_event vmcc_awake_seen(const struct cc_event *ev, uint64_t pub)
 {
 	struct cc_event seen = *ev;
 
-	if ((uint32_t)pub)
-		seen.srtt_8us = cc_known_srtt((uint32_t)pub);
+	seen.srtt_8us = vmcc_awake_srtt(ev, pub);
 	return seen;
 }
 
@@ -83,16 +91,16 @@ CC_HOOK(vmcc_awake, on_ack)
 {
 	struct vmcc_awake *v = CC_STATE(vmcc_awake, self);
 	struct cc_olia before = vmcc_awake_kept(self);
-	uint32_t timed_out = v->sleep.before_pkt;
+	uint64_t taken_back;
 
 	self->pub[0] = cc_awake_on_ack(&v->sleep, ev, (uint32_t)self->pub[0],
 				       params->v[CC_P_VMCC_AWAKE_GAP],
 				       params->v[CC_P_VMCC_AWAKE_PACE], out);
-	if (v->sleep.flags & CC_AWAKE_SLEPT)
-		self->pub[0] |= VMCC_AWAKE_WOKE;
+	self->pub[0] |= cc_nonzero(v->sleep.flags & CC_AWAKE_SLEPT) << VMCC_AWAKE_WOKE;
 	/* Nothing but a timeout that is taken back sets the window here. */
-	if (timed_out && out->set & CC_SET_CWND)
-		v->loss = before;
+	taken_back = cc_nonzero(out->set & CC_SET_CWND);
+	v->loss.l1_pkt = (uint32_t)cc_select(taken_back, before.l1_pkt, v->loss.l1_pkt);
+	v->loss.l2_pkt = (uint32_t)cc_select(taken_back, before.l2_pkt, v->loss.l2_pkt);
 	cc_dctcp_on_ack(&v->ecn, ev, params->v[CC_P_VMCC_AWAKE_G]);
 	cc_olia_on_ack(&v->loss, ev, self);
 }
@@ -125,22 +133,21 @@ CC_HOOK(vmcc_awake, on_state)
 
 CC_DETECT_HOOK(vmcc_awake)
 {
-	uint64_t detector = params->v[CC_P_VMCC_AWAKE_DETECTOR], pub;
-	struct cc_event seen;
+	uint64_t detector = params->v[CC_P_VMCC_AWAKE_DETECTOR], pub, woke;
 
 	if (detector == CC_P_VMCC_AWAKE_DETECTOR_OFF || !cc_is_coupled(ev, group))
 		return;
 	pub = group->path[cc_own_index(ev)].pub[0];
-	seen = vmcc_awake_seen(ev, pub);
-	if (pub & VMCC_AWAKE_WOKE) {
-		if (detector != CC_P_VMCC_AWAKE_DETECTOR_CORRELATION) {
-			cc_sharing_begin(ev, sharing);
-			return;
-		}
-		cc_sharing_woke(ev, sharing);
-		seen.rtt_us = seen.srtt_8us >> 3;
+	woke = pub >> VMCC_AWAKE_WOKE;
+	ev->srtt_8us = vmcc_awake_srtt(ev, pub);
+	if (detector == CC_P_VMCC_AWAKE_DETECTOR_CORRELATION) {
+		cc_sharing_woke(ev, sharing, woke);
+		ev->rtt_us = (uint32_t)cc_select(woke, ev->srtt_8us >> 3, ev->rtt_us);
+	} else if (woke) {
+		cc_sharing_begin(ev, sharing);
+		return;
 	}
-	cc_vmcc_detect(detector, params->v[CC_P_VMCC_AWAKE_INTERVAL], &seen, group, sharing, out);
+	cc_vmcc_detect(detector, params->v[CC_P_VMCC_AWAKE_INTERVAL], ev, group, sharing, out);
 }
 
 CC_DCTCP_BEGINS(struct vmcc_awake);
