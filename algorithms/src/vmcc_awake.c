@@ -21,9 +21,8 @@
  *
  * Valid range: that of vMCC and awake.h.
  */
-#define CC_OWN_SRTT                                                                                \
-	1 /* pub[0]: T without sleep in 1/8 us, 0 if it is the host's, and more above              \
-	   */
+/* pub[0]: T without sleep in 1/8 us, 0 if it is the host's, and more above. */
+#define CC_OWN_SRTT 1
 #include "vmcc.h"
 #include "awake.h"
 
