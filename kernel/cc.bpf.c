@@ -137,7 +137,7 @@ void BPF_PROG(cc_release, struct sock *sk)
 	ca->group_key = 0;
 #endif
 	if (live(sk))
-		space(sk, 0);
+		space(sk, 0, 0);
 	mp_sk(sk)->flags = 0;
 }
 

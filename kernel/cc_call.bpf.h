@@ -70,7 +70,7 @@ static __always_inline void apply(struct call *c, struct sock *sk)
 		tp->snd_cwnd = c->ev.cwnd_pkt;
 	}
 	if (CC_PACES && c->out.set & CC_SET_GAP)
-		space(sk, c->out.gap_us);
+		space(sk, c->out.gap_us, c->out.set & CC_ACK_EACH);
 	if (CC_COUPLED && c->out.set & CC_CLOSE_PATH)
 		close_path(sk, c->out.peer);
 }

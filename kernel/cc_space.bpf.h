@@ -65,7 +65,7 @@ static __always_inline void space_end(struct sock *sk)
 }
 
 /* Spaces packets as the decision says. */
-static __noinline int space(struct sock *sk, u32 gap_us)
+static __noinline int space(struct sock *sk, u32 gap_us, u32 ack_each)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 
@@ -78,7 +78,7 @@ static __noinline int space(struct sock *sk, u32 gap_us)
 	if (sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 	/* The receiver shall acknowledge each packet at once. */
-	if (CC_NEEDS_ECN && tp->ecn_flags & TCP_ECN_NEGOTIATED)
+	if (ack_each && tp->ecn_flags & TCP_ECN_NEGOTIATED)
 		tp->ecn_flags |= TCP_ECN_QUEUE_CWR;
 	return 0;
 }
@@ -99,10 +99,11 @@ static __always_inline void space_now(struct sock *sk)
 
 #else
 
-static __always_inline int space(struct sock *sk, u32 gap_us)
+static __always_inline int space(struct sock *sk, u32 gap_us, u32 ack_each)
 {
 	(void)sk;
 	(void)gap_us;
+	(void)ack_each;
 	return 0;
 }
 

@@ -65,6 +65,8 @@
 #define CC_AWAKE_TRUST_LOSS  8u /* by a run that was too short */
 #define CC_AWAKE_TRUST_PACES 8u
 
+#define CC_AWAKE_PACES (1ull << 63) /* beside a time */
+
 struct CC_PRIVATE cc_awake {
 	uint32_t seen_us;  /* the last ACK, modulo 2^32 */
 	uint32_t peer_ts;  /* the peer's clock then; 0: unknown */
@@ -91,7 +93,8 @@ CC_INLINE void cc_awake_init(struct cc_awake *a, const struct cc_event *ev)
 	a->flags = CC_AWAKE_TRUST;
 }
 
-/* For how long the ACK waited that ends a silence, if the one before it had waited for `late_us`. */
+/* For how long the ACK waited that ends a silence, if the one before it had waited for `late_us`.
+ */
 CC_INLINE uint64_t cc_awake_waited_us(const struct cc_awake *a, const struct cc_event *ev,
 				      uint32_t late_us)
 {
@@ -215,15 +218,18 @@ CC_INLINE void cc_awake_undo(const struct cc_awake *a, const struct cc_event *ev
 		cc_set_ssthresh(out, ssthresh);
 }
 
-/* Every ACK, before it is used: the new `own_8us`.  `paces`: restart with pacing. */
-CC_INLINE uint32_t cc_awake_on_ack(struct cc_awake *a, const struct cc_event *ev, uint32_t own_8us,
-				   uint64_t gap_us, uint64_t paces, struct cc_decision *out)
+/* Every ACK: the new `own_8us`.  `gap`: what shorter silence is none, and CC_AWAKE_PACES. */
+CC_SEPARATE int cc_awake_ack(struct cc_awake *a, const struct cc_event *ev, uint32_t own_8us,
+			     uint64_t gap, struct cc_decision *out)
 {
-	uint32_t srtt_us = cc_awake_srtt(a, ev, own_8us) >> 3;
+	uint32_t srtt_us;
 	int woke;
 
+	if (!a || !ev || !out)
+		return 0;
+	srtt_us = cc_awake_srtt(a, ev, own_8us) >> 3;
 	a->flags &= ~CC_AWAKE_PROOF;
-	woke = cc_awake_ends_sleep(a, ev, srtt_us, gap_us);
+	woke = cc_awake_ends_sleep(a, ev, srtt_us, gap & ~CC_AWAKE_PACES);
 	if (!woke) {
 		cc_awake_catch_up(a, ev, srtt_us);
 	} else {
@@ -236,7 +242,7 @@ CC_INLINE uint32_t cc_awake_on_ack(struct cc_awake *a, const struct cc_event *ev
 	a->before_pkt = 0;
 	if (ev->rtt_us)
 		own_8us = cc_awake_sample(a, ev, own_8us);
-	if (paces)
+	if (gap & CC_AWAKE_PACES)
 		cc_awake_pace(a, ev, cc_awake_srtt(a, ev, own_8us) >> 3, woke, out);
 	if (!(a->flags & CC_AWAKE_SLEPT))
 		a->host_8us = ev->srtt_8us;
@@ -244,7 +250,16 @@ CC_INLINE uint32_t cc_awake_on_ack(struct cc_awake *a, const struct cc_event *ev
 	a->peer_ts = ev->peer_ts;
 	a->flags =
 		ev->snd_una != ev->snd_nxt ? a->flags | CC_AWAKE_WAITS : a->flags & ~CC_AWAKE_WAITS;
-	return own_8us;
+	return (int)own_8us;
+}
+
+/* The same, before the ACK is used.  `paces`: restart with pacing. */
+CC_INLINE uint32_t cc_awake_on_ack(struct cc_awake *a, const struct cc_event *ev, uint32_t own_8us,
+				   uint64_t gap_us, uint64_t paces, struct cc_decision *out)
+{
+	uint64_t gap = cc_min64(gap_us, CC_AWAKE_PACES - 1) | cc_nonzero(paces) << 63;
+
+	return (uint32_t)cc_awake_ack(a, ev, own_8us, gap, out);
 }
 
 CC_INLINE void cc_awake_on_congestion(struct cc_awake *a, const struct cc_event *ev)

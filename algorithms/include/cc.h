@@ -26,7 +26,8 @@
  *
  *   detect         after on_ack, with what all paths of the connection have seen.  It may ask to
  *                  close the path, and may change its window to see whether others notice.  A host
- *                  that does not close paths need not call it
+ *                  that does not close paths need not call it.  The event is the hook's own copy,
+ *                  which it may change: a second one would not fit on the stack of a BPF program
  *
  * The host clears decision->set before each hook.  It owns the recovery state machine (Linux, or
  * the simulator's model of it), and the gradual reduction (PRR) towards the ssthresh that
@@ -58,6 +59,16 @@
 #define CC_NOINLINE static
 #endif
 #define CC_INLINE static inline __attribute__((always_inline))
+
+/*
+ * Functions that the BPF verifier looks at once, each by itself, whatever its callers did before.
+ * They must bear any arguments, so pointers are tested.
+ */
+#ifdef __bpf__
+#define CC_SEPARATE __attribute__((noinline))
+#else
+#define CC_SEPARATE static
+#endif
 
 enum cc_state {
 	CC_STATE_OPEN = 0,
@@ -167,6 +178,8 @@ struct cc_params {
 #define CC_ONLY_PATH	(1u << 3) /* send new data of the connection on this path only ... */
 #define CC_ALL_PATHS	(1u << 4) /* ... on every path again.  Both are advice to the scheduler */
 #define CC_SET_GAP	(1u << 5) /* only by one with `paces` in registry.toml */
+#define CC_ACK_EACH                                                                                \
+	(1u << 6) /* with CC_SET_GAP: each of those packets shall be acknowledged at once */
 
 struct cc_decision {
 	uint32_t set;
@@ -175,9 +188,9 @@ struct cc_decision {
 	uint32_t peer;	 /* with CC_CLOSE_PATH: the slot of the path that is kept.  Do not close if
 			  * the peer is being closed itself: two paths may accuse each other at the
 			  * same moment */
-	uint32_t gap_us; /* time between two packets from now on; 0: no limit.  With `needs_ecn`
-			  * each of them also asks for an acknowledgment of its own, by CWR: a
-			  * delayed one would wait for the next packet */
+	uint32_t gap_us; /* time between two packets from now on; 0: no limit.  With CC_ACK_EACH
+			  * each of them also asks for an acknowledgment of its own, by CWR if ECN
+			  * is negotiated: a delayed one would wait for the next packet */
 };
 
 #define CC_UNUSED __attribute__((unused))
@@ -187,7 +200,7 @@ struct cc_decision {
 		CC_UNUSED struct cc_decision *out
 #define CC_PASS_ARGS ev, self, group, params, out
 #define CC_DETECT_ARGS                                                                             \
-	CC_UNUSED const struct cc_event *ev, CC_UNUSED const struct cc_group *group,               \
+	CC_UNUSED struct cc_event *ev, CC_UNUSED const struct cc_group *group,                     \
 		CC_UNUSED struct cc_sharing *sharing, CC_UNUSED const struct cc_params *params,    \
 		CC_UNUSED struct cc_decision *out
 

@@ -25,6 +25,14 @@
 
 #include "common.h"
 
+/*
+ * 1: paths publish in pub[0] a round-trip time of their own, in 1/8 us, that is meant wherever a
+ * sibling's is read; 0 there: the host's.  To be defined before anything is included.
+ */
+#ifndef CC_OWN_SRTT
+#define CC_OWN_SRTT 0
+#endif
+
 /* A private copy of the slots: in the kernel, another CPU may be writing them. */
 struct cc_view {
 	uint32_t w[CC_MAX_PATHS];    /* 0: not there */
@@ -65,6 +73,16 @@ CC_INLINE uint32_t cc_known_srtt(uint32_t srtt_8us)
 	return cc_max(cc_min(srtt_8us, CC_MAX_SRTT_8US), 1);
 }
 
+/* The round-trip time of a sibling. */
+CC_INLINE uint32_t cc_slot_srtt(const struct cc_slot *slot)
+{
+	uint32_t own = CC_OWN_SRTT ? (uint32_t)slot->pub[0] : 0;
+
+	if (!CC_OWN_SRTT)
+		return slot->srtt_8us;
+	return (uint32_t)cc_select(cc_nonzero(own), own, slot->srtt_8us);
+}
+
 /* Is there anything to couple with? */
 CC_INLINE int cc_is_coupled(const struct cc_event *ev, const struct cc_group *group)
 {
@@ -102,7 +120,7 @@ CC_INLINE void cc_view_load(struct cc_view *view, const struct cc_event *ev,
 
 		view->w[i] = (uint32_t)cc_select(mine, w, window);
 		view->srtt[i] =
-			cc_known_srtt((uint32_t)cc_select(mine, ev->srtt_8us, slot->srtt_8us));
+			cc_known_srtt((uint32_t)cc_select(mine, ev->srtt_8us, cc_slot_srtt(slot)));
 	}
 }
 

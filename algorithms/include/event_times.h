@@ -202,7 +202,8 @@ CC_NOINLINE void cc_events_on_ack(const struct cc_event *ev, const struct cc_gro
 		if (i < me && cc_sharing_lives(slot))
 			cc_events_compare(
 				sharing, &pair, (uint32_t)ev->now_us,
-				cc_min(cc_max(ev->srtt_8us, slot->srtt_8us), CC_MAX_SRTT_8US) >> 3);
+				cc_min(cc_max(ev->srtt_8us, cc_slot_srtt(slot)), CC_MAX_SRTT_8US) >>
+					3);
 	}
 	cc_sharing_close(group, sharing, me, out);
 done:

@@ -4,7 +4,7 @@
  * src/olia.c.
  *
  * An algorithm that uses this publishes l = max(l1, l2), packets between losses, in
- * pub[CC_OLIA_PUB].
+ * pub[CC_OLIA_PUB], of which the upper half is its own.
  */
 #ifndef VMCC_OLIA_H
 #define VMCC_OLIA_H
@@ -131,7 +131,8 @@ CC_INLINE void cc_olia_load(const struct cc_olia *o, const struct cc_event *ev,
 	for (i = 0; i < CC_MAX_PATHS; i++) {
 		const struct cc_slot *slot = &group->path[i];
 		uint64_t mine = cc_equal(i, me);
-		uint64_t sibling = cc_select(cc_slot_counts(slot), slot->pub[CC_OLIA_PUB], 0);
+		uint64_t published = (uint32_t)slot->pub[CC_OLIA_PUB];
+		uint64_t sibling = cc_select(cc_slot_counts(slot), published, 0);
 
 		l[i] = (uint32_t)cc_min64(cc_select(mine, own, sibling), CC_OLIA_MAX_LOSS_GAP);
 	}

@@ -120,16 +120,6 @@
 /* n sum(i^2) - sum(i)^2 for i below 16 */
 #define CC_SHARING_LINE 5440u
 
-/*
- * Functions that the BPF verifier looks at once, each by itself, whatever its callers did before.
- * They must bear any arguments, so pointers are tested.
- */
-#ifdef __bpf__
-#define CC_SEPARATE __attribute__((noinline))
-#else
-#define CC_SEPARATE static
-#endif
-
 /* Position of a pair's evidence; a and b differ. */
 CC_INLINE uint32_t cc_sharing_pair(uint32_t a, uint32_t b)
 {
@@ -382,7 +372,7 @@ CC_INLINE void cc_sharing_clock(const struct cc_group *group, struct cc_sharing 
 	uint32_t longest_us = 0, i, shift = sharing->shift;
 
 	for (i = 0; i < CC_MAX_PATHS; i++) {
-		uint32_t srtt = group->path[i].srtt_8us;
+		uint32_t srtt = cc_slot_srtt(&group->path[i]);
 
 		srtt = (uint32_t)cc_select(cc_slot_counts(&group->path[i]), srtt, 0);
 		longest_us = cc_max(longest_us, srtt >> 3);
@@ -747,6 +737,17 @@ CC_INLINE void cc_sharing_begin(const struct cc_event *ev, struct cc_sharing *sh
 			sharing->alone[cc_sharing_pair(me, i)] = 0;
 		}
 	}
+}
+
+/*
+ * If the own machine was off until now (1): on every path at once ACKs waited, queues ran empty and
+ * fill again.  As at the beginning, the next few bins are left out, and this one.
+ */
+CC_INLINE void cc_sharing_woke(const struct cc_event *ev, struct cc_sharing *sharing, uint64_t woke)
+{
+	struct cc_history *h = &sharing->path[cc_own_index(ev)];
+
+	h->settle = (uint8_t)cc_select(woke, CC_SHARING_SETTLE, h->settle);
 }
 
 /* Does this ACK say nothing about a queue that others may share? */

@@ -126,6 +126,7 @@ CC_INLINE void drizzle_tell_gap(const struct drizzle *d, struct cc_decision *out
 		return;
 	later = cc_max64(later, usual + gap_us / 4) - usual;
 	cc_set_gap(out, (uint32_t)cc_max64(cc_min64(later, 2 * gap_us), 1));
+	out->set |= CC_ACK_EACH;
 }
 
 /* Every acknowledged packet counts by itself. */

@@ -27,12 +27,7 @@
  * Valid range: see coupling.h and src/dctcp.c.  Without ECE it is its increase law, bit for bit;
  * with one path it is DCTCP.
  */
-#include "balia.h"
-#include "dctcp.h"
-#include "event_times.h"
-#include "lia.h"
-#include "olia.h"
-#include "statistics.h"
+#include "vmcc.h"
 
 #define VMCC_COUNT_BITS 28
 #define VMCC_COUNT_MAX	((1u << VMCC_COUNT_BITS) - 1)
@@ -155,32 +150,15 @@ CC_HOOK(vmcc, on_ack)
 CC_HOOK(vmcc, on_congestion)
 {
 	struct vmcc *v = CC_STATE(vmcc, self);
-	uint64_t law = params->v[CC_P_VMCC_INCREASE];
 
-	if (ev->cause == CC_CAUSE_ECE) {
-		cc_olia_on_loss(&v->loss, self);
-		cc_dctcp_cut(&v->ecn, ev, self, params->v[CC_P_VMCC_FLOOR], out);
-	} else if (law == CC_P_VMCC_INCREASE_OLIA) {
-		cc_olia_reduce(&v->loss, ev, self, group, out);
-	} else if (law == CC_P_VMCC_INCREASE_BALIA) {
-		cc_balia_reduce(ev, self, group, out);
-	} else {
-		cc_reno_reduce(ev, self, out);
-	}
+	cc_vmcc_reduce(&v->ecn, &v->loss, params->v[CC_P_VMCC_INCREASE], params->v[CC_P_VMCC_FLOOR],
+		       ev, self, group, out);
 }
 
 CC_HOOK(vmcc, on_grow)
 {
-	uint64_t law = params->v[CC_P_VMCC_INCREASE];
-
-	if (ev->flags & CC_EV_ECE)
-		return;
-	if (law == CC_P_VMCC_INCREASE_OLIA)
-		cc_olia_grow(&CC_STATE(vmcc, self)->loss, ev, self, group, out);
-	else if (law == CC_P_VMCC_INCREASE_BALIA)
-		cc_balia_grow(ev, self, group, out);
-	else
-		cc_lia_grow(ev, self, group, out);
+	cc_vmcc_grow(&CC_STATE(vmcc, self)->loss, params->v[CC_P_VMCC_INCREASE], ev, self, group,
+		     out);
 }
 
 CC_HOOK(vmcc, on_state)
@@ -189,17 +167,10 @@ CC_HOOK(vmcc, on_state)
 
 CC_DETECT_HOOK(vmcc)
 {
-	uint64_t detector = params->v[CC_P_VMCC_DETECTOR];
-	uint64_t interval_us = params->v[CC_P_VMCC_INTERVAL];
-
 	if (!params->v[CC_P_VMCC_TRIGGER] || !cc_is_coupled(ev, group))
 		return;
-	if (detector == CC_P_VMCC_DETECTOR_CORRELATION)
-		cc_sharing_on_ack(ev, group, sharing, out);
-	else if (detector == CC_P_VMCC_DETECTOR_EVENTS)
-		cc_events_on_ack(ev, group, sharing, interval_us, out);
-	else if (detector == CC_P_VMCC_DETECTOR_STATISTICS)
-		cc_statistics_on_ack(ev, group, sharing, interval_us, out);
+	cc_vmcc_detect(params->v[CC_P_VMCC_DETECTOR], params->v[CC_P_VMCC_INTERVAL], ev, group,
+		       sharing, out);
 }
 
 CC_DCTCP_BEGINS(struct vmcc);

@@ -89,6 +89,8 @@ flags! {
         ALL_PATHS = 4;
         /// `gap_us` is meant.
         GAP = 5;
+        /// With [`DecisionFlags::GAP`]: each of those packets shall be acknowledged at once.
+        ACK_EACH = 6;
     }
 }
 
@@ -265,8 +267,8 @@ pub struct Decision {
     pub ssthresh_pkt: u32,
     /// With [`DecisionFlags::CLOSE_PATH`], the slot of the path that is kept.
     pub peer: u32,
-    /// Time between two packets from now on, each of which asks for an acknowledgment of its own if the algorithm needs ECN;
-    /// 0: no limit.
+    /// Time between two packets from now on, each of which asks for an acknowledgment of its own with
+    /// [`DecisionFlags::ACK_EACH`]; 0: no limit.
     pub gap_us: u32,
 }
 

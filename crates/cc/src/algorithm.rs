@@ -9,7 +9,7 @@ use std::ptr;
 type Hook =
     unsafe extern "C" fn(*const Event, *mut Path, *const Group, *const [u64; MAX_PARAMS], *mut Decision);
 type Detect =
-    unsafe extern "C" fn(*const Event, *const Group, *mut Sharing, *const [u64; MAX_PARAMS], *mut Decision);
+    unsafe extern "C" fn(*mut Event, *const Group, *mut Sharing, *const [u64; MAX_PARAMS], *mut Decision);
 type Drive = unsafe extern "C" fn(*const Event, *mut Host, *const Group, *const [u64; MAX_PARAMS]);
 
 /// `struct cc_host_ops`.
@@ -239,8 +239,9 @@ impl Algorithm {
     pub fn detect(&self, event: &Event, group: &Group, sharing: &mut Sharing, params: &Params) -> Decision {
         let mut decision = Decision::default();
         if let Some(detect) = self.ops.detect {
-            // SAFETY: as in `call`; the C code writes only `sharing` and `decision`.
-            unsafe { detect(event, group, sharing, params.raw(), &mut decision) };
+            let mut event = *event;
+            // SAFETY: as in `call`; the C code writes only `event`, `sharing` and `decision`.
+            unsafe { detect(&mut event, group, sharing, params.raw(), &mut decision) };
         }
         decision
     }

@@ -312,7 +312,8 @@ impl Step {
             | DecisionFlags::CLOSE_PATH
             | DecisionFlags::ONLY_PATH
             | DecisionFlags::ALL_PATHS
-            | DecisionFlags::GAP;
+            | DecisionFlags::GAP
+            | DecisionFlags::ACK_EACH;
         let decision = &after.decision;
         let rules = [
             (after.cwnd_pkt >= 1 || before.cwnd_pkt == 0, "the window is at least one packet"),

@@ -1,14 +1,37 @@
-//! `awake`: what it takes for a sleep of its own machine, and what it does then.
+//! `awake` and `vmcc_awake`: what they take for a sleep of their own machine, and what they do then.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use vmcc_cc::{Algorithm, Cause, Decision, Event, EventFlags, Params, Path, State};
+use vmcc_cc::{Algorithm, Cause, Decision, Event, EventFlags, Group, Params, Path, State};
 
-/// A path that gets one ACK after the other.
-struct Sender {
+/// One algorithm on a path.
+struct Law {
     algorithm: Algorithm,
     params: Params,
     path: Path,
+}
+
+type Hook = fn(&Algorithm, &Event, &mut Path, Option<&Group>, &Params) -> Decision;
+
+impl Law {
+    fn new(name: &str) -> Self {
+        let algorithm = Algorithm::by_name(name).expect("in the registry");
+        Self { algorithm, params: Params::defaults(algorithm), path: Path::default() }
+    }
+
+    fn ask(&mut self, hook: Hook, event: &Event) -> Decision {
+        hook(&self.algorithm, event, &mut self.path, None, &self.params)
+    }
+
+    /// The round-trip time that it goes by instead of the host's, in microseconds; 0: it goes by the host's.
+    fn own_rtt_us(&self) -> u64 {
+        u64::from(self.path.pub_words[0] as u32) / 8
+    }
+}
+
+/// A path that gets one ACK after the other, under both algorithms, which must agree about each.
+struct Sender {
+    laws: [Law; 2],
     event: Event,
     peer_us: u64,
     /// Of the peer's timestamps.
@@ -18,7 +41,6 @@ struct Sender {
 impl Sender {
     /// With a smoothed round-trip time of 2 ms, forty packets in flight.
     fn new() -> Self {
-        let algorithm = Algorithm::by_name("awake").expect("in the registry");
         let event = Event {
             now_us: 1_000_000,
             flags: EventFlags::CWND_LIMITED,
@@ -30,11 +52,17 @@ impl Sender {
             snd_nxt: 140,
             ..Event::default()
         };
-        let (params, path) = (Params::defaults(algorithm), Path::default());
-        let mut sender = Self { algorithm, params, path, event, peer_us: 7_000_000_000, unit_us: 1000 };
-        algorithm.init(&event, &mut sender.path, None, &sender.params);
+        let laws = ["awake", "vmcc_awake"].map(Law::new);
+        let mut sender = Self { laws, event, peer_us: 7_000_000_000, unit_us: 1000 };
+        sender.ask(Algorithm::init, &event);
         sender.ack(100, 100, 2_000);
         sender
+    }
+
+    fn ask(&mut self, hook: Hook, event: &Event) -> Decision {
+        let [decision, other] = self.laws.each_mut().map(|law| law.ask(hook, event));
+        assert_eq!(decision, other);
+        decision
     }
 
     /// The next ACK, `after_us` after the last one, for a segment that took `rtt_us`; the peer sent it `later_us` later than
@@ -46,14 +74,15 @@ impl Sender {
         self.event.peer_ts = (self.peer_us / self.unit_us) as u32;
         self.event.snd_una += 1;
         self.event.snd_nxt += 1;
-        self.algorithm.on_ack(&self.event, &mut self.path, None, &self.params)
+        let event = self.event;
+        self.ask(Algorithm::on_ack, &event)
     }
 
     /// Silence of the peer until a timeout is due, and beyond: what the ACK that ends it leads to.
     fn outage(&mut self, silence_us: u64, later_us: u64, rtt_us: u32) -> Decision {
         let before = (self.event.cwnd_pkt, self.event.ssthresh_pkt);
         let timeout = Event { cause: Cause::Rto, now_us: self.event.now_us + silence_us - 10, ..self.event };
-        let cut = self.algorithm.on_congestion(&timeout, &mut self.path, None, &self.params);
+        let cut = self.ask(Algorithm::on_congestion, &timeout);
         assert_eq!((cut.cwnd(), cut.ssthresh()), (Some(1), Some(self.event.cwnd_pkt / 2)));
         (self.event.state, self.event.cwnd_pkt, self.event.ssthresh_pkt) = (State::Loss, 1, 20);
         let after = self.ack(silence_us, later_us, rtt_us);
@@ -61,9 +90,10 @@ impl Sender {
         after
     }
 
-    /// The round-trip time that it goes by instead of the host's, in microseconds; 0: it goes by the host's.
     fn own_rtt_us(&self) -> u64 {
-        self.path.pub_words[0] / 8
+        let [own, other] = self.laws.each_ref().map(Law::own_rtt_us);
+        assert_eq!(own, other);
+        own
     }
 }
 
@@ -128,7 +158,9 @@ fn a_sender_with_nothing_in_flight_may_be_silent() {
 #[test]
 fn pacing_can_be_left_out() {
     let mut sender = Sender::new();
-    sender.params.set("pace", "off").expect("a parameter of it");
+    for law in &mut sender.laws {
+        law.params.set("pace", "off").expect("a parameter of it");
+    }
     assert_eq!(sender.ack(90_000, 200, 91_000), Decision::default());
     assert_eq!(sender.own_rtt_us(), 2_000);
 }
@@ -223,8 +255,36 @@ fn without_timestamps_it_takes_longer_silence() {
         let mut sender = Sender::new();
         sender.event.now_us += silence_us;
         let ack = Event { rtt_us: 50_000, peer_ts: 0, ..sender.event };
-        let decision = sender.algorithm.on_ack(&ack, &mut sender.path, None, &sender.params);
+        let decision = sender.ask(Algorithm::on_ack, &ack);
         assert_eq!(decision.gap_us().is_some(), asleep);
+    }
+}
+
+/// What OLIA counts between losses: a timeout in vain was no loss, however often the timer fired.
+#[test]
+fn a_timeout_that_is_taken_back_is_none_between_losses() {
+    for (timeouts, later_us, taken_back) in [(1, 300, true), (3, 300, true), (1, 399_000, false)] {
+        let mut sender = Sender::new();
+        let law = &mut sender.laws[1];
+        law.params.set("increase", "olia").expect("a parameter of it");
+        let packets = |law: &Law| law.path.pub_words[1];
+        let event = Event { acked_pkt: 500, ..sender.event };
+        law.ask(Algorithm::on_ack, &event);
+        law.ask(Algorithm::on_congestion, &Event { cause: Cause::Loss, ..event });
+        law.ask(Algorithm::on_ack, &Event { acked_pkt: 200, ..event });
+        assert_eq!(packets(law), 500);
+        for _ in 0..timeouts {
+            law.ask(Algorithm::on_congestion, &Event { cause: Cause::Rto, ..event });
+        }
+        let now_us = event.now_us + 400_000;
+        let peer_ts = event.peer_ts + later_us / 1000;
+        let late = Event { state: State::Loss, cwnd_pkt: 1, now_us, peer_ts, rtt_us: 401_000, ..event };
+        let after = law.ask(Algorithm::on_ack, &Event { acked_pkt: 10, ..late });
+        assert_eq!(after.cwnd().is_some(), taken_back);
+        assert_eq!(packets(law), if taken_back { 500 } else { 200 });
+        // And the last 200 are still known.
+        law.ask(Algorithm::on_ack, &Event { acked_pkt: 400, ..late });
+        assert_eq!(packets(law), if taken_back { 610 } else { 410 });
     }
 }
 

@@ -81,8 +81,12 @@ fn slot(srtt_us: u32) -> Slot {
 
 /// Round trips until a path asked to be closed, and which was to be kept.
 fn closes(setting: Setting, seed: u64, rounds: u64) -> Option<(u64, usize, usize)> {
-    let vmcc = Algorithm::by_name("vmcc").expect("in the registry");
-    let params = Params::defaults(vmcc);
+    closes_by("vmcc", setting, seed, rounds)
+}
+
+fn closes_by(name: &str, setting: Setting, seed: u64, rounds: u64) -> Option<(u64, usize, usize)> {
+    let algorithm = Algorithm::by_name(name).expect("in the registry");
+    let params = Params::defaults(algorithm);
     let mut sharing = Sharing::default();
     let mut net = Net::new(setting, seed);
     let mut windows = [WINDOW_PKT; 2];
@@ -111,7 +115,7 @@ fn closes(setting: Setting, seed: u64, rounds: u64) -> Option<(u64, usize, usize
                 snd_nxt: ack as u32 * 2 + 20,
                 ..Event::default()
             };
-            let decision = vmcc.detect(&event, &group, &mut sharing, &params);
+            let decision = algorithm.detect(&event, &group, &mut sharing, &params);
             windows[path] = decision.cwnd().unwrap_or(windows[path]);
             if let Some(kept) = decision.close_in_favor_of() {
                 return Some((ack / ACKS_PER_ROUND as u64, path, kept));
@@ -163,5 +167,16 @@ fn what_is_not_known_is_not_closed() {
     for seed in 0..20 {
         assert_eq!(closes(recovering, seed, 2000), None, "seed {seed}");
         assert_eq!(closes(idle, seed, 2000), None, "seed {seed}");
+    }
+}
+
+#[test]
+fn vmcc_awake_that_is_never_off_closes_what_vmcc_closes_and_when() {
+    for seed in 0..50 {
+        for queue in [[0, 0], [0, 1]] {
+            let setting = Setting { queue, marks: seed % 2 == 0, ..BULK };
+            let [vmcc, awake] = ["vmcc", "vmcc_awake"].map(|name| closes_by(name, setting, seed, 500));
+            assert_eq!(vmcc, awake, "seed {seed}");
+        }
     }
 }

@@ -137,7 +137,7 @@ fn relative(found: f64, want: f64) -> f64 {
 /// The others that share LIA's law must agree with it in every bit.
 fn lia_error(paths: &Paths, r: usize) -> f64 {
     let found = Bench::new("lia", paths.clone()).increase(r);
-    for name in ["vmcc", "vmsched", "awake"] {
+    for name in ["vmcc", "vmcc_awake", "vmsched", "awake"] {
         assert_eq!(
             Bench::new(name, Paths { gap: vec![0; paths.w.len()], ..paths.clone() }).increase(r),
             found

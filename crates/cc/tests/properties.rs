@@ -145,7 +145,9 @@ proptest! {
     #[test]
     fn vmcc_alone_is_dctcp(ops in vec(op(1, true), 1..300), law in prop::sample::select(&["lia", "olia", "balia"][..])) {
         for grouped in [false, true] {
-            twins(Run::new("vmcc", &[("increase", law)], 1, grouped), Run::new("dctcp", &[], 1, false), &ops)?;
+            for name in ["vmcc", "vmcc_awake"] {
+                twins(Run::new(name, &[("increase", law)], 1, grouped), Run::new("dctcp", &[], 1, false), &ops)?;
+            }
         }
     }
 
@@ -168,6 +170,14 @@ proptest! {
     #[test]
     fn awake_that_is_never_off_is_lia(ops in vec(op(3, false), 1..300)) {
         twins(Run::new("awake", &[], 3, true), Run::new("lia", &[], 3, true), &ops)?;
+    }
+
+    #[test]
+    fn vmcc_awake_that_is_never_off_is_vmcc(ops in vec(op(4, true), 1..300)) {
+        for law in ["lia", "olia", "balia"] {
+            let set = [("increase", law)];
+            twins(Run::new("vmcc_awake", &set, 4, true), Run::new("vmcc", &set, 4, true), &ops)?;
+        }
     }
 
     /// vMCC with alpha fixed at 1 is LIA that halves on ECE, up to the floor of two packets.
@@ -218,7 +228,7 @@ fn marked_or_reduced_paths_do_not_grow() {
         snd_nxt: 41,
         ..Event::default()
     };
-    for name in ["vmcc", "xmp"] {
+    for name in ["vmcc", "vmcc_awake", "xmp"] {
         let algorithm = Algorithm::by_name(name).expect("in the registry");
         let params = Params::defaults(algorithm);
         let mut path = Path::default();

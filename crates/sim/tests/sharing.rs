@@ -107,6 +107,28 @@ fn behind_tail_drop_twins_keep_both_paths_and_of_two_on_one_nic_one_is_closed() 
     }
 }
 
+/// What recognizes sleep must not take it for a queue, and still finds the queue.
+#[test]
+fn twins_of_a_vm_that_recognizes_sleep_keep_both_paths() {
+    for (on, off) in [("30ms", "5ms"), ("30ms", "90ms"), ("120ms", "360ms"), ("3ms", "30ms")] {
+        let event = format!(
+            "[[event]]\nat = \"0s\"\nkind = \"deschedule\"\nhost = \"vm0\"\non = \"{on}\"\noff = \"{off}\"\n"
+        );
+        let scenario = format!("{TWINS}{event}").replace("\"vmcc\"", "\"vmcc_awake\"");
+        for detector in ["correlation", "events", "statistics"] {
+            for seed in 1..6 {
+                let set = |nics| {
+                    vec![format!("nic_of_vnic={nics}"), format!("params.vmcc_awake.detector={detector}")]
+                };
+                let [apart, shared] =
+                    ["[0, 1]", "[0, 0]"].map(|nics| closed(&run(&scenario, set(nics), seed)[0]));
+                println!("{detector}, {on} on, {off} off, seed {seed}: twins {apart}, shared {shared}");
+                assert_eq!(apart, 0, "{detector}, {on} on, {off} off, seed {seed}");
+            }
+        }
+    }
+}
+
 /// A VM that does not run for some milliseconds sends nothing on any path, and then on all at once.
 #[test]
 fn twins_of_a_vm_that_is_descheduled_keep_both_paths() {

@@ -1,4 +1,5 @@
-//! Senders whose machine is off for three of four time slices: what `awake` has of its share, and that it is LIA otherwise.
+//! Senders whose machine is off for three of four time slices: what `awake` has of its share, and that it is LIA otherwise; the same of
+//! `vmcc_awake` and vMCC at queues that mark.
 #![allow(missing_docs, unreachable_pub, dead_code)]
 
 mod common;
@@ -7,6 +8,9 @@ use common::{figures, run};
 
 const PATHS: &str = "title='t'\nduration='24s'\nwarmup='4s'\n[host]\ncc='lia'\n[topology]\nkind='parallel-paths'\n\
                      paths=[{name='a'},{name='b'}]\nrate='100mbit'\ndelay='5ms'\nbuffer='20pkt'\n[[traffic]]\nkind='bulk'\n";
+
+/// As vMCC needs it.
+const MARKING: &str = "topology.marking={rule='threshold',at='10pkt'}";
 
 fn asleep(slice_ms: u32) -> String {
     let off_ms = 3 * slice_ms;
@@ -31,6 +35,19 @@ fn awake_has_its_share_where_the_window_is_more_than_the_queue() {
     }
 }
 
+#[test]
+fn vmcc_awake_has_its_share_where_the_window_is_more_than_the_queue() {
+    let share = goodput(PATHS, &["host.cc='vmcc'", MARKING]) / 4.0;
+    for slice_ms in [30, 120, 480] {
+        let text = asleep(slice_ms);
+        let [vmcc, awake] =
+            ["vmcc", "vmcc_awake"].map(|cc| goodput(&text, &[&format!("host.cc='{cc}'"), MARKING]));
+        println!("{slice_ms} ms: vMCC has {:.2} of its share, vmcc_awake {:.2}", vmcc / share, awake / share);
+        assert!(vmcc < 0.8 * share, "{slice_ms} ms: vMCC has {:.2} of its share", vmcc / share);
+        assert!(awake > 0.95 * share, "{slice_ms} ms: vmcc_awake has {:.2} of its share", awake / share);
+    }
+}
+
 /// Discarding samples is not enough.
 #[test]
 fn it_is_pacing_that_gives_the_share() {
@@ -47,6 +64,18 @@ fn awake_is_lia_where_it_is_not_off() {
     for (text, set) in [(PATHS, &queue[..]), (PATHS, &losses), (&peer, &queue)] {
         let with = |cc: &str| goodput(text, &[set, &[cc]].concat());
         assert_eq!(with("host.cc='awake'"), with("host.cc='lia'"), "{set:?}");
+    }
+}
+
+/// Its detection of shared bottlenecks with it.
+#[test]
+fn vmcc_awake_is_vmcc_where_it_is_not_off() {
+    let queue = ["topology.delay='250us'", "topology.buffer='160pkt'", MARKING];
+    let losses = ["topology.delay='250us'", "topology.loss=0.01", MARKING];
+    let peer = asleep(30).replace("host='client'", "host='server'");
+    for (text, set) in [(PATHS, &queue[..]), (PATHS, &losses), (&peer, &queue)] {
+        let with = |cc: &str| goodput(text, &[set, &[cc]].concat());
+        assert_eq!(with("host.cc='vmcc_awake'"), with("host.cc='vmcc'"), "{set:?}");
     }
 }
 

@@ -136,6 +136,7 @@ const INTERFACE_CONSTANTS: &[Constants] = &[
             ("CC_ONLY_PATH", DecisionFlags::ONLY_PATH.0),
             ("CC_ALL_PATHS", DecisionFlags::ALL_PATHS.0),
             ("CC_SET_GAP", DecisionFlags::GAP.0),
+            ("CC_ACK_EACH", DecisionFlags::ACK_EACH.0),
             ("CC_SSTHRESH_INFINITE", vmcc_cc::SSTHRESH_INFINITE),
         ],
     },

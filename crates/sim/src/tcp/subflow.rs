@@ -115,6 +115,8 @@ pub(crate) struct Subflow {
     pub(crate) paced_out: bool,
     /// The time between two packets that the algorithm wants; zero: it does not say.
     pub(crate) gap: Span,
+    /// It wants each packet acknowledged at once.
+    pub(crate) acks_each: bool,
     pub(crate) join_delay: Span,
     pub(crate) syn_sent: Time,
     pub(crate) syn_retries: u8,
@@ -176,6 +178,7 @@ impl Subflow {
             pace_until: Time::ZERO,
             paced_out: false,
             gap: Span::ZERO,
+            acks_each: false,
             join_delay: spec.join_delay,
             syn_sent: Time::ZERO,
             syn_retries: 0,

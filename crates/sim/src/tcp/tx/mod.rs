@@ -134,6 +134,7 @@ impl<W: Wire> Tx<'_, W> {
         }
         if let Some(gap_us) = decision.gap_us() {
             sf.gap = Span::from_us(gap_us.into());
+            sf.acks_each = decision.set.has(DecisionFlags::ACK_EACH);
         }
         if decision.set.has(DecisionFlags::ONLY_PATH) {
             self.conn.selector.only = Some(r as u8);

@@ -181,9 +181,8 @@ impl<W: Wire> Tx<'_, W> {
         let mut flags = Packet::DATA;
         if sf.ecn {
             flags |= Packet::ECT;
-            // A spaced packet is not followed by one soon: the receiver shall not wait for it.
-            let alone = self.cc.needs_ecn && sf.gap != Span::ZERO;
-            if std::mem::take(&mut sf.cwr_pending) || alone {
+            // A packet that is not followed by one soon: the receiver shall not wait for it.
+            if std::mem::take(&mut sf.cwr_pending) || sf.acks_each {
                 flags |= Packet::CWR;
             }
         }

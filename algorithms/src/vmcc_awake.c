@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * vMCC for machines that are descheduled: its law and its detection in time, with what awake.h
+ * recognizes of sleep.  Without a sleep it is vMCC, bit for bit.
+ *
+ * Source: src/vmcc.c and awake.h.  After a sleep of the own machine
+ *
+ *   round trips  without it (awake.h), of every path, are what the law and the detection go by
+ *   marks        count: a window that waited was marked as it would have been, and alpha is of
+ *                windows, not of time.  So is the cut that they cost, one for that window
+ *   timeout      in vain: the window, ssthresh and OLIA's packets between losses come back.  alpha
+ *                knows nothing of timeouts
+ *   detection    everything happens to all paths at once, shared or not.  By correlation: bins are
+ *                unknown until what left after it is acknowledged, and as many more as at the
+ *                beginning of a path; a block has none of them.  By events and statistics: what is
+ *                known of the path begins anew
+ *
+ * Deviations: those of vMCC, whose detection by counts is not there: its counts would not fit into
+ * the state.  Paths of a machine that runs for less than about 25 round trips at a time are hardly
+ * ever compared, and so stay open.
+ *
+ * Valid range: that of vMCC and awake.h.
+ */
+/* pub[0]: T without sleep in 1/8 us, 0 if it is the host's, and more above. */
+#define CC_OWN_SRTT 1
+#include "vmcc.h"
+#include "awake.h"
+
+/* The bit of pub[0]: the last ACK waited for the own machine, or was for something sent before. */
+#define VMCC_AWAKE_WOKE 63
+/* In pub[0] and pub[1] from a timeout to the next ACK: l1 and l2 of before it. */
+#define VMCC_AWAKE_KEPT 32
+
+struct CC_PRIVATE vmcc_awake {
+	struct cc_dctcp ecn;
+	struct cc_olia loss;
+	struct cc_awake sleep;
+};
+
+_Static_assert(CC_P_VMCC_AWAKE_INCREASE_LIA == CC_P_VMCC_INCREASE_LIA &&
+		       CC_P_VMCC_AWAKE_INCREASE_OLIA == CC_P_VMCC_INCREASE_OLIA &&
+		       CC_P_VMCC_AWAKE_INCREASE_BALIA == CC_P_VMCC_INCREASE_BALIA,
+	       "laws are numbered as vMCC's");
+_Static_assert(CC_P_VMCC_AWAKE_DETECTOR_CORRELATION == CC_P_VMCC_DETECTOR_CORRELATION &&
+		       CC_P_VMCC_AWAKE_DETECTOR_EVENTS == CC_P_VMCC_DETECTOR_EVENTS &&
+		       CC_P_VMCC_AWAKE_DETECTOR_STATISTICS == CC_P_VMCC_DETECTOR_STATISTICS,
+	       "detectors are numbered as vMCC's");
+
+/* T without sleep. */
+CC_INLINE uint32_t vmcc_awake_srtt(const struct cc_event *ev, uint64_t pub)
+{
+	uint64_t own = cc_known_srtt((uint32_t)pub);
+
+	return (uint32_t)cc_select(cc_nonzero((uint32_t)pub), own, ev->srtt_8us);
+}
+
+/* The event as it would be without sleep. */
+CC_INLINE struct cc_event vmcc_awake_seen(const struct cc_event *ev, uint64_t pub)
+{
+	struct cc_event seen = *ev;
+
+	seen.srtt_8us = vmcc_awake_srtt(ev, pub);
+	return seen;
+}
+
+CC_INLINE void vmcc_awake_keep(struct cc_path *self, const struct cc_olia *before)
+{
+	self->pub[0] = (uint32_t)self->pub[0] | (uint64_t)before->l1_pkt << VMCC_AWAKE_KEPT;
+	self->pub[1] = (uint32_t)self->pub[1] | (uint64_t)before->l2_pkt << VMCC_AWAKE_KEPT;
+}
+
+CC_INLINE struct cc_olia vmcc_awake_kept(const struct cc_path *self)
+{
+	struct cc_olia before = {(uint32_t)(self->pub[0] >> VMCC_AWAKE_KEPT),
+				 (uint32_t)(self->pub[1] >> VMCC_AWAKE_KEPT)};
+
+	return before;
+}
+
+CC_HOOK(vmcc_awake, init)
+{
+	struct vmcc_awake *v = CC_STATE(vmcc_awake, self);
+
+	cc_path_clear(self);
+	cc_dctcp_init(&v->ecn, ev, params->v[CC_P_VMCC_AWAKE_ALPHA_INIT]);
+	cc_awake_init(&v->sleep, ev);
+}
+
+CC_HOOK(vmcc_awake, on_ack)
+{
+	struct vmcc_awake *v = CC_STATE(vmcc_awake, self);
+	struct cc_olia before = vmcc_awake_kept(self);
+	uint64_t taken_back;
+
+	self->pub[0] = cc_awake_on_ack(&v->sleep, ev, (uint32_t)self->pub[0],
+				       params->v[CC_P_VMCC_AWAKE_GAP],
+				       params->v[CC_P_VMCC_AWAKE_PACE], out);
+	self->pub[0] |= cc_nonzero(v->sleep.flags & CC_AWAKE_SLEPT) << VMCC_AWAKE_WOKE;
+	/* Nothing but a timeout that is taken back sets the window here. */
+	taken_back = cc_nonzero(out->set & CC_SET_CWND);
+	v->loss.l1_pkt = (uint32_t)cc_select(taken_back, before.l1_pkt, v->loss.l1_pkt);
+	v->loss.l2_pkt = (uint32_t)cc_select(taken_back, before.l2_pkt, v->loss.l2_pkt);
+	cc_dctcp_on_ack(&v->ecn, ev, params->v[CC_P_VMCC_AWAKE_G]);
+	cc_olia_on_ack(&v->loss, ev, self);
+}
+
+CC_HOOK(vmcc_awake, on_congestion)
+{
+	struct vmcc_awake *v = CC_STATE(vmcc_awake, self);
+	struct cc_event seen = vmcc_awake_seen(ev, self->pub[0]);
+	/* A timeout may follow another. */
+	struct cc_olia before = v->sleep.before_pkt ? vmcc_awake_kept(self) : v->loss;
+
+	cc_awake_on_congestion(&v->sleep, ev);
+	cc_vmcc_reduce(&v->ecn, &v->loss, params->v[CC_P_VMCC_AWAKE_INCREASE],
+		       params->v[CC_P_VMCC_AWAKE_FLOOR], &seen, self, group, out);
+	if (ev->cause == CC_CAUSE_RTO)
+		vmcc_awake_keep(self, &before);
+}
+
+CC_HOOK(vmcc_awake, on_grow)
+{
+	struct cc_event seen = vmcc_awake_seen(ev, self->pub[0]);
+
+	cc_vmcc_grow(&CC_STATE(vmcc_awake, self)->loss, params->v[CC_P_VMCC_AWAKE_INCREASE], &seen,
+		     self, group, out);
+}
+
+CC_HOOK(vmcc_awake, on_state)
+{
+}
+
+CC_DETECT_HOOK(vmcc_awake)
+{
+	uint64_t detector = params->v[CC_P_VMCC_AWAKE_DETECTOR], pub, woke;
+
+	if (detector == CC_P_VMCC_AWAKE_DETECTOR_OFF || !cc_is_coupled(ev, group))
+		return;
+	pub = group->path[cc_own_index(ev)].pub[0];
+	woke = pub >> VMCC_AWAKE_WOKE;
+	ev->srtt_8us = vmcc_awake_srtt(ev, pub);
+	if (detector == CC_P_VMCC_AWAKE_DETECTOR_CORRELATION) {
+		cc_sharing_woke(ev, sharing, woke);
+		ev->rtt_us = (uint32_t)cc_select(woke, ev->srtt_8us >> 3, ev->rtt_us);
+	} else if (woke) {
+		cc_sharing_begin(ev, sharing);
+		return;
+	}
+	cc_vmcc_detect(detector, params->v[CC_P_VMCC_AWAKE_INTERVAL], ev, group, sharing, out);
+}
+
+CC_DCTCP_BEGINS(struct vmcc_awake);
+CC_ALGORITHM(vmcc_awake, struct vmcc_awake);
