@@ -17,6 +17,8 @@ const SMALLEST_DATAGRAM: Bytes = Bytes::new(44);
 const LARGEST_OBJECT: Bytes = Bytes::new(1_000_000);
 /// What a program prints is kept and read at once.
 const LARGEST_CHUNK: Bytes = Bytes::new(MAX_OUTPUT_BYTES - 1);
+/// Each is a thread of the lab's, and may be one of the server's.
+const MOST_KEPT: u32 = 256;
 /// Each is a process.
 const MOST_CHUNKS: u32 = 256;
 /// A thread of ours sends them.
@@ -92,10 +94,12 @@ pub enum Job {
         /// The file's size.
         size: Bytes,
     },
-    /// Objects that the sender's server holds and the receiver fetches, each on a connection of its own.
+    /// Objects that the sender's server holds and the receiver fetches.
     Objects {
         /// The server.
         holder: ObjectProgram,
+        /// Whether they come one after the other on the flow's connections, in turn, and not each on one of its own.
+        kept: bool,
         /// What it fetches: one of these sizes at a time, each as often as the others.
         sizes: Vec<Bytes>,
         /// Fetches per second on average, a Poisson process.
@@ -220,6 +224,11 @@ impl Job {
         matches!(self, Self::Objects { .. } | Self::Chunks { .. })
     }
 
+    /// Whether objects are fetched one after the other on connections that stay open.
+    pub(crate) fn keeps_connections(&self) -> bool {
+        matches!(self, Self::Objects { kept: true, .. })
+    }
+
     /// Whether each connection carries a file of a size.
     pub(crate) fn is_file(&self) -> bool {
         matches!(self, Self::Sized { .. } | Self::Chunks { .. })
@@ -265,6 +274,10 @@ impl Flow {
                     format!("{per_second:.0} fetches per second; at most {MOST_PER_SECOND} are possible"),
                 ))
             }
+            Job::Objects { kept: true, .. } if self.connections > MOST_KEPT => Err(Error::not_expressible(
+                key("kept_connections"),
+                format!("{}; each is a thread, and Apache answers {MOST_KEPT} at a time", self.connections),
+            )),
             Job::Chunks { size } if *size > LARGEST_CHUNK => Err(Error::not_expressible(
                 key("size"),
                 format!("{size}; what is read from the file system is at most {LARGEST_CHUNK} each"),
