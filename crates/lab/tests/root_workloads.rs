@@ -106,7 +106,8 @@ fn objects_are_fetched_on_kept_connections(holder: ObjectProgram) {
     let _alone = alone();
     let mut spec = two_paths(registry("vmcc"), 3);
     spec.warmup = Nanos::ZERO;
-    let sizes = ["1kB", "20kB", "50kB"].map(|size| size.parse().unwrap()).to_vec();
+    // Linux gives a subflow up to 64 KiB at a time: the second carries parts of what is larger.
+    let sizes = ["1kB", "2kB", "200kB"].map(|size| size.parse().unwrap()).to_vec();
     spec.flows[0].connections = 3;
     spec.flows[0].job = Job::Objects { holder, kept: true, sizes, per_second: 150.0, seed: 1 };
     let output = run_with(&spec, programs()).unwrap();
@@ -117,7 +118,7 @@ fn objects_are_fetched_on_kept_connections(holder: ObjectProgram) {
     assert!(completed > 330.0, "{completed} {unfinished}");
     let connections: Vec<_> = output.flows.iter().filter(|flow| flow.size_bytes.is_none()).collect();
     assert_eq!(connections.len(), 3);
-    // Nothing of an object is left to the first subflow alone because the second is not there yet.
+    // The second subflow is there when an object is asked for.
     assert!(connections.iter().all(|flow| flow.subflows == 2), "{connections:?}");
     let carried: Vec<_> = output.metrics.paths.iter().filter_map(|path| path.goodput_bps).collect();
     assert!(carried.iter().all(|path| *path > 0.2 * carried.iter().sum::<f64>()), "{carried:?}");

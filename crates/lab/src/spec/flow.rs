@@ -17,8 +17,6 @@ const SMALLEST_DATAGRAM: Bytes = Bytes::new(44);
 const LARGEST_OBJECT: Bytes = Bytes::new(1_000_000);
 /// What a program prints is kept and read at once.
 const LARGEST_CHUNK: Bytes = Bytes::new(MAX_OUTPUT_BYTES - 1);
-/// Each is a thread of the lab's, and may be one of the server's.
-const MOST_KEPT: u32 = 256;
 /// Each is a process.
 const MOST_CHUNKS: u32 = 256;
 /// A thread of ours sends them.
@@ -274,10 +272,6 @@ impl Flow {
                     format!("{per_second:.0} fetches per second; at most {MOST_PER_SECOND} are possible"),
                 ))
             }
-            Job::Objects { kept: true, .. } if self.connections > MOST_KEPT => Err(Error::not_expressible(
-                key("kept_connections"),
-                format!("{}; each is a thread, and Apache answers {MOST_KEPT} at a time", self.connections),
-            )),
             Job::Chunks { size } if *size > LARGEST_CHUNK => Err(Error::not_expressible(
                 key("size"),
                 format!("{size}; what is read from the file system is at most {LARGEST_CHUNK} each"),
