@@ -133,7 +133,8 @@ fn objects_are_fetched_on_kept_connections(holder: ObjectProgram) {
         // Intervals have fractions of bytes.
         assert!(bytes.abs_diff(connection.delivered_bytes) <= own.len() as u64, "{bytes} {connection:?}");
     }
-    assert!(output.metrics.rtt_us.is_some() && output.warnings.is_empty(), "{:?}", output.warnings);
+    let lacks = |warning: &String| warning.contains("of 2 paths") || warning.contains("plain TCP");
+    assert!(output.metrics.rtt_us.is_some() && !output.warnings.iter().any(lacks), "{:?}", output.warnings);
 }
 
 /// A cache that has not what was put there fails the run.

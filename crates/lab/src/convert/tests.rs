@@ -260,11 +260,11 @@ fn objects_come_on_connections_that_stay_open_if_asked_for() {
     assert_eq!(flow("").connections, 1);
     let error = |traffic: &str| of(traffic).and_then(|spec| spec.check()).unwrap_err().to_string();
     assert!(
-        error("kept_connections=257\n").contains("kept_connections"),
+        error("kept_connections=101\n").contains("kept_connections"),
         "{}",
-        error("kept_connections=257\n")
+        error("kept_connections=101\n")
     );
-    assert!(of("kept_connections=256\n").unwrap().check().is_ok());
+    assert!(of("kept_connections=100\n").unwrap().check().is_ok());
 }
 
 #[test]
