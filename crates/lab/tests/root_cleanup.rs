@@ -125,7 +125,8 @@ fn root_a_run_with_a_web_server() {
     let mut spec = two_paths(native("reno"), 60);
     spec.run_id = Some(format!("web-{}", std::os::unix::process::parent_id()));
     let sizes = vec!["1kB".parse().unwrap()];
-    spec.flows[0].job = Job::Objects { holder: ObjectProgram::Apache, sizes, per_second: 10.0, seed: 1 };
+    spec.flows[0].job =
+        Job::Objects { holder: ObjectProgram::Apache, kept: false, sizes, per_second: 10.0, seed: 1 };
     run(&spec).unwrap();
 }
 

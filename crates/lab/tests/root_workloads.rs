@@ -66,7 +66,7 @@ fn objects_are_fetched(holder: ObjectProgram) {
     let mut spec = two_paths(registry("vmcc"), 3);
     spec.warmup = Nanos::ZERO;
     let sizes = ["1kB", "20kB", "600kB"].map(|size| size.parse().unwrap()).to_vec();
-    spec.flows[0].job = Job::Objects { holder, sizes, per_second: 13.0, seed: 1 };
+    spec.flows[0].job = Job::Objects { holder, kept: false, sizes, per_second: 13.0, seed: 1 };
     let output = run_with(&spec, programs()).unwrap();
     let (completed, unfinished) = (of(&output, "completed"), of(&output, "unfinished"));
     // 40 on average, with a deviation of 6; a busy machine answers the last ones too late.
@@ -88,6 +88,76 @@ fn objects_are_fetched(holder: ObjectProgram) {
         output.flows.iter().filter(|flow| flow.size_bytes == Some(size)).all(|flow| flow.subflows == 2)
     };
     assert!(both(600_000) && output.metrics.rtt_us.is_some(), "{:?}", output.metrics);
+}
+
+/// Clients of caches keep their connections: objects come on three of them in turn, one at a time on each, over both paths.
+#[test]
+fn root_objects_are_fetched_on_connections_that_stay_open() {
+    objects_are_fetched_on_kept_connections(ObjectProgram::Memcached);
+}
+
+/// The same from a web server, for more requests on each connection than it answers if it is not told to.
+#[test]
+fn root_objects_are_fetched_from_a_web_server_on_connections_that_stay_open() {
+    objects_are_fetched_on_kept_connections(ObjectProgram::Apache);
+}
+
+fn objects_are_fetched_on_kept_connections(holder: ObjectProgram) {
+    let _alone = alone();
+    let mut spec = two_paths(registry("vmcc"), 3);
+    spec.warmup = Nanos::ZERO;
+    // Linux gives a subflow up to 64 KiB at a time: the second carries parts of what is larger.
+    let sizes = ["1kB", "2kB", "200kB"].map(|size| size.parse().unwrap()).to_vec();
+    spec.flows[0].connections = 3;
+    spec.flows[0].job = Job::Objects { holder, kept: true, sizes, per_second: 150.0, seed: 1 };
+    let output = run_with(&spec, programs()).unwrap();
+    assert_eq!(of(&output, "established"), 3.0);
+    let (completed, unfinished) = (of(&output, "completed"), of(&output, "unfinished"));
+    // 450 on average, with a deviation of 21; a busy machine answers the last ones too late.
+    assert!((350.0..550.0).contains(&(completed + unfinished)), "{completed} {unfinished}");
+    assert!(completed > 330.0, "{completed} {unfinished}");
+    let connections: Vec<_> = output.flows.iter().filter(|flow| flow.size_bytes.is_none()).collect();
+    assert_eq!(connections.len(), 3);
+    // The second subflow is there when an object is asked for.
+    assert!(connections.iter().all(|flow| flow.subflows == 2), "{connections:?}");
+    let carried: Vec<_> = output.metrics.paths.iter().filter_map(|path| path.goodput_bps).collect();
+    assert!(carried.iter().all(|path| *path > 0.2 * carried.iter().sum::<f64>()), "{carried:?}");
+    let mut objects: Vec<_> = output.flows.iter().filter(|flow| flow.size_bytes.is_some()).collect();
+    objects.sort_by_key(|flow| flow.start_us);
+    for connection in &connections {
+        let own: Vec<_> = objects.iter().filter(|object| object.flow == connection.flow).collect();
+        assert!(own.len() > 100, "more than a web server answers by default: {}", own.len());
+        let ends: Vec<u64> = own.iter().filter_map(|object| object.end_us).collect();
+        assert!(ends.windows(2).all(|pair| pair[0] <= pair[1]), "one after the other: {ends:?}");
+        let bytes: u64 = own.iter().map(|object| object.delivered_bytes).sum();
+        // Intervals have fractions of bytes.
+        assert!(bytes.abs_diff(connection.delivered_bytes) <= own.len() as u64, "{bytes} {connection:?}");
+    }
+    let lacks = |warning: &String| warning.contains("of 2 paths") || warning.contains("plain TCP");
+    assert!(output.metrics.rtt_us.is_some() && !output.warnings.iter().any(lacks), "{:?}", output.warnings);
+}
+
+/// A cache that has not what was put there fails the run.
+#[test]
+fn root_wrong_bytes_on_a_connection_that_stays_open_fail_the_run() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    // What is stored is overwritten when some of it has been fetched.
+    let liar = folder.path().join("memcached");
+    let script = "#!/bin/bash\n\
+                  (sleep 1; exec 3<>/dev/tcp/127.0.0.1/5201; printf 'set object0 0 0 1000\\r\\n%01000d\\r\\n' 0 >&3; read <&3) \
+                  >/dev/null 2>&1 &\nexec REAL \"$@\"\n";
+    let real = programs().memcached;
+    std::fs::write(&liar, script.replace("REAL", &real)).unwrap();
+    std::fs::set_permissions(&liar, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut spec = two_paths(registry("vmcc"), 3);
+    spec.flows[0].connections = 2;
+    let sizes = vec!["1kB".parse().unwrap()];
+    let holder = ObjectProgram::Memcached;
+    spec.flows[0].job = Job::Objects { holder, kept: true, sizes, per_second: 50.0, seed: 1 };
+    let liars = Programs { memcached: liar.to_string_lossy().into_owned(), ..programs() };
+    let error = run_with(&spec, liars).unwrap_err().to_string();
+    assert!(error.contains("a fetch of object0") && error.contains("not what was put there"), "{error}");
 }
 
 /// Four readers of one file on a network file system, 16 MB through two paths of 100 Mbit/s: server and readers are unchanged programs.

@@ -45,7 +45,7 @@ pub struct Observed {
     pub paths: Vec<Path>,
     /// Connections, in the order of their numbers.
     pub connections: Vec<Connection>,
-    /// Answered requests, by time.
+    /// Requests, by when they were answered; those that were not come last.
     pub responses: Vec<Response>,
     /// Probes, those of one way in the order of time.
     pub probes: Vec<Probe>,
@@ -158,8 +158,8 @@ pub enum Job {
     Endless,
     /// Transfers so many bytes.
     Transfer(u64),
-    /// Asks for so many bytes, again and again.
-    Requests(u64),
+    /// Asks for something, again and again.
+    Requests,
 }
 
 /// One connection.
@@ -286,15 +286,17 @@ pub struct Sample {
     pub acked: u64,
 }
 
-/// One answered request.
+/// One request. That of a client which waits for nothing else is known once it is answered.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Response {
     /// Index into [`Observed::connections`].
     pub connection: usize,
-    /// When it was asked.
+    /// When it was asked, or began to wait for those before it on its connection.
     pub asked: Moment,
-    /// When the whole answer was there.
-    pub answered: Moment,
+    /// When the whole answer was there, if it was within the run.
+    pub answered: Option<Moment>,
+    /// The size of the answer.
+    pub bytes: u64,
 }
 
 /// A request that was sent to see what packets meet.

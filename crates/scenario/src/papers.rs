@@ -67,7 +67,7 @@ pub const ALL: &[Paper] = &[
                 "The headlines (4.5 times, 11.8 %) are against LIA; against XMP 4.1 % of goodput are left, and no RTT.",
             ]),
             figure("fig10", "short flows: completion times, RTT, retransmissions of LIA, XMP and vMCC").but(&[
-                "Sizes of the objects and the load are not given.",
+                "Sizes of the objects, the load and whether connections are kept are not given.",
                 "The headline (22.1 %) is against LIA; against XMP 5.1 % of completion time and 7.2 % of RTT.",
             ]),
             figure("tab3", "F-scores of the path-sharing detection, thresholds 3 and 0.10").but(&[

@@ -98,6 +98,18 @@ fn faults_of_meaning() {
             "kind = \"bulk\"\nconnections = 2",
             "kind = \"poisson\"\nsizes = \"1kB\"\nload = 0.5\nper_second = 3.0",
         ),
+        (
+            "kind = \"bulk\"\nconnections = 2",
+            "kind = \"poisson\"\nsizes = \"1kB\"\nload = 0.5\nkept_connections = 0",
+        ),
+        (
+            "kind = \"bulk\"\nconnections = 2",
+            "kind = \"poisson\"\nsizes = \"1kB\"\nload = 0.5\nkept_connections = 2000000",
+        ),
+        (
+            "kind = \"bulk\"\nconnections = 2",
+            "kind = \"poisson\"\nsizes = \"1kB\"\nload = 0.5\nkept_connections = 2\nread_rate = \"1mbit\"",
+        ),
         ("kind = \"bulk\"\nconnections = 2", "kind = \"on-off-udp\"\nrate = \"1mbit\"\ncc = \"lia\""),
         ("connections = 2", "write_rate = \"0bit\""),
         ("connections = 2", "write_chunk = \"1kB\""),

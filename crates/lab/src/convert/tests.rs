@@ -248,6 +248,26 @@ fn a_file_is_read_or_put_as_its_entry_says() {
 }
 
 #[test]
+fn objects_come_on_connections_that_stay_open_if_asked_for() {
+    let of = |traffic: &str| {
+        let paths = "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n";
+        of_text(&format!("{paths}[[traffic]]\nkind='poisson'\nsizes='10kB'\nper_second=9.0\n{traffic}"))
+    };
+    let flow = |traffic: &str| of(traffic).unwrap().flows.remove(0);
+    assert!(flow("kept_connections=40\n").job.keeps_connections());
+    assert_eq!(flow("kept_connections=40\n").connections, 40);
+    assert!(!flow("").job.keeps_connections());
+    assert_eq!(flow("").connections, 1);
+    let error = |traffic: &str| of(traffic).and_then(|spec| spec.check()).unwrap_err().to_string();
+    assert!(
+        error("kept_connections=101\n").contains("kept_connections"),
+        "{}",
+        error("kept_connections=101\n")
+    );
+    assert!(of("kept_connections=100\n").unwrap().check().is_ok());
+}
+
+#[test]
 fn an_incast_comes_in_rounds_at_its_times() {
     let network = "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n";
     let of = |interval: &str| {

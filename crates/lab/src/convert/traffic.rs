@@ -106,7 +106,9 @@ fn job(scenario: &Scenario, traffic: &Traffic, key: &impl Fn(&str) -> String) ->
             refuse(key("random"), "bursts begin and end when iperf3 is started, not at random")
         }
         TrafficKind::OnOffUdp(udp) => Ok((Job::Datagrams { rate: udp.rate, packet: udp.packet }, 1)),
-        TrafficKind::Poisson(poisson) => Ok((objects(scenario, traffic, poisson, key)?, 1)),
+        TrafficKind::Poisson(poisson) => {
+            Ok((objects(scenario, traffic, poisson, key)?, poisson.kept_connections.unwrap_or(1)))
+        }
         TrafficKind::Probe(probe) => Ok((Job::Probes(probing(scenario, traffic, probe, key)?), 1)),
         other => refuse(
             key("kind"),
@@ -149,7 +151,8 @@ fn objects(
     let middle = |object: usize| (object as f64 + 0.5) / OBJECTS as f64;
     let sizes = (0..OBJECTS).map(|object| sizes.quantile(middle(object))).collect();
     let holder = poisson.program.unwrap_or(ObjectProgram::Memcached);
-    Ok(Job::Objects { holder, sizes, per_second, seed: scenario.seed })
+    let kept = poisson.kept_connections.is_some();
+    Ok(Job::Objects { holder, kept, sizes, per_second, seed: scenario.seed })
 }
 
 fn probing(

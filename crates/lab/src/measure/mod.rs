@@ -155,7 +155,7 @@ fn verify(spec: &LabSpec, transfers: &[Transferred<'_>]) -> Result<Vec<String>, 
                 );
             }
             // Soon done, one may be so before its second subflow is there.
-            if transfer.flow.job.is_fetched() {
+            if transfer.flow.job.is_fetched() && !transfer.flow.job.keeps_connections() {
                 continue;
             }
             let used = transfer.paths_used();

@@ -5,11 +5,12 @@ use crate::ports::PortRecord;
 use crate::run::{Absent, Observed as Seen};
 use crate::sampler::{ClassPoint, Fates, Point, Track};
 use crate::spec::{self, Flow, LabSpec, OfPaths, Role, Transport};
-use crate::workload::{Report, Request};
+use crate::workload::{Fetched, Report, Request};
 use hdrhistogram::Histogram;
 use std::collections::BTreeSet;
 use vmcc_metrics::observed::{
-    Class, Connection, Counters, End, Entry, Job, Moment, Observed, Off, Part, Path, Probe, Sample, Subflow,
+    Class, Connection, Counters, End, Entry, Job, Moment, Observed, Off, Part, Path, Probe, Response, Sample,
+    Subflow,
 };
 use vmcc_port::ClassStats;
 use vmcc_units::Nanos;
@@ -25,10 +26,10 @@ pub(super) fn observe(spec: &LabSpec, seen: &Seen, transfers: &[Transferred<'_>]
         paths,
         connections: transfers
             .iter()
-            .filter(|transfer| !transfer.flow.job.is_datagrams())
+            .filter(is_connection)
             .map(|transfer| connection(spec, &seen.samples.fates, transfer))
             .collect(),
-        responses: Vec::new(),
+        responses: responses(transfers),
         probes: probes(spec, seen),
         parts: parts(spec, transfers),
         parts_per_interval: true,
@@ -37,6 +38,28 @@ pub(super) fn observe(spec: &LabSpec, seen: &Seen, transfers: &[Transferred<'_>]
         rtts: Vec::new(),
         off: seen.absent.iter().map(|absent| off(spec, absent)).collect(),
     }
+}
+
+fn is_connection(transfer: &&Transferred<'_>) -> bool {
+    !transfer.flow.job.is_datagrams()
+}
+
+/// What was fetched on connections that stay open.
+fn responses(transfers: &[Transferred<'_>]) -> Vec<Response> {
+    let of_connection = |(connection, transfer): (usize, &Transferred<'_>)| {
+        let after_start = |seconds: f64| Moment(Moment::from_us(transfer.started_us).0 + ps(seconds));
+        let one = |fetched: &Fetched| Response {
+            connection,
+            asked: after_start(fetched.wanted_s),
+            answered: fetched.took_s.map(|took_s| after_start(fetched.wanted_s + took_s)),
+            bytes: fetched.bytes,
+        };
+        transfer.connection.fetched.iter().map(one).collect::<Vec<_>>()
+    };
+    let connections = transfers.iter().filter(is_connection).enumerate();
+    let mut responses: Vec<Response> = connections.flat_map(of_connection).collect();
+    responses.sort_by_key(|response| (response.answered.is_none(), response.answered, response.asked));
+    responses
 }
 
 /// What a virtual machine noticed of its own absences, and what whoever stopped it knows.
@@ -135,6 +158,7 @@ fn connection(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Conn
         spec::Job::Bulk { writes_at } => (Job::Endless, writes_at.is_some()),
         // Nobody saw exactly when it ended.
         spec::Job::Sized { size, .. } | spec::Job::Chunks { size } => (Job::Transfer(size.get()), true),
+        spec::Job::Objects { kept: true, .. } => (Job::Requests, true),
         spec::Job::Objects { .. } => (Job::Transfer(transfer.connection.size.unwrap_or(0)), true),
         spec::Job::Datagrams { .. } | spec::Job::Probes(_) => (Job::Endless, true),
     };
@@ -345,6 +369,7 @@ mod tests {
             read: Vec::new(),
             took_s: None,
             stalled_us: None,
+            fetched: Vec::new(),
         };
         let transfer = Transferred {
             flow: &spec.flows[0],

@@ -92,10 +92,12 @@ pub enum Job {
         /// The file's size.
         size: Bytes,
     },
-    /// Objects that the sender's server holds and the receiver fetches, each on a connection of its own.
+    /// Objects that the sender's server holds and the receiver fetches.
     Objects {
         /// The server.
         holder: ObjectProgram,
+        /// Whether they come one after the other on the flow's connections, in turn, and not each on one of its own.
+        kept: bool,
         /// What it fetches: one of these sizes at a time, each as often as the others.
         sizes: Vec<Bytes>,
         /// Fetches per second on average, a Poisson process.
@@ -218,6 +220,11 @@ impl Job {
     /// Whether the receiver connects, and asks for what it gets.
     pub(crate) fn is_fetched(&self) -> bool {
         matches!(self, Self::Objects { .. } | Self::Chunks { .. })
+    }
+
+    /// Whether objects are fetched one after the other on connections that stay open.
+    pub(crate) fn keeps_connections(&self) -> bool {
+        matches!(self, Self::Objects { kept: true, .. })
     }
 
     /// Whether each connection carries a file of a size.

@@ -203,7 +203,8 @@ impl LabSpec {
         if flow.connections == 0 || flow.connections > MAX_CONNECTIONS {
             let problem =
                 format!("{} connections; the kernel engine takes 1 to {MAX_CONNECTIONS}", flow.connections);
-            return Err(Error::spec(key("connections"), problem));
+            let given = if flow.job.keeps_connections() { "kept_connections" } else { "connections" };
+            return Err(Error::spec(key(given), problem));
         }
         if flow.stop <= flow.start || flow.stop > self.duration {
             let problem =

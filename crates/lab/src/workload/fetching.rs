@@ -1,5 +1,5 @@
 //! A client of what holds objects: fetches begin as a Poisson process, whether or not earlier ones are done, each on a connection of its
-//! own; every byte is compared with what their holder was given.
+//! own or on one that is kept (see `kept`); every byte is compared with what their holder was given.
 
 use super::answers::{Awaited, request};
 use super::objects::{Shelf, key};
@@ -19,9 +19,9 @@ use vmcc_scenario::model::ObjectProgram;
 
 /// A connection stays for so long when it has what it came for, so that its sockets' last counts are seen: several
 /// times what lies between two looks.
-const LINGER: Duration = Duration::from_millis(50);
+pub(super) const LINGER: Duration = Duration::from_millis(50);
 /// A fetch's thread does little.
-const STACK_BYTES: usize = 64 << 10;
+pub(super) const STACK_BYTES: usize = 64 << 10;
 
 /// What is fetched, from where and how often.
 pub(super) struct Plan {
@@ -47,22 +47,12 @@ pub(super) fn fetch_all(plan: Plan, end: &AtomicBool) -> Ended {
     let plan = Arc::new(plan);
     let (results, fetches) = channel();
     let begun = Instant::now();
-    let mut draws = Draws::new(plan.seed, 0);
-    let mut next = Duration::ZERO;
-    let mut fault = None;
-    loop {
-        next += Duration::from_secs_f64(draws.exponential() / plan.per_second.max(1e-3));
-        if next >= plan.lasts || !wait_until(begun + next, end) {
-            break;
-        }
-        let object = (draws.uniform() * plan.shelf.count() as f64) as usize % plan.shelf.count();
+    let mut fault = arrive(&plan, begun, end, |object, _| {
         let (plan, results) = (Arc::clone(&plan), results.clone());
         let one = move || fetch(&plan, object, begun, &results);
-        if let Err(e) = thread::Builder::new().stack_size(STACK_BYTES).spawn(one) {
-            fault = Some(io::Error::other(format!("a thread for a fetch: {e}")));
-            break;
-        }
-    }
+        let started = thread::Builder::new().stack_size(STACK_BYTES).spawn(one);
+        started.map(|_| ()).map_err(|e| io::Error::other(format!("a thread for a fetch: {e}")))
+    });
     drop(results);
     let mut text = String::new();
     for fetch in fetches {
@@ -79,6 +69,27 @@ pub(super) fn fetch_all(plan: Plan, end: &AtomicBool) -> Ended {
         }
     }
     left(text, fault)
+}
+
+/// Begins a fetch for each object that somebody wants, then, until their time is over; says what went wrong.
+pub(super) fn arrive(
+    plan: &Plan,
+    begun: Instant,
+    end: &AtomicBool,
+    mut begin: impl FnMut(usize, Duration) -> io::Result<()>,
+) -> Option<io::Error> {
+    let mut draws = Draws::new(plan.seed, 0);
+    let mut next = Duration::ZERO;
+    loop {
+        next += Duration::from_secs_f64(draws.exponential() / plan.per_second.max(1e-3));
+        if next >= plan.lasts || !wait_until(begun + next, end) {
+            return None;
+        }
+        let object = (draws.uniform() * plan.shelf.count() as f64) as usize % plan.shelf.count();
+        if let Err(e) = begin(object, next) {
+            return Some(e);
+        }
+    }
 }
 
 /// Whether it may go on then.
@@ -112,32 +123,51 @@ fn fetch(plan: &Plan, object: usize, begun: Instant, results: &Sender<Fetch>) {
 
 /// One fetch, and how long it took: `None` if its time was over before.
 fn one(plan: &Plan, object: usize, until: Instant) -> io::Result<(Socket, Option<Duration>)> {
-    let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let started = Instant::now();
+    let socket = connect(plan, until)?;
+    let mut answer = Awaited::of(plan.holder, object, plan.shelf.object(object));
+    let there = exchange(&socket, &request(plan.holder, object), &mut answer, until)?;
+    Ok((socket, there.map(|there| there.duration_since(started))))
+}
+
+/// What is left of a time, which sockets take if it is not nothing.
+fn left_until(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+}
+
+pub(super) fn connect(plan: &Plan, until: Instant) -> io::Result<Socket> {
     let protocol = if plan.multipath { Protocol::MPTCP } else { Protocol::TCP };
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol))?;
-    socket.connect_timeout(&plan.to.into(), left())?;
-    (&socket).write_all(request(plan.holder, object).as_bytes())?;
-    let mut answer = Awaited::of(plan.holder, object, plan.shelf.object(object));
+    socket.connect_timeout(&plan.to.into(), left_until(until))?;
+    Ok(socket)
+}
+
+/// Asks for an object, and takes the answer. When its last byte was there: `None` if the time was over before.
+pub(super) fn exchange(
+    mut socket: &Socket,
+    request: &str,
+    answer: &mut Awaited,
+    until: Instant,
+) -> io::Result<Option<Instant>> {
+    socket.write_all(request.as_bytes())?;
     let (mut complete, mut buffer) = (false, vec![0; 1 << 15]);
     while !complete {
-        socket.set_read_timeout(Some(left()))?;
-        let count = match (&socket).read(&mut buffer) {
+        socket.set_read_timeout(Some(left_until(until)))?;
+        let count = match socket.read(&mut buffer) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => count,
-            Err(e) if is_late(&e) => return Ok((socket, None)),
+            Err(e) if is_late(&e) => return Ok(None),
             Err(e) => return Err(e),
         };
         complete = answer.take(&buffer[..count])?;
     }
-    let took = started.elapsed();
-    Ok((socket, Some(took)))
+    Ok(Some(Instant::now()))
 }
 
-fn port_of(socket: &Socket) -> u16 {
+pub(super) fn port_of(socket: &Socket) -> u16 {
     socket.local_addr().ok().and_then(|address| address.as_socket()).map_or(0, |address| address.port())
 }
 
-fn is_late(error: &io::Error) -> bool {
+pub(super) fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }

@@ -181,6 +181,7 @@ fn report_of(server: ServerJson) -> Result<Report, ReportError> {
             read: intervals_of(&server.intervals, connected.socket),
             took_s: None,
             stalled_us: None,
+            fetched: Vec::new(),
         })
         .collect();
     if connections.is_empty() {

@@ -7,6 +7,7 @@ mod answers;
 mod fetching;
 mod files;
 mod iperf3;
+mod kept;
 mod nfs;
 mod objects;
 mod own;
@@ -155,10 +156,11 @@ pub(crate) fn of<'a>(flow: &'a Flow, programs: &'a Programs) -> Box<dyn Workload
         Job::Bulk { .. } | Job::Datagrams { .. } => Box::new(iperf3::Iperf3 { flow, programs }),
         Job::Sized { size, rate } => Box::new(files::Files { flow, programs, size: *size, rate: *rate }),
         Job::Chunks { size } => Box::new(nfs::Chunks { flow, programs, size: *size }),
-        Job::Objects { holder, sizes, per_second, seed } => Box::new(objects::Objects {
+        Job::Objects { holder, kept, sizes, per_second, seed } => Box::new(objects::Objects {
             flow,
             programs,
             holder: *holder,
+            kept: *kept,
             sizes,
             per_second: *per_second,
             seed: *seed,
@@ -284,6 +286,7 @@ impl Report {
             read: Vec::new(),
             took_s: None,
             stalled_us: None,
+            fetched: Vec::new(),
         };
         Self { connections: vec![never; count as usize], ..Self::default() }
     }
@@ -335,6 +338,18 @@ pub(crate) struct Connection {
     pub(crate) took_s: Option<f64>,
     /// The longest time in which nothing arrived, where the program tells.
     pub(crate) stalled_us: Option<u64>,
+    /// What was fetched on it, or waited to be, of one that stays open.
+    pub(crate) fetched: Vec<Fetched>,
+}
+
+/// An object that was fetched on a connection that stays open.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Fetched {
+    pub(crate) bytes: u64,
+    /// When somebody wanted it, after the connection began.
+    pub(crate) wanted_s: f64,
+    /// How long after that it was there, if it ever was.
+    pub(crate) took_s: Option<f64>,
 }
 
 /// Bytes that the receiving program read from `start_s` to `end_s` after the transfer's start.
@@ -349,7 +364,8 @@ impl Connection {
     /// One transfer, of which only its end tells how it went: its bytes came evenly, or none did.
     pub(crate) fn transfer(port: u16, began_s: f64, took_s: Option<f64>, bytes: u64) -> Self {
         let read = took_s.map(|end_s| Interval { start_s: 0.0, end_s, bytes: bytes as f64 });
-        Self { port, began_s, size: None, read: read.into_iter().collect(), took_s, stalled_us: None }
+        let read = read.into_iter().collect();
+        Self { port, began_s, size: None, read, took_s, stalled_us: None, fetched: Vec::new() }
     }
 
     /// Bytes read within a window, taking the rate as constant within an interval.
@@ -406,6 +422,7 @@ mod tests {
             read: [0.0, 1.0, 2.0].map(interval).to_vec(),
             took_s: None,
             stalled_us: None,
+            fetched: Vec::new(),
         };
         let report = Report { connections: vec![connection], ..Report::default() };
         let report = report.ending(Duration::from_millis(1_500));

@@ -1,7 +1,8 @@
-//! Objects that `memcached` or Apache's web server holds; a client fetches one at a time, each on a connection of its own (see
-//! `fetching`). What Apache serves and says lies in a file system in memory of its own, gone with the process.
+//! Objects that `memcached` or Apache's web server holds; a client fetches them, each on a connection of its own (see `fetching`) or on
+//! connections that it keeps (see `kept`). What Apache serves and says lies in a file system in memory of its own, gone with the process.
 
 use super::fetching::{Plan, fetch_all};
+use super::kept::{self, fetch_kept};
 use super::own::Own;
 use super::place::{SETTINGS, in_memory, in_memory_of};
 use super::{
@@ -90,7 +91,7 @@ fn settings(port: u16) -> String {
     format!(
         "{modules}ServerName vmcc\nListen 0.0.0.0:{port}\nListenBacklog 4096\nPidFile /run/pid\nErrorLog /dev/stderr\nLogLevel crit\n\
          User #65534\nGroup #65534\nServerLimit 1\nThreadLimit {THREADS}\nThreadsPerChild {THREADS}\nMaxRequestWorkers {THREADS}\n\
-         AcceptFilter http none\nKeepAliveTimeout 60\nDocumentRoot /run/files\n<Directory /run/files>\nRequire all granted\n</Directory>\n"
+         AcceptFilter http none\nKeepAliveTimeout 3600\nMaxKeepAliveRequests 0\nDocumentRoot /run/files\n<Directory /run/files>\nRequire all granted\n</Directory>\n"
     )
 }
 
@@ -104,6 +105,7 @@ pub(super) struct Objects<'a> {
     pub(super) flow: &'a Flow,
     pub(super) programs: &'a Programs,
     pub(super) holder: ObjectProgram,
+    pub(super) kept: bool,
     pub(super) sizes: &'a [Bytes],
     pub(super) per_second: f64,
     pub(super) seed: u64,
@@ -154,12 +156,17 @@ impl Workload for Objects<'_> {
             holder: self.holder,
             shelf: Arc::new(Shelf::of(self.sizes)),
         };
-        Own::begin(at, "client that fetches objects", move |end| fetch_all(plan, end)).map(End::Own)
+        let (kept, count) = (self.kept, self.flow.connections);
+        let fetch = move |end: &_| if kept { fetch_kept(plan, count, end) } else { fetch_all(plan, end) };
+        Own::begin(at, "client that fetches objects", fetch).map(End::Own)
     }
 
     fn report(&self, client: &Ended, _server: &End) -> Result<Report, ReportError> {
         let said = String::from_utf8_lossy(&client.stdout);
-        let connections = said.lines().map(|line| self.connection(line)).collect::<Result<Vec<_>, _>>()?;
+        let connections = match self.kept {
+            true => kept::connections(&said, self.flow.connections, self.sizes)?,
+            false => said.lines().map(|line| self.connection(line)).collect::<Result<Vec<_>, _>>()?,
+        };
         if !client.stderr.is_empty() {
             return Err(ReportError::Transfer(client.stderr.clone()));
         }

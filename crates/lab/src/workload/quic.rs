@@ -211,6 +211,7 @@ impl Ends<'_> {
             read,
             took_s: None,
             stalled_us: Some(u64::try_from(end.as_micros()).unwrap_or(u64::MAX)),
+            fetched: Vec::new(),
         }
     }
 

@@ -110,7 +110,8 @@ pub(super) const ALL: &[Metric] = &[
         title: "flow completion time",
         shown: &[("p50", "FCT p50"), ("p99", "FCT p99")],
         meaning: "completion times of sized transfers and requests begun within the window: from the first SYN to the \
-                  last byte at the receiver, of requests to the whole answer (kernels: of files, to the server's answer)",
+                  last byte at the receiver, of requests, from their arrival, to the whole answer (kernels: of files, to the \
+                  server's answer)",
         reduce: By(transfers::completion_times),
         ..DISTRIBUTION
     },
@@ -163,8 +164,8 @@ pub(super) const ALL: &[Metric] = &[
         engines: Engines::All,
         title: "unfinished",
         shown: &[("", "unfinished")],
-        meaning: "sized transfers begun within the window that had not completed at its end: completion times are \
-                  without them",
+        meaning: "sized transfers begun within the window that had not completed at its end, and objects that waited \
+                  for their connection or their last byte: completion times are without them",
         reduce: By(transfers::unfinished),
         ..COUNT
     },

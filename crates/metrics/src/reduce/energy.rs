@@ -42,7 +42,7 @@ pub(crate) fn modelled_j_per_gb(scope: &Scope<'_>) -> Option<Figure> {
 fn done(seen: &Observed) -> Moment {
     let of = |job, received| match job {
         Job::Transfer(_) => received,
-        Job::Endless | Job::Requests(_) => None,
+        Job::Endless | Job::Requests => None,
     };
     let done: Option<Vec<Moment>> = seen.connections.iter().map(|c| of(c.job, c.received)).collect();
     done.and_then(|done| done.into_iter().max()).unwrap_or(seen.window.1)

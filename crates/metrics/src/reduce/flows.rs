@@ -2,10 +2,10 @@
 
 use super::{Scope, goodput, rtt, transfers};
 use crate::FlowRecord;
-use crate::observed::{Connection, Job, Observed, Response};
+use crate::observed::{Connection, Job, Moment, Observed, Response};
 use std::collections::BTreeSet;
 
-/// Every connection, then every answered request.
+/// Every connection, then every request.
 pub(super) fn records(seen: &Observed) -> Vec<FlowRecord> {
     let own_rtts = own_rtts(seen);
     let connections = (0..seen.connections.len()).map(|index| connection(seen, index, own_rtts));
@@ -23,7 +23,7 @@ fn connection(seen: &Observed, index: usize, own_rtts: bool) -> FlowRecord {
     let scope = Scope { connections: vec![one], ..Scope::measured(seen) };
     let size_bytes = match one.job {
         Job::Transfer(bytes) => Some(bytes),
-        Job::Endless | Job::Requests(_) => None,
+        Job::Endless | Job::Requests => None,
     };
     let end = seen.window.1;
     // An endless connection that was stopped has ended there.
@@ -53,18 +53,14 @@ fn connection(seen: &Observed, index: usize, own_rtts: bool) -> FlowRecord {
 /// One request with its answer. What is counted per connection stands in the connection's record.
 fn request(seen: &Observed, response: &Response) -> FlowRecord {
     let connection = &seen.connections[response.connection];
-    let size_bytes = match connection.job {
-        Job::Requests(bytes) => bytes,
-        Job::Endless | Job::Transfer(_) => 0,
-    };
     FlowRecord {
         start_us: response.asked.us(),
-        end_us: Some(response.answered.us()),
-        size_bytes: Some(size_bytes),
-        delivered_bytes: size_bytes,
-        completed: true,
+        end_us: response.answered.map(Moment::us),
+        size_bytes: Some(response.bytes),
+        delivered_bytes: response.answered.map_or(0, |_| response.bytes),
+        completed: response.answered.is_some(),
         measured: measured(seen, connection) && response.asked >= seen.window.0,
-        fct_us: Some(response.answered.us_since(response.asked)),
+        fct_us: response.answered.map(|answered| answered.us_since(response.asked)),
         ..named(seen, response.connection)
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::observed::{Closed, Counters, End, Energy, Entry, Job, Moment, Off, Part, Path, Probe};
+use crate::observed::{Closed, Counters, End, Energy, Entry, Job, Moment, Off, Part, Path, Probe, Response};
 use hdrhistogram::Histogram;
 
 fn secs(s: u64) -> Moment {
@@ -284,4 +284,32 @@ fn joules_are_of_counters_over_the_window_and_of_the_model_until_the_last_transf
         (connection.job, connection.received) = (Job::Transfer(1_448_000), Some(secs(done)));
     }
     assert!(close(number(&seen, "modelled_j_per_gb"), of(6.0)), "the last is done");
+}
+
+#[test]
+fn objects_count_by_when_they_were_wanted_and_may_wait_to_the_end() {
+    let mut seen = run();
+    seen.connections[0].job = Job::Requests;
+    let response = |asked, answered: Option<u64>| Response {
+        connection: 0,
+        asked: secs(asked),
+        answered: answered.map(secs),
+        bytes: 1_000 * asked,
+    };
+    seen.responses = vec![response(1, Some(3)), response(4, Some(6)), response(1, None), response(8, None)];
+    let Figures { metrics: m, flows, .. } = figures(&seen);
+    assert_eq!((m.completed, m.unfinished), (Some(2), Some(1)), "what waited before the window is not of it");
+    assert_eq!(m.fct_us.map(|fct| (fct.mean, fct.samples)), Some((2e6, Some(1))));
+    let objects = flows.iter().filter(|flow| flow.size_bytes.is_some());
+    let said: Vec<_> = objects.map(|o| (o.size_bytes, o.delivered_bytes, o.completed, o.measured)).collect();
+    let said_of = |bytes, delivered, completed, measured| (Some(bytes), delivered, completed, measured);
+    assert_eq!(
+        said,
+        [
+            said_of(1_000, 1_000, true, false),
+            said_of(4_000, 4_000, true, true),
+            said_of(1_000, 0, false, false),
+            said_of(8_000, 0, false, true),
+        ]
+    );
 }

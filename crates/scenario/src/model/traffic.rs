@@ -44,7 +44,7 @@ pub struct Common {
     /// Absent: datagrams compete, connections and probes are measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub competing: Option<bool>,
-    /// When it starts. Connections that are not timed otherwise (`bulk`, `sized`, `request-response`) begin at random within a
+    /// When it starts. Connections that are not timed otherwise (`bulk`, `sized`, `request-response`, `kept_connections`) begin at random within a
     /// round trip from then, but within a hundredth of the time until they stop: no two programs start at once.
     #[serde(default)]
     pub start: Nanos,
@@ -67,7 +67,7 @@ pub struct Common {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ecn: Option<bool>,
     /// How fast each receiving program reads, in payload; what it has not read fills `host.receive_buffer`, and then the
-    /// window closes. Absent: it reads at once (simulator only; not for `request-response` and datagrams).
+    /// window closes. Absent: it reads at once (simulator only; not for `request-response`, `kept_connections` and datagrams).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_rate: Option<BitsPerSec>,
     /// Its number of subflows, instead of the hosts'.
@@ -141,7 +141,7 @@ pub enum TrafficKind {
     Bulk(Bulk),
     /// Connections that send a given amount.
     Sized(Sized),
-    /// Connections that arrive at random, with sizes from a distribution.
+    /// Objects that are asked for at random, with sizes from a distribution.
     Poisson(Poisson),
     /// Many senders answer one receiver at once.
     Incast(Incast),
@@ -243,7 +243,7 @@ pub enum ObjectProgram {
     Apache,
 }
 
-/// Connections that arrive at random (a Poisson process per pair of hosts).
+/// Objects that are asked for at random (a Poisson process per sender), each on a connection of its own or on one of those that stay open.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Poisson {
@@ -256,9 +256,15 @@ pub struct Poisson {
     /// Arrivals per second of each sender. Either this or `load`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_second: Option<f64>,
-    /// The most connections of this entry in all. Absent: no limit.
+    /// The most objects of this entry in all. Absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
+    /// Connections of each pair of hosts that the receiver opens at `start` and keeps, as clients of caches do. Objects go to them in turn; on each
+    /// one is asked for at a time, so that one whose connection is busy waits for those before it. Completion times count from the arrival.
+    /// Absent: each object has a connection of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65536))]
+    pub kept_connections: Option<u32>,
     /// What holds the objects on a kernel. Absent: `memcached`. The simulator sends the same whatever it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<ObjectProgram>,
@@ -508,6 +514,11 @@ impl TrafficKind {
     /// Whether it sends datagrams, which have no connections and react to nothing.
     pub fn is_datagram(&self) -> bool {
         matches!(self, Self::OnOffUdp(_) | Self::CongestionGenerator(_))
+    }
+    /// Whether its connections carry requests and answers, again and again.
+    pub fn asks(&self) -> bool {
+        let Self::Poisson(poisson) = self else { return matches!(self, Self::RequestResponse(_)) };
+        poisson.kept_connections.is_some()
     }
     /// Whether it sends over connections.
     pub fn has_connections(&self) -> bool {

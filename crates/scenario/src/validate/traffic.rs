@@ -94,9 +94,8 @@ fn common(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
 fn read_rate(rate: BitsPerSec, kind: &TrafficKind, path: &str) -> Check {
     let message = "a program that never reads ends the connection's progress; leave the key out for one that reads at once";
     require(!rate.is_zero(), path, message)?;
-    let one_way = !matches!(kind, TrafficKind::RequestResponse(_));
     require(
-        one_way,
+        !kind.asks(),
         path,
         "requests and answers are read at once; leave the key out, or use `bulk` or `sized`",
     )?;
@@ -144,8 +143,11 @@ fn endpoints(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
             format!("a permutation needs as many senders ({}) as receivers ({})", from.len(), to.len());
         require(same, &format!("{path}.pairing"), &message)?;
     }
+    let kept = matches!(&entry.kind, TrafficKind::Poisson(k) if k.kept_connections.is_some());
     let pairs = match entry.common.pairing {
         Pairing::All => (from.len() as u64).saturating_mul(to.len() as u64),
+        // Any receiver may be next.
+        Pairing::Random if kept => (from.len() as u64).saturating_mul(to.len() as u64),
         _ => from.len().max(to.len()) as u64,
     };
     let connections = match &entry.kind {
@@ -153,9 +155,14 @@ fn endpoints(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
         TrafficKind::Sized(k) => k.connections,
         TrafficKind::Incast(k) => k.connections,
         TrafficKind::RequestResponse(k) => k.connections,
+        TrafficKind::Poisson(k) => k.kept_connections.unwrap_or(1),
         _ => 1,
     };
-    let key = if entry.common.pairing == Pairing::All { "pairing" } else { "connections" };
+    let key = match entry.common.pairing {
+        Pairing::All => "pairing",
+        _ if kept => "kept_connections",
+        _ => "connections",
+    };
     let fits = pairs.saturating_mul(u64::from(connections)) <= MAX_CONNECTIONS;
     require(fits, &format!("{path}.{key}"), "this makes more than a million connections")?;
     connected(scenario, entry, &from, &to, path)
@@ -332,6 +339,9 @@ fn poisson(k: &Poisson, at: &dyn Fn(&str) -> String) -> Check {
         }
     }
     require(k.limit != Some(0), &at("limit"), "a limit of zero sends nothing")?;
+    let message =
+        "at least one connection; leave the key out for objects that have a connection of their own each";
+    require(k.kept_connections != Some(0), &at("kept_connections"), message)?;
     match &k.sizes {
         SizeDist::Named(_) => Ok(()),
         SizeDist::Fixed(size) => require(!size.is_zero(), &at("sizes"), "nothing to send"),

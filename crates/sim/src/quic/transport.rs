@@ -124,6 +124,9 @@ fn app(making: &Making<'_>, planned: &Planned) -> Result<App, SimError> {
         Planning::RequestResponse { .. } => {
             refuse("of kind `request-response`", "use `sized` or `poisson`, or protocol = \"mptcp\"")
         }
+        Planning::Fetches { .. } => {
+            refuse("on `kept_connections`", "leave the key out, or use protocol = \"mptcp\"")
+        }
     }
 }
 

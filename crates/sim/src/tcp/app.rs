@@ -1,8 +1,10 @@
 //! Applications: what writes into connections.
 //!
 //! Modelled: endless and sized transfers, written at once or at a rate, request and response over a pair of
-//! connections, paced writing with on and off periods. What does not fit into the send buffer waits (`conn`).
-//! Not modelled: responses ride on a mirror connection with pure ACKs instead of piggybacked ones.
+//! connections, objects that are asked for one at a time likewise, paced writing with on and off periods. What does not
+//! fit into the send buffer waits (`conn`).
+//! Not modelled: responses ride on a mirror connection with pure ACKs instead of piggybacked ones, whose subflows are all
+//! there from the first response on.
 
 use super::config::App;
 use super::conn::ENDLESS;
@@ -35,7 +37,7 @@ impl<W: Wire> Tx<'_, W> {
         }
         match self.conn.app {
             App::Bulk | App::Sized { .. } => {}
-            App::RequestResponse { .. } => self.request(),
+            App::RequestResponse { .. } | App::Fetches { .. } => self.request(),
             App::Paced { .. } => self.write_due(index),
             App::OnOff { .. } => self.write_paced(index),
         }
@@ -54,6 +56,7 @@ impl<W: Wire> Tx<'_, W> {
                 self.conn.closing = true;
             }
             App::RequestResponse { .. } => self.request(),
+            App::Fetches { .. } => self.await_object(index),
             App::Paced { .. } => {} // writes once it is connected
             App::OnOff { on, .. } => {
                 self.conn.on_until = self.now + on;
@@ -67,15 +70,23 @@ impl<W: Wire> Tx<'_, W> {
     }
 
     fn request(&mut self) {
-        let App::RequestResponse { request_bytes, .. } = self.conn.app else { return };
+        let (bytes, at) = match &self.conn.app {
+            App::RequestResponse { request_bytes, .. } => (*request_bytes, self.now),
+            App::Fetches { request_bytes, objects } => {
+                let Some(object) = objects.get(self.conn.asked as usize) else { return };
+                (*request_bytes, object.at)
+            }
+            App::Bulk | App::Sized { .. } | App::Paced { .. } | App::OnOff { .. } => return,
+        };
         self.conn.asked += 1;
-        self.conn.asked_at = self.now;
-        self.conn.write(request_bytes);
+        self.conn.asked_at = at;
+        self.conn.write(bytes);
         self.push(None);
     }
 
     /// The answer has been read: the next request, after thinking, if one is left.
     pub(crate) fn on_answer(&mut self, index: u32) {
+        self.await_object(index);
         let App::RequestResponse { count, think, .. } = self.conn.app else { return };
         if count == 0 || self.conn.asked < count {
             self.arm_app(index, self.now + think);
@@ -84,13 +95,22 @@ impl<W: Wire> Tx<'_, W> {
         }
     }
 
+    /// Nothing is asked for: the next object is as soon as somebody wants it, or at once if it waits already.
+    fn await_object(&mut self, index: u32) {
+        let App::Fetches { objects, .. } = &self.conn.app else { return };
+        if let Some(at) = objects.get(self.conn.asked as usize).map(|object| object.at) {
+            self.arm_app(index, at.max(self.now));
+        }
+    }
+
     /// The server answers a request.
     pub(crate) fn respond(&mut self) {
-        let App::RequestResponse { response_bytes, .. } = self.conn.app else { return };
+        let Some(bytes) = self.conn.answer_bytes(self.conn.asked) else { return };
+        self.conn.asked += 1;
         if !self.conn.started {
             self.open_established();
         }
-        self.conn.write(response_bytes);
+        self.conn.write(bytes);
         self.push(None);
     }
 

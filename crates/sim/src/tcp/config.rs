@@ -4,6 +4,7 @@
 
 use crate::packet::RouteId;
 use crate::time::{Span, Time};
+use std::sync::Arc;
 use vmcc_multipath::{RtoLimits, Scheduler};
 
 /// How segments are declared lost.
@@ -166,8 +167,17 @@ pub enum AckPath {
     Fixed,
 }
 
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// When somebody wants it: it is asked for then, or when those before it have come.
+    pub at: Time,
+    /// Size in bytes; at least 1.
+    pub bytes: u64,
+}
+
 /// What the sending application does.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum App {
     /// Always has data.
     Bulk,
@@ -186,6 +196,13 @@ pub enum App {
         count: u32,
         /// Pause between a response and the next request.
         think: Span,
+    },
+    /// A client that asks for one object at a time: the connection carries requests, a mirror connection the objects.
+    Fetches {
+        /// Request size in bytes; at least 1.
+        request_bytes: u64,
+        /// What it asks for, by time.
+        objects: Arc<[Object]>,
     },
     /// Writes chunks at a rate, and makes up for what it could not write in time (iperf3's `--bitrate`).
     Paced {

@@ -101,7 +101,7 @@ pub(crate) struct Conn {
     /// Index among all connections of the run.
     pub(crate) global: u32,
     pub(crate) trace: bool,
-    /// When the pending request was written, and how many have been.
+    /// When the pending request was written or, of an object, began to wait; and how many have been asked, of a server answered.
     pub(crate) asked_at: Time,
     pub(crate) asked: u32,
 }
@@ -142,7 +142,7 @@ impl Conn {
             tails: VecDeque::new(),
             group: Group::default(),
             sharing: None,
-            app: spec.app,
+            app: spec.app.clone(),
             app_timer: Timer::new(),
             chunks: 0,
             buffer_pkt,
@@ -174,6 +174,15 @@ impl Conn {
     /// Segments that a message of `bytes` takes.
     pub(crate) fn segments(&self, bytes: u64) -> u32 {
         u32::try_from(bytes.div_ceil(u64::from(self.mss_bytes))).unwrap_or(ENDLESS)
+    }
+
+    /// Bytes of the `number`-th answer; `None` of an application that asks for nothing, or no more.
+    pub(crate) fn answer_bytes(&self, number: u32) -> Option<u64> {
+        match &self.app {
+            App::RequestResponse { response_bytes, .. } => Some(*response_bytes),
+            App::Fetches { objects, .. } => objects.get(number as usize).map(|object| object.bytes),
+            App::Bulk | App::Sized { .. } | App::Paced { .. } | App::OnOff { .. } => None,
+        }
     }
 
     /// The application writes a message of at least one byte.

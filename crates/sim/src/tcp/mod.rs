@@ -36,7 +36,8 @@ mod window;
 mod world;
 
 pub use config::{
-    AckPath, AlgorithmId, App, ConfigId, ConnSpec, Ecn, LossDetection, ReceiveBuffer, SubflowSpec, TcpConfig,
+    AckPath, AlgorithmId, App, ConfigId, ConnSpec, Ecn, LossDetection, Object, ReceiveBuffer, SubflowSpec,
+    TcpConfig,
 };
 pub(crate) use record::MOST_REDUCTIONS;
 pub use record::{

@@ -162,10 +162,12 @@ pub struct Sample {
 pub struct Response {
     /// Which connection carried the request.
     pub conn: ConnId,
-    /// When the request was written.
+    /// When the request was written; of an object, when somebody wanted it.
     pub asked: Time,
     /// When the whole response had been read.
     pub answered: Time,
+    /// Bytes of the response.
+    pub bytes: u64,
 }
 
 /// Longest RTT that distributions tell apart, in nanoseconds (100 s).

@@ -93,16 +93,21 @@ impl Connections {
     fn tell<W: Wire>(&mut self, wire: &mut W, rx_conn: u32) {
         loop {
             let rx = &mut self.rx_conns[rx_conn as usize];
-            if rx.next() < rx.message.saturating_mul(rx.messages + 1) {
+            if rx.next() < rx.message_end {
                 return;
             }
             rx.messages += 1;
             match rx.tells {
-                Some(Tell::Respond(conn)) => self.with_tx(wire, conn, |tx| tx.respond()),
+                Some(Tell::Respond { conn, request_bytes }) => {
+                    rx.await_message(Some(request_bytes));
+                    self.with_tx(wire, conn, |tx| tx.respond());
+                }
                 Some(Tell::Answered(conn)) => {
                     let asker = &self.conns[conn as usize];
+                    let bytes = asker.answer_bytes(rx.messages - 1).unwrap_or(0);
+                    rx.await_message(asker.answer_bytes(rx.messages));
                     let (asked, id) = (asker.asked_at, ConnId(asker.global));
-                    self.responses.push(Response { conn: id, asked, answered: wire.now() });
+                    self.responses.push(Response { conn: id, asked, answered: wire.now(), bytes });
                     self.with_tx(wire, conn, |tx| tx.on_answer(conn));
                 }
                 None => return,
@@ -194,7 +199,7 @@ impl Table for Connections {
     fn on_packet<W: Wire>(&mut self, wire: &mut W, packet: &Packet, sack: &Sack) {
         if to_receiver(packet) {
             let conn = self.with_rx(wire, packet.to, |rx| rx.on_data(packet));
-            if self.rx_conns[conn as usize].message != 0 {
+            if self.rx_conns[conn as usize].message_end != u32::MAX {
                 self.tell(wire, conn);
             }
         } else {

@@ -36,6 +36,9 @@ pub struct World {
     places: Vec<Place>,
 }
 
+/// The group of RTTs that nobody counts: more than there are.
+const NO_GROUP: u16 = u16::MAX;
+
 /// Longest stream, in segments: sequence numbers do not wrap.
 const MAX_SEGMENTS: u64 = (u32::MAX - 1) as u64;
 
@@ -94,7 +97,7 @@ impl World {
         }
     }
 
-    /// Creates a connection; a request-response application takes two numbers, the second for the
+    /// Creates a connection; an application that asks takes two numbers, the second for the
     /// connection of its responses.
     ///
     /// # Errors
@@ -103,7 +106,10 @@ impl World {
     pub fn add_connection(&mut self, spec: ConnSpec) -> Result<ConnId, HostError> {
         self.check(&spec)?;
         let id = self.insert(&spec)?;
-        let App::RequestResponse { request_bytes, response_bytes, .. } = spec.app else { return Ok(id) };
+        let request_bytes = match spec.app {
+            App::RequestResponse { request_bytes, .. } | App::Fetches { request_bytes, .. } => request_bytes,
+            App::Bulk | App::Sized { .. } | App::Paced { .. } | App::OnOff { .. } => return Ok(id),
+        };
         let mirror = ConnSpec {
             sender: spec.receiver,
             receiver: spec.sender,
@@ -119,14 +125,19 @@ impl World {
         let (asks, answers) = (self.places[id.0 as usize], self.places[answer.0 as usize]);
         let edge = self.rx(answers).initial_window();
         self.tx(answers).edge = edge;
+        let asker = self.tx(asks);
+        let first = asker.answer_bytes(0);
+        if let App::Fetches { .. } = asker.app {
+            // Requests have a way of their own, which is not what somebody who fetches sees of the network.
+            asker.rtt_group = NO_GROUP;
+        }
         let messages = [
-            (asks, request_bytes, Tell::Respond(answers.tx)),
-            (answers, response_bytes, Tell::Answered(asks.tx)),
+            (asks, Some(request_bytes), Tell::Respond { conn: answers.tx, request_bytes }),
+            (answers, first, Tell::Answered(asks.tx)),
         ];
         for (place, bytes, tells) in messages {
-            let segments = self.tx(place).segments(bytes);
             let rx = self.rx(place);
-            rx.message = segments;
+            rx.await_message(bytes);
             rx.tells = Some(tells);
         }
         Ok(id)
@@ -156,6 +167,12 @@ impl World {
             App::RequestResponse { request_bytes, response_bytes, .. } => {
                 size("request size", request_bytes)?;
                 size("response size", response_bytes)
+            }
+            App::Fetches { request_bytes, ref objects } => {
+                size("request size", request_bytes)?;
+                objects.iter().try_for_each(|object| size("object size", object.bytes))?;
+                let all = objects.iter().map(|object| object.bytes).fold(0, u64::saturating_add);
+                check("bytes of all objects", all, all <= longest, "at most 2 TB")
             }
             App::Paced { rate_bps, chunk_bytes, bytes } => {
                 check("write rate", rate_bps, rate_bps > 0, "at least 1 bit/s")?;

@@ -12,8 +12,11 @@ use super::{MAX_FLOWS, below, exponential, uniform};
 use crate::lower::{Fabric, span};
 use crate::rng::{Stream, Streams};
 use crate::run::SimError;
-use crate::tcp::App;
+use crate::tcp::{App, Object};
 use crate::time::{Span, Time};
+
+/// A client of memcached asks for a name of this length by `get `, that and an end of line.
+const REQUEST_BYTES: u64 = 15;
 
 /// One connection to be made.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,7 +80,7 @@ impl Planner<'_> {
         match &self.entry.kind {
             TrafficKind::Bulk(k) => {
                 let app = paced(&self.entry.kind, None).unwrap_or(App::Bulk);
-                self.connections(sender, k.connections, |_| app)
+                self.connections(sender, k.connections, |_| app.clone())
             }
             TrafficKind::Sized(k) if k.rounds.is_some_and(|rounds| rounds > 1) => {
                 Err(SimError::Unsupported {
@@ -88,7 +91,7 @@ impl Planner<'_> {
             TrafficKind::Sized(k) => {
                 let bytes = k.size.get();
                 let app = paced(&self.entry.kind, Some(bytes)).unwrap_or(App::Sized { bytes });
-                self.connections(sender, k.connections, |_| app)
+                self.connections(sender, k.connections, |_| app.clone())
             }
             TrafficKind::RequestResponse(k) => {
                 self.connections(sender, k.connections, |_| App::RequestResponse {
@@ -148,19 +151,27 @@ impl Planner<'_> {
     /// Connections start within one round trip of each other, as no two programs start at once, and within a
     /// hundredth of the time until they stop.
     fn connections(&mut self, sender: &Sender, count: u32, app: impl Fn(u32) -> App) -> Result<(), SimError> {
-        let spread_ps = self.fabric.base_rtt.ps().min(self.stop.since(self.start()).ps() / 100) as f64;
         for number in 0..count {
             for receiver in self.receivers(sender, u64::from(number)) {
-                let name = format!(
-                    "traffic/{}/{}>{}/{number}/start",
-                    self.identity, sender.name, sender.receivers[receiver].1
-                );
-                let share = uniform(&mut self.streams.stream(&name));
-                let wait = Span::from_ps((spread_ps * share) as u64);
-                self.push(sender, receiver, u64::from(number), self.start() + wait, app(number))?;
+                self.connection(sender, receiver, number, app(number))?;
             }
         }
         Ok(())
+    }
+
+    fn connection(
+        &mut self,
+        sender: &Sender,
+        receiver: usize,
+        number: u32,
+        app: App,
+    ) -> Result<(), SimError> {
+        let spread_ps = self.fabric.base_rtt.ps().min(self.stop.since(self.start()).ps() / 100) as f64;
+        let to_name = &sender.receivers[receiver].1;
+        let name = format!("traffic/{}/{}>{to_name}/{number}/start", self.identity, sender.name);
+        let share = uniform(&mut self.streams.stream(&name));
+        let wait = Span::from_ps((spread_ps * share) as u64);
+        self.push(sender, receiver, u64::from(number), self.start() + wait, app)
     }
 
     /// Every round, all senders at the same instant.
@@ -200,10 +211,36 @@ impl Planner<'_> {
             chosen.push((index, number, receiver, at, bytes));
             next.extend(all[index].advance().map(|at| Reverse((at, index))));
         }
+        if let Some(count) = k.kept_connections {
+            return self.kept(senders, &chosen, count);
+        }
         // Connections are numbered sender by sender.
         chosen.sort_unstable_by_key(|(index, number, ..)| (*index, *number));
         for (index, number, receiver, at, bytes) in chosen {
             self.push(&senders[index], receiver, number, at, App::Sized { bytes })?;
+        }
+        Ok(())
+    }
+
+    /// Connections that stay open, and take what arrives for their pair of hosts in turn.
+    fn kept(&mut self, senders: &[Sender], arrived: &[Arrived], count: u32) -> Result<(), SimError> {
+        if arrived.len() > MAX_FLOWS {
+            return Err(SimError::TooMany { traffic: self.label.clone(), most: MAX_FLOWS });
+        }
+        let mut of_pairs: Vec<Vec<Vec<Object>>> =
+            senders.iter().map(|sender| vec![Vec::new(); sender.receivers.len()]).collect();
+        for &(sender, _, receiver, at, bytes) in arrived {
+            of_pairs[sender][receiver].push(Object { at, bytes });
+        }
+        for (sender, of_receivers) in senders.iter().zip(&of_pairs) {
+            for (receiver, objects) in of_receivers.iter().enumerate() {
+                for number in 0..count {
+                    let own = objects.iter().skip(number as usize).step_by(count as usize);
+                    let (request_bytes, objects) = (REQUEST_BYTES, own.copied().collect());
+                    let app = App::Fetches { request_bytes, objects };
+                    self.connection(sender, receiver, number, app)?;
+                }
+            }
         }
         Ok(())
     }
@@ -222,6 +259,9 @@ impl Planner<'_> {
         Some(Arrivals { stream: self.streams.stream(&name), mean_s: 1.0 / per_second, at, stop, number: 0 })
     }
 }
+
+/// Sender, number among its arrivals, receiver, when and how much.
+type Arrived = (usize, u64, usize, Time, u64);
 
 /// What writes at a rate, if the entry does.
 fn paced(kind: &TrafficKind, bytes: Option<u64>) -> Option<App> {

@@ -15,8 +15,13 @@ use std::slice;
 /// What a complete message makes a connection of the same shard do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tell {
-    /// The server answers on this connection.
-    Respond(u32),
+    /// The server answers on this connection; requests are all alike.
+    Respond {
+        /// Index of the connection.
+        conn: u32,
+        /// Bytes of each request.
+        request_bytes: u64,
+    },
     /// The client notes the answer to this connection's request.
     Answered(u32),
 }
@@ -45,8 +50,8 @@ pub(crate) struct RxConn {
     pub(super) sack_ranges: u8,
     /// The ways of acknowledgments, if they share one.
     pub(crate) ack_ways: Option<Box<AckWays>>,
-    /// Segments per message of a request-response application; 0: nobody is told.
-    pub(crate) message: u32,
+    /// One past the segments of the message that somebody is told of next; `u32::MAX`: nobody is.
+    pub(crate) message_end: u32,
     pub(crate) messages: u32,
     pub(crate) completed: Time,
     /// Payload that the application can have: in order in the connection's stream.
@@ -95,7 +100,7 @@ impl RxConn {
                 config.sack_ranges
             },
             ack_ways: None,
-            message: 0,
+            message_end: u32::MAX,
             messages: 0,
             completed: Time::NEVER,
             delivered_bytes: 0,
@@ -131,6 +136,14 @@ impl RxConn {
     #[cold]
     pub(super) fn stall(&mut self, now: Time) {
         self.stalled = self.stalled.max(now.min(self.stop).since(self.delivered_at));
+    }
+
+    /// Somebody waits for a message of `bytes` behind those before it, or for none.
+    pub(crate) fn await_message(&mut self, bytes: Option<u64>) {
+        let before = if self.message_end == u32::MAX { 0 } else { self.message_end };
+        let segments =
+            |bytes: u64| u32::try_from(bytes.div_ceil(u64::from(self.mss_bytes))).unwrap_or(u32::MAX);
+        self.message_end = bytes.map_or(u32::MAX, |bytes| before.saturating_add(segments(bytes)));
     }
 
     /// Notes the most segments that have waited for earlier ones.

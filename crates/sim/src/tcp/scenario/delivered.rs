@@ -2,7 +2,7 @@
 
 use super::Flow;
 use crate::hosts::Hosts;
-use crate::tcp::{ConnId, Directory, FlowRecord};
+use crate::tcp::{Directory, FlowRecord};
 use crate::transport::Part;
 
 /// By connection.
@@ -32,19 +32,16 @@ impl Delivered {
         part: &mut Part,
     ) {
         for (index, flow) in flows.iter().enumerate() {
-            let conns = [Some(flow.conn), flow.answers];
-            let bytes: u64 =
-                conns.iter().flatten().map(|id: &ConnId| directory.delivered_bytes(*id, hosts)).sum();
+            let bytes: u64 = flow.carrying().map(|id| directory.delivered_bytes(id, hosts)).sum();
             let new = bytes - std::mem::replace(&mut self.bytes[index], bytes);
             part.traffic[flow.planned.traffic] += new;
             if part.inside {
                 self.window[index] += new;
             }
-            let record = directory.flow(flow.conn, hosts);
-            let answers = flow.answers.map(|id| directory.flow(id, hosts));
+            let records: Vec<FlowRecord> = flow.carrying().map(|id| directory.flow(id, hosts)).collect();
             for (subflow, path) in flow.paths.iter().enumerate() {
                 let of = |record: &FlowRecord| record.subflows[subflow].receiver.bytes;
-                let bytes = of(&record) + answers.as_ref().map_or(0, of);
+                let bytes = records.iter().map(of).sum();
                 let new = bytes - std::mem::replace(&mut self.arrived[index][subflow], bytes);
                 if let Some(path) = path {
                     let sums = if flow.competing { &mut part.competing_paths } else { &mut part.paths };

@@ -14,6 +14,7 @@ use crate::tcp::config::{
     AckPath, AlgorithmId, App, ConfigId, ConnSpec, Ecn, ReceiveBuffer, SubflowSpec, TcpConfig,
 };
 use crate::tcp::{ConnId, World};
+use crate::time::Time;
 use crate::traffic::{Planned, plan_flows};
 use crate::transport::{Making, Transport, sample_every, scheduler};
 
@@ -31,7 +32,7 @@ pub(crate) fn make(making: &mut Making<'_>, hosts: &mut [Hosts]) -> Result<Box<d
     let mut maker = Maker::new(making)?;
     let flows = planned.into_iter().map(|p| maker.flow(p, count)).collect::<Result<Vec<_>, _>>()?;
     let mut world = maker.world;
-    let traced = flows.iter().filter(|flow| endless(flow.planned.app)).map(|flow| flow.paths.len()).sum();
+    let traced = flows.iter().filter(|flow| endless(&flow.planned.app)).map(|flow| flow.paths.len()).sum();
     let sample_every = sample_every(scenario, traced);
     world.sample_every(sample_every);
     let (made, directory) = world.build();
@@ -91,16 +92,24 @@ impl<'a, 'b> Maker<'a, 'b> {
         let entry = &scenario.traffic[planned.traffic];
         let (common, host) = (&entry.common, &scenario.host);
         let multipath = entry.protocol(host) == Protocol::Mptcp;
-        let (subflows, paths) = self.subflows(&planned, common, multipath)?;
+        let (mut subflows, paths) = self.subflows(&planned, common, multipath)?;
+        // Who fetches opens the connection.
+        let fetches = matches!(planned.app, App::Fetches { .. });
+        let (mut opens, mut other) = (planned.from, planned.to);
+        if fetches {
+            (opens, other) = (other, opens);
+            subflows.iter_mut().for_each(|one| std::mem::swap(&mut one.forward, &mut one.reverse));
+        }
         let cc = common.cc.clone().unwrap_or_else(|| host.cc.clone());
         let own = self.world_flows();
         let group = if count <= OWN_GROUPS { own } else { planned.traffic };
         let spec = ConnSpec {
-            sender: self.making.fabric.hosts[planned.from].0,
-            receiver: self.making.fabric.hosts[planned.to].0,
+            sender: self.making.fabric.hosts[opens].0,
+            receiver: self.making.fabric.hosts[other].0,
             start: planned.start,
-            stop: planned.stop,
-            app: planned.app,
+            // What arrives is fetched, as what has begun on a connection of its own arrives.
+            stop: if fetches { Time::NEVER } else { planned.stop },
+            app: planned.app.clone(),
             algorithm: self.algorithm(&cc)?,
             config: self.configs[usize::from(common.ecn.or(host.ecn) == Some(true))],
             scheduler: scheduler(common.scheduler.unwrap_or(host.scheduler)),
@@ -110,14 +119,15 @@ impl<'a, 'b> Maker<'a, 'b> {
             read_rate_bps: common.read_rate.map(BitsPerSec::get),
             class: self.making.fabric.class_of(planned.from, common.class),
             group: group as u16,
-            trace: endless(planned.app),
+            trace: endless(&planned.app),
         };
         let traffic = || self.making.labels[planned.traffic].clone();
         let conn = self
             .world
             .add_connection(spec)
             .map_err(|source: HostError| SimError::Host { traffic: traffic(), source })?;
-        let answers = matches!(planned.app, App::RequestResponse { .. }).then_some(ConnId(conn.0 + 1));
+        let asks = fetches || matches!(planned.app, App::RequestResponse { .. });
+        let answers = asks.then_some(ConnId(conn.0 + 1));
         Ok(Flow { conn, answers, cc, group: group as u16, paths, competing: entry.is_competing(), planned })
     }
 
@@ -182,6 +192,6 @@ fn tcp_config(host: &Host) -> TcpConfig {
 }
 
 /// An application that sends as long as it may: what is sampled. Of short transfers every RTT is counted.
-pub(crate) fn endless(app: App) -> bool {
+pub(crate) fn endless(app: &App) -> bool {
     matches!(app, App::Bulk | App::Paced { bytes: None, .. } | App::OnOff { .. })
 }

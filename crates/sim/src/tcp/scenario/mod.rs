@@ -6,7 +6,7 @@ mod observe;
 
 pub(crate) use make::{OWN_GROUPS, make};
 
-use super::{ConnId, Directory, RttGroups};
+use super::{App, ConnId, Directory, RttGroups};
 use crate::engine::Ctx;
 use crate::hosts::Hosts;
 use crate::lower::NamedPath;
@@ -22,14 +22,33 @@ use vmcc_scenario::model::SubflowEvent;
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) planned: Planned,
+    /// The connection that was opened.
     pub(crate) conn: ConnId,
-    /// The connection that carries the answers.
+    /// The one in the other direction, which carries the answers.
     pub(crate) answers: Option<ConnId>,
     pub(crate) cc: String,
     pub(crate) group: u16,
     /// Current path of each subflow, by index into the fabric's paths.
     pub(crate) paths: Vec<Option<usize>>,
     pub(crate) competing: bool,
+}
+
+impl Flow {
+    /// Both directions. That of what is fetched goes first, from `from` to `to` of the entry as everything else that does.
+    fn directions(&self) -> impl Iterator<Item = ConnId> + use<> {
+        let both = [Some(self.conn), self.answers];
+        let (first, second) = if self.fetches() { (both[1], both[0]) } else { (both[0], both[1]) };
+        first.into_iter().chain(second)
+    }
+
+    /// The directions whose payload counts: requests for objects are not what is delivered.
+    fn carrying(&self) -> impl Iterator<Item = ConnId> + use<> {
+        self.directions().take(if self.fetches() { 1 } else { 2 })
+    }
+
+    fn fetches(&self) -> bool {
+        matches!(self.planned.app, App::Fetches { .. })
+    }
 }
 
 /// All of them.
@@ -138,10 +157,9 @@ impl Transport for Flows {
         let shared: Vec<&Hosts> = hosts.iter().map(|shard| &**shard).collect();
         self.legs.extend(self.ended_leg(moved, &shared));
         let flow = &mut self.flows[moved.ends];
-        self.directory.reroute(flow.conn, moved.way, moved.routes, hosts);
-        if let Some(answers) = flow.answers {
-            let turned = (moved.routes.1, moved.routes.0);
-            self.directory.reroute(answers, moved.way, turned, hosts);
+        let turned = (moved.routes.1, moved.routes.0);
+        for (direction, routes) in flow.directions().zip([moved.routes, turned]) {
+            self.directory.reroute(direction, moved.way, routes, hosts);
         }
         flow.paths[moved.way] = moved.path;
     }
@@ -159,8 +177,7 @@ impl Transport for Flows {
     ) {
         for flow in &self.flows {
             for number in self.meant(&managed.which, flow, paths) {
-                let senders =
-                    [Some(flow.conn), flow.answers].into_iter().flatten().map(|id| self.directory.sender(id));
+                let senders = flow.directions().map(|id| self.directory.sender(id));
                 for (_, sender) in senders.filter(|(of, _)| *of == shard) {
                     hosts.tcp.change_subflow(ctx, (sender, number), managed.change);
                 }

@@ -9,7 +9,7 @@ use vmcc_metrics::observed::{
 use super::{Flow, Flows, Leg};
 use crate::hosts::Hosts;
 use crate::run::at;
-use crate::tcp::{App, Closing, FlowRecord, RttGroups, SubflowRecord};
+use crate::tcp::{App, Closing, FlowRecord, Object, RttGroups, SubflowRecord};
 use crate::time::Time;
 use crate::traffic::Planned;
 
@@ -33,8 +33,7 @@ fn connections(all: &Flows, hosts: &[&Hosts], groups: usize, end: Moment) -> Vec
     }
     let one = |(index, flow): (usize, &Flow)| {
         let record = all.directory.flow(flow.conn, hosts);
-        let answers = flow.answers.map(|id| all.directory.flow(id, hosts));
-        let directions: Vec<&FlowRecord> = std::iter::once(&record).chain(&answers).collect();
+        let directions: Vec<FlowRecord> = flow.directions().map(|id| all.directory.flow(id, hosts)).collect();
         let subflows = flow.paths.iter().enumerate().flat_map(|(number, path)| {
             let samples = samples.remove(&(index, number)).unwrap_or_default();
             let whole = Subflow { number, path: *path, samples, ..of(&directions, number) };
@@ -46,12 +45,12 @@ fn connections(all: &Flows, hosts: &[&Hosts], groups: usize, end: Moment) -> Vec
             from: flow.planned.from_name.clone(),
             to: flow.planned.to_name.clone(),
             cc: flow.cc.clone(),
-            job: job(flow.planned.app),
+            job: job(&flow.planned.app),
             start: at(record.start),
             stop: at(flow.planned.stop),
             established: record.established != Time::NEVER,
             received: reached(record.received),
-            delivered_bytes: directions.iter().map(|r| r.delivered_bytes).sum(),
+            delivered_bytes: directions.iter().take(flow.carrying().count()).map(|r| r.delivered_bytes).sum(),
             window_bytes: all.delivered.window[index] as f64,
             stalled_us: stalled_us(&flow.planned, &record, end),
             reinjected_bytes: Some(directions.iter().map(|r| r.reinjected_bytes()).sum()),
@@ -68,7 +67,9 @@ fn stalled_us(planned: &Planned, record: &FlowRecord, end: Moment) -> Option<f64
     let end = match planned.app {
         App::Bulk => at(planned.stop).min(end),
         App::Sized { .. } => at(record.received).min(end),
-        App::Paced { .. } | App::OnOff { .. } | App::RequestResponse { .. } => return None,
+        App::Paced { .. } | App::OnOff { .. } | App::RequestResponse { .. } | App::Fetches { .. } => {
+            return None;
+        }
     };
     let last = if record.delivered_at == Time::NEVER { record.start } else { record.delivered_at };
     let before = record.stalled.ps() as f64 / 1e6;
@@ -153,10 +154,10 @@ fn since(all: &Counters, before: &Counters) -> Counters {
     }
 }
 
-fn job(app: App) -> Job {
-    match app {
+fn job(app: &App) -> Job {
+    match *app {
         App::Sized { bytes } => Job::Transfer(bytes),
-        App::RequestResponse { response_bytes, .. } => Job::Requests(response_bytes),
+        App::RequestResponse { .. } | App::Fetches { .. } => Job::Requests,
         App::Paced { bytes: Some(bytes), .. } => Job::Transfer(bytes),
         App::Bulk | App::Paced { bytes: None, .. } | App::OnOff { .. } => Job::Endless,
     }
@@ -164,13 +165,12 @@ fn job(app: App) -> Job {
 
 /// What a subflow did so far.
 pub(super) fn subflow(all: &Flows, flow: &Flow, number: usize, hosts: &[&Hosts]) -> Subflow {
-    let conns = [Some(flow.conn), flow.answers].into_iter().flatten();
-    let records: Vec<FlowRecord> = conns.map(|id| all.directory.flow(id, hosts)).collect();
-    of(&records.iter().collect::<Vec<_>>(), number)
+    let records: Vec<FlowRecord> = flow.directions().map(|id| all.directory.flow(id, hosts)).collect();
+    of(&records, number)
 }
 
 /// A subflow's counters, both directions of its connection together.
-fn of(directions: &[&FlowRecord], number: usize) -> Subflow {
+fn of(directions: &[FlowRecord], number: usize) -> Subflow {
     let both: Vec<&SubflowRecord> = directions.iter().map(|record| &record.subflows[number]).collect();
     let sum = |counter: fn(&SubflowRecord) -> u64| Some(both.iter().map(|record| counter(record)).sum());
     // Events close both directions at once.
@@ -226,17 +226,34 @@ fn samples(hosts: &[&Hosts], numbers: &BTreeMap<u32, usize>) -> BTreeMap<(usize,
     samples
 }
 
-/// Answered requests, in an order that does not depend on shards.
+/// Requests, in an order that does not depend on shards.
 fn responses(flows: &Flows, hosts: &[&Hosts], first: usize) -> Vec<Response> {
     let numbers = numbers(flows);
     let all = hosts.iter().flat_map(|shard| shard.tcp.responses());
     let one = |response: &crate::tcp::Response| {
         let connection = first + *numbers.get(&response.conn.0)?;
-        Some(Response { connection, asked: at(response.asked), answered: at(response.answered) })
+        let (asked, answered) = (at(response.asked), Some(at(response.answered)));
+        Some(Response { connection, asked, answered, bytes: response.bytes })
     };
     let mut responses: Vec<Response> = all.filter_map(one).collect();
     responses.sort_by_key(|response| (response.answered, response.connection, response.asked));
+    responses.extend(waiting(flows, hosts, first));
     responses
+}
+
+/// Objects that have not come, or not wholly.
+fn waiting(flows: &Flows, hosts: &[&Hosts], first: usize) -> Vec<Response> {
+    let of_flow = |(index, flow): (usize, &Flow)| {
+        let App::Fetches { objects, .. } = &flow.planned.app else { return Vec::new() };
+        let answers = flow.answers.map_or(0, |id| flows.directory.flow(id, hosts).responses);
+        let rest = objects.get(answers as usize..).unwrap_or_default();
+        let one = |object: &Object| {
+            let (connection, asked, bytes) = (first + index, at(object.at), object.bytes);
+            Response { connection, asked, answered: None, bytes }
+        };
+        rest.iter().map(one).collect()
+    };
+    flows.flows.iter().enumerate().flat_map(of_flow).collect()
 }
 
 /// RTT samples by group. What was counted before the window is part of what was counted in all.

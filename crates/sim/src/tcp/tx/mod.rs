@@ -15,6 +15,8 @@
 mod ack;
 #[cfg(test)]
 mod app_tests;
+#[cfg(test)]
+mod fetch_tests;
 mod manage;
 mod multipath;
 #[cfg(test)]
