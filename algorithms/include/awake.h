@@ -33,7 +33,9 @@
  *            silence: 2 * (silence - advance) > silence
  *
  *   pace     all that was in flight is acknowledged at once, and a whole window would leave as one
- *            burst: it is spread over T, for as long.  Not where runs are shorter than a round
+ *            burst: it is spread over T, for as long, and up to 2 T where it has not left by then:
+ *            a host that begins to reduce meanwhile holds the window at what is in flight, little
+ *            by then, and gives back the rest at the end.  Not where runs are shorter than a round
  *            trip: most of it would still wait when the machine is off again, which costs more
  *            than a queue that is too short for it.  A run that is ended by a sleep was long
  *            enough if a packet of it was acknowledged in it; `trust` goes up by one with each that
@@ -191,6 +193,17 @@ CC_INLINE uint32_t cc_awake_sample(struct cc_awake *a, const struct cc_event *ev
 	return apart < t / CC_AWAKE_NEAR ? 0 : t;
 }
 
+/* Has all of the window left that was to be spread?  An eighth may go at once. */
+CC_INLINE int cc_awake_has_left(const struct cc_awake *a, const struct cc_event *ev,
+				uint32_t srtt_us, uint32_t w)
+{
+	uint32_t awake_us = (uint32_t)ev->now_us - a->woke_us;
+
+	if (awake_us < srtt_us)
+		return 0;
+	return awake_us >= 2 * srtt_us || !ev->in_flight_pkt || ev->in_flight_pkt >= w - w / 8 - 1;
+}
+
 /* The window that the ACK leaves, spread over T; for as long. */
 CC_INLINE void cc_awake_pace(struct cc_awake *a, const struct cc_event *ev, uint32_t srtt_us,
 			     int woke, struct cc_decision *out)
@@ -200,8 +213,7 @@ CC_INLINE void cc_awake_pace(struct cc_awake *a, const struct cc_event *ev, uint
 	if (woke && (a->flags & CC_AWAKE_TRUST) >> CC_AWAKE_TRUST_SHIFT >= CC_AWAKE_TRUST_PACES) {
 		a->flags |= CC_AWAKE_PACED;
 		cc_set_gap(out, cc_max(srtt_us / w, 1));
-	} else if (a->flags & CC_AWAKE_PACED &&
-		   (woke || (uint32_t)ev->now_us - a->woke_us >= srtt_us)) {
+	} else if (a->flags & CC_AWAKE_PACED && (woke || cc_awake_has_left(a, ev, srtt_us, w))) {
 		a->flags &= ~CC_AWAKE_PACED;
 		cc_set_gap(out, 0);
 	}

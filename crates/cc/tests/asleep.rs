@@ -115,6 +115,22 @@ fn a_sleep_is_not_measured_and_the_window_leaves_paced() {
     assert_eq!(sender.own_rtt_us(), 0, "the host's is as good again");
 }
 
+/// A host that reduces meanwhile holds its window at what is in flight; what it gives back at the end is not to leave at once.
+#[test]
+fn what_has_not_left_after_a_round_trip_is_spread_over_another() {
+    for (in_flight_pkt, ends) in [(10, false), (33, false), (34, true), (0, true)] {
+        let mut sender = Sender::new();
+        assert_eq!(sender.ack(90_000, 200, 91_000).gap_us(), Some(50));
+        sender.event.in_flight_pkt = in_flight_pkt;
+        let after = sender.ack(2_000, 90_000, 1_000).gap_us();
+        assert_eq!(after, ends.then_some(0), "{in_flight_pkt} of 40 in flight after T");
+        sender.ack(500, 500, 1_000);
+        // T is shorter by now.
+        let after = sender.ack(1_500, 1_500, 1_000).gap_us();
+        assert_eq!(after, (!ends).then_some(0), "{in_flight_pkt} of 40 in flight after 2 T");
+    }
+}
+
 /// Off again before anything that it sent is acknowledged: each ACK has waited, and so had the one before.
 #[test]
 fn what_runs_for_less_than_a_round_trip_at_a_time_is_not_paced() {

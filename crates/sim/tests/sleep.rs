@@ -37,9 +37,11 @@ fn awake_has_its_share_where_the_window_is_more_than_the_queue() {
 
 #[test]
 fn vmcc_awake_has_its_share_where_the_window_is_more_than_the_queue() {
-    let share = goodput(PATHS, &["host.cc='vmcc'", MARKING]) / 4.0;
+    // Never off it fills both paths. For that a window needs a hundred round trips from half on, four seconds of these.
+    let longer = |text: &str| text.replace("duration='24s'\nwarmup='4s'", "duration='70s'\nwarmup='30s'");
+    let share = goodput(&longer(PATHS), &["host.cc='vmcc'", MARKING]) / 4.0;
     for slice_ms in [30, 120, 480] {
-        let text = asleep(slice_ms);
+        let text = longer(&asleep(slice_ms));
         let [vmcc, awake] =
             ["vmcc", "vmcc_awake"].map(|cc| goodput(&text, &[&format!("host.cc='{cc}'"), MARKING]));
         println!("{slice_ms} ms: vMCC has {:.2} of its share, vmcc_awake {:.2}", vmcc / share, awake / share);
