@@ -18,11 +18,13 @@
  * (once per window, update before cut); the path just marked is the one closed; an ACK that
  * triggers detection is cut as well.  By default paths are compared in time instead, because two
  * disjoint paths of equal rate and delay look to algorithm 2 like one.  In algorithm 2 each path is
- * tested once, within `early` of its establishment.  A path that asked to be closed is no longer
- * compared with, so that of two alike one survives; nor is one in recovery from a timeout, which
- * may be dead.  The option `count = rate` scales a sibling's count to the own number of
- * acknowledged packets before comparing: raw counts only find sharing paths whose windows are
- * alike.
+ * tested within `early` of its establishment: once, or, with `tests = repeated`, at each ECE from
+ * then on until it asks to be closed.  "If path-sharing detection not performed" allows both; no
+ * pair is left out by that only a marked path is compared, since no other's count changes.  A path
+ * that asked to be closed is no longer compared with, so that of two alike one survives; nor is one
+ * in recovery from a timeout, which may be dead.  The option `count = rate` scales a sibling's
+ * count to the own number of acknowledged packets before comparing: tested once, raw counts only
+ * find sharing paths whose windows are alike.
  *
  * Valid range: see coupling.h and src/dctcp.c.  Without ECE it is its increase law, bit for bit;
  * with one path it is DCTCP.
@@ -111,13 +113,18 @@ CC_INLINE void vmcc_compare_counts(CC_HOOK_ARGS)
 
 /* Is it time to test this path? */
 CC_INLINE int vmcc_may_compare(const struct vmcc *v, const struct cc_event *ev,
-			       const struct cc_group *group, const struct cc_params *params)
+			       const struct cc_path *self, const struct cc_group *group,
+			       const struct cc_params *params)
 {
 	uint64_t trigger = params->v[CC_P_VMCC_TRIGGER];
 
 	if (!cc_equal(params->v[CC_P_VMCC_DETECTOR], CC_P_VMCC_DETECTOR_COUNTS))
 		return 0;
-	if (!trigger || v->tested || v->ece_cnt < trigger || !cc_is_coupled(ev, group))
+	if (!trigger || v->ece_cnt < trigger || !cc_is_coupled(ev, group))
+		return 0;
+	if (v->tested && !cc_equal(params->v[CC_P_VMCC_TESTS], CC_P_VMCC_TESTS_REPEATED))
+		return 0;
+	if (self->pub[0] & VMCC_CLOSING)
 		return 0;
 	return ev->now_us - v->started_us < params->v[CC_P_VMCC_EARLY] * VMCC_US_PER_MS;
 }
@@ -141,7 +148,7 @@ CC_HOOK(vmcc, on_ack)
 	if (ev->flags & CC_EV_ECE) {
 		v->ece_cnt = cc_min(v->ece_cnt, VMCC_COUNT_MAX) + 1;
 		vmcc_publish(v, self);
-		if (vmcc_may_compare(v, ev, group, params))
+		if (vmcc_may_compare(v, ev, self, group, params))
 			vmcc_compare_counts(CC_PASS_ARGS);
 	}
 	vmcc_publish(v, self);

@@ -68,7 +68,7 @@ pub enum ParamError {
 
 /// Parameters that some detectors of shared bottlenecks heed, and which.
 const DETECTORS_OF: [(&[&str], &[&str]); 2] =
-    [(&["theta", "phi", "early", "count"], &["counts"]), (&["interval"], &["events", "statistics"])];
+    [(&["theta", "phi", "early", "count", "tests"], &["counts"]), (&["interval"], &["events", "statistics"])];
 
 /// The parameters of one algorithm, as its C code reads them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
