@@ -30,14 +30,15 @@ pub use multipath::PathError;
 
 use crate::config::Config;
 use crate::congestion::Controller;
+use crate::congestion::windows::Windows;
 use crate::crypto::{Keys, Random, Session, Side, Tls};
 use crate::error::ConnectionError;
 use crate::event::{Event, PathId};
 use crate::paths::cids::{LocalCids, RemoteCids};
 use crate::paths::mtu::Mtu;
-use crate::paths::{Path, PathState, Route};
+use crate::paths::{Path, PathState, Route, Seen};
 use crate::qlog::{self, Log};
-use crate::recovery::sent::Control;
+use crate::recovery::sent::{Control, SentPacket};
 use crate::recovery::space::Space;
 use crate::streams::Streams;
 use crate::streams::recv::RecvBuffer;
@@ -162,6 +163,7 @@ pub struct Connection {
     ids_given_to: PathId,
     selector: Selector,
     controller: Controller,
+    windows: Windows,
     streams: Streams,
     pending: VecDeque<Control>,
     datagrams_out: VecDeque<Vec<u8>>,
@@ -178,7 +180,7 @@ pub struct Connection {
     idle_touched: bool,
     stats: Stats,
     /// What one call needs and the next one can use again.
-    scratch: Vec<(u64, crate::recovery::sent::SentPacket)>,
+    scratch: Vec<(u64, SentPacket)>,
     reset_secret: crate::crypto::Secret,
     log: Option<Box<Log>>,
 }
@@ -217,7 +219,7 @@ impl Connection {
         let keys = tls.initial_keys(begin.initial_dcid.as_slice(), side);
         let streams = Streams::new(side, config.limits());
         let mtu = Mtu::new(config.initial_mtu, config.max_mtu);
-        let mut path = Path::new(0, begin.route, config.initial_window_pkt, mtu);
+        let mut path = Path::new(0, begin.route, mtu);
         path.validated = begin.validated || side == Side::Client;
         (path.state, path.heard_at) = (PathState::Open, begin.now);
         let peer_cid = begin.peer_cid.unwrap_or(begin.original_dcid);
@@ -225,6 +227,8 @@ impl Connection {
         let log = config.qlog.as_ref();
         let log = log.and_then(|sinks| Log::begin(&**sinks, begin.now, side, &id, begin.route));
         let log = log.map(Box::new);
+        let mut windows = Windows::new(config.coupling, config.initial_window_pkt);
+        windows.place(0, mtu.size());
         let mut local_cids = LocalCids::default();
         local_cids.push(begin.own_cid);
         let mut connection = Connection {
@@ -261,6 +265,7 @@ impl Connection {
             ids_given_to: 0,
             selector: Selector::new(config.scheduler),
             controller: Controller::new(config.algorithm, config.params),
+            windows,
             streams,
             pending: VecDeque::new(),
             datagrams_out: VecDeque::new(),
@@ -300,8 +305,20 @@ impl Connection {
     }
 
     fn begin_window(&mut self, slot: usize, now: Time) {
-        let (window, at) = self.paths[slot].window_at(now, slot, false);
-        window.begin(&mut self.controller, &at);
+        self.windows.begin(&mut self.controller, &self.paths[slot].moment(now, slot, false));
+    }
+
+    /// Packets leave at the rate that the window allows: those of every path, where it is one.
+    fn pace(&mut self, slot: usize) {
+        let all = self.windows.is_combined();
+        let paths = self.paths.iter_mut().enumerate().filter(|(i, _)| all || *i == slot);
+        paths.for_each(|(i, path)| path.pace(self.windows.of(i)));
+    }
+
+    /// A path's packets have a new size.
+    fn on_mtu(&mut self, slot: usize) {
+        self.windows.set_mtu(slot, self.paths[slot].mtu.size());
+        self.pace(slot);
     }
 
     fn level_mut(&mut self, space: SpaceId) -> Option<&mut Level> {
@@ -369,6 +386,12 @@ impl Connection {
     pub fn scheduler(&self) -> Scheduler {
         self.selector.scheduler
     }
+}
+
+/// How many packets and bytes of these are in flight.
+fn in_flight(packets: impl Iterator<Item = SentPacket>) -> (u64, u64) {
+    let bytes = packets.map(|packet| packet.in_flight()).filter(|bytes| *bytes > 0);
+    bytes.fold((0, 0), |(packets, sum), bytes| (packets + 1, sum + bytes))
 }
 
 fn local_params(begin: &Begin, config: &Config) -> Params {

@@ -47,7 +47,7 @@ impl Connection {
                     sooner(path.challenge.map(|challenge| challenge.send_at.min(challenge.until)));
                     sooner(self.pto_at(slot).map(|(at, _)| at));
                     sooner(self.suspect_at(slot));
-                    sooner(path.paced_until.filter(|_| data && path.window.has_room()));
+                    sooner(path.paced_until.filter(|_| data && self.windows.of(slot).has_room()));
                 }
             }
             let carrier = self.ack_carrier(slot).filter(|&carrier| !self.is_blocked(carrier));
@@ -155,7 +155,7 @@ impl Connection {
         path.probes = PROBES;
         if path.pto_count == SILENT_TIMEOUTS {
             path.mtu.on_silence();
-            path.on_mtu();
+            self.on_mtu(slot);
         }
         self.log_metrics(now, slot);
         if !self.paths[slot].failed {
@@ -185,8 +185,29 @@ impl Connection {
         self.note(now, path, "the path is silent: what it carries leaves on others");
         self.events.push_back(Event::PathSuspected { path });
         self.repeat(SpaceId::Path(slot), usize::MAX);
+        if self.windows.is_combined() {
+            self.free_silent(now, slot);
+        }
         // Asked at once whether it lives.
         self.paths[slot].probes = self.paths[slot].probes.max(1);
+    }
+
+    /// What a silent path carries holds nothing back that others could carry: to a window of all it is lost.
+    fn free_silent(&mut self, now: Time, slot: usize) {
+        let (mut packets, mut bytes, mut newest) = (0, 0, None);
+        let own = &mut self.paths[slot].space.sent;
+        let next = own.next();
+        for (_, packet) in own.below(next).filter(|(_, packet)| packet.in_flight() > 0) {
+            (packets, bytes) = (packets + 1, bytes + packet.in_flight());
+            newest = newest.max(Some(packet.sent));
+            packet.free = true;
+        }
+        self.windows.free(slot, packets, bytes);
+        if let Some(newest) = newest {
+            let at = self.paths[slot].moment(now, slot, self.streams.has_work());
+            self.windows.on_lost(&mut self.controller, &at, newest);
+            self.pace(slot);
+        }
     }
 
     /// This host cannot send along a route: its interface is gone, or no route leads there. Nobody waits for answers of such a path while
