@@ -6,7 +6,8 @@
 //! * The algorithm has one path, and runs in its single-path form: detectors of shared bottlenecks have nothing to compare.
 //! * What is in flight on any path counts. A reduction lasts until something is acknowledged, on any path, that was sent after its beginning.
 //! * A round ends when as many packets have left the network as had been sent when it began: numbers of several paths have no order.
-//! * The round trip that the algorithm hears of is that of the path that was acknowledged. Packets are of the smallest path's size.
+//! * The round trip that the algorithm hears of is that of the path that was acknowledged. Packets are as small as those of the
+//!   path that answers and has the smallest.
 //! * A path that falls silent is one loss, and what it carries is no longer in flight (section 3.1.2: `pipe` of a path that times out is
 //!   zero). What is sent to ask whether it lives does not count. A path that is given up gives its bytes back, and that is no loss.
 //! * Congestion is persistent where no path has answered.
@@ -34,6 +35,7 @@ struct Share {
     in_flight: u64,
     /// Bytes of a packet; 0: there is no path.
     mtu: u16,
+    silent: bool,
     /// Reductions that losses and marks on it have caused.
     reductions: u64,
     acked_at: Time,
@@ -101,12 +103,25 @@ impl Windows {
     /// Packets of a path have this size.
     pub(crate) fn set_mtu(&mut self, slot: usize, mtu: u16) {
         self.shares[slot].mtu = mtu;
-        let index = self.index(slot);
-        self.windows[index].mtu = if self.is_combined() { self.least_mtu().unwrap_or(mtu) } else { mtu };
+        match self.coupling {
+            Coupling::Separate => self.windows[slot].mtu = mtu,
+            Coupling::Combined => self.resize(),
+        }
     }
 
-    fn least_mtu(&self) -> Option<u16> {
-        self.shares.iter().map(|share| share.mtu).filter(|&mtu| mtu > 0).min()
+    /// A path that is silent may have no size that passes: it says nothing of the others' packets.
+    fn resize(&mut self) {
+        let counts = |share: &&Share| share.mtu > 0 && !share.silent;
+        let least = self.shares.iter().filter(counts).map(|share| share.mtu).min();
+        if let Some(least) = least.filter(|_| self.is_combined()) {
+            self.windows[0].mtu = least;
+        }
+    }
+
+    /// A path falls silent, or answers again.
+    pub(crate) fn set_silent(&mut self, slot: usize, silent: bool) {
+        self.shares[slot].silent = silent;
+        self.resize();
     }
 
     /// So many packets and bytes of a path are no longer in flight.
@@ -123,9 +138,7 @@ impl Windows {
     pub(crate) fn close(&mut self, slot: usize, packets: u64) {
         self.free(slot, packets, u64::MAX);
         self.shares[slot].mtu = 0;
-        if let Some(mtu) = self.least_mtu().filter(|_| self.is_combined()) {
-            self.windows[0].mtu = mtu;
-        }
+        self.resize();
     }
 
     /// What was learnt does not hold any more.
@@ -155,7 +168,10 @@ impl Windows {
         self.shares[at.slot].in_flight += bytes;
         let (seen, index) = (self.seen(at), self.index(at.slot));
         let window = &mut self.windows[index];
-        let limited = at.waiting && window.in_flight_pkt() + 1 >= window.cwnd;
+        // On a larger path than the window's packets are of, one may be more than one.
+        let packets = bytes.div_ceil(window.mtu.into()).max(1);
+        let full = u64::from(window.in_flight_pkt()) + packets >= window.cwnd.into();
+        let limited = at.waiting && full;
         window.on_sent(&seen, bytes, limited);
     }
 

@@ -160,6 +160,7 @@ impl Connection {
         if path.failed {
             path.failed = false;
             let path = path.id;
+            self.windows.set_silent(slot, false);
             self.note(now, path, "the path answers again");
             self.events.push_back(Event::PathRevived { path });
             self.relieve_failed();

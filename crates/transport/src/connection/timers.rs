@@ -181,6 +181,7 @@ impl Connection {
     /// A path is silent while others answer: everything on it leaves on them at once.
     fn suspect(&mut self, now: Time, slot: usize) {
         self.paths[slot].failed = true;
+        self.windows.set_silent(slot, true);
         let path = self.paths[slot].id;
         self.note(now, path, "the path is silent: what it carries leaves on others");
         self.events.push_back(Event::PathSuspected { path });

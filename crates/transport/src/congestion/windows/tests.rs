@@ -151,6 +151,26 @@ fn a_window_of_all_grows_by_one_packet_in_a_round_of_all() {
 }
 
 #[test]
+fn a_window_grows_whatever_path_its_packets_leave_on() {
+    let mut bench = Bench::new(Coupling::Combined);
+    bench.windows.set_mtu(0, 1452);
+    assert_eq!(bench.windows.of(0).mtu, MTU);
+    bench.fill();
+    bench.ack(0, 1, 1);
+    (0..PATHS).for_each(|slot| bench.ack(slot, 0, 100));
+    let mut before = 0;
+    for round in 0..20 {
+        while bench.windows.of(0).has_room() {
+            bench.send(0, 1452);
+        }
+        bench.ack(0, 0, 100);
+        before = if round == 3 { bench.windows.of(0).cwnd } else { before };
+    }
+    let grown = bench.windows.of(0).cwnd - before;
+    assert!(grown > 10, "{grown} packets in 16 rounds that were full");
+}
+
+#[test]
 fn packets_of_one_window_are_those_of_the_smallest_path() {
     let mut windows = Windows::new(Coupling::Combined, 10);
     for (slot, mtu) in [1400, 1200, 1300].into_iter().enumerate() {
@@ -161,6 +181,11 @@ fn packets_of_one_window_are_those_of_the_smallest_path() {
     assert_eq!(windows.of(2).mtu, 1300);
     windows.set_mtu(2, 1450);
     assert_eq!(windows.of(0).mtu, 1400);
+    windows.set_silent(2, true);
+    windows.set_mtu(2, 1200);
+    assert_eq!(windows.of(0).mtu, 1400, "it looks for a size that passes");
+    windows.set_silent(2, false);
+    assert_eq!(windows.of(0).mtu, 1200);
     windows.close(0, 0);
     windows.close(2, 0);
     assert!(windows.of(0).mtu >= 1200, "nobody divides by nothing");
