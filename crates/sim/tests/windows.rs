@@ -73,6 +73,7 @@ warmup = '2s'
 [host]
 protocol = 'quic'
 coupling = 'combined'
+scheduler = 'pipe-cwnd'
 [topology]
 kind = 'parallel-paths'
 paths = 2

@@ -8,8 +8,8 @@
 //! * A round ends when as many packets have left the network as had been sent when it began: numbers of several paths have no order.
 //! * The round trip that the algorithm hears of is that of the path that was acknowledged. Packets are as small as those of the
 //!   path that answers and has the smallest.
-//! * A path that falls silent is one loss, and what it carries is no longer in flight (section 3.1.2: `pipe` of a path that times out is
-//!   zero). What is sent to ask whether it lives does not count. A path that is given up gives its bytes back, and that is no loss.
+//! * What a path that falls silent carries is no longer in flight (section 3.1.2: `pipe` of a path that times out is zero), nor is what asks
+//!   whether it lives; what of it was lost is a loss once that is known. A path that is given up gives its bytes back, and that is no loss.
 //! * Congestion is persistent where no path has answered.
 
 use super::{Acked, Advice, Controller, Moment, Window};

@@ -76,12 +76,13 @@ impl Connection {
         taken: &[(u64, SentPacket)],
     ) -> Acked {
         let mut acked = Acked::default();
-        let (mut ect, mut eliciting, mut newest, mut counted) = (0, false, Time::ZERO, 0);
+        let (mut ect, mut eliciting, mut newest) = (0, false, Time::ZERO);
+        let mut out = (0, 0);
         let mut largest = None;
         for (pn, packet) in taken {
-            acked.bytes += packet.in_flight();
-            acked.packets += u32::from(packet.in_flight() > 0);
-            counted += u64::from(packet.size > 0);
+            acked.bytes += u64::from(packet.size);
+            acked.packets += u32::from(packet.size > 0);
+            out = (out.0 + u64::from(packet.in_flight() > 0), out.1 + packet.in_flight());
             ect += u64::from(packet.ect);
             eliciting |= packet.eliciting;
             newest = newest.max(packet.sent);
@@ -95,9 +96,9 @@ impl Connection {
             }
             _ => Span::ZERO,
         };
-        self.windows.free(slot, acked.packets.into(), acked.bytes);
+        self.windows.free(slot, out.0, out.1);
         let path = &mut self.paths[slot];
-        path.acked_packets += counted;
+        path.acked_packets += u64::from(acked.packets);
         if let Some(sent) = largest.filter(|_| eliciting) {
             path.on_rtt(now, now.since(sent), delay);
             acked.rtt_us = (path.latest_rtt.us() as u32).max(1);
@@ -188,10 +189,8 @@ impl Connection {
                 path.mtu.on_probe_lost(now);
             } else if packet.size > 0 {
                 path.lost_packets += 1;
-                if !packet.free {
-                    newest = newest.max(Some(packet.sent));
-                    oldest = oldest.or(Some(packet.sent));
-                }
+                newest = newest.max(Some(packet.sent));
+                oldest = oldest.or(Some(packet.sent));
             }
         }
         self.windows.free(slot, out.0, out.1);

@@ -159,7 +159,7 @@ impl Connection {
     pub(super) fn discard(&mut self, space: SpaceId) {
         let index = usize::from(space == SpaceId::Handshake);
         if let Some(mut level) = self.levels[index].take() {
-            let (packets, bytes) = in_flight(level.space.sent.drain());
+            let (packets, bytes) = windows::in_flight(level.space.sent.drain());
             self.windows.free(0, packets, bytes);
             let path = &mut self.paths[0];
             (path.pto_count, path.probes) = (0, 0);
@@ -177,7 +177,7 @@ impl Connection {
         let mut level = Level::new(keys);
         // Numbers go on, so that none is used twice.
         level.space = old.space;
-        let (packets, bytes) = in_flight(level.space.sent.drain());
+        let (packets, bytes) = windows::in_flight(level.space.sent.drain());
         self.windows.free(0, packets, bytes);
         level.send = old.send;
         level.send.on_lost(0..level.send.unsent());

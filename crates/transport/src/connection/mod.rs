@@ -7,6 +7,7 @@
 //! | `acks` | what acknowledgments and losses mean |
 //! | `send`, `content`, `packet` | which packet leaves where, and what is in it |
 //! | `timers` | what time brings |
+//! | `windows` | what counts against which congestion window |
 //! | `multipath`, `ids` | paths and connection ids |
 //! | `close` | the end |
 //! | `api` | what applications call |
@@ -24,6 +25,7 @@ mod packet;
 mod receive;
 mod send;
 mod timers;
+mod windows;
 
 pub use api::{PathReport, Stats};
 pub use multipath::PathError;
@@ -304,23 +306,6 @@ impl Connection {
             || self.levels.iter().flatten().any(|level| level.space.received.expected() > 0)
     }
 
-    fn begin_window(&mut self, slot: usize, now: Time) {
-        self.windows.begin(&mut self.controller, &self.paths[slot].moment(now, slot, false));
-    }
-
-    /// Packets leave at the rate that the window allows: those of every path, where it is one.
-    fn pace(&mut self, slot: usize) {
-        let all = self.windows.is_combined();
-        let paths = self.paths.iter_mut().enumerate().filter(|(i, _)| all || *i == slot);
-        paths.for_each(|(i, path)| path.pace(self.windows.of(i)));
-    }
-
-    /// A path's packets have a new size.
-    fn on_mtu(&mut self, slot: usize) {
-        self.windows.set_mtu(slot, self.paths[slot].mtu.size());
-        self.pace(slot);
-    }
-
     fn level_mut(&mut self, space: SpaceId) -> Option<&mut Level> {
         match space {
             SpaceId::Initial => self.levels[0].as_mut(),
@@ -386,12 +371,6 @@ impl Connection {
     pub fn scheduler(&self) -> Scheduler {
         self.selector.scheduler
     }
-}
-
-/// How many packets and bytes of these are in flight.
-fn in_flight(packets: impl Iterator<Item = SentPacket>) -> (u64, u64) {
-    let bytes = packets.map(|packet| packet.in_flight()).filter(|bytes| *bytes > 0);
-    bytes.fold((0, 0), |(packets, sum), bytes| (packets + 1, sum + bytes))
 }
 
 fn local_params(begin: &Begin, config: &Config) -> Params {

@@ -187,28 +187,10 @@ impl Connection {
         self.events.push_back(Event::PathSuspected { path });
         self.repeat(SpaceId::Path(slot), usize::MAX);
         if self.windows.is_combined() {
-            self.free_silent(now, slot);
+            self.free_silent(slot);
         }
         // Asked at once whether it lives.
         self.paths[slot].probes = self.paths[slot].probes.max(1);
-    }
-
-    /// What a silent path carries holds nothing back that others could carry: to a window of all it is lost.
-    fn free_silent(&mut self, now: Time, slot: usize) {
-        let (mut packets, mut bytes, mut newest) = (0, 0, None);
-        let own = &mut self.paths[slot].space.sent;
-        let next = own.next();
-        for (_, packet) in own.below(next).filter(|(_, packet)| packet.in_flight() > 0) {
-            (packets, bytes) = (packets + 1, bytes + packet.in_flight());
-            newest = newest.max(Some(packet.sent));
-            packet.free = true;
-        }
-        self.windows.free(slot, packets, bytes);
-        if let Some(newest) = newest {
-            let at = self.paths[slot].moment(now, slot, self.streams.has_work());
-            self.windows.on_lost(&mut self.controller, &at, newest);
-            self.pace(slot);
-        }
     }
 
     /// This host cannot send along a route: its interface is gone, or no route leads there. Nobody waits for answers of such a path while

@@ -78,20 +78,21 @@ fn what_a_silent_path_carries_is_no_longer_in_flight() {
         let (mut net, client, server) = connected(&links, &config(Coupling::Combined));
         let mut transfer = Transfer::up(&mut net, client, server, 30_000_000);
         let path = cut as u32;
+        let of_it = |net: &mut Net| {
+            let mut paths = net.connection(0, client).paths();
+            paths.find(|path| path.id == cut as u32).map(|path| (path.failed, path.in_flight)).unwrap()
+        };
         net.until(Span::from_secs(20), |net| {
             transfer.pump(net);
-            net.happened(0, &Event::PathSuspected { path }).is_some()
+            net.now > begin && of_it(net).0
         });
-        let in_flight = |net: &mut Net| {
-            let mut paths = net.connection(0, client).paths();
-            paths.find(|path| path.id == cut as u32).unwrap().in_flight
-        };
-        assert_eq!(in_flight(&mut net), 0);
+        assert_eq!(of_it(&mut net), (true, 0));
         let (read, at) = (transfer.read, net.now);
         let mut fullest = 0.0_f64;
         net.until(Span::from_secs(20), |net| {
             transfer.pump(net);
-            assert!(net.now > begin + Span::from_secs(4) || in_flight(net) == 0, "questions count");
+            let (silent, in_flight) = of_it(net);
+            assert!(!silent || in_flight == 0, "questions count");
             let other = windows(net, client)[1 - cut];
             let full = other.1 as f64 / (f64::from(other.0) * f64::from(other.2));
             fullest = fullest.max(if net.now > begin + Span::from_secs(3) { full } else { 0.0 });
@@ -101,7 +102,8 @@ fn what_a_silent_path_carries_is_no_longer_in_flight() {
         // Half of the window that both had grows by a packet in a round trip.
         let rate = bits_per_second(transfer.read - read, net.now.since(at));
         assert!(rate > 0.5 * 20e6, "{cut}: the other path is used: {rate}");
-        assert!(transfer.stall < Span::from_ms(250), "{cut}: {:?}", transfer.stall);
+        // Windows of their own would not be in one reduction, that of the path that is left too.
+        assert!(transfer.stall < Span::from_ms(500), "{cut}: {:?}", transfer.stall);
         transfer.run(&mut net, Span::from_secs(60));
         assert!(net.happened(0, &Event::PathRevived { path }).is_some());
         let bytes: Vec<u64> = net.connection(1, server).paths().map(|path| path.bytes.0).collect();
