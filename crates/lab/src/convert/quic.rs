@@ -53,7 +53,8 @@ pub(super) fn transport(
         }
         own.truncate(count);
     }
-    Ok(Transport::Quic(Quic { lanes: own, settings: settings(scenario, traffic, params, key)? }))
+    let settings = settings(scenario, traffic, params, key)?;
+    Ok(Transport::Quic(Box::new(Quic { lanes: own, settings })))
 }
 
 fn settings(
