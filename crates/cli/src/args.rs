@@ -290,6 +290,10 @@ pub(crate) struct PolicyOptions {
     #[arg(long, value_name = "TIME", requires = "guard")]
     pub(crate) drain: Option<Nanos>,
 
+    /// Spare so many paths of a connection: close one that shares a bottleneck only if so many others are in use [default: 1]
+    #[arg(long, value_name = "PATHS", requires = "guard")]
+    pub(crate) min_paths: Option<u32>,
+
     /// Close paths, too, that are silent for CHI timeouts while others deliver [default of CHI: 2]
     #[arg(long, value_name = "CHI", num_args = 0..=1, require_equals = true, requires = "guard")]
     pub(crate) close_failed: Option<Option<f64>>,

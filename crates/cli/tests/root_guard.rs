@@ -224,6 +224,20 @@ fn root_what_shares_a_bottleneck_is_closed_at_once_where_the_kernel_manages_path
     assert!(!heard.contains("draining"), "{heard}");
 }
 
+#[test]
+fn root_two_paths_are_spared_where_two_are_to_stay() {
+    let on = Guarded::new(Manager::Kernel);
+    let mut guard = on.guard("vmcc", &[&ACCUSING[..], &["--min-paths", "2"]].concat());
+    let _ports = on.mark();
+    on.while_it_begins(|| {
+        let line = guard.hears("spared ");
+        assert!(line.contains("shares a bottleneck") && line.contains("2 paths are to stay"), "{line}");
+        assert_eq!(subflows(&on.net.client).len(), 2);
+    });
+    guard.signal(Signal::SIGINT);
+    guard.hears("closed 0 paths");
+}
+
 fn a_failed_path_is_closed_and_tried_again(manager: Manager) {
     let on = Guarded::new(manager);
     on.shape([50, 50]);

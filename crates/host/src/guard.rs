@@ -30,6 +30,7 @@ use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
+use vmcc_multipath::may_suppress;
 
 /// A guard that was stopped does not act on what was so long ago.
 const MAX_AGE: Duration = Duration::from_secs(10);
@@ -45,6 +46,8 @@ pub enum Verdict {
     Gone,
     /// The path to be kept is gone, waits for a timeout, or is a backup: closing would leave nothing good.
     NothingToKeep,
+    /// Too few others are in use.
+    Spared,
 }
 
 /// What a request comes to now.
@@ -56,6 +59,8 @@ pub enum Judged {
     Gone,
     /// This subflow is meant; else as [`Verdict::NothingToKeep`].
     NothingToKeep(Box<Subflow>),
+    /// This subflow is meant; else as [`Verdict::Spared`].
+    Spared(Box<Subflow>),
 }
 
 /// Does something in the network namespace of this inode number, for what `action` says.
@@ -75,18 +80,19 @@ pub fn within<T: Send>(
 
 impl CloseRequest {
     /// Closes the subflow, in whatever network namespace it lives, if it still is what was meant: a subflow of that
-    /// connection under the algorithm `kernel_name`.
+    /// connection under the algorithm `kernel_name`, and `min_paths` others are in use.
     ///
     /// # Errors
     /// The namespace is not reachable, or the kernel refuses.
-    pub fn close(&self, kernel_name: &str) -> Result<Verdict, ControlError> {
-        self.inside(|diag| match self.judge(&diag.subflows()?, kernel_name) {
+    pub fn close(&self, kernel_name: &str, min_paths: u32) -> Result<Verdict, ControlError> {
+        self.inside(|diag| match self.judge(&diag.subflows()?, kernel_name, min_paths, |_| false) {
             Judged::Close(socket) => match diag.destroy(&socket) {
                 Err(DiagError::NotFound { .. }) => Ok(Verdict::Gone),
                 other => other.map(|()| Verdict::Closed),
             },
             Judged::Gone => Ok(Verdict::Gone),
             Judged::NothingToKeep(_) => Ok(Verdict::NothingToKeep),
+            Judged::Spared(_) => Ok(Verdict::Spared),
         })
     }
 
@@ -100,11 +106,23 @@ impl CloseRequest {
             .map_err(|e| ControlError::kernel("close a path that shares a bottleneck", e))
     }
 
-    /// What it comes to, where these are the subflows of its network namespace.
-    pub fn judge(&self, all: &[Subflow], kernel_name: &str) -> Judged {
+    /// What it comes to, where these are the subflows of its network namespace, and `min_paths` of each connection are spared;
+    /// `given_up` says which of them will not stay.
+    pub fn judge(
+        &self,
+        all: &[Subflow],
+        kernel_name: &str,
+        min_paths: u32,
+        given_up: impl Fn(&Subflow) -> bool,
+    ) -> Judged {
         let Some(meant) = all.iter().find(|s| self.means(s, kernel_name)) else { return Judged::Gone };
         let meant = Box::new(meant.clone());
-        if all.iter().any(|s| self.keeps(s)) { Judged::Close(meant) } else { Judged::NothingToKeep(meant) }
+        if !all.iter().any(|s| self.keeps(s)) {
+            return Judged::NothingToKeep(meant);
+        }
+        let is_other = |s: &&Subflow| s.cookie != meant.cookie && self.is_in_use(s) && !given_up(s);
+        let others = all.iter().filter(is_other).count();
+        if may_suppress(others, min_paths) { Judged::Close(meant) } else { Judged::Spared(meant) }
     }
 
     fn means(&self, s: &Subflow, kernel_name: &str) -> bool {
@@ -116,8 +134,11 @@ impl CloseRequest {
     }
 
     fn keeps(&self, s: &Subflow) -> bool {
-        (s.local, s.remote) == (self.peer_local, self.peer_remote)
-            && self.is_of_connection(s)
+        (s.local, s.remote) == (self.peer_local, self.peer_remote) && self.is_in_use(s)
+    }
+
+    fn is_in_use(&self, s: &Subflow) -> bool {
+        self.is_of_connection(s)
             && s.established
             && s.ca_state != CaState::Loss
             && s.mptcp.is_some_and(|m| !m.backup)
@@ -191,15 +212,16 @@ impl Guard {
         }
     }
 
-    /// Waits up to `timeout` and closes what was asked for, where that is still right; answers what was closed.
+    /// Waits up to `timeout` and closes what was asked for, where that is still right and `min_paths` others are in use; answers what
+    /// was closed.
     ///
     /// # Errors
     /// A subflow cannot be closed; later requests of the same batch are closed nevertheless.
-    pub fn step(&self, timeout: Duration) -> Result<Vec<CloseRequest>, ControlError> {
+    pub fn step(&self, timeout: Duration, min_paths: u32) -> Result<Vec<CloseRequest>, ControlError> {
         let mut closed = Vec::new();
         let mut failure = None;
         for request in self.requests(timeout)? {
-            match request.close(self.kernel_name) {
+            match request.close(self.kernel_name, min_paths) {
                 Ok(Verdict::Closed) => closed.push(request),
                 Ok(_) => {}
                 Err(error) => failure = failure.or(Some(error)),

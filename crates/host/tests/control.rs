@@ -185,7 +185,7 @@ fn root_parameters_take_effect_at_once_and_the_guard_closes_the_path() {
         loaded.set_params(&params).unwrap();
         let mut closed = Vec::new();
         while closed.is_empty() && started.elapsed() < end {
-            closed = guard.step(Duration::from_millis(200)).unwrap();
+            closed = guard.step(Duration::from_millis(200), 1).unwrap();
         }
         println!("closed {closed:?} after {:?}", started.elapsed());
         assert_eq!(closed.len(), 1, "{closed:?}");
@@ -220,7 +220,7 @@ fn root_a_guard_forgets_what_was_asked_before_it_began() {
         if ignored == 0 {
             return Instant::now() > deadline;
         }
-        closed = guard.step(Duration::from_millis(500)).unwrap();
+        closed = guard.step(Duration::from_millis(500), 1).unwrap();
         let all = Diag::open().unwrap().subflows().unwrap();
         left = all.iter().filter(|s| s.remote.port() == 5302 && s.established).count();
         true

@@ -76,9 +76,9 @@ fn root_a_listener_on_a_port_used_again_survives() {
     let connection = all.iter().find(|s| s.local == local).unwrap();
     let gone = SocketAddr::from(([127, 0, 0, 1], 1));
     let past = CloseRequest { remote: gone, ..request(connection, connection) };
-    assert_eq!(past.close(&connection.algorithm).unwrap(), Verdict::Gone);
+    assert_eq!(past.close(&connection.algorithm, 1).unwrap(), Verdict::Gone);
     // Plain TCP is never meant, whatever its ends are.
-    assert_eq!(request(connection, connection).close(&connection.algorithm).unwrap(), Verdict::Gone);
+    assert_eq!(request(connection, connection).close(&connection.algorithm, 1).unwrap(), Verdict::Gone);
     // Nor does a socket's number open the way to a listener.
     let stranger = Subflow { remote: gone, ..connection.clone() };
     assert!(Diag::open().unwrap().destroy(&stranger).is_err());
@@ -90,8 +90,16 @@ fn root_a_listener_on_a_port_used_again_survives() {
 #[test]
 fn root_a_path_bound_to_its_device_is_closed() {
     with_two_paths(5311, |first, second| {
-        assert_eq!(request(second, first).close(ALGORITHM).unwrap(), Verdict::Closed);
+        assert_eq!(request(second, first).close(ALGORITHM, 1).unwrap(), Verdict::Closed);
         assert!(is_there(first) && !is_there(second));
+    });
+}
+
+#[test]
+fn root_a_path_that_is_spared_is_left_alone() {
+    with_two_paths(5315, |first, second| {
+        assert_eq!(request(second, first).close(ALGORITHM, 2).unwrap(), Verdict::Spared);
+        assert!(is_there(first) && is_there(second));
     });
 }
 
@@ -99,7 +107,7 @@ fn root_a_path_bound_to_its_device_is_closed() {
 fn root_of_two_paths_that_accuse_each_other_one_survives() {
     with_two_paths(5312, |first, second| {
         let requests = [request(first, second), request(second, first)];
-        let verdicts = requests.map(|r| r.close(ALGORITHM).unwrap());
+        let verdicts = requests.map(|r| r.close(ALGORITHM, 1).unwrap());
         assert_eq!(verdicts, [Verdict::Closed, Verdict::NothingToKeep]);
         assert!(!is_there(first) && is_there(second));
     });
@@ -116,13 +124,13 @@ fn root_what_is_no_longer_what_was_meant_is_left_alone() {
             (CloseRequest { bytes_acked: 1 << 60, ..meant }, "a later socket between these ends"),
             (CloseRequest { interface: 0, ..meant }, "a socket that is bound to no device"),
         ] {
-            assert_eq!(other.close(ALGORITHM).unwrap(), Verdict::Gone, "{why}");
+            assert_eq!(other.close(ALGORITHM, 1).unwrap(), Verdict::Gone, "{why}");
         }
-        assert_eq!(meant.close("mp_vmcc").unwrap(), Verdict::Gone, "another algorithm");
+        assert_eq!(meant.close("mp_vmcc", 1).unwrap(), Verdict::Gone, "another algorithm");
         let nobody = CloseRequest { peer_local: "10.77.9.9:1".parse().unwrap(), ..meant };
-        assert_eq!(nobody.close(ALGORITHM).unwrap(), Verdict::NothingToKeep);
+        assert_eq!(nobody.close(ALGORITHM, 1).unwrap(), Verdict::NothingToKeep);
         assert!(is_there(first) && is_there(second));
-        assert_eq!(CloseRequest { cookie, ..meant }.close(ALGORITHM).unwrap(), Verdict::Closed);
+        assert_eq!(CloseRequest { cookie, ..meant }.close(ALGORITHM, 1).unwrap(), Verdict::Closed);
     });
 }
 
@@ -188,10 +196,10 @@ fn root_an_old_verdict_does_not_hit_what_got_the_same_ends() {
         };
         assert_eq!((past.local, past.remote), (other.local, other.remote), "the same ends");
         assert_ne!(past.cookie, other.cookie, "another socket");
-        assert_eq!(old.close(ALGORITHM).unwrap(), Verdict::Gone);
+        assert_eq!(old.close(ALGORITHM, 1).unwrap(), Verdict::Gone);
         assert!(is_there(&other), "never hit");
         assert_eq!(
-            request(&other, &one).close(ALGORITHM).unwrap(),
+            request(&other, &one).close(ALGORITHM, 1).unwrap(),
             Verdict::Closed,
             "a verdict of its own does"
         );

@@ -76,7 +76,7 @@ fn guarded(on: &Switched, port: u16, at_most: Duration) -> (Vec<CloseRequest>, V
         });
         let mut closed = Vec::new();
         while closed.is_empty() && Instant::now() < end {
-            closed = guard.step(Duration::from_millis(200)).unwrap();
+            closed = guard.step(Duration::from_millis(200), 1).unwrap();
         }
         over.store(true, Ordering::SeqCst);
         (closed, traffic.join().unwrap())

@@ -98,5 +98,6 @@ fn spec(run_id: Option<String>, seconds: u64) -> LabSpec {
         send_buffer: None,
         notsent_lowat: None,
         min_rto: None,
+        min_paths: 1,
     }
 }

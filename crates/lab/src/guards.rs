@@ -9,6 +9,8 @@ use vmcc_host::guard::{Guard, Verdict};
 /// Those of a run. Of an algorithm that somebody else has loaded, that one's guard is responsible: requests are read once.
 pub(crate) struct Guards {
     guards: Vec<Guard>,
+    /// So many paths of a connection are spared.
+    min_paths: u32,
     tally: Tally,
 }
 
@@ -30,14 +32,14 @@ pub(crate) struct Tally {
 }
 
 impl Guards {
-    pub(crate) fn of(algorithms: &[Loaded]) -> Result<Self, Error> {
+    pub(crate) fn of(algorithms: &[Loaded], min_paths: u32) -> Result<Self, Error> {
         let (own, others): (Vec<_>, Vec<_>) = algorithms.iter().partition(|loaded| loaded.is_own());
         let guards = own.into_iter().filter_map(|loaded| Guard::new(loaded).transpose());
         let guards: Result<Vec<Guard>, _> = guards.collect();
         let others = others.into_iter().filter(|loaded| loaded.algorithm().info().detects);
         let others = others.map(|loaded| loaded.kernel_name().to_owned()).collect();
         let tally = Tally { others, ..Tally::default() };
-        guards.map(|guards| Self { guards, tally }).map_err(|e| Error::reading(READING, &e))
+        guards.map(|guards| Self { guards, min_paths, tally }).map_err(|e| Error::reading(READING, &e))
     }
 
     /// Does what was asked for since the last time. `look` comes before that: what is closed must have been seen, however short its
@@ -54,7 +56,7 @@ impl Guards {
         look()?;
         for (algorithm, request) in asked {
             // One path that cannot be closed is no reason to end the run: it says so when it is over.
-            self.tally.count(request.close(algorithm));
+            self.tally.count(request.close(algorithm, self.min_paths));
         }
         Ok(())
     }
@@ -75,6 +77,8 @@ impl Tally {
             Ok(Verdict::Closed) => self.closed += 1,
             Ok(Verdict::Gone) => self.gone += 1,
             Ok(Verdict::NothingToKeep) => self.nothing_to_keep += 1,
+            // As was asked for.
+            Ok(Verdict::Spared) => {}
             Err(error) => {
                 self.refused += 1;
                 self.refusal.get_or_insert_with(|| vmcc_engine::chain(&error));

@@ -84,7 +84,7 @@ pub fn run(spec: &LabSpec, control: &mut Control<'_>) -> Result<RunOutput, Error
     let mut session = session(spec, control, &topology)?;
     let built =
         Built { topology: &topology, ports: &ports, throttles: &mut throttles, session: session.as_mut() };
-    let mut guards = Guards::of(&algorithms)?;
+    let mut guards = Guards::of(&algorithms, spec.min_paths)?;
     let observed = transfer(spec, control, built, (&mut guards, &mut record))?;
     let observed = Observed { asked: guards.tally(&algorithms), ..observed };
     // Nothing uses the algorithms any more: the programs have ended.

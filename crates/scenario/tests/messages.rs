@@ -151,6 +151,29 @@ fn faults_of_probes() {
 }
 
 #[test]
+fn faults_of_windows_and_of_paths_that_are_spared() {
+    let host = |more: &str| replaced("cc = \"lia\"", &format!("cc = \"lia\"\n{more}"));
+    let entry = |more: &str| replaced("connections = 2", &format!("connections = 2\n{more}"));
+    let texts = [
+        host("coupling = \"combined\""),
+        host("coupling = \"both\""),
+        host("min_paths = 0"),
+        host("min_paths = 9"),
+        entry("coupling = \"separate\""),
+        entry("protocol = \"tcp\"\ncoupling = \"combined\""),
+        replaced(
+            "kind = \"bulk\"\nconnections = 2",
+            "kind = \"on-off-udp\"\nrate = \"1mbit\"\ncoupling = \"combined\"",
+        ),
+        replaced(
+            "kind = \"bulk\"\nconnections = 2",
+            "kind = \"probe\"\ninterval = \"1ms\"\ntimeout = \"10ms\"\ncoupling = \"combined\"",
+        ),
+    ];
+    insta::assert_snapshot!(texts.join("\n\n"));
+}
+
+#[test]
 fn faults_of_quotas() {
     let cases =
         ["quota = \"999us\"", "quota = \"5ms\"\nperiod = \"2s\"", "quota = \"5ms\"\nuntil = \"0s\"", ""];

@@ -20,6 +20,16 @@ pub enum AckPath {
     Fixed(u32),
 }
 
+/// Whether paths have windows of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Coupling {
+    /// Each has one; what one may know of the others is the algorithm's.
+    #[default]
+    Separate,
+    /// One window for all of them, which a loss on any reduces (mTCP's "combined"). Algorithms run in their single-path form.
+    Combined,
+}
+
 /// Settings of a connection; the defaults suit most.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -27,6 +37,10 @@ pub struct Config {
     pub algorithm: Algorithm,
     /// Its parameters.
     pub params: Params,
+    /// Whether paths have windows of their own.
+    pub coupling: Coupling,
+    /// A detector of shared bottlenecks has paths given up only while more than so many are in use (d of mTCP's MPd), at least 1.
+    pub min_paths: u32,
     /// Which path takes the next packet.
     pub scheduler: Scheduler,
     /// Which path takes acknowledgments.
@@ -77,6 +91,8 @@ impl Default for Config {
         Config {
             algorithm,
             params: Params::defaults(algorithm),
+            coupling: Coupling::default(),
+            min_paths: vmcc_multipath::MIN_PATHS,
             scheduler: Scheduler::MinPipe,
             ack_path: AckPath::default(),
             max_paths: 8,

@@ -2,7 +2,10 @@
 //!
 //! Modelled: the recovery states of Linux, proportional rate reduction, growth only where the window limits. A reduction lasts until a
 //! packet is acknowledged that was sent after its beginning (RFC 9002 section 7.3.2); persistent congestion (section 7.6) is what a
-//! retransmission timeout is in TCP. Packets are those of the path's present size; marks are counted by ACK_ECN exactly.
+//! retransmission timeout is in TCP. Packets are those of the path's present size; marks are counted by ACK_ECN exactly. Whose window it is,
+//! a path's or the connection's, says `windows`.
+
+pub(crate) mod windows;
 
 use vmcc_cc::{
     Algorithm, Cause, Decision, DecisionFlags, Event, EventFlags, Group, MAX_CWND_PKT, MAX_SRTT_8US, Params,
@@ -60,7 +63,7 @@ pub(crate) struct Acked {
     pub(crate) lost: Option<Time>,
 }
 
-/// The window of a path.
+/// The window of a path, or of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     pub(crate) cwnd: u32,

@@ -44,7 +44,7 @@ mod streams;
 pub mod unprotected;
 mod wire;
 
-pub use config::{AckPath, Config};
+pub use config::{AckPath, Config, Coupling};
 pub use connection::{Connection, PathError, PathReport, Stats, Transmit};
 pub use endpoint::{Endpoint, Handle, Retry, Server};
 pub use error::{ConnectionError, StreamError, TransportError};

@@ -103,6 +103,7 @@ fn unheeded(guard: &Guard, algorithms: &[Params]) -> Vec<String> {
     let policies = [
         ("dry_run", guard.dry_run),
         ("drain", guard.drain.is_some()),
+        ("min_paths", guard.min_paths.is_some()),
         ("close_failed", guard.close_failed),
         ("suppress_useless", guard.suppress_useless),
         ("retry", guard.retry.is_some()),
@@ -122,6 +123,7 @@ fn guard(guard: &Guard) -> Result<Option<Policy>, Wrong> {
     let policy = Policy {
         dry_run: guard.dry_run,
         drain: guard.drain.map_or(Policy::default().drain, |time| Duration::from_nanos(time.get())),
+        min_paths: guard.min_paths.unwrap_or(Policy::default().min_paths),
         failed: factor("chi", guard.chi, "close_failed", guard.close_failed, CHI)?,
         useless: factor("omega", guard.omega, "suppress_useless", guard.suppress_useless, OMEGA)?,
         retry: guard.retry.map(|time| Duration::from_nanos(time.get())),

@@ -91,6 +91,7 @@ struct Guard {
     #[serde(default)]
     dry_run: bool,
     drain: Option<Nanos>,
+    min_paths: Option<u32>,
     #[serde(default)]
     close_failed: bool,
     chi: Option<f64>,

@@ -69,6 +69,7 @@ fn what_has_no_effect_is_said() {
         of("[guard]\nclose_failed = true\nretry = '9s'"),
         ["[guard] close_failed, retry: no effect without `enabled = true`"]
     );
+    assert_eq!(of("[guard]\nmin_paths = 2"), ["[guard] min_paths: no effect without `enabled = true`"]);
     assert!(of("[algorithm.vmcc]\n[guard]\nenabled = true\nclose_failed = true").is_empty());
     assert!(of("[guard]\nenabled = false").is_empty());
     assert_eq!(of("[algorithm.vmcc]\ntheta = 5").len(), 1, "a parameter of another detector");
@@ -138,6 +139,8 @@ fn what_is_wrong_is_named_with_its_line_and_what_is_nearest() {
         ("[guard]\nchi = 3", 2, "close_failed = true"),
         ("[guard]\nsuppress_useless = true\nomega = 0.5", 3, "0.5 is not from 1 to 1000"),
         ("[guard]\ndrain = '120s'", 2, "the longest is a minute"),
+        ("[guard]\nmin_paths = 0", 2, "0 is not from 1 to 8"),
+        ("[guard]\nmin_paths = 9", 2, "9 is not from 1 to 8"),
         ("[guard]\nretry = '10ms'", 2, "the shortest is a second"),
         ("[guard]\ndry-run = true", 2, "did you mean `dry_run`?"),
         ("[gard]\nenabled = true", 1, "did you mean `guard`?"),
@@ -176,10 +179,11 @@ fn what_the_package_installs_asks_for_nothing_and_its_examples_can_be_used() {
 #[test]
 fn the_guard_does_as_its_policies_say() {
     let text = "[algorithm.vmcc]\n[guard]\nenabled = true\ndry_run = true\ndrain = '2s'\nclose_failed = true\nchi = 3\n\
-                suppress_useless = true\nretry = '60s'";
+                suppress_useless = true\nretry = '60s'\nmin_paths = 2";
     let policy = Policy {
         dry_run: true,
         drain: Duration::from_secs(2),
+        min_paths: 2,
         failed: Some(3.0),
         useless: Some(10.0),
         retry: Some(Duration::from_secs(60)),

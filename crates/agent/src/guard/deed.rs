@@ -14,6 +14,8 @@ pub enum Action {
     WouldClose,
     /// It would be suppressed, but the guard only reports.
     WouldSuppress,
+    /// An algorithm asks to close it, and it stays, because too few others are in use.
+    Spared,
     /// It is a backup from now on, and closed when what it has sent is acknowledged.
     Draining,
     /// It is closed.
@@ -60,6 +62,7 @@ impl fmt::Display for Deed {
         match self.action {
             Action::WouldClose => write!(f, "would close {path}: {reason}"),
             Action::WouldSuppress => write!(f, "would suppress {path}: {reason}"),
+            Action::Spared => write!(f, "spared {path}: {reason}"),
             Action::Draining => write!(f, "draining {path}, to be closed: {reason}"),
             Action::Closed => write!(f, "closed {path}: {reason}"),
             Action::Suppressed => write!(f, "suppressed {path}, it is a backup now: {reason}"),

@@ -1,6 +1,7 @@
 //! What the guard does, and what it does not.
 
 use std::time::Duration;
+use vmcc_multipath::{MAX_PATHS, MIN_PATHS};
 
 /// How long a subflow that is to be closed may take to empty.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -17,6 +18,9 @@ pub struct Policy {
     /// A subflow that is to be closed is made a backup before that, where the path manager allows it, and closed when
     /// everything that it has sent is acknowledged, or after this time. Zero: closed at once.
     pub drain: Duration,
+    /// Of each connection so many paths are spared when an algorithm finds that they share a bottleneck: one is closed only if so many
+    /// others are in use. From 1.
+    pub min_paths: u32,
     /// A path is closed that has data to be acknowledged and is silent for so many RTOs while others deliver.
     pub failed: Option<f64>,
     /// A path is suppressed (a backup, or closed) that delivers less than the best of its connection divided by this.
@@ -27,7 +31,7 @@ pub struct Policy {
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { dry_run: false, drain: DRAIN, failed: None, useless: None, retry: None }
+        Self { dry_run: false, drain: DRAIN, min_paths: MIN_PATHS, failed: None, useless: None, retry: None }
     }
 }
 
@@ -47,12 +51,16 @@ impl Policy {
     /// Itself.
     ///
     /// # Errors
-    /// The name of what is out of its range (`chi`, `omega`, `drain`, `retry`), and that range.
+    /// The name of what is out of its range (`chi`, `omega`, `drain`, `min_paths`, `retry`), and that range.
     pub fn checked(self) -> Result<Self, (&'static str, String)> {
         for (name, factor) in [("chi", self.failed), ("omega", self.useless)] {
             if let Some(value) = factor.filter(|value| !FACTORS.contains(value)) {
                 return Err((name, format!("{value} is not from {} to {}", FACTORS.start(), FACTORS.end())));
             }
+        }
+        let most = MAX_PATHS as u32;
+        if !(MIN_PATHS..=most).contains(&self.min_paths) {
+            return Err(("min_paths", format!("{} is not from {MIN_PATHS} to {most}", self.min_paths)));
         }
         if self.drain > LONGEST_DRAIN {
             return Err(("drain", "the longest is a minute".to_owned()));

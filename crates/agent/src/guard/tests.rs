@@ -4,6 +4,7 @@ use super::visit::survives;
 use super::watched::{Finding, Watched};
 use std::time::Duration;
 use vmcc_host::diag::{CaState, Mptcp, Subflow};
+use vmcc_host::guard::{CloseRequest, Judged};
 
 /// A subflow of one connection that has sent a megabyte more than was acknowledged, and to which nothing comes back.
 fn subflow(cookie: u8, bytes_acked: u64) -> Subflow {
@@ -66,8 +67,14 @@ fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-const FAILED: Policy =
-    Policy { dry_run: false, drain: Duration::ZERO, failed: Some(2.0), useless: None, retry: None };
+const FAILED: Policy = Policy {
+    dry_run: false,
+    drain: Duration::ZERO,
+    min_paths: 1,
+    failed: Some(2.0),
+    useless: None,
+    retry: None,
+};
 const USELESS: Policy = Policy { failed: None, useless: Some(10.0), ..FAILED };
 
 /// Looks every half second; `at` makes the subflows of a time, which send something again ten times a second. What was
@@ -266,6 +273,49 @@ fn one_path_stays_also_of_those_that_would_be_closed() {
     assert!(!survives(&subflow(3, 5), &all, nobody), "it has gone by itself");
     let lost = Subflow { ca_state: CaState::Loss, ..subflow(2, 5) };
     assert!(!survives(&all[0], &[all[0].clone(), lost], nobody), "the other one waits for a timeout");
+}
+
+/// What asks that `close` is closed and `keep` kept.
+fn request(close: &Subflow, keep: &Subflow) -> CloseRequest {
+    CloseRequest {
+        time_ns: 0,
+        cookie: u64::from_ne_bytes(close.cookie),
+        bytes_acked: 0,
+        token: 7,
+        netns: 1,
+        interface: 0,
+        slot: 0,
+        peer: 1,
+        local: close.local,
+        remote: close.remote,
+        peer_local: keep.local,
+        peer_remote: keep.remote,
+    }
+}
+
+#[test]
+fn so_many_paths_are_spared_as_the_policy_says() {
+    let all = [1, 2, 3].map(|cookie| subflow(cookie, 5));
+    let lost = Subflow { ca_state: CaState::Loss, ..all[2].clone() };
+    let backup = Mptcp { backup: true, ..all[2].mptcp.unwrap() };
+    let backup = Subflow { mptcp: Some(backup), ..all[2].clone() };
+    let stranger = Mptcp { token_local: 8, ..all[2].mptcp.unwrap() };
+    let stranger = Subflow { mptcp: Some(stranger), ..all[2].clone() };
+    let judge = |third: &Subflow, min_paths, given_up: Option<u8>| {
+        let all = [all[0].clone(), all[1].clone(), third.clone()];
+        let given_up = |s: &Subflow| given_up.is_some_and(|cookie| s.cookie[0] == cookie);
+        request(&all[1], &all[0]).judge(&all, "mp_vmcc", min_paths, given_up)
+    };
+    let closed = || Judged::Close(Box::new(all[1].clone()));
+    let spared = || Judged::Spared(Box::new(all[1].clone()));
+    for (third, others) in [(&all[2], 2), (&lost, 1), (&backup, 1), (&stranger, 1)] {
+        for min_paths in 1..=8 {
+            let expected = if min_paths <= others { closed() } else { spared() };
+            assert_eq!(judge(third, min_paths, None), expected, "{min_paths} {third:?}");
+        }
+    }
+    assert_eq!(judge(&all[2], 2, Some(3)), spared(), "a dry run would have closed the third");
+    assert_eq!(judge(&all[2], 1, Some(3)), closed());
 }
 
 #[test]

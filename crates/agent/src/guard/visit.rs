@@ -7,7 +7,7 @@ use super::debts;
 use super::deed::{Action, Deed};
 use super::resting::{Rest, Resting, Seen};
 use super::topology::topology;
-use super::warden::{Asked, Draining, Warden, failed};
+use super::warden::{Asked, Draining, Warden, failed, is_new};
 use super::watched::{Finding, is_alive, is_due};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -39,11 +39,12 @@ impl Visit<'_, '_> {
         let here: Vec<Asked> = here;
         let now = self.now;
         for one in here.into_iter().filter(|one| one.until.is_none_or(|until| until > now)) {
-            match one.request.judge(&self.all, one.kernel_name) {
+            match self.judge(&one) {
                 Judged::Close(subflow) => {
                     let reason = format!("it shares a bottleneck with path {}", one.request.peer);
                     self.close(*subflow, reason, Some(one.request));
                 }
+                Judged::Spared(subflow) => self.spare(&subflow, one.request.peer),
                 Judged::Gone => {}
                 // Listed, it has a cookie now, if nobody had asked for one before.
                 Judged::NothingToKeep(meant) => {
@@ -52,6 +53,22 @@ impl Visit<'_, '_> {
                 }
             }
         }
+    }
+
+    /// Some algorithms ask again and again.
+    fn spare(&mut self, subflow: &Subflow, peer: u16) {
+        if is_new(&mut self.warden.spared, self.netns, subflow) {
+            let least = self.warden.policy.min_paths;
+            let reason = format!("it shares a bottleneck with path {peer}, and {least} paths are to stay");
+            self.tell(subflow, Action::Spared, &reason);
+        }
+    }
+
+    /// Of what was told that it would be closed nothing is left.
+    fn judge(&self, one: &Asked) -> Judged {
+        let Warden { policy, told, .. } = &*self.warden;
+        let given_up = |s: &Subflow| policy.dry_run && told.contains(&(self.netns, s.cookie));
+        one.request.judge(&self.all, one.kernel_name, policy.min_paths, given_up)
     }
 
     /// The path that was to be kept may only wait for a timeout, and some algorithms ask once.
@@ -240,7 +257,7 @@ impl Visit<'_, '_> {
     }
 
     fn tell_once(&mut self, subflow: &Subflow, action: Action, reason: &str) {
-        if self.warden.is_new(self.netns, subflow) {
+        if is_new(&mut self.warden.told, self.netns, subflow) {
             self.tell(subflow, action, reason);
         }
     }

@@ -51,6 +51,8 @@ pub(super) struct Warden<'a> {
     pub(super) watched: BTreeMap<u32, Watched>,
     /// Sockets of which was told already what would be done, or cannot be.
     pub(super) told: BTreeSet<(u32, [u8; 8])>,
+    /// The same of those that were spared.
+    pub(super) spared: BTreeSet<(u32, [u8; 8])>,
     namespaces: Option<(Duration, BTreeSet<u32>)>,
 }
 
@@ -65,6 +67,7 @@ impl<'a> Warden<'a> {
             journal: Journal::default(),
             watched: BTreeMap::new(),
             told: BTreeSet::new(),
+            spared: BTreeSet::new(),
             namespaces: None,
         }
     }
@@ -167,14 +170,14 @@ impl<'a> Warden<'a> {
         let now = self.memory.now();
         self.memory.resting.release(now);
     }
+}
 
-    /// Whether it is said for the first time of a socket: what is found again and again is said once.
-    pub(super) fn is_new(&mut self, netns: u32, subflow: &Subflow) -> bool {
-        if self.told.len() >= MAX_TOLD {
-            self.told.clear();
-        }
-        self.told.insert((netns, subflow.cookie))
+/// Whether it is said for the first time of a socket: what is found again and again is said once.
+pub(super) fn is_new(told: &mut BTreeSet<(u32, [u8; 8])>, netns: u32, subflow: &Subflow) -> bool {
+    if told.len() >= MAX_TOLD {
+        told.clear();
     }
+    told.insert((netns, subflow.cookie))
 }
 
 pub(super) fn failed(error: DiagError) -> ControlError {

@@ -10,6 +10,7 @@ pub(crate) mod tests;
 use crate::Error;
 use crate::spec::{Cut, LabSpec, Lengths, Machines, Path, Remap, Sleep, Throttle};
 use std::collections::BTreeSet;
+use vmcc_multipath::MIN_PATHS;
 use vmcc_scenario::model::{DescheduleEvent, Event, EventKind, First, Host, Protocol, Traffic};
 use vmcc_scenario::{ResolvedCase, Scenario};
 use vmcc_units::Nanos;
@@ -67,6 +68,7 @@ impl LabSpec {
             send_buffer: Some(scenario.host.send_buffer),
             notsent_lowat: Some(scenario.host.notsent_lowat),
             min_rto: Some(scenario.host.min_rto).filter(|min| *min != Host::default().min_rto),
+            min_paths: scenario.host.min_paths.unwrap_or(MIN_PATHS),
         };
         spec.check()?;
         Ok(spec)

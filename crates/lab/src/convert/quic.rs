@@ -6,8 +6,9 @@ use crate::Error;
 use crate::spec::{Cc, Path, Quic, Transport};
 use serde::Serialize;
 use vmcc_cc::Params;
+use vmcc_multipath::MIN_PATHS;
 use vmcc_scenario::Scenario;
-use vmcc_scenario::model::{AckPath, Protocol, Traffic, TrafficKind};
+use vmcc_scenario::model::{AckPath, Coupling, Protocol, Traffic, TrafficKind};
 use vmcc_tunnel::load::{Acks, Settings};
 
 /// Bytes of IPv4 and UDP before each datagram.
@@ -52,7 +53,8 @@ pub(super) fn transport(
         }
         own.truncate(count);
     }
-    Ok(Transport::Quic(Quic { lanes: own, settings: settings(scenario, traffic, params, key)? }))
+    let settings = settings(scenario, traffic, params, key)?;
+    Ok(Transport::Quic(Box::new(Quic { lanes: own, settings })))
 }
 
 fn settings(
@@ -67,6 +69,8 @@ fn settings(
     Ok(Settings {
         algorithm: algorithm.name().to_owned(),
         params: *params.raw(),
+        combined: common.coupling.or(host.coupling) == Some(Coupling::Combined),
+        min_paths: host.min_paths.unwrap_or(MIN_PATHS),
         scheduler: name_of(common.scheduler.unwrap_or(host.scheduler), &key("scheduler"))?,
         ack_path: match common.ack_path.unwrap_or(host.ack_path) {
             AckPath::Own => Acks::Own,
@@ -126,6 +130,10 @@ mod tests {
         assert_eq!((settings.scheduler.as_str(), settings.ack_path), ("blest", Acks::First));
         assert_eq!((settings.algorithm.as_str(), settings.ecn, settings.datagram), ("dctcp", true, 1472));
         assert!(!quic("").settings.ecn);
+        assert_eq!(
+            ["", "coupling='separate'", "coupling='combined'"].map(|own| quic(own).settings.combined),
+            [false, false, true]
+        );
         let flow = &spec("cc='lia'").unwrap().flows[0];
         assert!(matches!(flow.cc, Cc::Own(_)), "the kernel loads none");
         assert_eq!(flow.cc.name(), "lia");

@@ -107,7 +107,7 @@ impl<'a> Run<'a> {
         provide(&own);
         let mut record = Record::claim(None)?;
         let algorithms = load(own.iter())?;
-        let mut guards = Guards::of(&algorithms)?;
+        let mut guards = Guards::of(&algorithms, self.spec.min_paths)?;
         let topology = Topology::inside(&self.spec, self.host, cards, &mut record)?;
         let seen = self.run(&topology, (&mut guards, &mut record));
         let seen = seen.map(|seen| Seen { asked: guards.tally(&algorithms), ..seen });

@@ -49,7 +49,7 @@ pub enum Transport {
         first: usize,
     },
     /// Multipath QUIC of the user-space transport.
-    Quic(Quic),
+    Quic(Box<Quic>),
 }
 
 /// What connections of the user-space transport are like.

@@ -62,6 +62,8 @@ pub struct LabSpec {
     pub notsent_lowat: Option<Bytes>,
     /// Shortest retransmission timeout; 1 ms or more.
     pub min_rto: Option<Nanos>,
+    /// Paths of a connection that are spared when an algorithm finds that they share a bottleneck.
+    pub min_paths: u32,
 }
 
 impl LabSpec {
@@ -234,6 +236,7 @@ impl LabSpec {
 mod tests {
     use super::*;
     use crate::ErrorKind;
+    use vmcc_multipath::MIN_PATHS;
     use vmcc_units::BitsPerSec;
 
     fn good() -> LabSpec {
@@ -277,6 +280,7 @@ mod tests {
             send_buffer: None,
             notsent_lowat: None,
             min_rto: None,
+            min_paths: MIN_PATHS,
         }
     }
 

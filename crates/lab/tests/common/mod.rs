@@ -76,6 +76,7 @@ pub(crate) fn two_paths(cc: Cc, seconds: u64) -> LabSpec {
         send_buffer: None,
         notsent_lowat: None,
         min_rto: None,
+        min_paths: 1,
     }
 }
 

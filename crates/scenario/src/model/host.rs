@@ -49,6 +49,18 @@ pub enum AckPath {
     Fixed,
 }
 
+/// Whether the paths of a QUIC connection have congestion windows of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Coupling {
+    /// Each has one, which the algorithm may couple with the others (mTCP's "separate").
+    #[default]
+    Separate,
+    /// One window for all of them, which a loss on any reduces (mTCP's "combined"); the algorithm has one path then, and a detector
+    /// of shared bottlenecks nothing to compare.
+    Combined,
+}
+
 /// The value of an algorithm's parameter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a number, or one of the parameter's words")]
@@ -77,6 +89,14 @@ pub struct Host {
     pub scheduler: Scheduler,
     /// By which way the acknowledgments of a multipath connection go back.
     pub ack_path: AckPath,
+    /// Whether the paths of a QUIC connection have congestion windows of their own. Absent: `separate`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coupling: Option<Coupling>,
+    /// Subflows that are spared when an algorithm finds that they share a bottleneck: one is closed only if so many others are in use
+    /// (d of mTCP's MPd flows). Absent: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 8))]
+    pub min_paths: Option<u32>,
     /// The largest receive buffer of a connection (`tcp_rmem[2]`). Packets take memory beside their payload, so about half
     /// of it is offered as window: see `packet_memory`.
     pub receive_buffer: Bytes,
@@ -118,6 +138,8 @@ impl Default for Host {
             subflows: None,
             scheduler: Scheduler::LowestRtt,
             ack_path: AckPath::Own,
+            coupling: None,
+            min_paths: None,
             receive_buffer: Bytes::new(6 << 20),
             packet_memory: None,
             send_buffer: Bytes::new(4 << 20),

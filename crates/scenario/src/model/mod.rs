@@ -9,7 +9,7 @@ pub use event::{
     DelayEvent, DescheduleEvent, Event, EventKind, First, LinkEvent, LossEvent, RateEvent, RemapEvent,
     SubflowEvent, ThrottleEvent,
 };
-pub use host::{AckPath, Host, Param, Protocol, Scheduler};
+pub use host::{AckPath, Coupling, Host, Param, Protocol, Scheduler};
 pub use traffic::{
     App, Bulk, Common, CongestionGenerator, FileProgram, Incast, ObjectProgram, OnOffUdp, OneOrMany, Pairing,
     Poisson, Probe, RequestResponse, SizeDist, SizePoint, Sized, Traffic, TrafficKind,

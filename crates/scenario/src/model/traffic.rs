@@ -8,7 +8,7 @@ use serde::de::{SeqAccess, Visitor, value::SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
-use super::host::{AckPath, Host, Protocol, Scheduler};
+use super::host::{AckPath, Coupling, Host, Protocol, Scheduler};
 use vmcc_tagged::{Fault, common_schema, split_common, tagged};
 
 /// One entry of traffic: the shared part and its kind.
@@ -80,6 +80,9 @@ pub struct Common {
     /// By which way its acknowledgments go back, instead of the hosts' `ack_path`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ack_path: Option<AckPath>,
+    /// Whether the paths of each of its QUIC connections have windows of their own, instead of the hosts' `coupling`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coupling: Option<Coupling>,
 }
 
 /// Which sender sends to which receiver.

@@ -10,8 +10,8 @@ use super::{Check, fault, fault_with, require};
 use crate::error::did_you_mean;
 use crate::model::matching;
 use crate::model::{
-    Discipline, OneOrMany, Pairing, Poisson, Protocol, Scenario, SizeDist, SizePoint, Topology, Traffic,
-    TrafficKind,
+    Coupling, Discipline, OneOrMany, Pairing, Poisson, Protocol, Scenario, SizeDist, SizePoint, Topology,
+    Traffic, TrafficKind,
 };
 
 /// The most connections of one entry.
@@ -37,7 +37,18 @@ pub(super) fn check(scenario: &Scenario) -> Check {
         common(scenario, entry, &path)?;
         kind(scenario, entry, &path)?;
     }
-    Ok(())
+    one_window(scenario)
+}
+
+/// Nobody is to take windows for combined that are not.
+fn one_window(scenario: &Scenario) -> Check {
+    let quic =
+        |entry: &Traffic| entry.protocol(&scenario.host) == Protocol::Quic && entry.kind.has_connections();
+    require(
+        scenario.host.coupling != Some(Coupling::Combined) || scenario.traffic.iter().any(quic),
+        "host.coupling",
+        "only the paths of QUIC connections can have one window, and no traffic uses QUIC; leave the key out, or set protocol = \"quic\"",
+    )
 }
 
 fn common(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
@@ -58,6 +69,7 @@ fn common(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
             ("subflows", c.subflows.is_some()),
             ("scheduler", c.scheduler.is_some()),
             ("ack_path", c.ack_path.is_some()),
+            ("coupling", c.coupling.is_some()),
         ];
         for (key, given) in settings {
             require(
@@ -75,6 +87,7 @@ fn common(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
             ("subflows", c.subflows.is_some()),
             ("scheduler", c.scheduler.is_some()),
             ("ack_path", c.ack_path.is_some()),
+            ("coupling", c.coupling.is_some()),
         ];
         for (key, given) in settings {
             let message = "probes have no congestion control and no subflows: they are sent on each path";
@@ -88,6 +101,12 @@ fn common(scenario: &Scenario, entry: &Traffic, path: &str) -> Check {
     if let Some(name) = &c.cc {
         algorithm(name, &format!("{path}.cc"))?;
     }
+    let quic = entry.protocol(&scenario.host) == Protocol::Quic;
+    require(
+        c.coupling.is_none() || quic,
+        &format!("{path}.coupling"),
+        "only the paths of QUIC connections can have one window; leave the key out, or give the entry protocol = \"quic\"",
+    )?;
     subflows(c.subflows, entry.protocol(&scenario.host), &format!("{path}.subflows"))
 }
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use rand_xoshiro::rand_core::Rng;
 use vmcc_metrics::observed::{self, Closed, Counters, Job, Moment, Observed, Subflow};
-use vmcc_scenario::model::{AckPath as ChosenWay, Host, Protocol, Traffic};
-use vmcc_transport::{AckPath, Config, PathClose};
+use vmcc_multipath::MIN_PATHS;
+use vmcc_scenario::model::{AckPath as ChosenWay, Coupling as ChosenWindows, Host, Protocol, Traffic};
+use vmcc_transport::{AckPath, Config, Coupling, PathClose};
 
 use super::HEADERS_BYTES;
 use super::end::{App, Delivered, End, Sample, Spec};
@@ -157,6 +158,11 @@ fn config(making: &mut Making<'_>, entry: &Traffic, cc: &str, ways: usize) -> Re
     Ok(Config {
         algorithm,
         params,
+        coupling: match common.coupling.or(host.coupling).unwrap_or_default() {
+            ChosenWindows::Separate => Coupling::Separate,
+            ChosenWindows::Combined => Coupling::Combined,
+        },
+        min_paths: host.min_paths.unwrap_or(MIN_PATHS),
         scheduler: scheduler(common.scheduler.unwrap_or(host.scheduler)),
         ack_path: match common.ack_path.unwrap_or(host.ack_path) {
             ChosenWay::Own => AckPath::Own,

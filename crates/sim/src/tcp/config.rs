@@ -5,7 +5,7 @@
 use crate::packet::RouteId;
 use crate::time::{Span, Time};
 use std::sync::Arc;
-use vmcc_multipath::{RtoLimits, Scheduler};
+use vmcc_multipath::{MIN_PATHS, RtoLimits, Scheduler};
 
 /// How segments are declared lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -112,6 +112,8 @@ pub struct TcpConfig {
     /// Time between the SYN-ACK of an additional subflow and its first data, in halves of its RTT: 2 waits for
     /// the fourth ACK, as who opened the subflow must (RFC 8684 section 3.2); 1 is when the other side may send.
     pub join_half_rtts: u8,
+    /// Subflows that are spared when an algorithm finds that they share a bottleneck (d of mTCP's MPd).
+    pub min_paths: u32,
 }
 
 impl Default for TcpConfig {
@@ -143,6 +145,7 @@ impl Default for TcpConfig {
             pacing: false,
             max_reordering_pkt: 300,
             join_half_rtts: 2,
+            min_paths: MIN_PATHS,
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::error::{TransportError, code};
 use crate::recovery::sent::{Frames, Sent, SentPacket};
 use crate::recovery::space::{PACKET_THRESHOLD, loss_delay};
 use crate::wire::ack::Ack;
+use vmcc_multipath::may_suppress;
 use vmcc_units::time::Span;
 
 /// Losses over this many probe timeouts are persistent congestion (RFC 9002 section 7.6.1).
@@ -47,7 +48,7 @@ impl Connection {
         let acked = self.account(now, space, slot, ack, raises, &taken);
         for (_, packet) in taken.drain(..) {
             if packet.mtu_probe && self.paths[slot].mtu.on_probe_acked(now) {
-                self.paths[slot].on_mtu();
+                self.on_mtu(slot);
             }
             self.on_frames_acked(space, packet.frames);
         }
@@ -76,10 +77,12 @@ impl Connection {
     ) -> Acked {
         let mut acked = Acked::default();
         let (mut ect, mut eliciting, mut newest) = (0, false, Time::ZERO);
+        let mut out = (0, 0);
         let mut largest = None;
         for (pn, packet) in taken {
             acked.bytes += u64::from(packet.size);
             acked.packets += u32::from(packet.size > 0);
+            out = (out.0 + u64::from(packet.in_flight() > 0), out.1 + packet.in_flight());
             ect += u64::from(packet.ect);
             eliciting |= packet.eliciting;
             newest = newest.max(packet.sent);
@@ -93,8 +96,8 @@ impl Connection {
             }
             _ => Span::ZERO,
         };
+        self.windows.free(slot, out.0, out.1);
         let path = &mut self.paths[slot];
-        path.window.in_flight = path.window.in_flight.saturating_sub(acked.bytes);
         path.acked_packets += u64::from(acked.packets);
         if let Some(sent) = largest.filter(|_| eliciting) {
             path.on_rtt(now, now.since(sent), delay);
@@ -158,6 +161,7 @@ impl Connection {
         if path.failed {
             path.failed = false;
             let path = path.id;
+            self.windows.set_silent(slot, false);
             self.note(now, path, "the path answers again");
             self.events.push_back(Event::PathRevived { path });
             self.relieve_failed();
@@ -175,8 +179,9 @@ impl Connection {
         self.log_lost(now, space, slot, &lost);
         let path = &mut self.paths[slot];
         let (mut newest, mut oldest) = (None, None);
+        let mut out = (0, 0);
         for (_, packet) in &lost {
-            path.window.in_flight = path.window.in_flight.saturating_sub(u64::from(packet.size));
+            out = (out.0 + u64::from(packet.in_flight() > 0), out.1 + packet.in_flight());
             if packet.ect {
                 path.ecn.on_lost();
             }
@@ -188,6 +193,7 @@ impl Connection {
                 oldest = oldest.or(Some(packet.sent));
             }
         }
+        self.windows.free(slot, out.0, out.1);
         for (_, packet) in lost.drain(..) {
             if !packet.moved {
                 self.on_frames_lost(space, packet.frames);
@@ -199,19 +205,19 @@ impl Connection {
         let ack_delay = self.peer_ack_delay();
         let path = &mut self.paths[slot];
         let persistent = path.rtt.srtt_8us != 0 && spread >= path.pto(ack_delay).times(PERSISTENT);
-        let (window, at) = path.window_at(now, slot, waiting);
+        let (at, cc) = (path.moment(now, slot, waiting), &mut self.controller);
         let advice = match (acked, newest) {
-            (Some(acked), lost) => window.on_ack(&mut self.controller, &at, &Acked { lost, ..acked }),
+            (Some(acked), lost) => self.windows.on_ack(cc, &at, &Acked { lost, ..acked }),
             (None, Some(newest)) => {
-                window.on_lost(&mut self.controller, &at, newest);
+                self.windows.on_lost(cc, &at, newest);
                 Advice::default()
             }
             (None, None) => return,
         };
-        if persistent {
-            window.on_persistent_congestion(&mut self.controller, &at);
+        if let Some(oldest) = oldest.filter(|_| persistent) {
+            self.windows.on_all_lost(cc, &at, oldest);
         }
-        self.paths[slot].pace();
+        self.pace(slot);
         self.log_metrics(now, slot);
         self.follow(now, slot, advice);
     }
@@ -229,7 +235,7 @@ impl Connection {
 
     pub(super) fn log_metrics(&mut self, now: Time, slot: usize) {
         if let Some(log) = &mut self.log {
-            log.metrics(now, &self.paths[slot]);
+            log.metrics(now, &Seen { path: &self.paths[slot], windows: &self.windows, slot });
         }
     }
 
@@ -248,7 +254,11 @@ impl Connection {
             None => {}
         }
         let kept = advice.close_for.filter(|&kept| kept != slot);
-        if kept.is_some_and(|kept| self.paths.get(kept).is_some_and(Path::is_open)) {
+        let in_use = |path: &Path| path.is_open() && !path.failed && !path.is_backup();
+        let others = self.paths.iter().enumerate().filter(|(i, path)| *i != slot && in_use(path));
+        if kept.is_some_and(|kept| self.paths.get(kept).is_some_and(Path::is_open))
+            && may_suppress(others.count(), self.config.min_paths)
+        {
             let path = self.paths[slot].id;
             self.abandon(now, path, code::PATH_RESOURCES);
         }

@@ -43,7 +43,7 @@ pub struct PathReport {
     pub latest_rtt: Span,
     /// How many samples there were.
     pub rtt_samples: u64,
-    /// Congestion window in packets.
+    /// Congestion window in packets; where that is one of all paths, the whole.
     pub cwnd_pkt: u32,
     /// Bytes in flight.
     pub in_flight: u64,
@@ -65,7 +65,7 @@ pub struct PathReport {
     pub lost_packets: u64,
     /// Times that nothing was acknowledged for a probe timeout.
     pub timeouts: u64,
-    /// Times that losses or marks reduced its window.
+    /// Times that losses or marks on it reduced its window.
     pub reductions: u64,
 }
 
@@ -142,7 +142,7 @@ impl Connection {
     /// The largest datagram that can be sent now; none if the peer takes none.
     pub fn max_datagram(&self) -> Option<usize> {
         let open = self.paths.iter().filter(|path| path.is_open());
-        let mtu = open.map(|path| usize::from(path.window.mtu)).min()?;
+        let mtu = open.map(|path| usize::from(path.mtu.size())).min()?;
         // Short header, tag, and the frame's type and length.
         let room = mtu - (1 + 20 + 4) - 16 - 3;
         let peer = usize::try_from(self.peer.max_datagram_frame).unwrap_or(usize::MAX);
@@ -224,19 +224,19 @@ impl Connection {
 
     /// Paths that are not closed.
     pub fn paths(&self) -> impl Iterator<Item = PathReport> {
-        let own = self.paths.iter().filter(|path| path.is_live());
-        own.map(|path| PathReport {
+        let own = self.paths.iter().enumerate().filter(|(_, path)| path.is_live());
+        own.map(|(slot, path)| PathReport {
             id: path.id,
             route: path.route,
             open: path.is_open(),
             failed: path.failed,
-            backup: path.backup || path.peer_backup,
+            backup: path.is_backup(),
             srtt: path.rtt.srtt(),
             latest_rtt: path.latest_rtt,
             rtt_samples: path.rtt_samples,
-            cwnd_pkt: path.window.cwnd,
-            in_flight: path.window.in_flight,
-            mtu: path.window.mtu,
+            cwnd_pkt: self.windows.of(slot).cwnd,
+            in_flight: self.windows.in_flight(slot),
+            mtu: path.mtu.size(),
             ecn: path.ecn.is_capable(),
             bytes: (path.bytes_in, path.bytes_out),
             payload_in: path.payload_in,
@@ -245,7 +245,7 @@ impl Connection {
             marked_packets: path.marked_packets,
             lost_packets: path.lost_packets,
             timeouts: path.timeouts,
-            reductions: path.window.reductions,
+            reductions: self.windows.reductions(slot),
         })
     }
 }

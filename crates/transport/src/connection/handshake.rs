@@ -112,7 +112,7 @@ impl Connection {
             self.endpoint_news.push_back(EndpointNews::ResetToken(token));
         }
         self.paths[0].mtu.limit(params.max_udp_payload);
-        self.paths[0].on_mtu();
+        self.on_mtu(0);
         if let (Some(_), Some(max)) = (self.local.initial_max_path_id, params.initial_max_path_id) {
             self.multipath = true;
             self.peer_max_path = max;
@@ -133,7 +133,7 @@ impl Connection {
             log.state(now, "handshake_complete");
         }
         self.touch_idle(now);
-        self.controller.grouped = self.multipath;
+        self.controller.grouped = self.multipath && !self.windows.is_combined();
         if self.side == Side::Server {
             self.queue(Control::HandshakeDone);
             if !self.token_to_give.is_empty() {
@@ -159,9 +159,9 @@ impl Connection {
     pub(super) fn discard(&mut self, space: SpaceId) {
         let index = usize::from(space == SpaceId::Handshake);
         if let Some(mut level) = self.levels[index].take() {
-            let in_flight: u64 = level.space.sent.drain().map(|packet| u64::from(packet.size)).sum();
+            let (packets, bytes) = windows::in_flight(level.space.sent.drain());
+            self.windows.free(0, packets, bytes);
             let path = &mut self.paths[0];
-            path.window.in_flight = path.window.in_flight.saturating_sub(in_flight);
             (path.pto_count, path.probes) = (0, 0);
         }
     }
@@ -176,14 +176,13 @@ impl Connection {
         let Some(old) = self.levels[0].take() else { return };
         let mut level = Level::new(keys);
         // Numbers go on, so that none is used twice.
-        let in_flight: u64 = old.space.sent.iter().map(|packet| u64::from(packet.size)).sum();
         level.space = old.space;
-        level.space.sent.drain().for_each(drop);
+        let (packets, bytes) = windows::in_flight(level.space.sent.drain());
+        self.windows.free(0, packets, bytes);
         level.send = old.send;
         level.send.on_lost(0..level.send.unsent());
         self.levels[0] = Some(level);
         let path = &mut self.paths[0];
-        path.window.in_flight = path.window.in_flight.saturating_sub(in_flight);
         (path.pto_count, path.probes) = (0, 0);
     }
 }

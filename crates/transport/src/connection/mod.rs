@@ -7,6 +7,7 @@
 //! | `acks` | what acknowledgments and losses mean |
 //! | `send`, `content`, `packet` | which packet leaves where, and what is in it |
 //! | `timers` | what time brings |
+//! | `windows` | what counts against which congestion window |
 //! | `multipath`, `ids` | paths and connection ids |
 //! | `close` | the end |
 //! | `api` | what applications call |
@@ -24,20 +25,22 @@ mod packet;
 mod receive;
 mod send;
 mod timers;
+mod windows;
 
 pub use api::{PathReport, Stats};
 pub use multipath::PathError;
 
 use crate::config::Config;
 use crate::congestion::Controller;
+use crate::congestion::windows::Windows;
 use crate::crypto::{Keys, Random, Session, Side, Tls};
 use crate::error::ConnectionError;
 use crate::event::{Event, PathId};
 use crate::paths::cids::{LocalCids, RemoteCids};
 use crate::paths::mtu::Mtu;
-use crate::paths::{Path, PathState, Route};
+use crate::paths::{Path, PathState, Route, Seen};
 use crate::qlog::{self, Log};
-use crate::recovery::sent::Control;
+use crate::recovery::sent::{Control, SentPacket};
 use crate::recovery::space::Space;
 use crate::streams::Streams;
 use crate::streams::recv::RecvBuffer;
@@ -162,6 +165,7 @@ pub struct Connection {
     ids_given_to: PathId,
     selector: Selector,
     controller: Controller,
+    windows: Windows,
     streams: Streams,
     pending: VecDeque<Control>,
     datagrams_out: VecDeque<Vec<u8>>,
@@ -178,7 +182,7 @@ pub struct Connection {
     idle_touched: bool,
     stats: Stats,
     /// What one call needs and the next one can use again.
-    scratch: Vec<(u64, crate::recovery::sent::SentPacket)>,
+    scratch: Vec<(u64, SentPacket)>,
     reset_secret: crate::crypto::Secret,
     log: Option<Box<Log>>,
 }
@@ -217,7 +221,7 @@ impl Connection {
         let keys = tls.initial_keys(begin.initial_dcid.as_slice(), side);
         let streams = Streams::new(side, config.limits());
         let mtu = Mtu::new(config.initial_mtu, config.max_mtu);
-        let mut path = Path::new(0, begin.route, config.initial_window_pkt, mtu);
+        let mut path = Path::new(0, begin.route, mtu);
         path.validated = begin.validated || side == Side::Client;
         (path.state, path.heard_at) = (PathState::Open, begin.now);
         let peer_cid = begin.peer_cid.unwrap_or(begin.original_dcid);
@@ -225,6 +229,8 @@ impl Connection {
         let log = config.qlog.as_ref();
         let log = log.and_then(|sinks| Log::begin(&**sinks, begin.now, side, &id, begin.route));
         let log = log.map(Box::new);
+        let mut windows = Windows::new(config.coupling, config.initial_window_pkt);
+        windows.place(0, mtu.size());
         let mut local_cids = LocalCids::default();
         local_cids.push(begin.own_cid);
         let mut connection = Connection {
@@ -261,6 +267,7 @@ impl Connection {
             ids_given_to: 0,
             selector: Selector::new(config.scheduler),
             controller: Controller::new(config.algorithm, config.params),
+            windows,
             streams,
             pending: VecDeque::new(),
             datagrams_out: VecDeque::new(),
@@ -297,11 +304,6 @@ impl Connection {
     pub(crate) fn is_begun(&self) -> bool {
         self.state != State::Handshaking
             || self.levels.iter().flatten().any(|level| level.space.received.expected() > 0)
-    }
-
-    fn begin_window(&mut self, slot: usize, now: Time) {
-        let (window, at) = self.paths[slot].window_at(now, slot, false);
-        window.begin(&mut self.controller, &at);
     }
 
     fn level_mut(&mut self, space: SpaceId) -> Option<&mut Level> {

@@ -85,19 +85,17 @@ impl Connection {
     fn place(&mut self, id: PathId, route: Route, now: Time) -> usize {
         let most = u64::from(self.config.max_mtu).min(self.peer.max_udp_payload);
         let mtu = Mtu::new(self.config.initial_mtu, u16::try_from(most).unwrap_or(u16::MAX));
-        let mut path = Path::new(id, route, self.config.initial_window_pkt, mtu);
+        let mut path = Path::new(id, route, mtu);
         path.heard_at = now;
         self.log_route(now, id, Some(route));
-        match self.paths.iter().position(|path| path.state == PathState::Closed) {
-            Some(slot) => {
-                self.paths[slot] = path;
-                slot
-            }
-            None => {
-                self.paths.push(path);
-                self.paths.len() - 1
-            }
+        let free = self.paths.iter().position(|path| path.state == PathState::Closed);
+        let slot = free.unwrap_or(self.paths.len());
+        match self.paths.get_mut(slot) {
+            Some(place) => *place = path,
+            None => self.paths.push(path),
         }
+        self.windows.place(slot, mtu.size());
+        slot
     }
 
     /// Asks whether the peer receives on a path.
@@ -149,7 +147,10 @@ impl Connection {
         if path.state == PathState::Validating {
             path.state = PathState::Open;
             let path = path.id;
-            self.begin_window(slot, now);
+            // A window of all has begun with the first.
+            if !self.windows.is_combined() {
+                self.begin_window(slot, now);
+            }
             self.note(now, path, "the path is validated");
             self.events.push_back(Event::PathOpened { path });
         }
@@ -195,10 +196,8 @@ impl Connection {
     /// The peer is in another network, most likely: what was learnt does not hold there (RFC 9000 section 9.4). A new port alone is a NAT
     /// that forgot.
     fn on_other_network(&mut self, now: Time, slot: usize) {
+        self.windows.restart(slot);
         let path = &mut self.paths[slot];
-        let in_flight = path.window.in_flight;
-        path.window = crate::congestion::Window::new(self.config.initial_window_pkt, path.mtu.size());
-        path.window.in_flight = in_flight;
         (path.rtt, path.ecn) = Default::default();
         let id = path.id;
         self.begin_window(slot, now);
@@ -250,9 +249,10 @@ impl Connection {
         let linger = self.longest_pto().times(LINGER);
         let own = &mut self.paths[slot];
         (own.state, own.abandon_code) = (PathState::Abandoned(now + linger), code);
-        (own.challenge, own.response, own.probes, own.window.in_flight) = (None, None, 0, 0);
+        (own.challenge, own.response, own.probes) = (None, None, 0);
         (own.space.loss_at, own.failed) = (None, false);
         let packets: Vec<_> = own.space.sent.drain().collect();
+        self.windows.close(slot, packets.iter().filter(|packet| packet.in_flight() > 0).count() as u64);
         for packet in packets.into_iter().filter(|packet| !packet.moved) {
             self.on_frames_lost(SpaceId::Path(slot), packet.frames);
         }

@@ -133,7 +133,7 @@ impl Connection {
         self.seal(&building, out);
         let padded = pad_to > 0;
         let in_flight = building.eliciting || padded;
-        let size = if in_flight { (out.len() - building.start) as u32 } else { 0 };
+        let size = if in_flight { (out.len() - building.start) as u16 } else { 0 };
         let packet = SentPacket {
             sent: now,
             size,
@@ -141,6 +141,8 @@ impl Connection {
             ect,
             mtu_probe: building.mtu_probe,
             moved: false,
+            // A question whether the path lives holds nothing back that others could carry.
+            free: self.windows.is_combined() && self.paths[slot].failed,
             frames: std::mem::take(&mut building.frames),
         };
         self.record(now, slot, building.space, packet);
@@ -161,7 +163,7 @@ impl Connection {
     }
 
     fn record(&mut self, now: Time, slot: usize, space: SpaceId, packet: SentPacket) {
-        let (size, eliciting, ect) = (packet.size, packet.eliciting, packet.ect);
+        let (bytes, eliciting, ect) = (packet.in_flight(), packet.eliciting, packet.ect);
         let Some(own) = self.space_mut(space) else { return };
         own.sent.push(packet);
         if eliciting {
@@ -177,11 +179,9 @@ impl Connection {
         if ect {
             path.ecn.on_sent();
         }
-        if size > 0 {
-            let limited = waiting && path.window.in_flight_pkt() + 1 >= path.window.cwnd;
-            let (window, at) = path.window_at(now, slot, waiting);
-            window.on_sent(&at, u64::from(size), limited);
-            path.pacer.on_sent(u64::from(size));
+        if bytes > 0 {
+            path.pacer.on_sent(bytes);
+            self.windows.on_sent(&self.paths[slot].moment(now, slot, waiting), bytes);
         }
     }
 

@@ -47,7 +47,8 @@ impl Connection {
         }
         let levels = || {
             self.levels.iter().flatten().any(|level| {
-                level.space.received.is_due(now) || (level.send.has_work(u64::MAX) && path.window.has_room())
+                level.space.received.is_due(now)
+                    || (level.send.has_work(u64::MAX) && self.windows.of(slot).has_room())
             })
         };
         path.probes > 0
@@ -138,7 +139,7 @@ impl Connection {
         let slot = self.choose(now)?;
         let route = self.paths[slot].route;
         let (segment, ect) = self.datagram(now, slot, out)?;
-        let mut full = segment >= usize::from(self.paths[slot].window.mtu);
+        let mut full = segment >= usize::from(self.paths[slot].mtu.size());
         let mut count = 1;
         while full && count < self.config.max_segments && self.has_data() && self.may_send(now, slot) {
             // ECN is said once for all.
@@ -162,31 +163,36 @@ impl Connection {
 
     fn look_at_pacing(&mut self, now: Time) {
         for path in &mut self.paths {
-            let ready = if self.config.pacing { path.pacer.ready_at(now, path.window.mtu) } else { now };
+            let ready = if self.config.pacing { path.pacer.ready_at(now, path.mtu.size()) } else { now };
             path.paced_until = Some(ready).filter(|&ready| ready > now);
         }
     }
 
     fn may_send(&mut self, now: Time, slot: usize) -> bool {
         let path = &mut self.paths[slot];
-        path.window.has_room()
-            && path.amplification_room() >= u64::from(path.window.mtu)
-            && (!self.config.pacing || path.pacer.ready_at(now, path.window.mtu) <= now)
+        self.windows.of(slot).has_room()
+            && path.amplification_room() >= u64::from(path.mtu.size())
+            && (!self.config.pacing || path.pacer.ready_at(now, path.mtu.size()) <= now)
     }
 
     fn choose(&mut self, now: Time) -> Option<usize> {
-        for (slot, path) in self.paths.iter().enumerate() {
+        let (paths, windows, streams) = (&self.paths, &self.windows, &self.streams);
+        let seen: [_; MAX_PATHS] = std::array::from_fn(|slot| {
+            let slot = slot.min(paths.len() - 1);
+            Seen { path: &paths[slot], windows, slot }
+        });
+        let seen = &seen[..paths.len()];
+        for (slot, path) in seen.iter().enumerate() {
             self.selector.refresh(slot, path);
         }
-        let mss = u64::from(self.paths[0].window.mtu);
-        let (paths, streams) = (&self.paths, &self.streams);
+        let mss = u64::from(paths[0].mtu.size());
         let demand = || Demand {
             now_us: now.us(),
             mss_bytes: mss,
             window_bytes: streams.credit(),
             backlog_bytes: streams.backlog(),
         };
-        let slot = self.selector.select(paths, Paths::NONE, |i| paths[i].rtt.srtt_8us, demand)?;
+        let slot = self.selector.select(seen, Paths::NONE, |i| paths[i].rtt.srtt_8us, demand)?;
         (self.paths[slot].amplification_room() >= mss).then_some(slot)
     }
 
@@ -194,14 +200,14 @@ impl Connection {
     fn datagram(&mut self, now: Time, slot: usize, out: &mut Vec<u8>) -> Option<(usize, bool)> {
         let start = out.len();
         let path = &self.paths[slot];
-        let size = usize::from(path.window.mtu);
+        let size = usize::from(path.mtu.size());
         let room = usize::try_from(path.amplification_room()).unwrap_or(usize::MAX);
         if self.is_blocked(slot) {
             return None;
         }
         let ect = path.ecn_now(self.config.ecn);
         let limit = start + size.min(room);
-        let may_data = path.window.has_room() || path.probes > 0;
+        let may_data = self.windows.of(slot).has_room() || path.probes > 0;
         let levels: Vec<_> = match path.id {
             0 => LEVELS.into_iter().filter(|&space| self.has_work_at(now, space, may_data)).collect(),
             _ => Vec::new(),
@@ -326,11 +332,11 @@ impl Connection {
     /// A padded PING, to learn whether larger packets pass.
     fn transmit_mtu_probe(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         let confirmed = self.confirmed;
-        let ready = |path: &Path| {
-            confirmed && path.is_open() && path.validated && path.window.has_room() && !path.failed
-        };
-        let slot = (0..self.paths.len())
-            .find(|&slot| ready(&self.paths[slot]) && self.paths[slot].mtu.probe(now).is_some())?;
+        let ready = |path: &Path| confirmed && path.is_open() && path.validated && !path.failed;
+        let slot = (0..self.paths.len()).find(|&slot| {
+            let room = self.windows.of(slot).has_room();
+            ready(&self.paths[slot]) && room && self.paths[slot].mtu.probe(now).is_some()
+        })?;
         let size = self.paths[slot].mtu.probe(now)?;
         let route = self.paths[slot].route;
         let mut building = self.begin_packet(SpaceId::Path(slot), out, usize::from(size))?;

@@ -47,7 +47,7 @@ impl Connection {
                     sooner(path.challenge.map(|challenge| challenge.send_at.min(challenge.until)));
                     sooner(self.pto_at(slot).map(|(at, _)| at));
                     sooner(self.suspect_at(slot));
-                    sooner(path.paced_until.filter(|_| data && path.window.has_room()));
+                    sooner(path.paced_until.filter(|_| data && self.windows.of(slot).has_room()));
                 }
             }
             let carrier = self.ack_carrier(slot).filter(|&carrier| !self.is_blocked(carrier));
@@ -155,7 +155,7 @@ impl Connection {
         path.probes = PROBES;
         if path.pto_count == SILENT_TIMEOUTS {
             path.mtu.on_silence();
-            path.on_mtu();
+            self.on_mtu(slot);
         }
         self.log_metrics(now, slot);
         if !self.paths[slot].failed {
@@ -181,10 +181,14 @@ impl Connection {
     /// A path is silent while others answer: everything on it leaves on them at once.
     fn suspect(&mut self, now: Time, slot: usize) {
         self.paths[slot].failed = true;
+        self.windows.set_silent(slot, true);
         let path = self.paths[slot].id;
         self.note(now, path, "the path is silent: what it carries leaves on others");
         self.events.push_back(Event::PathSuspected { path });
         self.repeat(SpaceId::Path(slot), usize::MAX);
+        if self.windows.is_combined() {
+            self.free_silent(slot);
+        }
         // Asked at once whether it lives.
         self.paths[slot].probes = self.paths[slot].probes.max(1);
     }

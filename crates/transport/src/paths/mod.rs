@@ -5,6 +5,7 @@ pub(crate) mod ecn;
 pub(crate) mod mtu;
 pub(crate) mod pacer;
 
+use crate::congestion::windows::Windows;
 use crate::congestion::{Moment, Window};
 use crate::event::PathId;
 use crate::recovery::GRANULARITY;
@@ -67,7 +68,6 @@ pub(crate) struct Path {
     pub(crate) rtt_samples: u64,
     /// Bytes of streams that came.
     pub(crate) payload_in: u64,
-    pub(crate) window: Window,
     pub(crate) pacer: Pacer,
     pub(crate) mtu: Mtu,
     pub(crate) ecn: EcnValidation,
@@ -106,7 +106,7 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    pub(crate) fn new(id: PathId, route: Route, initial_cwnd: u32, mtu: Mtu) -> Path {
+    pub(crate) fn new(id: PathId, route: Route, mtu: Mtu) -> Path {
         Path {
             id,
             route,
@@ -116,7 +116,6 @@ impl Path {
             latest_rtt: Span::ZERO,
             rtt_samples: 0,
             payload_in: 0,
-            window: Window::new(initial_cwnd, mtu.size()),
             pacer: Pacer::default(),
             mtu,
             ecn: EcnValidation::default(),
@@ -146,6 +145,11 @@ impl Path {
 
     pub(crate) fn is_open(&self) -> bool {
         self.state == PathState::Open
+    }
+
+    /// Whether it is to carry data only where no other can.
+    pub(crate) fn is_backup(&self) -> bool {
+        self.backup || self.peer_backup
     }
 
     /// Whether packets may be sent and are expected.
@@ -182,22 +186,20 @@ impl Path {
         let adjusted = if waited { Span::from_ps(rtt.ps() - ack_delay.ps()) } else { rtt };
         let (una, next) = (self.space.sent.lowest() as u32, self.space.sent.next() as u32);
         self.rtt.sample(adjusted, una, next, GRANULARITY);
-        self.pace();
     }
 
-    /// The pacing rate follows window and round trip.
-    pub(crate) fn pace(&mut self) {
-        let cwnd = u64::from(self.window.cwnd) * u64::from(self.window.mtu);
-        let slow_start = self.window.in_slow_start();
+    /// The pacing rate follows window and round trip. Of a window that is not its own it may have all.
+    pub(crate) fn pace(&mut self, window: &Window) {
+        let cwnd = u64::from(window.cwnd) * u64::from(window.mtu);
         if self.rtt.srtt_8us != 0 {
-            self.pacer.set_rate(cwnd, self.rtt.srtt(), slow_start, self.window.mtu);
+            self.pacer.set_rate(cwnd, self.rtt.srtt(), window.in_slow_start(), self.mtu.size());
         }
     }
 
-    /// The window, and what it is to know.
-    pub(crate) fn window_at(&mut self, now: Time, slot: usize, waiting: bool) -> (&mut Window, Moment<'_>) {
+    /// What its window is to know.
+    pub(crate) fn moment(&self, now: Time, slot: usize, waiting: bool) -> Moment<'_> {
         let (una, next) = (self.space.sent.lowest(), self.space.sent.next());
-        (&mut self.window, Moment { now, slot, rtt: &self.rtt, una, next, waiting })
+        Moment { now, slot, rtt: &self.rtt, una, next, waiting }
     }
 
     /// Whether the next packet is to be ECN-capable, where that is wanted at all.
@@ -209,45 +211,53 @@ impl Path {
     pub(crate) fn amplification_room(&self) -> u64 {
         if self.validated { u64::MAX } else { (AMPLIFICATION * self.bytes_in).saturating_sub(self.bytes_out) }
     }
-
-    /// The path's packets have a new size.
-    pub(crate) fn on_mtu(&mut self) {
-        self.window.mtu = self.mtu.size();
-        self.pace();
-    }
 }
 
-impl PathView for Path {
+/// A path as schedulers see it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) windows: &'a Windows,
+    pub(crate) slot: usize,
+}
+
+impl PathView for Seen<'_> {
     fn srtt_8us(&self) -> u32 {
-        self.rtt.srtt_8us
+        self.path.rtt.srtt_8us
     }
 
     fn deviation_8us(&self) -> u32 {
-        self.rtt.deviation_us() * 8
+        self.path.rtt.deviation_us() * 8
     }
 
     fn cwnd_pkt(&self) -> u32 {
-        self.window.cwnd
+        self.windows.of(self.slot).cwnd
     }
 
     fn in_flight_pkt(&self) -> u32 {
-        self.window.in_flight_pkt()
+        self.windows.in_flight_pkt(self.slot)
+    }
+
+    /// What others have in flight counts, where the window is theirs too.
+    fn room_pkt(&self) -> u32 {
+        let window = self.windows.of(self.slot);
+        window.cwnd.saturating_sub(window.in_flight_pkt())
     }
 
     fn in_slow_start(&self) -> bool {
-        self.window.in_slow_start()
+        self.windows.of(self.slot).in_slow_start()
     }
 
     fn is_established(&self) -> bool {
-        self.is_open()
+        self.path.is_open()
     }
 
     fn is_backup(&self) -> bool {
-        self.backup || self.peer_backup
+        self.path.is_backup()
     }
 
     fn has_failed(&self) -> bool {
-        self.failed
+        self.path.failed
     }
 
     /// Never in the way of data: what is lost goes back to the connection, so no path repairs for itself.
@@ -256,6 +266,6 @@ impl PathView for Path {
     }
 
     fn is_paced_out(&self) -> bool {
-        self.paced_until.is_some()
+        self.path.paced_until.is_some()
     }
 }

@@ -9,11 +9,12 @@
 mod frames;
 mod json;
 
+use crate::congestion::Window;
 use crate::connection::SpaceId;
 use crate::crypto::Side;
 use crate::error::{ConnectionError, TransportError, code};
 use crate::event::PathId;
-use crate::paths::{Path, Route};
+use crate::paths::{Path, Route, Seen};
 use crate::recovery::received::Ecn;
 use crate::wire::cid::ConnectionId;
 use json::{Fields, object};
@@ -247,7 +248,7 @@ impl Log {
     }
 
     /// What has changed of a path's figures.
-    pub(crate) fn metrics(&mut self, now: Time, path: &Path) {
+    pub(crate) fn metrics(&mut self, now: Time, seen: &Seen<'_>) {
         const KEYS: [&str; 7] = [
             "min_rtt",
             "smoothed_rtt",
@@ -259,7 +260,7 @@ impl Log {
         ];
         /// So many of them, from the first on, are times.
         const TIMES: usize = 4;
-        let window = &path.window;
+        let (path, window) = (seen.path, seen.windows.of(seen.slot));
         let time = |time: Span| Some(time.us()).filter(|_| path.rtt.srtt_8us != 0);
         let metrics = [
             time(path.rtt.min_rtt),
@@ -268,7 +269,7 @@ impl Log {
             time(Span::from_us(path.rtt.deviation_us().into())),
             Some(path.pto_count.into()),
             Some(u64::from(window.cwnd) * u64::from(window.mtu)),
-            Some(window.in_flight),
+            Some(seen.windows.in_flight(seen.slot)),
         ];
         let said = self.said.entry(path.id).or_default();
         let old = std::mem::replace(&mut said.metrics, metrics);
@@ -287,22 +288,22 @@ impl Log {
                 }
             });
         }
-        self.congestion(now, path);
+        self.congestion(now, path.id, window);
         self.mtu(now, path);
     }
 
-    fn congestion(&mut self, now: Time, path: &Path) {
-        let (new, trigger) = match path.window.state {
+    fn congestion(&mut self, now: Time, path: PathId, window: &Window) {
+        let (new, trigger) = match window.state {
             State::Cwr => ("recovery", "ecn"),
             State::Recovery => ("recovery", "loss"),
             State::Loss => ("persistent_congestion", "loss"),
-            _ if path.window.in_slow_start() => ("slow_start", ""),
+            _ if window.in_slow_start() => ("slow_start", ""),
             _ => ("congestion_avoidance", ""),
         };
-        let said = self.said.entry(path.id).or_default();
+        let said = self.said.entry(path).or_default();
         let old = std::mem::replace(&mut said.state, new);
         if old != new {
-            self.event(now, Some(path.id), "quic:congestion_state_updated", |data| {
+            self.event(now, Some(path), "quic:congestion_state_updated", |data| {
                 if !old.is_empty() {
                     data.text("old", old);
                 }
@@ -315,7 +316,7 @@ impl Log {
     }
 
     fn mtu(&mut self, now: Time, path: &Path) {
-        let (said, new) = (self.said.entry(path.id).or_default(), path.window.mtu);
+        let (said, new) = (self.said.entry(path.id).or_default(), path.mtu.size());
         let old = std::mem::replace(&mut said.mtu, new);
         if old != new {
             self.event(now, Some(path.id), "quic:mtu_updated", |data| {

@@ -81,7 +81,7 @@ impl IntoIterator for Frames {
 pub(crate) struct SentPacket {
     pub(crate) sent: Time,
     /// Bytes that count as in flight; 0 for acknowledgments alone.
-    pub(crate) size: u32,
+    pub(crate) size: u16,
     pub(crate) eliciting: bool,
     /// It left ECN-capable.
     pub(crate) ect: bool,
@@ -89,7 +89,16 @@ pub(crate) struct SentPacket {
     pub(crate) mtu_probe: bool,
     /// What was in it has left on another path since.
     pub(crate) moved: bool,
+    /// It does not count as in flight (any more), although nobody knows what became of it.
+    pub(crate) free: bool,
     pub(crate) frames: Frames,
+}
+
+impl SentPacket {
+    /// Bytes of it that count against a window.
+    pub(crate) fn in_flight(&self) -> u64 {
+        if self.free { 0 } else { self.size.into() }
+    }
 }
 
 /// Packets of one number space that are out, by their numbers.

@@ -62,6 +62,7 @@ mod tests {
             ect: false,
             mtu_probe: false,
             moved: false,
+            free: false,
             frames: Frames::default(),
         }
     }

@@ -1,6 +1,7 @@
 //! The engine over networks that are simulated, and against other implementations over real ones.
 
 mod arbitrary;
+mod coupling;
 mod features;
 mod interop;
 mod link;

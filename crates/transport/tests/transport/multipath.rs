@@ -7,7 +7,7 @@ use vmcc_units::time::{Span, Time};
 const NO_RETRY: Retry = Retry::Above(usize::MAX);
 
 /// A connection over as many paths as there are links.
-fn connected(links: &[Link], config: &Config) -> (Net, Handle, Handle) {
+pub(crate) fn connected(links: &[Link], config: &Config) -> (Net, Handle, Handle) {
     let mut net = Net::new(links, config.clone(), NO_RETRY);
     let client = net.connect(config.clone());
     let server = net.handshake(client);
@@ -17,7 +17,7 @@ fn connected(links: &[Link], config: &Config) -> (Net, Handle, Handle) {
     (net, client, server)
 }
 
-fn shaped(rate: u64, delay_ms: u64) -> Link {
+pub(crate) fn shaped(rate: u64, delay_ms: u64) -> Link {
     Link { rate, delay: Span::from_ms(delay_ms), queue: rate / 8 / 20, ..Link::default() }
 }
 

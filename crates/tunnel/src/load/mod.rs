@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 use vmcc_cc::{Algorithm, MAX_PARAMS, Params};
 use vmcc_multipath::Scheduler;
-use vmcc_transport::{AckPath, Config, ConnectionError, PathClose};
+use vmcc_transport::{AckPath, Config, ConnectionError, Coupling, PathClose};
 use vmcc_units::time::Span;
 
 /// The most that a connection has.
@@ -65,6 +65,10 @@ pub struct Settings {
     pub algorithm: String,
     /// Its parameters as the C code has them.
     pub params: [u64; MAX_PARAMS],
+    /// One window for all paths, instead of one for each.
+    pub combined: bool,
+    /// Paths that are spared when the algorithm finds that they share a bottleneck.
+    pub min_paths: u32,
     /// Which path takes the next packet, by its name.
     pub scheduler: String,
     /// Which path takes acknowledgments.
@@ -277,6 +281,8 @@ impl Settings {
         Ok(Config {
             algorithm,
             params: Params::from_raw(algorithm, self.params),
+            coupling: if self.combined { Coupling::Combined } else { Coupling::Separate },
+            min_paths: self.min_paths,
             scheduler,
             ack_path: match self.ack_path {
                 Acks::Own => AckPath::Own,
@@ -351,6 +357,8 @@ mod tests {
         Settings {
             algorithm: "lia".into(),
             params: *Params::defaults(algorithm).raw(),
+            combined: false,
+            min_paths: 1,
             scheduler: "pipe-cwnd".into(),
             ack_path: Acks::Best,
             ecn: false,

@@ -82,6 +82,7 @@ fn policy(options: &PolicyOptions) -> Result<Policy, Failure> {
     let policy = Policy {
         dry_run: options.dry_run,
         drain: options.drain.map_or(Policy::default().drain, time),
+        min_paths: options.min_paths.unwrap_or(Policy::default().min_paths),
         failed: factor(options.close_failed, CHI),
         useless: factor(options.suppress_useless, OMEGA),
         retry: options.retry.map(time),

@@ -187,6 +187,7 @@ fn tcp_config(host: &Host) -> TcpConfig {
         receive_buffer: ReceiveBuffer::Auto { initial_bytes, max_bytes },
         scaling_ratio: host.packet_memory.map_or(default.scaling_ratio, |m| ratio(m).clamp(1, 255) as u8),
         send_buffer_bytes: host.send_buffer.get(),
+        min_paths: host.min_paths.unwrap_or(default.min_paths),
         ..default
     }
 }

@@ -45,6 +45,7 @@ use super::subflow::{Status, Subflow};
 use crate::hosts::Wire;
 use crate::time::{Span, Time};
 use vmcc_cc::{Algorithm, Cause, Decision, DecisionFlags, Event, EventFlags, Group, Params};
+use vmcc_multipath::{PathView, may_suppress};
 
 /// A congestion-control algorithm with its parameters.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +59,11 @@ pub(crate) struct Selected {
 pub(crate) const TAG_PROBE: u8 = 1;
 /// Tag of a handshake's last message: no answer.
 pub(crate) const TAG_HANDSHAKE: u8 = 2;
+
+/// Whether a subflow is there for new data.
+fn in_use(subflow: &Subflow) -> bool {
+    subflow.is_established() && !subflow.is_backup() && !subflow.has_failed()
+}
 
 /// One connection's sender, lent for the duration of an event.
 pub(crate) struct Tx<'a, W: Wire> {
@@ -147,7 +153,8 @@ impl<W: Wire> Tx<'_, W> {
         if let Some(kept) = decision.close_in_favor_of() {
             let peer_lives =
                 kept != r && self.subs.get(kept).is_some_and(|s| s.status == Status::Established);
-            if peer_lives {
+            let others = self.subs.iter().enumerate().filter(|(i, s)| *i != r && in_use(s)).count();
+            if peer_lives && may_suppress(others, self.config.min_paths) {
                 self.close_subflow(r, Closing::Shared);
             }
         }

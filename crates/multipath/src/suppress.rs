@@ -1,0 +1,36 @@
+//! Which paths are spared when a detector finds that they share a bottleneck: the flows MPd of M. Zhang et al., mTCP (USENIX ATC
+//! 2004), section 3.4.1.
+
+/// d, if nobody chooses it, as in the paper's experiments: all but one may be suppressed.
+pub const MIN_PATHS: u32 = 1;
+
+/// Whether a path may be suppressed because it shares a bottleneck: only where so many others are in use that `min_paths` (d) are left.
+/// One that has failed, or is a backup, is not in use. One is left whatever is asked for.
+pub fn may_suppress(others_in_use: usize, min_paths: u32) -> bool {
+    u32::try_from(others_in_use).unwrap_or(u32::MAX) >= min_paths.max(MIN_PATHS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MAX_PATHS;
+
+    #[test]
+    fn so_many_are_left_however_often_it_is_asked() {
+        for min_paths in 0..=10 {
+            for paths in 1..=MAX_PATHS {
+                let mut in_use = paths;
+                while may_suppress(in_use - 1, min_paths) {
+                    in_use -= 1;
+                }
+                assert_eq!(in_use, paths.min(min_paths.max(1) as usize), "{paths} {min_paths}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_in_use_goes_where_enough_others_are() {
+        // A path that has failed beside two that work.
+        assert!(may_suppress(2, 2) && !may_suppress(2, 3));
+    }
+}
