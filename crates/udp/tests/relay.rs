@@ -109,20 +109,25 @@ async fn a_relay_that_never_knows_its_channels_is_asked_with_pauses() {
     // One that knows none, and one that knows the first of each address.
     for (binds, most) in [(0, 1), (1, 2)] {
         let (relay, seen) = Turn::start(turn(binds)).await;
-        let (_here, _there, near, _far, target) = connected(relay, &["192.0.2.1:9", "192.0.2.2:9"]).await;
+        let (_here, _there, near, _far, target) =
+            connected(relay, &["198.51.100.1:9", "198.51.100.2:9"]).await;
         let keeper = Keeper::start(&near, target);
         sleep(WHILE).await;
         let asked = seen.lock().unwrap().allocations;
         assert!((1..=most).contains(&asked), "{asked} times where {binds} channels were known");
         let reasons: Vec<_> = keeper.failed().into_iter().filter(|one| one.relay.is_some()).collect();
-        assert!(!reasons.is_empty() && reasons.iter().all(|one| one.reason.contains("437")), "{reasons:?}");
+        assert!(
+            !reasons.is_empty() && reasons.iter().all(|one| one.reason.contains("437")),
+            "{:?}",
+            keeper.failed()
+        );
     }
 }
 
 #[tokio::test]
 async fn a_relay_that_claims_an_address_of_this_host_gets_none_of_its_packets() {
     let (relay, seen) = Turn::start(turn(9)).await;
-    let (here, _there, near, far, target) = connected(relay, &["192.0.2.1:9"]).await;
+    let (here, _there, near, far, target) = connected(relay, &["198.51.100.1:9"]).await;
     let own = near.paths()[0].route.local;
     seen.lock().unwrap().gives = own;
     let keeper = Keeper::start(&near, target);

@@ -243,6 +243,7 @@ async fn one_call_reaches_several_with_the_right_bits_and_from_the_right_address
         ]);
         made.0.iter_mut().for_each(|(transmit, _)| transmit.route.local = local);
         let mut refusals = Vec::new();
+        near.io.writable().await.unwrap();
         near.send(&made.messages(), &mut refusals);
         assert!(refusals.is_empty() && near.waiting.is_empty(), "{refusals:?}");
         for (far, count) in [(&one, 6), (&other, 3)] {
@@ -273,6 +274,7 @@ async fn what_the_system_refuses_leaves_what_is_beside_it() {
     let sizes = [(here, 10), (broadcast, 11), (here, 12), (here, 65_530), (broadcast, 13), (here, 14)];
     let made = Made::of(&sizes.map(|(to, len)| (to, false, len, len)));
     let mut refusals = Vec::new();
+    near.io.writable().await.unwrap();
     near.send(&made.messages(), &mut refusals);
     let refused: Vec<_> = refusals.iter().map(|(route, error)| (route.remote, error.kind())).collect();
     assert_eq!(refused, [(broadcast, io::ErrorKind::PermissionDenied); 2]);
