@@ -6,6 +6,8 @@ mod namespace;
 mod nobody;
 
 use namespace::{Namespace, join, run};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use nobody::{Files, Listening, NOBODY, document, far_end};
 use serde_json::Value;
 use std::fs;
@@ -69,6 +71,15 @@ impl Net {
         let server = TurnServer(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
         assert!(self.relay.within(answers), "it does not run");
         server
+    }
+
+    /// Whether the relay has no address given away, or soon has none: it is looked at so often, every 50 ms.
+    fn relays_nothing_within(&self, looks: u32) -> bool {
+        let gone = || self.relay.run("ss --no-header --udp --all sport ge 49152").trim().is_empty();
+        (0..looks).any(|look| {
+            thread::sleep(Duration::from_millis(if look == 0 { 0 } else { 50 }));
+            gone()
+        })
     }
 
     fn bytes_by(&self, host: &Namespace, port: &str) -> u64 {
@@ -157,12 +168,25 @@ fn root_a_copy_goes_on_by_a_relay_and_gives_the_address_back() {
     let by_relay = net.bytes_by(&net.relay, "s0") - before;
     assert!(by_relay > 5_000_000, "it was cut before the end: {copied}");
     assert!(sent(&copied, true) > 5_000_000, "{copied}");
-    // Else it would be kept for ten minutes.
-    let gone = || net.relay.run("ss --no-header --udp --all sport ge 49152").trim().is_empty();
-    assert!((0..100).any(|_| gone() || {
-        thread::sleep(Duration::from_millis(50));
-        false
-    }));
+    assert!(net.relays_nothing_within(100), "it would be kept for ten minutes");
+}
+
+/// Interrupted before there is a connection: nobody is at the other end.
+#[test]
+fn root_a_copy_that_does_not_come_about_gives_the_address_back() {
+    let (files, net) = (Files::new(), Net::new());
+    files.data(SIZE / 40);
+    net.cut_direct();
+    let _server = net.turn_server(SECRET);
+    // The far end lives, but what comes for it is swallowed.
+    run(&format!("ip -n {} rule add from 10.9.5.0/24 to 10.9.3.0/24 blackhole", net.router));
+    let Copying { child, mut far } = Copying::start(&files, &net, &[]);
+    assert!((0..2000).any(|_| !net.relays_nothing_within(1)), "it is never asked");
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(net.relays_nothing_within(100), "it is kept for ten minutes");
+    let _ = far.wait();
 }
 
 #[test]

@@ -41,6 +41,9 @@ pub enum Failure {
     /// Answers that make no sense.
     #[error("what it answers is not TURN; check its address and port")]
     Nonsense,
+    /// An address that is this host's, or that another relay has given.
+    #[error("it says that it has the address {0}, which it cannot have; choose another relay")]
+    Taken(std::net::SocketAddr),
     /// It was to end.
     #[error("it is no longer used")]
     Closed,

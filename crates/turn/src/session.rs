@@ -110,6 +110,8 @@ pub struct Session {
     peers: Vec<Peer>,
     renew: Time,
     releasing: bool,
+    /// The server has done something for the allocation that it gave.
+    kept: bool,
     changes: u64,
 }
 
@@ -127,6 +129,7 @@ impl Session {
             peers: Vec::new(),
             renew: Time::NEVER,
             releasing: false,
+            kept: false,
             changes: 0,
         };
         session.ask(now, Wish::Allocate);
@@ -234,15 +237,22 @@ impl Session {
                     self.state = State::Ready(relayed);
                     self.changes += 1;
                     self.renew_after(now, lifetime);
+                    if self.releasing {
+                        return self.ask(now, Wish::Release);
+                    }
                     for at in 0..self.peers.len() {
                         self.ask(now, Wish::Bind(self.peers[at].address));
                     }
                 }
                 _ => self.end(Failure::Nonsense),
             },
-            Wish::Refresh => self.renew_after(now, message.number(LIFETIME).unwrap_or(0)),
+            Wish::Refresh => {
+                self.kept = true;
+                self.renew_after(now, message.number(LIFETIME).unwrap_or(0));
+            }
             Wish::Release => self.end(Failure::Closed),
             Wish::Bind(address) => {
+                self.kept = true;
                 if let Some(peer) = self.peers.iter_mut().find(|peer| peer.address == address) {
                     peer.state = PeerState::Ready;
                     self.changes += 1;
@@ -259,6 +269,10 @@ impl Session {
 
     fn refused(&mut self, now: Time, request: &Request, message: Message<'_>) {
         let Some((code, reason)) = message.error() else { return self.end(Failure::Nonsense) };
+        // It was not given, and is not wanted any more.
+        if self.releasing && request.wish == Wish::Allocate {
+            return self.end(Failure::Closed);
+        }
         if code == 438 || code == 401 && !request.signed {
             return match request.stale < MOST_STALE && self.learn(message) {
                 true => self.ask_again(now, request.wish, request.stale + 1),
@@ -271,8 +285,10 @@ impl Session {
         };
         let failure = Failure::of(code, reason, self.credentials.user(), peer);
         match request.wish {
-            // There is none yet that it could have forgotten.
-            Wish::Allocate if code == 437 => self.end(Failure::Other(code, "Allocation Mismatch".to_owned())),
+            // There is none yet that it could have forgotten: to ask for another would bring the same.
+            Wish::Allocate | Wish::Bind(_) if code == 437 && !self.kept => {
+                self.end(Failure::Other(code, "Allocation Mismatch".to_owned()));
+            }
             // Of a peer only, not of the allocation.
             Wish::Bind(address) if code != 437 => {
                 if let Some(peer) = self.peers.iter_mut().find(|peer| peer.address == address) {
@@ -351,15 +367,28 @@ impl Session {
         }
     }
 
-    /// Gives the address back. It is over once the server says so, or says nothing for a second and a half.
+    /// Gives the address back. It is over once the server says so, or says nothing for a second and a half. An address that the server is
+    /// about to give, because it was asked for with a password, is waited for as long, and given back then.
     pub fn close(&mut self, now: Time) {
-        if self.relayed().is_none() {
-            return self.end(Failure::Closed);
+        if self.is_over() || self.releasing {
+            return;
         }
-        if !self.releasing {
-            self.releasing = true;
-            self.requests.clear();
+        let ready = self.relayed().is_some();
+        self.requests.retain(|request| !ready && request.signed && request.sends > 0);
+        self.releasing = true;
+        if ready {
             self.ask(now, Wish::Release);
+        } else if let Some(request) = self.requests.first_mut() {
+            (request.sends, request.next) = (1, now + FIRST_WAIT);
+        } else {
+            self.end(Failure::Closed);
+        }
+    }
+
+    /// The address that the server says it has given is somebody else's: it is over.
+    pub fn disbelieve(&mut self) {
+        if let State::Ready(address) = self.state {
+            self.end(Failure::Taken(address));
         }
     }
 

@@ -1,8 +1,9 @@
 //! Between the engine and the sockets: datagrams, time.
 
+use crate::outgoing::Outgoing;
 use crate::relay::RelaySocket;
 use crate::shared::{Inner, Shared};
-use crate::socket::Buffers;
+use crate::socket::{Buffers, Refusal};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -10,20 +11,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
-use vmcc_transport::Route;
 use vmcc_units::time::Time;
 
 /// Rounds in one call before other tasks have their turn.
 const ROUNDS: usize = 8;
 /// Bytes that came, before those have their turn who read them: what lies longer is no more in the processor's cache.
 const RECEIVED: usize = 384 << 10;
-/// Calls to send in one round, so that what comes is looked at meanwhile.
-const TRANSMITS: usize = 32;
+/// Goes of sending in one round, so that what comes is looked at meanwhile.
+const GOES: usize = 32;
 
 pub(crate) struct Driver {
     shared: Arc<Shared>,
     buffers: Buffers,
-    out: Vec<u8>,
+    out: Outgoing,
     sleep: Pin<Box<Sleep>>,
     /// What `sleep` waits for.
     due: Option<Time>,
@@ -34,7 +34,7 @@ pub(crate) struct Driver {
 impl Driver {
     pub(crate) fn new(shared: Arc<Shared>) -> Driver {
         let sleep = Box::pin(sleep_until(Instant::now()));
-        Driver { shared, buffers: Buffers::new(), out: Vec::new(), sleep, due: None, received: 0 }
+        Driver { shared, buffers: Buffers::new(), out: Outgoing::default(), sleep, due: None, received: 0 }
     }
 
     /// Whether there is more to do at once.
@@ -46,13 +46,9 @@ impl Driver {
         }
         more |= self.transmit(inner);
         more |= drive_relays(inner, cx);
-        for i in 0..inner.sockets.len() {
-            // What waits for another destination has its turn in the next round.
-            if let Err((route, error)) = inner.sockets[i].poll_flush(cx) {
-                refused(inner, route, &error);
-                more = true;
-            }
-        }
+        let mut refusals = Vec::new();
+        inner.sockets.iter_mut().for_each(|socket| socket.poll_flush(cx, &mut refusals));
+        more |= refused(inner, &refusals);
         inner.dispatch();
         more
     }
@@ -79,23 +75,19 @@ impl Driver {
         any
     }
 
+    /// Sends what there is; whether there may be more.
     fn transmit(&mut self, inner: &mut Inner) -> bool {
-        for _ in 0..TRANSMITS {
-            let now = inner.now();
-            let Some(transmit) = inner.engine.poll_transmit(now, &mut self.out) else { return false };
-            let local = transmit.route.local;
-            let sent = if let Some(relay) = inner.relay_of(local) {
-                relay.send(now, &transmit, &self.out)
-            } else if let Some(socket) = inner.socket_of(local) {
-                socket.send(&transmit, &self.out)
-            } else {
-                Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "the address is gone"))
-            };
-            if let Err(error) = sent {
-                refused(inner, transmit.route, &error);
+        let mut more = true;
+        for _ in 0..GOES {
+            more = self.out.gather(inner);
+            let mut refusals = Vec::new();
+            self.out.send(inner, &mut refusals);
+            refused(inner, &refusals);
+            if !more {
+                break;
             }
         }
-        true
+        more
     }
 
     /// Has this task woken when the engine wants to.
@@ -120,17 +112,17 @@ impl Driver {
 fn drive_relays(inner: &mut Inner, cx: &mut Context<'_>) -> bool {
     let now = inner.now();
     let (mut dead, mut news) = (Vec::new(), false);
-    for relay in &mut inner.relays {
-        let refusal = relay.poll_flush(cx).err();
+    for at in 0..inner.relays.len() {
+        let lies = inner.is_taken(at);
+        let relay = &mut inner.relays[at];
+        if lies {
+            relay.disbelieve();
+        }
+        relay.poll_flush(cx, &mut dead);
         let changed = relay.drive(now);
         news |= changed;
-        let failure = relay
-            .failure()
-            .filter(|_| changed)
-            .map(|failure| io::Error::new(io::ErrorKind::NotConnected, failure));
-        for error in [refusal, failure].into_iter().flatten() {
-            let again = |route| (route, io::Error::new(error.kind(), error.to_string()));
-            dead.extend(relay.routes().into_iter().map(again));
+        if let Some(failure) = relay.failure().filter(|_| changed) {
+            relay.refuse(&io::Error::new(io::ErrorKind::NotConnected, failure), &mut dead);
         }
     }
     inner.relays.retain(|relay| !relay.is_done());
@@ -138,20 +130,27 @@ fn drive_relays(inner: &mut Inner, cx: &mut Context<'_>) -> bool {
         inner.relay_news += 1;
         inner.relay_waiting.drain(..).for_each(std::task::Waker::wake);
     }
-    let any = !dead.is_empty();
-    for (route, error) in dead {
-        refused(inner, route, &error);
-    }
-    any
+    refused(inner, &dead)
 }
 
-/// A route that may be refused only for now is not told as dead.
-fn refused(inner: &mut Inner, route: Route, error: &io::Error) {
+/// Tells of routes that the system refuses, but not of one that it may refuse only for now; whether there were any.
+fn refused(inner: &mut Inner, refusals: &[Refusal]) -> bool {
     let passing = [io::ErrorKind::Interrupted, io::ErrorKind::WouldBlock, io::ErrorKind::ConnectionRefused];
-    let no_room = error.raw_os_error() == Some(nix::libc::ENOBUFS);
-    if !passing.contains(&error.kind()) && !no_room {
-        inner.on_refusal(route, error);
+    for (route, error) in refusals {
+        let no_room = error.raw_os_error() == Some(nix::libc::ENOBUFS);
+        if !passing.contains(&error.kind()) && !no_room {
+            inner.on_refusal(*route, error);
+        }
     }
+    !refusals.is_empty()
+}
+
+/// Whether nobody holds the endpoint any more, and everybody was told.
+fn is_over(inner: &mut Inner) -> bool {
+    if inner.abandoned && inner.engine.is_idle() && !inner.relays.is_empty() {
+        inner.close_relays(|_| true);
+    }
+    inner.abandoned && inner.engine.is_idle() && inner.relays.is_empty()
 }
 
 impl Future for Driver {
@@ -168,8 +167,7 @@ impl Future for Driver {
             if !more && !this.set_timer(&mut inner, cx) {
                 inner.rounds += 1;
                 inner.told.drain(..).for_each(std::task::Waker::wake);
-                let over = inner.abandoned && inner.engine.is_idle();
-                return if over { Poll::Ready(()) } else { Poll::Pending };
+                return if is_over(&mut inner) { Poll::Ready(()) } else { Poll::Pending };
             }
             if this.received >= RECEIVED {
                 break;

@@ -21,6 +21,10 @@ const SOON: Duration = Duration::from_millis(200);
 /// The handshake is to be confirmed, or the peer has not given connection ids yet: a round trip.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
+/// Why a relay is not asked again at once.
+pub(crate) const FORGETFUL: &str =
+    "it forgets again and again what it has given (437); ask its operator whether it is restarted";
+
 /// Opens paths of a client's connection as long as it is held, and gives up those whose address is gone. It reads the connection's path
 /// events.
 pub struct Keeper {
@@ -81,6 +85,7 @@ impl Keeper {
             failed: failed.clone(),
             tell: Box::new(tell),
             opening: HashMap::new(),
+            lost: HashMap::new(),
             news: 0,
             changes: 0,
             changed: true,
@@ -102,6 +107,8 @@ struct Work {
     tell: Box<dyn Fn(&Attempt) + Send>,
     /// Paths by number, to know whose event it is.
     opening: HashMap<u32, (Key, Route, u64)>,
+    /// When relays last had forgotten us.
+    lost: HashMap<(IpAddr, Relay, bool), Instant>,
     /// News of relays that were looked at.
     news: u64,
     /// Times that something changed: a path that was opened before the last one may work now.
@@ -196,6 +203,13 @@ impl Work {
         }
     }
 
+    /// A relay may have been started again. One that forgets every time would be asked without end.
+    fn forgives(&mut self, key: &Key) -> bool {
+        let Some(relay) = key.relay.clone() else { return true };
+        let before = self.lost.insert((key.source, relay, key.remote.is_ipv6()), Instant::now());
+        before.is_none_or(|before| before.elapsed() >= LONGEST_WAIT)
+    }
+
     /// Opens what can be opened and gives up what is gone; when to look again, if not at the next event.
     fn look(&mut self) -> Option<Instant> {
         if !self.connection.is_confirmed() {
@@ -282,7 +296,11 @@ impl Work {
             Some(relay) => match endpoint.relay(&candidate.source, relay, candidate.remote) {
                 Relaying::Ready(local) => Ok(local),
                 // It answers, and is asked anew by the next look.
-                Relaying::Lost => return Some(Instant::now() + AT_ONCE),
+                Relaying::Lost if self.forgives(&key) => return Some(Instant::now() + AT_ONCE),
+                Relaying::Lost => {
+                    self.fail_all_by(candidate, FORGETFUL);
+                    Err(FORGETFUL.to_owned())
+                }
                 Relaying::Waiting => {
                     *alive += 1;
                     return None;

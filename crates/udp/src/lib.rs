@@ -34,11 +34,13 @@
 //! an error.
 
 mod address;
+mod batch;
 mod connection;
 mod device;
 mod driver;
 mod endpoint;
 mod keeper;
+mod outgoing;
 mod qlog;
 mod reach;
 mod relay;

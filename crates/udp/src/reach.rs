@@ -3,6 +3,7 @@
 use crate::address::{Source, sources};
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
+use crate::keeper::FORGETFUL;
 use crate::relay::{Relay, Relaying};
 use crate::socket::is_loopback;
 use std::fmt;
@@ -233,11 +234,12 @@ impl Endpoint {
             let bound = self.bind_source(&candidate.source, 0);
             return bound.map_err(|error| format!("no socket at {}: {error}", candidate.source.ip));
         };
-        let mut seen = 0;
+        let (mut seen, mut lost) = (0, false);
         loop {
             match self.relay(source, relay, *remote) {
                 Relaying::Ready(local) => return Ok(local),
                 Relaying::Refused(reason) | Relaying::Failed(reason) => return Err(reason),
+                Relaying::Lost if std::mem::replace(&mut lost, true) => return Err(FORGETFUL.to_owned()),
                 Relaying::Lost => {}
                 Relaying::Waiting => self.relay_news(&mut seen).await,
             }

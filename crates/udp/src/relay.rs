@@ -1,9 +1,9 @@
 //! A socket at a relay: datagrams leave by a TURN server, and come from there.
 
-use crate::address::Source;
+use crate::address::{Source, sources};
 use crate::endpoint::Endpoint;
 use crate::shared::Inner;
-use crate::socket::{Buffers, Socket};
+use crate::socket::{Buffers, Message, Refusal, Socket, is_loopback};
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, Read};
@@ -119,22 +119,55 @@ impl RelaySocket {
         })
     }
 
-    /// As [`Socket::send`], for packets to a peer: each gets what the relay wants before it, and all stay one call.
-    pub(crate) fn send(&mut self, now: Time, transmit: &Transmit, bytes: &[u8]) -> io::Result<()> {
+    /// As [`Socket::send`], for packets to peers: each gets what the relay wants before it, and all stay one call.
+    pub(crate) fn send(&mut self, now: Time, messages: &[Message<'_>], refusals: &mut Vec<Refusal>) {
         if now.since(*self.waits.get_or_insert(now)) > SILENCE {
             self.waits = Some(now);
             self.session.check(now);
         }
         self.framed.clear();
-        for packet in bytes.chunks(transmit.segment.max(1)) {
-            let Some(header) = self.session.header(transmit.route.remote, packet.len()) else {
-                return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "the relay does not lead there"));
-            };
-            self.framed.extend_from_slice(&header);
-            self.framed.extend_from_slice(packet);
+        let mut outer = Vec::with_capacity(messages.len());
+        for Message { transmit, bytes } in messages {
+            let begin = self.framed.len();
+            match frame(&self.session, transmit, bytes, &mut self.framed) {
+                Some(()) => {
+                    let segment = transmit.segment + vmcc_turn::HEADER;
+                    outer.push(self.outer(transmit.ect, segment, self.framed.len() - begin));
+                }
+                None => {
+                    self.framed.truncate(begin);
+                    let error =
+                        io::Error::new(io::ErrorKind::AddrNotAvailable, "the relay does not lead there");
+                    refusals.push((transmit.route, error));
+                }
+            }
         }
-        let outer = self.outer(transmit.ect, transmit.segment + vmcc_turn::HEADER, self.framed.len());
-        self.socket.send(&outer, &self.framed)
+        let mut rest = self.framed.as_slice();
+        let framed = outer.iter().filter_map(|transmit| {
+            let bytes = rest.split_off(..transmit.len)?;
+            Some(Message { transmit, bytes })
+        });
+        let framed: Vec<_> = framed.collect();
+        let mut outer_refusals = Vec::new();
+        self.socket.send(&framed, &mut outer_refusals);
+        self.refused(&outer_refusals, refusals);
+    }
+
+    /// All leave for the relay: where one is refused, all are.
+    fn refused(&self, outer: &[Refusal], refusals: &mut Vec<Refusal>) {
+        if let Some((_, error)) = outer.first() {
+            self.refuse(error, refusals);
+        }
+    }
+
+    /// Tells that its paths lead nowhere.
+    pub(crate) fn refuse(&self, error: &io::Error, refusals: &mut Vec<Refusal>) {
+        // One of the system's stays known by its number.
+        let again = || match error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(error.kind(), error.to_string()),
+        };
+        refusals.extend(self.routes().into_iter().map(|route| (route, again())));
     }
 
     fn outer(&self, ect: bool, segment: usize, len: usize) -> Transmit {
@@ -146,17 +179,24 @@ impl RelaySocket {
     pub(crate) fn drive(&mut self, now: Time) -> bool {
         while let Some(request) = self.session.poll_transmit(now) {
             let request = request.to_vec();
-            let outer = self.outer(false, request.len(), request.len());
+            let transmit = self.outer(false, request.len(), request.len());
             // Sent again when there is no answer.
-            let _ = self.socket.send(&outer, &request);
+            self.socket.send(&[Message { transmit: &transmit, bytes: &request }], &mut Vec::new());
         }
         self.relayed = self.session.relayed().or(self.relayed);
         std::mem::replace(&mut self.changes, self.session.changes()) != self.changes
     }
 
-    /// Sends what waits for room; whether the system refuses to.
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Result<(), io::Error> {
-        self.socket.poll_flush(cx).map_err(|(_, error)| error)
+    /// Sends what waits for room; tells where the system refuses to.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>, refusals: &mut Vec<Refusal>) {
+        let mut outer = Vec::new();
+        self.socket.poll_flush(cx, &mut outer);
+        self.refused(&outer, refusals);
+    }
+
+    /// What it says of its address is not true: no packet leaves by it.
+    pub(crate) fn disbelieve(&mut self) {
+        self.session.disbelieve();
     }
 
     /// Paths that it carries, or carried before its end.
@@ -171,6 +211,11 @@ impl RelaySocket {
             State::Over(failure) => Some(failure.clone()),
             _ => None,
         }
+    }
+
+    /// Whether this is its address, which it keeps after its end.
+    pub(crate) fn is_at(&self, local: SocketAddr) -> bool {
+        self.relayed == Some(local)
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -194,17 +239,52 @@ impl RelaySocket {
     }
 }
 
+fn is_of_this_host(ip: IpAddr) -> bool {
+    is_loopback(ip) || sources().is_ok_and(|own| own.iter().any(|source| source.ip == ip))
+}
+
+/// Puts what the relay wants before each packet; none if it does not lead there.
+fn frame(session: &Session, transmit: &Transmit, bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    for packet in bytes.chunks(transmit.segment.max(1)) {
+        out.extend_from_slice(&session.header(transmit.route.remote, packet.len())?);
+        out.extend_from_slice(packet);
+    }
+    Some(())
+}
+
 impl Inner {
+    /// Whether the address that a relay says it has given is one of ours: packets of other paths would leave by that relay.
+    pub(crate) fn is_taken(&self, at: usize) -> bool {
+        let relay = &self.relays[at];
+        let Some(given) = relay.session.relayed() else { return false };
+        // Which other one speaks the truth is not known: the one that said it first.
+        let other =
+            |(i, other): (usize, &RelaySocket)| i != at && other.is_at(given) && !other.session.is_over();
+        let own = |socket: &Socket| {
+            let local = socket.local();
+            local == given
+                || (local.ip().is_unspecified() && socket.serves(given) && is_of_this_host(given.ip()))
+        };
+        let new = relay.relayed.is_none();
+        self.sockets.iter().any(own) || new && self.relays.iter().enumerate().any(other)
+    }
+
     pub(crate) fn relay_of(&mut self, local: SocketAddr) -> Option<&mut RelaySocket> {
-        self.relays.iter_mut().find(|relay| relay.relayed == Some(local))
+        self.relays.iter_mut().find(|relay| relay.is_at(local))
     }
 
     /// Gives addresses at relays back that are not to be used from now on.
     pub(crate) fn close_relays(&mut self, unwanted: impl Fn(&RelaySocket) -> bool) {
         let now = self.now();
+        let mut any = false;
         let open = self.relays.iter_mut().filter(|relay| !relay.closing);
-        open.filter(|relay| unwanted(relay)).for_each(|relay| relay.close(now));
-        self.wake_driver();
+        for relay in open.filter(|relay| unwanted(relay)) {
+            relay.close(now);
+            any = true;
+        }
+        if any {
+            self.wake_driver();
+        }
     }
 }
 

@@ -148,10 +148,10 @@ impl Inner {
         used
     }
 
-    pub(crate) fn socket_of(&mut self, local: SocketAddr) -> Option<&mut Socket> {
+    /// Which socket packets from an address leave by.
+    pub(crate) fn socket_of(&self, local: SocketAddr) -> Option<usize> {
         let exact = self.sockets.iter().position(|socket| socket.local() == local);
-        let index = exact.or_else(|| self.sockets.iter().position(|socket| socket.serves(local)))?;
-        self.sockets.get_mut(index)
+        exact.or_else(|| self.sockets.iter().position(|socket| socket.serves(local)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! One UDP socket: segmentation offload, ECN bits, what waits for room in it.
 
 use crate::address::Source;
+use crate::batch;
 use crate::device::bind_device;
 use quinn_udp::{EcnCodepoint, RecvMeta, UdpSocketState};
 use std::collections::VecDeque;
@@ -36,6 +37,16 @@ impl Buffers {
     }
 }
 
+/// What is to leave: datagrams of one size along one route, as the engine gives them.
+#[derive(Clone, Copy)]
+pub(crate) struct Message<'a> {
+    pub(crate) transmit: &'a Transmit,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// A route that the system refuses to send along, and why.
+pub(crate) type Refusal = (Route, io::Error);
+
 /// Datagrams that the socket had no room for.
 struct Waiting {
     transmit: Transmit,
@@ -60,6 +71,7 @@ pub(crate) struct Socket {
     local: SocketAddr,
     /// The interface that its packets leave by, where one was named: its number is another when it comes again.
     interface: Option<Interface>,
+    bits: batch::Bits,
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
 }
@@ -78,7 +90,15 @@ impl Socket {
         }
         let local = io.local_addr()?;
         let interface = interface.filter(|name| !name.is_empty()).map(Interface::of);
-        Ok(Socket { io, state, local, interface, waiting: VecDeque::new(), waiting_bytes: 0 })
+        Ok(Socket {
+            io,
+            state,
+            local,
+            interface,
+            bits: batch::Bits::default(),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+        })
     }
 
     pub(crate) fn local(&self) -> SocketAddr {
@@ -134,81 +154,135 @@ impl Socket {
         SocketAddr::new(ip.unwrap_or(self.local.ip()), self.local.port())
     }
 
-    /// Sends, or keeps what there is no room for.
-    ///
-    /// # Errors
-    /// The system refuses to send there.
-    pub(crate) fn send(&mut self, transmit: &Transmit, bytes: &[u8]) -> io::Result<()> {
-        let sent = if self.waiting.is_empty() { self.try_send(transmit, bytes)? } else { 0 };
-        let rest = bytes.get(sent..).unwrap_or_default();
-        if !rest.is_empty() && self.waiting_bytes + rest.len() <= BACKLOG_BYTES {
-            self.waiting_bytes += rest.len();
-            self.waiting.push_back(Waiting { transmit: transmit.clone(), bytes: rest.to_vec() });
+    /// Sends, or keeps what there is no room for. What the system refuses is dropped.
+    pub(crate) fn send(&mut self, messages: &[Message<'_>], refusals: &mut Vec<Refusal>) {
+        let done = if self.waiting.is_empty() { self.push(messages, refusals) } else { Done::default() };
+        for message in done.rest(messages) {
+            if self.waiting_bytes + message.bytes.len() <= BACKLOG_BYTES {
+                self.waiting_bytes += message.bytes.len();
+                let (transmit, bytes) = (message.transmit.clone(), message.bytes.to_vec());
+                self.waiting.push_back(Waiting { transmit, bytes });
+            }
         }
-        Ok(())
     }
 
     /// Sends what waits, as far as there is room.
-    ///
-    /// # Errors
-    /// As [`Socket::send`], with where it was to go; what went there is dropped.
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Result<(), (Route, io::Error)> {
-        while let Some(first) = self.waiting.front() {
-            let route = first.transmit.route;
-            match self.io.poll_send_ready(cx) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => return Err((route, error)),
-                Poll::Pending => return Ok(()),
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>, refusals: &mut Vec<Refusal>) {
+        // An error says that the runtime ends.
+        while !self.waiting.is_empty() && matches!(self.io.poll_send_ready(cx), Poll::Ready(Ok(()))) {
+            let mut waiting = std::mem::take(&mut self.waiting);
+            let first = waiting.iter().take(batch::MOST);
+            let messages: Vec<_> =
+                first.map(|one| Message { transmit: &one.transmit, bytes: &one.bytes }).collect();
+            let done = self.push(&messages, refusals);
+            drop(waiting.drain(..done.messages));
+            if let Some(next) = waiting.front_mut() {
+                next.bytes.drain(..done.bytes);
             }
-            let sent = self.try_send(&first.transmit, &first.bytes);
-            let Some(first) = self.waiting.front_mut() else { return Ok(()) };
-            match sent {
-                Ok(sent) if sent < first.bytes.len() => {
-                    first.bytes.drain(..sent);
-                    self.waiting_bytes -= sent;
-                }
-                Ok(_) => self.drop_first(),
-                Err(error) => {
-                    self.drop_first();
-                    return Err((route, error));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn drop_first(&mut self) {
-        if let Some(first) = self.waiting.pop_front() {
-            self.waiting_bytes -= first.bytes.len();
+            self.waiting_bytes = waiting.iter().map(|one| one.bytes.len()).sum();
+            self.waiting = waiting;
         }
     }
 
-    /// Bytes that the kernel took, from the beginning on.
-    fn try_send(&self, transmit: &Transmit, bytes: &[u8]) -> io::Result<usize> {
-        let src_ip = Some(transmit.route.local.ip()).filter(|_| self.local.ip().is_unspecified());
-        let mut sent = 0;
-        while sent < bytes.len() {
-            // Where the kernel or a device cannot segment, `max_gso_segments` becomes 1 at the first refusal.
-            let at_once = transmit.segment * self.state.max_gso_segments().min(SEGMENTS);
-            let contents = &bytes[sent..bytes.len().min(sent + at_once)];
-            let packet = quinn_udp::Transmit {
-                destination: transmit.route.remote,
-                ecn: transmit.ect.then_some(EcnCodepoint::Ect0),
-                contents,
-                segment_size: Some(transmit.segment).filter(|&segment| segment < contents.len()),
-                src_ip,
-            };
-            match self.io.try_io(Interest::WRITABLE, || self.state.try_send((&self.io).into(), &packet)) {
-                Ok(()) => sent += contents.len(),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) if contents.len() > transmit.segment && self.state.max_gso_segments() == 1 => {}
-                // A probe for a larger size that the interface itself does not carry: as if it were lost.
-                Err(error) if error.raw_os_error() == Some(nix::libc::EMSGSIZE) => sent += contents.len(),
-                Err(error) => return Err(error),
+    /// Hands messages to the kernel, in order, until one finds no room.
+    fn push(&mut self, messages: &[Message<'_>], refusals: &mut Vec<Refusal>) -> Done {
+        let unbound = self.local.ip().is_unspecified();
+        let Socket { io, state, bits, .. } = self;
+        let segments = || state.max_gso_segments().min(SEGMENTS);
+        let hand_over = |packets: &[quinn_udp::Transmit<'_>]| {
+            // An error is told again by the first packet alone, which says whose it is, and whether it is one of offload.
+            let several = (packets.len() > 1)
+                .then(|| io.try_io(Interest::WRITABLE, || batch::send(io, bits, packets)))
+                .filter(|sent| sent.as_ref().map_or_else(is_full, |&count| count > 0));
+            several.unwrap_or_else(|| {
+                io.try_io(Interest::WRITABLE, || state.try_send((&*io).into(), &packets[0])).map(|()| 1)
+            })
+        };
+        push(messages, unbound, segments, hand_over, refusals)
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+}
+
+/// What of some messages the kernel has taken, or refused: so many, and bytes of the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Done {
+    messages: usize,
+    bytes: usize,
+}
+
+impl Done {
+    fn rest<'a>(self, messages: &'a [Message<'a>]) -> impl Iterator<Item = Message<'a>> {
+        let rest = messages.get(self.messages..).unwrap_or_default().iter().enumerate();
+        rest.map(move |(i, message)| Message {
+            bytes: &message.bytes[if i == 0 { self.bytes } else { 0 }..],
+            ..*message
+        })
+    }
+
+    fn advance(&mut self, messages: &[Message<'_>], bytes: usize) {
+        self.bytes += bytes;
+        while messages.get(self.messages).is_some_and(|message| self.bytes >= message.bytes.len()) {
+            (self.messages, self.bytes) = (self.messages + 1, 0);
+        }
+    }
+}
+
+/// Cuts messages into what the kernel takes as one packet, and hands over as many at a time as it takes in one call.
+fn push<'a>(
+    messages: &'a [Message<'a>],
+    unbound: bool,
+    segments: impl Fn() -> usize,
+    mut hand_over: impl FnMut(&[quinn_udp::Transmit<'a>]) -> io::Result<usize>,
+    refusals: &mut Vec<Refusal>,
+) -> Done {
+    let mut done = Done::default();
+    done.advance(messages, 0);
+    let mut packets = Vec::new();
+    while let Some(message) = messages.get(done.messages) {
+        packets.clear();
+        // Where the kernel or a device cannot segment, that becomes 1 at the first refusal.
+        let at_once = segments();
+        let all = done.rest(messages).flat_map(|message| packets_of(message, unbound, at_once));
+        for packet in all.take(batch::MOST) {
+            if packets.first().is_some_and(|first| !batch::alike(first, &packet)) {
+                break;
+            }
+            packets.push(packet);
+        }
+        match hand_over(&packets) {
+            Ok(count) => packets[..count].iter().for_each(|one| done.advance(messages, one.contents.len())),
+            Err(error) if is_full(&error) => break,
+            Err(_) if packets[0].segment_size.is_some() && segments() == 1 => {}
+            // A probe for a larger size that the interface itself does not carry: as if it were lost.
+            Err(error) if error.raw_os_error() == Some(nix::libc::EMSGSIZE) => {
+                done.advance(messages, packets[0].contents.len());
+            }
+            Err(error) => {
+                refusals.push((message.transmit.route, error));
+                done.advance(messages, message.bytes.len());
             }
         }
-        Ok(sent)
     }
+    done
+}
+
+fn packets_of<'a>(
+    message: Message<'a>,
+    unbound: bool,
+    segments: usize,
+) -> impl Iterator<Item = quinn_udp::Transmit<'a>> {
+    let Message { transmit, bytes } = message;
+    let segment = transmit.segment.max(1);
+    bytes.chunks(segment * segments.max(1)).map(move |contents| quinn_udp::Transmit {
+        destination: transmit.route.remote,
+        ecn: transmit.ect.then_some(EcnCodepoint::Ect0),
+        contents,
+        segment_size: Some(segment).filter(|&segment| segment < contents.len()),
+        src_ip: Some(transmit.route.local.ip()).filter(|_| unbound),
+    })
 }
 
 fn ecn_of(meta: &RecvMeta) -> Ecn {
@@ -224,3 +298,6 @@ fn ecn_of(meta: &RecvMeta) -> Ecn {
 pub(crate) fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,6 +43,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::{sleep, timeout};
 use tree::Tree;
 use vmcc_transport::Config;
+use vmcc_transport::crypto::Tls;
 use vmcc_udp::{Attempt, Connection, Endpoint, Keeper, Qlog};
 use vmcc_units::time::Span;
 
@@ -218,33 +219,47 @@ pub fn copy(job: &Job, progress: &Arc<Progress>, stop: &AtomicBool) -> Result<Ou
         let target = vmcc_udp::Target { name, addresses, locals, relays, most: job.most };
         let endpoint = Endpoint::new(None)?;
         let _board = Board::open(&endpoint, "cp");
-        let reach = endpoint.reach(tls, Arc::new(config(job.qlog.clone())), &target);
-        let connection = unless(stopped(stop), reach).await.ok_or(CopyError::Interrupted)??;
-        let keeper = Keeper::start(&connection, target);
-        let work = async {
-            match tree {
-                Some(tree) => put(&connection, job, tree, progress).await,
-                None => get(&connection, job, progress).await,
-            }
-        };
-        let work = unless(show_paths(&connection, progress), unless(stopped(stop), work)).await.flatten();
-        let result = match work {
-            None => Err(CopyError::Interrupted),
-            Some(result) => result.map_err(|error| lost(&connection, error)),
-        };
-        let result = result.map(|mut outcome| {
-            outcome.paths = carried(&connection);
-            outcome.unused = keeper.failed();
-            outcome.single = !connection.is_multipath();
-            outcome
-        });
-        drop(keeper);
-        connection.close(u64::from(result.is_err()), "done");
+        let result = over(&endpoint, tls, target, job, tree, progress, stop).await;
+        // Also where there is no connection relays may have given addresses, or be about to.
         let _ = timeout(FAREWELL, endpoint.told()).await;
         result
     })?;
     drop(session);
     answer
+}
+
+/// Connects and copies.
+async fn over(
+    endpoint: &Endpoint,
+    tls: Arc<dyn Tls>,
+    target: vmcc_udp::Target,
+    job: &Job,
+    tree: Option<Tree>,
+    progress: &Arc<Progress>,
+    stop: &AtomicBool,
+) -> Result<Outcome, CopyError> {
+    let reach = endpoint.reach(tls, Arc::new(config(job.qlog.clone())), &target);
+    let connection = unless(stopped(stop), reach).await.ok_or(CopyError::Interrupted)??;
+    let keeper = Keeper::start(&connection, target);
+    let work = async {
+        match tree {
+            Some(tree) => put(&connection, job, tree, progress).await,
+            None => get(&connection, job, progress).await,
+        }
+    };
+    let work = unless(show_paths(&connection, progress), unless(stopped(stop), work)).await.flatten();
+    let result = match work {
+        None => Err(CopyError::Interrupted),
+        Some(result) => result.map_err(|error| lost(&connection, error)),
+    };
+    let result = result.map(|mut outcome| {
+        outcome.paths = carried(&connection);
+        outcome.unused = keeper.failed();
+        outcome.single = !connection.is_multipath();
+        outcome
+    });
+    connection.close(u64::from(result.is_err()), "done");
+    result
 }
 
 fn check(job: &Job) -> Result<(), CopyError> {

@@ -152,6 +152,85 @@ fn the_end_does_not_wait_for_the_dead() {
 }
 
 #[test]
+fn an_address_that_comes_after_the_end_is_given_back() {
+    let (mut session, mut server) = (session(), Server::new());
+    session.peer(at(0), peer());
+    let first = session.poll_transmit(at(0)).unwrap().to_vec();
+    assert_eq!(session.handle(at(0), &server.answer(&first)), None);
+    let signed = session.poll_transmit(at(0)).unwrap().to_vec();
+    let granted = server.answer(&signed);
+    session.close(at(1));
+    session.close(at(1));
+    assert!(!session.is_over() && session.poll_transmit(at(1)).is_none(), "it was asked already");
+    assert_eq!(session.handle(at(1), &granted), None);
+    let release = session.poll_transmit(at(1)).unwrap().to_vec();
+    let message = Message::read(&release).unwrap();
+    assert_eq!((message.method, message.number(LIFETIME)), (REFRESH, Some(0)));
+    assert_eq!(session.poll_transmit(at(1)), None, "no channel is bound any more");
+    session.handle(at(1), &server.answer(&release));
+    assert_eq!((session.state(), session.poll_timeout()), (&State::Over(Failure::Closed), None));
+}
+
+/// Asked with a password, without an answer.
+fn asking() -> (Session, Server, Vec<u8>) {
+    let (mut session, mut server) = (session(), Server::new());
+    let first = session.poll_transmit(at(0)).unwrap().to_vec();
+    session.handle(at(0), &server.answer(&first));
+    let signed = session.poll_transmit(at(0)).unwrap().to_vec();
+    (session, server, signed)
+}
+
+#[test]
+fn an_address_that_does_not_come_is_not_waited_for_long() {
+    // Nobody gives one to who has not said the password.
+    let (mut session, _) = (session(), Server::new());
+    session.poll_transmit(at(0)).unwrap();
+    session.close(at(1));
+    assert_eq!((session.state(), session.poll_timeout()), (&State::Over(Failure::Closed), None));
+    // It is asked once more: the answer may be lost.
+    let (mut session, _, signed) = asking();
+    session.close(at(1));
+    let mut said = Vec::new();
+    while let Some(next) = session.poll_timeout() {
+        said.push((
+            next.since(at(1)).ps() / Span::from_ms(1).ps(),
+            session.poll_transmit(next).map(<[u8]>::to_vec),
+        ));
+    }
+    assert_eq!(said, [(500, Some(signed)), (1500, None)]);
+    for (method, code) in [(ALLOCATE, 486), (ALLOCATE, 438)] {
+        let (mut session, mut server, signed) = asking();
+        server.refuses = Some((method, code));
+        session.close(at(1));
+        session.handle(at(1), &server.answer(&signed));
+        assert_eq!((session.state(), session.poll_timeout()), (&State::Over(Failure::Closed), None));
+    }
+}
+
+#[test]
+fn a_server_that_never_knows_its_allocation_is_not_asked_for_another() {
+    let (mut session, mut server) = (session(), Server::new());
+    session.peer(at(0), peer());
+    server.refuses = Some((CHANNEL_BIND, 437));
+    talk(&mut session, &mut server, at(0));
+    assert_eq!(session.state(), &State::Over(Failure::Other(437, "Allocation Mismatch".to_owned())));
+    // Where it knew it before, it has forgotten it.
+    let (mut session, mut server) = ready();
+    server.refuses = Some((CHANNEL_BIND, 437));
+    session.peer(at(1), "198.51.100.2:443".parse().unwrap());
+    talk(&mut session, &mut server, at(1));
+    assert_eq!(session.state(), &State::Over(Failure::Lost));
+}
+
+#[test]
+fn an_address_that_cannot_be_the_servers_ends_it() {
+    let (mut session, _) = ready();
+    session.disbelieve();
+    session.close(at(1));
+    assert_eq!((session.state(), session.poll_timeout()), (&State::Over(Failure::Taken(relayed())), None));
+}
+
+#[test]
 fn what_is_refused_is_said_by_its_cause() {
     for (code, failure) in [
         (403, Failure::Forbidden("anybody".to_owned())),
