@@ -66,7 +66,8 @@ fn objects_are_fetched(holder: ObjectProgram) {
     let mut spec = two_paths(registry("vmcc"), 3);
     spec.warmup = Nanos::ZERO;
     let sizes = ["1kB", "20kB", "600kB"].map(|size| size.parse().unwrap()).to_vec();
-    spec.flows[0].job = Job::Objects { holder, sizes, per_second: 13.0, seed: 1 };
+    spec.flows[0].job =
+        Job::Objects { holder, sizes, per_second: 13.0, seed: 1, linger: Nanos::from_millis(50) };
     let output = run_with(&spec, programs()).unwrap();
     let (completed, unfinished) = (of(&output, "completed"), of(&output, "unfinished"));
     // 40 on average, with a deviation of 6; a busy machine answers the last ones too late.
