@@ -191,12 +191,16 @@ fn what_a_machine_cannot_do_is_refused_by_what_makes_it_one() {
         assert!(error.starts_with(key) && error.contains(problem), "{error}");
     };
     let machines = |names: &str| FETCHED.replace("[topology]", &format!("machines={names}\n[topology]"));
-    refused(&machines("'server'"), "host.machines: server", "fetches");
+    refused(&machines("'server'"), "host.machines", "server: it is sent to, or fetches");
     refused(&machines("['client','server']"), "host.machines", "another host");
     // 500 objects of a megabyte each.
-    refused(&machines("'client'").replace("100kB", "1MB"), "host.machines: client", "in memory");
+    refused(
+        &machines("'client'").replace("100kB", "1MB"),
+        "host.machines",
+        "client: it keeps its files and objects in memory",
+    );
     let off = "[[event]]\nkind='deschedule'\nat='0s'\nhost='server'\non='200ms'\noff='300ms'\n";
-    refused(&format!("{FETCHED}{off}"), "event.deschedule: server", "fetches");
+    refused(&format!("{FETCHED}{off}"), "event.deschedule", "server: it is sent to, or fetches");
 }
 
 /// A host that is off in one case is a machine in all, one that is named only in those that name it.
