@@ -1,10 +1,11 @@
-//! Scenarios whose sender is a virtual machine that is off now and then.
+//! Scenarios in which a host is a virtual machine, some of them off now and then.
 #![cfg(feature = "root-tests")]
 
 mod common;
 
 use common::{folder, json, vmcc};
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -53,6 +54,61 @@ fn on_linux_a_vm_sends_is_off_and_notices() {
     assert!(often["window_pkt"]["mean"].as_f64() >= Some(1.0), "its sockets are sampled inside: {often}");
     let report = fs::read_to_string(dir.path().join("out/report.html")).unwrap();
     assert!(report.contains("VM off time"), "the histogram is in the report");
+}
+
+/// A cache in a VM, which is off now and then; a client outside fetches, and compares every byte.
+const FETCHED: &str = r#"
+title = "A VM that is asked"
+duration = "8s"
+warmup = "1s"
+[host]
+cc = "vmcc"
+params.vmcc.trigger = 0
+machines = "client"
+[topology]
+kind = "parallel-paths"
+paths = [{ name = "a" }, { name = "b" }]
+rate = "20mbit"
+delay = "5ms"
+buffer = "40pkt"
+marking = { rule = "threshold", at = "10pkt" }
+[[traffic]]
+kind = "poisson"
+per_second = 6.0
+sizes = "150kB"
+[[event]]
+kind = "deschedule"
+at = "4s"
+host = "client"
+on = "300ms"
+off = "200ms"
+"#;
+
+#[test]
+#[ignore = "boots a VM, half a minute"]
+fn on_linux_objects_are_fetched_from_a_vm_while_it_runs_and_while_it_is_off() {
+    let dir = folder();
+    fs::write(dir.path().join("asked.toml"), FETCHED).unwrap();
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/usr/bin");
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+    let arguments = ["run", "asked.toml", "--engine", "kernel", "--out", "out", "--json"];
+    let output = vmcc(dir.path()).env("PATH", path).args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let metrics = &document["cases"][0]["runs"][0]["metrics"];
+    let number = |pointer: &str| metrics.pointer(pointer).and_then(serde_json::Value::as_f64);
+    // 48 on average, with a deviation of 7.
+    let completed = number("/completed").unwrap();
+    assert!((20.0..80.0).contains(&completed), "{document}");
+    assert!(number("/unfinished") < Some(0.3 * completed), "{document}");
+    assert!(number("/window_pkt/samples") >= Some(completed), "its sockets are sampled inside: {metrics}");
+    let paths: Vec<f64> = (0..2).filter_map(|path| number(&format!("/paths/{path}/goodput_bps"))).collect();
+    let all: f64 = paths.iter().sum();
+    assert!(paths.len() == 2 && paths.iter().all(|path| *path > 0.05 * all), "both paths carry: {metrics}");
+    assert!(number("/vm_stopped_us/samples") >= Some(6.0), "{metrics}");
+    // Who asks while it is off waits for it.
+    assert!(number("/fct_us/max") > Some(200e3), "{metrics}");
 }
 
 fn processes(of: &str) -> String {

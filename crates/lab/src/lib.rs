@@ -13,7 +13,7 @@
 //! | `workload`, `sampler` | traffic, and what the kernel says meanwhile |
 //! | `cable` | delay and loss where the kernel has no netem |
 //! | `machine` | hosts that are virtual machines, which are off now and then |
-//! | `measure`, `cpu`, `energy` | the figures: exactly what each is |
+//! | `measure`, `cpu`, `energy`, `instructions` | the figures: exactly what each is |
 //! | [`engine`] | the lab as an engine beside the simulator, on this host or in a guest |
 //! | [`bench`] | what the kernel programs cost, and whether they work here |
 //! | `netns`, `process`, `registry` | what exists while a run lives, and its removal |
@@ -28,6 +28,7 @@ pub mod engine;
 mod error;
 mod guards;
 pub mod guest;
+mod instructions;
 mod machine;
 mod measure;
 mod netns;

@@ -10,8 +10,8 @@ use crate::sampler::{Sampler, Samples};
 use crate::spec::{Cc, Flow, Job, LabSpec};
 use crate::throttle::Throttles;
 use crate::topology::Topology;
-use crate::workload::{self, Programs, Report};
-use crate::{Error, Netns, Role, cpu, energy, measure, ports};
+use crate::workload::{self, End, Programs, Report};
+use crate::{Error, Netns, Role, cpu, energy, instructions, measure, ports};
 use running::{Running, is_due};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -147,6 +147,8 @@ pub(crate) struct Observed {
     pub(crate) cpu_s: Option<f64>,
     /// The same of its energy.
     pub(crate) energy: Option<Energy>,
+    /// Instructions that all its processors executed in it.
+    pub(crate) instructions: Option<f64>,
     /// The virtual machine, if there is one.
     pub(crate) absent: Option<Absent>,
     /// What became of paths that algorithms asked to close.
@@ -218,11 +220,17 @@ fn transfer(
     (guards, record): (&mut Guards, &mut Record),
 ) -> Result<Observed, Error> {
     let Built { topology, ports, throttles, mut session } = built;
+    let elsewhere = session.as_ref().map(|session| session.host);
     let mut running = Vec::new();
     for (index, flow) in spec.flows.iter().enumerate() {
-        let (sender, receiver) = topology.ends(index);
-        let at = if flow.job.is_fetched() { sender } else { receiver };
-        let server = workload::of(flow, &control.programs).serve(at, workload::port_of(index), record)?;
+        let server = match &session {
+            Some(session) if flow.server() == session.host => End::Elsewhere(session.server(spec, index)),
+            _ => {
+                let (sender, receiver) = topology.ends(index);
+                let at = if flow.job.is_fetched() { sender } else { receiver };
+                workload::of(flow, &control.programs).serve(at, workload::port_of(index), record)?
+            }
+        };
         running.push(Running::new(index, server));
         control.check()?;
     }
@@ -231,6 +239,7 @@ fn transfer(
     let mut cuts = spec.cuts.iter().peekable();
     let window = (spec.warmup.to_duration(), spec.duration.to_duration());
     let mut cpu = cpu::Window::new(window.0, window.1);
+    let mut instructions = instructions::Window::new(window.0, window.1);
     let mut energy = energy::Window::new(Path::new(energy::POWERCAP), window.0, window.1);
     let start = match &mut session {
         Some(session) => {
@@ -245,7 +254,10 @@ fn transfer(
     let mut next_progress = Duration::ZERO;
     let mut elapsed = Duration::ZERO;
     // Where everything ends before its time, queues are still watched to the end.
-    while elapsed < spec.duration.to_duration() || running.iter().any(|flow| flow.report.is_none()) {
+    while elapsed < spec.duration.to_duration()
+        || running.iter().any(|flow| flow.report.is_none())
+        || session.is_some() && absent.is_none()
+    {
         control.check()?;
         elapsed = start.elapsed();
         throttles.update(elapsed)?;
@@ -257,11 +269,17 @@ fn transfer(
         while let Some(cut) = cuts.next_if(|cut| elapsed >= cut.at.to_duration()) {
             topology.cut(cut)?;
         }
-        let elsewhere = session.as_ref().map(|session| session.host);
         let due: Vec<bool> = running.iter().map(|flow| is_due(spec, &running, flow)).collect();
-        let here = |flow: &Running| elsewhere != Some(spec.flows[flow.flow].from);
+        let here = |flow: &Running| elsewhere != Some(spec.flows[flow.flow].client());
         for (flow, is_due) in running.iter_mut().zip(due).filter(|(flow, _)| here(flow)) {
             flow.advance(spec, &control.programs, topology, record, (elapsed, is_due))?;
+        }
+        let asks = |flow: &Running| here(flow) && elsewhere == Some(spec.flows[flow.flow].server());
+        if let Some(session) = &mut session
+            && elapsed >= spec.duration.to_duration()
+            && running.iter().filter(|flow| asks(flow)).all(|flow| flow.report.is_some())
+        {
+            session.nobody_asks(spec)?;
         }
         if absent.is_none()
             && let Some(session) = &mut session
@@ -278,6 +296,7 @@ fn transfer(
         guards.act(|| sampler.ask_now_and_then())?;
         cpu.update(elapsed);
         energy.update(elapsed);
+        instructions.update(elapsed);
         if elapsed >= next_progress {
             next_progress += PROGRESS_INTERVAL;
             sampler.ask_now_and_then()?;
@@ -287,14 +306,20 @@ fn transfer(
         if running.iter().any(|flow| flow.is_closing(spec, elapsed)) {
             sampler.ask_now_and_then()?;
         }
-        for flow in running.iter_mut().filter(|flow| elsewhere == Some(spec.flows[flow.flow].from)) {
+        for flow in running.iter_mut().filter(|flow| !here(flow)) {
             flow.settle(spec, &control.programs, elapsed)?;
         }
         if elapsed > deadline {
             let late = running.iter().find(|flow| flow.report.is_none());
-            return Err(late.map_or(Error::Interrupted, |flow| {
-                flow.failed(format!("it has not ended {} s after its time", grace.as_secs()))
-            }));
+            let cause = format!("it has not ended {} s after its time", grace.as_secs());
+            return Err(match late {
+                Some(flow) => flow.failed(cause),
+                None => Error::Measurement {
+                    what: "the virtual machine".to_owned(),
+                    cause,
+                    remedy: LOOK_AT.to_owned(),
+                },
+            });
         }
         sleep_until_next(start, spec.sample_interval.to_duration());
     }
@@ -313,7 +338,7 @@ fn transfer(
     for (flow, report) in reports.iter_mut().enumerate() {
         report.complete_ports(samples.tracks.iter().filter(|track| track.flow == flow));
     }
-    let (cpu_s, energy) = (cpu.busy_s(), energy.energy());
+    let (cpu_s, energy, instructions) = (cpu.busy_s(), energy.energy(), instructions.executed());
     Ok(Observed {
         samples,
         reports,
@@ -321,6 +346,7 @@ fn transfer(
         ports: ports.records()?,
         cpu_s,
         energy,
+        instructions,
         absent,
         asked: Tally::default(),
     })
@@ -328,7 +354,7 @@ fn transfer(
 
 /// What a host's flows send, where they send files.
 fn files(spec: &LabSpec, control: &Control<'_>, host: usize, running: &[Running]) -> Vec<(usize, PathBuf)> {
-    let own = running.iter().filter(|flow| spec.flows[flow.flow].from == host);
+    let own = running.iter().filter(|flow| spec.flows[flow.flow].client() == host);
     let file = |flow: &Running| Some((flow.flow, flow.data(spec, &control.programs)?));
     own.filter_map(file).collect()
 }

@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use vmcc_lab::{Error, Job};
 use vmcc_scenario::model::ObjectProgram;
+use vmcc_units::Nanos;
 
 fn record_of(run_id: &str) -> PathBuf {
     Path::new("/run/vmcc").join(format!("{run_id}.json"))
@@ -125,8 +126,14 @@ fn root_a_run_with_a_web_server() {
     let mut spec = two_paths(native("reno"), 60);
     spec.run_id = Some(format!("web-{}", std::os::unix::process::parent_id()));
     let sizes = vec!["1kB".parse().unwrap()];
-    spec.flows[0].job =
-        Job::Objects { holder: ObjectProgram::Apache, kept: false, sizes, per_second: 10.0, seed: 1 };
+    spec.flows[0].job = Job::Objects {
+        holder: ObjectProgram::Apache,
+        kept: false,
+        sizes,
+        per_second: 10.0,
+        seed: 1,
+        linger: Nanos::from_millis(50),
+    };
     run(&spec).unwrap();
 }
 

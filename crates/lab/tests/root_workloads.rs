@@ -66,7 +66,8 @@ fn objects_are_fetched(holder: ObjectProgram) {
     let mut spec = two_paths(registry("vmcc"), 3);
     spec.warmup = Nanos::ZERO;
     let sizes = ["1kB", "20kB", "600kB"].map(|size| size.parse().unwrap()).to_vec();
-    spec.flows[0].job = Job::Objects { holder, kept: false, sizes, per_second: 13.0, seed: 1 };
+    let linger = Nanos::from_millis(50);
+    spec.flows[0].job = Job::Objects { holder, kept: false, sizes, per_second: 13.0, seed: 1, linger };
     let output = run_with(&spec, programs()).unwrap();
     let (completed, unfinished) = (of(&output, "completed"), of(&output, "unfinished"));
     // 40 on average, with a deviation of 6; a busy machine answers the last ones too late.
@@ -109,7 +110,14 @@ fn objects_are_fetched_on_kept_connections(holder: ObjectProgram) {
     // Linux gives a subflow up to 64 KiB at a time: the second carries parts of what is larger.
     let sizes = ["1kB", "2kB", "200kB"].map(|size| size.parse().unwrap()).to_vec();
     spec.flows[0].connections = 3;
-    spec.flows[0].job = Job::Objects { holder, kept: true, sizes, per_second: 150.0, seed: 1 };
+    spec.flows[0].job = Job::Objects {
+        holder,
+        kept: true,
+        sizes,
+        per_second: 150.0,
+        seed: 1,
+        linger: Nanos::from_millis(50),
+    };
     let output = run_with(&spec, programs()).unwrap();
     assert_eq!(of(&output, "established"), 3.0);
     let (completed, unfinished) = (of(&output, "completed"), of(&output, "unfinished"));
@@ -154,7 +162,8 @@ fn root_wrong_bytes_on_a_connection_that_stays_open_fail_the_run() {
     spec.flows[0].connections = 2;
     let sizes = vec!["1kB".parse().unwrap()];
     let holder = ObjectProgram::Memcached;
-    spec.flows[0].job = Job::Objects { holder, kept: true, sizes, per_second: 50.0, seed: 1 };
+    spec.flows[0].job =
+        Job::Objects { holder, kept: true, sizes, per_second: 50.0, seed: 1, linger: Nanos::from_millis(50) };
     let liars = Programs { memcached: liar.to_string_lossy().into_owned(), ..programs() };
     let error = run_with(&spec, liars).unwrap_err().to_string();
     assert!(error.contains("a fetch of object0") && error.contains("not what was put there"), "{error}");

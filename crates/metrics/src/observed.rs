@@ -60,6 +60,8 @@ pub struct Observed {
     pub cpu_s: Option<f64>,
     /// What processors and memory of the whole host used within the window, where counters of theirs were read.
     pub energy: Option<Energy>,
+    /// Instructions that all processors of the host executed within the window, where they were counted.
+    pub instructions: Option<f64>,
     /// RTT samples within the window of groups of connections, in nanoseconds: each that entered an estimator.
     pub rtts: Vec<Histogram<u64>>,
     /// Hosts that a virtual machine monitor takes off their CPUs.

@@ -21,6 +21,8 @@ pub enum Unit {
     SecondsPerGigabyte,
     /// Joules per gigabyte (10^9 bytes).
     JoulesPerGigabyte,
+    /// Something counted, per byte.
+    PerByte,
 }
 
 /// A unit for figures: what to divide by, and its name.
@@ -33,13 +35,14 @@ pub struct Scale {
 }
 
 /// The endings that say a unit.
-const ENDINGS: [(&str, Unit); 6] = [
+const ENDINGS: [(&str, Unit); 7] = [
     ("_bps", Unit::BitsPerSecond),
     ("_us", Unit::Microseconds),
     ("_bytes", Unit::Bytes),
     ("_pkt", Unit::Packets),
     ("_s_per_gb", Unit::SecondsPerGigabyte),
     ("_j_per_gb", Unit::JoulesPerGigabyte),
+    ("_per_byte", Unit::PerByte),
 ];
 
 impl Unit {
@@ -58,6 +61,7 @@ impl Unit {
             Self::Count | Self::Ratio => "1",
             Self::SecondsPerGigabyte => "s/GB",
             Self::JoulesPerGigabyte => "J/GB",
+            Self::PerByte => "1/B",
         }
     }
 
@@ -69,7 +73,11 @@ impl Unit {
             Self::Bytes => &[(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")],
             Self::Packets => &[(1.0, "packets")],
             // The column's title says the rest.
-            Self::Count | Self::Ratio | Self::SecondsPerGigabyte | Self::JoulesPerGigabyte => &[(1.0, "")],
+            Self::Count
+            | Self::Ratio
+            | Self::SecondsPerGigabyte
+            | Self::JoulesPerGigabyte
+            | Self::PerByte => &[(1.0, "")],
         }
     }
 }

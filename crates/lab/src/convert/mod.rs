@@ -32,7 +32,7 @@ impl TryFrom<&ResolvedCase> for LabSpec {
 
 impl LabSpec {
     /// What a case asks for. Hosts of these names are virtual machines even if they always run in this case, so that cases
-    /// in which they are off have something to be compared with. `seed` is that of what is random.
+    /// in which they are off have something to be compared with; besides those that the case itself names. `seed` is that of what is random.
     ///
     /// # Errors
     /// As for [`LabSpec::try_from`].
@@ -47,10 +47,12 @@ impl LabSpec {
         let cuts = cuts(scenario, &paths)?;
         let throttles = throttles(scenario, &hosts);
         let sleeps = sleeps(scenario, &hosts)?;
-        let named = |(number, name): (usize, &String)| machines.contains(name).then_some(number);
-        let named = hosts.iter().enumerate().filter_map(named);
-        let machines = Machines { hosts: named.chain(sleeps.iter().map(|s| s.host)).collect(), sleeps, seed };
-        let spec = LabSpec {
+        let off: BTreeSet<&String> = machines.iter().chain(sleeps.iter().map(|s| &hosts[s.host])).collect();
+        let key = if off.is_empty() { "host.machines" } else { "event.deschedule" };
+        let is_one = |name: &String| off.contains(name) || scenario.host.machine_names().contains(name);
+        let numbers = (0..hosts.len()).filter(|number| is_one(&hosts[*number])).collect();
+        let machines = Machines { hosts: numbers, key, sleeps, seed };
+        let mut spec = LabSpec {
             run_id: None,
             layout,
             hosts,
@@ -70,6 +72,7 @@ impl LabSpec {
             min_rto: Some(scenario.host.min_rto).filter(|min| *min != Host::default().min_rto),
             min_paths: scenario.host.min_paths.unwrap_or(MIN_PATHS),
         };
+        spec.outlast_machines();
         spec.check()?;
         Ok(spec)
     }

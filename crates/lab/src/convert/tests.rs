@@ -156,6 +156,64 @@ fn what_a_virtual_host_cannot_do_on_the_kernel_is_named() {
 fn a_vm_behind_a_virtual_switch_may_be_a_virtual_machine() {
     let specs = convert("examples/virtual-machine", &[]).unwrap();
     assert!(specs.iter().all(|spec| spec.machines.hosts.len() == 1 && !spec.cables_impair()));
+    let asked = convert("examples/virtual-machine-objects", &[]).unwrap();
+    assert!(
+        asked
+            .iter()
+            .all(|spec| spec.machines.hosts == BTreeSet::from([0]) && spec.machines.sleeps.is_empty())
+    );
+    assert!(asked.iter().all(|spec| (spec.flows[0].client(), spec.flows[0].server()) == (1, 0)));
+}
+
+const FETCHED: &str = "[topology]\nkind='parallel-paths'\npaths=2\nrate='20mbit'\ndelay='20us'\n\
+                       [[traffic]]\nkind='poisson'\nper_second=5.0\nsizes='100kB'\n";
+
+fn linger(text: &str) -> Nanos {
+    let spec = of_text(text).unwrap();
+    let crate::Job::Objects { linger, .. } = spec.flows[0].job else { panic!("{:?}", spec.flows[0].job) };
+    linger
+}
+
+/// The last counts of a connection's sockets are seen by whoever looks at them, and a machine that is off does not look.
+#[test]
+fn what_is_fetched_from_a_machine_stays_until_that_has_looked() {
+    let machine = |text: &str| text.replace("[topology]", "machines='client'\n[topology]");
+    let off = "[[event]]\nkind='deschedule'\nat='0s'\nhost='client'\non='200ms'\noff='300ms'\n";
+    assert_eq!(linger(FETCHED), Nanos::from_millis(50));
+    assert_eq!(linger(&machine(FETCHED)), Nanos::from_millis(200));
+    assert_eq!(linger(&format!("{FETCHED}{off}")), Nanos::from_millis(500));
+}
+
+#[test]
+fn what_a_machine_cannot_do_is_refused_by_what_makes_it_one() {
+    let refused = |text: &str, key: &str, problem: &str| {
+        let error = of_text(text).expect_err(problem).to_string();
+        assert!(error.starts_with(key) && error.contains(problem), "{error}");
+    };
+    let machines = |names: &str| FETCHED.replace("[topology]", &format!("machines={names}\n[topology]"));
+    refused(&machines("'server'"), "host.machines", "server: it is sent to, or fetches");
+    refused(&machines("['client','server']"), "host.machines", "another host");
+    // 500 objects of a megabyte each.
+    refused(
+        &machines("'client'").replace("100kB", "1MB"),
+        "host.machines",
+        "client: it keeps its files and objects in memory",
+    );
+    let off = "[[event]]\nkind='deschedule'\nat='0s'\nhost='server'\non='200ms'\noff='300ms'\n";
+    refused(&format!("{FETCHED}{off}"), "event.deschedule", "server: it is sent to, or fetches");
+}
+
+/// A host that is off in one case is a machine in all, one that is named only in those that name it.
+#[test]
+fn a_machine_that_is_named_is_one_in_its_own_case() {
+    let named = case(&FETCHED.replace("[topology]", "machines='client'\n[topology]"));
+    let hosts = |case: &ResolvedCase, off: &[&str]| {
+        let off = off.iter().map(|&name| name.to_owned()).collect();
+        LabSpec::of(case, &off, 0).unwrap().machines.hosts
+    };
+    assert_eq!(hosts(&named, &[]), BTreeSet::from([0]));
+    assert_eq!(hosts(&case(FETCHED), &[]), BTreeSet::new());
+    assert_eq!(hosts(&case(FETCHED), &["client"]), BTreeSet::from([0]));
 }
 
 const LEAVES: &str = "[topology]\nkind='leaf-spine'\nleaves=2\nspines=2\nhosts_per_leaf=2\nrate='20mbit'\n\

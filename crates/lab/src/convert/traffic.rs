@@ -19,6 +19,8 @@ use vmcc_units::{BitsPerSec, Bytes, Nanos};
 const LONGEST_WRITE: Bytes = Bytes::new(1 << 20);
 /// What a cache holds: equally many of each five hundredth of the distribution.
 const OBJECTS: usize = 500;
+/// Several times what lies between two looks at the kernel's sockets.
+const LINGER: Nanos = Nanos::from_millis(50);
 /// curl's upload buffer.
 const CURLS_WRITE: Bytes = Bytes::new(64 << 10);
 /// More bursts than a run takes programs; the run's own check says so.
@@ -151,8 +153,8 @@ fn objects(
     let middle = |object: usize| (object as f64 + 0.5) / OBJECTS as f64;
     let sizes = (0..OBJECTS).map(|object| sizes.quantile(middle(object))).collect();
     let holder = poisson.program.unwrap_or(ObjectProgram::Memcached);
-    let kept = poisson.kept_connections.is_some();
-    Ok(Job::Objects { holder, kept, sizes, per_second, seed: scenario.seed })
+    let (kept, seed) = (poisson.kept_connections.is_some(), scenario.seed);
+    Ok(Job::Objects { holder, kept, sizes, per_second, seed, linger: LINGER })
 }
 
 fn probing(

@@ -3,6 +3,7 @@
 use crate::energy::{POWERCAP, Rapl, Unread};
 use crate::engine::Unusable;
 use crate::guest;
+use crate::instructions::{self, Uncounted};
 use crate::process::is_installed;
 use crate::{Cc, LabSpec, Transport};
 use std::path::Path;
@@ -35,7 +36,7 @@ pub fn checks() -> &'static [Check] {
             program("mptcpize", "MPTCP for programs that do not ask for it", "apt-get install mptcpize"),
             program(EMULATOR, "guests", "apt-get install qemu-system-x86"),
         ];
-        probe::checks().into_iter().chain(programs).chain([energy()]).collect()
+        probe::checks().into_iter().chain(programs).chain([energy(), counted_instructions()]).collect()
     })
 }
 
@@ -61,6 +62,19 @@ fn energy() -> Check {
         unknown: false,
         reason: unread.as_ref().map(ToString::to_string),
         remedy: unread.as_ref().and_then(Unread::remedy).map(str::to_owned),
+    }
+}
+
+/// Whether instructions are counted here.
+fn counted_instructions() -> Check {
+    let uncounted = instructions::try_to_count().err();
+    Check {
+        name: "instructions".to_owned(),
+        purpose: "counting instructions, a proxy for energy",
+        ok: uncounted.is_none(),
+        unknown: uncounted.as_ref().is_some_and(Uncounted::is_unknown),
+        reason: uncounted.as_ref().map(ToString::to_string),
+        remedy: uncounted.as_ref().and_then(Uncounted::remedy).map(str::to_owned),
     }
 }
 

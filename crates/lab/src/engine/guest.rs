@@ -3,10 +3,10 @@
 //! One guest serves all runs. It runs [`worker`](super::worker()) with a directory that it shares with the host; a run is
 //! a file `<n>.job` there, answered by `<n>.progress` now and then and `<n>.answer` at the end.
 
-use crate::Error;
 use crate::engine::worker::{Answer, Job, POLL, QUIT, place, take};
-use crate::engine::{GuestRunError, OVERHEAD, checks, expressible, machines};
+use crate::engine::{GuestRunError, OVERHEAD, checks, specs};
 use crate::guest::{self, Guest, GuestError, GuestOptions, GuestOutput, KernelImage};
+use crate::{Error, LabSpec};
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
@@ -53,10 +53,13 @@ impl GuestEngine {
     /// # Errors
     /// The lab cannot express the plan, or this host cannot boot a guest.
     pub fn for_plan(plan: &Plan, program: WorkerProgram) -> Result<Self, EngineError> {
-        expressible(plan)?;
-        if let Some(host) = machines(plan).first() {
+        let specs = specs(plan)?;
+        let machine = |spec: &LabSpec| {
+            Some((spec.machines.key, spec.hosts.get(*spec.machines.hosts.first()?)?.clone()))
+        };
+        if let Some((key, host)) = specs.iter().find_map(machine) {
             return Err(EngineError::from(Error::NotExpressible {
-                key: "event.deschedule".to_owned(),
+                key: key.to_owned(),
                 problem: format!("{host} would be a virtual machine in a virtual machine"),
                 remedy: "use `--engine kernel` or `--engine sim`".to_owned(),
             }));

@@ -1,6 +1,6 @@
 //! Cases on this host's kernel.
 
-use crate::engine::{OVERHEAD, WorkerProgram, checks, expressible, fraction, machines};
+use crate::engine::{OVERHEAD, WorkerProgram, checks, fraction, off_somewhere, specs};
 use crate::guest::{self, KernelImage};
 use crate::machine::{Machine, cards};
 use crate::{Control, Error, LabSpec, Programs};
@@ -12,8 +12,8 @@ use vmcc_engine::{Engine, EngineError};
 use vmcc_results::RunOutput;
 use vmcc_scenario::{Plan, ResolvedCase};
 
-/// Network namespaces, shaped links and real programs on the kernel that runs this process. A host that the plan takes off its
-/// processors is a small virtual machine.
+/// Network namespaces, shaped links and real programs on the kernel that runs this process. A host that shall be
+/// a virtual machine, or that the plan takes off its processors, is a small one.
 #[derive(Debug)]
 pub struct Kernel {
     machines: Option<Machines>,
@@ -22,7 +22,8 @@ pub struct Kernel {
 /// What virtual machines need.
 #[derive(Debug)]
 struct Machines {
-    hosts: BTreeSet<String>,
+    /// In every case; others are some in cases that name them.
+    off: BTreeSet<String>,
     cards: usize,
     kernel: KernelImage,
     worker: WorkerProgram,
@@ -37,20 +38,18 @@ impl Kernel {
     /// # Errors
     /// The lab cannot express the plan, or this host cannot run it.
     pub fn for_plan(plan: &Plan, worker: Option<WorkerProgram>) -> Result<Self, EngineError> {
-        expressible(plan)?;
+        let specs = specs(plan)?;
         checks::kernel_can(plan)?;
-        let hosts = machines(plan);
-        if hosts.is_empty() {
+        let Some(first) = specs.iter().find(|spec| !spec.machines.hosts.is_empty()) else {
             return Ok(Self { machines: None });
-        }
+        };
         let worker = worker.ok_or_else(|| {
-            Error::not_expressible("event.deschedule", "nobody says what a virtual machine shall run")
+            Error::not_expressible(first.machines.key, "nobody says what a virtual machine shall run")
         })?;
-        let specs = super::specs(plan)?;
         let most = specs.iter().flat_map(|spec| spec.machines.hosts.iter().map(|host| cards(spec, *host)));
         let durations = plan.cases.iter().map(|c| Duration::from_nanos(c.scenario.duration.get()) + OVERHEAD);
         let machines = Machines {
-            hosts,
+            off: off_somewhere(plan),
             cards: most.max().unwrap_or(0),
             kernel: guest::newest_kernel()?,
             worker,
@@ -93,14 +92,21 @@ impl Engine for Kernel {
         if let Some(machines) = &self.machines {
             return Ok(machines.run(case, seed, stop, &mut report)?);
         }
-        let programs = Programs::default();
-        let mut control = Control { cancel: stop, progress: &mut report, programs, machine: None };
-        Ok(crate::run(&LabSpec::try_from(case)?.with_seed(seed), &mut control)?)
+        Ok(without_machine(&LabSpec::try_from(case)?.with_seed(seed), stop, &mut report)?)
     }
 }
 
+fn without_machine(
+    spec: &LabSpec,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&crate::Progress),
+) -> Result<RunOutput, Error> {
+    crate::run(spec, &mut Control { cancel: stop, progress, programs: Programs::default(), machine: None })
+}
+
 impl Machines {
-    /// One run. A machine that had one which failed may be in any state: the next run has a new one.
+    /// One run. A machine that had one which failed may be in any state: the next run has a new one. One that a case does not need would
+    /// take processor time from it.
     fn run(
         &self,
         case: &ResolvedCase,
@@ -108,9 +114,14 @@ impl Machines {
         stop: &AtomicBool,
         progress: &mut dyn FnMut(&crate::Progress),
     ) -> Result<RunOutput, Error> {
-        let spec = LabSpec::of(case, &self.hosts, seed)?.with_seed(seed);
+        let spec = LabSpec::of(case, &self.off, seed)?.with_seed(seed);
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut machine = match running.take() {
+        let before = running.take();
+        if spec.machines.hosts.is_empty() {
+            drop(before);
+            return without_machine(&spec, stop, progress);
+        }
+        let mut machine = match before {
             Some(machine) => machine,
             None => Machine::start(&self.kernel, self.cards, &self.worker, self.time_limit)?,
         };

@@ -32,12 +32,13 @@ pub fn expressible(plan: &Plan) -> Result<(), Error> {
 
 /// What each case asks for.
 fn specs(plan: &Plan) -> Result<Vec<LabSpec>, Error> {
-    let machines = machines(plan);
-    plan.cases.iter().map(|case| LabSpec::of(case, &machines, 0)).collect()
+    let off = off_somewhere(plan);
+    plan.cases.iter().map(|case| LabSpec::of(case, &off, 0)).collect()
 }
 
-/// The hosts that are off in some case: virtual machines in all of them, so that cases can be compared.
-fn machines(plan: &Plan) -> BTreeSet<String> {
+/// The hosts that are off in some case: virtual machines in all of them, so that cases can be compared. Others are some in the cases that
+/// name them.
+fn off_somewhere(plan: &Plan) -> BTreeSet<String> {
     let events = plan.cases.iter().flat_map(|case| &case.scenario.event);
     let host = |event: &vmcc_scenario::model::Event| match &event.kind {
         EventKind::Deschedule(e) => Some(e.host.clone()),

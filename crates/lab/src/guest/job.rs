@@ -18,7 +18,7 @@ const DIAGNOSIS_LINES: usize = 25;
 /// Start of the directories' names; the process id and a random part follow.
 const PREFIX: &str = "vmcc-guest-";
 /// What a program finds where the host's PATH may not exist.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// A job's directory, removed with it.
 #[derive(Debug)]

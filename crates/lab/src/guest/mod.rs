@@ -35,6 +35,7 @@ pub use kernels::{KernelImage, kernel, kernels, newest_kernel};
 pub use power::{Power, Turn};
 
 use job::Job;
+pub(crate) use job::PATH;
 use machine::Machine;
 
 /// How long a guest may take until it runs the program, emulated on a busy machine.

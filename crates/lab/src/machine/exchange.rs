@@ -5,9 +5,11 @@
 //! |---|---|---|
 //! | `N.job` | the lab | what to do ([`Job`]) |
 //! | `N.data.K` | the lab | the file that flow K sends, if it sends one |
+//! | `N.held.K` | the machine | a copy of the file that flow K's receivers read from it, if they read one |
 //! | `N.ready` | the machine | everything is set up |
 //! | `N.go` | the lab | the run begins |
 //! | `N.begun` | the machine | it has begun: both count from then on |
+//! | `N.over` | the lab | nobody asks the machine for anything any more, if it was asked |
 //! | `N.answer` | the machine | what it came to ([`Answer`]) |
 //! | `quit` | the lab | there are no more runs |
 
@@ -78,6 +80,10 @@ impl Job {
 
 pub(super) fn data_file(number: u32, flow: usize) -> String {
     format!("{number}.data.{flow}")
+}
+
+pub(super) fn held_file(number: u32, flow: usize) -> String {
+    format!("{number}.held.{flow}")
 }
 
 pub(super) fn place(directory: &Path, name: &str, value: &impl Serialize) -> Result<(), Error> {

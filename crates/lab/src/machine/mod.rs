@@ -1,4 +1,4 @@
-//! A host that is a virtual machine, so that its processor can be taken away.
+//! A host that is a virtual machine, so that it has a kernel of its own and its processor can be taken away.
 //!
 //! ```text
 //!   namespace of the run: the host's stack       namespace of the machine
@@ -13,20 +13,22 @@
 mod exchange;
 mod sender;
 mod sending;
+mod serving;
 
 pub(crate) use exchange::{Left, Seen};
 pub use sender::sender;
 
 use crate::cable::{Cable, End};
 use crate::engine::WorkerProgram;
-use crate::guest::{Guest, GuestError, GuestOptions, GuestOutput, KernelImage, Power};
+use crate::guest::{self, Guest, GuestError, GuestOptions, GuestOutput, KernelImage, Power};
 use crate::registry::Record;
 use crate::spec::{LabSpec, Wire};
 use crate::topology::{Topology, in_namespace};
+use crate::workload::Elsewhere;
 use crate::{Error, Netns};
-use exchange::{Answer, Job, QUIT, data_file, place, take};
+use exchange::{Answer, Job, QUIT, data_file, held_file, place, take};
 use nix::libc;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -88,6 +90,11 @@ impl Machine {
             stop: worker.stop,
             power: Some(power.clone()),
             time_limit,
+            // What is found here is found there, whose files are the same.
+            env: std::env::var_os("PATH")
+                .map(|path| ("PATH".into(), with_usual(&path)))
+                .into_iter()
+                .collect(),
             ..GuestOptions::default()
         };
         let (kernel, program) = (kernel.clone(), worker.program.clone());
@@ -113,13 +120,14 @@ impl Machine {
         for (lane, near) in
             topology.stacks_of(host).flat_map(|stack| lanes_of(spec, host).map(move |l| (l, stack)))
         {
-            let wires = match spec.cables_impair() {
-                true => (spec.paths[lane].out.wire, spec.paths[lane].back.wire),
-                false => (Wire::default(), Wire::default()),
+            // From the machine to the network first; a path's directions are from host 0's side.
+            let wires = match (spec.cables_impair(), host) {
+                (true, 0) => (spec.paths[lane].out.wire, spec.paths[lane].back.wire),
+                (true, _) => (spec.paths[lane].back.wire, spec.paths[lane].out.wire),
+                (false, _) => (Wire::default(), Wire::default()),
             };
             let near = End { at: near, name: format!("p{lane}") };
             let far = End { at: &self.netns, name: format!("tap{lane}") };
-            // From the machine to the network first.
             cables.push(Cable::lay(&far, &near, wires, (spec.machines.seed, lane))?);
         }
         let job = Job { case: case.clone(), host: spec.hosts[host].clone(), seed: spec.machines.seed };
@@ -131,6 +139,7 @@ impl Machine {
             _cables: cables,
             sleeper: None,
             begun: None,
+            asked: spec.flows.iter().any(|flow| flow.server() == host),
             stopped: Vec::new(),
             busy: 0.0,
         })
@@ -170,6 +179,14 @@ impl Drop for Machine {
     }
 }
 
+/// A list of folders of programs, and behind them those that every guest has.
+fn with_usual(path: &OsStr) -> OsString {
+    let mut both = path.to_owned();
+    both.push(":");
+    both.push(guest::PATH);
+    both
+}
+
 /// The lanes that a host's flows need.
 fn lanes_of(spec: &LabSpec, host: usize) -> std::ops::Range<usize> {
     0..cards(spec, host)
@@ -189,6 +206,8 @@ pub(crate) struct Session<'a> {
     job: Job,
     _cables: Vec<Cable>,
     sleeper: Option<Sleeper>,
+    /// Whether it serves, and has not been told that nobody asks any more.
+    asked: bool,
     /// When it began, and what it had used of processors by then.
     begun: Option<(Instant, Duration)>,
     /// For how long it was stopped each time.
@@ -222,6 +241,22 @@ impl Session<'_> {
         self.sleeper = Some(Sleeper::start(&self.machine.power, spec, self.host, start));
         self.begun = self.machine.power.used().map(|used| (start, used));
         Ok(start)
+    }
+
+    /// The listening end of a flow that the machine serves.
+    pub(crate) fn server(&self, spec: &LabSpec, flow: usize) -> Elsewhere {
+        let held = self.machine.folder().join(held_file(self.number, flow));
+        Elsewhere { host: spec.hosts[self.host].clone(), held }
+    }
+
+    /// Says so to a machine that was asked: it has the last word when it knows.
+    pub(crate) fn nobody_asks(&mut self, spec: &LabSpec) -> Result<(), Error> {
+        if !std::mem::take(&mut self.asked) {
+            return Ok(());
+        }
+        // What stays is removed with the folder.
+        (0..spec.flows.len()).for_each(|flow| drop(fs::remove_file(self.server(spec, flow).held)));
+        place(self.machine.folder(), &self.file("over"), &())
     }
 
     fn file(&self, what: &str) -> String {

@@ -1,8 +1,9 @@
-//! The machine's side: sends what flows of its host send, and samples its own kernel meanwhile. It has nothing of the network
-//! but its cards.
+//! The machine's side: sends what flows of its host send, serves what is fetched from it, and samples its own kernel meanwhile. It has
+//! nothing of the network but its cards.
 
 use super::exchange::{Answer, Job, QUIT, Seen, data_file, place, take};
 use super::sending::{GOING_LIMIT, LOOK_AT, Sending};
+use super::serving::Serving;
 use crate::Error;
 use crate::guards::Guards;
 use crate::ports::Ports;
@@ -117,7 +118,10 @@ impl<'a> Run<'a> {
     }
 
     fn run(&self, topology: &Topology, (guards, record): (&mut Guards, &mut Record)) -> Result<Seen, Error> {
-        let mut sending = self.flows(topology)?;
+        self.select(topology)?;
+        let mut sending = self.flows()?;
+        let place = (self.directory, self.number);
+        let mut serving = Serving::begin((&self.spec, self.host), &self.programs, topology, record, place)?;
         let ports = Ports::none();
         let mut sampler = Sampler::open(topology, &ports, &self.spec)?;
         self.place("ready")?;
@@ -137,7 +141,8 @@ impl<'a> Run<'a> {
                     }
                 })
             });
-            let sampled = self.sample(sampler, &mut sending, start, topology, (guards, record));
+            let ends = (&mut *sending, &mut serving);
+            let sampled = self.sample(sampler, ends, start, topology, (guards, record));
             ended.store(true, Ordering::Relaxed);
             let noticed = noticing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             noticed.map_err(|e| Error::file("/proc/thread-self/schedstat", e))?;
@@ -154,9 +159,8 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// The flows that begin here, whose congestion control is made their namespace's own.
-    fn flows(&self, topology: &Topology) -> Result<Vec<Sending<'_>>, Error> {
-        let mut all = Vec::new();
+    /// Makes the congestion control of the flows that are sent here their namespace's own.
+    fn select(&self, topology: &Topology) -> Result<(), Error> {
         for (number, flow) in self.spec.flows.iter().enumerate().filter(|(_, f)| f.from == self.host) {
             let selected =
                 topology.ends(number).0.sysctl("net.ipv4.tcp_congestion_control", &flow.cc.kernel_name());
@@ -164,6 +168,14 @@ impl<'a> Run<'a> {
                 name: flow.cc.kernel_name(),
                 cause: format!("it cannot be selected in the virtual machine ({e})"),
             })?;
+        }
+        Ok(())
+    }
+
+    /// The flows whose programs begin here.
+    fn flows(&self) -> Result<Vec<Sending<'_>>, Error> {
+        let mut all = Vec::new();
+        for (number, flow) in self.spec.flows.iter().enumerate().filter(|(_, f)| f.client() == self.host) {
             let data = self.keep_data(number)?;
             all.push(Sending {
                 number,
@@ -249,14 +261,14 @@ impl<'a> Run<'a> {
     fn sample(
         &self,
         mut sampler: Sampler<'_>,
-        sending: &mut [Sending<'_>],
+        (sending, serving): (&mut [Sending<'_>], &mut Serving),
         start: Instant,
         topology: &Topology,
         (guards, record): (&mut Guards, &mut Record),
     ) -> Result<crate::sampler::Samples, Error> {
         let limit = self.spec.duration.to_duration() + GRACE;
         let (mut glance, mut seldom, mut over) = (Duration::ZERO, Duration::ZERO, false);
-        while sending.iter().any(|one| one.left.is_none()) {
+        while sending.iter().any(|one| one.left.is_none()) || !serving.is_over() {
             let elapsed = start.elapsed();
             for one in sending.iter_mut() {
                 one.advance(&self.programs, topology, record, elapsed)?;
@@ -270,14 +282,22 @@ impl<'a> Run<'a> {
                 }
             }
             guards.act(|| sampler.ask_now_and_then())?;
-            over = sending.iter().all(|one| one.is_over(elapsed));
+            over = serving.is_over() && sending.iter().all(|one| one.is_over(elapsed));
             if elapsed >= glance {
                 glance = elapsed + GLANCE;
                 self.check()?;
+                serving.look(self.directory, self.number)?;
             }
             if let Some(late) = sending.iter().find(|one| elapsed > limit && one.left.is_none()) {
                 let cause = format!("it has not ended {} s after its time", GRACE.as_secs());
                 return Err(late.client.as_ref().map_or(Error::Interrupted, |c| c.failed(cause, LOOK_AT)));
+            }
+            if elapsed > limit && !serving.is_over() {
+                return Err(Error::Measurement {
+                    what: "what is fetched from the virtual machine".to_owned(),
+                    cause: format!("nobody has said that it is over {} s after its time", GRACE.as_secs()),
+                    remedy: LOOK_AT.to_owned(),
+                });
             }
             sleep_until_next(start, self.spec.sample_interval.to_duration());
         }

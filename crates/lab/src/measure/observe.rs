@@ -35,6 +35,7 @@ pub(super) fn observe(spec: &LabSpec, seen: &Seen, transfers: &[Transferred<'_>]
         parts_per_interval: true,
         cpu_s: seen.cpu_s,
         energy: seen.energy,
+        instructions: seen.instructions,
         rtts: Vec::new(),
         off: seen.absent.iter().map(|absent| off(spec, absent)).collect(),
     }

@@ -21,7 +21,7 @@ pub(super) struct Running {
     /// When its client was started.
     pub(super) sent: Duration,
     pub(super) report: Option<Report>,
-    /// Of one that a virtual machine sends: how far its end is.
+    /// Of one whose client is in a virtual machine: how far its end is.
     pub(super) elsewhere: Elsewhere,
 }
 
@@ -70,6 +70,9 @@ impl Running {
 
     /// What it sends, where it sends a file.
     pub(super) fn data(&self, spec: &LabSpec, programs: &Programs) -> Option<PathBuf> {
+        if let End::Elsewhere(server) = &self.server {
+            return Some(server.held.clone()).filter(|held| held.exists());
+        }
         workload::of(&spec.flows[self.flow], programs).data(&self.server)
     }
 
@@ -113,7 +116,7 @@ impl Running {
                 let (sender, receiver) = topology.ends(self.flow);
                 let at = if described.job.is_fetched() { receiver } else { sender };
                 let to = (topology.server_of(self.flow, described), workload::port_of(self.flow));
-                let data = workload.data(&self.server);
+                let data = self.data(spec, programs);
                 self.client = Some(workload.send(at, to, lasts, data.as_deref(), record)?);
                 self.sent = elapsed;
             }

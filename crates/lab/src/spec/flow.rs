@@ -104,6 +104,8 @@ pub enum Job {
         per_second: f64,
         /// Which one.
         seed: u64,
+        /// How long a connection stays when it has what it came for, so that its sockets' last counts are seen.
+        linger: Nanos,
     },
     /// UDP, by `iperf3`.
     Datagrams {
@@ -294,6 +296,24 @@ impl Flow {
             )),
             Job::Probes(probing) => probing.check(key),
             _ => Ok(()),
+        }
+    }
+
+    /// The host whose program connects: the receiver's where data are fetched.
+    pub(crate) fn client(&self) -> usize {
+        if self.job.is_fetched() { self.to } else { self.from }
+    }
+
+    /// The host whose program listens.
+    pub(crate) fn server(&self) -> usize {
+        if self.job.is_fetched() { self.from } else { self.to }
+    }
+
+    /// What its sender has to keep: its files, or all objects that may be fetched.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        match &self.job {
+            Job::Objects { sizes, .. } => sizes.iter().map(|size| size.get()).fold(0, u64::saturating_add),
+            _ => self.files_bytes(),
         }
     }
 

@@ -1,6 +1,6 @@
-//! Hosts that are virtual machines, because something takes them off their processors.
+//! Hosts that are virtual machines: those that something takes off their processors, and those that shall be.
 
-use super::{Flow, LabSpec, Layout};
+use super::{Flow, Job, LabSpec, Layout};
 use crate::Error;
 use crate::draws::Draws;
 use crate::guest::Turn;
@@ -9,14 +9,19 @@ use vmcc_units::{Bytes, Nanos};
 
 /// To stop a process and to let it go on takes signals, which are some tens of microseconds late.
 const SHORTEST: Nanos = Nanos::from_millis(1);
-/// A machine keeps what it sends in its own memory.
+/// A machine keeps what it sends, and what can be fetched of it, in its own memory.
 const MAX_FILES: Bytes = Bytes::new(256 << 20);
+/// How long a fetched connection stays at least: several times what lies between two looks of a machine at its own sockets, each
+/// of which takes an emulated one its time.
+const LINGER: Nanos = Nanos::from_millis(200);
 
 /// The virtual machines of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Machines {
     /// Their hosts' numbers: one at most.
     pub hosts: BTreeSet<usize>,
+    /// What made them such: the scenario's key.
+    pub key: &'static str,
     /// When they are off.
     pub sleeps: Vec<Sleep>,
     /// Of what is random.
@@ -111,6 +116,19 @@ impl Sleep {
 }
 
 impl LabSpec {
+    /// Has connections to a machine stay until it has looked at them, also when it was off meanwhile.
+    pub(crate) fn outlast_machines(&mut self) {
+        let (machines, end) = (&self.machines, self.duration);
+        for flow in self.flows.iter_mut().filter(|flow| machines.hosts.contains(&flow.from)) {
+            if let Job::Objects { linger, .. } = &mut flow.job {
+                let turns = machines.turns(flow.from, end);
+                let longest = turns.iter().map(|turn| turn.off).max().unwrap_or_default();
+                let longest = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
+                *linger = Nanos::new(LINGER.get().saturating_add(longest));
+            }
+        }
+    }
+
     /// Whether the cables of virtual machines delay and lose packets, rather than netem, which not every kernel has.
     pub(crate) fn cables_impair(&self) -> bool {
         let from_machine = |flow: &Flow| self.machines.hosts.contains(&flow.from);
@@ -128,16 +146,17 @@ impl LabSpec {
         let Some(host) = self.machines.hosts.first() else { return Ok(()) };
         let name = &self.hosts[*host];
         let refused =
-            |problem: &str| Err(Error::not_expressible("event.deschedule", format!("{name}: {problem}")));
+            |problem: &str| Err(Error::not_expressible(self.machines.key, format!("{name}: {problem}")));
         if self.machines.hosts.len() > 1 {
-            return refused("another host is off, too, and it makes one virtual machine");
+            return refused("another host is a virtual machine, too, and it makes one");
         }
         if !self.remaps.is_empty() {
             return refused("a vNIC moves, which a virtual machine does not see");
         }
-        let listens = |flow: &Flow| flow.to == *host || flow.from == *host && flow.job.is_fetched();
-        if self.flows.iter().any(listens) {
-            return refused("it is sent to, or asked, and a virtual machine only sends");
+        if self.flows.iter().any(|flow| flow.to == *host) {
+            return refused(
+                "it is sent to, or fetches, and a virtual machine only sends and is fetched from",
+            );
         }
         if self.flows.iter().any(|flow| flow.from == *host && flow.quic().is_some()) {
             return refused("it sends QUIC, whose programs run beside the network");
@@ -146,7 +165,7 @@ impl LabSpec {
             return refused("its programs have a quota, which containers have");
         }
         let own: Vec<&Flow> = self.flows.iter().filter(|flow| flow.from == *host).collect();
-        if own.iter().any(|flow| flow.round > 0) {
+        if own.iter().any(|flow| flow.round > 0 && flow.client() == *host) {
             return refused("its transfers come in rounds, and it does not see what others have received");
         }
         let stack = |flow: &Flow| (flow.role, flow.cc.kernel_name(), flow.ecn);
@@ -155,8 +174,8 @@ impl LabSpec {
                 "its entries of traffic differ in their congestion control, ECN or role, and it has one TCP",
             );
         }
-        if own.iter().map(|flow| flow.files_bytes()).fold(0, u64::saturating_add) > MAX_FILES.get() {
-            return refused(&format!("it keeps its files in memory, at most {MAX_FILES}"));
+        if own.iter().map(|flow| flow.kept_bytes()).fold(0, u64::saturating_add) > MAX_FILES.get() {
+            return refused(&format!("it keeps its files and objects in memory, at most {MAX_FILES}"));
         }
         let jitters =
             |path: &super::Path| !path.out.wire.jitter.is_zero() || !path.back.wire.jitter.is_zero();

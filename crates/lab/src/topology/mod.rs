@@ -120,6 +120,9 @@ impl Topology {
             for (lane, card) in cards.iter().enumerate().take(stack.lanes) {
                 topology.take_card(spec, stack, lane, *card)?;
             }
+            if matches!(spec.layout, Layout::VirtualHost(_)) {
+                virtual_host::answer_for_own(&stack.netns)?;
+            }
         }
         topology.stacks.iter().try_for_each(Stack::announce)?;
         Ok(topology)

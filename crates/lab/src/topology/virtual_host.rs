@@ -146,8 +146,7 @@ impl Builder<'_> {
             if !stack.is_elsewhere() {
                 shape::let_go(&stack.netns, &format!("p{vnic}"))?;
             }
-            // Two vNICs may be at the same NIC; each answers for its own address only.
-            stack.netns.sysctl("net.ipv4.conf.all.arp_ignore", "1")?;
+            answer_for_own(&stack.netns)?;
             if !self.by_cables {
                 shape::behind(self.switch, &port, &self.spec.paths[nic].back)?;
             }
@@ -173,6 +172,11 @@ impl Builder<'_> {
         }
         Ok(())
     }
+}
+
+/// Two vNICs of a VM may be at the same NIC; each answers for its own address only.
+pub(super) fn answer_for_own(vm: &Netns) -> Result<(), Error> {
+    vm.sysctl("net.ipv4.conf.all.arp_ignore", "1")
 }
 
 /// Moves a vNIC to another NIC's bridge, and tells every client the way. The first `vms` hosts are VMs.

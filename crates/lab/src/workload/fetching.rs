@@ -17,9 +17,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_scenario::model::ObjectProgram;
 
-/// A connection stays for so long when it has what it came for, so that its sockets' last counts are seen: several
-/// times what lies between two looks.
-pub(super) const LINGER: Duration = Duration::from_millis(50);
 /// A fetch's thread does little.
 pub(super) const STACK_BYTES: usize = 64 << 10;
 
@@ -30,6 +27,8 @@ pub(super) struct Plan {
     pub(super) per_second: f64,
     pub(super) seed: u64,
     pub(super) lasts: Duration,
+    /// How long a connection stays when it has what it came for.
+    pub(super) linger: Duration,
     pub(super) holder: ObjectProgram,
     pub(super) shelf: Arc<Shelf>,
 }
@@ -116,7 +115,7 @@ fn fetch(plan: &Plan, object: usize, begun: Instant, results: &Sender<Fetch>) {
     // Nobody listens any more when the run was given up.
     let _ = results.send(Fetch { port, object, began, took });
     if let Some(socket) = socket {
-        thread::sleep(LINGER);
+        thread::sleep(plan.linger);
         drop(socket);
     }
 }

@@ -3,7 +3,7 @@
 //! connection's number, the object, when it was wanted, when it was asked for and how long after it was wanted it was there (`-`: never).
 
 use super::answers::{Awaited, request};
-use super::fetching::{LINGER, Plan, STACK_BYTES, arrive, connect, exchange, is_late, port_of};
+use super::fetching::{Plan, STACK_BYTES, arrive, connect, exchange, is_late, port_of};
 use super::objects::key;
 use super::own::left;
 use super::{Connection, Fetched, Interval, ReportError};
@@ -109,7 +109,7 @@ fn serve(
         let _ = tell.send(Ok(line));
     }
     if socket.is_some() {
-        thread::sleep(LINGER);
+        thread::sleep(plan.linger);
     }
     Ok(())
 }

@@ -109,13 +109,23 @@ pub(crate) enum End {
     Program(Program),
     /// A thread of ours.
     Own(own::Own),
+    /// What a virtual machine runs.
+    Elsewhere(Elsewhere),
+}
+
+/// A listening end in a virtual machine, which looks after it.
+pub(crate) struct Elsewhere {
+    /// The machine's host.
+    pub(crate) host: String,
+    /// Where the machine leaves a copy of what is read from it, if that is a file.
+    pub(crate) held: PathBuf,
 }
 
 impl End {
     pub(crate) fn program(&self) -> Option<&Program> {
         match self {
             Self::Program(program) => Some(program),
-            Self::Own(_) => None,
+            Self::Own(_) | Self::Elsewhere(_) => None,
         }
     }
 
@@ -124,6 +134,7 @@ impl End {
         match self {
             Self::Program(program) => program.output(),
             Self::Own(own) => Ok(own.output()),
+            Self::Elsewhere(_) => Ok(None),
         }
     }
 
@@ -135,6 +146,7 @@ impl End {
                 own.end();
                 Ok(())
             }
+            Self::Elsewhere(_) => Ok(()),
         }
     }
 
@@ -143,6 +155,12 @@ impl End {
         match self {
             Self::Program(program) => program.failed(cause, remedy),
             Self::Own(own) => own.failed(cause, remedy),
+            Self::Elsewhere(elsewhere) => Error::ProgramFailed {
+                program: "what listens".to_owned(),
+                namespace: format!("virtual machine {}", elsewhere.host),
+                cause: cause.into(),
+                remedy: remedy.to_owned(),
+            },
         }
     }
 }
@@ -156,7 +174,7 @@ pub(crate) fn of<'a>(flow: &'a Flow, programs: &'a Programs) -> Box<dyn Workload
         Job::Bulk { .. } | Job::Datagrams { .. } => Box::new(iperf3::Iperf3 { flow, programs }),
         Job::Sized { size, rate } => Box::new(files::Files { flow, programs, size: *size, rate: *rate }),
         Job::Chunks { size } => Box::new(nfs::Chunks { flow, programs, size: *size }),
-        Job::Objects { holder, kept, sizes, per_second, seed } => Box::new(objects::Objects {
+        Job::Objects { holder, kept, sizes, per_second, seed, linger } => Box::new(objects::Objects {
             flow,
             programs,
             holder: *holder,
@@ -164,6 +182,7 @@ pub(crate) fn of<'a>(flow: &'a Flow, programs: &'a Programs) -> Box<dyn Workload
             sizes,
             per_second: *per_second,
             seed: *seed,
+            linger: *linger,
         }),
         Job::Probes(probing) => Box::new(probes::Probes { flow, probing }),
     }

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use vmcc_scenario::model::ObjectProgram;
-use vmcc_units::Bytes;
+use vmcc_units::{Bytes, Nanos};
 
 const INSTALL: &str = "apt-get install -y memcached";
 /// Without the package `apache2`, whose service is not needed.
@@ -109,6 +109,7 @@ pub(super) struct Objects<'a> {
     pub(super) sizes: &'a [Bytes],
     pub(super) per_second: f64,
     pub(super) seed: u64,
+    pub(super) linger: Nanos,
 }
 
 impl Workload for Objects<'_> {
@@ -153,6 +154,7 @@ impl Workload for Objects<'_> {
             per_second: self.per_second,
             seed: self.seed ^ u64::from(port),
             lasts,
+            linger: self.linger.to_duration(),
             holder: self.holder,
             shelf: Arc::new(Shelf::of(self.sizes)),
         };

@@ -351,4 +351,14 @@ pub(super) const ALL: &[Metric] = &[
         reduce: By(energy::dram_j_per_gb),
         ..NUMBER
     },
+    Metric {
+        name: "instructions_per_byte",
+        unit: Unit::PerByte,
+        engines: Engines::Counters,
+        title: "instructions per byte, a proxy for energy",
+        meaning: "a proxy for energy, not a measurement of it: instructions that all processors of the host executed, counted by \
+                  themselves, over bytes that all traffic delivered",
+        reduce: By(energy::instructions_per_byte),
+        ..NUMBER
+    },
 ];

@@ -83,7 +83,7 @@ pub enum Engines {
     Simulator,
     /// Those that run on kernels.
     Kernels,
-    /// The same, on a machine that has counters of energy.
+    /// The same, on a machine that has counters of energy, or of instructions.
     Counters,
 }
 

@@ -22,9 +22,21 @@ pub(crate) fn dram_j_per_gb(scope: &Scope<'_>) -> Option<Figure> {
     per_gigabyte(scope.seen, scope.seen.energy.and_then(|energy| energy.dram_j))
 }
 
+pub(crate) fn instructions_per_byte(scope: &Scope<'_>) -> Option<Figure> {
+    per(delivered_bytes(scope.seen), scope.seen.instructions)
+}
+
 fn per_gigabyte(seen: &Observed, used: Option<f64>) -> Option<Figure> {
-    let gigabytes = (0..seen.entries.len()).map(|entry| window_bytes(seen, entry)).sum::<f64>() / 1e9;
-    used.filter(|_| gigabytes > 0.0).map(|used| Figure::Number(used / gigabytes))
+    per(delivered_bytes(seen) / 1e9, used)
+}
+
+/// Of all traffic, within the window.
+fn delivered_bytes(seen: &Observed) -> f64 {
+    (0..seen.entries.len()).map(|entry| window_bytes(seen, entry)).sum()
+}
+
+fn per(delivered: f64, used: Option<f64>) -> Option<Figure> {
+    used.filter(|_| delivered > 0.0).map(|used| Figure::Number(used / delivered))
 }
 
 /// Whole transfers and not the window: who is done earlier needs less.

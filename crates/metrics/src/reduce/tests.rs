@@ -275,6 +275,10 @@ fn joules_are_of_counters_over_the_window_and_of_the_model_until_the_last_transf
     assert_eq!(number(&seen, "package_j_per_gb"), Some(26.0 / 0.013));
     assert_eq!(number(&seen, "dram_j_per_gb"), None);
 
+    assert_eq!(number(&seen, "instructions_per_byte"), None, "where nobody counted there is no zero");
+    seen.instructions = Some(26e6);
+    assert_eq!(number(&seen, "instructions_per_byte"), Some(2.0));
+
     // 1,000 and 1,000 segments, and ten that were sent again.
     seen.connections.iter_mut().for_each(|connection| connection.delivered_bytes = 1_448_000);
     let of = |seconds: f64| (50.0 * seconds + 40e-6 * 2_010.0) / 2.896e-3;

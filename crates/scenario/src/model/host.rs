@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use vmcc_units::{Bytes, Nanos, Packets};
 
+use super::traffic::OneOrMany;
+
 /// Which transport a connection uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -127,6 +129,17 @@ pub struct Host {
     /// Whether connections negotiate ECN. Absent: if the algorithm needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn: Option<bool>,
+    /// Hosts that are virtual machines, with a kernel of their own, where hosts are real: the kernel engine makes one of QEMU for such a
+    /// host, and a container for any other but those that events `deschedule`. The simulator's hosts are as they are. Absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machines: Option<OneOrMany>,
+}
+
+impl Host {
+    /// The names of [`Host::machines`].
+    pub fn machine_names(&self) -> &[String] {
+        self.machines.as_ref().map_or(&[], |names| &names.0)
+    }
 }
 
 impl Default for Host {
@@ -151,6 +164,7 @@ impl Default for Host {
             join_delay: Nanos::ZERO,
             hystart: false,
             ecn: None,
+            machines: None,
         }
     }
 }

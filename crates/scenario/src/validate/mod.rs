@@ -43,6 +43,7 @@ pub(crate) fn check(scenario: &Scenario) -> Check {
     run(scenario)?;
     host::check(&scenario.host)?;
     scenario.topology.as_kind().check(scenario.host.mtu)?;
+    machines(scenario)?;
     traffic::check(scenario)?;
     events(scenario)
 }
@@ -63,6 +64,10 @@ fn run(scenario: &Scenario) -> Check {
         "interval",
         "the interval would give more than a million samples per series",
     )
+}
+
+fn machines(scenario: &Scenario) -> Check {
+    scenario.host.machine_names().iter().try_for_each(|name| host_exists(scenario, name, "host.machines"))
 }
 
 fn events(scenario: &Scenario) -> Check {

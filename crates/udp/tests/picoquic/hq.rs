@@ -23,11 +23,7 @@ pub(crate) fn server(retry: Retry, config: vmcc_transport::Config) -> Endpoint {
 }
 
 /// Fetches what is under a name; `look` is told how much there is so far.
-pub(crate) async fn get(
-    connection: &Connection,
-    name: &str,
-    mut look: impl AsyncFnMut(usize),
-) -> Vec<u8> {
+pub(crate) async fn get(connection: &Connection, name: &str, mut look: impl AsyncFnMut(usize)) -> Vec<u8> {
     let mut stream = connection.open_stream().await.unwrap();
     stream.write_all(format!("GET /{name}\r\n").as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
@@ -39,11 +35,7 @@ pub(crate) async fn get(
 }
 
 /// Sends `data`, of which `look` is told how much has been taken so far; the answer.
-pub(crate) async fn post(
-    connection: &Connection,
-    data: &[u8],
-    mut look: impl AsyncFnMut(usize),
-) -> Vec<u8> {
+pub(crate) async fn post(connection: &Connection, data: &[u8], mut look: impl AsyncFnMut(usize)) -> Vec<u8> {
     let mut stream = connection.open_stream().await.unwrap();
     stream.write_all(b"POST /post\r\n\r\n").await.unwrap();
     let mut taken = 0;

@@ -37,5 +37,6 @@ fn with_picoquic(test: impl AsyncFnOnce(program::Picoquic)) {
         return;
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(MOST, test(program)).await.expect("it takes no such time") });
+    runtime
+        .block_on(async { tokio::time::timeout(MOST, test(program)).await.expect("it takes no such time") });
 }

@@ -58,7 +58,8 @@ impl<'a> Trial<'a> {
         let ends = [self.forward.at, self.forward.from];
         let cut = paths.iter().find(|path| ends.contains(&path.route.remote));
         let cut = cut.expect("one leads by the forward").id;
-        let given_up = paths.iter().map(|path| path.id).filter(|id| *id != cut).max().expect("there are three");
+        let given_up =
+            paths.iter().map(|path| path.id).filter(|id| *id != cut).max().expect("there are three");
         self.forward.cut();
         self.connection.abandon_path(given_up).unwrap();
         self.begun = Some((len, cut, given_up));

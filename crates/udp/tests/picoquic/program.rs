@@ -116,7 +116,8 @@ fn pem(label: &str, der: &[u8]) -> String {
     let mut text = format!("-----BEGIN {label}-----\n");
     for line in der.chunks(48) {
         for group in line.chunks(3) {
-            let bits = group.iter().fold(0, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
+            let bits =
+                group.iter().fold(0, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
             for digit in 0..4 {
                 let value = (bits >> (18 - 6 * digit) & 63) as usize;
                 text.push(if digit > group.len() { '=' } else { char::from(DIGITS[value]) });
