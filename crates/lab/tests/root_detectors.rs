@@ -138,7 +138,7 @@ impl Setting {
                         continue;
                     }
                     // Its host may just be ending.
-                    if !matches!(request.close(guard.kernel_name()), Ok(Verdict::Closed)) {
+                    if !matches!(request.close(guard.kernel_name(), 1), Ok(Verdict::Closed)) {
                         continue;
                     }
                     let opened = opened.get(&request.token).map_or(Duration::ZERO, Instant::elapsed);
