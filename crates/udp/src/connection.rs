@@ -220,6 +220,22 @@ impl Connection {
         self.with(|engine| engine.is_confirmed()).unwrap_or(false)
     }
 
+    /// Begins an update of keys (RFC 9001 section 6), unless one is under way or it is over; whether it did. Keys that have encrypted much are updated
+    /// without being told.
+    pub fn update_keys(&self) -> bool {
+        self.with_state(|inner, handle| {
+            let now = inner.now();
+            let begun = inner.engine.connection(handle).is_some_and(|engine| engine.update_keys(now));
+            inner.wake_driver();
+            begun
+        })
+    }
+
+    /// How often keys were updated, by whichever end.
+    pub fn key_updates(&self) -> u64 {
+        self.with(|engine| engine.key_updates()).unwrap_or(0)
+    }
+
     /// The peer's certificates, its own first.
     pub fn peer_certificates(&self) -> Vec<Vec<u8>> {
         self.with(|engine| engine.peer_certificates()).unwrap_or_default()
