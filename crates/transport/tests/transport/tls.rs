@@ -8,7 +8,8 @@ use vmcc_transport::crypto::{ClientTls, ServerTls};
 /// The application protocol of all tests.
 const ALPN: &[u8] = b"vmcc-test";
 
-fn identity() -> &'static (CertificateDer<'static>, Vec<u8>) {
+/// The certificate and its key, in DER.
+pub(crate) fn identity() -> &'static (CertificateDer<'static>, Vec<u8>) {
     static IDENTITY: OnceLock<(CertificateDer<'static>, Vec<u8>)> = OnceLock::new();
     IDENTITY.get_or_init(|| {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();

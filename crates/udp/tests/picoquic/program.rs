@@ -1,0 +1,129 @@
+//! picoquic's program as a process, in a folder of its own.
+
+use crate::tls;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+/// Between looks at a process.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The program that `VMCC_PICOQUIC` names, and a folder for what it reads and writes: `www` of a server, `out` of a client.
+pub(crate) struct Picoquic {
+    program: PathBuf,
+    folder: TempDir,
+}
+
+/// Killed if it still runs when it is dropped.
+pub(crate) struct Running {
+    child: Child,
+    output: PathBuf,
+}
+
+impl Picoquic {
+    pub(crate) fn found() -> Option<Picoquic> {
+        let program = PathBuf::from(std::env::var_os("VMCC_PICOQUIC")?);
+        assert!(program.is_file(), "VMCC_PICOQUIC: there is no file {}", program.display());
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["www", "out"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let (certificate, key) = tls::identity();
+        let certificate = pem("CERTIFICATE", certificate);
+        std::fs::write(folder.path().join("certificate.pem"), certificate).unwrap();
+        std::fs::write(folder.path().join("key.pem"), pem("PRIVATE KEY", key)).unwrap();
+        Some(Picoquic { program, folder })
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What a server has under a name.
+    pub(crate) fn serve(&self, name: &str, data: &[u8]) {
+        std::fs::write(self.folder().join("www").join(name), data).unwrap();
+    }
+
+    /// What a client has fetched.
+    pub(crate) fn fetched(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.folder().join("out").join(name)).unwrap()
+    }
+
+    /// A server at every address, and its port.
+    pub(crate) async fn server(&self, options: &[&str]) -> (Running, u16) {
+        let port = UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
+        let text = port.to_string();
+        let own = ["-c", "certificate.pem", "-k", "key.pem", "-w", "www", "-p", &text];
+        let mut running = self.start(&[&own, options].concat());
+        while UdpSocket::bind(("0.0.0.0", port)).is_ok() {
+            assert!(running.child.try_wait().unwrap().is_none(), "{}", running.said());
+            sleep(LOOK).await;
+        }
+        (running, port)
+    }
+
+    /// A client that fetches what `scenario` says.
+    pub(crate) fn client(&self, remote: SocketAddr, options: &[&str], scenario: &str) -> Running {
+        let (ip, port) = (remote.ip().to_string(), remote.port().to_string());
+        let own = ["-a", "hq-interop", "-n", "localhost", "-t", "certificate.pem", "-o", "out"];
+        self.start(&[&own, options, &[&ip, &port, scenario]].concat())
+    }
+
+    fn start(&self, arguments: &[&str]) -> Running {
+        let output = self.folder().join("output");
+        let file = std::fs::File::create(&output).unwrap();
+        let mut command = Command::new(&self.program);
+        command.args(arguments).current_dir(self.folder()).stdin(Stdio::null());
+        command.stdout(file.try_clone().unwrap()).stderr(file);
+        Running { child: command.spawn().unwrap(), output }
+    }
+}
+
+impl Running {
+    /// What it printed, once it has ended well.
+    pub(crate) async fn ended(&mut self) -> String {
+        let status = loop {
+            match self.child.try_wait().unwrap() {
+                Some(status) => break status,
+                None => sleep(LOOK).await,
+            }
+        };
+        let said = self.said();
+        // It exits with 0 whatever happened.
+        assert!(status.success() && said.contains("exit with code = 0"), "{status}\n{said}");
+        said
+    }
+
+    /// What it printed, as far as its C library has written it.
+    fn said(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.output).unwrap()).into_owned()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// RFC 7468.
+fn pem(label: &str, der: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = format!("-----BEGIN {label}-----\n");
+    for line in der.chunks(48) {
+        for group in line.chunks(3) {
+            let bits =
+                group.iter().fold(0, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
+            for digit in 0..4 {
+                let value = (bits >> (18 - 6 * digit) & 63) as usize;
+                text.push(if digit > group.len() { '=' } else { char::from(DIGITS[value]) });
+            }
+        }
+        text.push('\n');
+    }
+    text + &format!("-----END {label}-----\n")
+}
