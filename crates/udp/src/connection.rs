@@ -220,7 +220,7 @@ impl Connection {
         self.with(|engine| engine.is_confirmed()).unwrap_or(false)
     }
 
-    /// Begins an update of keys (RFC 9001 section 6), unless one is under way; whether it did. Keys that have encrypted much are updated
+    /// Begins an update of keys (RFC 9001 section 6), unless one is under way or it is over; whether it did. Keys that have encrypted much are updated
     /// without being told.
     pub fn update_keys(&self) -> bool {
         self.with_state(|inner, handle| {

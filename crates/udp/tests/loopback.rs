@@ -156,6 +156,39 @@ async fn datagrams_come_as_they_left() {
 }
 
 #[tokio::test]
+async fn keys_are_updated_while_data_flows() {
+    let (far, near) = (server(), Endpoint::new(None).unwrap());
+    let target = target(bind(&far, &[1]), &[1]);
+    timeout(MOST, async {
+        let (connection, accepted) = tokio::join!(reach(&near, &target), far.accept());
+        let (connection, data) = (connection.unwrap(), bytes(1 << 20));
+        assert_eq!((connection.key_updates(), accepted.key_updates()), (0, 0));
+        for (updater, updates) in [(&connection, 1), (&accepted, 2)] {
+            let mut stream = connection.open_stream().await.unwrap();
+            stream.write_all(&data[..1000]).await.unwrap();
+            let mut at_peer = accepted.accept_stream().await.unwrap();
+            // Only once a packet of the present keys is acknowledged, and never twice at once.
+            while !updater.update_keys() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            assert!(!updater.update_keys());
+            stream.write_all(&data[1000..]).await.unwrap();
+            stream.shutdown().await.unwrap();
+            let mut got = Vec::new();
+            at_peer.read_to_end(&mut got).await.unwrap();
+            assert!(got == data);
+            while (connection.key_updates(), accepted.key_updates()) != (updates, updates) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        connection.close(0, "done");
+        assert!(!connection.update_keys(), "there is nothing left to encrypt");
+    })
+    .await
+    .expect("it takes no such time");
+}
+
+#[tokio::test]
 async fn a_stream_that_is_dropped_is_not_taken_for_whole() {
     let (far, near) = (server(), Endpoint::new(None).unwrap());
     let target = target(bind(&far, &[1]), &[1]);

@@ -202,9 +202,9 @@ impl Connection {
         self.new_token.take()
     }
 
-    /// Changes the keys, unless a change is under way; whether it did.
+    /// Changes the keys, unless a change is under way or the connection is over; whether it did.
     pub fn update_keys(&mut self, now: Time) -> bool {
-        self.confirmed && self.one_rtt.as_mut().is_some_and(|keys| keys.initiate(now))
+        self.confirmed && !self.is_over() && self.one_rtt.as_mut().is_some_and(|keys| keys.initiate(now))
     }
 
     /// Times that the keys were changed, by either end.

@@ -293,6 +293,23 @@ fn who_only_receives_follows_every_change_of_keys() {
 }
 
 #[test]
+fn keys_of_a_connection_that_is_over_stay_as_they_are() {
+    let (mut net, client, server) = pair(&[Link::default()], &Config::default());
+    Transfer::up(&mut net, client, server, 100_000).run(&mut net, Span::from_secs(5));
+    net.run_for(Span::from_ms(200));
+    let now = net.now;
+    let connection = net.connection(0, client);
+    assert!(connection.update_keys(now), "what was sent is acknowledged");
+    Transfer::up(&mut net, client, server, 100_000).run(&mut net, Span::from_secs(5));
+    net.run_for(Span::from_ms(200));
+    let now = net.now;
+    let connection = net.connection(0, client);
+    connection.close(now, 0, b"done");
+    assert!(!connection.update_keys(now));
+    assert_eq!(connection.key_updates(), 1);
+}
+
+#[test]
 fn what_is_sent_begins_the_idle_timeout_anew() {
     let config = Config { idle_timeout: Span::from_secs(3), ..Config::default() };
     let (mut net, client, _) = pair(&[Link::default()], &config);

@@ -21,6 +21,13 @@ async fn connect(endpoint: &Endpoint, config: Config, port: u16) -> Connection {
     connection
 }
 
+/// The program's answer to a request with `BYTES`. It adds the room that it has for this answer, 512 bytes, to what came.
+fn assert_received(answer: &[u8]) {
+    let all = [BYTES, BYTES + 512].map(|bytes| format!("Received {bytes} bytes.\n"));
+    let answer = String::from_utf8_lossy(answer);
+    assert!(all.contains(&answer.clone().into_owned()), "{answer}");
+}
+
 async fn close(connection: Connection) {
     connection.close(0, "done");
     connection.endpoint().told().await;
@@ -47,7 +54,7 @@ fn a_server_of_picoquic_by_one_path_with_retry_and_key_updates() {
             assert!(got.await == data);
             assert_eq!((updated, connection.key_updates()), (2, 2));
             let answer = hq::post(&connection, &data, async |_| {}).await;
-            assert_eq!(String::from_utf8_lossy(&answer), format!("Received {BYTES} bytes.\n"));
+            assert_received(&answer);
             close(connection).await;
         });
     }
@@ -67,7 +74,7 @@ fn a_server_of_picoquic_sends_by_three_paths_one_of_them_cut_and_one_given_up() 
 fn a_server_of_picoquic_is_sent_to_by_three_paths_one_of_them_cut_and_one_given_up() {
     three_paths(async |connection, trial, data| {
         let answer = hq::post(connection, data, async |len| trial.look(len)).await;
-        assert_eq!(String::from_utf8_lossy(&answer), format!("Received {BYTES} bytes.\n"));
+        assert_received(&answer);
     });
 }
 
@@ -84,9 +91,8 @@ fn three_paths(carry: impl AsyncFn(&Connection, &mut Trial<'_>, &[u8])) {
         paths::open(&connection, &[(locals[0], forward.at), (locals[1], at(1, port))]).await;
         let mut trial = Trial::new(&connection, &forward);
         carry(&connection, &mut trial, &data).await;
-        let (len, ..) = trial.begun.expect("all three were used");
-        assert!(len < BYTES / 2, "{len} were there before anything happened");
-        eprintln!("{:?}", trial.over().await);
+        trial.begun_early();
+        trial.end().await;
         // What is left of it still works.
         assert!(hq::get(&connection, "data", async |_| {}).await == data);
         close(connection).await;

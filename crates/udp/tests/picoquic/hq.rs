@@ -69,5 +69,8 @@ pub(crate) async fn serve(
             look(taken).await;
         }
         stream.shutdown().await.unwrap();
+        // A client that has all may close before it says so.
+        let _ = stream.into_split().0.arrived().await;
+        look(taken).await;
     }
 }

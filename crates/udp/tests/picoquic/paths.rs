@@ -1,8 +1,9 @@
 //! Three paths of a connection while it carries data: one is cut in silence, one given up.
 
+use crate::BYTES;
 use crate::forward::Forward;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use vmcc_transport::Route;
 use vmcc_udp::{Connection, PathEvent};
@@ -36,18 +37,31 @@ pub(crate) async fn opened(connection: &Connection, wanted: usize) {
 pub(crate) struct Trial<'a> {
     connection: &'a Connection,
     forward: &'a Forward,
-    /// Bytes of the data by then, and the numbers of the path that is cut and of the one that is given up.
-    pub(crate) begun: Option<(usize, u32, u32)>,
+    begun: Option<Begun>,
+    /// Of two looks since then.
+    longest: Duration,
+    last: Instant,
+}
+
+/// When it happened, and to which paths.
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    /// Bytes of the data by then.
+    len: usize,
+    cut: u32,
+    given_up: u32,
 }
 
 impl<'a> Trial<'a> {
     pub(crate) fn new(connection: &'a Connection, forward: &'a Forward) -> Trial<'a> {
-        Trial { connection, forward, begun: None }
+        Trial { connection, forward, begun: None, longest: Duration::ZERO, last: Instant::now() }
     }
 
     /// With so many bytes of the data there.
     pub(crate) fn look(&mut self, len: usize) {
+        let last = std::mem::replace(&mut self.last, Instant::now());
         if self.begun.is_some() {
+            self.longest = self.longest.max(self.last - last);
             return;
         }
         let paths = self.connection.paths();
@@ -62,19 +76,26 @@ impl<'a> Trial<'a> {
             paths.iter().map(|path| path.id).filter(|id| *id != cut).max().expect("there are three");
         self.forward.cut();
         self.connection.abandon_path(given_up).unwrap();
-        self.begun = Some((len, cut, given_up));
+        self.begun = Some(Begun { len, cut, given_up });
     }
 
-    /// Both were closed at both ends; how, in the order in which it happened.
-    pub(crate) async fn over(&self) -> Vec<PathEvent> {
-        let (_, cut, given_up) = self.begun.expect("all three paths were used");
-        let mut events = Vec::new();
-        let closed = |events: &[PathEvent], wanted| {
-            events.iter().any(|event| matches!(event, PathEvent::Closed { path, .. } if *path == wanted))
-        };
-        while !closed(&events, cut) || !closed(&events, given_up) {
-            events.push(self.connection.path_event().await.unwrap());
+    /// It began while most of the data was still to come.
+    pub(crate) fn begun_early(&self) {
+        let begun = self.begun.expect("all three paths were used");
+        assert!(begun.len < BYTES / 2, "{begun:?}");
+        eprintln!("cut at byte {} of {BYTES}, longest wait {:?}", begun.len, self.longest);
+    }
+
+    /// Gives the path up that was cut, too, and waits until both are gone.
+    pub(crate) async fn end(&self) {
+        let begun = self.begun.expect("all three paths were used");
+        // The peer may have done so before.
+        let _ = self.connection.abandon_path(begun.cut);
+        let mut left = vec![begun.cut, begun.given_up];
+        while !left.is_empty() {
+            if let PathEvent::Closed { path, .. } = self.connection.path_event().await.unwrap() {
+                left.retain(|wanted| *wanted != path);
+            }
         }
-        events
     }
 }
