@@ -26,7 +26,7 @@ for where in "$@"; do
 	if [ "$where" = host ]; then
 		"$vmcc" internal kernel-check >"$out/$where"
 	else
-		"$vmcc" internal guest --kernel "$where" --time-limit 600 -- "$(realpath "$vmcc")" internal kernel-check >"$out/$where"
+		"$vmcc" internal guest --kernel "$where" --time-limit 1200 -- "$(realpath "$vmcc")" internal kernel-check >"$out/$where"
 	fi || {
 		echo "$where: the check failed" >&2
 		failed=1
