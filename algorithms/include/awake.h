@@ -7,7 +7,7 @@
  *   sleep    the ACK that ends it was sent long before: since the one that was handled last the
  *            peer's clock (RFC 7323) has gone on by less than half of the silence.  What keeps the
  *            peer from sending ACKs, a link that is down, a peer that is off, the time for which it
- *            delays one, moves that clock; a queue that grows moves it with every ACK.
+ *            delays one, a queue that data wait in, moves that clock.
  *            Without timestamps: silence of 2 T and of 50 ms, longer than ACKs are delayed
  *
  * Where a machine runs for less than a round trip at a time, the ACK before a silence had waited as
@@ -23,27 +23,36 @@
  * the host's minimum.  A sample that has no room for `late` belies it: then it counts as 0, and so
  * it does where there is no sample.
  *
+ * An ACK that another overtook is no such: the network kept it.  Nor is it heard for the rest.
+ *
  * What then holds:
  *
  *   samples  of packets that left before the end of the sleep contain it.  They do not enter T,
  *            which goes its own way from what the host's estimate was, until that is the same again
  *
  *   timeout  if it came before an ACK that had been waiting, it was in vain: the window and
- *            ssthresh of before come back.  Only timestamps prove this, and only those of this
- *            silence: 2 * (silence - advance) > silence
+ *            ssthresh of before come back; during a reduction, what it was to end at.  Only
+ *            timestamps prove this, and only those of this silence:
+ *            2 * (silence - advance) > silence, and the peer sent the ACK before the timeout: what
+ *            it sends later may answer that one's retransmission
  *
  *   pace     all that was in flight is acknowledged at once, and a whole window would leave as one
  *            burst: it is spread over T, for as long, and up to 2 T where it has not left by then:
  *            a host that begins to reduce meanwhile holds the window at what is in flight, little
- *            by then, and gives back the rest at the end.  Not where runs are shorter than a round
+ *            by then, and gives back the rest at the end: ssthresh is what is spread then, and over
+ *            half of T in slow start, which doubles it.  Not where runs are shorter than a round
  *            trip: most of it would still wait when the machine is off again, which costs more
  *            than a queue that is too short for it.  A run that is ended by a sleep was long
  *            enough if a packet of it was acknowledged in it; `trust` goes up by one with each that
- *            was and down by eight with each that was not, from 0 to 15, and at 8 it is paced
+ *            was and down by eight with each that was not, from 0 to 15, and at 8 it is paced.  A
+ *            sleep of less than T goes on with the one before if its ACK was there before it
  *
  * Deviations: none, there is no paper.  A sleep that begins and ends while packets wait for ACKs
  * that the network still has is seen if it is longer than a quarter of T.  A connection of which
- * every ACK has waited alike, from the first one on, is not seen to sleep.
+ * every ACK has waited alike, from the first one on, is not seen to sleep.  One thing that is none
+ * is taken for it: ACKs that the network delays on their way back, of a sudden, by more than `gap`
+ * and a quarter of T (a queue there that jumps, a radio link that pauses).  Samples of a round trip
+ * are withheld then and a window is spread; a timeout before such an ACK was in vain as well.
  *
  * Valid range: silences up to half an hour.  Any content of the memory is accepted.
  */
@@ -67,6 +76,11 @@
 #define CC_AWAKE_TRUST_LOSS  8u /* by a run that was too short */
 #define CC_AWAKE_TRUST_PACES 8u
 
+/* In flags: from the last ACK to the timeout, rounded down. */
+#define CC_AWAKE_FIRED_SHIFT 12
+#define CC_AWAKE_FIRED	     (0xfffffu << CC_AWAKE_FIRED_SHIFT)
+#define CC_AWAKE_FIRED_BITS  11 /* it counts in 2^11 us */
+
 #define CC_AWAKE_PACES (1ull << 63) /* beside a time */
 
 struct CC_PRIVATE cc_awake {
@@ -75,7 +89,7 @@ struct CC_PRIVATE cc_awake {
 	uint32_t woke_us;  /* the ACK that ended the last sleep */
 	uint32_t host_8us; /* the host's T, before the sample that is being judged */
 	uint32_t flags;
-	uint32_t before_pkt; /* the window before a timeout; 0: there was none */
+	uint32_t before_pkt; /* the window before a timeout, or what it was reduced to; 0: none */
 	uint32_t before_ssthresh_pkt;
 	uint32_t late_us; /* for how long the last ACK had waited, if sleeps followed each other */
 };
@@ -104,8 +118,15 @@ CC_INLINE uint64_t cc_awake_waited_us(const struct cc_awake *a, const struct cc_
 	uint64_t tick_us = ev->flags & CC_EV_PEER_US ? 1 : CC_AWAKE_TICK_US;
 	uint32_t ticks = ev->peer_ts - a->peer_ts;
 
-	/* An ACK that was overtaken has a clock of before. */
+	/* After an hour without data a clock of microseconds may look like one of before. */
 	return own_us - cc_min64(ticks >> 31 ? 0 : ticks * tick_us, own_us);
+}
+
+/* Did the peer send this ACK before the one that was handled last?  The network kept it. */
+CC_INLINE int cc_awake_was_overtaken(const struct cc_awake *a, const struct cc_event *ev)
+{
+	return a->flags & CC_AWAKE_WAITS && a->peer_ts && ev->peer_ts &&
+	       (ev->peer_ts - a->peer_ts) >> 31;
 }
 
 /* What of that the sample of the round trip has room for; nothing if that is much less. */
@@ -161,6 +182,15 @@ CC_INLINE int cc_awake_ends_sleep(struct cc_awake *a, const struct cc_event *ev,
 	return cc_awake_had_waited(a, ev, srtt_us, silence_us);
 }
 
+/*
+ * Is it the sleep of before?  If this ACK was there already when the last one was handled, the
+ * machine has not got to it since: it is slow, or was off for a moment, and the run goes on.
+ */
+CC_INLINE int cc_awake_goes_on(const struct cc_awake *a, uint32_t srtt_us, uint32_t silence_us)
+{
+	return silence_us < srtt_us && a->late_us >= silence_us + CC_AWAKE_TICK_US;
+}
+
 /* A sleep has ended a run. */
 CC_INLINE void cc_awake_judge(struct cc_awake *a)
 {
@@ -204,19 +234,48 @@ CC_INLINE int cc_awake_has_left(const struct cc_awake *a, const struct cc_event 
 	return awake_us >= 2 * srtt_us || !ev->in_flight_pkt || ev->in_flight_pkt >= w - w / 8 - 1;
 }
 
+/*
+ * The window that is to be spread.  During a reduction it may be anything, and is ssthresh after
+ * it; after a timeout ssthresh, too, or more if the host takes that back.
+ */
+CC_INLINE uint32_t cc_awake_spread(const struct cc_event *ev, const struct cc_decision *out)
+{
+	uint32_t w = cc_window(out->set & CC_SET_CWND ? out->cwnd_pkt : ev->cwnd_pkt);
+
+	return ev->state > CC_STATE_DISORDER ? cc_max(w, cc_window(ev->ssthresh_pkt)) : w;
+}
+
+/* The time between packets.  Slow start doubles the window meanwhile. */
+CC_INLINE uint32_t cc_awake_gap_us(const struct cc_event *ev, uint32_t srtt_us, uint32_t w)
+{
+	return cc_max(srtt_us / (w < ev->ssthresh_pkt / 2 ? 2 * w : w), 1);
+}
+
 /* The window that the ACK leaves, spread over T; for as long. */
 CC_INLINE void cc_awake_pace(struct cc_awake *a, const struct cc_event *ev, uint32_t srtt_us,
 			     int woke, struct cc_decision *out)
 {
-	uint32_t w = cc_window(out->set & CC_SET_CWND ? out->cwnd_pkt : ev->cwnd_pkt);
+	uint32_t w = cc_awake_spread(ev, out);
 
 	if (woke && (a->flags & CC_AWAKE_TRUST) >> CC_AWAKE_TRUST_SHIFT >= CC_AWAKE_TRUST_PACES) {
 		a->flags |= CC_AWAKE_PACED;
-		cc_set_gap(out, cc_max(srtt_us / w, 1));
+		cc_set_gap(out, cc_awake_gap_us(ev, srtt_us, w));
 	} else if (a->flags & CC_AWAKE_PACED && (woke || cc_awake_has_left(a, ev, srtt_us, w))) {
 		a->flags &= ~CC_AWAKE_PACED;
 		cc_set_gap(out, 0);
 	}
+}
+
+/* Did the peer send the ACK before the timeout that came before it? */
+CC_INLINE int cc_awake_was_in_vain(const struct cc_awake *a, const struct cc_event *ev,
+				   uint32_t silence_us)
+{
+	uint64_t fired_us = (uint64_t)(a->flags >> CC_AWAKE_FIRED_SHIFT) << CC_AWAKE_FIRED_BITS;
+	uint64_t advance_us = silence_us - cc_awake_waited_us(a, ev, 0);
+
+	if (!a->before_pkt || !(a->flags & CC_AWAKE_PROOF) || ev->state != CC_STATE_LOSS)
+		return 0;
+	return advance_us + CC_AWAKE_TICK_US < fired_us;
 }
 
 /* The timeout before this ACK was in vain. */
@@ -230,36 +289,56 @@ CC_INLINE void cc_awake_undo(const struct cc_awake *a, const struct cc_event *ev
 		cc_set_ssthresh(out, ssthresh);
 }
 
+/* This ACK ends a sleep. */
+CC_INLINE void cc_awake_wakes(struct cc_awake *a, const struct cc_event *ev, uint32_t srtt_us,
+			      struct cc_decision *out)
+{
+	uint32_t silence_us = (uint32_t)ev->now_us - a->seen_us;
+
+	if (!cc_awake_goes_on(a, srtt_us, silence_us))
+		cc_awake_judge(a);
+	a->woke_us = (uint32_t)ev->now_us;
+	a->flags |= CC_AWAKE_SLEPT;
+	if (cc_awake_was_in_vain(a, ev, silence_us))
+		cc_awake_undo(a, ev, out);
+}
+
+/* An ACK in its turn: does it end a sleep? */
+CC_INLINE int cc_awake_hear(struct cc_awake *a, const struct cc_event *ev, uint32_t srtt_us,
+			    uint64_t gap_us, struct cc_decision *out)
+{
+	int woke;
+
+	a->flags &= ~CC_AWAKE_PROOF;
+	woke = cc_awake_ends_sleep(a, ev, srtt_us, gap_us);
+	if (woke)
+		cc_awake_wakes(a, ev, srtt_us, out);
+	else
+		cc_awake_catch_up(a, ev, srtt_us);
+	a->before_pkt = 0;
+	a->seen_us = (uint32_t)ev->now_us;
+	a->peer_ts = ev->peer_ts;
+	return woke;
+}
+
 /* Every ACK: the new `own_8us`.  `gap`: what shorter silence is none, and CC_AWAKE_PACES. */
 CC_SEPARATE int cc_awake_ack(struct cc_awake *a, const struct cc_event *ev, uint32_t own_8us,
 			     uint64_t gap, struct cc_decision *out)
 {
 	uint32_t srtt_us;
-	int woke;
+	int woke = 0;
 
 	if (!a || !ev || !out)
 		return 0;
 	srtt_us = cc_awake_srtt(a, ev, own_8us) >> 3;
-	a->flags &= ~CC_AWAKE_PROOF;
-	woke = cc_awake_ends_sleep(a, ev, srtt_us, gap & ~CC_AWAKE_PACES);
-	if (!woke) {
-		cc_awake_catch_up(a, ev, srtt_us);
-	} else {
-		cc_awake_judge(a);
-		a->woke_us = (uint32_t)ev->now_us;
-		a->flags |= CC_AWAKE_SLEPT;
-		if (a->before_pkt && a->flags & CC_AWAKE_PROOF && ev->state == CC_STATE_LOSS)
-			cc_awake_undo(a, ev, out);
-	}
-	a->before_pkt = 0;
+	if (!cc_awake_was_overtaken(a, ev))
+		woke = cc_awake_hear(a, ev, srtt_us, gap & ~CC_AWAKE_PACES, out);
 	if (ev->rtt_us)
 		own_8us = cc_awake_sample(a, ev, own_8us);
 	if (gap & CC_AWAKE_PACES)
 		cc_awake_pace(a, ev, cc_awake_srtt(a, ev, own_8us) >> 3, woke, out);
 	if (!(a->flags & CC_AWAKE_SLEPT))
 		a->host_8us = ev->srtt_8us;
-	a->seen_us = (uint32_t)ev->now_us;
-	a->peer_ts = ev->peer_ts;
 	a->flags =
 		ev->snd_una != ev->snd_nxt ? a->flags | CC_AWAKE_WAITS : a->flags & ~CC_AWAKE_WAITS;
 	return (int)own_8us;
@@ -276,10 +355,17 @@ CC_INLINE uint32_t cc_awake_on_ack(struct cc_awake *a, const struct cc_event *ev
 
 CC_INLINE void cc_awake_on_congestion(struct cc_awake *a, const struct cc_event *ev)
 {
+	uint32_t fired = ((uint32_t)ev->now_us - a->seen_us) >> CC_AWAKE_FIRED_BITS;
+
 	if (ev->cause != CC_CAUSE_RTO || a->before_pkt)
 		return;
+	fired = cc_min(fired, CC_AWAKE_FIRED >> CC_AWAKE_FIRED_SHIFT);
+	a->flags = (a->flags & ~CC_AWAKE_FIRED) | fired << CC_AWAKE_FIRED_SHIFT;
 	a->before_pkt = cc_window(ev->cwnd_pkt);
 	a->before_ssthresh_pkt = ev->ssthresh_pkt;
+	/* What it was reduced for is not taken back. */
+	if (ev->state == CC_STATE_CWR || ev->state == CC_STATE_RECOVERY)
+		a->before_pkt = cc_min(a->before_pkt, cc_window(ev->ssthresh_pkt));
 }
 
 #endif /* VMCC_AWAKE_H */

@@ -90,6 +90,15 @@ impl Sender {
         after
     }
 
+    /// Everything is acknowledged; when there is something to send again, the peer's clock is there.
+    fn idle_until(&mut self, peer_us: u64) {
+        self.event.snd_nxt = self.event.snd_una;
+        self.ack(100, 100, 2_000);
+        self.peer_us = peer_us;
+        self.event.snd_nxt += 40;
+        self.ack(100, 0, 2_000);
+    }
+
     fn own_rtt_us(&self) -> u64 {
         let [own, other] = self.laws.each_ref().map(Law::own_rtt_us);
         assert_eq!(own, other);
@@ -250,16 +259,14 @@ fn the_clock_of_the_peer_may_wrap() {
         if unit_us == 1 {
             sender.event.flags = sender.event.flags.with(EventFlags::PEER_US, true);
         }
-        sender.peer_us = (1 << 32) * unit_us - 150_000;
         sender.unit_us = unit_us;
-        sender.ack(100, 0, 2_000);
+        sender.idle_until((1 << 32) * unit_us - 150_000);
         // The peer is silent over the wrap; then the own machine is off.
         assert_eq!(sender.ack(200_000, 199_000, 41_000), Decision::default());
         assert_eq!(sender.own_rtt_us(), 0);
         assert!(sender.ack(90_000, 200, 91_000).gap_us().is_some());
         // And off over the wrap.
-        sender.peer_us = (2 << 32) * unit_us - 100;
-        sender.ack(100, 0, 2_000);
+        sender.idle_until((2 << 32) * unit_us - 100);
         sender.ack(2_000, 50, 1_000);
         assert!(sender.ack(90_000, 200, 91_000).gap_us().is_some());
     }
@@ -273,6 +280,126 @@ fn without_timestamps_it_takes_longer_silence() {
         let ack = Event { rtt_us: 50_000, peer_ts: 0, ..sender.event };
         let decision = sender.ask(Algorithm::on_ack, &ack);
         assert_eq!(decision.gap_us().is_some(), asleep);
+    }
+}
+
+/// What it was reduced to is not part of the timeout: the host names the window of before the reduction.
+#[test]
+fn a_timeout_during_a_reduction_gives_no_more_back_than_it_took() {
+    for (state, window) in [(State::Open, 40), (State::Cwr, 20), (State::Recovery, 20)] {
+        let mut sender = Sender::new();
+        (sender.event.state, sender.event.ssthresh_pkt) = (state, 20);
+        let now_us = sender.event.now_us + 400_000;
+        let timeout = Event { cause: Cause::Rto, now_us, ..sender.event };
+        sender.ask(Algorithm::on_congestion, &timeout);
+        (sender.event.state, sender.event.cwnd_pkt) = (State::Loss, 1);
+        assert_eq!(sender.ack(400_010, 300, 401_000).cwnd(), Some(window), "{state:?}");
+    }
+}
+
+/// Something is lost, the timer says so, and the machine is off when the answer to that comes.
+#[test]
+fn a_timeout_that_the_ack_may_answer_stands() {
+    for (fired_us, later_us, in_vain) in [
+        (200_000, 203_000, false),
+        (200_000, 199_500, false),
+        (200_000, 190_000, true),
+        (900_000, 203_000, true),
+    ] {
+        let mut sender = Sender::new();
+        // Of several the first.
+        for fired_us in [fired_us, 950_000] {
+            let timeout = Event { cause: Cause::Rto, now_us: sender.event.now_us + fired_us, ..sender.event };
+            sender.ask(Algorithm::on_congestion, &timeout);
+        }
+        (sender.event.state, sender.event.cwnd_pkt) = (State::Loss, 1);
+        let after = sender.ack(1_000_000, later_us, 0);
+        assert_eq!(
+            after.cwnd(),
+            in_vain.then_some(40),
+            "the timer after {fired_us}, the ACK after {later_us} us"
+        );
+    }
+}
+
+/// Its clock is of before that of the ACK that came before it.
+#[test]
+fn an_ack_that_was_overtaken_ends_no_sleep() {
+    let mut sender = Sender::new();
+    sender.ack(1_000, 10_000, 2_000);
+    let newest_us = sender.peer_us;
+    sender.peer_us -= 8_000;
+    assert_eq!(sender.ack(9_000, 0, 0), Decision::default());
+    // Nor does it hide one.
+    sender.peer_us = newest_us;
+    assert!(sender.ack(81_000, 200, 91_000).gap_us().is_some());
+    assert_eq!(sender.own_rtt_us(), 2_000);
+}
+
+/// A clock of microseconds that has gone round by half while nothing was sent is one of before, but nothing overtook it.
+#[test]
+fn after_an_hour_without_data_it_hears_again() {
+    let mut sender = Sender::new();
+    sender.event.flags = sender.event.flags.with(EventFlags::PEER_US, true);
+    sender.unit_us = 1;
+    sender.idle_until(1 << 32);
+    sender.event.now_us += 3_000_000_000;
+    sender.idle_until((1 << 32) + 3_000_000_000);
+    assert!(sender.ack(90_000, 200, 91_000).gap_us().is_some());
+}
+
+/// A machine that is slow to handle what waited, or is off for a moment meanwhile, is still the one that woke up.
+#[test]
+fn what_waits_on_after_a_sleep_is_no_other_run() {
+    let mut sender = Sender::new();
+    sender.event.srtt_8us = 8 * 10_000;
+    sender.ack(100, 100, 10_000);
+    for _ in 0..4 {
+        assert_eq!(sender.ack(360_000, 200, 370_000).gap_us(), Some(250), "it is paced");
+        for _ in 0..3 {
+            assert_eq!(sender.ack(5_000, 300, 370_000).gap_us(), Some(250), "and goes on to be");
+        }
+        sender.event.srtt_8us = 8 * 10_000;
+        assert_eq!(sender.ack(10_000, 383_900, 10_000).gap_us(), Some(0));
+    }
+    // Off for longer than a round trip, it was another.
+    assert!(sender.ack(360_000, 200, 370_000).gap_us().is_some());
+    assert_eq!(sender.ack(20_000, 300, 370_000).gap_us(), Some(0));
+}
+
+/// A host that reduces when it wakes up, or as it wakes up, holds the window at what is in flight.
+#[test]
+fn what_a_reduction_holds_back_is_spread_as_well() {
+    for (state, cwnd_pkt, gap_us, ends) in [
+        (State::Open, 4, 500, true),
+        (State::Cwr, 4, 66, false),
+        (State::Recovery, 4, 66, false),
+        (State::Recovery, 40, 50, false),
+        // The host may take it back.
+        (State::Loss, 1, 66, false),
+    ] {
+        let mut sender = Sender::new();
+        sender.event.ssthresh_pkt = if state == State::Open { 4 } else { 30 };
+        (sender.event.state, sender.event.cwnd_pkt) = (state, cwnd_pkt);
+        assert_eq!(sender.ack(90_000, 200, 91_000).gap_us(), Some(gap_us), "{state:?}");
+        sender.event.in_flight_pkt = 4;
+        let after = sender.ack(2_000, 90_000, 2_000).gap_us();
+        assert_eq!(after, ends.then_some(0), "{state:?}: four are in flight after T");
+        assert_eq!(
+            sender.ack(2_000, 2_000, 2_000).gap_us(),
+            (!ends).then_some(0),
+            "{state:?}: 2 T are enough"
+        );
+    }
+}
+
+/// Within T it is twice the window.
+#[test]
+fn slow_start_is_not_slowed_down() {
+    for (ssthresh_pkt, gap_us) in [(vmcc_cc::SSTHRESH_INFINITE, 25), (82, 25), (81, 50), (40, 50)] {
+        let mut sender = Sender::new();
+        sender.event.ssthresh_pkt = ssthresh_pkt;
+        assert_eq!(sender.ack(90_000, 200, 91_000).gap_us(), Some(gap_us), "{ssthresh_pkt}");
     }
 }
 
@@ -290,7 +417,8 @@ fn a_timeout_that_is_taken_back_is_none_between_losses() {
         law.ask(Algorithm::on_ack, &Event { acked_pkt: 200, ..event });
         assert_eq!(packets(law), 500);
         for _ in 0..timeouts {
-            law.ask(Algorithm::on_congestion, &Event { cause: Cause::Rto, ..event });
+            let fired_us = event.now_us + 300_000;
+            law.ask(Algorithm::on_congestion, &Event { cause: Cause::Rto, now_us: fired_us, ..event });
         }
         let now_us = event.now_us + 400_000;
         let peer_ts = event.peer_ts + later_us / 1000;
