@@ -201,7 +201,7 @@ impl Connection {
         }
         self.scratch = lost;
         let spread = oldest.zip(newest).map_or(Span::ZERO, |(oldest, newest)| newest.since(oldest));
-        let waiting = self.streams.has_work();
+        let waiting = self.has_data();
         let ack_delay = self.peer_ack_delay();
         let path = &mut self.paths[slot];
         let persistent = path.rtt.srtt_8us != 0 && spread >= path.pto(ack_delay).times(PERSISTENT);

@@ -153,6 +153,7 @@ impl Connection {
             }
             self.note(now, path, "the path is validated");
             self.events.push_back(Event::PathOpened { path });
+            self.relieve_failed();
         }
     }
 

@@ -154,7 +154,7 @@ impl Connection {
     }
 
     /// Whether there is something for which the scheduler decides.
-    fn has_data(&self) -> bool {
+    pub(super) fn has_data(&self) -> bool {
         self.streams.has_work()
             || !self.pending.is_empty()
             || !self.datagrams_out.is_empty()
@@ -303,7 +303,7 @@ impl Connection {
             }
         }
         // What a silent path would carry might never be missed.
-        let silent = self.paths[slot].failed && self.paths.iter().any(|path| path.is_open() && !path.failed);
+        let silent = self.is_spared(slot);
         if may_data && self.state == State::Established && self.paths[slot].is_open() && !silent {
             let room = building.room(out);
             put_crypto(&mut self.crypto.0, room, &mut building, out);

@@ -36,6 +36,26 @@ fn datagrams_arrive_whole_or_not_at_all() {
     assert!((150..200).contains(&arrived), "a tenth is lost, and nobody sends it again: {arrived}");
 }
 
+/// What only sends datagrams is held back by its window as streams are, so the window grows for it, too.
+#[test]
+fn datagrams_have_the_window_grow_that_losses_reduce() {
+    // At two of a thousand the window is some 27 packets, which in 10 ms is more than the link carries.
+    let link = Link { rate: 20_000_000, queue: 50_000, loss: 2, ..Link::default() };
+    let (mut net, client, server) = pair(&[link], &Config::default());
+    let (begin, mut arrived) = (net.now, 0);
+    net.until(Span::from_secs(30), |net| {
+        let connection = net.connection(0, client);
+        let most = connection.max_datagram().unwrap();
+        while connection.send_datagram(&vec![7; most]) {}
+        while let Some(datagram) = net.connection(1, server).read_datagram() {
+            arrived += datagram.len() as u64;
+        }
+        net.now > begin + Span::from_secs(10)
+    });
+    let rate = arrived as f64 * 8.0 / 10.0;
+    assert!(rate > 0.8 * 20e6, "{rate}");
+}
+
 #[test]
 fn keys_change_while_packets_are_lost_and_late() {
     let (mut net, client, server) = pair(&[Link { loss: 20, ..Link::default() }], &Config::default());
