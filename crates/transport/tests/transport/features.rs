@@ -295,6 +295,28 @@ fn a_nat_that_forgets_during_a_download_holds_it_up_for_a_round_trip_or_two() {
     assert!(net.now.since(begin) < Span::from_secs(2), "{:?}", net.now.since(begin));
 }
 
+/// What was sent to the old address and lost there says nothing of the way to the new one (RFC 9000 section 9.4).
+#[test]
+fn another_network_is_learnt_from_the_beginning() {
+    let link = Link { rate: 20_000_000, queue: 250_000, delay: Span::from_ms(50), ..Link::default() };
+    let (mut net, client, server) = pair(&[link], &Config::default());
+    let mut transfer = Transfer::down(&mut net, client, server, 20_000_000);
+    net.until(Span::from_secs(20), |net| {
+        transfer.pump(net);
+        transfer.read > 3_000_000
+    });
+    net.nat.insert(client_address(0), "10.7.7.7:4000".parse().unwrap());
+    let (read, at) = (transfer.read, net.now);
+    net.until(Span::from_secs(20), |net| {
+        transfer.pump(net);
+        transfer.read > read + 7_000_000
+    });
+    let took = net.now.since(at);
+    assert!(net.connection(1, server).paths().all(|path| path.route.remote.port() == 4000));
+    // 2.8 s at the link's rate, and a second to begin again.
+    assert!(took < Span::from_ms(4000), "{took:?}");
+}
+
 #[test]
 fn who_only_receives_follows_every_change_of_keys() {
     let (mut net, client, server) = pair(&[Link::default()], &Config::default());
