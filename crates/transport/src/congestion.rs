@@ -325,13 +325,13 @@ impl Window {
         self.react(cc, at, &Acked { lost: Some(newest), ..Acked::default() }, 0);
     }
 
-    /// Everything that was sent over a long time is lost: begin anew.
-    pub(crate) fn on_persistent_congestion(&mut self, cc: &mut Controller, at: &Moment<'_>) {
+    /// Everything that was sent over a long time is lost: begin anew, with one packet more than so many that are out.
+    pub(crate) fn on_persistent_congestion(&mut self, cc: &mut Controller, at: &Moment<'_>, out: u32) {
         if self.state != State::Loss {
             let event = Event { cause: Cause::Rto, ..self.event(at) };
             self.ask(cc, Algorithm::on_congestion, &event);
         }
-        (self.since, self.cwnd, self.limited) = (at.now, self.in_flight_pkt() + 1, true);
+        (self.since, self.cwnd, self.limited) = (at.now, out.saturating_add(1), true);
         self.set_state(cc, at, State::Loss);
     }
 }

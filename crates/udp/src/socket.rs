@@ -14,6 +14,8 @@ use vmcc_transport::{Ecn, Route, Transmit};
 
 /// Packets in one call: as many of the usual size as a UDP length can say.
 pub(crate) const SEGMENTS: usize = 44;
+/// The longest UDP payload, which is what the kernel cuts into segments, too.
+const LONGEST: usize = 65_507;
 /// Bytes that one call may bring: segments of one sender that the kernel has joined.
 const RECEIVE_BYTES: usize = 65_536;
 /// Pieces of that size in one call. More would not stay in the processor's cache until they are decrypted, and of small datagrams, all of which
@@ -276,7 +278,8 @@ fn packets_of<'a>(
 ) -> impl Iterator<Item = quinn_udp::Transmit<'a>> {
     let Message { transmit, bytes } = message;
     let segment = transmit.segment.max(1);
-    bytes.chunks(segment * segments.max(1)).map(move |contents| quinn_udp::Transmit {
+    let segments = segments.min(LONGEST / segment).max(1);
+    bytes.chunks(segment * segments).map(move |contents| quinn_udp::Transmit {
         destination: transmit.route.remote,
         ecn: transmit.ect.then_some(EcnCodepoint::Ect0),
         contents,

@@ -118,7 +118,7 @@ fn persistent_congestion_begins_anew() {
     let mut bench = Bench::new("reno");
     bench.fill();
     bench.window.in_flight = 0;
-    bench.with(|window, cc, at| window.on_persistent_congestion(cc, at));
+    bench.with(|window, cc, at| window.on_persistent_congestion(cc, at, 0));
     assert_eq!((bench.window.state, bench.window.cwnd), (State::Loss, 1));
     bench.now += Span::from_ms(1);
     bench.fill();

@@ -10,11 +10,11 @@
 //!   path that answers and has the smallest.
 //! * What a path that falls silent carries is no longer in flight (section 3.1.2: `pipe` of a path that times out is zero), nor is what asks
 //!   whether it lives; what of it was lost is a loss once that is known. A path that is given up gives its bytes back, and that is no loss.
-//! * Congestion is persistent where no path has answered.
+//! * Congestion is persistent where nothing has arrived on any path of what was sent in that time.
 
 use super::{Acked, Advice, Controller, Moment, Window};
 use crate::config::Coupling;
-use vmcc_units::time::Time;
+use vmcc_units::time::{Span, Time};
 
 /// The windows of a connection, and what each path has of them.
 #[derive(Clone, Debug)]
@@ -38,7 +38,10 @@ struct Share {
     silent: bool,
     /// Reductions that losses and marks on it have caused.
     reductions: u64,
-    acked_at: Time,
+    /// When the newest was sent that arrived.
+    arrived: Time,
+    /// What was sent before went elsewhere.
+    moved_at: Time,
 }
 
 impl Windows {
@@ -141,11 +144,12 @@ impl Windows {
         self.resize();
     }
 
-    /// What was learnt does not hold any more.
-    pub(crate) fn restart(&mut self, slot: usize) {
+    /// What was learnt does not hold any more, nor does what becomes of packets that were sent before say anything.
+    pub(crate) fn restart(&mut self, slot: usize, now: Time) {
         let index = self.index(slot);
         let old = &mut self.windows[index];
-        *old = Window { in_flight: old.in_flight, ..Window::new(self.initial_pkt, old.mtu) };
+        *old = Window { in_flight: old.in_flight, since: now, ..Window::new(self.initial_pkt, old.mtu) };
+        self.shares[slot].moved_at = now;
     }
 
     /// The moment as the window sees it.
@@ -177,7 +181,8 @@ impl Windows {
 
     /// An acknowledgment came; what it acknowledges and reveals as lost is free already.
     pub(crate) fn on_ack(&mut self, cc: &mut Controller, at: &Moment<'_>, acked: &Acked) -> Advice {
-        self.shares[at.slot].acked_at = at.now;
+        let arrived = &mut self.shares[at.slot].arrived;
+        *arrived = acked.newest.max(*arrived);
         self.caused(at, |window, seen| window.on_ack(cc, seen, acked))
     }
 
@@ -186,12 +191,23 @@ impl Windows {
         self.caused(at, |window, seen| window.on_lost(cc, seen, newest));
     }
 
-    /// Everything on a path is lost that was sent there since `oldest`, over a long time.
-    pub(crate) fn on_all_lost(&mut self, cc: &mut Controller, at: &Moment<'_>, oldest: Time) {
-        let others = self.shares.iter().enumerate().filter(|(slot, _)| *slot != at.slot);
-        let answered = others.map(|(_, share)| share.acked_at).max().is_some_and(|newest| newest > oldest);
-        if !(self.is_combined() && answered) {
-            self.caused(at, |window, seen| window.on_persistent_congestion(cc, seen));
+    /// Everything on a path is lost that was sent there from the first of these times to the second. Over so long a time that is
+    /// persistent congestion (RFC 9002 section 7.6.2).
+    pub(crate) fn on_all_lost(
+        &mut self,
+        cc: &mut Controller,
+        at: &Moment<'_>,
+        (oldest, newest): (Time, Time),
+        long: Span,
+    ) {
+        let all = self.shares.iter().enumerate();
+        let others =
+            all.filter(|(slot, _)| self.is_combined() && *slot != at.slot).map(|(_, own)| own.arrived);
+        let from = others.chain([oldest, self.shares[at.slot].moved_at]).max().unwrap_or(oldest);
+        if newest.since(from) >= long {
+            // What others have in flight, of which nothing is known yet, makes no larger window.
+            let out = self.in_flight_pkt(at.slot);
+            self.caused(at, |window, seen| window.on_persistent_congestion(cc, seen, out));
         }
     }
 

@@ -200,11 +200,11 @@ impl Connection {
             }
         }
         self.scratch = lost;
-        let spread = oldest.zip(newest).map_or(Span::ZERO, |(oldest, newest)| newest.since(oldest));
-        let waiting = self.streams.has_work();
+        let waiting = self.has_data();
         let ack_delay = self.peer_ack_delay();
         let path = &mut self.paths[slot];
-        let persistent = path.rtt.srtt_8us != 0 && spread >= path.pto(ack_delay).times(PERSISTENT);
+        let long = path.pto(ack_delay).times(PERSISTENT);
+        let period = oldest.zip(newest).filter(|_| path.rtt.srtt_8us != 0);
         let (at, cc) = (path.moment(now, slot, waiting), &mut self.controller);
         let advice = match (acked, newest) {
             (Some(acked), lost) => self.windows.on_ack(cc, &at, &Acked { lost, ..acked }),
@@ -214,8 +214,8 @@ impl Connection {
             }
             (None, None) => return,
         };
-        if let Some(oldest) = oldest.filter(|_| persistent) {
-            self.windows.on_all_lost(cc, &at, oldest);
+        if let Some(period) = period {
+            self.windows.on_all_lost(cc, &at, period, long);
         }
         self.pace(slot);
         self.log_metrics(now, slot);

@@ -153,6 +153,7 @@ impl Connection {
             }
             self.note(now, path, "the path is validated");
             self.events.push_back(Event::PathOpened { path });
+            self.relieve_failed();
         }
     }
 
@@ -196,7 +197,7 @@ impl Connection {
     /// The peer is in another network, most likely: what was learnt does not hold there (RFC 9000 section 9.4). A new port alone is a NAT
     /// that forgot.
     fn on_other_network(&mut self, now: Time, slot: usize) {
-        self.windows.restart(slot);
+        self.windows.restart(slot, now);
         let path = &mut self.paths[slot];
         (path.rtt, path.ecn) = Default::default();
         let id = path.id;

@@ -141,8 +141,8 @@ impl Connection {
             ect,
             mtu_probe: building.mtu_probe,
             moved: false,
-            // A question whether the path lives holds nothing back that others could carry.
-            free: self.windows.is_combined() && self.paths[slot].failed,
+            // A question whether the path lives holds nothing back that others could carry. What one carries that is alone counts.
+            free: self.windows.is_combined() && self.is_spared(slot),
             frames: std::mem::take(&mut building.frames),
         };
         self.record(now, slot, building.space, packet);
@@ -173,7 +173,7 @@ impl Connection {
             self.idle_touched = true;
             self.touch_idle(now);
         }
-        let waiting = self.streams.has_work();
+        let waiting = self.has_data();
         let path = &mut self.paths[slot];
         path.probes = path.probes.saturating_sub(u8::from(eliciting));
         if ect {

@@ -134,9 +134,14 @@ impl Connection {
         }
         self.look_at_pacing(now);
         if !self.has_data() {
-            return self.transmit_mtu_probe(now, out);
+            let slot = (0..self.paths.len()).find(|&slot| self.may_probe_mtu(now, slot))?;
+            return self.transmit_mtu_probe(now, slot, out);
         }
         let slot = self.choose(now)?;
+        // There may always be data: it does not keep packets as small as they were at first.
+        if self.may_probe_mtu(now, slot) {
+            return self.transmit_mtu_probe(now, slot, out);
+        }
         let route = self.paths[slot].route;
         let (segment, ect) = self.datagram(now, slot, out)?;
         let mut full = segment >= usize::from(self.paths[slot].mtu.size());
@@ -154,7 +159,7 @@ impl Connection {
     }
 
     /// Whether there is something for which the scheduler decides.
-    fn has_data(&self) -> bool {
+    pub(super) fn has_data(&self) -> bool {
         self.streams.has_work()
             || !self.pending.is_empty()
             || !self.datagrams_out.is_empty()
@@ -303,7 +308,7 @@ impl Connection {
             }
         }
         // What a silent path would carry might never be missed.
-        let silent = self.paths[slot].failed && self.paths.iter().any(|path| path.is_open() && !path.failed);
+        let silent = self.is_spared(slot);
         if may_data && self.state == State::Established && self.paths[slot].is_open() && !silent {
             let room = building.room(out);
             put_crypto(&mut self.crypto.0, room, &mut building, out);
@@ -329,14 +334,15 @@ impl Connection {
         self.finish_packet(now, slot, building, out, pad, ect);
     }
 
-    /// A padded PING, to learn whether larger packets pass.
-    fn transmit_mtu_probe(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
-        let confirmed = self.confirmed;
-        let ready = |path: &Path| confirmed && path.is_open() && path.validated && !path.failed;
-        let slot = (0..self.paths.len()).find(|&slot| {
-            let room = self.windows.of(slot).has_room();
-            ready(&self.paths[slot]) && room && self.paths[slot].mtu.probe(now).is_some()
-        })?;
+    /// Whether it is to be learnt now whether larger packets pass.
+    fn may_probe_mtu(&mut self, now: Time, slot: usize) -> bool {
+        let path = &mut self.paths[slot];
+        let ready = self.confirmed && path.is_open() && path.validated && !path.failed;
+        ready && self.windows.of(slot).has_room() && path.mtu.probe(now).is_some()
+    }
+
+    /// A padded PING of that size.
+    fn transmit_mtu_probe(&mut self, now: Time, slot: usize, out: &mut Vec<u8>) -> Option<Transmit> {
         let size = self.paths[slot].mtu.probe(now)?;
         let route = self.paths[slot].route;
         let mut building = self.begin_packet(SpaceId::Path(slot), out, usize::from(size))?;

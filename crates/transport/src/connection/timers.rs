@@ -185,10 +185,7 @@ impl Connection {
         let path = self.paths[slot].id;
         self.note(now, path, "the path is silent: what it carries leaves on others");
         self.events.push_back(Event::PathSuspected { path });
-        self.repeat(SpaceId::Path(slot), usize::MAX);
-        if self.windows.is_combined() {
-            self.free_silent(slot);
-        }
+        self.relieve(slot);
         // Asked at once whether it lives.
         self.paths[slot].probes = self.paths[slot].probes.max(1);
     }
@@ -213,12 +210,25 @@ impl Connection {
         true
     }
 
+    /// Whether a path is silent while another could carry what it has.
+    pub(super) fn is_spared(&self, slot: usize) -> bool {
+        self.paths[slot].failed && self.paths.iter().any(|path| path.is_open() && !path.failed)
+    }
+
     /// What was sent on silent paths because all were is sent on the one that answers.
     pub(super) fn relieve_failed(&mut self) {
         for slot in 0..self.paths.len() {
-            if self.paths[slot].failed {
-                self.repeat(SpaceId::Path(slot), usize::MAX);
+            if self.is_spared(slot) {
+                self.relieve(slot);
             }
+        }
+    }
+
+    /// What a silent path carries leaves on others.
+    fn relieve(&mut self, slot: usize) {
+        self.repeat(SpaceId::Path(slot), usize::MAX);
+        if self.windows.is_combined() {
+            self.free_silent(slot);
         }
     }
 

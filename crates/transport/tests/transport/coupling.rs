@@ -113,6 +113,36 @@ fn what_a_silent_path_carries_is_no_longer_in_flight() {
     }
 }
 
+/// Nothing that was sent in four seconds arrived, on whichever path: that the other had answered just before is no answer.
+#[test]
+fn an_outage_of_all_paths_is_persistent_congestion() {
+    for delays in [[10, 20], [20, 10], [15, 15]] {
+        let links = delays.map(|ms| shaped(20_000_000, ms));
+        let (mut net, client, server) = connected(&links, &config(Coupling::Combined));
+        let mut transfer = Transfer::up(&mut net, client, server, 30_000_000);
+        let pump = |net: &mut Net, transfer: &mut Transfer, until: Time| {
+            let mut least = u32::MAX;
+            net.until(Span::from_secs(10), |net| {
+                transfer.pump(net);
+                least = least.min(windows(net, client)[0].0);
+                net.now > until
+            });
+            least
+        };
+        let begin = net.now + Span::from_secs(1);
+        let end = begin + Span::from_secs(4);
+        assert!(pump(&mut net, &mut transfer, begin) >= 10);
+        for i in 0..2 {
+            net.links.get_mut(&client_address(i)).unwrap().cut = (begin, end);
+        }
+        pump(&mut net, &mut transfer, end);
+        // Questions are twice as far apart each time.
+        let least = pump(&mut net, &mut transfer, end + Span::from_secs(5));
+        assert!(least <= 3, "{delays:?}: {least}");
+        transfer.run(&mut net, Span::from_secs(60));
+    }
+}
+
 /// What a path that is given up forgot to give back would hold the others back for ever.
 #[test]
 fn a_path_that_is_given_up_gives_its_bytes_back() {

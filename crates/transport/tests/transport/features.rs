@@ -36,6 +36,26 @@ fn datagrams_arrive_whole_or_not_at_all() {
     assert!((150..200).contains(&arrived), "a tenth is lost, and nobody sends it again: {arrived}");
 }
 
+/// What only sends datagrams is held back by its window as streams are, so the window grows for it, too.
+#[test]
+fn datagrams_have_the_window_grow_that_losses_reduce() {
+    // At two of a thousand the window is some 27 packets, which in 10 ms is more than the link carries.
+    let link = Link { rate: 20_000_000, queue: 50_000, loss: 2, ..Link::default() };
+    let (mut net, client, server) = pair(&[link], &Config::default());
+    let (begin, mut arrived) = (net.now, 0);
+    net.until(Span::from_secs(30), |net| {
+        let connection = net.connection(0, client);
+        let most = connection.max_datagram().unwrap();
+        while connection.send_datagram(&vec![7; most]) {}
+        while let Some(datagram) = net.connection(1, server).read_datagram() {
+            arrived += datagram.len() as u64;
+        }
+        net.now > begin + Span::from_secs(10)
+    });
+    let rate = arrived as f64 * 8.0 / 10.0;
+    assert!(rate > 0.8 * 20e6, "{rate}");
+}
+
 #[test]
 fn keys_change_while_packets_are_lost_and_late() {
     let (mut net, client, server) = pair(&[Link { loss: 20, ..Link::default() }], &Config::default());
@@ -273,6 +293,28 @@ fn a_nat_that_forgets_during_a_download_holds_it_up_for_a_round_trip_or_two() {
         transfer.is_done()
     });
     assert!(net.now.since(begin) < Span::from_secs(2), "{:?}", net.now.since(begin));
+}
+
+/// What was sent to the old address and lost there says nothing of the way to the new one (RFC 9000 section 9.4).
+#[test]
+fn another_network_is_learnt_from_the_beginning() {
+    let link = Link { rate: 20_000_000, queue: 250_000, delay: Span::from_ms(50), ..Link::default() };
+    let (mut net, client, server) = pair(&[link], &Config::default());
+    let mut transfer = Transfer::down(&mut net, client, server, 20_000_000);
+    net.until(Span::from_secs(20), |net| {
+        transfer.pump(net);
+        transfer.read > 3_000_000
+    });
+    net.nat.insert(client_address(0), "10.7.7.7:4000".parse().unwrap());
+    let (read, at) = (transfer.read, net.now);
+    net.until(Span::from_secs(20), |net| {
+        transfer.pump(net);
+        transfer.read > read + 7_000_000
+    });
+    let took = net.now.since(at);
+    assert!(net.connection(1, server).paths().all(|path| path.route.remote.port() == 4000));
+    // 2.8 s at the link's rate, and a second to begin again.
+    assert!(took < Span::from_ms(4000), "{took:?}");
 }
 
 #[test]

@@ -9,5 +9,6 @@ mod multipath;
 mod net;
 mod pair;
 mod qlog;
+mod silent;
 mod tls;
 mod udp;

@@ -117,6 +117,51 @@ fn a_backup_carries_nothing_until_the_other_fails() {
     assert!(carried(&mut net, server)[1] - during[1] > 3_000_000);
 }
 
+/// Small packets pass, large ones do not any more: it answers each question whether it lives, and none of the data that follows.
+#[test]
+fn a_path_that_carries_less_than_before_is_used_on_with_smaller_packets() {
+    let (mut net, client, server) = connected(&[shaped(20_000_000, 10); 2], &Config::default());
+    let mut transfer = Transfer::up(&mut net, client, server, 40_000_000);
+    net.until(Span::from_secs(10), |net| {
+        transfer.pump(net);
+        transfer.read > 4_000_000
+    });
+    net.links.get_mut(&client_address(1)).unwrap().mtu = 1350;
+    net.until(Span::from_secs(10), |net| {
+        transfer.pump(net);
+        transfer.read > 12_000_000
+    });
+    let before = carried(&mut net, server);
+    transfer.run(&mut net, Span::from_secs(30));
+    let after = carried(&mut net, server);
+    assert!(after[1] - before[1] > 7_000_000, "{before:?} {after:?}");
+    let mtu = net.connection(0, client).paths().find(|path| path.id == 1).unwrap().mtu;
+    assert!((1300..=1350).contains(&mtu), "{mtu}");
+}
+
+/// Its packets do not stay as small as they begin because there is always something else to send.
+#[test]
+fn a_path_that_opens_during_a_transfer_finds_its_packet_size() {
+    let config = Config::default();
+    let links = [shaped(20_000_000, 10); 2];
+    let mut net = Net::new(&links, config.clone(), NO_RETRY);
+    let client = net.connect(config);
+    let server = net.handshake(client);
+    let mut transfer = Transfer::up(&mut net, client, server, 20_000_000);
+    let mut path = None;
+    net.until(Span::from_secs(10), |net| {
+        transfer.pump(net);
+        let now = net.now;
+        if transfer.read > 1_000_000 && path.is_none() {
+            path = Some(net.connection(0, client).open_path(now, crate::net::route(1)).unwrap());
+        }
+        transfer.read > 10_000_000
+    });
+    let mtus: Vec<u16> = net.connection(0, client).paths().map(|path| path.mtu).collect();
+    assert_eq!(mtus, [1452, 1452]);
+    transfer.run(&mut net, Span::from_secs(10));
+}
+
 #[test]
 fn loss_and_reordering_on_every_path_lose_nothing() {
     let links = [(30, 2), (10, 9), (50, 20)].map(|(loss, ms)| Link { loss, ..shaped(10_000_000, ms) });

@@ -22,6 +22,8 @@ pub(crate) struct Link {
     pub(crate) loss: u64,
     /// Nothing passes from then on, and passes again.
     pub(crate) cut: (Time, Time),
+    /// Of which ends nothing passes then.
+    pub(crate) cut_from: [bool; 2],
     /// Larger UDP payloads are lost.
     pub(crate) mtu: usize,
     /// ECN fields are cleared.
@@ -37,6 +39,7 @@ impl Default for Link {
             mark_above: u64::MAX,
             loss: 0,
             cut: (Time::NEVER, Time::NEVER),
+            cut_from: [true; 2],
             mtu: 1500,
             bleaches: false,
         }
@@ -145,7 +148,8 @@ impl Net {
             return; // the NAT has forgotten that one
         }
         let lost = self.chance() < link.loss;
-        if lost || data.len() > link.mtu || (link.cut.0 <= self.now && self.now < link.cut.1) {
+        let cut = link.cut_from[from] && link.cut.0 <= self.now && self.now < link.cut.1;
+        if lost || data.len() > link.mtu || cut {
             return;
         }
         let free = self.free_at.get(&(client, from)).copied().unwrap_or_default().max(self.now);
@@ -263,6 +267,8 @@ pub(crate) struct Transfer {
     written: u64,
     pub(crate) read: u64,
     total: u64,
+    /// Of the total, what the application has so far.
+    pub(crate) offered: u64,
     finished: bool,
     pub(crate) at_end: bool,
     /// The longest time without a byte, and when it ended.
@@ -289,6 +295,7 @@ impl Transfer {
             written: 0,
             read: 0,
             total,
+            offered: total,
             finished: false,
             at_end: false,
             stall: Span::ZERO,
@@ -299,8 +306,9 @@ impl Transfer {
     /// Writes and reads what can be now.
     pub(crate) fn pump(&mut self, net: &mut Net) {
         let (end, handle, stream) = self.from;
-        while self.written < self.total {
-            let data = pattern(self.written, (self.total - self.written).min(8 << 10) as usize);
+        let offered = self.offered.min(self.total);
+        while self.written < offered {
+            let data = pattern(self.written, (offered - self.written).min(8 << 10) as usize);
             let len = net.connection(end, handle).write(stream, &data).unwrap();
             self.written += len as u64;
             if len < data.len() {

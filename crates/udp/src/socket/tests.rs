@@ -264,6 +264,23 @@ async fn one_call_reaches_several_with_the_right_bits_and_from_the_right_address
     }
 }
 
+/// What the kernel cuts into segments is one datagram to it before, which has a longest length.
+#[tokio::test]
+async fn large_packets_are_as_many_to_a_call_as_a_length_can_say() {
+    let mut near = Socket::open("127.0.0.1:0".parse().unwrap(), None).unwrap();
+    let far = Far::open("127.0.0.2:0");
+    for segment in [1_452, 1_489, 9_000, 16_383] {
+        let made = Made::of(&[(far.0.local(), false, segment, segment * SEGMENTS)]);
+        let mut refusals = Vec::new();
+        near.io.writable().await.unwrap();
+        near.send(&made.messages(), &mut refusals);
+        assert!(refusals.is_empty() && near.waiting.is_empty(), "{refusals:?}");
+        let came: Vec<_> = far.take(SEGMENTS).await.into_iter().map(|(_, _, _, bytes)| bytes).collect();
+        let sent: Vec<_> = made.0[0].1.chunks(segment).collect();
+        assert!(came.iter().eq(&sent), "{segment}");
+    }
+}
+
 #[tokio::test]
 async fn what_the_system_refuses_leaves_what_is_beside_it() {
     let mut near = Socket::open("127.0.0.1:0".parse().unwrap(), None).unwrap();
