@@ -93,8 +93,8 @@ static __always_inline void begin(struct sock *sk)
 		return;
 	ca->group_key = 0;
 	ca->rtt_us = 0;
-	/* In the same place as gap_us, of which one that needs no ECN has none yet. */
-	ca->prior_rcv_nxt = CC_NEEDS_ECN ? tp->rcv_nxt : 0;
+	ca->prior_rcv_nxt = tp->rcv_nxt;
+	ca->gap = 0;
 	ca->acked_pkt = 0;
 	ca->slot = 0;
 	ca->flags = SK_LIVE;

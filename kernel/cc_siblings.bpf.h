@@ -69,15 +69,15 @@ static __always_inline void membership(struct sock *sk, struct mp_sk *ca)
 		subflow_is_backup(subflow_of(sk)) ? ca->flags | SK_BACKUP : ca->flags & ~SK_BACKUP;
 	if (ca->group_key)
 		group_find_backups(ca->group_key);
-	ca->looked_us = (u32)tp->tcp_mstamp;
+	ca->looked = short_clock(tp->tcp_mstamp);
 }
 
 static __always_inline int membership_due(const struct sock *sk, const struct mp_sk *ca)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 
-	return tp->is_mptcp && time_passed(tp->tcp_mstamp, ca->looked_us,
-					   ca->group_key ? LOOK_AGAIN_US : tp->srtt_us >> 3);
+	return tp->is_mptcp && short_passed(short_clock(tp->tcp_mstamp), ca->looked,
+					    ca->group_key ? LOOK_AGAIN_US : tp->srtt_us >> 3);
 }
 
 static __always_inline struct mp_group *group_find(const struct mp_sk *ca)

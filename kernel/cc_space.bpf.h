@@ -18,45 +18,6 @@
 
 #if CC_PACES
 
-#if CC_NEEDS_ECN
-/* icsk_ca_priv is full with what a receiver needs to echo marks. */
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, u32);
-} mp_gaps SEC(".maps");
-
-static __always_inline u32 gap_of(struct sock *sk)
-{
-	u32 *gap_us = bpf_sk_storage_get(&mp_gaps, sk, 0, 0);
-
-	return gap_us ? *gap_us : 0;
-}
-
-/* False if there is no memory for it. */
-static __always_inline int gap_keep(struct sock *sk, u32 gap_us)
-{
-	u64 flags = gap_us ? BPF_SK_STORAGE_GET_F_CREATE : 0;
-	u32 *kept = bpf_sk_storage_get(&mp_gaps, sk, 0, flags);
-
-	if (kept)
-		*kept = gap_us;
-	return kept || !gap_us;
-}
-#else
-static __always_inline u32 gap_of(struct sock *sk)
-{
-	return mp_sk(sk)->gap_us;
-}
-
-static __always_inline int gap_keep(struct sock *sk, u32 gap_us)
-{
-	mp_sk(sk)->gap_us = gap_us;
-	return 1;
-}
-#endif
-
 /* Linux shall not go on by its own rate, unless an application has asked for a limit. */
 static __always_inline void space_end(struct sock *sk)
 {
@@ -69,8 +30,7 @@ static __noinline int space(struct sock *sk, u32 gap_us, u32 ack_each)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 
-	if (!gap_keep(sk, gap_us))
-		return 0;
+	mp_sk(sk)->gap = brief(gap_us);
 	if (!gap_us) {
 		space_end(sk);
 		return 0;
@@ -87,7 +47,7 @@ static __noinline int space(struct sock *sk, u32 gap_us, u32 ack_each)
 static __always_inline void space_now(struct sock *sk)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
-	u32 gap_us = gap_of(sk);
+	u32 gap_us = in_full(mp_sk(sk)->gap);
 	u64 rate, limit = sk->sk_max_pacing_rate;
 
 	if (!gap_us)

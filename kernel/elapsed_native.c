@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The clock's arithmetic as the host's compiler builds it. */
+/* The arithmetic of times as the host's compiler builds it. */
 #include "elapsed.h"
 
-int vmcc_time_passed(unsigned int now, unsigned int then, unsigned int wait);
+int vmcc_short_passed(unsigned long long now_us, unsigned long long then_us, unsigned int wait_us);
 
-int vmcc_time_passed(unsigned int now, unsigned int then, unsigned int wait)
+int vmcc_short_passed(unsigned long long now_us, unsigned long long then_us, unsigned int wait_us)
 {
-	return time_passed(now, then, wait);
+	return short_passed(short_clock(now_us), short_clock(then_us), wait_us);
+}
+
+unsigned int vmcc_brief_in_full(unsigned int time);
+
+unsigned int vmcc_brief_in_full(unsigned int time)
+{
+	return in_full(brief(time));
 }

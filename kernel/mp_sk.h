@@ -14,16 +14,13 @@
 /* What a subflow keeps in icsk_ca_priv. */
 struct mp_sk {
 	struct cc_path path;
-	u64 group_key; /* 0: not coupled */
-	u32 rtt_us;    /* with SK_SAMPLE */
-	union {
-		u32 prior_rcv_nxt; /* CC_NEEDS_ECN, receiver: what had arrived at the last segment
-				    */
-		u32 gap_us;	   /* CC_PACES without CC_NEEDS_ECN: as in cc_decision */
-	};
-	u32 looked_us; /* when membership was looked at */
-	u16 acked_pkt; /* with SK_SAMPLE */
-	u8 slot;       /* and SLOT_REFUSED, SLOT_DETECT */
+	u64 group_key;	   /* 0: not coupled */
+	u32 rtt_us;	   /* with SK_SAMPLE */
+	u32 prior_rcv_nxt; /* CC_NEEDS_ECN, receiver: what had arrived at the last segment */
+	u16 looked;	   /* when membership was looked at (short_clock) */
+	u16 gap;	   /* CC_PACES: the time between packets in us (brief); 0: Linux's */
+	u16 acked_pkt;	   /* with SK_SAMPLE */
+	u8 slot;	   /* and SLOT_REFUSED, SLOT_DETECT */
 	u8 flags;
 };
 
