@@ -119,7 +119,9 @@ CC_INLINE uint64_t cc_awake_waited_us(const struct cc_awake *a, const struct cc_
 	uint32_t ticks = ev->peer_ts - a->peer_ts;
 
 	/* After an hour without data a clock of microseconds may look like one of before. */
-	return own_us - cc_min64(ticks >> 31 ? 0 : ticks * tick_us, own_us);
+	if (!a->peer_ts || !ev->peer_ts || ticks >> 31)
+		return own_us;
+	return own_us - cc_min64(ticks * tick_us, own_us);
 }
 
 /* Did the peer send this ACK before the one that was handled last?  The network kept it. */

@@ -50,6 +50,15 @@ fn vmcc_awake_has_its_share_where_the_window_is_more_than_the_queue() {
     }
 }
 
+/// The transport paces by window over sRTT, in which the sleep is; the algorithm says better. Acknowledgments carry no clock there.
+#[test]
+fn awake_has_packets_spaced_over_quic_as_well() {
+    let shorter = |text: &str| text.replace("duration='24s'", "duration='10s'");
+    let [lia, awake] = ["lia", "awake"]
+        .map(|cc| goodput(&shorter(&asleep(30)), &[&format!("host.cc='{cc}'"), "host.protocol='quic'"]));
+    assert!(awake > 2.0 * lia, "{awake} and {lia}");
+}
+
 /// Discarding samples is not enough.
 #[test]
 fn it_is_pacing_that_gives_the_share() {

@@ -72,6 +72,8 @@ pub(crate) struct Window {
     /// Bytes of a packet.
     pub(crate) mtu: u16,
     pub(crate) in_flight: u64,
+    /// Between two packets, in microseconds, if the algorithm asks for that; 0: it does not.
+    pub(crate) gap_us: u32,
     path: vmcc_cc::Path,
     prr: Prr,
     /// A reduction began then: what was sent before says nothing new.
@@ -109,6 +111,7 @@ impl Window {
             state: State::Open,
             mtu,
             in_flight: 0,
+            gap_us: 0,
             path: vmcc_cc::Path::default(),
             prr: Prr::default(),
             since: Time::ZERO,
@@ -198,6 +201,7 @@ impl Window {
         if let Some(cwnd) = decision.cwnd().filter(|_| cause == Cause::None) {
             self.cwnd = cwnd.clamp(1, MAX_CWND_PKT);
         }
+        self.gap_us = decision.gap_us().unwrap_or(self.gap_us);
         let only = decision.set.has(DecisionFlags::ONLY_PATH).then_some(true);
         let all = decision.set.has(DecisionFlags::ALL_PATHS).then_some(false);
         Advice { close_for: decision.close_in_favor_of(), only: all.or(only) }

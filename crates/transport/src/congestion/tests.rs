@@ -125,3 +125,23 @@ fn persistent_congestion_begins_anew() {
     bench.ack(1, 0, false);
     assert_eq!((bench.window.state, bench.window.cwnd), (State::Open, 2));
 }
+
+/// As `awake` does for a round trip after its machine was off.
+#[test]
+fn an_algorithm_may_have_packets_spaced() {
+    let mut bench = Bench::new("awake");
+    bench.window.ssthresh = 10;
+    bench.fill();
+    bench.ack(2, 0, false);
+    assert_eq!(bench.window.gap_us, 0);
+    bench.now += Span::from_ms(90);
+    bench.ack(2, 0, false);
+    assert_eq!(bench.window.gap_us, 1000, "ten packets over 10 ms");
+    bench.fill();
+    bench.now = Time::from_ps(bench.now.ps() - Span::from_ms(5).ps());
+    bench.ack(1, 0, false);
+    assert_eq!(bench.window.gap_us, 1000);
+    bench.fill();
+    bench.ack(1, 0, false);
+    assert_eq!(bench.window.gap_us, 0);
+}

@@ -188,8 +188,12 @@ impl Path {
         self.rtt.sample(adjusted, una, next, GRANULARITY);
     }
 
-    /// The pacing rate follows window and round trip. Of a window that is not its own it may have all.
+    /// The pacing rate follows window and round trip, or is what the algorithm asks for. Of a window that is not its own it may have all.
     pub(crate) fn pace(&mut self, window: &Window) {
+        if window.gap_us > 0 {
+            self.pacer.set_gap(Span::from_us(window.gap_us.into()), self.mtu.size());
+            return;
+        }
         let cwnd = u64::from(window.cwnd) * u64::from(window.mtu);
         if self.rtt.srtt_8us != 0 {
             self.pacer.set_rate(cwnd, self.rtt.srtt(), window.in_slow_start(), self.mtu.size());

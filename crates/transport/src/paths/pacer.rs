@@ -6,6 +6,8 @@ use vmcc_units::time::{Span, Time};
 const BURST: Span = Span::from_ms(2);
 /// and at least so many packets.
 const LEAST_BURST_PKT: u64 = 10;
+/// Where an algorithm has packets spaced, as many as Linux's least.
+const LEAST_SPACED_PKT: u64 = 2;
 
 /// A bucket of bytes that may leave at once.
 #[derive(Clone, Debug, Default)]
@@ -23,9 +25,19 @@ impl Pacer {
         // Twice the window per round trip lets slow start double; a quarter more lets any window be used.
         let gain_4 = if slow_start { 8 } else { 5 };
         let bytes_4 = (cwnd_bytes * gain_4).max(1);
-        self.ps_per_byte = srtt.ps().saturating_mul(4) / bytes_4;
-        let burst = BURST.ps().checked_div(self.ps_per_byte).unwrap_or(u64::MAX >> 1);
-        self.capacity = burst.max(LEAST_BURST_PKT * u64::from(mtu));
+        self.set(srtt.ps().saturating_mul(4) / bytes_4, LEAST_BURST_PKT * u64::from(mtu));
+    }
+
+    /// The algorithm wants packets so far apart.
+    pub(crate) fn set_gap(&mut self, gap: Span, mtu: u16) {
+        self.set(gap.ps() / u64::from(mtu.max(1)), LEAST_SPACED_PKT * u64::from(mtu));
+        self.bytes = self.bytes.min(self.capacity);
+    }
+
+    fn set(&mut self, ps_per_byte: u64, least_burst: u64) {
+        self.ps_per_byte = ps_per_byte;
+        let burst = BURST.ps().checked_div(ps_per_byte).unwrap_or(u64::MAX >> 1);
+        self.capacity = burst.max(least_burst);
     }
 
     fn refill(&mut self, now: Time) {
@@ -69,5 +81,19 @@ mod tests {
         }
         let took = now.since(start);
         assert!(took > Span::from_ms(76) && took <= Span::from_ms(80), "{took:?}");
+    }
+
+    #[test]
+    fn what_an_algorithm_spaces_is_no_burst_at_the_beginning() {
+        let (mut pacer, start) = (Pacer::default(), Time::ZERO + Span::from_secs(1));
+        pacer.set_rate(1_000_000, Span::from_ms(100), false, 1000);
+        assert_eq!(pacer.ready_at(start, 1000), start);
+        pacer.set_gap(Span::from_ms(3), 1000);
+        let mut now = start;
+        for sent in 0..10u64 {
+            now = pacer.ready_at(now, 1000);
+            assert_eq!(now.since(start), Span::from_ms(3).times(sent.saturating_sub(1)), "packet {sent}");
+            pacer.on_sent(1000);
+        }
     }
 }
