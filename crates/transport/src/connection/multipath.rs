@@ -95,6 +95,8 @@ impl Connection {
             None => self.paths.push(path),
         }
         self.windows.place(slot, mtu.size());
+        // It has not answered yet.
+        self.windows.set_silent(slot, true);
         slot
     }
 
@@ -151,6 +153,7 @@ impl Connection {
         if path.state == PathState::Validating {
             path.state = PathState::Open;
             let path = path.id;
+            self.windows.set_silent(slot, false);
             // A window of all has begun with the first.
             if !self.windows.is_combined() {
                 self.begin_window(slot, now);
