@@ -75,6 +75,7 @@ impl Connection {
         }
         if let Some(challenge) = path.challenge.as_mut().filter(|challenge| challenge.send_at <= now) {
             frame::put_validation(out, ty::PATH_CHALLENGE, challenge.data);
+            challenge.asked = if challenge.tries == 0 { now } else { challenge.asked };
             challenge.tries += 1;
             challenge.send_at = now + pto.times(1 << challenge.tries.min(6));
         }

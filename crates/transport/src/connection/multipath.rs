@@ -95,6 +95,8 @@ impl Connection {
             None => self.paths.push(path),
         }
         self.windows.place(slot, mtu.size());
+        // It has not answered yet.
+        self.windows.set_silent(slot, true);
         slot
     }
 
@@ -103,7 +105,7 @@ impl Connection {
         let data = self.random.u64();
         // RFC 9000 section 8.2.4; a path that nothing is known of has the timeout of a fresh one.
         let until = now + self.longest_pto().max(Span::from_secs(1)).times(LINGER);
-        self.paths[slot].challenge = Some(Challenge { data, send_at: now, tries: 0, until });
+        self.paths[slot].challenge = Some(Challenge { data, send_at: now, tries: 0, asked: now, until });
     }
 
     /// A packet came on a path that is not open: the client opens it (server).
@@ -135,10 +137,14 @@ impl Connection {
 
     pub(super) fn on_response(&mut self, now: Time, slot: usize, route: Route, data: u64) {
         let path = &mut self.paths[slot];
-        if path.challenge.is_none_or(|challenge| challenge.data != data) || path.route != route {
+        let Some(challenge) = path.challenge.filter(|own| own.data == data && path.route == route) else {
             return;
-        }
+        };
         (path.challenge, path.validated) = (None, true);
+        // Of several it is not known which was answered.
+        if challenge.tries == 1 {
+            path.guess_rtt(now.since(challenge.asked));
+        }
         let previous = path.previous.take();
         if previous.is_some_and(|previous| previous.remote.ip() != route.remote.ip()) {
             self.on_other_network(now, slot);
@@ -147,6 +153,7 @@ impl Connection {
         if path.state == PathState::Validating {
             path.state = PathState::Open;
             let path = path.id;
+            self.windows.set_silent(slot, false);
             // A window of all has begun with the first.
             if !self.windows.is_combined() {
                 self.begin_window(slot, now);

@@ -52,6 +52,8 @@ pub(crate) struct Challenge {
     /// To be sent, or sent again, then.
     pub(crate) send_at: Time,
     pub(crate) tries: u32,
+    /// When it was sent first.
+    pub(crate) asked: Time,
     /// Without an answer by then there is none, sent or not.
     pub(crate) until: Time,
 }
@@ -66,6 +68,8 @@ pub(crate) struct Path {
     pub(crate) rtt: Rtt,
     pub(crate) latest_rtt: Span,
     pub(crate) rtt_samples: u64,
+    /// What its round trip is taken for before the first sample.
+    guessed_rtt: Span,
     /// Bytes of streams that came.
     pub(crate) payload_in: u64,
     pub(crate) pacer: Pacer,
@@ -115,6 +119,7 @@ impl Path {
             rtt: Rtt::default(),
             latest_rtt: Span::ZERO,
             rtt_samples: 0,
+            guessed_rtt: PTO_LIMITS.initial.div(3),
             payload_in: 0,
             pacer: Pacer::default(),
             mtu,
@@ -157,14 +162,19 @@ impl Path {
         matches!(self.state, PathState::Open | PathState::Validating)
     }
 
-    /// Smoothed round trip; a third of a second before the first sample.
+    /// Smoothed round trip; a third of a second before anything is known of it.
     pub(crate) fn srtt(&self) -> Span {
-        if self.rtt.srtt_8us == 0 { PTO_LIMITS.initial.div(3) } else { self.rtt.srtt() }
+        if self.rtt.srtt_8us == 0 { self.guessed_rtt } else { self.rtt.srtt() }
+    }
+
+    /// A challenge was answered after so long: no sample, but better than nothing (RFC 9002 section 6.2.2).
+    pub(crate) fn guess_rtt(&mut self, rtt: Span) {
+        self.guessed_rtt = rtt.max(GRANULARITY).min(PTO_LIMITS.initial.div(3));
     }
 
     /// Probe timeout without backoff (RFC 9002 section 6.2.1); `ack_delay` counts where the peer may delay.
     pub(crate) fn pto(&self, ack_delay: Span) -> Span {
-        self.rtt.rto(PTO_LIMITS) + ack_delay
+        self.rtt.rto(RtoLimits { initial: self.guessed_rtt.times(3), ..PTO_LIMITS }) + ack_delay
     }
 
     pub(crate) fn backed_off(&self, pto: Span) -> Span {

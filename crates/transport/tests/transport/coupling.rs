@@ -175,6 +175,33 @@ fn a_path_that_is_given_up_gives_its_bytes_back() {
     assert!(rate > 0.7 * 40e6, "{rate}");
 }
 
+/// It begins with small packets, and has none of the window yet.
+#[test]
+fn a_path_that_has_not_answered_yet_makes_the_window_of_the_others_no_smaller() {
+    let (good, config) = (shaped(20_000_000, 20), config(Coupling::Combined));
+    let links = [good, Link { cut: (Time::ZERO, Time::NEVER), ..good }];
+    let (mut net, client, server) = connected(&links[..1], &config);
+    net.links.insert(client_address(1), links[1]);
+    let mut transfer = Transfer::up(&mut net, client, server, 30_000_000);
+    net.until(Span::from_secs(10), |net| {
+        transfer.pump(net);
+        transfer.read > 4_000_000
+    });
+    let begin = net.now;
+    net.connection(0, client).open_path(begin, route(1)).unwrap();
+    let mut fullest = 0.0_f64;
+    net.until(Span::from_secs(10), |net| {
+        transfer.pump(net);
+        let all = windows(net, client);
+        assert_eq!(all.len(), 2, "it is still asked");
+        // What was sent before has been acknowledged by then.
+        let seen = net.now > begin + Span::from_ms(300);
+        fullest = fullest.max(if seen { all[0].1 as f64 / f64::from(all[0].0) } else { 0.0 });
+        net.now > begin + Span::from_secs(1)
+    });
+    assert!(fullest > 1400.0, "{fullest} bytes for each packet of the window");
+}
+
 /// A detector that takes all paths for one bottleneck.
 fn accuses_all(min_paths: u32) -> Config {
     let algorithm = Algorithm::by_name("vmcc").unwrap();

@@ -2,6 +2,7 @@
 
 mod arbitrary;
 mod coupling;
+mod cuts;
 mod features;
 mod interop;
 mod link;

@@ -1,7 +1,7 @@
-//! A path that is silent and has to do, because there is no other.
+//! A path that is silent and has to do, because there is no other; and whatever else may happen to paths.
 
 use crate::multipath::{connected, shaped};
-use crate::net::{Net, Transfer, client_address};
+use crate::net::{Net, Transfer, client_address, route};
 use vmcc_transport::{Config, Coupling, Event, Handle};
 use vmcc_units::time::{Span, Time};
 
@@ -59,5 +59,81 @@ fn it_goes_on_when_it_answers() {
             transfer.is_done()
         });
         assert!(net.now.since(mended) < Span::from_secs(9), "{coupling:?} {:?}", net.now.since(mended));
+    }
+}
+
+/// Paths are cut in one direction or both, mended, given up, opened, made backups and regular again, at any time and in any order.
+#[test]
+fn whatever_happens_to_paths_all_of_it_arrives_once_they_work() {
+    for seed in 0..12 {
+        let mut state = seed ^ 0x9e37_79b9_7f4a_7c15_u64;
+        let mut draw = |most: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % most
+        };
+        let coupling = BOTH[seed as usize % 2];
+        let config = Config { coupling, ..Config::default() };
+        let (mut net, client, server) =
+            connected(&[shaped(10_000_000, 5), shaped(5_000_000, 20), shaped(10_000_000, 15)], &config);
+        let mut transfer = Transfer::up(&mut net, client, server, 20_000_000);
+        let mut told = String::new();
+        for _ in 0..14 {
+            let (i, now) = (draw(3) as u16, net.now);
+            let link = net.links.get_mut(&client_address(i)).unwrap();
+            match draw(7) {
+                0 | 1 => {
+                    link.cut = (now, Time::NEVER);
+                    link.cut_from = [[true, true], [true, false], [false, true]][draw(3) as usize];
+                    told += &format!("{now:?} {i} cut {:?}\n", link.cut_from);
+                }
+                2 | 3 => {
+                    link.cut = (Time::NEVER, Time::NEVER);
+                    told += &format!("{now:?} {i} mended\n");
+                }
+                4 => {
+                    let paths: Vec<u32> = net.connection(0, client).paths().map(|path| path.id).collect();
+                    let path = paths[draw(paths.len() as u64) as usize];
+                    let done = net.connection(0, client).abandon_path(now, path);
+                    told += &format!("{now:?} {path} abandoned: {done:?}\n");
+                }
+                5 => {
+                    let opened = net.connection(0, client).open_path(now, route(i));
+                    told += &format!("{now:?} {i} opened: {opened:?}\n");
+                }
+                _ => {
+                    let backup = draw(2) == 0;
+                    let paths: Vec<u32> = net.connection(0, client).paths().map(|path| path.id).collect();
+                    for path in paths.into_iter().filter(|path| path % 3 == u32::from(i)) {
+                        net.connection(0, client).set_backup(path, backup).unwrap();
+                    }
+                }
+            }
+            let end = now + Span::from_ms(if draw(6) == 0 { 1500 } else { draw(300) });
+            while net.now < end {
+                transfer.pump(&mut net);
+                net.run_for(Span::from_ms(5));
+            }
+        }
+        net.links.values_mut().for_each(|link| link.cut = (Time::NEVER, Time::NEVER));
+        for i in 0..3 {
+            let now = net.now;
+            let _ = net.connection(0, client).open_path(now, route(i));
+        }
+        let begin = net.now;
+        while !transfer.is_done() {
+            transfer.pump(&mut net);
+            net.run_for(Span::from_ms(5));
+            let took = net.now.since(begin);
+            assert!(
+                took < Span::from_secs(40),
+                "{seed} {coupling:?}: {} bytes are there\n{told}",
+                transfer.read
+            );
+        }
+        net.run_for(Span::from_secs(3));
+        assert!(
+            net.connection(0, client).paths().all(|path| path.in_flight == 0),
+            "{seed} {coupling:?}\n{told}"
+        );
     }
 }
