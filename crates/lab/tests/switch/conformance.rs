@@ -153,7 +153,8 @@ pub fn changes_under_traffic_lose_no_packet(backend: &str) {
     let [from, sink] = &bridge.hosts[..] else { panic!("two hosts") };
     let wide = config(&classes(backend, &[4, 2, 1], AT_30_KB));
     let narrow = config(&format!(
-        "rate = '20mbit'\nqueue = 'drr'\nbackend = '{backend}'\nmarking = {{ rule = 'threshold', at = '60kB' }}\n\
+        "rate = '20mbit'\nqueue = 'drr'\nbackend = '{backend}'\n{TAIL_DROP}\n\
+         marking = {{ rule = 'threshold', at = '60kB' }}\n\
          [[class]]\nname = 'one'\n[[class]]\nname = 'two'\n"
     ));
     let mut port = bridge.attach(1, &classes(backend, &[4, 2, 1], AT_30_KB));
