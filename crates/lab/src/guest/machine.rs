@@ -2,11 +2,13 @@
 
 use super::files::FileServer;
 use super::{Accel, GuestError, GuestOptions, Job, KernelImage, Power};
+use crate::cpu;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 const QEMU: &str = "qemu-system-x86_64";
 /// QEMU 7.2's emulation of cmpxchg16b can leave garbage in EFLAGS, after which the guest's slab allocator crashes;
@@ -54,6 +56,11 @@ impl Machine {
     pub(super) fn has_ended(&mut self) -> Result<bool, GuestError> {
         let ended = self.power.has_ended(&mut self.qemu);
         ended.map_err(|e| GuestError::Helper { program: QEMU.to_owned(), cause: e.to_string() })
+    }
+
+    /// How long a processor of the guest has waited for one of the host's.
+    pub(super) fn waited(&self) -> Duration {
+        cpu::waited_by(self.qemu.id())
     }
 }
 
