@@ -22,7 +22,7 @@ all_stages=(rust-format c-format shell portable clippy root guests agents librar
 more_stages=(release more-guests)
 # Root tests mostly wait for packets, and guests for their timers. Meanwhile, at idle priority, run stages that only
 # compute, in lanes: what needs no guest, and guests whose verdicts depend on no clock.
-leaves_room=(root guests)
+leaves_room=(root guests demo)
 computing=(libraries kernel release)
 patient=(timeless more-guests)
 more_patient=(matrix)
@@ -277,9 +277,9 @@ stage_root() {
 }
 
 # Programs whose tests load no algorithm; most serve ports. Each sees records and pins of its own alone.
-of_ports='/root_(port|mark|bad_input|relay|window)[-_][^/]*$'
-# Programs about what an agent keeps in the kernel, says of it and closes.
-of_agents='/root_(agent|deb|guard|keep|prometheus|top)[-_][^/]*$'
+of_ports='/root_(port|mark|bad_input|copy|relay|window)[-_][^/]*$'
+# Programs about what an agent keeps in the kernel, says of it and closes; and about what others leave there.
+of_agents='/(churn|replay|root_(agent|cleanup|deb|guard|keep|prometheus|top|tutorial))[-_][^/]*$'
 
 run_ports() {
 	# Ports of so low rates that several are filled at once.
@@ -314,9 +314,12 @@ stage_guests() {
 	return $status
 }
 
-# Guests that measure no time, or have a clock of instructions: they need one core each and no hurry.
+# Guests that measure no time, or have a clock of instructions: they need one core each and no hurry. The longest first, or
+# one would be left at the end, alone.
 stage_timeless() {
-	list_guests timeless_ && run_twice timeless_ "$logs/list-timeless_" run_together
+	local list=$logs/list-timeless_ longest='/guest_(boot|netem|reductions|turns)-[^/]*$'
+	list_guests timeless_ && { grep -E "$longest" "$list" && grep -vE "$longest" "$list"; } >"$list-ordered" &&
+		run_twice timeless_ "$list-ordered" run_together
 }
 
 list_guests() { # list_guests PREFIX
@@ -337,11 +340,12 @@ stage_release() { cargo build --locked --release -p vmcc --features kernel; }
 stage_demo() {
 	local status
 	build_binaries || return
-	"$vmcc" demo
+	# Agents may still have theirs in the kernel's list of algorithms.
+	flock "$logs/algorithms" "$vmcc" demo
 	status=$?
 	[ $status = 1 ] || return $status
 	echo "once more: a claim failed"
-	"$vmcc" demo
+	flock "$logs/algorithms" "$vmcc" demo
 }
 
 # The host's own kernel is the root stage's: root_kernel_check. A guest that gets hardly any processor time may break off.

@@ -36,7 +36,8 @@ fn finished(dir: &Path) -> usize {
 fn wait_for_runs(dir: &Path, at_least: usize) {
     let started = Instant::now();
     while finished(dir) < at_least {
-        assert!(started.elapsed() < Duration::from_secs(60), "no run was finished");
+        // At idle priority beside others a run takes any time; only a hang is to be told.
+        assert!(started.elapsed() < Duration::from_secs(600), "no run was finished");
         thread::sleep(Duration::from_millis(5));
     }
 }

@@ -45,6 +45,19 @@ pub(crate) fn used_by(process: i32) -> Option<Duration> {
     Some(Duration::from_secs_f64(ticks as f64 / ticks_per_s as f64))
 }
 
+/// How long that thread of a process has waited for a processor that had to wait longest; zero if the kernel does not say.
+pub(crate) fn waited_by(process: u32) -> Duration {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let waited =
+        |thread: fs::DirEntry| parse_thread(&fs::read_to_string(thread.path().join("schedstat")).ok()?);
+    Duration::from_nanos(threads.filter_map(waited).max().unwrap_or(0))
+}
+
+/// The second of three fields: nanoseconds that a thread could have run and did not.
+fn parse_thread(schedstat: &str) -> Option<u64> {
+    schedstat.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// The fourteenth field and the fifteenth, user and system; the second may contain anything.
 fn parse_process(stat: &str) -> Option<u64> {
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
@@ -63,6 +76,8 @@ fn parse(stat: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::time::Instant;
 
     #[test]
     fn busy_time_leaves_out_idle_and_waiting() {
@@ -77,5 +92,44 @@ mod tests {
         assert_eq!(parse_process("7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 50 60 7 8 20 0 1"), Some(110));
         assert_eq!(parse_process("7 (a S 1"), None);
         assert!(used_by(std::process::id() as i32).is_some() && used_by(-1).is_none());
+    }
+
+    #[test]
+    fn who_shares_a_processor_waits_for_it() {
+        assert_eq!(parse_thread("500 70 3\n"), Some(70));
+        assert_eq!(parse_thread("500"), None);
+        assert_eq!(waited_by(u32::MAX), Duration::ZERO);
+        if !std::path::Path::new("/proc/self/schedstat").exists() {
+            return;
+        }
+        let one_processor = || {
+            let us = nix::unistd::Pid::from_raw(0);
+            let all = nix::sched::sched_getaffinity(us).unwrap();
+            let first = (0..nix::sched::CpuSet::count()).find(|cpu| all.is_set(*cpu).unwrap()).unwrap();
+            let mut one = nix::sched::CpuSet::new();
+            one.set(first).unwrap();
+            nix::sched::sched_setaffinity(us, &one).unwrap();
+        };
+        let (us, over) = (std::process::id(), std::sync::atomic::AtomicBool::new(false));
+        let before = waited_by(us);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    one_processor();
+                    while !over.load(Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            // Three of them wait at any moment.
+            let enough = || waited_by(us) > before + Duration::from_millis(20);
+            let end = Instant::now() + Duration::from_secs(60);
+            while !enough() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let waited = enough();
+            over.store(true, Relaxed);
+            assert!(waited);
+        });
     }
 }

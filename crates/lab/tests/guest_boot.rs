@@ -9,8 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vmcc_lab::guest::{self, Accel, Guest, GuestError, GuestOptions, Stream, kernel, newest_kernel};
 
+/// What a hanging guest costs. At idle priority beside others nothing takes a known time, so nothing else is bounded.
+const LONG: Duration = Duration::from_secs(1_800);
+
 fn options() -> GuestOptions {
-    GuestOptions { memory_bytes: 512 << 20, time_limit: Duration::from_secs(240), ..GuestOptions::default() }
+    GuestOptions { memory_bytes: 512 << 20, time_limit: LONG, ..GuestOptions::default() }
 }
 
 /// What this process has left in the temporary directory and among the processes.
@@ -34,7 +37,7 @@ fn leftovers() -> Vec<String> {
 
 /// bubblewrap's child dies by signal, a moment after its parent.
 fn assert_nothing_is_left() {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !leftovers().is_empty() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -144,10 +147,12 @@ fn timeless_is_stopped_by_its_time_limit() {
             .run(&newest_kernel().expect("a kernel"), "sleep", ["1000"])
             .expect_err("the limit must end it")
     };
-    // At idle priority beside others a boot alone may take as long as the limit.
+    // A boot alone may take as long as the limit.
     let mut error = ends(40);
-    if matches!(error, GuestError::Boot { .. }) {
-        error = ends(300);
+    for limit in [300, LONG.as_secs()] {
+        if matches!(error, GuestError::Boot { .. }) {
+            error = ends(limit);
+        }
     }
     assert!(matches!(error, GuestError::TimeLimit { .. }), "{error}");
     assert_nothing_is_left();
@@ -157,21 +162,20 @@ fn timeless_is_stopped_by_its_time_limit() {
 fn timeless_is_stopped_by_the_callers_flag() {
     static STOP: AtomicBool = AtomicBool::new(false);
     let options = GuestOptions { stop: Some(&STOP), ..options() };
-    let mut seen = false;
-    let started = Instant::now();
+    let mut seen = None;
     let error = Guest::new(options)
         .run_streaming(
             &newest_kernel().expect("a kernel"),
             "sh",
             ["-c", "echo up; sleep 1000"],
             &mut |_, _| {
-                seen = true;
+                seen.get_or_insert_with(Instant::now);
                 STOP.store(true, Ordering::Relaxed);
             },
         )
         .expect_err("the flag must end it");
     assert!(matches!(error, GuestError::Interrupted), "{error}");
-    assert!(seen && started.elapsed() < Duration::from_secs(600), "it did not sleep to its end");
+    assert!(seen.expect("output").elapsed() < Duration::from_secs(600), "it did not sleep to its end");
     assert_nothing_is_left();
 }
 

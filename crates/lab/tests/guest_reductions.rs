@@ -13,7 +13,7 @@ use vmcc_lab::guest::{Accel, GuestOptions};
 
 /// Under a clock of instructions: what else the machine does changes nothing.
 fn run_inside(series: &str, prefix: &str) {
-    let time_limit = Duration::from_secs(1800);
+    let time_limit = Duration::from_secs(3_600);
     let options = GuestOptions { accel: Some(Accel::Counted), time_limit, ..GuestOptions::default() };
     guests::run_inside_as(series, &[prefix], options);
 }

@@ -17,7 +17,7 @@ use vmcc_lab::guest::{Accel, GuestOptions};
 const REPETITIONS: usize = 4;
 
 fn run_inside(prefix: &str) {
-    let time_limit = Duration::from_secs(1800);
+    let time_limit = Duration::from_secs(3_600);
     let options = GuestOptions { accel: Some(Accel::Counted), time_limit, ..GuestOptions::default() };
     guests::run_inside_as("6.18", &[prefix], options);
 }

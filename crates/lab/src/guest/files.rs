@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Where distributions put virtiofsd: outside PATH.
 const PLACES: [&str; 3] = ["/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd", "/usr/lib/virtiofsd"];
-/// How long virtiofsd may take to listen.
-const START_LIMIT: Duration = Duration::from_secs(10);
+/// How long virtiofsd may take to listen, on a machine that has hardly any time for it.
+const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// A running server. Dropping it kills it.
 #[derive(Debug)]

@@ -76,8 +76,9 @@ pub fn shares_follow_weights_within_the_rate(backend: &str, kind: Backend, weigh
         assert!(error.abs() < 0.05, "{bytes} of {total} bytes instead of {weight}/{sum}: {error:.3}");
     }
     assert!(rate < 2.04e6, "{rate} bit/s instead of 2 Mbit/s");
-    // Timers of an emulated machine (the BPF queueing discipline's) may be late by any time; this machine's are not.
-    assert!(kind == Backend::Bpf || rate > 1.96e6, "{rate} bit/s instead of 2 Mbit/s");
+    // Timers of an emulated machine (the BPF queueing discipline's) may be late by any time; this machine's, by what others
+    // take of it in five seconds.
+    assert!(kind == Backend::Bpf || rate > 1.8e6, "{rate} bit/s instead of 2 Mbit/s");
 }
 
 /// The same with TCP, at a rate that takes a machine of some speed.
@@ -153,7 +154,8 @@ pub fn changes_under_traffic_lose_no_packet(backend: &str) {
     let [from, sink] = &bridge.hosts[..] else { panic!("two hosts") };
     let wide = config(&classes(backend, &[4, 2, 1], AT_30_KB));
     let narrow = config(&format!(
-        "rate = '20mbit'\nqueue = 'drr'\nbackend = '{backend}'\nmarking = {{ rule = 'threshold', at = '60kB' }}\n\
+        "rate = '20mbit'\nqueue = 'drr'\nbackend = '{backend}'\n{TAIL_DROP}\n\
+         marking = {{ rule = 'threshold', at = '60kB' }}\n\
          [[class]]\nname = 'one'\n[[class]]\nname = 'two'\n"
     ));
     let mut port = bridge.attach(1, &classes(backend, &[4, 2, 1], AT_30_KB));
