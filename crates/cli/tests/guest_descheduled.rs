@@ -3,24 +3,58 @@
 
 mod common;
 
-use common::{folder, json, vmcc};
+use common::{folder, root, vmcc};
+use serde_json::Value;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-const SCENARIO: &str = r#"
-title = "A VM that is off"
-duration = "6s"
-warmup = "5s"
-[host]
-cc = "awake"
+const PATHS: &str = r#"
 [topology]
 kind = "parallel-paths"
 paths = [{ name = "a" }, { name = "b" }]
 rate = "20mbit"
 delay = "5ms"
-buffer = "20pkt"
+"#;
+
+/// A folder with a scenario, `vm.toml`, of this duration and warm-up, these settings of hosts and this queue on two paths.
+fn scenario([duration, warmup]: [&str; 2], host: &str, buffer: &str, traffic: &str) -> tempfile::TempDir {
+    let dir = folder();
+    let head = format!("title = \"A VM\"\nduration = \"{duration}\"\nwarmup = \"{warmup}\"\n[host]\n{host}");
+    let text = format!("{head}{PATHS}buffer = \"{buffer}\"\n{traffic}");
+    fs::write(dir.path().join("vm.toml"), text).unwrap();
+    dir
+}
+
+/// What `vmcc run vm.toml` printed; it must succeed. Programs that set-up unpacked and did not install are in PATH.
+fn run(dir: &Path) -> Value {
+    let tools = root().join("target/tools/usr");
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{}:{path}", tools.join("bin").display(), tools.join("sbin").display());
+    let arguments = ["run", "vm.toml", "--engine", "kernel", "--out", "out", "--json"];
+    let output = vmcc(dir).env("PATH", path).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn metrics(document: &Value, case: usize) -> &Value {
+    &document["cases"][case]["runs"][0]["metrics"]
+}
+
+fn number(metrics: &Value, pointer: &str) -> Option<f64> {
+    metrics.pointer(pointer).and_then(Value::as_f64)
+}
+
+/// What each path carried.
+fn carried(metrics: &Value) -> [Option<f64>; 2] {
+    [0, 1].map(|path| number(metrics, &format!("/paths/{path}/goodput_bps")))
+}
+
+/// A sender, in one case never off, in the other for 300 of 500 ms.
+fn sender() -> tempfile::TempDir {
+    let traffic = r#"
 [[traffic]]
 kind = "bulk"
 [[sweep.vm]]
@@ -29,48 +63,36 @@ name = "never"
 name = "often"
 event = [{ kind = "deschedule", at = "0s", host = "client", on = "200ms", off = "300ms" }]
 "#;
-
-fn scenario() -> tempfile::TempDir {
-    let dir = folder();
-    fs::write(dir.path().join("off.toml"), SCENARIO).unwrap();
-    dir
+    scenario(["6s", "5s"], "cc = \"awake\"\n", "20pkt", traffic)
 }
 
 #[test]
 #[ignore = "boots a VM, a minute"]
 fn on_linux_a_vm_sends_is_off_and_notices() {
-    let dir = scenario();
-    let (code, document) = json(dir.path(), &["run", "off.toml", "--engine", "kernel", "--out", "out"]);
-    assert_eq!((code, &document["engine"]), (0, &"kernel".into()), "{document}");
-    let metrics = |case: usize| document["cases"][case]["runs"][0]["metrics"].clone();
-    let (never, often) = (metrics(0), metrics(1));
-    let goodput = |metrics: &serde_json::Value| metrics["goodput_bps"].as_f64().unwrap();
+    let dir = sender();
+    let document = run(dir.path());
+    assert_eq!(document["engine"], "kernel", "{document}");
+    let (never, often) = (metrics(&document, 0), metrics(&document, 1));
     // A program that is slow to start, in the machine's first run above all, sends until the end: its last second is all that counts.
-    assert!(goodput(&never) > 2e6 && goodput(&often) > 1e6, "{document}");
-    assert_eq!(never["vm_stopped_us"], serde_json::Value::Null, "nobody stopped it: {never}");
-    let stopped = &often["vm_stopped_us"];
-    assert!(stopped["samples"].as_u64() >= Some(8) && stopped["p50"].as_f64() >= Some(297e3), "{often}");
-    assert!(often["vm_off_us"]["max"].as_f64() >= Some(280e3), "it notices by its own clock: {often}");
-    assert!(often["window_pkt"]["mean"].as_f64() >= Some(1.0), "its sockets are sampled inside: {often}");
+    let goodput = |metrics| number(metrics, "/goodput_bps").unwrap();
+    assert!(goodput(never) > 2e6 && goodput(often) > 1e6, "{document}");
+    assert_eq!(never["vm_stopped_us"], Value::Null, "nobody stopped it: {never}");
+    assert!(number(often, "/vm_stopped_us/samples") >= Some(8.0), "{often}");
+    assert!(number(often, "/vm_stopped_us/p50") >= Some(297e3), "{often}");
+    assert!(number(often, "/vm_off_us/max") >= Some(280e3), "it notices by its own clock: {often}");
+    assert!(number(often, "/window_pkt/mean") >= Some(1.0), "its sockets are sampled inside: {often}");
     let report = fs::read_to_string(dir.path().join("out/report.html")).unwrap();
     assert!(report.contains("VM off time"), "the histogram is in the report");
 }
 
+/// A VM from which others fetch.
+const ASKED: &str = "cc = \"vmcc\"\nparams.vmcc.trigger = 0\nmachines = \"client\"\n";
+
 /// A cache in a VM, which is off now and then; a client outside fetches, and compares every byte.
-const FETCHED: &str = r#"
-title = "A VM that is asked"
-duration = "8s"
-warmup = "1s"
-[host]
-cc = "vmcc"
-params.vmcc.trigger = 0
-machines = "client"
-[topology]
-kind = "parallel-paths"
-paths = [{ name = "a" }, { name = "b" }]
-rate = "20mbit"
-delay = "5ms"
-buffer = "40pkt"
+#[test]
+#[ignore = "boots a VM, half a minute"]
+fn on_linux_objects_are_fetched_from_a_vm_while_it_runs_and_while_it_is_off() {
+    let traffic = r#"
 marking = { rule = "threshold", at = "10pkt" }
 [[traffic]]
 kind = "poisson"
@@ -83,70 +105,173 @@ host = "client"
 on = "300ms"
 off = "200ms"
 "#;
-
-#[test]
-#[ignore = "boots a VM, half a minute"]
-fn on_linux_objects_are_fetched_from_a_vm_while_it_runs_and_while_it_is_off() {
-    let dir = folder();
-    fs::write(dir.path().join("asked.toml"), FETCHED).unwrap();
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/usr/bin");
-    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
-    let arguments = ["run", "asked.toml", "--engine", "kernel", "--out", "out", "--json"];
-    let output = vmcc(dir.path()).env("PATH", path).args(arguments).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let metrics = &document["cases"][0]["runs"][0]["metrics"];
-    let number = |pointer: &str| metrics.pointer(pointer).and_then(serde_json::Value::as_f64);
+    let dir = scenario(["8s", "1s"], ASKED, "40pkt", traffic);
+    let document = run(dir.path());
+    let metrics = metrics(&document, 0);
     // 48 on average, with a deviation of 7.
-    let completed = number("/completed").unwrap();
+    let completed = number(metrics, "/completed").unwrap();
     assert!((20.0..80.0).contains(&completed), "{document}");
-    assert!(number("/unfinished") < Some(0.3 * completed), "{document}");
-    assert!(number("/window_pkt/samples") >= Some(completed), "its sockets are sampled inside: {metrics}");
-    let paths: Vec<f64> = (0..2).filter_map(|path| number(&format!("/paths/{path}/goodput_bps"))).collect();
-    let all: f64 = paths.iter().sum();
-    assert!(paths.len() == 2 && paths.iter().all(|path| *path > 0.05 * all), "both paths carry: {metrics}");
-    assert!(number("/vm_stopped_us/samples") >= Some(6.0), "{metrics}");
+    assert!(number(metrics, "/unfinished") < Some(0.3 * completed), "{document}");
+    assert!(
+        number(metrics, "/window_pkt/samples") >= Some(completed),
+        "its sockets are sampled inside: {metrics}"
+    );
+    let [a, b] = carried(metrics).map(Option::unwrap);
+    assert!(a.min(b) > 0.05 * (a + b), "both paths carry: {metrics}");
+    assert!(number(metrics, "/vm_stopped_us/samples") >= Some(6.0), "{metrics}");
     // Who asks while it is off waits for it.
-    assert!(number("/fct_us/max") > Some(200e3), "{metrics}");
+    assert!(number(metrics, "/fct_us/max") > Some(200e3), "{metrics}");
 }
 
-fn processes(of: &str) -> String {
-    let listed = Command::new("ps").args(["-eo", "args"]).output().unwrap();
-    let text = String::from_utf8(listed.stdout).unwrap();
-    text.lines().filter(|line| line.contains(of) && line.contains("qemu")).collect()
-}
-
+/// One after the other, a file system, a web server, and one whose clients keep their connections, in the same VM.
 #[test]
-#[ignore = "boots a VM, half a minute"]
-fn on_linux_nothing_is_left_of_a_vm_after_ctrl_c_and_after_kill() {
-    for signal in ["-INT", "-KILL"] {
-        let dir = scenario();
-        let mut child = Command::new(assert_cmd::cargo::cargo_bin("vmcc"))
-            .args(["run", "off.toml", "--engine", "kernel", "--out", "out", "--quiet"])
+#[ignore = "boots a VM, a minute"]
+fn on_linux_files_and_pages_are_fetched_from_a_vm() {
+    let traffic = r#"
+[[sweep.serves]]
+name = "files"
+traffic = [{ kind = "sized", size = "200kB", connections = 3, program = "nfs" }]
+[[sweep.serves]]
+name = "pages"
+traffic = [{ kind = "poisson", per_second = 5.0, sizes = "100kB", program = "apache" }]
+[[sweep.serves]]
+name = "kept"
+traffic = [{ kind = "poisson", per_second = 5.0, sizes = "100kB", program = "apache", kept_connections = 2 }]
+[[traffic]]
+kind = "bulk"
+"#;
+    let dir = scenario(["9s", "1s"], ASKED, "40pkt", traffic);
+    let document = run(dir.path());
+    let [files, pages, kept] = [0, 1, 2].map(|case| metrics(&document, case));
+    assert_eq!([number(files, "/completed"), number(files, "/established")], [Some(3.0); 2], "{files}");
+    // 45 on average, with a deviation of 7.
+    for asked in [pages, kept] {
+        let completed = number(asked, "/completed").unwrap();
+        assert!((15.0..80.0).contains(&completed), "{asked}");
+        assert!(number(asked, "/unfinished") < Some(0.4 * completed), "{asked}");
+        assert!(carried(asked).iter().all(|path| *path > Some(0.0)), "both paths carry: {asked}");
+    }
+    assert_eq!(number(kept, "/established"), Some(2.0), "{kept}");
+}
+
+/// A run that boots a VM.
+struct Running {
+    vmcc: Child,
+    dir: tempfile::TempDir,
+}
+
+impl Running {
+    fn start() -> Self {
+        let dir = sender();
+        let vmcc = Command::new(assert_cmd::cargo::cargo_bin("vmcc"))
+            .args(["run", "vm.toml", "--engine", "kernel", "--out", "out", "--quiet"])
             .current_dir(dir.path())
-            .stderr(std::process::Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let folder = format!("vmcc-guest-{}-", child.id());
-        while processes(&folder).is_empty() {
-            assert_eq!(child.try_wait().unwrap(), None, "it boots a VM");
-            std::thread::sleep(Duration::from_millis(100));
+        Self { vmcc, dir }
+    }
+
+    /// How its own things begin: folders, and, without the part between, namespaces.
+    fn name(&self) -> String {
+        format!("vmcc-guest-{}-", self.vmcc.id())
+    }
+
+    fn folders(&self) -> Vec<PathBuf> {
+        let all = fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+        let own = all.filter(|entry| entry.file_name().to_string_lossy().starts_with(&self.name()));
+        own.map(|entry| entry.path()).collect()
+    }
+
+    /// Whether a file of this name is in one of its folders.
+    fn has(&self, file: &str) -> bool {
+        self.folders().iter().any(|folder| folder.join(file).exists())
+    }
+
+    fn namespaces(&self) -> Vec<String> {
+        let listed = Command::new("ip").args(["netns", "list"]).output().unwrap();
+        let text = String::from_utf8(listed.stdout).unwrap();
+        let own = format!("vmcc-{}-", self.vmcc.id());
+        text.split_whitespace().filter(|word| word.starts_with(&own)).map(str::to_owned).collect()
+    }
+
+    /// QEMU, what serves its files, and what confines that.
+    fn processes(&self) -> Vec<String> {
+        let listed = Command::new("ps").args(["-eo", "args"]).output().unwrap();
+        let text = String::from_utf8(listed.stdout).unwrap();
+        text.lines().filter(|line| line.contains(&self.name())).map(str::to_owned).collect()
+    }
+
+    fn await_step(&mut self, step: &str, reached: impl Fn(&Self) -> bool) {
+        let begun = Instant::now();
+        while !reached(self) {
+            assert_eq!(self.vmcc.try_wait().unwrap(), None, "{step}: it ended before");
+            assert!(begun.elapsed() < Duration::from_secs(300), "{step}: it does not come to that");
+            sleep(Duration::from_millis(1));
         }
-        std::thread::sleep(Duration::from_secs(5));
-        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
-        child.wait().unwrap();
-        while !processes(&folder).is_empty() {
-            std::thread::sleep(Duration::from_millis(100));
+    }
+
+    /// Ends it by a signal; afterwards nothing of it is there, if need be when its leftovers have been removed.
+    fn end(mut self, step: &str, signal: &str) {
+        assert!(Command::new("kill").args([signal, &self.vmcc.id().to_string()]).status().unwrap().success());
+        self.vmcc.wait().unwrap();
+        let begun = Instant::now();
+        while !self.processes().is_empty() && signal == "-INT" {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{step}: {:?}", self.processes());
+            sleep(Duration::from_millis(100));
         }
         if signal == "-KILL" {
-            vmcc(dir.path()).arg("clean").assert().success();
+            vmcc(self.dir.path()).arg("clean").assert().success();
         }
-        let listed = Command::new("ip").args(["netns", "list"]).output().unwrap();
-        let left = String::from_utf8(listed.stdout).unwrap();
-        assert!(!left.contains(&format!("vmcc-{}-", child.id())), "{signal}: {left}");
-        let folders = fs::read_dir(std::env::temp_dir()).unwrap().flatten();
-        let left: Vec<_> = folders.filter(|e| e.file_name().to_string_lossy().starts_with(&folder)).collect();
-        assert!(left.is_empty(), "{signal}: {left:?}");
+        // Those that were killed need a moment.
+        while !self.processes().is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{step}: {:?}", self.processes());
+            sleep(Duration::from_millis(100));
+        }
+        assert!(self.namespaces().is_empty(), "{step}: {:?}", self.namespaces());
+        assert!(self.folders().is_empty(), "{step}: {:?}", self.folders());
+        let records = fs::read_dir("/run/vmcc").unwrap().flatten();
+        let own = format!("{}-", self.vmcc.id());
+        let left: Vec<_> = records
+            .map(|entry| entry.file_name())
+            .filter(|n| n.to_string_lossy().starts_with(&own))
+            .collect();
+        assert!(left.is_empty(), "{step}: {left:?}");
+    }
+}
+
+/// A moment of a run, by what is there then.
+type Step = (&'static str, fn(&Running) -> bool);
+
+const STEPS: [Step; 6] = [
+    ("a namespace", |run| !run.namespaces().is_empty()),
+    ("a folder", |run| !run.folders().is_empty()),
+    ("a process", |run| !run.processes().is_empty()),
+    ("QEMU", |run| run.processes().iter().any(|line| line.contains("qemu"))),
+    ("a job", |run| run.has("0.job")),
+    // Both are taken by the machine, which has booted by then.
+    ("a machine that has its job", |run| run.has("control") && !run.has("cards") && !run.has("0.job")),
+];
+
+#[test]
+#[ignore = "boots VMs, three minutes"]
+fn on_linux_nothing_is_left_of_a_vm_that_is_killed_at_any_step() {
+    for (step, reached) in STEPS {
+        let mut run = Running::start();
+        run.await_step(step, reached);
+        run.end(step, "-KILL");
+    }
+}
+
+#[test]
+#[ignore = "boots VMs, a minute"]
+fn on_linux_nothing_is_left_of_a_vm_after_ctrl_c_and_after_kill() {
+    let (step, reached) = STEPS[5];
+    for signal in ["-INT", "-KILL"] {
+        let mut run = Running::start();
+        run.await_step(step, reached);
+        // It sends.
+        sleep(Duration::from_secs(5));
+        run.end(step, signal);
     }
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{folder, json, names, output, refused};
+use common::{folder, json, names, output, refused, vmcc};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -168,6 +168,25 @@ fn root_what_a_vm_cannot_be_is_refused_by_key() {
     }
     let message = refused(dir.path(), &["run", "off.toml", "--engine", "guest"], 2);
     assert!(message.contains("event.deschedule") && message.contains("--engine kernel"), "{message}");
+}
+
+/// Of a host that shall be a virtual machine, and of one that is off, which must be one.
+#[test]
+fn root_a_vm_without_a_kernel_is_refused_by_the_host_and_its_key() {
+    let dir = kernel_folder();
+    let (off, _) = VM.split_once("[[event]]").unwrap();
+    fs::write(dir.path().join("off.toml"), VM).unwrap();
+    fs::write(dir.path().join("named.toml"), format!("{off}[host]\nmachines = \"client\"\n")).unwrap();
+    for (name, key) in [("off", "event.deschedule"), ("named", "host.machines")] {
+        let mut command = vmcc(dir.path());
+        command.args(["run", &format!("{name}.toml"), "--engine", "kernel", "--out", "out"]);
+        let output = command.env("VMCC_KERNELS", dir.path()).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(3), "{message}");
+        let whose = format!("{key}: client would be a virtual machine; guests: no kernel for guests in ");
+        assert!(message.contains(&whose) && message.contains("make setup-guest"), "{message}");
+        assert!(!dir.path().join("out").exists(), "nothing is begun");
+    }
 }
 
 #[test]

@@ -140,13 +140,19 @@ impl Drop for Program {
     }
 }
 
-/// Whether a program is there to be started, by path or in PATH.
-pub(crate) fn is_installed(program: &str) -> bool {
+/// Where a program is, by path or in PATH.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let there = |path: PathBuf| path.is_file().then_some(path);
     if program.contains('/') {
-        return Path::new(program).is_file();
+        return there(program.into());
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+    std::env::split_paths(&path).find_map(|directory| there(directory.join(program)))
+}
+
+/// Whether a program is there to be started.
+pub(crate) fn is_installed(program: &str) -> bool {
+    find(program).is_some()
 }
 
 /// `members` is the file that takes the members of the program's cgroup.

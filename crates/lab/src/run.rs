@@ -98,14 +98,11 @@ fn session<'a>(
     control: &mut Control<'a>,
     topology: &Topology,
 ) -> Result<Option<Session<'a>>, Error> {
-    if spec.machines.hosts.is_empty() {
-        return Ok(None);
-    }
+    let Some((key, host)) = spec.first_machine() else { return Ok(None) };
     let Some((machine, case)) = control.machine.take() else {
-        let problem = "a host is off now and then, and there is no virtual machine for it here".to_owned();
         return Err(Error::NotExpressible {
-            key: "event.deschedule".to_owned(),
-            problem,
+            key: key.to_owned(),
+            problem: format!("{host} would be a virtual machine, and there is none for it here"),
             remedy: "use `--engine kernel` or `--engine sim`".to_owned(),
         });
     };

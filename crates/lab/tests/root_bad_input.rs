@@ -6,7 +6,7 @@ use common::{alone, namespaces_of, native, run, run_with, two_paths};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use vmcc_lab::{ErrorKind, LabSpec, Programs};
+use vmcc_lab::{ErrorKind, LabSpec, Machines, Programs};
 use vmcc_units::Nanos;
 
 fn named(tag: &str) -> LabSpec {
@@ -47,6 +47,16 @@ fn root_iperf3_missing_is_a_host_that_cannot() {
     let programs = with_iperf3(Path::new("iperf3-that-is-not-there"));
     let words = ["iperf3-that-is-not-there", "apt-get install"];
     refused(&named("noiperf"), programs, ErrorKind::HostCannot, &words);
+}
+
+/// Who runs the lab without one, as the worker in a guest does.
+#[test]
+fn root_a_virtual_machine_that_nobody_gave_is_named_by_its_key() {
+    let _alone = alone();
+    let mut spec = named("nomachine");
+    spec.machines = Machines { hosts: [0].into(), key: "host.machines", ..Machines::default() };
+    let words = ["host.machines: ", "client would be a virtual machine", "--engine sim"];
+    refused(&spec, Programs::default(), ErrorKind::BadInput, &words);
 }
 
 #[test]

@@ -3,40 +3,24 @@
 
 mod common;
 
-use common::{figures, near, plan, run, run_threads};
-
-/// Two hosts, two paths of 20 Mbit/s, 5 ms each way.
-const PATHS: &str = "
-title = 't'
-duration = '10s'
-warmup = '1s'
-[host]
-cc = 'lia'
-[topology]
-kind = 'parallel-paths'
-paths = 2
-rate = '20mbit'
-delay = '5ms'
-buffer = '50pkt'
-[[traffic]]
-kind = 'bulk'
-";
+use common::{figures, near, plan, run, run_threads, two_paths};
 
 /// Payload in a full packet of a multipath connection, and of a plain one.
 const PAYLOAD: f64 = 1428.0 / 1500.0;
 const PLAIN_PAYLOAD: f64 = 1448.0 / 1500.0;
 
+/// Two hosts, two paths of 20 Mbit/s, 5 ms each way.
 fn with(text: &str) -> String {
-    format!("{PATHS}{text}")
+    two_paths("10s", "20mbit", "5ms") + "[[traffic]]\nkind = 'bulk'\n" + text
 }
 
 #[test]
 fn two_paths_carry_twice_as_much_as_one() {
-    let both = run(PATHS, &[]).metrics.goodput_bps.unwrap();
-    let one = run(PATHS, &["path=a"]).metrics.goodput_bps.unwrap();
+    let both = run(&with(""), &[]).metrics.goodput_bps.unwrap();
+    let one = run(&with(""), &["path=a"]).metrics.goodput_bps.unwrap();
     near("both", both, 40e6 * PAYLOAD, 0.03);
     near("one", one, 20e6 * PAYLOAD, 0.02);
-    let tcp = run(PATHS, &["protocol=tcp", "cc=reno"]).metrics.goodput_bps.unwrap();
+    let tcp = run(&with(""), &["protocol=tcp", "cc=reno"]).metrics.goodput_bps.unwrap();
     near("plain", tcp, 20e6 * PLAIN_PAYLOAD, 0.02);
 }
 

@@ -3,14 +3,9 @@
 
 mod common;
 
-use common::{near, run};
-use vmcc_results::RunOutput;
+use common::{get as figure, near, run};
 
 const HEAD: &str = "title='t'\nduration='6s'\nwarmup='1s'\n";
-
-fn figure(output: &RunOutput, name: &str) -> f64 {
-    output.metrics.get(name).unwrap_or_else(|| panic!("{name}: {:?}", output.metrics))
-}
 
 /// The link is away for a second, and TCP asks again at times that double.
 const CUT: &str = "[topology]\nkind='parallel-paths'\npaths=[{name='a'},{name='b'}]\nrate='20mbit'\ndelay='2ms'\nbuffer='60kB'\n\

@@ -3,13 +3,9 @@
 
 mod common;
 
-use common::{plan, run, run_threads};
+use common::{get, plan, run, run_threads};
 use vmcc_results::RunOutput;
 use vmcc_sim::{Options, run_case};
-
-fn get(output: &RunOutput, name: &str) -> f64 {
-    output.metrics.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", output.metrics.figures()))
-}
 
 const TWO_PATHS: &str = "
 title = 't'

@@ -3,12 +3,7 @@
 
 mod common;
 
-use common::{plan, run, run_threads};
-use vmcc_results::RunOutput;
-
-fn get(output: &RunOutput, name: &str) -> f64 {
-    output.metrics.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", output.metrics.figures()))
-}
+use common::{get, plan, run, run_threads};
 
 /// Paths that share nothing, each with three TCP connections.
 const BUSY: &str = "

@@ -96,7 +96,9 @@ pub(super) fn kernel_can(plan: &Plan) -> Result<(), Unusable> {
     specs.iter().for_each(|spec| names.extend(needed(spec)));
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     required(&names)?;
-    if specs.iter().any(|spec| !spec.machines.hosts.is_empty()) { machine_usable() } else { Ok(()) }
+    specs.iter().find_map(LabSpec::first_machine).map_or(Ok(()), |(key, host)| {
+        machine_usable().map_err(|cause| Unusable::Machine { key, host, cause: Box::new(cause) })
+    })
 }
 
 /// Whether a host can be a virtual machine.

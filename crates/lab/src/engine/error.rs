@@ -31,8 +31,18 @@ pub enum Unusable {
         program: &'static str,
     },
     /// No kernel to boot.
-    #[error("engine guest: {0}")]
+    #[error("guests: {0}")]
     NoKernel(#[source] GuestError),
+    /// A host of the plan cannot be a virtual machine.
+    #[error("{key}: {host} would be a virtual machine; {cause}")]
+    Machine {
+        /// The scenario's key that makes it one.
+        key: &'static str,
+        /// The host.
+        host: String,
+        /// Why it cannot be one.
+        cause: Box<Self>,
+    },
 }
 
 impl Unusable {
@@ -42,6 +52,7 @@ impl Unusable {
             Self::NotRoot => "run it with sudo, or use --engine sim",
             Self::Lacks { remedy, .. } => remedy.as_deref().unwrap_or("see `vmcc doctor`"),
             Self::NoEmulator { .. } | Self::NoKernel(_) => SETUP_GUEST,
+            Self::Machine { cause, .. } => cause.remedy(),
         }
     }
 }

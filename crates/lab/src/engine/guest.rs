@@ -54,10 +54,7 @@ impl GuestEngine {
     /// The lab cannot express the plan, or this host cannot boot a guest.
     pub fn for_plan(plan: &Plan, program: WorkerProgram) -> Result<Self, EngineError> {
         let specs = specs(plan)?;
-        let machine = |spec: &LabSpec| {
-            Some((spec.machines.key, spec.hosts.get(*spec.machines.hosts.first()?)?.clone()))
-        };
-        if let Some((key, host)) = specs.iter().find_map(machine) {
+        if let Some((key, host)) = specs.iter().find_map(LabSpec::first_machine) {
             return Err(EngineError::from(Error::NotExpressible {
                 key: key.to_owned(),
                 problem: format!("{host} would be a virtual machine in a virtual machine"),

@@ -116,6 +116,12 @@ impl Sleep {
 }
 
 impl LabSpec {
+    /// A host that is a virtual machine, if there is one, and the key that makes it one.
+    pub(crate) fn first_machine(&self) -> Option<(&'static str, String)> {
+        let host = self.hosts.get(*self.machines.hosts.first()?)?;
+        Some((self.machines.key, host.clone()))
+    }
+
     /// Has connections to a machine stay until it has looked at them, also when it was off meanwhile.
     pub(crate) fn outlast_machines(&mut self) {
         let (machines, end) = (&self.machines, self.duration);

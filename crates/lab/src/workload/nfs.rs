@@ -9,7 +9,7 @@ use super::{
     Connection, End, Programs, Report, ReportError, START_TIME, Workload, await_listening, check_installed,
     check_wrapper, wrapper,
 };
-use crate::process::{Ended, Place, Program};
+use crate::process::{Ended, Place, Program, find};
 use crate::registry::Record;
 use crate::spec::Flow;
 use crate::{Error, Netns};
@@ -107,7 +107,8 @@ struct Unpacked {
 
 impl Unpacked {
     fn of(program: &str) -> Option<Self> {
-        let usr = Path::new(program).parent()?.parent()?;
+        let program = find(program)?;
+        let usr = program.parent()?.parent()?;
         let (libraries, plugins) =
             (usr.join("lib/ganesha"), usr.join(format!("lib/{}-linux-gnu/ganesha", std::env::consts::ARCH)));
         (libraries.is_dir() && plugins.is_dir()).then(|| Self {

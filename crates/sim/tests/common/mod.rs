@@ -43,6 +43,20 @@ pub fn case_figures(plan: &Plan) -> Vec<CaseFigures> {
     (0..plan.cases.len()).map(case).collect()
 }
 
+/// A figure that the run must have.
+#[track_caller]
+pub fn get(output: &RunOutput, name: &str) -> f64 {
+    output.metrics.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", output.metrics.figures()))
+}
+
+/// A scenario of LIA over two paths alike, which lasts so long; entries of traffic follow.
+pub fn two_paths(duration: &str, rate: &str, delay: &str) -> String {
+    format!(
+        "title = 't'\nduration = '{duration}'\nwarmup = '1s'\n[host]\ncc = 'lia'\n[topology]\nkind = 'parallel-paths'\npaths = 2\n\
+         rate = '{rate}'\ndelay = '{delay}'\nbuffer = '50pkt'\n"
+    )
+}
+
 /// `got` within a share `tolerance` of `want`.
 #[track_caller]
 pub fn near(what: &str, got: f64, want: f64, tolerance: f64) {
