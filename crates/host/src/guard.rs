@@ -79,6 +79,25 @@ pub fn within<T: Send>(
 }
 
 impl CloseRequest {
+    /// That `close` be closed and `keep` kept, both of one connection in the network namespace of that inode number, as an algorithm
+    /// asks of a socket that nobody had asked for a cookie.
+    pub fn between(close: &Subflow, keep: &Subflow, netns: u32) -> Self {
+        Self {
+            time_ns: 0,
+            cookie: 0,
+            bytes_acked: close.bytes_acked,
+            token: close.mptcp.map_or(0, |mptcp| mptcp.token_local),
+            netns,
+            interface: close.interface,
+            slot: 0,
+            peer: 1,
+            local: close.local,
+            remote: close.remote,
+            peer_local: keep.local,
+            peer_remote: keep.remote,
+        }
+    }
+
     /// Closes the subflow, in whatever network namespace it lives, if it still is what was meant: a subflow of that
     /// connection under the algorithm `kernel_name`, and `min_paths` others are in use.
     ///

@@ -22,20 +22,7 @@ fn own_namespace() -> u32 {
 }
 
 fn request(close: &Subflow, keep: &Subflow) -> CloseRequest {
-    CloseRequest {
-        time_ns: 0,
-        cookie: 0,
-        bytes_acked: close.bytes_acked,
-        token: close.mptcp.map_or(0, |m| m.token_local),
-        netns: own_namespace(),
-        interface: close.interface,
-        slot: 0,
-        peer: 1,
-        local: close.local,
-        remote: close.remote,
-        peer_local: keep.local,
-        peer_remote: keep.remote,
-    }
+    CloseRequest::between(close, keep, own_namespace())
 }
 
 /// A transfer over two paths, the second bound to its device; `act` gets the client's two subflows, in its namespace.

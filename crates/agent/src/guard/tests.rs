@@ -275,22 +275,9 @@ fn one_path_stays_also_of_those_that_would_be_closed() {
     assert!(!survives(&all[0], &[all[0].clone(), lost], nobody), "the other one waits for a timeout");
 }
 
-/// What asks that `close` is closed and `keep` kept.
+/// What asks that `close` is closed and `keep` kept, by its cookie.
 fn request(close: &Subflow, keep: &Subflow) -> CloseRequest {
-    CloseRequest {
-        time_ns: 0,
-        cookie: u64::from_ne_bytes(close.cookie),
-        bytes_acked: 0,
-        token: 7,
-        netns: 1,
-        interface: 0,
-        slot: 0,
-        peer: 1,
-        local: close.local,
-        remote: close.remote,
-        peer_local: keep.local,
-        peer_remote: keep.remote,
-    }
+    CloseRequest { cookie: u64::from_ne_bytes(close.cookie), ..CloseRequest::between(close, keep, 1) }
 }
 
 #[test]
