@@ -106,10 +106,10 @@ fn inside_packets_are_spaced_for_an_algorithm_that_needs_ecn() {
     let _server = Server::start(&pair.b, 5622);
     let pair = &pair;
     let spaced = thread::scope(|scope| {
-        let options = format!("-t 20 -P 8 -C {}", loaded.kernel_name());
+        let options = format!("-t 14 -P 8 -C {}", loaded.kernel_name());
         let transfer = scope.spawn(move || client(pair, 5622, &options));
         // Windows shrink to the smallest first.
-        let spaced = (0..15).any(|_| are_spaced(pair, 5622));
+        let spaced = (0..10).any(|_| are_spaced(pair, 5622));
         transfer.join().unwrap();
         spaced
     });
