@@ -92,6 +92,7 @@ mod tests {
         let mut now = start;
         for sent in 0..10u64 {
             now = pacer.ready_at(now, 1000);
+            assert_eq!(pacer.ready_at(now, 1000), now);
             assert_eq!(now.since(start), Span::from_ms(3).times(sent.saturating_sub(1)), "packet {sent}");
             pacer.on_sent(1000);
         }
