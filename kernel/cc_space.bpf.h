@@ -12,6 +12,7 @@
 #define VMCC_CC_SPACE_BPF_H
 
 #include "cc_socket.bpf.h"
+#include "elapsed.h"
 
 /* Linux's own (net.ipv4.tcp_min_tso_segs). */
 #define MIN_TSO_SEGS 2

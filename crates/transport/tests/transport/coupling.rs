@@ -82,10 +82,7 @@ fn what_a_silent_path_carries_is_no_longer_in_flight() {
             let mut paths = net.connection(0, client).paths();
             paths.find(|path| path.id == cut as u32).map(|path| (path.failed, path.in_flight)).unwrap()
         };
-        net.until(Span::from_secs(20), |net| {
-            transfer.pump(net);
-            net.now > begin && of_it(net).0
-        });
+        transfer.until(&mut net, Span::from_secs(20), |net, _| net.now > begin && of_it(net).0);
         assert_eq!(of_it(&mut net), (true, 0));
         let (read, at) = (transfer.read, net.now);
         let mut fullest = 0.0_f64;
@@ -152,8 +149,7 @@ fn a_path_that_is_given_up_gives_its_bytes_back() {
     let mut newest = 1;
     for i in 0..12 {
         net.run_for(Span::from_ms(150));
-        net.until(Span::from_secs(5), |net| {
-            transfer.pump(net);
+        transfer.until(&mut net, Span::from_secs(5), |net, _| {
             net.connection(0, client).paths().any(|path| path.id == newest && path.in_flight > 5_000)
         });
         let (now, reductions) = (net.now, |net: &mut Net| -> u64 {
@@ -167,10 +163,7 @@ fn a_path_that_is_given_up_gives_its_bytes_back() {
         newest = net.open_path(client, 1);
     }
     let (read, at) = (transfer.read, net.now);
-    net.until(Span::from_secs(10), |net| {
-        transfer.pump(net);
-        net.now > at + Span::from_secs(3)
-    });
+    transfer.until(&mut net, Span::from_secs(10), |net, _| net.now > at + Span::from_secs(3));
     let rate = bits_per_second(transfer.read - read, net.now.since(at));
     assert!(rate > 0.7 * 40e6, "{rate}");
 }
@@ -183,10 +176,7 @@ fn a_path_that_has_not_answered_yet_makes_the_window_of_the_others_no_smaller() 
     let (mut net, client, server) = connected(&links[..1], &config);
     net.links.insert(client_address(1), links[1]);
     let mut transfer = Transfer::up(&mut net, client, server, 30_000_000);
-    net.until(Span::from_secs(10), |net| {
-        transfer.pump(net);
-        transfer.read > 4_000_000
-    });
+    transfer.until(&mut net, Span::from_secs(10), |_, transfer| transfer.read > 4_000_000);
     let begin = net.now;
     net.connection(0, client).open_path(begin, route(1)).unwrap();
     let mut fullest = 0.0_f64;
@@ -236,14 +226,10 @@ fn a_path_that_has_failed_is_none_that_is_spared() {
     links.iter_mut().for_each(|link| link.mark_above = u64::MAX);
     let (mut net, client, server) = connected(&links, &accuses_all(2));
     let mut transfer = Transfer::up(&mut net, client, server, 30_000_000);
-    net.until(Span::from_secs(10), |net| {
-        transfer.pump(net);
-        transfer.read > 2_000_000
-    });
+    transfer.until(&mut net, Span::from_secs(10), |_, transfer| transfer.read > 2_000_000);
     let now = net.now;
     net.links.get_mut(&client_address(2)).unwrap().cut = (now, Time::NEVER);
-    net.until(Span::from_secs(10), |net| {
-        transfer.pump(net);
+    transfer.until(&mut net, Span::from_secs(10), |net, _| {
         net.happened(0, &Event::PathSuspected { path: 2 }).is_some()
     });
     for i in 0..2 {

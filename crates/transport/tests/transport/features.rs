@@ -81,10 +81,7 @@ fn keys_change_while_packets_are_lost_and_late() {
 fn a_nat_that_forgets_is_followed() {
     let (mut net, client, server) = pair(&[Link::default()], &Config::default());
     let mut transfer = Transfer::up(&mut net, client, server, 3_000_000);
-    net.until(Span::from_secs(10), |net| {
-        transfer.pump(net);
-        transfer.read > 1_000_000
-    });
+    transfer.until(&mut net, Span::from_secs(10), |_, transfer| transfer.read > 1_000_000);
     let public = "10.77.0.1:7777".parse().unwrap();
     net.nat.insert(client_address(0), public);
     transfer.run(&mut net, Span::from_secs(10));
@@ -275,10 +272,7 @@ fn an_idle_connection_is_kept_alive_if_that_is_asked_for() {
 fn a_nat_that_forgets_during_a_download_holds_it_up_for_a_round_trip_or_two() {
     let (mut net, client, server) = pair(&[Link::default()], &Config::default());
     let mut transfer = Transfer::down(&mut net, client, server, 3_000_000);
-    net.until(Span::from_secs(10), |net| {
-        transfer.pump(net);
-        transfer.read > 1_000_000
-    });
+    transfer.until(&mut net, Span::from_secs(10), |_, transfer| transfer.read > 1_000_000);
     net.nat.insert(client_address(0), "10.77.0.1:7777".parse().unwrap());
     let begin = net.now;
     // What the server sends to the old address is lost; the client's next packet shows the new one.
@@ -301,16 +295,10 @@ fn another_network_is_learnt_from_the_beginning() {
     let link = Link { rate: 20_000_000, queue: 250_000, delay: Span::from_ms(50), ..Link::default() };
     let (mut net, client, server) = pair(&[link], &Config::default());
     let mut transfer = Transfer::down(&mut net, client, server, 20_000_000);
-    net.until(Span::from_secs(20), |net| {
-        transfer.pump(net);
-        transfer.read > 3_000_000
-    });
+    transfer.until(&mut net, Span::from_secs(20), |_, transfer| transfer.read > 3_000_000);
     net.nat.insert(client_address(0), "10.7.7.7:4000".parse().unwrap());
     let (read, at) = (transfer.read, net.now);
-    net.until(Span::from_secs(20), |net| {
-        transfer.pump(net);
-        transfer.read > read + 7_000_000
-    });
+    transfer.until(&mut net, Span::from_secs(20), |_, transfer| transfer.read > read + 7_000_000);
     let took = net.now.since(at);
     assert!(net.connection(1, server).paths().all(|path| path.route.remote.port() == 4000));
     // 2.8 s at the link's rate, and a second to begin again.

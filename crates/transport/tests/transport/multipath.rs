@@ -80,10 +80,7 @@ fn an_abandoned_path_makes_room_for_another() {
     let full = net.connection(0, client).open_path(now, crate::net::route(2));
     assert_eq!(full, Err(PathError::Limit));
     let mut transfer = Transfer::up(&mut net, client, server, 3_000_000);
-    net.until(Span::from_secs(10), |net| {
-        transfer.pump(net);
-        transfer.read > 1_000_000
-    });
+    transfer.until(&mut net, Span::from_secs(10), |_, transfer| transfer.read > 1_000_000);
     let now = net.now;
     net.connection(0, client).abandon_path(now, 0).unwrap();
     transfer.run(&mut net, Span::from_secs(10));
@@ -105,10 +102,7 @@ fn a_backup_carries_nothing_until_the_other_fails() {
     assert!(net.connection(1, server).paths().any(|path| path.id == 1 && path.backup));
     let before = carried(&mut net, server);
     let mut transfer = Transfer::up(&mut net, client, server, 8_000_000);
-    net.until(Span::from_secs(10), |net| {
-        transfer.pump(net);
-        transfer.read > 3_000_000
-    });
+    transfer.until(&mut net, Span::from_secs(10), |_, transfer| transfer.read > 3_000_000);
     let during = carried(&mut net, server);
     assert!(during[0] - before[0] > 3_000_000 && during[1] - before[1] < 20_000, "{before:?} {during:?}");
     let now = net.now;
@@ -122,15 +116,9 @@ fn a_backup_carries_nothing_until_the_other_fails() {
 fn a_path_that_carries_less_than_before_is_used_on_with_smaller_packets() {
     let (mut net, client, server) = connected(&[shaped(20_000_000, 10); 2], &Config::default());
     let mut transfer = Transfer::up(&mut net, client, server, 40_000_000);
-    net.until(Span::from_secs(10), |net| {
-        transfer.pump(net);
-        transfer.read > 4_000_000
-    });
+    transfer.until(&mut net, Span::from_secs(10), |_, transfer| transfer.read > 4_000_000);
     net.links.get_mut(&client_address(1)).unwrap().mtu = 1350;
-    net.until(Span::from_secs(10), |net| {
-        transfer.pump(net);
-        transfer.read > 12_000_000
-    });
+    transfer.until(&mut net, Span::from_secs(10), |_, transfer| transfer.read > 12_000_000);
     let before = carried(&mut net, server);
     transfer.run(&mut net, Span::from_secs(30));
     let after = carried(&mut net, server);

@@ -348,13 +348,18 @@ impl Transfer {
         self.at_end
     }
 
+    /// Goes on until `done`, at most so long.
+    pub(crate) fn until(&mut self, net: &mut Net, most: Span, mut done: impl FnMut(&mut Net, &Self) -> bool) {
+        net.until(most, |net| {
+            self.pump(net);
+            done(net, self)
+        });
+    }
+
     /// Goes on until everything is there; how long it took.
     pub(crate) fn run(&mut self, net: &mut Net, most: Span) -> Span {
         let begin = net.now;
-        net.until(most, |net| {
-            self.pump(net);
-            self.is_done()
-        });
+        self.until(net, most, |_, transfer| transfer.is_done());
         net.now.since(begin)
     }
 }
