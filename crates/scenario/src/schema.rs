@@ -38,10 +38,17 @@ fn sweep() -> Value {
 }
 
 fn scale() -> Value {
+    let one = json!({
+        "type": "object",
+        "properties": { "only_claimed": {
+            "description": "Whether cases are left out that no claim looks at; not where `--set` chooses among the values of an axis.",
+            "type": "boolean",
+        } },
+    });
     json!({
         "description": "Overrides for `--scale small` (one small machine) and `--scale quick` (a look at the result, soon).",
         "type": "object",
-        "properties": { "small": { "type": "object" }, "quick": { "type": "object" } },
+        "properties": { "small": one, "quick": one },
         "additionalProperties": false,
     })
 }

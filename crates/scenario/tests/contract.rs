@@ -98,6 +98,27 @@ fn the_small_scale_changes_what_it_says_and_nothing_else() {
     assert_eq!(small.cases[0].scenario, expected);
 }
 
+/// A scale may leave out what no claim looks at, unless somebody chooses among the cases.
+#[test]
+fn a_scale_may_have_only_the_cases_that_claims_look_at() {
+    let text = EXAMPLE.replace("[scale.small]\n", "[scale.small]\nonly_claimed = true\n");
+    let document = Document::parse("fig9", &text).unwrap();
+    let cc = |options: &[&str], scale| {
+        let plan = document.plan(&Overrides { scale, ..set(options) }).unwrap();
+        let indices: Vec<_> = plan.cases.iter().map(|case| case.index).collect();
+        assert_eq!(indices, (0..plan.cases.len()).collect::<Vec<_>>());
+        plan.cases.iter().map(|case| case.set["cc"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(cc(&[], Scale::Full), ["lia", "olia", "vmcc"]);
+    assert_eq!(cc(&[], Scale::Small), ["lia", "vmcc"]);
+    assert_eq!(cc(&["seed=7"], Scale::Small), ["lia", "vmcc"]);
+    assert_eq!(cc(&["connections=2,3"], Scale::Small), ["lia", "lia", "vmcc", "vmcc"]);
+    assert_eq!(cc(&["cc=olia"], Scale::Small), ["olia"]);
+    let without = &text[..text.find("[[claim]]").unwrap()];
+    let error = Document::parse("fig9", without).unwrap_err().to_string();
+    assert!(error.contains("only_claimed") && error.contains("no claim looks at any case"), "{error}");
+}
+
 #[test]
 fn a_claim_about_cases_that_an_option_removed_is_not_applicable() {
     let text = |claims: &str| {

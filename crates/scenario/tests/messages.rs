@@ -131,6 +131,7 @@ fn faults_of_meaning() {
         ("[sweep]", "[scale.small]\ntopology.rat = \"1mbit\"\n[sweep]"),
         ("[sweep]", "[scale.small]\ntopology.rate = \"0mbit\"\n[sweep]"),
         ("[sweep]", "[scale.small]\nhost.cc = \"reno\"\n[sweep]"),
+        ("[sweep]", "[scale.small]\nonly_claimed = 1\n[sweep]"),
     ];
     let texts: Vec<String> = cases.iter().map(|(old, new)| replaced(old, new)).collect();
     insta::assert_snapshot!(texts.join("\n\n"));

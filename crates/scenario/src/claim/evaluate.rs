@@ -129,7 +129,7 @@ pub(super) fn dry_run(claim: &Claim) -> Result<(), BadClaim> {
 }
 
 impl Selector {
-    fn matches(&self, set: &IndexMap<String, Value>) -> bool {
+    pub(super) fn matches(&self, set: &IndexMap<String, Value>) -> bool {
         self.filters.iter().all(|f| set.get(&f.key).is_some_and(|value| same(value, &f.value)))
     }
 

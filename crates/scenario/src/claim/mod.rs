@@ -132,6 +132,11 @@ impl Claim {
         (!pure).then_some(selector.metric.as_str())
     }
 
+    /// Whether the claim compares a case that sets this.
+    pub(crate) fn looks_at(&self, set: &IndexMap<String, Value>) -> bool {
+        self.selectors.iter().any(|selector| selector.matches(set))
+    }
+
     /// Whether these cases (what each sets) have everything that the claim compares.
     pub(crate) fn selects(&self, cases: &[IndexMap<String, Value>]) -> bool {
         self.selectors.iter().all(|selector| selector.finds_cases(cases))

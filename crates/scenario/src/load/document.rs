@@ -33,7 +33,7 @@ pub struct Document {
     folder: Option<PathBuf>,
 }
 
-type Outcome<T> = Result<T, Box<Diagnostic>>;
+pub(super) type Outcome<T> = Result<T, Box<Diagnostic>>;
 
 impl Document {
     /// Reads a built-in scenario by name, or else a file.
@@ -122,14 +122,14 @@ impl Document {
     }
 }
 
-struct Resolver<'a> {
+pub(super) struct Resolver<'a> {
     source: &'a Source,
     folder: Option<&'a Path>,
-    overrides: &'a Overrides,
+    pub(super) overrides: &'a Overrides,
 }
 
 /// A path that was overridden, and by what.
-type Touched = Vec<(String, Origin)>;
+pub(super) type Touched = Vec<(String, Origin)>;
 
 impl Resolver<'_> {
     fn plan(&self, name: &str) -> Outcome<Plan> {
@@ -138,22 +138,27 @@ impl Resolver<'_> {
         let scales = self.take_table(&mut base, "scale")?;
         let claims = self.claims(base.remove("claim"))?;
         let keys = Keys::of(&base);
-        let mut touched = self.scale(&mut base, &keys, scales, &mut sweep_table)?;
+        let scale = self.scale_asked_for(scales)?;
+        let mut touched = self.apply_scale(&scale, &mut base, &keys, &mut sweep_table)?;
         let keys = Keys::of(&base);
         let mut axes = sweep::axes(&sweep_table, &keys).map_err(|e| self.bad_axis(e))?;
         let values = axes.clone();
         self.set_options(&mut base, &keys, &mut axes, &mut touched)?;
         sweep::check(&axes, &keys).map_err(|e| self.bad_axis(e))?;
         self.refuse_scaled_axes(&axes, &keys, &touched)?;
-        let cases = self.cases(&base, &keys, &axes, &touched)?;
-        let first = &cases[0].scenario;
+        let mut cases = self.cases(&base, &keys, &axes, &touched)?;
         let narrowed = !self.overrides.set.is_empty();
-        let claims = self.check_claims(claims, &values, first, narrowed)?;
+        let claims = self.check_claims(claims, &values, &cases[0].scenario, narrowed)?;
+        // Who chooses among the cases gets all that were chosen.
+        if scale.only_claimed && values.iter().all(|axis| axes.contains(axis)) {
+            self.keep_claimed(&scale, &mut cases, &claims)?;
+        }
         let sets: Vec<_> = cases.iter().map(|case| case.set.clone()).collect();
         let axes: Vec<_> = values.iter().map(labels).collect();
         // A claim that no sweep of the file could decide is no victim of the override.
         let removed = |claim: &Claim| narrowed && !claim.selects(&sets) && claim.could_select(&axes);
         let (not_applicable, claims) = claims.into_iter().partition(removed);
+        let first = &cases[0].scenario;
         Ok(Plan {
             name: name.to_owned(),
             title: first.title.clone(),
@@ -174,11 +179,11 @@ impl Resolver<'_> {
         }
     }
 
-    fn at(&self, path: &str, message: String, help: Option<String>) -> Box<Diagnostic> {
+    pub(super) fn at(&self, path: &str, message: String, help: Option<String>) -> Box<Diagnostic> {
         Box::new(self.source.diagnostic(path, false, message, help))
     }
 
-    fn at_origin(
+    pub(super) fn at_origin(
         &self,
         origin: &Origin,
         key: Option<&str>,
@@ -199,50 +204,6 @@ impl Resolver<'_> {
 
     fn bad_axis(&self, bad: BadAxis) -> Box<Diagnostic> {
         self.at_origin(&bad.origin, None, bad.message, bad.help)
-    }
-
-    /// Applies the scale that is asked for, if the file has it; its `sweep` table replaces axes.
-    fn scale(
-        &self,
-        base: &mut Map<String, Value>,
-        keys: &Keys,
-        mut scales: Map<String, Value>,
-        sweep_table: &mut Map<String, Value>,
-    ) -> Outcome<Touched> {
-        if let Some(unknown) = scales.keys().find(|name| !Scale::NAMES.contains(&name.as_str())) {
-            let help = did_you_mean(unknown, Scale::NAMES);
-            return Err(self.at(
-                &format!("scale.{unknown}"),
-                "the scales are `small` and `quick`".into(),
-                help,
-            ));
-        }
-        let mut touched = Touched::new();
-        let Some(name) = self.overrides.scale.name() else { return Ok(touched) };
-        for (key, value) in &self.take_scale(&mut scales, name)? {
-            let origin = format!("scale.{name}.{key}");
-            if key == "sweep" {
-                let axes =
-                    value.as_object().ok_or_else(|| self.at(&origin, "expected a table".into(), None))?;
-                sweep_table.extend(axes.iter().map(|(k, v)| (k.clone(), v.clone())));
-                continue;
-            }
-            let paths =
-                apply::set(base, keys, key, value).map_err(|e| self.at(&origin, e.message, e.help))?;
-            touched.extend(paths.into_iter().map(|path| {
-                let from = format!("scale.{name}.{}", without_indices(&path));
-                (path, Origin::File(from))
-            }));
-        }
-        Ok(touched)
-    }
-
-    fn take_scale(&self, scales: &mut Map<String, Value>, name: &str) -> Outcome<Map<String, Value>> {
-        match scales.remove(name) {
-            None => Ok(Map::new()),
-            Some(Value::Object(table)) => Ok(table),
-            Some(_) => Err(self.at(&format!("scale.{name}"), "expected a table of overrides".into(), None)),
-        }
     }
 
     fn set_options(
@@ -286,22 +247,6 @@ impl Resolver<'_> {
             if let Some(value) = value {
                 base.insert(key.into(), value.into());
                 touched.push((key.into(), Origin::Set(format!("{key}={value}"))));
-            }
-        }
-        Ok(())
-    }
-
-    /// A scale that sets what an axis sets would have no effect.
-    fn refuse_scaled_axes(&self, axes: &[Axis], keys: &Keys, touched: &Touched) -> Outcome<()> {
-        for axis in axes.iter().filter(|axis| !axis.is_variant) {
-            let Some(full) = keys.canonical(&axis.key) else { continue };
-            let scaled = touched
-                .iter()
-                .find(|(path, origin)| without_indices(path) == full && matches!(origin, Origin::File(_)));
-            if let (Some((_, origin)), Origin::File(_)) = (scaled, &axis.settings[0].origin) {
-                let message = format!("`{}` is an axis of the sweep, which would override this", axis.key);
-                let help = format!("write `sweep.{} = [...]` here instead", axis.key);
-                return Err(self.at_origin(origin, None, message, Some(help)));
             }
         }
         Ok(())
@@ -422,19 +367,4 @@ fn with_file_keys(mut bad: BadValue) -> BadValue {
         bad.help = did_you_mean(&bad.path, FILE_KEYS);
     }
     bad
-}
-
-/// `traffic[0].size` as it would be written in a table: `traffic.size`.
-fn without_indices(path: &str) -> String {
-    let mut out = String::new();
-    let mut inside = false;
-    for c in path.chars() {
-        match c {
-            '[' => inside = true,
-            ']' => inside = false,
-            c if !inside => out.push(c),
-            _ => {}
-        }
-    }
-    out
 }

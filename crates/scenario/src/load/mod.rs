@@ -5,6 +5,7 @@ pub(crate) mod decode;
 pub(crate) mod document;
 pub(crate) mod keys;
 mod recorded;
+mod scale;
 pub(crate) mod set_option;
 pub(crate) mod source;
 pub(crate) mod sweep;

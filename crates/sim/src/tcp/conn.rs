@@ -75,6 +75,8 @@ pub(crate) struct Conn {
     pub(crate) selector: Selector,
     pub(crate) started: bool,
     pub(crate) finished: bool,
+    /// The host has asked for further subflows.
+    pub(crate) joins_begun: bool,
     /// The last written segment ends the stream.
     pub(crate) closing: bool,
     /// Sent and to be sent again on another subflow, oldest first.
@@ -136,6 +138,7 @@ impl Conn {
             selector: Selector::new(spec.scheduler),
             started: false,
             finished: false,
+            joins_begun: false,
             closing: false,
             reinject: VecDeque::new(),
             carried: Box::default(),

@@ -25,7 +25,10 @@ impl<W: Wire> Tx<'_, W> {
         }
         if self.conn.una >= self.conn.end && self.conn.closing {
             self.finish();
-        } else if self.subs[r].status == Status::Established || self.conn.una > before {
+            return;
+        }
+        self.join_others();
+        if self.subs[r].status == Status::Established || self.conn.una > before {
             self.push(Some(r));
         }
     }

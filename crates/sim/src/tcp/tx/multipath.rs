@@ -71,14 +71,23 @@ impl<W: Wire> Tx<'_, W> {
                 self.conn.established_at = self.now;
             }
             self.on_connected();
-            for other in 1..self.subs.len() {
-                if self.subs[other].status == Status::Idle {
-                    let delay = self.subs[other].join_delay;
-                    self.open_subflow(other, delay);
-                }
-            }
         }
         self.push(Some(r));
+    }
+
+    /// Asks for further subflows once data was acknowledged: only then does the opener know that the other end has its key
+    /// (RFC 8684 section 3.1), and Linux asks no earlier.
+    pub(super) fn join_others(&mut self) {
+        if self.conn.joins_begun || self.conn.una == 0 {
+            return;
+        }
+        self.conn.joins_begun = true;
+        for other in 1..self.subs.len() {
+            if self.subs[other].status == Status::Idle {
+                let delay = self.subs[other].join_delay;
+                self.open_subflow(other, delay);
+            }
+        }
     }
 
     /// Segment `data_seq`, which another subflow has not delivered, goes out on subflow `r`.

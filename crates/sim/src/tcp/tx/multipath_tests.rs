@@ -47,13 +47,14 @@ fn first_data(lab: &Lab, route: u32) -> Option<Time> {
 }
 
 #[test]
-fn joins_start_after_the_first_subflow_is_established() {
+fn joins_start_when_data_was_acknowledged() {
     let mut lab = Lab::new(two(2000), clean());
     lab.run_ms(5000);
     let at = |route| first_data(&lab, route).map_or(0, |t| t.us() / 1000);
     assert_eq!(at(0), 20);
-    // SYN at 20 ms, SYN-ACK at 40 ms, the fourth ACK at 60 ms: two round trips after the first subflow.
-    assert_eq!(at(2), 60);
+    // SYN at 40 ms, SYN-ACK at 60 ms, the fourth ACK at 80 ms: three round trips after the first subflow, as Linux does it
+    // (6.18, captured at 100 ms: data at 0, its acknowledgment and the SYN at 101, data on the second at 305).
+    assert_eq!(at(2), 80);
     assert_eq!(lab.flow().delivered_bytes, 2000 * MSS);
 }
 
@@ -71,7 +72,7 @@ fn the_lowest_rtt_is_preferred() {
     let app = App::OnOff { rate_bps: 1_000_000, on: Span::from_secs(1), off: Span::ZERO };
     let mut lab = Lab::new(Setup { app, paths: paths(&[40, 5]), ..two(1) }, clean());
     lab.run_ms(3000);
-    assert!(lab.data(0).iter().all(|d| d.0 < ms(100)), "the slow path only until the fast one has joined");
+    assert!(lab.data(0).iter().all(|d| d.0 < ms(181)), "the slow path only until the fast one has joined");
     assert!(lab.data(2).len() > 200);
 }
 
@@ -96,7 +97,7 @@ fn round_robin_alternates() {
 fn round_robin_without_window_check_waits_for_the_full_one() {
     // Strict alternation: neither path can be more than a turn ahead.
     let scheduler = Scheduler::RoundRobin { num_segments: 2, cwnd_limited: false };
-    let slow = vec![(Span::from_ms(5), Span::from_us(120)), (Span::from_ms(50), Span::from_us(1200))];
+    let slow = vec![(Span::from_ms(5), Span::from_us(120)), (Span::from_ms(20), Span::from_us(480))];
     let mut lab = Lab::new(Setup { scheduler, paths: slow, ..two(3000) }, clean());
     lab.run_ms(20_000);
     let joined = first_data(&lab, 2).expect("the second path was used");
