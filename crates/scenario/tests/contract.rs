@@ -114,6 +114,7 @@ fn a_scale_may_have_only_the_cases_that_claims_look_at() {
     assert_eq!(cc(&["seed=7"], Scale::Small), ["lia", "vmcc"]);
     assert_eq!(cc(&["connections=2,3"], Scale::Small), ["lia", "lia", "vmcc", "vmcc"]);
     assert_eq!(cc(&["cc=olia"], Scale::Small), ["olia"]);
+    assert_eq!(cc(&["host.cc=lia,olia,vmcc"], Scale::Small), ["lia", "olia", "vmcc"]);
     let without = &text[..text.find("[[claim]]").unwrap()];
     let error = Document::parse("fig9", without).unwrap_err().to_string();
     assert!(error.contains("only_claimed") && error.contains("no claim looks at any case"), "{error}");

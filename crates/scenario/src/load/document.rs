@@ -149,8 +149,7 @@ impl Resolver<'_> {
         let mut cases = self.cases(&base, &keys, &axes, &touched)?;
         let narrowed = !self.overrides.set.is_empty();
         let claims = self.check_claims(claims, &values, &cases[0].scenario, narrowed)?;
-        // Who chooses among the cases gets all that were chosen.
-        if scale.only_claimed && values.iter().all(|axis| axes.contains(axis)) {
+        if scale.only_claimed && !self.chooses_among(&values, &keys) {
             self.keep_claimed(&scale, &mut cases, &claims)?;
         }
         let sets: Vec<_> = cases.iter().map(|case| case.set.clone()).collect();
@@ -250,6 +249,18 @@ impl Resolver<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether `--set` names an axis: who chooses among the cases gets all that were chosen.
+    fn chooses_among(&self, axes: &[Axis], keys: &Keys) -> bool {
+        let named = |key: &str| {
+            axes.iter().any(|axis| {
+                axis.key == key
+                    || keys.canonical(&axis.key).is_some_and(|full| keys.canonical(key) == Some(full))
+            })
+        };
+        let options = self.overrides.set.iter().filter_map(|text| SetOption::parse(text).ok());
+        options.into_iter().any(|option| named(&option.key))
     }
 
     fn cases(

@@ -19,7 +19,7 @@ pub(crate) enum Origin {
 }
 
 /// One value of an axis.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Setting {
     pub(crate) label: Value,
     pub(crate) overrides: Vec<(String, Value)>,
@@ -27,7 +27,7 @@ pub(crate) struct Setting {
 }
 
 /// One axis of the sweep.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Axis {
     pub(crate) key: String,
     /// Whether each value is a named set of overrides rather than a value of `key`.

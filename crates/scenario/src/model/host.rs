@@ -122,7 +122,7 @@ pub struct Host {
     /// The largest IP packet.
     #[schemars(extend("examples" = ["1500B"]))]
     pub mtu: Bytes,
-    /// The time from the first acknowledgment of a connection's data to its host asking for more subflows.
+    /// The time from the first acknowledgment after a connection's handshake to its host asking for more subflows.
     pub join_delay: Nanos,
     /// Whether slow start leaves on rising delay (HyStart).
     pub hystart: bool,

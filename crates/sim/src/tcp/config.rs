@@ -236,7 +236,7 @@ pub struct SubflowSpec {
     pub reverse: RouteId,
     /// Used only when no other subflow works (RFC 8684 `B` flag).
     pub backup: bool,
-    /// Extra time before the join starts, counted from the first acknowledgment of data.
+    /// Extra time before the join starts, counted from the first acknowledgment after the handshake.
     pub join_delay: Span,
 }
 

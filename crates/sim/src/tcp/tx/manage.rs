@@ -8,8 +8,8 @@ use crate::tcp::subflow::Status;
 use crate::time::{Span, Time};
 
 impl<W: Wire> Tx<'_, W> {
-    /// Changes subflow `r`. One is closed and opened only where a connection can have several, since nobody else could
-    /// carry what it has not delivered.
+    /// Changes subflow `r`. One is closed and opened only where a connection can have several, and no earlier than others were
+    /// asked for, since nobody else could carry what it has not delivered.
     pub(crate) fn change(&mut self, r: usize, change: SubflowChange) {
         let lives = self.conn.established_at != Time::NEVER && !self.conn.finished;
         match change {
@@ -20,7 +20,12 @@ impl<W: Wire> Tx<'_, W> {
                     self.push(None);
                 }
             }
-            SubflowChange::Close if lives && self.conn.grouped && self.subs[r].status != Status::Closed => {
+            SubflowChange::Close
+                if lives
+                    && self.conn.grouped
+                    && self.conn.joins_begun
+                    && self.subs[r].status != Status::Closed =>
+            {
                 self.close_subflow(r, Closing::Managed);
                 self.push(None);
             }

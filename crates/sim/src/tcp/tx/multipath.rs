@@ -21,6 +21,7 @@ impl<W: Wire> Tx<'_, W> {
     pub(crate) fn open_established(&mut self) {
         self.conn.started = true;
         self.conn.established_at = self.now;
+        self.conn.joins_begun = true;
         for sf in self.subs.iter_mut() {
             sf.status = Status::Joining;
         }
@@ -75,10 +76,11 @@ impl<W: Wire> Tx<'_, W> {
         self.push(Some(r));
     }
 
-    /// Asks for further subflows once data was acknowledged: only then does the opener know that the other end has its key
-    /// (RFC 8684 section 3.1), and Linux asks no earlier.
+    /// Asks for further subflows once the other end has sent an ACK besides the handshake's: only then does the opener know
+    /// that it has the key (RFC 8684 section 3.1), and Linux's path manager begins (`check_fully_established`). Servers have
+    /// theirs from the first request on (`open_established`).
     pub(super) fn join_others(&mut self) {
-        if self.conn.joins_begun || self.conn.una == 0 {
+        if self.conn.joins_begun {
             return;
         }
         self.conn.joins_begun = true;
