@@ -251,18 +251,6 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// Whether `--set` names an axis: who chooses among the cases gets all that were chosen.
-    fn chooses_among(&self, axes: &[Axis], keys: &Keys) -> bool {
-        let named = |key: &str| {
-            axes.iter().any(|axis| {
-                axis.key == key
-                    || keys.canonical(&axis.key).is_some_and(|full| keys.canonical(key) == Some(full))
-            })
-        };
-        let options = self.overrides.set.iter().filter_map(|text| SetOption::parse(text).ok());
-        options.into_iter().any(|option| named(&option.key))
-    }
-
     fn cases(
         &self,
         base: &Map<String, Value>,

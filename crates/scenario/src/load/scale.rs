@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::apply;
 use super::document::{Outcome, Resolver, Touched};
 use super::keys::Keys;
+use super::set_option::SetOption;
 use super::sweep::{Axis, Origin};
 use crate::claim::Claim;
 use crate::error::did_you_mean;
@@ -93,6 +94,12 @@ impl Resolver<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether `--set` names an axis: who chooses among the cases gets all that were chosen.
+    pub(super) fn chooses_among(&self, axes: &[Axis], keys: &Keys) -> bool {
+        let options = self.overrides.set.iter().filter_map(|text| SetOption::parse(text).ok());
+        options.into_iter().any(|option| axes.iter().any(|axis| axis.is_called(&option.key, keys)))
     }
 
     /// Leaves out the cases that no claim looks at.

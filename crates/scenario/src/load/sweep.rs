@@ -35,6 +35,14 @@ pub(crate) struct Axis {
     pub(crate) settings: Vec<Setting>,
 }
 
+impl Axis {
+    /// Whether a `--set` option of this name means it.
+    pub(crate) fn is_called(&self, name: &str, keys: &Keys) -> bool {
+        let full = |key| keys.canonical(key);
+        self.key == name || full(&self.key).is_some_and(|own| full(name).as_deref().unwrap_or(name) == own)
+    }
+}
+
 /// A fault of the sweep, at an origin.
 #[derive(Debug)]
 pub(crate) struct BadAxis {
@@ -115,9 +123,7 @@ pub(crate) fn add_set(
 ) -> Result<(), BadAxis> {
     let origin = Origin::Set(text.to_owned());
     let canonical = keys.canonical(&option.key).unwrap_or_else(|| option.key.clone());
-    let same =
-        |axis: &&mut Axis| axis.key == option.key || keys.canonical(&axis.key).as_ref() == Some(&canonical);
-    if let Some(axis) = axes.iter_mut().find(same) {
+    if let Some(axis) = axes.iter_mut().find(|axis| axis.is_called(&option.key, keys)) {
         if axis.is_variant {
             return narrow(axis, option, origin);
         }
