@@ -256,7 +256,9 @@ impl Connection {
         let kept = advice.close_for.filter(|&kept| kept != slot);
         let in_use = |path: &Path| path.is_open() && !path.failed && !path.is_backup();
         let others = self.paths.iter().enumerate().filter(|(i, path)| *i != slot && in_use(path));
-        if kept.is_some_and(|kept| self.paths.get(kept).is_some_and(Path::is_open))
+        // Of two that are one and of which one is silent, the other is all there is.
+        let answers = |path: &Path| path.is_open() && !path.failed;
+        if kept.is_some_and(|kept| self.paths.get(kept).is_some_and(answers))
             && may_suppress(others.count(), self.config.min_paths)
         {
             let path = self.paths[slot].id;

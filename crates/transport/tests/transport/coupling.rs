@@ -242,6 +242,26 @@ fn a_path_that_has_failed_is_none_that_is_spared() {
     assert_eq!(open, 2, "two that work are left");
 }
 
+/// Where it says that two are one, of the two only one answers.
+#[test]
+fn no_path_is_given_up_in_favour_of_one_that_is_silent() {
+    let link = Link { queue: 300_000, mark_above: u64::MAX, ..shaped(20_000_000, 10) };
+    let (mut net, client, server) = connected(&[link; 3], &accuses_all(1));
+    let mut transfer = Transfer::up(&mut net, client, server, 60_000_000);
+    transfer.until(&mut net, Span::from_secs(10), |_, transfer| transfer.read > 2_000_000);
+    let now = net.now;
+    net.links.get_mut(&client_address(1)).unwrap().cut = (now, Time::NEVER);
+    transfer.until(&mut net, Span::from_secs(10), |net, _| {
+        net.happened(0, &Event::PathSuspected { path: 1 }).is_some()
+    });
+    // The first asks, and of the others none has a mark to tell it from another.
+    net.links.get_mut(&client_address(0)).unwrap().mark_above = 20_000;
+    transfer.run(&mut net, Span::from_secs(60));
+    let left: Vec<_> = net.connection(0, client).paths().map(|path| (path.id, path.marked_packets)).collect();
+    let of = |id| left.iter().find(|own| own.0 == id);
+    assert!(of(0).is_some_and(|own| own.1 > 20), "it would have asked, and is in use: {left:?}");
+}
+
 /// Nothing to compare: a connection with one window has one path for its algorithm.
 #[test]
 fn no_path_is_accused_where_all_have_one_window() {
