@@ -185,17 +185,18 @@ wrapper=()
 threads=1
 
 run_binaries() { # run_binaries LIST ARGUMENTS...: one program at a time; the arguments are libtest's
-	local list=$1 dir binary status begin failed=0
+	local list=$1 dir binary status begin used failed=0 TIMEFORMAT='%U %S'
 	shift
 	while IFS=$'\t' read -r dir binary; do
 		printf '\n     Running %s\n' "${binary##*/}"
 		begin=$SECONDS
-		(cd "$dir" && exec "${wrapper[@]}" "$binary" --test-threads="$threads" "$@" </dev/null)
+		used=$({ time (cd "$dir" && exec "${wrapper[@]}" "$binary" --test-threads="$threads" "$@" </dev/null >&3 2>&4 3>&- 4>&-); } 2>&1)
 		status=$?
-		echo "$((SECONDS - begin)) s ${binary##*/}" >>"$logs/durations"
+		awk -v used="$used" -v took="$((SECONDS - begin))" -v name="${binary##*/}" \
+			'BEGIN { split(used, s, " "); printf "%d s of CPU in %d s: %s\n", s[1] + s[2], took, name }' >>"$logs/durations"
 		[ $status = 0 ] || { failed=1 && echo "error: ${binary##*/} failed with code $status"; }
 		[ $status -lt 128 ] || echo "error: ${binary##*/} was ended (signal: $((status - 128)))"
-	done <"$list"
+	done <"$list" 3>&1 4>&2
 	return $failed
 }
 
@@ -462,8 +463,9 @@ printf '\n================ summary ================\n'
 printf '%s\n' "${summary[@]}"
 printf '=========================================\n'
 [ ! -e "$logs/second-try" ] || printf 'passed at the second try: %s\n' "$(tr '\n' ' ' <"$logs/second-try")"
-[ ! -e "$logs/durations" ] || printf 'longest test programs: %s\n' "$(sort -rn "$logs/durations" | sed 's/-[0-9a-f]*$//' | head -n 12 | paste -sd , | sed 's/,/, /g')"
+[ ! -e "$logs/durations" ] || printf 'what costs most: %s\n' "$(sort -rn "$logs/durations" | sed 's/-[0-9a-f]*$//' | head -n 24 | paste -sd , | sed 's/,/, /g')"
 took=$(((SECONDS - started) / 60))min$(((SECONDS - started) % 60))s
+echo "processor time of programs and their children: $(times | tail -n 1)"
 if [ ${#failures[@]} -gt 0 ]; then
 	# Of a log, often only the end is read or kept.
 	for stage in "${failures[@]}"; do
