@@ -65,6 +65,11 @@ class Net:
         run("ip", "-n", self.router, "rule", verb, "iif", f"p{way}", "blackhole")
         run("ip", "-n", self.router, "rule", verb, "to", f"10.9.{way + 1}.0/24", "blackhole")
 
+    def cut_into_packets(self):
+        """Has all that leaves here be packets before it comes to the router, as on a wire, not what the kernel would segment later."""
+        for way in (0, 1):
+            run("ip", "-n", self.here, "link", "set", f"p{way}", "gso_max_segs", "1")
+
     def sent_by(self, way):
         path = f"/sys/class/net/p{way}/statistics/tx_bytes"
         words = ("ip", "netns", "exec", self.here, "cat", path)
@@ -205,12 +210,13 @@ def stall(net, options):
 
 
 def one_share(net, options, algorithm):
-    """What a TCP connection gets of what both get, beside a copy over two subflows."""
+    """What a TCP connection gets of what both get, beside a copy."""
     skip, last = 5, options.share_seconds
+    ways = [address(way) for way in range(options.share_ways)]
     server = subprocess.Popen(
         ("ip", "netns", "exec", net.there, "iperf3", "-s", "-1", "-B", "10.9.3.1"), stdout=subprocess.DEVNULL
     )
-    copy = Copy(net, options, options.mbit * 125_000 * (2 * skip + last + 5), [address(0), address(1)], ["10.9.3.1"])
+    copy = Copy(net, options, options.mbit * 125_000 * (2 * skip + last + 5), ways, ["10.9.3.1"])
     try:
         copy.wait_for(1_000_000)
         words = f"ip netns exec {net.here} iperf3 -J -c 10.9.3.1 -C {algorithm} -O {skip} -t {last}".split()
@@ -232,8 +238,11 @@ def share(net, options):
         for space in (net.here, net.router):
             subprocess.run(("tc", "-n", space, "qdisc", "del", "dev", f"p{way}", "root"), stderr=subprocess.DEVNULL, check=False)
     net.shape(net.router, "q0", options.mbit)
-    print(f"| one TCP beside two subflows of `lia`, {options.mbit} Mbit/s | mean share of TCP | median (spread) | runs |\n|---|---|---|---|")
-    for algorithm in ("reno", "cubic"):
+    if not options.whole:
+        net.cut_into_packets()
+    beside = "two subflows of `lia`" if options.share_ways == 2 else "one path of `lia`, which is `reno`"
+    print(f"| one TCP beside {beside}, {options.mbit} Mbit/s | mean share of TCP | median (spread) | runs |\n|---|---|---|---|")
+    for algorithm in options.share_tcp.split(","):
         shares = [one_share(net, options, algorithm) for _ in range(options.share_runs)]
         mean, deviation = statistics.mean(shares), statistics.stdev(shares)
         print(f"| {algorithm} | **{mean:.2f}** +- {deviation:.2f} | {spread(shares, 2)} | {len(shares)} |", flush=True)
@@ -249,6 +258,9 @@ def main():
     parser.add_argument("--seconds", type=float, default=5, help="that a run of aggregation takes about")
     parser.add_argument("--cuts", type=int, default=100)
     parser.add_argument("--share-runs", type=int, default=10)
+    parser.add_argument("--share-ways", type=int, default=2, choices=(1, 2), help="of the copy (default: 2)")
+    parser.add_argument("--share-tcp", default="reno,cubic", help="algorithms of the TCP connection")
+    parser.add_argument("--whole", action="store_true", help="share: packets that the kernel would segment later reach the bottleneck, and are dropped, as one")
     parser.add_argument("--share-seconds", type=int, default=20)
     parser.add_argument("--mbit", type=int, default=30, help="of the shared bottleneck")
     options = parser.parse_args()

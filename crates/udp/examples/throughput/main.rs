@@ -1,6 +1,6 @@
-//! What a transfer costs here, with `quinn` and with `noq`, side by side: `throughput [OPTIONS]`, see [`USAGE`].
+//! What a transfer costs here, with `quinn`, with `noq`, and with UDP alone, side by side: `throughput [OPTIONS]`, see [`USAGE`].
 //!
-//! Each transfer is one stream between two processes of its own, each with a processor of its own where there are two. All three have
+//! Each transfer is one stream between two processes of its own, each with a processor of its own where there are two. All have
 //! the same certificate, cipher, flow control windows, packet size, socket buffers, pieces of application data and kind of runtime.
 
 mod noq;
@@ -11,13 +11,14 @@ mod process;
 mod quinn;
 mod setup;
 mod table;
+mod udp;
 
 use options::{Case, Library, Options};
 use process::{Far, Near};
 use std::error::Error;
 use table::Row;
 
-const USAGE: &str = "throughput [--gib N] [--rounds N] [--paths 1,2] [--offload on,off] [--libraries vmcc,quinn,noq] [--at IP,IP] \
+const USAGE: &str = "throughput [--gib N] [--rounds N] [--paths 1,2] [--offload on,off] [--libraries vmcc,quinn,noq,udp] [--at IP,IP] \
 [--from IP,IP] [--far-in COMMAND] [--near-in COMMAND] [--json FILE]
   --at, --from       addresses of the receiver and of the sender, one for each path; of the loopback if not said
   --far-in, --near-in  what the receiver and the sender are started with, such as `ip netns exec NAME`";
@@ -72,6 +73,7 @@ fn receive(args: &[String]) -> Result<()> {
             Library::Vmcc => ours::receive(&case).await,
             Library::Quinn => quinn::receive(&case).await,
             Library::Noq => noq::receive(&case).await,
+            Library::Udp => udp::receive(&case).await,
         }
     })?;
     println!("{usage}");
@@ -87,6 +89,7 @@ fn send(args: &[String]) -> Result<()> {
             Library::Vmcc => ours::send(&case).await,
             Library::Quinn => quinn::send(&case).await,
             Library::Noq => noq::send(&case).await,
+            Library::Udp => udp::send(&case).await,
         }
     })?;
     println!("{usage}");

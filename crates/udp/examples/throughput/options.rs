@@ -10,6 +10,14 @@ pub(crate) enum Library {
     Vmcc,
     Quinn,
     Noq,
+    /// No transport at all.
+    Udp,
+}
+
+impl Library {
+    fn has_paths(self) -> bool {
+        matches!(self, Library::Vmcc | Library::Noq)
+    }
 }
 
 impl fmt::Display for Library {
@@ -18,6 +26,7 @@ impl fmt::Display for Library {
             Library::Vmcc => "vmcc",
             Library::Quinn => "quinn",
             Library::Noq => "noq",
+            Library::Udp => "udp",
         })
     }
 }
@@ -26,9 +35,9 @@ impl FromStr for Library {
     type Err = String;
 
     fn from_str(name: &str) -> std::result::Result<Library, String> {
-        let known = [Library::Vmcc, Library::Quinn, Library::Noq];
+        let known = [Library::Vmcc, Library::Quinn, Library::Noq, Library::Udp];
         let found = known.into_iter().find(|library| library.to_string() == name);
-        found.ok_or_else(|| format!("`{name}` is no library here; there are vmcc, quinn and noq"))
+        found.ok_or_else(|| format!("`{name}` is no library here; there are vmcc, quinn, noq and udp"))
     }
 }
 
@@ -107,7 +116,7 @@ impl Options {
             rounds: 5,
             paths: vec![1, 2],
             offload: vec!["on".into(), "off".into()],
-            libraries: vec![Library::Vmcc, Library::Quinn, Library::Noq],
+            libraries: vec![Library::Vmcc, Library::Quinn, Library::Noq, Library::Udp],
             at: loopback.clone(),
             from: loopback,
             far_in: Vec::new(),
@@ -142,12 +151,12 @@ impl Options {
         Ok(options)
     }
 
-    /// Each library beside the others; `quinn` has one path only.
+    /// Each library beside the others; some have one path only.
     pub(crate) fn cases(&self) -> Vec<Case> {
         let mut cases = Vec::new();
         for offload in self.offload.iter().map(|word| word == "on") {
             for &paths in &self.paths {
-                for &library in self.libraries.iter().filter(|&&own| paths == 1 || own != Library::Quinn) {
+                for &library in self.libraries.iter().filter(|own| paths == 1 || own.has_paths()) {
                     let at = self.at[..paths].iter().map(|&ip| SocketAddr::new(ip, 0)).collect();
                     let from = self.from[..paths].to_vec();
                     cases.push(Case { library, offload, gib: self.gib, at, from });
