@@ -206,7 +206,8 @@ impl Connection {
     fn on_other_network(&mut self, now: Time, slot: usize) {
         self.windows.restart(slot, now);
         let path = &mut self.paths[slot];
-        (path.rtt, path.ecn) = Default::default();
+        path.rtt = Default::default();
+        path.ecn.restart();
         let id = path.id;
         self.begin_window(slot, now);
         self.change_id(id);

@@ -18,6 +18,8 @@ enum State {
 pub(crate) struct EcnValidation {
     state: State,
     sent: u64,
+    /// Of them, those before the test began.
+    before: u64,
     lost: u64,
 }
 
@@ -25,7 +27,7 @@ impl EcnValidation {
     /// Whether the next packet is sent ECN-capable.
     pub(crate) fn is_sending(&self) -> bool {
         match self.state {
-            State::Testing => self.sent < TESTED,
+            State::Testing => self.sent - self.before < TESTED,
             State::Capable => true,
             State::Failed => false,
         }
@@ -34,6 +36,11 @@ impl EcnValidation {
     /// Whether the peer's counts have been right.
     pub(crate) fn is_capable(&self) -> bool {
         self.state == State::Capable
+    }
+
+    /// Packets take another way from now on, which is tested anew. The peer counts on, so what was sent before is not forgotten.
+    pub(crate) fn restart(&mut self) {
+        *self = EcnValidation { sent: self.sent, before: self.sent, ..EcnValidation::default() };
     }
 
     pub(crate) fn on_sent(&mut self) {
