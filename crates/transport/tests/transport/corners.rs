@@ -2,7 +2,11 @@
 
 use crate::multipath::{connected, shaped};
 use crate::net::{Link, Net, Transfer, client_address, route};
-use vmcc_transport::{Config, Retry};
+use crate::pair::Pair;
+use std::sync::Arc;
+use vmcc_transport::crypto::Side;
+use vmcc_transport::unprotected::Unprotected;
+use vmcc_transport::{Config, ConnectionError, Ecn, Endpoint, Event, Retry, Server};
 use vmcc_units::time::{Span, Time};
 
 /// The peer counts on over a change of address: that is no reason to do without marks in the new network.
@@ -58,4 +62,34 @@ fn losses_around_what_arrived_are_no_persistent_congestion() {
     let after = net.connection(0, client).paths().next().unwrap();
     assert!(after.lost_packets >= before.lost_packets + 2, "{before:?} {after:?}");
     assert!(after.cwnd_pkt >= before.cwnd_pkt / 2, "{before:?} {after:?}");
+}
+
+#[test]
+fn several_paths_with_an_id_of_no_bytes_are_refused() {
+    let server = Server {
+        tls: Arc::new(Unprotected(Side::Server)),
+        config: Arc::default(),
+        retry: Retry::Above(99),
+        max_connections: 9,
+    };
+    let mut server = Endpoint::new(Some(server), [2; 32]);
+    // Of this client, the id is of no bytes; with the extension, or without.
+    for (extension, refused) in [(&[0x3e, 1, 3][..], true), (&[], false)] {
+        let params = [&[0x0f, 0][..], extension].concat();
+        let message = [&(params.len() as u32).to_be_bytes()[..], &params].concat();
+        let mut packet = vec![0xc0, 0, 0, 0, 1, 8, 1, 2, 3, 4, 5, 6, 7, u8::from(refused), 0, 0];
+        packet.extend(((1200_u16 - 18) | 0x4000).to_be_bytes());
+        packet.extend([0, 0x06, 0, message.len() as u8]);
+        packet.extend(message);
+        packet.resize(1200, 0);
+        let now = Time::ZERO + Span::from_secs(1);
+        server.handle_datagram(now, Pair::route(1), Ecn::NotEct, &mut packet);
+        let mut out = Vec::new();
+        while server.poll_transmit(now, &mut out).is_some() {}
+        let closed = std::iter::from_fn(|| server.poll_event()).find_map(|(_, event)| match event {
+            Event::Closed(ConnectionError::Transport(error)) => Some(error.code),
+            _ => None,
+        });
+        assert_eq!(closed, refused.then_some(0x0a));
+    }
 }
