@@ -93,3 +93,18 @@ fn several_paths_with_an_id_of_no_bytes_are_refused() {
         assert_eq!(closed, refused.then_some(0x0a));
     }
 }
+
+/// A datagram that was as long as it might be when it was given does not hold back all that follow once packets are smaller.
+#[test]
+fn datagrams_that_no_longer_fit_hold_no_others_back() {
+    let (mut net, client, server) = connected(&[shaped(20_000_000, 5)], &Config::default());
+    net.run_for(Span::from_secs(2));
+    net.links.get_mut(&client_address(0)).unwrap().mtu = 1250;
+    let connection = net.connection(0, client);
+    let most = connection.max_datagram().unwrap();
+    while connection.send_datagram(&vec![1; most]) {}
+    net.run_for(Span::from_secs(20));
+    assert!(net.connection(0, client).send_datagram(&[2; 100]), "there is room again");
+    net.run_for(Span::from_secs(1));
+    assert_eq!(net.connection(1, server).read_datagram(), Some(vec![2; 100]));
+}
