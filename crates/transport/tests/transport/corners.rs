@@ -108,3 +108,18 @@ fn datagrams_that_no_longer_fit_hold_no_others_back() {
     net.run_for(Span::from_secs(1));
     assert_eq!(net.connection(1, server).read_datagram(), Some(vec![2; 100]));
 }
+
+/// The end is told where the peer is heard, not where nothing passes any more.
+#[test]
+fn the_end_is_told_on_the_path_that_answers() {
+    let (mut net, client, server) = connected(&[shaped(20_000_000, 5); 2], &Config::default());
+    let mut transfer = Transfer::up(&mut net, client, server, 20_000_000);
+    transfer.until(&mut net, Span::from_secs(10), |_, transfer| transfer.read > 2_000_000);
+    let now = net.now;
+    net.links.get_mut(&client_address(0)).unwrap().cut = (now, Time::NEVER);
+    // Before anybody can know.
+    net.connection(1, server).close(now, 7, b"enough");
+    net.run_for(Span::from_secs(2));
+    let closed = ConnectionError::ApplicationClosed { code: 7, reason: "enough".to_owned() };
+    assert!(net.happened(0, &Event::Closed(closed)).is_some());
+}
