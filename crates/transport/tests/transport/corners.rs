@@ -123,3 +123,18 @@ fn the_end_is_told_on_the_path_that_answers() {
     let closed = ConnectionError::ApplicationClosed { code: 7, reason: "enough".to_owned() };
     assert!(net.happened(0, &Event::Closed(closed)).is_some());
 }
+
+/// What is said of a path may overtake its first packet.
+#[test]
+fn a_backup_is_one_for_the_server_although_it_heard_so_before_the_path() {
+    let links = [Link::default(), Link { delay: Span::from_ms(80), ..Link::default() }];
+    let mut net = Net::new(&links, Config::default(), Retry::Above(usize::MAX));
+    let client = net.connect(Config::default());
+    let server = net.handshake(client);
+    net.run_for(Span::from_secs(1));
+    let now = net.now;
+    let path = net.connection(0, client).open_path(now, route(1)).unwrap();
+    net.connection(0, client).set_backup(path, true).unwrap();
+    net.run_for(Span::from_secs(1));
+    assert!(net.connection(1, server).paths().any(|own| own.id == path && own.open && own.backup));
+}
