@@ -109,8 +109,12 @@ impl Connection {
                 .as_ref()
                 .map_or(Default::default(), |l| l.space.ecn),
         };
-        if raises {
-            let marked = self.paths[slot].ecn.on_ack(&before, ack.ecn, ect);
+        let own = &mut self.paths[slot].ecn;
+        let marked = match raises {
+            true => Some(own.on_ack(&before, ack.ecn, ect)),
+            false => own.on_late_ack(&before, ack.ecn),
+        };
+        if let Some(marked) = marked {
             acked.marked = u32::try_from(marked).unwrap_or(u32::MAX).min(acked.packets);
             self.stats.ecn_ce += u64::from(acked.marked);
             self.paths[slot].marked_packets += u64::from(acked.marked);

@@ -55,6 +55,13 @@ impl EcnValidation {
         }
     }
 
+    /// An acknowledgment came that raises no number. It proves nothing (RFC 9000 section 13.4.2.1), but if its counts are higher, it is newer
+    /// than the last one: how many packets were marked since.
+    pub(crate) fn on_late_ack(&self, before: &EcnCounts, told: Option<EcnCounts>) -> Option<u64> {
+        let told = told.filter(|told| self.is_capable() && told.ect0 >= before.ect0 && told.ect1 == 0)?;
+        told.ce.checked_sub(before.ce)
+    }
+
     /// An acknowledgment that raises the highest number came: `acked` packets that were sent ECN-capable are newly acknowledged.
     /// How many of them were marked.
     pub(crate) fn on_ack(&mut self, before: &EcnCounts, told: Option<EcnCounts>, acked: u64) -> u64 {
@@ -101,6 +108,17 @@ mod tests {
         let mut ecn = after(4);
         assert_eq!(ecn.on_ack(&counts(0, 0), Some(counts(3, 1)), 4), 1);
         assert!(ecn.is_capable() && ecn.is_sending());
+    }
+
+    #[test]
+    fn marks_of_packets_that_were_overtaken_are_counted() {
+        let mut ecn = after(4);
+        assert_eq!(ecn.on_late_ack(&counts(0, 0), Some(counts(1, 0))), None, "nothing is known of the path");
+        assert_eq!(ecn.on_ack(&counts(0, 0), Some(counts(1, 0)), 1), 0);
+        assert_eq!(ecn.on_late_ack(&counts(1, 0), Some(counts(1, 1))), Some(1));
+        assert_eq!(ecn.on_late_ack(&counts(1, 1), Some(counts(1, 0))), None, "it is older");
+        assert_eq!(ecn.on_late_ack(&counts(1, 1), None), None);
+        assert!(ecn.is_capable());
     }
 
     #[test]
