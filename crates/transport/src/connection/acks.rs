@@ -109,8 +109,12 @@ impl Connection {
                 .as_ref()
                 .map_or(Default::default(), |l| l.space.ecn),
         };
-        if raises {
-            let marked = self.paths[slot].ecn.on_ack(&before, ack.ecn, ect);
+        let own = &mut self.paths[slot].ecn;
+        let marked = match raises {
+            true => Some(own.on_ack(&before, ack.ecn, ect)),
+            false => own.on_late_ack(&before, ack.ecn),
+        };
+        if let Some(marked) = marked {
             acked.marked = u32::try_from(marked).unwrap_or(u32::MAX).min(acked.packets);
             self.stats.ecn_ce += u64::from(acked.marked);
             self.paths[slot].marked_packets += u64::from(acked.marked);
@@ -178,8 +182,8 @@ impl Connection {
         }
         self.log_lost(now, space, slot, &lost);
         let path = &mut self.paths[slot];
-        let (mut newest, mut oldest) = (None, None);
-        let mut out = (0, 0);
+        let period = silence(&lost, path.first_rtt_at);
+        let (mut newest, mut out) = (None, (0, 0));
         for (_, packet) in &lost {
             out = (out.0 + u64::from(packet.in_flight() > 0), out.1 + packet.in_flight());
             if packet.ect {
@@ -190,7 +194,6 @@ impl Connection {
             } else if packet.size > 0 {
                 path.lost_packets += 1;
                 newest = newest.max(Some(packet.sent));
-                oldest = oldest.or(Some(packet.sent));
             }
         }
         self.windows.free(slot, out.0, out.1);
@@ -204,7 +207,6 @@ impl Connection {
         let ack_delay = self.peer_ack_delay();
         let path = &mut self.paths[slot];
         let long = path.pto(ack_delay).times(PERSISTENT);
-        let period = oldest.zip(newest).filter(|_| path.rtt.srtt_8us != 0);
         let (at, cc) = (path.moment(now, slot, waiting), &mut self.controller);
         let advice = match (acked, newest) {
             (Some(acked), lost) => self.windows.on_ack(cc, &at, &Acked { lost, ..acked }),
@@ -281,4 +283,24 @@ impl Connection {
             }
         }
     }
+}
+
+/// The longest time, from one packet to another that both asked for an acknowledgment, in which all that was sent is lost. Whatever was sent
+/// before there was a round trip to measure by does not count (RFC 9002 section 7.6.2).
+fn silence(lost: &[(u64, SentPacket)], first_rtt_at: Time) -> Option<(Time, Time)> {
+    let (mut longest, mut begun, mut before) = (None::<(Time, Time)>, None, None);
+    for (number, packet) in lost {
+        // Of numbers that are missing the packets have arrived.
+        if before.is_some_and(|before| before + 1 != *number) {
+            begun = None;
+        }
+        before = Some(*number);
+        if packet.eliciting && !packet.mtu_probe && packet.sent > first_rtt_at {
+            let from = *begun.get_or_insert(packet.sent);
+            if longest.is_none_or(|(a, b)| packet.sent.since(from) >= b.since(a)) {
+                longest = Some((from, packet.sent));
+            }
+        }
+    }
+    longest
 }

@@ -19,7 +19,7 @@ pub struct Stats {
     pub bytes_out: u64,
     /// Packets that the peer saw marked with congestion.
     pub ecn_ce: u64,
-    /// Application datagrams that nobody read in time.
+    /// Application datagrams that nobody read in time, or that did not fit a packet any more.
     pub datagrams_dropped: u64,
 }
 

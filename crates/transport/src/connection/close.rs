@@ -119,12 +119,19 @@ impl Connection {
         }
     }
 
+    /// Where the peer was heard last: another path may be silent although nobody could notice so far.
+    fn slot_to_close_on(&self) -> usize {
+        let rank = |path: &Path| (path.is_open(), !path.failed, path.heard_at);
+        let live = self.paths.iter().enumerate().rev().filter(|(_, path)| path.is_live());
+        live.max_by_key(|(_, path)| rank(path)).map_or(0, |(slot, _)| slot)
+    }
+
     /// CONNECTION_CLOSE in every kind of packet that the peer may be able to read.
     pub(super) fn transmit_close(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         if self.state != State::Closing || !std::mem::take(&mut self.close.due) {
             return None;
         }
-        let slot = self.paths.iter().position(|path| path.is_open() && !path.failed).unwrap_or(0);
+        let slot = self.slot_to_close_on();
         let room = usize::try_from(self.paths[slot].amplification_room()).unwrap_or(usize::MAX);
         let limit = usize::from(crate::paths::mtu::BASE).min(room);
         let spaces = [SpaceId::Initial, SpaceId::Handshake, SpaceId::Path(slot)];

@@ -149,7 +149,15 @@ impl Connection {
     }
 
     pub(super) fn put_datagrams(&mut self, building: &mut Building, out: &mut Vec<u8>) {
+        // Packets may have become smaller since it was given: it fits none any more, and must not hold back what follows.
+        let most = self.max_datagram().unwrap_or(usize::MAX);
         while let Some(next) = self.datagrams_out.front() {
+            if next.len() > most {
+                self.datagram_bytes_out -= next.len();
+                self.datagrams_out.pop_front();
+                self.stats.datagrams_dropped += 1;
+                continue;
+            }
             if next.len() + 3 > building.room(out) {
                 return;
             }

@@ -97,6 +97,12 @@ impl Connection {
         if params.original_dcid != original || params.retry_scid != retry {
             return Err(refuse("the connection ids are not those of the handshake"));
         }
+        // Packets of several paths could not be told apart (draft-ietf-quic-multipath-21 section 2.1).
+        if params.initial_max_path_id.is_some() && self.has_no_peer_id() {
+            return Err(TransportError::violation(
+                "several paths are offered with a connection id of no bytes",
+            ));
+        }
         self.adopt(params);
         Ok(())
     }

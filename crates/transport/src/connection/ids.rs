@@ -40,8 +40,16 @@ impl Connection {
         }
     }
 
+    /// Whether the peer has chosen to be known by no id.
+    pub(super) fn has_no_peer_id(&self) -> bool {
+        self.peer_cid.is_some_and(|id| id.as_slice().is_empty())
+    }
+
     pub(super) fn on_new_cid(&mut self, new: NewCid) -> Result<(), TransportError> {
         self.check_path(new.path)?;
+        if self.has_no_peer_id() {
+            return Err(TransportError::violation("a connection id of an end that is known by none"));
+        }
         if self.spent.contains(new.path.into()) {
             return Ok(());
         }

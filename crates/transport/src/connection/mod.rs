@@ -157,6 +157,8 @@ pub struct Connection {
     local_max_path: PathId,
     peer_max_path: PathId,
     next_path: PathId,
+    /// What the peer has said of paths that have not begun here: its number, and whether they are available.
+    early_status: BTreeMap<PathId, (u64, bool)>,
     /// Paths that were abandoned, open or not.
     spent: Ranges,
     /// Ids of paths that are gone, so that late packets to them are not taken for a stranger's.
@@ -262,6 +264,7 @@ impl Connection {
             multipath: false,
             peer_max_path: 0,
             next_path: 1,
+            early_status: BTreeMap::new(),
             spent: Ranges::default(),
             old_ids: VecDeque::new(),
             ids_given_to: 0,

@@ -87,6 +87,9 @@ impl Connection {
         let mtu = Mtu::new(self.config.initial_mtu, u16::try_from(most).unwrap_or(u16::MAX));
         let mut path = Path::new(id, route, mtu);
         path.heard_at = now;
+        if let Some((seq, available)) = self.early_status.remove(&id) {
+            (path.peer_status_seq, path.peer_backup) = (Some(seq), !available);
+        }
         self.log_route(now, id, Some(route));
         let free = self.paths.iter().position(|path| path.state == PathState::Closed);
         let slot = free.unwrap_or(self.paths.len());
@@ -206,7 +209,8 @@ impl Connection {
     fn on_other_network(&mut self, now: Time, slot: usize) {
         self.windows.restart(slot, now);
         let path = &mut self.paths[slot];
-        (path.rtt, path.ecn) = Default::default();
+        path.rtt = Default::default();
+        path.ecn.restart();
         let id = path.id;
         self.begin_window(slot, now);
         self.change_id(id);
@@ -278,6 +282,7 @@ impl Connection {
     /// A path's number is never used again: the peer may open another one in its place.
     fn spend(&mut self, path: PathId) {
         self.spent.insert(path.into()..u64::from(path) + 1);
+        self.early_status.remove(&path);
         self.local_max_path += 1;
         self.queue(Control::MaxPathId);
         self.give_ids();
@@ -340,11 +345,17 @@ impl Connection {
         available: bool,
     ) -> Result<(), TransportError> {
         self.check_path(path)?;
-        if let Some(slot) = self.slot_of(path) {
-            let own = &mut self.paths[slot];
-            if own.peer_status_seq.is_none_or(|last| seq > last) {
-                (own.peer_status_seq, own.peer_backup) = (Some(seq), !available);
+        let Some(slot) = self.slot_of(path) else {
+            // It may overtake the first packet of its path. There are no more of them than paths that may be opened.
+            if !self.spent.contains(path.into()) {
+                let known = self.early_status.entry(path).or_insert((seq, available));
+                *known = if seq > known.0 { (seq, available) } else { *known };
             }
+            return Ok(());
+        };
+        let own = &mut self.paths[slot];
+        if own.peer_status_seq.is_none_or(|last| seq > last) {
+            (own.peer_status_seq, own.peer_backup) = (Some(seq), !available);
         }
         Ok(())
     }

@@ -234,6 +234,8 @@ impl Connection {
             return Err(TransportError::violation("reserved bits are set"));
         }
         if self.is_over() {
+            // There it is told again.
+            slot.into_iter().for_each(|slot| self.paths[slot].heard_at = now);
             self.look_for_close(now, &payload[..len]);
             return Ok(true);
         }

@@ -3,6 +3,7 @@
 use crate::error::{TransportError, code};
 use crate::wire::cid::ConnectionId;
 use crate::wire::frame::NewCid;
+use crate::wire::ranges::Ranges;
 
 /// Ids that the peer may give for a path at a time.
 pub(crate) const ACTIVE_LIMIT: u64 = 4;
@@ -17,15 +18,15 @@ pub(crate) struct RemoteCids {
     /// The first is in use.
     list: Vec<NewCid>,
     retire_prior_to: u64,
-    /// One past the highest that was given.
-    next: u64,
+    /// Numbers from there on that were given back: a repeated frame brings none of them again.
+    given_back: Ranges,
 }
 
 impl RemoteCids {
     /// Of path 0: the id that the handshake brought.
     pub(crate) fn of_handshake(id: ConnectionId) -> RemoteCids {
         let first = NewCid { path: 0, seq: 0, retire_prior_to: 0, id, token: [0; 16] };
-        RemoteCids { list: vec![first], retire_prior_to: 0, next: 1 }
+        RemoteCids { list: vec![first], ..RemoteCids::default() }
     }
 
     /// The id that packets carry.
@@ -47,7 +48,9 @@ impl RemoteCids {
 
     /// Takes the next one into use and gives the old one's number back.
     pub(crate) fn advance(&mut self) -> Option<u64> {
-        self.has_spare().then(|| self.list.remove(0).seq)
+        let old = self.has_spare().then(|| self.list.remove(0).seq)?;
+        self.given_back.insert(old..old + 1);
+        Some(old)
     }
 
     /// The peer gives an id. Answers with numbers that are to be retired.
@@ -61,16 +64,15 @@ impl RemoteCids {
                 return Err(TransportError::violation("a connection id's number was used twice"));
             }
             Some(_) => {}
-            // It was retired before.
-            None if new.seq < self.next && self.list.iter().all(|own| own.seq > new.seq) => {}
+            None if self.given_back.contains(new.seq) => {}
             None => {
                 let at = self.list.iter().position(|own| own.seq > new.seq).unwrap_or(self.list.len());
                 self.list.insert(at.max(usize::from(!self.list.is_empty())).min(self.list.len()), new);
             }
         }
-        self.next = self.next.max(new.seq + 1);
         self.retire_prior_to = self.retire_prior_to.max(new.retire_prior_to);
         let prior = self.retire_prior_to;
+        self.given_back.remove_below(prior);
         retired.extend(self.list.iter().map(|own| own.seq).filter(|&seq| seq < prior));
         self.list.retain(|own| own.seq >= prior);
         if self.list.len() as u64 > ACTIVE_LIMIT || retired.len() > MOST_RETIRED {
@@ -152,6 +154,16 @@ mod tests {
         assert!(cids.insert(NewCid { id: ConnectionId::EMPTY, ..new(3, 3) }, &mut retired).is_err());
         let mut all = (4..9).map(|seq| cids.insert(new(seq, 3), &mut Vec::new()));
         assert!(all.any(|result| result.is_err_and(|error| error.code == code::CONNECTION_ID_LIMIT)));
+    }
+
+    #[test]
+    fn the_first_id_of_a_path_may_come_after_the_second() {
+        let (mut cids, mut retired) = (RemoteCids::default(), Vec::new());
+        for n in [new(1, 0), new(0, 0)] {
+            cids.insert(n, &mut retired).unwrap();
+        }
+        assert!(cids.has_spare() && retired.is_empty());
+        assert_eq!((cids.advance(), cids.active().map(|own| own.seq)), (Some(1), Some(0)));
     }
 
     #[test]

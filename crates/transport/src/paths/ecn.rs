@@ -18,6 +18,8 @@ enum State {
 pub(crate) struct EcnValidation {
     state: State,
     sent: u64,
+    /// Of them, those before the test began.
+    before: u64,
     lost: u64,
 }
 
@@ -25,7 +27,7 @@ impl EcnValidation {
     /// Whether the next packet is sent ECN-capable.
     pub(crate) fn is_sending(&self) -> bool {
         match self.state {
-            State::Testing => self.sent < TESTED,
+            State::Testing => self.sent - self.before < TESTED,
             State::Capable => true,
             State::Failed => false,
         }
@@ -34,6 +36,11 @@ impl EcnValidation {
     /// Whether the peer's counts have been right.
     pub(crate) fn is_capable(&self) -> bool {
         self.state == State::Capable
+    }
+
+    /// Packets take another way from now on, which is tested anew. The peer counts on, so what was sent before is not forgotten.
+    pub(crate) fn restart(&mut self) {
+        *self = EcnValidation { sent: self.sent, before: self.sent, ..EcnValidation::default() };
     }
 
     pub(crate) fn on_sent(&mut self) {
@@ -46,6 +53,13 @@ impl EcnValidation {
         if self.state == State::Testing && self.lost >= TESTED {
             self.state = State::Failed;
         }
+    }
+
+    /// An acknowledgment came that raises no number. It proves nothing (RFC 9000 section 13.4.2.1), but if its counts are higher, it is newer
+    /// than the last one: how many packets were marked since.
+    pub(crate) fn on_late_ack(&self, before: &EcnCounts, told: Option<EcnCounts>) -> Option<u64> {
+        let told = told.filter(|told| self.is_capable() && told.ect0 >= before.ect0 && told.ect1 == 0)?;
+        told.ce.checked_sub(before.ce)
     }
 
     /// An acknowledgment that raises the highest number came: `acked` packets that were sent ECN-capable are newly acknowledged.
@@ -94,6 +108,17 @@ mod tests {
         let mut ecn = after(4);
         assert_eq!(ecn.on_ack(&counts(0, 0), Some(counts(3, 1)), 4), 1);
         assert!(ecn.is_capable() && ecn.is_sending());
+    }
+
+    #[test]
+    fn marks_of_packets_that_were_overtaken_are_counted() {
+        let mut ecn = after(4);
+        assert_eq!(ecn.on_late_ack(&counts(0, 0), Some(counts(1, 0))), None, "nothing is known of the path");
+        assert_eq!(ecn.on_ack(&counts(0, 0), Some(counts(1, 0)), 1), 0);
+        assert_eq!(ecn.on_late_ack(&counts(1, 0), Some(counts(1, 1))), Some(1));
+        assert_eq!(ecn.on_late_ack(&counts(1, 1), Some(counts(1, 0))), None, "it is older");
+        assert_eq!(ecn.on_late_ack(&counts(1, 1), None), None);
+        assert!(ecn.is_capable());
     }
 
     #[test]

@@ -68,6 +68,8 @@ pub(crate) struct Path {
     pub(crate) rtt: Rtt,
     pub(crate) latest_rtt: Span,
     pub(crate) rtt_samples: u64,
+    /// When the first sample of the present network was taken.
+    pub(crate) first_rtt_at: Time,
     /// What its round trip is taken for before the first sample.
     guessed_rtt: Span,
     /// Bytes of streams that came.
@@ -119,6 +121,7 @@ impl Path {
             rtt: Rtt::default(),
             latest_rtt: Span::ZERO,
             rtt_samples: 0,
+            first_rtt_at: Time::NEVER,
             guessed_rtt: PTO_LIMITS.initial.div(3),
             payload_in: 0,
             pacer: Pacer::default(),
@@ -188,6 +191,9 @@ impl Path {
 
     /// A round trip was measured; the peer says how long it waited.
     pub(crate) fn on_rtt(&mut self, now: Time, rtt: Span, ack_delay: Span) {
+        if self.rtt.srtt_8us == 0 {
+            self.first_rtt_at = now;
+        }
         self.latest_rtt = rtt;
         self.rtt_samples += 1;
         self.rtt.sample_min(now, rtt);

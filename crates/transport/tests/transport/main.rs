@@ -1,6 +1,7 @@
 //! The engine over networks that are simulated, and against other implementations over real ones.
 
 mod arbitrary;
+mod corners;
 mod coupling;
 mod cuts;
 mod features;

@@ -1,0 +1,140 @@
+//! Corners of the standard that an ordinary transfer does not come by.
+
+use crate::multipath::{connected, shaped};
+use crate::net::{Link, Net, Transfer, client_address, route};
+use crate::pair::Pair;
+use std::sync::Arc;
+use vmcc_transport::crypto::Side;
+use vmcc_transport::unprotected::Unprotected;
+use vmcc_transport::{Config, ConnectionError, Ecn, Endpoint, Event, Retry, Server};
+use vmcc_units::time::{Span, Time};
+
+/// The peer counts on over a change of address: that is no reason to do without marks in the new network.
+#[test]
+fn marks_are_used_in_another_network_too() {
+    let (mut net, client, server) = connected(&[shaped(20_000_000, 5)], &Config::default());
+    Transfer::down(&mut net, client, server, 2_000_000).run(&mut net, Span::from_secs(10));
+    assert!(net.connection(1, server).paths().all(|path| path.ecn));
+    net.nat.insert(client_address(0), "10.77.0.1:7777".parse().unwrap());
+    Transfer::up(&mut net, client, server, 100_000).run(&mut net, Span::from_secs(10));
+    Transfer::down(&mut net, client, server, 2_000_000).run(&mut net, Span::from_secs(10));
+    let path = net.connection(1, server).paths().next().unwrap();
+    assert!(path.ecn && path.route.remote.ip().to_string() == "10.77.0.1", "{path:?}");
+}
+
+/// RFC 9002 section 7.6.2: what was lost before there was a round trip to measure by is no persistent congestion.
+#[test]
+fn what_is_lost_before_the_first_round_trip_leaves_the_first_window() {
+    let link = Link { cut: (Time::ZERO, Time::ZERO + Span::from_ms(3500)), ..Link::default() };
+    let mut net = Net::new(&[link], Config::default(), Retry::Above(usize::MAX));
+    let client = net.connect(Config::default());
+    let server = net.handshake(client);
+    Transfer::up(&mut net, client, server, 1000).run(&mut net, Span::from_secs(5));
+    net.run_for(Span::from_ms(200));
+    let path = net.connection(0, client).paths().next().unwrap();
+    assert!(path.lost_packets > 0 && path.cwnd_pkt >= 5, "{path:?}");
+}
+
+/// And what was lost on both sides of something that arrived is neither.
+#[test]
+fn losses_around_what_arrived_are_no_persistent_congestion() {
+    let (mut net, client, server) = connected(&[Link::default()], &Config::default());
+    Transfer::up(&mut net, client, server, 100_000).run(&mut net, Span::from_secs(10));
+    net.run_for(Span::from_secs(1));
+    let before = net.connection(0, client).paths().next().unwrap();
+    let cut = |net: &mut Net, from: [bool; 2]| {
+        let link = net.links.get_mut(&client_address(0)).unwrap();
+        (link.cut, link.cut_from) = ((Time::ZERO, Time::NEVER), from);
+    };
+    // One packet is lost, several arrive whose acknowledgments are lost, one is lost again, and then all is well.
+    cut(&mut net, [true; 2]);
+    let mut transfer = Transfer::up(&mut net, client, server, 100);
+    transfer.pump(&mut net);
+    net.run_for(Span::from_ms(20));
+    cut(&mut net, [false, true]);
+    net.run_for(Span::from_ms(600));
+    cut(&mut net, [true; 2]);
+    net.run_for(Span::from_ms(300));
+    cut(&mut net, [false; 2]);
+    net.run_for(Span::from_secs(5));
+    Transfer::up(&mut net, client, server, 1000).run(&mut net, Span::from_secs(5));
+    net.run_for(Span::from_ms(200));
+    let after = net.connection(0, client).paths().next().unwrap();
+    assert!(after.lost_packets >= before.lost_packets + 2, "{before:?} {after:?}");
+    assert!(after.cwnd_pkt >= before.cwnd_pkt / 2, "{before:?} {after:?}");
+}
+
+#[test]
+fn several_paths_with_an_id_of_no_bytes_are_refused() {
+    let server = Server {
+        tls: Arc::new(Unprotected(Side::Server)),
+        config: Arc::default(),
+        retry: Retry::Above(99),
+        max_connections: 9,
+    };
+    let mut server = Endpoint::new(Some(server), [2; 32]);
+    // Of this client, the id is of no bytes; with the extension, or without.
+    for (extension, refused) in [(&[0x3e, 1, 3][..], true), (&[], false)] {
+        let params = [&[0x0f, 0][..], extension].concat();
+        let message = [&(params.len() as u32).to_be_bytes()[..], &params].concat();
+        let mut packet = vec![0xc0, 0, 0, 0, 1, 8, 1, 2, 3, 4, 5, 6, 7, u8::from(refused), 0, 0];
+        packet.extend(((1200_u16 - 18) | 0x4000).to_be_bytes());
+        packet.extend([0, 0x06, 0, message.len() as u8]);
+        packet.extend(message);
+        packet.resize(1200, 0);
+        let now = Time::ZERO + Span::from_secs(1);
+        server.handle_datagram(now, Pair::route(1), Ecn::NotEct, &mut packet);
+        let mut out = Vec::new();
+        while server.poll_transmit(now, &mut out).is_some() {}
+        let closed = std::iter::from_fn(|| server.poll_event()).find_map(|(_, event)| match event {
+            Event::Closed(ConnectionError::Transport(error)) => Some(error.code),
+            _ => None,
+        });
+        assert_eq!(closed, refused.then_some(0x0a));
+    }
+}
+
+/// A datagram that was as long as it might be when it was given does not hold back all that follow once packets are smaller.
+#[test]
+fn datagrams_that_no_longer_fit_hold_no_others_back() {
+    let (mut net, client, server) = connected(&[shaped(20_000_000, 5)], &Config::default());
+    net.run_for(Span::from_secs(2));
+    net.links.get_mut(&client_address(0)).unwrap().mtu = 1250;
+    let connection = net.connection(0, client);
+    let most = connection.max_datagram().unwrap();
+    while connection.send_datagram(&vec![1; most]) {}
+    net.run_for(Span::from_secs(20));
+    assert!(net.connection(0, client).send_datagram(&[2; 100]), "there is room again");
+    net.run_for(Span::from_secs(1));
+    assert_eq!(net.connection(1, server).read_datagram(), Some(vec![2; 100]));
+}
+
+/// The end is told where the peer is heard, not where nothing passes any more.
+#[test]
+fn the_end_is_told_on_the_path_that_answers() {
+    let (mut net, client, server) = connected(&[shaped(20_000_000, 5); 2], &Config::default());
+    let mut transfer = Transfer::up(&mut net, client, server, 20_000_000);
+    transfer.until(&mut net, Span::from_secs(10), |_, transfer| transfer.read > 2_000_000);
+    let now = net.now;
+    net.links.get_mut(&client_address(0)).unwrap().cut = (now, Time::NEVER);
+    // Before anybody can know.
+    net.connection(1, server).close(now, 7, b"enough");
+    net.run_for(Span::from_secs(2));
+    let closed = ConnectionError::ApplicationClosed { code: 7, reason: "enough".to_owned() };
+    assert!(net.happened(0, &Event::Closed(closed)).is_some());
+}
+
+/// What is said of a path may overtake its first packet.
+#[test]
+fn a_backup_is_one_for_the_server_although_it_heard_so_before_the_path() {
+    let links = [Link::default(), Link { delay: Span::from_ms(80), ..Link::default() }];
+    let mut net = Net::new(&links, Config::default(), Retry::Above(usize::MAX));
+    let client = net.connect(Config::default());
+    let server = net.handshake(client);
+    net.run_for(Span::from_secs(1));
+    let now = net.now;
+    let path = net.connection(0, client).open_path(now, route(1)).unwrap();
+    net.connection(0, client).set_backup(path, true).unwrap();
+    net.run_for(Span::from_secs(1));
+    assert!(net.connection(1, server).paths().any(|own| own.id == path && own.open && own.backup));
+}
