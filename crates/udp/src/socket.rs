@@ -152,8 +152,9 @@ impl Socket {
     }
 
     fn local_of(&self, meta: &RecvMeta) -> SocketAddr {
+        // Where it is bound, whole: a link-local address of IPv6 has a scope besides.
         let ip = meta.dst_ip.filter(|_| self.local.ip().is_unspecified());
-        SocketAddr::new(ip.unwrap_or(self.local.ip()), self.local.port())
+        ip.map_or(self.local, |ip| SocketAddr::new(ip, self.local.port()))
     }
 
     /// Sends, or keeps what there is no room for. What the system refuses is dropped.

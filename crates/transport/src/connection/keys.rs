@@ -168,8 +168,9 @@ impl OneRtt {
     }
 
     /// A packet that was sent then is acknowledged: of the present phase, it allows the next update, and old keys are kept until `until`.
+    /// One of the very moment of the update may be of either phase.
     pub(super) fn on_acked(&mut self, sent: Time, until: Time) {
-        if sent < self.since || self.confirmed {
+        if sent <= self.since || self.confirmed {
             return;
         }
         self.confirmed = true;

@@ -83,8 +83,8 @@ impl Connection {
 
     /// A place for a new path.
     fn place(&mut self, id: PathId, route: Route, now: Time) -> usize {
-        let most = u64::from(self.config.max_mtu).min(self.peer.max_udp_payload);
-        let mtu = Mtu::new(self.config.initial_mtu, u16::try_from(most).unwrap_or(u16::MAX));
+        let mut mtu = Mtu::new(self.config.initial_mtu, self.config.max_mtu);
+        mtu.limit(self.peer.max_udp_payload);
         let mut path = Path::new(id, route, mtu);
         path.heard_at = now;
         if let Some((seq, available)) = self.early_status.remove(&id) {
