@@ -190,9 +190,9 @@ run_binaries() { # run_binaries LIST ARGUMENTS...: one program at a time; the ar
 	while IFS=$'\t' read -r dir binary; do
 		printf '\n     Running %s\n' "${binary##*/}"
 		begin=$SECONDS
-		used=$({ time (cd "$dir" && exec "${wrapper[@]}" "$binary" --test-threads="$threads" "$@" </dev/null >&3 2>&4 3>&- 4>&-); } 2>&1)
+		used=$({ time (cd "$dir" && "${wrapper[@]}" "$binary" --test-threads="$threads" "$@" </dev/null >&3 2>&4 3>&- 4>&-); } 2>&1)
 		status=$?
-		awk -v used="$used" -v took="$((SECONDS - begin))" -v name="${binary##*/}" \
+		awk -v used="${used##*$'\n'}" -v took="$((SECONDS - begin))" -v name="${binary##*/}" \
 			'BEGIN { split(used, s, " "); printf "%d s of CPU in %d s: %s\n", s[1] + s[2], took, name }' >>"$logs/durations"
 		[ $status = 0 ] || { failed=1 && echo "error: ${binary##*/} failed with code $status"; }
 		[ $status -lt 128 ] || echo "error: ${binary##*/} was ended (signal: $((status - 128)))"
