@@ -234,6 +234,72 @@ fn programs_are_carried_over_two_paths() {
     assert!(vmcc_tunnel::live::programs().iter().all(|program| program.pid != pid));
 }
 
+/// A page that is whole once its script has fetched everything, and what it fetches: 20 pieces of 60 kB.
+const PAGE: &str = "<p id='got'></p><script>Promise.all([...Array(20).keys()].map(i => fetch('/' + i).then(a => a.text())))\
+    .then(all => got.textContent = all.every((text, i) => text === String(i).padStart(60000, '.')))</script>";
+
+/// Answers each request as a web server does, a connection each.
+fn web() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let answer = |mut stream: TcpStream| -> std::io::Result<()> {
+        let mut request = String::new();
+        let mut lines = BufReader::new(stream.try_clone()?);
+        lines.read_line(&mut request)?;
+        while {
+            let mut line = String::new();
+            lines.read_line(&mut line)? > 2
+        } {}
+        let path = request.split(' ').nth(1).unwrap_or("/").trim_start_matches('/');
+        let body = if path.is_empty() { PAGE.to_owned() } else { format!("{path:.>60000}") };
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(&[head, body].concat().into_bytes())
+    };
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            // A browser gives up what it does not need.
+            thread::spawn(move || answer(stream.unwrap()).ok());
+        }
+    });
+    address
+}
+
+#[test]
+fn an_unmodified_browser_goes_through_it() {
+    let users = Users::new();
+    users.trust("server", "client");
+    users.trust("client", "server");
+    let mut server = Side::start(&["--listen", "127.0.0.1:0", "--keys", &users.keys("server")]);
+    let at = server.address("listening for clients").to_string();
+    let mut client = Side::start(&[&at, "--socks", "127.0.0.1:0", "--keys", &users.keys("client")]);
+    let socks_at = client.address("listening for SOCKS5");
+    // It goes to the loopback without a proxy unless it is told not to.
+    let output = Command::new("chromium")
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--disable-background-networking",
+        ])
+        .args(["--disable-component-update", "--disable-sync", "--virtual-time-budget=20000", "--dump-dom"])
+        .arg(format!("--proxy-server=socks5://{socks_at}"))
+        .arg("--proxy-bypass-list=<-loopback>")
+        .arg(format!("--user-data-dir={}", users.folder.path().join("browser").display()))
+        .arg(format!("http://localhost:{}/", web().port()))
+        .output()
+        .unwrap_or_else(|e| panic!("chromium: {e}; run `make setup-test`"));
+    let page = String::from_utf8_lossy(&output.stdout);
+    assert!(page.contains("<p id=\"got\">true</p>"), "{page}{}", String::from_utf8_lossy(&output.stderr));
+    let programs = vmcc_tunnel::live::programs();
+    let own = programs.iter().find(|program| program.pid == client.child.id()).unwrap();
+    let received: u64 = own.connections[0].paths.iter().map(|path| path.received_bytes).sum();
+    assert!(received > 1_200_000, "all came by it: {own:?}");
+}
+
 #[test]
 fn strangers_and_open_doors_are_refused() {
     let users = Users::new();
