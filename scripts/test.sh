@@ -465,7 +465,9 @@ printf '=========================================\n'
 [ ! -e "$logs/second-try" ] || printf 'passed at the second try: %s\n' "$(tr '\n' ' ' <"$logs/second-try")"
 [ ! -e "$logs/durations" ] || printf 'what costs most: %s\n' "$(sort -rn "$logs/durations" | sed 's/-[0-9a-f]*$//' | head -n 24 | paste -sd , | sed 's/,/, /g')"
 took=$(((SECONDS - started) / 60))min$(((SECONDS - started) % 60))s
-echo "processor time of programs and their children: $(times | tail -n 1)"
+# Not in a pipe, whose processes have used nothing.
+times >"$logs/times"
+echo "processor time, of programs and in the kernel: $(tail -n 1 "$logs/times")"
 if [ ${#failures[@]} -gt 0 ]; then
 	# Of a log, often only the end is read or kept.
 	for stage in "${failures[@]}"; do
