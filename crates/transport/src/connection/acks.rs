@@ -256,11 +256,10 @@ impl Connection {
             None => {}
         }
         let kept = advice.close_for.filter(|&kept| kept != slot);
-        let in_use = |path: &Path| path.is_open() && !path.failed && !path.is_backup();
+        let in_use = |path: &Path| path.answers() && !path.is_backup();
         let others = self.paths.iter().enumerate().filter(|(i, path)| *i != slot && in_use(path));
         // Of two that are one and of which one is silent, the other is all there is.
-        let answers = |path: &Path| path.is_open() && !path.failed;
-        if kept.is_some_and(|kept| self.paths.get(kept).is_some_and(answers))
+        if kept.is_some_and(|kept| self.paths.get(kept).is_some_and(Path::answers))
             && may_suppress(others.count(), self.config.min_paths)
         {
             let path = self.paths[slot].id;

@@ -149,6 +149,9 @@ impl Connection {
     }
 
     pub(super) fn put_datagrams(&mut self, building: &mut Building, out: &mut Vec<u8>) {
+        if self.datagrams_out.is_empty() {
+            return;
+        }
         // Packets may have become smaller since it was given: it fits none any more, and must not hold back what follows.
         let most = self.max_datagram().unwrap_or(usize::MAX);
         while let Some(next) = self.datagrams_out.front() {

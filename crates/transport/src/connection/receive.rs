@@ -235,7 +235,9 @@ impl Connection {
         }
         if self.is_over() {
             // There it is told again.
-            slot.into_iter().for_each(|slot| self.paths[slot].heard_at = now);
+            if let Some(slot) = slot {
+                self.paths[slot].heard_at = now;
+            }
             self.look_for_close(now, &payload[..len]);
             return Ok(true);
         }

@@ -74,7 +74,7 @@ impl Connection {
         let newest = self.paths.iter().map(|path| path.heard_at).max().unwrap_or(Time::ZERO);
         let answers = |slot: usize| {
             let path = &self.paths[slot];
-            path.is_open() && !path.failed && path.heard_at + path.pto(self.peer_ack_delay()) >= newest
+            path.answers() && path.heard_at + path.pto(self.peer_ack_delay()) >= newest
         };
         let best = || {
             let open =
@@ -337,7 +337,7 @@ impl Connection {
     /// Whether it is to be learnt now whether larger packets pass.
     fn may_probe_mtu(&mut self, now: Time, slot: usize) -> bool {
         let path = &mut self.paths[slot];
-        let ready = self.confirmed && path.is_open() && path.validated && !path.failed;
+        let ready = self.confirmed && path.answers() && path.validated;
         ready && self.windows.of(slot).has_room() && path.mtu.probe(now).is_some()
     }
 

@@ -97,9 +97,7 @@ impl Connection {
     /// Unlike the probe timeout this does not begin anew with every packet that is sent.
     fn suspect_at(&self, slot: usize) -> Option<Time> {
         let path = &self.paths[slot];
-        let others =
-            self.paths.iter().enumerate().any(|(i, other)| i != slot && other.is_open() && !other.failed);
-        if path.failed || !path.is_open() || !others || !self.confirmed {
+        if !path.answers() || !self.another_answers(slot) || !self.confirmed {
             return None;
         }
         let oldest = path.space.sent.iter().find(|packet| packet.eliciting && !packet.mtu_probe)?;
@@ -199,8 +197,7 @@ impl Connection {
         if !self.confirmed || self.is_over() {
             return true;
         }
-        let other = |(i, path): (usize, &Path)| i != slot && path.is_open() && !path.failed;
-        let others = self.paths.iter().enumerate().any(other);
+        let others = self.another_answers(slot);
         if self.paths[slot].state == PathState::Validating && others {
             let path = self.paths[slot].id;
             self.abandon(now, path, crate::error::code::PATH_UNSTABLE);
@@ -212,7 +209,11 @@ impl Connection {
 
     /// Whether a path is silent while another could carry what it has.
     pub(super) fn is_spared(&self, slot: usize) -> bool {
-        self.paths[slot].failed && self.paths.iter().any(|path| path.is_open() && !path.failed)
+        self.paths[slot].failed && self.another_answers(slot)
+    }
+
+    fn another_answers(&self, slot: usize) -> bool {
+        self.paths.iter().enumerate().any(|(i, path)| i != slot && path.answers())
     }
 
     /// What was sent on silent paths because all were is sent on the one that answers.

@@ -155,6 +155,11 @@ impl Path {
         self.state == PathState::Open
     }
 
+    /// Whether it is open and not silent.
+    pub(crate) fn answers(&self) -> bool {
+        self.is_open() && !self.failed
+    }
+
     /// Whether it is to carry data only where no other can.
     pub(crate) fn is_backup(&self) -> bool {
         self.backup || self.peer_backup

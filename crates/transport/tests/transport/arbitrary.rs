@@ -2,10 +2,7 @@
 
 use crate::pair::Pair;
 use proptest::prelude::*;
-use std::sync::Arc;
-use vmcc_transport::crypto::Side;
-use vmcc_transport::unprotected::Unprotected;
-use vmcc_transport::{Ecn, Endpoint, Retry, Server};
+use vmcc_transport::Ecn;
 use vmcc_units::time::{Span, Time};
 
 /// A frame that is nearly right: a type of those that are, and numbers that are mostly small.
@@ -96,13 +93,7 @@ fn what_a_peer_must_not_say_closes_the_connection_with_the_right_code() {
 
 #[test]
 fn a_server_whose_answer_exceeds_the_limit_waits_instead_of_asking_for_time() {
-    let server = Server {
-        tls: Arc::new(Unprotected(Side::Server)),
-        config: Arc::default(),
-        retry: Retry::Above(99),
-        max_connections: 9,
-    };
-    let mut server = Endpoint::new(Some(server), [2; 32]);
+    let mut server = Pair::server();
     let (mut now, mut out) = (Time::ZERO + Span::from_secs(1), Vec::new());
     // An Initial packet with a PING, in a datagram of 1200 bytes, and its small siblings.
     for pn in 0..4_u8 {

@@ -3,10 +3,7 @@
 use crate::multipath::{connected, shaped};
 use crate::net::{Link, Net, Transfer, client_address, route};
 use crate::pair::Pair;
-use std::sync::Arc;
-use vmcc_transport::crypto::Side;
-use vmcc_transport::unprotected::Unprotected;
-use vmcc_transport::{Config, ConnectionError, Ecn, Endpoint, Event, Retry, Server};
+use vmcc_transport::{Config, ConnectionError, Ecn, Event, Retry};
 use vmcc_units::time::{Span, Time};
 
 /// The peer counts on over a change of address: that is no reason to do without marks in the new network.
@@ -66,13 +63,7 @@ fn losses_around_what_arrived_are_no_persistent_congestion() {
 
 #[test]
 fn several_paths_with_an_id_of_no_bytes_are_refused() {
-    let server = Server {
-        tls: Arc::new(Unprotected(Side::Server)),
-        config: Arc::default(),
-        retry: Retry::Above(99),
-        max_connections: 9,
-    };
-    let mut server = Endpoint::new(Some(server), [2; 32]);
+    let mut server = Pair::server();
     // Of this client, the id is of no bytes; with the extension, or without.
     for (extension, refused) in [(&[0x3e, 1, 3][..], true), (&[], false)] {
         let params = [&[0x0f, 0][..], extension].concat();

@@ -1,6 +1,6 @@
 //! One window for all paths, and paths that are spared.
 
-use crate::multipath::{connected, shaped};
+use crate::multipath::{connected, shaped, silence};
 use crate::net::{Link, Net, Transfer, client_address, route};
 use vmcc_cc::{Algorithm, Params};
 use vmcc_transport::{Config, Coupling, Event, Handle};
@@ -227,11 +227,7 @@ fn a_path_that_has_failed_is_none_that_is_spared() {
     let (mut net, client, server) = connected(&links, &accuses_all(2));
     let mut transfer = Transfer::up(&mut net, client, server, 30_000_000);
     transfer.until(&mut net, Span::from_secs(10), |_, transfer| transfer.read > 2_000_000);
-    let now = net.now;
-    net.links.get_mut(&client_address(2)).unwrap().cut = (now, Time::NEVER);
-    transfer.until(&mut net, Span::from_secs(10), |net, _| {
-        net.happened(0, &Event::PathSuspected { path: 2 }).is_some()
-    });
+    silence(&mut net, &mut transfer, 2);
     for i in 0..2 {
         net.links.get_mut(&route(i).local).unwrap().mark_above = 20_000;
     }
@@ -249,11 +245,7 @@ fn no_path_is_given_up_in_favour_of_one_that_is_silent() {
     let (mut net, client, server) = connected(&[link; 3], &accuses_all(1));
     let mut transfer = Transfer::up(&mut net, client, server, 60_000_000);
     transfer.until(&mut net, Span::from_secs(10), |_, transfer| transfer.read > 2_000_000);
-    let now = net.now;
-    net.links.get_mut(&client_address(1)).unwrap().cut = (now, Time::NEVER);
-    transfer.until(&mut net, Span::from_secs(10), |net, _| {
-        net.happened(0, &Event::PathSuspected { path: 1 }).is_some()
-    });
+    silence(&mut net, &mut transfer, 1);
     // The first asks, and of the others none has a mark to tell it from another.
     net.links.get_mut(&client_address(0)).unwrap().mark_above = 20_000;
     transfer.run(&mut net, Span::from_secs(60));

@@ -21,6 +21,15 @@ pub(crate) fn shaped(rate: u64, delay_ms: u64) -> Link {
     Link { rate, delay: Span::from_ms(delay_ms), queue: rate / 8 / 20, ..Link::default() }
 }
 
+/// Cuts the client's path, and goes on until it is found silent.
+pub(crate) fn silence(net: &mut Net, transfer: &mut Transfer, path: u16) {
+    let now = net.now;
+    net.links.get_mut(&client_address(path)).unwrap().cut = (now, Time::NEVER);
+    transfer.until(net, Span::from_secs(10), |net, _| {
+        net.happened(0, &Event::PathSuspected { path: path.into() }).is_some()
+    });
+}
+
 /// Bytes that the server got on each path.
 fn carried(net: &mut Net, server: Handle) -> Vec<u64> {
     net.connection(1, server).paths().map(|path| path.bytes.0).collect()

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use vmcc_transport::crypto::Side;
 use vmcc_transport::unprotected::{TAG, Unprotected};
-use vmcc_transport::{Config, Dir, Ecn, Endpoint, Handle, Retry, Route, Server};
+use vmcc_transport::{Dir, Ecn, Endpoint, Handle, Retry, Route, Server};
 use vmcc_units::time::{Span, Time};
 
 /// A client and a server.
@@ -19,19 +19,23 @@ pub(crate) struct Pair {
 impl Pair {
     /// Two ends that have shaken hands and have a stream each.
     pub(crate) fn new() -> Pair {
-        let config = Arc::new(Config::default());
-        let tls = Arc::new(Unprotected(Side::Server));
-        let server = Server { tls, config: config.clone(), retry: Retry::Above(99), max_connections: 9 };
         let now = Time::ZERO + Span::from_secs(1);
-        let mut ends = [Endpoint::new(None, [1; 32]), Endpoint::new(Some(server), [2; 32])];
+        let mut ends = [Endpoint::new(None, [1; 32]), Pair::server()];
         let tls = Arc::new(Unprotected(Side::Client));
-        let client = ends[0].connect(now, tls, config, "", Pair::route(0), Vec::new()).unwrap();
+        let client = ends[0].connect(now, tls, Arc::default(), "", Pair::route(0), Vec::new()).unwrap();
         let mut pair = Pair { now, ends, handles: [Some(client), None], ids: [[0; 8]; 2] };
         pair.exchange();
         let stream = pair.ends[0].connection(client).unwrap().open_stream(Dir::Bi).expect("connected");
         pair.ends[0].connection(client).unwrap().write(stream, &[7; 5000]).unwrap();
         pair.exchange();
         pair
+    }
+
+    /// One that nobody has said anything to.
+    pub(crate) fn server() -> Endpoint {
+        let tls = Arc::new(Unprotected(Side::Server));
+        let server = Server { tls, config: Arc::default(), retry: Retry::Above(99), max_connections: 9 };
+        Endpoint::new(Some(server), [2; 32])
     }
 
     pub(crate) fn route(end: usize) -> Route {

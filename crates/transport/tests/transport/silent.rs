@@ -1,8 +1,8 @@
 //! A path that is silent and has to do, because there is no other; and whatever else may happen to paths.
 
-use crate::multipath::{connected, shaped};
+use crate::multipath::{connected, shaped, silence};
 use crate::net::{Net, Transfer, client_address, route};
-use vmcc_transport::{Config, Coupling, Event, Handle};
+use vmcc_transport::{Config, Coupling, Handle};
 use vmcc_units::time::{Span, Time};
 
 /// Path 0 is cut and found silent, path 1 is given up: the first is alone, and has been for two seconds.
@@ -10,11 +10,7 @@ fn alone(config: &Config) -> (Net, Handle, Transfer) {
     let (mut net, client, server) = connected(&[shaped(20_000_000, 10); 2], config);
     let mut transfer = Transfer::up(&mut net, client, server, 10_000_000);
     transfer.until(&mut net, Span::from_secs(10), |_, transfer| transfer.read > 2_000_000);
-    let now = net.now;
-    net.links.get_mut(&client_address(0)).unwrap().cut = (now, Time::NEVER);
-    transfer.until(&mut net, Span::from_secs(10), |net, _| {
-        net.happened(0, &Event::PathSuspected { path: 0 }).is_some()
-    });
+    silence(&mut net, &mut transfer, 0);
     let now = net.now;
     net.connection(0, client).abandon_path(now, 1).unwrap();
     let (end, before) = (now + Span::from_secs(2), net.sent);
