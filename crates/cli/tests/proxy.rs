@@ -1,5 +1,7 @@
 //! `vmcc proxy`, `keys` and `paths` over addresses of the loopback.
 
+mod common;
+
 use assert_cmd::Command as Assert;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -61,6 +63,14 @@ struct Users {
 impl Users {
     fn new() -> Users {
         Users { folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// `server` and `client`, who trust each other.
+    fn acquainted() -> Users {
+        let users = Users::new();
+        users.trust("server", "client");
+        users.trust("client", "server");
+        users
     }
 
     fn keys(&self, user: &str) -> String {
@@ -163,9 +173,7 @@ fn is_seen(client: &Side, metrics: SocketAddr, twice: u64) {
 
 #[test]
 fn programs_are_carried_over_two_paths() {
-    let (users, target) = (Users::new(), echo());
-    users.trust("server", "client");
-    users.trust("client", "server");
+    let (users, target) = (Users::acquainted(), echo());
     let mut server = Side::start(&["--listen", "0.0.0.0:0", "--keys", &users.keys("server")]);
     let at = format!("127.0.0.1:{}", server.address("listening for clients").port());
     let forward = format!("127.0.0.1:0={target}");
@@ -269,29 +277,16 @@ fn web() -> SocketAddr {
 
 #[test]
 fn an_unmodified_browser_goes_through_it() {
-    let users = Users::new();
-    users.trust("server", "client");
-    users.trust("client", "server");
+    let users = Users::acquainted();
     let mut server = Side::start(&["--listen", "127.0.0.1:0", "--keys", &users.keys("server")]);
     let at = server.address("listening for clients").to_string();
     let mut client = Side::start(&[&at, "--socks", "127.0.0.1:0", "--keys", &users.keys("client")]);
     let socks_at = client.address("listening for SOCKS5");
     // It goes to the loopback without a proxy unless it is told not to.
-    let output = Command::new("chromium")
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--no-first-run",
-            "--disable-background-networking",
-        ])
-        .args(["--disable-component-update", "--disable-sync", "--virtual-time-budget=20000", "--dump-dom"])
-        .arg(format!("--proxy-server=socks5://{socks_at}"))
-        .arg("--proxy-bypass-list=<-loopback>")
-        .arg(format!("--user-data-dir={}", users.folder.path().join("browser").display()))
-        .arg(format!("http://localhost:{}/", web().port()))
-        .output()
-        .unwrap_or_else(|e| panic!("chromium: {e}; run `make setup-test`"));
+    let mut browser = common::chromium(users.folder.path());
+    browser.args(["--proxy-bypass-list=<-loopback>", "--virtual-time-budget=20000", "--dump-dom"]);
+    browser.arg(format!("--proxy-server=socks5://{socks_at}"));
+    let output = common::browse(browser.arg(format!("http://localhost:{}/", web().port())));
     let page = String::from_utf8_lossy(&output.stdout);
     assert!(page.contains("<p id=\"got\">true</p>"), "{page}{}", String::from_utf8_lossy(&output.stderr));
     let programs = vmcc_tunnel::live::programs();
@@ -338,9 +333,7 @@ fn strangers_and_open_doors_are_refused() {
 
 #[test]
 fn a_server_that_was_killed_is_said_to_have_lost_its_connections() {
-    let (users, target) = (Users::new(), echo());
-    users.trust("server", "client");
-    users.trust("client", "server");
+    let (users, target) = (Users::acquainted(), echo());
     let server_keys = users.keys("server");
     let mut server = Side::start(&["--listen", "127.0.0.1:0", "--keys", &server_keys]);
     let at = server.address("listening for clients").to_string();

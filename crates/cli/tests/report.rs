@@ -5,34 +5,19 @@ mod common;
 use common::{folder, json};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 /// First line color of each theme, as in report.css.
 const FIRST_LINE: [(&str, [u8; 3]); 2] = [("light", [0x2f, 0x6d, 0xb5]), ("dark", [0x6f, 0xa8, 0xee])];
 
 fn chromium(dir: &Path, extra: &[&str], url: &str) -> Output {
-    let profile = dir.join("profile");
     let fixed = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
         "--enable-logging=stderr",
         "--force-device-scale-factor=1",
         "--window-size=1280,2400",
         "--virtual-time-budget=3000",
     ];
-    Command::new("chromium")
-        .args(fixed)
-        .arg(format!("--user-data-dir={}", profile.display()))
-        .args(extra)
-        .arg(url)
-        .output()
-        .unwrap_or_else(|e| panic!("chromium: {e}; run `make setup-test`"))
+    common::browse(common::chromium(dir).args(fixed).args(extra).arg(url))
 }
 
 fn report(dir: &Path, extra: &[&str]) -> String {

@@ -45,6 +45,20 @@ pub fn vmcc(dir: &Path) -> Command {
     command
 }
 
+/// A real browser without a window, which asks nobody for anything of its own; a profile in `dir`.
+pub fn chromium(dir: &Path) -> std::process::Command {
+    let mut command = std::process::Command::new("chromium");
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]);
+    command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
+    command.arg(format!("--user-data-dir={}", dir.join("profile").display()));
+    command
+}
+
+/// Runs a browser to its end.
+pub fn browse(command: &mut std::process::Command) -> Output {
+    command.output().unwrap_or_else(|e| panic!("chromium: {e}; run `make setup-test`"))
+}
+
 /// Runs it and returns everything it left.
 pub fn output(dir: &Path, arguments: &[&str]) -> Output {
     vmcc(dir).args(arguments).output().unwrap()
