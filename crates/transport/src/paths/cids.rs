@@ -50,6 +50,10 @@ impl RemoteCids {
     pub(crate) fn advance(&mut self) -> Option<u64> {
         let old = self.has_spare().then(|| self.list.remove(0).seq)?;
         self.given_back.insert(old..old + 1);
+        // Numbers have gaps only where the peer leaves them, which must not cost memory for ever.
+        if self.given_back.len() > MOST_RETIRED {
+            self.given_back.pop_first();
+        }
         Some(old)
     }
 
@@ -164,6 +168,16 @@ mod tests {
         }
         assert!(cids.has_spare() && retired.is_empty());
         assert_eq!((cids.advance(), cids.active().map(|own| own.seq)), (Some(1), Some(0)));
+    }
+
+    #[test]
+    fn numbers_with_gaps_are_not_remembered_for_ever() {
+        let (mut cids, mut retired) = (RemoteCids::default(), Vec::new());
+        for seq in (0..20_000).step_by(2) {
+            cids.insert(new(seq, 0), &mut retired).unwrap();
+            cids.advance();
+        }
+        assert_eq!((cids.given_back.len(), retired.len()), (MOST_RETIRED, 0));
     }
 
     #[test]
