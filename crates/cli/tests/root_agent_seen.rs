@@ -187,13 +187,16 @@ fn root_figures_are_as_prometheus_reads_them_and_follow_what_happens() {
     let pair = Pair::new();
     let file = format!("{FILE}[port.p1]\nrate = '900mbit'\n[metrics]\n");
     let agent = Agent::start(&pair.here, &pair.file(&file));
+    let get = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+    let ready = http(&pair, get);
     let _server = pair.server();
     let _client = pair.client(60);
-    let get = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
     let value = |text: &str, name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
         line.unwrap_or_else(|| panic!("{name}: {text}")).parse::<f64>().unwrap()
     };
+    // Not only from the next time on that something happens.
+    assert_eq!(value(&ready, "vmcc_agent_values"), 4.0);
     // Two connections, one of which only controls, with two subflows each; who asks is not counted.
     until("a client's subflows", || value(&http(&pair, get), "vmcc_sockets{algorithm=\"mp_vmcc\"}") == 4.0);
     let _kept_waiting = pair.here.within(|| TcpStream::connect("127.0.0.1:9464").unwrap());

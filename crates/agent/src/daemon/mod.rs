@@ -156,11 +156,7 @@ impl Agent {
                 Wake::End(signal) => return Ok(self.end(signal, say)),
             }
             self.guard_news(say);
-            if let Some(metrics) = &self.metrics {
-                self.own.values = self.record.entries().len() as u64;
-                self.own.problems = self.problems.len() as u64;
-                metrics.set(&self.own);
-            }
+            self.show_figures();
             // Not as a method, which would borrow what it changes.
             let (path, record, problems) = (&self.path, &self.record, &self.problems);
             let (closed, guarding, asleep) = (&self.closed, &self.guarding, &self.asleep);
@@ -205,8 +201,19 @@ impl Agent {
         news.extend(solved.map(|text| News::Solved { text: text.clone() }));
         self.problems = problems;
         self.own.rounds += 1;
+        // Before anybody hears that this is ready, and asks.
+        self.show_figures();
         self.tell(&news, say);
         self.guard(say);
+    }
+
+    /// Gives whoever asks for figures what is counted now.
+    fn show_figures(&mut self) {
+        self.own.values = self.record.entries().len() as u64;
+        self.own.problems = self.problems.len() as u64;
+        if let Some(metrics) = &self.metrics {
+            metrics.set(&self.own);
+        }
     }
 
     /// Why figures cannot be asked for, if they shall be.
