@@ -6,10 +6,11 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command as StdCommand, Stdio};
-use std::thread::sleep;
+use std::process::{Child, Command as StdCommand, Stdio};
+use std::thread::{sleep, spawn};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -65,6 +66,19 @@ impl World {
         let document = serde_json::from_slice(&output.stdout);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         (output.status.code().unwrap_or(-1), document.unwrap_or_else(|e| panic!("{e}: {stderr}")))
+    }
+
+    /// A copy to `copy` that has sent some, and not all.
+    fn begin(&self, source: &Path) -> Child {
+        let mut command = StdCommand::new(env!("CARGO_BIN_EXE_vmcc"));
+        command.args(self.arguments(&[text(source), &self.far("copy")]));
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let part = self.path("far/.copy.vmcc-part");
+        let begun = || part.metadata().is_ok_and(|metadata| metadata.len() > 1 << 20);
+        while !begun() && child.try_wait().unwrap().is_none() {
+            sleep(Duration::from_millis(2));
+        }
+        child
     }
 
     /// Copies and fails with this code and these words.
@@ -135,15 +149,8 @@ fn a_folder_goes_with_all_that_is_in_it() {
 fn what_was_interrupted_goes_on() {
     let world = World::new();
     let (source, data) = world.write("data", 64 << 20);
-    let part = world.path("far/.copy.vmcc-part");
-    let target = world.far("copy");
-    let mut command = StdCommand::new(env!("CARGO_BIN_EXE_vmcc"));
-    command.args(world.arguments(&[text(&source), &target])).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().unwrap();
-    let begun = || part.metadata().is_ok_and(|metadata| metadata.len() > 1 << 20);
-    while !begun() && child.try_wait().unwrap().is_none() {
-        sleep(Duration::from_millis(2));
-    }
+    let (part, target) = (world.path("far/.copy.vmcc-part"), world.far("copy"));
+    let mut child = world.begin(&source);
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(!world.path("far/copy").exists());
@@ -164,7 +171,7 @@ fn what_cannot_be_copied_is_said() {
     let world = World::new();
     let (source, _) = world.write("data", 10);
     let source = text(&source);
-    world.fails(&["nothing", &world.far("")], 2, &["nothing", "No such file"]);
+    world.fails(&["nothing", &world.far("")], 2, &["nothing", "No such file", "begins in /"]);
     world.fails(&[&world.far("nothing"), source], 2, &["far/nothing", "No such file"]);
     world.fails(&[source, &world.far("no/folder/x")], 2, &["no/folder", "is not there"]);
     world.fails(&[source, source], 2, &["both on this host", "HOST:PATH"]);
@@ -197,6 +204,38 @@ fn far_ends_that_are_none_are_said() {
     let world = World::with_ssh(other);
     let (source, _) = world.write("data", 10);
     world.fails(&[text(&source), &world.far("x")], 3, &["not trusted", "sha256:"]);
+}
+
+#[test]
+fn a_copy_whose_end_was_killed_goes_on() {
+    let both = |kills: fn(&World, &mut Child)| {
+        let world = World::with_ssh("shift; echo $$ >\"$0.pid\"; exec $*");
+        let (source, data) = world.write("data", 64 << 20);
+        kills(&world, &mut world.begin(&source));
+        assert!(!world.path("far/copy").exists());
+        let (code, document) = world.cp(&[text(&source), &world.far("copy")]);
+        assert_eq!(code, 0, "{document}");
+        assert!(document["found_bytes"].as_u64() > Some(1 << 20), "{document}");
+        assert!(
+            fs::read(world.path("far/copy")).unwrap() == data && !world.path("far/.copy.vmcc-part").exists()
+        );
+    };
+    // The far end, which still holds the file when the same command comes, is waited for.
+    let client = spawn(move || {
+        both(|_, child| {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        });
+    });
+    both(|world, child| {
+        let far = fs::read_to_string(world.path("ssh.pid")).unwrap();
+        kill(Pid::from_raw(far.trim().parse().unwrap()), Signal::SIGKILL).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(3));
+        let mut said = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(said.contains("ssh has ended"), "not only the idle timeout: {said}");
+    });
+    client.join().unwrap();
 }
 
 /// The records of the only log in a folder whose name ends so.

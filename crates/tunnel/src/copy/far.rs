@@ -1,5 +1,6 @@
 //! The far end of a copy: `vmcc serve --once`, started through ssh.
 
+use super::gone::gone;
 use super::message::{ALPN, Done, Hello, Offer, Ready, Request, VERSION};
 use super::progress::Progress;
 use super::receive::{Receiver, receive_tree};
@@ -53,7 +54,7 @@ pub fn serve_once(
     }
     let client: Fingerprint = hello.fingerprint.parse().map_err(|_| CopyError::NoHello)?;
     let identity = Identity::generate()?;
-    let gone = watch(input);
+    let ssh_ended = watch(input);
     block_on(async {
         let tls = trust::server(&identity, Trust::Only(BTreeSet::from([client])), ALPN)?;
         let config = Arc::new(config(qlog));
@@ -67,10 +68,12 @@ pub fn serve_once(
         output.flush()?;
         // The way to the client's ssh may be cut later: only before the connection its end is that of this program.
         let accept = timeout(PATIENCE, endpoint.accept());
-        let connection = unless(stopped(&gone), unless(stopped(stop), accept)).await;
+        let connection = unless(stopped(&ssh_ended), unless(stopped(stop), accept)).await;
         let connection =
             connection.flatten().ok_or(CopyError::Interrupted)?.map_err(|_| CopyError::NobodyCame)?;
-        let served = unless(stopped(stop), serve(&connection)).await;
+        // What the client's end was writing is not to stay locked until the idle timeout, if it was killed.
+        let left = gone(&connection, || ssh_ended.load(Ordering::SeqCst));
+        let served = unless(left, unless(stopped(stop), serve(&connection))).await.flatten();
         if served.is_none() {
             connection.close(1, "the far end was stopped");
         }

@@ -1,7 +1,7 @@
 //! What the two ends of a copy say to each other. Names and paths are bytes, as file systems have them.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 pub(crate) const ALPN: &[u8] = b"vmcc-cp/1";
 /// Of the two lines that travel through ssh.
@@ -85,7 +85,12 @@ pub(crate) enum Kind {
 /// From the receiver: what it has of the file, by SHA-256, from its beginning on.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    Have { len: u64, sha256: [u8; 32] },
+    /// Another copy is writing it, perhaps one whose client was killed a moment ago: another answer follows.
+    Wait,
+    Have {
+        len: u64,
+        sha256: [u8; 32],
+    },
     Refused(Refusal),
 }
 
@@ -133,7 +138,11 @@ pub enum Reason {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        // Names may have line feeds and commands for terminals in them, and come from somewhere else.
+        self.message.chars().try_for_each(|c| match c {
+            c if c.is_control() => write!(f, "{}", c.escape_default()),
+            c => f.write_char(c),
+        })
     }
 }
 
@@ -154,5 +163,16 @@ impl Refusal {
             _ => Reason::System,
         };
         Refusal::new(reason, format!("{}: {error}", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_writes_no_line_of_its_own() {
+        let refusal = Refusal::new(Reason::System, "größe\n\u{1b}[2J: no\tspace");
+        assert_eq!(refusal.to_string(), "größe\\n\\u{1b}[2J: no\\tspace");
     }
 }

@@ -5,6 +5,7 @@
 //! rest, the SHA-256 of the whole.
 
 mod far;
+mod gone;
 mod message;
 mod part;
 mod progress;
@@ -30,6 +31,7 @@ use crate::wire;
 use message::{ALPN, Done, Plan, Ready, Request};
 use receive::{Receiver, receive_tree};
 use send::send_tree;
+use ssh::Session;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -210,7 +212,7 @@ pub fn copy(job: &Job, progress: &Arc<Progress>, stop: &AtomicBool) -> Result<Ou
     if stop.load(Ordering::SeqCst) {
         return Err(CopyError::Interrupted);
     }
-    let (session, addresses, server) = started?;
+    let (mut session, addresses, server) = started?;
     let answer = block_on(async {
         let tls = trust::client(&identity, Trust::Only(BTreeSet::from([server])), ALPN)?;
         let relays = unless(stopped(stop), relays::resolve(&job.relays)).await;
@@ -219,7 +221,7 @@ pub fn copy(job: &Job, progress: &Arc<Progress>, stop: &AtomicBool) -> Result<Ou
         let target = vmcc_udp::Target { name, addresses, locals, relays, most: job.most };
         let endpoint = Endpoint::new(None)?;
         let _board = Board::open(&endpoint, "cp");
-        let result = over(&endpoint, tls, target, job, tree, progress, stop).await;
+        let result = over(&endpoint, tls, target, (job, tree), (progress, stop), &mut session).await;
         // Also where there is no connection relays may have given addresses, or be about to.
         let _ = timeout(FAREWELL, endpoint.told()).await;
         result
@@ -233,10 +235,9 @@ async fn over(
     endpoint: &Endpoint,
     tls: Arc<dyn Tls>,
     target: vmcc_udp::Target,
-    job: &Job,
-    tree: Option<Tree>,
-    progress: &Arc<Progress>,
-    stop: &AtomicBool,
+    (job, tree): (&Job, Option<Tree>),
+    (progress, stop): (&Arc<Progress>, &AtomicBool),
+    session: &mut Session,
 ) -> Result<Outcome, CopyError> {
     let reach = endpoint.reach(tls, Arc::new(config(job.qlog.clone())), &target);
     let connection = unless(stopped(stop), reach).await.ok_or(CopyError::Interrupted)??;
@@ -247,11 +248,15 @@ async fn over(
             None => get(&connection, job, progress).await,
         }
     };
-    let work = unless(show_paths(&connection, progress), unless(stopped(stop), work)).await.flatten();
-    let result = match work {
-        None => Err(CopyError::Interrupted),
-        Some(result) => result.map_err(|error| lost(&connection, error)),
+    let work = async { work.await.map_err(|error| lost(&connection, error)) };
+    let work = async {
+        let done = unless(gone::gone(&connection, || session.has_ended()), work).await;
+        done.unwrap_or_else(|| {
+            Err(CopyError::Lost("ssh has ended, and the far end answers on no path".to_owned()))
+        })
     };
+    let work = unless(show_paths(&connection, progress), unless(stopped(stop), work)).await.flatten();
+    let result = work.unwrap_or(Err(CopyError::Interrupted));
     let result = result.map(|mut outcome| {
         outcome.paths = carried(&connection);
         outcome.unused = keeper.failed();

@@ -85,8 +85,8 @@ fn leads_to(path: &Path, file: &File) -> io::Result<bool> {
 }
 
 impl Part {
-    /// Opens what an interrupted copy to `target` has left, or begins anew.
-    pub(crate) fn open(target: &Path, size: u64) -> Result<Part, Refusal> {
+    /// Opens what an interrupted copy to `target` has left, or begins anew; `None` while another copy writes it.
+    pub(crate) fn open(target: &Path, size: u64) -> Result<Option<Part>, Refusal> {
         let path = name_of_part(target);
         let said = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => {
@@ -110,18 +110,13 @@ impl Part {
         }
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let text = format!("{}: another copy is writing this file; wait for it", target.display());
-                return Err(Refusal::new(Reason::Exists, text));
-            }
+            Err(TryLockError::WouldBlock) => return Ok(None),
             // A file system without locks has no second copy that would ask.
             Err(TryLockError::Error(_)) => {}
         }
         // Another copy may have finished it, and given it its name, before this one had the lock.
         if !leads_to(&path, &file).map_err(said)? {
-            let text =
-                format!("{}: another copy has just written this file; copy it again", target.display());
-            return Err(Refusal::new(Reason::Exists, text));
+            return Ok(None);
         }
         let before = file.metadata().map_err(said)?.len();
         let len = before.min(size);
@@ -129,7 +124,7 @@ impl Part {
         let target_of = target.to_owned();
         let part = Part { file, path, target: target_of, hash, len, found: len, before, done: false };
         reserve(&part.file, size).map_err(|error| Refusal::system(target, &error))?;
-        Ok(part)
+        Ok(Some(part))
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -320,9 +315,9 @@ mod tests {
     fn only_what_arrived_gets_the_name() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("x");
-        let mut part = Part::open(&target, 4).unwrap();
+        let mut part = Part::open(&target, 4).unwrap().unwrap();
         part.write(b"good").unwrap();
-        assert_eq!(Part::open(&target, 4).err().unwrap().reason, Reason::Exists, "another copy is at it");
+        assert!(Part::open(&target, 4).unwrap().is_none(), "another copy is at it");
         fs::remove_file(&part.path).unwrap();
         fs::write(&part.path, b"evil").unwrap();
         let refusal = part.finish(sha256(b"good"), &item(4), Options::default()).unwrap_err();
@@ -334,13 +329,13 @@ mod tests {
     fn what_was_there_stays_whatever_a_peer_asks_of_it() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("n".repeat(255));
-        let mut part = Part::open(&target, 11).unwrap();
+        let mut part = Part::open(&target, 11).unwrap().unwrap();
         part.write(b"hello").unwrap();
         drop(part);
-        let part = Part::open(&target, 1).unwrap();
+        let part = Part::open(&target, 1).unwrap().unwrap();
         assert_eq!((part.len(), part.digest()), (1, sha256(b"h")));
         drop(part);
-        let mut part = Part::open(&target, 11).unwrap();
+        let mut part = Part::open(&target, 11).unwrap().unwrap();
         assert_eq!(part.len(), 5);
         part.write(b" world").unwrap();
         part.finish(sha256(b"hello world"), &item(11), Options::default()).unwrap();

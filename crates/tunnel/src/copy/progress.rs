@@ -1,5 +1,6 @@
 //! How far a copy is, for whoever shows it.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -63,6 +64,11 @@ impl Progress {
 
     pub(crate) fn begin(&self, name: &str) {
         self.text.lock().unwrap_or_else(PoisonError::into_inner).current = name.to_owned();
+    }
+
+    /// Another copy has this file.
+    pub(crate) fn wait_for(&self, path: &Path) {
+        self.begin(&format!("waiting: another copy is writing {}", path.display()));
     }
 
     pub(crate) fn set_paths(&self, paths: String) {

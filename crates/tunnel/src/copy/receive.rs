@@ -1,6 +1,6 @@
 //! The end of a copy that stores the files.
 
-use super::message::{Answer, Done, Item, Kind, Refusal, Start, Stored};
+use super::message::{Answer, Done, Item, Kind, Reason, Refusal, Start, Stored};
 use super::part::{Part, digest_of, hash, in_the_way};
 use super::progress::Progress;
 use super::send::name_of;
@@ -10,16 +10,22 @@ use crate::run::{blocking, unless};
 use crate::wire;
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::future::{Future, ready};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::{Instant, sleep};
 use vmcc_udp::{Connection, RecvStream, SendStream, Stream};
 
 /// Streams that are served at a time, whatever the sender opens.
 const AT_ONCE: usize = 16;
+/// Another copy of the same file is waited for so long: one that was orphaned, and heard nothing of it, ends before.
+const PATIENCE: Duration = Duration::from_secs(40);
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// What all streams of a copy share.
 pub(super) struct Receiver {
@@ -105,11 +111,16 @@ async fn file(
     size: u64,
     receiver: &Arc<Receiver>,
 ) -> io::Result<()> {
-    let found = blocking({
+    let find = {
         let (receiver, item) = (receiver.clone(), item.clone());
         move || find(&receiver, &item, size)
-    });
-    let found = match found.await? {
+    };
+    let place = receiver.target.place(item).unwrap_or_default();
+    let busy = async {
+        receiver.progress.wait_for(&place);
+        wire::write(to, &Answer::Wait).await
+    };
+    let found = match patiently(&place, find, busy).await? {
         Ok(found) => found,
         Err(refusal) => {
             receiver.refuse(&refusal);
@@ -126,7 +137,7 @@ async fn file(
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the sender begins where nobody asked it to"));
     }
     receiver.progress.begin(&name_of(item));
-    let stored = match begin(found, offset, size, receiver) {
+    let stored = match begin(found, offset, size, receiver).await? {
         Ok(None) => {
             // Nothing but the hash follows, and there is nothing to compare it with.
             receiver.progress.found(size);
@@ -151,34 +162,73 @@ async fn file(
     wire::write(to, &answer).await
 }
 
-fn find(receiver: &Receiver, item: &Item, size: u64) -> Result<Found, Refusal> {
+/// What `attempt` gives as soon as no other copy writes the file, which `busy` tells the other end.
+async fn patiently<T: Send + 'static>(
+    place: &Path,
+    attempt: impl Fn() -> Result<Option<T>, Refusal> + Clone + Send + 'static,
+    busy: impl Future<Output = io::Result<()>>,
+) -> io::Result<Result<T, Refusal>> {
+    let (began, mut busy) = (Instant::now(), Some(busy));
+    loop {
+        match blocking(attempt.clone()).await?.transpose() {
+            Some(done) => return Ok(done),
+            None if began.elapsed() > PATIENCE => {
+                let text =
+                    format!("{}: another copy is still writing this file; wait for its end", place.display());
+                return Ok(Err(Refusal::new(Reason::Exists, text)));
+            }
+            None => {}
+        }
+        if let Some(busy) = busy.take() {
+            busy.await?;
+        }
+        sleep(AGAIN).await;
+    }
+}
+
+/// What there is of a file; `None` while another copy writes it.
+fn find(receiver: &Receiver, item: &Item, size: u64) -> Result<Option<Found>, Refusal> {
     let place = receiver.target.place(item)?;
     if receiver.target.has_like(&place, size)? {
         let said = |error: io::Error| Refusal::system(&place, &error);
         let context = hash(&mut File::open(&place).map_err(said)?, size).map_err(said)?;
-        return Ok(Found::Whole(place, digest_of(&context)));
+        return Ok(Some(Found::Whole(place, digest_of(&context))));
     }
-    Part::open(&place, size).map(|part| Found::Part(Box::new(part)))
+    Ok(Part::open(&place, size)?.map(|part| Found::Part(Box::new(part))))
 }
 
 /// What is to be written; nothing if it is there already.
-fn begin(found: Found, offset: u64, size: u64, receiver: &Receiver) -> Result<Option<Box<Part>>, Refusal> {
+async fn begin(
+    found: Found,
+    offset: u64,
+    size: u64,
+    receiver: &Receiver,
+) -> io::Result<Result<Option<Box<Part>>, Refusal>> {
     match found {
-        Found::Whole(..) if offset == size => Ok(None),
+        Found::Whole(..) if offset == size => Ok(Ok(None)),
         Found::Whole(place, _) => {
-            if !receiver.target.options.force {
-                in_the_way(&place)?;
-            }
-            let mut part = Part::open(&place, size)?;
-            part.restart()?;
-            Ok(Some(Box::new(part)))
+            let force = receiver.target.options.force;
+            // The sender hears nothing of a wait: it is sending already.
+            let replace = {
+                let place = place.clone();
+                move || replace(&place, size, force)
+            };
+            let part = patiently(&place, replace, ready(Ok(()))).await?;
+            Ok(part.map(Some))
         }
-        Found::Part(part) if offset == part.len() => Ok(Some(part)),
-        Found::Part(mut part) => {
-            part.restart()?;
-            Ok(Some(part))
-        }
+        Found::Part(part) if offset == part.len() => Ok(Ok(Some(part))),
+        Found::Part(mut part) => Ok(part.restart().map(|()| Some(part))),
     }
+}
+
+/// A new file for one that is there and another one; `None` while another copy writes it.
+fn replace(place: &Path, size: u64, force: bool) -> Result<Option<Box<Part>>, Refusal> {
+    if !force {
+        in_the_way(place)?;
+    }
+    let Some(mut part) = Part::open(place, size)? else { return Ok(None) };
+    part.restart()?;
+    Ok(Some(Box::new(part)))
 }
 
 /// Writes what comes, checks it and gives it its name. An error of the stream is the outer one.

@@ -83,9 +83,14 @@ async fn send(
     let stream = connection.open_stream().await.map_err(io::Error::other)?;
     let (mut to, mut from) = stream.into_split();
     wire::write(&mut to, &entry.item).await?;
-    let (len, sha256) = match wire::read(&mut from).await? {
-        Answer::Have { len, sha256 } => (len, sha256),
-        Answer::Refused(refusal) => return Ok(Some(refusal)),
+    let (len, sha256) = loop {
+        match wire::read(&mut from).await? {
+            Answer::Wait => {
+                progress.begin(&format!("{}, which another copy is writing: waiting", name_of(&entry.item)))
+            }
+            Answer::Have { len, sha256 } => break (len, sha256),
+            Answer::Refused(refusal) => return Ok(Some(refusal)),
+        }
     };
     let Kind::File { size } = entry.item.kind else { return Ok(None) };
     progress.begin(&entry.path.display().to_string());

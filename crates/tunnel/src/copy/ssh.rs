@@ -43,6 +43,11 @@ pub fn usual_ssh() -> String {
 pub(super) struct Session(Child);
 
 impl Session {
+    /// Whether ssh is no more, and with it, unless only its own way was cut, the far end.
+    pub(super) fn has_ended(&mut self) -> bool {
+        !matches!(self.0.try_wait(), Ok(None))
+    }
+
     /// Lets it end by itself, but not forever; its exit code, if it had one.
     fn end(&mut self) -> Option<i32> {
         drop(self.0.stdin.take());

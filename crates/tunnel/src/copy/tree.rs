@@ -67,7 +67,10 @@ impl Tree {
         options: Options,
     ) -> Result<(), Refusal> {
         let said = |error: io::Error| Refusal::system(path, &error);
-        let metadata = fs::metadata(path).map_err(said)?;
+        let metadata = fs::metadata(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => absent(path, &error),
+            _ => said(error),
+        })?;
         let no = |text: &str| Err(Refusal::new(Reason::NoSource, format!("{}: {text}", path.display())));
         let id = (metadata.dev(), metadata.ino());
         let kind = match metadata.file_type() {
@@ -100,4 +103,16 @@ impl Tree {
         }
         Ok(())
     }
+}
+
+/// A name with nothing, or a link to nothing, under it.
+fn absent(path: &Path, error: &io::Error) -> Refusal {
+    let begin = std::env::current_dir().ok().filter(|_| path.is_relative());
+    let begin = begin.map_or(String::new(), |folder| format!(", which begins in {}", folder.display()));
+    let text = if path.is_symlink() {
+        format!("{}: is a link to what is not there ({error})", path.display())
+    } else {
+        format!("{}: {error}; check the name{begin}", path.display())
+    };
+    Refusal::new(Reason::NoSource, text)
 }

@@ -52,7 +52,7 @@ fn show(progress: &Progress, over: &AtomicBool) {
             bar.set_length(moment.bytes);
             bar.set_position(moment.bytes_done);
             bar.set_prefix(format!("{}/{} files, {}", moment.files_done, moment.files, moment.paths));
-            bar.set_message(harmless(&moment.current));
+            bar.set_message(harmless(&moment.current).replace('\n', "\\n"));
         }
         thread::sleep(INTERVAL);
     }
