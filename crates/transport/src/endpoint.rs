@@ -159,7 +159,10 @@ impl Endpoint {
 
     /// A datagram came. It is decrypted in place.
     pub fn handle_datagram(&mut self, now: Time, route: Route, ecn: Ecn, data: &mut [u8]) {
-        let Ok(header) = header::decode(data, LOCAL_CID_LEN) else { return };
+        let Ok(header) = header::decode(data, LOCAL_CID_LEN) else {
+            self.on_unreadable(route, data);
+            return;
+        };
         if let Some(&handle) = self.ids.get(&header.dcid) {
             self.deliver(now, handle, route, ecn, data);
             return;
@@ -168,11 +171,6 @@ impl Endpoint {
             Kind::Short => self.on_stray(now, route, &header, data),
             Kind::Initial if data.len() >= usize::from(mtu::BASE) => {
                 self.on_initial(now, route, ecn, &header, data)
-            }
-            Kind::UnknownVersion if data.len() >= usize::from(mtu::BASE) && self.server.is_some() => {
-                let random = self.random.bytes()[0];
-                let reply = header::version_negotiation(&header.scid, &header.dcid, random);
-                self.reply(route, reply);
             }
             _ => {}
         }

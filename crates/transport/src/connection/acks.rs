@@ -47,7 +47,7 @@ impl Connection {
         }
         let acked = self.account(now, space, slot, ack, raises, &taken);
         for (_, packet) in taken.drain(..) {
-            if packet.mtu_probe && self.paths[slot].mtu.on_probe_acked(now) {
+            if packet.mtu_probe && self.paths[slot].mtu.on_probe_acked(now, packet.size) {
                 self.on_mtu(slot);
             }
             self.on_frames_acked(space, packet.frames);
@@ -190,7 +190,7 @@ impl Connection {
                 path.ecn.on_lost();
             }
             if packet.mtu_probe {
-                path.mtu.on_probe_lost(now);
+                path.mtu.on_probe_lost(now, packet.size);
             } else if packet.size > 0 {
                 path.lost_packets += 1;
                 newest = newest.max(Some(packet.sent));

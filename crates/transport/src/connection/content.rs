@@ -3,6 +3,7 @@
 use super::packet::Building;
 use super::*;
 use crate::error::code;
+use crate::paths::Answer;
 use crate::recovery::sent::Sent;
 use crate::wire::ack;
 use crate::wire::frame::{self, ty};
@@ -70,7 +71,7 @@ impl Connection {
         let pto = self.paths[slot].pto(vmcc_units::time::Span::ZERO);
         let path = &mut self.paths[slot];
         let before = out.len();
-        if let Some((data, _)) = path.response.take() {
+        if let Some(Answer { data, .. }) = path.response.take() {
             frame::put_validation(out, ty::PATH_RESPONSE, data);
         }
         if let Some(challenge) = path.challenge.as_mut().filter(|challenge| challenge.send_at <= now) {

@@ -83,7 +83,7 @@ impl Connection {
             Frame::HandshakeDone => self.on_handshake_done()?,
             Frame::Close { application, code, reason } => self.on_close(now, application, code, reason),
             Frame::PathChallenge(data) => self.on_challenge(slot, route, data),
-            Frame::PathResponse(data) => self.on_response(now, slot, route, data),
+            Frame::PathResponse(data) => self.on_response(now, slot, data),
             _ => self.on_path_frame(now, frame)?,
         }
         Ok(())

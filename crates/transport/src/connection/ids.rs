@@ -69,7 +69,7 @@ impl Connection {
         self.remote_cids.get(&path).into_iter().flat_map(RemoteCids::tokens).copied().collect()
     }
 
-    /// The endpoint knows the tokens of the ids that can be in use, and no others.
+    /// The endpoint knows the tokens of the ids that are in use, and no others.
     fn tell_tokens(&mut self, path: PathId, before: Vec<[u8; 16]>) {
         let after = self.tokens_of(path);
         let gone = before.iter().filter(|token| !after.contains(token));

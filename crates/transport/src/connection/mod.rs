@@ -182,6 +182,8 @@ pub struct Connection {
     keep_alive_at: Time,
     /// Something that asks for an answer was sent since something came.
     idle_touched: bool,
+    /// Bytes of the datagram that is being read.
+    arriving: u64,
     stats: Stats,
     /// What one call needs and the next one can use again.
     scratch: Vec<(u64, SentPacket)>,
@@ -284,6 +286,7 @@ impl Connection {
             idle_at: Time::NEVER,
             keep_alive_at: Time::NEVER,
             idle_touched: false,
+            arriving: 0,
             stats: Stats::default(),
             scratch: Vec::new(),
             reset_secret: begin.reset_secret,

@@ -3,7 +3,7 @@
 use super::receive::Nature;
 use super::*;
 use crate::error::{TransportError, code};
-use crate::paths::Challenge;
+use crate::paths::{AMPLIFICATION, Answer, Challenge, mtu};
 use vmcc_units::time::Span;
 
 /// Times that a challenge is sent before a path counts as dead.
@@ -134,22 +134,23 @@ impl Connection {
 
     pub(super) fn on_challenge(&mut self, slot: usize, route: Route, data: u64) {
         if self.paths[slot].is_live() {
-            self.paths[slot].response = Some((data, route));
+            // Its address is not known to be the peer's: no more goes there than three times what came (RFC 9000 section 8.2.2).
+            let padded = AMPLIFICATION * self.arriving >= u64::from(mtu::BASE);
+            self.paths[slot].response = Some(Answer { data, route, padded });
         }
     }
 
-    pub(super) fn on_response(&mut self, now: Time, slot: usize, route: Route, data: u64) {
+    /// It counts for where the question went, wherever it comes from (RFC 9000 section 8.2.3).
+    pub(super) fn on_response(&mut self, now: Time, slot: usize, data: u64) {
         let path = &mut self.paths[slot];
-        let Some(challenge) = path.challenge.filter(|own| own.data == data && path.route == route) else {
-            return;
-        };
+        let Some(challenge) = path.challenge.filter(|own| own.data == data) else { return };
         (path.challenge, path.validated) = (None, true);
         // Of several it is not known which was answered.
         if challenge.tries == 1 {
             path.guess_rtt(now.since(challenge.asked));
         }
-        let previous = path.previous.take();
-        if previous.is_some_and(|previous| previous.remote.ip() != route.remote.ip()) {
+        let (previous, remote) = (path.previous.take(), path.route.remote);
+        if previous.is_some_and(|previous| previous.remote.ip() != remote.ip()) {
             self.on_other_network(now, slot);
         }
         let path = &mut self.paths[slot];
@@ -211,8 +212,10 @@ impl Connection {
         let path = &mut self.paths[slot];
         path.rtt = Default::default();
         path.ecn.restart();
+        path.mtu.restart();
         let id = path.id;
         self.begin_window(slot, now);
+        self.on_mtu(slot);
         self.change_id(id);
     }
 

@@ -58,6 +58,7 @@ impl Connection {
         }
         self.stats.datagrams_in += 1;
         self.stats.bytes_in += data.len() as u64;
+        self.arriving = data.len() as u64;
         if let Some(path) = self.paths.iter_mut().find(|path| path.route == route && path.is_live()) {
             path.bytes_in += data.len() as u64;
         }
@@ -111,7 +112,7 @@ impl Connection {
                 }
                 Ok(false)
             }
-            Kind::ZeroRtt | Kind::UnknownVersion => Ok(false),
+            Kind::ZeroRtt => Ok(false),
         }
     }
 

@@ -4,7 +4,7 @@ use super::content::put_crypto;
 use super::*;
 use crate::config::AckPath;
 use crate::error::{TransportError, code};
-use crate::paths::mtu;
+use crate::paths::{Answer, mtu};
 use crate::recovery::sent::Sent;
 use crate::wire::frame::{self, ty};
 use vmcc_multipath::{Demand, Paths};
@@ -94,31 +94,31 @@ impl Connection {
 
     /// One datagram on a path for what is urgent, with whatever else may leave.
     fn transmit_one(&mut self, now: Time, slot: usize, out: &mut Vec<u8>) -> Option<Transmit> {
-        let elsewhere = self.paths[slot].response.filter(|(_, to)| *to != self.paths[slot].route);
-        if let Some((data, to)) = elsewhere {
+        let elsewhere = self.paths[slot].response.filter(|answer| answer.route != self.paths[slot].route);
+        if let Some(answer) = elsewhere {
             self.paths[slot].response = None;
-            return self.answer_elsewhere(now, slot, data, to, out);
+            return self.answer_elsewhere(now, slot, answer, out);
         }
         let before = self.paths[slot].route;
         let (len, ect) = self.datagram(now, slot, out)?;
         Some(self.sent(before, len, out.len(), ect))
     }
 
-    /// A challenge is answered where it came from (RFC 9000 section 8.2.2), in less than what it came in.
+    /// A challenge is answered where it came from (RFC 9000 section 8.2.2).
     fn answer_elsewhere(
         &mut self,
         now: Time,
         slot: usize,
-        data: u64,
-        to: Route,
+        answer: Answer,
         out: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let mut building = self.begin_packet(SpaceId::Path(slot), out, usize::from(mtu::BASE))?;
-        frame::put_validation(out, ty::PATH_RESPONSE, data);
+        frame::put_validation(out, ty::PATH_RESPONSE, answer.data);
         building.frames.push(Sent::Once);
         building.eliciting = true;
-        self.finish_packet(now, slot, building, out, 0, false);
-        Some(self.sent(to, out.len(), out.len(), false))
+        let pad = if answer.padded { usize::from(mtu::BASE) } else { 0 };
+        self.finish_packet(now, slot, building, out, pad, false);
+        Some(self.sent(answer.route, out.len(), out.len(), false))
     }
 
     fn sent(&mut self, route: Route, segment: usize, len: usize, ect: bool) -> Transmit {

@@ -152,7 +152,7 @@ impl Connection {
         path.timeouts += 1;
         path.probes = PROBES;
         if path.pto_count == SILENT_TIMEOUTS {
-            path.mtu.on_silence();
+            path.mtu.restart();
             self.on_mtu(slot);
         }
         self.log_metrics(now, slot);

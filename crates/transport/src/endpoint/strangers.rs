@@ -18,6 +18,17 @@ impl Endpoint {
         }
     }
 
+    /// No packet of ours: perhaps of another version, which a server says is not spoken.
+    pub(super) fn on_unreadable(&mut self, route: Route, data: &[u8]) {
+        if self.server.is_none() || data.len() < usize::from(mtu::BASE) {
+            return;
+        }
+        if let Some((dcid, scid)) = header::of_another_version(data) {
+            let random = self.random.bytes()[0];
+            self.reply(route, header::version_negotiation(scid, dcid, random));
+        }
+    }
+
     /// A packet of no connection: perhaps the peer of one has lost it, perhaps this end has.
     pub(super) fn on_stray(&mut self, now: Time, route: Route, header: &Header, data: &[u8]) {
         let Some(tail) = data.last_chunk::<16>() else { return };
@@ -53,7 +64,10 @@ impl Endpoint {
             Retry::Above(handshakes) => self.handshakes >= handshakes,
         };
         if proof.is_none() && wanted {
-            self.send_retry(now, route, header);
+            // A client takes no second Retry (RFC 9000 section 8.1.2).
+            if !Token::is_of_retry(token) {
+                self.send_retry(now, route, header);
+            }
         } else if self.entries.len() < server.max_connections || self.give_way() {
             self.accept(now, route, ecn, header, proof, data);
         }

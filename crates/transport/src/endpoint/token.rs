@@ -41,6 +41,11 @@ impl Token {
         token
     }
 
+    /// Whether it looks like one of a Retry, ours or not.
+    pub(super) fn is_of_retry(token: &[u8]) -> bool {
+        token.first() == Some(&RETRY)
+    }
+
     /// Reads a token that came from `remote` in a packet to `dcid`; none if it is not ours or too old.
     pub(super) fn read(
         secret: &Secret,

@@ -85,9 +85,9 @@ impl RemoteCids {
         Ok(())
     }
 
-    /// Reset tokens of the ids that can be in use.
+    /// The reset token of the id in use: others' are not looked for (RFC 9000 section 10.3.1).
     pub(crate) fn tokens(&self) -> impl Iterator<Item = &[u8; 16]> {
-        self.list.iter().map(|own| &own.token).filter(|token| **token != [0; 16])
+        self.list.first().into_iter().map(|own| &own.token).filter(|token| **token != [0; 16])
     }
 }
 

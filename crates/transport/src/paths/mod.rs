@@ -22,7 +22,7 @@ const PTO_LIMITS: RtoLimits = RtoLimits { initial: Span::from_ms(999), max: Span
 /// Doublings of a probe timeout.
 const MOST_BACKOFF: u32 = 10;
 /// Bytes that may be sent to an address for each that came from it, until it is validated (RFC 9000 section 8.1).
-const AMPLIFICATION: u64 = 3;
+pub(crate) const AMPLIFICATION: u64 = 3;
 
 /// From where to where packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,6 +58,14 @@ pub(crate) struct Challenge {
     pub(crate) until: Time,
 }
 
+/// What the peer asked, where an answer goes to, and whether one as long as any path carries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) data: u64,
+    pub(crate) route: Route,
+    pub(crate) padded: bool,
+}
+
 /// One path.
 #[derive(Debug)]
 pub(crate) struct Path {
@@ -83,7 +91,7 @@ pub(crate) struct Path {
     pub(crate) bytes_out: u64,
     pub(crate) challenge: Option<Challenge>,
     /// What the peer asked, and where an answer goes to.
-    pub(crate) response: Option<(u64, Route)>,
+    pub(crate) response: Option<Answer>,
     /// Where it went before its address changed, until the new one is validated.
     pub(crate) previous: Option<Route>,
     /// Timeouts since the last answer, and probes to send for them.

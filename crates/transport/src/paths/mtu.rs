@@ -71,9 +71,11 @@ impl Mtu {
         self.in_flight = Some(size);
     }
 
-    /// The probe arrived; whether packets may be larger now.
-    pub(crate) fn on_probe_acked(&mut self, now: Time) -> bool {
-        let Some(size) = self.in_flight.take() else { return false };
+    /// A probe of that size arrived; whether packets may be larger now.
+    pub(crate) fn on_probe_acked(&mut self, now: Time, size: u16) -> bool {
+        if !self.ends(size) {
+            return false;
+        }
         self.probes = 0;
         self.settle(now);
         let grown = size > self.size;
@@ -81,8 +83,10 @@ impl Mtu {
         grown
     }
 
-    pub(crate) fn on_probe_lost(&mut self, now: Time) {
-        let Some(size) = self.in_flight.take() else { return };
+    pub(crate) fn on_probe_lost(&mut self, now: Time, size: u16) {
+        if !self.ends(size) {
+            return;
+        }
         self.probes += 1;
         if self.probes >= MOST_PROBES {
             (self.probes, self.too_large) = (0, size);
@@ -90,12 +94,17 @@ impl Mtu {
         }
     }
 
+    /// Whether it is the probe that is waited for, and not one of a search that was given up.
+    fn ends(&mut self, size: u16) -> bool {
+        self.in_flight.take_if(|own| *own == size).is_some()
+    }
+
     fn settle(&mut self, now: Time) {
         self.raise_at = now + RAISE;
     }
 
-    /// Nothing is answered any more: perhaps because packets are too large. The search begins anew.
-    pub(crate) fn on_silence(&mut self) {
+    /// The search begins anew: nothing is answered any more, perhaps because packets are too large, or the path leads through another network.
+    pub(crate) fn restart(&mut self) {
         *self = Mtu::new(BASE, self.most);
     }
 }
@@ -110,8 +119,8 @@ mod tests {
             mtu.on_probe_sent(size);
             assert!(size > mtu.size() && size <= most);
             match size <= passes {
-                true => assert!(mtu.on_probe_acked(Time::ZERO)),
-                false => mtu.on_probe_lost(Time::ZERO),
+                true => assert!(mtu.on_probe_acked(Time::ZERO, size)),
+                false => mtu.on_probe_lost(Time::ZERO, size),
             }
             probes += 1;
             assert!(probes < 100);
@@ -132,14 +141,17 @@ mod tests {
     fn a_silent_path_is_searched_anew_and_any_after_a_while() {
         let mut mtu = Mtu::new(1200, 1452);
         mtu.on_probe_sent(1452);
-        assert!(mtu.on_probe_acked(Time::ZERO));
-        mtu.on_silence();
+        assert!(mtu.on_probe_acked(Time::ZERO, 1452));
+        mtu.restart();
         assert_eq!((mtu.size(), mtu.probe(Time::ZERO)), (BASE, Some(1452)));
         for _ in 0..MOST_PROBES {
             mtu.on_probe_sent(1452);
-            mtu.on_probe_lost(Time::ZERO);
+            mtu.on_probe_lost(Time::ZERO, 1452);
         }
-        assert!(mtu.probe(Time::ZERO).is_some_and(|size| size < 1452));
+        let size = mtu.probe(Time::ZERO).filter(|size| *size < 1452).unwrap();
+        mtu.on_probe_sent(size);
+        assert!(!mtu.on_probe_acked(Time::ZERO, 1452), "of the search before");
+        mtu.on_probe_lost(Time::ZERO, size);
         assert_eq!(mtu.probe(Time::ZERO + RAISE), Some(1452));
     }
 }

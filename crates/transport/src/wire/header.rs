@@ -29,8 +29,6 @@ pub(crate) enum Kind {
     Retry,
     Short,
     VersionNegotiation,
-    /// A long header of a version that is not ours.
-    UnknownVersion,
 }
 
 /// A header as it is readable under its protection. Ranges and offsets are within the datagram's rest.
@@ -88,7 +86,7 @@ fn decode_long(first: u8, bytes: &[u8], mut reader: Reader<'_>) -> Result<Header
         0 => return Ok(whole(Kind::VersionNegotiation, &reader)),
         VERSION_1 if first & FIXED != 0 => {}
         VERSION_1 => return Err(Malformed),
-        _ => return Ok(whole(Kind::UnknownVersion, &reader)),
+        _ => return Err(Malformed),
     }
     let kind = match first >> 4 & 3 {
         0 => Kind::Initial,
@@ -110,6 +108,19 @@ fn decode_long(first: u8, bytes: &[u8], mut reader: Reader<'_>) -> Result<Header
     Ok(Header { token, end: pn_offset + length, ..whole(kind, &Reader::new(&bytes[pn_offset..])) })
 }
 
+/// Destination and source id of a long header of a version that is not ours; such ids may have up to 255 bytes (RFC 8999 section 5.1).
+pub(crate) fn of_another_version(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut reader = Reader::new(bytes);
+    let long = reader.u8().ok()? & LONG != 0;
+    let version = u32::from_be_bytes(reader.array().ok()?);
+    let mut id = || {
+        let len = usize::from(reader.u8().ok()?);
+        reader.take(len).ok()
+    };
+    let ids = (id()?, id()?);
+    (long && !matches!(version, 0 | VERSION_1)).then_some(ids)
+}
+
 /// Appends a long header up to its packet number; the length is filled in when the packet is complete.
 pub(crate) fn put_long(
     out: &mut Vec<u8>,
@@ -121,7 +132,7 @@ pub(crate) fn put_long(
 ) {
     let bits = if kind == Kind::Initial { 0 } else { 2 };
     out.push(LONG | FIXED | bits << 4 | (pn_len - 1) as u8);
-    put_ids(out, VERSION_1, dcid, scid);
+    put_ids(out, VERSION_1, dcid.as_slice(), scid.as_slice());
     if kind == Kind::Initial {
         varint::put(out, token.len() as u64);
         out.extend_from_slice(token);
@@ -129,11 +140,11 @@ pub(crate) fn put_long(
     out.extend_from_slice(&[0; LENGTH_LEN]);
 }
 
-fn put_ids(out: &mut Vec<u8>, version: u32, dcid: &ConnectionId, scid: &ConnectionId) {
+fn put_ids(out: &mut Vec<u8>, version: u32, dcid: &[u8], scid: &[u8]) {
     out.extend_from_slice(&version.to_be_bytes());
     for id in [dcid, scid] {
-        out.push(id.as_slice().len() as u8);
-        out.extend_from_slice(id.as_slice());
+        out.push(id.len() as u8);
+        out.extend_from_slice(id);
     }
 }
 
@@ -146,13 +157,13 @@ pub(crate) fn put_short(out: &mut Vec<u8>, dcid: &ConnectionId, key_phase: bool,
 /// A Retry without its integrity tag.
 pub(crate) fn retry(dcid: &ConnectionId, scid: &ConnectionId, token: &[u8], unused: u8) -> Vec<u8> {
     let mut out = vec![LONG | FIXED | 3 << 4 | unused & 0xf];
-    put_ids(&mut out, VERSION_1, dcid, scid);
+    put_ids(&mut out, VERSION_1, dcid.as_slice(), scid.as_slice());
     out.extend_from_slice(token);
     out
 }
 
 /// A Version Negotiation packet that offers version 1 and a reserved one (RFC 9000 section 17.2.1).
-pub(crate) fn version_negotiation(dcid: &ConnectionId, scid: &ConnectionId, random: u8) -> Vec<u8> {
+pub(crate) fn version_negotiation(dcid: &[u8], scid: &[u8], random: u8) -> Vec<u8> {
     let mut out = vec![LONG | FIXED | random];
     put_ids(&mut out, 0, dcid, scid);
     out.extend_from_slice(&VERSION_1.to_be_bytes());
@@ -208,8 +219,14 @@ mod tests {
     #[test]
     fn a_version_that_is_not_ours_is_told_by_its_invariants() {
         let bytes = [0xc0, 0xff, 0, 0, 0x1d, 1, 7, 2, 8, 9, 1, 2, 3];
-        let header = decode(&bytes, 8).unwrap();
-        assert_eq!((header.kind, header.dcid.as_slice()), (Kind::UnknownVersion, &[7][..]));
+        assert_eq!(of_another_version(&bytes), Some((&[7][..], &[8, 9][..])));
+        assert!(decode(&bytes, 8).is_err());
+        let long = [&[0x80, 0, 0, 0, 2, 255][..], &[7; 255], &[21], &[8; 21]].concat();
+        assert_eq!(of_another_version(&long), Some((&[7; 255][..], &[8; 21][..])));
+        let ours = [&[0xc0, 0, 0, 0, 1, 0, 0][..]].concat();
+        for no in [&long[..200], &long[..270], &ours, &[0x40, 0, 0, 0, 2, 0, 0], &[]] {
+            assert_eq!(of_another_version(no), None);
+        }
     }
 
     fn cid() -> impl Strategy<Value = ConnectionId> {
@@ -241,6 +258,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>, len in 0..=20usize) {
+            of_another_version(&bytes);
             if let Ok(header) = decode(&bytes, len) {
                 prop_assert!(header.pn_offset <= header.end && header.end <= bytes.len());
                 prop_assert!(header.token.end <= bytes.len());

@@ -3,7 +3,7 @@
 use crate::multipath::{connected, shaped};
 use crate::net::{Link, Net, Transfer, client_address, route};
 use crate::pair::Pair;
-use vmcc_transport::{Config, ConnectionError, Ecn, Event, Retry};
+use vmcc_transport::{Config, ConnectionError, Ecn, Event, Retry, Route};
 use vmcc_units::time::{Span, Time};
 
 /// The peer counts on over a change of address: that is no reason to do without marks in the new network.
@@ -128,4 +128,94 @@ fn a_backup_is_one_for_the_server_although_it_heard_so_before_the_path() {
     net.connection(0, client).set_backup(path, true).unwrap();
     net.run_for(Span::from_secs(1));
     assert!(net.connection(1, server).paths().any(|own| own.id == path && own.open && own.backup));
+}
+
+/// What fits a packet in one network need not in the next one: nothing is to be lost for that.
+#[test]
+fn another_network_may_have_smaller_packets() {
+    let (mut net, client, server) = connected(&[shaped(20_000_000, 5)], &Config::default());
+    Transfer::down(&mut net, client, server, 2_000_000).run(&mut net, Span::from_secs(10));
+    let path = |net: &mut Net| net.connection(1, server).paths().next().unwrap();
+    let before = path(&mut net);
+    assert!(before.mtu > 1400, "{before:?}");
+    net.nat.insert(client_address(0), "10.77.0.1:7777".parse().unwrap());
+    net.links.get_mut(&client_address(0)).unwrap().mtu = 1250;
+    Transfer::up(&mut net, client, server, 1000).run(&mut net, Span::from_secs(10));
+    Transfer::down(&mut net, client, server, 1_000_000).run(&mut net, Span::from_secs(10));
+    let after = path(&mut net);
+    assert!(after.mtu <= 1250 && after.timeouts == before.timeouts, "{before:?} {after:?}");
+}
+
+/// Where to, and the packet, that a server has to say first.
+fn says(pair: &mut Pair) -> Option<(Route, Vec<u8>)> {
+    let mut out = Vec::new();
+    let transmit = pair.ends[1].poll_transmit(pair.now, &mut out)?;
+    Some((transmit.route, out))
+}
+
+const CHALLENGE: u8 = 0x1a;
+const RESPONSE: u8 = 0x1b;
+
+fn elsewhere() -> Route {
+    Route { remote: "10.9.9.9:999".parse().unwrap(), ..Pair::route(1) }
+}
+
+#[test]
+fn a_question_from_elsewhere_is_answered_there_in_as_many_bytes_as_it_may() {
+    for (len, least, most) in [(9, 21, 60), (1200, 1200, 1200)] {
+        let mut pair = Pair::new();
+        let mut frames = vec![CHALLENGE, 1, 2, 3, 4, 5, 6, 7, 8];
+        frames.resize(len, 0);
+        pair.say_from(elsewhere(), 1, 1000, &frames);
+        let answers = std::iter::from_fn(|| says(&mut pair)).filter(|(to, _)| *to == elsewhere());
+        let answers: Vec<_> = answers.map(|(_, packet)| packet).collect();
+        assert_eq!(answers.len(), 1);
+        assert!(answers[0].windows(9).any(|nine| nine == [RESPONSE, 1, 2, 3, 4, 5, 6, 7, 8]));
+        assert!((least..=most).contains(&answers[0].len()), "{}", answers[0].len());
+    }
+}
+
+/// RFC 9000 section 8.2.3.
+#[test]
+fn an_answer_that_comes_from_elsewhere_counts_for_where_the_question_went() {
+    let kept = |answered: bool| {
+        let mut pair = Pair::new();
+        let mut ping = [0; 1200];
+        ping[0] = 1;
+        pair.say_from(elsewhere(), 1, 1000, &ping);
+        let question = std::iter::from_fn(|| says(&mut pair)).find_map(|(to, packet)| {
+            let at = packet.iter().position(|byte| *byte == CHALLENGE)?;
+            (to == elsewhere()).then(|| packet[at + 1..at + 9].to_vec())
+        });
+        if answered {
+            pair.say(1, 1001, &[&[RESPONSE][..], &question.expect("it is asked")].concat());
+        }
+        // Longer than a question without an answer counts, and shorter than a connection without one.
+        let end = pair.now + Span::from_secs(20);
+        while pair.ends[1].poll_timeout().is_some_and(|at| at < end) {
+            pair.now = pair.ends[1].poll_timeout().unwrap();
+            pair.ends[1].handle_timeout(pair.now);
+            while says(&mut pair).is_some() {}
+        }
+        let server = pair.handles[1].unwrap();
+        let route = pair.ends[1].connection(server).unwrap().paths().next().unwrap().route;
+        route == elsewhere()
+    };
+    assert!(kept(true) && !kept(false));
+}
+
+#[test]
+fn another_version_is_answered_whatever_its_ids() {
+    for len in [0, 8, 21, 255] {
+        let mut server = Pair::server();
+        let mut packet =
+            [&[0xc0, 0x1a, 0x2a, 0x3a, 0x4a, len as u8][..], &vec![7; len], &[3, 1, 2, 3]].concat();
+        packet.resize(1200, 0);
+        let (now, mut out) = (Time::ZERO + Span::from_secs(1), Vec::new());
+        server.handle_datagram(now, Pair::route(1), Ecn::NotEct, &mut packet);
+        server.poll_transmit(now, &mut out).unwrap();
+        let begin = [&[0, 0, 0, 0, 3, 1, 2, 3, len as u8][..], &vec![7; len], &[0, 0, 0, 1]].concat();
+        assert!(out[0] & 0x80 != 0 && out[1..].starts_with(&begin), "{out:?}");
+        assert!(server.poll_transmit(now, &mut out).is_none());
+    }
 }

@@ -77,12 +77,17 @@ impl Pair {
 
     /// A packet with these frames comes to an end.
     pub(crate) fn say(&mut self, end: usize, pn: u32, frames: &[u8]) {
+        self.say_from(Pair::route(end), end, pn, frames);
+    }
+
+    /// As [`say`](Pair::say), from somewhere.
+    pub(crate) fn say_from(&mut self, route: Route, end: usize, pn: u32, frames: &[u8]) {
         let mut packet = vec![0x43];
         packet.extend_from_slice(&self.ids[end]);
         packet.extend_from_slice(&pn.to_be_bytes());
         packet.extend_from_slice(frames);
         packet.extend_from_slice(&TAG);
-        self.ends[end].handle_datagram(self.now, Pair::route(end), Ecn::Ce, &mut packet);
+        self.ends[end].handle_datagram(self.now, route, Ecn::Ce, &mut packet);
     }
 
     /// Until the next thing that one of them waits for.
