@@ -73,12 +73,13 @@ pub fn serve_once(
             connection.flatten().ok_or(CopyError::Interrupted)?.map_err(|_| CopyError::NobodyCame)?;
         // What the client's end was writing is not to stay locked until the idle timeout, if it was killed.
         let left = gone(&connection, || ssh_ended.load(Ordering::SeqCst));
-        let served = unless(left, unless(stopped(stop), serve(&connection))).await.flatten();
-        if served.is_none() {
+        let served = async { unless(stopped(stop), serve(&connection)).await.ok_or(CopyError::Interrupted) };
+        let served = unless(left, served).await.unwrap_or(Err(CopyError::ClientGone));
+        if served.is_err() {
             connection.close(1, "the far end was stopped");
         }
         let _ = timeout(Duration::from_secs(2), endpoint.told()).await;
-        served.ok_or(CopyError::Interrupted)?.map_err(CopyError::from)
+        served?.map_err(CopyError::from)
     })?
 }
 

@@ -156,6 +156,9 @@ pub enum CopyError {
     /// The client did not connect.
     #[error("nobody connected within a minute; check that UDP reaches this host")]
     NobodyCame,
+    /// The client is heard no more.
+    #[error("`vmcc cp` and its ssh are gone; what arrived stays, and the same command goes on there")]
+    ClientGone,
     /// No socket.
     #[error("{address}: cannot be listened at: {source}")]
     Listen {
