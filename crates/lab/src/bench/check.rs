@@ -7,7 +7,7 @@ use vmcc_cc::{Algorithm, Params};
 use vmcc_host::{LoadError, Loaded};
 
 /// Long enough for both subflows to join and leave slow start, on an emulated machine as well.
-const DURATION: Duration = Duration::from_secs(2);
+const DURATION: Duration = Duration::from_secs(1);
 
 /// What came of an algorithm.
 #[derive(Debug)]
