@@ -55,6 +55,8 @@ pub struct Config {
     pub max_ack_delay: Span,
     /// Bytes of a stream that may come before they are read.
     pub stream_window: u64,
+    /// Of a stream at first: that doubles for as long as the application keeps up, so that many which nobody reads do not take up what all may send.
+    pub first_stream_window: u64,
     /// Bytes of all streams that may come before they are read.
     pub connection_window: u64,
     /// Bytes of a stream that are kept until they are acknowledged.
@@ -100,6 +102,7 @@ impl Default for Config {
             keep_alive: Span::ZERO,
             max_ack_delay: Span::from_ms(25),
             stream_window: 8 << 20,
+            first_stream_window: u64::MAX,
             connection_window: 16 << 20,
             send_window: 8 << 20,
             unsent_window: u64::MAX,
@@ -122,6 +125,7 @@ impl Default for Config {
 impl Config {
     pub(crate) fn limits(&self) -> Limits {
         Limits {
+            first_stream_window: self.first_stream_window.min(self.stream_window),
             stream_window: self.stream_window,
             connection_window: self.connection_window,
             max_streams_bidi: self.max_streams_bidi,

@@ -114,6 +114,13 @@ impl RecvHalf {
         self.final_size == Some(self.buffer.offset())
     }
 
+    /// Who keeps up with what comes gets twice as much, up to `most`.
+    pub(crate) fn grow(&mut self, most: u64) {
+        if self.buffer.readable() <= self.window / 8 {
+            self.window = (2 * self.window).min(most).max(self.window);
+        }
+    }
+
     /// Whether a new limit should be told: half of the window has been read since.
     pub(crate) fn wants_update(&self) -> bool {
         self.final_size.is_none()

@@ -213,6 +213,7 @@ mod tests {
     #[test]
     fn what_waits_is_bounded_and_room_is_told_at_half_of_it() {
         let limits = Limits {
+            first_stream_window: 0,
             stream_window: 0,
             connection_window: 0,
             max_streams_bidi: 0,

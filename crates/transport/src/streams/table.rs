@@ -18,6 +18,8 @@ mod output;
 /// What one end allows the other, and itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
+    /// Of a stream at first, and at most.
+    pub(crate) first_stream_window: u64,
     pub(crate) stream_window: u64,
     pub(crate) connection_window: u64,
     pub(crate) max_streams_bidi: u64,
@@ -45,6 +47,8 @@ pub(crate) struct Streams {
     may_open: [u64; 2],
     peer_opened: [u64; 2],
     pub(crate) peer_may_open: [u64; 2],
+    /// What it knows of that.
+    peer_told: [u64; 2],
     /// The peer's limits of new streams: of ours, of its own, of one direction.
     peer_initial: [u64; 3],
     /// The peer takes this much, and was sent this much.
@@ -75,6 +79,7 @@ impl Streams {
             may_open: [0; 2],
             peer_opened: [0; 2],
             peer_may_open: [limits.max_streams_bidi, limits.max_streams_uni],
+            peer_told: [limits.max_streams_bidi, limits.max_streams_uni],
             peer_initial: [0; 3],
             peer_max_data: 0,
             sent: 0,
@@ -121,7 +126,7 @@ impl Streams {
             (_, Dir::Uni) => self.peer_initial[2],
         };
         let send = (own || dir == Dir::Bi).then(|| SendHalf { max, ..SendHalf::default() });
-        let window = self.limits.stream_window;
+        let window = self.limits.first_stream_window;
         let recv = (!own || dir == Dir::Bi).then(|| RecvHalf { max: window, window, ..RecvHalf::default() });
         self.map.insert(id, Stream { send, recv });
     }
@@ -208,6 +213,7 @@ impl Streams {
 
     /// Reads what has come in order: bytes, or none at the end of the stream.
     pub(crate) fn read(&mut self, id: u64, out: &mut [u8]) -> Result<Option<usize>, StreamError> {
+        let most = self.limits.stream_window;
         let half = self.recv_half(id)?;
         if let Some(code) = half.reset {
             half.is_read = true;
@@ -225,6 +231,7 @@ impl Streams {
             return Ok(None);
         }
         if half.wants_update() {
+            half.grow(most);
             half.max = half.buffer.offset() + half.window;
             self.controls.push(Control::MaxStreamData(id));
         }
@@ -235,10 +242,31 @@ impl Streams {
     /// The application is done with so many bytes: they are free for all streams.
     fn on_read(&mut self, len: u64) {
         self.read += len;
-        let window = self.limits.connection_window;
-        if self.read + window >= self.max_data + window / 2 {
-            self.max_data = self.read + window;
+        self.tell_data();
+    }
+
+    /// Allows the peer more if that is as much as it has left: half of the window where all is read, and less where some streams are not, which are not
+    /// to hold up the others with what was never told.
+    fn tell_data(&mut self) {
+        let (window, left) = (self.limits.connection_window, self.max_data - self.received);
+        let more = self.read + window - self.max_data;
+        if more > 0 && more >= left.min(window / 2) {
+            self.max_data += more;
             self.controls.push(Control::MaxData);
+        }
+    }
+
+    /// Allows the peer more streams: a few at a time, and each at once where few are left.
+    fn tell_streams(&mut self, dir: Dir) {
+        let d = dir as usize;
+        let batch = ([self.limits.max_streams_bidi, self.limits.max_streams_uni][d] / 8).max(1);
+        let (more, left) = (
+            self.peer_may_open[d] - self.peer_told[d],
+            self.peer_told[d].saturating_sub(self.peer_opened[d]),
+        );
+        if more >= batch || (more > 0 && left < batch) {
+            self.peer_told[d] = self.peer_may_open[d];
+            self.controls.push(Control::MaxStreams(dir));
         }
     }
 
@@ -256,13 +284,8 @@ impl Streams {
             self.map = BTreeMap::new();
         }
         if !self.is_own(id) {
-            let dir = dir_of(id);
-            let most = [self.limits.max_streams_bidi, self.limits.max_streams_uni][dir as usize];
-            self.peer_may_open[dir as usize] += 1;
-            // Told in halves of what may be open at once.
-            if self.peer_may_open[dir as usize].is_multiple_of((most / 2).max(1)) {
-                self.controls.push(Control::MaxStreams(dir));
-            }
+            self.peer_may_open[dir_of(id) as usize] += 1;
+            self.tell_streams(dir_of(id));
         }
     }
 

@@ -259,6 +259,56 @@ fn streams_are_reset_stopped_and_limited() {
     });
 }
 
+/// More than half of what the connection may send lies there, and nobody reads it.
+#[test]
+fn streams_that_nobody_reads_hold_no_others_up() {
+    let config = Config { stream_window: 5_000, connection_window: 64_000, ..Config::default() };
+    let (mut net, client, server) = pair(&[Link::default()], &config);
+    for _ in 0..11 {
+        let stream = net.connection(0, client).open_stream(Dir::Bi).unwrap();
+        net.connection(0, client).write(stream, &[1; 5_000]).unwrap();
+    }
+    net.run_for(Span::from_ms(200));
+    Transfer::up(&mut net, client, server, 500_000).run(&mut net, Span::from_secs(20));
+}
+
+#[test]
+fn a_stream_that_is_read_gets_more_than_one_that_is_not() {
+    let link = Link { delay: Span::from_ms(50), ..Link::default() };
+    let config = Config { first_stream_window: 10_000, stream_window: 1 << 20, ..Config::default() };
+    let (mut net, client, server) = pair(&[link], &config);
+    let unread = net.connection(0, client).open_stream(Dir::Bi).unwrap();
+    net.connection(0, client).write(unread, &[1; 100_000]).unwrap();
+    let took = Transfer::up(&mut net, client, server, 2_000_000).run(&mut net, Span::from_secs(60));
+    // With the first window alone it would be 20 s.
+    assert!(took < Span::from_secs(4), "{took:?}");
+    assert_eq!(net.connection(1, server).read(unread, &mut [0; 100_000]), Ok(Some(10_000)));
+}
+
+#[test]
+fn as_many_streams_may_be_open_as_were_allowed_whenever_others_ended() {
+    for ended in 0..40 {
+        let config = Config { max_streams_bidi: 16, ..Config::default() };
+        let (mut net, client, server) = pair(&[Link::default()], &config);
+        for _ in 0..ended {
+            let stream = net.connection(0, client).open_stream(Dir::Bi).unwrap();
+            net.connection(0, client).finish(stream).unwrap();
+            net.run_for(Span::from_ms(100));
+            assert_eq!(net.connection(1, server).read(stream, &mut [0]), Ok(None));
+            net.connection(1, server).finish(stream).unwrap();
+            net.run_for(Span::from_ms(100));
+            assert_eq!(net.connection(0, client).read(stream, &mut [0]), Ok(None));
+        }
+        for open in 0..16 {
+            let stream = net.connection(0, client).open_stream(Dir::Bi);
+            let stream = stream.unwrap_or_else(|| panic!("{ended} ended, {open} are open"));
+            net.connection(0, client).write(stream, b"here").unwrap();
+            net.run_for(Span::from_ms(100));
+        }
+        assert_eq!(net.connection(0, client).open_stream(Dir::Bi), None);
+    }
+}
+
 #[test]
 fn an_idle_connection_is_kept_alive_if_that_is_asked_for() {
     let config =

@@ -107,12 +107,13 @@ struct Answer {
     code: u8,
 }
 
-/// Settings of the connection: many streams, none of which may use up what all may send.
+/// Settings of the connection: many streams. As many as there may be do not use up what all may send when nobody reads them.
 fn config(qlog: Option<Arc<Qlog>>) -> Config {
     Config {
         keep_alive: KEEP_ALIVE,
         stream_window: 4 << 20,
-        connection_window: 64 << 20,
+        first_stream_window: 256 << 10,
+        connection_window: 256 << 20,
         send_window: 2 << 20,
         max_streams_bidi: 1024,
         qlog: qlog.map(|qlog| qlog as _),

@@ -27,6 +27,7 @@ impl Streams {
             self.insert(new);
             self.events.push_back(Event::StreamOpened { stream: new });
         }
+        self.tell_streams(dir);
         Ok(self.map.contains_key(&id))
     }
 
@@ -78,6 +79,7 @@ impl Streams {
         if self.received > self.max_data {
             return Err(TransportError::new(code::FLOW_CONTROL, "more than the connection's limit"));
         }
+        self.tell_data();
         Ok(())
     }
 
