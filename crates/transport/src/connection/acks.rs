@@ -47,6 +47,7 @@ impl Connection {
         }
         let acked = self.account(now, space, slot, ack, raises, &taken);
         for (_, packet) in taken.drain(..) {
+            self.paths[slot].mtu.on_arrived(packet.size);
             if packet.mtu_probe && self.paths[slot].mtu.on_probe_acked(now, packet.size) {
                 self.on_mtu(slot);
             }
@@ -196,7 +197,12 @@ impl Connection {
                 newest = newest.max(Some(packet.sent));
             }
         }
+        let large = lost.iter().filter(|(_, packet)| !packet.mtu_probe).map(|(_, packet)| packet.size).max();
+        let shrunk = path.mtu.on_lost(large.unwrap_or(0));
         self.windows.free(slot, out.0, out.1);
+        if shrunk {
+            self.on_mtu(slot);
+        }
         for (_, packet) in lost.drain(..) {
             if !packet.moved {
                 self.on_frames_lost(space, packet.frames);

@@ -183,6 +183,12 @@ impl Connection {
         let path = self.paths[slot].id;
         self.note(now, path, "the path is silent: what it carries leaves on others");
         self.events.push_back(Event::PathSuspected { path });
+        let sizes =
+            self.paths[slot].space.sent.iter().filter(|packet| !packet.mtu_probe).map(|packet| packet.size);
+        let largest = sizes.max().unwrap_or(0);
+        if self.paths[slot].mtu.on_lost(largest) {
+            self.on_mtu(slot);
+        }
         self.relieve(slot);
         // Asked at once whether it lives.
         self.paths[slot].probes = self.paths[slot].probes.max(1);

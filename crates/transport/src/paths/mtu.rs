@@ -8,6 +8,8 @@ pub(crate) const BASE: u16 = 1200;
 const MOST: u16 = 16_383;
 /// Probes of one size before it counts as too large.
 const MOST_PROBES: u8 = 3;
+/// Times in a row that large packets were lost, and none arrived, before they count as too large by now.
+const MOST_LOSSES: u8 = 3;
 /// The search ends when it is known to this many bytes.
 const STEP: u16 = 16;
 /// When the search begins again (RFC 8899 section 5.1.1: `PMTU_RAISE_TIMER`).
@@ -23,6 +25,8 @@ pub(crate) struct Mtu {
     probes: u8,
     in_flight: Option<u16>,
     raise_at: Time,
+    /// Times that packets larger than any path carries were lost since one last arrived.
+    losses: u8,
 }
 
 impl Mtu {
@@ -36,6 +40,7 @@ impl Mtu {
             probes: 0,
             in_flight: None,
             raise_at: Time::NEVER,
+            losses: 0,
         }
     }
 
@@ -103,6 +108,24 @@ impl Mtu {
         self.raise_at = now + RAISE;
     }
 
+    /// A packet of that size has arrived.
+    pub(crate) fn on_arrived(&mut self, size: u16) {
+        if size > BASE {
+            self.losses = 0;
+        }
+    }
+
+    /// Packets of that size and smaller ones were lost, all at once. Whether the path seems to carry no large ones any more, although small ones may get
+    /// through (RFC 8899 section 4.3): then the search has begun anew.
+    pub(crate) fn on_lost(&mut self, largest: u16) -> bool {
+        self.losses += u8::from(largest > BASE);
+        let hole = self.losses >= MOST_LOSSES && self.size > BASE;
+        if hole {
+            self.restart();
+        }
+        hole
+    }
+
     /// The search begins anew: nothing is answered any more, perhaps because packets are too large, or the path leads through another network.
     pub(crate) fn restart(&mut self) {
         *self = Mtu::new(BASE, self.most);
@@ -153,5 +176,18 @@ mod tests {
         assert!(!mtu.on_probe_acked(Time::ZERO, 1452), "of the search before");
         mtu.on_probe_lost(Time::ZERO, size);
         assert_eq!(mtu.probe(Time::ZERO + RAISE), Some(1452));
+    }
+
+    #[test]
+    fn only_large_packets_of_which_none_arrives_are_taken_for_too_large() {
+        let mut mtu = Mtu::new(1452, 1452);
+        for _ in 0..9 {
+            assert!(!mtu.on_lost(1200) && !mtu.on_lost(1452) && !mtu.on_lost(1300));
+            mtu.on_arrived(1452);
+        }
+        mtu.on_lost(1452);
+        mtu.on_arrived(1200);
+        assert!(!mtu.on_lost(1452) && mtu.on_lost(1452));
+        assert_eq!((mtu.size(), mtu.on_lost(1452)), (BASE, false));
     }
 }

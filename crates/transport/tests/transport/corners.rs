@@ -219,3 +219,23 @@ fn another_version_is_answered_whatever_its_ids() {
         assert!(server.poll_transmit(now, &mut out).is_none());
     }
 }
+
+/// Nothing says that a path carries smaller packets now: that is found out by silence, on all of them at the same time.
+#[test]
+fn packets_that_become_too_large_everywhere_are_soon_smaller() {
+    for paths in 1..5 {
+        let (mut net, client, server) = connected(&vec![shaped(20_000_000, 5); paths], &Config::default());
+        let mut transfer = Transfer::up(&mut net, client, server, 20_000_000);
+        transfer.until(&mut net, Span::from_secs(10), |_, transfer| transfer.read > 4_000_000);
+        let mtu = |net: &mut Net| net.connection(0, client).paths().map(|path| path.mtu).max();
+        assert!(mtu(&mut net) > Some(1400));
+        net.links.values_mut().for_each(|link| link.mtu = 1280);
+        let (now, read) = (net.now, transfer.read + 300_000);
+        transfer.until(&mut net, Span::from_secs(60), |_, transfer| transfer.read > read);
+        let took = net.now.since(now);
+        assert!(took < Span::from_secs(1), "{paths} paths: {took:?}");
+        transfer.run(&mut net, Span::from_secs(60));
+        let mtu = mtu(&mut net);
+        assert!(mtu > Some(1200) && mtu <= Some(1280), "{paths} paths: {mtu:?}");
+    }
+}
