@@ -72,7 +72,7 @@ impl World {
     fn begin(&self, source: &Path) -> Child {
         let mut command = StdCommand::new(env!("CARGO_BIN_EXE_vmcc"));
         command.args(self.arguments(&[text(source), &self.far("copy")]));
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let part = self.path("far/.copy.vmcc-part");
         let begun = || part.metadata().is_ok_and(|metadata| metadata.len() > 1 << 20);
         while !begun() && child.try_wait().unwrap().is_none() {
@@ -150,9 +150,15 @@ fn what_was_interrupted_goes_on() {
     let world = World::new();
     let (source, data) = world.write("data", 64 << 20);
     let (part, target) = (world.path("far/.copy.vmcc-part"), world.far("copy"));
-    let mut child = world.begin(&source);
+    let child = world.begin(&source);
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.starts_with("error: interrupted") && said.lines().count() == 1,
+        "the far end adds nothing: {said}"
+    );
     assert!(!world.path("far/copy").exists());
     let (code, document) = world.cp(&[text(&source), &target]);
     assert_eq!(code, 0, "{document}");

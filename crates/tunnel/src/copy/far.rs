@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
-use vmcc_transport::{Retry, Server};
+use vmcc_transport::{ConnectionError, Retry, Server};
 use vmcc_udp::{Connection, Endpoint, Qlog, Source, sources};
 
 /// Begins the line with the offer: login scripts may print others.
@@ -79,7 +79,11 @@ pub fn serve_once(
             connection.close(1, "the far end was stopped");
         }
         let _ = timeout(Duration::from_secs(2), endpoint.told()).await;
-        served?.map_err(CopyError::from)
+        match (served?, connection.error()) {
+            // Who ends it says why to its user, who reads this end's words, too.
+            (Err(_), Some(ConnectionError::ApplicationClosed { .. })) => Ok(()),
+            (served, _) => served.map_err(CopyError::from),
+        }
     })?
 }
 
