@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// What a test waits for at most.
@@ -137,10 +137,14 @@ fn asked(mut stream: TcpStream, data: &[u8]) -> Vec<u8> {
 
 /// A connection through SOCKS5, and the code of its answer.
 fn socks(proxy: SocketAddr, command: u8, to: SocketAddr) -> (TcpStream, u8, u16) {
+    socks_to(proxy, command, &to.ip().to_string(), to.port())
+}
+
+fn socks_to(proxy: SocketAddr, command: u8, name: &str, port: u16) -> (TcpStream, u8, u16) {
     let mut stream = TcpStream::connect(proxy).unwrap();
     stream.set_read_timeout(Some(MOST)).unwrap();
-    let port = to.port().to_be_bytes();
-    let wish = [&[5, 1, 0, 5, command, 0, 3, 9][..], b"127.0.0.1", &port].concat();
+    let name = [&[name.len() as u8][..], name.as_bytes()].concat();
+    let wish = [&[5, 1, 0, 5, command, 0, 3][..], &name, &port.to_be_bytes()].concat();
     stream.write_all(&wish).unwrap();
     let mut reply = [0; 12];
     stream.read_exact(&mut reply).unwrap();
@@ -195,6 +199,7 @@ fn programs_are_carried_over_two_paths() {
     // Nobody listens there: the program is told what the server's side was.
     let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
     assert_eq!(socks(socks_at, 1, nobody).1, 5);
+    assert_eq!(socks_to(socks_at, 1, "no..name", 80).1, 4);
 
     let far = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let near = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -293,6 +298,35 @@ fn an_unmodified_browser_goes_through_it() {
     let own = programs.iter().find(|program| program.pid == client.child.id()).unwrap();
     let received: u64 = own.connections[0].paths.iter().map(|path| path.received_bytes).sum();
     assert!(received > 1_200_000, "all came by it: {own:?}");
+}
+
+/// Even of a program that had said all it had to say, while the other end had not.
+#[test]
+fn a_program_that_breaks_off_is_broken_off_at_the_other_end() {
+    let users = Users::acquainted();
+    let mut server = Side::start(&["--listen", "127.0.0.1:0", "--keys", &users.keys("server")]);
+    let at = server.address("listening for clients").to_string();
+    let mut client = Side::start(&[&at, "--socks", "127.0.0.1:0", "--keys", &users.keys("client")]);
+    let socks_at = client.address("listening for SOCKS5");
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let (stream, code, _) = socks(socks_at, 1, listener.local_addr().unwrap());
+    assert_eq!(code, 0);
+    let (mut there, _) = listener.accept().unwrap();
+    (&stream).write_all(b"question").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(there.read_to_end(&mut Vec::new()).unwrap(), 8);
+    assert!(there.take_error().unwrap().is_none());
+    socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(stream);
+    let begin = Instant::now();
+    let error = loop {
+        match there.take_error().unwrap() {
+            None if begin.elapsed() < MOST => thread::sleep(Duration::from_millis(10)),
+            error => break error,
+        }
+    };
+    // What a reset is called after the other direction's end.
+    assert_eq!(error.map(|error| error.kind()), Some(std::io::ErrorKind::BrokenPipe));
 }
 
 #[test]

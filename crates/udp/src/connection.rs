@@ -1,12 +1,12 @@
 //! A connection as applications hold it.
 
 use crate::endpoint::Endpoint;
-use crate::shared::{Inner, State, closed_error};
+use crate::shared::{Inner, SendingEnd, State, closed_error};
 use crate::stream::Stream;
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use vmcc_transport::{
     Connection as Engine, ConnectionError, Dir, Handle, PathError, PathReport, Route, Stats,
 };
@@ -159,6 +159,19 @@ impl Connection {
     /// Why it ended, if it has.
     pub fn error(&self) -> Option<ConnectionError> {
         self.with_state(|inner, handle| inner.connections.get(&handle).and_then(|state| state.error.clone()))
+    }
+
+    /// What has become of what is written to a stream; `None`: it, or the connection, is no more.
+    pub(crate) fn poll_sending(&self, stream: u64, cx: &Context<'_>) -> Poll<Option<SendingEnd>> {
+        self.with_state(|inner, handle| {
+            let State { error, sending, .. } = inner.state(handle);
+            let Some(sending) = sending.get_mut(&stream) else { return Poll::Ready(None) };
+            if sending.end.is_some() || error.is_some() {
+                return Poll::Ready(sending.end);
+            }
+            sending.wait(cx.waker());
+            Poll::Pending
+        })
     }
 
     pub(crate) fn broken(&self) -> io::Error {

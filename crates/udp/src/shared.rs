@@ -50,13 +50,28 @@ pub(crate) struct State {
     pub(crate) error: Option<ConnectionError>,
     pub(crate) readers: HashMap<u64, Waker>,
     pub(crate) writers: HashMap<u64, Waker>,
-    /// Streams that are written to here; whether every byte has arrived, or the peer wants no more.
-    pub(crate) sending: HashMap<u64, bool>,
+    /// Streams that are written to here.
+    pub(crate) sending: HashMap<u64, Sending>,
     /// Streams that the peer has opened.
     pub(crate) opened: VecDeque<u64>,
     pub(crate) events: VecDeque<PathEvent>,
     /// Who waits for anything else.
     pub(crate) waiting: Vec<Waker>,
+}
+
+/// What becomes of what is written to a stream.
+#[derive(Default)]
+pub(crate) struct Sending {
+    pub(crate) end: Option<SendingEnd>,
+    waiting: Vec<Waker>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SendingEnd {
+    /// The peer has every byte.
+    Arrived,
+    /// The peer wants no more.
+    Stopped,
 }
 
 impl Shared {
@@ -160,13 +175,8 @@ impl State {
         let path_event = match event {
             Event::StreamReadable { stream } => return wake(self.readers.remove(&stream)),
             Event::StreamWritable { stream } => return wake(self.writers.remove(&stream)),
-            Event::StreamFinished { stream } | Event::StreamStopped { stream, .. } => {
-                if let Some(ended) = self.sending.get_mut(&stream) {
-                    *ended = true;
-                }
-                wake(self.writers.remove(&stream));
-                None
-            }
+            Event::StreamFinished { stream } => return self.end_sending(stream, SendingEnd::Arrived),
+            Event::StreamStopped { stream, .. } => return self.end_sending(stream, SendingEnd::Stopped),
             Event::Connected => {
                 self.connected = true;
                 None
@@ -178,6 +188,7 @@ impl State {
             Event::Closed(error) => {
                 self.error = Some(error);
                 self.readers.drain().chain(self.writers.drain()).for_each(|(_, waker)| waker.wake());
+                self.sending.values_mut().flat_map(|sending| sending.waiting.drain(..)).for_each(Waker::wake);
                 None
             }
             Event::PathOpened { path } => Some(PathEvent::Opened(path)),
@@ -195,11 +206,30 @@ impl State {
         self.waiting.drain(..).for_each(Waker::wake);
     }
 
-    /// Has a task woken at the next news that are not a stream's bytes.
-    pub(crate) fn wait(&mut self, waker: &Waker) {
-        if !self.waiting.iter().any(|other| other.will_wake(waker)) {
-            self.waiting.push(waker.clone());
+    fn end_sending(&mut self, stream: u64, end: SendingEnd) {
+        if let Some(sending) = self.sending.get_mut(&stream) {
+            sending.end = Some(end);
+            sending.waiting.drain(..).for_each(Waker::wake);
         }
+        wake(self.writers.remove(&stream));
+    }
+
+    /// Has a task woken at the next news that are not a stream's.
+    pub(crate) fn wait(&mut self, waker: &Waker) {
+        note(&mut self.waiting, waker);
+    }
+}
+
+impl Sending {
+    /// Has a task woken at the end.
+    pub(crate) fn wait(&mut self, waker: &Waker) {
+        note(&mut self.waiting, waker);
+    }
+}
+
+fn note(waiting: &mut Vec<Waker>, waker: &Waker) {
+    if !waiting.iter().any(|other| other.will_wake(waker)) {
+        waiting.push(waker.clone());
     }
 }
 

@@ -1,7 +1,7 @@
 //! Streams as `AsyncRead` and `AsyncWrite`.
 
 use crate::connection::Connection;
-use crate::shared::io_error;
+use crate::shared::{Sending, SendingEnd, io_error};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -31,7 +31,7 @@ pub struct RecvStream {
 
 impl Stream {
     pub(crate) fn new(connection: Connection, id: u64) -> Stream {
-        connection.with_state(|inner, handle| inner.state(handle).sending.insert(id, false));
+        connection.with_state(|inner, handle| inner.state(handle).sending.insert(id, Sending::default()));
         let send = SendStream { connection: connection.clone(), id, finished: false };
         Stream { send, recv: RecvStream { connection, id, ended: false } }
     }
@@ -44,6 +44,17 @@ impl Stream {
     /// The connection that it belongs to.
     pub fn connection(&self) -> &Connection {
         &self.send.connection
+    }
+
+    /// Returns once the peer wants nothing more of what is written here, or the connection has ended, whether or not
+    /// somebody is writing. Never, if everything has arrived before.
+    pub fn stopped(&self) -> impl Future<Output = ()> + use<> {
+        let (connection, id) = (self.connection().clone(), self.id());
+        async move {
+            if poll_fn(|cx| connection.poll_sending(id, cx)).await == Some(SendingEnd::Arrived) {
+                std::future::pending().await
+            }
+        }
     }
 
     /// Each direction by itself.
@@ -67,20 +78,10 @@ impl SendStream {
     /// # Errors
     /// The connection has ended before.
     pub async fn arrived(&mut self) -> io::Result<()> {
-        poll_fn(|cx| {
-            self.connection.with_state(|inner, handle| {
-                let state = inner.state(handle);
-                if state.sending.get(&self.id) == Some(&true) {
-                    return Poll::Ready(Ok(()));
-                }
-                if let Some(error) = &state.error {
-                    return Poll::Ready(Err(crate::shared::closed_error(error)));
-                }
-                state.wait(cx.waker());
-                Poll::Pending
-            })
-        })
-        .await
+        match poll_fn(|cx| self.connection.poll_sending(self.id, cx)).await {
+            Some(_) => Ok(()),
+            None => Err(self.connection.broken()),
+        }
     }
 
     fn poll_write_some(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {

@@ -16,10 +16,13 @@ use crate::keys::KeysError;
 use crate::live::board::Board;
 use crate::live::metrics;
 use crate::place::{NameError, Place};
+use crate::run::unless;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 use vmcc_exposition::Server;
 use vmcc_transport::Config;
@@ -135,11 +138,26 @@ fn shown(endpoint: &Endpoint, metrics: Option<SocketAddr>, tell: &link::Tell) ->
     Ok(Shown { _board: Board::open(endpoint, "proxy"), _metrics: server })
 }
 
-/// Carries bytes both ways until both ends have ended. An end that breaks off is broken off at the other side as well: a part must not be
-/// taken for the whole.
+/// Carries bytes both ways until both ends have ended. An end that breaks off, also while nothing is carried, is broken off
+/// at the other side as well: a part must not be taken for the whole.
 async fn relay(mut tcp: TcpStream, mut stream: Stream) {
     let _ = tcp.set_nodelay(true);
-    if tokio::io::copy_bidirectional_with_sizes(&mut tcp, &mut stream, 64 << 10, 64 << 10).await.is_err() {
+    let (broken, stopped) = (broken(tcp.as_fd().try_clone_to_owned()), stream.stopped());
+    let ended = async {
+        tokio::select! { () = broken => {}, () = stopped => {} }
+    };
+    let carried = tokio::io::copy_bidirectional_with_sizes(&mut tcp, &mut stream, 64 << 10, 64 << 10);
+    if unless(ended, carried).await.is_none_or(|carried| carried.is_err()) {
         let _ = tcp.set_zero_linger();
+    }
+}
+
+/// Returns once a connection has an error: where its end has come already nobody reads any more, and nobody writes while
+/// the other side is silent.
+async fn broken(socket: io::Result<OwnedFd>) {
+    if let Ok(socket) = socket.and_then(|socket| TcpStream::from_std(socket.into())) {
+        let _ = socket.ready(Interest::ERROR).await;
+    } else {
+        std::future::pending().await
     }
 }

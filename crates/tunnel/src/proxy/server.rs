@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use vmcc_transport::{Retry, Server};
 use vmcc_udp::{Connection, Endpoint, Qlog, Stream};
@@ -114,8 +114,11 @@ async fn serve(mut stream: Stream, flows: Flows) -> io::Result<()> {
 }
 
 async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
-    match timeout(PATIENCE, TcpStream::connect((host, port))).await {
-        Ok(connected) => connected,
-        Err(_) => Err(io::ErrorKind::TimedOut.into()),
-    }
+    let connect = async {
+        // To a program, a name without an address is a host that cannot be reached.
+        let absent = |_| io::Error::from(io::ErrorKind::HostUnreachable);
+        let addresses: Vec<_> = lookup_host((host, port)).await.map_err(absent)?.collect();
+        TcpStream::connect(&addresses[..]).await
+    };
+    timeout(PATIENCE, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
