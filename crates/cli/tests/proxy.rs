@@ -24,8 +24,17 @@ struct Side {
 
 impl Side {
     fn start(args: &[&str]) -> Side {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vmcc"));
-        let mut child = command.arg("proxy").args(args).stderr(Stdio::piped()).spawn().unwrap();
+        Side::run(Command::new(env!("CARGO_BIN_EXE_vmcc")).arg("proxy").args(args))
+    }
+
+    /// One that inherits a limit of so many open files, which it may raise.
+    fn limited(files: u32, args: &[&str]) -> Side {
+        let limit = format!("ulimit -Sn {files}; exec \"$0\" proxy \"$@\"");
+        Side::run(Command::new("sh").args(["-c", &limit, env!("CARGO_BIN_EXE_vmcc")]).args(args))
+    }
+
+    fn run(command: &mut Command) -> Side {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap());
         Side { child, lines }
     }
@@ -327,6 +336,21 @@ fn a_program_that_breaks_off_is_broken_off_at_the_other_end() {
     };
     // What a reset is called after the other direction's end.
     assert_eq!(error.map(|error| error.kind()), Some(std::io::ErrorKind::BrokenPipe));
+}
+
+#[test]
+fn programs_are_not_limited_by_the_usual_number_of_open_files() {
+    let users = Users::acquainted();
+    let mut server = Side::limited(64, &["--listen", "127.0.0.1:0", "--keys", &users.keys("server")]);
+    let at = server.address("listening for clients").to_string();
+    let mut client = Side::limited(64, &[&at, "--socks", "127.0.0.1:0", "--keys", &users.keys("client")]);
+    let socks_at = client.address("listening for SOCKS5");
+    let echo = echo();
+    let open: Vec<_> = (0..100).map(|_| socks(socks_at, 1, echo)).collect();
+    for (stream, code, _) in open {
+        assert_eq!(code, 0);
+        assert_eq!(asked(stream, b"whole"), b"whole");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Reading files that a user names. A path may lead to anything: a device that never ends, a pipe that nobody writes to, a
-//! directory. Reading is bounded, and opening never waits.
+//! directory. Reading is bounded, and opening never waits. And how many files a process may have open.
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -61,6 +62,14 @@ pub fn read_regular(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, ReadError>
 pub fn open_regular(path: &Path) -> Result<File, ReadError> {
     let file = open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(ReadError::NotRegular) }
+}
+
+/// Lets this process have as many files open as the system allows it; the usual limit of 1024 is one for programs that use
+/// `select`. Where that cannot be raised it stays.
+pub fn allow_open_files() {
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
 }
 
 /// A pipe is opened as it is: otherwise that would wait for a writer.

@@ -47,7 +47,6 @@ use asleep::Asleep;
 use control::Control;
 use guarding::Guarding;
 use metrics::{Metrics, Own};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use notify::notify;
 use record::Record;
@@ -88,7 +87,8 @@ pub enum Ended {
 pub fn run(path: &Path, say: &mut dyn FnMut(&News)) -> Result<Ended, Error> {
     needs_root("up --config: only root can change what a host keeps")?;
     let config = Config::load(path)?;
-    allow_files();
+    // Each network namespace takes one. With fewer it goes on, and says where they do not suffice.
+    vmcc_files::allow_open_files();
     let waiter = Waiter::new().map_err(Error::Wait)?;
     let record = Record::lock()?;
     let control = Control::open().map_err(Error::Socket)?;
@@ -328,12 +328,4 @@ fn view_of(
         "closed": closed,
         "off": asleep.view(),
     })
-}
-
-/// As many open files as this process may have: each network namespace takes one.
-fn allow_files() {
-    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // With fewer it goes on, and says where they do not suffice.
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
-    }
 }

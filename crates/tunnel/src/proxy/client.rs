@@ -97,6 +97,8 @@ pub fn client(job: &ClientJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
     if let Some((open, _)) = services.iter().find(|(address, _)| !address.ip().is_loopback()) {
         return Err(ProxyError::Open(*open));
     }
+    // Each program takes two.
+    vmcc_files::allow_open_files();
     block_on(async {
         let mut listeners = Vec::new();
         for (address, service) in services {

@@ -48,6 +48,8 @@ pub fn server(job: &ServerJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
         return Err(ProxyError::Open(job.listen));
     }
     let trust = if job.peers.is_empty() { Trust::Everybody } else { Trust::Only(job.peers.clone()) };
+    // Each program takes two.
+    vmcc_files::allow_open_files();
     block_on(async {
         let tls = trust::server(&job.identity, trust, ALPN)?;
         let retry = Retry::Above(RETRY_ABOVE);
