@@ -9,7 +9,8 @@ fn main() {
     let algorithms =
         Path::new(&env::var("CARGO_MANIFEST_DIR").expect("set by cargo")).join("../../algorithms");
     let out = PathBuf::from(env::var("OUT_DIR").expect("set by cargo"));
-    println!("cargo:rerun-if-changed={}", algorithms.display());
+    // Relative to the package, so that a build directory that was copied watches its own checkout.
+    println!("cargo:rerun-if-changed=../../algorithms");
 
     let registry = Registry::load(&algorithms.join("registry.toml")).unwrap_or_else(|e| panic!("{e}"));
     fs::write(out.join("cc_params.h"), registry.c_header()).expect("OUT_DIR is writable");

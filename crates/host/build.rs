@@ -31,8 +31,9 @@ fn main() {
     let root = manifest.join("../..").canonicalize().expect("the workspace is there");
     let out = PathBuf::from(env::var("OUT_DIR").expect("set by cargo"));
     let (kernel, algorithms) = (root.join("kernel"), root.join("algorithms"));
-    for watched in [&kernel, &algorithms] {
-        println!("cargo:rerun-if-changed={}", watched.display());
+    // Relative to the package, so that a build directory that was copied watches its own checkout.
+    for watched in ["kernel", "algorithms"] {
+        println!("cargo:rerun-if-changed=../../{watched}");
     }
     println!("cargo:rerun-if-env-changed=CLANG");
 
