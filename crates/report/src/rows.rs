@@ -1,12 +1,9 @@
 //! The columns of the Parquet files that plots need.
 
 use crate::ReportError;
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
-use arrow_array::{Array, RecordBatch};
 use std::path::Path;
 use vmcc_metrics::catalogue::{self, Place};
-use vmcc_results::parquet_files::{TableError, read_columns};
+use vmcc_results::parquet_files::{Batch, read_columns};
 
 /// Figures of flows that have a distribution plot: column and title.
 pub(crate) fn flow_figures() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -40,25 +37,17 @@ pub(crate) fn flows(path: &Path) -> Result<Vec<FlowValue>, ReportError> {
         .collect();
     let mut values = Vec::new();
     for_each_batch(path, &names, |batch| {
-        let case = batch.column_by_name("case").and_then(|c| c.as_primitive_opt::<UInt32Type>());
-        let case = case.ok_or_else(|| wrong(path, "case"))?;
-        let flag = |name: &'static str| {
-            let column = batch.column_by_name(name).and_then(|c| c.as_boolean_opt());
-            column.ok_or_else(|| wrong(path, name))
-        };
-        let (measured, completed) = (flag("measured")?, flag("completed")?);
-        let size = batch.column_by_name("size_bytes").ok_or_else(|| wrong(path, "size_bytes"))?;
+        let case = batch.required::<u32>("case").ok_or_else(|| wrong(path, "case"))?;
+        let flags = |name| batch.required::<bool>(name).ok_or_else(|| wrong(path, name));
+        let (measured, completed) = (flags("measured")?, flags("completed")?);
+        let size = batch.optional::<u64>("size_bytes").ok_or_else(|| wrong(path, "size_bytes"))?;
         // A transfer cut off by the end of the run has no rate of its own.
-        let counts = |row: &usize| measured.value(*row) && (size.is_null(*row) || completed.value(*row));
+        let counts = |row: usize| measured[row] && (size[row].is_none() || completed[row]);
         for (figure, (name, _)) in flow_figures().enumerate() {
-            let column = batch.column_by_name(name).and_then(|c| c.as_primitive_opt::<Float64Type>());
-            let column = column.ok_or_else(|| wrong(path, name))?;
-            let present = (0..batch.num_rows()).filter(|row| column.is_valid(*row) && counts(row));
-            values.extend(present.map(|row| FlowValue {
-                case: case.value(row),
-                figure,
-                value: column.value(row),
-                endless: size.is_null(row),
+            let column = batch.optional::<f64>(name).ok_or_else(|| wrong(path, name))?;
+            let present = column.into_iter().enumerate().filter(|(row, _)| counts(*row));
+            values.extend(present.filter_map(|(row, value)| {
+                Some(FlowValue { case: case[row], figure, value: value?, endless: size[row].is_none() })
             }));
         }
         Ok(())
@@ -94,43 +83,41 @@ pub(crate) fn is_flow(entity: &str) -> bool {
 pub(crate) fn series(path: &Path) -> Result<Series, ReportError> {
     let mut series = Series { first: Vec::new(), others: Vec::new() };
     for_each_batch(path, &["case", "run", "t_us", "entity", "metric", "value"], |batch| {
-        let column = |name: &'static str| batch.column_by_name(name).ok_or_else(|| wrong(path, name));
-        let case = column("case")?.as_primitive_opt::<UInt32Type>().ok_or_else(|| wrong(path, "case"))?;
-        let run = column("run")?.as_primitive_opt::<UInt32Type>().ok_or_else(|| wrong(path, "run"))?;
-        let t_us = column("t_us")?.as_primitive_opt::<UInt64Type>().ok_or_else(|| wrong(path, "t_us"))?;
-        let entity = column("entity")?.as_string_opt::<i32>().ok_or_else(|| wrong(path, "entity"))?;
-        let metric = column("metric")?.as_string_opt::<i32>().ok_or_else(|| wrong(path, "metric"))?;
-        let value = column("value")?.as_primitive_opt::<Float64Type>().ok_or_else(|| wrong(path, "value"))?;
-        let sample = |row: usize| Sample {
-            case: case.value(row),
-            t_us: t_us.value(row),
-            entity: entity.value(row).to_owned(),
-            metric: metric.value(row).to_owned(),
-            value: value.value(row),
-        };
-        let (first, others): (Vec<usize>, Vec<usize>) =
-            (0..batch.num_rows()).partition(|row| run.value(*row) == 0);
-        let is_distributed = |row: &usize| match metric.value(*row) {
-            EVENTS => true,
-            RTTS => !is_flow(entity.value(*row)),
-            _ => false,
-        };
-        series.first.extend(first.into_iter().map(sample));
-        series.others.extend(others.into_iter().filter(is_distributed).map(sample));
+        let numbers = |name| batch.required::<u32>(name).ok_or_else(|| wrong(path, name));
+        let texts = |name| batch.required::<String>(name).ok_or_else(|| wrong(path, name));
+        let (case, run) = (numbers("case")?, numbers("run")?);
+        let t_us = batch.required::<u64>("t_us").ok_or_else(|| wrong(path, "t_us"))?;
+        let value = batch.required::<f64>("value").ok_or_else(|| wrong(path, "value"))?;
+        let names = texts("entity")?.into_iter().zip(texts("metric")?);
+        for (row, (entity, metric)) in names.enumerate() {
+            let of = match run[row] {
+                0 => &mut series.first,
+                _ if is_distributed(&entity, &metric) => &mut series.others,
+                _ => continue,
+            };
+            of.push(Sample { case: case[row], t_us: t_us[row], entity, metric, value: value[row] });
+        }
         Ok(())
     })?;
     Ok(series)
 }
 
+/// Whether the samples of every run are drawn as one distribution.
+fn is_distributed(entity: &str, metric: &str) -> bool {
+    match metric {
+        EVENTS => true,
+        RTTS => !is_flow(entity),
+        _ => false,
+    }
+}
+
 fn for_each_batch(
     path: &Path,
     columns: &[&str],
-    mut each: impl FnMut(&RecordBatch) -> Result<(), ReportError>,
+    mut each: impl FnMut(&Batch) -> Result<(), ReportError>,
 ) -> Result<(), ReportError> {
     for batch in read_columns(path, columns)? {
-        let unreadable =
-            |e: &dyn std::fmt::Display| TableError::Format { path: path.to_owned(), reason: e.to_string() };
-        each(&batch.map_err(|e| unreadable(&e))?)?;
+        each(&batch?)?;
     }
     Ok(())
 }
