@@ -49,10 +49,10 @@ release: # no set-up
 	cargo build --release --locked -p vmcc --features kernel
 
 .PHONY: deb
-deb: ## a Debian package in target/: program, service, manual pages, completions, alerts
+deb: ## Debian packages in target/: program, service, manual pages, completions, alerts; debug symbols
 	@$(SETUP) build deb
-	@$(MAKE) --no-print-directory release
-	@scripts/deb.sh $(VMCC) $(TARGET)
+	cargo build --profile dist --locked -p vmcc --features kernel
+	@scripts/deb.sh $(TARGET)/dist/vmcc $(TARGET)
 
 .PHONY: kernels
 kernels: ## every algorithm on the host's kernel and on Debian's 6.1, 6.12, 6.18 and newest 7.x

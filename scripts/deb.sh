@@ -6,7 +6,8 @@
 #
 #   scripts/deb.sh PROGRAM FOLDER [VERSION]      default: the workspace's version
 #
-# It says the package's path. DEB_COMPRESS=none packs quickly. Exit codes: 0 done, 2 wrong use, 3 this host cannot.
+# Prints the package's path. Debug symbols, if the program has them, go into vmcc-dbgsym beside it.
+# DEB_COMPRESS=none packs quickly. Exit codes: 0 done, 2 wrong use, 3 this host cannot.
 
 set -euo pipefail
 [ $# = 2 ] || [ $# = 3 ] || {
@@ -19,7 +20,7 @@ folder=$(realpath "$2")
 root=$(realpath "$(dirname "$0")/..")
 field() { sed -n "s/^$1 = \"\(.*\)\"/\1/p" "$root/Cargo.toml"; }
 version=${3:-$(field version)}
-for tool in dpkg-deb dpkg-shlibdeps strip; do
+for tool in dpkg-deb dpkg-shlibdeps objcopy strip; do
 	command -v "$tool" >/dev/null || {
 		echo "deb: no $tool here; run: scripts/setup.sh deb" >&2
 		exit 3
@@ -29,10 +30,43 @@ done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tree=$work/vmcc
+architecture=$(dpkg --print-architecture)
 put() { install -D -m "${3:-644}" "$1" "$tree/$2"; } # put FILE PLACE [MODE]
 
+pack() { # pack TREE: makes the package whose DEBIAN/control is there, and prints its path
+	local name package
+	name=$(sed -n 's/^Package: //p' "$1/DEBIAN/control")
+	package=$folder/${name}_${version}_$architecture.deb
+	(cd "$1" && find usr -type f -exec md5sum {} + | LC_ALL=C sort -k 2 >DEBIAN/md5sums)
+	dpkg-deb --root-owner-group -Z"${DEB_COMPRESS:-xz}" --build "$1" "$package" >/dev/null
+	echo "$package"
+}
+
+# What gdb and perf look for when they meet usr/bin/vmcc.
+pack_symbols() {
+	local tree=$work/symbols
+	local file=$tree/usr/lib/debug/usr/bin/vmcc.debug
+	mkdir -p "$(dirname "$file")" "$tree/DEBIAN"
+	objcopy --only-keep-debug --compress-debug-sections "$program" "$file"
+	chmod 644 "$file"
+	objcopy --add-gnu-debuglink="$file" "$1"
+	cat >"$tree/DEBIAN/control" <<-END
+		Package: vmcc-dbgsym
+		Version: $version
+		Architecture: $architecture
+		Maintainer: $maintainer
+		Depends: vmcc (= $version)
+		Section: debug
+		Priority: optional
+		Description: debug symbols for vmcc
+	END
+	pack "$tree" >/dev/null
+}
+
+maintainer=$(sed -n 's/^Maintainer: //p' "$root/dist/debian/control.in")
 put "$program" usr/bin/vmcc 755
 strip "$tree/usr/bin/vmcc"
+! objdump --section-headers "$program" | grep -q ' \.debug_line' || pack_symbols "$tree/usr/bin/vmcc"
 put "$root/dist/vmcc.service" usr/lib/systemd/system/vmcc.service
 put "$root/dist/vmcc.toml" etc/vmcc/vmcc.toml
 put "$root/dist/vmcc-alerts.yml" usr/share/vmcc/vmcc-alerts.yml
@@ -60,7 +94,6 @@ put "$work/copyright" usr/share/doc/vmcc/copyright
 gzip -9nc "$root/CHANGELOG.md" >"$work/news.gz"
 put "$work/news.gz" usr/share/doc/vmcc/NEWS.gz
 # In the form that tools for packages read; what changed stands in the other file.
-maintainer=$(sed -n 's/^Maintainer: //p' "$root/dist/debian/control.in")
 date=$(date --rfc-email --date "@${SOURCE_DATE_EPOCH:-$(stat -c %Y "$root/CHANGELOG.md")}")
 printf 'vmcc (%s) unstable; urgency=medium\n\n  * What changed: NEWS.gz.\n\n -- %s  %s\n' "$version" "$maintainer" "$date" |
 	gzip -9nc >"$work/changelog.gz"
@@ -75,13 +108,10 @@ depends=$(cd "$work" && dpkg-shlibdeps -O "$tree/usr/bin/vmcc" 2>"$work/said") |
 	exit 3
 }
 mkdir "$tree/DEBIAN"
-sed -e "s|@VERSION@|$version|" -e "s|@ARCHITECTURE@|$(dpkg --print-architecture)|" \
+sed -e "s|@VERSION@|$version|" -e "s|@ARCHITECTURE@|$architecture|" \
 	-e "s|@SIZE@|$(du -sk --exclude=DEBIAN "$tree" | cut -f 1)|" -e "s|@HOMEPAGE@|$(field repository)|" \
 	-e "s|@DEPENDS@|${depends#shlibs:Depends=}|" "$root/dist/debian/control.in" >"$tree/DEBIAN/control"
 echo /etc/vmcc/vmcc.toml >"$tree/DEBIAN/conffiles"
-(cd "$tree" && find usr -type f -exec md5sum {} + | LC_ALL=C sort -k 2 >DEBIAN/md5sums)
 for script in postinst prerm postrm; do put "$root/dist/debian/$script" "DEBIAN/$script" 755; done
 
-package=$folder/vmcc_${version}_$(dpkg --print-architecture).deb
-dpkg-deb --root-owner-group -Z"${DEB_COMPRESS:-xz}" --build "$tree" "$package" >/dev/null
-echo "$package"
+pack "$tree"

@@ -12,6 +12,7 @@ mod pair;
 use kept::{seen, sysctl, until};
 use machine::{Machine, package};
 use pair::Pair;
+use std::path::Path;
 
 const FILE: &str = "[algorithm.vmcc]\n[host]\ncongestion_control = 'mp_vmcc'\nnotsent_lowat = '4096B'\nmptcp = { subflows = 3 }\n";
 
@@ -28,7 +29,10 @@ fn root_the_package_is_installed_upgraded_removed_and_purged() {
     let congestion_control = || sysctl(&pair.here, "ipv4.tcp_congestion_control").trim().to_owned();
 
     // It asks for nothing until somebody writes what.
-    let first = machine.put(&package(pair.dir.path(), "0.1.0"));
+    let package_of_program = package(pair.dir.path(), "0.1.0");
+    let symbols = package_of_program.to_str().unwrap().replace("/vmcc_", "/vmcc-dbgsym_");
+    assert!(Path::new(&symbols).is_file(), "debug symbols have a package of their own");
+    let first = machine.put(&package_of_program);
     let said = machine.run(&format!("dpkg --install {}", first.display()));
     assert_eq!(
         machine.run("systemctl is-active vmcc; systemctl is-enabled vmcc"),
