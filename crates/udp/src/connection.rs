@@ -122,9 +122,14 @@ impl Connection {
         Ok(Stream::new(self.clone(), id))
     }
 
-    /// Sends a datagram, which may be lost; whether it fits a packet and there was room.
+    /// Sends a datagram, which may be lost, and is dropped where it would wait too long; whether it fits a packet and there was room.
     pub fn send_datagram(&self, data: &[u8]) -> bool {
-        self.with(|engine| engine.send_datagram(data)).unwrap_or(false)
+        self.with_state(|inner, handle| {
+            let now = inner.now();
+            let sent = inner.engine.connection(handle).is_some_and(|engine| engine.send_datagram(now, data));
+            inner.wake_driver();
+            sent
+        })
     }
 
     /// The largest datagram that can be sent now; none if the peer takes none.

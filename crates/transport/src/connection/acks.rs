@@ -77,7 +77,7 @@ impl Connection {
         taken: &[(u64, SentPacket)],
     ) -> Acked {
         let mut acked = Acked::default();
-        let (mut ect, mut eliciting, mut newest) = (0, false, Time::ZERO);
+        let (mut ect, mut without, mut eliciting, mut newest) = (0, 0, false, Time::ZERO);
         let mut out = (0, 0);
         let mut largest = None;
         for (pn, packet) in taken {
@@ -85,6 +85,7 @@ impl Connection {
             acked.packets += u32::from(packet.size > 0);
             out = (out.0 + u64::from(packet.in_flight() > 0), out.1 + packet.in_flight());
             ect += u64::from(packet.ect);
+            without += u64::from(!packet.ect && packet.size > 0 && !packet.mtu_probe);
             eliciting |= packet.eliciting;
             newest = newest.max(packet.sent);
             largest = if *pn == ack.largest { Some(packet.sent) } else { largest };
@@ -119,9 +120,15 @@ impl Connection {
             acked.marked = u32::try_from(marked).unwrap_or(u32::MAX).min(acked.packets);
             self.stats.ecn_ce += u64::from(acked.marked);
             self.paths[slot].marked_packets += u64::from(acked.marked);
+            if raises {
+                self.doubt_marks(now, slot, ect, marked);
+            }
             if let (Some(own), Some(told)) = (self.space_mut(space), ack.ecn) {
                 own.ecn = told;
             }
+        }
+        if self.paths[slot].ecn.on_arrived_without(without) {
+            self.on_false_marks(now, slot);
         }
         // Of all paths the slowest says how late a packet may be (multipath section 2.5).
         let until = now + self.longest_pto().times(PERSISTENT);
@@ -129,6 +136,23 @@ impl Connection {
             keys.on_acked(newest, until);
         }
         acked
+    }
+
+    fn doubt_marks(&mut self, now: Time, slot: usize, ect: u64, marked: u64) {
+        let path = &mut self.paths[slot];
+        let (id, rtt) = (path.id, path.srtt());
+        if path.ecn.on_marks(now, rtt, ect, marked) {
+            self.note(now, id, "every packet is marked: ECN is off to see whether packets are lost then");
+        }
+    }
+
+    /// What was learnt of the path by its marks does not hold.
+    fn on_false_marks(&mut self, now: Time, slot: usize) {
+        let id = self.paths[slot].id;
+        self.note(now, id, "marks mean nothing: ECN stays off");
+        self.windows.restart(slot, now);
+        self.begin_window(slot, now);
+        self.pace(slot);
     }
 
     /// How long the peer may delay acknowledgments.
@@ -187,8 +211,8 @@ impl Connection {
         let (mut newest, mut out) = (None, (0, 0));
         for (_, packet) in &lost {
             out = (out.0 + u64::from(packet.in_flight() > 0), out.1 + packet.in_flight());
-            if packet.ect {
-                path.ecn.on_lost();
+            if packet.ect || (packet.size > 0 && !packet.mtu_probe) {
+                path.ecn.on_lost(packet.ect);
             }
             if packet.mtu_probe {
                 path.mtu.on_probe_lost(now, packet.size);

@@ -19,7 +19,7 @@ pub struct Stats {
     pub bytes_out: u64,
     /// Packets that the peer saw marked with congestion.
     pub ecn_ce: u64,
-    /// Application datagrams that nobody read in time, or that did not fit a packet any more.
+    /// Application datagrams that became too old before they left, that did not fit a packet any more, or that nobody read in time.
     pub datagrams_dropped: u64,
 }
 
@@ -149,13 +149,12 @@ impl Connection {
         peer.checked_sub(3).filter(|&peer| peer > 0).map(|peer| peer.min(room))
     }
 
-    /// Sends a datagram, which may be lost; whether there was room for it.
-    pub fn send_datagram(&mut self, data: &[u8]) -> bool {
+    /// Sends a datagram, which may be lost, and is dropped where it would wait too long; whether there was room for it.
+    pub fn send_datagram(&mut self, now: Time, data: &[u8]) -> bool {
         let fits = self.max_datagram().is_some_and(|most| data.len() <= most);
-        let room = self.datagram_bytes_out + data.len() <= self.config.datagram_buffer;
+        let room = self.datagrams_out.bytes() + data.len() <= self.config.datagram_buffer;
         if fits && room && !self.is_over() {
-            self.datagram_bytes_out += data.len();
-            self.datagrams_out.push_back(data.to_vec());
+            self.datagrams_out.push(now, data.to_vec());
         }
         fits && room && !self.is_over()
     }

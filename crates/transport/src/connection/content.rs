@@ -2,7 +2,6 @@
 
 use super::packet::Building;
 use super::*;
-use crate::error::code;
 use crate::paths::Answer;
 use crate::recovery::sent::Sent;
 use crate::wire::ack;
@@ -94,11 +93,11 @@ impl Connection {
             if building.room(out) < 64 {
                 return;
             }
-            let Some(control) = self.pending.pop_front() else { return };
+            let Some(control) = self.pending.pop() else { return };
             // Said on another path, if there is one.
             let elsewhere = self.paths.iter().enumerate().any(|(i, path)| i != slot && path.is_open());
-            if matches!(control, Control::PathAbandon(path) if path == self.paths[slot].id && elsewhere) {
-                self.pending.push_back(control);
+            if matches!(control, Control::PathAbandon(path, _) if path == self.paths[slot].id && elsewhere) {
+                self.queue(control);
                 continue;
             }
             if self.put_control(control, building.room(out), out) {
@@ -120,11 +119,7 @@ impl Connection {
                 frame::put(out, ty::PATH_RETIRE_CONNECTION_ID, &[path.into(), seq]);
             }
             Control::RetireCid(_, seq) => frame::put(out, ty::RETIRE_CONNECTION_ID, &[seq]),
-            Control::PathAbandon(path) => {
-                let why =
-                    self.slot_of(path).map_or(code::PATH_APPLICATION, |slot| self.paths[slot].abandon_code);
-                frame::put(out, ty::PATH_ABANDON, &[path.into(), why]);
-            }
+            Control::PathAbandon(path, code) => frame::put(out, ty::PATH_ABANDON, &[path.into(), code]),
             Control::PathStatus(path) => match self.slot_of(path) {
                 Some(slot) => {
                     let own = &self.paths[slot];
@@ -149,16 +144,17 @@ impl Connection {
         true
     }
 
-    pub(super) fn put_datagrams(&mut self, building: &mut Building, out: &mut Vec<u8>) {
+    pub(super) fn put_datagrams(&mut self, now: Time, building: &mut Building, out: &mut Vec<u8>) {
         if self.datagrams_out.is_empty() {
             return;
         }
+        let rtts = self.paths.iter().filter(|path| path.answers()).map(|path| path.rtt.srtt());
+        self.stats.datagrams_dropped += self.datagrams_out.drop_old(now, rtts.max().unwrap_or_default());
         // Packets may have become smaller since it was given: it fits none any more, and must not hold back what follows.
         let most = self.max_datagram().unwrap_or(usize::MAX);
         while let Some(next) = self.datagrams_out.front() {
             if next.len() > most {
-                self.datagram_bytes_out -= next.len();
-                self.datagrams_out.pop_front();
+                self.datagrams_out.pop();
                 self.stats.datagrams_dropped += 1;
                 continue;
             }
@@ -166,8 +162,7 @@ impl Connection {
                 return;
             }
             frame::put_bytes(out, ty::DATAGRAM_LEN, next);
-            self.datagram_bytes_out -= next.len();
-            self.datagrams_out.pop_front();
+            self.datagrams_out.pop();
             building.frames.push(Sent::Once);
             building.eliciting = true;
         }

@@ -70,6 +70,7 @@ impl Connection {
             Frame::Crypto { offset, data } => self.on_crypto(now, space, offset, data)?,
             Frame::Stream { id, offset, data, fin } => {
                 self.paths[slot].payload_in += data.len() as u64;
+                self.paths[slot].inflow.on_payload(now);
                 self.streams.on_stream(id, offset, data, fin)?;
             }
             Frame::ResetStream { id, code, final_size } => self.streams.on_reset(id, code, final_size)?,
@@ -78,7 +79,10 @@ impl Connection {
             Frame::MaxStreamData { id, max } => self.streams.on_max_stream_data(id, max)?,
             Frame::MaxStreams { dir, max } => self.streams.on_max_streams(dir, max),
             Frame::StreamDataBlocked { id } => self.streams.on_stream_data_blocked(id)?,
-            Frame::Datagram(data) => self.on_datagram(data)?,
+            Frame::Datagram(data) => {
+                self.paths[slot].inflow.on_payload(now);
+                self.on_datagram(data)?;
+            }
             Frame::NewToken(token) => self.on_new_token(token)?,
             Frame::HandshakeDone => self.on_handshake_done()?,
             Frame::Close { application, code, reason } => self.on_close(now, application, code, reason),

@@ -35,7 +35,7 @@ impl Connection {
                 let Some(cids) = self.local_cids.get_mut(&path) else { continue };
                 let seq = cids.push(id);
                 self.endpoint_news.push_back(EndpointNews::NewLocal(id));
-                self.pending.push_back(Control::NewCid(path, seq));
+                self.queue(Control::NewCid(path, seq));
             }
         }
     }

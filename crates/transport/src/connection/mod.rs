@@ -5,7 +5,7 @@
 //! | `handshake` | TLS, levels of encryption, transport parameters |
 //! | `receive`, `frames` | packets and frames that come |
 //! | `acks` | what acknowledgments and losses mean |
-//! | `send`, `content`, `packet` | which packet leaves where, and what is in it |
+//! | `send`, `content`, `packet`, `pending` | which packet leaves where, and what is in it |
 //! | `timers` | what time brings |
 //! | `windows` | what counts against which congestion window |
 //! | `multipath`, `ids` | paths and connection ids |
@@ -22,6 +22,7 @@ mod ids;
 mod keys;
 mod multipath;
 mod packet;
+mod pending;
 mod receive;
 mod send;
 mod timers;
@@ -34,6 +35,7 @@ use crate::config::Config;
 use crate::congestion::Controller;
 use crate::congestion::windows::Windows;
 use crate::crypto::{Keys, Random, Session, Side, Tls};
+use crate::datagrams::DatagramQueue;
 use crate::error::ConnectionError;
 use crate::event::{Event, PathId};
 use crate::paths::cids::{LocalCids, RemoteCids};
@@ -49,6 +51,7 @@ use crate::wire::cid::ConnectionId;
 use crate::wire::params::Params;
 use crate::wire::ranges::Ranges;
 use keys::OneRtt;
+use pending::Pending;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use vmcc_multipath::{Scheduler, Selector};
@@ -169,17 +172,15 @@ pub struct Connection {
     controller: Controller,
     windows: Windows,
     streams: Streams,
-    pending: VecDeque<Control>,
-    datagrams_out: VecDeque<Vec<u8>>,
+    pending: Pending,
+    datagrams_out: DatagramQueue,
     datagrams_in: VecDeque<Vec<u8>>,
     datagram_bytes_in: usize,
-    datagram_bytes_out: usize,
     events: VecDeque<Event>,
     endpoint_news: VecDeque<EndpointNews>,
     error: Option<ConnectionError>,
     close: close::Close,
     idle_at: Time,
-    keep_alive_at: Time,
     /// Something that asks for an answer was sent since something came.
     idle_touched: bool,
     /// Bytes of the datagram that is being read.
@@ -227,7 +228,7 @@ impl Connection {
         let mtu = Mtu::new(config.initial_mtu, config.max_mtu);
         let mut path = Path::new(0, begin.route, mtu);
         path.validated = begin.validated || side == Side::Client;
-        (path.state, path.heard_at) = (PathState::Open, begin.now);
+        (path.state, path.heard_at, path.asked_at) = (PathState::Open, begin.now, begin.now);
         let peer_cid = begin.peer_cid.unwrap_or(begin.original_dcid);
         let id = begin.original_dcid;
         let log = config.qlog.as_ref();
@@ -274,17 +275,15 @@ impl Connection {
             controller: Controller::new(config.algorithm, config.params),
             windows,
             streams,
-            pending: VecDeque::new(),
-            datagrams_out: VecDeque::new(),
+            pending: Pending::default(),
+            datagrams_out: DatagramQueue::default(),
             datagrams_in: VecDeque::new(),
             datagram_bytes_in: 0,
-            datagram_bytes_out: 0,
             events: VecDeque::new(),
             endpoint_news: VecDeque::new(),
             error: None,
             close: close::Close::default(),
             idle_at: Time::NEVER,
-            keep_alive_at: Time::NEVER,
             idle_touched: false,
             arriving: 0,
             stats: Stats::default(),
@@ -347,9 +346,7 @@ impl Connection {
 
     /// Queues a frame, unless the same is there.
     fn queue(&mut self, control: Control) {
-        if !self.pending.contains(&control) {
-            self.pending.push_back(control);
-        }
+        self.pending.push(control);
     }
 
     /// News for the endpoint.

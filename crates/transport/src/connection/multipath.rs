@@ -263,7 +263,9 @@ impl Connection {
         let Some(slot) = self.slot_of(path).filter(|&slot| self.paths[slot].is_live()) else { return };
         let linger = self.longest_pto().times(LINGER);
         let own = &mut self.paths[slot];
-        (own.state, own.abandon_code) = (PathState::Abandoned(now + linger), code);
+        // Nothing has come on a client's path that never answered, so nothing is late: its place is free at once.
+        let unused = self.side == Side::Client && own.state == PathState::Validating;
+        own.state = PathState::Abandoned(if unused { now } else { now + linger });
         (own.challenge, own.response, own.probes) = (None, None, 0);
         (own.space.loss_at, own.failed) = (None, false);
         let packets: Vec<_> = own.space.sent.drain().collect();
@@ -275,7 +277,7 @@ impl Connection {
         if self.selector.only == Some(slot as u8) {
             self.selector.only = None;
         }
-        self.queue(Control::PathAbandon(path));
+        self.queue(Control::PathAbandon(path, code));
         self.note(now, path, &format!("the path is abandoned with code {code:#x}"));
         self.log_route(now, path, None);
         self.events.push_back(Event::PathClosed { path, code });
@@ -301,7 +303,7 @@ impl Connection {
         if self.slot_of(path).is_none() {
             // It was not open yet, and will not be.
             if !self.spent.contains(path.into()) {
-                self.queue(Control::PathAbandon(path));
+                self.queue(Control::PathAbandon(path, code::PATH_APPLICATION));
                 self.spend(path);
                 self.drop_ids(path);
             }
@@ -321,6 +323,9 @@ impl Connection {
                 self.paths[slot].state = PathState::Closed;
                 let path = self.paths[slot].id;
                 self.drop_ids(path);
+                if self.side == Side::Client {
+                    self.events.push_back(Event::PathsAvailable);
+                }
             }
         }
     }

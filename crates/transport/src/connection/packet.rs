@@ -176,6 +176,9 @@ impl Connection {
         let waiting = self.has_data();
         let path = &mut self.paths[slot];
         path.probes = path.probes.saturating_sub(u8::from(eliciting));
+        if eliciting {
+            path.asked_at = now;
+        }
         if ect {
             path.ecn.on_sent();
         }

@@ -8,8 +8,8 @@ use crate::paths::mtu;
 use crate::recovery::received::Ecn;
 use crate::wire::header::{self, Header, Kind};
 
-/// Frames that may wait to be sent: a peer that asks for more than it acknowledges wants memory.
-const MOST_PENDING: usize = 1024;
+/// Answers to the peer's frames that may wait to be sent: a peer that asks for more than it acknowledges wants memory.
+const MAX_REQUESTED: usize = 1024;
 
 /// Bytes of the tag at the end of a handshake packet.
 const TAG: usize = 16;
@@ -78,7 +78,7 @@ impl Connection {
                 Err(error) => self.fail(now, error),
             }
         }
-        if self.pending.len() > MOST_PENDING {
+        if self.pending.requested() > MAX_REQUESTED {
             self.fail(
                 now,
                 TransportError::new(code::INTERNAL, "too much is asked without an acknowledgment"),

@@ -313,7 +313,7 @@ impl Connection {
             let room = building.room(out);
             put_crypto(&mut self.crypto.0, room, &mut building, out);
             self.put_controls(slot, &mut building, out);
-            self.put_datagrams(&mut building, out);
+            self.put_datagrams(now, &mut building, out);
             let room = building.room(out);
             if room > 0 && self.streams.put_frames(out, room, pad == 0, &mut building.frames) {
                 building.eliciting = true;

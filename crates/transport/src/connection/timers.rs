@@ -27,7 +27,7 @@ impl Connection {
     }
 
     fn next_timer(&self) -> Time {
-        let mut at = self.idle_at.min(self.keep_alive_at);
+        let mut at = self.idle_at;
         let mut sooner = |other: Option<Time>| at = at.min(other.unwrap_or(Time::NEVER));
         let handshake_blocked = self.slot_of(0).is_none_or(|slot| self.is_blocked(slot));
         for level in self.levels.iter().flatten().filter(|_| !handshake_blocked) {
@@ -47,6 +47,7 @@ impl Connection {
                     sooner(path.challenge.map(|challenge| challenge.send_at.min(challenge.until)));
                     sooner(self.pto_at(slot).map(|(at, _)| at));
                     sooner(self.suspect_at(slot));
+                    sooner(self.refresh_at(slot));
                     sooner(path.paced_until.filter(|_| data && self.windows.of(slot).has_room()));
                 }
             }
@@ -75,9 +76,10 @@ impl Connection {
         if path.probes > 0 || !path.is_live() || self.is_blocked(slot) {
             return None;
         }
+        let wait = |pto| if self.confirmed { path.probe_interval(pto) } else { path.backed_off(pto) };
         let of = |space: SpaceId, own: &Space, delay: Span| {
             let waiting = own.sent.eliciting() > 0;
-            waiting.then(|| (own.last_eliciting + path.backed_off(path.pto(delay)), space))
+            waiting.then(|| (own.last_eliciting + wait(path.pto(delay)), space))
         };
         let levels = LEVELS.iter().zip(&self.levels).filter(|_| path.id == 0);
         let levels = levels.filter_map(|(&space, level)| of(space, &level.as_ref()?.space, Span::ZERO));
@@ -93,18 +95,25 @@ impl Connection {
         })
     }
 
-    /// When a path that does not answer is suspected: its oldest packet should have been acknowledged by then, while nothing came.
-    /// Unlike the probe timeout this does not begin anew with every packet that is sent.
+    /// When a path that does not answer is suspected: its oldest packet should have been acknowledged by then, and the next one, because one may
+    /// be lost, while nothing came. What later ones have overtaken is a matter of loss detection. Unlike the probe timeout this does not begin
+    /// anew with every packet that is sent.
     fn suspect_at(&self, slot: usize) -> Option<Time> {
         let path = &self.paths[slot];
         if !path.answers() || !self.another_answers(slot) || !self.confirmed {
             return None;
         }
-        let oldest = path.space.sent.iter().find(|packet| packet.eliciting && !packet.mtu_probe)?;
+        let first = path.space.largest_acked.map_or(0, |largest| largest + 1);
+        let mut out = path.space.sent.from(first).filter(|packet| packet.eliciting && !packet.mtu_probe);
+        let (oldest, second) = (out.next()?, out.next());
+        let since = |packet: &SentPacket| packet.sent.max(path.heard_at);
         // Two deviations instead of four: to be wrong costs packets sent twice, to be late stalls everything.
         let (rto, srtt) = (path.pto(Span::ZERO), path.srtt());
-        let margin = Span::from_ps(rto.ps().saturating_sub(srtt.ps())).div(2).max(self.peer_ack_delay());
-        Some(oldest.sent.max(path.heard_at) + srtt + margin)
+        let margin = Span::from_ps(rto.ps().saturating_sub(srtt.ps())).div(2);
+        let late = since(oldest) + srtt + margin.max(self.peer_ack_delay());
+        // If only the oldest is lost, the next one is acknowledged without delay.
+        let latest = since(oldest) + rto + self.peer_ack_delay();
+        Some(second.map_or(late, |second| late.max(since(second) + srtt + margin).min(latest)))
     }
 
     /// The time has come that [`poll_timeout`](Self::poll_timeout) told, or is past.
@@ -119,14 +128,15 @@ impl Connection {
             self.end(now, ConnectionError::TimedOut);
             return;
         }
-        if now >= self.keep_alive_at {
-            self.keep_alive(now);
-        }
         for space in LEVELS {
             self.check_loss_timer(now, space);
         }
         for slot in 0..self.paths.len() {
             self.check_loss_timer(now, SpaceId::Path(slot));
+            if self.refresh_at(slot).is_some_and(|at| at <= now) {
+                self.paths[slot].inflow.on_probe();
+                self.paths[slot].probes = 1;
+            }
             if self.suspect_at(slot).is_some_and(|at| at <= now) {
                 self.suspect(now, slot);
             }
@@ -246,17 +256,21 @@ impl Connection {
         self.idle_at = ms.map_or(Time::NEVER, |ms| {
             now + Span::from_ms(ms).max(self.longest_pto().times(IDLE_PTOS)).max(GRANULARITY)
         });
-        if self.config.keep_alive > Span::ZERO {
-            self.keep_alive_at = now + self.config.keep_alive;
-        }
     }
 
-    fn keep_alive(&mut self, now: Time) {
-        self.keep_alive_at = now + self.config.keep_alive;
-        for path in &mut self.paths {
-            if path.is_open() {
-                path.probes = path.probes.max(1);
-            }
+    /// When a path is probed because too little is heard or sent on it: a keep-alive, or the end of a client's inflow. A server's packets make no
+    /// NAT bind an address.
+    fn refresh_at(&self, slot: usize) -> Option<Time> {
+        let path = &self.paths[slot];
+        if !path.answers() || path.probes > 0 || !self.confirmed {
+            return None;
         }
+        let client = self.side == Side::Client;
+        let active = if client { path.asked_at } else { path.asked_at.max(path.heard_at) };
+        let keep_alive = (self.config.keep_alive > Span::ZERO).then(|| active + self.config.keep_alive);
+        // What was sent meanwhile is answered, or missed.
+        let inflow = path.inflow.probe_at(path.pto(self.peer_ack_delay()));
+        let inflow = inflow.filter(|_| client && path.space.sent.eliciting() == 0);
+        keep_alive.into_iter().chain(inflow).min()
     }
 }

@@ -1,15 +1,29 @@
-//! Whether a path carries ECN marks (RFC 9000 section 13.4.2).
+//! Whether a path carries ECN marks (RFC 9000 section 13.4.2), and whether they mean anything.
 
 use crate::wire::ack::EcnCounts;
+use vmcc_units::time::{Span, Time};
 
 /// Packets that are sent ECN-capable before an answer must have come.
 const TESTED: u64 = 10;
+/// Packets in a row, and round trips, that must all be marked before marks are doubted. A window that is halved that often is at its least.
+const DOUBT_PACKETS: u64 = 40;
+const DOUBT_ROUNDS: u64 = 20;
+/// Packets of a trial without ECN, and losses among them that show that marks mean congestion.
+const TRIAL_PACKETS: u64 = 50;
+const TRIAL_LOSSES: u64 = 5;
+/// Doublings of `DOUBT_ROUNDS` by failed trials.
+const MAX_TRIALS: u32 = 10;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
     Testing,
     Capable,
+    /// Every packet is marked: packets go without ECN, which a bottleneck that marks all of them would drop.
+    Trial {
+        arrived: u64,
+        lost: u64,
+    },
     Failed,
 }
 
@@ -21,6 +35,11 @@ pub(crate) struct EcnValidation {
     /// Of them, those before the test began.
     before: u64,
     lost: u64,
+    /// Packets in a row that were all marked, and when the first was acknowledged.
+    marked: u64,
+    marked_since: Time,
+    /// Trials that have shown losses.
+    trials: u32,
 }
 
 impl EcnValidation {
@@ -29,7 +48,7 @@ impl EcnValidation {
         match self.state {
             State::Testing => self.sent - self.before < TESTED,
             State::Capable => true,
-            State::Failed => false,
+            State::Trial { .. } | State::Failed => false,
         }
     }
 
@@ -47,12 +66,57 @@ impl EcnValidation {
         self.sent += 1;
     }
 
-    /// A packet that was sent ECN-capable is lost: where all that were are, they may be why.
-    pub(crate) fn on_lost(&mut self) {
-        self.lost += 1;
-        if self.state == State::Testing && self.lost >= TESTED {
+    /// A packet is lost. Where all are that were sent ECN-capable, that may be why.
+    pub(crate) fn on_lost(&mut self, ect: bool) {
+        match &mut self.state {
+            State::Testing if ect => {
+                self.lost += 1;
+                if self.lost >= TESTED {
+                    self.state = State::Failed;
+                }
+            }
+            State::Trial { lost, .. } if !ect => {
+                *lost += 1;
+                if *lost >= TRIAL_LOSSES {
+                    let trials = (self.trials + 1).min(MAX_TRIALS);
+                    self.restart();
+                    self.trials = trials;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Packets arrived that were not sent ECN-capable. Whether a trial has shown by them that marks mean nothing here.
+    pub(crate) fn on_arrived_without(&mut self, packets: u64) -> bool {
+        let State::Trial { arrived, .. } = &mut self.state else { return false };
+        *arrived += packets;
+        let over = *arrived >= TRIAL_PACKETS;
+        if over {
             self.state = State::Failed;
         }
+        over
+    }
+
+    /// So many packets are acknowledged that were sent ECN-capable, and so many of them were marked. Whether a trial begins.
+    pub(crate) fn on_marks(&mut self, now: Time, rtt: Span, ect: u64, marked: u64) -> bool {
+        if ect == 0 || self.state != State::Capable {
+            return false;
+        }
+        if marked < ect {
+            self.marked = 0;
+            return false;
+        }
+        if self.marked == 0 {
+            self.marked_since = now;
+        }
+        self.marked += ect;
+        let rounds = DOUBT_ROUNDS << self.trials;
+        let doubted = self.marked >= DOUBT_PACKETS && now.since(self.marked_since) >= rtt.times(rounds);
+        if doubted {
+            self.state = State::Trial { arrived: 0, lost: 0 };
+        }
+        doubted
     }
 
     /// An acknowledgment came that raises no number. It proves nothing (RFC 9000 section 13.4.2.1), but if its counts are higher, it is newer
@@ -65,7 +129,7 @@ impl EcnValidation {
     /// An acknowledgment that raises the highest number came: `acked` packets that were sent ECN-capable are newly acknowledged.
     /// How many of them were marked.
     pub(crate) fn on_ack(&mut self, before: &EcnCounts, told: Option<EcnCounts>, acked: u64) -> u64 {
-        if self.state == State::Failed {
+        if matches!(self.state, State::Trial { .. } | State::Failed) {
             return 0;
         }
         let Some(told) = told else {
@@ -121,6 +185,34 @@ mod tests {
         assert!(ecn.is_capable());
     }
 
+    /// Acknowledges two marked packets each 10 ms until a trial begins; how many there were.
+    fn until_trial(ecn: &mut EcnValidation, begin: Time) -> u64 {
+        let rtt = Span::from_ms(10);
+        let begins = |i: &u64| ecn.on_marks(begin + rtt.times(*i), rtt, 2, 2);
+        2 * (0..100_000).find(begins).expect("a trial") + 2
+    }
+
+    #[test]
+    fn marks_on_all_packets_are_doubted_and_losses_confirm_them() {
+        let begin = Time::ZERO + Span::from_secs(1);
+        let mut ecn = after(4);
+        ecn.on_ack(&counts(0, 0), Some(counts(0, 4)), 4);
+        for i in 0..1000 {
+            let now = begin + Span::from_ms(10 * i);
+            assert!(!ecn.on_marks(now, Span::from_ms(10), 2, if i % 15 == 0 { 1 } else { 2 }), "{i}");
+        }
+        let first = until_trial(&mut ecn, begin + Span::from_secs(20));
+        assert!(first >= DOUBT_PACKETS && !ecn.is_sending());
+        (0..TRIAL_LOSSES).for_each(|_| ecn.on_lost(false));
+        assert!(ecn.is_sending(), "packets without ECN are lost here");
+        ecn.on_ack(&counts(0, 0), Some(counts(0, 1)), 1);
+        let second = until_trial(&mut ecn, begin + Span::from_secs(40));
+        assert!(second > 3 * first / 2, "{first} {second}");
+        (0..TRIAL_LOSSES - 1).for_each(|_| ecn.on_lost(false));
+        assert!(!ecn.on_arrived_without(TRIAL_PACKETS - 1) && ecn.on_arrived_without(1));
+        assert!(!ecn.is_sending() && !ecn.on_arrived_without(100), "once");
+    }
+
     #[test]
     fn a_path_that_bleaches_counts_wrongly_or_loses_them_all_is_not_capable() {
         for (told, sent) in [
@@ -135,7 +227,7 @@ mod tests {
         }
         let mut ecn = after(TESTED);
         assert!(!ecn.is_sending(), "no answer yet");
-        (0..TESTED).for_each(|_| ecn.on_lost());
+        (0..TESTED).for_each(|_| ecn.on_lost(true));
         ecn.on_ack(&counts(0, 0), Some(counts(1, 0)), 1);
         assert!(!ecn.is_sending());
     }

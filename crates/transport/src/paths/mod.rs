@@ -2,6 +2,7 @@
 
 pub(crate) mod cids;
 pub(crate) mod ecn;
+pub(crate) mod inflow;
 pub(crate) mod mtu;
 pub(crate) mod pacer;
 
@@ -11,6 +12,7 @@ use crate::event::PathId;
 use crate::recovery::GRANULARITY;
 use crate::recovery::space::Space;
 use ecn::EcnValidation;
+use inflow::Inflow;
 use mtu::Mtu;
 use pacer::Pacer;
 use std::net::SocketAddr;
@@ -21,6 +23,9 @@ use vmcc_units::time::{Span, Time};
 const PTO_LIMITS: RtoLimits = RtoLimits { initial: Span::from_ms(999), max: Span::from_secs(60) };
 /// Doublings of a probe timeout.
 const MOST_BACKOFF: u32 = 10;
+/// The longest time between probes of a path that was open, unless its probe timeout is longer: so soon its healing is noticed. The idle
+/// timeout ends probing where all paths are silent.
+const MAX_PROBE_INTERVAL: Span = Span::from_secs(2);
 /// Bytes that may be sent to an address for each that came from it, until it is validated (RFC 9000 section 8.1).
 pub(crate) const AMPLIFICATION: u64 = 3;
 
@@ -106,12 +111,13 @@ pub(crate) struct Path {
     pub(crate) peer_backup: bool,
     pub(crate) status_seq: u64,
     pub(crate) peer_status_seq: Option<u64>,
-    /// Why it is abandoned.
-    pub(crate) abandon_code: u64,
     /// Pacing holds it back until then.
     pub(crate) paced_until: Option<Time>,
     /// When something last came on it.
     pub(crate) heard_at: Time,
+    /// When something last left on it that asks for an acknowledgment.
+    pub(crate) asked_at: Time,
+    pub(crate) inflow: Inflow,
     pub(crate) lost_packets: u64,
     /// What the peer has acknowledged: packets, those of them with a mark, bytes of streams.
     pub(crate) acked_packets: u64,
@@ -149,9 +155,10 @@ impl Path {
             peer_backup: false,
             status_seq: 0,
             peer_status_seq: None,
-            abandon_code: 0,
             paced_until: None,
             heard_at: Time::ZERO,
+            asked_at: Time::ZERO,
+            inflow: Inflow::default(),
             lost_packets: 0,
             acked_packets: 0,
             marked_packets: 0,
@@ -195,6 +202,11 @@ impl Path {
 
     pub(crate) fn backed_off(&self, pto: Span) -> Span {
         pto.times(1 << self.pto_count.min(MOST_BACKOFF)).min(PTO_LIMITS.max)
+    }
+
+    /// Time between two probes, once the handshake is confirmed.
+    pub(crate) fn probe_interval(&self, pto: Span) -> Span {
+        self.backed_off(pto).min(MAX_PROBE_INTERVAL.max(pto))
     }
 
     /// The round trip by which losses are detected.

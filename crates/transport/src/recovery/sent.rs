@@ -6,7 +6,7 @@ use std::ops::Range;
 use vmcc_units::time::Time;
 
 /// A frame that is made of the connection's state at the moment when it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Control {
     HandshakeDone,
     MaxData,
@@ -18,7 +18,8 @@ pub(crate) enum Control {
     /// The connection id of a path with this sequence number.
     NewCid(u32, u64),
     RetireCid(u32, u64),
-    PathAbandon(u32),
+    /// A path is given up, with this code.
+    PathAbandon(u32, u64),
     /// Whether the path is available or a backup.
     PathStatus(u32),
     MaxPathId,
@@ -157,6 +158,11 @@ impl SentPackets {
         let (base, count) = (self.base, end.saturating_sub(self.base));
         let list = self.list.iter_mut().enumerate().take(count as usize);
         list.filter_map(move |(i, packet)| packet.as_mut().map(|packet| (base + i as u64, packet)))
+    }
+
+    /// Those that are out from `begin` on, oldest first.
+    pub(crate) fn from(&self, begin: u64) -> impl Iterator<Item = &SentPacket> {
+        self.list.iter().skip(begin.saturating_sub(self.base) as usize).flatten()
     }
 
     /// All that are out, oldest first.

@@ -91,11 +91,13 @@ fn datagrams_that_no_longer_fit_hold_no_others_back() {
     let (mut net, client, server) = connected(&[shaped(20_000_000, 5)], &Config::default());
     net.run_for(Span::from_secs(2));
     net.links.get_mut(&client_address(0)).unwrap().mtu = 1250;
+    let now = net.now;
     let connection = net.connection(0, client);
     let most = connection.max_datagram().unwrap();
-    while connection.send_datagram(&vec![1; most]) {}
+    while connection.send_datagram(now, &vec![1; most]) {}
     net.run_for(Span::from_secs(20));
-    assert!(net.connection(0, client).send_datagram(&[2; 100]), "there is room again");
+    let now = net.now;
+    assert!(net.connection(0, client).send_datagram(now, &[2; 100]), "there is room again");
     net.run_for(Span::from_secs(1));
     assert_eq!(net.connection(1, server).read_datagram(), Some(vec![2; 100]));
 }

@@ -176,7 +176,7 @@ fn cuts_at_any_moment_stall_for_less_than_a_second() {
     let stalls = stalls((0..36).chain([41, 95, 221, 239]), 20_000_000);
     assert!(stalls.len() > 30, "{}", stalls.len());
     assert!(stalls[0].0 < Span::from_ms(750), "{:?}", &stalls[..3]);
-    assert!(stalls[stalls.len() / 20].0 <= Span::from_ms(300), "{:?}", &stalls[..3]);
+    assert!(stalls[stalls.len() / 20].0 <= Span::from_ms(350), "{:?}", &stalls[..3]);
 }
 
 /// The same of links of 200 Mbit/s, for those who look for the worst.

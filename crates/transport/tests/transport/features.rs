@@ -22,12 +22,14 @@ fn pair(links: &[Link], config: &Config) -> (Net, Handle, Handle) {
 fn datagrams_arrive_whole_or_not_at_all() {
     let (mut net, client, server) = pair(&[Link { loss: 100, ..Link::default() }], &Config::default());
     let most = net.connection(0, client).max_datagram().unwrap();
-    assert!(!net.connection(0, client).send_datagram(&vec![0; most + 1]));
+    let now = net.now;
+    assert!(!net.connection(0, client).send_datagram(now, &vec![0; most + 1]));
     let mut arrived = 0;
     for i in 0..=255_u8 {
+        let now = net.now;
         let datagram = if i < 200 { vec![i; most - usize::from(i)] } else { Vec::new() };
-        assert!(datagram.is_empty() || net.connection(0, client).send_datagram(&datagram));
-        net.run_for(Span::from_ms(if i < 200 { 2 } else { 100 }));
+        assert!(datagram.is_empty() || net.connection(0, client).send_datagram(now, &datagram));
+        net.run_for(Span::from_ms(if i < 200 { 20 } else { 100 }));
         while let Some(datagram) = net.connection(1, server).read_datagram() {
             assert!(datagram.iter().all(|&byte| usize::from(byte) == most - datagram.len()));
             arrived += 1;
@@ -44,9 +46,10 @@ fn datagrams_have_the_window_grow_that_losses_reduce() {
     let (mut net, client, server) = pair(&[link], &Config::default());
     let (begin, mut arrived) = (net.now, 0);
     net.until(Span::from_secs(30), |net| {
+        let now = net.now;
         let connection = net.connection(0, client);
         let most = connection.max_datagram().unwrap();
-        while connection.send_datagram(&vec![7; most]) {}
+        while connection.send_datagram(now, &vec![7; most]) {}
         while let Some(datagram) = net.connection(1, server).read_datagram() {
             arrived += datagram.len() as u64;
         }

@@ -28,6 +28,10 @@ pub(crate) struct Link {
     pub(crate) mtu: usize,
     /// ECN fields are cleared.
     pub(crate) bleaches: bool,
+    /// Every ECN-capable packet is marked.
+    pub(crate) marks_all: bool,
+    /// Lost in addition, of a thousand packets that are not ECN-capable.
+    pub(crate) loss_not_ect: u64,
 }
 
 impl Default for Link {
@@ -42,6 +46,8 @@ impl Default for Link {
             cut_from: [true; 2],
             mtu: 1500,
             bleaches: false,
+            marks_all: false,
+            loss_not_ect: 0,
         }
     }
 }
@@ -57,7 +63,8 @@ pub(crate) struct Net {
     free_at: BTreeMap<(SocketAddr, usize), Time>,
     under_way: BinaryHeap<Packet>,
     number: u64,
-    random: u64,
+    /// State of the generator that draws losses.
+    pub(crate) random: u64,
     pub(crate) events: [Vec<(Time, Handle, Event)>; 2],
     /// Addresses that a NAT has changed: what the client sends from the first comes from the second.
     pub(crate) nat: BTreeMap<SocketAddr, SocketAddr>,
@@ -156,11 +163,13 @@ impl Net {
         let takes =
             Span::from_ps((data.len() as u64 * 8_000_000_000_000).checked_div(link.rate).unwrap_or(0));
         let waiting = free.since(self.now).ps() as u128 * u128::from(link.rate) / 8_000_000_000_000;
-        if waiting > u128::from(link.queue) {
+        let ect = ect && !link.bleaches;
+        let dropped = !ect && link.loss_not_ect > 0 && self.chance() < link.loss_not_ect;
+        if dropped || waiting > u128::from(link.queue) {
             return;
         }
-        let mark = match ect && !link.bleaches {
-            true if waiting > u128::from(link.mark_above) => 3,
+        let mark = match ect {
+            true if link.marks_all || waiting > u128::from(link.mark_above) => 3,
             true => 2,
             false => 0,
         };
