@@ -21,6 +21,8 @@ pub enum PathEvent {
     Suspected(u32),
     /// It answers again.
     Revived(u32),
+    /// There may be room for another path.
+    Available,
     /// It is gone, for this reason (draft-ietf-quic-multipath-21 section 6).
     Closed {
         /// Its number.

@@ -1,10 +1,11 @@
 //! A path for every pair of addresses that has one, while addresses come and go.
 
-use crate::address::{Changes, sources};
+use crate::address::{Changes, Source, sources};
 use crate::connection::{Connection, PathEvent};
 use crate::reach::{Attempt, Candidate, Target};
 use crate::relay::{Relay, Relaying, Via};
-use std::collections::HashMap;
+use crate::slots::{self, Place};
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,6 +19,10 @@ const FIRST_WAIT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Another path has to go first.
 const SOON: Duration = Duration::from_millis(200);
+/// Silence after which a path gives its place to a pair that was not tried yet.
+const DEAD_AFTER: Duration = Duration::from_secs(10);
+/// Time between two paths that give way to others: the peer has to allow another path each time.
+const ROOM_INTERVAL: Duration = Duration::from_secs(1);
 /// The handshake is to be confirmed, or the peer has not given connection ids yet: a round trip.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
@@ -86,6 +91,8 @@ impl Keeper {
             tell: Box::new(tell),
             opening: HashMap::new(),
             lost: HashMap::new(),
+            silent: HashMap::new(),
+            room_made: None,
             news: 0,
             changes: 0,
             changed: true,
@@ -109,6 +116,10 @@ struct Work {
     opening: HashMap<u32, (Key, Route, u64)>,
     /// When relays last had forgotten us.
     lost: HashMap<(IpAddr, Relay, bool), Instant>,
+    /// Since when paths are silent.
+    silent: HashMap<u32, Instant>,
+    /// When a path last gave way to another.
+    room_made: Option<Instant>,
     /// News of relays that were looked at.
     news: u64,
     /// Times that something changed: a path that was opened before the last one may work now.
@@ -146,8 +157,9 @@ impl Work {
                 () = told => {
                     self.changed = true;
                     self.changes += 1;
-                    // What did not work may do so now.
-                    self.failed().clear();
+                    // What did not work may do so now, but what was not tried yet comes first.
+                    let now = Instant::now();
+                    self.failed().values_mut().for_each(|failed| (failed.wait, failed.until) = (FIRST_WAIT.div_f32(2.0), now));
                 }
                 () = sleep_until(again) => {}
             }
@@ -166,12 +178,14 @@ impl Work {
                 }
             }
             PathEvent::Suspected(path) => {
+                self.silent.insert(path, Instant::now());
                 let paths = self.connection.paths();
                 if let Some(path) = paths.iter().find(|one| one.id == path) {
                     self.connection.endpoint().check_relay(path.route.local);
                 }
             }
             PathEvent::Closed { path, .. } => {
+                self.silent.remove(&path);
                 if let Some((key, route, _)) =
                     self.opening.remove(&path).filter(|(_, _, at)| *at == self.changes)
                 {
@@ -179,7 +193,8 @@ impl Work {
                     self.fail(key, refusal.unwrap_or_else(|| "no answer".to_owned()));
                 }
             }
-            PathEvent::Revived(_) => {}
+            PathEvent::Revived(path) => drop(self.silent.remove(&path)),
+            PathEvent::Available => {}
         }
     }
 
@@ -221,8 +236,18 @@ impl Work {
         let candidates = self.target.candidates().ok()?;
         if std::mem::take(&mut self.changed) {
             self.give_up_gone(&candidates);
+            let keys: HashSet<Key> = candidates.iter().map(Key::of).collect();
+            self.failed().retain(|key, _| keys.contains(key));
         }
-        self.open_new(candidates)
+        self.open_new(self.by_failures(candidates))
+    }
+
+    /// Pairs that have not failed come first: those that never work, as of bridges of containers, are tried again and again.
+    fn by_failures(&self, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+        let failed = self.failed();
+        let wait = |one: &Candidate| failed.get(&Key::of(one)).map(|failed| failed.wait);
+        candidates.sort_by_cached_key(|one| (one.relay.is_some(), wait(one)));
+        candidates
     }
 
     /// What a path is an instance of.
@@ -326,8 +351,35 @@ impl Work {
                 None
             }
             Err(PathError::NoIds | PathError::TooEarly) => Some(Instant::now() + AT_ONCE),
-            // There are as many as both ends allow: a place is free when one of them ends, which is an event.
+            Err(PathError::Limit) => self.make_room(candidate, &key),
             Err(_) => None,
         }
+    }
+
+    /// There are as many paths as both ends allow. When to look again; if nothing gives way, the end of a path is an event.
+    fn make_room(&mut self, candidate: &Candidate, key: &Key) -> Option<Instant> {
+        let tried = self.failed().contains_key(key);
+        let again = self.room_made.map(|at| at + ROOM_INTERVAL).filter(|at| *at > Instant::now());
+        if candidate.relay.is_some() || tried || again.is_some() {
+            return again.filter(|_| !tried);
+        }
+        let own = sources().unwrap_or_default();
+        let dead = |path| self.silent.get(&path).is_some_and(|since| since.elapsed() >= DEAD_AFTER);
+        let paths = self.connection.paths();
+        let place = |path: &PathReport| {
+            let Key { source, relay, remote } = self.key_of(path);
+            let interface = Candidate { source: Source::at(source, &own), relay, remote }.link();
+            Place { path: path.id, interface, dead: dead(path.id) }
+        };
+        let places: Vec<Place> = paths.iter().map(place).collect();
+        let path = slots::victim(&places, &candidate.link())?;
+        let is_dead = dead(path);
+        self.connection.abandon_path(path).ok()?;
+        let opened = self.opening.remove(&path);
+        if let Some((key, ..)) = opened.filter(|_| is_dead) {
+            self.fail(key, "no answer".to_owned());
+        }
+        self.room_made = Some(Instant::now());
+        Some(Instant::now() + SOON)
     }
 }

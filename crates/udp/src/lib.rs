@@ -45,6 +45,7 @@ mod qlog;
 mod reach;
 mod relay;
 mod shared;
+mod slots;
 mod socket;
 mod stream;
 

@@ -5,6 +5,7 @@ use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::keeper::FORGETFUL;
 use crate::relay::{Relay, Relaying};
+use crate::slots::{self, Ends};
 use crate::socket::is_loopback;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -114,7 +115,8 @@ impl fmt::Display for Attempt {
 }
 
 impl Target {
-    /// What may be a path now, without relays before by relays, of these the most diverse first: the one whose ends were used least so far.
+    /// What may be a path now, without relays before by relays, of these the most diverse first: the one whose interface and ends were used
+    /// least so far.
     ///
     /// # Errors
     /// The system does not tell its addresses.
@@ -152,22 +154,23 @@ impl Target {
     }
 }
 
-fn diverse(mut left: Vec<Candidate>) -> Vec<Candidate> {
-    let mut chosen: Vec<Candidate> = Vec::new();
-    while !left.is_empty() {
-        let uses = |one: &Candidate| {
-            let from = chosen.iter().filter(|other| other.source.ip == one.source.ip).count();
-            let by = chosen.iter().filter(|other| one.relay.is_some() && other.relay == one.relay).count();
-            let to = chosen.iter().filter(|other| other.remote == one.remote).count();
-            (from.max(by).max(to), from + by + to)
-        };
-        let next = (0..left.len()).min_by_key(|&i| uses(&left[i])).unwrap_or(0);
-        chosen.push(left.remove(next));
-    }
-    chosen
+/// Candidates in the order in which they are worth a path.
+fn diverse(all: Vec<Candidate>) -> Vec<Candidate> {
+    slots::diverse(all, |one| Ends {
+        interface: one.link(),
+        source: one.source.ip.to_string(),
+        relay: one.relay.as_ref().map(Relay::to_string),
+        remote: one.remote.to_string(),
+    })
 }
 
 impl Candidate {
+    /// The interface that it begins at; its address where none is known.
+    pub(crate) fn link(&self) -> String {
+        let Source { ip, interface } = &self.source;
+        if interface.is_empty() { ip.to_string() } else { interface.clone() }
+    }
+
     fn failed(&self, reason: String) -> Attempt {
         let relay = self.relay.as_ref().map(Relay::to_string);
         Attempt { local: self.source.ip, relay, remote: self.remote, reason }

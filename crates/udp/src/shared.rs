@@ -194,6 +194,7 @@ impl State {
             Event::PathOpened { path } => Some(PathEvent::Opened(path)),
             Event::PathSuspected { path } => Some(PathEvent::Suspected(path)),
             Event::PathRevived { path } => Some(PathEvent::Revived(path)),
+            Event::PathsAvailable => Some(PathEvent::Available),
             Event::PathClosed { path, code } => Some(PathEvent::Closed { path, code }),
             _ => None,
         };
