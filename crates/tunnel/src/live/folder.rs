@@ -19,7 +19,7 @@ fn own() -> PathBuf {
 }
 
 /// This user's folder, made if it is not there; none if somebody else could enter it.
-pub(super) fn make() -> Option<PathBuf> {
+pub(crate) fn make() -> Option<PathBuf> {
     let folder = own();
     let _ = DirBuilder::new().mode(0o700).create(&folder);
     is_private(&folder).then_some(folder)

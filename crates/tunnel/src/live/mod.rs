@@ -8,6 +8,7 @@ mod folder;
 pub(crate) mod metrics;
 mod seen;
 
+pub(crate) use folder::make as private_folder;
 pub use seen::programs;
 
 use serde::{Deserialize, Serialize};

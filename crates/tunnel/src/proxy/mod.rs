@@ -6,6 +6,7 @@
 mod client;
 mod datagrams;
 mod link;
+mod reset;
 mod server;
 mod socks;
 

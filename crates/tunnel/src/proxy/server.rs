@@ -56,9 +56,9 @@ pub fn server(job: &ServerJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
         let config = Arc::new(config(job.qlog.clone()));
         let server = Server { tls, config, retry, max_connections: MOST_CONNECTIONS };
         let endpoint = Endpoint::new(Some(server))?;
-        endpoint.set_reset_key(&job.identity.derived(b"vmcc stateless reset"));
         let bound =
             endpoint.bind(job.listen).map_err(|source| ProxyError::Listen { address: job.listen, source })?;
+        endpoint.set_reset_key(&super::reset::key(&job.identity, bound)?);
         let _shown = shown(&endpoint, job.metrics, &tell)?;
         tell(News::Listening("clients", bound));
         let accept = async {
