@@ -5,14 +5,17 @@
 # apt runs with sources, lists and cache of its own, from the mirror that this machine already
 # uses, and the packages are only unpacked.
 #
-#   scripts/fetch-kernels.sh [--update] [SERIES...]     default: 6.1 6.12 6.18 7
+#   scripts/fetch-kernels.sh [--update] [SERIES...]     default: 6.1 6.12 6.18 7 newest
+#   scripts/fetch-kernels.sh --newest                   prints the newest release that Debian has
 #
-# A series is what a release starts with; the newest release of it is taken. A series that is
-# there already is left alone unless --update asks for a newer release. Result, per release:
+# A series is what a release starts with; the newest release of it is taken. `newest` is the newest
+# release of all series. A series that is there already is left alone unless --update asks for a
+# newer release; `newest` is always looked for. Result, per release:
 #
 #   $VMCC_KERNELS/RELEASE/{vmlinuz,initrd,config,lib/modules/RELEASE}
 #
-# VMCC_KERNELS is by default /var/cache/vmcc/kernels for root, else ~/.cache/vmcc/kernels.
+# The suites are bookworm, trixie, trixie-backports and sid; VMCC_SUITES names others, for a mirror
+# that lacks one. VMCC_KERNELS is by default /var/cache/vmcc/kernels for root, else ~/.cache/vmcc/kernels.
 
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -24,18 +27,20 @@ stop() {
 }
 
 update=
+only_newest=
 series=()
 for word in "$@"; do
 	case $word in
 	--update) update=1 ;;
-	[0-9]*) series+=("$word") ;;
+	--newest) only_newest=1 ;;
+	newest | [0-9]*) series+=("$word") ;;
 	*)
 		sed -n '4,/^$/s/^# \{0,1\}//p' "$0" >&2
 		exit 2
 		;;
 	esac
 done
-[ ${#series[@]} -gt 0 ] || series=(6.1 6.12 6.18 7)
+[ ${#series[@]} -gt 0 ] || series=(6.1 6.12 6.18 7 newest)
 
 if [ -n "${VMCC_KERNELS:-}" ]; then
 	store=$VMCC_KERNELS
@@ -48,8 +53,9 @@ mkdir -p "$store"
 
 # The newest prepared release of a series, or nothing. The initramfs is written last.
 prepared() {
-	local dir
-	for dir in "$store/$1".*; do
+	local dir prefix=$1.
+	[ "$1" != newest ] || prefix=
+	for dir in "$store/$prefix"[0-9]*; do
 		[ ! -e "$dir/initrd" ] || basename "$dir"
 	done | sort -V | tail -n 1
 }
@@ -86,16 +92,16 @@ make_initrd() {
 	mv "$dir/initrd.part" "$dir/initrd"
 }
 
-for tool in busybox modprobe depmod xz; do
+[ -n "$only_newest" ] || for tool in busybox modprobe depmod xz; do
 	command -v "$tool" >/dev/null || stop "$tool is missing: run make setup-guest."
 done
 work=$(mktemp -d "$store/.fetch.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
 todo=()
-for one in "${series[@]}"; do
+[ -n "$only_newest" ] || for one in "${series[@]}"; do
 	have=$(prepared "$one")
-	if [ -n "$have" ] && [ -z "$update" ]; then
+	if [ -n "$have" ] && [ -z "$update" ] && [ "$one" != newest ]; then
 		# The kernel stays, its initramfs follows this checkout.
 		cmp -s "$here/guest-init.sh" "$store/$have/initrd.source" || make_initrd "$store/$have" "$have"
 		say "$one: $have is there"
@@ -103,7 +109,7 @@ for one in "${series[@]}"; do
 		todo+=("$one")
 	fi
 done
-[ ${#todo[@]} -gt 0 ] || exit 0
+[ ${#todo[@]} -gt 0 ] || [ -n "$only_newest" ] || exit 0
 
 arch=$(dpkg --print-architecture)
 [ "$arch" = amd64 ] || stop "guests need amd64 kernels; this machine is $arch."
@@ -130,7 +136,8 @@ keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
 apt=$work/apt
 mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial" "$apt/empty"
-for suite in bookworm trixie trixie-backports; do
+read -ra suites <<<"${VMCC_SUITES:-bookworm trixie trixie-backports sid}"
+for suite in "${suites[@]}"; do
 	echo "deb [arch=amd64 signed-by=$keyring] $uri $suite main"
 done >"$apt/sources.list"
 # On top of the machine's own settings, so that its proxies and certificates stay in force.
@@ -146,8 +153,9 @@ Acquire::Languages "none";
 APT::Sandbox::User "";
 CONF
 export APT_CONFIG=$apt/apt.conf
-say "reading the package lists of bookworm, trixie and trixie-backports"
-apt-get -qq update || stop "the mirror's package lists cannot be read: check the network and the mirror in apt's sources."
+say "reading the package lists of ${suites[*]}" >&2
+apt-get -qq update || stop "the mirror's package lists cannot be read: check the network, the mirror in apt's sources, and \
+whether it has these suites (VMCC_SUITES)."
 
 # Every package that belongs to a cloud kernel, one name a line. Debian split the image in 7.0:
 # what was linux-image is now linux-binary (signed or not), linux-modules and linux-base.
@@ -155,9 +163,17 @@ apt-cache pkgnames | grep -E '^linux-(image|binary|binary-unsigned|modules|base)
 	grep -v -- '-dbg' >"$work/names"
 
 newest_release() {
-	sed -nE "s/^linux-(image|binary|binary-unsigned)-($1\..*)/\2/p" "$work/names" | sed 's/^/x /' |
-		awk '{ print $2 }' | sort -uV | tail -n 1
+	local prefix="$1\."
+	[ "$1" != newest ] || prefix='[0-9]'
+	# Without release candidates.
+	sed -nE "s/^linux-(image|binary|binary-unsigned)-($prefix.*)/\2/p" "$work/names" | grep -v -- '-rc' |
+		sort -uV | tail -n 1
 }
+
+if [ -n "$only_newest" ]; then
+	newest_release newest
+	exit 0
+fi
 
 # --- fetch and prepare ------------------------------------------------------------------------
 
@@ -200,7 +216,7 @@ prepare() {
 
 for one in "${todo[@]}"; do
 	release=$(newest_release "$one")
-	[ -n "$release" ] || stop "no kernel $one in the mirror's bookworm, trixie or trixie-backports."
+	[ -n "$release" ] || stop "no kernel $one in the mirror's ${suites[*]}."
 	if [ "$release" = "$(prepared "$one")" ]; then
 		say "$one: $release is the newest"
 		continue
