@@ -12,7 +12,9 @@ use common::{folder, json};
 use kept::{Agent, endpoints, seen, state, sysctl, until, up, within};
 use namespace::{Namespace, own_name, run};
 use nix::sys::signal::Signal;
+use socket2::{Domain, Protocol, Socket, Type};
 use std::fs;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -152,6 +154,55 @@ fn root_endpoints_follow_interfaces_and_addresses() {
     assert!(has("10.9.0.1") && has("10.9.1.1"), "{}", endpoints(ns));
     agent.signal(Signal::SIGTERM);
     assert_eq!((agent.ends(), endpoints(ns).as_str()), (Some(0), ""), "{}", agent.heard());
+}
+
+/// An MPTCP connection within a namespace; its two ends.
+fn connection(ns: &Namespace) -> [TcpStream; 2] {
+    ns.within(|| {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let mptcp = || Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).unwrap();
+        let listener = mptcp();
+        listener.bind(&any.into()).unwrap();
+        listener.listen(1).unwrap();
+        let client = mptcp();
+        client.connect(&listener.local_addr().unwrap()).unwrap();
+        let server = listener.accept().unwrap().0;
+        [TcpStream::from(client), TcpStream::from(server)]
+    })
+}
+
+#[test]
+fn root_endpoint_added_beside_running_connections_is_a_backup_until_subflows_have_joined() {
+    let host = Host::new();
+    let ns = &host.namespace;
+    // Longer than the test: what clears the flag is no look at everything.
+    let file =
+        "[agent]\ninterval = '3600s'\n[host]\n[[host.mptcp.endpoint]]\nnic = 'nic*'\nflags = ['signal']\n";
+    let mut agent = Agent::start(ns, &host.file(file));
+    assert!(!agent.heard().contains("backup"), "nothing joins: {}", agent.heard());
+    let of_nic2 = || endpoints(ns).lines().find(|line| line.starts_with("10.9.2.1 ")).map(str::to_owned);
+    let ends = connection(ns);
+    host.nic(2);
+    agent.hears("MPTCP endpoint 10.9.2.1 set: nothing -> signal,backup dev");
+    let cleared = agent.hears("MPTCP endpoint 10.9.2.1 set: signal,backup dev");
+    assert!(cleared.contains("-> signal dev"), "{cleared}");
+    let id = |line: Option<String>| line.and_then(|line| line.split(' ').nth(2).map(str::to_owned));
+    assert!(of_nic2().is_some_and(|line| !line.contains("backup")), "{}", endpoints(ns));
+    let before = id(of_nic2());
+    // Killed while it settles: the next one finishes, and the endpoint stays the same one.
+    run(&format!("ip -n {ns} link del nic2"));
+    until("it goes with its interface", || of_nic2().is_none());
+    host.nic(2);
+    agent.hears("nothing -> signal,backup dev");
+    agent.signal(Signal::SIGKILL);
+    agent.ends();
+    let again = id(of_nic2());
+    let mut agent = Agent::start(ns, &host.file(file));
+    assert!(of_nic2().is_some_and(|line| !line.contains("backup")), "{}", agent.heard());
+    assert!(before.is_some() && id(of_nic2()) == again, "{}", endpoints(ns));
+    agent.signal(Signal::SIGTERM);
+    assert_eq!((agent.ends(), endpoints(ns).as_str()), (Some(0), ""), "{}", agent.heard());
+    drop(ends);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! comes from doing the thing once and undoing it: creating a map, loading a program, adding a queue in a network
 //! namespace that exists only for the question.
 
+mod joins;
 mod port;
 mod qdisc;
 
@@ -79,6 +80,7 @@ pub fn checks() -> Vec<Check> {
         ),
         check("struct-ops", "congestion control in BPF", struct_ops()),
         check("mptcp", "more than one path per connection", mptcp()),
+        check("mptcp-joins", "right bytes where a path joins a running transfer", joins::keep_bytes()),
         unsent_limit(),
         check("cgroups", "the congestion control of chosen cgroups", cgroups()),
         check("mptcp-upgrade", "making MPTCP of the TCP of chosen cgroups", upgrade()),

@@ -60,16 +60,16 @@ static struct {
 	int connections, transfers, duration_ms, rate_mbit, paths, interval_ms, chunk_bytes;
 	const char *operations, *algorithm, *name;
 	bool checksum, client_endpoints, reverse;
-} config = { .connections = 1,
-	     .transfers = 1,
-	     .duration_ms = 4000,
-	     .rate_mbit = 100,
-	     .paths = 2,
-	     .interval_ms = 60,
-	     .chunk_bytes = 65536,
-	     .operations = "da",
-	     .algorithm = "reno",
-	     .name = "mptcpchurn" };
+} config = {.connections = 1,
+	    .transfers = 1,
+	    .duration_ms = 4000,
+	    .rate_mbit = 100,
+	    .paths = 2,
+	    .interval_ms = 60,
+	    .chunk_bytes = 65536,
+	    .operations = "da",
+	    .algorithm = "reno",
+	    .name = "mptcpchurn"};
 
 static _Atomic unsigned int wrong, broken, complete, operations;
 static _Atomic unsigned long long total_bytes;
@@ -115,7 +115,7 @@ static double now_ms(void)
 
 static void pause_ms(int ms)
 {
-	struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
+	struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
 
 	nanosleep(&t, NULL);
 }
@@ -124,8 +124,8 @@ static void pause_ms(int ms)
 
 static int add_endpoint(char end, int path, int id, const char *flags)
 {
-	return run("ip -n %s-%c mptcp endpoint add 10.77.%d.%d id %d %s 2>/dev/null", config.name, end,
-		   path, end == 'c' ? 1 : 2, id, flags);
+	return run("ip -n %s-%c mptcp endpoint add 10.77.%d.%d id %d %s 2>/dev/null", config.name,
+		   end, path, end == 'c' ? 1 : 2, id, flags);
 }
 
 static int change_endpoint(char end, const char *verb, int id, const char *flags)
@@ -277,8 +277,8 @@ static int send_stream(int fd, int id, uint64_t *sent)
 		for (int i = 0; i < config.chunk_bytes / 8; i++)
 			buffer[i] = word(id, *sent / 8 + (uint64_t)i);
 		for (int done = 0; !error && done < config.chunk_bytes;) {
-			ssize_t n = send(fd, (char *)buffer + done, (size_t)(config.chunk_bytes - done),
-					 MSG_NOSIGNAL);
+			ssize_t n = send(fd, (char *)buffer + done,
+					 (size_t)(config.chunk_bytes - done), MSG_NOSIGNAL);
 
 			error = n <= 0 ? errno : 0;
 			done += n > 0 ? (int)n : 0;
@@ -325,7 +325,8 @@ static void check_bytes(struct check *c, int id, const uint8_t *bytes, size_t le
 			continue;
 		if (!find_shift(id, at, bytes + i, length - i, &shift)) {
 			if (!c->changes)
-				printf("  WRONG at byte %llu, of no known offset\n", (unsigned long long)at);
+				printf("  WRONG at byte %llu, of no known offset\n",
+				       (unsigned long long)at);
 			c->changes++;
 			continue;
 		}
@@ -366,17 +367,19 @@ struct end {
 
 static void carry(struct end *e, int fd)
 {
-	struct timeval t = { STALL_TIMEOUT_S, 0 };
+	struct timeval t = {STALL_TIMEOUT_S, 0};
 
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t));
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
-	e->error = e->sends ? send_stream(fd, e->id, &e->sent) : receive_stream(fd, e->id, &e->check);
+	e->error =
+		e->sends ? send_stream(fd, e->id, &e->sent) : receive_stream(fd, e->id, &e->check);
 	close(fd);
 }
 
 static struct sockaddr_in address(int id)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)(BASE_PORT + id)) };
+	struct sockaddr_in a = {.sin_family = AF_INET,
+				.sin_port = htons((uint16_t)(BASE_PORT + id))};
 
 	a.sin_addr.s_addr = htonl(0x0a4d0002u);
 	return a;
@@ -392,14 +395,15 @@ static void *serve(void *argument)
 
 static void judge(const struct end *client, const struct end *server)
 {
-	const struct end *from = client->sends ? client : server, *to = client->sends ? server : client;
+	const struct end *from = client->sends ? client : server,
+			 *to = client->sends ? server : client;
 	bool ended_early = !from->error && !to->error && from->sent != to->check.at;
 
 	total_bytes += to->check.at;
 	if (to->check.changes || ended_early) {
 		wrong++;
-		printf("connection %d WRONG: %llu of %llu bytes, %u changes of offset\n", client->id,
-		       (unsigned long long)to->check.at, (unsigned long long)from->sent,
+		printf("connection %d WRONG: %llu of %llu bytes, %u changes of offset\n",
+		       client->id, (unsigned long long)to->check.at, (unsigned long long)from->sent,
 		       to->check.changes);
 	} else if (from->error || to->error) {
 		broken++;
@@ -422,8 +426,8 @@ static void *connection(void *argument)
 	must(listen(listener, 8) == 0, "listen");
 	enter('c');
 	for (int i = 0; i < config.transfers; i++) {
-		struct end client = { .id = id, .sends = !config.reverse };
-		struct end server = { .id = id, .sends = config.reverse, .error = listener };
+		struct end client = {.id = id, .sends = !config.reverse};
+		struct end server = {.id = id, .sends = config.reverse, .error = listener};
 		int fd = socket(AF_INET, SOCK_STREAM, IPPROTO_MPTCP);
 		pthread_t thread;
 
@@ -476,20 +480,47 @@ static bool parse(int argc, char **argv)
 
 	while ((option = getopt(argc, argv, "o:i:n:t:s:r:p:w:a:N:cCR")) != -1) {
 		switch (option) {
-		case 'o': config.operations = optarg; break;
-		case 'i': config.interval_ms = atoi(optarg); break;
-		case 'n': config.connections = atoi(optarg); break;
-		case 't': config.transfers = atoi(optarg); break;
-		case 's': config.duration_ms = atoi(optarg); break;
-		case 'r': config.rate_mbit = atoi(optarg); break;
-		case 'p': config.paths = atoi(optarg); break;
-		case 'w': config.chunk_bytes = atoi(optarg) & ~7; break;
-		case 'a': config.algorithm = optarg; break;
-		case 'N': config.name = optarg; break;
-		case 'c': config.checksum = true; break;
-		case 'C': config.client_endpoints = true; break;
-		case 'R': config.reverse = true; break;
-		default: return false;
+		case 'o':
+			config.operations = optarg;
+			break;
+		case 'i':
+			config.interval_ms = atoi(optarg);
+			break;
+		case 'n':
+			config.connections = atoi(optarg);
+			break;
+		case 't':
+			config.transfers = atoi(optarg);
+			break;
+		case 's':
+			config.duration_ms = atoi(optarg);
+			break;
+		case 'r':
+			config.rate_mbit = atoi(optarg);
+			break;
+		case 'p':
+			config.paths = atoi(optarg);
+			break;
+		case 'w':
+			config.chunk_bytes = atoi(optarg) & ~7;
+			break;
+		case 'a':
+			config.algorithm = optarg;
+			break;
+		case 'N':
+			config.name = optarg;
+			break;
+		case 'c':
+			config.checksum = true;
+			break;
+		case 'C':
+			config.client_endpoints = true;
+			break;
+		case 'R':
+			config.reverse = true;
+			break;
+		default:
+			return false;
 		}
 	}
 	return config.connections >= 1 && config.connections <= MAX_CONNECTIONS &&

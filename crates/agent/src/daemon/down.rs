@@ -4,6 +4,7 @@ use super::item::Item;
 use super::news::News;
 use super::record::Record;
 use super::round::{Round, Watches};
+use super::settling::Settling;
 use crate::Error;
 use nix::errno::Errno;
 use nix::libc;
@@ -48,7 +49,8 @@ pub fn undo() -> Result<Option<Undone>, Error> {
     let mut watches = Watches::new();
     let algorithm = |item: &Item| if let Item::Algorithm(name) = item { Some(name.clone()) } else { None };
     let had: Vec<String> = record.entries().iter().filter_map(|entry| algorithm(&entry.item)).collect();
-    let mut round = Round::new(&mut record, &mut watches);
+    let mut settling = Settling::default();
+    let mut round = Round::new(&mut record, &mut watches, &mut settling);
     round.restore();
     let (news, problems) = (round.news, round.problems.into_iter().collect());
     record.close();

@@ -307,6 +307,13 @@ fn endpoint(address: IpAddr, text: &str) -> Option<Endpoint> {
     Some(Endpoint { id: 0, address, port: None, flags, device: device.parse().ok()? })
 }
 
+/// Value of an endpoint while its subflows join: a backup. `None` if it is one anyway.
+pub(crate) fn settling_text(address: IpAddr, text: &str) -> Option<String> {
+    let wanted = endpoint(address, text)?;
+    let settling = wanted.with_backup(true);
+    (settling != wanted).then(|| endpoint_text(settling.flags, settling.device))
+}
+
 /// The endpoint of an address; what the kernel made by itself makes way for one.
 fn find(address: IpAddr) -> Result<Option<(PathManager, Endpoint)>, Fault> {
     let failed = netlink("list the endpoints of MPTCP");
@@ -319,6 +326,11 @@ fn find(address: IpAddr) -> Result<Option<(PathManager, Endpoint)>, Fault> {
 fn write_endpoint(address: IpAddr, value: Option<&str>) -> Result<(), Fault> {
     let wanted = value.map(|text| endpoint(address, text).ok_or_else(|| unreadable(value))).transpose()?;
     if let Some((mut manager, found)) = find(address)? {
+        let found_text = endpoint_text(found.flags, found.device);
+        if value.is_some_and(|text| settling_text(address, text).as_deref() == Some(found_text.as_str())) {
+            let cleared = manager.set_endpoint_backup(&found, false);
+            return cleared.map_err(netlink("clear the backup flag of an endpoint of MPTCP"));
+        }
         manager.remove(&found).map_err(netlink("remove an endpoint of MPTCP"))?;
     }
     match wanted {
@@ -349,6 +361,15 @@ impl fmt::Display for Item {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settling_endpoint_is_a_backup() {
+        let address: IpAddr = "10.0.0.1".parse().unwrap();
+        let settling = |text| settling_text(address, text);
+        assert_eq!(settling("signal dev 3").as_deref(), Some("signal,backup dev 3"));
+        assert_eq!(settling("subflow,fullmesh dev 0").as_deref(), Some("subflow,backup,fullmesh dev 0"));
+        assert_eq!((settling("signal,backup dev 3"), settling("nothing")), (None, None));
+    }
 
     #[test]
     fn values_are_read_as_they_are_written() {

@@ -3,7 +3,7 @@
 //! Every change is on record before it is made and off it after it is undone, so a process may end anywhere: what is on
 //! record and as before was not changed yet, or is back already.
 
-use super::item::{Fault, HALF_DONE, Item};
+use super::item::{Fault, HALF_DONE, Item, settling_text};
 use super::news::News;
 use super::record::{Entry, Place, Record};
 
@@ -43,7 +43,12 @@ fn step(now: Option<&str>, entry: Option<&Entry>, wanted: &str, exclusive: bool)
 
 /// Whether the agent has set it so, or was killed on the way.
 fn is_ours(entry: &Entry, value: &str) -> bool {
-    value == HALF_DONE || entry.ours.iter().any(|one| one == value)
+    // The guard has endpoints settle, too.
+    let settles = |one: &str| match entry.item {
+        Item::Endpoint(address) => settling_text(address, one).as_deref() == Some(value),
+        _ => false,
+    };
+    value == HALF_DONE || entry.ours.iter().any(|one| one == value || settles(one))
 }
 
 /// Sets a thing of the calling thread's namespace, which `place` is, as wanted.

@@ -8,6 +8,7 @@
 //! | `wanted` | what the file means in a namespace as it is now |
 //! | `namespaces`, `cgroups` | finding them |
 //! | `round` | once over everything |
+//! | `settling` | endpoints that are backups until subflows have joined |
 //! | `wait` | until something has happened |
 //! | `guarding` | the guard, beside all that |
 //! | `metrics`, `taken` | figures for Prometheus |
@@ -29,6 +30,7 @@ mod news;
 mod notify;
 mod record;
 mod round;
+mod settling;
 mod taken;
 mod wait;
 mod wanted;
@@ -53,6 +55,7 @@ use record::Record;
 use round::{Round, Watches};
 use sd_notify::NotifyState;
 use serde_json::{Value, json};
+use settling::Settling;
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -99,6 +102,7 @@ pub fn run(path: &Path, say: &mut dyn FnMut(&News)) -> Result<Ended, Error> {
         waiter,
         control,
         watches: Watches::new(),
+        settling: Settling::default(),
         problems: BTreeSet::new(),
         guarding: None,
         guard_memory: Memory::default(),
@@ -116,6 +120,7 @@ struct Agent {
     record: Record,
     waiter: Waiter,
     watches: Watches,
+    settling: Settling,
     /// What was said of what cannot be set.
     problems: BTreeSet<String>,
     control: Control,
@@ -146,7 +151,7 @@ impl Agent {
                 .wait(&mut self.watches, self.control.as_raw_fd(), patience)
                 .map_err(Error::Wait)?;
             match wake {
-                Wake::Time if last.elapsed() < self.config.interval => {}
+                Wake::Time if last.elapsed() < self.config.interval && !self.has_settled() => {}
                 Wake::Time | Wake::Changed => {
                     self.round(say);
                     last = Instant::now();
@@ -187,11 +192,15 @@ impl Agent {
     fn patience(&self, rest: Duration) -> Duration {
         let guard = self.guarding.is_some().then_some(GUARD_NEWS);
         let watchdog = sd_notify::watchdog_enabled().map(|most| most / 2);
-        guard.into_iter().chain(watchdog).fold(rest, Duration::min)
+        guard.into_iter().chain(watchdog).chain(self.settling.rest()).fold(rest, Duration::min)
+    }
+
+    fn has_settled(&self) -> bool {
+        self.settling.rest().is_some_and(|rest| rest.is_zero())
     }
 
     fn round(&mut self, say: &mut dyn FnMut(&News)) {
-        let mut round = Round::new(&mut self.record, &mut self.watches);
+        let mut round = Round::new(&mut self.record, &mut self.watches, &mut self.settling);
         round.everything(&self.config);
         let (mut news, mut problems) = (round.news, round.problems);
         problems.extend(self.serve_metrics());
@@ -291,7 +300,7 @@ impl Agent {
         notify(&[NotifyState::Stopping]);
         // It holds the algorithms.
         self.end_guard(say);
-        let mut round = Round::new(&mut self.record, &mut self.watches);
+        let mut round = Round::new(&mut self.record, &mut self.watches, &mut self.settling);
         round.restore();
         let (mut news, problems) = (round.news, round.problems.len());
         news.extend(round.problems.into_iter().map(|text| News::Problem { text }));

@@ -5,6 +5,7 @@ use super::keep::{keep, undo};
 use super::namespaces::{self, NAMED};
 use super::news::News;
 use super::record::{self, Place, Record};
+use super::settling::Settling;
 use super::wanted::{self, Wanted};
 use crate::config::{Config, Settings};
 use std::collections::btree_map::Entry;
@@ -25,6 +26,7 @@ pub(crate) type Watches = BTreeMap<u64, Changes>;
 pub(crate) struct Round<'a> {
     record: &'a mut Record,
     watches: &'a mut Watches,
+    settling: &'a mut Settling,
     pub(crate) news: Vec<News>,
     /// What cannot be set now.
     pub(crate) problems: BTreeSet<String>,
@@ -37,10 +39,12 @@ pub(crate) struct Round<'a> {
 }
 
 impl<'a> Round<'a> {
-    pub(crate) fn new(record: &'a mut Record, watches: &'a mut Watches) -> Self {
+    pub(crate) fn new(record: &'a mut Record, watches: &'a mut Watches, settling: &'a mut Settling) -> Self {
+        settling.begin_round();
         Self {
             record,
             watches,
+            settling,
             news: Vec::new(),
             problems: BTreeSet::new(),
             seen: BTreeSet::new(),
@@ -147,7 +151,8 @@ impl<'a> Round<'a> {
 
     fn set_all(&mut self, place: &Place, wanted: &Wanted) {
         for (item, value) in wanted {
-            if let Err(fault) = keep(self.record, place, item, value, &mut self.news) {
+            let value = self.settling.value(place, item, value);
+            if let Err(fault) = keep(self.record, place, item, &value, &mut self.news) {
                 self.problem(&format!("{}: {item}", place.name), &fault);
             }
         }

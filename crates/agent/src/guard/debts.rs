@@ -37,7 +37,8 @@ pub(super) fn forget(journal: &mut Journal, subflow: &Subflow) -> Result<(), Con
     journal.retain(|owed| owed.debt != backup)
 }
 
-/// Has the kernel open all paths from an address again; the endpoint, which has to go for that, is on record until it is back.
+/// Has the kernel open all paths from an address again; the endpoint, which has to go for that and is a backup at first, is on
+/// record until it is as before.
 pub(super) fn renew(
     journal: &mut Journal,
     address: IpAddr,
@@ -50,6 +51,9 @@ pub(super) fn renew(
         let debt = paths.first().map(|one| away(endpoint, &one.subflow));
         debt.map_or(Ok(()), |debt| journal.put(Owed { place, debt }))
     })?;
+    if reopened == Reopened::Asked {
+        return Ok(reopened);
+    }
     let same = |one: &IpAddr| one.to_canonical() == address.to_canonical();
     let is_back = |debt: &Debt| matches!(debt, Debt::Endpoint { address, .. } if same(address));
     journal.retain(|owed| owed.place != place || !is_back(&owed.debt))?;

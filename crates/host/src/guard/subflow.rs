@@ -73,7 +73,8 @@ pub fn reopen(subflow: &Subflow) -> Result<bool, ControlError> {
 /// that are there.
 ///
 /// It opens one only for an endpoint that it has not used for the connection: the endpoint is made anew, which closes what
-/// other subflows it has. So only if there are none. `going` is told of it before it goes.
+/// other subflows it has. So only if there are none. `going` is told of it before it goes. It comes back as a backup, so that
+/// its subflows have joined before they carry data (see [`Endpoint::BACKUP`]); [`restore`] clears that.
 ///
 /// # Errors
 /// The path manager refuses, or `going` does.
@@ -92,11 +93,13 @@ pub fn renew(
         return Ok(Reopened::InUse);
     }
     going(&endpoint)?;
-    manager.remove(&endpoint).and_then(|()| manager.add(&endpoint)).map_err(refused)?;
+    let settling = endpoint.with_backup(true);
+    manager.remove(&endpoint).and_then(|()| manager.add(&settling)).map_err(refused)?;
     Ok(Reopened::Asked)
 }
 
-/// Adds an endpoint that was there, if there is none of its address now; `false` if there is one.
+/// Adds an endpoint that was there, if there is none of its address now; `false` if there is one. One that [`renew`] added
+/// has its own flags again.
 ///
 /// # Errors
 /// The path manager refuses.
@@ -105,7 +108,10 @@ pub fn restore(endpoint: &Endpoint) -> Result<bool, ControlError> {
         |e: io::Error| ControlError::kernel(format!("add the endpoint {} again", endpoint.address), e);
     let mut manager = PathManager::open().map_err(refused)?;
     let is_it = |e: &Endpoint| e.address == endpoint.address && e.flags & Endpoint::IMPLICIT == 0;
-    if manager.endpoints().map_err(refused)?.iter().any(is_it) {
+    if let Some(there) = manager.endpoints().map_err(refused)?.into_iter().find(is_it) {
+        if there.flags != endpoint.flags && there.flags == endpoint.with_backup(true).flags {
+            manager.set_endpoint_backup(&there, false).map_err(refused)?;
+        }
         return Ok(false);
     }
     // Its number may be another one's by now.

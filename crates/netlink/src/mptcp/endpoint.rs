@@ -33,12 +33,21 @@ impl Endpoint {
     pub const SIGNAL: u32 = 1;
     /// Subflows are opened from it.
     pub const SUBFLOW: u32 = 1 << 1;
-    /// Its subflows carry data only when no other is left.
+    /// Its subflows carry data only when no other is left. An endpoint that running connections join by should begin so
+    /// and lose the flag later: Linux 6.18 delivers wrong bytes where data follows a join at once
+    /// (`docs/kernels.md`).
     pub const BACKUP: u32 = 1 << 2;
     /// A subflow is opened from it to every address of the other end.
     pub const FULLMESH: u32 = 1 << 3;
     /// The kernel made it for a subflow whose address has none.
     pub const IMPLICIT: u32 = 1 << 4;
+
+    /// The same endpoint with [`Endpoint::BACKUP`] set or cleared.
+    #[must_use]
+    pub fn with_backup(self, backup: bool) -> Self {
+        let others = self.flags & !Self::BACKUP;
+        Self { flags: if backup { others | Self::BACKUP } else { others }, ..self }
+    }
 
     pub(super) fn encode(&self) -> Vec<DefaultNla> {
         let (family, kind, address) = match self.address {

@@ -20,6 +20,7 @@ const MPTCP_PM_CMD_DEL_ADDR: u8 = 2;
 const MPTCP_PM_CMD_GET_ADDR: u8 = 3;
 const MPTCP_PM_CMD_SET_LIMITS: u8 = 5;
 const MPTCP_PM_CMD_GET_LIMITS: u8 = 6;
+const MPTCP_PM_CMD_SET_FLAGS: u8 = 7;
 const MPTCP_PM_ATTR_ADDR: u16 = 1;
 const MPTCP_PM_ATTR_RCV_ADD_ADDRS: u16 = 2;
 const MPTCP_PM_ATTR_SUBFLOWS: u16 = 3;
@@ -71,6 +72,13 @@ impl PathManager {
     /// Removes an endpoint that was listed.
     pub fn remove(&mut self, endpoint: &Endpoint) -> io::Result<()> {
         self.0.execute(MPTCP_PM_CMD_DEL_ADDR, vec![nest(MPTCP_PM_ATTR_ADDR, &endpoint.encode())])
+    }
+
+    /// Sets or clears [`Endpoint::BACKUP`] of an endpoint that was listed. Its subflows stay; the other end is told
+    /// (MP_PRIO).
+    pub fn set_endpoint_backup(&mut self, listed: &Endpoint, backup: bool) -> io::Result<()> {
+        let changed = listed.with_backup(backup);
+        self.0.execute(MPTCP_PM_CMD_SET_FLAGS, vec![nest(MPTCP_PM_ATTR_ADDR, &changed.encode())])
     }
 
     /// Announces `address` to the peer of every connection.

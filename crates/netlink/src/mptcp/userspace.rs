@@ -1,14 +1,13 @@
 //! What is done to single connections, which the kernel allows where user space manages their paths
 //! (`net.mptcp.pm_type=1`): connections that it manages itself answer `InvalidInput`.
 
-use super::{Endpoint, MPTCP_PM_ATTR_ADDR, PathManager};
+use super::{Endpoint, MPTCP_PM_ATTR_ADDR, MPTCP_PM_CMD_SET_FLAGS, PathManager};
 use crate::genl::nest;
 use netlink_packet_core::DefaultNla;
 use std::io;
 use std::net::SocketAddr;
 
 // Numbers from the kernel's user interface, linux/mptcp_pm.h.
-const MPTCP_PM_CMD_SET_FLAGS: u8 = 7;
 const MPTCP_PM_CMD_SUBFLOW_CREATE: u8 = 10;
 const MPTCP_PM_ATTR_TOKEN: u16 = 4;
 const MPTCP_PM_ATTR_ADDR_REMOTE: u16 = 6;
