@@ -153,6 +153,7 @@ impl<'a> Round<'a> {
         for (item, value) in wanted {
             let value = self.settling.value(place, item, value);
             if let Err(fault) = keep(self.record, place, item, &value, &mut self.news) {
+                self.settling.failed(place, item);
                 self.problem(&format!("{}: {item}", place.name), &fault);
             }
         }

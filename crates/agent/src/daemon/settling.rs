@@ -14,19 +14,25 @@ use vmcc_host::diag::Diag;
 /// Two round trips of the slowest usual path (ADD_ADDR, SYN), and a receiver that is preempted in `recv`.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 
-/// Endpoints that settle, by namespace, and since when.
+/// State between rounds.
 #[derive(Debug, Default)]
-pub(crate) struct Settling(BTreeMap<(u64, Item), Instant>);
+pub(crate) struct Settling {
+    /// Endpoints that settle, by namespace, and since when.
+    since: BTreeMap<(u64, Item), Instant>,
+    /// Presence of MPTCP connections in a namespace; listed once in a round.
+    connections: BTreeMap<u64, bool>,
+}
 
 impl Settling {
     /// Ends what has settled. Called at the start of a round, which then sets the wanted values.
     pub(crate) fn begin_round(&mut self) {
-        self.0.retain(|_, since| since.elapsed() < SETTLE_TIME);
+        self.since.retain(|_, since| since.elapsed() < SETTLE_TIME);
+        self.connections.clear();
     }
 
     /// Time until the next round is due because an endpoint has settled.
     pub(crate) fn rest(&self) -> Option<Duration> {
-        self.0.values().map(|since| SETTLE_TIME.saturating_sub(since.elapsed())).min()
+        self.since.values().map(|since| SETTLE_TIME.saturating_sub(since.elapsed())).min()
     }
 
     /// Value that a thing gets in this round, in the calling thread's namespace, which `place` is.
@@ -34,14 +40,19 @@ impl Settling {
         let Item::Endpoint(address) = item else { return wanted.into() };
         let Some(settling) = settling_text(*address, wanted) else { return wanted.into() };
         let key = (place.cookie, item.clone());
-        if let Entry::Vacant(vacant) = self.0.entry(key) {
+        if let Entry::Vacant(vacant) = self.since.entry(key) {
             let is_there = item.read().is_ok_and(|now| now.is_some());
-            if is_there || !has_connections() {
+            if is_there || !*self.connections.entry(place.cookie).or_insert_with(has_connections) {
                 return wanted.into();
             }
             vacant.insert(Instant::now());
         }
         settling.into()
+    }
+
+    /// Forgets an endpoint that could not be set: its next try is that of any other thing.
+    pub(crate) fn failed(&mut self, place: &Place, item: &Item) {
+        self.since.remove(&(place.cookie, item.clone()));
     }
 }
 
@@ -49,4 +60,25 @@ impl Settling {
 fn has_connections() -> bool {
     let all = Diag::open().and_then(|mut diag| diag.subflows());
     all.map_or(true, |all| all.iter().any(|subflow| subflow.mptcp.is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoint_that_cannot_be_added_is_not_due_again() {
+        let place = Place { cookie: 7, name: "host".to_owned() };
+        let item = Item::Endpoint("192.0.2.1".parse().unwrap());
+        let mut settling = Settling { connections: [(7, true)].into(), ..Settling::default() };
+        assert_eq!(settling.value(&place, &item, "signal dev 3"), "signal,backup dev 3");
+        assert!(settling.rest().is_some_and(|rest| rest <= SETTLE_TIME));
+        settling.failed(&place, &item);
+        assert_eq!(settling.rest(), None);
+        // A backup has nothing to settle, and so has an endpoint that nothing joins by.
+        assert_eq!(settling.value(&place, &item, "signal,backup dev 3"), "signal,backup dev 3");
+        settling.connections = [(7, false)].into();
+        assert_eq!(settling.value(&place, &item, "signal dev 3"), "signal dev 3");
+        assert_eq!(settling.rest(), None);
+    }
 }
