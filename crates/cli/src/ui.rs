@@ -55,7 +55,7 @@ impl Ui {
         self.bars
     }
 
-    /// Prints `value` as the JSON document, or `text` for people.
+    /// Prints `value` as the JSON document, or `text` for people, if there is any.
     pub(crate) fn answer(&self, value: &impl Serialize, text: impl FnOnce() -> String) {
         if self.json {
             match serde_json::to_string_pretty(value) {
@@ -63,7 +63,10 @@ impl Ui {
                 Err(error) => self.warn(&format!("result: cannot be written as JSON: {error}")),
             }
         } else {
-            self.print(&text());
+            let text = text();
+            if !text.is_empty() {
+                self.print(&text);
+            }
         }
     }
 

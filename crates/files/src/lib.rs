@@ -65,11 +65,10 @@ pub fn open_regular(path: &Path) -> Result<File, ReadError> {
 }
 
 /// Lets this process have as many files open as the system allows it; the usual limit of 1024 is one for programs that use
-/// `select`. Where that cannot be raised it stays.
-pub fn allow_open_files() {
-    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
-    }
+/// `select`. Where that cannot be raised it stays. Returns the limit.
+pub fn allow_open_files() -> u64 {
+    let Ok((now, most)) = getrlimit(Resource::RLIMIT_NOFILE) else { return u64::MAX };
+    if setrlimit(Resource::RLIMIT_NOFILE, most, most).is_ok() { most } else { now }
 }
 
 /// A pipe is opened as it is: otherwise that would wait for a writer.

@@ -10,19 +10,33 @@ use vmcc_tunnel::ways::Choice;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CpOptions {
-    /// Files and folders, and where they go: PATH, HOST:PATH or USER@HOST:PATH; those of one side
+    /// Files and folders, and where they go: PATH, HOST:PATH, USER@HOST:PATH or scp://[USER@]HOST[:PORT]/PATH; those of one side
+    ///
+    /// At the other host `~` and `~USER` are home folders, and `*`, `?` and `[...]` match names; no name is taken that does not match. A home
+    /// folder as a SOURCE has no name, like `.`: with --recursive its content is copied (of `~USER` scp makes a folder that the other host
+    /// names). A TARGET that ends with a slash, or is for several sources, has to be a folder that is there.
     #[arg(required = true, num_args = 2.., value_names = ["SOURCE", "TARGET"])]
     pub(crate) paths: Vec<PathBuf>,
 
     /// Folders with what is in them
+    ///
+    /// Symbolic links are followed, as scp does; devices, FIFOs and sockets are not copied. A folder that is made has a file `.vmcc-part` in it
+    /// until the copy has come to its end: the same command goes on in it, where scp would put another folder into it.
     #[arg(long, short)]
     pub(crate) recursive: bool,
 
     /// Replace files that exist and differ
+    ///
+    /// Without it they are refused, where scp and rsync overwrite them: a wrong name destroys nothing. The old file keeps its name until the new
+    /// one is complete, so nobody reads half of one. Therefore a symbolic or hard link is replaced, as by rsync, and not written through, as by
+    /// scp; devices, FIFOs and sockets, which scp writes into and rsync replaces, are refused. Mode, owner and group of the old file are kept,
+    /// as far as this user may give them.
     #[arg(long, short)]
     pub(crate) force: bool,
 
     /// Keep times of modification, and all bits of permission
+    ///
+    /// Also those of files that are there already and are the same. Owners, ACLs and extended attributes are not copied, as by scp.
     #[arg(long, short)]
     pub(crate) preserve: bool,
 

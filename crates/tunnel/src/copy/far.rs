@@ -1,7 +1,8 @@
 //! The far end of a copy: `vmcc serve --once`, started through ssh.
 
 use super::gone::gone;
-use super::message::{ALPN, Done, Hello, Offer, Ready, Request, VERSION};
+use super::message::{ALPN, Done, Hello, Match, Offer, Options, Plan, Ready, Request, VERSION, is_final};
+use super::pattern::{expand, expand_home, home, is_pattern};
 use super::progress::Progress;
 use super::receive::{Receiver, receive_tree};
 use super::send::{MOST_REFUSALS, send_tree};
@@ -17,12 +18,11 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, BufRead, Read, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use vmcc_transport::{ConnectionError, Retry, Server};
 use vmcc_udp::{Connection, Endpoint, Qlog, Source, sources};
@@ -133,10 +133,10 @@ async fn serve(connection: &Connection) -> io::Result<()> {
     let stream = connection.accept_stream().await.map_err(io::Error::other)?;
     let (mut to, mut from) = stream.into_split();
     let progress = Arc::new(Progress::default());
-    match wire::read(&mut from).await? {
-        Request::Put { target, names, options } => {
+    match wire::read_list(&mut from).await? {
+        Request::Put { target, names, options, origins } => {
             let names: Vec<_> = names.into_iter().map(|name| name.map(OsString::from_vec)).collect();
-            let target = match Target::new(&home(target), &names, options) {
+            let target = match Target::new(&expand_home(&target), &names, &origins, options) {
                 Ok(target) => target,
                 Err(refusal) => {
                     wire::write(&mut to, &Ready::No(refusal)).await?;
@@ -147,29 +147,48 @@ async fn serve(connection: &Connection) -> io::Result<()> {
             };
             wire::write(&mut to, &Ready::Yes).await?;
             let receiver = Receiver::new(target, progress);
-            let (_, left) = receive_tree(connection, &mut from, &receiver).await?;
+            let (done, left) = receive_tree(connection, &mut from, &receiver).await?;
+            let own = receiver.refusals();
+            let is_final = is_final(own.iter().chain(&done.refusals).chain(&left), done.more);
             let more = left.len().saturating_sub(MOST_REFUSALS) as u64;
             let refusals = left.into_iter().take(MOST_REFUSALS).collect();
             wire::write(&mut to, &Done { refusals, more }).await?;
+            to.shutdown().await?;
+            // The client ends its side when it has read that.
+            if from.read(&mut [0]).await? == 0 && is_final {
+                receiver.target.release();
+            }
         }
-        Request::Get { sources, options } => {
-            let sources: Vec<_> = sources.into_iter().map(home).collect();
-            let tree = tokio::task::spawn_blocking(move || Tree::of(&sources, options)).await?;
-            wire::write(&mut to, &tree.plan()).await?;
+        Request::Get { sources, options, patterns } => {
+            let (tree, roots) =
+                tokio::task::spawn_blocking(move || list(&sources, options, patterns)).await?;
+            wire::write(&mut to, &Plan { roots, ..tree.plan() }).await?;
             let sent = send_tree(connection, tree, &progress).await?;
             wire::write(&mut to, &sent.done()).await?;
+            to.shutdown().await?;
         }
     }
-    to.shutdown().await?;
     connection.closed().await;
     Ok(())
 }
 
-/// A path as ssh's shell would read it: `~/` is the user's folder.
-fn home(path: Vec<u8>) -> PathBuf {
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    match (path.strip_prefix(b"~/"), home) {
-        (Some(rest), Some(home)) => home.join(OsString::from_vec(rest.to_vec())),
-        _ => PathBuf::from(OsString::from_vec(path)),
+/// All that the sources name, and, if they are patterns, which names these are.
+fn list(sources: &[Vec<u8>], options: Options, patterns: bool) -> (Tree, Vec<Match>) {
+    let (mut paths, mut roots) = (Vec::new(), Vec::new());
+    for (source, path) in sources.iter().enumerate() {
+        let (base, rest) = home(path);
+        if !patterns || !is_pattern(&rest) {
+            paths.push(expand_home(path));
+            roots.push(Match { source, name: Vec::new() });
+            continue;
+        }
+        for found in expand(&base, &rest) {
+            let name = found.file_name().unwrap_or_default().as_bytes().to_vec();
+            roots.push(Match { source, name });
+            paths.push(found);
+        }
     }
+    // `host:` is the folder that ssh starts in.
+    paths.iter_mut().filter(|path| path.as_os_str().is_empty()).for_each(|path| path.push("."));
+    (Tree::of(&paths, options), if patterns { roots } else { Vec::new() })
 }

@@ -36,10 +36,21 @@ pub struct Options {
 /// The first message on the first stream, from the client.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// The server is to store these.
-    Put { target: Vec<u8>, names: Vec<Option<Vec<u8>>>, options: Options },
-    /// The server is to send these.
-    Get { sources: Vec<Vec<u8>>, options: Options },
+    /// The server is to store these. `origins` tells sources apart, as [`super::unfinished`] does.
+    Put {
+        target: Vec<u8>,
+        names: Vec<Option<Vec<u8>>>,
+        options: Options,
+        #[serde(default)]
+        origins: Vec<String>,
+    },
+    /// The server is to send these; with `patterns` all that match.
+    Get {
+        sources: Vec<Vec<u8>>,
+        options: Options,
+        #[serde(default)]
+        patterns: bool,
+    },
 }
 
 /// From the receiver: whether it can begin.
@@ -54,6 +65,18 @@ pub(crate) enum Ready {
 pub(crate) struct Plan {
     pub(crate) files: u64,
     pub(crate) bytes: u64,
+    /// What the items' roots are, if patterns were asked for.
+    #[serde(default)]
+    pub(crate) roots: Vec<Match>,
+}
+
+/// Something that a source names.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Match {
+    /// Which of the sources.
+    pub(crate) source: usize,
+    /// Its last name.
+    pub(crate) name: Vec<u8>,
 }
 
 /// From the sender: nothing follows; what it could not send.
@@ -61,6 +84,11 @@ pub(crate) struct Plan {
 pub(crate) struct Done {
     pub(crate) refusals: Vec<Refusal>,
     pub(crate) more: u64,
+}
+
+/// Whether a copy came to its end with these refusals: repeating it would change nothing.
+pub(crate) fn is_final<'a>(mut refusals: impl Iterator<Item = &'a Refusal>, more: u64) -> bool {
+    more == 0 && refusals.all(|refusal| refusal.reason == Reason::NoSource)
 }
 
 /// The first message on the stream of a file or folder, from the sender.

@@ -5,15 +5,19 @@
 //! rest, the SHA-256 of the whole.
 
 mod far;
+mod flow;
 mod gone;
 mod message;
 mod part;
+mod pattern;
 mod progress;
 mod receive;
 mod send;
+mod source;
 mod ssh;
 mod target;
 mod tree;
+mod unfinished;
 
 pub use far::serve_once;
 pub use message::{Options, Reason, Refusal};
@@ -28,25 +32,28 @@ use crate::relays::{self, NamedRelay};
 use crate::run::{block_on, stopped, unless};
 use crate::trust::{self, Trust};
 use crate::wire;
-use message::{ALPN, Done, Plan, Ready, Request};
+use message::{ALPN, Done, Match, Plan, Ready, Request, is_final};
+use nix::sys::utsname::uname;
 use receive::{Receiver, receive_tree};
 use send::send_tree;
 use ssh::Session;
 use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
-use target::{Target, name_of};
+use target::Target;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{sleep, timeout};
 use tree::Tree;
 use vmcc_transport::Config;
 use vmcc_transport::crypto::Tls;
-use vmcc_udp::{Attempt, Connection, Endpoint, Keeper, Qlog};
+use vmcc_udp::{Attempt, Connection, Endpoint, Keeper, Qlog, SendStream};
 use vmcc_units::time::Span;
 
 /// The end of a connection is told within this time.
@@ -113,6 +120,13 @@ pub struct Outcome {
     pub unused: Vec<Attempt>,
     /// The far end speaks no multipath QUIC.
     pub single: bool,
+}
+
+impl Outcome {
+    /// How many refusals there are.
+    pub fn not_copied(&self) -> u64 {
+        self.more.saturating_add(self.refusals.len() as u64)
+    }
 }
 
 /// Why nothing was copied, or not all.
@@ -248,7 +262,7 @@ async fn over(
     let work = async {
         match tree {
             Some(tree) => put(&connection, job, tree, progress).await,
-            None => get(&connection, job, progress).await,
+            None => get(&connection, job, progress).await.map(|outcome| (outcome, None)),
         }
     };
     let work = async { work.await.map_err(|error| lost(&connection, error)) };
@@ -260,6 +274,18 @@ async fn over(
     };
     let work = unless(show_paths(&connection, progress), unless(stopped(stop), work)).await.flatten();
     let result = work.unwrap_or(Err(CopyError::Interrupted));
+    let (result, control) = match result {
+        Ok((outcome, control)) => (Ok(outcome), control),
+        Err(error) => (Err(error), None),
+    };
+    if let Some(mut control) = control {
+        // All is there, and nothing interrupts that any more: the far end is told so.
+        let told = async {
+            control.shutdown().await?;
+            control.arrived().await
+        };
+        let _ = timeout(FAREWELL, told).await;
+    }
     let result = result.map(|mut outcome| {
         outcome.paths = carried(&connection);
         outcome.unused = keeper.failed();
@@ -289,60 +315,104 @@ fn lost(connection: &Connection, error: CopyError) -> CopyError {
     }
 }
 
+/// Sends. Also returns the stream to end when the outcome is certain, if the far end waits for that.
 async fn put(
     connection: &Connection,
     job: &Job,
     tree: Tree,
     progress: &Arc<Progress>,
-) -> Result<Outcome, CopyError> {
+) -> Result<(Outcome, Option<SendStream>), CopyError> {
     let (mut to, mut from) = connection.open_stream().await.map_err(io::Error::other)?.into_split();
     let plan = tree.plan();
     progress.plan(plan.files, plan.bytes);
-    let names = job.sources.iter().map(|source| name_of(source).map(OsStringExt::into_vec)).collect();
+    let names = job.sources.iter().map(|source| target::name_of(source).map(OsStringExt::into_vec)).collect();
     let target = job.target.as_os_str().as_bytes().to_vec();
-    wire::write(&mut to, &Request::Put { target, names, options: job.options }).await?;
+    let origins = job.sources.iter().map(|source| local_origin(source)).collect();
+    wire::write(&mut to, &Request::Put { target, names, options: job.options, origins }).await?;
     if let Ready::No(refusal) = wire::read(&mut from).await? {
         return Err(CopyError::Refused(refusal));
     }
     let sent = send_tree(connection, tree, progress).await?;
     wire::write(&mut to, &sent.done()).await?;
-    to.shutdown().await?;
-    let done: Done = wire::read(&mut from).await?;
+    let done: Done = wire::read_list(&mut from).await?;
     let refusals = sent.refusals.into_iter().chain(done.refusals).collect();
-    Ok(Outcome { refusals, more: done.more, ..Outcome::default() })
+    // Files alone need no round trip more.
+    Ok((Outcome { refusals, more: done.more, ..Outcome::default() }, job.options.recursive.then_some(to)))
+}
+
+/// What tells a source of this host from all others, however it was named.
+fn local_origin(source: &Path) -> String {
+    let host = uname().map(|system| system.nodename().as_bytes().to_vec()).unwrap_or_default();
+    let path = fs::canonicalize(source);
+    unfinished::origin(&host, path.as_deref().unwrap_or(source).as_os_str().as_bytes())
 }
 
 async fn get(connection: &Connection, job: &Job, progress: &Arc<Progress>) -> Result<Outcome, CopyError> {
-    let names: Vec<_> = job.sources.iter().map(|source| name_of(source)).collect();
-    let target = Target::new(&job.target, &names, job.options).map_err(CopyError::Refused)?;
+    let sources: Vec<_> = job.sources.iter().map(|source| source.as_os_str().as_bytes().to_vec()).collect();
+    let patterns = sources.iter().any(|source| pattern::is_pattern(source));
+    // What is here is looked at before anything is asked for, unless it takes the names that match.
+    let all = || (0..job.sources.len()).map(|source| Match { source, name: Vec::new() }).collect();
+    let known = if patterns { None } else { Some(target_of(job, all())?) };
     let (mut to, mut from) = connection.open_stream().await.map_err(io::Error::other)?.into_split();
-    let sources = job.sources.iter().map(|source| source.as_os_str().as_bytes().to_vec()).collect();
-    wire::write(&mut to, &Request::Get { sources, options: job.options }).await?;
-    let plan: Plan = wire::read(&mut from).await?;
+    wire::write(&mut to, &Request::Get { sources, options: job.options, patterns }).await?;
+    let plan: Plan = wire::read_list(&mut from).await?;
     progress.plan(plan.files, plan.bytes);
+    let (target, roots) = match known {
+        Some(known) => known,
+        // An older far end knows no patterns.
+        None if plan.roots.is_empty() => target_of(job, all())?,
+        None => target_of(job, plan.roots)?,
+    };
     let receiver = Receiver::new(target, progress.clone());
     let (done, left) = receive_tree(connection, &mut from, &receiver).await?;
     // What this end refused the other one says as well.
-    let mut refusals = std::mem::take(&mut *receiver.refusals.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut refusals = receiver.refusals();
     for refusal in done.refusals.into_iter().chain(left) {
         if !refusals.contains(&refusal) {
             refusals.push(refusal);
         }
     }
-    refusals.extend(missing(job, &plan, &receiver, refusals.len() as u64 + done.more));
+    let refused = refusals.len() as u64 + done.more;
+    refusals.extend(missing(job, plan.files, &roots, &receiver, refused));
+    if is_final(refusals.iter(), done.more) {
+        receiver.target.release();
+    }
     Ok(Outcome { refusals, more: done.more, ..Outcome::default() })
 }
 
+/// Where what comes is put, and what its roots are: the sources, or what the far end says that matches them.
+fn target_of(job: &Job, matches: Vec<Match>) -> Result<(Target, Vec<PathBuf>), CopyError> {
+    let wrong = || Refusal::new(Reason::BadTarget, "the peer sent a name that was not asked for");
+    let (mut names, mut origins, mut roots) = (Vec::new(), Vec::new(), Vec::new());
+    for Match { source, name } in matches {
+        let source = job.sources.get(source).ok_or_else(wrong).map_err(CopyError::Refused)?;
+        let bytes = source.as_os_str().as_bytes();
+        let is_pattern = !name.is_empty() && pattern::is_pattern(bytes);
+        if is_pattern && !pattern::names(bytes, &name) {
+            return Err(CopyError::Refused(wrong()));
+        }
+        origins.push(unfinished::origin(job.host.as_bytes(), &[bytes, b"\0", &name].concat()));
+        let name = if is_pattern { Some(OsString::from_vec(name)) } else { pattern::name_of(source) };
+        roots.push(name.as_ref().filter(|_| is_pattern).map_or_else(|| source.clone(), PathBuf::from));
+        names.push(name);
+    }
+    let target = Target::new(&job.target, &names, &origins, job.options).map_err(CopyError::Refused)?;
+    Ok((target, roots))
+}
+
 /// What the far end has left out without a word.
-fn missing(job: &Job, plan: &Plan, receiver: &Receiver, refused: u64) -> Option<Refusal> {
+fn missing(job: &Job, planned: u64, roots: &[PathBuf], receiver: &Receiver, refused: u64) -> Option<Refusal> {
     let say = |text: String| Some(Refusal::new(Reason::Changed, format!("{text}; copy it again")));
     let files = receiver.progress.moment().files_done;
-    if files.saturating_add(refused) < plan.files {
-        return say(format!("{}: sent {files} of the {} files that it announced", job.host, plan.files));
+    if files.saturating_add(refused) < planned {
+        return say(format!("{}: sent {files} of the {planned} files that it announced", job.host));
+    }
+    if refused > 0 {
+        return None;
     }
     let begun = receiver.begun.lock().unwrap_or_else(PoisonError::into_inner);
-    let absent = (0..job.sources.len()).find(|root| !begun.contains(root)).filter(|_| refused == 0)?;
-    say(format!("{}:{}: nothing of it came", job.host, job.sources[absent].display()))
+    let absent = (0..roots.len()).find(|root| !begun.contains(root))?;
+    say(format!("{}:{}: nothing of it came", job.host, roots[absent].display()))
 }
 
 /// Keeps what is shown of the paths up to date.

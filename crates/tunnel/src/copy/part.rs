@@ -3,17 +3,17 @@
 use super::message::{Item, Options, Reason, Refusal};
 use aws_lc_rs::digest::{Context, SHA256, digest};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 const BUFFER: usize = 256 << 10;
 
 /// The SHA-256 of so many bytes of a file from its beginning.
-pub(crate) fn hash(file: &mut File, len: u64) -> io::Result<Context> {
+pub(crate) fn hash(file: &mut impl Read, len: u64) -> io::Result<Context> {
     let (mut context, mut buffer) = (Context::new(&SHA256), vec![0; BUFFER]);
     let mut from = file.take(len);
     loop {
@@ -55,7 +55,7 @@ const SUFFIX: &str = ".vmcc-part";
 const MOST_NAME: usize = 240;
 
 /// The name of a file while it arrives.
-fn name_of_part(target: &Path) -> PathBuf {
+pub(crate) fn name_of_part(target: &Path) -> PathBuf {
     let own = target.file_name().unwrap_or_default();
     let mut name = OsString::from(".");
     if own.len() <= MOST_NAME {
@@ -78,10 +78,37 @@ pub(crate) fn is_name_of_part(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b".") && name.as_bytes().ends_with(SUFFIX.as_bytes())
 }
 
-/// Whether a name leads to an open file, and not to another one by now.
+/// Whether a name leads to an open file, and not to another one, or to none, by now.
 fn leads_to(path: &Path, file: &File) -> io::Result<bool> {
-    let (named, open) = (fs::symlink_metadata(path)?, file.metadata()?);
+    let named = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        named => named?,
+    };
+    let open = file.metadata()?;
     Ok((named.dev(), named.ino()) == (open.dev(), open.ino()))
+}
+
+/// Opens or creates the file under a part's name. Whoever else may write in this folder does not choose where the bytes go: a symbolic link is
+/// not followed, and a hard link is removed, so that the file keeps what it has under its other names.
+fn open_part(path: &Path) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).truncate(false).mode(0o600);
+    options.custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK);
+    let file = match options.clone().create(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => return Ok(None),
+        opened => opened?,
+    };
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.uid() != nix::unistd::geteuid().as_raw() {
+        return Ok(None);
+    }
+    if metadata.nlink() <= 1 {
+        return Ok(Some(file));
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => options.create_new(true).open(path).map(Some),
+    }
 }
 
 impl Part {
@@ -98,16 +125,10 @@ impl Part {
             }
             _ => Refusal::system(&path, &error),
         };
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        // Whoever else may write in this folder does not choose where the bytes go.
-        options.custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK);
-        let mut file = options.open(&path).map_err(said)?;
-        let metadata = file.metadata().map_err(said)?;
-        if !metadata.is_file() || metadata.uid() != nix::unistd::geteuid().as_raw() {
+        let Some(mut file) = open_part(&path).map_err(said)? else {
             let text = format!("{}: is not a file of this user; remove it", path.display());
             return Err(Refusal::new(Reason::BadTarget, text));
-        }
+        };
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),
@@ -170,15 +191,22 @@ impl Part {
         }
         let store = || {
             self.file.set_len(self.len)?;
-            self.file.set_permissions(Permissions::from_mode(mode_of(item, options)))?;
             if options.preserve {
-                self.file.set_modified(time_of(item.modified))?;
+                preserve(&self.file, item)?;
+            } else {
+                let mode = match replaced(&self.target) {
+                    Some(before) => keep_owner(&self.file, &before)?,
+                    None => mode_of(item, options),
+                };
+                self.file.set_permissions(Permissions::from_mode(mode))?;
             }
             // A whole name over bytes that a power loss takes would be half a file.
             self.file.sync_data()
         };
         store().map_err(|error| Refusal::system(&self.target, &error))?;
-        if !options.force {
+        if options.force {
+            replaceable(&self.target)?;
+        } else {
             in_the_way(&self.target)?;
         }
         if !leads_to(&self.path, &self.file).map_err(|error| Refusal::system(&self.path, &error))? {
@@ -190,6 +218,47 @@ impl Part {
         self.done = true;
         Ok(())
     }
+}
+
+/// Gives a file the time and mode of the sender's.
+pub(crate) fn preserve(file: &File, item: &Item) -> io::Result<()> {
+    file.set_permissions(Permissions::from_mode(item.mode & 0o7777))?;
+    file.set_modified(time_of(item.modified))
+}
+
+/// The file that is to be replaced, if there is one. A link is replaced itself, as rsync does: nothing that somebody else may have put there
+/// chooses where bytes go.
+fn replaced(target: &Path) -> Option<Metadata> {
+    fs::symlink_metadata(target).ok().filter(Metadata::is_file)
+}
+
+/// Gives `file` the owner and group of the one that it replaces, as far as this user may, and returns the mode to give it: the other's, but
+/// no rights of a group that it cannot be given, and no set-user-ID of other bytes.
+fn keep_owner(file: &File, before: &Metadata) -> io::Result<u32> {
+    let now = file.metadata()?;
+    let wanted = (before.uid(), before.gid());
+    if (now.uid(), now.gid()) != wanted && fchown(file, Some(wanted.0), Some(wanted.1)).is_err() {
+        let _ = fchown(file, None, Some(wanted.1));
+    }
+    let group = if file.metadata()?.gid() == wanted.1 { 0o777 } else { 0o707 };
+    Ok(before.mode() & group)
+}
+
+/// An error if what has this name is not to be replaced, whatever the user chose: a device, FIFO, socket or folder.
+pub(crate) fn replaceable(target: &Path) -> Result<(), Refusal> {
+    match fs::symlink_metadata(target) {
+        Ok(there) if !there.is_file() && !there.is_symlink() => Err(special(target)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Refusal::system(target, &error)),
+        _ => Ok(()),
+    }
+}
+
+/// Something that is no file has the name of one.
+pub(crate) fn special(target: &Path) -> Refusal {
+    let kind = if target.is_dir() { "folder" } else { "device, FIFO or socket" };
+    let text =
+        format!("{}: is a {kind}, which no copy replaces; give the copy another name", target.display());
+    Refusal::new(Reason::Exists, text)
 }
 
 /// Gives a file its name, which nobody else's may have got meanwhile unless that is to be replaced.
@@ -205,7 +274,7 @@ fn give_name(part: &Path, target: &Path, replace: bool) -> Result<(), Refusal> {
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn rename_new(part: &Path, target: &Path) -> io::Result<()> {
+pub(crate) fn rename_new(part: &Path, target: &Path) -> io::Result<()> {
     use nix::errno::Errno;
     use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
     match renameat2(AT_FDCWD, part, AT_FDCWD, target, RenameFlags::RENAME_NOREPLACE) {
@@ -216,7 +285,7 @@ fn rename_new(part: &Path, target: &Path) -> io::Result<()> {
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-fn rename_new(part: &Path, target: &Path) -> io::Result<()> {
+pub(crate) fn rename_new(part: &Path, target: &Path) -> io::Result<()> {
     fs::rename(part, target)
 }
 
@@ -258,7 +327,7 @@ pub(crate) fn mode_of(item: &Item, options: Options) -> u32 {
 
 /// This process's mask of permissions, which can only be read by setting it: once, before there is anything to create.
 #[allow(clippy::useless_conversion, reason = "elsewhere it has 16 bits")]
-fn mask() -> u32 {
+pub(crate) fn mask() -> u32 {
     use nix::sys::stat::{Mode, umask};
     static MASK: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
     *MASK.get_or_init(|| {
@@ -323,6 +392,51 @@ mod tests {
         let refusal = part.finish(sha256(b"good"), &item(4), Options::default()).unwrap_err();
         assert_eq!(refusal.reason, Reason::Changed);
         assert!(!target.exists());
+    }
+
+    #[test]
+    fn a_part_with_other_names_is_not_written_through() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, precious) = (folder.path().join("x"), folder.path().join("precious"));
+        fs::write(&precious, b"precious").unwrap();
+        fs::hard_link(&precious, name_of_part(&target)).unwrap();
+        let mut part = Part::open(&target, 4).unwrap().unwrap();
+        assert_eq!(part.len(), 0);
+        part.write(b"good").unwrap();
+        part.finish(sha256(b"good"), &item(4), Options::default()).unwrap();
+        assert_eq!(fs::read(&precious).unwrap(), b"precious");
+        assert_eq!(fs::read(&target).unwrap(), b"good");
+        // Nor is it cut to size, or removed, where nothing comes.
+        fs::hard_link(&precious, name_of_part(&target)).unwrap();
+        drop(Part::open(&target, 4).unwrap().unwrap());
+        assert_eq!(fs::read(&precious).unwrap(), b"precious");
+        assert!(!name_of_part(&target).exists());
+    }
+
+    #[test]
+    fn a_replaced_file_keeps_its_mode_without_special_bits() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("x");
+        let force = Options { force: true, ..Options::default() };
+        let store = |options| {
+            let mut part = Part::open(&target, 4).unwrap().unwrap();
+            part.write(b"good").unwrap();
+            part.finish(sha256(b"good"), &item(4), options)
+        };
+        fs::write(&target, b"before").unwrap();
+        fs::set_permissions(&target, Permissions::from_mode(0o4640)).unwrap();
+        store(force).unwrap();
+        assert_eq!((fs::read(&target).unwrap(), mode(&target)), (b"good".to_vec(), 0o640));
+        store(Options { preserve: true, ..force }).unwrap();
+        assert_eq!(mode(&target), 0o644, "the sender's");
+        fs::remove_file(&target).unwrap();
+        nix::unistd::mkfifo(&target, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+        assert_eq!(store(force).unwrap_err().reason, Reason::Exists);
+        assert!(!fs::metadata(&target).unwrap().is_file());
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o7777
     }
 
     #[test]

@@ -1,18 +1,19 @@
 //! The end of a copy that stores the files.
 
-use super::message::{Answer, Done, Item, Kind, Reason, Refusal, Start, Stored};
-use super::part::{Part, digest_of, hash, in_the_way};
+use super::flow::Flow;
+use super::message::{Answer, Done, Item, Kind, Options, Reason, Refusal, Start, Stored};
+use super::part::{Part, in_the_way, preserve};
 use super::progress::Progress;
 use super::send::name_of;
+use super::source::Source;
 use super::target::Target;
 use super::{PIECE, PIECES};
-use crate::run::{blocking, unless};
+use crate::run::unless;
 use crate::wire;
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::future::{Future, ready};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,8 +22,6 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep};
 use vmcc_udp::{Connection, RecvStream, SendStream, Stream};
 
-/// Streams that are served at a time, whatever the sender opens.
-const AT_ONCE: usize = 16;
 /// Another copy of the same file is waited for so long: one that was orphaned, and heard nothing of it, ends before.
 const PATIENCE: Duration = Duration::from_secs(40);
 const AGAIN: Duration = Duration::from_millis(200);
@@ -31,14 +30,21 @@ const AGAIN: Duration = Duration::from_millis(200);
 pub(super) struct Receiver {
     pub(super) target: Target,
     pub(super) progress: Arc<Progress>,
-    pub(super) refusals: Mutex<Vec<Refusal>>,
+    refusals: Mutex<Vec<Refusal>>,
     /// Of which sources something came.
     pub(super) begun: Mutex<BTreeSet<usize>>,
+    flow: Flow,
 }
 
 impl Receiver {
     pub(super) fn new(target: Target, progress: Arc<Progress>) -> Arc<Receiver> {
-        Arc::new(Receiver { target, progress, refusals: Mutex::default(), begun: Mutex::default() })
+        let (refusals, begun) = (Mutex::default(), Mutex::default());
+        Arc::new(Receiver { target, progress, refusals, begun, flow: Flow::new() })
+    }
+
+    /// What was refused so far, taken out.
+    pub(super) fn refusals(&self) -> Vec<Refusal> {
+        std::mem::take(&mut *self.refusals.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn refuse(&self, refusal: &Refusal) {
@@ -59,14 +65,15 @@ pub(super) async fn receive_tree(
     // The streams themselves end with the connection, which is what `control` hears of.
     let accept = async {
         while let Ok(stream) = connection.accept_stream().await {
-            while under_way.len() >= AT_ONCE {
+            while under_way.len() >= receiver.flow.requests() {
                 under_way.join_next().await;
             }
             under_way.spawn(take(stream, receiver.clone()));
         }
         std::future::pending().await
     };
-    let done = unless(accept, wire::read::<Done>(control)).await.ok_or(io::ErrorKind::NotConnected)??;
+    let done =
+        unless(accept, wire::read_list::<Done>(control)).await.ok_or(io::ErrorKind::NotConnected)??;
     // The sender has heard of every file by now.
     Ok((done, receiver.target.finish()))
 }
@@ -99,8 +106,8 @@ async fn folder(to: &mut SendStream, item: &Item, receiver: &Receiver) -> io::Re
 
 /// What there is of a file.
 enum Found {
-    /// One of the same size, perhaps the same.
-    Whole(PathBuf, [u8; 32]),
+    /// One of the same size, perhaps the same, and its hash.
+    Whole(Box<Source>, [u8; 32]),
     Part(Box<Part>),
 }
 
@@ -120,7 +127,7 @@ async fn file(
         receiver.progress.wait_for(&place);
         wire::write(to, &Answer::Wait).await
     };
-    let found = match patiently(&place, find, busy).await? {
+    let found = match patiently(&receiver.flow, &place, find, busy).await? {
         Ok(found) => found,
         Err(refusal) => {
             receiver.refuse(&refusal);
@@ -136,16 +143,16 @@ async fn file(
     if offset != 0 && offset != len {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the sender begins where nobody asked it to"));
     }
+    let _buffer = receiver.flow.buffer(size - offset).await;
     receiver.progress.begin(&name_of(item));
-    let stored = match begin(found, offset, size, receiver).await? {
-        Ok(None) => {
-            // Nothing but the hash follows, and there is nothing to compare it with.
-            receiver.progress.found(size);
-            Ok(())
-        }
-        Ok(Some(part)) => {
+    let stored = match begin(found, offset, item, receiver).await? {
+        Ok(part) => {
             receiver.progress.found(offset);
-            store(from, part, item, size - offset, receiver).await?
+            match part {
+                Some(part) => store(from, part, item, size - offset, receiver).await?,
+                // Only the hash follows, unless the sender's file has changed meanwhile.
+                None => from.read_exact(&mut [0; 32]).await.map(|_| Ok(()))?,
+            }
         }
         Err(refusal) => Err(refusal),
     };
@@ -164,13 +171,14 @@ async fn file(
 
 /// What `attempt` gives as soon as no other copy writes the file, which `busy` tells the other end.
 async fn patiently<T: Send + 'static>(
+    flow: &Flow,
     place: &Path,
     attempt: impl Fn() -> Result<Option<T>, Refusal> + Clone + Send + 'static,
     busy: impl Future<Output = io::Result<()>>,
 ) -> io::Result<Result<T, Refusal>> {
     let (began, mut busy) = (Instant::now(), Some(busy));
     loop {
-        match blocking(attempt.clone()).await?.transpose() {
+        match flow.on_disk(attempt.clone()).await?.transpose() {
             Some(done) => return Ok(done),
             None if began.elapsed() > PATIENCE => {
                 let text =
@@ -189,10 +197,9 @@ async fn patiently<T: Send + 'static>(
 /// What there is of a file; `None` while another copy writes it.
 fn find(receiver: &Receiver, item: &Item, size: u64) -> Result<Option<Found>, Refusal> {
     let place = receiver.target.place(item)?;
-    if receiver.target.has_like(&place, size)? {
-        let said = |error: io::Error| Refusal::system(&place, &error);
-        let context = hash(&mut File::open(&place).map_err(said)?, size).map_err(said)?;
-        return Ok(Some(Found::Whole(place, digest_of(&context))));
+    if let Some(mut like) = receiver.target.like(&place, size)? {
+        let sha256 = like.digest()?;
+        return Ok(Some(Found::Whole(Box::new(like), sha256)));
     }
     Ok(Part::open(&place, size)?.map(|part| Found::Part(Box::new(part))))
 }
@@ -201,19 +208,25 @@ fn find(receiver: &Receiver, item: &Item, size: u64) -> Result<Option<Found>, Re
 async fn begin(
     found: Found,
     offset: u64,
-    size: u64,
+    item: &Item,
     receiver: &Receiver,
 ) -> io::Result<Result<Option<Box<Part>>, Refusal>> {
     match found {
-        Found::Whole(..) if offset == size => Ok(Ok(None)),
-        Found::Whole(place, _) => {
+        Found::Whole(like, _) if offset == like.size() => {
+            let options = receiver.target.options;
+            let kept = if options.preserve { preserve(like.file(), item) } else { Ok(()) };
+            Ok(kept.map(|()| None).map_err(|error| Refusal::system(like.path(), &error)))
+        }
+        Found::Whole(like, _) => {
             let force = receiver.target.options.force;
+            let (place, size) = (like.path().to_owned(), like.size());
+            drop(like);
             // The sender hears nothing of a wait: it is sending already.
             let replace = {
                 let place = place.clone();
                 move || replace(&place, size, force)
             };
-            let part = patiently(&place, replace, ready(Ok(()))).await?;
+            let part = patiently(&receiver.flow, &place, replace, ready(Ok(()))).await?;
             Ok(part.map(Some))
         }
         Found::Part(part) if offset == part.len() => Ok(Ok(Some(part))),
@@ -239,6 +252,15 @@ async fn store(
     mut left: u64,
     receiver: &Arc<Receiver>,
 ) -> io::Result<Result<(), Refusal>> {
+    let (item, options) = (item.clone(), receiver.target.options);
+    if left <= PIECE as u64 {
+        let mut bytes = vec![0; left as usize];
+        from.read_exact(&mut bytes).await?;
+        let mut sha256 = [0; 32];
+        from.read_exact(&mut sha256).await?;
+        receiver.progress.moved(left);
+        return receiver.flow.on_disk(move || write_small(*part, &bytes, sha256, &item, options)).await;
+    }
     let (pieces, written) = mpsc::channel::<Vec<u8>>(PIECES);
     let writing = spawn_blocking(move || write_pieces(*part, written));
     while left > 0 {
@@ -261,8 +283,18 @@ async fn store(
     };
     let mut sha256 = [0; 32];
     from.read_exact(&mut sha256).await?;
-    let (item, options) = (item.clone(), receiver.target.options);
-    blocking(move || part.finish(sha256, &item, options)).await
+    receiver.flow.on_disk(move || part.finish(sha256, &item, options)).await
+}
+
+fn write_small(
+    mut part: Part,
+    bytes: &[u8],
+    sha256: [u8; 32],
+    item: &Item,
+    options: Options,
+) -> Result<(), Refusal> {
+    part.write(bytes)?;
+    part.finish(sha256, item, options)
 }
 
 fn write_pieces(mut part: Part, mut pieces: mpsc::Receiver<Vec<u8>>) -> Result<Part, Refusal> {

@@ -26,6 +26,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub struct Far {
     /// The ssh command with its options, separated by spaces.
     pub ssh: String,
+    /// The TCP port of ssh there; none: the one that ssh knows.
+    pub ssh_port: Option<u16>,
     /// The program there.
     pub program: String,
     /// Its addresses to use; none: all that it has.
@@ -97,7 +99,11 @@ pub(super) fn start(
     let mut words = far.ssh.split_whitespace();
     let program = words.next().ok_or_else(|| CopyError::Usage("the ssh command is empty".to_owned()))?;
     let mut command = Command::new(program);
-    command.args(words).arg(host).arg(command_there(far));
+    command.args(words);
+    if let Some(port) = far.ssh_port {
+        command.arg("-p").arg(port.to_string());
+    }
+    command.arg(host).arg(command_there(far));
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let child = command.spawn().map_err(|source| CopyError::Ssh { command: program.to_owned(), source })?;
     let mut session = Session(child);

@@ -1,21 +1,32 @@
 //! Where what arrives is put. The sender names nothing above what the receiver has chosen.
 
 use super::message::{Item, Options, Reason, Refusal};
-use super::part::{in_the_way, is_name_of_part, mode_of, time_of};
+use super::part::{in_the_way, is_name_of_part, mask, mode_of, special, time_of};
+use super::source::Source;
+use super::unfinished;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Where each source goes.
 pub(crate) struct Target {
-    places: Vec<PathBuf>,
+    roots: Vec<Root>,
     pub(crate) options: Options,
     /// Folders, whose times and permissions are set when everything is in them.
     folders: Mutex<Vec<(PathBuf, Item)>>,
+}
+
+struct Root {
+    place: PathBuf,
+    /// Which source this is, see [`unfinished::origin`]. Absent with an older sender.
+    origin: Option<String>,
+    /// Its folder is made by this copy, or by an earlier one of the same source that was interrupted.
+    made: AtomicBool,
 }
 
 /// The last name of a source, if it has one: `.` and `..` have none.
@@ -35,10 +46,12 @@ fn is_plain(name: &OsStr) -> bool {
 }
 
 impl Target {
-    /// As cp does it: into a folder that is there; else one source under the name itself.
+    /// As cp does it: into a folder that is there; else one source under the name itself, and so again if the folder that is there is an
+    /// unfinished copy of that source.
     pub(crate) fn new(
         target: &Path,
         names: &[Option<OsString>],
+        origins: &[String],
         options: Options,
     ) -> Result<Target, Refusal> {
         let bad = |text: String| Refusal::new(Reason::BadTarget, text);
@@ -46,12 +59,10 @@ impl Target {
             return Err(bad("the peer sent a name that is a path".to_owned()));
         }
         let target = if target.as_os_str().is_empty() { Path::new(".") } else { target };
-        let folder = target.is_dir();
-        if !folder && (names.len() > 1 || target.as_os_str().as_bytes().ends_with(b"/")) {
-            return Err(bad(format!(
-                "{}: is no folder, and several are to go there; make it first",
-                target.display()
-            )));
+        let unfinished = |origin: &String| names.len() == 1 && unfinished::is_of(target, origin);
+        let folder = target.is_dir() && !origins.first().is_some_and(unfinished);
+        if !target.is_dir() && (names.len() > 1 || target.as_os_str().as_bytes().ends_with(b"/")) {
+            return Err(bad(format!("{}: is no folder to copy into; make it first", target.display())));
         }
         let place = |name: &Option<OsString>| match name {
             Some(name) if folder => target.join(name),
@@ -67,20 +78,26 @@ impl Target {
                 twice[0].display()
             )));
         }
-        Ok(Target { places, options, folders: Mutex::default() })
+        let root =
+            |(at, place)| Root { place, origin: origins.get(at).cloned(), made: AtomicBool::new(false) };
+        let roots = places.into_iter().enumerate().map(root).collect();
+        Ok(Target { roots, options, folders: Mutex::default() })
+    }
+
+    fn root(&self, item: &Item) -> Result<&Root, Refusal> {
+        self.roots.get(item.root).ok_or_else(wrong_name)
     }
 
     /// Where an item goes.
     pub(crate) fn place(&self, item: &Item) -> Result<PathBuf, Refusal> {
-        let wrong = || Refusal::new(Reason::BadTarget, "the peer sent a name that is a path");
-        let mut place = self.places.get(item.root).ok_or_else(wrong)?.clone();
+        let mut place = self.root(item)?.place.clone();
         if !item.below.is_empty() && !self.options.recursive {
-            return Err(wrong());
+            return Err(wrong_name());
         }
         for name in &item.below {
             let name = OsStr::from_bytes(name);
             if !is_plain(name) {
-                return Err(wrong());
+                return Err(wrong_name());
             }
             place.push(name);
         }
@@ -96,28 +113,46 @@ impl Target {
 
     /// Makes a folder, unless it is there.
     pub(crate) fn make_folder(&self, item: &Item) -> Result<(), Refusal> {
-        let place = self.place(item)?;
-        let keep = || {
-            self.folders.lock().unwrap_or_else(PoisonError::into_inner).push((place.clone(), item.clone()))
-        };
+        let (place, root) = (self.place(item)?, self.root(item)?);
+        let origin = root.origin.as_ref().filter(|_| item.below.is_empty());
+        // Writable for as long as files come.
+        let mode = item.mode & 0o777 | 0o700;
         if place.is_dir() {
-            // An interrupted copy may have made it.
-            if self.options.preserve {
-                keep();
+            if origin.is_some_and(|origin| unfinished::is_of(&place, origin)) {
+                root.made.store(true, Ordering::Relaxed);
+            }
+            let made = root.made.load(Ordering::Relaxed);
+            if made {
+                // The interrupted copy may have come as far as to set it.
+                let set = fs::set_permissions(&place, Permissions::from_mode(mode & !mask()));
+                set.map_err(|error| Refusal::system(&place, &error))?;
+            }
+            if made || self.options.preserve {
+                self.finish_later(place, item);
             }
             return Ok(());
         }
-        if self.options.recursive {
-            // Writable for as long as files come, and otherwise as it is to be: this may be interrupted.
-            match DirBuilder::new().mode(item.mode & 0o777 | 0o700).create(&place) {
+        if !self.options.recursive {
+            let text = format!("{}: nobody asked for a folder", place.display());
+            return Err(Refusal::new(Reason::BadTarget, text));
+        }
+        match origin {
+            Some(origin) => {
+                unfinished::make_folder(&place, mode, origin)?;
+                root.made.store(true, Ordering::Relaxed);
+            }
+            None => match DirBuilder::new().mode(mode).create(&place) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return in_the_way(&place),
                 Err(error) => return Err(Refusal::system(&place, &error)),
-            }
-            keep();
-            return Ok(());
+            },
         }
-        Err(Refusal::new(Reason::BadTarget, format!("{}: nobody asked for a folder", place.display())))
+        self.finish_later(place, item);
+        Ok(())
+    }
+
+    fn finish_later(&self, place: PathBuf, item: &Item) {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner).push((place, item.clone()));
     }
 
     /// Everything has arrived: folders get what they are to have, the deepest first.
@@ -135,19 +170,35 @@ impl Target {
         folders.into_iter().rev().filter_map(set).collect()
     }
 
-    /// Whether a file of the same size is there already; an error if there is something that is not to be replaced.
-    pub(crate) fn has_like(&self, place: &Path, size: u64) -> Result<bool, Refusal> {
-        match fs::metadata(place) {
-            Ok(metadata) if metadata.is_dir() => Err(Refusal::new(
-                Reason::Exists,
-                format!("{}: is a folder; a file is to go there", place.display()),
-            )),
-            Ok(metadata) if metadata.is_file() && metadata.len() == size => Ok(true),
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Refusal::system(place, &error)),
-            _ if self.options.force => Ok(false),
-            _ => in_the_way(place).map(|()| false),
+    /// Both ends know that the copy came to its end: repeating the command is a new copy.
+    pub(crate) fn release(&self) {
+        for root in self.roots.iter().filter(|root| root.made.load(Ordering::Relaxed)) {
+            // Where it cannot be removed, what is repeated goes on in this folder, which does no harm.
+            let _ = unfinished::remove_mark(&root.place);
         }
     }
+
+    /// A file of the same size that is there already; an error if there is something that is not to be replaced.
+    pub(crate) fn like(&self, place: &Path, size: u64) -> Result<Option<Source>, Refusal> {
+        match fs::metadata(place) {
+            Ok(there) if !there.is_file() => return Err(special(place)),
+            Ok(there) if there.len() == size => match Source::open(place) {
+                Ok(source) if source.size() == size => return Ok(Some(source)),
+                // What cannot be read can be replaced.
+                Err(refusal) if !self.options.force => return Err(refusal),
+                _ => {}
+            },
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Refusal::system(place, &error));
+            }
+            _ => {}
+        }
+        if self.options.force { Ok(None) } else { in_the_way(place).map(|()| None) }
+    }
+}
+
+fn wrong_name() -> Refusal {
+    Refusal::new(Reason::BadTarget, "the peer sent a name that is a path")
 }
 
 #[cfg(test)]
@@ -165,7 +216,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let names = [Some("a".into()), None];
         let options = Options { recursive: true, ..Options::default() };
-        let target = Target::new(folder.path(), &names, options).unwrap();
+        let target = Target::new(folder.path(), &names, &[], options).unwrap();
         assert_eq!(target.place(&item(0, &["b", "c"])).unwrap(), folder.path().join("a/b/c"));
         assert_eq!(target.place(&item(1, &["b"])).unwrap(), folder.path().join("b"));
         for below in [&[".."][..], &["b", "..", "..", "x"], &["/etc"], &["b/c"], &[""], &["."], &["a\0"]] {
@@ -174,9 +225,9 @@ mod tests {
         assert!(target.place(&item(2, &[])).is_err());
         assert!(target.place(&item(0, &["b", ".x.vmcc-part"])).is_err(), "the name of `x` while it arrives");
         for name in ["..", "a/b", "/", ""] {
-            assert!(Target::new(folder.path(), &[Some(name.into())], options).is_err(), "{name}");
+            assert!(Target::new(folder.path(), &[Some(name.into())], &[], options).is_err(), "{name}");
         }
-        let flat = Target::new(folder.path(), &names[..1], Options::default()).unwrap();
+        let flat = Target::new(folder.path(), &names[..1], &[], Options::default()).unwrap();
         assert!(flat.place(&item(0, &["b"])).is_err(), "nobody asked for folders");
     }
 
@@ -184,11 +235,13 @@ mod tests {
     fn sources_go_where_cp_puts_them() {
         let folder = tempfile::tempdir().unwrap();
         let absent = folder.path().join("absent");
-        let one = Target::new(&absent, &[Some("a".into())], Options::default()).unwrap();
+        let one = Target::new(&absent, &[Some("a".into())], &[], Options::default()).unwrap();
         assert_eq!(one.place(&item(0, &[])).unwrap(), absent);
         let two = [Some("a".into()), Some("b".into())];
-        assert!(Target::new(&absent, &two, Options::default()).is_err());
-        assert!(Target::new(folder.path(), &[two[0].clone(), two[0].clone()], Options::default()).is_err());
+        assert!(Target::new(&absent, &two, &[], Options::default()).is_err());
+        assert!(
+            Target::new(folder.path(), &[two[0].clone(), two[0].clone()], &[], Options::default()).is_err()
+        );
         for (source, name) in
             [("x/y", Some("y")), ("x/", Some("x")), (".", None), ("x/..", None), ("x/.", None), ("/", None)]
         {

@@ -1,17 +1,14 @@
 //! What a source consists of.
 
 use super::message::{Item, Kind, Options, Plan, Reason, Refusal};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-
-/// Folders within folders, at most.
-const MOST_DEPTH: usize = 100;
-
-/// The folders above one, by device and number.
-type Above = Vec<(u64, u64)>;
+use std::vec;
 
 /// A file or folder that is to be sent.
 pub(crate) struct Entry {
@@ -26,11 +23,19 @@ pub(crate) struct Tree {
     pub(crate) refusals: Vec<Refusal>,
 }
 
+/// A folder whose content is being listed.
+struct Level {
+    path: PathBuf,
+    /// Device and number.
+    id: (u64, u64),
+    names: vec::IntoIter<OsString>,
+}
+
 impl Tree {
     pub(crate) fn of(sources: &[PathBuf], options: Options) -> Tree {
         let mut tree = Tree::default();
         for (root, source) in sources.iter().enumerate() {
-            tree.add(source, root, &mut Vec::new(), &mut Vec::new(), options);
+            tree.add(source, root, options);
         }
         tree
     }
@@ -41,35 +46,57 @@ impl Tree {
             Kind::Folder => None,
         };
         let sizes = self.entries.iter().filter_map(size);
-        Plan { files: sizes.clone().count() as u64, bytes: sizes.sum() }
+        Plan { files: sizes.clone().count() as u64, bytes: sizes.sum(), roots: Vec::new() }
     }
 
-    fn add(
-        &mut self,
-        path: &Path,
-        root: usize,
-        below: &mut Vec<Vec<u8>>,
-        above: &mut Above,
-        options: Options,
-    ) {
-        if let Err(refusal) = self.try_add(path, root, below, above, options) {
-            self.refusals.push(refusal);
+    /// Lists a source. The depth is limited by the system's paths alone, and not by the stack.
+    fn add(&mut self, source: &Path, root: usize, options: Options) {
+        let (mut below, mut above) = (Vec::new(), BTreeSet::new());
+        let mut levels: Vec<Level> =
+            self.visit(source.to_owned(), root, &below, &mut above, options).into_iter().collect();
+        while let Some(level) = levels.last_mut() {
+            let Some(name) = level.names.next() else {
+                above.remove(&level.id);
+                levels.pop();
+                below.pop();
+                continue;
+            };
+            let path = level.path.join(&name);
+            below.push(name.into_vec());
+            match self.visit(path, root, &below, &mut above, options) {
+                Some(level) => levels.push(level),
+                None => drop(below.pop()),
+            }
         }
     }
 
-    /// Links are followed, as scp does: nothing that arrives can lead anywhere else.
-    fn try_add(
+    /// Adds what is at a path, or why it cannot be; its content, if it is a folder.
+    fn visit(
         &mut self,
-        path: &Path,
+        path: PathBuf,
         root: usize,
-        below: &mut Vec<Vec<u8>>,
-        above: &mut Above,
+        below: &[Vec<u8>],
+        above: &mut BTreeSet<(u64, u64)>,
         options: Options,
-    ) -> Result<(), Refusal> {
-        let said = |error: io::Error| Refusal::system(path, &error);
-        let metadata = fs::metadata(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => absent(path, &error),
-            _ => said(error),
+    ) -> Option<Level> {
+        self.try_visit(path, root, below, above, options).unwrap_or_else(|refusal| {
+            self.refusals.push(refusal);
+            None
+        })
+    }
+
+    /// Links are followed, as scp does: nothing that arrives can lead anywhere else.
+    fn try_visit(
+        &mut self,
+        path: PathBuf,
+        root: usize,
+        below: &[Vec<u8>],
+        above: &mut BTreeSet<(u64, u64)>,
+        options: Options,
+    ) -> Result<Option<Level>, Refusal> {
+        let metadata = fs::metadata(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => absent(&path, &error),
+            _ => Refusal::system(&path, &error),
         })?;
         let no = |text: &str| Err(Refusal::new(Reason::NoSource, format!("{}: {text}", path.display())));
         let id = (metadata.dev(), metadata.ino());
@@ -81,27 +108,23 @@ impl Tree {
             kind if kind.is_dir() && above.contains(&id) => {
                 return no("a link leads back to a folder above it");
             }
-            kind if kind.is_dir() && below.len() >= MOST_DEPTH => return no("lies too deep"),
             kind if kind.is_dir() => Kind::Folder,
             _ => return no("is neither a file nor a folder"),
         };
         let nanos = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
         let modified = (metadata.mtime(), nanos);
-        let item = Item { root, below: below.clone(), kind, mode: metadata.mode() & 0o7777, modified };
-        self.entries.push(Entry { path: path.to_owned(), item });
-        if kind == Kind::Folder {
-            let mut inside: Vec<_> =
-                fs::read_dir(path).map_err(said)?.collect::<Result<_, _>>().map_err(said)?;
-            inside.sort_by_key(fs::DirEntry::file_name);
-            above.push(id);
-            for entry in inside {
-                below.push(entry.file_name().as_bytes().to_vec());
-                self.add(&entry.path(), root, below, above, options);
-                below.pop();
-            }
-            above.pop();
+        let item = Item { root, below: below.to_vec(), kind, mode: metadata.mode() & 0o7777, modified };
+        self.entries.push(Entry { path: path.clone(), item });
+        if kind != Kind::Folder {
+            return Ok(None);
         }
-        Ok(())
+        let names = fs::read_dir(&path).and_then(|inside| {
+            inside.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>()
+        });
+        let mut names = names.map_err(|error| Refusal::system(&path, &error))?;
+        names.sort();
+        above.insert(id);
+        Ok(Some(Level { path, id, names: names.into_iter() }))
     }
 }
 
@@ -115,4 +138,25 @@ fn absent(path: &Path, error: &io::Error) -> Refusal {
         format!("{}: {error}; check the name{begin}", path.display())
     };
     Refusal::new(Reason::NoSource, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn depth_is_limited_by_the_systems_paths_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let depth = (4095 - folder.path().as_os_str().len()) / 2 - 1;
+        let mut deep = folder.path().to_owned();
+        (0..depth).for_each(|_| deep.push("d"));
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(folder.path().join("last"), b"1").unwrap();
+        let options = Options { recursive: true, ..Options::default() };
+        let tree = Tree::of(&[folder.path().to_owned()], options);
+        assert!(tree.refusals.is_empty());
+        assert_eq!(tree.entries.len(), depth + 2);
+        assert_eq!(tree.entries[depth].item.below.len(), depth);
+        assert_eq!(tree.entries[depth + 1].item.below, [b"last"]);
+    }
 }

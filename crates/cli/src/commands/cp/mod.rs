@@ -1,17 +1,16 @@
 //! `vmcc cp`, and `vmcc serve --once`, its far end.
 
 mod progress;
+mod remote;
 
 use crate::args::{CpOptions, ServeOptions};
 use crate::failure::{Exit, Failure, chain};
 use crate::interrupt;
 use crate::ui::Ui;
 use progress::Shown;
+use remote::{Remote, remote};
 use serde_json::{Value, json};
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 use vmcc_tunnel::copy::{
@@ -47,35 +46,21 @@ pub(crate) fn serve(options: &ServeOptions, ui: &Ui) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// HOST and PATH of what has a colon before any slash, as scp reads it; an IPv6 address is in brackets.
-fn remote(path: &Path) -> Option<(String, PathBuf)> {
-    let bytes = path.as_os_str().as_bytes();
-    let bracket = bytes.iter().position(|&b| b == b'[').filter(|&at| at == 0 || bytes[at - 1] == b'@');
-    let colon = match bracket {
-        Some(at) => bytes.windows(2).skip(at).position(|two| two == b"]:").map(|i| i + at + 1)?,
-        None => bytes.iter().position(|&b| b == b':')?,
-    };
-    let host =
-        std::str::from_utf8(&bytes[..colon]).ok().filter(|host| !host.is_empty() && !host.contains('/'))?;
-    let host = host.replace(['[', ']'], "");
-    Some((host, PathBuf::from(OsStr::from_bytes(&bytes[colon + 1..]))))
-}
-
 fn job_of(options: &CpOptions) -> Result<Job, Failure> {
     let (target, sources) =
         options.paths.split_last().ok_or_else(|| Failure::usage("nothing is to be copied"))?;
-    let from: Vec<_> = sources.iter().map(|source| remote(source)).collect();
-    let (host, sending, sources, target) = match (remote(target), from.iter().flatten().count()) {
-        (Some((host, target)), 0) => (host, true, sources.to_vec(), target),
+    let from = sources.iter().map(|source| remote(source)).collect::<Result<Vec<_>, _>>()?;
+    let (far_host, sending, sources, target) = match (remote(target)?, from.iter().flatten().count()) {
+        (Some(Remote { host, path }), 0) => (host, true, sources.to_vec(), path),
         (None, count) if count == sources.len() => {
             let from: Vec<_> = from.into_iter().flatten().collect();
-            let host = from[0].0.clone();
-            if from.iter().any(|(other, _)| *other != host) {
+            let host = from[0].host.clone();
+            if from.iter().any(|other| other.host != host) {
                 return Err(
                     Failure::usage("the sources are on several hosts").help("copy from one host at a time")
                 );
             }
-            (host, false, from.into_iter().map(|(_, path)| path).collect(), target.clone())
+            (host, false, from.into_iter().map(|remote| remote.path).collect(), target.clone())
         }
         (None, 0) => {
             return Err(Failure::usage("source and target are both on this host")
@@ -88,6 +73,7 @@ fn job_of(options: &CpOptions) -> Result<Job, Failure> {
     };
     let far = Far {
         ssh: options.ssh.clone().unwrap_or_else(copy::usual_ssh),
+        ssh_port: far_host.port,
         program: options.remote_vmcc.clone(),
         addresses: options.remotes.clone(),
         port: options.port,
@@ -96,7 +82,7 @@ fn job_of(options: &CpOptions) -> Result<Job, Failure> {
     Ok(Job {
         sources,
         target,
-        host,
+        host: far_host.name,
         sending,
         far,
         locals: options.locals.clone(),
@@ -119,7 +105,7 @@ fn say(ui: &Ui, moment: &Moment, outcome: &Outcome, seconds: f64) {
     for refusal in outcome.refusals.iter().take(MOST_SAID) {
         ui.warn(&format!("not copied: {refusal}"));
     }
-    let unsaid = outcome.refusals.len().saturating_sub(MOST_SAID) as u64 + outcome.more;
+    let unsaid = outcome.not_copied().saturating_sub(outcome.refusals.len().min(MOST_SAID) as u64);
     if unsaid > 0 {
         ui.warn(&format!("not copied: {unsaid} more"));
     }
@@ -127,6 +113,10 @@ fn say(ui: &Ui, moment: &Moment, outcome: &Outcome, seconds: f64) {
 }
 
 fn text(moment: &Moment, outcome: &Outcome, seconds: f64) -> String {
+    // The warnings say all that there is to say.
+    if moment.bytes_done == 0 && moment.files_done == 0 && outcome.not_copied() > 0 {
+        return String::new();
+    }
     let files = if moment.files_done == 1 { "file" } else { "files" };
     let rate = moment.bytes_done.saturating_sub(moment.bytes_found) as f64 * 8e-6 / seconds.max(1e-9);
     let mut text = format!(
@@ -170,7 +160,9 @@ fn document(moment: &Moment, outcome: &Outcome, seconds: f64) -> Value {
 
 fn exit_of(outcome: &Outcome) -> Exit {
     let codes = outcome.refusals.iter().map(|refusal| exit_of_reason(refusal.reason));
-    codes.max_by_key(|exit| *exit as u8).unwrap_or(Exit::Done)
+    // The other end may count refusals and say the reason of none.
+    let unsaid = (outcome.more > 0).then_some(Exit::HostCannot);
+    codes.max_by_key(|exit| *exit as u8).or(unsaid).unwrap_or(Exit::Done)
 }
 
 fn exit_of_reason(reason: Reason) -> Exit {
@@ -219,16 +211,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_read_as_scp_reads_them() {
-        let of = |text: &str| remote(Path::new(text)).map(|(host, path)| (host, path.display().to_string()));
-        let some = |host: &str, path: &str| Some((host.to_owned(), path.to_owned()));
-        assert_eq!(of("a:b"), some("a", "b"));
-        assert_eq!(of("me@a:/x:y"), some("me@a", "/x:y"));
-        assert_eq!(of("a:"), some("a", ""));
-        assert_eq!(of("[::1]:b"), some("::1", "b"));
-        assert_eq!(of("me@[fe80::1%eth0]:b"), some("me@fe80::1%eth0", "b"));
-        for local in ["a", "./a:b", "/a:b", ":b", "[::1]"] {
-            assert_eq!(of(local), None, "{local}");
-        }
+    fn refusals_without_a_reason_are_no_success() {
+        let refusal = |reason| Refusal { reason, message: "x".to_owned() };
+        let of = |refusals, more| exit_of(&Outcome { refusals, more, ..Outcome::default() });
+        assert_eq!(of(vec![], 0), Exit::Done);
+        assert_eq!(of(vec![], 1), Exit::HostCannot);
+        assert_eq!(of(vec![refusal(Reason::NoSource)], 1), Exit::WrongUse);
+        assert_eq!(of(vec![refusal(Reason::NoSource), refusal(Reason::Full)], 0), Exit::HostCannot);
+    }
+
+    #[test]
+    fn where_nothing_was_copied_only_the_warnings_say_so() {
+        let refusals = vec![Refusal { reason: Reason::NoSource, message: "x".to_owned() }];
+        let refused = Outcome { refusals, ..Outcome::default() };
+        assert_eq!(text(&Moment::default(), &refused, 1.0), "");
+        assert!(text(&Moment::default(), &Outcome::default(), 1.0).starts_with("0 files, 0 bytes"));
+        let some = Moment { files_done: 1, bytes_done: 9, ..Moment::default() };
+        assert!(text(&some, &refused, 1.0).starts_with("1 file, 9 bytes"));
     }
 }

@@ -1,6 +1,11 @@
 //! `vmcc cp` over addresses of the loopback; ssh is a script that starts the far end here.
 
-use assert_cmd::Command;
+mod interrupted;
+mod moment;
+mod round_trips;
+mod scp;
+mod world;
+
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -8,91 +13,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command as StdCommand, Stdio};
 use std::thread::{sleep, spawn};
 use std::time::Duration;
-use tempfile::TempDir;
-
-/// Starts what follows the host's name.
-const SSH: &str = "shift; exec sh -c \"$*\"";
-/// Two addresses at each end.
-const ENDS: [&str; 8] =
-    ["--local", "127.0.0.1", "--local", "127.0.0.2", "--remote", "127.0.0.3", "--remote", "127.0.0.4"];
-
-struct World {
-    folder: TempDir,
-}
-
-impl World {
-    fn new() -> World {
-        World::with_ssh(SSH)
-    }
-
-    fn with_ssh(script: &str) -> World {
-        let world = World { folder: tempfile::tempdir().unwrap() };
-        let ssh = world.path("ssh");
-        fs::write(&ssh, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
-        fs::create_dir(world.path("far")).unwrap();
-        world
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn far(&self, name: &str) -> String {
-        format!("there:{}", self.path("far").join(name).display())
-    }
-
-    fn write(&self, name: &str, len: usize) -> (PathBuf, Vec<u8>) {
-        let data: Vec<u8> = (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 23) as u8).collect();
-        fs::write(self.path(name), &data).unwrap();
-        (self.path(name), data)
-    }
-
-    fn arguments(&self, args: &[&str]) -> Vec<String> {
-        let ssh = self.path("ssh").display().to_string();
-        let program = env!("CARGO_BIN_EXE_vmcc");
-        let begin = ["--json", "cp", "--ssh", &ssh, "--remote-vmcc", program];
-        begin.iter().chain(&ENDS).chain(args).map(ToString::to_string).collect()
-    }
-
-    /// The exit code and the document.
-    fn cp(&self, args: &[&str]) -> (i32, Value) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vmcc"));
-        let output = command.args(self.arguments(args)).timeout(Duration::from_secs(60)).output().unwrap();
-        let document = serde_json::from_slice(&output.stdout);
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code().unwrap_or(-1), document.unwrap_or_else(|e| panic!("{e}: {stderr}")))
-    }
-
-    /// A copy to `copy` that has sent some, and not all.
-    fn begin(&self, source: &Path) -> Child {
-        let mut command = StdCommand::new(env!("CARGO_BIN_EXE_vmcc"));
-        command.args(self.arguments(&[text(source), &self.far("copy")]));
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let part = self.path("far/.copy.vmcc-part");
-        let begun = || part.metadata().is_ok_and(|metadata| metadata.len() > 1 << 20);
-        while !begun() && child.try_wait().unwrap().is_none() {
-            sleep(Duration::from_millis(2));
-        }
-        child
-    }
-
-    /// Copies and fails with this code and these words.
-    fn fails(&self, args: &[&str], code: i32, words: &[&str]) {
-        let (got, document) = self.cp(args);
-        let text = document.to_string();
-        assert_eq!(got, code, "{text}");
-        assert!(words.iter().all(|word| text.contains(word)), "{words:?} in {text}");
-    }
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
+use world::{World, text};
 
 #[test]
 fn a_file_goes_there_and_back_over_several_paths() {
