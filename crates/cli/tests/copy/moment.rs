@@ -1,4 +1,4 @@
-//! What is copied is one file at one moment, or it is refused.
+//! A copy is one file at one moment, or it is refused.
 
 use crate::world::{World, text};
 use nix::sys::signal::{Signal, kill};

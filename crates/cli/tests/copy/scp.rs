@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::{Duration, SystemTime};
 
-/// Whose far end has its home in `far`, and starts there, as with ssh.
+/// World with a far end that has its home in `far` and starts there, as with ssh.
 fn at_home() -> World {
     World::with_ssh(
         "if [ \"$1\" = -p ]; then echo \"$2\" >port; shift 2; fi; shift; cd far; HOME=$PWD exec sh -c \"$*\"",

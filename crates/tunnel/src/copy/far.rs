@@ -5,7 +5,7 @@ use super::message::{ALPN, Done, Hello, Match, Offer, Options, Plan, Ready, Requ
 use super::pattern::{expand, expand_home, home, is_pattern};
 use super::progress::Progress;
 use super::receive::{Receiver, receive_tree};
-use super::send::{MOST_REFUSALS, send_tree};
+use super::send::{MAX_REFUSALS, send_tree};
 use super::target::Target;
 use super::tree::Tree;
 use super::{CopyError, config};
@@ -150,8 +150,8 @@ async fn serve(connection: &Connection) -> io::Result<()> {
             let (done, left) = receive_tree(connection, &mut from, &receiver).await?;
             let own = receiver.refusals();
             let is_final = is_final(own.iter().chain(&done.refusals).chain(&left), done.more);
-            let more = left.len().saturating_sub(MOST_REFUSALS) as u64;
-            let refusals = left.into_iter().take(MOST_REFUSALS).collect();
+            let more = left.len().saturating_sub(MAX_REFUSALS) as u64;
+            let refusals = left.into_iter().take(MAX_REFUSALS).collect();
             wire::write(&mut to, &Done { refusals, more }).await?;
             to.shutdown().await?;
             // The client ends its side when it has read that.

@@ -12,7 +12,7 @@ const OTHER_FILES: u64 = 40;
 const DISK_JOBS: usize = 8;
 /// Bytes of files between disk and connection: eight large files, or many small ones.
 const BUFFER_BYTES: u64 = 16 << 20;
-/// What one large file has of it.
+/// Share of one large file.
 const MAX_FILE_BUFFER_BYTES: u64 = (super::PIECES * super::PIECE) as u64;
 const BUFFER_UNIT_BYTES: u64 = 1 << 10;
 

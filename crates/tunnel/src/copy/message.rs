@@ -65,7 +65,7 @@ pub(crate) enum Ready {
 pub(crate) struct Plan {
     pub(crate) files: u64,
     pub(crate) bytes: u64,
-    /// What the items' roots are, if patterns were asked for.
+    /// The items' roots, if patterns were requested.
     #[serde(default)]
     pub(crate) roots: Vec<Match>,
 }
@@ -86,7 +86,7 @@ pub(crate) struct Done {
     pub(crate) more: u64,
 }
 
-/// Whether a copy came to its end with these refusals: repeating it would change nothing.
+/// True if repeating a copy with these refusals would change nothing.
 pub(crate) fn is_final<'a>(mut refusals: impl Iterator<Item = &'a Refusal>, more: u64) -> bool {
     more == 0 && refusals.all(|refusal| refusal.reason == Reason::NoSource)
 }

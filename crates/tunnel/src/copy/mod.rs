@@ -123,7 +123,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// How many refusals there are.
+    /// Number of refusals.
     pub fn not_copied(&self) -> u64 {
         self.more.saturating_add(self.refusals.len() as u64)
     }
@@ -340,7 +340,7 @@ async fn put(
     Ok((Outcome { refusals, more: done.more, ..Outcome::default() }, job.options.recursive.then_some(to)))
 }
 
-/// What tells a source of this host from all others, however it was named.
+/// Identity of a source of this host, independent of how it was named.
 fn local_origin(source: &Path) -> String {
     let host = uname().map(|system| system.nodename().as_bytes().to_vec()).unwrap_or_default();
     let path = fs::canonicalize(source);
@@ -380,7 +380,7 @@ async fn get(connection: &Connection, job: &Job, progress: &Arc<Progress>) -> Re
     Ok(Outcome { refusals, more: done.more, ..Outcome::default() })
 }
 
-/// Where what comes is put, and what its roots are: the sources, or what the far end says that matches them.
+/// Places of incoming items, and names of their roots: the sources, or the matches that the far end announced.
 fn target_of(job: &Job, matches: Vec<Match>) -> Result<(Target, Vec<PathBuf>), CopyError> {
     let wrong = || Refusal::new(Reason::BadTarget, "the peer sent a name that was not asked for");
     let (mut names, mut origins, mut roots) = (Vec::new(), Vec::new(), Vec::new());
@@ -400,7 +400,7 @@ fn target_of(job: &Job, matches: Vec<Match>) -> Result<(Target, Vec<PathBuf>), C
     Ok((target, roots))
 }
 
-/// What the far end has left out without a word.
+/// Refusal for files that the far end announced and did not send.
 fn missing(job: &Job, planned: u64, roots: &[PathBuf], receiver: &Receiver, refused: u64) -> Option<Refusal> {
     let say = |text: String| Some(Refusal::new(Reason::Changed, format!("{text}; copy it again")));
     let files = receiver.progress.moment().files_done;

@@ -78,7 +78,7 @@ pub(crate) fn is_name_of_part(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b".") && name.as_bytes().ends_with(SUFFIX.as_bytes())
 }
 
-/// Whether a name leads to an open file, and not to another one, or to none, by now.
+/// True if a name still leads to this open file.
 fn leads_to(path: &Path, file: &File) -> io::Result<bool> {
     let named = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

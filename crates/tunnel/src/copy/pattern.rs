@@ -7,12 +7,12 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Whether a path names what it matches.
+/// True if a path has wildcards.
 pub(super) fn is_pattern(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[".contains(byte))
 }
 
-/// Whether `name` is one that the last component of `path` can name: it matches that, or is the same.
+/// True if `name` equals the last component of `path`, or matches it.
 pub(super) fn names(path: &[u8], name: &[u8]) -> bool {
     let last = path.split(|&byte| byte == b'/').rfind(|part| !part.is_empty()).unwrap_or_default();
     last == name || matches(last, name)
@@ -53,7 +53,8 @@ fn inside(folder: &Path, pattern: &[u8]) -> Vec<PathBuf> {
     names.into_iter().map(|name| folder.join(name)).collect()
 }
 
-/// What a path with a leading `~` or `~USER` is relative to, as scp reads it, and the rest. Others, and those of nobody, are left as they are.
+/// Home folder that a leading `~` or `~USER` stands for, as in scp, and the rest of the path. Without one, or with an unknown user, the folder is
+/// empty and the rest is the path.
 pub(super) fn home(path: &[u8]) -> (PathBuf, Vec<u8>) {
     let end = path.iter().position(|&byte| byte == b'/').unwrap_or(path.len());
     let own = || std::env::var_os("HOME").map(PathBuf::from).or_else(|| folder_of(User::from_uid(geteuid())));

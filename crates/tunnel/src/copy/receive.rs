@@ -26,7 +26,7 @@ use vmcc_udp::{Connection, RecvStream, SendStream, Stream};
 const PATIENCE: Duration = Duration::from_secs(40);
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// What all streams of a copy share.
+/// State shared by all streams of a copy.
 pub(super) struct Receiver {
     pub(super) target: Target,
     pub(super) progress: Arc<Progress>,
@@ -42,7 +42,7 @@ impl Receiver {
         Arc::new(Receiver { target, progress, refusals, begun, flow: Flow::new() })
     }
 
-    /// What was refused so far, taken out.
+    /// Takes the refusals so far.
     pub(super) fn refusals(&self) -> Vec<Refusal> {
         std::mem::take(&mut *self.refusals.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -104,7 +104,7 @@ async fn folder(to: &mut SendStream, item: &Item, receiver: &Receiver) -> io::Re
     wire::write(to, &answer).await
 }
 
-/// What there is of a file.
+/// State of a file at its place.
 enum Found {
     /// One of the same size, perhaps the same, and its hash.
     Whole(Box<Source>, [u8; 32]),
@@ -194,7 +194,7 @@ async fn patiently<T: Send + 'static>(
     }
 }
 
-/// What there is of a file; `None` while another copy writes it.
+/// Looks up a file at its place; `None` while another copy writes it.
 fn find(receiver: &Receiver, item: &Item, size: u64) -> Result<Option<Found>, Refusal> {
     let place = receiver.target.place(item)?;
     if let Some(mut like) = receiver.target.like(&place, size)? {
@@ -204,7 +204,7 @@ fn find(receiver: &Receiver, item: &Item, size: u64) -> Result<Option<Found>, Re
     Ok(Part::open(&place, size)?.map(|part| Found::Part(Box::new(part))))
 }
 
-/// What is to be written; nothing if it is there already.
+/// Prepares the part to write; nothing if the file is there already.
 async fn begin(
     found: Found,
     offset: u64,

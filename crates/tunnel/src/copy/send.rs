@@ -15,9 +15,9 @@ use tokio::task::{JoinSet, spawn_blocking};
 use vmcc_udp::{Connection, RecvStream, SendStream};
 
 /// Refusals that are said one by one.
-pub(super) const MOST_REFUSALS: usize = 100;
+pub(super) const MAX_REFUSALS: usize = 100;
 
-/// What was sent, and what was not.
+/// Result of sending.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     pub(super) refusals: Vec<Refusal>,
@@ -26,12 +26,12 @@ pub(super) struct Sent {
 impl Sent {
     /// For the other end, which may not hear of all.
     pub(super) fn done(&self) -> Done {
-        let refusals: Vec<_> = self.refusals.iter().take(MOST_REFUSALS).cloned().collect();
+        let refusals: Vec<_> = self.refusals.iter().take(MAX_REFUSALS).cloned().collect();
         Done { more: (self.refusals.len() - refusals.len()) as u64, refusals }
     }
 }
 
-/// What the streams of a copy share.
+/// State shared by all streams of a copy.
 struct Sender {
     connection: Connection,
     progress: Arc<Progress>,

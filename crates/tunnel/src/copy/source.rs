@@ -39,7 +39,7 @@ impl Version {
         }
     }
 
-    /// Whether a write after `at` may leave the same timestamps: the last change was within their resolution.
+    /// True if a write after `at` may leave the same timestamps: the last change was within their resolution.
     fn is_recent(&self, at: SystemTime) -> bool {
         let coarse = self.modified.1 == 0 && self.changed.1 == 0;
         let resolution = if coarse { COARSE_RESOLUTION } else { FINE_RESOLUTION };

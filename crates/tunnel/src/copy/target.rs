@@ -1,4 +1,4 @@
-//! Where what arrives is put. The sender names nothing above what the receiver has chosen.
+//! Places of what arrives. The sender names nothing above what the receiver has chosen.
 
 use super::message::{Item, Options, Reason, Refusal};
 use super::part::{in_the_way, is_name_of_part, mask, mode_of, special, time_of};
@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Where each source goes.
+/// Place of each source.
 pub(crate) struct Target {
     roots: Vec<Root>,
     pub(crate) options: Options,
@@ -88,7 +88,7 @@ impl Target {
         self.roots.get(item.root).ok_or_else(wrong_name)
     }
 
-    /// Where an item goes.
+    /// Place of an item.
     pub(crate) fn place(&self, item: &Item) -> Result<PathBuf, Refusal> {
         let mut place = self.root(item)?.place.clone();
         if !item.below.is_empty() && !self.options.recursive {

@@ -1,4 +1,4 @@
-//! What a source consists of.
+//! Files and folders of a source.
 
 use super::message::{Item, Kind, Options, Plan, Reason, Refusal};
 use std::collections::BTreeSet;

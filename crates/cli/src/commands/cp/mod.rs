@@ -180,7 +180,7 @@ fn refused(refusal: &Refusal) -> Failure {
     }
 }
 
-/// What went wrong, with the remedy where the text has none.
+/// Failure for the user: the error, with a remedy if its text has none.
 fn failure(error: &CopyError) -> Failure {
     let text = chain(error);
     match error {

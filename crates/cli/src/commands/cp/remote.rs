@@ -42,7 +42,7 @@ pub(super) fn remote(path: &Path) -> Result<Option<Remote>, Failure> {
     Ok(name.map(|name| Remote { host: Host { name, port: None }, path: path_of(&bytes[colon + 1..]) }))
 }
 
-/// Where the host's name ends: at the first colon, or behind an address in brackets.
+/// End of the host's name: the first colon, or the position behind an address in brackets.
 fn end_of_host(bytes: &[u8]) -> Option<usize> {
     let bracket = bytes.iter().position(|&b| b == b'[').filter(|&at| at == 0 || bytes[at - 1] == b'@');
     match bracket {
@@ -56,7 +56,7 @@ fn host_name(bytes: &[u8]) -> Option<String> {
     Some(name.replace(['[', ']'], ""))
 }
 
-/// What follows `scp://`. The path is relative to the home folder unless it begins with another slash.
+/// Parses the part behind `scp://`. The path is relative to the home folder unless it begins with another slash.
 fn uri(rest: &[u8]) -> Option<Remote> {
     let slash = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
     let (authority, path) = (&rest[..slash], rest.get(slash + 1..).unwrap_or_default());
