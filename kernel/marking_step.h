@@ -5,6 +5,7 @@
 #define VMCC_MARKING_STEP_H
 
 #include "bucket.h"
+#include "flow_rate.h"
 #include "marking_rtt.h"
 
 enum marking_function {
@@ -20,6 +21,8 @@ enum marking_function {
 	MARKING_REPRICED = 9,
 	MARKING_RTT_BUCKET = 10,
 	MARKING_RTT_QUANTILE = 11,
+	MARKING_FLOW_RECENT = 12,
+	MARKING_OVERLOAD = 13,
 };
 
 #define MARKING_TABLE MARK_RTT_BUCKETS
@@ -76,6 +79,12 @@ static inline void marking_step(struct marking_step *s)
 		break;
 	case MARKING_RTT_QUANTILE:
 		s->out = mark_rtt_quantile(s->table);
+		break;
+	case MARKING_FLOW_RECENT:
+		s->out = flow_recent(in[0], (unsigned int)in[1], (unsigned int)in[2]);
+		break;
+	case MARKING_OVERLOAD:
+		s->out = overload_q32(in[0], in[1], in[2]);
 		break;
 	case MARKING_ROUND_LEFT:
 		s->out = marking_round_left(in[0], s->table);

@@ -176,8 +176,11 @@ int vmcc_port_out(struct __sk_buff *skb)
 	}
 	if (parsed && !p.version)
 		count->unclassified++;
-	else if (drop_packet(count, packets, judge(cfg, state, class, kind, &queue, threshold)))
+	else if (drop_packet(count, packets,
+			     judge(skb, cfg, state, tunnel ? &inner : &p, class, kind, &queue,
+				   threshold)))
 		return TC_ACT_SHOT;
+	passed(cfg, class, skb->wire_len);
 	if (cfg->phantom_q16)
 		virtual_join(class, skb->wire_len, queue.rate, threshold);
 	if (queue.judged > threshold)

@@ -39,6 +39,7 @@
 struct packet {
 	u32 ip_at;	  /* offset of the IP header */
 	u32 transport_at; /* of the transport header; 0: none (later fragment, unknown extension) */
+	u32 end;	  /* of the IP packet: a short frame may be padded */
 	u16 from_port;	  /* host byte order */
 	u16 to_port;
 	u8 version; /* 4, 6; 0: not IP, the rest means nothing then */
@@ -116,6 +117,14 @@ static __always_inline void parse_ports(struct __sk_buff *skb, struct packet *p)
 	p->to_port = be16(ports + 2);
 }
 
+/* A train too long for the header's field says zero there. */
+static __always_inline u32 packet_end(const struct __sk_buff *skb, u32 at, u32 length)
+{
+	u32 end = at + length;
+
+	return length && end < skb->len ? end : skb->len;
+}
+
 static __always_inline void parse_ipv4(struct __sk_buff *skb, u32 at, struct packet *p)
 {
 	u8 h[IPV4_HEADER_BYTES];
@@ -128,6 +137,7 @@ static __always_inline void parse_ipv4(struct __sk_buff *skb, u32 at, struct pac
 		return;
 	p->version = 4;
 	p->ip_at = at;
+	p->end = packet_end(skb, at, be16(h + 2));
 	p->tos = h[1];
 	__builtin_memcpy(p->from, h + 12, 4);
 	__builtin_memcpy(p->to, h + 16, 4);
@@ -209,6 +219,7 @@ static __always_inline void parse_ipv6(struct __sk_buff *skb, u32 at, struct pac
 		return;
 	p->version = 6;
 	p->ip_at = at;
+	p->end = packet_end(skb, at, be16(h + 4) ? IPV6_HEADER_BYTES + be16(h + 4) : 0);
 	p->tos = (u8)(h[0] << 4 | h[1] >> 4);
 	__builtin_memcpy(p->from, h + 8, 16);
 	__builtin_memcpy(p->to, h + 24, 16);

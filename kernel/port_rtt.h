@@ -31,6 +31,7 @@
 #define TCP_OPT_TS	8
 #define TCP_OPT_TS_LEN	10
 #define TCP_FLAGS_AT	13
+#define TCP_SYN		2
 #define TCP_SYN_FIN	3
 #define TCP_RST		4
 #define TCP_ACK		16

@@ -57,6 +57,7 @@ struct port_class {
 	uint64_t right;		  /* what it has a right to, bytes per second */
 	uint64_t quantum_ns;	  /* its quantum at the port's rate */
 	uint64_t overload_bytes;  /* a queue longer than this counts as overloaded */
+	uint64_t buffer_bytes;	  /* of its queue */
 	uint32_t rule;		  /* enum port_rule */
 	uint32_t lambda_q16;
 	uint32_t class_id; /* skb->priority of its packets; 0: left alone */
@@ -142,8 +143,6 @@ struct port_state {
 	uint64_t rtt_ns[PORT_CLASSES]; /* as measured; 0: none yet */
 	uint64_t rtt_samples[PORT_CLASSES];
 	uint64_t threshold[PORT_CLASSES];
-	/* Until when ECN does not save from being dropped: 0: it does; ~0: until it is drained. */
-	uint64_t overload_until[PORT_CLASSES];
 };
 
 #endif /* VMCC_PORT_SHARED_H */

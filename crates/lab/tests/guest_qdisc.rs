@@ -5,7 +5,7 @@
 mod switch;
 
 use std::time::Duration;
-use switch::{Bridge, conformance};
+use switch::{Bridge, conformance, mixed};
 use vmcc_port::Backend;
 
 const LIMIT: Duration = Duration::from_secs(600);
@@ -80,6 +80,12 @@ fn inside_priority() {
 #[ignore = "runs in a guest"]
 fn inside_guarantee() {
     conformance::a_guarantee_comes_before_the_order("bpf");
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn inside_ecn_connections_leave_others_their_share() {
+    mixed::ecn_connections_leave_others_their_share("bpf");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod switch;
 
-use switch::conformance;
+use switch::{conformance, mixed};
 use vmcc_port::Backend;
 
 #[test]
@@ -49,6 +49,17 @@ fn root_port_htb_priority() {
 #[test]
 fn root_port_htb_guarantee() {
     conformance::a_guarantee_comes_before_the_order("htb");
+}
+
+#[test]
+fn root_port_htb_ecn_connections_leave_others_their_share() {
+    mixed::ecn_connections_leave_others_their_share("htb");
+}
+
+#[test]
+#[ignore = "on demand: four minutes, for docs/marking-evidence.md"]
+fn root_port_htb_ecn_mix_table() {
+    mixed::table("htb");
 }
 
 #[test]

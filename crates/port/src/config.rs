@@ -45,8 +45,8 @@ pub struct PortConfig {
     /// What becomes of packets without ECN where others are marked.
     #[serde(default)]
     pub not_ect: NotEct,
-    /// The share of its buffer above which a queue that marks is overloaded: packets are dropped there instead of marked,
-    /// also those with ECN. 1: never.
+    /// The share of its buffer above which a queue that marks is overloaded: packets are dropped there with a probability
+    /// that rises from 0 to 1 at its end, also those with ECN. 1: never.
     #[serde(default = "default_overload")]
     #[schemars(range(min = 0.5, max = 1))]
     pub overload: f64,
@@ -169,7 +169,8 @@ impl Default for PortConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotEct {
-    /// They are dropped as others are marked, once the queue is also longer than 5 ms at the port's rate.
+    /// A flow without ECN loses at most one packet per round trip, as often as one with ECN answers a mark; no more than
+    /// one in 8 of TCP, one in 128 of others, and no TCP packet without payload.
     #[default]
     Drop,
     /// They wait until the queue is full.

@@ -47,10 +47,10 @@ pub struct ClassStats {
     pub marked: u64,
     /// Packets that would have been marked but do not support ECN.
     pub not_ect: u64,
-    /// Packets without ECN dropped above the threshold, where others are marked.
+    /// Packets without ECN dropped by rule, where others are marked.
     #[serde(default)]
     pub drops_not_ect: u64,
-    /// Packets with ECN dropped because the queue was overloaded.
+    /// Packets dropped because the queue was overloaded, with ECN or without.
     #[serde(default)]
     pub drops_overload: u64,
     /// Packets dropped because the queue was full.

@@ -87,7 +87,7 @@ pub(crate) struct MarkSettings {
     #[arg(long, value_enum, default_value_t = NotEctChoice::Drop)]
     pub(crate) not_ect: NotEctChoice,
 
-    /// Above this share of its buffer a queue drops instead of marking (0.5 to 1; 1: never) [default: 0.75]
+    /// Above this share of its buffer a queue drops packets with ECN, too (0.5 to 1; 1: never) [default: 0.75]
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub(crate) overload: Option<f64>,
 

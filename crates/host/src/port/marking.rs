@@ -15,7 +15,7 @@ const K_PORT: u64 = 30_000;
 /// 1538 bytes at 1 Gbit/s.
 const QUANTUM_NS: u64 = 12_304;
 /// Every function.
-const ALL: [u32; 12] = [
+const ALL: [u32; 14] = [
     MARKING_PORT_THRESHOLD,
     MARKING_ROUND_SMOOTH,
     MARKING_ROUND_IDLE,
@@ -28,6 +28,8 @@ const ALL: [u32; 12] = [
     MARKING_REPRICED,
     MARKING_RTT_BUCKET,
     MARKING_RTT_QUANTILE,
+    MARKING_FLOW_RECENT,
+    MARKING_OVERLOAD,
 ];
 const LAMBDA_ONE: u64 = 65_536;
 
@@ -230,7 +232,32 @@ fn rtts_of_a_minority(call: Call<'_>) {
     }
 }
 
+/// A window is 2^30 ns.
+fn rates_of_flows(call: Call<'_>) {
+    const WINDOW: u64 = 1 << 30;
+    let recent = |at, before, blocks| call(MARKING_FLOW_RECENT, [7 * WINDOW + at, before, blocks, 0], &NONE);
+    assert!(recent(0, 1000, 0).abs_diff(1000) <= 1);
+    assert!(recent(WINDOW / 2, 1000, 500).abs_diff(1000) <= 1, "the same rate as before");
+    assert_eq!(recent(WINDOW - 1, 1000, 1000), 1000);
+    let most = u64::from(u32::MAX);
+    assert_eq!(recent(WINDOW - 1, most, most), most);
+}
+
+/// From nothing at three quarters to everything at the buffer's end.
+fn overload(call: Call<'_>) {
+    let drops =
+        |length, from, full| call(MARKING_OVERLOAD, [length, from, full, 0], &NONE) as f64 / 2_f64.powi(32);
+    for (length, part) in [(0, 0.0), (750, 0.0), (800, 0.2), (1000, 1.0), (u64::MAX, 1.0)] {
+        let found = drops(u64::saturating_mul(length, 1000), 750_000, 1_000_000);
+        assert!((found - part).abs() < 1e-3, "{length}: {found} instead of {part}");
+    }
+    assert!((drops(7 << 58, 6 << 58, 8 << 58) - 0.5).abs() < 1e-3, "lengths of any size");
+    assert_eq!(drops(u64::MAX, u64::MAX, 0), 0.0, "never");
+}
+
 fn examples(call: Call<'_>) {
+    rates_of_flows(call);
+    overload(call);
     rtts_of_a_minority(call);
     rounds_beside_ceilings(call);
     port_thresholds(call);

@@ -34,6 +34,8 @@ pub(crate) struct ClassPlan {
     pub(crate) most_bytes: u64,
     /// A longer queue is overloaded.
     pub(crate) overload_bytes: u64,
+    /// What the queue holds at most.
+    pub(crate) buffer_bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -93,6 +95,7 @@ impl Plan {
                 most_bytes: most_bytes(class),
                 // Of a queue that is not ours the buffer is not known.
                 overload_bytes: if queues { overload_bytes(class, rate, config.overload) } else { u64::MAX },
+                buffer_bytes: class.buffer_bytes,
             }
         };
         let mut classes: Vec<ClassPlan> = checked.classes.iter().enumerate().map(resolve).collect();

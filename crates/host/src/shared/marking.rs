@@ -17,6 +17,8 @@ shared_constants! {
         MARKING_REPRICED = 9,
         MARKING_RTT_BUCKET = 10,
         MARKING_RTT_QUANTILE = 11,
+        MARKING_FLOW_RECENT = 12,
+        MARKING_OVERLOAD = 13,
     }
 }
 

@@ -56,6 +56,7 @@ shared_structs! {
         right: u64,
         quantum_ns: u64,
         overload_bytes: u64,
+        buffer_bytes: u64,
         rule: u32,
         lambda_q16: u32,
         class_id: u32,
@@ -139,6 +140,5 @@ shared_structs! {
         rtt_ns: [u64; MAX_CLASSES],
         rtt_samples: [u64; MAX_CLASSES],
         threshold: [u64; MAX_CLASSES],
-        overload_until: [u64; MAX_CLASSES],
     }
 }

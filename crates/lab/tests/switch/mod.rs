@@ -5,6 +5,7 @@
 pub mod compare;
 pub mod conformance;
 pub mod guests;
+pub mod mixed;
 pub mod multipath;
 pub mod ovs;
 pub mod podman;

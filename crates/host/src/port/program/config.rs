@@ -68,6 +68,7 @@ fn class(class: &ClassPlan, plan: &Plan, class_id: u32) -> Class {
         right: class.right,
         quantum_ns: quantum_ns(class, plan),
         overload_bytes: class.overload_bytes,
+        buffer_bytes: class.buffer_bytes,
         rule,
         lambda_q16: lambda.map_or(0, |lambda| lambda.lambda_q16),
         class_id,

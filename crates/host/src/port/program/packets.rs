@@ -565,29 +565,84 @@ fn root_port_classes_split_by_ecn() {
     }
 }
 
-#[test]
-fn root_port_drops_by_rule_what_cannot_be_marked_and_nothing_else() {
-    let slow = |more: &str| {
-        waiting(&format!("rate = '10mbit'\nmarking = {{ rule = 'threshold', at = '2kB' }}\n{more}"))
-    };
-    let frame = |ecn| ethernet(EtherType::IPV4, &udp(4, ecn, 9000, true, &[0x5a; 200]));
-    let arp = ethernet(EtherType::ARP, &[0xff; 46]);
-    // 100 kB wait, at 10 Mbit/s more than 5 ms.
-    let program = slow("");
-    assert_eq!(run(&program, OUT_PROGRAM, &frame(0)).0, SHOT);
-    assert_eq!(pass(&program, &frame(1)), frame(CE));
-    assert_eq!(pass(&program, &arp), arp);
-    let count = program.counters().unwrap()[0];
-    assert_eq!((count.drops_not_ect, count.marked, count.drops_overload), (1, 1, 0), "{count:?}");
-    let program = slow("not_ect = 'queue'");
-    assert_eq!(pass(&program, &frame(0)), frame(0));
-    // Overloaded: half of 150 kB.
-    let program = slow("buffer = '150kB'\noverload = 0.5");
-    for ecn in 0..4 {
-        assert_eq!(run(&program, OUT_PROGRAM, &frame(ecn)).0, SHOT, "{ecn}");
+/// TCP with these flags and so many bytes of payload.
+fn segment(ecn: u8, syn: bool, bytes: usize) -> Vec<u8> {
+    let mut header = TcpHeader::new(1000, 80, 1, 1000);
+    (header.syn, header.ack) = (syn, !syn);
+    let mut payload = Vec::new();
+    header.write(&mut payload).unwrap();
+    payload.resize(payload.len() + bytes, 0x5a);
+    ethernet(EtherType::IPV4, &ip(4, ecn, IpNumber::TCP, &payload))
+}
+
+/// How many of 1,000 equal packets the program drops.
+fn dropped(program: &Program, frame: &[u8]) -> usize {
+    (0..1_000).filter(|_| run(program, OUT_PROGRAM, frame).0 == SHOT).count()
+}
+
+/// In how many round trips how many packets are dropped of as many equal ones as fit the time.
+fn dropped_in(program: &Program, frame: &[u8], time: std::time::Duration) -> (usize, usize) {
+    let begun = std::time::Instant::now();
+    let mut count = 0;
+    while begun.elapsed() < time {
+        count += usize::from(run(program, OUT_PROGRAM, frame).0 == SHOT);
     }
+    (begun.elapsed().div_duration_f64(TRIP) as usize, count)
+}
+
+/// How long 100 kB take at 10 Mbit/s.
+const TRIP: std::time::Duration = std::time::Duration::from_millis(80);
+
+/// A port of 10 Mbit/s at which 100 kB wait.
+fn slow(more: &str) -> Program {
+    waiting(&format!("rate = '10mbit'\nmarking = {{ rule = 'threshold', at = '2kB' }}\n{more}"))
+}
+
+fn arp() -> Vec<u8> {
+    ethernet(EtherType::ARP, &[0xff; 46])
+}
+
+#[test]
+fn root_port_drops_one_not_ect_packet_per_round_trip_and_spacing() {
+    let datagram = |ecn| ethernet(EtherType::IPV4, &udp(4, ecn, 9000, true, &[0x5a; 200]));
+    let program = slow("");
+    for (what, frame) in [
+        ("SYN", segment(0, true, 0)),
+        ("pure ACK", segment(0, false, 0)),
+        ("ECT", segment(1, false, 1000)),
+        ("ARP", arp()),
+    ] {
+        assert_eq!(dropped(&program, &frame), 0, "{what}");
+    }
+    let padded = [segment(0, false, 0), vec![0; 6]].concat();
+    assert_eq!(dropped(&program, &padded), 0, "a pure ACK in a frame of the least length");
+    let [(of_segments, segments), (of_datagrams, datagrams)] =
+        [segment(0, false, 1000), datagram(0)].map(|frame| dropped_in(&program, &frame, 5 * TRIP));
+    // The first loss is a round trip after the first packet.
+    assert!((1..=of_segments).contains(&segments), "{segments} in {of_segments} round trips");
+    assert!((1..=of_datagrams).contains(&datagrams), "{datagrams} in {of_datagrams} round trips");
     let count = program.counters().unwrap()[0];
-    assert_eq!((count.drops_not_ect, count.marked, count.drops_overload), (1, 0, 3), "{count:?}");
+    assert_eq!((count.drops_not_ect, count.drops_overload), ((segments + datagrams) as u64, 0), "{count:?}");
+    assert_eq!(dropped(&slow("not_ect = 'queue'"), &segment(0, false, 1000)), 0);
+}
+
+#[test]
+fn root_port_overload_drops_every_kind_with_the_same_probability() {
+    // 100 kB are a third of the way from 75 kB to 150 kB.
+    let program = slow("buffer = '150kB'\noverload = 0.5");
+    for (what, frame) in [
+        ("SYN", segment(0, true, 0)),
+        ("pure ACK", segment(0, false, 0)),
+        ("not ECT", segment(0, false, 1000)),
+        ("ECT(1)", segment(1, false, 1000)),
+        ("ECT(0)", segment(2, false, 1000)),
+        ("CE", segment(3, false, 1000)),
+    ] {
+        let found = dropped(&program, &frame);
+        assert!((260..410).contains(&found), "{found} of 1000 {what}");
+    }
+    assert_eq!(dropped(&program, &arp()), 0, "not IP");
+    assert_eq!(dropped(&slow("buffer = '150kB'\noverload = 1.0"), &segment(1, false, 1000)), 0);
 }
 
 /// TCP with a timestamp and what it echoes.

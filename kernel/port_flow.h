@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Flows without ECN beside flows with it (approximate fair dropping, Pan et al., CCR 2003).
+ *
+ * A sender with ECN answers a mark once per round trip and stops at a window of two packets, so N
+ * of them may hold a queue above any threshold for ever.  To drop every packet that cannot be
+ * marked there would end all other flows.  Three rules give both kinds the same response instead:
+ *
+ * - a flow loses at most one packet per round trip, as one mark per round trip counts;
+ * - it loses at most one packet in FLOW_SPACING_TCP or in FLOW_TRIPS_TCP round trips, so that
+ *   windows as small as the floor of the ECN flows survive; without TCP, where the sender may not
+ *   repeat what is lost, one packet in FLOW_SPACING;
+ * - it loses none below four times the usual bound while it has sent less of late than the mean
+ *   ECN flow, and one that has sent more loses packets from the threshold on.
+ *
+ * Rates are kept per class in a count-min sketch: a flood of flows reaches no other class.
+ */
+#ifndef VMCC_PORT_FLOW_H
+#define VMCC_PORT_FLOW_H
+
+#include "flow_rate.h"
+
+#define FLOW_ROWS	 2
+#define FLOW_BUCKETS	 2048 /* of a row; a power of two */
+#define FLOW_SPACING_TCP 8
+#define FLOW_TRIPS_TCP	 3 /* round trips after which the spacing is over for TCP */
+#define FLOW_SPACING	 128
+#define FLOW_BOUND	 4 /* times the usual one, below the mean */
+/* ECN traffic below both is sparse: no mean is taken of it. */
+#define FLOW_MIN_FRAMES 64
+#define FLOW_MIN_PART	16
+#define FLOW_TICK_SHIFT 16
+/* Interval at which the rate in use is checked. */
+#define FLOW_CHECK_NS 134217728ull
+#define FLOW_MAX_REST 31
+
+/* One bucket of the sketch. */
+struct flow {
+	u32 window;
+	u32 blocks; /* in this window */
+	u32 before; /* in the one before */
+	u32 spared; /* blocks that pass before the next drop */
+	u32 dropped_at;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PORT_CLASSES *FLOW_ROWS *FLOW_BUCKETS);
+	__type(key, u32);
+	__type(value, struct flow);
+} port_flow_rates SEC(".maps");
+
+/* Flows of one class together. */
+struct class_flows {
+	u64 window;
+	u64 ect_blocks;	  /* of packets with ECN in this window */
+	u64 ect_weighted; /* the sum of blocks times what their flow had sent of late */
+	u64 mean;	  /* blocks per window of an ECN flow, weighted by blocks; 0: sparse */
+	u64 window_bytes; /* `bytes` when the window began */
+	u64 bytes;	  /* queued since ever */
+	u64 checked_at;
+	u64 checked_bytes;
+	u64 checked_length;
+	u32 dropped; /* something was dropped for fairness since the last check */
+	u32 rest;    /* checks until the next drop for fairness */
+	u32 backoff;
+	u32 reserved;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PORT_CLASSES);
+	__type(key, u32);
+	__type(value, struct class_flows);
+} port_class_flows SEC(".maps");
+
+/* A packet that meets a queue above its threshold. */
+struct arrival {
+	u32 class;
+	u32 kind;
+	u32 hash;
+	u32 blocks;
+	u32 spacing; /* 0: not dropped by rule */
+};
+
+/* TCP without payload, or the first packet of a connection: none of it can be marked, and nothing
+ * slows down when it is lost. */
+static __always_inline int is_tcp_control(struct __sk_buff *skb, const struct packet *p)
+{
+	u8 h[2];
+
+	if (p->protocol != PROTOCOL_TCP || !p->transport_at ||
+	    bpf_skb_load_bytes(skb, p->transport_at + TCP_FLAGS_AT - 1, h, sizeof(h)))
+		return 0;
+	return h[1] & TCP_SYN || p->transport_at + (h[0] >> 4) * 4 >= p->end;
+}
+
+static __always_inline void describe(struct __sk_buff *skb, const struct packet *p,
+				     struct arrival *out)
+{
+	out->hash = bpf_get_hash_recalc(skb);
+	out->blocks = flow_blocks(skb->wire_len);
+	if (is_tcp_control(skb, p))
+		out->spacing = 0;
+	else
+		out->spacing = p->protocol == PROTOCOL_TCP ? FLOW_SPACING_TCP : FLOW_SPACING;
+}
+
+static __always_inline struct class_flows *flows_of(u32 class)
+{
+	class &= PORT_CLASSES - 1;
+	return bpf_map_lookup_elem(&port_class_flows, &class);
+}
+
+/* The other row has other bits of the hash. */
+static __always_inline struct flow *flow_at(const struct arrival *a, u32 row)
+{
+	u32 bucket = row ? a->hash >> 16 : a->hash;
+	u32 key = ((a->class & (PORT_CLASSES - 1)) * FLOW_ROWS + row) * FLOW_BUCKETS +
+		  (bucket & (FLOW_BUCKETS - 1));
+
+	return bpf_map_lookup_elem(&port_flow_rates, &key);
+}
+
+/* Enters a packet; a flow that was idle starts anew, with a few packets that pass. */
+static __always_inline u64 flow_enter(struct flow *f, const struct arrival *a, u64 now,
+				      u32 frame_blocks)
+{
+	u32 window = now >> FLOW_WINDOW_SHIFT, passed = window - f->window;
+
+	if (passed) {
+		f->before = passed == 1 ? f->blocks : 0;
+		f->blocks = 0;
+		f->window = window;
+		if (passed > 1) {
+			f->spared = a->spacing * frame_blocks;
+			f->dropped_at = now >> FLOW_TICK_SHIFT;
+		}
+	}
+	f->blocks += a->blocks;
+	return flow_recent(now, f->before, f->blocks);
+}
+
+/* A new window: the mean of the last one's ECN flows. */
+static __always_inline void turn_window(struct class_flows *c, u64 now, u32 frame_blocks)
+{
+	u64 window = now >> FLOW_WINDOW_SHIFT, last = c->window, all;
+
+	if (window == last || __sync_val_compare_and_swap(&c->window, last, window) != last)
+		return;
+	all = flow_blocks(c->bytes - c->window_bytes);
+	if (window - last == 1 && c->ect_blocks &&
+	    (c->ect_blocks >= FLOW_MIN_FRAMES * frame_blocks ||
+	     c->ect_blocks >= all / FLOW_MIN_PART))
+		c->mean = c->ect_weighted / c->ect_blocks;
+	else
+		c->mean = 0;
+	c->ect_blocks = 0;
+	c->ect_weighted = 0;
+	c->window_bytes = c->bytes;
+}
+
+/*
+ * Whether drops for fairness left the rate unused: an ECN flow that has less to send takes nothing
+ * of what another one gives up.  Then fairness rests, the longer the more often that happened.
+ */
+static __always_inline void check_use(struct class_flows *c, u64 now, u64 rate, u64 length)
+{
+	u64 at = c->checked_at, elapsed = mark_elapsed(now, at), sent;
+	int full;
+
+	if (elapsed < FLOW_CHECK_NS || __sync_val_compare_and_swap(&c->checked_at, at, now) != at)
+		return;
+	sent = c->bytes - c->checked_bytes + c->checked_length;
+	sent = sent > length ? sent - length : 0;
+	full = sent >= mark_bytes(rate, elapsed) / 8 * 7;
+	if (c->rest)
+		c->rest--;
+	if (c->dropped) {
+		c->backoff = full ? 0 : mark_min(2 * c->backoff + 1, FLOW_MAX_REST);
+		c->rest = c->backoff;
+	}
+	c->dropped = 0;
+	c->checked_bytes = c->bytes;
+	c->checked_length = length;
+}
+
+/* Queue length above which a flow that has sent `recent` blocks of late loses a packet. */
+static __always_inline u64 bound_of(const struct class_flows *c, u64 recent, u64 threshold, u64 low)
+{
+	if (!c->mean)
+		return low;
+	if (recent < c->mean)
+		return FLOW_BOUND * low;
+	return c->rest ? low : threshold;
+}
+
+/* Read once: another CPU may write it meanwhile. */
+static __always_inline void spare_less(struct flow *f, u32 blocks)
+{
+	u32 spared = *(volatile u32 *)&f->spared;
+
+	f->spared = spared > blocks ? spared - blocks : 0;
+}
+
+/* Whether the flow's last loss is long enough ago; `trip` is a round trip in ticks. */
+static __always_inline int may_drop(const struct flow *first, const struct flow *second,
+				    const struct arrival *a, u32 tick, u64 trip)
+{
+	u32 since = mark_min(tick - first->dropped_at, tick - second->dropped_at);
+
+	if (since < trip)
+		return 0;
+	if (a->spacing == FLOW_SPACING_TCP && since >= FLOW_TRIPS_TCP * trip)
+		return 1;
+	return !first->spared && !second->spared;
+}
+
+/* Whether a packet is dropped that meets `queue` above `threshold`. */
+static __noinline int flow_drops(const struct port_config *cfg, const struct lengths *queue,
+				 const struct arrival *a, u64 threshold, u64 rtt)
+{
+	u64 now = bpf_ktime_get_ns(), recent = ~0ull, low = cfg->drop_floor_bytes, rate, bound,
+	    trip;
+	u32 frame_blocks = flow_blocks(cfg->floor_bytes), tick = now >> FLOW_TICK_SHIFT;
+	struct class_flows *c = flows_of(a->class);
+	struct flow *first = flow_at(a, 0), *second = flow_at(a, 1);
+
+	if (!c || !first || !second)
+		return 0;
+	turn_window(c, now, frame_blocks);
+	if (a->kind == PORT_NOT_ECT && !a->spacing)
+		return 0;
+	recent = flow_enter(first, a, now, frame_blocks);
+	recent = mark_min(recent, flow_enter(second, a, now, frame_blocks));
+	if (a->kind != PORT_NOT_ECT) {
+		__sync_fetch_and_add(&c->ect_blocks, a->blocks);
+		__sync_fetch_and_add(&c->ect_weighted, a->blocks * recent);
+		return 0;
+	}
+	rate = class_rate(cfg, a->class, queue->busy);
+	trip = (rtt + mark_ns(rate, queue->own)) >> FLOW_TICK_SHIFT;
+	check_use(c, now, rate, queue->own);
+	low = threshold > low ? threshold : low;
+	bound = bound_of(c, recent, threshold, low);
+	if (queue->judged > bound && may_drop(first, second, a, tick, trip)) {
+		first->spared = second->spared = a->spacing * a->blocks;
+		first->dropped_at = second->dropped_at = tick;
+		if (queue->judged <= low)
+			c->dropped = 1;
+		return 1;
+	}
+	spare_less(first, a->blocks);
+	spare_less(second, a->blocks);
+	return 0;
+}
+
+#endif /* VMCC_PORT_FLOW_H */
