@@ -133,7 +133,7 @@ impl Loaded {
         let (groups, events) = (handle(other.config.groups_map_id), handle(other.config.events_map_id));
         let counters = handle(other.config.counters_map_id);
         let accounts = handle(other.config.accounts_map_id);
-        let program_ids = registered::programs_using(other.config_map_id);
+        let program_ids = registered::programs_beside(&other.map).map_err(|_| pid)?;
         let hold = Hold::Shared { _link: other.into_link().ok_or(pid)? };
         Ok(Self { algorithm, hold, groups, events, counters, accounts, program_ids, config })
     }

@@ -12,7 +12,7 @@ use crate::load::{BPF_F_LINK, OPS_MAP};
 use crate::objects::Object;
 use crate::shared::algorithm::{Config, RawParams};
 use crate::shared::{self, FIRST};
-use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
+use libbpf_rs::query::{ProgInfoIter, ProgramInfo};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -29,7 +29,6 @@ pub(crate) const CONFIG_MAP: &str = ".data.vmcc";
 pub(crate) struct Registered {
     pub(crate) config: Config,
     pub(crate) map: MapHandle,
-    pub(crate) config_map_id: u32,
     hold: Hold,
     ops: MapHandle,
 }
@@ -333,18 +332,13 @@ pub(crate) fn registrations() -> Result<Vec<Registered>, ControlError> {
     let pinned: Vec<u32> = pins.iter().filter_map(|pin| pin.link.as_ref()?.map_id).collect();
     drop(pins);
     let mut links = ids::ops_links()?;
-    ids::maps(|id, map| {
+    ids::maps(|_, map| {
         let ours = map.name() == CONFIG_MAP && map.value_size() as usize == size_of::<Config>();
-        ours.then(|| registration(id, map, &mut links, &pinned)).flatten()
+        ours.then(|| registration(map, &mut links, &pinned)).flatten()
     })
 }
 
-fn registration(
-    config_map_id: u32,
-    map: MapHandle,
-    links: &mut Vec<OpsLink>,
-    pinned: &[u32],
-) -> Option<Registered> {
+fn registration(map: MapHandle, links: &mut Vec<OpsLink>, pinned: &[u32]) -> Option<Registered> {
     let value = map.lookup(FIRST.as_bytes(), MapFlags::ANY).ok()??;
     let config = Config::decode(&value)?;
     let ops = MapHandle::from_map_id(config.ops_map_id).ok()?;
@@ -359,7 +353,7 @@ fn registration(
         // An unregistered object lives on while connections use it; it is no registration any more.
         None => return None,
     };
-    Some(Registered { config, map, config_map_id, hold, ops })
+    Some(Registered { config, map, hold, ops })
 }
 
 /// How the value of a struct_ops map begins: the kernel's `struct bpf_struct_ops_common_value`.
@@ -381,12 +375,11 @@ fn in_use(ops: &MapHandle) -> bool {
     !linked && value.is_some_and(|value| value.state == OPS_IN_USE)
 }
 
-/// The programs that use the configuration map `id`.
-pub(crate) fn programs_using(id: u32) -> Vec<u32> {
-    ProgInfoIter::with_query_opts(ProgInfoQueryOptions::default().include_map_ids(true))
-        .filter(|program| program.map_ids.contains(&id))
-        .map(|program| program.id)
-        .collect()
+/// The programs of the object that `map` belongs to. They share its type information; not every one of them uses the map.
+pub(crate) fn programs_beside(map: &MapHandle) -> libbpf_rs::Result<Vec<u32>> {
+    let types = map.info()?.info.btf_id;
+    let beside = |program: &ProgramInfo| types != 0 && program.btf_id == types;
+    Ok(ProgInfoIter::default().filter(beside).map(|program| program.id).collect())
 }
 
 /// Whether the process that had this number when it started then is alive; another may have the number by now.

@@ -52,6 +52,23 @@ fn root_every_algorithm_loads_and_is_gone_after() {
     }
 }
 
+/// `vmcc bench kernel` beside `vmcc up` counts the calls of programs that another process loaded.
+#[test]
+fn root_a_shared_registration_has_every_program_of_its_owner() {
+    let _alone = alone();
+    let ids = |loaded: &Loaded| {
+        let mut ids = loaded.program_ids().to_vec();
+        ids.sort_unstable();
+        ids
+    };
+    for algorithm in Algorithm::all() {
+        let owner = load(algorithm);
+        let shared = load(algorithm);
+        assert!(owner.is_own() && !shared.is_own());
+        assert_eq!(ids(&shared), ids(&owner), "{}", owner.kernel_name());
+    }
+}
+
 #[test]
 fn root_every_algorithm_carries_mptcp_over_two_paths() {
     let _alone = alone();
