@@ -22,10 +22,10 @@ enum {
 /* What becomes of a packet that meets `queue`; `p` is the innermost header that was read. */
 static __always_inline int judge(struct __sk_buff *skb, const struct port_config *cfg,
 				 const struct port_state *state, const struct packet *p, u32 class,
-				 u32 kind, const struct lengths *queue, u64 threshold)
+				 struct lengths *queue, u64 threshold)
 {
 	const struct port_class *c = class_of(cfg, class);
-	struct arrival a = {.class = class, .kind = kind};
+	u64 rtt = c->rtt_ns ?: measured_rtt(cfg, state, class);
 
 	if (c->rule == PORT_RULE_NONE || queue->judged <= threshold)
 		return DROP_NOTHING;
@@ -36,10 +36,10 @@ static __always_inline int judge(struct __sk_buff *skb, const struct port_config
 			       : DROP_NOTHING;
 	if (!cfg->drop_not_ect)
 		return DROP_NOTHING;
-	describe(skb, p, &a);
-	return flow_drops(cfg, queue, &a, threshold, c->rtt_ns ?: measured_rtt(cfg, state, class))
-		       ? DROP_NOT_ECT
-		       : DROP_NOTHING;
+	queue->rate = class_rate(cfg, class, queue->busy);
+	queue->class = class;
+	queue->trip = (rtt + mark_ns(queue->rate, queue->own)) >> FLOW_TICK_SHIFT;
+	return flow_drops(skb, cfg, p, queue, threshold) ? DROP_NOT_ECT : DROP_NOTHING;
 }
 
 /* Counts a packet that is not dropped here. */

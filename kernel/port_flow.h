@@ -30,6 +30,9 @@
 #define FLOW_MIN_FRAMES 64
 #define FLOW_MIN_PART	16
 #define FLOW_TICK_SHIFT 16
+/* Windows without a packet above the threshold after which a flow is a new one.  CUBIC meets the
+ * threshold every few seconds only where round trips are long. */
+#define FLOW_MAX_IDLE 16
 /* Interval at which the rate in use is checked. */
 #define FLOW_CHECK_NS 134217728ull
 #define FLOW_MAX_REST 31
@@ -77,7 +80,6 @@ struct {
 /* A packet that meets a queue above its threshold. */
 struct arrival {
 	u32 class;
-	u32 kind;
 	u32 hash;
 	u32 blocks;
 	u32 spacing; /* 0: not dropped by rule */
@@ -95,15 +97,19 @@ static __always_inline int is_tcp_control(struct __sk_buff *skb, const struct pa
 	return h[1] & TCP_SYN || p->transport_at + (h[0] >> 4) * 4 >= p->end;
 }
 
-static __always_inline void describe(struct __sk_buff *skb, const struct packet *p,
-				     struct arrival *out)
+static __always_inline struct arrival arrival_of(struct __sk_buff *skb, const struct packet *p,
+						 u32 class)
 {
-	out->hash = bpf_get_hash_recalc(skb);
-	out->blocks = flow_blocks(skb->wire_len);
+	struct arrival a = {
+		.class = class,
+		.hash = bpf_get_hash_recalc(skb),
+		.blocks = flow_blocks(skb->wire_len),
+		.spacing = p->protocol == PROTOCOL_TCP ? FLOW_SPACING_TCP : FLOW_SPACING,
+	};
+
 	if (is_tcp_control(skb, p))
-		out->spacing = 0;
-	else
-		out->spacing = p->protocol == PROTOCOL_TCP ? FLOW_SPACING_TCP : FLOW_SPACING;
+		a.spacing = 0;
+	return a;
 }
 
 static __always_inline struct class_flows *flows_of(u32 class)
@@ -132,7 +138,7 @@ static __always_inline u64 flow_enter(struct flow *f, const struct arrival *a, u
 		f->before = passed == 1 ? f->blocks : 0;
 		f->blocks = 0;
 		f->window = window;
-		if (passed > 1) {
+		if (passed > FLOW_MAX_IDLE) {
 			f->spared = a->spacing * frame_blocks;
 			f->dropped_at = now >> FLOW_TICK_SHIFT;
 		}
@@ -203,55 +209,53 @@ static __always_inline void spare_less(struct flow *f, u32 blocks)
 	f->spared = spared > blocks ? spared - blocks : 0;
 }
 
-/* Whether the flow's last loss is long enough ago; `trip` is a round trip in ticks. */
+/* Whether the flow's last loss is long enough ago. */
 static __always_inline int may_drop(const struct flow *first, const struct flow *second,
-				    const struct arrival *a, u32 tick, u64 trip)
+				    const struct arrival *a, u32 tick, u32 trip)
 {
 	u32 since = mark_min(tick - first->dropped_at, tick - second->dropped_at);
 
 	if (since < trip)
 		return 0;
-	if (a->spacing == FLOW_SPACING_TCP && since >= FLOW_TRIPS_TCP * trip)
+	if (a->spacing == FLOW_SPACING_TCP && since >= FLOW_TRIPS_TCP * (u64)trip)
 		return 1;
 	return !first->spared && !second->spared;
 }
 
 /* Whether a packet is dropped that meets `queue` above `threshold`. */
-static __noinline int flow_drops(const struct port_config *cfg, const struct lengths *queue,
-				 const struct arrival *a, u64 threshold, u64 rtt)
+static __noinline int flow_drops(struct __sk_buff *skb, const struct port_config *cfg,
+				 const struct packet *p, const struct lengths *queue, u64 threshold)
 {
-	u64 now = bpf_ktime_get_ns(), recent = ~0ull, low = cfg->drop_floor_bytes, rate, bound,
-	    trip;
+	u64 now = bpf_ktime_get_ns(), recent, low = cfg->drop_floor_bytes;
 	u32 frame_blocks = flow_blocks(cfg->floor_bytes), tick = now >> FLOW_TICK_SHIFT;
-	struct class_flows *c = flows_of(a->class);
-	struct flow *first = flow_at(a, 0), *second = flow_at(a, 1);
+	struct arrival a = arrival_of(skb, p, queue->class);
+	struct class_flows *c = flows_of(a.class);
+	struct flow *first = flow_at(&a, 0), *second = flow_at(&a, 1);
 
 	if (!c || !first || !second)
 		return 0;
 	turn_window(c, now, frame_blocks);
-	if (a->kind == PORT_NOT_ECT && !a->spacing)
+	if (kind_of(p) == PORT_NOT_ECT && !a.spacing)
 		return 0;
-	recent = flow_enter(first, a, now, frame_blocks);
-	recent = mark_min(recent, flow_enter(second, a, now, frame_blocks));
-	if (a->kind != PORT_NOT_ECT) {
-		__sync_fetch_and_add(&c->ect_blocks, a->blocks);
-		__sync_fetch_and_add(&c->ect_weighted, a->blocks * recent);
+	recent = flow_enter(first, &a, now, frame_blocks);
+	recent = mark_min(recent, flow_enter(second, &a, now, frame_blocks));
+	if (kind_of(p) == PORT_ECT) {
+		__sync_fetch_and_add(&c->ect_blocks, a.blocks);
+		__sync_fetch_and_add(&c->ect_weighted, a.blocks * recent);
 		return 0;
 	}
-	rate = class_rate(cfg, a->class, queue->busy);
-	trip = (rtt + mark_ns(rate, queue->own)) >> FLOW_TICK_SHIFT;
-	check_use(c, now, rate, queue->own);
+	check_use(c, now, queue->rate, queue->own);
 	low = threshold > low ? threshold : low;
-	bound = bound_of(c, recent, threshold, low);
-	if (queue->judged > bound && may_drop(first, second, a, tick, trip)) {
-		first->spared = second->spared = a->spacing * a->blocks;
+	if (queue->judged > bound_of(c, recent, threshold, low) &&
+	    may_drop(first, second, &a, tick, queue->trip)) {
+		first->spared = second->spared = a.spacing * a.blocks;
 		first->dropped_at = second->dropped_at = tick;
 		if (queue->judged <= low)
 			c->dropped = 1;
 		return 1;
 	}
-	spare_less(first, a->blocks);
-	spare_less(second, a->blocks);
+	spare_less(first, a.blocks);
+	spare_less(second, a.blocks);
 	return 0;
 }
 

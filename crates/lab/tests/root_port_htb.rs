@@ -57,12 +57,6 @@ fn root_port_htb_ecn_connections_leave_others_their_share() {
 }
 
 #[test]
-#[ignore = "on demand: four minutes, for docs/marking-evidence.md"]
-fn root_port_htb_ecn_mix_table() {
-    mixed::table("htb");
-}
-
-#[test]
 fn root_port_htb_run_times() {
     conformance::run_times_are_counted("htb");
 }

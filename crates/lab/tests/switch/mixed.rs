@@ -5,10 +5,9 @@ use super::{Bridge, Host};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::Duration;
+use vmcc_host::diag::Diag;
 
-/// What one iperf3 opens at most.
-const MAX_STREAMS: usize = 128;
-const FIRST_PORT: u16 = 5201;
+const ECN_CONNECTIONS: usize = 3;
 const DATAGRAMS: usize = 100;
 const CONNECTIONS: usize = 20;
 const LISTENER: u16 = 5300;
@@ -50,74 +49,56 @@ fn trickle(from: &Host, to: &Host) {
     });
 }
 
-/// Goodput of one of `connections` from one host to another.
-fn bulk(from: &Host, to: &Host, first_port: u16, connections: usize) -> f64 {
-    let sum: f64 = thread::scope(|scope| {
-        let runs: Vec<_> = (0..connections.div_ceil(MAX_STREAMS))
-            .zip(first_port..)
-            .map(|(run, to_port)| {
-                let streams = (connections - run * MAX_STREAMS).min(MAX_STREAMS);
-                let options = format!("-t 10 -O 4 -C cubic -P {streams}");
-                scope.spawn(move || transfers(&[(from, to, to_port)], &options)[0].goodput_bps)
-            })
-            .collect();
-        runs.into_iter().map(|run| run.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).sum()
-    });
-    sum / connections as f64
+/// Bytes that a host's connections to a TCP port have brought there.
+fn acknowledged(host: &Host, to_port: u16) -> u64 {
+    let all = host.namespace.within(|| Diag::open().unwrap().subflows().unwrap());
+    all.iter().filter(|s| s.established && s.remote.port() == to_port).map(|s| s.bytes_acked).sum()
 }
 
-/// ECN connections, one without ECN, datagrams and new connections through one port.
-fn mixed(backend: &str, rate: &str, connections: usize, settings: &str) -> Passed {
+/// ECN connections, one without ECN, datagrams and new connections through one port of 10 Mbit/s.
+fn mixed(backend: &str, settings: &str) -> Passed {
     let bridge = Bridge::new(4);
     let [ecn, legacy, other, sink] = &bridge.hosts[..] else { panic!("four hosts") };
     for host in [legacy, other] {
         host.namespace.sysctl("ipv4/tcp_ecn", "0");
     }
-    let port = bridge.attach(3, &format!("rate = '{rate}'\nbackend = '{backend}'\n{settings}"));
+    let port = bridge.attach(3, &format!("rate = '10mbit'\nbackend = '{backend}'\n{settings}"));
     let inbox = Inbox::open(sink, INBOX..INBOX + 1);
     let passed = thread::scope(|scope| {
-        let with = scope.spawn(|| bulk(ecn, sink, FIRST_PORT + 1, connections));
-        let without = scope.spawn(|| bulk(legacy, sink, FIRST_PORT, 1));
-        while port.stats().unwrap().classes[0].packets < 500 {
-            assert!(!with.is_finished(), "the transfer ended before the others began");
+        let bulk = [(ecn, 5201, ECN_CONNECTIONS), (legacy, 5202, 1)];
+        let running = bulk.map(|(host, to_port, connections)| {
+            let options = format!("-t 14 -C cubic -P {connections}");
+            scope.spawn(move || transfers(&[(host, sink, to_port)], &options))
+        });
+        let sent = || bulk.map(|(host, to_port, _)| acknowledged(host, to_port));
+        while sent().iter().any(|bytes| *bytes < 200_000) {
+            assert!(!running[0].is_finished(), "the transfer ended before the others began");
             thread::sleep(Duration::from_millis(10));
         }
+        let before = sent();
         let opened = scope.spawn(|| connect(other, sink));
         trickle(other, sink);
+        let [with, without] = [0, 1].map(|kind| (sent()[kind] - before[kind]) as f64);
+        assert!(running.iter().all(|run| !run.is_finished()), "all traffic is there to the end");
         Passed {
             lost_datagrams: DATAGRAMS - inbox.receive(DATAGRAMS).len(),
             established: opened.join().unwrap(),
             repeated_syns: other.tcp_counter("RetransSegs"),
-            ratio: with.join().unwrap() / without.join().unwrap(),
+            ratio: with / ECN_CONNECTIONS as f64 / without,
         }
     });
-    println!("{rate} {connections}: {settings:?} {passed:?} {:?}", port.detach().unwrap().classes);
+    println!("{settings:?} {passed:?} {:?}", port.detach().unwrap().classes);
     passed
-}
-
-/// The same traffic at a port that marks and at one with tail drop, in the same seconds.
-fn beside_tail_drop(backend: &str, rate: &str, connections: usize) -> [Passed; 2] {
-    thread::scope(|scope| {
-        ["marking = { rule = 'mq-ecn' }", "not_ect = 'queue'\noverload = 1.0\nmarking = { rule = 'none' }"]
-            .map(|settings| scope.spawn(move || mixed(backend, rate, connections, settings)))
-            .map(|running| running.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
-    })
-}
-
-/// The table of docs/marking-evidence.md.
-pub fn table(backend: &str) {
-    for rate in ["10mbit", "100mbit"] {
-        for connections in [1, 3, 6, 32, 128, 512] {
-            let [marked, tail_drop] = beside_tail_drop(backend, rate, connections);
-            println!("| {rate} | {connections} | {marked:?} | {tail_drop:?} |");
-        }
-    }
 }
 
 /// Beside a port with tail drop in the same seconds: datagrams and SYNs are lost no more often than there, and CUBIC
 /// without ECN has its share.
 pub fn ecn_connections_leave_others_their_share(backend: &str) {
-    let [marked, tail_drop] = beside_tail_drop(backend, "10mbit", 3);
+    let [marked, tail_drop] = thread::scope(|scope| {
+        ["marking = { rule = 'mq-ecn' }", "not_ect = 'queue'\noverload = 1.0\nmarking = { rule = 'none' }"]
+            .map(|settings| scope.spawn(move || mixed(backend, settings)))
+            .map(|running| running.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
+    });
     assert_eq!(marked.established, CONNECTIONS, "{marked:?}");
     assert!(marked.repeated_syns <= tail_drop.repeated_syns.max(1), "{marked:?} {tail_drop:?}");
     assert!(marked.lost_datagrams <= tail_drop.lost_datagrams + DATAGRAMS / 100, "{marked:?} {tail_drop:?}");
