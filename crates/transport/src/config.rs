@@ -57,10 +57,17 @@ pub struct Config {
     pub stream_window: u64,
     /// Of a stream at first: that doubles for as long as the application keeps up, so that many which nobody reads do not take up what all may send.
     pub first_stream_window: u64,
+    /// Bytes of a stream that may come before they are read, whatever other streams hold. Windows beyond it share half of
+    /// `connection_window`, each at most as much as is left of that. So unread streams never stop others while `reserved_stream_window`
+    /// times the number of streams is at most the other half. By default nothing is shared: streams may use up the connection's window.
+    pub reserved_stream_window: u64,
     /// Bytes of all streams that may come before they are read.
     pub connection_window: u64,
     /// Bytes of a stream that are kept until they are acknowledged.
     pub send_window: u64,
+    /// Bytes of all streams that are kept until they are acknowledged, besides 16 KiB of each. They are shared like windows beyond
+    /// `reserved_stream_window`.
+    pub connection_send_window: u64,
     /// Bytes of a stream of those that are taken before they leave: what is written just before is in the processor's cache still.
     pub unsent_window: u64,
     /// Streams of both directions that the peer may have open.
@@ -103,8 +110,10 @@ impl Default for Config {
             max_ack_delay: Span::from_ms(25),
             stream_window: 8 << 20,
             first_stream_window: u64::MAX,
+            reserved_stream_window: u64::MAX,
             connection_window: 16 << 20,
             send_window: 8 << 20,
+            connection_send_window: u64::MAX,
             unsent_window: u64::MAX,
             max_streams_bidi: 256,
             max_streams_uni: 256,
@@ -127,10 +136,12 @@ impl Config {
         Limits {
             first_stream_window: self.first_stream_window.min(self.stream_window),
             stream_window: self.stream_window,
+            reserved_stream_window: self.reserved_stream_window,
             connection_window: self.connection_window,
             max_streams_bidi: self.max_streams_bidi,
             max_streams_uni: self.max_streams_uni,
             send_window: self.send_window,
+            connection_send_window: self.connection_send_window,
             unsent_window: self.unsent_window.clamp(1, self.send_window.max(1)),
         }
     }

@@ -3,6 +3,7 @@
 pub(crate) mod pages;
 pub(crate) mod recv;
 pub(crate) mod send;
+mod share;
 mod table;
 
 pub(crate) use table::{Limits, Streams};

@@ -1,6 +1,7 @@
 //! The receiving half of a stream: what has come, in order or not, and how much more may.
 
 use super::pages::Pages;
+use super::share::Pool;
 use crate::error::{TransportError, code};
 use crate::wire::ranges::Ranges;
 
@@ -79,6 +80,8 @@ pub(crate) struct RecvHalf {
     pub(crate) max: u64,
     /// How far beyond what was read that reaches.
     pub(crate) window: u64,
+    /// Bytes that may lie here unread, as recorded with the pool.
+    pub(crate) held: u64,
     pub(crate) final_size: Option<u64>,
     /// The peer has reset it with this code.
     pub(crate) reset: Option<u64>,
@@ -114,18 +117,34 @@ impl RecvHalf {
         self.final_size == Some(self.buffer.offset())
     }
 
-    /// Who keeps up with what comes gets twice as much, up to `most`.
-    pub(crate) fn grow(&mut self, most: u64) {
-        if self.buffer.readable() <= self.window / 8 {
+    /// Raises the limit once half of the window was read; whether the peer is to hear of it. The window doubles, up to `most`,
+    /// while the application keeps up.
+    pub(crate) fn extend_limit(&mut self, most: u64, pool: &Pool) -> bool {
+        if self.final_size.is_some() || self.stopped.is_some() {
+            return false;
+        }
+        let allowed = pool.limit(self.held);
+        let window = self.window.min(allowed);
+        let offset = self.buffer.offset();
+        if offset + window < self.max + window / 2 {
+            return false;
+        }
+        // The first limit may be lower than the window.
+        if self.max >= self.window && self.buffer.readable() <= self.window / 8 {
             self.window = (2 * self.window).min(most).max(self.window);
         }
+        let max = offset + self.window.min(allowed);
+        let more = max > self.max;
+        self.max = self.max.max(max);
+        more
     }
 
-    /// Whether a new limit should be told: half of the window has been read since.
-    pub(crate) fn wants_update(&self) -> bool {
-        self.final_size.is_none()
-            && self.stopped.is_none()
-            && self.buffer.offset() + self.window >= self.max + self.window / 2
+    /// Records with the pool what may lie here unread.
+    pub(crate) fn settle(&mut self, pool: &mut Pool) {
+        let discards = self.is_read || self.reset.is_some() || self.stopped.is_some();
+        let end = if discards { self.buffer.offset() } else { self.final_size.unwrap_or(self.max) };
+        let held = end - self.buffer.offset();
+        pool.change(std::mem::replace(&mut self.held, held), held);
     }
 }
 

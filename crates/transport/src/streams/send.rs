@@ -4,6 +4,7 @@
 
 use super::Limits;
 use super::pages::Pages;
+use super::share::Pool;
 use crate::wire::ranges::Ranges;
 use std::ops::Range;
 
@@ -49,7 +50,7 @@ impl SendBuffer {
     }
 
     /// Bytes that may be written.
-    pub(crate) fn room(&self, limits: &Limits) -> u64 {
+    fn room(&self, limits: &Limits) -> u64 {
         let unsent = limits.unsent_window.saturating_sub(self.waiting());
         limits.send_window.saturating_sub(self.kept()).min(unsent)
     }
@@ -168,6 +169,8 @@ pub(crate) struct SendHalf {
     pub(crate) queued: bool,
     /// The application found no room and wants to know when there is some.
     pub(crate) blocked: bool,
+    /// Bytes that are kept, as recorded with the pool.
+    pub(crate) held: u64,
 }
 
 impl SendHalf {
@@ -182,9 +185,22 @@ impl SendHalf {
         self.fin == Fin::Pending && self.buffer.unsent() == self.buffer.end()
     }
 
+    /// Bytes that may be written.
+    pub(crate) fn room(&self, limits: &Limits, pool: &Pool) -> u64 {
+        let shared = pool.limit(self.held).saturating_sub(self.buffer.kept());
+        self.buffer.room(limits).min(shared)
+    }
+
+    /// Records with the pool what is kept.
+    pub(crate) fn settle(&mut self, pool: &mut Pool) {
+        let held = if self.reset.is_some() { 0 } else { self.buffer.kept() };
+        pool.change(std::mem::replace(&mut self.held, held), held);
+    }
+
     /// Whether the application is to hear that there is room again: for half of what may wait.
-    pub(crate) fn is_relieved(&mut self, limits: &Limits) -> bool {
-        let relieved = self.blocked && self.buffer.room(limits) >= limits.unsent_window / 2;
+    pub(crate) fn is_relieved(&mut self, limits: &Limits, pool: &Pool) -> bool {
+        let may_wait = limits.unsent_window.min(pool.limit(self.held));
+        let relieved = self.blocked && self.room(limits, pool) >= may_wait / 2;
         self.blocked &= !relieved;
         relieved
     }
@@ -219,22 +235,25 @@ mod tests {
             max_streams_bidi: 0,
             max_streams_uni: 0,
             send_window: 10_000,
+            connection_send_window: u64::MAX,
             unsent_window: 1000,
+            reserved_stream_window: 0,
         };
+        let pool = Pool::new(u64::MAX, 0);
         let mut half = SendHalf { blocked: true, max: u64::MAX, ..SendHalf::default() };
         half.buffer.write(&[7; 1000]);
-        assert_eq!((half.buffer.room(&limits), half.is_relieved(&limits)), (0, false));
+        assert_eq!((half.room(&limits, &pool), half.is_relieved(&limits, &pool)), (0, false));
         let _ = half.buffer.take(499, u64::MAX);
-        assert!(!half.is_relieved(&limits));
+        assert!(!half.is_relieved(&limits, &pool));
         let _ = half.buffer.take(1, u64::MAX);
-        assert!(half.is_relieved(&limits) && !half.is_relieved(&limits), "once");
+        assert!(half.is_relieved(&limits, &pool) && !half.is_relieved(&limits, &pool), "once");
         for _ in 0..18 {
             half.buffer.write(&[7; 500]);
             let _ = half.buffer.take(1000, u64::MAX);
         }
-        assert_eq!(half.buffer.room(&limits), 0, "all that is kept is under way");
+        assert_eq!(half.room(&limits, &pool), 0, "all that is kept is under way");
         half.buffer.on_acked(0..600);
-        assert_eq!(half.buffer.room(&limits), 600);
+        assert_eq!(half.room(&limits, &pool), 600);
     }
 
     #[test]

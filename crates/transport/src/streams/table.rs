@@ -1,7 +1,9 @@
 //! All streams of a connection: who may open how many, who may send how much, and whose turn it is.
 
+use super::pages::PAGE;
 use super::recv::RecvHalf;
 use super::send::{Fin, SendHalf};
+use super::share::Pool;
 use crate::error::{StreamError, TransportError, code};
 use crate::event::Event;
 use crate::recovery::sent::{Control, Sent};
@@ -21,13 +23,24 @@ pub(crate) struct Limits {
     /// Of a stream at first, and at most.
     pub(crate) first_stream_window: u64,
     pub(crate) stream_window: u64,
+    /// Of a stream whatever others hold.
+    pub(crate) reserved_stream_window: u64,
     pub(crate) connection_window: u64,
     pub(crate) max_streams_bidi: u64,
     pub(crate) max_streams_uni: u64,
     /// Bytes of a stream that are kept until they are acknowledged.
     pub(crate) send_window: u64,
-    /// Bytes of a stream that are taken before they are sent: no more than the above.
+    /// Bytes of all streams that are.
+    pub(crate) connection_send_window: u64,
+    /// Bytes of a stream that are taken before they are sent: no more than `send_window`.
     pub(crate) unsent_window: u64,
+}
+
+impl Limits {
+    /// What transport parameters say of every stream.
+    pub(crate) fn initial_stream_limit(&self) -> u64 {
+        self.first_stream_window.min(self.reserved_stream_window)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +71,9 @@ pub(crate) struct Streams {
     pub(crate) max_data: u64,
     received: u64,
     read: u64,
+    /// Bytes that may come, and that are kept until they are acknowledged.
+    receive_pool: Pool,
+    send_pool: Pool,
     /// Those with something to send, in turn.
     ready: VecDeque<u64>,
     /// Frames that are to be sent for a stream, or for all.
@@ -86,6 +102,8 @@ impl Streams {
             max_data: limits.connection_window,
             received: 0,
             read: 0,
+            receive_pool: Pool::new(limits.connection_window / 2, limits.reserved_stream_window),
+            send_pool: Pool::new(limits.connection_send_window, PAGE as u64),
             ready: VecDeque::new(),
             controls: Vec::new(),
             events: VecDeque::new(),
@@ -126,8 +144,10 @@ impl Streams {
             (_, Dir::Uni) => self.peer_initial[2],
         };
         let send = (own || dir == Dir::Bi).then(|| SendHalf { max, ..SendHalf::default() });
-        let window = self.limits.first_stream_window;
-        let recv = (!own || dir == Dir::Bi).then(|| RecvHalf { max: window, window, ..RecvHalf::default() });
+        let (max, window) = (self.limits.initial_stream_limit(), self.limits.first_stream_window);
+        let recv =
+            (!own || dir == Dir::Bi).then(|| RecvHalf { max, window, held: max, ..RecvHalf::default() });
+        self.receive_pool.change(0, recv.as_ref().map_or(0, |half| half.held));
         self.map.insert(id, Stream { send, recv });
     }
 
@@ -141,18 +161,19 @@ impl Streams {
 
     /// Takes as much of `data` as there is room for.
     pub(crate) fn write(&mut self, id: u64, data: &[u8]) -> Result<usize, StreamError> {
-        let limits = self.limits;
-        let half = self.send_half(id)?;
+        let Streams { map, limits, send_pool, .. } = self;
+        let half = map.get_mut(&id).and_then(|stream| stream.send.as_mut()).ok_or(StreamError::Unknown)?;
         if let Some(code) = half.reset {
             return Err(StreamError::Stopped(code));
         }
         if half.fin != Fin::Open {
             return Err(StreamError::Finished);
         }
-        let room = half.buffer.room(&limits);
+        let room = half.room(limits, send_pool);
         let len = data.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         half.buffer.write(&data[..len]);
         half.blocked |= len < data.len();
+        half.settle(send_pool);
         if len > 0 {
             self.enqueue(id, false);
         }
@@ -176,6 +197,7 @@ impl Streams {
         if half.fin == Fin::Open && half.reset.is_none() {
             half.buffer.cut();
         }
+        self.settle(id);
         self.finish(id)
     }
 
@@ -187,6 +209,7 @@ impl Streams {
         }
         half.reset = Some(code);
         half.buffer.clear();
+        self.settle(id);
         self.controls.push(Control::ResetStream(id));
         Ok(())
     }
@@ -203,6 +226,7 @@ impl Streams {
         let complete = half.final_size.is_some();
         half.buffer.clear();
         half.is_read = complete;
+        self.settle(id);
         self.on_read(unread);
         match complete {
             true => self.retire(id),
@@ -213,8 +237,8 @@ impl Streams {
 
     /// Reads what has come in order: bytes, or none at the end of the stream.
     pub(crate) fn read(&mut self, id: u64, out: &mut [u8]) -> Result<Option<usize>, StreamError> {
-        let most = self.limits.stream_window;
-        let half = self.recv_half(id)?;
+        let Streams { map, limits, receive_pool, controls, .. } = self;
+        let half = map.get_mut(&id).and_then(|stream| stream.recv.as_mut()).ok_or(StreamError::Unknown)?;
         if let Some(code) = half.reset {
             half.is_read = true;
             self.retire(id);
@@ -230,11 +254,10 @@ impl Streams {
             self.retire(id);
             return Ok(None);
         }
-        if half.wants_update() {
-            half.grow(most);
-            half.max = half.buffer.offset() + half.window;
-            self.controls.push(Control::MaxStreamData(id));
+        if half.extend_limit(limits.stream_window, receive_pool) {
+            controls.push(Control::MaxStreamData(id));
         }
+        half.settle(receive_pool);
         self.on_read(len as u64);
         Ok(Some(len))
     }
@@ -270,6 +293,17 @@ impl Streams {
         }
     }
 
+    /// Records what a stream holds of what all share.
+    fn settle(&mut self, id: u64) {
+        let Some(stream) = self.map.get_mut(&id) else { return };
+        if let Some(half) = &mut stream.recv {
+            half.settle(&mut self.receive_pool);
+        }
+        if let Some(half) = &mut stream.send {
+            half.settle(&mut self.send_pool);
+        }
+    }
+
     /// Forgets a stream both of whose halves are over.
     fn retire(&mut self, id: u64) {
         let Some(stream) = self.map.get(&id) else { return };
@@ -278,6 +312,7 @@ impl Streams {
         if !(sent && read) {
             return;
         }
+        self.settle(id);
         self.map.remove(&id);
         if self.map.is_empty() {
             // An empty tree keeps room for eleven.

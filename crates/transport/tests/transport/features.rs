@@ -288,6 +288,62 @@ fn a_stream_that_is_read_gets_more_than_one_that_is_not() {
     assert_eq!(net.connection(1, server).read(unread, &mut [0; 100_000]), Ok(Some(10_000)));
 }
 
+/// Each is read until it has the widest window that it gets, and then no more.
+#[test]
+fn unread_streams_with_wide_windows_leave_each_other_one_a_share() {
+    let config = Config {
+        first_stream_window: 20_000,
+        reserved_stream_window: 5_000,
+        stream_window: 1 << 20,
+        connection_window: 1 << 20,
+        max_streams_bidi: 100,
+        ..Config::default()
+    };
+    let (mut net, client, server) = pair(&[Link::default()], &config);
+    let unread: Vec<_> = (0..99).map(|_| net.connection(0, client).open_stream(Dir::Bi).unwrap()).collect();
+    let (mut read, mut written, mut buffer) = ([0; 99], [0; 99], vec![0; 1 << 20]);
+    for round in 0..400 {
+        for (i, &stream) in unread.iter().enumerate() {
+            written[i] += net.connection(0, client).write(stream, &[1; 50_000]).unwrap();
+            if round < 200 {
+                // The first packets may not have come.
+                let came = net.connection(1, server).read(stream, &mut buffer);
+                read[i] += came.ok().flatten().unwrap_or(0);
+            }
+        }
+        net.run_for(Span::from_ms(20));
+    }
+    assert!(read.iter().all(|&read| read > 20_000), "{read:?}");
+    let took = Transfer::up(&mut net, client, server, 300_000).run(&mut net, Span::from_secs(20));
+    assert!(took < Span::from_secs(10), "{took:?}");
+    // All of it came in the end, and lay there.
+    let lay: Vec<usize> = unread
+        .iter()
+        .map(|&stream| net.connection(1, server).read(stream, &mut buffer).unwrap().unwrap_or(0))
+        .collect();
+    assert!(lay.iter().sum::<usize>() <= 1 << 20, "{lay:?}");
+}
+
+#[test]
+fn what_streams_keep_until_it_is_acknowledged_is_bounded_for_all_together() {
+    let config = Config {
+        stream_window: 5_000,
+        connection_window: 1 << 20,
+        connection_send_window: 400_000,
+        max_streams_bidi: 100,
+        ..Config::default()
+    };
+    let (mut net, client, server) = pair(&[Link::default()], &config);
+    let mut written = 0;
+    for _ in 0..99 {
+        let stream = net.connection(0, client).open_stream(Dir::Bi).unwrap();
+        written += net.connection(0, client).write(stream, &[1; 1 << 20]).unwrap();
+    }
+    assert!(written <= 400_000 + 99 * (16 << 10), "{written}");
+    net.run_for(Span::from_ms(500));
+    Transfer::up(&mut net, client, server, 500_000).run(&mut net, Span::from_secs(20));
+}
+
 #[test]
 fn as_many_streams_may_be_open_as_were_allowed_whenever_others_ended() {
     for ended in 0..40 {

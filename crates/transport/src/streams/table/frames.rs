@@ -42,7 +42,8 @@ impl Streams {
         if !self.reach(id, true)? {
             return Ok(());
         }
-        let Ok(half) = self.recv_half(id) else { return Ok(()) };
+        let half = self.map.get_mut(&id).and_then(|stream| stream.recv.as_mut());
+        let Some(half) = half else { return Ok(()) };
         let ready = half.buffer.readable();
         let at_end = half.final_size.is_some();
         let new = half.extend(offset + data.len() as u64, fin)?;
@@ -52,6 +53,9 @@ impl Streams {
             if half.buffer.is_shattered() {
                 return Err(TransportError::new(code::INTERNAL, "a stream in too many pieces"));
             }
+        }
+        if fin {
+            half.settle(&mut self.receive_pool);
         }
         let news = wanted && !half.told && (half.buffer.readable() > ready || (fin && !at_end));
         half.told |= news;
@@ -98,6 +102,7 @@ impl Streams {
             half.reset = Some(error);
             half.buffer.clear();
         }
+        self.settle(id);
         self.on_received(new)?;
         if known {
             return Ok(());

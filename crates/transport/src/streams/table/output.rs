@@ -55,8 +55,9 @@ impl Streams {
     }
 
     fn put_frame(&mut self, id: u64, out: &mut Vec<u8>, room: usize, to_end: bool) -> Option<Sent> {
-        let (credit, limits) = (self.credit(), self.limits);
-        let half = self.send_half(id).ok().filter(|half| half.reset.is_none())?;
+        let credit = self.credit();
+        let Streams { map, limits, send_pool, .. } = self;
+        let half = map.get_mut(&id)?.send.as_mut().filter(|half| half.reset.is_none())?;
         let unsent = half.buffer.unsent();
         let limit = half.max.min(unsent + credit);
         let (offset, available) = half.buffer.peek(limit);
@@ -87,7 +88,7 @@ impl Streams {
             half.fin = Fin::Sent;
         }
         let new = half.buffer.unsent() - unsent;
-        if new > 0 && half.is_relieved(&limits) {
+        if new > 0 && half.is_relieved(limits, send_pool) {
             self.events.push_back(Event::StreamWritable { stream: id });
         }
         self.sent += new;
@@ -96,19 +97,20 @@ impl Streams {
 
     /// What was in a frame has arrived.
     pub(crate) fn on_acked(&mut self, id: u64, range: Range<u64>, fin: bool) {
-        let limits = self.limits;
-        let Ok(half) = self.send_half(id) else { return };
+        let Streams { map, limits, send_pool, .. } = self;
+        let Some(half) = map.get_mut(&id).and_then(|stream| stream.send.as_mut()) else { return };
         if half.reset.is_some() {
             return;
         }
         half.buffer.on_acked(range);
+        half.settle(send_pool);
         if fin {
             half.fin = Fin::Acked;
         }
         if half.is_over() {
             self.events.push_back(Event::StreamFinished { stream: id });
             self.retire(id);
-        } else if half.is_relieved(&limits) {
+        } else if half.is_relieved(limits, send_pool) {
             self.events.push_back(Event::StreamWritable { stream: id });
         }
     }
