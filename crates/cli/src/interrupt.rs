@@ -1,10 +1,15 @@
 //! Ctrl-C: the first asks everything to stop and clean up, the second leaves at once. What comes right after the first is
-//! no second one: `timeout` signals a program and then its process group.
+//! no second one: `timeout` signals a program and then its process group. Signals that are ignored when a command begins stay
+//! ignored: that is how `nohup`, and a shell's background job, keep them from it.
 
 use crate::failure::{Exit, Failure};
+use nix::libc;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{OnceLock, mpsc};
+use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -13,7 +18,7 @@ const ONE_WISH: Duration = Duration::from_millis(200);
 /// How long who leaves at once may take for it.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// Starts to listen for SIGINT, SIGTERM and SIGHUP and returns the flag that they set.
+/// Starts to listen for SIGINT, SIGTERM and SIGHUP, as far as they are not ignored, and returns the flag that they set.
 pub(crate) fn listen() -> Result<&'static AtomicBool, Failure> {
     listen_and_finish(|| {})
 }
@@ -26,7 +31,7 @@ pub(crate) fn listen_and_finish(finish: fn()) -> Result<&'static AtomicBool, Fai
         if STOP.swap(true, Ordering::SeqCst) && first.elapsed() > ONE_WISH {
             // Cleaning up hangs or takes too long for the user's taste.
             let (done, finished) = mpsc::channel();
-            std::thread::spawn(move || {
+            thread::spawn(move || {
                 finish();
                 // Whoever would read this may be gone, too.
                 let _ = writeln!(
@@ -40,11 +45,27 @@ pub(crate) fn listen_and_finish(finish: fn()) -> Result<&'static AtomicBool, Fai
             std::process::exit(Exit::Interrupted as i32);
         }
     };
-    match ctrlc::set_handler(handler) {
-        // A command that runs another one has installed it already.
-        Ok(()) | Err(ctrlc::Error::MultipleHandlers) => Ok(&STOP),
-        Err(error) => Err(Failure::host(format!("signals: cannot install a handler: {error}"))),
+    static LISTENING: Mutex<bool> = Mutex::new(false);
+    let mut listening = LISTENING.lock().unwrap_or_else(PoisonError::into_inner);
+    // A command that runs another one listens already.
+    if !*listening {
+        let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
+        let signals = Signals::new(wanted);
+        let mut signals =
+            signals.map_err(|error| Failure::host(format!("signals: cannot install a handler: {error}")))?;
+        thread::spawn(move || signals.forever().for_each(|_| handler()));
+        *listening = true;
     }
+    Ok(&STOP)
+}
+
+fn is_ignored(signal: libc::c_int) -> bool {
+    // SAFETY: all zeros are a valid value, which the call only overwrites; nothing is set.
+    let now = unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        (libc::sigaction(signal, std::ptr::null(), &raw mut now) == 0).then_some(now)
+    };
+    now.is_some_and(|now| now.sa_sigaction == libc::SIG_IGN)
 }
 
 /// Waits that long; whether it was not told to stop meanwhile.
@@ -52,7 +73,7 @@ pub(crate) fn listen_and_finish(finish: fn()) -> Result<&'static AtomicBool, Fai
 pub(crate) fn wait(time: Duration, stop: &AtomicBool) -> bool {
     let began = Instant::now();
     while !stop.load(Ordering::SeqCst) && began.elapsed() < time {
-        std::thread::sleep(ONE_WISH.min(time.saturating_sub(began.elapsed())));
+        thread::sleep(ONE_WISH.min(time.saturating_sub(began.elapsed())));
     }
     !stop.load(Ordering::SeqCst)
 }
