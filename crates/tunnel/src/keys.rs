@@ -7,17 +7,18 @@ use rustls::sign::CertifiedKey;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use vmcc_files::ReadError;
 
 const KEY: &str = "identity-key.der";
 const CERTIFICATE: &str = "identity-cert.der";
 const PEERS: &str = "peers";
 const PREFIX: &str = "sha256:";
-/// A list of peers is read up to here.
-const MOST_BYTES: usize = 1 << 20;
+/// Bytes of a file of the folder; a list of peers is the longest.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// The SHA-256 of a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,6 +84,16 @@ pub enum KeysError {
     /// The key is not that of the certificate.
     #[error("{}: {KEY} is not the key of {CERTIFICATE}; remove both, make new ones with `vmcc keys`, and have peers trust these", .0.display())]
     Mismatch(PathBuf),
+    /// Others may read the key, or change the list of peers.
+    #[error("{}: others may {may} it (mode {mode:03o}); make it yours alone: chmod 600", path.display())]
+    Public {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+        /// What others may do to it.
+        may: &'static str,
+    },
     /// A file cannot be read or written.
     #[error("{}: {source}; check the owner and permissions", path.display())]
     Io {
@@ -104,6 +115,43 @@ pub enum KeysError {
     /// No key could be made.
     #[error("a key cannot be made: {0}")]
     Make(#[from] rcgen::Error),
+}
+
+/// Permissions that a file of the folder must not go beyond.
+#[derive(Clone, Copy)]
+enum Access {
+    /// Nobody but its owner.
+    Owner,
+    /// Anybody may read it, and nobody but its owner write to it.
+    OwnerWrites,
+    Anybody,
+}
+
+/// Reads a file of the folder, if it is there.
+fn read(path: &Path, access: Access) -> Result<Option<Vec<u8>>, KeysError> {
+    let (others, may) = match access {
+        Access::Owner => (0o077, "use"),
+        Access::OwnerWrites => (0o022, "change"),
+        Access::Anybody => (0, ""),
+    };
+    let failed = |source: ReadError| match source {
+        ReadError::Io(source) => failed(path, source),
+        other => failed(path, io::Error::other(other)),
+    };
+    let file = match vmcc_files::open_regular(path) {
+        Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(failed)?,
+    };
+    let mode = file.metadata().map_err(|error| failed(error.into()))?.permissions().mode() & 0o777;
+    if mode & others != 0 {
+        return Err(KeysError::Public { path: path.to_owned(), mode, may });
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(error.into()))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(failed(ReadError::TooLong { limit_bytes: MAX_BYTES }));
+    }
+    Ok(Some(bytes))
 }
 
 fn failed(path: &Path, source: io::Error) -> KeysError {
@@ -149,14 +197,10 @@ impl Identity {
     /// # Errors
     /// There is none, or it cannot be read.
     pub fn load(folder: &Path) -> Result<Identity, KeysError> {
-        let read = |name: &str| {
-            let path = folder.join(name);
-            fs::read(&path).map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => KeysError::None(folder.to_owned()),
-                _ => failed(&path, error),
-            })
+        let read = |name: &str, access| {
+            read(&folder.join(name), access)?.ok_or_else(|| KeysError::None(folder.to_owned()))
         };
-        let (key, certificate) = (read(KEY)?, read(CERTIFICATE)?);
+        let (key, certificate) = (read(KEY, Access::Owner)?, read(CERTIFICATE, Access::Anybody)?);
         let identity = Identity { certificate: certificate.into(), key: key.into() };
         let key = any_supported_type(&identity.key()).ok();
         let whole = key.is_some_and(|key| CertifiedKey::new(identity.chain(), key).keys_match().is_ok());
@@ -227,20 +271,19 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<(), KeysError> {
     write().map_err(|error| failed(path, error))
 }
 
+/// A list of peers; empty if there is none.
+fn text_of(path: &Path) -> Result<String, KeysError> {
+    let bytes = read(path, Access::OwnerWrites)?.unwrap_or_default();
+    String::from_utf8(bytes).map_err(|error| failed(path, io::Error::new(io::ErrorKind::InvalidData, error)))
+}
+
 /// The peers that a folder's list trusts; none if there is no list.
 ///
 /// # Errors
 /// The list cannot be read, or a line of it.
 pub fn peers(folder: &Path) -> Result<BTreeSet<Fingerprint>, KeysError> {
     let path = folder.join(PEERS);
-    let text = match fs::read_to_string(&path) {
-        Ok(text) if text.len() > MOST_BYTES => {
-            return Err(failed(&path, io::Error::other("it is larger than a list of peers can be")));
-        }
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(failed(&path, error)),
-    };
+    let text = text_of(&path)?;
     let lines = text.lines().enumerate().map(|(i, line)| (i + 1, line.trim()));
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     let peer = |(line, text): (usize, &str)| {
@@ -262,11 +305,7 @@ pub fn trust(folder: &Path, peer: Fingerprint, comment: &str) -> Result<bool, Ke
     let _lock = lock(folder)?;
     let path = folder.join(PEERS);
     let comment: String = comment.chars().filter(|c| !c.is_control()).collect();
-    let mut text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(failed(&path, error)),
-    };
+    let mut text = text_of(&path)?;
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
@@ -282,7 +321,6 @@ mod tests {
 
     #[test]
     fn keys_are_made_once_and_only_their_owner_reads_them() {
-        use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("vmcc");
         assert!(matches!(Identity::load(&inner), Err(KeysError::None(_))));
@@ -292,6 +330,34 @@ mod tests {
         assert_eq!(first.fingerprint(), second.fingerprint());
         assert_ne!(first.fingerprint(), Identity::generate().unwrap().fingerprint());
         assert_eq!(fs::metadata(inner.join(KEY)).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn keys_and_lists_that_others_can_use_or_change_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (identity, _) = Identity::load_or_make(folder.path()).unwrap();
+        trust(folder.path(), identity.fingerprint(), "").unwrap();
+        let mode = |name: &str, mode| {
+            fs::set_permissions(folder.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for open in [0o640, 0o604, 0o620, 0o602, 0o666] {
+            mode(KEY, open);
+            let error = Identity::load_or_make(folder.path()).err().unwrap();
+            assert!(matches!(error, KeysError::Public { mode, .. } if mode == open), "{error}");
+            assert!(error.to_string().contains("chmod 600"), "{error}");
+        }
+        mode(KEY, 0o400);
+        assert!(Identity::load(folder.path()).is_ok());
+        for (open, refused) in [(0o644, false), (0o664, true), (0o646, true), (0o600, false)] {
+            mode(PEERS, open);
+            assert_eq!(peers(folder.path()).is_err(), refused, "{open:o}");
+            assert_eq!(trust(folder.path(), identity.fingerprint(), "").is_err(), refused, "{open:o}");
+        }
+        // A pipe is not waited for.
+        fs::remove_file(folder.path().join(PEERS)).unwrap();
+        let pipe = nix::sys::stat::Mode::from_bits_truncate(0o600);
+        nix::unistd::mkfifo(&folder.path().join(PEERS), pipe).unwrap();
+        assert!(peers(folder.path()).is_err());
     }
 
     #[test]
