@@ -3,12 +3,17 @@
 mod common;
 
 use assert_cmd::Command as Assert;
+use nix::libc;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -351,6 +356,198 @@ fn programs_are_not_limited_by_the_usual_number_of_open_files() {
         assert_eq!(code, 0);
         assert_eq!(asked(stream, b"whole"), b"whole");
     }
+}
+
+/// Sends to each connection for as long as it takes anything; how many bytes were taken so far, of all.
+fn source() -> (SocketAddr, Arc<AtomicU64>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let (address, sent) = (listener.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));
+    let count = sent.clone();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, count) = (stream.unwrap(), count.clone());
+            thread::spawn(move || {
+                while let Ok(len) = stream.write(&[7; 1 << 16]) {
+                    count.fetch_add(len as u64, Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    (address, sent)
+}
+
+/// Accepts connections and keeps them, without a word.
+fn silent() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || listener.incoming().collect::<Vec<_>>());
+    address
+}
+
+/// A figure of a process in KiB, such as `VmRSS`.
+fn memory_kib(side: &Side, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", side.child.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+fn open_files(side: &Side) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", side.child.id())).unwrap().count()
+}
+
+fn wait_until(what: &str, most: Duration, mut done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < most, "{what}: not within {most:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A client and a server on this host, and where SOCKS5 is.
+fn pair(users: &Users) -> (Side, Side, SocketAddr) {
+    let mut server = Side::start(&["--listen", "127.0.0.1:0", "--keys", &users.keys("server")]);
+    let at = server.address("listening for clients").to_string();
+    let mut client = Side::start(&[&at, "--socks", "127.0.0.1:0", "--keys", &users.keys("client")]);
+    let socks_at = client.address("listening for SOCKS5");
+    (server, client, socks_at)
+}
+
+#[test]
+fn unread_downloads_neither_stop_others_nor_fill_memory() {
+    let users = Users::acquainted();
+    let (server, client, socks_at) = pair(&users);
+    let ((source, sent), echo) = (source(), echo());
+    let before = [&server, &client].map(|side| memory_kib(side, "VmHWM"));
+    let unread: Vec<_> = (0..150)
+        .map(|_| {
+            let (stream, code, _) = socks(socks_at, 1, source);
+            assert_eq!(code, 0);
+            stream
+        })
+        .collect();
+    // Until no buffer on the way takes any more.
+    let (mut last, mut since) = (0, Instant::now());
+    wait_until("the downloads stop", Duration::from_secs(120), || {
+        let now = sent.load(Ordering::SeqCst);
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+        since.elapsed() > Duration::from_secs(1)
+    });
+    let (stream, code, _) = socks(socks_at, 1, echo);
+    assert_eq!(code, 0);
+    assert!(asked(stream, &[5; 1_000_000]) == [5; 1_000_000]);
+    for (side, before) in [&server, &client].into_iter().zip(before) {
+        let grown = memory_kib(side, "VmHWM") - before;
+        assert!(grown < 80 << 10, "{grown} KiB for {} unread downloads", unread.len());
+    }
+}
+
+/// Nothing else tells a program that has closed its connection from one that only has nothing more to say.
+#[test]
+fn a_program_that_is_gone_frees_what_a_silent_target_holds() {
+    let users = Users::acquainted();
+    let (server, client, socks_at) = pair(&users);
+    let files = || [&server, &client].map(open_files);
+    let (target, before) = (silent(), files());
+    let (mut stream, code, _) = socks(socks_at, 1, target);
+    assert_eq!(code, 0);
+    stream.write_all(b"to nobody").unwrap();
+    // Of the minute in which the kernel answers for a closed connection.
+    let short: libc::c_int = 1;
+    // SAFETY: the value is one that the option takes, and outlives the call.
+    let done = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_LINGER2,
+            (&raw const short).cast(),
+            size_of_val(&short) as libc::socklen_t,
+        )
+    };
+    assert_eq!(done, 0);
+    let (half_closed, _, _) = socks(socks_at, 1, target);
+    half_closed.shutdown(Shutdown::Write).unwrap();
+    drop(stream);
+    wait_until("one of both programs is carried", Duration::from_secs(90), || {
+        files() == before.map(|count| count + 1)
+    });
+    drop(half_closed);
+}
+
+#[test]
+fn programs_that_wait_for_nothing_give_way_to_new_ones() {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
+    let users = Users::acquainted();
+    let (_server, mut client, socks_at) = pair(&users);
+    let (target, echo) = (silent(), echo());
+    for _ in 0..1000 {
+        let (stream, code, _) = socks(socks_at, 1, target);
+        assert_eq!(code, 0);
+        stream.shutdown(Shutdown::Write).unwrap();
+    }
+    for _ in 0..3 {
+        let (stream, code, _) = socks(socks_at, 1, echo);
+        assert_eq!(code, 0);
+        assert_eq!(asked(stream, b"whole"), b"whole");
+    }
+    let mut said = String::new();
+    while !said.contains("1000 programs are connected") {
+        assert!(client.lines.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+}
+
+#[test]
+fn an_association_belongs_to_the_port_that_its_program_named() {
+    let users = Users::acquainted();
+    let (_server, _client, socks_at) = pair(&users);
+    let bound = || {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        socket.set_read_timeout(Some(MOST)).unwrap();
+        socket
+    };
+    let (far, owner, other) = (bound(), bound(), bound());
+    let (_association, code, relay) = socks(socks_at, 3, owner.local_addr().unwrap());
+    assert_eq!(code, 0);
+    let head = [&[0, 0, 0, 1, 127, 0, 0, 1][..], &far.local_addr().unwrap().port().to_be_bytes()].concat();
+    let send = |from: &UdpSocket, text: &[u8]| {
+        from.send_to(&[&head[..], text].concat(), (Ipv4Addr::LOCALHOST, relay)).unwrap();
+    };
+    for text in [b"stolen", b"stolen"] {
+        send(&other, text);
+    }
+    send(&owner, b"mine");
+    let mut buffer = [0; 100];
+    let (len, from) = far.recv_from(&mut buffer).unwrap();
+    assert_eq!(&buffer[..len], b"mine");
+    far.send_to(b"back", from).unwrap();
+    let len = owner.recv(&mut buffer).unwrap();
+    assert!(buffer[..len].ends_with(b"back"));
+    other.set_nonblocking(true).unwrap();
+    assert!(other.recv(&mut buffer).is_err());
+}
+
+/// As by `nohup`, and in the background of a shell without job control.
+#[test]
+fn signals_that_are_ignored_at_the_beginning_stay_ignored() {
+    let users = Users::acquainted();
+    let script = "trap '' HUP INT; exec \"$0\" proxy --listen 127.0.0.1:0 --keys \"$1\"";
+    let keys = users.keys("server");
+    let mut server = Side::run(Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_vmcc"), &keys]));
+    let at = server.address("listening for clients").to_string();
+    let pid = Pid::from_raw(server.child.id() as i32);
+    for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGHUP] {
+        kill(pid, signal).unwrap();
+    }
+    // It serves: what it was sent has been dealt with before.
+    let mut client = Side::start(&[&at, "--socks", "127.0.0.1:0", "--keys", &users.keys("client")]);
+    let socks_at = client.address("listening for SOCKS5");
+    let (stream, code, _) = socks(socks_at, 1, echo());
+    assert_eq!((code, asked(stream, b"still")), (0, b"still".to_vec()));
+    assert_eq!(server.child.try_wait().unwrap(), None);
+    kill(pid, Signal::SIGTERM).unwrap();
+    assert_eq!(server.child.wait().unwrap().code(), Some(130));
 }
 
 #[test]

@@ -34,7 +34,8 @@ pub(crate) async fn read_list<T: DeserializeOwned>(from: &mut (impl AsyncRead + 
     read_at_most(from, MAX_LIST_BYTES).await
 }
 
-async fn read_at_most<T: DeserializeOwned>(
+/// Reads a message of at most `limit` bytes.
+pub(crate) async fn read_at_most<T: DeserializeOwned>(
     from: &mut (impl AsyncRead + Unpin),
     limit: usize,
 ) -> io::Result<T> {
@@ -64,5 +65,16 @@ mod tests {
         assert!(read::<Vec<u8>>(&mut &list[..]).await.is_err());
         assert_eq!(read_list::<Vec<u8>>(&mut &list[..]).await.unwrap().len(), MAX_MESSAGE_BYTES / 2 + 1);
         assert_eq!(read::<Vec<u8>>(&mut &message[..]).await.unwrap().len(), MAX_MESSAGE_BYTES / 2 - 1);
+    }
+
+    #[tokio::test]
+    async fn a_message_longer_than_allowed_is_refused_by_its_length() {
+        let (mut far, mut near) = tokio::io::duplex(64);
+        write(&mut far, &"12345").await.unwrap();
+        assert_eq!(read_at_most::<String>(&mut near, 7).await.unwrap(), "12345");
+        // Nothing follows the length, and nothing is waited for.
+        far.write_u32(8).await.unwrap();
+        let error = read_at_most::<String>(&mut near, 7).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 }

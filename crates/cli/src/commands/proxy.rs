@@ -54,6 +54,9 @@ fn say(news: &News) {
         News::Lost(address, reason) => format!("no longer connected with {address}: {reason}"),
         News::NoPath(attempt) => format!("no path from {attempt}"),
         News::Unreachable(reason) => format!("not connected: {reason}"),
+        News::Full(programs) => format!(
+            "{programs} programs are connected, as many as there can be: others wait until one ends; `ss -tnp` lists who keeps connections open"
+        ),
         _ => return,
     };
     crate::ui::note(&text);

@@ -2,8 +2,10 @@
 
 use super::datagrams::Associations;
 use super::link::{Link, Tell};
+use super::relay::{Keepalive, relay};
+use super::room::{Room, Seat};
 use super::socks::{self, Wish};
-use super::{Answer, News, Open, ProxyError, relay, shown};
+use super::{Answer, MAX_MESSAGE, News, Open, ProxyError, shown};
 use crate::keys::{Fingerprint, Identity};
 use crate::place::{Place, listening};
 use crate::relays::{self, NamedRelay};
@@ -17,14 +19,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use vmcc_udp::{Qlog, Stream};
 
-/// Programs' connections at a time; others wait in the listener's queue.
-const AT_ONCE: usize = 1000;
-/// A program has this long to say what it wants.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Programs' connections at a time; others wait in the listener's queue. Fewer than [`super::MAX_STREAMS`], so that each has a stream.
+const MAX_PROGRAMS: usize = 1000;
+/// Where all places are taken, a program gives way that has done nothing for this time: it has not said what it wants, or one of its
+/// directions has ended.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for a program to say what it wants.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Until an error of `accept` may have passed, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -114,7 +118,8 @@ pub fn client(job: &ClientJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
         unless(stopped(stop), link.connection()).await.ok_or(ProxyError::Interrupted)??;
         let side = Side {
             link: link.clone(),
-            room: Arc::new(Semaphore::new(AT_ONCE)),
+            room: Room::new(MAX_PROGRAMS, IDLE_TIMEOUT),
+            tell: tell.clone(),
             associations: Associations::new(link.clone()),
         };
         for (listener, service) in listeners {
@@ -132,20 +137,20 @@ pub fn client(job: &ClientJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
 #[derive(Clone)]
 struct Side {
     link: Arc<Link>,
-    room: Arc<Semaphore>,
+    room: Arc<Room>,
+    tell: Tell,
     associations: Associations,
 }
 
 async fn listen(side: Side, listener: TcpListener, service: Service) {
     loop {
-        let Ok(room) = side.room.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((tcp, _)) => {
+                let seat = side.room.seat(|size| (side.tell)(News::Full(size))).await;
                 let (side, service) = (side.clone(), service.clone());
                 tokio::spawn(async move {
                     // What goes wrong with one program's connection ends it, and it is told by SOCKS5.
-                    let _ = serve(&side, tcp, service).await;
-                    drop(room);
+                    let _ = unless(seat.evicted(), serve(&side, tcp, service, &seat)).await;
                 });
             }
             Err(_) => sleep(PAUSE).await,
@@ -153,31 +158,37 @@ async fn listen(side: Side, listener: TcpListener, service: Service) {
     }
 }
 
-async fn serve(side: &Side, mut tcp: TcpStream, service: Service) -> io::Result<()> {
+async fn serve(side: &Side, mut tcp: TcpStream, service: Service, seat: &Seat) -> io::Result<()> {
     let wish = match service {
         Service::Forward(Place { host, port }) => {
+            seat.keep();
             return match side.connect(&host, port).await {
                 Ok(stream) => {
-                    relay(tcp, stream).await;
+                    carry(tcp, stream, seat).await;
                     Ok(())
                 }
                 // A program that is not answered is to see it as such.
                 Err(_) => tcp.set_zero_linger(),
             };
         }
-        Service::Socks => timeout(PATIENCE, socks::wish(&mut tcp)).await??,
+        Service::Socks => timeout(GREETING_TIMEOUT, socks::wish(&mut tcp)).await??,
     };
+    seat.keep();
     match wish {
         Wish::Connect { host, port } => match side.connect(&host, port).await {
             Ok(stream) => {
                 socks::reply(&mut tcp, socks::SUCCEEDED, None).await?;
-                relay(tcp, stream).await;
+                carry(tcp, stream, seat).await;
                 Ok(())
             }
             Err(code) => socks::reply(&mut tcp, code, None).await,
         },
-        Wish::Associate => side.associations.serve(tcp).await,
+        Wish::Associate(from) => side.associations.serve(tcp, from).await,
     }
+}
+
+async fn carry(tcp: TcpStream, stream: Stream, seat: &Seat) {
+    relay(tcp, stream, Keepalive::LOCAL, |progress| seat.on(progress)).await;
 }
 
 impl Side {
@@ -187,7 +198,7 @@ impl Side {
         let failed = |_: io::Error| socks::FAILED;
         let mut stream = connection.open_stream().await.map_err(|_| socks::FAILED)?;
         wire::write(&mut stream, &Open::Connect { host: host.to_owned(), port }).await.map_err(failed)?;
-        let Answer { code } = wire::read(&mut stream).await.map_err(failed)?;
+        let Answer { code } = wire::read_at_most(&mut stream, MAX_MESSAGE).await.map_err(failed)?;
         if code == socks::SUCCEEDED { Ok(stream) } else { Err(code) }
     }
 }

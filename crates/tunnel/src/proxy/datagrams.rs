@@ -1,17 +1,19 @@
 //! UDP through the proxy: an association is a stream that stays open and a number, which every datagram begins with. What follows is
 //! SOCKS5's own: an address and the payload.
 
+use super::dial::addresses;
 use super::link::Link;
 use super::socks::{self, put_address, take_address};
-use super::{Answer, Open};
+use super::{Answer, MAX_MESSAGE, Open};
 use crate::wire;
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::net::{TcpStream, UdpSocket, lookup_host};
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::mpsc;
 use vmcc_udp::{Connection, Stream};
 
@@ -88,8 +90,9 @@ impl Associations {
         (state.next, queues)
     }
 
-    /// Serves an association for as long as the program keeps `tcp` open.
-    pub(super) async fn serve(&self, mut tcp: TcpStream) -> io::Result<()> {
+    /// Serves an association for as long as the program keeps `tcp` open. Its datagrams come from the port that it has named; where it
+    /// has named none, from the first one that sends.
+    pub(super) async fn serve(&self, mut tcp: TcpStream, from: Option<NonZeroU16>) -> io::Result<()> {
         let Ok(connection) = self.link.connection().await else {
             return socks::reply(&mut tcp, socks::NETWORK_UNREACHABLE, None).await;
         };
@@ -97,7 +100,7 @@ impl Associations {
         let Some(incoming) = enter(&queues, number) else {
             return socks::reply(&mut tcp, socks::FAILED, None).await;
         };
-        let served = self.with(&connection, number, incoming, &mut tcp).await;
+        let served = self.with(&connection, number, incoming, &mut tcp, from).await;
         leave(&queues, number);
         served
     }
@@ -108,19 +111,24 @@ impl Associations {
         number: u32,
         mut incoming: mpsc::Receiver<Vec<u8>>,
         tcp: &mut TcpStream,
+        from: Option<NonZeroU16>,
     ) -> io::Result<()> {
         let mut stream = connection.open_stream().await.map_err(io::Error::other)?;
         wire::write(&mut stream, &Open::Associate { number }).await?;
-        let Answer { code } = wire::read(&mut stream).await?;
+        let Answer { code } = wire::read_at_most(&mut stream, MAX_MESSAGE).await?;
         if code != socks::SUCCEEDED {
             return socks::reply(tcp, code, None).await;
         }
         let socket = UdpSocket::bind(SocketAddr::new(tcp.local_addr()?.ip(), 0)).await?;
         socks::reply(tcp, socks::SUCCEEDED, Some(socket.local_addr()?)).await?;
-        // The program is who sends first; nobody else of this host is listened to.
-        let (program, mut buffer) = (Mutex::new(None::<SocketAddr>), vec![0; MOST]);
+        // Programs of other users could send here, too (RFC 1928 section 7).
+        let ip = tcp.peer_addr()?.ip();
+        let named = from.map(|port| SocketAddr::new(ip, port.get()));
+        let (program, mut buffer) = (Mutex::new(named), vec![0; MOST]);
         let out = async {
-            while let Ok((len, from)) = socket.recv_from(&mut buffer).await {
+            loop {
+                // An error is one that came back for a datagram before.
+                let Ok((len, from)) = socket.recv_from(&mut buffer).await else { continue };
                 let known = *program.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(from);
                 // Two zero bytes, and no fragments.
                 if let Some((&[0, 0, 0], rest)) =
@@ -185,10 +193,14 @@ impl Flows {
         let out = async {
             while let Some(datagram) = incoming.recv().await {
                 let Some((host, port, payload)) = take_address(&datagram) else { continue };
-                let Some(to) = resolve(&host, port).await else { continue };
-                let socket = if to.is_ipv4() { Some(&v4) } else { v6.as_ref() };
-                if let Some(socket) = socket {
-                    let _ = socket.send_to(payload, to).await;
+                // The first address that the system sends to: there may be no route to those of one family.
+                for to in addresses(&host, port).await.unwrap_or_default() {
+                    let socket = if to.is_ipv4() { Some(&v4) } else { v6.as_ref() };
+                    if let Some(socket) = socket
+                        && socket.send_to(payload, to).await.is_ok()
+                    {
+                        break;
+                    }
                 }
             }
         };
@@ -213,12 +225,5 @@ impl Flows {
             datagram.extend_from_slice(&buffer[..len]);
             self.connection.send_datagram(&datagram);
         }
-    }
-}
-
-async fn resolve(host: &str, port: u16) -> Option<SocketAddr> {
-    match host.parse() {
-        Ok(ip) => Some(SocketAddr::new(ip, port)),
-        Err(_) => lookup_host((host, port)).await.ok()?.next(),
     }
 }

@@ -39,7 +39,8 @@ impl Link {
     pub(super) fn new(job: &ClientJob, relays: Vec<Relay>, tell: Tell) -> Result<Link, ProxyError> {
         let tls = trust::client(&job.identity, Trust::Only(job.peers.clone()), ALPN)?;
         let endpoint = Endpoint::new(None)?;
-        let config = Arc::new(config(job.qlog.clone()));
+        // The server side opens no streams.
+        let config = Arc::new(config(job.qlog.clone(), 0));
         let (server, locals, most) = (job.server.clone(), job.locals.clone(), job.most);
         Ok(Link { endpoint, tls, config, server, locals, relays, most, tell, state: Mutex::default() })
     }
@@ -104,6 +105,7 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
+    use super::super::MAX_STREAMS;
     use super::*;
     use crate::keys::Identity;
     use crate::run::block_on;
@@ -117,7 +119,7 @@ mod tests {
         let (server, client) = (Identity::generate().unwrap(), Identity::generate().unwrap());
         let trust = Trust::Only(BTreeSet::from([client.fingerprint()]));
         let tls = trust::server(&server, trust, ALPN).unwrap();
-        let single = Config { max_paths: 1, ..config(None) };
+        let single = Config { max_paths: 1, ..config(None, MAX_STREAMS) };
         let told = Arc::new(Told::new(Vec::new()));
         let news = told.clone();
         block_on(async {

@@ -5,8 +5,11 @@
 
 mod client;
 mod datagrams;
+mod dial;
 mod link;
+mod relay;
 mod reset;
+mod room;
 mod server;
 mod socks;
 
@@ -17,17 +20,13 @@ use crate::keys::KeysError;
 use crate::live::board::Board;
 use crate::live::metrics;
 use crate::place::{NameError, Place};
-use crate::run::unless;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use tokio::io::Interest;
-use tokio::net::TcpStream;
 use vmcc_exposition::Server;
 use vmcc_transport::Config;
-use vmcc_udp::{Endpoint, Qlog, ReachError, Stream};
+use vmcc_udp::{Endpoint, Qlog, ReachError};
 use vmcc_units::time::Span;
 
 /// Where programs find SOCKS5 if nothing else is said.
@@ -53,6 +52,8 @@ pub enum News {
     NoPath(String),
     /// The server's side cannot be reached at present.
     Unreachable(String),
+    /// As many programs are served as there can be; the next one waits.
+    Full(usize),
 }
 
 /// Why a proxy ended.
@@ -111,15 +112,25 @@ struct Answer {
     code: u8,
 }
 
-/// Settings of the connection: many streams. As many as there may be do not use up what all may send when nobody reads them.
-fn config(qlog: Option<Arc<Qlog>>) -> Config {
+/// Bytes of the first message of a stream, and of its answer: SOCKS5's longest name, each byte of which JSON may write as six.
+const MAX_MESSAGE: usize = 2 << 10;
+/// Streams of a client at a time: its programs.
+const MAX_STREAMS: u64 = 1024;
+
+/// Settings of the connection: many streams, none of which can use up what all may send when nobody reads it. What the peer may open is
+/// `streams`.
+fn config(qlog: Option<Arc<Qlog>>, streams: u64) -> Config {
+    const CONNECTION_WINDOW: u64 = 64 << 20;
     Config {
         keep_alive: KEEP_ALIVE,
         stream_window: 4 << 20,
         first_stream_window: 256 << 10,
-        connection_window: 256 << 20,
+        reserved_stream_window: CONNECTION_WINDOW / 2 / MAX_STREAMS,
+        connection_window: CONNECTION_WINDOW,
         send_window: 2 << 20,
-        max_streams_bidi: 1024,
+        connection_send_window: CONNECTION_WINDOW / 2,
+        max_streams_bidi: streams,
+        max_streams_uni: 0,
         qlog: qlog.map(|qlog| qlog as _),
         ..vmcc_udp::config()
     }
@@ -137,28 +148,4 @@ fn shown(endpoint: &Endpoint, metrics: Option<SocketAddr>, tell: &link::Tell) ->
     let server = metrics.map(serve).transpose()?;
     server.iter().for_each(|server| tell(News::Listening("Prometheus", server.at())));
     Ok(Shown { _board: Board::open(endpoint, "proxy"), _metrics: server })
-}
-
-/// Carries bytes both ways until both ends have ended. An end that breaks off, also while nothing is carried, is broken off
-/// at the other side as well: a part must not be taken for the whole.
-async fn relay(mut tcp: TcpStream, mut stream: Stream) {
-    let _ = tcp.set_nodelay(true);
-    let (broken, stopped) = (broken(tcp.as_fd().try_clone_to_owned()), stream.stopped());
-    let ended = async {
-        tokio::select! { () = broken => {}, () = stopped => {} }
-    };
-    let carried = tokio::io::copy_bidirectional_with_sizes(&mut tcp, &mut stream, 64 << 10, 64 << 10);
-    if unless(ended, carried).await.is_none_or(|carried| carried.is_err()) {
-        let _ = tcp.set_zero_linger();
-    }
-}
-
-/// Returns once a connection has an error: where its end has come already nobody reads any more, and nobody writes while
-/// the other side is silent.
-async fn broken(socket: io::Result<OwnedFd>) {
-    if let Ok(socket) = socket.and_then(|socket| TcpStream::from_std(socket.into())) {
-        let _ = socket.ready(Interest::ERROR).await;
-    } else {
-        std::future::pending().await
-    }
 }

@@ -1,8 +1,10 @@
 //! The side of the net: connects to where clients' streams are to lead.
 
 use super::datagrams::Flows;
+use super::dial::dial;
 use super::link::Tell;
-use super::{ALPN, Answer, News, Open, ProxyError, config, relay, shown, socks};
+use super::relay::{Keepalive, relay};
+use super::{ALPN, Answer, MAX_MESSAGE, MAX_STREAMS, News, Open, ProxyError, config, shown, socks};
 use crate::keys::{Fingerprint, Identity};
 use crate::run::{block_on, stopped, unless};
 use crate::trust::{self, Trust};
@@ -13,7 +15,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use vmcc_transport::{Retry, Server};
 use vmcc_udp::{Connection, Endpoint, Qlog, Stream};
@@ -21,8 +22,8 @@ use vmcc_udp::{Connection, Endpoint, Qlog, Stream};
 /// Handshakes under way from which on clients have to show that they receive.
 const RETRY_ABOVE: usize = 32;
 const MOST_CONNECTIONS: usize = 4096;
-/// Whom a stream is to lead to has this long to answer.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// Time for a stream's first message.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(15);
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What the server side is to do.
@@ -53,7 +54,7 @@ pub fn server(job: &ServerJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
     block_on(async {
         let tls = trust::server(&job.identity, trust, ALPN)?;
         let retry = Retry::Above(RETRY_ABOVE);
-        let config = Arc::new(config(job.qlog.clone()));
+        let config = Arc::new(config(job.qlog.clone(), MAX_STREAMS));
         let server = Server { tls, config, retry, max_connections: MOST_CONNECTIONS };
         let endpoint = Endpoint::new(Some(server))?;
         let bound =
@@ -97,11 +98,11 @@ async fn client(connection: Connection, tell: Tell) {
 }
 
 async fn serve(mut stream: Stream, flows: Flows) -> io::Result<()> {
-    match timeout(PATIENCE, wire::read(&mut stream)).await?? {
-        Open::Connect { host, port } => match connect(&host, port).await {
+    match timeout(MESSAGE_TIMEOUT, wire::read_at_most(&mut stream, MAX_MESSAGE)).await?? {
+        Open::Connect { host, port } => match dial(&host, port).await {
             Ok(tcp) => {
                 wire::write(&mut stream, &Answer { code: socks::SUCCEEDED }).await?;
-                relay(tcp, stream).await;
+                relay(tcp, stream, Keepalive::REMOTE, |_| {}).await;
                 Ok(())
             }
             Err(error) => {
@@ -113,14 +114,4 @@ async fn serve(mut stream: Stream, flows: Flows) -> io::Result<()> {
         },
         Open::Associate { number } => flows.serve(number, stream).await,
     }
-}
-
-async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
-    let connect = async {
-        // To a program, a name without an address is a host that cannot be reached.
-        let absent = |_| io::Error::from(io::ErrorKind::HostUnreachable);
-        let addresses: Vec<_> = lookup_host((host, port)).await.map_err(absent)?.collect();
-        TcpStream::connect(&addresses[..]).await
-    };
-    timeout(PATIENCE, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU16;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 const VERSION: u8 = 5;
@@ -25,8 +26,12 @@ const NO_SUCH_ADDRESS: u8 = 8;
 /// What a program wants.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wish {
-    Connect { host: String, port: u16 },
-    Associate,
+    Connect {
+        host: String,
+        port: u16,
+    },
+    /// Datagrams, which come from this port; `None`: the program does not know it yet.
+    Associate(Option<NonZeroU16>),
 }
 
 fn invalid(text: &str) -> io::Error {
@@ -61,7 +66,8 @@ pub(super) async fn wish(io: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::
     let port = io.read_u16().await?;
     match command {
         CONNECT => Ok(Wish::Connect { host, port }),
-        ASSOCIATE => Ok(Wish::Associate),
+        // The address says nothing: this side listens on the loopback, and names its own.
+        ASSOCIATE => Ok(Wish::Associate(NonZeroU16::new(port))),
         _ => {
             reply(io, NO_SUCH_COMMAND, None).await?;
             Err(invalid("no such command"))
@@ -170,7 +176,9 @@ mod tests {
         assert_eq!(wish.unwrap(), Wish::Connect { host: "db.test".into(), port: 5432 });
         let (_, wish) = ask(&[5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, 0, 80]);
         assert_eq!(wish.unwrap(), Wish::Connect { host: "127.0.0.1".into(), port: 80 });
-        assert_eq!(ask(&[5, 1, 0, 5, 3, 0, 1, 0, 0, 0, 0, 0, 0]).1.unwrap(), Wish::Associate);
+        assert_eq!(ask(&[5, 1, 0, 5, 3, 0, 1, 0, 0, 0, 0, 0, 0]).1.unwrap(), Wish::Associate(None));
+        let named = ask(&[5, 1, 0, 5, 3, 0, 1, 127, 0, 0, 1, 1, 2]).1.unwrap();
+        assert_eq!(named, Wish::Associate(NonZeroU16::new(0x102)));
     }
 
     #[test]

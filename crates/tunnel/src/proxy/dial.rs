@@ -1,0 +1,132 @@
+//! Connections to hosts with several addresses (RFC 8305, "happy eyeballs").
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+/// Time for a connection to a host, its name's look-up included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Time between the beginnings of two attempts (RFC 8305 section 5).
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+/// Addresses of a name that are tried.
+const MAX_ADDRESSES: usize = 32;
+
+/// Connects to a host: to the first of its addresses that answers.
+pub(super) async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
+    let connect = async { race(addresses(host, port).await?).await };
+    timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// The addresses of a host, of alternating families (RFC 8305 section 4).
+pub(super) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    // To a program, a name without an address is a host that cannot be reached.
+    let absent = |_| io::Error::from(io::ErrorKind::HostUnreachable);
+    Ok(alternate(lookup_host((host, port)).await.map_err(absent)?.collect()))
+}
+
+fn alternate(all: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let first_is_v6 = all.first().is_some_and(SocketAddr::is_ipv6);
+    let (first, second): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| one.is_ipv6() == first_is_v6);
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    let mut ordered = Vec::new();
+    loop {
+        let before = ordered.len();
+        ordered.extend(first.next());
+        ordered.extend(second.next());
+        if ordered.len() == before || ordered.len() >= MAX_ADDRESSES {
+            ordered.truncate(MAX_ADDRESSES);
+            return ordered;
+        }
+    }
+}
+
+/// The first connection that comes about. Another attempt begins a quarter of a second after the last one, or when one has failed.
+async fn race(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let mut rest = addresses.into_iter();
+    let mut attempts = JoinSet::new();
+    let mut failure = io::Error::from(io::ErrorKind::HostUnreachable);
+    loop {
+        if let Some(address) = rest.next() {
+            attempts.spawn(TcpStream::connect(address));
+        }
+        tokio::select! {
+            biased;
+            done = attempts.join_next() => match done {
+                Some(Ok(Ok(tcp))) => return Ok(tcp),
+                Some(Ok(Err(error))) if says_more(&error, &failure) => failure = error,
+                Some(_) => {}
+                None => return Err(failure),
+            },
+            () = sleep(ATTEMPT_DELAY), if rest.len() > 0 => {}
+        }
+    }
+}
+
+/// Whether an error is rather the host's answer than another: an address of a family that this host does not have says nothing.
+fn says_more(error: &io::Error, than: &io::Error) -> bool {
+    let rank = |error: &io::Error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => 3,
+        io::ErrorKind::TimedOut => 2,
+        io::ErrorKind::HostUnreachable => 0,
+        _ => 1,
+    };
+    rank(error) >= rank(than)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::block_on;
+    use tokio::net::TcpListener;
+    use tokio::time::Instant;
+
+    fn all(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn families_alternate_and_the_first_one_stays_first() {
+        let given = all(&["[::1]:1", "[::2]:1", "[::3]:1", "1.1.1.1:1", "1.1.1.2:1"]);
+        let wanted = all(&["[::1]:1", "1.1.1.1:1", "[::2]:1", "1.1.1.2:1", "[::3]:1"]);
+        assert_eq!(alternate(given), wanted);
+        assert!(alternate(Vec::new()).is_empty());
+        assert_eq!(alternate(vec!["1.1.1.1:1".parse().unwrap(); 1000]).len(), MAX_ADDRESSES);
+    }
+
+    /// A listener whose queue is full swallows SYNs, as a dead address does.
+    #[test]
+    fn an_address_that_swallows_packets_does_not_hold_up_the_next() {
+        block_on(async {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let silent = socket.listen(0).unwrap();
+            let dead = silent.local_addr().unwrap();
+            let mut filling = Vec::new();
+            while let Ok(tcp) = timeout(Duration::from_millis(300), TcpStream::connect(dead)).await {
+                filling.push(tcp.unwrap());
+                assert!(filling.len() < 100, "its queue is never full");
+            }
+            let live = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let begun = Instant::now();
+            let tcp = race(vec![dead, live.local_addr().unwrap()]).await.unwrap();
+            assert_eq!(tcp.peer_addr().unwrap(), live.local_addr().unwrap());
+            assert!(begun.elapsed() >= ATTEMPT_DELAY);
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn the_hosts_own_answer_is_what_the_program_hears() {
+        block_on(async {
+            let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+            // The second cannot be connected to from here.
+            let far = vec![closed, "240.0.0.1:1".parse().unwrap()];
+            assert_eq!(race(far).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+            assert_eq!(race(Vec::new()).await.unwrap_err().kind(), io::ErrorKind::HostUnreachable);
+        })
+        .unwrap();
+    }
+}
