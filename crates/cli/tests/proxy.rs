@@ -56,6 +56,14 @@ impl Side {
         panic!("it ended: {said}");
     }
 
+    /// Reads until it says this.
+    fn says(&mut self, words: &str) {
+        let mut said = String::new();
+        while !said.contains(words) {
+            assert!(self.lines.read_line(&mut said).unwrap() > 0, "{said}");
+        }
+    }
+
     fn end(mut self) -> Option<i32> {
         kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT).unwrap();
         self.child.wait().unwrap().code()
@@ -449,7 +457,7 @@ fn a_program_that_is_gone_frees_what_a_silent_target_holds() {
     let users = Users::acquainted();
     let (server, client, socks_at) = pair(&users);
     let files = || [&server, &client].map(open_files);
-    let (target, before) = (silent(), files());
+    let target = silent();
     let (mut stream, code, _) = socks(socks_at, 1, target);
     assert_eq!(code, 0);
     stream.write_all(b"to nobody").unwrap();
@@ -468,10 +476,10 @@ fn a_program_that_is_gone_frees_what_a_silent_target_holds() {
     assert_eq!(done, 0);
     let (half_closed, _, _) = socks(socks_at, 1, target);
     half_closed.shutdown(Shutdown::Write).unwrap();
+    let both = files();
     drop(stream);
-    wait_until("one of both programs is carried", Duration::from_secs(90), || {
-        files() == before.map(|count| count + 1)
-    });
+    let one = both.map(|count| count - 1);
+    wait_until("the other program alone is carried", Duration::from_secs(90), || files() == one);
     drop(half_closed);
 }
 
@@ -492,10 +500,7 @@ fn programs_that_wait_for_nothing_give_way_to_new_ones() {
         assert_eq!(code, 0);
         assert_eq!(asked(stream, b"whole"), b"whole");
     }
-    let mut said = String::new();
-    while !said.contains("1000 programs are connected") {
-        assert!(client.lines.read_line(&mut said).unwrap() > 0, "{said}");
-    }
+    client.says("1000 programs are connected");
 }
 
 #[test]
@@ -608,6 +613,23 @@ fn a_server_that_was_killed_is_said_to_have_lost_its_connections() {
     }
     assert!(said.contains("stateless reset"), "{said}");
     drop(waits);
+}
+
+/// Nobody listens at its port: that comes back at once, and nobody waits for silence to last.
+#[test]
+fn a_server_that_is_gone_is_said_to_be_so_to_connected_and_new_programs() {
+    let users = Users::acquainted();
+    let (mut server, mut client, socks_at) = pair(&users);
+    let (mut stream, code, _) = socks(socks_at, 1, silent());
+    assert_eq!(code, 0);
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    assert_ne!(socks(socks_at, 1, silent()).1, 0);
+    assert!(stream.read(&mut [0]).is_err(), "it is broken off");
+    // Silence would have the connection time out, and a new one fail after 8 s.
+    client.says("the peer's port any more (ICMP port unreachable)");
+    assert_ne!(socks(socks_at, 1, silent()).1, 0);
+    client.says("nobody listens at that port (ICMP port unreachable)");
 }
 
 #[test]

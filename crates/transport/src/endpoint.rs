@@ -201,6 +201,19 @@ impl Endpoint {
         }
     }
 
+    /// A packet that was sent along a route came back, because nobody listens at the port there (ICMP). `packet` is how it begins; whether
+    /// it is one of a connection's, which a forged report cannot know.
+    pub fn handle_port_unreachable(&mut self, now: Time, route: Route, packet: &[u8]) -> bool {
+        let entries = self.entries.iter();
+        let found = entries.filter(|(_, entry)| entry.connection.may_have_sent(route, packet));
+        let Some(handle) = found.map(|(handle, _)| *handle).next() else { return false };
+        if let Some(entry) = self.entries.get_mut(&handle) {
+            entry.connection.handle_port_unreachable(now, route);
+            self.settle(handle);
+        }
+        true
+    }
+
     /// Takes what a connection has for the endpoint, and sees to its timer and its turn.
     fn settle(&mut self, handle: Handle) {
         let Some(entry) = self.entries.get_mut(&handle) else { return };

@@ -102,6 +102,9 @@ pub enum ConnectionError {
         "nothing came from the peer for the idle timeout; check the network and that the peer still runs"
     )]
     TimedOut,
+    /// Packets on every path come back.
+    #[error("nobody listens at the peer's port any more (ICMP port unreachable); start the peer again")]
+    PortUnreachable,
     /// The peer speaks no version in common.
     #[error("the peer does not speak QUIC version 1")]
     VersionMismatch,

@@ -41,7 +41,9 @@ impl Driver {
     fn round(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> bool {
         let mut more = self.receive(inner, cx);
         let now = inner.now();
-        if inner.engine.poll_timeout().is_some_and(|at| at <= now) {
+        let late = inner.engine.poll_timeout().is_some_and(|at| at <= now);
+        inner.on_unreachable(now, late);
+        if late {
             inner.engine.handle_timeout(now);
         }
         more |= self.transmit(inner);
@@ -93,7 +95,7 @@ impl Driver {
     /// Has this task woken when the engine wants to.
     fn set_timer(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> bool {
         let relays = inner.relays.iter().filter_map(RelaySocket::poll_timeout);
-        let due = relays.chain(inner.engine.poll_timeout()).min();
+        let due = relays.chain(inner.engine.poll_timeout()).chain(inner.look_at()).min();
         let Some(at) = due else { return false };
         if self.due != due {
             self.due = due;

@@ -50,7 +50,9 @@ impl Endpoint {
     pub fn new(server: Option<Server>) -> io::Result<Endpoint> {
         let mut seed = [0; 32];
         std::fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;
-        let shared = Shared::new(Engine::new(server, seed));
+        // A server would hear of every client that has gone.
+        let is_client = server.is_none();
+        let shared = Shared::new(Engine::new(server, seed), is_client);
         tokio::spawn(Driver::new(shared.clone()));
         Ok(Endpoint(Arc::new(Held(shared))))
     }
@@ -86,6 +88,9 @@ impl Endpoint {
     fn add(&self, socket: Socket) -> io::Result<SocketAddr> {
         let local = socket.local();
         let mut inner = self.shared().lock();
+        if inner.is_client {
+            socket.keep_unreachable();
+        }
         inner.sockets.push(socket);
         inner.wake_driver();
         Ok(local)
@@ -133,6 +138,7 @@ impl Endpoint {
         inner.refusals.remove(&route);
         let handle = inner.engine.connect(now, tls, config, name, route, Vec::new())?;
         inner.connections.insert(handle, State::default());
+        inner.look_for_unreachable(now);
         inner.wake_driver();
         drop(inner);
         Ok(Connection::new(self.clone(), handle))

@@ -39,6 +39,7 @@ mod connection;
 mod device;
 mod driver;
 mod endpoint;
+mod icmp;
 mod keeper;
 mod outgoing;
 mod qlog;

@@ -12,6 +12,11 @@ use std::time::Instant;
 use vmcc_transport::{ConnectionError, Endpoint as Engine, Event, Handle, Route, StreamError};
 use vmcc_units::time::{Span, Time};
 
+/// Interval at which a client looks for datagrams that came back.
+const LOOK_INTERVAL: Span = Span::from_ms(100);
+/// Time for which it does so at the beginning of a connection, and when some came back.
+const LOOK_TIME: Span = Span::from_secs(2);
+
 /// Path events that nobody has read; older ones are dropped.
 const MOST_EVENTS: usize = 256;
 
@@ -40,6 +45,10 @@ pub(crate) struct Inner {
     pub(crate) abandoned: bool,
     /// What the system said when it refused to send, and when.
     pub(crate) refusals: HashMap<Route, (Time, String)>,
+    pub(crate) is_client: bool,
+    /// When datagrams that came back were looked for last, and until when that goes on by itself.
+    looked_at: Time,
+    look_until: Time,
     begin: Instant,
 }
 
@@ -75,7 +84,7 @@ pub(crate) enum SendingEnd {
 }
 
 impl Shared {
-    pub(crate) fn new(engine: Engine) -> Arc<Shared> {
+    pub(crate) fn new(engine: Engine, is_client: bool) -> Arc<Shared> {
         Arc::new(Shared(Mutex::new(Inner {
             engine,
             sockets: Vec::new(),
@@ -90,6 +99,9 @@ impl Shared {
             rounds: 0,
             abandoned: false,
             refusals: HashMap::new(),
+            is_client,
+            looked_at: Time::ZERO,
+            look_until: Time::ZERO,
             begin: Instant::now(),
         })))
     }
@@ -142,12 +154,49 @@ impl Inner {
             return;
         }
         self.engine.handle_unreachable(now, route);
+        self.refuse(now, route, error.to_string());
+    }
+
+    /// Keeps why packets cannot be sent along a route.
+    fn refuse(&mut self, now: Time, route: Route, reason: String) {
         // What strangers make us answer is not kept.
         if self.refusals.len() < MOST_EVENTS || self.refusals.contains_key(&route) {
-            self.refusals.insert(route, (now, error.to_string()));
+            self.refusals.insert(route, (now, reason));
             // Who connects does not wait for an answer then.
             let waiting = self.connections.values_mut().filter(|state| !state.connected);
             waiting.flat_map(|state| state.waiting.drain(..)).for_each(Waker::wake);
+        }
+    }
+
+    /// Looks for datagrams that came back, for a while.
+    pub(crate) fn look_for_unreachable(&mut self, now: Time) {
+        self.look_until = now + LOOK_TIME;
+    }
+
+    /// When to look for datagrams that came back, whatever else happens.
+    pub(crate) fn look_at(&self) -> Option<Time> {
+        let at = self.looked_at + LOOK_INTERVAL;
+        Some(at).filter(|_| self.is_client && at < self.look_until)
+    }
+
+    /// Tells connections of datagrams that came back. `late` says that something was not answered in time.
+    pub(crate) fn on_unreachable(&mut self, now: Time, late: bool) {
+        let is_due = now.since(self.looked_at) >= LOOK_INTERVAL;
+        if !self.is_client || !is_due || !(late || now < self.look_until) {
+            return;
+        }
+        self.looked_at = now;
+        let came = |socket: &Socket| {
+            let local = socket.local();
+            let route = move |remote| Route { local, remote };
+            socket.take_unreachable().into_iter().map(move |back| (route(back.remote), back.quoted))
+        };
+        let all: Vec<_> = self.sockets.iter().flat_map(came).collect();
+        for (route, quoted) in all {
+            if self.engine.handle_port_unreachable(now, route, &quoted) {
+                self.look_for_unreachable(now);
+                self.refuse(now, route, "nobody listens at that port (ICMP port unreachable)".to_owned());
+            }
         }
     }
 
@@ -254,7 +303,7 @@ pub(crate) fn io_error(error: StreamError) -> io::Error {
 pub(crate) fn closed_error(error: &ConnectionError) -> io::Error {
     let kind = match error {
         ConnectionError::TimedOut => io::ErrorKind::TimedOut,
-        ConnectionError::Reset => io::ErrorKind::ConnectionReset,
+        ConnectionError::Reset | ConnectionError::PortUnreachable => io::ErrorKind::ConnectionReset,
         _ => io::ErrorKind::ConnectionAborted,
     };
     io::Error::new(kind, error.clone())

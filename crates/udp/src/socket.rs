@@ -3,6 +3,7 @@
 use crate::address::Source;
 use crate::batch;
 use crate::device::bind_device;
+use crate::icmp::{self, Unreachable};
 use quinn_udp::{EcnCodepoint, RecvMeta, UdpSocketState};
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -107,6 +108,16 @@ impl Socket {
         self.local
     }
 
+    /// Has the kernel keep what comes back for [`take_unreachable`](Self::take_unreachable).
+    pub(crate) fn keep_unreachable(&self) {
+        icmp::keep(&self.io, self.local.is_ipv6());
+    }
+
+    /// Datagrams that came back since, because nobody listens at their port.
+    pub(crate) fn take_unreachable(&self) -> Vec<Unreachable> {
+        icmp::take(&self.io)
+    }
+
     /// Whether it was opened for an address of an interface that does not have it any more.
     pub(crate) fn is_stale(&self, own: &[Source]) -> bool {
         let Some(interface) = &self.interface else { return false };
@@ -197,9 +208,10 @@ impl Socket {
             let several = (packets.len() > 1)
                 .then(|| io.try_io(Interest::WRITABLE, || batch::send(io, bits, packets)))
                 .filter(|sent| sent.as_ref().map_or_else(is_full, |&count| count > 0));
-            several.unwrap_or_else(|| {
-                io.try_io(Interest::WRITABLE, || state.try_send((&*io).into(), &packets[0])).map(|()| 1)
-            })
+            let first = || io.try_io(Interest::WRITABLE, || state.try_send((&*io).into(), &packets[0]));
+            // What ICMP says of a packet before is told by the next call, once.
+            let again = |error| if is_full(&error) { Err(error) } else { first() };
+            several.unwrap_or_else(|| first().or_else(again).map(|()| 1))
         };
         push(messages, unbound, segments, hand_over, refusals)
     }

@@ -299,6 +299,7 @@ impl Connection {
     /// A packet of the peer came on a path.
     fn on_heard(&mut self, now: Time, slot: usize) {
         self.paths[slot].heard_at = now;
+        self.paths[slot].refused_since = None;
         self.idle_touched = false;
         self.touch_idle(now);
     }

@@ -12,6 +12,8 @@ const LEAST_DATAGRAM: u16 = 80;
 const SILENT_TIMEOUTS: u32 = 3;
 /// Packets that a probe timeout sends (RFC 9002 section 6.2.4).
 const PROBES: u8 = 2;
+/// Packets on every path come back for this time before a connection ends: a firewall that is loaded anew may refuse some.
+const REFUSED_TIMEOUT: Span = Span::from_ms(500);
 /// A connection lives through at least this many probe timeouts without a word (RFC 9000 section 10.1).
 const IDLE_PTOS: u64 = 3;
 
@@ -221,6 +223,33 @@ impl Connection {
             self.suspect(now, slot);
         }
         true
+    }
+
+    /// A packet of this connection came back: nobody listens at the port that it went to. Packets that come on all paths later say
+    /// otherwise; until then the path is one that cannot be sent along. Where every path is, the peer is gone.
+    pub(crate) fn handle_port_unreachable(&mut self, now: Time, route: Route) {
+        self.handle_unreachable(now, route);
+        let refused = self.paths.iter_mut().find(|path| path.is_live() && path.route == route);
+        let Some(path) = refused.filter(|_| self.confirmed) else { return };
+        path.refused_since.get_or_insert(now);
+        let live = || self.paths.iter().filter(|path| path.is_live());
+        let last = live().filter_map(|path| path.refused_since).max();
+        let gone = live().all(|path| path.failed || path.refused_since.is_some());
+        if gone && last.is_some_and(|at| now.since(at) >= REFUSED_TIMEOUT) {
+            self.end(now, ConnectionError::PortUnreachable);
+        }
+    }
+
+    /// Whether this is the beginning of a packet that this connection may have sent along a route: it has an id of the peer's, which
+    /// nobody knows but who is on the way.
+    pub(crate) fn may_have_sent(&self, route: Route, packet: &[u8]) -> bool {
+        let long = packet.first().is_some_and(|first| first & 0x80 != 0);
+        let to = if long { packet.get(6..) } else { packet.get(1..) };
+        let Some(path) = self.paths.iter().find(|path| path.is_live() && path.route == route) else {
+            return false;
+        };
+        let id = self.remote_cids.get(&path.id).and_then(|cids| cids.active()).map(|active| active.id);
+        id.zip(to).is_some_and(|(id, to)| !id.as_slice().is_empty() && to.starts_with(id.as_slice()))
     }
 
     /// Whether a path is silent while another could carry what it has.

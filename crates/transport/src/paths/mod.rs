@@ -106,6 +106,8 @@ pub(crate) struct Path {
     pub(crate) probes: u8,
     /// Silent while it should answer.
     pub(crate) failed: bool,
+    /// Since when packets come back with "port unreachable", while nothing else comes.
+    pub(crate) refused_since: Option<Time>,
     /// To carry data only where no other can: this end's wish, the peer's.
     pub(crate) backup: bool,
     pub(crate) peer_backup: bool,
@@ -151,6 +153,7 @@ impl Path {
             timeouts: 0,
             probes: 0,
             failed: false,
+            refused_since: None,
             backup: false,
             peer_backup: false,
             status_seq: 0,

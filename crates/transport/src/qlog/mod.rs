@@ -336,6 +336,7 @@ impl Log {
             ConnectionError::PeerClosed(_) => ("remote", "error"),
             ConnectionError::Transport(_) => ("local", "error"),
             ConnectionError::Reset => ("remote", "stateless_reset"),
+            ConnectionError::PortUnreachable => ("remote", "unspecified"),
             ConnectionError::TimedOut => ("local", "idle_timeout"),
             ConnectionError::VersionMismatch => ("local", "version_mismatch"),
         };

@@ -71,6 +71,8 @@ pub(crate) struct Net {
     /// Every datagram is changed by this before it is sent.
     pub(crate) tamper: Option<fn(u64, &mut Vec<u8>)>,
     pub(crate) sent: u64,
+    /// The last datagram that a cut swallowed, by the client's address.
+    pub(crate) swallowed: BTreeMap<SocketAddr, Vec<u8>>,
     idle_steps: u32,
 }
 
@@ -102,6 +104,7 @@ impl Net {
             nat: BTreeMap::new(),
             tamper: None,
             sent: 0,
+            swallowed: BTreeMap::new(),
             idle_steps: 0,
         }
     }
@@ -156,6 +159,9 @@ impl Net {
         }
         let lost = self.chance() < link.loss;
         let cut = link.cut_from[from] && link.cut.0 <= self.now && self.now < link.cut.1;
+        if cut && from == 0 {
+            self.swallowed.insert(client, data.clone());
+        }
         if lost || data.len() > link.mtu || cut {
             return;
         }

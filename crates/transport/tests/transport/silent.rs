@@ -2,7 +2,7 @@
 
 use crate::multipath::{connected, shaped, silence};
 use crate::net::{Net, Transfer, client_address, route};
-use vmcc_transport::{Config, Coupling, Handle};
+use vmcc_transport::{Config, ConnectionError, Coupling, Event, Handle};
 use vmcc_units::time::{Span, Time};
 
 /// Path 0 is cut and found silent, path 1 is given up: the first is alone, and has been for two seconds.
@@ -117,4 +117,39 @@ fn whatever_happens_to_paths_all_of_it_arrives_once_they_work() {
             "{seed} {coupling:?}\n{told}"
         );
     }
+}
+
+/// Has the last packet that was swallowed on a path come back as one that nobody listens for; whether it was taken for one.
+fn bounce(net: &mut Net, path: u16) -> bool {
+    let packet = net.swallowed.remove(&client_address(path));
+    packet.is_some_and(|packet| net.ends[0].handle_port_unreachable(net.now, route(path), &packet))
+}
+
+#[test]
+fn port_unreachable_on_every_path_ends_a_connection_and_on_one_or_forged_it_does_not() {
+    let gone = Event::Closed(ConnectionError::PortUnreachable);
+    let (mut net, client, server) = connected(&[shaped(20_000_000, 10); 2], &Config::default());
+    let mut transfer = Transfer::up(&mut net, client, server, 40_000_000);
+    transfer.until(&mut net, Span::from_secs(10), |_, transfer| transfer.read > 2_000_000);
+    let cut = |net: &mut Net, path| {
+        let now = net.now;
+        net.links.get_mut(&client_address(path)).unwrap().cut = (now, Time::NEVER);
+    };
+    cut(&mut net, 0);
+    let (mut bounced, end) = (0, net.now + Span::from_secs(5));
+    transfer.until(&mut net, Span::from_secs(10), |net, _| {
+        bounced += u32::from(bounce(net, 0));
+        net.now > end
+    });
+    assert!(bounced > 0 && net.happened(0, &gone).is_none(), "the other path carries everything");
+    assert!(!net.ends[0].handle_port_unreachable(net.now, route(1), &[0x40; 64]), "nobody's packet");
+    cut(&mut net, 1);
+    let (mut bounced, begin) = ([0; 2], net.now);
+    net.until(Span::from_secs(20), |net| {
+        for path in 0..2 {
+            bounced[usize::from(path)] += u32::from(bounce(net, path));
+        }
+        net.happened(0, &gone).is_some()
+    });
+    assert!(bounced[1] > 1 && net.now.since(begin) >= Span::from_ms(500), "once may be chance: {bounced:?}");
 }
