@@ -91,7 +91,7 @@ pub enum KeysError {
         path: PathBuf,
         /// Its permissions.
         mode: u32,
-        /// What others may do to it.
+        /// The verb for it.
         may: &'static str,
     },
     /// A file cannot be read or written.

@@ -8,7 +8,7 @@ const QUOTED_LEN: usize = 64;
 /// A datagram that nobody listens for.
 pub(crate) struct Unreachable {
     pub(crate) remote: SocketAddr,
-    /// How it begins, as far as ICMP says that.
+    /// Its beginning, as far as ICMP quotes it.
     pub(crate) quoted: Vec<u8>,
 }
 

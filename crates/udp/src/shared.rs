@@ -46,7 +46,7 @@ pub(crate) struct Inner {
     /// What the system said when it refused to send, and when.
     pub(crate) refusals: HashMap<Route, (Time, String)>,
     pub(crate) is_client: bool,
-    /// When datagrams that came back were looked for last, and until when that goes on by itself.
+    /// Time of the last look for datagrams that came back, and the end of looks without an occasion.
     looked_at: Time,
     look_until: Time,
     begin: Instant,
@@ -173,7 +173,7 @@ impl Inner {
         self.look_until = now + LOOK_TIME;
     }
 
-    /// When to look for datagrams that came back, whatever else happens.
+    /// Time of the next look for datagrams that came back, whatever else happens.
     pub(crate) fn look_at(&self) -> Option<Time> {
         let at = self.looked_at + LOOK_INTERVAL;
         Some(at).filter(|_| self.is_client && at < self.look_until)

@@ -240,7 +240,7 @@ impl Connection {
         }
     }
 
-    /// Whether this is the beginning of a packet that this connection may have sent along a route: it has an id of the peer's, which
+    /// True for the beginning of a packet that this connection may have sent along a route: it has an id of the peer's, which
     /// nobody knows but who is on the way.
     pub(crate) fn may_have_sent(&self, route: Route, packet: &[u8]) -> bool {
         let long = packet.first().is_some_and(|first| first & 0x80 != 0);

@@ -37,7 +37,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// What transport parameters say of every stream.
+    /// The limit of every stream in transport parameters.
     pub(crate) fn initial_stream_limit(&self) -> u64 {
         self.first_stream_window.min(self.reserved_stream_window)
     }

@@ -24,7 +24,7 @@ use vmcc_udp::{Qlog, Stream};
 
 /// Programs' connections at a time; others wait in the listener's queue. Fewer than [`super::MAX_STREAMS`], so that each has a stream.
 const MAX_PROGRAMS: usize = 1000;
-/// Where all places are taken, a program gives way that has done nothing for this time: it has not said what it wants, or one of its
+/// Idle time after which a program gives way to a new one, if all places are taken: it has not said what it wants, or one of its
 /// directions has ended.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for a program to say what it wants.

@@ -65,7 +65,7 @@ async fn race(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     }
 }
 
-/// Whether an error is rather the host's answer than another: an address of a family that this host does not have says nothing.
+/// Orders errors by how much they say of the host: an address of a family that this host does not have says nothing.
 fn says_more(error: &io::Error, than: &io::Error) -> bool {
     let rank = |error: &io::Error| match error.kind() {
         io::ErrorKind::ConnectionRefused => 3,
