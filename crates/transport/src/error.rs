@@ -103,7 +103,7 @@ pub enum ConnectionError {
     )]
     TimedOut,
     /// Packets on every path come back.
-    #[error("nobody listens at the peer's port any more (ICMP port unreachable); start the peer again")]
+    #[error("nobody listens at the peer's port any more (ICMP port unreachable); check that it still runs")]
     PortUnreachable,
     /// The peer speaks no version in common.
     #[error("the peer does not speak QUIC version 1")]

@@ -1,7 +1,8 @@
 //! HOST:PORT as people write it, and what is wrong where it is none.
 
+use nix::net::if_::if_nametoindex;
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::str::FromStr;
 use std::time::Duration;
 use tokio::net::lookup_host;
@@ -29,6 +30,9 @@ pub enum PlaceError {
     /// An IPv6 address whose last group would be the port.
     #[error("an IPv6 address and its port need brackets; write [{0}]:PORT, such as [{0}]:4433")]
     NoBrackets(String),
+    /// An IPv6 address that is valid on one link, and no link.
+    #[error("a link-local address needs its interface; write [{0}%INTERFACE]:PORT, such as [{0}%eth0]:4433")]
+    NoInterface(Ipv6Addr),
     /// The port is none.
     #[error("`{0}` is no port that can be connected to; those are 1 to 65535")]
     Port(String),
@@ -69,6 +73,9 @@ impl FromStr for Place {
             return Err(PlaceError::NoHost(text.to_owned()));
         }
         let host = bare(host).ok_or_else(|| PlaceError::Host(host.to_owned()))?;
+        if let Some(ip) = host.parse().ok().filter(Ipv6Addr::is_unicast_link_local) {
+            return Err(PlaceError::NoInterface(ip));
+        }
         match port.parse() {
             // `parse` takes a sign.
             Ok(port) if port != 0 && text.as_bytes()[colon + 1].is_ascii_digit() => {
@@ -129,6 +136,9 @@ pub fn listening(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
+    if let Some(address) = with_interface(text) {
+        return Ok(address);
+    }
     let port = text.strip_prefix(':').unwrap_or(text);
     if port.parse::<u16>().is_ok() {
         return Err(format!(
@@ -141,6 +151,14 @@ pub fn listening(text: &str) -> Result<SocketAddr, String> {
     }
     Err("it is listened at an address of this host, not a name; write ADDRESS:PORT, such as 127.0.0.1:4433"
         .to_owned())
+}
+
+/// Reads an IPv6 address with the name or number of its interface: `[fe80::1%eth0]:4433`.
+fn with_interface(text: &str) -> Option<SocketAddr> {
+    let (inner, port) = text.strip_prefix('[')?.split_once("]:")?;
+    let (ip, interface) = inner.split_once('%')?;
+    let index = if_nametoindex(interface).ok().or_else(|| interface.parse().ok())?;
+    Some(SocketAddrV6::new(ip.parse().ok()?, port.parse().ok()?, 0, index).into())
 }
 
 /// An address of a host, or why it is none; for command lines.
@@ -176,6 +194,9 @@ mod tests {
     fn what_is_none_says_what_to_write() {
         let said = |text: &str| text.parse::<Place>().unwrap_err().to_string();
         assert_eq!(said("localhost"), "it names no port; write localhost:PORT, such as localhost:4433");
+        assert!(
+            said("[fe80::1]:4433").ends_with("write [fe80::1%INTERFACE]:PORT, such as [fe80::1%eth0]:4433")
+        );
         assert_eq!(said("[::1]"), "it names no port; write [::1]:PORT, such as [::1]:4433");
         assert!(said("2001:db8::1").ends_with("write [2001:db8::1]:PORT, such as [2001:db8::1]:4433"));
         for port in ["0", "-1", "+1", "65536", "", "http", " 1"] {
@@ -190,6 +211,16 @@ mod tests {
     #[test]
     fn where_to_listen_is_read() {
         assert_eq!(listening("[::]:1").unwrap().to_string(), "[::]:1");
+        let (name, index) =
+            ["lo", "lo0"].iter().find_map(|name| Some((name, if_nametoindex(*name).ok()?))).unwrap();
+        for text in [format!("[fe80::1%{name}]:1"), format!("[fe80::1%{index}]:1")] {
+            let zone = match listening(&text).unwrap() {
+                SocketAddr::V6(address) => address.scope_id(),
+                SocketAddr::V4(_) => 0,
+            };
+            assert_eq!(zone, index, "{text}");
+        }
+        assert!(listening("[fe80::1%absent]:1").is_err());
         for (wrong, remedy) in [
             ("4433", "write 127.0.0.1:4433 for"),
             (":4433", "0.0.0.0:4433 or [::]:4433"),

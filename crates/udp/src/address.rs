@@ -1,9 +1,9 @@
 //! Addresses of this host, and being told when they change.
 
 use nix::ifaddrs::getifaddrs;
-use nix::net::if_::InterfaceFlags;
+use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 /// An address of this host that packets can leave from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,29 +20,56 @@ impl Source {
         let interface = own.iter().find(|source| source.ip == ip).map(|source| source.interface.clone());
         Source { ip, interface: interface.unwrap_or_default() }
     }
+
+    /// Its socket address, with the interface where the address is valid on that alone.
+    pub(crate) fn socket_address(&self, port: u16) -> SocketAddr {
+        match self.ip {
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+                let index = if_nametoindex(self.interface.as_str()).unwrap_or(0);
+                SocketAddrV6::new(ip, port, 0, index).into()
+            }
+            ip => SocketAddr::new(ip, port),
+        }
+    }
 }
 
 /// The addresses that paths can begin at: of interfaces that are up, not of the loopback, and valid beyond one link. Of several IPv6
-/// addresses of an interface the first, because they are the same way.
+/// addresses of an interface the first, because they are the same way. Where there is nothing else, link-local addresses of IPv4.
 ///
 /// # Errors
 /// The system does not tell its addresses.
 pub fn sources() -> io::Result<Vec<Source>> {
-    let mut found: Vec<Source> = Vec::new();
+    let (mut found, mut near): (Vec<Source>, Vec<Source>) = Default::default();
     for entry in getifaddrs()? {
         let usable = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
         let up = entry.flags.contains(usable) && !entry.flags.contains(InterfaceFlags::IFF_LOOPBACK);
         let storage = entry.address.as_ref();
         let v4 = storage.and_then(|a| a.as_sockaddr_in()).map(|a| IpAddr::V4(a.ip()));
         let v6 = storage.and_then(|a| a.as_sockaddr_in6()).map(|a| IpAddr::V6(a.ip()));
-        let Some(ip) = v4.or(v6).filter(|ip| up && reaches_far(*ip)) else { continue };
+        let Some(ip) = v4.or(v6).filter(|_| up) else { continue };
+        if !reaches_far(ip) {
+            let link_local = matches!(ip, IpAddr::V4(ip) if ip.is_link_local());
+            near.extend(link_local.then_some(Source { ip, interface: entry.interface_name }));
+            continue;
+        }
         let twin =
             |other: &Source| ip.is_ipv6() && other.ip.is_ipv6() && other.interface == entry.interface_name;
         if !found.iter().any(|other| other.ip == ip || twin(other)) {
             found.push(Source { ip, interface: entry.interface_name });
         }
     }
-    Ok(found)
+    Ok(if found.is_empty() { near } else { found })
+}
+
+/// The IPv6 addresses of an interface that are valid on its link alone.
+pub(crate) fn link_local(index: u32) -> io::Result<Vec<Source>> {
+    let of = |entry: nix::ifaddrs::InterfaceAddress| {
+        let ip = entry.address.as_ref()?.as_sockaddr_in6()?.ip();
+        let own = if_nametoindex(entry.interface_name.as_str()) == Ok(index);
+        (own && ip.is_unicast_link_local())
+            .then_some(Source { ip: ip.into(), interface: entry.interface_name })
+    };
+    Ok(getifaddrs()?.filter_map(of).collect())
 }
 
 fn reaches_far(ip: IpAddr) -> bool {

@@ -31,6 +31,14 @@ pub struct ConnectionReport {
     pub paths: Vec<PathReport>,
 }
 
+/// The interface of a link-local address.
+fn zone(address: &SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V6(address) => address.scope_id(),
+        SocketAddr::V4(_) => 0,
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         let mut inner = self.0.lock();
@@ -79,10 +87,13 @@ impl Endpoint {
     /// # Errors
     /// As [`Endpoint::bind`].
     pub fn bind_source(&self, source: &Source, port: u16) -> io::Result<SocketAddr> {
-        if let Some(open) = self.local_of(source.ip) {
+        let local = source.socket_address(port);
+        // The same link-local address may be that of several interfaces.
+        let same = |open: &SocketAddr| open.ip() == local.ip() && zone(open) == zone(&local);
+        if let Some(open) = self.locals().into_iter().find(same) {
             return Ok(open);
         }
-        self.add(Socket::open(SocketAddr::new(source.ip, port), Some(&source.interface))?)
+        self.add(Socket::open(local, Some(&source.interface))?)
     }
 
     fn add(&self, socket: Socket) -> io::Result<SocketAddr> {

@@ -1,6 +1,6 @@
 //! Connecting to a peer with several addresses from a host with several: the first pair that answers carries the handshake.
 
-use crate::address::{Source, sources};
+use crate::address::{Source, link_local, sources};
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::keeper::FORGETFUL;
@@ -148,6 +148,12 @@ impl Target {
         match &self.locals[..] {
             // This host's own addresses are reached by the loopback.
             [] if here => vec![Source { ip: to.ip(), interface: String::new() }],
+            // Those of one link lead to each other alone.
+            [] if let SocketAddr::V6(to) = to
+                && to.ip().is_unicast_link_local() =>
+            {
+                link_local(to.scope_id()).unwrap_or_default()
+            }
             [] => own.iter().filter(|source| same_family(&source.ip)).cloned().collect(),
             locals => locals.iter().copied().filter(same_family).map(|ip| Source::at(ip, own)).collect(),
         }
