@@ -22,7 +22,7 @@ impl Source {
     }
 
     /// Its socket address, with the interface where the address is valid on that alone.
-    pub(crate) fn socket_address(&self, port: u16) -> SocketAddr {
+    pub fn socket_address(&self, port: u16) -> SocketAddr {
         match self.ip {
             IpAddr::V6(ip) if ip.is_unicast_link_local() => {
                 let index = if_nametoindex(self.interface.as_str()).unwrap_or(0);

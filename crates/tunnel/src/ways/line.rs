@@ -31,7 +31,7 @@ pub(super) trait Line {
 
 /// A socket at an address here, connected: another answer than the server's is none, and who refuses says so.
 fn connected(source: &Source, to: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind((source.ip, 0))?;
+    let socket = UdpSocket::bind(source.socket_address(0))?;
     bind_device(&socket, &source.interface);
     socket.connect(to)?;
     Ok(socket)
