@@ -38,8 +38,11 @@ static __noinline int space(struct sock *sk, u32 gap_us, u32 ack_each)
 	}
 	if (sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
-	/* The receiver shall acknowledge each packet at once. */
-	if (ack_each && tp->ecn_flags & TCP_ECN_NEGOTIATED)
+	/*
+	 * The receiver shall acknowledge each packet at once.  Under AccECN the bit is one of the
+	 * counter's, and asks for nothing.
+	 */
+	if (ack_each && tp->ecn_flags & TCP_ECN_RFC3168)
 		tp->ecn_flags |= TCP_ECN_QUEUE_CWR;
 	return 0;
 }

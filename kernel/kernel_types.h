@@ -321,6 +321,7 @@ struct tcp_congestion_ops {
 #define TCP_CONG_NEEDS_ECN	(1u << 1)
 #define TCP_ECN_QUEUE_CWR	(1u << 1)
 #define TCP_ECN_DEMAND_CWR	(1u << 2)
+#define TCP_ECN_RFC3168		(1u << 0)
 #define TCP_ECN_NEGOTIATED	(1u << 0 | 1u << 4) /* RFC 3168, or AccECN (since 6.18) */
 #define CA_ACK_ECE		(1u << 2)
 #define TCQ_F_CPUSTATS		0x20

@@ -6,6 +6,7 @@ use serde::Serialize;
 use vmcc_cc::Params;
 use vmcc_host::diag::Subflow;
 use vmcc_host::port;
+use vmcc_host::several_paths::{self, Fallbacks};
 use vmcc_host::taken::{self, Taken};
 use vmcc_host::{Loaded, Status, Turn};
 
@@ -113,6 +114,10 @@ pub struct HostStatus {
     pub ports: Vec<String>,
     /// What the agent says of itself, if one runs.
     pub agent: Option<serde_json::Value>,
+    /// Connections of this network namespace that were to be MPTCP and became TCP, where the kernel counts them.
+    pub fallbacks: Option<Fallbacks>,
+    /// For how long the kernel opens connections as TCP after it found that SYNs with MPTCP's option are dropped.
+    pub blackhole_timeout_s: Option<u64>,
     /// Processor time that this machine did not get, and what that may have cost.
     pub taken: Taken,
 }
@@ -150,6 +155,15 @@ impl Observer {
         let sockets = self.sockets(&names)?;
         let agent = agent()?;
         let connections = self.connections(&sockets, agent.as_ref());
-        Ok(HostStatus { algorithms, sockets, connections, ports, agent, taken: Taken::now() })
+        Ok(HostStatus {
+            algorithms,
+            sockets,
+            connections,
+            ports,
+            agent,
+            fallbacks: Fallbacks::read().ok(),
+            blackhole_timeout_s: several_paths::blackhole_timeout_s(),
+            taken: Taken::now(),
+        })
     }
 }

@@ -37,6 +37,17 @@ pub fn root() -> Result<PathBuf, ControlError> {
     })
 }
 
+/// Tests for cgroups of the first version beside cgroup2 ("hybrid"): container engines then use those, and their
+/// containers have no cgroup2 of their own.
+pub fn is_hybrid() -> bool {
+    fs::read_to_string(MOUNTS).is_ok_and(|mounts| has_kind(&mounts, "cgroup") && has_kind(&mounts, "cgroup2"))
+}
+
+fn has_kind(mounts: &str, wanted: &str) -> bool {
+    let kind = |line: &str| Some(line.split_once(" - ")?.1.split(' ').next()? == wanted);
+    mounts.lines().any(|line| kind(line) == Some(true))
+}
+
 fn mounted_at(mounts: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
@@ -202,6 +213,9 @@ mod tests {
         let first = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
                      32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n";
         let second = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:5 - cgroup2 cgroup2 rw\n";
+        let hybrid = [first, second].concat();
+        assert!(has_kind(first, "cgroup") && !has_kind(first, "cgroup2") && !has_kind(second, "cgroup"));
+        assert!(has_kind(&hybrid, "cgroup") && has_kind(&hybrid, "cgroup2"));
         assert_eq!(mounted_at(first), None);
         assert_eq!(mounted_at(&[first, second].concat()), Some(PathBuf::from("/sys/fs/cgroup/unified")));
     }

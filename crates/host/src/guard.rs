@@ -26,7 +26,7 @@ use crate::netns;
 use crate::table;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
@@ -208,9 +208,10 @@ impl Guard {
         self.kernel_name
     }
 
-    /// The inode numbers of the network namespaces that have MPTCP connections under this algorithm.
-    pub fn namespaces(&self) -> BTreeSet<u32> {
-        self.groups.as_ref().map(table::namespaces).unwrap_or_default()
+    /// The inode numbers of the network namespaces that have MPTCP connections under this algorithm, each with a number that
+    /// changes with whatever happens to these.
+    pub fn activity(&self) -> BTreeMap<u32, u64> {
+        self.groups.as_ref().map(table::activity).unwrap_or_default()
     }
 
     /// Requests that nobody had read when this guard began.

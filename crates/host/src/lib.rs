@@ -15,6 +15,7 @@
 //! | [`diag`] | TCP and MPTCP sockets, as the kernel knows them |
 //! | [`probe`] | what this kernel can do, found out by trying |
 //! | [`observe`] | windows at each segment, under any congestion control |
+//! | [`several_paths`] | whether MPTCP connections can have several paths, and those that fell back to TCP |
 //! | [`states`] | what algorithms keep of each socket |
 //! | [`sharing`] | which paths share a bottleneck, as far as their algorithm knows |
 //! | [`taken`] | processor time that this machine did not get, and what TCP made of it |
@@ -43,6 +44,7 @@ mod reclaim;
 mod registered;
 pub mod replay;
 mod restrict;
+pub mod several_paths;
 mod shared;
 pub mod sharing;
 pub mod states;

@@ -2,12 +2,15 @@
 
 use crate::error::ControlError;
 use nix::sched::{CloneFlags, setns};
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Opens a namespace by its file.
 ///
@@ -77,13 +80,56 @@ pub(crate) fn initial() -> Option<u32> {
     inode(Path::new("/proc/1/ns/net"))
 }
 
-/// A file through which namespace `wanted` can be entered: the own one, a named one, or that of a process in it.
+/// Time for which a namespace that was found nowhere is not searched for again.
+const MISSING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Files of namespaces by inode number, as the last scan found them.
+#[derive(Default)]
+struct Files {
+    known: HashMap<u32, PathBuf>,
+    missing: HashMap<u32, Instant>,
+}
+
+/// A file through which namespace `wanted` can be entered: the own one, a named one, or that of a process in it. All are
+/// scanned only when one is wanted that is not where the last scan found it, so that many cost no more than one.
 pub(crate) fn find(wanted: u32) -> Option<PathBuf> {
-    let is_it = |path: &PathBuf| inode(path) == Some(wanted);
+    static FILES: Mutex<Option<Files>> = Mutex::new(None);
+    if own() == Some(wanted) {
+        return Some(PathBuf::from(OWN));
+    }
+    let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    files.get_or_insert_default().find(wanted, scan)
+}
+
+impl Files {
+    fn find(&mut self, wanted: u32, scan: impl FnOnce() -> HashMap<u32, PathBuf>) -> Option<PathBuf> {
+        if let Some(path) = self.known.get(&wanted).filter(|path| inode(path) == Some(wanted)) {
+            return Some(path.clone());
+        }
+        self.missing.retain(|_, since| since.elapsed() < MISSING_TIMEOUT);
+        if self.missing.contains_key(&wanted) {
+            return None;
+        }
+        self.known = scan();
+        let found = self.known.get(&wanted).cloned();
+        if found.is_none() {
+            self.missing.insert(wanted, Instant::now());
+        }
+        found
+    }
+}
+
+/// Names first: they outlast processes.
+fn scan() -> HashMap<u32, PathBuf> {
     let entries = |folder: &str| fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
-    let own = Some(PathBuf::from(OWN)).filter(is_it);
-    own.or_else(|| entries("/run/netns").find(is_it))
-        .or_else(|| entries("/proc").map(|p| p.join("ns/net")).find(is_it))
+    let all = entries("/run/netns").chain(entries("/proc").map(|process| process.join("ns/net")));
+    let mut found = HashMap::new();
+    for path in all {
+        if let Some(inode) = inode(&path) {
+            found.entry(inode).or_insert(path);
+        }
+    }
+    found
 }
 
 /// The clock of `bpf_ktime_get_ns`.
@@ -103,5 +149,28 @@ mod tests {
         let own = own().unwrap();
         assert!(find(own).is_some());
         assert_eq!(find(1), None);
+    }
+
+    #[test]
+    fn namespaces_are_scanned_once_however_many_are_wanted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |n: u32| folder.path().join(n.to_string());
+        let all: Vec<PathBuf> = (0..100).map(path).collect();
+        all.iter().for_each(|path| drop(File::create(path).unwrap()));
+        let number = |path: &PathBuf| inode(path).unwrap();
+        let scans = std::cell::Cell::new(0);
+        let scan = || {
+            scans.set(scans.get() + 1);
+            all.iter().filter(|path| path.exists()).map(|path| (number(path), path.clone())).collect()
+        };
+        let mut files = Files::default();
+        for _ in 0..3 {
+            all.iter().for_each(|path| assert_eq!(files.find(number(path), scan).as_ref(), Some(path)));
+        }
+        assert_eq!(scans.get(), 1);
+        let gone = number(&all[7]);
+        fs::remove_file(&all[7]).unwrap();
+        assert!((0..3).all(|_| files.find(gone, scan).is_none()), "its number is not another file's");
+        assert_eq!(scans.get(), 2, "what is gone is not looked for each time");
     }
 }

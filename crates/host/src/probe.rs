@@ -13,12 +13,17 @@ use crate::diag::{Diag, DiagError};
 use crate::load;
 use crate::objects;
 use crate::registered;
+use crate::several_paths::{self, Fallbacks};
+use libbpf_rs::btf::{Btf, types::Struct};
 use libbpf_rs::{MapHandle, MapType};
 use nix::libc;
 use serde::Serialize;
 use std::fs;
 use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
+use std::sync::OnceLock;
 use vmcc_cc::Algorithm;
 
 /// The answer to one question.
@@ -81,6 +86,13 @@ pub fn checks() -> Vec<Check> {
         check("struct-ops", "congestion control in BPF", struct_ops()),
         check("mptcp", "more than one path per connection", mptcp()),
         check("mptcp-joins", "right bytes where a path joins a running transfer", joins::keep_bytes()),
+        check("mptcp-limits", "more than one path per connection", limits()),
+        check("mptcp-blackhole", "opening connections as MPTCP", blackhole()),
+        check(
+            "mptcp-laminar",
+            "`laminar` endpoints: each address of this end to another one of the other end",
+            laminar(),
+        ),
         unsent_limit(),
         check("cgroups", "the congestion control of chosen cgroups", cgroups()),
         check("mptcp-upgrade", "making MPTCP of the TCP of chosen cgroups", upgrade()),
@@ -212,21 +224,83 @@ fn upgrade() -> Answer {
 }
 
 fn mptcp() -> Answer {
-    // SAFETY: takes no pointer; the descriptor is closed below.
-    let fd =
-        unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, libc::IPPROTO_MPTCP) };
-    if fd < 0 {
-        let error = io::Error::last_os_error();
+    mptcp_socket().map(drop).map_err(|error| {
         let switched_off = fs::read_to_string("/proc/sys/net/mptcp/enabled").is_ok_and(|t| t.trim() == "0");
-        return Err(if switched_off {
+        if switched_off {
             problem("MPTCP is switched off", "sysctl -w net.mptcp.enabled=1")
         } else {
             problem(format!("no MPTCP sockets: {error}"), format!("CONFIG_MPTCP: {NEWER_KERNEL}"))
-        });
+        }
+    })
+}
+
+fn mptcp_socket() -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointer.
+    let fd =
+        unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, libc::IPPROTO_MPTCP) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
     }
     // SAFETY: `fd` was just opened and nobody else has it.
-    drop(unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) });
-    Ok(())
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Without MPTCP there is nothing to be said of it.
+fn limits() -> Answer {
+    let found = several_paths::obstacles().unwrap_or_default();
+    let text = found.first().and_then(|text| text.split_once("; "));
+    text.map_or(Ok(()), |(reason, remedy)| Err(problem(reason, remedy)))
+}
+
+/// The kernel says how often it has found that MPTCP's SYNs are dropped, but not whether it is off for that reason now. So
+/// a connection is opened to a socket of our own.
+fn blackhole() -> Answer {
+    let Ok(before) = Fallbacks::read() else { return Ok(()) };
+    if before.blackholes == 0 || !opens_as_tcp(before) {
+        return Ok(());
+    }
+    let seconds = several_paths::blackhole_timeout_s().unwrap_or_default();
+    Err(problem(
+        format!(
+            "the kernel opens connections as TCP for {seconds} s or longer, because SYNs with TCP option 30 were dropped on \
+             the way ({} times so far)",
+            before.blackholes
+        ),
+        "find the firewall that drops them, or have it remove the option instead; `sysctl -w net.mptcp.blackhole_timeout=0` \
+         ends that and switches the detection off (docs/guide-hosts.md)",
+    ))
+}
+
+/// Tests for a connection of this namespace to itself that becomes TCP because MPTCP is off for a time.
+fn opens_as_tcp(before: Fallbacks) -> bool {
+    let Ok(listener) = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) else { return false };
+    let (Ok(at), Ok(socket)) = (listener.local_addr(), mptcp_socket()) else { return false };
+    let nix_address = nix::sys::socket::SockaddrIn::from(SocketAddrV4::new(Ipv4Addr::LOCALHOST, at.port()));
+    let connected = nix::sys::socket::connect(socket.as_raw_fd(), &nix_address).is_ok();
+    connected && Fallbacks::read().is_ok_and(|after| after.disabled > before.disabled)
+}
+
+/// Tests for a kernel with `laminar` endpoints; one without keeps the flag, and does nothing with it. Its type information
+/// has the field of `struct mptcp_info` that counts them.
+pub fn has_laminar_endpoints() -> bool {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    *KNOWN.get_or_init(|| {
+        let Ok(btf) = Btf::from_vmlinux() else { return false };
+        let info = btf.type_by_name::<Struct<'_>>("mptcp_info");
+        info.is_some_and(|info| {
+            info.iter().any(|one| one.name.is_some_and(|name| name == "mptcpi_endp_laminar_max"))
+        })
+    })
+}
+
+fn laminar() -> Answer {
+    if has_laminar_endpoints() {
+        return Ok(());
+    }
+    Err(problem(
+        "this kernel has no laminar endpoints",
+        "boot Linux 6.18 or newer, or use `subflow` endpoints with routing by source address, or `fullmesh`",
+    ))
 }
 
 /// Linux's MPTCP scheduler hands a subflow this much at a time, unless it is told that a subflow holds enough.

@@ -14,6 +14,7 @@ mod legible;
 mod link;
 mod monitor;
 mod mptcp;
+mod neighbour;
 mod options;
 mod rule;
 mod shaper;
@@ -27,19 +28,22 @@ pub use htb::{Existing, HtbClass, htb_rates};
 pub use link::{Links, PortInfo};
 pub use monitor::Changes;
 pub use mptcp::{Endpoint, Ends, Event, Events, MAX_LIMIT, PathManager, SubflowEnds};
+pub use neighbour::Neighbour;
 pub use rule::Match;
 pub use shaper::{Impairment, Shaper};
 pub use sockets::is_listening;
 pub use tc::{Counters, QueueInfo, ROOT, TrafficControl};
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload, NetlinkSerializable, NlasIterator,
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload, NetlinkSerializable, NlasIterator,
 };
 use netlink_sys::{Socket, SocketAddr};
 use std::io;
 use std::marker::PhantomData;
 
+/// Listings of a table that changes meanwhile, before that is an error.
+const MAX_DUMPS: u32 = 32;
 /// Offset of the attributes in an acknowledgement: behind the header of the request that it repeats.
 const NLMSG_HEADER_LEN: usize = 16;
 /// The kernel's explanation of an error, a string.
@@ -72,33 +76,41 @@ impl<M: NetlinkDeserializable> Connection<M> {
     /// The kernel refuses; [`os_code`] has its number.
     pub fn execute(&mut self, message: impl NetlinkSerializable, flags: u16) -> io::Result<()> {
         self.send(message, NLM_F_ACK | flags)?;
-        self.collect(&mut |_| Ok(()))
+        self.collect(&mut |_| Ok(())).map(drop)
     }
 
-    /// Sends a request that lists something and returns every answer.
+    /// Sends a request that lists something and returns every answer. A listing that the kernel marks as inconsistent,
+    /// because the table changed meanwhile (`NLM_F_DUMP_INTR`), is repeated: it may lack entries that never changed.
     ///
     /// # Errors
-    /// The kernel refuses, or answers something that cannot be read.
-    pub fn dump(&mut self, message: impl NetlinkSerializable) -> io::Result<Vec<M>> {
-        let mut answers = Vec::new();
-        self.dump_each(message, &mut |answer| {
-            answers.push(answer);
-            Ok(())
-        })?;
-        Ok(answers)
+    /// The kernel refuses, or answers something that cannot be read; `Interrupted` when the table never stood still.
+    pub fn dump(&mut self, message: impl NetlinkSerializable + Clone) -> io::Result<Vec<M>> {
+        for _ in 0..MAX_DUMPS {
+            let mut answers = Vec::new();
+            self.send(message.clone(), NLM_F_DUMP)?;
+            let consistent = self.collect(&mut |answer| {
+                answers.push(answer);
+                Ok(())
+            })?;
+            if consistent {
+                return Ok(answers);
+            }
+        }
+        Err(inconsistent())
     }
 
     /// Sends a request that lists something and hands over each answer; an error of `each` ends it.
     ///
     /// # Errors
-    /// The kernel refuses, or answers something that cannot be read, or `each` fails.
+    /// The kernel refuses, or answers something that cannot be read, or `each` fails; `Interrupted` when the kernel marks
+    /// the listing as inconsistent.
     pub fn dump_each(
         &mut self,
         message: impl NetlinkSerializable,
         each: &mut dyn FnMut(M) -> io::Result<()>,
     ) -> io::Result<()> {
         self.send(message, NLM_F_DUMP)?;
-        self.collect(each)
+        if self.collect(each)? { Ok(()) } else { Err(inconsistent()) }
     }
 
     /// Sends a request that reads one thing and returns the answer.
@@ -127,21 +139,28 @@ impl<M: NetlinkDeserializable> Connection<M> {
         self.socket.send(&bytes, 0).map(drop)
     }
 
-    /// Reads answers until the kernel says that there are no more.
-    fn collect(&mut self, each: &mut dyn FnMut(M) -> io::Result<()>) -> io::Result<()> {
+    /// Reads answers until the kernel says that there are no more; `false` if it marked any of them as inconsistent.
+    fn collect(&mut self, each: &mut dyn FnMut(M) -> io::Result<()>) -> io::Result<bool> {
+        let mut consistent = true;
         loop {
             let (datagram, _) = self.socket.recv_from_full()?;
-            if take_datagram(&datagram, self.sequence, each)? {
-                return Ok(());
+            if take_datagram(&datagram, self.sequence, &mut consistent, each)? {
+                return Ok(consistent);
             }
         }
     }
+}
+
+fn inconsistent() -> io::Error {
+    let text = "the kernel's table changed each time while it was listed; try again when less changes";
+    io::Error::new(io::ErrorKind::Interrupted, text)
 }
 
 /// Reads the messages of one datagram; true when the answer to request `sequence` is complete.
 fn take_datagram<M: NetlinkDeserializable>(
     datagram: &[u8],
     sequence: u32,
+    consistent: &mut bool,
     each: &mut dyn FnMut(M) -> io::Result<()>,
 ) -> io::Result<bool> {
     let mut rest = datagram;
@@ -153,6 +172,7 @@ fn take_datagram<M: NetlinkDeserializable>(
         if message.header.sequence_number != sequence {
             continue;
         }
+        *consistent &= message.header.flags & NLM_F_DUMP_INTR == 0;
         match message.payload {
             NetlinkPayload::Done(done) if done.code == 0 => return Ok(true),
             NetlinkPayload::Done(done) => {
@@ -214,13 +234,25 @@ mod tests {
         let mut seen = 0;
         for length in 0..64_usize {
             for byte in [0_u8, 1, 16, 20, 0xff] {
-                let _ = take_datagram::<RouteNetlinkMessage>(&vec![byte; length], 1, &mut |_| {
+                let _ = take_datagram::<RouteNetlinkMessage>(&vec![byte; length], 1, &mut true, &mut |_| {
                     seen += 1;
                     Ok(())
                 });
             }
         }
         assert_eq!(seen, 0);
+    }
+
+    #[test]
+    fn dump_marked_as_interrupted_is_inconsistent() {
+        for (flags, expected) in [(0, true), (NLM_F_DUMP_INTR, false)] {
+            let mut done = vec![20, 0, 0, 0, 3, 0];
+            done.extend(u16::to_ne_bytes(2 | flags));
+            done.extend([7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            let mut consistent = true;
+            let complete = take_datagram::<RouteNetlinkMessage>(&done, 7, &mut consistent, &mut |_| Ok(()));
+            assert_eq!((complete.unwrap(), consistent), (true, expected));
+        }
     }
 
     #[test]

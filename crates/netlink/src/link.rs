@@ -44,6 +44,8 @@ pub struct PortInfo {
     pub kind: Option<String>,
     /// Whether it is switched on.
     pub up: bool,
+    /// It is also operational (`IFF_RUNNING`, RFC 2863): it has a carrier, or its driver knows of none.
+    pub running: bool,
 }
 
 /// Route netlink, in the network namespace of the thread that opened it.
@@ -246,6 +248,7 @@ fn port_info(message: RouteNetlinkMessage) -> Option<PortInfo> {
         link_layer: link.header.link_layer_type.into(),
         kind,
         up: link.header.flags.contains(LinkFlags::Up),
+        running: link.header.flags.contains(LinkFlags::Up | LinkFlags::Running),
     })
 }
 

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 // Numbers from the kernel's user interface, linux/rtnetlink.h.
 const RTNLGRP_LINK: u32 = 1;
+const RTNLGRP_NEIGH: u32 = 3;
 const RTNLGRP_IPV4_IFADDR: u32 = 5;
 const RTNLGRP_IPV4_ROUTE: u32 = 7;
 const RTNLGRP_IPV6_IFADDR: u32 = 9;
@@ -23,6 +24,14 @@ impl Changes {
     /// The system refuses a netlink socket.
     pub fn open() -> io::Result<Self> {
         Self::of(&[RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR])
+    }
+
+    /// The same with changes of the neighbour table.
+    ///
+    /// # Errors
+    /// As [`Changes::open`].
+    pub fn with_neighbours() -> io::Result<Self> {
+        Self::of(&[RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_NEIGH])
     }
 
     /// The same with changes of routes, without which a new address may lead nowhere.

@@ -240,10 +240,18 @@ fn endpoint(at: &str, rule: &EndpointRule) -> Result<(), Wrong> {
     let has = |flag| rule.flags.contains(&flag);
     let flags = |message: &str| Err(Wrong::value(format!("{at}.flags"), message));
     if rule.flags.is_empty() {
-        return flags("say what it is for: `signal`, `subflow`, or both");
+        return flags("say what it is for: `signal`, `subflow`, `laminar`, or several");
     }
     if has(EndpointFlag::Fullmesh) && has(EndpointFlag::Signal) {
         return flags("the kernel takes `fullmesh` and `signal` only apart");
+    }
+    if rule.port.is_some() && !has(EndpointFlag::Signal) {
+        return Err(Wrong::key(format!("{at}.port"), "only an address that is announced has a port")
+            .help("add the flag `signal`"));
+    }
+    if rule.id.is_some() && rule.nic.contains(['*', '?']) {
+        return Err(Wrong::key(format!("{at}.id"), "an id is one endpoint's, and this rule may fit several")
+            .help("name one interface in `nic`"));
     }
     Ok(())
 }

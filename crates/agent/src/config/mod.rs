@@ -12,8 +12,9 @@ use crate::guard::Policy;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::{NonZeroU8, NonZeroU16};
 use std::path::Path;
-use vmcc_cc::Params;
+use vmcc_cc::{Algorithm, Params};
 use vmcc_port::{FileError, PortConfig};
 use vmcc_scenario::Diagnostic;
 use vmcc_scenario::text::{MAX_BYTES, Source};
@@ -210,6 +211,10 @@ pub struct EndpointRule {
     /// Which addresses.
     #[serde(default)]
     pub family: Family,
+    /// TCP port that is announced with the address; the kernel listens at it.
+    pub port: Option<NonZeroU16>,
+    /// The endpoint's number; without one the lowest that is free.
+    pub id: Option<NonZeroU8>,
 }
 
 /// What an endpoint is for.
@@ -224,6 +229,8 @@ pub enum EndpointFlag {
     Backup,
     /// Subflows are opened from it to every address of the other end.
     Fullmesh,
+    /// A subflow is opened from it to one announced address of the other end, each endpoint to another one.
+    Laminar,
 }
 
 /// Kinds of addresses.
@@ -240,6 +247,12 @@ pub enum Family {
 }
 
 impl Settings {
+    /// Tests for settings that ask for several paths per connection.
+    pub fn wants_several_paths(&self) -> bool {
+        let coupled = |name: &String| Algorithm::by_name(name).is_ok_and(|one| one.info().coupled);
+        self.mptcp != Mptcp::default() || self.congestion_control.as_ref().is_some_and(coupled)
+    }
+
     /// The sysctls to be set, each once, as files below /proc/sys and as the kernel prints their values.
     pub fn sysctls(&self) -> BTreeMap<SysctlName, String> {
         let given = self.sysctl.iter().filter_map(|(name, value)| {

@@ -3,8 +3,7 @@
 use super::item::Item;
 use super::news::News;
 use super::record::Record;
-use super::round::{Round, Watches};
-use super::settling::Settling;
+use super::round::{Memory, Round};
 use crate::Error;
 use nix::errno::Errno;
 use nix::libc;
@@ -46,11 +45,10 @@ pub fn undo() -> Result<Option<Undone>, Error> {
         record.close();
         return Ok(None);
     }
-    let mut watches = Watches::new();
+    let mut memory = Memory::default();
     let algorithm = |item: &Item| if let Item::Algorithm(name) = item { Some(name.clone()) } else { None };
     let had: Vec<String> = record.entries().iter().filter_map(|entry| algorithm(&entry.item)).collect();
-    let mut settling = Settling::default();
-    let mut round = Round::new(&mut record, &mut watches, &mut settling);
+    let mut round = Round::new(&mut record, &mut memory);
     round.restore();
     let (news, problems) = (round.news, round.problems.into_iter().collect());
     record.close();

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use vmcc_cc::{Algorithm, Params};
 use vmcc_host::port::{self, Serving};
-use vmcc_host::{cgroup, live, upgrade};
-use vmcc_netlink::{Endpoint, PathManager};
+use vmcc_host::{cgroup, live, probe, upgrade};
+use vmcc_netlink::{Endpoint, PathManager, os_code};
 use vmcc_port::PortConfig;
 
 /// What is set; of a network namespace, but for algorithms, which are one for the kernel.
@@ -32,8 +32,10 @@ pub(crate) enum Item {
     Sysctl(String),
     /// A limit of the MPTCP path manager.
     Limit(Limit),
-    /// An endpoint of it. Its value: what for, and its interface.
+    /// An endpoint of it. Its value: what for, its interface, its number.
     Endpoint(IpAddr),
+    /// An endpoint with a port of its own.
+    EndpointAt(SocketAddr),
     /// A port that is served. Its value: its settings.
     Port(String),
 }
@@ -83,6 +85,19 @@ pub(crate) enum Fault {
     Namespace { source: io::Error },
     #[error("cannot {action}: {source}{}", help(source))]
     Netlink { action: &'static str, source: io::Error },
+    #[error(
+        "this kernel has no laminar endpoints (Linux 6.18 has); it is left out: use `subflow` or `fullmesh`, or a newer kernel"
+    )]
+    NoLaminar,
+    #[error(
+        "something else on this host changes it again and again; it is set again, but ever less often: take it out of the \
+         file, or out of what changes it (NetworkManager: `connection.mptcp-flags`)"
+    )]
+    Contended,
+    #[error(
+        "{without} addresses have no MPTCP endpoint, for the kernel takes no more; name fewer interfaces, or one `family`"
+    )]
+    NoRoom { without: usize },
     #[error("somebody else has set it: {found}; it is left alone")]
     SomebodyElse { found: String },
     #[error("the kernel made `{found}` of `{wanted}`; write that in the file")]
@@ -109,6 +124,11 @@ impl Fault {
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self, Self::File { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
+
+    /// Tests for a kernel that has no room for another endpoint.
+    pub(crate) fn is_no_room(&self) -> bool {
+        matches!(self, Self::Netlink { source, .. } if os_code(source) == Some(nix::libc::ERANGE))
+    }
 }
 
 impl<E: Into<Error>> From<E> for Fault {
@@ -122,9 +142,24 @@ fn netlink(action: &'static str) -> impl Fn(io::Error) -> Fault {
 }
 
 impl Item {
+    /// That of an endpoint: the kernel knows it by its address and port.
+    pub(crate) fn endpoint(endpoint: &Endpoint) -> Self {
+        let Endpoint { address, port, .. } = *endpoint;
+        port.map_or(Self::Endpoint(address), |port| Self::EndpointAt(SocketAddr::new(address, port)))
+    }
+
+    /// The address of an endpoint.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Endpoint(address) => Some(*address),
+            Self::EndpointAt(at) => Some(at.ip()),
+            _ => None,
+        }
+    }
+
     /// Whether it is somebody's alone: what is there already is not changed.
     pub(crate) fn is_exclusive(&self) -> bool {
-        matches!(self, Self::Endpoint(_) | Self::Port(_))
+        matches!(self, Self::Endpoint(_) | Self::EndpointAt(_) | Self::Port(_))
     }
 
     /// Its value in the calling thread's network namespace; `None` if it is not there.
@@ -144,9 +179,8 @@ impl Item {
                 let limits = PathManager::open().and_then(|mut manager| manager.limits());
                 Ok(Some(which.of(limits.map_err(netlink("read the limits of MPTCP"))?).to_string()))
             }
-            Self::Endpoint(address) => {
-                Ok(find(*address)?.map(|(_, found)| endpoint_text(found.flags, found.device)))
-            }
+            Self::Endpoint(address) => read_endpoint(*address, None),
+            Self::EndpointAt(at) => read_endpoint(at.ip(), Some(at.port())),
             Self::Port(name) => match port::settings(name) {
                 Ok(Serving::Nothing) => Ok(None),
                 Ok(Serving::HalfDone) => Ok(Some(HALF_DONE.to_owned())),
@@ -191,7 +225,8 @@ impl Item {
                 let limit = value.and_then(|text| text.parse().ok()).ok_or_else(|| unreadable(value))?;
                 set_limit(*which, limit).map_err(netlink("set a limit of MPTCP"))
             }
-            (Self::Endpoint(address), value) => write_endpoint(*address, value),
+            (Self::Endpoint(address), value) => write_endpoint(*address, None, value),
+            (Self::EndpointAt(at), value) => write_endpoint(at.ip(), Some(at.port()), value),
             (Self::Port(name), Some(text)) => {
                 let config: PortConfig = serde_json::from_str(text).map_err(|_| unreadable(value))?;
                 ports::serve(name, &config, false)?.keep();
@@ -287,59 +322,81 @@ pub(crate) fn port_text(config: &PortConfig) -> String {
     serde_json::to_string(config).unwrap_or_default()
 }
 
-const FLAGS: [(u32, &str); 4] = [
+const FLAGS: [(u32, &str); 5] = [
     (Endpoint::SIGNAL, "signal"),
     (Endpoint::SUBFLOW, "subflow"),
     (Endpoint::BACKUP, "backup"),
     (Endpoint::FULLMESH, "fullmesh"),
+    (Endpoint::LAMINAR, "laminar"),
 ];
+const ID: &str = " id ";
 
-/// `signal,backup dev 5`
-pub(crate) fn endpoint_text(flags: u32, device: u32) -> String {
-    let names: Vec<&str> = FLAGS.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name).collect();
-    format!("{} dev {device}", names.join(","))
+/// `signal,backup dev 5 id 2`
+pub(crate) fn endpoint_text(endpoint: &Endpoint) -> String {
+    let named = FLAGS.iter().filter(|(bit, _)| endpoint.flags & bit != 0);
+    let names: Vec<&str> = named.map(|(_, name)| *name).collect();
+    format!("{} dev {}{ID}{}", names.join(","), endpoint.device, endpoint.id)
 }
 
-fn endpoint(address: IpAddr, text: &str) -> Option<Endpoint> {
-    let (names, device) = text.split_once(" dev ")?;
+/// Compares an endpoint's value with a recorded one, also with that of a version that kept no number.
+pub(crate) fn is_same_value(recorded: &str, value: &str) -> bool {
+    value == recorded || value.strip_prefix(recorded).is_some_and(|rest| rest.starts_with(ID))
+}
+
+fn endpoint(address: IpAddr, port: Option<u16>, text: &str) -> Option<Endpoint> {
+    let (names, rest) = text.split_once(" dev ")?;
+    let (device, id) = rest.split_once(ID).unwrap_or((rest, "0"));
     let bit = |name: &str| FLAGS.iter().find(|(_, known)| *known == name).map(|(bit, _)| *bit);
     let flags = names.split(',').filter(|n| !n.is_empty()).map(bit).sum::<Option<u32>>()?;
-    Some(Endpoint { id: 0, address, port: None, flags, device: device.parse().ok()? })
+    Some(Endpoint { id: id.parse().ok()?, address, port, flags, device: device.parse().ok()? })
 }
 
 /// Value of an endpoint while its subflows join: a backup. `None` if it is one anyway.
-pub(crate) fn settling_text(address: IpAddr, text: &str) -> Option<String> {
-    let wanted = endpoint(address, text)?;
+pub(crate) fn settling_text(item: &Item, text: &str) -> Option<String> {
+    let wanted = endpoint(item.address()?, None, text)?;
     let settling = wanted.with_backup(true);
-    (settling != wanted).then(|| endpoint_text(settling.flags, settling.device))
+    (settling != wanted).then(|| endpoint_text(&settling))
 }
 
-/// The endpoint of an address; what the kernel made by itself makes way for one.
-fn find(address: IpAddr) -> Result<Option<(PathManager, Endpoint)>, Fault> {
+/// Every endpoint of the calling thread's namespace, those too that the kernel made by itself.
+pub(crate) fn all_endpoints() -> Result<(PathManager, Vec<Endpoint>), Fault> {
     let failed = netlink("list the endpoints of MPTCP");
     let mut manager = PathManager::open().map_err(&failed)?;
-    let ours = |e: &Endpoint| e.address == address && e.port.is_none() && e.flags & Endpoint::IMPLICIT == 0;
-    let found = manager.endpoints().map_err(&failed)?.into_iter().find(ours);
-    Ok(found.map(|found| (manager, found)))
+    let all = manager.endpoints().map_err(failed)?;
+    Ok((manager, all))
 }
 
-fn write_endpoint(address: IpAddr, value: Option<&str>) -> Result<(), Fault> {
-    let wanted = value.map(|text| endpoint(address, text).ok_or_else(|| unreadable(value))).transpose()?;
-    if let Some((mut manager, found)) = find(address)? {
-        let found_text = endpoint_text(found.flags, found.device);
-        if value.is_some_and(|text| settling_text(address, text).as_deref() == Some(found_text.as_str())) {
-            let cleared = manager.set_endpoint_backup(&found, false);
+/// Tests for an endpoint that the kernel made by itself; one of the same address may take its place.
+pub(crate) fn is_implicit(endpoint: &Endpoint) -> bool {
+    endpoint.flags & Endpoint::IMPLICIT != 0
+}
+
+fn read_endpoint(address: IpAddr, port: Option<u16>) -> Result<Option<String>, Fault> {
+    let is_it = |e: &&Endpoint| (e.address, e.port) == (address, port) && !is_implicit(e);
+    Ok(all_endpoints()?.1.iter().find(is_it).map(endpoint_text))
+}
+
+fn write_endpoint(address: IpAddr, port: Option<u16>, value: Option<&str>) -> Result<(), Fault> {
+    let read = |text| endpoint(address, port, text).ok_or_else(|| unreadable(value));
+    let wanted = value.map(read).transpose()?;
+    if wanted.is_some_and(|wanted| wanted.flags & Endpoint::LAMINAR != 0) && !probe::has_laminar_endpoints() {
+        return Err(Fault::NoLaminar);
+    }
+    let (mut manager, there) = all_endpoints()?;
+    let found = there.iter().find(|e| (e.address, e.port) == (address, port));
+    if let Some(found) = found.filter(|found| !is_implicit(found)) {
+        if wanted.is_some_and(|wanted| wanted != *found && wanted.with_backup(true) == *found) {
+            let cleared = manager.set_endpoint_backup(found, false);
             return cleared.map_err(netlink("clear the backup flag of an endpoint of MPTCP"));
         }
-        manager.remove(&found).map_err(netlink("remove an endpoint of MPTCP"))?;
+        manager.remove(found).map_err(netlink("remove an endpoint of MPTCP"))?;
     }
-    match wanted {
-        None => Ok(()),
-        Some(wanted) => {
-            let added = PathManager::open().and_then(|mut manager| manager.add(&wanted));
-            added.map_err(netlink("add an endpoint of MPTCP"))
-        }
+    let Some(mut wanted) = wanted else { return Ok(()) };
+    // One that takes the place of the kernel's own keeps its number, and may not name any.
+    if found.is_some_and(is_implicit) {
+        wanted.id = 0;
     }
+    manager.add(&wanted).map_err(netlink("add an endpoint of MPTCP"))
 }
 
 impl fmt::Display for Item {
@@ -353,6 +410,7 @@ impl fmt::Display for Item {
             Self::Limit(Limit::Subflows) => write!(f, "MPTCP limit subflows"),
             Self::Limit(Limit::Accept) => write!(f, "MPTCP limit accept"),
             Self::Endpoint(address) => write!(f, "MPTCP endpoint {address}"),
+            Self::EndpointAt(at) => write!(f, "MPTCP endpoint {at}"),
             Self::Port(name) => write!(f, "port {name}"),
         }
     }
@@ -364,23 +422,33 @@ mod tests {
 
     #[test]
     fn settling_endpoint_is_a_backup() {
-        let address: IpAddr = "10.0.0.1".parse().unwrap();
-        let settling = |text| settling_text(address, text);
-        assert_eq!(settling("signal dev 3").as_deref(), Some("signal,backup dev 3"));
-        assert_eq!(settling("subflow,fullmesh dev 0").as_deref(), Some("subflow,backup,fullmesh dev 0"));
-        assert_eq!((settling("signal,backup dev 3"), settling("nothing")), (None, None));
+        let item = Item::Endpoint("10.0.0.1".parse().unwrap());
+        let settling = |text| settling_text(&item, text);
+        assert_eq!(settling("signal dev 3 id 7").as_deref(), Some("signal,backup dev 3 id 7"));
+        assert_eq!(
+            settling("subflow,fullmesh dev 0 id 1").as_deref(),
+            Some("subflow,backup,fullmesh dev 0 id 1")
+        );
+        assert_eq!((settling("signal,backup dev 3 id 1"), settling("nothing")), (None, None));
     }
 
     #[test]
     fn values_are_read_as_they_are_written() {
         let address: IpAddr = "10.0.0.1".parse().unwrap();
-        for (flags, device) in [(1, 0), (Endpoint::SUBFLOW | Endpoint::FULLMESH | Endpoint::BACKUP, 7)] {
-            let text = endpoint_text(flags, device);
-            let read = endpoint(address, &text).unwrap();
-            assert_eq!((read.flags, read.device, read.address), (flags, device, address), "{text}");
+        let many = Endpoint::SUBFLOW | Endpoint::FULLMESH | Endpoint::BACKUP;
+        for (flags, device, id, port) in
+            [(1, 0, 1, None), (many, 7, 255, None), (Endpoint::LAMINAR, 1, 2, Some(9))]
+        {
+            let one = Endpoint { id, address, port, flags, device };
+            assert_eq!(endpoint(address, port, &endpoint_text(&one)), Some(one));
         }
-        for bad in ["", "signal", "nothing dev 1", "signal dev x"] {
-            assert_eq!(endpoint(address, bad), None, "{bad}");
+        let old = endpoint(address, None, "signal dev 3").unwrap();
+        assert_eq!((old.flags, old.device, old.id), (1, 3, 0));
+        assert!(is_same_value("signal dev 3", "signal dev 3 id 7") && is_same_value("a", "a"));
+        assert!(!is_same_value("signal dev 3", "signal dev 33 id 7") && !is_same_value("a", "ab"));
+        for bad in ["", "signal", "nothing dev 1", "signal dev x", "signal dev 1 id x", "signal dev 1 id 256"]
+        {
+            assert_eq!(endpoint(address, None, bad), None, "{bad}");
         }
         for algorithm in Algorithm::all() {
             let mut params = Params::defaults(algorithm);

@@ -3,7 +3,8 @@
 //! Every change is on record before it is made and off it after it is undone, so a process may end anywhere: what is on
 //! record and as before was not changed yet, or is back already.
 
-use super::item::{Fault, HALF_DONE, Item, settling_text};
+use super::contention::Contention;
+use super::item::{Fault, HALF_DONE, Item, is_same_value, settling_text};
 use super::news::News;
 use super::record::{Entry, Place, Record};
 
@@ -34,6 +35,8 @@ fn step(now: Option<&str>, entry: Option<&Entry>, wanted: &str, exclusive: bool)
     match now {
         _ if is_wanted && entry.ours == [wanted] => Step::Nothing,
         _ if is_wanted => Step::Note,
+        // That it was there is certain only of what this process has seen.
+        None if entry.before.is_none() && entry.seen => Step::SetAgain,
         Some(value) if is_ours(entry, value) || entry.before.as_deref() == now => Step::Set,
         None if entry.before.is_none() => Step::Set,
         Some(_) if exclusive => Step::Refuse,
@@ -44,19 +47,18 @@ fn step(now: Option<&str>, entry: Option<&Entry>, wanted: &str, exclusive: bool)
 /// Whether the agent has set it so, or was killed on the way.
 fn is_ours(entry: &Entry, value: &str) -> bool {
     // The guard has endpoints settle, too.
-    let settles = |one: &str| match entry.item {
-        Item::Endpoint(address) => settling_text(address, one).as_deref() == Some(value),
-        _ => false,
-    };
-    value == HALF_DONE || entry.ours.iter().any(|one| one == value || settles(one))
+    let settles = |one: &str| settling_text(&entry.item, one).is_some_and(|text| is_same_value(&text, value));
+    value == HALF_DONE || entry.ours.iter().any(|one| is_same_value(one, value) || settles(one))
 }
 
-/// Sets a thing of the calling thread's namespace, which `place` is, as wanted.
+/// Sets a thing of the calling thread's namespace, which `place` is, as wanted. What somebody else changes again and again
+/// is set again as often as `contention` says.
 pub(crate) fn keep(
     record: &mut Record,
     place: &Place,
     item: &Item,
     wanted: &str,
+    contention: &mut Contention,
     news: &mut Vec<News>,
 ) -> Result<(), Fault> {
     let now = item.read()?;
@@ -67,23 +69,30 @@ pub(crate) fn keep(
         item: item.clone(),
         before: now.clone(),
         ours: Vec::new(),
+        seen: false,
     });
     match step {
-        Step::Nothing => return Ok(()),
+        Step::Nothing => {
+            record.saw(place, item);
+            return Ok(());
+        }
         Step::Refuse => return Err(Fault::SomebodyElse { found: now.unwrap_or_default() }),
         Step::Note => {}
+        Step::SetAgain if !contention.allows(place, item) => return Err(Fault::Contended),
         Step::Set | Step::SetAgain => {
             set(record, &mut entry, wanted)?;
             let again = step == Step::SetAgain;
-            news.push(News::Set {
+            let said = again && contention.goes_on(place, item);
+            news.extend((!said).then(|| News::Set {
                 place: place.name.clone(),
                 what: item.to_string(),
                 from: now,
                 to: wanted.to_owned(),
                 again,
-            });
+            }));
         }
     }
+    entry.seen = true;
     entry.ours = vec![wanted.to_owned()];
     record.put(entry).map_err(Fault::Record)
 }
@@ -168,6 +177,7 @@ mod tests {
             item: Item::Limit(Limit::Accept),
             before: before.map(str::to_owned),
             ours: ours.iter().map(|&one| one.to_owned()).collect(),
+            seen: false,
         }
     }
 
@@ -188,6 +198,11 @@ mod tests {
         assert_eq!(then(Some("b"), "b"), Step::Note);
         assert_eq!(then(Some("x"), "a"), Step::SetAgain);
         assert_eq!(then(None, "a"), Step::SetAgain);
+
+        let mut set = entry(None, &["a"]);
+        assert_eq!(step(None, Some(&set), "a", true), Step::Set, "killed between the record and the change");
+        set.seen = true;
+        assert_eq!(step(None, Some(&set), "a", true), Step::SetAgain, "somebody removed it");
 
         let half = entry(None, &["a", "b"]);
         let then = |now, wanted| step(now, Some(&half), wanted, true);
@@ -219,7 +234,8 @@ mod tests {
         let mut record = Record::lock_in(folder.path().to_str().unwrap()).unwrap();
         let absent = Item::Port("vmcc-none".to_owned());
         for _ in 0..3 {
-            keep(&mut record, &Place::kernel(), &absent, "{}", &mut Vec::new()).unwrap_err();
+            let (mut contention, mut news) = (Contention::default(), Vec::new());
+            keep(&mut record, &Place::kernel(), &absent, "{}", &mut contention, &mut news).unwrap_err();
             assert_eq!(record.entries().len(), 0);
         }
     }

@@ -9,6 +9,8 @@
 //! | `namespaces`, `cgroups` | finding them |
 //! | `round` | once over everything |
 //! | `settling` | endpoints that are backups until subflows have joined |
+//! | `readiness` | when an interface's addresses can be endpoints, and with which numbers |
+//! | `contention` | what somebody else changes again and again |
 //! | `wait` | until something has happened |
 //! | `guarding` | the guard, beside all that |
 //! | `metrics`, `taken` | figures for Prometheus |
@@ -19,6 +21,7 @@
 
 mod asleep;
 mod cgroups;
+mod contention;
 mod control;
 mod down;
 mod guarding;
@@ -28,6 +31,7 @@ mod metrics;
 pub(crate) mod namespaces;
 mod news;
 mod notify;
+mod readiness;
 mod record;
 mod round;
 mod settling;
@@ -52,10 +56,9 @@ use metrics::{Metrics, Own};
 use nix::sys::signal::Signal;
 use notify::notify;
 use record::Record;
-use round::{Round, Watches};
+use round::{Memory as Rounds, Round};
 use sd_notify::NotifyState;
 use serde_json::{Value, json};
-use settling::Settling;
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -101,9 +104,9 @@ pub fn run(path: &Path, say: &mut dyn FnMut(&News)) -> Result<Ended, Error> {
         record,
         waiter,
         control,
-        watches: Watches::new(),
-        settling: Settling::default(),
+        rounds: Rounds::default(),
         problems: BTreeSet::new(),
+        warnings: BTreeSet::new(),
         guarding: None,
         guard_memory: Memory::default(),
         closed: VecDeque::new(),
@@ -119,10 +122,12 @@ struct Agent {
     config: Config,
     record: Record,
     waiter: Waiter,
-    watches: Watches,
-    settling: Settling,
+    /// State between rounds.
+    rounds: Rounds,
     /// What was said of what cannot be set.
     problems: BTreeSet<String>,
+    /// Warnings that were given and still hold.
+    warnings: BTreeSet<String>,
     control: Control,
     guarding: Option<Guarding>,
     /// What the last one knew while there is none.
@@ -144,14 +149,14 @@ impl Agent {
         let mut last = Instant::now();
         loop {
             notify(&[NotifyState::Watchdog]);
-            let rest = self.config.interval.saturating_sub(last.elapsed());
+            let rest = self.rest(last);
             let patience = self.patience(rest);
             let wake = self
                 .waiter
-                .wait(&mut self.watches, self.control.as_raw_fd(), patience)
+                .wait(&mut self.rounds.watches, self.control.as_raw_fd(), patience)
                 .map_err(Error::Wait)?;
             match wake {
-                Wake::Time if last.elapsed() < self.config.interval && !self.has_settled() => {}
+                Wake::Time if !self.rest(last).is_zero() => {}
                 Wake::Time | Wake::Changed => {
                     self.round(say);
                     last = Instant::now();
@@ -163,9 +168,10 @@ impl Agent {
             self.guard_news(say);
             self.show_figures();
             // Not as a method, which would borrow what it changes.
-            let (path, record, problems) = (&self.path, &self.record, &self.problems);
+            let (path, record) = (&self.path, &self.record);
+            let said = (&self.problems, &self.warnings);
             let (closed, guarding, asleep) = (&self.closed, &self.guarding, &self.asleep);
-            self.control.serve(|| view_of(path, guarding.as_ref(), record, problems, closed, asleep));
+            self.control.serve(|| view_of(path, guarding.as_ref(), record, said, closed, asleep));
         }
     }
 
@@ -188,27 +194,34 @@ impl Agent {
         self.closed.push_front(path);
     }
 
+    /// Time until the next round is due; the last was at `last`.
+    fn rest(&self, last: Instant) -> Duration {
+        let due = self.rounds.due().map(|at| at.saturating_duration_since(Instant::now()));
+        due.into_iter().fold(self.config.interval.saturating_sub(last.elapsed()), Duration::min)
+    }
+
     /// How long to wait if nothing happens.
     fn patience(&self, rest: Duration) -> Duration {
         let guard = self.guarding.is_some().then_some(GUARD_NEWS);
         let watchdog = sd_notify::watchdog_enabled().map(|most| most / 2);
-        guard.into_iter().chain(watchdog).chain(self.settling.rest()).fold(rest, Duration::min)
-    }
-
-    fn has_settled(&self) -> bool {
-        self.settling.rest().is_some_and(|rest| rest.is_zero())
+        guard.into_iter().chain(watchdog).fold(rest, Duration::min)
     }
 
     fn round(&mut self, say: &mut dyn FnMut(&News)) {
-        let mut round = Round::new(&mut self.record, &mut self.watches, &mut self.settling);
+        let mut round = Round::new(&mut self.record, &mut self.rounds);
         round.everything(&self.config);
-        let (mut news, mut problems) = (round.news, round.problems);
+        let (mut news, mut problems, warnings) = (round.news, round.problems, round.warnings);
         problems.extend(self.serve_metrics());
         let appeared = problems.difference(&self.problems);
         news.extend(appeared.map(|text| News::Problem { text: text.clone() }));
         let solved = self.problems.difference(&problems);
         news.extend(solved.map(|text| News::Solved { text: text.clone() }));
         self.problems = problems;
+        let appeared = warnings.difference(&self.warnings);
+        news.extend(appeared.map(|text| News::Warning { text: text.clone() }));
+        let solved = self.warnings.difference(&warnings);
+        news.extend(solved.map(|text| News::Solved { text: text.clone() }));
+        self.warnings = warnings;
         self.own.rounds += 1;
         // Before anybody hears that this is ready, and asks.
         self.show_figures();
@@ -300,7 +313,7 @@ impl Agent {
         notify(&[NotifyState::Stopping]);
         // It holds the algorithms.
         self.end_guard(say);
-        let mut round = Round::new(&mut self.record, &mut self.watches, &mut self.settling);
+        let mut round = Round::new(&mut self.record, &mut self.rounds);
         round.restore();
         let (mut news, problems) = (round.news, round.problems.len());
         news.extend(round.problems.into_iter().map(|text| News::Problem { text }));
@@ -315,7 +328,7 @@ fn view_of(
     path: &Path,
     guarding: Option<&Guarding>,
     record: &Record,
-    problems: &BTreeSet<String>,
+    (problems, warnings): (&BTreeSet<String>, &BTreeSet<String>),
     closed: &VecDeque<Closed>,
     asleep: &Asleep,
 ) -> Value {
@@ -334,6 +347,7 @@ fn view_of(
         "guard": guarding.is_some_and(Guarding::is_on),
         "values": record.entries().iter().map(value).collect::<Vec<_>>(),
         "problems": problems,
+        "warnings": warnings,
         "closed": closed,
         "off": asleep.view(),
     })

@@ -23,6 +23,13 @@ pub enum News {
         /// It had been set before, and somebody changed it meanwhile.
         again: bool,
     },
+    /// An endpoint was announced again, because no subflow uses it yet.
+    Announced {
+        /// Namespace.
+        place: String,
+        /// Endpoint.
+        what: String,
+    },
     /// What was there before is back.
     Restored {
         /// Where.
@@ -57,6 +64,11 @@ pub enum News {
     /// Something is not as it should be; it is tried again.
     Problem {
         /// What.
+        text: String,
+    },
+    /// Something is as the file says, and not enough for what it is for.
+    Warning {
+        /// Object, cause and remedy.
         text: String,
     },
     /// A problem is over.
@@ -108,6 +120,9 @@ impl fmt::Display for News {
                 let again = if *again { " again, after somebody changed it" } else { "" };
                 write!(f, "{place}: {what} set{again}: {} -> {to}", or_nothing(from.as_ref()))
             }
+            Self::Announced { place, what } => {
+                write!(f, "{place}: {what} announced again: no subflow uses it yet")
+            }
             Self::Restored { place, what, from, to } => {
                 let (from, to) = (or_nothing(from.as_ref()), or_nothing(to.as_ref()));
                 write!(f, "{place}: {what} is as before: {from} -> {to}")
@@ -123,7 +138,7 @@ impl fmt::Display for News {
                 "{place}: {what} is not there any more, or under another name, and is forgotten; it was {} before vmcc",
                 or_nothing(before.as_ref())
             ),
-            Self::Problem { text } | Self::Unheeded { text } => write!(f, "{text}"),
+            Self::Problem { text } | Self::Warning { text } | Self::Unheeded { text } => write!(f, "{text}"),
             Self::Solved { text } => write!(f, "no longer: {text}"),
             Self::Closed { request } => write!(
                 f,

@@ -46,6 +46,9 @@ pub(crate) struct Entry {
     pub(crate) before: Option<String>,
     /// What the agent has, or may have, set; the last is the latest.
     pub(crate) ours: Vec<String>,
+    /// This process has seen it so.
+    #[serde(skip)]
+    pub(crate) seen: bool,
 }
 
 /// What every version's record has.
@@ -148,6 +151,13 @@ impl Record {
         saved
     }
 
+    /// It is as wanted; nothing changes on disk.
+    pub(crate) fn saw(&mut self, place: &Place, item: &Item) {
+        if let Some(entry) = self.content.entries.iter_mut().find(|e| is(e, place, item)) {
+            entry.seen = true;
+        }
+    }
+
     pub(crate) fn remove(&mut self, place: &Place, item: &Item) -> io::Result<()> {
         self.content.entries.retain(|e| !is(e, place, item));
         self.save()
@@ -246,6 +256,7 @@ mod tests {
             item: Item::Sysctl(name.to_owned()),
             before: Some(before),
             ours: Vec::new(),
+            seen: false,
         };
         record.put(entry("net/a", "1".to_owned())).unwrap();
         for name in ["net/a", "net/b"] {

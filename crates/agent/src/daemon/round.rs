@@ -1,9 +1,11 @@
 //! Once over everything: what is wanted is set, what is no longer wanted is as before.
 
-use super::item::{Fault, Item, follow};
+use super::contention::Contention;
+use super::item::{Fault, Item, all_endpoints, endpoint_text, follow, is_implicit};
 use super::keep::{keep, undo};
 use super::namespaces::{self, NAMED};
 use super::news::News;
+use super::readiness::Readiness;
 use super::record::{self, Place, Record};
 use super::settling::Settling;
 use super::wanted::{self, Wanted};
@@ -12,8 +14,10 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use vmcc_host::{live, netns};
-use vmcc_netlink::Changes;
+use std::time::Instant;
+use vmcc_host::diag::{Diag, Subflow};
+use vmcc_host::{live, netns, several_paths};
+use vmcc_netlink::{Changes, Endpoint, Links};
 use wildmatch::WildMatch;
 
 /// What the agent's own namespace is called.
@@ -22,14 +26,32 @@ const OWN: &str = "host";
 /// Who announces changes, by the cookies of the namespaces.
 pub(crate) type Watches = BTreeMap<u64, Changes>;
 
+/// State between rounds, besides the record.
+#[derive(Default)]
+pub(crate) struct Memory {
+    pub(crate) watches: Watches,
+    readiness: Readiness,
+    contention: Contention,
+    settling: Settling,
+}
+
+impl Memory {
+    /// Time of the next round if nothing is announced.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let settled = self.settling.rest().map(|rest| Instant::now() + rest);
+        self.readiness.next().into_iter().chain(self.contention.next()).chain(settled).min()
+    }
+}
+
 /// One time over everything.
 pub(crate) struct Round<'a> {
     record: &'a mut Record,
-    watches: &'a mut Watches,
-    settling: &'a mut Settling,
+    memory: &'a mut Memory,
     pub(crate) news: Vec<News>,
     /// What cannot be set now.
     pub(crate) problems: BTreeSet<String>,
+    /// Settings that are as the file says and cannot have their effect.
+    pub(crate) warnings: BTreeSet<String>,
     /// The namespaces that were looked at.
     seen: BTreeSet<u64>,
     /// Names of those that could not be.
@@ -39,14 +61,14 @@ pub(crate) struct Round<'a> {
 }
 
 impl<'a> Round<'a> {
-    pub(crate) fn new(record: &'a mut Record, watches: &'a mut Watches, settling: &'a mut Settling) -> Self {
-        settling.begin_round();
+    pub(crate) fn new(record: &'a mut Record, memory: &'a mut Memory) -> Self {
+        memory.settling.begin_round();
         Self {
             record,
-            watches,
-            settling,
+            memory,
             news: Vec::new(),
             problems: BTreeSet::new(),
+            warnings: BTreeSet::new(),
             seen: BTreeSet::new(),
             unsure: BTreeSet::new(),
             blind: false,
@@ -56,13 +78,17 @@ impl<'a> Round<'a> {
     pub(crate) fn everything(&mut self, config: &Config) {
         let mut kernel = wanted::algorithms(config);
         kernel.extend(self.cgroups(config));
+        self.warnings.extend(wanted::cgroup_warnings(config));
         // Those that are no longer wanted go last: until then a namespace may have one as its default.
         self.set_all(&Place::kernel(), &kernel);
         self.namespaces(config);
         self.uncovered();
         self.undo_unwanted(&Place::kernel(), &kernel);
         let seen = &self.seen;
-        self.watches.retain(|cookie, _| seen.contains(cookie));
+        self.memory.watches.retain(|cookie, _| seen.contains(cookie));
+        if !self.blind && self.unsure.is_empty() {
+            self.memory.readiness.retain(seen);
+        }
     }
 
     /// If they cannot be found, what was set stays.
@@ -123,15 +149,22 @@ impl<'a> Round<'a> {
 
     /// In the calling thread's namespace. Who announces changes is asked first, so that none is missed.
     fn here(&mut self, place: &Place, settings: &Settings, ports: Wanted) -> Result<(), Fault> {
-        if let Entry::Vacant(vacant) = self.watches.entry(place.cookie) {
-            let failed = |source| Fault::Netlink { action: "be told of changed addresses", source };
-            vacant.insert(Changes::open().map_err(failed)?);
+        let watched = |source| Fault::Netlink { action: "be told of changed addresses", source };
+        if let Entry::Vacant(vacant) = self.memory.watches.entry(place.cookie) {
+            vacant.insert(Changes::open().map_err(watched)?);
         }
-        let mut wanted = wanted::settings(settings)?;
+        let mut wanted = wanted::settings(settings);
+        let there = self.endpoints(place, settings, &mut wanted)?;
         wanted.extend(ports);
         // First, as there may be no room for more endpoints.
         self.undo_unwanted(place, &wanted);
-        self.set_all(place, &wanted);
+        let unsettled = self.unsettled(place, &wanted, &there);
+        self.set_all(place, &unsettled);
+        self.announce_again(place, &wanted)?;
+        for item in self.memory.contention.of(place) {
+            self.problem(&format!("{}: {item}", place.name), &Fault::Contended);
+        }
+        self.advise(place, settings);
         if settings.live
             && let Err(fault) = self.follow(place, &wanted)
         {
@@ -139,6 +172,89 @@ impl<'a> Round<'a> {
             self.problem(&of, &fault);
         }
         Ok(())
+    }
+
+    /// The endpoints that are wanted now, and those that are there. Interfaces that come back wait for a neighbour, whose
+    /// answer is announced like a change of addresses.
+    fn endpoints(
+        &mut self,
+        place: &Place,
+        settings: &Settings,
+        wanted: &mut Wanted,
+    ) -> Result<Vec<Endpoint>, Fault> {
+        let rules = &settings.mptcp.endpoints;
+        if rules.is_empty() {
+            return Ok(Vec::new());
+        }
+        let failed = |source| Fault::Netlink { action: "list addresses", source };
+        let mut links = Links::open().map_err(failed)?;
+        let (nics, addresses) = (links.list().map_err(failed)?, links.addresses().map_err(failed)?);
+        let named = wanted::named(rules, &nics);
+        let of_rules: Vec<_> = named.iter().map(|(nic, _)| *nic).collect();
+        let readiness = &mut self.memory.readiness;
+        let waited = readiness.waits(place.cookie);
+        if readiness.begin(place.cookie, &of_rules) != waited {
+            // Before the first solicitation, so that no answer is missed.
+            let watch = if waited { Changes::open() } else { Changes::with_neighbours() };
+            self.memory.watches.insert(place.cookie, watch.map_err(failed)?);
+        }
+        let ready = readiness.ready(place.cookie, &of_rules, &mut links).map_err(failed)?;
+        let (_, there) = all_endpoints()?;
+        let ids = self.memory.readiness.ids(place.cookie);
+        wanted.extend(wanted::endpoints(&named, &ready, &addresses, &there, ids));
+        Ok(there)
+    }
+
+    /// Without the endpoints that are as wanted, and on record so: they are listed once, not read one by one.
+    fn unsettled(&self, place: &Place, wanted: &Wanted, there: &[Endpoint]) -> Wanted {
+        let there = there.iter().filter(|one| !is_implicit(one));
+        let there: BTreeMap<Item, String> =
+            there.map(|one| (Item::endpoint(one), endpoint_text(one))).collect();
+        let is_settled = |(item, value): &(Item, String)| {
+            let entry = || self.record.find(place, item);
+            there.get(item) == Some(value)
+                && entry().is_some_and(|entry| entry.seen && entry.ours == [value.as_str()])
+        };
+        wanted.iter().filter(|one| !is_settled(one)).cloned().collect()
+    }
+
+    /// A peer that could not connect to a new address in that moment does not try again by itself: an endpoint that no subflow
+    /// uses although there are connections is made anew, for a minute.
+    fn announce_again(&mut self, place: &Place, wanted: &Wanted) -> Result<(), Fault> {
+        let values: BTreeMap<&Item, &String> = wanted.iter().map(|(item, value)| (item, value)).collect();
+        let due = self.memory.readiness.trials(place.cookie, &values.keys().copied().collect());
+        if due.is_empty() {
+            return Ok(());
+        }
+        let all = Diag::open()?.subflows_and_attempts()?;
+        for item in due {
+            let address = item.address().map(|address| address.to_canonical());
+            let uses = |one: &Subflow| one.mptcp.is_some() && Some(one.local.ip().to_canonical()) == address;
+            if all.iter().any(uses) || !all.iter().any(|one| one.established && one.mptcp.is_some()) {
+                self.memory.readiness.used(place.cookie, &item);
+                continue;
+            }
+            let Some(value) = values.get(&item) else { continue };
+            match item
+                .write(None)
+                .and_then(|()| item.write(Some(&self.memory.settling.begin(place, &item, value))))
+            {
+                Ok(()) => {
+                    self.news.push(News::Announced { place: place.name.clone(), what: item.to_string() })
+                }
+                Err(fault) => self.problem(&format!("{}: {item}", place.name), &fault),
+            }
+        }
+        Ok(())
+    }
+
+    /// Warns of what keeps connections of a namespace that asks for several paths with one.
+    fn advise(&mut self, place: &Place, settings: &Settings) {
+        if settings.wants_several_paths() {
+            // What cannot be read is said by whoever sets it.
+            let found = several_paths::obstacles().unwrap_or_default().into_iter();
+            self.warnings.extend(found.map(|text| format!("{}: {text}", place.name)));
+        }
     }
 
     /// Subflows that join a connection are given what it began with.
@@ -150,18 +266,38 @@ impl<'a> Round<'a> {
     }
 
     fn set_all(&mut self, place: &Place, wanted: &Wanted) {
+        let mut without_room = 0;
         for (item, value) in wanted {
-            let value = self.settling.value(place, item, value);
-            if let Err(fault) = keep(self.record, place, item, &value, &mut self.news) {
-                self.settling.failed(place, item);
-                self.problem(&format!("{}: {item}", place.name), &fault);
+            let is_endpoint = item.address().is_some();
+            // After the first that finds none there is none for the others either.
+            if is_endpoint && without_room > 0 {
+                without_room += 1;
+                continue;
             }
+            let value = &self.memory.settling.value(place, item, value);
+            let (contention, said) = (&mut self.memory.contention, self.news.len());
+            let kept = keep(self.record, place, item, value, contention, &mut self.news);
+            if kept.is_err() {
+                self.memory.settling.failed(place, item);
+            }
+            match kept {
+                Err(fault) if is_endpoint && fault.is_no_room() => without_room = 1,
+                Err(fault) => self.problem(&format!("{}: {item}", place.name), &fault),
+                Ok(()) if is_endpoint && self.news.len() > said => {
+                    self.memory.readiness.added(place.cookie, item)
+                }
+                Ok(()) => {}
+            }
+        }
+        if without_room > 0 {
+            self.problem(&place.name, &Fault::NoRoom { without: without_room });
         }
     }
 
     fn undo_unwanted(&mut self, place: &Place, wanted: &Wanted) {
-        let is_wanted = |item: &Item| wanted.iter().any(|(one, _)| one == item);
-        let here = |entry: &&record::Entry| entry.place.cookie == place.cookie && !is_wanted(&entry.item);
+        let wanted: BTreeSet<&Item> = wanted.iter().map(|(item, _)| item).collect();
+        let here =
+            |entry: &&record::Entry| entry.place.cookie == place.cookie && !wanted.contains(&entry.item);
         let unwanted: Vec<record::Entry> = self.record.entries().iter().filter(here).cloned().collect();
         self.undo_all(&unwanted);
     }
@@ -236,7 +372,7 @@ impl<'a> Round<'a> {
     /// Puts everything back; what cannot be stays on record.
     pub(crate) fn restore(&mut self) {
         // Nothing is followed any more; what that held open is needed now.
-        self.watches.clear();
+        self.memory.watches.clear();
         let all = self.record.entries().to_vec();
         let (kernel, elsewhere): (Vec<record::Entry>, Vec<record::Entry>) =
             all.into_iter().partition(|e| e.place.cookie == 0);

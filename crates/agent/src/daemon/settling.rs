@@ -37,8 +37,7 @@ impl Settling {
 
     /// Value that a thing gets in this round, in the calling thread's namespace, which `place` is.
     pub(crate) fn value<'a>(&mut self, place: &Place, item: &Item, wanted: &'a str) -> Cow<'a, str> {
-        let Item::Endpoint(address) = item else { return wanted.into() };
-        let Some(settling) = settling_text(*address, wanted) else { return wanted.into() };
+        let Some(settling) = settling_text(item, wanted) else { return wanted.into() };
         let key = (place.cookie, item.clone());
         if let Entry::Vacant(vacant) = self.since.entry(key) {
             let is_there = item.read().is_ok_and(|now| now.is_some());
@@ -47,6 +46,13 @@ impl Settling {
             }
             vacant.insert(Instant::now());
         }
+        settling.into()
+    }
+
+    /// Value that an endpoint is added with beside running connections.
+    pub(crate) fn begin<'a>(&mut self, place: &Place, item: &Item, wanted: &'a str) -> Cow<'a, str> {
+        let Some(settling) = settling_text(item, wanted) else { return wanted.into() };
+        self.since.insert((place.cookie, item.clone()), Instant::now());
         settling.into()
     }
 
@@ -71,14 +77,14 @@ mod tests {
         let place = Place { cookie: 7, name: "host".to_owned() };
         let item = Item::Endpoint("192.0.2.1".parse().unwrap());
         let mut settling = Settling { connections: [(7, true)].into(), ..Settling::default() };
-        assert_eq!(settling.value(&place, &item, "signal dev 3"), "signal,backup dev 3");
+        assert_eq!(settling.value(&place, &item, "signal dev 3 id 1"), "signal,backup dev 3 id 1");
         assert!(settling.rest().is_some_and(|rest| rest <= SETTLE_TIME));
         settling.failed(&place, &item);
         assert_eq!(settling.rest(), None);
         // A backup has nothing to settle, and so has an endpoint that nothing joins by.
-        assert_eq!(settling.value(&place, &item, "signal,backup dev 3"), "signal,backup dev 3");
+        assert_eq!(settling.value(&place, &item, "signal,backup dev 3 id 1"), "signal,backup dev 3 id 1");
         settling.connections = [(7, false)].into();
-        assert_eq!(settling.value(&place, &item, "signal dev 3"), "signal dev 3");
+        assert_eq!(settling.value(&place, &item, "signal dev 3 id 1"), "signal dev 3 id 1");
         assert_eq!(settling.rest(), None);
     }
 }

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use vmcc_exposition::Figures;
 use vmcc_exposition::Kind::Counter;
 use vmcc_host::netns;
+use vmcc_host::several_paths::Fallbacks;
 use vmcc_host::taken::{Timeouts, steal, throttled, timeouts};
 
 /// More cgroups are not listed: those throttled the longest are.
@@ -32,17 +33,33 @@ fn of_cgroups(figures: &mut Figures) {
     figures.family(family, ["cgroup"], some().map(|one| ([one.cgroup.as_str()], one.periods as f64)));
 }
 
-type Figure = fn(&Timeouts) -> u64;
+/// Counters of a network namespace.
+struct Counts {
+    timeouts: Timeouts,
+    fallbacks: Fallbacks,
+}
 
-const OF_NAMESPACES: [(&str, &str, Figure); 3] = [
-    ("vmcc_tcp_timeouts_total", "Retransmission timeouts, of any congestion control.", |found| found.all),
+type Figure = fn(&Counts) -> u64;
+
+const OF_NAMESPACES: [(&str, &str, Figure); 5] = [
+    ("vmcc_tcp_timeouts_total", "Retransmission timeouts, of any congestion control.", |found| {
+        found.timeouts.all
+    }),
     ("vmcc_tcp_spurious_timeouts_total", "Retransmission timeouts that were for nothing (F-RTO).", |found| {
-        found.spurious
+        found.timeouts.spurious
     }),
     (
         "vmcc_tcp_withheld_retransmissions_total",
         "Retransmissions not made because the packet had not left this host yet.",
-        |found| found.withheld,
+        |found| found.timeouts.withheld,
+    ),
+    ("vmcc_mptcp_fallbacks_total", "Connections that were to be MPTCP and became TCP.", |found| {
+        found.fallbacks.total()
+    }),
+    (
+        "vmcc_mptcp_blackholes_total",
+        "Times that SYNs with MPTCP's option were found to be dropped: MPTCP is off for a while after each.",
+        |found| found.fallbacks.blackholes,
     ),
 ];
 
@@ -54,16 +71,20 @@ fn of_namespaces(figures: &mut Figures) {
     }
 }
 
+/// Those of the calling thread's namespace. A kernel without MPTCP has none of its connections.
+fn counts() -> Option<Counts> {
+    Some(Counts { timeouts: timeouts().ok()?, fallbacks: Fallbacks::read().unwrap_or_default() })
+}
+
 /// The agent's own, which has no name here, and the named ones but for that.
-fn every_namespace() -> Vec<(String, Timeouts)> {
-    let mut found: Vec<(String, Timeouts)> = timeouts().map(|own| (String::new(), own)).into_iter().collect();
+fn every_namespace() -> Vec<(String, Counts)> {
+    let mut found: Vec<(String, Counts)> = counts().map(|own| (String::new(), own)).into_iter().collect();
     let own = netns::own();
     for name in namespaces::names().unwrap_or_default() {
         // Those that go away meanwhile, or cannot be entered, are left out.
         let Ok(Some(namespace)) = namespaces::named(&name) else { continue };
-        let inside =
-            netns::within(namespace.as_fd(), || (netns::own() != own).then(|| timeouts().ok()).flatten());
-        found.extend(inside.ok().flatten().map(|timeouts| (name, timeouts)));
+        let inside = netns::within(namespace.as_fd(), || (netns::own() != own).then(counts).flatten());
+        found.extend(inside.ok().flatten().map(|counts| (name, counts)));
     }
     found
 }

@@ -2,7 +2,7 @@
 
 use super::namespaces::{self, NAMED};
 use super::round::Watches;
-use inotify::{Inotify, WatchDescriptor, WatchMask};
+use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
 use nix::libc;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -110,7 +110,9 @@ impl Waiter {
                     let itself = |name: Option<&OsStr>| {
                         name.is_some_and(|name| NAMED.ends_with(&*name.to_string_lossy()))
                     };
-                    changed |= events.into_iter().any(|e| of_names(&e.wd) || itself(e.name));
+                    // More came than the kernel keeps: any of what is lost may have been one of these.
+                    let lost = |mask: EventMask| mask.contains(EventMask::Q_OVERFLOW);
+                    changed |= events.into_iter().any(|e| lost(e.mask) || of_names(&e.wd) || itself(e.name));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),

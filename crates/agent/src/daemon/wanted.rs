@@ -2,11 +2,13 @@
 
 use super::cgroups;
 use super::item::{Fault, Item, Limit, UPGRADED, endpoint_text, params_text, port_text};
+use super::readiness::Ids;
 use crate::config::{CgroupRule, Config, EndpointFlag, EndpointRule, Family, Mptcp, Settings, SysctlName};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::num::{NonZeroU8, NonZeroU16};
 use vmcc_host::{cgroup, live};
-use vmcc_netlink::{Endpoint, HostAddress, Links, PortInfo};
+use vmcc_netlink::{Endpoint, HostAddress, PortInfo};
 use wildmatch::WildMatch;
 
 /// Things and their values.
@@ -38,6 +40,24 @@ pub(crate) fn cgroups(config: &Config) -> Result<Wanted, Fault> {
     Ok(wanted.into_iter().flat_map(|(path, rule)| of_cgroup(path, rule)).collect())
 }
 
+/// Rules that no cgroup fits where that is no wonder.
+pub(crate) fn cgroup_warnings(config: &Config) -> Vec<String> {
+    if config.cgroups.is_empty() || !cgroup::is_hybrid() {
+        return Vec::new();
+    }
+    let Ok(root) = cgroup::root() else { return Vec::new() };
+    let fits_none = |rule: &&CgroupRule| cgroups::find(&root, &rule.path).is_ok_and(|found| found.is_empty());
+    let text = |rule: &CgroupRule| {
+        format!(
+            "no cgroup fits `{}`: this host has cgroups of both versions, where podman and Docker put containers into those of \
+             the first, which cannot be covered; boot with `systemd.unified_cgroup_hierarchy=1`, or cover the containers' network \
+             namespaces",
+            rule.path
+        )
+    };
+    config.cgroups.iter().filter(fits_none).map(text).collect()
+}
+
 /// By the first rule that fits.
 fn of_cgroup(path: String, rule: &CgroupRule) -> impl Iterator<Item = (Item, String)> + use<> {
     let upgraded = rule.upgrade.then(|| (Item::Upgrade(path.clone()), UPGRADED.to_owned()));
@@ -45,8 +65,8 @@ fn of_cgroup(path: String, rule: &CgroupRule) -> impl Iterator<Item = (Item, Str
     upgraded.into_iter().chain(given)
 }
 
-/// What is wanted in the calling thread's namespace.
-pub(crate) fn settings(settings: &Settings) -> Result<Wanted, Fault> {
+/// Sysctls and limits of a namespace.
+pub(crate) fn settings(settings: &Settings) -> Wanted {
     let sysctls = settings.sysctls().into_iter();
     let live = settings.live && live::possible().is_ok();
     let item = |name: SysctlName| match live && name == SysctlName::congestion_control() {
@@ -55,13 +75,7 @@ pub(crate) fn settings(settings: &Settings) -> Result<Wanted, Fault> {
     };
     let mut wanted: Wanted = sysctls.map(|(name, value)| (item(name), value)).collect();
     wanted.extend(limits(&settings.mptcp));
-    if !settings.mptcp.endpoints.is_empty() {
-        let failed = |source| Fault::Netlink { action: "list addresses", source };
-        let mut links = Links::open().map_err(failed)?;
-        let (nics, addresses) = (links.list().map_err(failed)?, links.addresses().map_err(failed)?);
-        wanted.extend(endpoints(&settings.mptcp.endpoints, &nics, &addresses));
-    }
-    Ok(wanted)
+    wanted
 }
 
 /// A limit that is not given is somebody else's.
@@ -70,26 +84,52 @@ fn limits(mptcp: &Mptcp) -> Wanted {
     given.into_iter().filter_map(|(which, limit)| Some((Item::Limit(which), limit?.to_string()))).collect()
 }
 
-/// The addresses that can be used now on interfaces that are up, each by the first rule that fits.
-fn endpoints(rules: &[EndpointRule], nics: &[PortInfo], addresses: &[HostAddress]) -> Wanted {
-    let endpoint = |found: &HostAddress| {
-        let nic = nics.iter().find(|nic| nic.index == found.port && nic.up)?;
-        let rule = rules.iter().find(|rule| fits(rule, nic, found.address))?;
-        let flags = rule.flags.iter().map(|flag| bit(*flag)).fold(0, std::ops::BitOr::bitor);
-        Some((Item::Endpoint(found.address), endpoint_text(flags, nic.index)))
+/// The interfaces that some rule names, each with the rules that do.
+pub(crate) fn named<'a>(
+    rules: &'a [EndpointRule],
+    nics: &'a [PortInfo],
+) -> Vec<(&'a PortInfo, Vec<&'a EndpointRule>)> {
+    let patterns: Vec<WildMatch> = rules.iter().map(|rule| WildMatch::new(&rule.nic)).collect();
+    let names = |nic: &PortInfo, pattern: &WildMatch| {
+        pattern.matches(&nic.name) || nic.other_names.iter().any(|name| pattern.matches(name))
     };
-    addresses.iter().filter(|address| address.usable).filter_map(endpoint).collect()
+    let of_nic = |nic| rules.iter().zip(&patterns).filter(move |(_, pattern)| names(nic, pattern));
+    let all = nics.iter().map(|nic| (nic, of_nic(nic).map(|(rule, _)| rule).collect::<Vec<_>>()));
+    all.filter(|(_, rules)| !rules.is_empty()).collect()
 }
 
-fn fits(rule: &EndpointRule, nic: &PortInfo, address: IpAddr) -> bool {
-    let pattern = WildMatch::new(&rule.nic);
-    let named = pattern.matches(&nic.name) || nic.other_names.iter().any(|name| pattern.matches(name));
-    named
-        && match rule.family {
-            Family::Any => true,
-            Family::Ipv4 => address.is_ipv4(),
-            Family::Ipv6 => address.is_ipv6(),
-        }
+/// The usable addresses of interfaces that are `ready`, each by the first rule that fits, with the numbers that they have,
+/// had, or get.
+pub(crate) fn endpoints(
+    named: &[(&PortInfo, Vec<&EndpointRule>)],
+    ready: &BTreeSet<u32>,
+    addresses: &[HostAddress],
+    there: &[Endpoint],
+    ids: &mut Ids,
+) -> Wanted {
+    let by_index: BTreeMap<u32, &Vec<&EndpointRule>> = named
+        .iter()
+        .map(|(nic, rules)| (nic.index, rules))
+        .filter(|(index, _)| ready.contains(index))
+        .collect();
+    let endpoint = |found: &HostAddress| {
+        let rule = by_index.get(&found.port)?.iter().find(|rule| fits(rule.family, found.address))?;
+        let flags = rule.flags.iter().map(|flag| bit(*flag)).fold(0, std::ops::BitOr::bitor);
+        let (id, port) = (rule.id.map_or(0, NonZeroU8::get), rule.port.map(NonZeroU16::get));
+        Some(Endpoint { id, address: found.address, port, flags, device: found.port })
+    };
+    let mut wanted: Vec<Endpoint> =
+        addresses.iter().filter(|address| address.usable).filter_map(endpoint).collect();
+    ids.number(&mut wanted, there);
+    wanted.iter().map(|one| (Item::endpoint(one), endpoint_text(one))).collect()
+}
+
+fn fits(family: Family, address: IpAddr) -> bool {
+    match family {
+        Family::Any => true,
+        Family::Ipv4 => address.is_ipv4(),
+        Family::Ipv6 => address.is_ipv6(),
+    }
 }
 
 fn bit(flag: EndpointFlag) -> u32 {
@@ -98,6 +138,7 @@ fn bit(flag: EndpointFlag) -> u32 {
         EndpointFlag::Subflow => Endpoint::SUBFLOW,
         EndpointFlag::Backup => Endpoint::BACKUP,
         EndpointFlag::Fullmesh => Endpoint::FULLMESH,
+        EndpointFlag::Laminar => Endpoint::LAMINAR,
     }
 }
 
@@ -116,11 +157,12 @@ mod tests {
             link_layer: 1,
             kind: None,
             up,
+            running: up,
         }
     }
 
     fn rule(nic: &str, flags: &[EndpointFlag], family: Family) -> EndpointRule {
-        EndpointRule { nic: nic.to_owned(), flags: flags.to_vec(), family }
+        EndpointRule { nic: nic.to_owned(), flags: flags.to_vec(), family, port: None, id: None }
     }
 
     #[test]
@@ -149,16 +191,49 @@ mod tests {
             rule("eth?", &[EndpointFlag::Subflow, EndpointFlag::Backup], Family::Any),
             rule("alt-wlan0", &[EndpointFlag::Subflow], Family::Any),
         ];
-        let found = endpoints(&rules, &nics, &addresses);
+        let ready: BTreeSet<u32> = [1, 2, 4].into();
+        let found = |rules: &[EndpointRule]| {
+            let named = named(rules, &nics);
+            endpoints(&named, &ready, &addresses, &[], &mut Ids::default())
+        };
+        let none = found(&[]);
+        let found = found(&rules);
         let shown: Vec<String> = found.iter().map(|(item, value)| format!("{item}: {value}")).collect();
         assert_eq!(
             shown,
             [
-                "MPTCP endpoint 10.0.0.1: signal dev 2",
-                "MPTCP endpoint fd00::1: subflow,backup dev 2",
-                "MPTCP endpoint 10.0.2.1: subflow dev 4"
+                "MPTCP endpoint 10.0.0.1: signal dev 2 id 1",
+                "MPTCP endpoint fd00::1: subflow,backup dev 2 id 2",
+                "MPTCP endpoint 10.0.2.1: subflow dev 4 id 3"
             ]
         );
-        assert!(endpoints(&[], &nics, &addresses).is_empty());
+        assert!(none.is_empty());
+    }
+
+    #[test]
+    fn rule_gives_its_endpoint_port_and_id() {
+        let nics = [nic(2, "eth0", true), nic(3, "eth1", true)];
+        let at = |port, text: &str| HostAddress { port, address: text.parse().unwrap(), usable: true };
+        let fixed = EndpointRule {
+            port: NonZeroU16::new(5201),
+            id: NonZeroU8::new(1),
+            ..rule("eth1", &[EndpointFlag::Signal], Family::Any)
+        };
+        let rules = [fixed, rule("eth0", &[EndpointFlag::Laminar], Family::Any)];
+        let found = endpoints(
+            &named(&rules, &nics),
+            &[2, 3].into(),
+            &[at(2, "10.0.0.1"), at(3, "10.0.1.1")],
+            &[],
+            &mut Ids::default(),
+        );
+        let shown: Vec<String> = found.iter().map(|(item, value)| format!("{item}: {value}")).collect();
+        assert_eq!(
+            shown,
+            [
+                "MPTCP endpoint 10.0.0.1: laminar dev 2 id 2",
+                "MPTCP endpoint 10.0.1.1:5201: signal dev 3 id 1"
+            ]
+        );
     }
 }

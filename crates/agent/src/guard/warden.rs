@@ -15,8 +15,6 @@ use vmcc_host::guard::{self, CloseRequest, Guard};
 
 /// How often paths are looked at.
 const LOOK: Duration = Duration::from_millis(500);
-/// How often it is asked which namespaces there are.
-const NAMESPACES: Duration = Duration::from_secs(10);
 /// How many sockets are remembered as told of.
 const MAX_TOLD: usize = 4096;
 
@@ -53,7 +51,8 @@ pub(super) struct Warden<'a> {
     pub(super) told: BTreeSet<(u32, [u8; 8])>,
     /// The same of those that were spared.
     pub(super) spared: BTreeSet<(u32, [u8; 8])>,
-    namespaces: Option<(Duration, BTreeSet<u32>)>,
+    /// Of each namespace with guarded connections at the last look.
+    activity: BTreeMap<u32, u64>,
 }
 
 impl<'a> Warden<'a> {
@@ -68,7 +67,7 @@ impl<'a> Warden<'a> {
             watched: BTreeMap::new(),
             told: BTreeSet::new(),
             spared: BTreeSet::new(),
-            namespaces: None,
+            activity: BTreeMap::new(),
         }
     }
 
@@ -88,7 +87,7 @@ impl<'a> Warden<'a> {
             self.looked = Some(now);
             // One that could not be added again.
             debts::pay(&mut self.journal, debts::is_endpoint, say);
-            namespaces.extend(self.looked_at(now, guards));
+            namespaces.extend(self.looked_at(guards));
         }
         let ours: Vec<&str> = guards.iter().map(Guard::kernel_name).collect();
         for netns in namespaces {
@@ -99,25 +98,23 @@ impl<'a> Warden<'a> {
         }
     }
 
-    /// Where paths are looked at without being asked to.
-    fn looked_at(&mut self, now: Duration, guards: &[Guard]) -> BTreeSet<u32> {
+    /// Namespaces whose paths are looked at unasked: those with guarded connections to which something happened since the last
+    /// look, or which had something under way then. An idle one costs a lookup in a table.
+    fn looked_at(&mut self, guards: &[Guard]) -> BTreeSet<u32> {
         let mut all: BTreeSet<u32> = self.memory.resting.namespaces().collect();
+        let mut activity = BTreeMap::new();
         if self.policy.looks() {
-            all.extend(self.namespaces(now, guards));
+            for (netns, number) in guards.iter().flat_map(Guard::activity) {
+                let sum: &mut u64 = activity.entry(netns).or_default();
+                *sum = sum.wrapping_add(number);
+            }
+            let is_busy = |netns: &u32| self.watched.get(netns).is_some_and(Watched::is_busy);
+            let changed = activity.iter().filter(|(netns, now)| self.activity.get(netns) != Some(now));
+            let busy = activity.keys().filter(|netns| is_busy(netns));
+            all.extend(changed.map(|(netns, _)| *netns).chain(busy.copied()).chain(vmcc_host::netns::own()));
         }
-        self.watched.retain(|netns, _| all.contains(netns));
-        all
-    }
-
-    fn namespaces(&mut self, now: Duration, guards: &[Guard]) -> BTreeSet<u32> {
-        if let Some((then, known)) = &self.namespaces
-            && now - *then < NAMESPACES
-        {
-            return known.clone();
-        }
-        let all: BTreeSet<u32> =
-            guards.iter().flat_map(Guard::namespaces).chain(vmcc_host::netns::own()).collect();
-        self.namespaces = Some((now, all.clone()));
+        self.watched.retain(|netns, _| all.contains(netns) || activity.contains_key(netns));
+        self.activity = activity;
         all
     }
 

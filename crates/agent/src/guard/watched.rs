@@ -121,6 +121,8 @@ pub(super) struct Watched {
     past: BTreeMap<Key, Past>,
     /// When the window began in which rates are compared, the same for all.
     window: Option<Duration>,
+    /// Something was under way, or had arrived, at the last look.
+    busy: bool,
 }
 
 impl Watched {
@@ -132,6 +134,7 @@ impl Watched {
         ours: impl Fn(&Subflow) -> bool,
         policy: &Policy,
     ) -> Vec<(Subflow, Finding)> {
+        self.busy = false;
         let used: Vec<&Subflow> = all.iter().filter(|s| is_used(s)).collect();
         let heard = heard(all);
         self.past.retain(|one, _| used.iter().any(|s| key(s) == *one));
@@ -151,6 +154,11 @@ impl Watched {
             self.past.values_mut().for_each(|past| past.at_window = Some((past.acked, past.busy_us)));
         }
         found
+    }
+
+    /// Tests for something that the next look may find even if nothing is heard until then.
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy
     }
 
     fn note(&mut self, now: Duration, subflow: &Subflow) {
@@ -180,6 +188,7 @@ impl Watched {
         } else {
             past.left = subflow.unanswered_timeouts.min(past.left.saturating_add(resent));
         }
+        self.busy |= past.delivers || is_due(subflow);
         (past.acked, past.busy_us) = (acked, subflow.busy_us);
         past.resent_pkt = subflow.retransmitted_pkt;
     }

@@ -20,6 +20,8 @@ pub(super) fn with(status: Result<HostStatus, Failure>) -> Result<HostStatus, Fa
             connections: own,
             ports: Vec::new(),
             agent: None,
+            fallbacks: None,
+            blackhole_timeout_s: None,
             taken: Taken::now(),
         }),
     }

@@ -9,6 +9,7 @@ use crate::failure::{Exit, Failure, agent_failure};
 use crate::table;
 use crate::ui::Ui;
 use serde_json::Value;
+use vmcc_agent::HostStatus;
 use vmcc_cc::Params;
 use vmcc_host::Status;
 use vmcc_host::diag::Subflow;
@@ -25,6 +26,7 @@ pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
         if !host.ports.is_empty() {
             parts.push(format!("ports: {}; `vmcc mark --list` has their counters", host.ports.join(", ")));
         }
+        parts.extend(fallbacks(&host));
         let off = host.agent.as_ref().map_or(&Value::Null, |view| &view["off"]);
         let taken = taken::lines(&host.taken, off).join("\n");
         parts.extend(Some(taken).filter(|lines| !lines.is_empty()));
@@ -32,6 +34,27 @@ pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
         parts.join("\n\n")
     });
     Ok(Exit::Done)
+}
+
+/// Connections here that were to be MPTCP; `None` if all are.
+fn fallbacks(host: &HostStatus) -> Option<String> {
+    let found = host.fallbacks.filter(|found| found.total() > 0)?;
+    let mut text = format!(
+        "MPTCP connections here that fell back to TCP: {}; refused {}, SYN with TCP option 30 dropped {}",
+        found.total(),
+        found.refused,
+        found.dropped
+    );
+    if found.blackholes > 0 {
+        text.push_str(&format!(
+            ", not tried {}\n  such SYNs were dropped on the way {} times: after each the kernel opens connections as TCP for {} s \
+             or longer (net.mptcp.blackhole_timeout); `vmcc doctor` says whether it does now",
+            found.disabled,
+            found.blackholes,
+            host.blackhole_timeout_s.unwrap_or_default()
+        ));
+    }
+    Some(text)
 }
 
 /// What the agent says of itself; `--json` has all of it.
@@ -47,6 +70,9 @@ fn agent(view: &Value) -> String {
     );
     for problem in view["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         text.push_str(&format!("\n  cannot be set now: {problem}"));
+    }
+    for warning in view["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        text.push_str(&format!("\n  {warning}"));
     }
     text
 }

@@ -126,7 +126,7 @@ impl Listener {
     }
 
     fn fate(&mut self, ends: Ends) -> &mut Fate {
-        self.fates.known.entry((plain(ends.local.into()), plain(ends.remote.into()))).or_default()
+        self.fates.known.entry((plain(ends.local), plain(ends.remote))).or_default()
     }
 
     pub(crate) fn finish(self) -> Fates {

@@ -41,6 +41,8 @@ impl Endpoint {
     pub const FULLMESH: u32 = 1 << 3;
     /// The kernel made it for a subflow whose address has none.
     pub const IMPLICIT: u32 = 1 << 4;
+    /// Subflows to announced addresses are opened from it, one each; from Linux 6.18 on.
+    pub const LAMINAR: u32 = 1 << 5;
 
     /// The same endpoint with [`Endpoint::BACKUP`] set or cleared.
     #[must_use]

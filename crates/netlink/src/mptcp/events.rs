@@ -4,10 +4,10 @@ use crate::genl::{self, Command, bytes_of};
 use crate::invalid;
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_generic::GenlMessage;
+use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_GENERIC;
-use netlink_sys::{Socket, SocketAddr};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 
 // Numbers from the kernel's user interface, linux/mptcp_pm.h.
@@ -18,7 +18,9 @@ const MPTCP_EVENT_SUB_CLOSED: u8 = 11;
 const MPTCP_ATTR_TOKEN: u16 = 1;
 const MPTCP_ATTR_REM_ID: u16 = 4;
 const MPTCP_ATTR_SADDR4: u16 = 5;
+const MPTCP_ATTR_SADDR6: u16 = 6;
 const MPTCP_ATTR_DADDR4: u16 = 7;
+const MPTCP_ATTR_DADDR6: u16 = 8;
 const MPTCP_ATTR_SPORT: u16 = 9;
 const MPTCP_ATTR_DPORT: u16 = 10;
 const MPTCP_ATTR_ERROR: u16 = 12;
@@ -53,13 +55,13 @@ pub enum Event {
     },
 }
 
-/// The ends of a subflow over IPv4.
+/// The ends of a subflow. IPv4-mapped addresses, which sockets of IPv6 have for IPv4, are given as IPv4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ends {
     /// Local address and port.
-    pub local: SocketAddrV4,
+    pub local: SocketAddr,
     /// Remote address and port.
-    pub remote: SocketAddrV4,
+    pub remote: SocketAddr,
 }
 
 /// The announcements for the network namespace of the thread that opened it.
@@ -75,7 +77,7 @@ impl Events {
         let group = groups.iter().find(|(name, _)| name == GROUP);
         let (_, group) = group.ok_or_else(|| invalid(format!("mptcp_pm has no group {GROUP}")))?;
         let mut socket = Socket::new(NETLINK_GENERIC)?;
-        socket.bind(&SocketAddr::new(0, 0))?;
+        socket.bind(&netlink_sys::SocketAddr::new(0, 0))?;
         socket.set_rx_buf_sz(RECEIVE_BUFFER_BYTES)?;
         socket.set_non_blocking(true)?;
         socket.add_membership(*group)?;
@@ -111,18 +113,24 @@ fn decode(datagram: &[u8]) -> io::Result<Option<Event>> {
 }
 
 impl Event {
-    /// `None` for what is not of interest, and for subflows over IPv6.
+    /// `None` for what is not of interest, or has no ends that can be read.
     fn of(announced: &Command) -> Option<Self> {
         let value = |kind| bytes_of(&announced.attributes, kind);
         let word = |kind| Some(u32::from_ne_bytes(*value(kind)?.first_chunk()?));
         let byte = |kind| value(kind)?.first().copied();
-        let end = |address, port| {
-            let address = Ipv4Addr::from(*value(address)?.first_chunk::<4>()?);
-            Some(SocketAddrV4::new(address, u16::from_be_bytes(*value(port)?.first_chunk()?)))
+        let address = |four, six| {
+            let four = value(four).map(|v| Some(IpAddr::from(Ipv4Addr::from(*v.first_chunk::<4>()?))));
+            let six = || Some(Ipv6Addr::from(*value(six)?.first_chunk::<16>()?).to_canonical());
+            four.unwrap_or_else(six)
         };
+        let port = |kind| Some(u16::from_be_bytes(*value(kind)?.first_chunk()?));
         let ends = || {
-            let local = end(MPTCP_ATTR_SADDR4, MPTCP_ATTR_SPORT)?;
-            Some(Ends { local, remote: end(MPTCP_ATTR_DADDR4, MPTCP_ATTR_DPORT)? })
+            let local = address(MPTCP_ATTR_SADDR4, MPTCP_ATTR_SADDR6)?;
+            let remote = address(MPTCP_ATTR_DADDR4, MPTCP_ATTR_DADDR6)?;
+            Some(Ends {
+                local: SocketAddr::new(local, port(MPTCP_ATTR_SPORT)?),
+                remote: SocketAddr::new(remote, port(MPTCP_ATTR_DPORT)?),
+            })
         };
         let (token, remote_id) = (word(MPTCP_ATTR_TOKEN), byte(MPTCP_ATTR_REM_ID));
         match announced.command {
@@ -167,6 +175,21 @@ mod tests {
         assert_eq!(announced(11, &plainly), Some(expected));
         let withdrawn = Event::Withdrawn { token: 7, remote_id: 3 };
         assert_eq!(announced(7, &[(1, &token), (4, &[3])]), Some(withdrawn));
+    }
+
+    #[test]
+    fn subflow_over_ipv6_is_read_and_mapped_ipv4_is_ipv4() {
+        let established = |local: &str, remote: &str| {
+            let [local, remote] = [local, remote].map(|text| text.parse::<Ipv6Addr>().unwrap().octets());
+            let ends = [(6, &local[..]), (8, &remote[..]), ENDS[2], ENDS[3]];
+            announced(10, &ends)
+        };
+        let expected = |local: &str, remote: &str| {
+            Some(Event::Established(Ends { local: local.parse().unwrap(), remote: remote.parse().unwrap() }))
+        };
+        assert_eq!(established("fd00::1", "fd00::2"), expected("[fd00::1]:40000", "[fd00::2]:5201"));
+        let mapped = established("::ffff:10.0.0.1", "::ffff:10.0.0.2");
+        assert_eq!(mapped, expected("10.0.0.1:40000", "10.0.0.2:5201"));
     }
 
     #[test]

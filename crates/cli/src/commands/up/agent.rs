@@ -48,6 +48,7 @@ fn text(ended: Ended, left: usize) -> String {
 pub(crate) fn say(news: &News, ui: &Ui) {
     match news {
         News::Problem { .. }
+        | News::Warning { .. }
         | News::Unheeded { .. }
         | News::LeftAlone { .. }
         | News::ReloadRefused { .. } => ui.warn(&news.to_string()),

@@ -1,0 +1,89 @@
+//! Values that something else on this host changes again and again.
+
+use super::item::Item;
+use super::record::Place;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Before a value is set again that was changed soon after it had been set again; doubled each time up to the second.
+const MIN_BACKOFF: Duration = Duration::from_secs(20);
+const MAX_BACKOFF: Duration = Duration::from_secs(1280);
+
+/// Time and back-off of each item that was set again, by namespace.
+#[derive(Debug, Default)]
+pub(crate) struct Contention(BTreeMap<(u64, Item), Contest>);
+
+#[derive(Debug, Clone, Copy)]
+struct Contest {
+    set: Instant,
+    backoff: Duration,
+    /// It was changed within the last back-off.
+    goes_on: bool,
+}
+
+impl Contention {
+    /// Tests for an item's back-off being over; if so, begins the next one.
+    pub(super) fn allows(&mut self, place: &Place, item: &Item) -> bool {
+        self.allows_at(place.cookie, item, Instant::now())
+    }
+
+    fn allows_at(&mut self, cookie: u64, item: &Item, now: Instant) -> bool {
+        // The last contest is over when it was quiet for twice its back-off.
+        self.0.retain(|_, contest| now - contest.set < contest.backoff * 2);
+        let new = Contest { set: now, backoff: MIN_BACKOFF, goes_on: false };
+        let Some(contest) = self.0.get_mut(&(cookie, item.clone())) else {
+            self.0.insert((cookie, item.clone()), new);
+            return true;
+        };
+        if now - contest.set < contest.backoff {
+            contest.goes_on = true;
+            return false;
+        }
+        let backoff = (contest.backoff * 2).min(MAX_BACKOFF);
+        *contest = Contest { set: now, backoff, goes_on: true };
+        true
+    }
+
+    /// Tests for an item that was changed again within its back-off.
+    pub(super) fn goes_on(&self, place: &Place, item: &Item) -> bool {
+        self.0.get(&(place.cookie, item.clone())).is_some_and(|contest| contest.goes_on)
+    }
+
+    /// End of the back-off that ends first.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let due =
+            self.0.values().filter(|contest| contest.goes_on).map(|contest| contest.set + contest.backoff);
+        due.filter(|at| *at > now).min()
+    }
+
+    /// The items of a namespace of which that is so, whether they are as wanted just now or not.
+    pub(super) fn of(&mut self, place: &Place) -> Vec<Item> {
+        let now = Instant::now();
+        self.0.retain(|_, contest| now - contest.set < contest.backoff * 2);
+        let here = self.0.iter().filter(|((cookie, _), contest)| *cookie == place.cookie && contest.goes_on);
+        here.map(|((_, item), _)| item.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn value_that_is_changed_again_and_again_is_set_ever_less_often() {
+        let (mut contention, item) = (Contention::default(), Item::LiveDefault);
+        let began = Instant::now();
+        let mut set = Vec::new();
+        for second in 0..4000 {
+            if contention.allows_at(1, &item, began + Duration::from_secs(second)) {
+                set.push(second);
+            }
+        }
+        assert_eq!(set, [0, 20, 60, 140, 300, 620, 1260, 2540, 3820]);
+        assert!(contention.allows_at(2, &item, began), "another namespace's is another");
+        let quiet = began + Duration::from_secs(3820) + MAX_BACKOFF * 2;
+        assert!(contention.allows_at(1, &item, quiet));
+        assert!(!contention.0[&(1, item)].goes_on, "it begins anew");
+    }
+}
