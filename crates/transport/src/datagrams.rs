@@ -1,13 +1,16 @@
 //! Application datagrams (RFC 9221) that wait to be sent. What is too old is dropped: a receiver has no use for it.
 //!
 //! A burst may wait for [`INTERVAL`]. A queue that stands above [`TARGET`] for so long is a standing queue, as in CoDel (RFC 8289). Unlike
-//! there, all that is older than the target is dropped then, because senders of datagrams need not react to losses.
+//! there, it is cut at once, because senders of datagrams need not react to losses. It is cut to less than the target, so that what is sent
+//! and what is dropped are runs: else the same few of each sender's bursts would always be dropped.
 
 use std::collections::VecDeque;
 use vmcc_units::time::{Span, Time};
 
 /// Sojourn time above which a queue is too long.
 const TARGET: Span = Span::from_ms(10);
+/// Sojourn time that is left when the queue is cut.
+const CUT_TO: Span = Span::from_ms(5);
 /// Time that it may be too long, where no round trip is longer; as long without a drop ends dropping.
 const INTERVAL: Span = Span::from_ms(100);
 
@@ -64,7 +67,7 @@ impl DatagramQueue {
             return 0;
         }
         let mut dropped = 0;
-        while self.list.len() > 1 && self.list.front().is_some_and(|(at, _)| now.since(*at) > TARGET) {
+        while self.list.len() > 1 && self.list.front().is_some_and(|(at, _)| now.since(*at) > CUT_TO) {
             self.pop();
             dropped += 1;
         }

@@ -19,10 +19,12 @@ const FIRST_WAIT: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Another path has to go first.
 const SOON: Duration = Duration::from_millis(200);
-/// Silence after which a path gives its place to a pair that was not tried yet.
+/// Silence after which a path may give its place to another interface.
 const DEAD_AFTER: Duration = Duration::from_secs(10);
 /// Time between two paths that give way to others: the peer has to allow another path each time.
 const ROOM_INTERVAL: Duration = Duration::from_secs(1);
+/// The same for a pair that has failed before, and while the last place is not taken.
+const RETRY_ROOM_INTERVAL: Duration = Duration::from_secs(10);
 /// The handshake is to be confirmed, or the peer has not given connection ids yet: a round trip.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
@@ -55,6 +57,15 @@ impl Key {
         let relay = self.relay.as_ref().map(Relay::to_string);
         Attempt { local: self.source, relay, remote: self.remote, reason: reason.to_owned() }
     }
+}
+
+/// A path that gave way to another.
+struct Room {
+    made: Instant,
+    /// Paths that there were.
+    paths: usize,
+    /// The pair that it is for.
+    key: Key,
 }
 
 /// A pair that did not become a path, or no longer is one.
@@ -92,7 +103,8 @@ impl Keeper {
             opening: HashMap::new(),
             lost: HashMap::new(),
             silent: HashMap::new(),
-            room_made: None,
+            room: None,
+            places: None,
             news: 0,
             changes: 0,
             changed: true,
@@ -116,10 +128,12 @@ struct Work {
     opening: HashMap<u32, (Key, Route, u64)>,
     /// When relays last had forgotten us.
     lost: HashMap<(IpAddr, Relay, bool), Instant>,
-    /// Since when paths are silent.
+    /// Beginnings of paths' silence.
     silent: HashMap<u32, Instant>,
-    /// When a path last gave way to another.
-    room_made: Option<Instant>,
+    /// The last path that gave way to another.
+    room: Option<Room>,
+    /// Paths as they were when a candidate of this look found no room.
+    places: Option<Vec<Place>>,
     /// News of relays that were looked at.
     news: u64,
     /// Times that something changed: a path that was opened before the last one may work now.
@@ -242,11 +256,15 @@ impl Work {
         self.open_new(self.by_failures(candidates))
     }
 
-    /// Pairs that have not failed come first: those that never work, as of bridges of containers, are tried again and again.
+    /// Orders candidates: first the one that room was made for, then those that have not failed. Bridges of containers, for one, never work and
+    /// are tried again and again.
     fn by_failures(&self, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
         let failed = self.failed();
-        let wait = |one: &Candidate| failed.get(&Key::of(one)).map(|failed| failed.wait);
-        candidates.sort_by_cached_key(|one| (one.relay.is_some(), wait(one)));
+        candidates.sort_by_cached_key(|one| {
+            let key = Key::of(one);
+            let waits = self.room.as_ref().is_none_or(|room| room.key != key);
+            (one.relay.is_some(), waits, failed.get(&key).map(|failed| failed.wait))
+        });
         candidates
     }
 
@@ -284,6 +302,7 @@ impl Work {
     fn open_new(&mut self, candidates: Vec<Candidate>) -> Option<Instant> {
         let paths: Vec<(Key, bool)> =
             self.connection.paths().iter().map(|path| (self.key_of(path), path.failed)).collect();
+        self.places = None;
         let mut alive = paths.iter().filter(|(_, failed)| !failed).count();
         let mut again: Option<Instant> = self.changed.then(|| Instant::now() + SOON);
         let mut wanted: Vec<Key> = paths.iter().map(|(key, _)| key.clone()).collect();
@@ -351,35 +370,46 @@ impl Work {
                 None
             }
             Err(PathError::NoIds | PathError::TooEarly) => Some(Instant::now() + AT_ONCE),
-            Err(PathError::Limit) => self.make_room(candidate, &key),
+            Err(PathError::Limit) => self.make_room(candidate, key),
             Err(_) => None,
         }
     }
 
-    /// There are as many paths as both ends allow. When to look again; if nothing gives way, the end of a path is an event.
-    fn make_room(&mut self, candidate: &Candidate, key: &Key) -> Option<Instant> {
-        let tried = self.failed().contains_key(key);
-        let again = self.room_made.map(|at| at + ROOM_INTERVAL).filter(|at| *at > Instant::now());
-        if candidate.relay.is_some() || tried || again.is_some() {
-            return again.filter(|_| !tried);
+    /// Makes room for a candidate, where there are as many paths as both ends allow. The time of the next attempt; without one, the end of a path is
+    /// an event.
+    fn make_room(&mut self, candidate: &Candidate, key: Key) -> Option<Instant> {
+        if candidate.relay.is_some() {
+            return None;
         }
+        let places = self.places.take().unwrap_or_else(|| self.places_now());
+        let tried = self.failed().contains_key(&key);
+        let path = slots::victim(&places, &candidate.link(), tried);
+        let (now, count) = (Instant::now(), places.len());
+        self.places = Some(places);
+        let path = path?;
+        if let Some(room) = &self.room {
+            let waits = tried || count < room.paths;
+            let interval = if waits { RETRY_ROOM_INTERVAL } else { ROOM_INTERVAL };
+            if room.made + interval > now {
+                return Some(room.made + interval);
+            }
+        }
+        self.connection.abandon_path(path).ok()?;
+        // It did not fail: its pair may be opened again.
+        self.opening.remove(&path);
+        self.places = None;
+        self.room = Some(Room { made: now, paths: count, key });
+        Some(now + SOON)
+    }
+
+    fn places_now(&self) -> Vec<Place> {
         let own = sources().unwrap_or_default();
         let dead = |path| self.silent.get(&path).is_some_and(|since| since.elapsed() >= DEAD_AFTER);
-        let paths = self.connection.paths();
         let place = |path: &PathReport| {
             let Key { source, relay, remote } = self.key_of(path);
             let interface = Candidate { source: Source::at(source, &own), relay, remote }.link();
             Place { path: path.id, interface, dead: dead(path.id) }
         };
-        let places: Vec<Place> = paths.iter().map(place).collect();
-        let path = slots::victim(&places, &candidate.link())?;
-        let is_dead = dead(path);
-        self.connection.abandon_path(path).ok()?;
-        let opened = self.opening.remove(&path);
-        if let Some((key, ..)) = opened.filter(|_| is_dead) {
-            self.fail(key, "no answer".to_owned());
-        }
-        self.room_made = Some(Instant::now());
-        Some(Instant::now() + SOON)
+        self.connection.paths().iter().map(place).collect()
     }
 }

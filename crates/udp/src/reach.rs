@@ -115,8 +115,7 @@ impl fmt::Display for Attempt {
 }
 
 impl Target {
-    /// What may be a path now, without relays before by relays, of these the most diverse first: the one whose interface and ends were used
-    /// least so far.
+    /// Candidates for paths now: direct ones before those by relays, of each the most diverse first.
     ///
     /// # Errors
     /// The system does not tell its addresses.

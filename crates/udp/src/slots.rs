@@ -1,10 +1,9 @@
-//! Which pairs of addresses get a place among the paths of a connection, of which there are few.
+//! Admission of address pairs to the few places that a connection has for paths.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Orders candidates: those that share least with the ones before come first, so that the first few use as many interfaces, addresses and relays
-/// as there are. `ends` tells of each from where it is (interface, address), to where, and by what.
+/// Orders candidates: the first few use as many interfaces, addresses and relays as there are.
 pub(crate) fn diverse<T, K: Hash + Eq + Clone>(mut left: Vec<T>, ends: impl Fn(&T) -> Ends<K>) -> Vec<T> {
     let mut uses: HashMap<(Role, K), usize> = HashMap::new();
     let mut chosen = Vec::with_capacity(left.len());
@@ -29,7 +28,7 @@ pub(crate) fn diverse<T, K: Hash + Eq + Clone>(mut left: Vec<T>, ends: impl Fn(&
     chosen
 }
 
-/// What a candidate shares with others.
+/// Ends of a candidate that others may share.
 pub(crate) struct Ends<K> {
     pub(crate) interface: K,
     pub(crate) source: K,
@@ -54,17 +53,20 @@ pub(crate) struct Place {
     pub(crate) dead: bool,
 }
 
-/// The path to give up for a candidate of an interface, where all places are taken: one that is dead, or one of an interface that has at least
-/// two more. None if the candidate would be worth no more than what is there.
-pub(crate) fn victim(places: &[Place], interface: &str) -> Option<u32> {
+/// Selects the path to give up for a candidate of an interface, where all places are taken: one of the interface with most paths, if it has at least
+/// two more, and a dead one first. An interface without paths also takes the place of a dead path. A pair that was `tried` in vain gets
+/// one only where its interface has none.
+pub(crate) fn victim(places: &[Place], interface: &str, tried: bool) -> Option<u32> {
     let of = |interface: &str| places.iter().filter(|place| place.interface == interface).count();
     let own = of(interface);
-    let dead = places.iter().find(|place| place.dead).filter(|_| places.len() > 1);
-    let crowded = places.iter().map(|place| (of(&place.interface), place));
+    if tried && own > 0 {
+        return None;
+    }
+    let counted = places.iter().map(|place| (of(&place.interface), place.dead, place.path));
     // Of equals the newest, which has learnt least.
-    let crowded =
-        crowded.filter(|(count, _)| *count >= own + 2).max_by_key(|(count, place)| (*count, place.path));
-    dead.or(crowded.map(|(_, place)| place)).map(|place| place.path)
+    let crowded = counted.filter(|(count, ..)| *count >= own + 2).max().map(|(.., path)| path);
+    let dead = || places.iter().find(|place| place.dead).filter(|_| own == 0 && places.len() > 1);
+    crowded.or_else(|| dead().map(|place| place.path))
 }
 
 #[cfg(test)]
@@ -108,19 +110,25 @@ mod tests {
     fn path_gives_way_to_another_interface_until_shares_are_even() {
         let mut all = places(&["a"; 8]);
         for share in 1..=4 {
-            let gone = victim(&all, "b").unwrap() as usize;
+            let gone = victim(&all, "b", share == 1).unwrap() as usize;
             assert_eq!(all[gone].interface, "a", "{share}");
             all[gone].interface = "b".into();
         }
-        assert_eq!((victim(&all, "b"), victim(&all, "a"), victim(&all, "c")), (None, None, Some(7)));
-        assert_eq!(victim(&places(&["a", "b"]), "c"), None);
+        let of = |interface| victim(&all, interface, false);
+        assert_eq!((of("b"), of("a"), of("c")), (None, None, Some(7)));
+        assert_eq!(victim(&places(&["a", "b"]), "c", false), None);
+        assert_eq!(victim(&places(&["a", "a", "a", "b"]), "b", true), None, "it was tried, and has one");
     }
 
+    /// A path that was cut is not given up for further pairs of an interface that has some.
     #[test]
-    fn dead_path_gives_way_first_unless_it_is_the_last() {
-        let mut all = places(&["a", "a", "a", "b"]);
-        all[3].dead = true;
-        assert_eq!(victim(&all, "b"), Some(3));
-        assert_eq!(victim(&all[3..], "c"), None);
+    fn dead_path_gives_way_only_to_an_interface_without_paths() {
+        let mut all = places(&["a", "b", "c"]);
+        all[1].dead = true;
+        assert_eq!((victim(&all, "a", false), victim(&all, "d", false)), (None, Some(1)));
+        assert_eq!(victim(&all[1..2], "d", false), None, "the last one stays");
+        let mut crowded = places(&["a", "a", "b"]);
+        crowded[0].dead = true;
+        assert_eq!(victim(&crowded, "c", true), Some(0), "of a crowded interface the dead one");
     }
 }

@@ -146,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// What was learnt of the path by its marks does not hold.
+    /// Starts the window over: marks that mean nothing have reduced it.
     fn on_false_marks(&mut self, now: Time, slot: usize) {
         let id = self.paths[slot].id;
         self.note(now, id, "marks mean nothing: ECN stays off");

@@ -14,7 +14,7 @@ pub(super) struct Pending {
     requested: usize,
 }
 
-/// Whether the peer's frames cause it in any number. All others are bounded by what is open: streams, paths.
+/// Frames that a peer can cause in any number. All others are bounded by open streams and paths.
 fn is_requested(control: Control) -> bool {
     matches!(control, Control::NewCid(..) | Control::RetireCid(..) | Control::PathAbandon(..))
 }

@@ -97,9 +97,9 @@ impl Connection {
         })
     }
 
-    /// When a path that does not answer is suspected: its oldest packet should have been acknowledged by then, and the next one, because one may
-    /// be lost, while nothing came. What later ones have overtaken is a matter of loss detection. Unlike the probe timeout this does not begin
-    /// anew with every packet that is sent.
+    /// Time at which a path becomes suspect: its two oldest packets should have been acknowledged by then, and nothing came. One alone may be
+    /// lost. Packets that later ones have overtaken are a matter of loss detection. Unlike the probe timeout this does not move with every
+    /// packet that is sent.
     fn suspect_at(&self, slot: usize) -> Option<Time> {
         let path = &self.paths[slot];
         if !path.answers() || !self.another_answers(slot) || !self.confirmed {
@@ -287,8 +287,7 @@ impl Connection {
         });
     }
 
-    /// When a path is probed because too little is heard or sent on it: a keep-alive, or the end of a client's inflow. A server's packets make no
-    /// NAT bind an address.
+    /// Time of the next keep-alive on a path, or of the probe after the end of a client's inflow. A server's packets make no NAT binding.
     fn refresh_at(&self, slot: usize) -> Option<Time> {
         let path = &self.paths[slot];
         if !path.answers() || path.probes > 0 || !self.confirmed {

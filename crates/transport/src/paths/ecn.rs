@@ -1,4 +1,4 @@
-//! Whether a path carries ECN marks (RFC 9000 section 13.4.2), and whether they mean anything.
+//! Validation of a path's ECN marks (RFC 9000 section 13.4.2), and of their meaning.
 
 use crate::wire::ack::EcnCounts;
 use vmcc_units::time::{Span, Time};
@@ -87,7 +87,7 @@ impl EcnValidation {
         }
     }
 
-    /// Packets arrived that were not sent ECN-capable. Whether a trial has shown by them that marks mean nothing here.
+    /// Counts packets that arrived and were not sent ECN-capable. True when they end a trial: marks mean nothing here.
     pub(crate) fn on_arrived_without(&mut self, packets: u64) -> bool {
         let State::Trial { arrived, .. } = &mut self.state else { return false };
         *arrived += packets;
@@ -98,7 +98,7 @@ impl EcnValidation {
         over
     }
 
-    /// So many packets are acknowledged that were sent ECN-capable, and so many of them were marked. Whether a trial begins.
+    /// Counts acknowledged packets that were sent ECN-capable, and marks on them. True when a trial begins.
     pub(crate) fn on_marks(&mut self, now: Time, rtt: Span, ect: u64, marked: u64) -> bool {
         if ect == 0 || self.state != State::Capable {
             return false;

@@ -25,7 +25,7 @@ impl Inflow {
         self.last_at = now;
     }
 
-    /// When the path is to be probed because its payload stopped.
+    /// Time of a probe because the payload stopped.
     pub(crate) fn probe_at(&self, pto: Span) -> Option<Time> {
         let silence = pto.times(SILENCE_PTOS).max(MIN_SILENCE);
         (self.packets >= MIN_PACKETS).then(|| self.last_at + silence)

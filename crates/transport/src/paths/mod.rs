@@ -23,8 +23,8 @@ use vmcc_units::time::{Span, Time};
 const PTO_LIMITS: RtoLimits = RtoLimits { initial: Span::from_ms(999), max: Span::from_secs(60) };
 /// Doublings of a probe timeout.
 const MOST_BACKOFF: u32 = 10;
-/// The longest time between probes of a path that was open, unless its probe timeout is longer: so soon its healing is noticed. The idle
-/// timeout ends probing where all paths are silent.
+/// The longest time between probes of a silent path, unless its probe timeout is longer. It bounds the time from healing to use. Where all
+/// paths are silent, the idle timeout ends probing.
 const MAX_PROBE_INTERVAL: Span = Span::from_secs(2);
 /// Bytes that may be sent to an address for each that came from it, until it is validated (RFC 9000 section 8.1).
 pub(crate) const AMPLIFICATION: u64 = 3;
@@ -117,7 +117,7 @@ pub(crate) struct Path {
     pub(crate) paced_until: Option<Time>,
     /// When something last came on it.
     pub(crate) heard_at: Time,
-    /// When something last left on it that asks for an acknowledgment.
+    /// Time of the last packet that left on it and asks for an acknowledgment.
     pub(crate) asked_at: Time,
     pub(crate) inflow: Inflow,
     pub(crate) lost_packets: u64,

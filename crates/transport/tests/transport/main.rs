@@ -4,6 +4,7 @@ mod arbitrary;
 mod corners;
 mod coupling;
 mod cuts;
+mod datagrams;
 mod features;
 mod heal;
 mod interop;
