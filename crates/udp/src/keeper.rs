@@ -256,14 +256,14 @@ impl Work {
         self.open_new(self.by_failures(candidates))
     }
 
-    /// Orders candidates: first the one that room was made for, then those that have not failed. Bridges of containers, for one, never work and
-    /// are tried again and again.
+    /// Orders candidates: first the one that room was made for, then those that have not failed, then those that wait longest. Bridges of
+    /// containers, for one, never work and are tried again and again.
     fn by_failures(&self, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
         let failed = self.failed();
         candidates.sort_by_cached_key(|one| {
             let key = Key::of(one);
             let waits = self.room.as_ref().is_none_or(|room| room.key != key);
-            (one.relay.is_some(), waits, failed.get(&key).map(|failed| failed.wait))
+            (one.relay.is_some(), waits, failed.get(&key).map(|failed| failed.until))
         });
         candidates
     }

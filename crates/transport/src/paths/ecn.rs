@@ -201,6 +201,7 @@ mod tests {
             let now = begin + Span::from_ms(10 * i);
             assert!(!ecn.on_marks(now, Span::from_ms(10), 2, if i % 15 == 0 { 1 } else { 2 }), "{i}");
         }
+        ecn.on_marks(begin + Span::from_secs(19), Span::from_ms(10), 2, 1);
         let first = until_trial(&mut ecn, begin + Span::from_secs(20));
         assert!(first >= DOUBT_PACKETS && !ecn.is_sending());
         (0..TRIAL_LOSSES).for_each(|_| ecn.on_lost(false));
