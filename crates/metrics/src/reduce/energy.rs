@@ -1,6 +1,6 @@
 //! What a host used for what was delivered, whoever it was for.
 
-use super::goodput::window_bytes;
+use super::goodput::entries_bytes;
 use super::{Figure, Scope};
 use crate::observed::{Job, Moment, Observed};
 
@@ -32,7 +32,7 @@ fn per_gigabyte(seen: &Observed, used: Option<f64>) -> Option<Figure> {
 
 /// Of all traffic, within the window.
 fn delivered_bytes(seen: &Observed) -> f64 {
-    (0..seen.entries.len()).map(|entry| window_bytes(seen, entry)).sum()
+    entries_bytes(seen).into_iter().sum()
 }
 
 fn per(delivered: f64, used: Option<f64>) -> Option<Figure> {

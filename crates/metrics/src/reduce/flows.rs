@@ -1,8 +1,8 @@
 //! One record per connection and per answered request.
 
-use super::{Scope, goodput, rtt, transfers};
+use super::{goodput, rtt, transfers};
 use crate::FlowRecord;
-use crate::observed::{Connection, Job, Moment, Observed, Response};
+use crate::observed::{Connection, Counters, Job, Moment, Observed, Response};
 use std::collections::BTreeSet;
 
 /// Every connection, then every request.
@@ -20,7 +20,9 @@ fn own_rtts(seen: &Observed) -> bool {
 
 fn connection(seen: &Observed, index: usize, own_rtts: bool) -> FlowRecord {
     let one = &seen.connections[index];
-    let scope = Scope { connections: vec![one], ..Scope::measured(seen) };
+    let sum = |counter: fn(&Counters) -> Option<u64>| {
+        one.subflows.iter().map(|subflow| counter(&subflow.counters)).sum::<Option<u64>>()
+    };
     let size_bytes = match one.job {
         Job::Transfer(bytes) => Some(bytes),
         Job::Endless | Job::Requests => None,
@@ -43,9 +45,9 @@ fn connection(seen: &Observed, index: usize, own_rtts: bool) -> FlowRecord {
         rtt_mean_us: rtt.map(|rtt| rtt.mean),
         rtt_p50_us: rtt.map(|rtt| rtt.p50),
         rtt_p99_us: rtt.map(|rtt| rtt.p99),
-        retransmits: scope.sum(|subflow| subflow.counters.retransmits),
-        timeouts: scope.sum(|subflow| subflow.counters.timeouts),
-        ce_marks: scope.sum(|subflow| subflow.counters.ce_marks),
+        retransmits: sum(|counters| counters.retransmits),
+        timeouts: sum(|counters| counters.timeouts),
+        ce_marks: sum(|counters| counters.ce_marks),
         ..named(seen, index)
     }
 }

@@ -8,17 +8,22 @@ use crate::{Dist, stats};
 pub(crate) fn of(scope: &Scope<'_>) -> Option<Figure> {
     let seen = scope.seen;
     if let Some(entry) = scope.entry {
-        return rate_of_entry(seen, entry).map(Figure::Number);
+        let connections = scope.connections.iter().map(|connection| connection.window_bytes).sum::<f64>();
+        return rate_of_entry(seen, entry, connections + seen.entries[entry].datagram_bytes)
+            .map(Figure::Number);
     }
-    let measured = entries(seen, false);
-    let bytes: f64 = measured.iter().map(|entry| window_bytes(seen, *entry)).sum();
-    (!measured.is_empty()).then(|| Figure::Number(bytes * 8.0 / seen.window_secs()))
+    let bytes = entries_bytes(seen);
+    let measured = || seen.entries.iter().zip(&bytes).filter(|(entry, _)| !entry.competing);
+    let sum: f64 = measured().map(|(_, bytes)| bytes).sum();
+    measured().next().map(|_| Figure::Number(sum * 8.0 / seen.window_secs()))
 }
 
 /// A flow that competes for half of the run with 50 Mbit/s has 50 Mbit/s, not 25.
 pub(crate) fn competing(scope: &Scope<'_>) -> Option<Figure> {
-    let rates: Vec<f64> =
-        entries(scope.seen, true).into_iter().filter_map(|entry| rate_of_entry(scope.seen, entry)).collect();
+    let seen = scope.seen;
+    let bytes = entries_bytes(seen).into_iter().enumerate();
+    let competing = bytes.filter(|(entry, _)| seen.entries[*entry].competing);
+    let rates: Vec<f64> = competing.filter_map(|(entry, bytes)| rate_of_entry(seen, entry, bytes)).collect();
     (!rates.is_empty()).then(|| Figure::Number(rates.iter().sum()))
 }
 
@@ -78,8 +83,8 @@ pub(crate) fn jain(scope: &Scope<'_>) -> Option<Figure> {
 /// Fairness among the hosts that send without end, whoever they are.
 pub(crate) fn tenant_jain(scope: &Scope<'_>) -> Option<Figure> {
     let seen = scope.seen;
-    let endless = seen.connections.iter().filter(|connection| connection.endless()).collect();
-    let everybody = Scope { connections: endless, ..Scope::measured(seen) };
+    let endless: Vec<&Connection> = seen.connections.iter().filter(|c| c.endless()).collect();
+    let everybody = Scope { connections: &endless, ..*scope };
     let rates = everybody.by_sender(|connection| rate(seen, connection).unwrap_or(0.0));
     stats::jain(&rates.into_values().collect::<Vec<f64>>()).map(Figure::Number)
 }
@@ -108,16 +113,17 @@ fn transfer_rate(seen: &Observed, connection: &Connection) -> Option<f64> {
     (secs > 0.0).then(|| bytes as f64 * 8.0 / secs)
 }
 
-fn entries(seen: &Observed, competing: bool) -> Vec<usize> {
-    (0..seen.entries.len()).filter(|entry| seen.entries[*entry].competing == competing).collect()
-}
-
-fn rate_of_entry(seen: &Observed, entry: usize) -> Option<f64> {
+fn rate_of_entry(seen: &Observed, entry: usize, bytes: f64) -> Option<f64> {
     let secs = seen.active_secs(entry);
-    (secs > 0.0).then(|| window_bytes(seen, entry) * 8.0 / secs)
+    (secs > 0.0).then(|| bytes * 8.0 / secs)
 }
 
-pub(super) fn window_bytes(seen: &Observed, entry: usize) -> f64 {
-    let connections = seen.connections.iter().filter(|connection| connection.entry == entry);
-    connections.map(|connection| connection.window_bytes).sum::<f64>() + seen.entries[entry].datagram_bytes
+/// Payload that each entry's receivers got within the window.
+pub(super) fn entries_bytes(seen: &Observed) -> Vec<f64> {
+    let mut bytes = vec![0.0; seen.entries.len()];
+    for connection in &seen.connections {
+        bytes[connection.entry] += connection.window_bytes;
+    }
+    bytes.iter_mut().zip(&seen.entries).for_each(|(bytes, entry)| *bytes += entry.datagram_bytes);
+    bytes
 }

@@ -17,7 +17,7 @@ pub(crate) mod waiting;
 pub(crate) mod windows;
 
 use crate::catalogue::{self, Metric, Place};
-use crate::observed::{Class, Connection, Observed, Sample, Subflow};
+use crate::observed::{Class, Connection, Observed, Probe, Response, Sample, Subflow};
 use crate::{Dist, Extra, FlowRecord, Metrics, PathMetrics, Series};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -61,12 +61,16 @@ pub enum Figure {
 }
 
 /// The part of a run that figures are about.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Scope<'a> {
     /// The run.
     pub seen: &'a Observed,
     /// The connections: measured ones, or an entry's.
-    pub connections: Vec<&'a Connection>,
+    pub connections: &'a [&'a Connection],
+    /// The requests on them.
+    pub responses: &'a [&'a Response],
+    /// The probes: measured ones, or an entry's.
+    pub probes: &'a [&'a Probe],
     /// An entry of traffic.
     pub entry: Option<usize>,
     /// A path.
@@ -80,28 +84,69 @@ pub fn figures(seen: &Observed) -> Figures {
     Figures { metrics: metrics(seen), flows: flows::records(seen), series: series::build(seen) }
 }
 
+/// Connections, requests and probes of one part of the traffic.
+#[derive(Debug, Clone, Default)]
+struct Members<'a> {
+    connections: Vec<&'a Connection>,
+    responses: Vec<&'a Response>,
+    probes: Vec<&'a Probe>,
+}
+
+impl<'a> Members<'a> {
+    /// The members of each part: one pass over the run, however many parts there are. `part_of` names an entry's part.
+    fn divided(seen: &'a Observed, parts: usize, part_of: impl Fn(usize) -> Option<usize>) -> Vec<Self> {
+        let mut all = vec![Self::default(); parts];
+        for connection in &seen.connections {
+            if let Some(part) = part_of(connection.entry) {
+                all[part].connections.push(connection);
+            }
+        }
+        for response in &seen.responses {
+            if let Some(part) = part_of(seen.connections[response.connection].entry) {
+                all[part].responses.push(response);
+            }
+        }
+        for probe in &seen.probes {
+            if let Some(part) = part_of(probe.entry) {
+                all[part].probes.push(probe);
+            }
+        }
+        all
+    }
+
+    fn scope(&'a self, seen: &'a Observed, entry: Option<usize>) -> Scope<'a> {
+        let Self { connections, responses, probes } = self;
+        Scope { seen, connections, responses, probes, entry, path: None, class: None }
+    }
+}
+
 fn metrics(seen: &Observed) -> Metrics {
     let all = |place: Place, scope: &Scope<'_>| {
         catalogue::of(place).filter_map(|metric| Some((metric, scope.reduce(metric)?))).collect::<Vec<_>>()
     };
-    let measured = Scope::measured(seen);
+    let measured = Members::divided(seen, 1, |entry| (!seen.entries[entry].competing).then_some(0));
+    let measured = measured[0].scope(seen, None);
     let mut metrics: Metrics = typed(Map::new(), &all(Place::Run, &measured));
-    metrics.paths = (0..seen.paths.len()).map(|path| path_metrics(seen, path)).collect();
-    for (index, entry) in seen.entries.iter().enumerate() {
-        let figures = all(Place::Traffic, &Scope::entry(seen, index));
+    metrics.paths = (0..seen.paths.len())
+        .map(|path| path_metrics(&Scope { path: Some(path), ..measured }, path))
+        .collect();
+    let by_entry = Members::divided(seen, seen.entries.len(), Some);
+    for (index, (entry, members)) in seen.entries.iter().zip(&by_entry).enumerate() {
+        let figures = all(Place::Traffic, &members.scope(seen, Some(index)));
         metrics.extra.extend(extras(&format!("traffic.{}", entry.label), &figures));
     }
     metrics
 }
 
-fn path_metrics(seen: &Observed, path: usize) -> PathMetrics {
+fn path_metrics(scope: &Scope<'_>, path: usize) -> PathMetrics {
     let of = |place: Place, scope: &Scope<'_>| {
         catalogue::of(place).filter_map(|metric| Some((metric, scope.reduce(metric)?))).collect::<Vec<_>>()
     };
-    let name = Map::from_iter([("path".to_owned(), Value::String(seen.paths[path].name.clone()))]);
-    let mut metrics: PathMetrics = typed(name, &of(Place::Path, &Scope::path(seen, path)));
-    for class in &seen.paths[path].classes {
-        let scope = Scope { class: Some(class), ..Scope::path(seen, path) };
+    let path = &scope.seen.paths[path];
+    let name = Map::from_iter([("path".to_owned(), Value::String(path.name.clone()))]);
+    let mut metrics: PathMetrics = typed(name, &of(Place::Path, scope));
+    for class in &path.classes {
+        let scope = Scope { class: Some(class), ..*scope };
         metrics.extra.extend(extras(&format!("class.{}", class.name), &of(Place::Class, &scope)));
     }
     metrics
@@ -130,21 +175,6 @@ fn extras<'a>(prefix: &str, figures: &'a [Named]) -> impl Iterator<Item = (Strin
 }
 
 impl<'a> Scope<'a> {
-    /// All measured traffic.
-    pub fn measured(seen: &'a Observed) -> Self {
-        let connections = seen.connections.iter().filter(|c| !seen.entries[c.entry].competing).collect();
-        Self { seen, connections, entry: None, path: None, class: None }
-    }
-
-    fn entry(seen: &'a Observed, entry: usize) -> Self {
-        let connections = seen.connections.iter().filter(|c| c.entry == entry).collect();
-        Self { entry: Some(entry), connections, ..Self::measured(seen) }
-    }
-
-    fn path(seen: &'a Observed, path: usize) -> Self {
-        Self { path: Some(path), ..Self::measured(seen) }
-    }
-
     /// The subflows that it is about.
     pub fn subflows(&self) -> impl Iterator<Item = (&'a Connection, &'a Subflow)> {
         let all = self.connections.iter().flat_map(|c| c.subflows.iter().map(move |s| (*c, s)));
@@ -176,7 +206,7 @@ impl<'a> Scope<'a> {
     /// By host that sends.
     pub(crate) fn by_sender(&self, rate: impl Fn(&Connection) -> f64) -> BTreeMap<usize, f64> {
         let mut senders = BTreeMap::new();
-        for connection in self.connections.iter() {
+        for connection in self.connections {
             *senders.entry(connection.sender).or_insert(0.0) += rate(connection);
         }
         senders

@@ -25,10 +25,6 @@ fn share<'a>(probes: impl Iterator<Item = &'a Probe>, counts: fn(&Probe) -> bool
 
 /// Those of the scope that were sent within the window.
 fn sent<'a>(scope: &'a Scope<'_>) -> impl Iterator<Item = &'a Probe> {
-    let seen = scope.seen;
-    let within = |probe: &&Probe| match (scope.entry, scope.path) {
-        (Some(entry), _) => probe.entry == entry,
-        (None, path) => !seen.entries[probe.entry].competing && (path.is_none() || probe.path == path),
-    };
-    seen.probes.iter().filter(within).filter(|probe| seen.in_window(probe.sent))
+    let within = |probe: &&Probe| scope.path.is_none() || probe.path == scope.path;
+    scope.probes.iter().copied().filter(within).filter(|probe| scope.seen.in_window(probe.sent))
 }

@@ -41,7 +41,7 @@ fn alpha(samples: &[&Sample]) -> f64 {
 /// How far reductions of sibling paths are apart: a share of matches within an interval is this distribution's value there.
 pub(crate) fn gaps(scope: &Scope<'_>) -> Option<Figure> {
     let mut all = Vec::new();
-    for connection in &scope.connections {
+    for connection in scope.connections {
         let times: Vec<Vec<Moment>> =
             connection.subflows.iter().map(|subflow| reductions(scope, subflow)).collect();
         for (first, one) in times.iter().enumerate() {
