@@ -6,7 +6,7 @@
 
 use vmcc_cc::{Algorithm, Params};
 use vmcc_network::{Dumbbell, FatTree, HostId, Kind, Loss, Marking, Network, Queue, ThresholdRule, Way};
-use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
+use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos, Packets};
 
 use crate::bench::BenchError;
 use crate::bench::fixed::{End, FixedWindow};
@@ -272,8 +272,9 @@ fn network(kind: &impl Kind, marks: bool) -> Network {
     network
 }
 
+/// The default buffer of topologies.
 fn buffer() -> Limit {
-    Limit::Bytes(Bytes::new(QUEUE_PKT * PACKET_BYTES))
+    Limit::Packets(Packets::new(QUEUE_PKT))
 }
 
 fn fat_tree(k: u32, threads: u32, subflows: u32, marks: bool) -> Result<Plan, BenchError> {

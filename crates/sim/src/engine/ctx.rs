@@ -136,7 +136,7 @@ impl Ctx {
             }
             Control::Sample(Probe { link, every }) => {
                 let backlog_bytes = self.net.backlog_bytes(link.0, self.now);
-                let counters = self.net.counters(link);
+                let counters = self.net.counters(link, self.now);
                 self.samples.push(QueueSample { at: self.now, link, backlog_bytes, counters });
                 for (class, (backlog_bytes, threshold_bytes)) in (0..).zip(self.net.classes(link.0)) {
                     let at = self.now;

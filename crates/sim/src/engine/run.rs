@@ -132,7 +132,13 @@ impl<E: Endpoints> Engine<E> {
             }
         }
         let done = match &mut self.shards[..] {
-            [only] => only.run_part(end, bounds.most),
+            [only] => {
+                let done = only.run_part(end, bounds.most);
+                if done {
+                    self.reached = end;
+                }
+                done
+            }
             several => {
                 self.reached = parallel::run(several, &self.lookahead, (self.reached, end), bounds);
                 self.reached >= end
@@ -170,7 +176,7 @@ impl<E: Endpoints> Engine<E> {
     pub fn totals(&self) -> Totals {
         let mut sum = Totals::default();
         for shard in &self.shards {
-            sum.add(&shard.ctx.net.totals());
+            sum.add(&shard.ctx.net.totals(self.reached));
             sum.events += shard.events;
             sum.timer_events += shard.ctx.timer_events;
         }
@@ -181,7 +187,7 @@ impl<E: Endpoints> Engine<E> {
     pub fn counters(&self, link: LinkId) -> LinkCounters {
         let mut sum = LinkCounters::default();
         for shard in &self.shards {
-            sum.add(&shard.ctx.net.counters(link));
+            sum.add(&shard.ctx.net.counters(link, self.reached));
         }
         sum
     }

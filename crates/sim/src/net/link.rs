@@ -1,7 +1,7 @@
 //! One link's hot state: a cache line.
 
 use crate::net::spec::{Limit, LinkSpec, QueueSpec, Threshold};
-use crate::net::waiting::{Kept, NONE};
+use crate::net::waiting::{Backlog, Kept, MAX_RECENT, NONE};
 use crate::time::Span;
 
 /// Fractional bits of the time per byte.
@@ -17,8 +17,8 @@ pub(crate) struct Link {
     ps_per_byte_q16: u64,
     /// Propagation delay, ps.
     pub(crate) delay: u64,
-    /// Backlog, in ps and with the arriving packet, below which neither limit nor threshold can be reached, whatever part
-    /// of it is in service. Zero unless `plain`, so that one comparison tells both.
+    /// Backlog, in ps and with the arriving packet, below which neither threshold nor a limit in bytes can be reached, whatever
+    /// part of it is in service. Zero unless `plain`, so that one comparison tells both.
     pub(crate) near_ps: u64,
     /// Packets accepted: packet-hops.
     pub(crate) packets: u64,
@@ -29,6 +29,8 @@ pub(crate) struct Link {
     pub(crate) bytes: u64,
     /// The sizes that the bits tell apart; 0: free.
     pub(crate) sizes: [u16; 2],
+    /// With fewer packets in `recent`, a limit in packets cannot be reached.
+    pub(crate) room: u8,
     /// Whether this is a FIFO without impairments, whose departures are known on arrival.
     pub(crate) plain: bool,
 }
@@ -39,15 +41,18 @@ const _: () = assert!(size_of::<Link>() == 64);
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Buffer {
-    /// Most bytes that wait, the arriving packet included.
-    pub(crate) limit_bytes: u32,
-    /// Waiting bytes above which to mark.
-    pub(crate) mark_bytes: u32,
+    /// Most bytes that wait, the arriving packet included; [`NO_LIMIT`]: any.
+    limit_bytes: u32,
+    /// Waiting bytes above which to mark; [`NO_LIMIT`]: never.
+    mark_bytes: u32,
     /// What waits, as far as somebody had to know.
     pub(crate) kept: Kept,
 }
 
 const _: () = assert!(size_of::<Buffer>() == 64);
+
+/// A limit or threshold that is never reached.
+const NO_LIMIT: u32 = u32::MAX;
 
 impl Buffer {
     pub(crate) fn new(spec: &LinkSpec) -> Buffer {
@@ -57,12 +62,25 @@ impl Buffer {
             QueueSpec::Classes { .. } | QueueSpec::Shaper { .. } => (Limit::Unlimited, None),
         };
         let limit_bytes = match limit {
-            Limit::Bytes(bytes) => u32::try_from(bytes).unwrap_or(u32::MAX),
-            Limit::Packets(_) | Limit::Unlimited => u32::MAX,
+            Limit::Bytes(bytes) => u32::try_from(bytes).unwrap_or(NO_LIMIT),
+            Limit::Packets(_) | Limit::Unlimited => NO_LIMIT,
         };
+        let limit_packets = if let Limit::Packets(count) = limit { count } else { NO_LIMIT };
         let in_bytes = |mark: Threshold| mark.in_bytes(ps_per_byte_q16(spec.rate_bps));
-        let mark_bytes = mark.map_or(u32::MAX, |mark| u32::try_from(in_bytes(mark)).unwrap_or(u32::MAX));
-        Buffer { limit_bytes, mark_bytes, kept: Kept::default() }
+        let mark_bytes = mark.map_or(NO_LIMIT, |mark| u32::try_from(in_bytes(mark)).unwrap_or(NO_LIMIT));
+        Buffer { limit_bytes, mark_bytes, kept: Kept::new(limit_packets) }
+    }
+
+    /// Whether a packet of `size` finds no room beside what waits.
+    pub(crate) fn is_full(&self, waiting: Backlog, size: u16) -> bool {
+        let bytes = waiting.bytes + u64::from(size);
+        waiting.packets >= u64::from(self.kept.limit_packets)
+            || (bytes > u64::from(self.limit_bytes) && self.limit_bytes != NO_LIMIT)
+    }
+
+    /// Whether an arrival that meets so much is marked.
+    pub(crate) fn marks(&self, waiting: Backlog) -> bool {
+        waiting.bytes > u64::from(self.mark_bytes) && self.mark_bytes != NO_LIMIT
     }
 }
 
@@ -82,6 +100,7 @@ impl Link {
             bytes: 0,
             recent: NONE,
             sizes: [0; 2],
+            room: buffer.kept.limit_packets.min(MAX_RECENT) as u8,
             plain,
         }
     }

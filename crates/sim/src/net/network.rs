@@ -12,6 +12,7 @@ use crate::net::queue::Waiting;
 use crate::net::red::{Red, Verdict};
 use crate::net::served::{Accepted, Action, Served, needs_service};
 use crate::net::spec::{END, LinkChange, LinkSpec, NetSpec, QueueSpec};
+use crate::net::waiting::Backlog;
 use crate::packet::{LinkId, Packet, Sack};
 use crate::rng::Streams;
 use crate::time::{Span, Time};
@@ -354,7 +355,7 @@ impl Network {
         let unusual = &mut self.unusual[self.unusual_of[at as usize] as usize];
         let packet = &mut self.packets[id as usize];
         if let Some(red) = &mut unusual.red {
-            let waiting = || link.settle(&mut self.buffers[at as usize].kept, now.ps());
+            let waiting = || link.settle(&mut self.buffers[at as usize].kept, now.ps()).bytes;
             let backlog = unusual.served.as_ref().map_or_else(waiting, Served::bytes);
             let idle_since = Time::from_ps(link.busy_until);
             if red.arrival(backlog, now, idle_since, link.wire_ps(RED_SLOT_BYTES)) == Verdict::Congested {
@@ -469,8 +470,15 @@ impl Network {
 
     /// Bytes waiting at a link, without the packet in service.
     pub(crate) fn backlog_bytes(&self, at: u32, now: Time) -> u64 {
-        let waiting = || self.links[at as usize].waiting_bytes(&self.buffers[at as usize], now.ps());
-        self.served(at).map_or_else(waiting, Served::bytes)
+        self.served(at).map_or_else(|| self.counted(at, now).bytes, Served::bytes)
+    }
+
+    /// Packets that were counted as sent and wait: a FIFO counts them when they arrive, a served link when they leave.
+    fn counted(&self, at: u32, now: Time) -> Backlog {
+        match self.served(at) {
+            Some(_) => Backlog::default(),
+            None => self.links[at as usize].waiting(&self.buffers[at as usize], now.ps()),
+        }
     }
 
     /// Waiting bytes and marking threshold of each class of a link with several.
@@ -571,21 +579,27 @@ impl Network {
         }
     }
 
-    /// Counters of one link; zero in shards that do not own it.
-    pub(crate) fn counters(&self, link: LinkId) -> LinkCounters {
+    /// Counters of one link just before `now`; zero in shards that do not own it.
+    pub(crate) fn counters(&self, link: LinkId, now: Time) -> LinkCounters {
         let at = link.0 as usize;
-        let (hot, rare) = (&self.links[at], &self.rare[at]);
-        LinkCounters { packets: hot.packets, bytes: hot.bytes, marks: rare.marks, drops: rare.drops }
+        let (hot, rare, waiting) = (&self.links[at], &self.rare[at], self.counted(link.0, now));
+        LinkCounters {
+            packets: hot.packets - waiting.packets,
+            bytes: hot.bytes - waiting.bytes,
+            marks: rare.marks,
+            drops: rare.drops,
+        }
     }
 
-    pub(crate) fn totals(&self) -> Totals {
+    /// Just before `now`.
+    pub(crate) fn totals(&self, now: Time) -> Totals {
         let crossing: usize = self.outbox.iter().map(Crossings::len).sum();
         Totals {
             sent: self.sent,
             delivered: self.delivered,
             dropped: self.dropped,
             in_flight: (self.packets.len() - self.free.len() + crossing) as u64,
-            packet_hops: self.links.iter().map(|link| link.packets).sum(),
+            packet_hops: (0..self.links.len()).map(|at| self.counters(LinkId(at as u32), now).packets).sum(),
             marks: self.rare.iter().map(|r| r.marks).sum(),
             ..Totals::default()
         }

@@ -1,5 +1,4 @@
-//! Links that decide at departure who goes next: scheduled classes, shapers, packet-counted limits, and
-//! links whose rate or state changes. Two events per packet: the wire becomes free, the packet arrives.
+//! Links that decide at departure who goes next: scheduled classes, shapers, and links whose rate or state changes. Two events per packet: the wire becomes free, the packet arrives.
 
 use crate::net::link::ps_per_byte_q16;
 use crate::net::queue::drr::Drr;
@@ -174,13 +173,13 @@ impl Served {
     }
 }
 
-/// Whether this queue needs two events per packet even on an unchanging link: a plain FIFO counts bytes, in 32 bits.
+/// Whether this queue needs two events per packet even on an unchanging link: a plain FIFO has limits in packets, or in bytes
+/// of 32 bits.
 pub(crate) fn needs_service(queue: &QueueSpec) -> bool {
     let many = |bytes: u64| bytes >= u64::from(u32::MAX);
     let unusual = |limit: &Limit| match limit {
         Limit::Bytes(bytes) => many(*bytes),
-        Limit::Packets(_) => true,
-        Limit::Unlimited => false,
+        Limit::Packets(_) | Limit::Unlimited => false,
     };
     match queue {
         QueueSpec::Fifo { limit, mark } => {

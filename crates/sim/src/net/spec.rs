@@ -15,9 +15,9 @@ pub struct NodeId(pub u32);
 pub enum Limit {
     /// Bytes waiting.
     Bytes(u64),
-    /// Packets waiting. Costs a second event per packet.
+    /// Packets waiting.
     Packets(u32),
-    /// No limit (of a FIFO: 4 GiB).
+    /// No limit.
     Unlimited,
 }
 
@@ -195,7 +195,7 @@ impl QueueSpec {
         };
         match limit {
             Limit::Bytes(bytes) => wire_time(bytes, rate_bps),
-            Limit::Packets(_) => wire_time(1500, rate_bps),
+            Limit::Packets(count) => wire_time(1500 * u64::from(count), rate_bps),
             Limit::Unlimited => Span::from_ms(10),
         }
     }

@@ -196,8 +196,14 @@ const MIXES: [[u16; 5]; 4] =
 
 const LIMITS: [u64; 7] = [64, 1_500, 3_000, 4_567, 15_000, 100_000, 400_000];
 
+/// Below, at and above the number of packets that have a bit each.
+const PACKET_LIMITS: [u32; 8] = [0, 1, 2, 10, 62, 63, 64, 150];
+
+/// Arrivals with their marks; what waits and what was sent, over time.
+type Fate = (Vec<(Time, u32, bool)>, Vec<(u64, u64)>);
+
 /// What happens to 3,000 packets of mixed sizes that come in bursts, many at the instant at which one leaves.
-fn fate_of(mix: [u16; 5], queue: QueueSpec, changes: &[LinkChange]) -> (Vec<(Time, u32, bool)>, Vec<u64>) {
+fn fate_of(mix: [u16; 5], queue: QueueSpec, changes: &[LinkChange]) -> Fate {
     let mut bed = Bed::new(GBIT, Span::from_us(5), queue);
     let mut rng = Streams::new(5).stream("mixed");
     let mut at = at_us(1);
@@ -215,7 +221,7 @@ fn fate_of(mix: [u16; 5], queue: QueueSpec, changes: &[LinkChange]) -> (Vec<(Tim
     }
     bed.net.sample(bed.link, Span::from_ns(5_120)).unwrap();
     let out = bed.run(at_us(40_000));
-    let backlog = out.samples.iter().map(|s| s.backlog_bytes).collect();
+    let backlog = out.samples.iter().map(|s| (s.backlog_bytes, s.counters.packets)).collect();
     (out.arrived.iter().map(|(at, p)| (*at, p.seq, p.has(Packet::CE))).collect(), backlog)
 }
 
@@ -228,7 +234,8 @@ fn queues_mean_the_same_however_they_are_served() {
         LinkChange::Loss(None),
         LinkChange::Up,
     ];
-    for (mix, limit) in MIXES.iter().flat_map(|&mix| LIMITS.map(|limit| (mix, Limit::Bytes(limit)))) {
+    let limits = || LIMITS.map(Limit::Bytes).into_iter().chain(PACKET_LIMITS.map(Limit::Packets));
+    for (mix, limit) in MIXES.iter().flat_map(|&mix| limits().map(move |limit| (mix, limit))) {
         let fate_of_mixed_sizes = |queue, changes: &[LinkChange]| fate_of(mix, queue, changes);
         for mark in [
             None,
@@ -265,6 +272,29 @@ fn queues_mean_the_same_however_they_are_served() {
     }
 }
 
+/// An event per packet-hop: the arrival at the far end. What still waits has not been sent.
+#[test]
+fn fifos_cost_one_event_per_hop_however_their_limit_is_counted() {
+    for (limit, mark) in [
+        (Limit::Bytes(150_000), None),
+        (Limit::Packets(100), None),
+        (Limit::Packets(100), Some(Threshold::Bytes(97_500))),
+        (Limit::Packets(10), None),
+    ] {
+        let run = |until| {
+            let mut bed = Bed::new(GBIT, Span::from_us(5), fifo(limit, mark));
+            bed.stream(2 * GBIT, at_us(2_000), packet(1500));
+            bed.run(until)
+        };
+        let out = run(at_us(20_000));
+        assert!(out.counters.drops[DropReason::Tail as usize] > 20, "the limit is reached");
+        assert_eq!(out.totals.events - out.totals.timer_events, out.totals.packet_hops, "{limit:?} {mark:?}");
+        // 12 us each: at 1,000 us the 84th is in service.
+        let half = run(at_us(1_000));
+        assert_eq!((half.counters.packets, half.totals.packet_hops), (84, 84), "{limit:?}");
+    }
+}
+
 fn poisson_gap(rng: &mut Stream, mean: Span) -> Span {
     let uniform = ((rng.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
     Span::from_ps((-uniform.ln() * mean.ps() as f64) as u64)
@@ -275,8 +305,8 @@ fn poisson_gap(rng: &mut Stream, mean: Span) -> Span {
 /// two-event implementation, which must agree to the picosecond.
 #[test]
 fn poisson_arrivals_wait_as_md1() {
-    let wait = |limit| {
-        let mut bed = Bed::new(GBIT, Span::ZERO, fifo(limit, None));
+    let wait = |queue| {
+        let mut bed = Bed::new(GBIT, Span::ZERO, queue);
         let mut rng = Streams::new(3).stream("md1");
         let service = Span::from_us(12);
         let mut now = Time::ZERO;
@@ -288,9 +318,10 @@ fn poisson_arrivals_wait_as_md1() {
         let waits = out.arrived.iter().map(|(t, p)| t.since(p.sent).ps() - service.ps());
         waits.sum::<u64>() as f64 / out.arrived.len() as f64 / service.ps() as f64
     };
-    let one_event = wait(Limit::Unlimited);
+    let one_event = wait(fifo(Limit::Packets(u32::MAX), None));
     assert!((one_event / (0.7 / 0.6) - 1.0).abs() < 0.03, "{one_event}");
-    assert_eq!(one_event, wait(Limit::Packets(u32::MAX)));
+    let one = vec![class(1500, Limit::Unlimited)];
+    assert_eq!(one_event, wait(classes(Scheduling::StrictPriority, Marking::None, one)));
 }
 
 /// Three classes 4:2:1 at 1 Gbit/s, all overloaded: shares within 1 % over 20 ms, and work conserving.

@@ -12,6 +12,15 @@ use super::link::{Buffer, Link};
 pub(crate) const NONE: u64 = 1;
 /// With so many, [`Link::recent`] has room for some more.
 const SOME: u32 = 47;
+/// Most packets that [`Link::recent`] has a bit for.
+pub(crate) const MAX_RECENT: u32 = 63;
+
+/// Packets that wait, without the one in service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Backlog {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
 
 /// What is kept of a link's packets beside [`Link::recent`], when somebody had to know last.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +28,8 @@ pub(crate) struct Kept {
     /// Sizes of those before [`Link::recent`], the first `done` of which are kept no longer.
     older: Vec<u16>,
     done: u32,
+    /// Most packets that wait; [`u32::MAX`]: any.
+    pub(crate) limit_packets: u32,
     /// Packets accepted before the first that is kept.
     gone_packets: u64,
     /// Their bytes.
@@ -28,6 +39,16 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    pub(crate) fn new(limit_packets: u32) -> Kept {
+        Kept { limit_packets, ..Kept::default() }
+    }
+
+    /// With fewer packets in [`Link::recent`], fewer than the limit wait.
+    fn room(&self) -> u8 {
+        let older = u32::try_from(self.older().len()).unwrap_or(u32::MAX);
+        self.limit_packets.saturating_sub(older).min(MAX_RECENT) as u8
+    }
+
     fn older(&self) -> &[u16] {
         &self.older[self.done as usize..]
     }
@@ -49,11 +70,11 @@ impl Link {
         let ahead_ps = self.busy_until.saturating_sub(now_ps);
         let until_ps = ahead_ps + self.wire_ps(size);
         let second = usize::from(size != self.sizes[0]);
-        let (longer, is_full) = self.recent.overflowing_add(self.recent);
+        let is_full = self.recent.wrapping_shr(self.room.into()) != 0;
         if until_ps >= self.near_ps || size != self.sizes[second] || is_full {
             return false;
         }
-        self.recent = if ahead_ps == 0 { NONE } else { longer | second as u64 };
+        self.recent = if ahead_ps == 0 { NONE } else { self.recent << 1 | second as u64 };
         self.busy_until = now_ps + until_ps;
         self.count(size);
         true
@@ -64,23 +85,24 @@ impl Link {
     #[inline]
     pub(crate) fn take(&mut self, buffer: &mut Buffer, size: u16, now_ps: u64) -> Option<bool> {
         let waiting = self.settle(&mut buffer.kept, now_ps);
-        if waiting + u64::from(size) > u64::from(buffer.limit_bytes) {
+        if buffer.is_full(waiting, size) {
             return None;
         }
         self.keep(&mut buffer.kept, size, now_ps);
+        self.room = buffer.kept.room();
         self.busy_until = self.busy_until.max(now_ps) + self.wire_ps(size);
         self.count(size);
-        Some(waiting > u64::from(buffer.mark_bytes))
+        Some(buffer.marks(waiting))
     }
 
-    /// Bytes that wait just before `now_ps`.
-    pub(crate) fn waiting_bytes(&self, buffer: &Buffer, now_ps: u64) -> u64 {
+    /// What waits just before `now_ps`.
+    pub(crate) fn waiting(&self, buffer: &Buffer, now_ps: u64) -> Backlog {
         // What starts now waited before.
         match now_ps.checked_sub(1) {
             Some(before_ps) if self.busy_until > now_ps => {
                 self.clone().settle(&mut buffer.kept.clone(), before_ps)
             }
-            _ => 0,
+            _ => Backlog::default(),
         }
     }
 
@@ -130,12 +152,12 @@ impl Link {
         self.recent = NONE;
     }
 
-    /// Forgets the packets whose transmission has begun by `now_ps`; bytes of the others.
+    /// Forgets the packets whose transmission has begun by `now_ps`; the others.
     #[inline]
-    pub(crate) fn settle(&mut self, kept: &mut Kept, now_ps: u64) -> u64 {
+    pub(crate) fn settle(&mut self, kept: &mut Kept, now_ps: u64) -> Backlog {
         if self.busy_until <= now_ps {
             self.recent = NONE;
-            return 0;
+            return Backlog::default();
         }
         let mut left = self.recent.ilog2();
         if self.packets - u64::from(left) - kept.older().len() as u64 != kept.gone_packets {
@@ -156,10 +178,11 @@ impl Link {
             next_ps += self.wire_ps(size);
         }
         (kept.next_ps, kept.gone_bytes, kept.done) = (next_ps, gone_bytes, done);
-        kept.gone_packets = self.packets - u64::from(left) - kept.older().len() as u64;
+        let packets = u64::from(left) + kept.older().len() as u64;
+        kept.gone_packets = self.packets - packets;
         let leading = 1 << left;
         self.recent = self.recent & (leading - 1) | leading;
-        self.bytes - gone_bytes
+        Backlog { packets, bytes: self.bytes - gone_bytes }
     }
 
     /// The link has been free in between: only those count that came since and have a bit.
