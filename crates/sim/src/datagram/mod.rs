@@ -3,8 +3,8 @@
 mod sender;
 mod transport;
 
-pub(crate) use sender::DatagramSpec;
 use sender::Sender;
+pub(crate) use sender::{DatagramSpec, Debt};
 pub(crate) use transport::make;
 
 use crate::engine::{Timer, TimerId};
@@ -16,9 +16,12 @@ use crate::transport::Table;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Datagrams {
     senders: Vec<Sender>,
-    /// Bytes on the wire that have arrived, by sink.
+    /// Payload bytes that have arrived, by sink.
     sinks: Vec<u64>,
 }
+
+/// IPv4 and UDP headers of a datagram.
+const HEADER_BYTES: u16 = 28;
 
 impl Table for Datagrams {
     fn start<W: Wire>(&mut self, wire: &mut W) {
@@ -28,7 +31,7 @@ impl Table for Datagrams {
     }
 
     fn on_packet<W: Wire>(&mut self, _wire: &mut W, packet: &Packet, _sack: &Sack) {
-        self.sinks[packet.to as usize] += u64::from(packet.size_bytes);
+        self.sinks[packet.to as usize] += u64::from(packet.size_bytes.saturating_sub(HEADER_BYTES));
     }
 
     /// Counting what arrives at the vNIC needs no CPU.

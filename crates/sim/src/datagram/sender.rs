@@ -1,11 +1,16 @@
 //! Unresponsive datagrams: constant rate while on, silence while off (UDP background traffic).
 //!
+//! The gap between two packets is on-time: what is left of it when an on period ends runs on in the next, so that bursts of any
+//! length have the rate on average.
+//!
 //! Not modelled: any reaction to loss, reordering at the receiver.
 
 use crate::engine::Timer;
 use crate::hosts::{Purpose, Wire, kind};
 use crate::packet::{Packet, RouteId};
 use crate::time::{Span, Time};
+
+const PS_PER_S: u128 = 1_000_000_000_000;
 
 /// A datagram sender to create.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +48,7 @@ pub(crate) struct Sender {
 
 impl Sender {
     pub(crate) fn new(spec: DatagramSpec, to: u32) -> Sender {
-        let bits = u128::from(spec.size_bytes) * 8 * 1_000_000_000_000;
+        let bits = u128::from(spec.size_bytes) * 8 * PS_PER_S;
         let gap = Span::from_ps(u64::try_from(bits / u128::from(spec.rate_bps.max(1))).unwrap_or(u64::MAX));
         let period_ends = if spec.on == Span::ZERO { Time::NEVER } else { spec.start + spec.on };
         Sender { to, gap, period_ends, timer: Timer::new(), spec }
@@ -62,21 +67,67 @@ impl Sender {
         if now >= self.spec.stop {
             return;
         }
-        let mut next = now + self.gap;
-        if now >= self.period_ends {
-            next = self.period_ends + self.spec.off;
-            self.period_ends = next + self.spec.on;
-        } else {
-            wire.send(Packet {
-                sent: now,
-                to: self.to,
-                route: self.spec.route,
-                size_bytes: self.spec.size_bytes,
-                kind: kind::DATAGRAM,
-                class: self.spec.class,
-                ..Packet::default()
-            });
+        wire.send(Packet {
+            sent: now,
+            to: self.to,
+            route: self.spec.route,
+            size_bytes: self.spec.size_bytes,
+            kind: kind::DATAGRAM,
+            class: self.spec.class,
+            ..Packet::default()
+        });
+        if let Some(next) = self.next_after(now) {
+            wire.arm(&mut self.timer, Purpose::DATAGRAM.id(index), next);
         }
-        wire.arm(&mut self.timer, Purpose::DATAGRAM.id(index), next.max(now));
+    }
+
+    /// When the next packet is due; `None` if the sender stops before.
+    fn next_after(&mut self, now: Time) -> Option<Time> {
+        let [mut next, gap] = [now.ps(), self.gap.ps()].map(u128::from);
+        if self.period_ends == Time::NEVER {
+            next += gap;
+        } else {
+            let [on, off, mut ends] =
+                [self.spec.on.ps(), self.spec.off.ps(), self.period_ends.ps()].map(u128::from);
+            if next >= ends {
+                // Its host was descheduled: the pattern has gone on meanwhile.
+                ends += (next - ends) / (on + off) * (on + off) + on + off;
+                next = next.max(ends - on);
+            }
+            next += gap;
+            if next >= ends {
+                // Whole periods may pass before the rest of the gap is over.
+                let left = next - ends;
+                let begins = ends + off + left / on * (on + off);
+                next = begins + left % on;
+                ends = begins + on;
+            }
+            self.period_ends = Time::from_ps(u64::try_from(ends).unwrap_or(u64::MAX));
+        }
+        let next = u64::try_from(next).ok().map(Time::from_ps)?;
+        (next < self.spec.stop).then_some(next)
+    }
+}
+
+/// On-time that is left until the next packet, over busy periods of any rate.
+#[derive(Debug, Default)]
+pub(crate) struct Debt {
+    /// In bits, times [`PS_PER_S`].
+    left: u128,
+}
+
+impl Debt {
+    /// The first packet of a busy period from `at` on at this rate; `None` if it is too short for one.
+    pub(crate) fn first(&mut self, at: Time, lasts: Span, rate_bps: u64, size_bytes: u16) -> Option<Time> {
+        let rate = u128::from(rate_bps.max(1));
+        let sends = u128::from(lasts.ps()) * rate;
+        if self.left >= sends {
+            self.left -= sends;
+            return None;
+        }
+        let packet = u128::from(size_bytes.max(1)) * 8 * PS_PER_S;
+        let wait = self.left / rate;
+        self.left = self.left + (sends - self.left).div_ceil(packet) * packet - sends;
+        Some(at + Span::from_ps(u64::try_from(wait).unwrap_or(u64::MAX)))
     }
 }

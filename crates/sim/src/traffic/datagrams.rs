@@ -5,7 +5,7 @@ use vmcc_scenario::model::{CongestionGenerator, OnOffUdp, Traffic, TrafficKind};
 
 use super::pairs::{Sender, senders};
 use super::{MAX_FLOWS, exponential, uniform};
-use crate::datagram::DatagramSpec;
+use crate::datagram::{DatagramSpec, Debt};
 use crate::lower::{Fabric, Way, span};
 use crate::packet::RouteId;
 use crate::rng::{Stream, Streams};
@@ -133,11 +133,13 @@ impl Plan<'_> {
             specs.push(DatagramSpec { on, off: span(k.off), ..base });
             return Ok(());
         };
-        let mut at = base.start;
+        let (mut at, mut debt) = (base.start, Debt::default());
         while at < self.end {
             self.full(specs)?;
             let on_time = random_span(stream, span(on));
-            specs.push(DatagramSpec { start: at, stop: (at + on_time).min(self.end), ..base.clone() });
+            if let Some(start) = debt.first(at, on_time, base.rate_bps, base.size_bytes) {
+                specs.push(DatagramSpec { start, stop: (at + on_time).min(self.end), ..base.clone() });
+            }
             // A pattern without any pause still makes progress.
             at = at + on_time + random_span(stream, span(k.off)) + Span::from_ns(1);
         }
@@ -152,7 +154,7 @@ impl Plan<'_> {
         specs: &mut Vec<DatagramSpec>,
     ) -> Result<(), SimError> {
         let between = |low: u64, high: u64, u: f64| low + ((high - low) as f64 * u) as u64;
-        let mut at = base.start;
+        let (mut at, mut debt) = (base.start, Debt::default());
         while at < self.end {
             self.full(specs)?;
             let lasts = between(k.min_duration.get(), k.max_duration.get(), uniform(stream));
@@ -161,7 +163,14 @@ impl Plan<'_> {
             let stop = (at + Span::from_ns(lasts)).min(self.end);
             if busy && rate_bps > 0 {
                 let size_bytes = packet(k.packet);
-                specs.push(DatagramSpec { start: at, stop, rate_bps, size_bytes, ..base.clone() });
+                let start = debt.first(at, Span::from_ns(lasts), rate_bps, size_bytes);
+                specs.extend(start.map(|at| DatagramSpec {
+                    start: at,
+                    stop,
+                    rate_bps,
+                    size_bytes,
+                    ..base.clone()
+                }));
             }
             at += Span::from_ns(lasts);
         }
