@@ -6,8 +6,8 @@ use crate::sides::verdict;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use vmcc_metrics::unit::digits;
 use vmcc_results::figure::{
-    Column, case_name, claim_needs, claim_value, columns, common_settings, mean_text, unfinished_note,
-    varying_keys,
+    Column, MAX_ENTRIES, case_name, claim_needs, claim_value, columns, common_settings, entries, mean_text,
+    unfinished_note, varying_keys,
 };
 use vmcc_results::parquet_files::plain_text;
 use vmcc_results::{ClaimResult, Summary};
@@ -55,6 +55,7 @@ pub(crate) fn page(summary: &Summary, plots: &Plots, scenario: Option<&str>) -> 
                     @if let Some(histogram) = &plots.off_times { (histogram.section("")) }
                     (lines("series", "Over time", !plots.series.is_empty(), case_choice(plots)))
                     (table(summary))
+                    (traffic(summary))
                     (rerun(summary, scenario))
                 }
                 footer {
@@ -309,6 +310,38 @@ fn table(summary: &Summary) -> Markup {
                                 td.number { @if let Some(cell) = c.cells[row] { (mean_text(cell, c.scale)) } @else { "–" } }
                             }
                             td.number { (case.runs.len()) }
+                        }
+                    }
+                }
+            } }
+        }
+    }
+}
+
+/// The entries of traffic: a row for each in each case.
+fn traffic(summary: &Summary) -> Markup {
+    let (keys, entries) = (varying_keys(summary), entries(summary));
+    let Some((_, columns)) = entries.first() else { return html! {} };
+    html! {
+        section #traffic {
+            h2 { "Traffic" }
+            @if entries.len() == MAX_ENTRIES { p.hint { "The first " (MAX_ENTRIES) " entries; all are in summary.json." } }
+            div.scroll { table {
+                thead { tr {
+                    @for key in &keys { th { (key) } }
+                    th { "entry" }
+                    @for c in columns { th.number { (c.title) } }
+                } }
+                tbody {
+                    @for (row, case) in summary.cases.iter().enumerate() {
+                        @for (name, columns) in &entries {
+                            tr {
+                                @for key in &keys { td { (case.set.get(key).map(plain_text).unwrap_or_default()) } }
+                                td { (name) }
+                                @for c in columns {
+                                    td.number { @if let Some(cell) = c.cells[row] { (mean_text(cell, c.scale)) " " small { (c.scale.unit) } } @else { "–" } }
+                                }
+                            }
                         }
                     }
                 }

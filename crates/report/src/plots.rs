@@ -112,13 +112,25 @@ impl Plots {
         !self.sweeps.is_empty() || !self.distributions.is_empty()
     }
 
-    /// Holds settings, those of the most values first, until few enough lines are shown. The first, which is what most figures compare, goes last.
+    /// Holds settings, those of the most values first, until few enough lines are shown. What lines differ in last is what a
+    /// page compares, however many they are: one line of them says nothing.
     fn choose(&mut self) {
         while self.most_lines() > MOST_LINES {
-            let rest = self.choices.iter_mut().enumerate().filter(|(_, choice)| choice.shown.is_none());
-            let Some((_, widest)) = rest.max_by_key(|(at, c)| (*at > 0, c.values.len(), *at)) else { return };
-            widest.shown = widest.values.first().cloned();
+            let free = |choice: &Choice| choice.shown.is_none() && self.tells_lines_apart(choice);
+            let free: Vec<usize> = (0..self.choices.len()).filter(|at| free(&self.choices[*at])).collect();
+            let widest = free.iter().max_by_key(|at| (**at > free[0], self.choices[**at].values.len(), **at));
+            let Some(widest) = widest.copied().filter(|_| free.len() > 1) else { return };
+            self.choices[widest].shown = self.choices[widest].values.first().cloned();
         }
+    }
+
+    /// Whether lines of a plot differ in a setting: its axis does not count.
+    fn tells_lines_apart(&self, choice: &Choice) -> bool {
+        self.sweeps.iter().chain(&self.distributions).any(|plot| {
+            let mut values = plot.lines.iter().filter_map(|line| line.set.get(&choice.key));
+            let first = values.next();
+            values.any(|value| Some(value) != first)
+        })
     }
 
     fn most_lines(&self) -> usize {

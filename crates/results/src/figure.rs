@@ -2,6 +2,7 @@
 
 use crate::parquet_files::plain_text;
 use crate::{Case, ClaimResult, Summary};
+use std::collections::BTreeMap;
 use vmcc_metrics::catalogue::{self, Metric, Place};
 use vmcc_metrics::stats::{MeanCi, mean_ci95};
 use vmcc_metrics::unit::{Scale, compact, digits, scale_of};
@@ -106,6 +107,54 @@ pub fn over_runs(case: &Case, name: &str) -> Option<MeanCi> {
     mean_ci95(&values)
 }
 
+/// More entries of traffic than this would make a list.
+pub const MAX_ENTRIES: usize = 64;
+
+/// The figures of each entry of traffic over all cases, where there are several: the entry's name, and columns that at least one
+/// entry has.
+pub fn entries(summary: &Summary) -> Vec<(String, Vec<Column>)> {
+    let runs =
+        |case: &Case| case.runs.iter().map(|run| run.metrics.figures().into_iter().collect()).collect();
+    let cases: Vec<Vec<BTreeMap<String, f64>>> = summary.cases.iter().map(runs).collect();
+    let mut names: Vec<&str> = Vec::new();
+    for figure in cases.iter().flatten().flat_map(BTreeMap::keys) {
+        let name = figure.strip_prefix("traffic.").and_then(|rest| rest.split('.').next());
+        names.extend(name.filter(|name| names.last() != Some(name) && !names.contains(name)));
+        if names.len() > MAX_ENTRIES {
+            break;
+        }
+    }
+    if names.len() < 2 {
+        return Vec::new();
+    }
+    let column = |name: &str, title: &str| {
+        let mean = |runs: &Vec<BTreeMap<String, f64>>| {
+            mean_ci95(&runs.iter().filter_map(|figures| figures.get(name).copied()).collect::<Vec<_>>())
+        };
+        let cells: Vec<Option<MeanCi>> = cases.iter().map(mean).collect();
+        let largest = cells.iter().flatten().map(|c| c.mean.abs()).reduce(f64::max);
+        let scale = scale_of(name, largest.unwrap_or(0.0));
+        Column { name: name.to_owned(), title: title.to_owned(), scale, cells }
+    };
+    let shown =
+        || catalogue::of(Place::Traffic).flat_map(|m| m.shown.iter().map(move |shown| (m.name, shown)));
+    let of_entry = |entry: &&str| {
+        let one = |(name, (statistic, title)): (&str, &(&str, &str))| match *statistic {
+            "" => column(&format!("traffic.{entry}.{name}"), title),
+            statistic => column(&format!("traffic.{entry}.{name}.{statistic}"), title),
+        };
+        ((*entry).to_owned(), shown().map(one).collect::<Vec<_>>())
+    };
+    let mut all: Vec<(String, Vec<Column>)> = names.iter().take(MAX_ENTRIES).map(of_entry).collect();
+    let is_there = |at: usize| all.iter().any(|(_, columns)| columns[at].cells.iter().any(Option::is_some));
+    let there: Vec<bool> = (0..shown().count()).map(is_there).collect();
+    for (_, columns) in &mut all {
+        let mut there = there.iter();
+        columns.retain(|_| there.next() == Some(&true));
+    }
+    all
+}
+
 fn path_names(summary: &Summary) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for path in summary.cases.iter().flat_map(|c| &c.runs).flat_map(|r| &r.metrics.paths) {
@@ -154,6 +203,36 @@ pub fn mean_text(figure: MeanCi, scale: Scale) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn summary(entries: &[(&str, f64)]) -> Summary {
+        let figures: Vec<String> =
+            entries.iter().map(|(name, bps)| format!("\"traffic.{name}.goodput_bps\":{bps}")).collect();
+        let text = format!(
+            "{{\"schema\":1,\"scenario\":\"s\",\"engine\":\"sim\",\"environment\":{{\"vmcc\":\"0\",\"os\":\"l\",\"cpus\":1}},\
+             \"cases\":[{{\"set\":{{}},\"runs\":[{{\"seed\":1,\"metrics\":{{{}}}}}]}}],\"work\":{{}}}}",
+            figures.join(",")
+        );
+        serde_json::from_str(&text).expect("a summary")
+    }
+
+    #[test]
+    fn entries_of_traffic_have_their_own_figures() {
+        let all = entries(&summary(&[("mp", 12e6), ("tcp1", 5e6), ("tcp2", 3e6)]));
+        let goodput = |(name, columns): &(String, Vec<Column>)| {
+            (
+                name.clone(),
+                columns.iter().map(|c| c.title.clone()).collect::<Vec<_>>(),
+                columns[0].cells[0].map(|c| c.mean),
+            )
+        };
+        let one = |name: &str, mean| (name.to_owned(), vec!["goodput".to_owned()], Some(mean));
+        let found: Vec<_> = all.iter().map(goodput).collect();
+        assert_eq!(found, [one("mp", 12e6), one("tcp1", 5e6), one("tcp2", 3e6)]);
+        assert!(entries(&summary(&[("mp", 12e6)])).is_empty(), "the run's own row says it");
+        let many: Vec<String> = (0..1_000).map(|n| format!("e{n}")).collect();
+        let many: Vec<(&str, f64)> = many.iter().map(|name| (name.as_str(), 1.0)).collect();
+        assert_eq!(entries(&summary(&many)).len(), MAX_ENTRIES);
+    }
 
     #[test]
     fn the_number_of_a_claim_has_the_unit_of_its_metric() {

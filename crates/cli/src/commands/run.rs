@@ -188,6 +188,10 @@ impl Command<'_> {
 
     fn text(&self, summary: &Summary, published: Option<&Path>) -> String {
         let mut text = format!("{}\n\n{}", overview::headline(summary), overview::cases(summary));
+        let traffic = overview::traffic(summary);
+        if !traffic.is_empty() {
+            text.push_str(&format!("\n\n{traffic}"));
+        }
         if let Some(note) = unfinished_note(summary) {
             text.push_str(&format!("\n\n{note}"));
         }

@@ -2,7 +2,9 @@
 
 use crate::table;
 use std::fmt::Write;
-use vmcc_results::figure::{claim_needs, claim_value, columns, common_settings, mean_text, varying_keys};
+use vmcc_results::figure::{
+    Column, claim_needs, claim_value, columns, common_settings, entries, mean_text, varying_keys,
+};
 use vmcc_results::parquet_files::plain_text;
 use vmcc_results::{ClaimResult, Summary};
 use vmcc_scenario::Claim;
@@ -24,6 +26,33 @@ pub(crate) fn cases(summary: &Summary) -> String {
         table.add_row(settings.chain(figures).collect::<Vec<String>>());
     }
     table::align_right_from(&mut table, keys.len());
+    table::render(&table)
+}
+
+/// Rows of the table of traffic that a terminal still shows.
+const MAX_ROWS: usize = 24;
+
+/// The table of the entries of traffic, a row for each in each case; empty where there are too many, or only one.
+pub(crate) fn traffic(summary: &Summary) -> String {
+    let (keys, entries) = (varying_keys(summary), entries(summary));
+    let Some((_, columns)) = entries.first().filter(|_| entries.len() * summary.cases.len() <= MAX_ROWS)
+    else {
+        return String::new();
+    };
+    let titles = columns.iter().map(|column| column.title.clone());
+    let header: Vec<String> = keys.iter().cloned().chain(["entry".to_owned()]).chain(titles).collect();
+    let mut table = table::plain(&header.iter().map(String::as_str).collect::<Vec<_>>());
+    for (row, case) in summary.cases.iter().enumerate() {
+        for (name, columns) in &entries {
+            let settings = keys.iter().map(|k| case.set.get(k).map_or_else(String::new, plain_text));
+            let cell = |column: &Column| {
+                column.cells[row].map(|v| format!("{} {}", mean_text(v, column.scale), column.scale.unit))
+            };
+            let figures = columns.iter().map(|column| cell(column).unwrap_or_default().trim_end().to_owned());
+            table.add_row(settings.chain([name.clone()]).chain(figures).collect::<Vec<String>>());
+        }
+    }
+    table::align_right_from(&mut table, keys.len() + 1);
     table::render(&table)
 }
 
