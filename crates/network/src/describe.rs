@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use vmcc_units::{BitsPerSec, Nanos};
 
-use crate::LinkSettings;
+use crate::{LinkSettings, Reroute};
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
@@ -115,6 +115,18 @@ pub trait Routes: fmt::Debug + Send + Sync {
     /// choice taken from `draw`; elsewhere each that there is, once.
     fn ways(&self, from: HostId, to: HostId, count: usize, draw: &mut dyn FnMut() -> u32) -> Vec<Way>;
 
+    /// The links from one host to another without those that are down, each choice taken from `draw`. `None`: none is left, or
+    /// routes are fixed.
+    fn around(
+        &self,
+        _from: HostId,
+        _to: HostId,
+        _is_down: &dyn Fn(LinkId) -> bool,
+        _draw: &mut dyn FnMut() -> u32,
+    ) -> Option<Vec<LinkId>> {
+        None
+    }
+
     /// The way between a virtual machine and another host over one vNIC, when that is mapped to a NIC. `None`: nothing
     /// there can be moved.
     fn over(&self, _vm: HostId, _vnic: usize, _nic: usize, _peer: HostId) -> Option<Way> {
@@ -189,6 +201,8 @@ pub struct Network {
     pub areas: Option<Areas>,
     /// The ways between hosts.
     pub routes: Arc<dyn Routes>,
+    /// Time until routes follow a link that fails or comes back. `None`: they never do.
+    pub reroute: Option<Nanos>,
 }
 
 impl Network {
@@ -230,6 +244,7 @@ impl Builder {
             base_rtt,
             areas: None,
             routes: Arc::new(NoWays),
+            reroute: None,
         })
     }
 
@@ -309,6 +324,11 @@ impl Builder {
     /// The rate of a link.
     pub fn rate(&self, link: LinkId) -> BitsPerSec {
         self.0.port(link).settings.rate
+    }
+
+    /// Has routes follow links that fail.
+    pub fn reroute(&mut self, reroute: Reroute) {
+        self.0.reroute = reroute.delay();
     }
 
     /// Says how the network can be cut.

@@ -20,6 +20,7 @@ pub mod check;
 mod describe;
 mod kinds;
 mod port;
+mod reroute;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -30,4 +31,5 @@ pub use describe::{
 };
 pub use kinds::*;
 pub use port::{Discipline, LambdaRule, Loss, Marking, Queue, RedRule, ThresholdRule};
+pub use reroute::{Never, Reroute};
 pub use settings::{LinkSettings, Reverse};

@@ -53,6 +53,8 @@ pub(crate) struct Making<'a> {
     pub(crate) shard_of: &'a [u8],
     /// Names of the entries of traffic.
     pub(crate) labels: &'a [String],
+    /// Names of their random draws.
+    pub(crate) identities: &'a [String],
     /// What the user should know.
     pub(crate) warnings: &'a mut Vec<String>,
 }
@@ -108,10 +110,25 @@ pub(crate) struct Ends {
     pub(crate) ways: usize,
 }
 
+/// A way in use, and where it leads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Routed {
+    /// As in [`Moved`].
+    pub(crate) ends: usize,
+    pub(crate) way: usize,
+    /// Index of the traffic entry.
+    pub(crate) traffic: usize,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    /// There, and back where anything goes back.
+    pub(crate) routes: (RouteId, Option<RouteId>),
+    pub(crate) path: Option<usize>,
+}
+
 /// One way between two ends has other links from now on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moved {
-    /// Which of [`Transport::ends`].
+    /// Which of [`Transport::ends`], or of [`Transport::routed`].
     pub(crate) ends: usize,
     /// Which of its ways.
     pub(crate) way: usize,
@@ -158,6 +175,9 @@ pub(crate) trait Transport {
 
     /// The warm-up is over: what was counted until now does not count.
     fn warmed_up(&mut self, _hosts: &[&Hosts]) {}
+
+    /// All ways in use, in a fixed order.
+    fn routed(&self, hosts: &[Hosts]) -> Vec<Routed>;
 
     /// A way has moved.
     fn reroute(&mut self, _moved: &Moved, _hosts: &mut [&mut Hosts]) {}

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{case_figures, figures, near, plan, plan_at, run, run_threads};
+use common::{case_figures, figures, get, near, plan, plan_at, run, run_threads};
 use vmcc_scenario::{Document, Scale};
 use vmcc_sim::{Options, SimError, Simulator, run_case};
 use vmcc_units::Nanos;
@@ -100,7 +100,7 @@ fn every_built_in_scenario_gives_the_same_bytes_on_one_to_four_threads() {
         let turns = delays.min().map_or(0, |delay| 40 * delay.get());
         scenario.duration = Nanos::new(turns).clamp(Nanos::from_micros(40), Nanos::from_millis(200));
         scenario.warmup = Nanos::new(scenario.duration.get() / 4);
-        scenario.interval = Nanos::new(scenario.duration.get() / 10);
+        scenario.interval = Some(Nanos::new(scenario.duration.get() / 10));
         let parts = Simulator::threaded(4).threads_for(&plan.cases[0]).unwrap();
         shared += usize::from(parts > 1);
         let bytes = |threads| serde_json::to_string(&run_threads(&plan, 0, 1, threads)).unwrap();
@@ -340,4 +340,32 @@ response = '1B'
 ";
     let error = run_case(&plan(text, &[]).cases[0], 1, &Options::default()).unwrap_err().to_string();
     assert!(error.contains("`busy`") && error.contains("think"), "{error}");
+}
+
+/// 50 ms have a series although the usual interval is twice as long.
+#[test]
+fn short_runs_have_values_over_time() {
+    let text = "title='t'\nduration='50ms'\n[topology]\nkind='parallel-paths'\npaths=1\nrate='100mbit'\ndelay='100us'\n\
+                [[traffic]]\nkind='bulk'\n";
+    let of = |set: &[&str], metric: &str| run(text, set).series.iter().filter(|p| p.metric == metric).count();
+    for metric in ["goodput_bps", "queue_bytes", "srtt_us"] {
+        assert!(of(&[], metric) >= 15, "{metric}: {}", of(&[], metric));
+    }
+    assert_eq!(of(&["interval=25ms"], "queue_bytes"), 2, "what is given holds");
+}
+
+/// 40 senders and a buffer of a few packets: who loses its SYN asks again after the initial timeout.
+#[test]
+fn a_lost_syn_is_repeated_after_the_initial_timeout() {
+    let text = "title='t'\nduration='3s'\n[host]\nprotocol='tcp'\nmin_rto='1ms'\n[topology]\nkind='dumbbell'\npairs=200\nrate='1gbit'\n\
+                delay='10us'\nbuffer='10pkt'\n[[traffic]]\nkind='incast'\nfrom='left*'\nto='right0'\nsize='10kB'\n";
+    let slowest = |set: &[&str]| {
+        let output = run(text, set);
+        assert_eq!(get(&output, "completed"), 200.0);
+        get(&output, "fct_us.max")
+    };
+    let usual = slowest(&[]);
+    assert!((1e6..2.2e6).contains(&usual), "some SYN was lost: {usual}");
+    let soon = slowest(&["host.initial_rto=10ms"]);
+    assert!((10e3..300e3).contains(&soon), "{soon}");
 }

@@ -33,8 +33,7 @@ pub(super) fn convert(
     hosts: &[String],
 ) -> Result<Vec<Flow>, Error> {
     let mut flows = Vec::new();
-    for (index, traffic) in scenario.traffic.iter().enumerate() {
-        let label = Traffic::label(&scenario.traffic, index);
+    for (traffic, label) in scenario.traffic.iter().zip(Traffic::labels(&scenario.traffic)) {
         let key = |key: &str| format!("traffic.{label}.{key}");
         let like = common(scenario, traffic, job(scenario, traffic, &key)?, &label)?;
         let times = times(&like, &traffic.kind, &key)?;
@@ -60,8 +59,7 @@ pub(super) fn convert(
 /// Who sends to whom, and over how many ways where flows are spread by hash.
 pub(super) fn all_pairs(scenario: &Scenario, hosts: &[String]) -> Result<Pairs, Error> {
     let mut all = Pairs::new();
-    for (index, traffic) in scenario.traffic.iter().enumerate() {
-        let label = Traffic::label(&scenario.traffic, index);
+    for (traffic, label) in scenario.traffic.iter().zip(Traffic::labels(&scenario.traffic)) {
         let key = |key: &str| format!("traffic.{label}.{key}");
         job(scenario, traffic, &key)?;
         let of_several = is_multipath(scenario, traffic) || quic::is_quic(scenario, traffic);

@@ -12,7 +12,8 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 use super::{Ends, Kind, default_buffer, numbered, times};
 use crate::check::{self, Check, require};
 use crate::{
-    Area, Areas, Builder, HostId, LinkId, LinkSettings, Marking, Network, NodeId, PortId, Queue, Routes, Way,
+    Area, Areas, Builder, HostId, LinkId, LinkSettings, Marking, Network, NodeId, PortId, Queue, Reroute,
+    Routes, Way,
 };
 
 /// The k-ary fat tree (Al-Fares et al., SIGCOMM 2008): k^3/4 hosts `h0`, `h1`, ...; flows are spread by ECMP.
@@ -35,6 +36,9 @@ pub struct FatTree {
     /// The queues of each port.
     #[serde(default)]
     pub queue: Queue,
+    /// Time until flows are hashed around a link that fails, and back once it is repaired; `"never"`: they stay on it.
+    #[serde(default)]
+    pub reroute: Reroute,
 }
 
 impl FatTree {
@@ -82,6 +86,7 @@ impl Kind for FatTree {
         (0..self.k).for_each(|pod| tree.add_links(&mut builder, pod, (host, switch)));
         tree.name_cables(&mut builder);
         builder.cut(tree.areas());
+        builder.reroute(self.reroute);
         builder.finish(tree)
     }
 }
@@ -245,5 +250,18 @@ impl Routes for Tree {
             Way { path: None, forward: self.path(from, to, there), reverse: self.path(to, from, back) }
         };
         (0..count).map(&mut one).collect()
+    }
+
+    fn around(
+        &self,
+        from: HostId,
+        to: HostId,
+        is_down: &dyn Fn(LinkId) -> bool,
+        draw: &mut dyn FnMut() -> u32,
+    ) -> Option<Vec<LinkId>> {
+        let paths = (0..self.paths(from, to)).map(|path| self.path(from, to, path));
+        let mut live: Vec<_> = paths.filter(|links| !links.iter().any(|link| is_down(*link))).collect();
+        let chosen = draw() as usize % live.len().max(1);
+        (chosen < live.len()).then(|| live.swap_remove(chosen))
     }
 }

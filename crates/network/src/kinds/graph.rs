@@ -9,7 +9,8 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 use super::{Ends, Kind, default_buffer, path_name};
 use crate::check::{self, Check, Fault, MAX_COUNT, fault, require};
 use crate::{
-    Builder, HostId, LinkId, LinkSettings, Loss, Marking, Network, NodeId, Queue, Reverse, Routes, Table, Way,
+    Builder, HostId, LinkId, LinkSettings, Loss, Marking, Network, NodeId, Queue, Reroute, Reverse, Routes,
+    Table, Way,
 };
 
 /// How a graph's packets find their way.
@@ -37,6 +38,10 @@ pub struct Graph {
     /// The routes of `explicit` routing, each usable in both directions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
+    /// Time until flows are hashed around a link that fails, and back once it is repaired; `"never"`: they stay on it. Absent:
+    /// 150ms. Explicit routes are fixed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reroute: Option<Reroute>,
 }
 
 /// One link of a graph, usable in both directions.
@@ -154,6 +159,8 @@ impl Graph {
                 require(self.routes.is_empty(), "topology.routes", "routes need routing = \"explicit\"")
             }
             Routing::Explicit => {
+                let message = "explicit routes are fixed; leave the key out";
+                require(self.reroute.is_none(), "topology.reroute", message)?;
                 let given = !self.routes.is_empty();
                 require(given, "topology.routes", "routing = \"explicit\" needs routes")?;
                 check::unique(&self.route_names(), |i| format!("topology.routes[{i}].name"))?;
@@ -247,7 +254,10 @@ impl Kind for Graph {
             joined.neighbors.entry(ends.1).or_default().push((ends.0, back));
         }
         match self.routing {
-            Routing::Ecmp => builder.finish(joined),
+            Routing::Ecmp => {
+                builder.reroute(self.reroute.unwrap_or_default());
+                builder.finish(joined)
+            }
             Routing::Explicit => {
                 let table = explicit(&mut builder, self, &nodes, &joined);
                 builder.finish(table)
@@ -331,14 +341,15 @@ impl Joined {
         node.index() >= self.hosts
     }
 
-    /// Links from every node to `to`, by distance; hosts other than `to` do not forward.
-    fn distances(&self, to: NodeId) -> BTreeMap<NodeId, u32> {
+    /// Hops from every node to `to` over links that are not down; hosts other than `to` do not forward.
+    fn distances(&self, to: NodeId, is_down: &dyn Fn(LinkId) -> bool) -> BTreeMap<NodeId, u32> {
         let mut found = BTreeMap::from([(to, 0)]);
         let mut waiting = VecDeque::from([to]);
         while let Some(node) = waiting.pop_front() {
             let next = found[&node] + 1;
             for (neighbor, _) in self.of(node) {
-                if !found.contains_key(neighbor) {
+                let leads_here = |(end, link): &(NodeId, LinkId)| *end == node && !is_down(*link);
+                if !found.contains_key(neighbor) && self.of(*neighbor).iter().any(leads_here) {
                     found.insert(*neighbor, next);
                     if self.forwards(*neighbor) {
                         waiting.push_back(*neighbor);
@@ -354,6 +365,7 @@ impl Joined {
         &self,
         from: NodeId,
         distances: &BTreeMap<NodeId, u32>,
+        is_down: &dyn Fn(LinkId) -> bool,
         draw: &mut dyn FnMut() -> u32,
     ) -> Vec<LinkId> {
         let mut links = Vec::new();
@@ -361,8 +373,8 @@ impl Joined {
         while let Some(&left) = distances.get(&at).filter(|d| **d > 0) {
             let nearer = |node: &NodeId| distances.get(node).is_some_and(|d| *d + 1 == left);
             let open = |node: NodeId| left == 1 || self.forwards(node);
-            let next: Vec<(NodeId, LinkId)> =
-                self.of(at).iter().filter(|(n, _)| nearer(n) && open(*n)).copied().collect();
+            let usable = |(n, link): &&(NodeId, LinkId)| nearer(n) && open(*n) && !is_down(*link);
+            let next: Vec<(NodeId, LinkId)> = self.of(at).iter().filter(usable).copied().collect();
             let hash = draw() as usize;
             let Some(&(node, link)) = next.get(hash % next.len().max(1)) else { return Vec::new() };
             links.push(link);
@@ -375,13 +387,25 @@ impl Joined {
 impl Routes for Joined {
     fn ways(&self, from: HostId, to: HostId, count: usize, draw: &mut dyn FnMut() -> u32) -> Vec<Way> {
         let (from, to) = (NodeId(from.0), NodeId(to.0));
-        let (forth, back) = (self.distances(to), self.distances(from));
+        let (forth, back) = (self.distances(to, &|_| false), self.distances(from, &|_| false));
         let mut one = |_| Way {
             path: None,
-            forward: self.walk(from, &forth, draw),
-            reverse: self.walk(to, &back, draw),
+            forward: self.walk(from, &forth, &|_| false, draw),
+            reverse: self.walk(to, &back, &|_| false, draw),
         };
         let whole = |way: &Way| !way.forward.is_empty() && !way.reverse.is_empty();
         (0..count).map(&mut one).filter(whole).collect()
+    }
+
+    fn around(
+        &self,
+        from: HostId,
+        to: HostId,
+        is_down: &dyn Fn(LinkId) -> bool,
+        draw: &mut dyn FnMut() -> u32,
+    ) -> Option<Vec<LinkId>> {
+        let (from, to) = (NodeId(from.0), NodeId(to.0));
+        let links = self.walk(from, &self.distances(to, is_down), is_down, draw);
+        (!links.is_empty()).then_some(links)
     }
 }

@@ -8,7 +8,7 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 use super::{Ends, Kind, default_buffer, numbered, times};
 use crate::check::{self, Check};
 use crate::{
-    Area, Areas, Builder, HostId, LinkId, LinkSettings, Marking, Network, NodeId, Queue, Routes, Way,
+    Area, Areas, Builder, HostId, LinkId, LinkSettings, Marking, Network, NodeId, Queue, Reroute, Routes, Way,
 };
 
 /// Hosts `h0`, `h1`, ..., leaf by leaf, and switches `leaf0`, ..., `spine0`, ...; flows are spread over the spines by
@@ -43,6 +43,9 @@ pub struct LeafSpine {
     /// The queues of each switch port.
     #[serde(default)]
     pub queue: Queue,
+    /// Time until flows are hashed around a link that fails, and back once it is repaired; `"never"`: they stay on it.
+    #[serde(default)]
+    pub reroute: Reroute,
 }
 
 impl LeafSpine {
@@ -126,6 +129,7 @@ impl Kind for LeafSpine {
         }
         let fabric = self.join_spines(&mut builder, &leaves, base_rtt);
         builder.cut(self.areas());
+        builder.reroute(self.reroute);
         builder.finish(Clos { hosts, fabric, hosts_per_leaf: self.hosts_per_leaf as usize })
     }
 }
@@ -161,5 +165,19 @@ impl Routes for Clos {
             Way { path: None, forward: self.one(from, to, there), reverse: self.one(to, from, back) }
         };
         (0..count).map(&mut one).collect()
+    }
+
+    fn around(
+        &self,
+        from: HostId,
+        to: HostId,
+        is_down: &dyn Fn(LinkId) -> bool,
+        draw: &mut dyn FnMut() -> u32,
+    ) -> Option<Vec<LinkId>> {
+        let spines = self.fabric.first().map_or(0, Vec::len);
+        let ways = (0..spines).map(|spine| self.one(from, to, spine as u32));
+        let mut live: Vec<_> = ways.filter(|links| !links.iter().any(|link| is_down(*link))).collect();
+        let chosen = draw() as usize % live.len().max(1);
+        (chosen < live.len()).then(|| live.swap_remove(chosen))
     }
 }

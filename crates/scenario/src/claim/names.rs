@@ -21,8 +21,7 @@ fn metrics(scenario: &Scenario) -> Vec<String> {
             all.extend(of(Place::Class, &format!("paths.{path}.class.{class}.")));
         }
     }
-    for index in 0..scenario.traffic.len() {
-        let label = Traffic::label(&scenario.traffic, index);
+    for label in Traffic::labels(&scenario.traffic) {
         all.extend(of(Place::Traffic, &format!("traffic.{label}.")));
     }
     all

@@ -115,6 +115,8 @@ pub struct Host {
     pub notsent_lowat: Bytes,
     /// The floor of the retransmission timeout.
     pub min_rto: Nanos,
+    /// The retransmission timeout before the first round trip is known, that of SYNs (RFC 6298; simulator only: Linux's is fixed).
+    pub initial_rto: Nanos,
     /// The longest delay of an acknowledgment; `"0s"` acknowledges every packet at once.
     pub delayed_ack: Nanos,
     /// The initial window.
@@ -158,6 +160,7 @@ impl Default for Host {
             send_buffer: Bytes::new(4 << 20),
             notsent_lowat: Bytes::new(16 << 10),
             min_rto: Nanos::from_millis(200),
+            initial_rto: Nanos::from_secs(1),
             delayed_ack: Nanos::from_millis(40),
             initial_window: Packets::new(10),
             mtu: Bytes::new(1500),

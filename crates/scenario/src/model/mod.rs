@@ -52,9 +52,9 @@ pub struct Scenario {
     /// The first seed.
     #[serde(default = "one_u64")]
     pub seed: u64,
-    /// The interval of time series.
-    #[serde(default = "default_interval")]
-    pub interval: Nanos,
+    /// The interval of time series. Absent: 100ms, or a twentieth of the duration if that is less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Nanos>,
     /// Settings of every host; a traffic entry may set its own.
     #[serde(default)]
     pub host: Host,
@@ -75,8 +75,17 @@ fn one_u64() -> u64 {
     1
 }
 
-fn default_interval() -> Nanos {
-    Nanos::from_millis(100)
+/// The interval of time series, at most.
+const DEFAULT_INTERVAL: Nanos = Nanos::from_millis(100);
+/// Values of a time series, at least.
+const MIN_SAMPLES: u64 = 20;
+
+impl Scenario {
+    /// The interval of time series.
+    pub fn interval(&self) -> Nanos {
+        let short = Nanos::new((self.duration.get() / MIN_SAMPLES).max(1));
+        self.interval.unwrap_or(short.min(DEFAULT_INTERVAL))
+    }
 }
 
 /// An expectation over the results, checked after all runs.

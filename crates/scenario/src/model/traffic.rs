@@ -1,6 +1,7 @@
 //! What is sent: who, to whom, when, and how much.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -459,32 +460,33 @@ pub struct App {
 }
 
 impl Traffic {
-    /// Its name in results, given its place among all traffic.
-    pub fn label(all: &[Traffic], index: usize) -> String {
-        let Some(entry) = all.get(index) else { return String::new() };
-        if let Some(name) = &entry.common.name {
-            return name.clone();
-        }
-        let kind = entry.kind.name();
-        let before = all[..index].iter().filter(|t| t.common.name.is_none() && t.kind.name() == kind).count();
-        if before == 0 { kind.to_owned() } else { format!("{kind}{}", before + 1) }
+    /// Names in results of all entries, in their order: their own, or else their kinds', numbered from the second on.
+    pub fn labels(all: &[Traffic]) -> Vec<String> {
+        Self::numbered(all, |entry| entry.kind.name().to_owned())
+    }
+
+    /// Names of all entries' random draws, in their order: their own, or else what tells an entry from others of its kind, so
+    /// that an entry more does not change its draws. Not what a comparison varies: transport, amounts, end.
+    pub fn identities(all: &[Traffic]) -> Vec<String> {
+        Self::numbered(all, Self::place)
+    }
+
+    fn numbered(all: &[Traffic], of_unnamed: impl Fn(&Traffic) -> String) -> Vec<String> {
+        let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+        let name = |entry: &Traffic| {
+            let Some(name) = &entry.common.name else {
+                let own = of_unnamed(entry);
+                let count = seen.entry(own.clone()).or_default();
+                *count += 1;
+                return if *count == 1 { own } else { format!("{own}{count}") };
+            };
+            name.clone()
+        };
+        all.iter().map(name).collect()
     }
 }
 
 impl Traffic {
-    /// What its random draws are called after, given its place among all traffic: its name, or else what tells it from
-    /// others of its kind, so that an entry more does not change its draws. Not what a comparison varies: transport,
-    /// amounts, end.
-    pub fn identity(all: &[Traffic], index: usize) -> String {
-        let Some(entry) = all.get(index) else { return String::new() };
-        if let Some(name) = &entry.common.name {
-            return name.clone();
-        }
-        let own = entry.place();
-        let before = all[..index].iter().filter(|t| t.common.name.is_none() && t.place() == own).count();
-        if before == 0 { own } else { format!("{own}{}", before + 1) }
-    }
-
     /// Kind, hosts, way and start, as far as they are given.
     fn place(&self) -> String {
         let c = &self.common;

@@ -39,6 +39,8 @@ pub(super) fn check(host: &Host) -> Check {
         "host.min_rto",
         "the floor of the timeout is at most 120s",
     )?;
+    let initial = (Nanos::from_micros(1)..=Nanos::from_secs(120)).contains(&host.initial_rto);
+    require(initial, "host.initial_rto", "the initial timeout is from 1us to 120s")?;
     // RFC 5681 section 4.2: an ACK must be sent within 500 ms.
     let delayed = host.delayed_ack <= Nanos::from_millis(500);
     require(delayed, "host.delayed_ack", "an ACK may be delayed by at most 500ms")?;

@@ -57,8 +57,8 @@ fn run(scenario: &Scenario) -> Check {
     // Seeds are counted up, and kept exact in JSON and TOML.
     let seeds_fit = scenario.seed.checked_add(u64::from(scenario.runs)).is_some_and(|end| end <= 1 << 53);
     require(seeds_fit, "seed", "a seed is at most 2^53")?;
-    require(!scenario.interval.is_zero(), "interval", "the interval of time series must not be zero")?;
-    let samples = scenario.duration.get() / scenario.interval.get();
+    require(!scenario.interval().is_zero(), "interval", "the interval of time series must not be zero")?;
+    let samples = scenario.duration.get() / scenario.interval().get();
     require(
         samples <= MAX_SAMPLES,
         "interval",
@@ -171,8 +171,9 @@ fn subflows(scenario: &Scenario, event: &SubflowEvent, at: &dyn Fn(&str) -> Stri
         }
         _ => return Err(fault(at("path"), "expected either `path` or `subflow`: which subflows")),
     }
-    let connections: Vec<(String, &Traffic)> = (0..scenario.traffic.len())
-        .map(|index| (Traffic::label(&scenario.traffic, index), &scenario.traffic[index]))
+    let connections: Vec<(String, &Traffic)> = Traffic::labels(&scenario.traffic)
+        .into_iter()
+        .zip(&scenario.traffic)
         .filter(|(_, entry)| entry.kind.has_connections())
         .collect();
     for name in event.traffic.iter().flat_map(|names| &names.0) {

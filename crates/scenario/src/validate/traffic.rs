@@ -21,9 +21,9 @@ pub(super) fn check(scenario: &Scenario) -> Check {
     require(!scenario.traffic.is_empty(), "traffic", "a scenario needs at least one [[traffic]]")?;
     let paths = scenario.topology.paths();
     let mut labels = BTreeSet::new();
-    for (index, entry) in scenario.traffic.iter().enumerate() {
+    let entries = scenario.traffic.iter().zip(Traffic::labels(&scenario.traffic));
+    for (index, (entry, label)) in entries.enumerate() {
         let path = format!("traffic[{index}]");
-        let label = Traffic::label(&scenario.traffic, index);
         let plain = label.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
         require(
             plain && !label.is_empty(),

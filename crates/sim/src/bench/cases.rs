@@ -5,7 +5,9 @@
 //! carry a random permutation: every host sends to one other and receives from one other.
 
 use vmcc_cc::{Algorithm, Params};
-use vmcc_network::{Dumbbell, FatTree, HostId, Kind, Loss, Marking, Network, Queue, ThresholdRule, Way};
+use vmcc_network::{
+    Dumbbell, FatTree, HostId, Kind, Loss, Marking, Network, Queue, Reroute, ThresholdRule, Way,
+};
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos, Packets};
 
 use crate::bench::BenchError;
@@ -285,6 +287,7 @@ fn fat_tree(k: u32, threads: u32, subflows: u32, marks: bool) -> Result<Plan, Be
         buffer: buffer(),
         marking: Marking::None,
         queue: Queue::default(),
+        reroute: Reroute::default(),
     };
     let (network, tree) = (network(&kind, marks), kind.tree());
     let mut net = lower(&network, Bytes::new(PACKET_BYTES))?;

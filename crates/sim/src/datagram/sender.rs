@@ -58,6 +58,14 @@ impl Sender {
         self.spec.sender
     }
 
+    pub(crate) fn route(&self) -> RouteId {
+        self.spec.route
+    }
+
+    pub(crate) fn reroute(&mut self, route: RouteId) {
+        self.spec.route = route;
+    }
+
     pub(crate) fn start<W: Wire>(&mut self, wire: &mut W, index: u32) {
         wire.arm(&mut self.timer, Purpose::DATAGRAM.id(index), self.spec.start);
     }

@@ -23,6 +23,9 @@ const STEPS: u64 = 4;
 /// Turns of the waiting loop before the processor is offered to others.
 const SPINS: u32 = 200;
 
+/// Turns of the waiting loop, beside as many as events were handled, after which threads do not pay: an event costs a few turns.
+const WAIT_TURNS: u64 = 1 << 14;
+
 /// `L(from, to)` for all pairs of shards; [`Span::MAX`] where no link joins them.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookahead {
@@ -88,8 +91,10 @@ struct Exchange<'a> {
     done: Vec<Clock>,
     /// By sender, then receiver.
     mail: Vec<Vec<Mutex<Crossings>>>,
-    /// A thread has panicked, or handled as many events as it may: the others stop.
+    /// A thread has panicked, or handled as many events as it may, or waited too long: the others stop.
     stopped: AtomicBool,
+    /// A thread waits more than it works.
+    waits: AtomicBool,
     bounds: Bounds<'a>,
 }
 
@@ -102,18 +107,21 @@ pub(crate) struct Bounds<'a> {
     pub(crate) cancel: Option<&'a AtomicBool>,
 }
 
-/// Runs all shards from `from` to `end`, or as far as `bounds` let them; the instant before which all events are done.
+/// Runs all shards from `from` to `end`, or as far as `bounds` let them; the instant before which all events are done, and
+/// whether threads wait for each other more than they work: because little happens within a delay, or because something else
+/// uses the processors.
 pub(crate) fn run<E: Endpoints>(
     shards: &mut [Shard<E>],
     lookahead: &Lookahead,
     (from, end): (Time, Time),
     bounds: Bounds<'_>,
-) -> Time {
+) -> (Time, bool) {
     let exchange = Exchange {
         lookahead,
         done: shards.iter().map(|_| Clock(AtomicU64::new(from.ps()))).collect(),
         mail: shards.iter().map(|_| shards.iter().map(|_| Mutex::default()).collect()).collect(),
         stopped: AtomicBool::new(false),
+        waits: AtomicBool::new(false),
         bounds,
     };
     for (me, shard) in shards.iter_mut().enumerate() {
@@ -130,7 +138,51 @@ pub(crate) fn run<E: Endpoints>(
         exchange.take_in(me, shard, &mut arrived);
     }
     let done = exchange.done.iter().map(|clock| Time::from_ps(clock.0.load(Ordering::Acquire)));
-    done.min().unwrap_or(end)
+    (done.min().unwrap_or(end), exchange.waits.load(Ordering::Relaxed))
+}
+
+/// The same on this thread alone, shard after shard.
+pub(crate) fn run_alone<E: Endpoints>(
+    shards: &mut [Shard<E>],
+    lookahead: &Lookahead,
+    (from, end): (Time, Time),
+    most: u64,
+) -> Time {
+    let mut done = vec![from; shards.len()];
+    let mut left = most;
+    (0..shards.len()).for_each(|me| pass_on(shards, me));
+    loop {
+        // Before the first event of all, nothing is sent.
+        let earliest = shards.iter().map(|shard| shard.ctx.wheel.earliest()).min().unwrap_or(end).min(end);
+        done.iter_mut().for_each(|done| *done = earliest.max(*done));
+        if done.iter().all(|done| *done >= end) {
+            return end;
+        }
+        for me in 0..shards.len() {
+            let horizon = (0..done.len()).filter(|&s| s != me).map(|s| done[s] + lookahead.between(s, me));
+            let safe = horizon.min().unwrap_or(end).min(end);
+            if safe <= done[me] {
+                continue;
+            }
+            let before = shards[me].events;
+            let all = shards[me].run_part(safe, left);
+            left -= shards[me].events - before;
+            pass_on(shards, me);
+            if !all {
+                return done.into_iter().min().unwrap_or(end);
+            }
+            done[me] = safe;
+        }
+    }
+}
+
+/// Hands over what shard `me` has sent to others.
+fn pass_on<E>(shards: &mut [Shard<E>], me: usize) {
+    for to in 0..shards.len() {
+        let mut packets = std::mem::take(&mut shards[me].ctx.net.outbox[to]);
+        shards[to].take_in(&mut packets);
+        shards[me].ctx.net.outbox[to] = packets;
+    }
 }
 
 fn work<E: Endpoints>(me: usize, shard: &mut Shard<E>, exchange: &Exchange<'_>, from: Time, end: Time) {
@@ -138,9 +190,15 @@ fn work<E: Endpoints>(me: usize, shard: &mut Shard<E>, exchange: &Exchange<'_>, 
     let mut arrived = Crossings::default();
     let mut reached = from;
     let mut left = exchange.bounds.most;
+    let (begun, mut turns) = (shard.events, 0);
     let step = exchange.lookahead.shortest_of(me).div(STEPS).max(Span::from_ps(1));
     while reached < end {
-        let Some(safe) = exchange.wait(me, reached, end) else { return };
+        let Some(safe) = exchange.wait(me, reached, end, &mut turns) else { return };
+        if turns > WAIT_TURNS + (shard.events - begun) {
+            exchange.waits.store(true, Ordering::Relaxed);
+            exchange.stopped.store(true, Ordering::Relaxed);
+            return;
+        }
         let safe = safe.min(reached + step);
         exchange.take_in(me, shard, &mut arrived);
         let before = shard.events;
@@ -163,7 +221,8 @@ impl Exchange<'_> {
     }
 
     /// Waits until shard `me` may go beyond `reached`; how far. None if all are to stop.
-    fn wait(&self, me: usize, reached: Time, end: Time) -> Option<Time> {
+    /// Adds its turns to `turns`.
+    fn wait(&self, me: usize, reached: Time, end: Time, turns: &mut u64) -> Option<Time> {
         for turn in 0u32.. {
             if self.is_stopped() {
                 return None;
@@ -176,6 +235,7 @@ impl Exchange<'_> {
             if safe > reached {
                 return Some(safe);
             }
+            *turns += 1;
             if turn % SPINS == SPINS - 1 { std::thread::yield_now() } else { std::hint::spin_loop() }
         }
         None

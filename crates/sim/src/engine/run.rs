@@ -67,6 +67,8 @@ pub struct Engine<E> {
     lookahead: Lookahead,
     reached: Time,
     started: bool,
+    /// Shards run one after the other on one thread, because threads wait more than they work.
+    alone: bool,
 }
 
 impl<E: Endpoints> Engine<E> {
@@ -114,13 +116,25 @@ impl<E: Endpoints> Engine<E> {
             Shard { ctx, hosts, events: 0 }
         };
         let shards = hosts.into_iter().enumerate().map(make).collect();
-        Ok(Engine { shards, lookahead, reached: Time::ZERO, started: false })
+        Ok(Engine { shards, lookahead, reached: Time::ZERO, started: false, alone: false })
     }
 
     /// Handles all events before `end`, each shard on its own thread. May be called again with a later
     /// `end`.
     pub fn run_until(&mut self, end: Time) {
-        self.run_part(end, Bounds { most: u64::MAX, cancel: None });
+        while !self.run_part(end, Bounds { most: u64::MAX, cancel: None }) {}
+    }
+
+    /// Whether its shards have fallen back to one thread.
+    #[cfg(test)]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    /// Has its shards run on one thread.
+    #[cfg(test)]
+    pub(crate) fn fall_back(&mut self) {
+        self.alone = true;
     }
 
     /// Handles events before `end`, as many as `bounds` let it, so that a run in which time hardly passes can be stopped.
@@ -139,8 +153,14 @@ impl<E: Endpoints> Engine<E> {
                 }
                 done
             }
+            several if self.alone => {
+                let span = (self.reached, end);
+                self.reached = parallel::run_alone(several, &self.lookahead, span, bounds.most);
+                self.reached >= end
+            }
             several => {
-                self.reached = parallel::run(several, &self.lookahead, (self.reached, end), bounds);
+                let span = (self.reached, end);
+                (self.reached, self.alone) = parallel::run(several, &self.lookahead, span, bounds);
                 self.reached >= end
             }
         };

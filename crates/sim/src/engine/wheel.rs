@@ -273,6 +273,22 @@ impl Wheel {
         Some(Due { at, key: event.key(), payload: event.payload, target: event.target })
     }
 
+    /// No event lies before this instant; [`Time::NEVER`]: there is none.
+    pub(crate) fn earliest(&self) -> Time {
+        if let Some(event) = self.run.get(self.cursor) {
+            return Time::from_ps(self.upper_ps | event.order >> 32);
+        }
+        if let Some(later) = self.fine[self.position + 1..].iter().position(|events| !events.is_empty()) {
+            let fine = (self.position + 1 + later) as u64;
+            return Time::from_ps(
+                ((self.first - 1) << self.shape.coarse_bits) + (fine << self.shape.fine_bits),
+            );
+        }
+        let near = self.next_occupied().map(|slot| slot << self.shape.coarse_bits);
+        let far = self.far.peek().map(|Reverse(event)| event.0.ps());
+        near.into_iter().chain(far).min().map_or(Time::NEVER, Time::from_ps)
+    }
+
     /// Moves on to the next fine bucket with events, unless it begins at or after `end`.
     #[inline(never)]
     fn advance(&mut self, end: Time, foresee: impl Foresee) -> bool {

@@ -1,6 +1,6 @@
 //! A scenario's network as the simulator has it: hosts and links by name, ways between hosts, shared routes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand_xoshiro::rand_core::Rng;
 use vmcc_network::{HostId, Network};
@@ -80,6 +80,8 @@ pub struct Fabric {
     pub(crate) host_rates: Vec<BitsPerSec>,
     /// Two-way propagation delay between the farthest hosts.
     pub(crate) base_rtt: Span,
+    /// Time until routes follow a link that fails; `None`: they do not.
+    pub(crate) reroute: Option<Span>,
     routes: BTreeMap<Vec<LinkId>, RouteId>,
 }
 
@@ -112,6 +114,7 @@ impl Fabric {
             paths: network.paths.iter().map(path).collect(),
             host_rates: network.hosts.iter().map(|host| host.rate).collect(),
             base_rtt: span(network.base_rtt),
+            reroute: network.reroute.map(span),
             routes: BTreeMap::new(),
             network,
         })
@@ -171,6 +174,18 @@ impl Fabric {
     pub(crate) fn over(&self, vm: usize, vnic: usize, nic: usize, peer: usize) -> Option<Way> {
         let way = self.network.routes.over(host_id(vm), vnic, nic, host_id(peer))?;
         Some(self.way(&way))
+    }
+
+    /// The links from one host to another without those that are down; `None` if there are none.
+    pub(crate) fn around(
+        &self,
+        from: usize,
+        to: usize,
+        down: &BTreeSet<LinkId>,
+        draw: &mut dyn FnMut() -> u32,
+    ) -> Option<Vec<LinkId>> {
+        let is_down = |link: vmcc_network::LinkId| down.contains(&LinkId(link.0));
+        self.network.routes.around(host_id(from), host_id(to), &is_down, draw).map(|found| links(&found))
     }
 
     fn way(&self, way: &vmcc_network::Way) -> Way {

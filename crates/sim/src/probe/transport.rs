@@ -7,7 +7,7 @@ use crate::lower::{Way, span};
 use crate::run::{SimError, at};
 use crate::time::{Span, Time};
 use crate::traffic::{MAX_FLOWS, Sender, senders};
-use crate::transport::{Ends, Making, Moved, Transport};
+use crate::transport::{Ends, Making, Moved, Routed, Transport};
 use vmcc_metrics::observed::{self, Observed};
 use vmcc_scenario::model::{Probe, Traffic, TrafficKind};
 
@@ -35,9 +35,9 @@ pub(crate) fn make(making: &mut Making<'_>, hosts: &mut [Hosts]) -> Result<Box<d
     let scenario = making.scenario;
     for (traffic, entry) in scenario.traffic.iter().enumerate() {
         let TrafficKind::Probe(probe) = &entry.kind else { continue };
-        let identity = Traffic::identity(&scenario.traffic, traffic);
+        let identity = &making.identities[traffic];
         let mut requests = 0;
-        for sender in senders(scenario, making.fabric, entry, &identity, making.streams)? {
+        for sender in senders(scenario, making.fabric, entry, identity, making.streams)? {
             for (to, to_name) in &sender.receivers {
                 let base = format!("traffic/{identity}/{}>{to_name}", sender.name);
                 let pair = Pair { traffic, entry, probe, sender: &sender, to: *to, base };
@@ -156,6 +156,20 @@ impl Pair<'_> {
 impl Transport for Sessions {
     fn ends(&self) -> Vec<Ends> {
         self.0.iter().map(|session| session.ends).collect()
+    }
+
+    fn routed(&self, hosts: &[Hosts]) -> Vec<Routed> {
+        let of_session = |(ends, session): (usize, &Session)| {
+            let Ends { traffic, from, to, .. } = session.ends;
+            let one = move |(way, probed): (usize, &Probed)| {
+                let prober = &hosts[probed.asks.0].probes.probers[probed.asks.1];
+                let echo = &hosts[probed.answers.0].probes.echoes[probed.answers.1];
+                let routes = (prober.sending.route, Some(echo.sending.route));
+                Routed { ends, way, traffic, from, to, routes, path: prober.path }
+            };
+            session.ways.iter().enumerate().map(one).collect::<Vec<_>>()
+        };
+        self.0.iter().enumerate().flat_map(of_session).collect()
     }
 
     fn reroute(&mut self, moved: &Moved, hosts: &mut [&mut Hosts]) {

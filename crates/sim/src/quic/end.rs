@@ -178,6 +178,11 @@ impl End {
         self.spec.host
     }
 
+    /// Where packets of a way go.
+    pub(super) fn links(&self, way: usize) -> RouteId {
+        self.spec.routes[way]
+    }
+
     /// The way has other links from now on.
     pub(super) fn reroute(&mut self, way: usize, route: RouteId) {
         self.spec.routes[way] = route;

@@ -17,7 +17,7 @@ use crate::run::{SimError, at};
 use crate::tcp::{App as Planning, OWN_GROUPS, RttGroups};
 use crate::time::{Span, Time};
 use crate::traffic::{Planned, plan_flows};
-use crate::transport::{Ends, Making, Moved, Part, Transport, sample_every, scheduler};
+use crate::transport::{Ends, Making, Moved, Part, Routed, Transport, sample_every, scheduler};
 
 /// The least that every path of QUIC's carries (RFC 9000 section 14).
 const LEAST_DATAGRAM_BYTES: u64 = 1200;
@@ -301,6 +301,20 @@ impl Transport for Flows {
                 }
             }
         }
+    }
+
+    fn routed(&self, hosts: &[Hosts]) -> Vec<Routed> {
+        let of_flow = |(ends, flow): (usize, &Flow)| {
+            let (traffic, from, to) = (flow.planned.traffic, flow.planned.from, flow.planned.to);
+            let sends = &hosts[flow.sends.0].quic.all[flow.sends.1];
+            let reads = &hosts[flow.reads.0].quic.all[flow.reads.1];
+            let one = move |(way, &path): (usize, &Option<usize>)| {
+                let routes = (sends.links(way), Some(reads.links(way)));
+                Routed { ends, way, traffic, from, to, routes, path }
+            };
+            flow.paths.iter().enumerate().map(one).collect::<Vec<_>>()
+        };
+        self.0.iter().enumerate().flat_map(of_flow).collect()
     }
 
     fn reroute(&mut self, moved: &Moved, hosts: &mut [&mut Hosts]) {

@@ -27,7 +27,7 @@ impl Accounts {
 
     /// Reads the counters at `now` and books what came since the last reading.
     pub(crate) fn settle(&mut self, setup: &mut Setup, now: Time) {
-        let must = now == setup.warmup || now == setup.end || setup.remaps.iter().any(|r| r.at == now);
+        let must = now == setup.warmup || now == setup.end || setup.moves.iter().any(|moves| moves.at == now);
         if !must && setup.connections > SERIES_FLOWS {
             return;
         }

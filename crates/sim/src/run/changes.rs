@@ -14,15 +14,21 @@ use crate::rng::{Stream, Streams};
 use crate::time::Time;
 use crate::transport::{Ends, Moved, Transport};
 
-/// A vNIC that moves, and the routes of what goes over it from then on.
+/// A vNIC that moves.
 #[derive(Debug)]
 pub(crate) struct Remap {
-    pub(crate) at: Time,
+    at: Time,
     vm: usize,
     vnic: usize,
     nic: usize,
-    /// What moves, and the number of its kind among the run's.
-    moved: Vec<(usize, Moved)>,
+}
+
+/// What is on other routes from a moment on.
+#[derive(Debug)]
+pub(crate) struct Moves {
+    pub(crate) at: Time,
+    /// The number of each one's kind among the run's.
+    pub(super) moved: Vec<(usize, Moved)>,
 }
 
 /// When hosts are off, by node, and what they find when they run again.
@@ -48,7 +54,7 @@ pub(crate) fn plan(
             EventKind::Remap(e) => {
                 let vm = fabric.host(&e.vm)?;
                 let (vnic, nic) = (e.vnic as usize, e.nic as usize);
-                remaps.push(Remap { at, vm, vnic, nic, moved: Vec::new() });
+                remaps.push(Remap { at, vm, vnic, nic });
             }
             EventKind::Deschedule(e) => {
                 let node = fabric.hosts[fabric.host(&e.host)?].0;
@@ -96,23 +102,26 @@ fn change(fabric: &mut Fabric, at: Time, name: &str, change: LinkChange) -> Resu
     Ok(())
 }
 
-/// Finds what each remap moves, and its new routes.
+/// What each remap moves.
 pub(crate) fn routes(
     fabric: &mut Fabric,
     scenario: &Scenario,
     transports: &[Box<dyn Transport>],
-    mut remaps: Vec<Remap>,
-) -> Result<Vec<Remap>, SimError> {
+    remaps: &[Remap],
+) -> Result<Vec<Moves>, SimError> {
     let ends: Vec<Vec<Ends>> = transports.iter().map(|transport| transport.ends()).collect();
-    for remap in &mut remaps {
+    let mut all = Vec::new();
+    for remap in remaps {
+        let mut moves = Moves { at: remap.at, moved: Vec::new() };
         for (kind, ends) in ends.iter().enumerate() {
             for (index, ends) in ends.iter().enumerate() {
                 let moved = moved(fabric, scenario, remap, (index, *ends))?;
-                remap.moved.extend(moved.into_iter().map(|moved| (kind, moved)));
+                moves.moved.extend(moved.into_iter().map(|moved| (kind, moved)));
             }
         }
+        all.push(moves);
     }
-    Ok(remaps)
+    Ok(all)
 }
 
 /// The ways between two hosts that a remap moves.
@@ -150,11 +159,11 @@ fn original_ways(fabric: &Fabric, scenario: &Scenario, ends: Ends) -> Result<Vec
     Ok(fabric.ways(ends.from, ends.to, allowed, count, &mut unused)?)
 }
 
-/// Moves what every remap at this moment moves.
-pub(crate) fn remap(setup: &mut Setup, now: Time) {
-    let due = setup.remaps.iter().filter(|remap| remap.at == now);
+/// Moves what is to move at this moment.
+pub(crate) fn apply_moves(setup: &mut Setup, now: Time) {
+    let due = setup.moves.iter().filter(|moves| moves.at == now);
     let mut hosts: Vec<&mut Hosts> = setup.engine.hosts_mut().collect();
-    for (kind, moved) in due.flat_map(|remap| &remap.moved) {
+    for (kind, moved) in due.flat_map(|moves| &moves.moved) {
         setup.transports[*kind].reroute(moved, &mut hosts);
     }
 }

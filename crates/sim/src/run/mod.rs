@@ -6,6 +6,7 @@ mod accounts;
 mod changes;
 mod error;
 mod observe;
+mod reroute;
 mod setup;
 mod subflows;
 #[cfg(test)]
@@ -52,8 +53,8 @@ const PARTS: u64 = 100;
 /// # Errors
 /// [`SimError`] if the simulator cannot express the case, or if it was canceled.
 pub fn run_case(case: &ResolvedCase, seed: u64, options: &Options<'_>) -> Result<RunOutput, SimError> {
-    let (mut setup, accounts) = run(case, seed, options)?;
-    Ok(output(&mut setup, &accounts))
+    let (setup, accounts) = run(case, seed, options)?;
+    Ok(output(setup, &accounts))
 }
 
 /// Simulates a case with a seed and answers what was seen, before figures are made of it.
@@ -68,14 +69,14 @@ pub fn observe_case(case: &ResolvedCase, seed: u64, options: &Options<'_>) -> Re
 fn run(case: &ResolvedCase, seed: u64, options: &Options<'_>) -> Result<(Setup, Accounts), SimError> {
     let mut setup = Setup::build(case, seed, options.threads.max(1))?;
     // A mapping that holds from the start is no stop.
-    changes::remap(&mut setup, Time::ZERO);
+    changes::apply_moves(&mut setup, Time::ZERO);
     subflows::check(&setup)?;
     subflows::manage(&mut setup, Time::ZERO);
     let mut accounts = Accounts::new(&setup);
     for stop in stops(&setup) {
         run_until(&mut setup, stop, options)?;
         accounts.settle(&mut setup, stop);
-        changes::remap(&mut setup, stop);
+        changes::apply_moves(&mut setup, stop);
         subflows::manage(&mut setup, stop);
         if let Some(progress) = options.progress {
             progress(stop.ps() as f64 / setup.end.ps().max(1) as f64);
@@ -84,15 +85,18 @@ fn run(case: &ResolvedCase, seed: u64, options: &Options<'_>) -> Result<(Setup, 
     Ok((setup, accounts))
 }
 
-fn output(setup: &mut Setup, accounts: &Accounts) -> RunOutput {
-    let observed = observe::observe(setup, accounts);
+fn output(mut setup: Setup, accounts: &Accounts) -> RunOutput {
+    let observed = observe::observe(&mut setup, accounts);
     let totals = setup.engine.totals();
     let work = Work {
         packet_hops: Some(totals.packet_hops),
         events: Some(totals.events - setup.sample_events()),
         ..Work::default()
     };
-    RunOutput::new(reduce::figures(&observed), work, std::mem::take(&mut setup.warnings))
+    let warnings = std::mem::take(&mut setup.warnings);
+    // Both a million connections and what was seen of them would take twice the memory.
+    drop(setup);
+    RunOutput::new(reduce::figures(&observed), work, warnings)
 }
 
 /// Events after which a run listens to who wants it to end: a fraction of a second.
@@ -122,7 +126,7 @@ fn stops(setup: &Setup) -> Vec<Time> {
     // Series are read at multiples of their own interval, which need not be multiples of the parts.
     let reads = (1..).map(|i| Time::ZERO + setup.interval.times(i)).take_while(|t| *t < setup.end);
     stops.extend(reads);
-    stops.extend(setup.remaps.iter().map(|remap| remap.at));
+    stops.extend(setup.moves.iter().map(|moves| moves.at));
     stops.extend(setup.managed.iter().map(|managed| managed.at));
     stops.extend([setup.warmup, setup.end]);
     stops.extend(setup.transports.iter().flat_map(|transport| transport.cuts()).filter(|t| *t < setup.end));

@@ -3,8 +3,9 @@
 use vmcc_scenario::model::Traffic;
 use vmcc_scenario::{ResolvedCase, Scenario};
 
-use super::changes::{self, Remap};
+use super::changes::{self, Moves};
 use super::error::SimError;
+use super::reroute;
 use super::subflows::{self, Managed};
 use crate::engine::Engine;
 use crate::hosts::{Hosts, KINDS};
@@ -23,7 +24,8 @@ pub(crate) struct Setup {
     /// Of all kinds.
     pub(crate) connections: usize,
     pub(crate) labels: Vec<String>,
-    pub(crate) remaps: Vec<Remap>,
+    /// By time.
+    pub(crate) moves: Vec<Moves>,
     pub(crate) managed: Vec<Managed>,
     pub(crate) warmup: Time,
     pub(crate) end: Time,
@@ -38,8 +40,8 @@ impl Setup {
         let mut fabric = Fabric::build(&scenario)?;
         let partition = fabric.partition(&scenario.event, threads);
         let mut hosts: Vec<Hosts> = std::iter::repeat_with(Hosts::default).take(partition.shards()).collect();
-        let labels: Vec<String> =
-            (0..scenario.traffic.len()).map(|i| Traffic::label(&scenario.traffic, i)).collect();
+        let labels = Traffic::labels(&scenario.traffic);
+        let identities = Traffic::identities(&scenario.traffic);
         let mut warnings = Vec::new();
         let mut making = Making {
             scenario: &scenario,
@@ -47,18 +49,21 @@ impl Setup {
             streams: &streams,
             shard_of: partition.shard_of(),
             labels: &labels,
+            identities: &identities,
             warnings: &mut warnings,
         };
         let transports =
             KINDS.iter().map(|make| make(&mut making, &mut hosts)).collect::<Result<Vec<_>, _>>()?;
         let (remaps, pauses) = changes::plan(&scenario, &mut fabric, &streams)?;
-        let remaps = changes::routes(&mut fabric, &scenario, &transports, remaps)?;
+        let mut moves = changes::routes(&mut fabric, &scenario, &transports, &remaps)?;
+        moves.extend(reroute::plan(&mut fabric, &scenario, &streams, &transports, &hosts)?);
+        moves.sort_by_key(|moves| moves.at);
         for (node, times) in pauses {
             hosts[usize::from(partition.shard_of()[node as usize])].deschedule(node, times);
         }
         let managed = subflows::plan(&scenario);
         let (warmup, end) = (Time::ZERO + span(scenario.warmup), Time::ZERO + span(scenario.duration));
-        let interval = span(scenario.interval);
+        let interval = span(scenario.interval());
         for queue in fabric.paths.iter().map(|path| path.queue).collect::<Vec<_>>() {
             fabric.net.sample(queue, queue_interval(interval, end))?;
         }
@@ -71,7 +76,7 @@ impl Setup {
             transports,
             connections,
             labels,
-            remaps,
+            moves,
             managed,
             warmup,
             end,

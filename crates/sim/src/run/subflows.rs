@@ -52,7 +52,7 @@ pub(crate) fn check(setup: &Setup) -> Result<(), SimError> {
         setup.transports.iter().any(|kind| kind.has_subflow(&managed.which, &setup.fabric.paths))
     };
     match setup.managed.iter().find(|managed| !means(managed)) {
-        Some(managed) if setup.remaps.is_empty() => {
+        Some(managed) if setup.moves.is_empty() => {
             Err(SimError::NoSubflow { at_s: managed.at.since(Time::ZERO).secs_f64() })
         }
         _ => Ok(()),

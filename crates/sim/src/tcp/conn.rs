@@ -73,6 +73,8 @@ pub(crate) struct Conn {
     pub(crate) header_bytes: u16,
     pub(crate) rtt_group: u16,
     pub(crate) selector: Selector,
+    /// Subflows that had nothing in flight when their last ACK came, as bits.
+    pub(crate) drained: u64,
     pub(crate) started: bool,
     pub(crate) finished: bool,
     /// The host has asked for further subflows.
@@ -136,6 +138,7 @@ impl Conn {
             header_bytes,
             rtt_group: spec.group,
             selector: Selector::new(spec.scheduler),
+            drained: 0,
             started: false,
             finished: false,
             joins_begun: false,
@@ -305,7 +308,7 @@ impl Conn {
     }
 
     /// The subflow for the next segment, or none for now; `carriers` have carried it. RTTs are read from the slots that subflows
-    /// publish, which lie together.
+    /// publish, which lie together; of one that is idle the estimate is as old as its last packet.
     #[inline]
     pub(crate) fn select(&mut self, subs: &[Subflow], carriers: u8, now_us: u64) -> Option<usize> {
         let mss_bytes = u64::from(self.mss_bytes);
@@ -315,8 +318,12 @@ impl Conn {
             window_bytes: u64::from(self.edge - self.una) * mss_bytes,
             backlog_bytes: (u64::from(self.end - self.nxt) * mss_bytes).min(SEND_BUFFER_BYTES),
         };
-        let published = &self.group.path;
-        self.selector.select(subs, Paths(carriers), |r| published[r].srtt_8us, demand)
+        let (published, drained) = (&self.group.path, self.drained);
+        let srtt_8us = |r: usize| match drained >> r & 1 {
+            0 => published[r].srtt_8us,
+            _ => subs[r].expected_rtt_8us(now_us),
+        };
+        self.selector.select(subs, Paths(carriers), srtt_8us, demand)
     }
 
     /// Notes that subflow `r` carries `data_seq`; `first` forgets who did before.

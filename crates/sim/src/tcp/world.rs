@@ -288,6 +288,19 @@ impl Directory {
         rx.rx_subs[conn.first as usize + subflow].route = reverse;
     }
 
+    /// The routes of subflow `subflow` of connection `id`, there and back.
+    ///
+    /// # Panics
+    /// If `id`, `subflow` or `hosts` come from another world.
+    pub(crate) fn routes(&self, id: ConnId, subflow: usize, hosts: &[Hosts]) -> (RouteId, RouteId) {
+        let place = self.places[id.0 as usize];
+        let tx = &hosts[usize::from(place.tx_shard)].tcp;
+        let rx = &hosts[usize::from(place.rx_shard)].tcp;
+        let (sub, rx_sub) =
+            (tx.conns[place.tx as usize].first as usize, rx.rx_conns[place.rx as usize].first as usize);
+        (tx.subs[sub + subflow].route, rx.rx_subs[rx_sub + subflow].route)
+    }
+
     /// The shard of a connection's sender, and its number there.
     ///
     /// # Panics

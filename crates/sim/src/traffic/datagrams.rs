@@ -17,6 +17,8 @@ use crate::time::{Span, Time};
 pub(crate) struct PlannedDatagrams {
     /// Index of the traffic entry.
     pub(crate) traffic: usize,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
     pub(crate) spec: DatagramSpec,
 }
 
@@ -27,10 +29,10 @@ pub(crate) fn plan_datagrams(
     streams: &Streams,
 ) -> Result<Vec<PlannedDatagrams>, SimError> {
     let mut all = Vec::new();
-    for (traffic, entry) in scenario.traffic.iter().enumerate().filter(|(_, t)| t.kind.is_datagram()) {
-        let label = Traffic::label(&scenario.traffic, traffic);
+    let names = Traffic::labels(&scenario.traffic).into_iter().zip(Traffic::identities(&scenario.traffic));
+    let entries = scenario.traffic.iter().enumerate().zip(names);
+    for ((traffic, entry), (label, identity)) in entries.filter(|((_, t), _)| t.kind.is_datagram()) {
         let end = entry.common.stop.map_or(scenario.duration, |stop| stop.min(scenario.duration));
-        let identity = Traffic::identity(&scenario.traffic, traffic);
         for sender in senders(scenario, fabric, entry, &identity, streams)? {
             for receiver in 0..sender.receivers.len() {
                 let plan = Plan {
@@ -43,7 +45,8 @@ pub(crate) fn plan_datagrams(
                     end: Time::ZERO + span(end),
                 };
                 let specs = plan.specs(fabric)?;
-                all.extend(specs.into_iter().map(|spec| PlannedDatagrams { traffic, spec }));
+                let (from, to) = (sender.host, sender.receivers[receiver].0);
+                all.extend(specs.into_iter().map(|spec| PlannedDatagrams { traffic, from, to, spec }));
                 if all.len() > MAX_FLOWS {
                     return Err(SimError::TooMany { traffic: label, most: MAX_FLOWS });
                 }

@@ -10,7 +10,7 @@ mod plan;
 
 use rand_xoshiro::rand_core::Rng;
 
-pub(crate) use datagrams::plan_datagrams;
+pub(crate) use datagrams::{PlannedDatagrams, plan_datagrams};
 pub(crate) use pairs::{Sender, senders};
 pub(crate) use plan::{Planned, plan_flows};
 

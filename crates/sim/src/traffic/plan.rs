@@ -55,12 +55,11 @@ pub(crate) fn plan_flows(
     protocols: &[Protocol],
 ) -> Result<Vec<Planned>, SimError> {
     let mut all = Vec::new();
-    for (traffic, entry) in scenario.traffic.iter().enumerate() {
+    let names = Traffic::labels(&scenario.traffic).into_iter().zip(Traffic::identities(&scenario.traffic));
+    for ((traffic, entry), (label, identity)) in scenario.traffic.iter().enumerate().zip(names) {
         if !entry.kind.has_connections() || !protocols.contains(&entry.protocol(&scenario.host)) {
             continue;
         }
-        let label = Traffic::label(&scenario.traffic, traffic);
-        let identity = Traffic::identity(&scenario.traffic, traffic);
         let senders = senders(scenario, fabric, entry, &identity, streams)?;
         let end = entry.common.stop.map_or(scenario.duration, |stop| stop.min(scenario.duration));
         let stop = Time::ZERO + span(end);

@@ -1,17 +1,17 @@
 //! A shared run is the run of one thread, whole or in parts.
 
 use super::{Bounds, Lookahead, least_delays};
-use crate::engine::{Ctx, Endpoints, Engine, Timer, TimerId};
+use crate::engine::{Ctx, Endpoints, Engine, Partition, Timer, TimerId};
 use crate::lower::{lower, partition};
 use crate::net::{
-    ClassSpec, JitterSpec, Limit, LinkChange, LossSpec, Marking, NetSpec, QueueSpec, RedSpec, Scheduling,
-    ShaperClass,
+    ClassSpec, JitterSpec, Limit, LinkChange, LinkSpec, LossSpec, Marking, NetSpec, QueueSpec, RedSpec,
+    Scheduling, ShaperClass,
 };
 use crate::packet::{LinkId, Packet, RouteId, Sack};
 use crate::rng::Streams;
 use crate::time::{Span, Time};
 use std::sync::atomic::AtomicBool;
-use vmcc_network::{FatTree, HostId, Kind, Marking as Rule, Queue, ThresholdRule, Tree};
+use vmcc_network::{FatTree, HostId, Kind, Marking as Rule, Queue, Reroute, ThresholdRule, Tree};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 /// Echoes with a window, retries by timer, and keeps a digest of everything it saw.
@@ -75,6 +75,7 @@ fn engine(shards: u32) -> Engine<Echoes> {
         buffer: vmcc_units::Limit::Bytes(Bytes::new(30_000)),
         marking: Rule::Threshold(ThresholdRule { at: "9kB".parse().unwrap() }),
         queue: Queue::default(),
+        reroute: Reroute::default(),
     };
     let (network, tree) = (kind.network(), kind.tree());
     let mut net = lower(&network, Bytes::new(1500)).unwrap();
@@ -97,7 +98,10 @@ fn engine(shards: u32) -> Engine<Echoes> {
 
 /// Digests of all ends, counters of all links, of a run in parts of at most so many events per shard; and how many.
 fn outcome(shards: u32, most: u64) -> (String, usize) {
-    let mut engine = engine(shards);
+    outcome_of(engine(shards), most)
+}
+
+fn outcome_of(mut engine: Engine<Echoes>, most: u64) -> (String, usize) {
     let mut parts = 0;
     for end in [700, 1500].map(|us| Time::ZERO + Span::from_us(us)) {
         while !engine.run_part(end, Bounds { most, cancel: None }) {
@@ -220,4 +224,60 @@ fn a_shard_steps_by_its_own_delays() {
     }
     let shortest = [0, 1, 2].map(|me| lookahead.shortest_of(me));
     assert_eq!(shortest, [3, 3, 700].map(Span::from_us));
+}
+
+/// Two hosts that send one packet to and fro: each shard waits for the other all the time.
+fn ping_pong(shards: u8) -> Engine<Echoes> {
+    let mut net = NetSpec::new();
+    let (a, b) = (net.node(), net.node());
+    let queue = QueueSpec::Fifo { limit: Limit::Packets(10), mark: None };
+    let mut route = |from, to| {
+        let link =
+            net.link(LinkSpec::new(from, to, 10_000_000_000, Span::from_us(2), queue.clone())).unwrap();
+        net.route(&[link]).unwrap()
+    };
+    let (there, back) = (route(a, b), route(b, a));
+    let echo =
+        |route, peer, global, window| Echo { route, peer, global, window, timer: Timer::new(), digest: 0 };
+    let partition = Partition::new(vec![0, shards - 1]);
+    let hosts = match shards {
+        1 => vec![Echoes(vec![echo(there, 1, 0, 1), echo(back, 0, 1, 0)])],
+        _ => vec![Echoes(vec![echo(there, 0, 0, 1)]), Echoes(vec![echo(back, 0, 1, 0)])],
+    };
+    Engine::new(&net, &partition, &Streams::new(1), hosts).unwrap()
+}
+
+#[test]
+fn threads_that_wait_more_than_they_work_fall_back_to_one() {
+    let end = Time::ZERO + Span::from_ms(400);
+    let digests = |engine: &Engine<Echoes>| {
+        let mut all: Vec<(u32, u64)> =
+            engine.hosts().flat_map(|h| &h.0).map(|e| (e.global, e.digest)).collect();
+        all.sort_unstable();
+        (all, engine.totals())
+    };
+    let (mut one, mut two) = (ping_pong(1), ping_pong(2));
+    one.run_until(end);
+    two.run_until(end);
+    assert!(two.is_alone() && !one.is_alone());
+    assert!(one.totals().events > 100_000, "{:?}", one.totals());
+    assert_eq!(digests(&one), digests(&two));
+    // In parts that end within a window.
+    let mut parts = ping_pong(2);
+    while !parts.run_part(end, Bounds { most: 10_001, cancel: None }) {}
+    assert_eq!(digests(&one), digests(&parts));
+}
+
+/// What waits is what one thread does, through every kind of link.
+#[test]
+fn shards_on_one_thread_give_identical_results() {
+    let (one, _) = outcome(1, u64::MAX);
+    for shards in [2, 4] {
+        let mut engine = engine(shards);
+        engine.fall_back();
+        assert!(outcome_of(engine, u64::MAX).0 == one, "{shards} shards on one thread differ from one");
+        let mut engine = self::engine(shards);
+        engine.fall_back();
+        assert!(outcome_of(engine, 1_000).0 == one, "{shards} shards in parts differ from one");
+    }
 }

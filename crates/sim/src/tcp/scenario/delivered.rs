@@ -10,8 +10,8 @@ use crate::transport::Part;
 pub(super) struct Delivered {
     /// Bytes delivered so far.
     bytes: Vec<u64>,
-    /// Bytes that arrived on each subflow so far.
-    arrived: Vec<Vec<u64>>,
+    /// Bytes that arrived on each subflow so far, one connection's after the other's.
+    arrived: Vec<u64>,
     /// Bytes within the window.
     pub(super) window: Vec<u64>,
 }
@@ -19,7 +19,7 @@ pub(super) struct Delivered {
 impl Delivered {
     pub(super) fn new(flows: &[Flow]) -> Delivered {
         let none = vec![0; flows.len()];
-        let arrived = flows.iter().map(|flow| vec![0; flow.paths.len()]).collect();
+        let arrived = vec![0; flows.iter().map(|flow| flow.paths.len()).sum()];
         Delivered { bytes: none.clone(), arrived, window: none }
     }
 
@@ -31,6 +31,7 @@ impl Delivered {
         hosts: &[&Hosts],
         part: &mut Part,
     ) {
+        let mut arrived = self.arrived.iter_mut();
         for (index, flow) in flows.iter().enumerate() {
             let bytes: u64 = flow.carrying().map(|id| directory.delivered_bytes(id, hosts)).sum();
             let new = bytes - std::mem::replace(&mut self.bytes[index], bytes);
@@ -39,10 +40,10 @@ impl Delivered {
                 self.window[index] += new;
             }
             let records: Vec<FlowRecord> = flow.carrying().map(|id| directory.flow(id, hosts)).collect();
-            for (subflow, path) in flow.paths.iter().enumerate() {
+            for ((subflow, path), arrived) in flow.paths.iter().enumerate().zip(&mut arrived) {
                 let of = |record: &FlowRecord| record.subflows[subflow].receiver.bytes;
                 let bytes = records.iter().map(of).sum();
-                let new = bytes - std::mem::replace(&mut self.arrived[index][subflow], bytes);
+                let new = bytes - std::mem::replace(arrived, bytes);
                 if let Some(path) = path {
                     let sums = if flow.competing { &mut part.competing_paths } else { &mut part.paths };
                     sums[*path] += new;

@@ -128,6 +128,8 @@ impl<'a, 'b> Maker<'a, 'b> {
             .map_err(|source: HostError| SimError::Host { traffic: traffic(), source })?;
         let asks = fetches || matches!(planned.app, App::RequestResponse { .. });
         let answers = asks.then_some(ConnId(conn.0 + 1));
+        // The name of its random draws is as long as all else that is known of a short flow.
+        let planned = Planned { stream: String::new(), ..planned };
         Ok(Flow { conn, answers, cc, group: group as u16, paths, competing: entry.is_competing(), planned })
     }
 
@@ -183,6 +185,7 @@ fn tcp_config(host: &Host) -> TcpConfig {
         mtu_bytes: u16::try_from(host.mtu.get()).unwrap_or(u16::MAX),
         initial_cwnd_pkt: u32::try_from(host.initial_window.get()).unwrap_or(u32::MAX),
         rto_min: span(host.min_rto),
+        rto_initial: span(host.initial_rto),
         delayed_ack: span(host.delayed_ack),
         receive_buffer: ReceiveBuffer::Auto { initial_bytes, max_bytes },
         scaling_ratio: host.packet_memory.map_or(default.scaling_ratio, |m| ratio(m).clamp(1, 255) as u8),

@@ -13,7 +13,7 @@ use crate::lower::NamedPath;
 use crate::run::{Managed, SimError};
 use crate::time::{Span, Time};
 use crate::traffic::{MAX_FLOWS, Planned};
-use crate::transport::{Ends, Moved, Part, Transport};
+use crate::transport::{Ends, Moved, Part, Routed, Transport};
 use delivered::Delivered;
 use vmcc_metrics::observed::{Counters, Observed};
 use vmcc_scenario::model::SubflowEvent;
@@ -151,6 +151,19 @@ impl Transport for Flows {
 
     fn warmed_up(&mut self, hosts: &[&Hosts]) {
         self.rtts_at_warmup = Some(self.directory.rtts(hosts.iter().copied()));
+    }
+
+    fn routed(&self, hosts: &[Hosts]) -> Vec<Routed> {
+        let of_flow = |(ends, flow): (usize, &Flow)| {
+            let (traffic, from, to) = (flow.planned.traffic, flow.planned.from, flow.planned.to);
+            let first = flow.directions().next();
+            let one = move |(way, &path): (usize, &Option<usize>)| {
+                let (there, back) = self.directory.routes(first?, way, hosts);
+                Some(Routed { ends, way, traffic, from, to, routes: (there, Some(back)), path })
+            };
+            flow.paths.iter().enumerate().filter_map(one).collect::<Vec<_>>()
+        };
+        self.flows.iter().enumerate().flat_map(of_flow).collect()
     }
 
     fn reroute(&mut self, moved: &Moved, hosts: &mut [&mut Hosts]) {

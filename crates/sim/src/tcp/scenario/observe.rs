@@ -9,7 +9,7 @@ use vmcc_metrics::observed::{
 use super::{Flow, Flows, Leg};
 use crate::hosts::Hosts;
 use crate::run::at;
-use crate::tcp::{App, Closing, FlowRecord, Object, RttGroups, SubflowRecord};
+use crate::tcp::{App, Closing, ConnId, FlowRecord, Object, RttGroups, SubflowRecord};
 use crate::time::Time;
 use crate::traffic::Planned;
 
@@ -26,7 +26,7 @@ fn reached(time: Time) -> Option<Moment> {
 }
 
 fn connections(all: &Flows, hosts: &[&Hosts], groups: usize, end: Moment) -> Vec<Connection> {
-    let mut samples = samples(hosts, &numbers(all));
+    let mut samples = samples(all, hosts);
     let mut left: BTreeMap<(usize, usize), Vec<&Leg>> = BTreeMap::new();
     for leg in &all.legs {
         left.entry((leg.flow, leg.subflow)).or_default().push(leg);
@@ -204,17 +204,17 @@ fn closed(why: Closing) -> Closed {
     }
 }
 
-/// The connections' numbers, by the simulator's.
-fn numbers(all: &Flows) -> BTreeMap<u32, usize> {
-    all.flows.iter().enumerate().map(|(index, flow)| (flow.conn.0, index)).collect()
+/// A connection's number, by the simulator's: flows were made in the order of both.
+fn number(all: &Flows, conn: ConnId) -> Option<usize> {
+    all.flows.binary_search_by_key(&conn, |flow| flow.conn).ok()
 }
 
 /// Samples by connection and subflow, by time: in an order that does not depend on shards.
-fn samples(hosts: &[&Hosts], numbers: &BTreeMap<u32, usize>) -> BTreeMap<(usize, usize), Vec<Sample>> {
+fn samples(all: &Flows, hosts: &[&Hosts]) -> BTreeMap<(usize, usize), Vec<Sample>> {
     let mut samples: BTreeMap<(usize, usize), Vec<Sample>> = BTreeMap::new();
     for sample in hosts.iter().flat_map(|shard| shard.tcp.samples()) {
-        let Some(index) = numbers.get(&sample.conn.0) else { continue };
-        samples.entry((*index, usize::from(sample.subflow))).or_default().push(Sample {
+        let Some(index) = number(all, sample.conn) else { continue };
+        samples.entry((index, usize::from(sample.subflow))).or_default().push(Sample {
             at: at(sample.at),
             srtt_8us: sample.srtt_8us,
             cwnd_pkt: sample.cwnd_pkt,
@@ -228,10 +228,9 @@ fn samples(hosts: &[&Hosts], numbers: &BTreeMap<u32, usize>) -> BTreeMap<(usize,
 
 /// Requests, in an order that does not depend on shards.
 fn responses(flows: &Flows, hosts: &[&Hosts], first: usize) -> Vec<Response> {
-    let numbers = numbers(flows);
     let all = hosts.iter().flat_map(|shard| shard.tcp.responses());
     let one = |response: &crate::tcp::Response| {
-        let connection = first + *numbers.get(&response.conn.0)?;
+        let connection = first + number(flows, response.conn)?;
         let (asked, answered) = (at(response.asked), Some(at(response.answered)));
         Some(Response { connection, asked, answered, bytes: response.bytes })
     };
