@@ -321,7 +321,7 @@ impl Conn {
         let (published, drained) = (&self.group.path, self.drained);
         let srtt_8us = |r: usize| match drained >> r & 1 {
             0 => published[r].srtt_8us,
-            _ => subs[r].expected_rtt_8us(now_us),
+            _ => subs[r].expected_rtt_8us(),
         };
         self.selector.select(subs, Paths(carriers), srtt_8us, demand)
     }

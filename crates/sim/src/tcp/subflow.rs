@@ -319,15 +319,11 @@ impl Subflow {
         }
     }
 
-    /// RTT of a packet that is sent now on a subflow without any in flight. After two round trips the queue that its estimate has
-    /// seen is empty, as far as it is its own: Linux, too, takes an idle subflow to have no time to linger
-    /// (`mptcp_subflow_get_send`).
-    pub(crate) fn expected_rtt_8us(&self, now_us: u64) -> u32 {
-        let srtt_8us = self.rtt.srtt_8us;
-        if now_us.saturating_sub(self.last_sent.us()) <= u64::from(srtt_8us) / 4 {
-            return srtt_8us;
-        }
-        u32::try_from(self.rtt.min_rtt.us().saturating_mul(8)).map_or(srtt_8us, |least| least.min(srtt_8us))
+    /// RTT of a packet that is sent now on a subflow without any in flight: the queue that its estimate has seen is empty, as far
+    /// as it was its own. Linux, too, takes an idle subflow to have no time to linger (`mptcp_subflow_get_send`).
+    pub(crate) fn expected_rtt_8us(&self) -> u32 {
+        let least_8us = u32::try_from(self.rtt.min_rtt.us().saturating_mul(8)).unwrap_or(u32::MAX);
+        least_8us.min(self.rtt.srtt_8us)
     }
 }
 
