@@ -124,7 +124,7 @@ impl Plots {
         }
     }
 
-    /// Whether lines of a plot differ in a setting: its axis does not count.
+    /// Lines of some plot differ in this setting; its axis does not count.
     fn tells_lines_apart(&self, choice: &Choice) -> bool {
         self.sweeps.iter().chain(&self.distributions).any(|plot| {
             let mut values = plot.lines.iter().filter_map(|line| line.set.get(&choice.key));

@@ -89,7 +89,7 @@ impl Sender {
         }
     }
 
-    /// When the next packet is due; `None` if the sender stops before.
+    /// Time of the next packet; `None` if the sender stops before.
     fn next_after(&mut self, now: Time) -> Option<Time> {
         let [mut next, gap] = [now.ps(), self.gap.ps()].map(u128::from);
         if self.period_ends == Time::NEVER {

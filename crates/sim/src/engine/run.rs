@@ -125,7 +125,7 @@ impl<E: Endpoints> Engine<E> {
         while !self.run_part(end, Bounds { most: u64::MAX, cancel: None }) {}
     }
 
-    /// Whether its shards have fallen back to one thread.
+    /// True once its shards have fallen back to one thread.
     #[cfg(test)]
     pub(crate) fn is_alone(&self) -> bool {
         self.alone

@@ -71,14 +71,14 @@ impl Buffer {
         Buffer { limit_bytes, mark_bytes, kept: Kept::new(limit_packets) }
     }
 
-    /// Whether a packet of `size` finds no room beside what waits.
+    /// No room for a packet of `size` beside the backlog.
     pub(crate) fn is_full(&self, waiting: Backlog, size: u16) -> bool {
         let bytes = waiting.bytes + u64::from(size);
         waiting.packets >= u64::from(self.kept.limit_packets)
             || (bytes > u64::from(self.limit_bytes) && self.limit_bytes != NO_LIMIT)
     }
 
-    /// Whether an arrival that meets so much is marked.
+    /// An arrival that meets this backlog is marked.
     pub(crate) fn marks(&self, waiting: Backlog) -> bool {
         waiting.bytes > u64::from(self.mark_bytes) && self.mark_bytes != NO_LIMIT
     }

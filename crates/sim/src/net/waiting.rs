@@ -95,7 +95,7 @@ impl Link {
         Some(buffer.marks(waiting))
     }
 
-    /// What waits just before `now_ps`.
+    /// Backlog just before `now_ps`.
     pub(crate) fn waiting(&self, buffer: &Buffer, now_ps: u64) -> Backlog {
         // What starts now waited before.
         match now_ps.checked_sub(1) {

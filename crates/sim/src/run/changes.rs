@@ -23,7 +23,7 @@ pub(crate) struct Remap {
     nic: usize,
 }
 
-/// What is on other routes from a moment on.
+/// Ways that are on other routes from a moment on.
 #[derive(Debug)]
 pub(crate) struct Moves {
     pub(crate) at: Time,
@@ -102,7 +102,7 @@ fn change(fabric: &mut Fabric, at: Time, name: &str, change: LinkChange) -> Resu
     Ok(())
 }
 
-/// What each remap moves.
+/// The moves of each remap.
 pub(crate) fn routes(
     fabric: &mut Fabric,
     scenario: &Scenario,
@@ -159,7 +159,7 @@ fn original_ways(fabric: &Fabric, scenario: &Scenario, ends: Ends) -> Result<Vec
     Ok(fabric.ways(ends.from, ends.to, allowed, count, &mut unused)?)
 }
 
-/// Moves what is to move at this moment.
+/// Applies the moves of this moment.
 pub(crate) fn apply_moves(setup: &mut Setup, now: Time) {
     let due = setup.moves.iter().filter(|moves| moves.at == now);
     let mut hosts: Vec<&mut Hosts> = setup.engine.hosts_mut().collect();

@@ -318,7 +318,9 @@ impl Conn {
             window_bytes: u64::from(self.edge - self.una) * mss_bytes,
             backlog_bytes: (u64::from(self.end - self.nxt) * mss_bytes).min(SEND_BUFFER_BYTES),
         };
-        let (published, drained) = (&self.group.path, self.drained);
+        // Where the application limits, subflows are idle whatever they are like.
+        let drained = if self.end > self.edge { self.drained } else { 0 };
+        let published = &self.group.path;
         let srtt_8us = |r: usize| match drained >> r & 1 {
             0 => published[r].srtt_8us,
             _ => subs[r].expected_rtt_8us(),

@@ -268,7 +268,7 @@ fn threads_that_wait_more_than_they_work_fall_back_to_one() {
     assert_eq!(digests(&one), digests(&parts));
 }
 
-/// What waits is what one thread does, through every kind of link.
+/// The fallback through every kind of link.
 #[test]
 fn shards_on_one_thread_give_identical_results() {
     let (one, _) = outcome(1, u64::MAX);
