@@ -5,6 +5,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VMCC := $(TARGET)/release/vmcc
+DEMO := $(TARGET)/debug/vmcc
 # SETUP=: leaves the set-up out, for systems whose packages you install yourself.
 SETUP ?= scripts/setup.sh
 
@@ -15,8 +16,9 @@ help: ## this list
 .PHONY: demo
 demo: ## all set-up, then four algorithms over two paths on a real kernel
 	@$(SETUP) demo
-	@$(MAKE) --no-print-directory release
-	@$(VMCC) demo
+	@cat docs/demo.txt
+	@scripts/test.sh --build-program
+	@$(DEMO) demo
 
 .PHONY: test
 test: ## all set-up, then every test that this machine can run

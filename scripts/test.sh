@@ -4,7 +4,8 @@
 # Runs every test that this machine can run, in stages; a failed stage does not keep the next ones
 # from running. `make test` calls it after set-up.
 #
-#   scripts/test.sh [STAGE...]      default: those of `all_stages`; `more_stages` by name
+#   scripts/test.sh [STAGE...]        default: those of `all_stages`; `more_stages` by name
+#   scripts/test.sh --build-program   only builds target/debug/vmcc, as the stages do
 #
 # What a machine cannot run is named in the summary, with the reason. With CI set nothing may be
 # left out: what cannot run has failed. Exit codes: 0 all passed, 1 a stage failed, 2 wrong use.
@@ -31,11 +32,15 @@ with_guests=(agents)
 
 # Every compilation here is Clippy's as well, which is the compiler with more lints: what it says is kept with what was
 # compiled, and `clippy` asks for it.
-export RUSTC_WORKSPACE_WRAPPER=clippy-driver
+# Without Clippy, as on a machine that is set up for the demo alone, the compiler itself does.
+RUSTC_WORKSPACE_WRAPPER=$(command -v clippy-driver)
+export RUSTC_WORKSPACE_WRAPPER
 
 # One feature set for every stage with kernel code, and always the whole workspace: what is selected
 # decides about the features of dependencies, which would be compiled a second time.
 kernel_features=(--features "vmcc/kernel,vmcc/root-tests,vmcc-lab/root-tests")
+
+[ "${1:-}" != --build-program ] || exec cargo build --locked --workspace "${kernel_features[@]}" --bin vmcc
 
 # --- stages -----------------------------------------------------------------------------------
 # A stage succeeds, fails, or returns 77 after printing why this machine cannot run it.
@@ -60,6 +65,7 @@ stage_prose() { scripts/prose.py; }
 # Everything with both sets of features; what was compiled before, as the other stages do, is only asked for.
 stage_clippy() {
 	local status=0
+	[ -n "$RUSTC_WORKSPACE_WRAPPER" ] || cannot "no Clippy; run: scripts/setup.sh test" || return
 	heard_nothing cargo build --locked --all-targets || status=1
 	heard_nothing "${examples[@]}" || status=1
 	heard_nothing build_tests || status=1

@@ -41,3 +41,15 @@ fn parameters_are_set_as_the_list_of_algorithms_says() {
     let (_, document) = json(dir.path(), &arguments);
     assert_eq!(document["cases"][0]["set"]["params.vmcc.g"], 0.25);
 }
+
+/// `make demo` shows it while it builds.
+#[test]
+fn recorded_demo_is_what_the_simulator_prints() {
+    let dir = folder();
+    let printed = output(dir.path(), &["demo", "--engine", "sim", "--out", "out"]).stdout;
+    let printed = String::from_utf8(printed).unwrap();
+    let (table, _) = printed.split_once("Report:").unwrap();
+    let recorded = fs::read_to_string(root().join("docs/demo.txt")).unwrap();
+    let (_, recorded) = recorded.split_once("\n\n").unwrap();
+    assert_eq!(recorded.trim_end(), table.trim_end(), "record it again: CONTRIBUTING.md, \"The recorded demo\"");
+}
