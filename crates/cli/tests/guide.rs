@@ -51,5 +51,9 @@ fn recorded_demo_is_what_the_simulator_prints() {
     let (table, _) = printed.split_once("Report:").unwrap();
     let recorded = fs::read_to_string(root().join("docs/demo.txt")).unwrap();
     let (_, recorded) = recorded.split_once("\n\n").unwrap();
-    assert_eq!(recorded.trim_end(), table.trim_end(), "record it again: CONTRIBUTING.md, \"The recorded demo\"");
+    assert_eq!(
+        recorded.trim_end(),
+        table.trim_end(),
+        "record it again: CONTRIBUTING.md, \"The recorded demo\""
+    );
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{alone, run_until};
+use common::{alone, judged};
 use vmcc_lab::LabSpec;
 use vmcc_results::{Metrics, RunOutput};
 use vmcc_scenario::{Document, Overrides};
@@ -39,17 +39,20 @@ fn root_service_queues_share_by_weight_and_mark_at_their_own_thresholds() {
     let share =
         |m: &Metrics, name: &str| figure(m, &format!("traffic.{name}.goodput_bps")) / m.goodput_bps.unwrap();
     let wanted = [("four", 4.0 / 7.0), ("two", 2.0 / 7.0), ("one", 1.0 / 7.0)];
-    let shares = |m: &Metrics| wanted.iter().all(|(name, ideal)| near(share(m, name), *ideal, 0.05));
-    let metrics = run_until(&spec, shares).metrics;
-    assert!(shares(&metrics), "{:?}", wanted.map(|(name, _)| share(&metrics, name)));
-    // 50 kB for the port, by weight while all have packets.
-    for (class, bytes) in [(0, 28_571.0), (1, 14_285.0), (2, 7_143.0)] {
-        let threshold = figure(&metrics, &format!("paths.a.class.{class}.threshold_bytes.p50"));
-        assert!(near(threshold, bytes, 0.05), "class {class}: {threshold} B");
-        assert!(figure(&metrics, &format!("paths.a.class.{class}.ce_marks")) > 50.0);
-    }
-    let queue = figure(&metrics, "paths.a.class.0.queue_bytes.p50");
-    assert!((0.4 * 28_571.0..1.5 * 28_571.0).contains(&queue), "{queue} B wait where 28,571 are wanted");
+    judged(&spec, |output| {
+        let metrics = &output.metrics;
+        for (name, ideal) in wanted {
+            assert!(near(share(metrics, name), ideal, 0.05), "{name}: {}", share(metrics, name));
+        }
+        // 50 kB for the port, by weight while all have packets.
+        for (class, bytes) in [(0, 28_571.0), (1, 14_285.0), (2, 7_143.0)] {
+            let threshold = figure(metrics, &format!("paths.a.class.{class}.threshold_bytes.p50"));
+            assert!(near(threshold, bytes, 0.05), "class {class}: {threshold} B");
+            assert!(figure(metrics, &format!("paths.a.class.{class}.ce_marks")) > 50.0);
+        }
+        let queue = figure(metrics, "paths.a.class.0.queue_bytes.p50");
+        assert!((0.4 * 28_571.0..1.5 * 28_571.0).contains(&queue), "{queue} B wait where 28,571 are wanted");
+    });
 }
 
 #[test]
@@ -57,11 +60,12 @@ fn root_a_capped_queue_leaves_the_rest_unused() {
     let _alone = alone();
     let set = ["variant=capped alone", "duration=4s"];
     let spec = case("marking/weights-21", &set);
-    let alone = |m: &Metrics| figure(m, "traffic.one.goodput_bps");
     // A third of 100 Mbit/s in full frames.
     let cap = 100e6 / 3.0 * 1448.0 / 1514.0;
-    let metrics = run_until(&spec, |m| alone(m) > 0.9 * cap).metrics;
-    assert!((0.9 * cap..1.03 * cap).contains(&alone(&metrics)), "{}", alone(&metrics));
+    judged(&spec, |output| {
+        let alone = figure(&output.metrics, "traffic.one.goodput_bps");
+        assert!((0.9 * cap..1.03 * cap).contains(&alone), "{alone}");
+    });
 }
 
 #[test]
@@ -69,12 +73,14 @@ fn root_a_vnic_moves_while_it_sends() {
     let _alone = alone();
     let set = ["variant=moving", "duration=5s", "warmup=1s", "event.0.at=2s"];
     let spec = case("marking/virtual-host", &set);
-    let output = run_until(&spec, |m| m.goodput_bps.unwrap() > 130e6);
-    // Each vNIC has 40 Mbit/s: two on each NIC before, three and one after.
-    let (before, after) = (carried(&output, "b", 1.0, 2.0), carried(&output, "b", 2.5, 5.0));
-    assert!(after < 0.65 * before, "NIC b carries {before} bit/s before, {after} after");
-    let (before, after) = (carried(&output, "a", 1.0, 2.0), carried(&output, "a", 2.5, 5.0));
-    assert!(after > 1.25 * before, "NIC a carries {before} bit/s before, {after} after");
-    let vm = figure(&output.metrics, "traffic.first.goodput_bps");
-    assert!(vm <= 1.03 * 80e6, "the cap moves along: {vm}");
+    judged(&spec, |output| {
+        // Each vNIC has 40 Mbit/s: two on each NIC before, three and one after.
+        let (before, after) = (carried(output, "b", 1.0, 2.0), carried(output, "b", 2.5, 5.0));
+        assert!(after < 0.65 * before, "NIC b carries {before} bit/s before, {after} after");
+        let (before, after) = (carried(output, "a", 1.0, 2.0), carried(output, "a", 2.5, 5.0));
+        assert!(after > 1.25 * before, "NIC a carries {before} bit/s before, {after} after");
+        let vm = figure(&output.metrics, "traffic.first.goodput_bps");
+        assert!(vm <= 1.03 * 80e6, "the cap moves along: {vm}");
+        assert!(output.metrics.goodput_bps.unwrap() > 130e6, "{:?}", output.metrics);
+    });
 }
