@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{alone, judged};
+use common::{alone, control, judged, run};
 use vmcc_lab::LabSpec;
 use vmcc_results::{Metrics, RunOutput};
 use vmcc_scenario::{Document, Overrides};
@@ -39,7 +39,7 @@ fn root_service_queues_share_by_weight_and_mark_at_their_own_thresholds() {
     let share =
         |m: &Metrics, name: &str| figure(m, &format!("traffic.{name}.goodput_bps")) / m.goodput_bps.unwrap();
     let wanted = [("four", 4.0 / 7.0), ("two", 2.0 / 7.0), ("one", 1.0 / 7.0)];
-    judged(&spec, |output| {
+    let verdict = |output: &RunOutput| {
         let metrics = &output.metrics;
         for (name, ideal) in wanted {
             assert!(near(share(metrics, name), ideal, 0.05), "{name}: {}", share(metrics, name));
@@ -52,7 +52,14 @@ fn root_service_queues_share_by_weight_and_mark_at_their_own_thresholds() {
         }
         let queue = figure(metrics, "paths.a.class.0.queue_bytes.p50");
         assert!((0.4 * 28_571.0..1.5 * 28_571.0).contains(&queue), "{queue} B wait where 28,571 are wanted");
-    });
+    };
+    // Senders that wait for a processor leave their class empty, and its turn to the others.
+    let in_use = |output: &RunOutput| output.metrics.goodput_bps.unwrap() / (100e6 * 1448.0 / 1514.0);
+    let backlogged = |output: &RunOutput| {
+        println!("{:.3} of the port's rate were used", in_use(output));
+        if in_use(output) > 0.98 { control() } else { 0.0 }
+    };
+    vmcc_testkit::judge(|| run(&spec).unwrap(), verdict, backlogged);
 }
 
 #[test]

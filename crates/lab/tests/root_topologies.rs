@@ -84,7 +84,7 @@ fn both(text: &str, tag: &str, check: impl Fn(&Metrics, &Metrics)) {
         );
         check(real, &model);
     };
-    vmcc_testkit::judge(|| on_the_kernel(&case, tag), verdict, common::control);
+    vmcc_testkit::judge(|| on_the_kernel(&case, tag), verdict, |_| common::control());
 }
 
 #[test]

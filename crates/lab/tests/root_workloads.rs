@@ -38,7 +38,7 @@ fn of(output: &RunOutput, name: &str) -> f64 {
 
 /// Runs `spec` with these programs until the verdict holds, or has failed while the machine carries what it carries when idle.
 fn judged(spec: &LabSpec, verdict: impl Fn(&RunOutput)) {
-    vmcc_testkit::judge(|| run_with(spec, programs()).unwrap(), verdict, control);
+    vmcc_testkit::judge(|| run_with(spec, programs()).unwrap(), verdict, |_| control());
 }
 
 /// 20 MB through two paths of 100 Mbit/s.

@@ -41,14 +41,14 @@ pub enum Outcome {
 /// Measures until `verdict` holds, or fails while the machine can carry what is asked of it.
 ///
 /// `verdict` panics if what was measured is wrong, as assertions do. `control` returns the share of its nominal result that
-/// the control reached (1 on an idle machine); it is measured only around failed verdicts.
+/// the control reached (1 on an idle machine); it is measured only after failed verdicts, and sees what failed.
 ///
 /// # Panics
 /// With the verdict's panic, when the test has failed.
 pub fn judge<T>(
     mut measure: impl FnMut() -> T,
     verdict: impl Fn(&T),
-    mut control: impl FnMut() -> f64,
+    mut control: impl FnMut(&T) -> f64,
 ) -> Outcome {
     let mut failures = 0;
     // The control before the first attempt is not known.
@@ -58,7 +58,7 @@ pub fn judge<T>(
         let Err(panic) = catch_unwind(AssertUnwindSafe(|| verdict(&measured))) else {
             return Outcome::Passed;
         };
-        let after = control();
+        let after = control(&measured);
         println!("attempt {attempt} failed; the control reached {before:.2} before and {after:.2} after it");
         if before.min(after) >= CONCLUSIVE_SHARE {
             failures += 1;
@@ -99,7 +99,7 @@ mod tests {
                     share(measured.get() - 1) * fault
                 },
                 |rate| assert!(*rate > 0.95, "{rate}"),
-                || {
+                |_| {
                     controls.set(controls.get() + 1);
                     share(controls.get() - 1)
                 },

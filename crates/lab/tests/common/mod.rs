@@ -117,7 +117,7 @@ pub(crate) fn command(line: &str) -> String {
 
 /// Runs `spec` until the verdict holds, or has failed while the machine carries what it carries when idle.
 pub(crate) fn judged(spec: &LabSpec, verdict: impl Fn(&RunOutput)) {
-    vmcc_testkit::judge(|| run(spec).unwrap(), verdict, control);
+    vmcc_testkit::judge(|| run(spec).unwrap(), verdict, |_| control());
 }
 
 /// Share of two paths of 100 Mbit/s that plain TCP under the kernel's Reno fills now.
