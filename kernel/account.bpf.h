@@ -73,12 +73,13 @@ static __always_inline void account_give(u64 key)
 		__sync_fetch_and_add(&account->connections, -1);
 }
 
-static __always_inline void account_refuse(u64 key)
+/* Counts a path that runs uncoupled: there is no room, or its connection has too many others. */
+static __always_inline void account_refuse(u64 key, int beyond)
 {
 	struct mp_account *account = account_find(key);
 
 	if (account)
-		__sync_fetch_and_add(&account->uncoupled, 1);
+		__sync_fetch_and_add(beyond ? &account->beyond : &account->uncoupled, 1);
 }
 
 /* May the account ask once more in this second? */

@@ -132,7 +132,7 @@ void BPF_PROG(cc_release, struct sock *sk)
 #if CC_COUPLED
 	struct mp_sk *ca = mp_sk(sk);
 
-	if (live(sk) && ca->group_key && group_leave(ca->group_key, ca->slot & (CC_MAX_PATHS - 1)))
+	if (live(sk) && ca->group_key && group_leave(ca->group_key, ca->slot, sk))
 		group_end(ca->group_key);
 	ca->group_key = 0;
 #endif

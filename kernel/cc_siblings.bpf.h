@@ -29,7 +29,8 @@ static __noinline int sharing_begin(u64 key, u8 slot)
 	/* The first has slot 0. */
 	if (slot)
 		entry->several = 1;
-	cc_sharing_begin(&ev, &entry->sharing);
+	if (slot < CC_SHARING_PATHS)
+		cc_sharing_begin(&ev, &entry->sharing);
 	return 0;
 }
 #else
@@ -41,16 +42,43 @@ static __always_inline int sharing_begin(u64 key, u8 slot)
 }
 #endif
 
-static __always_inline void join(struct sock *sk, struct mp_sk *ca)
+/* Counts a path that is refused, the first time, and anew if the cause is another. */
+static __always_inline u8 refuse(const struct sock *sk, int joined, u8 before)
 {
-	u8 slot = 0, refused = ca->slot & SLOT_REFUSED;
+	u8 refused = SLOT_REFUSED | (joined == GROUP_BEYOND ? SLOT_BEYOND : 0);
+	const struct mptcp_subflow_context *subflow = subflow_of(sk);
 
-	ca->group_key = group_join(sk, &slot);
-	if (ca->group_key)
-		sharing_begin(ca->group_key, slot);
-	if (!ca->group_key)
-		slot = refused || group_refused(sk) ? SLOT_REFUSED : 0;
+	if (subflow && refused != (before & (SLOT_REFUSED | SLOT_BEYOND)))
+		group_refused(subflow, joined);
+	return refused;
+}
+
+/*
+ * Joins the connection; plain TCP, and a path that is not part of one yet, has none.  By itself for
+ * its stack: callbacks that come here have deep ones of detect as well.
+ */
+static __noinline int join(struct sock *sk)
+{
+	struct mp_sk *ca = mp_sk(sk);
+	const struct mptcp_subflow_context *subflow = subflow_of(sk);
+	u8 slot = 0, before = ca->group_key ? 0 : ca->slot;
+	u32 token = 0;
+	u64 key = subflow ? connection_key(subflow, &token) : 0;
+	int joined;
+
+	ca->group_key = 0;
+	ca->slot = 0;
+	if (!key)
+		return 0;
+	joined = group_join(sk, key, token, &slot);
+	if (joined == GROUP_JOINED) {
+		ca->group_key = key;
+		sharing_begin(key, slot);
+	} else {
+		slot = refuse(sk, joined, before);
+	}
 	ca->slot = slot;
+	return 0;
 }
 
 /*
@@ -63,8 +91,8 @@ static __always_inline void membership(struct sock *sk, struct mp_sk *ca)
 
 	if (!tp->is_mptcp)
 		return;
-	if (!ca->group_key || !group_has(ca->group_key, ca->slot & (CC_MAX_PATHS - 1)))
-		join(sk, ca);
+	if (!ca->group_key || !group_has(ca->group_key, ca->slot, sk))
+		join(sk);
 	ca->flags =
 		subflow_is_backup(subflow_of(sk)) ? ca->flags | SK_BACKUP : ca->flags & ~SK_BACKUP;
 	if (ca->group_key)
@@ -136,8 +164,6 @@ static __always_inline void fill_ends(struct mp_ends *ends, const struct sock *s
 static __always_inline void fill_event(struct mp_close_event *event, const struct sock *sk,
 				       const struct mp_group *entry, u32 slot, u32 peer)
 {
-	const struct mptcp_subflow_context *kept;
-
 	__builtin_memset(event, 0, sizeof(*event));
 	event->time_ns = bpf_ktime_get_ns();
 	event->cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
@@ -148,8 +174,7 @@ static __always_inline void fill_event(struct mp_close_event *event, const struc
 	event->slot = slot;
 	event->peer = peer;
 	fill_ends(&event->ends, sk);
-	kept = (const struct mptcp_subflow_context *)entry->subflow[peer];
-	fill_ends(&event->peer_ends, BPF_CORE_READ(kept, tcp_sock));
+	fill_ends(&event->peer_ends, (const struct sock *)entry->socket[peer]);
 }
 
 /* Asks user space to close this path: BPF cannot. */

@@ -7,20 +7,26 @@
  * subflow takes a slot when it becomes part of a connection and gives it back in release(); the
  * last one deletes the entry.  Subflows of one connection come and go on several CPUs at once, and
  * the kernel may reuse the memory of a deleted entry at once, also while another CPU still holds a
- * pointer to it.  So membership is one 64-bit word, which says whose entry this is and who is in
- * it, and changes by compare-and-swap:
+ * pointer to it.  So membership is one 64-bit word, which says whose entry this is and how many are
+ * in it, and changes by compare-and-swap:
  *
- *     members = owner (56 bits of the key) | a bit per slot
+ *     members = owner (56 bits of the key) | count
  *
- *     make    insert an entry of nobody, 0, unless there is one; fill it in; 0 -> owner|own
- *     join    owner|bits -> owner|bits|own      fails on an entry that has been deleted or reused
- *     leave   owner|bits -> owner|bits&~own     cannot fail: a member's entry is never deleted
- *             owner|0 -> MP_GROUP_DEAD          fails if somebody has joined; else delete the entry
+ *     make    insert an entry of nobody, 0, unless there is one; fill it in; 0 -> owner|1
+ *     join    owner|n -> owner|n+1      fails on an entry that has been deleted or reused
+ *     leave   owner|n -> owner|n-1      cannot fail: a member's entry is never deleted
+ *             owner|0 -> MP_GROUP_DEAD  fails if somebody has joined; else delete the entry
+ *
+ * A member then takes the first slot whose socket is 0, by compare-and-swap as well.  It gives the
+ * slot back before it leaves, so there is one for each that is counted.
  *
  * A subflow that could not join tries again one round trip later; so does one whose entry is gone,
  * because user space found that nobody held it any more (crates/host, reclaim).  Slots are written
  * by their owner only and read by siblings without a lock: each field is a whole word, and a reader
  * that sees two fields of different moments sees a path as it was a moment ago.
+ *
+ * Slots lie in one value, not in entries of their own: a lookup per sibling and ACK would cost more
+ * than all that an algorithm computes from it.
  */
 #ifndef VMCC_GROUP_BPF_H
 #define VMCC_GROUP_BPF_H
@@ -29,7 +35,8 @@
 #include "shared.h"
 #include "account.bpf.h"
 
-#define MP_GROUP_SLOTS ((1u << CC_MAX_PATHS) - 1)
+#define MP_GROUP_COUNT_BITS 8
+#define MP_GROUP_COUNT	    ((1ull << MP_GROUP_COUNT_BITS) - 1)
 /* Attempts to join while others change the same word: more than there can be others. */
 #define MP_GROUP_TRIES (2 * CC_MAX_PATHS)
 
@@ -75,7 +82,7 @@ static __always_inline u64 connection_key(const struct mptcp_subflow_context *su
 
 static __always_inline u64 group_owner(u64 key)
 {
-	return key << CC_MAX_PATHS;
+	return key << MP_GROUP_COUNT_BITS;
 }
 
 /* Is the path to be used only when no other is left?  Then it does not count in its siblings' sums.
@@ -88,16 +95,30 @@ static __always_inline int subflow_is_backup(const struct mptcp_subflow_context 
 	       BPF_CORE_READ_BITFIELD_PROBED(subflow, request_bkup);
 }
 
+/* What the kernel keeps of the subflow of a socket in the table, which may be gone by now. */
+static __always_inline const struct mptcp_subflow_context *subflow_in(u64 socket)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)socket;
+
+	if (!socket || !BPF_CORE_READ(tp, is_mptcp))
+		return 0;
+	return BPF_CORE_READ(tp, inet_conn.icsk_ulp_data);
+}
+
 /*
  * Makes the connection's entry with slot 0 taken, at the cost of its account; false if that has no
  * more, there is an entry, or the table is full.  By itself for its stack.  Nobody joins or removes
  * an entry that is nobody's yet, so who has inserted it has it for itself.
  */
-static __noinline int group_make(u64 key, u32 token, const struct mptcp_subflow_context *subflow)
+static __noinline int group_make(u64 key, u32 token, const struct sock *sk)
 {
-	u64 account = account_of(BPF_CORE_READ(subflow, conn));
+	const struct mptcp_subflow_context *subflow = subflow_of(sk);
 	struct mp_group *entry = 0;
+	u64 account;
 
+	if (!subflow)
+		return 0;
+	account = account_of(BPF_CORE_READ(subflow, conn));
 	if (!account_take(account))
 		return 0;
 	if (bpf_map_update_elem(&mp_groups, &key, &nobodys_entry, BPF_NOEXIST) == 0)
@@ -110,96 +131,77 @@ static __noinline int group_make(u64 key, u32 token, const struct mptcp_subflow_
 	entry->netns = BPF_CORE_READ(subflow, conn, __sk_common.skc_net.net, ns.inum);
 	entry->account = account;
 	entry->made_ns = bpf_ktime_get_ns();
-	entry->subflow[0] = (u64)subflow;
+	entry->socket[0] = (u64)sk;
+	entry->group.end = 1;
 	/* Last, and after all else is to be seen. */
 	return __sync_val_compare_and_swap(&entry->members, 0, group_owner(key) | 1) == 0;
 }
 
-/* Takes a free slot of an entry, which may be another connection's by now; false if that fails. */
-static __always_inline int group_take(struct mp_group *entry, u64 owner, u8 *slot)
+/* How joining ended. */
+enum group_joined {
+	GROUP_JOINED,
+	GROUP_NO_ROOM, /* in the table or the account; or the entry is just being deleted */
+	GROUP_BEYOND,  /* the connection has CC_MAX_PATHS other paths */
+};
+
+/* Becomes a member of an entry, which may be another connection's by now. */
+static __always_inline int group_enter(struct mp_group *entry, u64 owner)
 {
 	u32 i;
 
 	for (i = 0; i < MP_GROUP_TRIES; i++) {
 		u64 members = *(volatile u64 *)&entry->members;
-		u64 free = ~members & (members + 1) & MP_GROUP_SLOTS;
 
-		if ((members & ~(u64)MP_GROUP_SLOTS) != owner || !free)
-			return 0;
-		if (__sync_val_compare_and_swap(&entry->members, members, members | free) ==
-		    members) {
-			*slot = cc_bitlen(free) - 1;
-			return 1;
-		}
+		if ((members & ~MP_GROUP_COUNT) != owner)
+			return GROUP_NO_ROOM;
+		if ((members & MP_GROUP_COUNT) >= CC_MAX_PATHS)
+			return GROUP_BEYOND;
+		if (__sync_val_compare_and_swap(&entry->members, members, members + 1) == members)
+			return GROUP_JOINED;
 	}
-	return 0;
+	return GROUP_NO_ROOM;
 }
 
-/*
- * Takes a slot of the connection's entry, which is made if need be.  Returns the key, or 0: plain
- * TCP, all slots taken, the table or the account is full, or the entry is just being deleted.
- */
-static __noinline u64 group_join(const struct sock *sk, u8 *slot)
+/* Leaves; true if that was the last: the entry is dead, and the caller's to end. */
+static __always_inline int group_exit(struct mp_group *entry, u64 owner)
 {
-	const struct mptcp_subflow_context *subflow = subflow_of(sk);
-	struct mp_group *entry;
-	u32 token = 0;
-	u64 key;
-
-	if (!subflow)
-		return 0;
-	key = connection_key(subflow, &token);
-	if (!key)
-		return 0;
-	*slot = 0;
-	entry = bpf_map_lookup_elem(&mp_groups, &key);
-	if (!entry && group_make(key, token, subflow))
-		return key;
-	/* A sibling may just have made it. */
-	if (!entry)
-		entry = bpf_map_lookup_elem(&mp_groups, &key);
-	if (!entry || !group_take(entry, group_owner(key), slot))
-		return 0;
-	entry->subflow[*slot & (CC_MAX_PATHS - 1)] = (u64)subflow;
-	return key;
-}
-
-/* Does the slot still belong to this connection's entry? */
-static __always_inline int group_has(u64 key, u8 slot)
-{
-	struct mp_group *entry = bpf_map_lookup_elem(&mp_groups, &key);
-	u64 members = entry ? *(volatile u64 *)&entry->members : MP_GROUP_DEAD;
-
-	return (members & ~(u64)MP_GROUP_SLOTS) == group_owner(key) && members >> slot & 1;
-}
-
-/* Counts a path that found no room; false for one that is not part of a connection yet. */
-static __noinline int group_refused(const struct sock *sk)
-{
-	const struct mptcp_subflow_context *subflow = subflow_of(sk);
-	const struct sock *conn = subflow ? BPF_CORE_READ(subflow, conn) : 0;
-
-	if (!conn)
-		return 0;
-	account_refuse(account_of(conn));
-	return 1;
-}
-
-/* Gives a slot back; true if that was the last: the entry is dead, and the caller's to end. */
-static __noinline int group_leave(u64 key, u8 slot)
-{
-	struct mp_group *entry = bpf_map_lookup_elem(&mp_groups, &key);
-	u64 owner = group_owner(key), bit;
-
-	if (!entry)
-		return 0;
-	slot &= CC_MAX_PATHS - 1;
-	bit = 1ull << slot;
-	entry->group.path[slot].flags = 0;
-	entry->subflow[slot] = 0;
-	if (__sync_fetch_and_and(&entry->members, ~bit) != (owner | bit))
+	if (__sync_fetch_and_add(&entry->members, -1) != (owner | 1))
 		return 0;
 	return __sync_val_compare_and_swap(&entry->members, owner, MP_GROUP_DEAD) == owner;
+}
+
+/* Siblings shall look at this slot as well. */
+static __always_inline void group_reach(struct mp_group *entry, u32 slot)
+{
+	u32 i;
+
+	for (i = 0; i < CC_MAX_PATHS; i++) {
+		u32 end = *(volatile u32 *)&entry->group.end;
+
+		if (end > slot)
+			return;
+		if (__sync_val_compare_and_swap(&entry->group.end, end, slot + 1) == end)
+			return;
+	}
+}
+
+/* Takes a member's slot; false if all were taken when looked at. */
+static __noinline int group_take(struct mp_group *entry, const struct sock *sk, u8 *slot)
+{
+	u32 i;
+
+	if (!entry || !slot)
+		return 0;
+	for (i = 0; i < CC_MAX_PATHS; i++) {
+		if (*(volatile u64 *)&entry->socket[i])
+			continue;
+		if (__sync_val_compare_and_swap(&entry->socket[i], 0, (u64)sk))
+			continue;
+		*slot = i;
+		group_reach(entry, i);
+		return 1;
+	}
+	return 0;
 }
 
 /* Deletes an entry that is dead.  Until then no path joins or makes another. */
@@ -216,6 +218,63 @@ static __noinline int group_end(u64 key)
 	return 0;
 }
 
+/* Takes a slot of the connection's entry, which is made if need be: enum group_joined. */
+static __noinline int group_join(const struct sock *sk, u64 key, u32 token, u8 *slot)
+{
+	struct mp_group *entry;
+	int joined;
+
+	*slot = 0;
+	entry = bpf_map_lookup_elem(&mp_groups, &key);
+	if (!entry && group_make(key, token, sk))
+		return GROUP_JOINED;
+	/* A sibling may just have made it. */
+	if (!entry)
+		entry = bpf_map_lookup_elem(&mp_groups, &key);
+	if (!entry)
+		return GROUP_NO_ROOM;
+	joined = group_enter(entry, group_owner(key));
+	if (joined != GROUP_JOINED)
+		return joined;
+	if (group_take(entry, sk, slot))
+		return GROUP_JOINED;
+	if (group_exit(entry, group_owner(key)))
+		group_end(key);
+	return GROUP_NO_ROOM;
+}
+
+/* Does the slot still belong to this socket? */
+static __always_inline int group_has(u64 key, u8 slot, const struct sock *sk)
+{
+	struct mp_group *entry = bpf_map_lookup_elem(&mp_groups, &key);
+	u64 members = entry ? *(volatile u64 *)&entry->members : MP_GROUP_DEAD;
+
+	return entry && (members & ~MP_GROUP_COUNT) == group_owner(key) &&
+	       *(volatile u64 *)&entry->socket[slot & (CC_MAX_PATHS - 1)] == (u64)sk;
+}
+
+/* Counts a path that could not join. */
+static __always_inline void group_refused(const struct mptcp_subflow_context *subflow, int joined)
+{
+	account_refuse(account_of(BPF_CORE_READ(subflow, conn)), joined == GROUP_BEYOND);
+}
+
+/* Gives a slot back; true if that was the last: the entry is dead, and the caller's to end. */
+static __noinline int group_leave(u64 key, u8 slot, const struct sock *sk)
+{
+	struct mp_group *entry = bpf_map_lookup_elem(&mp_groups, &key);
+
+	if (!entry)
+		return 0;
+	slot &= CC_MAX_PATHS - 1;
+	/* User space may have removed the entry, and siblings made another. */
+	if (*(volatile u64 *)&entry->socket[slot] != (u64)sk)
+		return 0;
+	entry->group.path[slot].flags = 0;
+	__sync_lock_test_and_set(&entry->socket[slot], 0);
+	return group_exit(entry, group_owner(key));
+}
+
 /*
  * A path that became a backup may carry nothing any more, so that no callback of its own tells its
  * siblings: whoever is alive looks after all.  The owner's next callback has the last word.
@@ -227,8 +286,8 @@ static __noinline int group_find_backups(u64 key)
 
 	if (!entry)
 		return 0;
-	for (i = 0; i < CC_MAX_PATHS; i++) {
-		if (subflow_is_backup((const struct mptcp_subflow_context *)entry->subflow[i]))
+	for (i = 0; i < CC_MAX_PATHS && i < *(volatile u32 *)&entry->group.end; i++) {
+		if (subflow_is_backup(subflow_in(entry->socket[i])))
 			__sync_fetch_and_and(&entry->group.path[i].flags, ~CC_SLOT_ESTABLISHED);
 	}
 	return 0;

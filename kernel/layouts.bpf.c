@@ -73,6 +73,7 @@ SHARED_ENUM(port_rule);
 SHARED_ENUM(port_kind);
 SHARED_ENUM(qdisc_macros);
 SHARED_ENUM(sharing_macros);
+SHARED_ENUM(state_refused);
 SHARED_ENUM(marking_function);
 
 SHARED_STRUCT(mp_config);

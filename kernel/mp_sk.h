@@ -8,8 +8,11 @@
 
 /* In mp_sk.slot of a path that is not coupled: it has been counted as such. */
 #define SLOT_REFUSED 0x80
-/* The same: on_ack has run, and detect is due. */
+/* With SLOT_REFUSED: because the connection has CC_MAX_PATHS others. */
+#define SLOT_BEYOND 0x20
+/* In mp_sk.slot: on_ack has run, and detect is due. */
 #define SLOT_DETECT 0x40
+_Static_assert(CC_MAX_PATHS <= SLOT_BEYOND, "a slot and its flags share a byte");
 
 /* What a subflow keeps in icsk_ca_priv. */
 struct mp_sk {
@@ -20,7 +23,7 @@ struct mp_sk {
 	u16 looked;	   /* when membership was looked at (short_clock) */
 	u16 gap;	   /* CC_PACES: the time between packets in us (brief); 0: Linux's */
 	u16 acked_pkt;	   /* with SK_SAMPLE */
-	u8 slot;	   /* and SLOT_REFUSED, SLOT_DETECT */
+	u8 slot;	   /* and SLOT_... */
 	u8 flags;
 };
 

@@ -38,10 +38,11 @@ struct mp_config {
  */
 struct mp_account {
 	uint64_t connections; /* in the table; wraps below 0 if the account was evicted meanwhile */
-	uint64_t uncoupled;   /* paths that found no room */
+	uint64_t uncoupled;   /* paths that found no room in the table */
 	uint64_t second;      /* in which `requests` were made */
 	uint64_t requests;
 	uint64_t requests_lost;
+	uint64_t beyond; /* paths of connections that had CC_MAX_PATHS others */
 };
 
 /* What an algorithm counts; the first are reductions, by cause (enum cc_cause). */
@@ -61,12 +62,12 @@ struct mp_counters {
 /* The paths of one connection, keyed by the connection. */
 struct mp_group {
 	struct cc_group group;
-	uint64_t members; /* whose entry this is and which slots are taken: group.bpf.h */
+	uint64_t members; /* whose entry this is and how many are in it: group.bpf.h */
 	uint32_t token;	  /* of the MPTCP connection */
 	uint32_t netns;	  /* inode number of its network namespace */
 	uint64_t account;
-	uint64_t made_ns;		/* CLOCK_MONOTONIC */
-	uint64_t subflow[CC_MAX_PATHS]; /* where the kernel keeps what it knows of each */
+	uint64_t made_ns;	       /* CLOCK_MONOTONIC */
+	uint64_t socket[CC_MAX_PATHS]; /* struct sock of each path; 0: the slot is free */
 };
 
 /* The same of an algorithm that detects, with what it has seen of them: one entry, one lookup. */
@@ -77,9 +78,9 @@ struct mp_watched_group {
 			   */
 };
 
-/* With key, the table's own 48 bytes and the allocator's 8 it is 1 KiB, as the kernel hands it out.
+/* With key, the table's own 48 bytes and the allocator's 8 it is 2 KiB, as the kernel hands it out.
  */
-_Static_assert(sizeof(struct mp_watched_group) <= 960, "a connection must fit in 1 KiB");
+_Static_assert(sizeof(struct mp_watched_group) <= 1984, "a connection must fit in 2 KiB");
 
 /* Set once, by the last member to leave, before the entry is deleted: nobody may join any more. */
 #define MP_GROUP_DEAD (~0ull)

@@ -22,6 +22,8 @@ CC_NOINLINE int state_of(const struct inet_connection_sock *icsk, struct socket_
 	to->path = kept.path;
 	to->group_key = kept.group_key;
 	to->slot = kept.slot & (CC_MAX_PATHS - 1);
+	if (!kept.group_key && kept.slot & SLOT_REFUSED)
+		to->refused = kept.slot & SLOT_BEYOND ? STATE_BEYOND : STATE_NO_ROOM;
 	return 1;
 }
 

@@ -5,13 +5,21 @@
 
 #include "cc.h"
 
+/* Why a path of a connection of several is not coupled. */
+enum state_refused {
+	STATE_NOT_REFUSED,
+	STATE_NO_ROOM, /* in the table of connections, or in its account's part of it */
+	STATE_BEYOND,  /* the connection has CC_MAX_PATHS other paths */
+};
+
 /* What an algorithm keeps of one socket. */
 struct socket_state {
 	uint64_t cookie;    /* as socket diagnostics say it; 0: nobody has asked them yet */
 	char algorithm[16]; /* its name in the kernel */
 	struct cc_path path;
 	uint64_t group_key; /* of its connection, by which tables know that; 0: not coupled */
-	uint64_t slot;	    /* in the connection */
+	uint32_t slot;	    /* in the connection */
+	uint32_t refused;   /* enum state_refused */
 };
 
 #endif /* VMCC_STATES_SHARED_H */

@@ -44,9 +44,9 @@
 #include <stdint.h>
 
 /* Changes whenever a struct below changes shape or meaning. */
-#define CC_INTERFACE_VERSION 3
+#define CC_INTERFACE_VERSION 4
 
-#define CC_MAX_PATHS	     8
+#define CC_MAX_PATHS	     32 /* a multiple of CC_STRIDE (coupling.h) */
 #define CC_MAX_PARAMS	     12
 #define CC_MAX_CWND_PKT	     (1u << 20) /* validity range of every fixed-point derivation */
 #define CC_MAX_SRTT_8US	     80000000u	/* 10 s */
@@ -125,13 +125,20 @@ struct cc_slot {
 	uint64_t pub[2]; /* the algorithm's own, copied from cc_path.pub */
 };
 
-/* The paths of one connection.  A single-path connection has none: hooks get a NULL group. */
+/*
+ * The paths of one connection.  A single-path connection has none: hooks get a NULL group.  Loops
+ * over paths end at `end`, so that a path costs what its siblings take, not what could be there.
+ */
 struct cc_group {
+	uint32_t end; /* slots from here on have never been taken */
+	uint32_t reserved;
 	struct cc_slot path[CC_MAX_PATHS];
 };
 
-#define CC_SHARING_BINS	 21 /* a block, and as many more as one end may be ahead: see sharing.h */
-#define CC_SHARING_PAIRS (CC_MAX_PATHS * (CC_MAX_PATHS - 1) / 2)
+#define CC_SHARING_BINS 21 /* a block, and as many more as one end may be ahead: see sharing.h */
+/* Detection compares the paths in the first slots; pairs beyond them are not compared. */
+#define CC_SHARING_PATHS 8
+#define CC_SHARING_PAIRS (CC_SHARING_PATHS * (CC_SHARING_PATHS - 1) / 2)
 
 /* One path, as the detector sees it. */
 struct cc_history {
@@ -153,7 +160,7 @@ struct cc_history {
 
 /* What the detector keeps of a connection.  All zero at first. */
 struct cc_sharing {
-	struct cc_history path[CC_MAX_PATHS]; /* each written by its path only */
+	struct cc_history path[CC_SHARING_PATHS]; /* each written by its path only */
 	int8_t evidence[CC_SHARING_PAIRS];
 	int8_t alone[CC_SHARING_PAIRS]; /* does one answer its probes, and the other not? */
 	uint32_t shift;			/* a bin is 2^shift us long; 0: none has begun */

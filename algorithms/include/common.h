@@ -25,9 +25,9 @@
 #define CC_ALPHA_ONE_Q30    (1u << 30)
 
 /*
- * Comparisons and choices.  The BPF verifier follows both sides of every branch, and eight paths
- * with a few branches each are more than it has patience for; so there, these are arithmetic.
- * CC_OPAQUE keeps the compiler from turning them back into branches.
+ * Comparisons and choices.  The BPF verifier follows both sides of every branch, and a few branches
+ * per path exceed its limit; so there, these are arithmetic.  CC_OPAQUE keeps the compiler from
+ * turning them back into branches.
  */
 #ifdef __bpf__
 #define CC_OPAQUE(x) __asm__ volatile("" : "+r"(x))
@@ -45,6 +45,15 @@ CC_INLINE uint64_t cc_nonzero(uint64_t x)
 CC_INLINE uint64_t cc_less(uint64_t a, uint64_t b)
 {
 	uint64_t borrow = (~a & b) | ((~a | b) & (a - b));
+
+	CC_OPAQUE(borrow);
+	return borrow >> 63;
+}
+
+/* a < b, of values below 2^63: three instructions instead of seven */
+CC_INLINE uint64_t cc_below(uint64_t a, uint64_t b)
+{
+	uint64_t borrow = a - b;
 
 	CC_OPAQUE(borrow);
 	return borrow >> 63;
@@ -68,6 +77,11 @@ CC_INLINE uint64_t cc_nonzero(uint64_t x)
 }
 
 CC_INLINE uint64_t cc_less(uint64_t a, uint64_t b)
+{
+	return a < b;
+}
+
+CC_INLINE uint64_t cc_below(uint64_t a, uint64_t b)
 {
 	return a < b;
 }
@@ -99,12 +113,12 @@ CC_INLINE uint64_t cc_max64(uint64_t a, uint64_t b)
 
 CC_INLINE uint32_t cc_min(uint32_t a, uint32_t b)
 {
-	return (uint32_t)cc_min64(a, b);
+	return (uint32_t)cc_select(cc_below(a, b), a, b);
 }
 
 CC_INLINE uint32_t cc_max(uint32_t a, uint32_t b)
 {
-	return (uint32_t)cc_max64(a, b);
+	return (uint32_t)cc_select(cc_below(a, b), b, a);
 }
 
 /* |a - b| */
@@ -179,7 +193,7 @@ CC_INLINE uint64_t cc_product_greater(struct cc_product x, struct cc_product y)
 {
 	uint64_t borrow = (y.lo - x.lo) >> 63;
 
-	return cc_less(y.hi, x.hi + borrow);
+	return cc_below(y.hi, x.hi + borrow);
 }
 
 CC_INLINE uint64_t cc_product_equal(struct cc_product x, struct cc_product y)

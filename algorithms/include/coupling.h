@@ -33,10 +33,49 @@
 #define CC_OWN_SRTT 0
 #endif
 
-/* A private copy of the slots: in the kernel, another CPU may be writing them. */
-struct cc_view {
-	uint32_t w[CC_MAX_PATHS];    /* 0: not there */
-	uint32_t srtt[CC_MAX_PATHS]; /* 1/8 us */
+/* Slots that a loop over paths looks at before it asks whether there are more. */
+#define CC_STRIDE 4
+_Static_assert(CC_MAX_PATHS % CC_STRIDE == 0, "a stride must not pass the end of the array");
+
+/*
+ * Every path that may be there.  In the kernel another CPU may write the slots, and `end`, between
+ * two loops: what a later loop derives from an earlier one must hold for any content.
+ */
+#ifdef __bpf__
+#define CC_FOR_PATHS(i, group)                                                                     \
+	for (uint32_t cc_base = 0, cc_last = *(volatile const uint32_t *)&(group)->end;            \
+	     cc_base < CC_MAX_PATHS && cc_base < cc_last; cc_base = cc_stride(cc_base))            \
+		for ((i) = cc_base; (i) < cc_base + CC_STRIDE; (i)++)
+
+/* The verifier shall see a number, and the compiler none from which it counts the rounds. */
+CC_INLINE uint32_t cc_stride(uint32_t base)
+{
+	base += CC_STRIDE;
+	CC_OPAQUE(base);
+	return base;
+}
+#else
+#define CC_FOR_PATHS(i, group)                                                                     \
+	for (uint32_t cc_last = ((i) = 0, cc_reach((group)->end)); (i) < cc_last; (i)++)
+
+/* Whole strides, as there. */
+CC_INLINE uint32_t cc_reach(uint32_t end)
+{
+	return (cc_min(end, CC_MAX_PATHS) + CC_STRIDE - 1) & ~(CC_STRIDE - 1u);
+}
+#endif
+
+/* The own path as it enters the sums. */
+struct cc_own {
+	uint32_t index;
+	uint32_t w;
+	uint32_t srtt; /* 1/8 us */
+};
+
+/* A path as it enters the sums. */
+struct cc_term {
+	uint32_t w;    /* 0: not there */
+	uint32_t srtt; /* 1/8 us */
 };
 
 #define CC_SUM_BITS    37 /* w * 2^places < 2^37, times 10 s in 1/8 us, stays below 2^64 */
@@ -89,17 +128,22 @@ CC_INLINE int cc_is_coupled(const struct cc_event *ev, const struct cc_group *gr
 	return group && ev->srtt_8us;
 }
 
-/* How many other paths of the connection enter the sums? */
-CC_INLINE uint64_t cc_siblings(const struct cc_event *ev, const struct cc_group *group)
+CC_SEPARATE int cc_others(const struct cc_group *group, uint32_t me)
 {
-	uint32_t me = cc_own_index(ev), i;
 	uint64_t found = 0;
+	uint32_t i;
 
-	if (!cc_is_coupled(ev, group))
+	if (!group)
 		return 0;
-	for (i = 0; i < CC_MAX_PATHS; i++)
-		found += cc_slot_counts(&group->path[i]) & (cc_equal(i, me) ^ 1);
-	return found;
+	CC_FOR_PATHS(i, group)
+	found += cc_slot_counts(&group->path[i]) & (cc_equal(i, me) ^ 1);
+	return (int)found;
+}
+
+/* How many other paths of the connection enter the sums? */
+CC_INLINE uint32_t cc_siblings(const struct cc_event *ev, const struct cc_group *group)
+{
+	return cc_is_coupled(ev, group) ? (uint32_t)cc_others(group, cc_own_index(ev)) : 0;
 }
 
 CC_INLINE int cc_has_sibling(const struct cc_event *ev, const struct cc_group *group)
@@ -107,49 +151,33 @@ CC_INLINE int cc_has_sibling(const struct cc_event *ev, const struct cc_group *g
 	return cc_siblings(ev, group) != 0;
 }
 
-/* Copies the slots; the own path enters with window `w` and the event's srtt. */
-CC_INLINE void cc_view_load(struct cc_view *view, const struct cc_event *ev,
-			    const struct cc_group *group, uint32_t w)
+/* The own path, with window `w` and the event's srtt. */
+CC_INLINE struct cc_own cc_own(const struct cc_event *ev, uint32_t w)
 {
-	uint32_t me = cc_own_index(ev), i;
+	struct cc_own own = {cc_own_index(ev), w, ev->srtt_8us};
 
-	for (i = 0; i < CC_MAX_PATHS; i++) {
-		const struct cc_slot *slot = &group->path[i];
-		uint64_t window = cc_select(cc_slot_counts(slot), cc_slot_window(slot), 0);
-		uint64_t mine = cc_equal(i, me);
-
-		view->w[i] = (uint32_t)cc_select(mine, w, window);
-		view->srtt[i] =
-			cc_known_srtt((uint32_t)cc_select(mine, ev->srtt_8us, cc_slot_srtt(slot)));
-	}
+	return own;
 }
 
-/*
- * Replaces round-trip times by those that paths publish in pub[0], in 1/8 us, and the own one by
- * `own_8us`; 0 leaves the host's.
- */
-CC_INLINE void cc_view_filter(struct cc_view *view, const struct cc_event *ev,
-			      const struct cc_group *group, uint32_t own_8us)
+/* The own path, with a round-trip time of its own (CC_OWN_SRTT); 0: the host's. */
+CC_INLINE struct cc_own cc_own_filtered(const struct cc_event *ev, uint32_t w, uint32_t own_8us)
 {
-	uint32_t me = cc_own_index(ev), i;
+	struct cc_own own = cc_own(ev, w);
 
-	for (i = 0; i < CC_MAX_PATHS; i++) {
-		uint64_t mine = cc_equal(i, me);
-		uint32_t filtered =
-			(uint32_t)cc_select(mine, own_8us, (uint32_t)group->path[i].pub[0]);
-
-		view->srtt[i] = (uint32_t)cc_select(cc_nonzero(filtered), cc_known_srtt(filtered),
-						    view->srtt[i]);
-	}
+	own.srtt = (uint32_t)cc_select(cc_nonzero(own_8us), own_8us, own.srtt);
+	return own;
 }
 
-CC_INLINE uint32_t cc_view_count(const struct cc_view *view)
+CC_INLINE struct cc_term cc_term(const struct cc_group *group, uint32_t i, const struct cc_own *own)
 {
-	uint32_t i, n = 0;
+	const struct cc_slot *slot = &group->path[i];
+	uint64_t window = cc_select(cc_slot_counts(slot), cc_slot_window(slot), 0);
+	uint64_t mine = cc_equal(i, own->index);
+	struct cc_term term = {
+		(uint32_t)cc_select(mine, own->w, window),
+		cc_known_srtt((uint32_t)cc_select(mine, own->srtt, cc_slot_srtt(slot)))};
 
-	for (i = 0; i < CC_MAX_PATHS; i++)
-		n += (uint32_t)cc_nonzero(view->w[i]);
-	return n;
+	return term;
 }
 
 /* wa / Ta^2 > wb / Tb^2, exactly; w up to 2^32, T up to 2^27. */
@@ -170,35 +198,79 @@ CC_INLINE uint64_t cc_scale(uint64_t x, uint32_t best_srtt, uint32_t srtt)
 	return (x * best_srtt + srtt / 2) / srtt;
 }
 
-CC_INLINE void cc_couple(const struct cc_view *view, struct cc_coupling *c)
+/* Path k, of those that were looked at. */
+struct cc_best {
+	uint32_t w; /* 0: none was there */
+	uint32_t srtt;
+	uint32_t widest; /* has the bit length of the largest window */
+};
+
+CC_INLINE void cc_best_of(struct cc_best *best, const struct cc_term *term)
 {
-	uint32_t i, widest = 1, places;
-	uint64_t sum = 0;
+	uint64_t better = cc_better_path(term->w, term->srtt, best->w, best->srtt);
 
-	c->w = 0;
-	c->srtt = 1;
-	for (i = 0; i < CC_MAX_PATHS; i++) {
-		uint64_t better;
+	best->widest |= term->w;
+	best->w = (uint32_t)cc_select(better, term->w, best->w);
+	best->srtt = (uint32_t)cc_select(better, term->srtt, best->srtt);
+}
 
-		CC_SKIP_UNLESS(view->w[i]);
-		better = cc_better_path(view->w[i], view->srtt[i], c->w, c->srtt);
-		widest |= view->w[i]; /* has the bit length of the maximum */
-		c->w = (uint32_t)cc_select(better, view->w[i], c->w);
-		c->srtt = (uint32_t)cc_select(better, view->srtt[i], c->srtt);
+#define CC_BEST_AT_FIRST {0, 1, 1}
+
+/* S is added up in as many places as there is room for, ... */
+CC_INLINE void cc_couple_begin(const struct cc_best *best, struct cc_coupling *c)
+{
+	c->w = best->w;
+	c->srtt = best->srtt;
+	c->shift = cc_min(CC_SUM_PLACES, CC_SUM_BITS - cc_bitlen(best->widest));
+	c->sum = 0;
+}
+
+CC_INLINE void cc_couple_add(const struct cc_best *best, const struct cc_term *term,
+			     struct cc_coupling *c)
+{
+	/* A path that has grown since must not overflow. */
+	uint64_t w = cc_min(term->w, best->widest);
+
+	c->sum += cc_scale(w << c->shift, c->srtt, term->srtt);
+}
+
+/* ... and kept in fewer. */
+CC_INLINE void cc_couple_end(struct cc_coupling *c)
+{
+	uint32_t kept = cc_min(CC_KEPT_PLACES, c->shift), surplus = c->shift - kept;
+
+	c->shift = kept;
+	c->sum = (c->sum + (1ull << surplus >> 1)) >> surplus;
+}
+
+CC_INLINE void cc_couple(const struct cc_group *group, const struct cc_own *own,
+			 struct cc_coupling *c)
+{
+	struct cc_best best = CC_BEST_AT_FIRST;
+	uint32_t i;
+
+	CC_FOR_PATHS(i, group)
+	{
+		struct cc_term term = cc_term(group, i, own);
+
+		CC_SKIP_UNLESS(term.w);
+		cc_best_of(&best, &term);
 	}
-	places = cc_min(CC_SUM_PLACES, CC_SUM_BITS - cc_bitlen(widest));
-	for (i = 0; i < CC_MAX_PATHS; i++) {
-		CC_SKIP_UNLESS(view->w[i]);
-		sum += cc_scale((uint64_t)view->w[i] << places, c->srtt, view->srtt[i]);
+	cc_couple_begin(&best, c);
+	CC_FOR_PATHS(i, group)
+	{
+		struct cc_term term = cc_term(group, i, own);
+
+		CC_SKIP_UNLESS(term.w);
+		cc_couple_add(&best, &term, c);
 	}
-	c->shift = cc_min(CC_KEPT_PLACES, places);
-	places -= c->shift;
-	c->sum = (sum + (1ull << places >> 1)) >> places;
+	cc_couple_end(c);
 }
 
 /*
  * c in Q40: how much all paths together may take per acknowledged packet.  At most 1, because S is
- * at least w_k; hence the second dividend stays below 2^(40 + s).
+ * at least w_k, unless path k has changed between the loops; hence the second dividend stays below
+ * 2^(40 + s).
  */
 CC_INLINE uint64_t cc_coupled_increase_q40(const struct cc_coupling *c)
 {
@@ -206,7 +278,8 @@ CC_INLINE uint64_t cc_coupled_increase_q40(const struct cc_coupling *c)
 
 	if (!c->sum)
 		return 0;
-	return ((((uint64_t)c->w << up) / c->sum) << (2 * c->shift + 40 - up)) / c->sum;
+	return cc_min64(((((uint64_t)c->w << up) / c->sum) << (2 * c->shift + 40 - up)) / c->sum,
+			CC_CREDIT_ONE);
 }
 
 #endif /* VMCC_COUPLING_H */

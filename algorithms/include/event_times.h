@@ -57,7 +57,7 @@ struct cc_event_pair {
 
 CC_INLINE struct cc_event_times *cc_event_times(struct cc_sharing *sharing, uint32_t path)
 {
-	return (struct cc_event_times *)&sharing->path[path & (CC_MAX_PATHS - 1)];
+	return (struct cc_event_times *)&sharing->path[path & (CC_SHARING_PATHS - 1)];
 }
 
 /* The i-th event of those that are kept, the oldest first. */
@@ -187,7 +187,7 @@ CC_NOINLINE void cc_events_on_ack(const struct cc_event *ev, const struct cc_gro
 				  struct cc_sharing *sharing, uint64_t interval_us,
 				  struct cc_decision *out)
 {
-	uint32_t me = cc_own_index(ev), i;
+	uint32_t me = cc_sharing_own(ev), i;
 	struct cc_event_pair pair = {0};
 
 	if (!cc_event_noted(ev, cc_event_times(sharing, me)))
@@ -195,7 +195,7 @@ CC_NOINLINE void cc_events_on_ack(const struct cc_event *ev, const struct cc_gro
 	pair.me = me;
 	pair.interval_us = interval_us ? (uint32_t)cc_min64(interval_us, CC_EVENT_INTERVAL_MAX)
 				       : CC_EVENT_INTERVAL_US;
-	for (i = 0; i < CC_MAX_PATHS; i++) {
+	for (i = 0; i < CC_SHARING_PATHS; i++) {
 		const struct cc_slot *slot = &group->path[i];
 
 		pair.other = i;

@@ -20,13 +20,12 @@ CC_INLINE uint64_t cc_capped_increase_q40(uint64_t coupled_q40, uint32_t w)
 CC_INLINE uint64_t cc_lia_increase_q40(const struct cc_event *ev, const struct cc_group *group,
 				       uint32_t w)
 {
-	struct cc_view view;
+	struct cc_own own = cc_own(ev, w);
 	struct cc_coupling c;
 
 	if (!cc_is_coupled(ev, group))
 		return cc_inverse_q40(w);
-	cc_view_load(&view, ev, group, w);
-	cc_couple(&view, &c);
+	cc_couple(group, &own, &c);
 	return cc_capped_increase_q40(cc_coupled_increase_q40(&c), w);
 }
 

@@ -47,45 +47,104 @@ CC_INLINE void cc_olia_on_loss(struct cc_olia *o, struct cc_path *self)
 	cc_olia_publish(o, self);
 }
 
+/* l of a path, the own one from its own state; 0 for an absent one. */
+CC_INLINE uint32_t cc_olia_l(const struct cc_olia *o, const struct cc_group *group, uint32_t i,
+			     uint32_t me)
+{
+	const struct cc_slot *slot = &group->path[i];
+	uint64_t published = (uint32_t)slot->pub[CC_OLIA_PUB];
+	uint64_t sibling = cc_select(cc_slot_counts(slot), published, 0);
+	uint64_t l = cc_select(cc_equal(i, me), cc_max(o->l1_pkt, o->l2_pkt), sibling);
+
+	return cc_min((uint32_t)l, CC_OLIA_MAX_LOSS_GAP);
+}
+
+/* What alpha depends on. */
+struct cc_olia_best {
+	uint32_t w;    /* the largest window */
+	uint32_t l;    /* of the path with the largest l/T^2 */
+	uint32_t srtt; /* likewise */
+};
+
+CC_INLINE void cc_olia_best_of(struct cc_olia_best *best, const struct cc_term *term, uint32_t l)
+{
+	uint64_t better = cc_better_path(l, term->srtt, best->l, best->srtt);
+
+	best->w = cc_max(best->w, term->w);
+	best->l = (uint32_t)cc_select(better, l, best->l);
+	best->srtt = (uint32_t)cc_select(better, term->srtt, best->srtt);
+}
+
 /*
- * alpha of path `me`.  M: the paths with the largest window.  B: those with the largest l/T^2.  C
- * is B without M: good paths that deserve a larger window, paid for by the members of M.
+ * M: the paths with the largest window.  B: those with the largest l/T^2.  C is B without M: good
+ * paths that deserve a larger window, paid for by the members of M.
  */
-CC_INLINE struct cc_olia_alpha cc_olia_alpha(const struct cc_view *view, const uint32_t *l,
-					     uint32_t me)
+struct cc_olia_sets {
+	uint64_t n; /* all paths */
+	uint64_t in_m;
+	uint64_t in_c;
+	uint64_t me_in_m;
+	uint64_t me_in_c;
+};
+
+CC_INLINE void cc_olia_sort(struct cc_olia_sets *sets, const struct cc_olia_best *best,
+			    const struct cc_term *term, uint32_t l, uint64_t mine)
+{
+	uint64_t m = cc_equal(term->w, best->w), c;
+
+	c = cc_product_equal(cc_multiply((uint64_t)l * best->srtt, best->srtt),
+			     cc_multiply((uint64_t)best->l * term->srtt, term->srtt));
+	c &= (m ^ 1) & cc_nonzero(term->w);
+	sets->n += cc_nonzero(term->w);
+	sets->in_m += m;
+	sets->in_c += c;
+	sets->me_in_m |= m & mine;
+	sets->me_in_c |= c & mine;
+}
+
+/* alpha of the own path. */
+CC_INLINE struct cc_olia_alpha cc_olia_alpha(const struct cc_olia_sets *sets)
 {
 	struct cc_olia_alpha alpha = {0, 0};
-	uint32_t widest = 0, best_l = 0, best_t = 1, i;
-	uint64_t n = 0, in_m = 0, in_c = 0, me_in_m = 0, me_in_c = 0;
+	uint64_t among = cc_select(sets->me_in_m, sets->in_m, 0);
 
-	for (i = 0; i < CC_MAX_PATHS; i++) {
-		uint64_t better;
-
-		CC_SKIP_UNLESS(view->w[i]);
-		widest = cc_max(widest, view->w[i]);
-		better = cc_better_path(l[i], view->srtt[i], best_l, best_t);
-		best_l = (uint32_t)cc_select(better, l[i], best_l);
-		best_t = (uint32_t)cc_select(better, view->srtt[i], best_t);
-	}
-	for (i = 0; i < CC_MAX_PATHS; i++) {
-		uint64_t m, c;
-
-		CC_SKIP_UNLESS(view->w[i]);
-		m = cc_equal(view->w[i], widest);
-		c = cc_product_equal(cc_multiply((uint64_t)l[i] * best_t, best_t),
-				     cc_multiply((uint64_t)best_l * view->srtt[i], view->srtt[i]));
-		c &= (m ^ 1) & cc_nonzero(view->w[i]);
-		n += cc_nonzero(view->w[i]);
-		in_m += m;
-		in_c += c;
-		me_in_m |= m & cc_equal(i, me);
-		me_in_c |= c & cc_equal(i, me);
-	}
-	if (!in_c)
+	if (!sets->in_c)
 		return alpha;
-	alpha.divisor = (uint32_t)(n * cc_select(me_in_c, in_c, cc_select(me_in_m, in_m, 0)));
-	alpha.negative = (uint32_t)me_in_m;
+	alpha.divisor = (uint32_t)(sets->n * cc_select(sets->me_in_c, sets->in_c, among));
+	alpha.negative = (uint32_t)sets->me_in_m;
 	return alpha;
+}
+
+/* Sums and alpha.  Two loops for both: with 32 paths each costs as much as all the rest. */
+CC_INLINE void cc_olia_couple(const struct cc_olia *o, const struct cc_group *group,
+			      const struct cc_own *own, struct cc_coupling *c,
+			      struct cc_olia_alpha *alpha)
+{
+	struct cc_olia_best best_l = {0, 0, 1};
+	struct cc_olia_sets sets = {0};
+	struct cc_best best = CC_BEST_AT_FIRST;
+	uint32_t i;
+
+	CC_FOR_PATHS(i, group)
+	{
+		struct cc_term term = cc_term(group, i, own);
+
+		CC_SKIP_UNLESS(term.w);
+		cc_best_of(&best, &term);
+		cc_olia_best_of(&best_l, &term, cc_olia_l(o, group, i, own->index));
+	}
+	cc_couple_begin(&best, c);
+	CC_FOR_PATHS(i, group)
+	{
+		struct cc_term term = cc_term(group, i, own);
+
+		CC_SKIP_UNLESS(term.w);
+		cc_couple_add(&best, &term, c);
+		cc_olia_sort(&sets, &best_l, &term, cc_olia_l(o, group, i, own->index),
+			     cc_equal(i, own->index));
+	}
+	cc_couple_end(c);
+	*alpha = cc_olia_alpha(&sets);
 }
 
 /*
@@ -100,7 +159,8 @@ CC_INLINE uint64_t cc_olia_first_q40(const struct cc_coupling *c, uint32_t w, ui
 
 	if (!c->sum)
 		return 0;
-	return (((v << 27) / c->sum) << (2 * c->shift + 13 - e)) / c->sum;
+	/* At most 1, unless a path has changed between the loops. */
+	return cc_min64((((v << 27) / c->sum) << (2 * c->shift + 13 - e)) / c->sum, CC_CREDIT_ONE);
 }
 
 /* Avoidance with an increase that may be negative; never below one packet. */
@@ -122,34 +182,17 @@ CC_INLINE uint32_t cc_olia_move(struct cc_path *self, uint32_t w, uint32_t acked
 	return w - (uint32_t)whole;
 }
 
-/* l of every path, the own one from its own state; 0 for absent paths. */
-CC_INLINE void cc_olia_load(const struct cc_olia *o, const struct cc_event *ev,
-			    const struct cc_group *group, uint32_t *l)
-{
-	uint32_t me = cc_own_index(ev), own = cc_max(o->l1_pkt, o->l2_pkt), i;
-
-	for (i = 0; i < CC_MAX_PATHS; i++) {
-		const struct cc_slot *slot = &group->path[i];
-		uint64_t mine = cc_equal(i, me);
-		uint64_t published = (uint32_t)slot->pub[CC_OLIA_PUB];
-		uint64_t sibling = cc_select(cc_slot_counts(slot), published, 0);
-
-		l[i] = (uint32_t)cc_min64(cc_select(mine, own, sibling), CC_OLIA_MAX_LOSS_GAP);
-	}
-}
-
 /* One step of avoidance among several paths.  Returns the new window. */
-CC_INLINE uint32_t cc_olia_avoidance(const struct cc_view *view, const uint32_t *l,
-				     const struct cc_event *ev, struct cc_path *self,
-				     uint32_t acked, uint32_t w, struct cc_olia_alpha *alpha)
+CC_INLINE uint32_t cc_olia_avoidance(const struct cc_olia *o, const struct cc_group *group,
+				     const struct cc_own *own, struct cc_path *self, uint32_t acked,
+				     struct cc_olia_alpha *alpha)
 {
-	uint32_t me = cc_own_index(ev);
+	uint32_t w = own->w;
 	struct cc_coupling c;
 	uint64_t up, second = 0;
 
-	cc_couple(view, &c);
-	*alpha = cc_olia_alpha(view, l, me);
-	up = cc_olia_first_q40(&c, w, cc_known_srtt(ev->srtt_8us));
+	cc_olia_couple(o, group, own, &c, alpha);
+	up = cc_olia_first_q40(&c, w, cc_known_srtt(own->srtt));
 	if (alpha->divisor)
 		second = CC_CREDIT_ONE / ((uint64_t)alpha->divisor * w);
 	if (alpha->negative)
@@ -164,14 +207,12 @@ CC_INLINE struct cc_olia_alpha cc_olia_grow(const struct cc_olia *o, const struc
 {
 	struct cc_olia_alpha alpha = {0, 0};
 	uint32_t w = cc_window(ev->cwnd_pkt), left;
-	uint32_t l[CC_MAX_PATHS];
-	struct cc_view view;
+	struct cc_own own;
 
 	left = cc_slow_start(ev, &w);
 	if (left && cc_has_sibling(ev, group)) {
-		cc_view_load(&view, ev, group, w);
-		cc_olia_load(o, ev, group, l);
-		w = cc_olia_avoidance(&view, l, ev, self, left, w, &alpha);
+		own = cc_own(ev, w);
+		w = cc_olia_avoidance(o, group, &own, self, left, &alpha);
 	} else if (left) {
 		w = cc_avoidance(self, w, left, cc_inverse_q40(w));
 	}

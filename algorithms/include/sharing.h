@@ -37,6 +37,9 @@
  *
  * Of a pair that shares the path with the higher slot asks to be closed.
  *
+ * Only the paths in the first CC_SHARING_PATHS slots are compared, with each other: those beyond
+ * have no history here, and `me` is never one of them (cc_is_compared).
+ *
  * A path writes its own history only; evidence is written by whichever end of the pair completes
  * the block later.  In the kernel two may do so at once and count a block twice, or lose it.
  *
@@ -123,11 +126,23 @@
 /* Position of a pair's evidence; a and b differ. */
 CC_INLINE uint32_t cc_sharing_pair(uint32_t a, uint32_t b)
 {
-	uint32_t high = cc_max(a, b) & (CC_MAX_PATHS - 1), low = cc_min(a, b);
+	uint32_t high = cc_max(a, b) & (CC_SHARING_PATHS - 1), low = cc_min(a, b);
 
 	uint32_t pair = high * (high - 1) / 2 + low;
 
 	return pair < CC_SHARING_PAIRS ? pair : 0;
+}
+
+/* Has the path a history, and evidence with others? */
+CC_INLINE int cc_is_compared(const struct cc_event *ev)
+{
+	return cc_own_index(ev) < CC_SHARING_PATHS;
+}
+
+/* A path that is compared: a number of its history. */
+CC_INLINE uint32_t cc_sharing_own(const struct cc_event *ev)
+{
+	return ev->self & (CC_SHARING_PATHS - 1);
 }
 
 /* n^2-fold variances and covariance of two signals.  Values below 2^11, 16 of them: below 2^30. */
@@ -330,8 +345,8 @@ CC_SEPARATE int cc_sharing_compare(struct cc_sharing *sharing, uint32_t me, uint
 
 	if (!sharing)
 		return 0;
-	x = &sharing->path[me & (CC_MAX_PATHS - 1)];
-	y = &sharing->path[other & (CC_MAX_PATHS - 1)];
+	x = &sharing->path[me & (CC_SHARING_PATHS - 1)];
+	y = &sharing->path[other & (CC_SHARING_PATHS - 1)];
 	of_marks = cc_sharing_marks(x, y, cc_sharing_at(start));
 	if (of_marks == CC_SHARING_UNKNOWN)
 		return 0;
@@ -357,7 +372,7 @@ CC_INLINE void cc_sharing_block(const struct cc_group *group, struct cc_sharing 
 {
 	uint32_t i;
 
-	for (i = 0; i < CC_MAX_PATHS; i++) {
+	for (i = 0; i < CC_SHARING_PATHS; i++) {
 		uint32_t ahead = sharing->path[i].bin - start;
 
 		if (i != me && cc_sharing_lives(&group->path[i]) && ahead >= CC_SHARING_BLOCK &&
@@ -371,7 +386,7 @@ CC_INLINE void cc_sharing_clock(const struct cc_group *group, struct cc_sharing 
 {
 	uint32_t longest_us = 0, i, shift = sharing->shift;
 
-	for (i = 0; i < CC_MAX_PATHS; i++) {
+	for (i = 0; i < CC_SHARING_PATHS; i++) {
 		uint32_t srtt = cc_slot_srtt(&group->path[i]);
 
 		srtt = (uint32_t)cc_select(cc_slot_counts(&group->path[i]), srtt, 0);
@@ -434,7 +449,7 @@ CC_SEPARATE int cc_history_turn(struct cc_history *h, uint32_t bin)
 
 /* What is known of a path and those before it. */
 struct cc_verdict {
-	uint32_t kept;	   /* the lowest that shares with it and may be kept; CC_MAX_PATHS: none */
+	uint32_t kept; /* the lowest that shares with it and may be kept; CC_SHARING_PATHS: none */
 	uint32_t others;   /* is there any? */
 	int32_t suspicion; /* the strongest evidence */
 };
@@ -445,7 +460,7 @@ CC_INLINE void cc_sharing_verdict(const struct cc_group *group, const struct cc_
 	uint64_t strongest = 0, shared = 0, others = 0;
 	uint32_t i;
 
-	for (i = 0; i < CC_MAX_PATHS; i++) {
+	for (i = 0; i < CC_SHARING_PATHS; i++) {
 		uint64_t lives = cc_sharing_lives(&group->path[i]) & cc_less(i, me);
 		uint32_t pair = cc_sharing_pair(me, i);
 		uint64_t above = (uint64_t)(sharing->evidence[pair] - INT8_MIN) & (0 - lives);
@@ -457,7 +472,7 @@ CC_INLINE void cc_sharing_verdict(const struct cc_group *group, const struct cc_
 			   cc_less(alone, CC_SHARING_BOTH - INT8_MIN + 1))
 			  << i;
 	}
-	v->kept = shared ? cc_bitlen(shared & (0 - shared)) - 1 : CC_MAX_PATHS;
+	v->kept = shared ? cc_bitlen(shared & (0 - shared)) - 1 : CC_SHARING_PATHS;
 	v->others = (uint32_t)others;
 	v->suspicion = (int32_t)strongest + INT8_MIN;
 }
@@ -479,8 +494,8 @@ CC_SEPARATE int cc_sharing_close(const struct cc_group *group, const struct cc_s
 
 	if (!group || !sharing || !out)
 		return 0;
-	cc_sharing_verdict(group, sharing, me & (CC_MAX_PATHS - 1), &v);
-	if (v.kept < CC_MAX_PATHS) {
+	cc_sharing_verdict(group, sharing, me & (CC_SHARING_PATHS - 1), &v);
+	if (v.kept < CC_SHARING_PATHS) {
 		out->set |= CC_CLOSE_PATH;
 		out->peer = v.kept;
 	}
@@ -548,9 +563,9 @@ CC_SEPARATE int cc_sharing_hear(struct cc_sharing *sharing, uint32_t me, uint32_
 
 	if (!sharing)
 		return 0;
-	me &= CC_MAX_PATHS - 1;
+	me &= CC_SHARING_PATHS - 1;
 	h = &sharing->path[me];
-	for (i = 0; i < CC_MAX_PATHS; i++) {
+	for (i = 0; i < CC_SHARING_PATHS; i++) {
 		uint64_t known = 1;
 		int32_t more;
 
@@ -695,7 +710,7 @@ CC_INLINE void cc_sharing_decide(const struct cc_event *ev, const struct cc_grou
 	cc_sharing_verdict(group, sharing, me, &v);
 	if (v.suspicion <= CC_SHARING_APART)
 		h->doubts = 0;
-	if (v.kept < CC_MAX_PATHS) {
+	if (v.kept < CC_SHARING_PATHS) {
 		out->set |= CC_CLOSE_PATH;
 		out->peer = v.kept;
 	} else if (v.others && !h->trial && cc_sharing_due(h, v.suspicion)) {
@@ -707,7 +722,7 @@ CC_INLINE void cc_sharing_decide(const struct cc_event *ev, const struct cc_grou
 CC_NOINLINE void cc_sharing_turn(const struct cc_event *ev, const struct cc_group *group,
 				 struct cc_sharing *sharing, uint32_t bin, struct cc_decision *out)
 {
-	uint32_t me = cc_own_index(ev), before, start;
+	uint32_t me = cc_sharing_own(ev), before, start;
 	struct cc_history *h = &sharing->path[me];
 
 	before = h->bin;
@@ -727,11 +742,11 @@ CC_NOINLINE void cc_sharing_turn(const struct cc_event *ev, const struct cc_grou
 CC_INLINE void cc_sharing_begin(const struct cc_event *ev, struct cc_sharing *sharing)
 {
 	const struct cc_history nothing = {0};
-	uint32_t me = cc_own_index(ev), i;
+	uint32_t me = cc_sharing_own(ev), i;
 
 	/* Whichever detector it is that keeps something there. */
 	sharing->path[me] = nothing;
-	for (i = 0; i < CC_MAX_PATHS; i++) {
+	for (i = 0; i < CC_SHARING_PATHS; i++) {
 		if (i != me) {
 			sharing->evidence[cc_sharing_pair(me, i)] = 0;
 			sharing->alone[cc_sharing_pair(me, i)] = 0;
@@ -745,7 +760,7 @@ CC_INLINE void cc_sharing_begin(const struct cc_event *ev, struct cc_sharing *sh
  */
 CC_INLINE void cc_sharing_woke(const struct cc_event *ev, struct cc_sharing *sharing, uint64_t woke)
 {
-	struct cc_history *h = &sharing->path[cc_own_index(ev)];
+	struct cc_history *h = &sharing->path[cc_sharing_own(ev)];
 
 	h->settle = (uint8_t)cc_select(woke, CC_SHARING_SETTLE, h->settle);
 }
@@ -760,7 +775,7 @@ CC_INLINE int cc_sharing_ignores(const struct cc_event *ev)
 CC_INLINE void cc_sharing_on_ack(const struct cc_event *ev, const struct cc_group *group,
 				 struct cc_sharing *sharing, struct cc_decision *out)
 {
-	uint32_t me = cc_own_index(ev), shift = sharing->shift & 31, bin;
+	uint32_t me = cc_sharing_own(ev), shift = sharing->shift & 31, bin;
 	uint32_t rtt_us = ev->rtt_us ? ev->rtt_us : ev->srtt_8us >> 3;
 	struct cc_history *h = &sharing->path[me];
 

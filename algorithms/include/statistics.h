@@ -75,7 +75,7 @@ _Static_assert(sizeof(struct cc_statistics) == sizeof(struct cc_history), "it ta
 
 CC_INLINE struct cc_statistics *cc_statistics(struct cc_sharing *sharing, uint32_t path)
 {
-	return (struct cc_statistics *)&sharing->path[path & (CC_MAX_PATHS - 1)];
+	return (struct cc_statistics *)&sharing->path[path & (CC_SHARING_PATHS - 1)];
 }
 
 /* An exponential mean over n, that is the plain mean while there are fewer. */
@@ -224,7 +224,7 @@ CC_NOINLINE void cc_statistics_on_ack(const struct cc_event *ev, const struct cc
 				      struct cc_sharing *sharing, uint64_t t_us,
 				      struct cc_decision *out)
 {
-	uint32_t me = cc_own_index(ev), rtt_us = ev->rtt_us ? ev->rtt_us : ev->srtt_8us >> 3, i;
+	uint32_t me = cc_sharing_own(ev), rtt_us = ev->rtt_us ? ev->rtt_us : ev->srtt_8us >> 3, i;
 	struct cc_statistics *s = cc_statistics(sharing, me);
 	uint32_t interval, length_us = CC_STATISTICS_T_US;
 
@@ -234,7 +234,7 @@ CC_NOINLINE void cc_statistics_on_ack(const struct cc_event *ev, const struct cc
 	interval = (uint32_t)(ev->now_us / length_us);
 	if (interval != s->interval) {
 		cc_statistics_turn(s, interval);
-		for (i = 0; i < CC_MAX_PATHS; i++) {
+		for (i = 0; i < CC_SHARING_PATHS; i++) {
 			if (i < me && cc_sharing_lives(&group->path[i]))
 				cc_statistics_compare(sharing, me, i);
 		}

@@ -37,7 +37,8 @@ CC_INLINE uint32_t amp_first_path(const struct cc_event *ev, const struct cc_gro
 {
 	uint32_t me = cc_own_index(ev), first = me, i;
 
-	for (i = 0; i < CC_MAX_PATHS; i++) {
+	CC_FOR_PATHS(i, group)
+	{
 		uint64_t earlier = cc_slot_counts(&group->path[i]) & cc_less(i, first);
 
 		first = (uint32_t)cc_select(earlier, i, first);
@@ -52,7 +53,8 @@ CC_INLINE uint64_t amp_all_low(const struct cc_event *ev, const struct cc_group 
 	uint64_t high = cc_less(AMP_MIN_PKT, cc_window(ev->cwnd_pkt));
 
 	high |= cc_equal(ev->state, CC_STATE_RECOVERY) | cc_equal(ev->state, CC_STATE_LOSS);
-	for (i = 0; i < CC_MAX_PATHS; i++) {
+	CC_FOR_PATHS(i, group)
+	{
 		const struct cc_slot *slot = &group->path[i];
 		uint64_t busy = cc_less(AMP_MIN_PKT, cc_slot_window(slot)) |
 				cc_nonzero(slot->flags & CC_SLOT_LOSS);
@@ -94,15 +96,14 @@ CC_INLINE void amp_decide(CC_HOOK_ARGS)
 CC_INLINE uint64_t amp_increase_q40(const struct cc_event *ev, const struct cc_group *group,
 				    uint32_t w)
 {
-	struct cc_view view;
+	struct cc_own own = cc_own(ev, w);
 	uint64_t total = 0;
 	uint32_t i;
 
 	if (!cc_is_coupled(ev, group))
 		return cc_inverse_q40(w);
-	cc_view_load(&view, ev, group, w);
-	for (i = 0; i < CC_MAX_PATHS; i++)
-		total += view.w[i];
+	CC_FOR_PATHS(i, group)
+	total += cc_term(group, i, &own).w;
 	return cc_inverse_q40((uint32_t)cc_max64(total, 1));
 }
 

@@ -11,25 +11,23 @@
  *
  * Valid range: see coupling.h and awake.h.
  */
+/* pub[0]: T without sleep in 1/8 us, 0 if it is the host's. */
+#define CC_OWN_SRTT 1
 #include "awake.h"
 
 struct CC_PRIVATE awake {
 	struct cc_awake sleep;
 };
 
-/* pub[0]: T without sleep in 1/8 us, 0 if it is the host's (cc_view_filter). */
-
 CC_INLINE uint64_t awake_increase_q40(uint32_t own_8us, const struct cc_event *ev,
 				      const struct cc_group *group, uint32_t w)
 {
-	struct cc_view view;
+	struct cc_own own = cc_own_filtered(ev, w, own_8us);
 	struct cc_coupling c;
 
 	if (!cc_is_coupled(ev, group))
 		return cc_inverse_q40(w);
-	cc_view_load(&view, ev, group, w);
-	cc_view_filter(&view, ev, group, own_8us);
-	cc_couple(&view, &c);
+	cc_couple(group, &own, &c);
 	return cc_capped_increase_q40(cc_coupled_increase_q40(&c), w);
 }
 

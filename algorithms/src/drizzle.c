@@ -42,7 +42,7 @@ struct CC_PRIVATE drizzle {
 	struct cc_dctcp ecn;
 	uint32_t gap_q4;     /* us; nonzero: packets are spaced */
 	uint32_t rtt_us;     /* the newest sample: a delayed ACK's oldest has waited */
-	uint32_t average_us; /* of these */
+	uint32_t average_q4; /* of these, in us: whole ones would not move by less than 8 */
 	uint32_t pressed;    /* how long marks have asked for less than the smallest window */
 };
 
@@ -53,9 +53,10 @@ CC_INLINE uint32_t drizzle_spacing(const struct cc_params *params)
 
 CC_INLINE uint64_t drizzle_rtt_q4(const struct drizzle *d, const struct cc_event *ev)
 {
-	uint64_t rtt_us = d->average_us ? d->average_us : ev->srtt_8us >> 3;
+	uint64_t host_q4 = (uint64_t)cc_known_srtt(ev->srtt_8us) << (DRIZZLE_GAP_BITS - 3);
+	uint64_t rtt_q4 = d->average_q4 ? d->average_q4 : host_q4;
 
-	return cc_min64(cc_max64(rtt_us, 1), CC_MAX_SRTT_8US) << DRIZZLE_GAP_BITS;
+	return cc_max64(rtt_q4, 1u << DRIZZLE_GAP_BITS);
 }
 
 /* Packets per round trip, Q20. */
@@ -70,22 +71,25 @@ CC_INLINE uint64_t drizzle_share_q16(const struct cc_event *ev, const struct cc_
 {
 	uint32_t me = cc_own_index(ev), i;
 	uint64_t own = cc_max64(cc_min64(u_q20 >> 10, CC_MAX_CWND_PKT), 1), sum = 0, n;
-	struct cc_view view;
+	struct cc_own path = cc_own(ev, 1);
 
 	if (!cc_is_coupled(ev, group))
 		return 1u << 16;
-	cc_view_load(&view, ev, group, 1);
-	for (i = 0; i < CC_MAX_PATHS; i++) {
+	n = 0;
+	CC_FOR_PATHS(i, group)
+	{
+		struct cc_term term = cc_term(group, i, &path);
 		uint64_t mine = cc_equal(i, me);
 		uint64_t small = cc_min64(group->path[i].pub[0], CC_MAX_CWND_PKT);
-		uint64_t w_q10 = (uint64_t)view.w[i] << 10;
+		uint64_t w_q10 = (uint64_t)term.w << 10;
 
-		CC_SKIP_UNLESS(view.w[i]);
-		w_q10 = cc_select(cc_nonzero(small) & cc_nonzero(view.w[i]), small, w_q10);
+		CC_SKIP_UNLESS(term.w);
+		w_q10 = cc_select(cc_nonzero(small) & cc_nonzero(term.w), small, w_q10);
 		w_q10 = cc_select(mine, own, w_q10);
-		sum += w_q10 * cc_known_srtt(ev->srtt_8us) / cc_max(view.srtt[i], 1);
+		sum += w_q10 * cc_known_srtt(ev->srtt_8us) / term.srtt;
+		n += cc_nonzero(term.w);
 	}
-	n = cc_max(cc_view_count(&view), 1);
+	n = cc_max64(n, 1);
 	return ((1u << 16) / n + (own << 16) / cc_max64(sum, own)) / 2;
 }
 
@@ -120,7 +124,7 @@ CC_INLINE void drizzle_publish(const struct drizzle *d, const struct cc_event *e
 CC_INLINE void drizzle_tell_gap(const struct drizzle *d, struct cc_decision *out)
 {
 	uint64_t gap_us = cc_max(d->gap_q4 >> DRIZZLE_GAP_BITS, 1);
-	uint64_t later = gap_us + d->rtt_us / 2, usual = d->average_us / 2;
+	uint64_t later = gap_us + d->rtt_us / 2, usual = d->average_q4 >> (DRIZZLE_GAP_BITS + 1);
 
 	if (!d->gap_q4)
 		return;
@@ -186,21 +190,23 @@ CC_INLINE void drizzle_press(struct drizzle *d, const struct cc_event *ev, uint3
  */
 CC_INLINE void drizzle_sample(struct drizzle *d, const struct cc_event *ev)
 {
-	uint64_t rtt_us = cc_min(ev->rtt_us, CC_MAX_SRTT_8US), before = d->average_us, after;
+	uint64_t rtt_q4 = (uint64_t)cc_min(ev->rtt_us, CC_MAX_SRTT_8US >> 3) << DRIZZLE_GAP_BITS;
+	uint64_t before = cc_min(d->average_q4, CC_MAX_SRTT_8US << (DRIZZLE_GAP_BITS - 3)), after;
 
-	if (!rtt_us)
+	if (!rtt_q4)
 		return;
 	/* A packet whose acknowledgment was delayed tells of the receiver's timer. */
 	if (before)
-		rtt_us = cc_min64(rtt_us, before * 4);
-	after = before ? before - before / 8 + rtt_us / 8 : rtt_us;
-	if (rtt_us < before)
-		after = before - before / 4 + rtt_us / 4;
-	after = cc_max64(after, 1);
-	d->rtt_us = (uint32_t)rtt_us;
-	d->average_us = (uint32_t)after;
-	if (before && (uint64_t)d->gap_q4 <= before << DRIZZLE_GAP_BITS)
-		d->gap_q4 = (uint32_t)(d->gap_q4 * after / before);
+		rtt_q4 = cc_min64(rtt_q4, before * 4);
+	after = before ? before - before / 8 + rtt_q4 / 8 : rtt_q4;
+	if (rtt_q4 < before)
+		after = before - before / 4 + rtt_q4 / 4;
+	after = cc_max64(after, 1u << DRIZZLE_GAP_BITS);
+	d->rtt_us = (uint32_t)(rtt_q4 >> DRIZZLE_GAP_BITS);
+	d->average_q4 = (uint32_t)after;
+	/* Never 0, which would end the spacing without a decision. */
+	if (d->gap_q4 && d->gap_q4 <= before)
+		drizzle_set_gap(d, ev, d->gap_q4 * after / before);
 }
 
 CC_HOOK(drizzle, on_ack)

@@ -42,7 +42,7 @@ CC_HOOK(ewtcp, on_grow)
 
 	left = cc_slow_start(ev, &w);
 	if (left) {
-		n = cc_siblings(ev, group) + 1;
+		n = 1 + cc_siblings(ev, group);
 		if (n == 1)
 			inc = cc_inverse_q40(w);
 		else if (weight)

@@ -90,7 +90,8 @@ CC_INLINE void vmcc_compare_counts(CC_HOOK_ARGS)
 	uint32_t me = cc_own_index(ev), i;
 	uint64_t sharing = 0, tested = 0;
 
-	for (i = 0; i < CC_MAX_PATHS; i++) {
+	CC_FOR_PATHS(i, group)
+	{
 		const struct cc_slot *slot = &group->path[i];
 		uint64_t sibling = slot->pub[0];
 		uint64_t left_out = cc_equal(i, me) | cc_nonzero(slot->flags & CC_SLOT_LOSS) |
@@ -174,7 +175,7 @@ CC_HOOK(vmcc, on_state)
 
 CC_DETECT_HOOK(vmcc)
 {
-	if (!params->v[CC_P_VMCC_TRIGGER] || !cc_is_coupled(ev, group))
+	if (!params->v[CC_P_VMCC_TRIGGER] || !cc_is_coupled(ev, group) || !cc_is_compared(ev))
 		return;
 	cc_vmcc_detect(params->v[CC_P_VMCC_DETECTOR], params->v[CC_P_VMCC_INTERVAL], ev, group,
 		       sharing, out);

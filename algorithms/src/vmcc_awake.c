@@ -28,7 +28,7 @@
 
 /* The bit of pub[0]: the last ACK waited for the own machine, or was for something sent before. */
 #define VMCC_AWAKE_WOKE 63
-/* In pub[0] and pub[1] from a timeout to the next ACK: l1 and l2 of before it. */
+/* In pub[0] and pub[1] from a timeout to the next ACK in its turn: l1 and l2 of before it. */
 #define VMCC_AWAKE_KEPT 32
 
 struct CC_PRIVATE vmcc_awake {
@@ -65,14 +65,19 @@ CC_INLINE struct cc_event vmcc_awake_seen(const struct cc_event *ev, uint64_t pu
 
 CC_INLINE void vmcc_awake_keep(struct cc_path *self, const struct cc_olia *before)
 {
-	self->pub[0] = (uint32_t)self->pub[0] | (uint64_t)before->l1_pkt << VMCC_AWAKE_KEPT;
-	self->pub[1] = (uint32_t)self->pub[1] | (uint64_t)before->l2_pkt << VMCC_AWAKE_KEPT;
+	uint64_t woke = self->pub[0] & 1ull << VMCC_AWAKE_WOKE;
+	uint64_t l1 = cc_min(before->l1_pkt, CC_OLIA_MAX_LOSS_GAP);
+	uint64_t l2 = cc_min(before->l2_pkt, CC_OLIA_MAX_LOSS_GAP);
+
+	self->pub[0] = (uint32_t)self->pub[0] | l1 << VMCC_AWAKE_KEPT | woke;
+	self->pub[1] = (uint32_t)self->pub[1] | l2 << VMCC_AWAKE_KEPT;
 }
 
 CC_INLINE struct cc_olia vmcc_awake_kept(const struct cc_path *self)
 {
-	struct cc_olia before = {(uint32_t)(self->pub[0] >> VMCC_AWAKE_KEPT),
-				 (uint32_t)(self->pub[1] >> VMCC_AWAKE_KEPT)};
+	struct cc_olia before = {(uint32_t)(self->pub[0] >> VMCC_AWAKE_KEPT) & CC_OLIA_MAX_LOSS_GAP,
+				 (uint32_t)(self->pub[1] >> VMCC_AWAKE_KEPT) &
+					 CC_OLIA_MAX_LOSS_GAP};
 
 	return before;
 }
@@ -102,6 +107,9 @@ CC_HOOK(vmcc_awake, on_ack)
 	v->loss.l2_pkt = (uint32_t)cc_select(taken_back, before.l2_pkt, v->loss.l2_pkt);
 	cc_dctcp_on_ack(&v->ecn, ev, params->v[CC_P_VMCC_AWAKE_G]);
 	cc_olia_on_ack(&v->loss, ev, self);
+	/* An overtaken ACK says nothing of the timeout: the next one may. */
+	if (v->sleep.before_pkt)
+		vmcc_awake_keep(self, &before);
 }
 
 CC_HOOK(vmcc_awake, on_congestion)
@@ -134,7 +142,8 @@ CC_DETECT_HOOK(vmcc_awake)
 {
 	uint64_t detector = params->v[CC_P_VMCC_AWAKE_DETECTOR], pub, woke;
 
-	if (detector == CC_P_VMCC_AWAKE_DETECTOR_OFF || !cc_is_coupled(ev, group))
+	if (detector == CC_P_VMCC_AWAKE_DETECTOR_OFF || !cc_is_coupled(ev, group) ||
+	    !cc_is_compared(ev))
 		return;
 	pub = group->path[cc_own_index(ev)].pub[0];
 	woke = pub >> VMCC_AWAKE_WOKE;

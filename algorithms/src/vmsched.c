@@ -22,6 +22,7 @@
  *
  * Valid range: see coupling.h.
  */
+#define CC_OWN_SRTT 1 /* VMSCHED_PUB_SRTT */
 #include "lia.h"
 
 #define VMSCHED_BUCKET_US     125000u
@@ -29,7 +30,7 @@
 #define VMSCHED_MANTISSA_BITS 24
 #define VMSCHED_US_PER_MS     1000u
 /* pub[0]: filtered T in 1/8 us, 0 if it is the host's.  pub[1]: bucket number, alpha. */
-#define VMSCHED_PUB_SRTT  0 /* as cc_view_filter reads it */
+#define VMSCHED_PUB_SRTT  0 /* as CC_OWN_SRTT has it */
 #define VMSCHED_PUB_ALPHA 1
 
 struct CC_PRIVATE vmsched {
@@ -81,7 +82,8 @@ CC_INLINE uint32_t vmsched_siblings(const struct cc_event *ev, const struct cc_g
 {
 	uint32_t me = cc_own_index(ev), largest = 0, i;
 
-	for (i = 0; i < CC_MAX_PATHS; i++) {
+	CC_FOR_PATHS(i, group)
+	{
 		const struct cc_slot *slot = &group->path[i];
 		uint64_t word = slot->pub[VMSCHED_PUB_ALPHA];
 		uint32_t age = bucket + 1 - (uint32_t)(word >> 32);
@@ -98,16 +100,16 @@ CC_INLINE uint64_t vmsched_increase_q40(struct vmsched *v, const struct cc_event
 					struct cc_path *self, const struct cc_group *group,
 					uint64_t keep, uint32_t w)
 {
+	struct cc_own own = cc_own_filtered(ev, w, v->srtt_8us);
 	uint64_t coupled, total = 0;
-	struct cc_view view;
 	struct cc_coupling c;
 	uint32_t largest, i;
 
-	cc_view_load(&view, ev, group, w);
-	cc_view_filter(&view, ev, group, v->srtt_8us);
-	cc_couple(&view, &c);
-	for (i = 0; i < CC_MAX_PATHS && keep == CC_P_VMSCHED_KEEP_ALPHA; i++)
-		total += view.w[i];
+	cc_couple(group, &own, &c);
+	if (keep == CC_P_VMSCHED_KEEP_ALPHA) {
+		CC_FOR_PATHS(i, group)
+		total += cc_term(group, i, &own).w;
+	}
 	total = cc_max64(total, 1);
 	coupled = cc_coupled_increase_q40(&c);
 	largest = vmsched_note(v, ev->now_us, vmsched_pack((total * coupled) >> 20));

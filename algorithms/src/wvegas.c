@@ -76,7 +76,8 @@ CC_INLINE uint64_t wvegas_weight_q16(const struct cc_event *ev, const struct cc_
 
 	if (!cc_is_coupled(ev, group) || !rate)
 		return 1u << WVEGAS_WEIGHT_BITS;
-	for (i = 0; i < CC_MAX_PATHS; i++) {
+	CC_FOR_PATHS(i, group)
+	{
 		const struct cc_slot *slot = &group->path[i];
 		uint64_t counts = cc_slot_counts(slot) & (cc_equal(i, me) ^ 1);
 

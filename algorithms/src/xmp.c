@@ -30,40 +30,42 @@ struct CC_PRIVATE xmp {
 	uint32_t round_over;	 /* the ACK being processed ended a round */
 };
 
-/* Windows of the siblings, before the cut where they are reduced; the own one likewise. */
-CC_INLINE void xmp_view(struct cc_view *view, const struct cc_event *ev,
-			const struct cc_group *group, uint32_t w)
+/* A path; of a sibling that is reduced the window before the cut; the own one likewise. */
+CC_INLINE struct cc_term xmp_term(const struct cc_group *group, uint32_t i,
+				  const struct cc_own *own)
 {
-	uint32_t me = cc_own_index(ev), i;
+	struct cc_term term = cc_term(group, i, own);
+	uint64_t before = cc_min64(group->path[i].pub[0], CC_MAX_CWND_PKT);
+	uint64_t use = cc_nonzero(before) & cc_nonzero(term.w) & (cc_equal(i, own->index) ^ 1);
 
-	cc_view_load(view, ev, group, w);
-	for (i = 0; i < CC_MAX_PATHS; i++) {
-		uint64_t before = cc_min64(group->path[i].pub[0], CC_MAX_CWND_PKT);
-		uint64_t use = cc_nonzero(before) & cc_nonzero(view->w[i]) & (cc_equal(i, me) ^ 1);
-
-		view->w[i] = (uint32_t)cc_select(use, before, view->w[i]);
-	}
+	term.w = (uint32_t)cc_select(use, before, term.w);
+	return term;
 }
 
 /* delta in Q20. */
 CC_INLINE uint64_t xmp_delta_q20(const struct cc_event *ev, const struct cc_group *group,
 				 uint32_t w)
 {
+	struct cc_own own = cc_own(ev, w);
 	uint32_t fastest = CC_MAX_SRTT_8US, i;
-	struct cc_view view;
 	uint64_t sum = 0;
 
 	if (!cc_is_coupled(ev, group))
 		return XMP_DELTA_ONE;
-	xmp_view(&view, ev, group, w);
-	for (i = 0; i < CC_MAX_PATHS; i++) {
-		uint64_t faster = cc_less(view.srtt[i], fastest) & cc_nonzero(view.w[i]);
+	CC_FOR_PATHS(i, group)
+	{
+		struct cc_term term = xmp_term(group, i, &own);
+		uint64_t faster = cc_below(term.srtt, fastest) & cc_nonzero(term.w);
 
-		fastest = (uint32_t)cc_select(faster, view.srtt[i], fastest);
+		fastest = (uint32_t)cc_select(faster, term.srtt, fastest);
 	}
-	for (i = 0; i < CC_MAX_PATHS; i++) {
-		CC_SKIP_UNLESS(view.w[i]);
-		sum += ((uint64_t)view.w[i] << 16) * fastest / view.srtt[i];
+	CC_FOR_PATHS(i, group)
+	{
+		struct cc_term term = xmp_term(group, i, &own);
+
+		CC_SKIP_UNLESS(term.w);
+		/* One that has become faster since must not overflow. */
+		sum += ((uint64_t)term.w << 16) * fastest / cc_max(term.srtt, fastest);
 	}
 	return sum ? ((uint64_t)w << 36) / sum : XMP_DELTA_ONE;
 }

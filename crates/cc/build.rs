@@ -15,6 +15,7 @@ fn main() {
     let registry = Registry::load(&algorithms.join("registry.toml")).unwrap_or_else(|e| panic!("{e}"));
     fs::write(out.join("cc_params.h"), registry.c_header()).expect("OUT_DIR is writable");
     fs::write(out.join("table.rs"), registry.rust_table()).expect("OUT_DIR is writable");
+    fs::write(out.join("limits.rs"), limits(&algorithms.join("include/cc.h"))).expect("OUT_DIR is writable");
 
     let mut build = cc::Build::new();
     build
@@ -35,6 +36,25 @@ fn main() {
         build.file(translation_unit(&out, &algorithms, alg));
     }
     build.compile("vmcc_algorithms");
+}
+
+/// Limits that size the structs of `cc.h`, as Rust constants: the header is their only home.
+fn limits(header: &Path) -> String {
+    let text = fs::read_to_string(header).expect("the header is there");
+    let value = |name: &str| -> usize {
+        let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let line = lines.find(|words| words.starts_with(&["#define", name])).expect("cc.h defines it");
+        line[2].parse().expect("a plain number")
+    };
+    let limits = [
+        ("MAX_PATHS", "CC_MAX_PATHS", "Paths a connection can have"),
+        ("MAX_PARAMS", "CC_MAX_PARAMS", "Parameters an algorithm can have"),
+        ("SHARING_PATHS", "CC_SHARING_PATHS", "Paths, by slot, that detection compares with each other"),
+    ];
+    let constant = |(name, c, doc): (&str, &str, &str)| {
+        format!("/// {doc}: `{c}`.\npub const {name}: usize = {};\n", value(c))
+    };
+    limits.map(constant).concat()
 }
 
 /// One file per algorithm: its source, and the driver of `host.h` around it.

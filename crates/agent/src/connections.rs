@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use vmcc_host::diag::{Diag, MptcpDiag, Subflow, Whole};
 use vmcc_host::sharing::{Detections, Evidence, Finding};
-use vmcc_host::states::{Member, State, States};
+use vmcc_host::states::{Member, State, States, Uncoupled};
 use vmcc_netlink::Links;
 
 /// A connection of this network namespace: of MPTCP with its subflows, or plain TCP, which is its only one.
@@ -73,6 +73,8 @@ pub struct Path {
     pub bytes_received: u64,
     /// Delivery rate as last measured.
     pub delivery_rate_bps: u64,
+    /// Why its algorithm does not couple it with the connection's other paths; `None` where it does.
+    pub uncoupled: Option<Uncoupled>,
     /// What its algorithm knows of it and the connection's other paths.
     pub siblings: Vec<Sibling>,
 }
@@ -178,6 +180,7 @@ impl Known {
             bytes_acked: socket.bytes_acked,
             bytes_received: socket.bytes_received,
             delivery_rate_bps: socket.delivery_rate_bps,
+            uncoupled: state.and_then(|state| state.uncoupled),
             siblings: Vec::new(),
         }
     }

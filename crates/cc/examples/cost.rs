@@ -6,7 +6,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 use vmcc_cc::trace::{Seeded, Source};
-use vmcc_cc::{Algorithm, Cause, Decision, Event, EventFlags, Group, Host, Params, Path, Sharing, State};
+use vmcc_cc::{
+    Algorithm, Cause, Decision, Event, EventFlags, Group, Host, Params, Path, Sharing, Slot, State,
+};
 
 const CALLS: u32 = 20_000;
 const RUNS: u32 = 60;
@@ -15,12 +17,11 @@ const DETECTOR: &str = "detector";
 type Hook = fn(&Algorithm, &Event, &mut Path, Option<&Group>, &Params) -> Decision;
 
 fn group(paths: usize) -> Group {
-    let mut group = Group::default();
-    for (i, slot) in group.path.iter_mut().enumerate().take(paths) {
-        *slot = Host::new(20 + 13 * i as u32).slot(8 * (200 + 37 * i as u32));
-        slot.pub_words[1] = 1000 + 10 * i as u64;
-    }
-    group
+    let slot = |i: usize| {
+        let slot = Host::new(20 + 13 * i as u32).slot(8 * (200 + 37 * i as u32));
+        Slot { pub_words: [slot.pub_words[0], 1000 + 10 * i as u64], ..slot }
+    };
+    (0..paths).map(slot).collect()
 }
 
 fn event(flags: EventFlags) -> Event {

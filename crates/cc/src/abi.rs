@@ -1,6 +1,6 @@
 //! The structs of `cc.h` and `host.h`, field by field. Units are in the names, as there.
 
-use crate::{MAX_PATHS, SSTHRESH_INFINITE};
+use crate::{MAX_PATHS, SHARING_PATHS, SSTHRESH_INFINITE};
 use std::mem::{offset_of, size_of};
 use std::ops::{BitOr, BitOrAssign};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
@@ -186,14 +186,41 @@ pub struct Slot {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Group {
-    /// One slot per path.
+    /// Slots from here on have never been taken.
+    pub end: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// One slot per path; [`Group::publish`] writes them.
     pub path: [Slot; MAX_PATHS],
+}
+
+impl Group {
+    /// Shows a path to its siblings.
+    #[inline]
+    pub fn publish(&mut self, index: usize, slot: Slot) {
+        self.path[index] = slot;
+        self.end = self.end.max(index as u32 + 1);
+    }
+
+    /// Slots that have been taken.
+    #[inline]
+    pub fn published(&self) -> &[Slot] {
+        &self.path[..(self.end as usize).min(MAX_PATHS)]
+    }
+}
+
+impl FromIterator<Slot> for Group {
+    fn from_iter<T: IntoIterator<Item = Slot>>(slots: T) -> Self {
+        let mut group = Self::default();
+        slots.into_iter().enumerate().for_each(|(index, slot)| group.publish(index, slot));
+        group
+    }
 }
 
 /// Bins that a path's history goes back: `CC_SHARING_BINS`.
 const SHARING_BINS: usize = 21;
 /// Pairs of paths: `CC_SHARING_PAIRS`.
-const SHARING_PAIRS: usize = MAX_PATHS * (MAX_PATHS - 1) / 2;
+const SHARING_PAIRS: usize = SHARING_PATHS * (SHARING_PATHS - 1) / 2;
 
 /// One path, as the detector of shared bottlenecks sees it: `struct cc_history`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -234,7 +261,7 @@ pub struct History {
 #[repr(C)]
 pub struct Sharing {
     /// One history per path.
-    pub path: [History; MAX_PATHS],
+    pub path: [History; SHARING_PATHS],
     /// One value per pair of paths.
     pub evidence: [i8; SHARING_PAIRS],
     /// Does one of a pair answer its probes, and the other not?
@@ -352,7 +379,7 @@ const _: () = {
     assert!(size_of::<Event>() == 64 && offset_of!(Event, peer_ts) == 60);
     assert!(offset_of!(Event, self_index) == 20 && offset_of!(Event, snd_una) == 52);
     assert!(size_of::<Slot>() == 32 && offset_of!(Slot, pub_words) == 16);
-    assert!(size_of::<Group>() == 32 * MAX_PATHS);
+    assert!(size_of::<Group>() == 8 + 32 * MAX_PATHS && offset_of!(Group, path) == 8);
     assert!(size_of::<Path>() == 80 && offset_of!(Path, priv_words) == 24);
     assert!(size_of::<History>() == 68 && offset_of!(History, value) == 22);
     assert!(size_of::<Sharing>() == 604 && offset_of!(Sharing, evidence) == 544);

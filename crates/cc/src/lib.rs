@@ -35,10 +35,7 @@ pub use abi::{
 pub use algorithm::{Algorithm, AlgorithmInfo, ParamInfo, UnknownAlgorithm};
 pub use params::{ParamError, ParamValue, Params};
 
-/// Paths a connection can have: `CC_MAX_PATHS`.
-pub const MAX_PATHS: usize = 8;
-/// Parameters an algorithm can have: `CC_MAX_PARAMS`.
-pub const MAX_PARAMS: usize = 12;
+include!(concat!(env!("OUT_DIR"), "/limits.rs"));
 /// Largest window of the validity range, in packets: `CC_MAX_CWND_PKT`.
 pub const MAX_CWND_PKT: u32 = 1 << 20;
 /// Largest smoothed round-trip time of the validity range, in 1/8 microsecond (10 s).

@@ -107,7 +107,7 @@ struct End {
 }
 
 impl<S: Source> Walk<S> {
-    /// A connection with `paths` paths (1 to 8), not established yet. `None` if the source is empty.
+    /// A connection with `paths` paths (1 to [`MAX_PATHS`]), not established yet. `None` if the source is empty.
     pub fn new(
         algorithm: Algorithm,
         params: Params,
@@ -157,7 +157,7 @@ impl<S: Source> Walk<S> {
         let end = &mut self.ends[path];
         (end.host, end.started) = (step.after, true);
         end.snd_nxt = end.snd_una.wrapping_add(step.after.cwnd_pkt.min(1 << 24));
-        self.group.path[path] = step.after.slot(step.event.srtt_8us);
+        self.group.publish(path, step.after.slot(step.event.srtt_8us));
         Some(step)
     }
 
@@ -198,7 +198,7 @@ impl<S: Source> Walk<S> {
         match source.below(16)? {
             0 => host.path = any_path(source)?,
             1 => host.path.priv_words[source.below(7)? as usize] = source.next()?,
-            2 => self.group.path[source.below(MAX_PATHS as u32)? as usize] = any_slot(source)?,
+            2 => self.group.publish(source.below(MAX_PATHS as u32)? as usize, any_slot(source)?),
             3 => (host.cwnd_pkt, host.ssthresh_pkt) = (any(source)?, any(source)?),
             4 => {
                 let fields = [

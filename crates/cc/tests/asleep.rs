@@ -403,10 +403,14 @@ fn slow_start_is_not_slowed_down() {
     }
 }
 
-/// What OLIA counts between losses: a timeout in vain was no loss, however often the timer fired.
+/// What OLIA counts between losses: a timeout in vain was no loss, however often the timer fired, and whether or not an ACK that
+/// another overtook came in between.
 #[test]
 fn a_timeout_that_is_taken_back_is_none_between_losses() {
-    for (timeouts, later_us, taken_back) in [(1, 300, true), (3, 300, true), (1, 399_000, false)] {
+    let cases = [(1, 300, true), (3, 300, true), (1, 399_000, false)];
+    for ((timeouts, later_us, taken_back), overtaken) in
+        cases.into_iter().flat_map(|case| [(case, 0), (case, 1), (case, 3)])
+    {
         let mut sender = Sender::new();
         let law = &mut sender.laws[1];
         law.params.set("increase", "olia").expect("a parameter of it");
@@ -419,6 +423,11 @@ fn a_timeout_that_is_taken_back_is_none_between_losses() {
         for _ in 0..timeouts {
             let fired_us = event.now_us + 300_000;
             law.ask(Algorithm::on_congestion, &Event { cause: Cause::Rto, now_us: fired_us, ..event });
+        }
+        for _ in 0..overtaken {
+            let peer_ts = event.peer_ts - 50;
+            let now_us = event.now_us + 350_000;
+            law.ask(Algorithm::on_ack, &Event { state: State::Loss, cwnd_pkt: 1, now_us, peer_ts, ..event });
         }
         let now_us = event.now_us + 400_000;
         let peer_ts = event.peer_ts + later_us / 1000;

@@ -91,7 +91,7 @@ fn closes_by(name: &str, setting: Setting, seed: u64, rounds: u64) -> Option<(u6
     let mut net = Net::new(setting, seed);
     let mut windows = [WINDOW_PKT; 2];
     let srtt_us = BASE_US + 500;
-    let group = Group { path: std::array::from_fn(|i| if i < 2 { slot(srtt_us) } else { Slot::default() }) };
+    let group: Group = [slot(srtt_us); 2].into_iter().collect();
     let round_us = u64::from(srtt_us);
     for ack in 0..rounds * ACKS_PER_ROUND as u64 {
         if ack.is_multiple_of(ACKS_PER_ROUND as u64) {

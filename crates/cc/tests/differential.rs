@@ -58,16 +58,14 @@ struct Bench {
 impl Bench {
     fn new(name: &str, paths: Paths) -> Self {
         let algorithm = Algorithm::by_name(name).expect("in the registry");
-        let mut group = Group::default();
-        for (i, slot) in group.path.iter_mut().enumerate().take(paths.w.len()) {
-            *slot = Slot {
-                flags: SlotFlags::ESTABLISHED,
-                cwnd_pkt: paths.w[i],
-                ssthresh_pkt: paths.w[i],
-                srtt_8us: paths.srtt[i],
-                pub_words: [0, u64::from(paths.gap[i])],
-            };
-        }
+        let slot = |i: usize| Slot {
+            flags: SlotFlags::ESTABLISHED,
+            cwnd_pkt: paths.w[i],
+            ssthresh_pkt: paths.w[i],
+            srtt_8us: paths.srtt[i],
+            pub_words: [0, u64::from(paths.gap[i])],
+        };
+        let group = (0..paths.w.len()).map(slot).collect();
         Self { algorithm, params: Params::defaults(algorithm), group, paths }
     }
 

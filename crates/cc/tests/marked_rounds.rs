@@ -99,10 +99,7 @@ impl Connection {
     }
 
     fn step(&mut self, r: usize, event: &Event) {
-        let mut group = Group::default();
-        for (slot, host) in group.path.iter_mut().zip(&self.hosts) {
-            *slot = host.slot(RTT_US * 8);
-        }
+        let group: Group = self.hosts.iter().map(|host| host.slot(RTT_US * 8)).collect();
         let group = (self.hosts.len() > 1).then_some(&group);
         self.xmp.step(event, &mut self.hosts[r], group, &self.params);
     }

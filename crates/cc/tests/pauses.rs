@@ -51,10 +51,7 @@ impl Connection {
     }
 
     fn step(&mut self, path: usize, event: &Event) -> DecisionFlags {
-        let mut group = Group::default();
-        for (slot, path) in group.path.iter_mut().zip(&self.paths) {
-            *slot = path.host.slot(RTT_US * 8);
-        }
+        let group: Group = self.paths.iter().map(|path| path.host.slot(RTT_US * 8)).collect();
         let host = &mut self.paths[path].host;
         self.algorithm.step(event, host, self.grouped.then_some(&group), &self.params);
         host.decision.set

@@ -27,7 +27,7 @@ impl Prober {
         };
         Self {
             params: Params::defaults(vmcc()),
-            group: Group { path: std::array::from_fn(|i| if i < 2 { slot } else { Slot::default() }) },
+            group: [slot; 2].into_iter().collect(),
             sharing: Sharing::default(),
             acks: 0,
             cwnd_pkt,

@@ -67,11 +67,8 @@ impl Run {
     }
 
     fn group(&self) -> Option<Group> {
-        let mut group = Group::default();
-        for (slot, (host, srtt)) in group.path.iter_mut().zip(self.hosts.iter().zip(&self.srtt_8us)) {
-            *slot = host.slot(*srtt);
-        }
-        self.grouped.then_some(group)
+        let paths = self.hosts.iter().zip(&self.srtt_8us);
+        self.grouped.then(|| paths.map(|(host, srtt)| host.slot(*srtt)).collect())
     }
 
     fn event(&self, path: usize) -> Event {
@@ -108,7 +105,7 @@ impl Run {
         };
         let mut group = self.group();
         if let (Some(group), Some((index, slot))) = (&mut group, other) {
-            group.path[index] = slot;
+            group.publish(index, slot);
         }
         self.algorithm.step(&event, &mut self.hosts[op.path], group.as_ref(), &self.params);
     }

@@ -23,7 +23,7 @@ impl Paths {
         params.set("detector", detector).expect("a choice");
         params.set("interval", interval_ms).expect("in range");
         let slot = Slot { flags: SlotFlags::ESTABLISHED, srtt_8us: 8 * RTT_US, ..Slot::default() };
-        let group = Group { path: std::array::from_fn(|i| if i < 2 { slot } else { Slot::default() }) };
+        let group = [slot; 2].into_iter().collect();
         Self { params, group, sharing: Sharing::default(), srtt_us: RTT_US }
     }
 

@@ -9,10 +9,7 @@ use vmcc_cc::{Algorithm, Event, EventFlags, Group, Host, Params, Path};
 fn increase(windows: &[u32], srtt_us: &[u32]) -> f64 {
     let algorithm = Algorithm::by_name("lia").expect("in the registry");
     let srtt_8us: Vec<u32> = srtt_us.iter().map(|us| us * 8).collect();
-    let mut group = Group::default();
-    for (slot, (w, srtt)) in group.path.iter_mut().zip(windows.iter().zip(&srtt_8us)) {
-        *slot = Host::new(*w).slot(*srtt);
-    }
+    let group: Group = windows.iter().zip(&srtt_8us).map(|(w, srtt)| Host::new(*w).slot(*srtt)).collect();
     let event = Event {
         now_us: 1,
         flags: EventFlags::CWND_LIMITED,

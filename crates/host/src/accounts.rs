@@ -12,6 +12,8 @@ pub(crate) const ACCOUNTS_MAP: &str = "mp_accounts";
 pub struct Shortage {
     /// Paths that found no room in the table and run uncoupled, or did for a while.
     pub uncoupled: u64,
+    /// The same, because their connection had [`vmcc_cc::MAX_PATHS`] others.
+    pub beyond: u64,
     /// Requests to close a path that were not passed on.
     pub requests_lost: u64,
 }
@@ -24,6 +26,7 @@ fn read(map: &MapHandle, key: &[u8]) -> Option<Account> {
 pub(crate) fn shortage(map: &MapHandle) -> Shortage {
     map.keys().filter_map(|key| read(map, &key)).fold(Shortage::default(), |sum, account| Shortage {
         uncoupled: sum.uncoupled + account.uncoupled,
+        beyond: sum.beyond + account.beyond,
         requests_lost: sum.requests_lost + account.requests_lost,
     })
 }

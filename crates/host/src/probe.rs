@@ -348,7 +348,7 @@ fn room() -> Answer {
     let short: Vec<String> = registered::list()
         .unwrap_or_default()
         .iter()
-        .filter(|one| one.shortage.is_some_and(|s| s != Shortage::default()))
+        .filter(|one| one.shortage.is_some_and(|s| Shortage { beyond: 0, ..s } != Shortage::default()))
         .map(|one| one.kernel_name.clone())
         .collect();
     match short.as_slice() {

@@ -7,7 +7,7 @@ use crate::shared::states::{CC_SHARING_ANSWERED, CC_SHARING_EXCLUDED, CC_SHARING
 use crate::states::Member;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
-use vmcc_cc::Sharing;
+use vmcc_cc::{SHARING_PATHS, Sharing};
 use zerocopy::FromBytes;
 
 /// The table of connections, of an algorithm that detects.
@@ -23,6 +23,8 @@ pub enum Verdict {
     Apart,
     /// Not yet known.
     Unknown,
+    /// Never known: only the first [`SHARING_PATHS`] paths of a connection are compared.
+    NotCompared,
 }
 
 /// A verdict, and how much speaks for it.
@@ -69,6 +71,9 @@ impl Evidence {
 
 fn finding(sharing: &Sharing, a: usize, b: usize) -> Finding {
     let (high, low) = (a.max(b), a.min(b));
+    if high >= SHARING_PATHS {
+        return Finding { verdict: Verdict::NotCompared, evidence: 0.0 };
+    }
     // As cc_sharing_pair() of sharing.h.
     let pair = high * (high - 1) / 2 + low;
     let evidence = i32::from(sharing.evidence[pair]);
@@ -97,5 +102,7 @@ mod tests {
         use Verdict::{Apart, Shares, Unknown};
         assert_eq!(all.map(|f| f.verdict), [Shares, Apart, Unknown, Unknown, Unknown, Unknown, Unknown]);
         assert_eq!(all.map(|f| f.evidence), [1.0, -1.0, 0.0, 0.5, -0.5, 47.0 / 48.0, 1.0]);
+        assert_eq!(of(SHARING_PATHS - 1, 0).verdict, Unknown);
+        assert_eq!(of(0, SHARING_PATHS).verdict, Verdict::NotCompared, "beyond the first eight");
     }
 }

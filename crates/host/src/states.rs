@@ -2,13 +2,14 @@
 
 use crate::error::ControlError;
 use crate::objects::{self, Log};
-use crate::shared::states::SocketState;
+use crate::shared::states::{STATE_BEYOND, STATE_NO_ROOM, SocketState};
 use libbpf_rs::ObjectBuilder;
+use serde::Serialize;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
-use vmcc_cc::{Algorithm, Path};
+use vmcc_cc::{Algorithm, MAX_PATHS, Path};
 use zerocopy::FromBytes;
 
 /// A program that lists the states; clones share it.
@@ -26,6 +27,37 @@ pub struct State {
     pub path: Path,
     /// Its place in a connection whose paths are coupled.
     pub member: Option<Member>,
+    /// Why it is not coupled although its connection has several paths.
+    pub uncoupled: Option<Uncoupled>,
+}
+
+/// Why a path runs uncoupled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Uncoupled {
+    /// The table of connections, or its account's share of it, is full.
+    NoRoom,
+    /// Its connection has [`MAX_PATHS`] other paths.
+    TooManyPaths,
+}
+
+impl Uncoupled {
+    fn decode(raw: u32) -> Option<Self> {
+        match raw {
+            STATE_NO_ROOM => Some(Self::NoRoom),
+            STATE_BEYOND => Some(Self::TooManyPaths),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Uncoupled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoRoom => f.write_str("no room in the table of connections"),
+            Self::TooManyPaths => write!(f, "more than {MAX_PATHS} subflows in this connection"),
+        }
+    }
 }
 
 /// A path's place in its connection.
@@ -33,7 +65,7 @@ pub struct State {
 pub struct Member {
     /// By which the kernel's tables know the connection.
     pub(crate) connection: u64,
-    /// 0 to 7.
+    /// From 0.
     pub slot: usize,
 }
 
@@ -81,9 +113,10 @@ pub(crate) fn iterate(link: BorrowedFd<'_>) -> std::io::Result<File> {
 fn decode(raw: &SocketState) -> Option<State> {
     let name = raw.algorithm.split(|byte| *byte == 0).next()?;
     let algorithm = Algorithm::by_name(std::str::from_utf8(name).ok()?).ok()?;
-    let slot = usize::try_from(raw.slot).ok().filter(|slot| *slot < vmcc_cc::MAX_PATHS)?;
+    let slot = usize::try_from(raw.slot).ok().filter(|slot| *slot < MAX_PATHS)?;
     let member = (raw.group_key != 0).then_some(Member { connection: raw.group_key, slot });
-    Some(State { cookie: raw.cookie.to_ne_bytes(), algorithm, path: raw.path, member })
+    let uncoupled = Uncoupled::decode(raw.refused);
+    Some(State { cookie: raw.cookie.to_ne_bytes(), algorithm, path: raw.path, member, uncoupled })
 }
 
 fn failed(cause: impl std::fmt::Display) -> ControlError {
@@ -102,6 +135,7 @@ mod tests {
             path: Path { priv_words: [1 << 30, 0, 0, 0, 0, 0, 0], ..Path::default() },
             group_key: 9,
             slot: 3,
+            refused: 0,
         };
         let state = decode(&named("mp_dctcp")).unwrap();
         assert_eq!((state.cookie, state.algorithm.name()), (7_u64.to_ne_bytes(), "dctcp"));
@@ -110,6 +144,10 @@ mod tests {
         assert_eq!(decode(&named("mp_nobody")), None);
         assert_eq!(state.member, Some(Member { connection: 9, slot: 3 }));
         assert_eq!(decode(&SocketState { group_key: 0, ..named("mp_dctcp") }).unwrap().member, None);
-        assert_eq!(decode(&SocketState { slot: 8, ..named("mp_dctcp") }), None);
+        assert_eq!(decode(&SocketState { slot: MAX_PATHS as u32, ..named("mp_dctcp") }), None);
+        assert_eq!(state.uncoupled, None);
+        let beyond = SocketState { group_key: 0, slot: 0, refused: STATE_BEYOND, ..named("mp_dctcp") };
+        let said = decode(&beyond).unwrap().uncoupled.map(|cause| cause.to_string());
+        assert_eq!(said.as_deref(), Some("more than 32 subflows in this connection"));
     }
 }

@@ -23,7 +23,7 @@ pub struct Connection {
 /// What siblings see of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PathView {
-    /// Its slot, 0 to 7.
+    /// Its slot, from 0.
     pub slot: usize,
     /// It enters its siblings' sums: established and not a backup.
     pub counts: bool,
@@ -91,7 +91,7 @@ fn connection(entry: &GroupEntry) -> Option<Connection> {
         srtt_us: path.srtt_8us / 8,
     };
     let slots = entry.group.path.iter().enumerate();
-    let paths = slots.filter(|(slot, _)| entry.members & (1 << slot) != 0).map(view).collect();
+    let paths = slots.filter(|(slot, _)| entry.socket[*slot] != 0).map(view).collect();
     Some(Connection { token: entry.token, paths })
 }
 
@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn members_are_shown_and_only_they() {
-        let mut entry = GroupEntry { members: 0xabcd_0000_0000_0002, token: 9, ..GroupEntry::new_zeroed() };
+        let mut entry = GroupEntry { members: 0xabcd_0000_0000_0001, token: 9, ..GroupEntry::new_zeroed() };
+        entry.socket[1] = 0xffff_8880_0000_1000;
         let flags = SlotFlags::ESTABLISHED | SlotFlags::RECOVERY;
         entry.group.path[1] = Slot { flags, cwnd_pkt: 10, srtt_8us: 800, ..Slot::default() };
         let path =

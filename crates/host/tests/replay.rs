@@ -104,19 +104,21 @@ impl Trace {
             1 => self.hosts[path].ssthresh_pkt = SSTHRESH_INFINITE,
             2 => {
                 let slot = r.below(MAX_PATHS as u32) as usize;
-                self.group.path[slot] = Slot {
+                let other = Slot {
                     flags: SlotFlags(r.below(16)),
                     cwnd_pkt: r.wide(u32::MAX),
                     ssthresh_pkt: r.wide(u32::MAX),
                     srtt_8us: r.wide(u32::MAX),
                     pub_words: [r.next(), r.next()],
                 };
+                self.group.publish(slot, other);
             }
             3 => {
                 let word = r.below(7) as usize;
                 self.hosts[path].path.priv_words[word] = r.next();
                 self.hosts[path].path.credit_q40 = r.next().cast_signed();
             }
+            4 => self.group.end = r.wide(u32::MAX),
             _ => {}
         }
     }
@@ -146,7 +148,7 @@ fn compare(algorithm: Algorithm, seed: u64) {
             bpf.step(&event, &mut kernel, group, &params).unwrap();
         }
         assert_eq!(native, kernel, "{algorithm}, seed {seed}, step {step}, {event:?}");
-        trace.group.path[path] = native.slot(event.srtt_8us);
+        trace.group.publish(path, native.slot(event.srtt_8us));
         trace.hosts[path] = native;
     }
 }

@@ -1,7 +1,7 @@
 //! A path as schedulers see it, and sets of paths.
 
-/// Most paths of one connection.
-pub const MAX_PATHS: usize = 8;
+/// Paths that one connection can have: as many as algorithms couple.
+pub use vmcc_cc::MAX_PATHS;
 
 /// What a scheduler may know of a path. Calls are static, and cheap: they are made per packet.
 pub trait PathView {
@@ -35,7 +35,9 @@ pub trait PathView {
 
 /// Paths of one connection by number, as bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Paths(pub u8);
+pub struct Paths(pub u32);
+
+const _: () = assert!(MAX_PATHS <= u32::BITS as usize);
 
 impl Paths {
     /// No path.
@@ -90,7 +92,7 @@ impl IntoIterator for Paths {
 
 /// The numbers of a set's paths, ascending.
 #[derive(Clone, Debug)]
-pub struct Numbers(u8);
+pub struct Numbers(u32);
 
 impl Iterator for Numbers {
     type Item = usize;

@@ -27,7 +27,9 @@ pub use ethtool::{disable_checksum_offload, disable_segmentation_offload, link_s
 pub use htb::{Existing, HtbClass, htb_rates};
 pub use link::{Links, PortInfo};
 pub use monitor::Changes;
-pub use mptcp::{Endpoint, Ends, Event, Events, MAX_LIMIT, PathManager, SubflowEnds};
+pub use mptcp::{
+    Endpoint, Ends, Event, Events, LIMIT_CEILING, MAX_LIMIT, PathManager, SubflowEnds, kernel_limit,
+};
 pub use neighbour::Neighbour;
 pub use rule::Match;
 pub use shaper::{Impairment, Shaper};

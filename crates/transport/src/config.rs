@@ -45,7 +45,7 @@ pub struct Config {
     pub scheduler: Scheduler,
     /// Which path takes acknowledgments.
     pub ack_path: AckPath,
-    /// Paths at a time, 1 to 8; with 1 the multipath extension is not offered.
+    /// Paths at a time, from 1 to [`vmcc_cc::MAX_PATHS`]; with 1 the multipath extension is not offered.
     pub max_paths: u32,
     /// The connection ends when nothing came for this long; zero: never.
     pub idle_timeout: Span,

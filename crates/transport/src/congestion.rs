@@ -208,7 +208,7 @@ impl Window {
     }
 
     fn publish(&self, cc: &mut Controller, slot: usize, srtt_8us: u32) {
-        cc.group.path[slot] = Slot {
+        let shown = Slot {
             flags: SlotFlags::ESTABLISHED
                 .with(SlotFlags::RECOVERY, self.is_reducing())
                 .with(SlotFlags::LOSS, self.state == State::Loss)
@@ -218,6 +218,7 @@ impl Window {
             srtt_8us,
             pub_words: self.path.pub_words,
         };
+        cc.group.publish(slot, shown);
     }
 
     fn set_state(&mut self, cc: &mut Controller, at: &Moment<'_>, state: State) {

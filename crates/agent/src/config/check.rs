@@ -5,7 +5,7 @@ use crate::guard::{CHI, OMEGA, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use vmcc_cc::{Algorithm, ParamError, Params};
-use vmcc_netlink::MAX_LIMIT;
+use vmcc_netlink::LIMIT_CEILING;
 use vmcc_port::PortConfig;
 use vmcc_scenario::Diagnostic;
 use vmcc_scenario::text::Source;
@@ -220,10 +220,10 @@ fn congestion_control(key: &str, name: &str, algorithms: &[Params]) -> Result<()
 
 fn mptcp(at: &str, mptcp: &Mptcp) -> Result<(), Wrong> {
     for (key, limit) in [("subflows", mptcp.subflows), ("accept", mptcp.accept)] {
-        if limit.is_some_and(|limit| limit > MAX_LIMIT) {
+        if limit.is_some_and(|limit| limit > LIMIT_CEILING) {
             return Err(Wrong::value(
                 format!("{at}.{key}"),
-                format!("the kernel allows at most {MAX_LIMIT}"),
+                format!("no kernel allows more than {LIMIT_CEILING}"),
             ));
         }
     }

@@ -125,7 +125,7 @@ fn what_is_wrong_is_named_with_its_line_and_what_is_nearest() {
         ("[host.sysctl]\n'net.ipv4.ip_forward' = 1", 2, "would not come back"),
         ("[host.sysctl]\n'net/ipv6/conf/eth0.1/disable_ipv6' = 1", 2, "would not come back"),
         ("[host.sysctl]\n'net.ipv4.tcp_ecn' = 1\n'net/ipv4/tcp_ecn' = 2", 3, "twice"),
-        ("[host.mptcp]\nsubflows = 9", 2, "at most 8"),
+        ("[host.mptcp]\nsubflows = 256", 2, "more than 255"),
         ("[[host.mptcp.endpoint]]\nnic = 'e'\nflags = ['signl']", 3, "did you mean `signal`?"),
         ("[[host.mptcp.endpoint]]\nnic = 'e'\nflags = []", 3, "what it is for"),
         ("[[host.mptcp.endpoint]]\nnic = 'e'\nflags = ['signal', 'fullmesh']", 3, "only apart"),

@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use vmcc_cc::{Algorithm, Params};
 use vmcc_host::port::{self, Serving};
 use vmcc_host::{cgroup, live, probe, upgrade};
-use vmcc_netlink::{Endpoint, PathManager, os_code};
+use vmcc_netlink::{Endpoint, PathManager, kernel_limit, os_code};
 use vmcc_port::PortConfig;
 
 /// What is set; of a network namespace, but for algorithms, which are one for the kernel.
@@ -310,7 +310,14 @@ fn params(kernel_name: &str, text: &str) -> Result<Params, Fault> {
 fn set_limit(which: Limit, limit: u32) -> io::Result<()> {
     let mut manager = PathManager::open()?;
     let (subflows, accept) = which.with(manager.limits()?, limit);
-    manager.set_limits(subflows, accept)
+    manager.set_limits(subflows, accept).map_err(|refused| match kernel_limit() {
+        Ok(most) if limit > most => {
+            let cause =
+                format!("{limit} is above the {most} that the running kernel takes; write {most} or less");
+            io::Error::new(refused.kind(), cause)
+        }
+        _ => refused,
+    })
 }
 
 /// What a sysctl's file is given. A write of nothing at all is none, so an empty value is an empty line.

@@ -96,7 +96,7 @@ fn of_agent(figures: &mut Figures, own: &Own) {
 /// What is known of an algorithm, if anything is.
 type Figure = fn(&Status) -> Option<u64>;
 
-const OF_ALGORITHMS: [(&str, vmcc_exposition::Kind, &str, Figure); 4] = [
+const OF_ALGORITHMS: [(&str, vmcc_exposition::Kind, &str, Figure); 5] = [
     (
         "vmcc_mptcp_connections",
         Gauge,
@@ -105,6 +105,9 @@ const OF_ALGORITHMS: [(&str, vmcc_exposition::Kind, &str, Figure); 4] = [
     ),
     ("vmcc_uncoupled_paths_total", Counter, "Paths that found no room and ran uncoupled.", |found| {
         Some(found.shortage?.uncoupled)
+    }),
+    ("vmcc_paths_beyond_total", Counter, "Paths uncoupled because their connection had too many.", |found| {
+        Some(found.shortage?.beyond)
     }),
     ("vmcc_close_requests_lost_total", Counter, "Requests to close a path that were dropped.", |found| {
         Some(found.shortage?.requests_lost)

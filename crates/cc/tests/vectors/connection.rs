@@ -110,11 +110,7 @@ impl Connection {
         if self.ends.len() < 2 {
             return None;
         }
-        let mut group = Group::default();
-        for (slot, end) in group.path.iter_mut().zip(&self.ends) {
-            *slot = end.host.slot(end.srtt_8us);
-        }
-        Some(group)
+        Some(self.ends.iter().map(|end| end.host.slot(end.srtt_8us)).collect())
     }
 
     fn event(&self, path: usize, flags: EventFlags) -> Event {

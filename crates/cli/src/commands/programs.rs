@@ -73,6 +73,7 @@ fn connection(program: &Program, connection: live::Connection) -> Connection {
                 .saturating_mul(8_000_000)
                 .checked_div(path.srtt_us.into())
                 .unwrap_or(0),
+            uncoupled: None,
             siblings: Vec::new(),
         }
     };

@@ -10,7 +10,7 @@ use crate::table;
 use crate::ui::Ui;
 use serde_json::Value;
 use vmcc_agent::HostStatus;
-use vmcc_cc::Params;
+use vmcc_cc::{MAX_PATHS, Params};
 use vmcc_host::Status;
 use vmcc_host::diag::Subflow;
 
@@ -108,8 +108,18 @@ fn text(all: &[Status], sockets: &[Subflow]) -> String {
             },
         ]);
     }
-    let shortages = all.iter().filter_map(shortage).map(|line| format!("\n{line}"));
-    table::render(&lines) + &shortages.collect::<String>()
+    let said = all.iter().flat_map(|one| [shortage(one), beyond(one)]).flatten();
+    table::render(&lines) + &said.map(|line| format!("\n{line}")).collect::<String>()
+}
+
+/// Paths of connections with more paths than can be coupled.
+fn beyond(one: &Status) -> Option<String> {
+    let count = one.shortage.map(|shortage| shortage.beyond).filter(|count| *count > 0)?;
+    Some(format!(
+        "{}: {count} paths ran uncoupled, because their connection had more than {MAX_PATHS} subflows; allow fewer \
+         (`ip mptcp limits`; Linux does not count the first)",
+        one.kernel_name
+    ))
 }
 
 /// What users lack because others, or they themselves, hold too much.

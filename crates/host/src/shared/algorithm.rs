@@ -53,6 +53,7 @@ shared_structs! {
         second: u64,
         requests: u64,
         requests_lost: u64,
+        beyond: u64,
     }
 
     /// By `MP_COUNT_...`.
@@ -70,7 +71,7 @@ shared_structs! {
         netns: u32,
         account: u64,
         made_ns: u64,
-        subflow: [u64; MAX_PATHS],
+        socket: [u64; MAX_PATHS],
     }
 
     /// The same of an algorithm that detects.

@@ -10,6 +10,11 @@ shared_constants! {
         CC_SHARING_EXCLUDED = 16,
         CC_SHARING_ANSWERED = 48,
     }
+    "state_refused" {
+        STATE_NOT_REFUSED = 0,
+        STATE_NO_ROOM = 1,
+        STATE_BEYOND = 2,
+    }
 }
 
 shared_structs! {
@@ -20,6 +25,7 @@ shared_structs! {
         algorithm: [u8; 16],
         path: Path,
         group_key: u64,
-        slot: u64,
+        slot: u32,
+        refused: u32,
     }
 }

@@ -54,9 +54,13 @@ const INTERFACE: &[Layout] = &[
         srtt_8us as "srtt_8us": u32,
         pub_words as "pub": [u64; 2],
     }),
-    layout_of!(Group as "cc_group" { path as "path": [Slot; vmcc_cc::MAX_PATHS], }),
+    layout_of!(Group as "cc_group" {
+        end as "end": u32,
+        reserved as "reserved": u32,
+        path as "path": [Slot; vmcc_cc::MAX_PATHS],
+    }),
     layout_of!(Sharing as "cc_sharing" {
-        path as "path": [History; vmcc_cc::MAX_PATHS],
+        path as "path": [History; vmcc_cc::SHARING_PATHS],
         evidence as "evidence": [i8; 28],
         alone as "alone": [i8; 28],
         shift as "shift": u32,

@@ -32,6 +32,9 @@ pub struct Net {
     pub paths: usize,
 }
 
+/// The first, and as many more as every kernel takes.
+pub const MAX_PATHS: usize = 9;
+
 /// How a path is shaped.
 #[derive(Clone, Copy)]
 pub struct Shape {
@@ -48,7 +51,7 @@ impl Net {
         for (ns, kind) in [(&net.client, "subflow"), (&net.server, "signal")] {
             run(&format!("ip -n {ns} mptcp limits set subflow 8 add_addr_accepted 8"));
             if kind == "signal" {
-                for path in 1..paths.min(8) {
+                for path in 1..paths.min(MAX_PATHS) {
                     run(&format!("ip -n {ns} mptcp endpoint add 10.77.{path}.2 dev p{path} signal"));
                 }
             }

@@ -13,6 +13,7 @@ use crate::invalid;
 use netlink_packet_core::DefaultNla;
 use std::io;
 use std::net::Ipv4Addr;
+use std::thread;
 
 // Numbers from the kernel's user interface, linux/mptcp_pm.h.
 const MPTCP_PM_CMD_ADD_ADDR: u8 = 1;
@@ -25,8 +26,33 @@ const MPTCP_PM_ATTR_ADDR: u16 = 1;
 const MPTCP_PM_ATTR_RCV_ADD_ADDRS: u16 = 2;
 const MPTCP_PM_ATTR_SUBFLOWS: u16 = 3;
 
-/// The most additional subflows, and the most accepted addresses, that the kernel allows.
+/// Additional subflows and accepted addresses that every kernel takes as a limit. Linux does not count the first subflow.
 pub const MAX_LIMIT: u32 = 8;
+/// Beyond this no kernel takes a limit: it keeps them in a byte.
+pub const LIMIT_CEILING: u32 = 255;
+
+/// The highest limit that the running kernel takes: 8, or 64 from Linux 7.2 on. It is tried, in a network namespace of a thread's
+/// own, which ends with it.
+///
+/// # Errors
+/// Not permitted to make a namespace; no MPTCP.
+pub fn kernel_limit() -> io::Result<u32> {
+    let tried = || {
+        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)?;
+        let mut manager = PathManager::open()?;
+        let (mut taken, mut refused) = (0, LIMIT_CEILING + 1);
+        while refused - taken > 1 {
+            let middle = taken.midpoint(refused);
+            match manager.set_limits(middle, 0) {
+                Ok(()) => taken = middle,
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => refused = middle,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(taken)
+    };
+    thread::spawn(tried).join().unwrap_or_else(|_| Err(io::Error::other("the thread that asks has ended")))
+}
 
 /// A connection to the path manager of the calling thread's namespace.
 pub struct PathManager(Family);

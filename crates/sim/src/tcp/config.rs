@@ -276,7 +276,7 @@ pub struct ConnSpec {
     pub scheduler: Scheduler,
     /// The way of acknowledgments; irrelevant with one subflow.
     pub ack_path: AckPath,
-    /// One (plain TCP) to eight subflows; the first opens the connection.
+    /// One (plain TCP) to [`vmcc_cc::MAX_PATHS`] subflows; the first opens the connection.
     pub subflows: Vec<SubflowSpec>,
     /// Multipath TCP headers and data acknowledgments even with one subflow.
     pub multipath: bool,

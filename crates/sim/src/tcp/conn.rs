@@ -1,7 +1,7 @@
 //! The sending half of a connection: the data stream shared by its subflows.
 //!
 //! Modelled: data sequence numbers, data acknowledgment, the connection-level receive window, reinjection
-//! (RFC 8684 section 3.3), one to eight subflows. Plain TCP is the case of one subflow.
+//! (RFC 8684 section 3.3), one to [`vmcc_cc::MAX_PATHS`] subflows. Plain TCP is the case of one subflow.
 //! A send buffer limits what is written and not acknowledged; a writer that waits goes on when a third of it is free
 //! (Linux `sk_stream_is_writeable`).
 //! Not modelled: memory that sent data take beside payload, a send buffer that grows (Linux's is always larger than the
@@ -22,8 +22,6 @@ use vmcc_multipath::{Demand, Paths, Selector};
 
 /// Linux's largest automatic send buffer (`tcp_wmem[2]`): what an endless application can have waiting.
 const SEND_BUFFER_BYTES: u64 = 4 << 20;
-
-const _: () = assert!(vmcc_multipath::MAX_PATHS == vmcc_cc::MAX_PATHS);
 
 /// No limit of the data stream.
 pub(crate) const ENDLESS: u32 = u32::MAX;
@@ -83,10 +81,10 @@ pub(crate) struct Conn {
     pub(crate) closing: bool,
     /// Sent and to be sent again on another subflow, oldest first.
     pub(crate) reinject: VecDeque<u32>,
-    /// Which subflows have carried a data segment: one byte per segment of `una..nxt`, as a ring.
-    carried: Box<[u8]>,
+    /// Which subflows have carried a data segment: a bit each, per segment of `una..nxt`, as a ring.
+    carried: Box<[u32]>,
     tails: VecDeque<Tail>,
-    pub(crate) group: Group,
+    pub(crate) group: Option<Box<Group>>,
     /// Where the algorithm detects shared bottlenecks.
     pub(crate) sharing: Option<Box<Sharing>>,
     pub(crate) app: App,
@@ -146,7 +144,7 @@ impl Conn {
             reinject: VecDeque::new(),
             carried: Box::default(),
             tails: VecDeque::new(),
-            group: Group::default(),
+            group: (spec.subflows.len() > 1).then(Box::default),
             sharing: None,
             app: spec.app.clone(),
             app_timer: Timer::new(),
@@ -170,8 +168,8 @@ impl Conn {
     pub(crate) fn prefetch(&self) {
         prefetch_index(slice::from_ref(&self.una), 0);
         prefetch_index(slice::from_ref(&self.reinject), 0);
-        if self.grouped {
-            for pair in self.group.path.chunks_exact(2) {
+        if let Some(group) = &self.group {
+            for pair in group.published().chunks(2) {
                 prefetch_index(pair, 0);
             }
         }
@@ -310,7 +308,7 @@ impl Conn {
     /// The subflow for the next segment, or none for now; `carriers` have carried it. RTTs are read from the slots that subflows
     /// publish, which lie together; of one that is idle the estimate is as old as its last packet.
     #[inline]
-    pub(crate) fn select(&mut self, subs: &[Subflow], carriers: u8, now_us: u64) -> Option<usize> {
+    pub(crate) fn select(&mut self, subs: &[Subflow], carriers: u32, now_us: u64) -> Option<usize> {
         let mss_bytes = u64::from(self.mss_bytes);
         let demand = || Demand {
             now_us,
@@ -320,9 +318,9 @@ impl Conn {
         };
         // Where the application limits, subflows are idle whatever they are like.
         let drained = if self.end > self.edge { self.drained } else { 0 };
-        let published = &self.group.path;
+        let group = self.group.as_deref();
         let srtt_8us = |r: usize| match drained >> r & 1 {
-            0 => published[r].srtt_8us,
+            0 => group.map_or(0, |group| group.path[r].srtt_8us),
             _ => subs[r].expected_rtt_8us(),
         };
         self.selector.select(subs, Paths(carriers), srtt_8us, demand)
@@ -354,7 +352,7 @@ impl Conn {
     }
 
     /// Subflows that have carried `data_seq`, as bits.
-    pub(crate) fn carriers(&self, data_seq: u32) -> u8 {
+    pub(crate) fn carriers(&self, data_seq: u32) -> u32 {
         if self.carried.is_empty() { 0 } else { self.carried[data_seq as usize & (self.carried.len() - 1)] }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::table;
 use vmcc_agent::{ClosedPath, Connection, Path, Verdict};
+use vmcc_cc::SHARING_PATHS;
 
 /// More would drown the rest; `--json` has all.
 const MAX_SHOWN: usize = 20;
@@ -62,14 +63,19 @@ fn closed(path: &ClosedPath) -> [String; 10] {
     cells
 }
 
-/// What its algorithm has found, for each other path of which it knows something.
+/// Whether it is coupled, and what its algorithm has found, for each other path of which it knows something.
 fn found(path: &Path) -> String {
-    let known = path.siblings.iter().filter(|s| s.finding.verdict != Verdict::Unknown);
-    let said = known.map(|sibling| match sibling.finding.verdict {
-        Verdict::Shares => format!("shares with {} -> {}", sibling.local, sibling.remote),
-        _ => format!("apart from {} -> {}", sibling.local, sibling.remote),
+    let siblings = || path.siblings.iter();
+    let uncoupled = path.uncoupled.map(|cause| format!("UNCOUPLED: {cause}"));
+    let known = siblings().filter_map(|sibling| match sibling.finding.verdict {
+        Verdict::Shares => Some(format!("shares with {} -> {}", sibling.local, sibling.remote)),
+        Verdict::Apart => Some(format!("apart from {} -> {}", sibling.local, sibling.remote)),
+        Verdict::Unknown | Verdict::NotCompared => None,
     });
-    let said: Vec<String> = said.collect();
+    let left_out = siblings().filter(|s| s.finding.verdict == Verdict::NotCompared).count();
+    let left_out = (left_out > 0)
+        .then(|| format!("not compared with {left_out} others (only the first {SHARING_PATHS} paths are)"));
+    let said: Vec<String> = uncoupled.into_iter().chain(known).chain(left_out).collect();
     if said.is_empty() { "-".to_owned() } else { said.join(", ") }
 }
 
@@ -112,6 +118,7 @@ mod tests {
             bytes_acked: 7,
             bytes_received: 0,
             delivery_rate_bps: 93_000_000,
+            uncoupled: (port == 2).then_some(vmcc_host::states::Uncoupled::TooManyPaths),
             siblings: vec![Sibling {
                 local: "10.0.1.1:9".parse().unwrap(),
                 remote: "10.0.0.2:5201".parse().unwrap(),

@@ -36,6 +36,7 @@ use std::io::{self, IsTerminal};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use vmcc_agent::{HostStatus, Sibling, Verdict};
+use vmcc_cc::SHARING_PATHS;
 
 /// The width of what is printed and not shown.
 const PRINTED: usize = 120;
@@ -155,6 +156,9 @@ fn finding(sibling: &Sibling) -> String {
     match sibling.finding.verdict {
         Verdict::Shares => format!("shares a bottleneck with {other}"),
         Verdict::Apart => format!("apart from {other}"),
+        Verdict::NotCompared => {
+            format!("not compared with {other}: only the first {SHARING_PATHS} paths are")
+        }
         Verdict::Unknown if evidence == 0.0 => format!("nothing known yet with {other}"),
         Verdict::Unknown if evidence > 0.0 => format!("{percent:.0} % of what says it shares with {other}"),
         Verdict::Unknown => format!("{percent:.0} % of what says it is apart from {other}"),

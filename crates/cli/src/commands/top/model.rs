@@ -66,6 +66,7 @@ impl Row {
 pub(crate) fn verdict(path: &Path) -> &'static str {
     let of = |verdict| move |sibling: &vmcc_agent::Sibling| sibling.finding.verdict == verdict;
     match path.siblings.as_slice() {
+        _ if path.uncoupled.is_some() => "uncoupled",
         some if some.iter().any(of(Verdict::Shares)) => "shares",
         [] => "-",
         some if some.iter().all(of(Verdict::Apart)) => "apart",

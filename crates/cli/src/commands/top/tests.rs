@@ -33,6 +33,7 @@ fn path(connection: u32, index: u8, bytes_acked: u64) -> Path {
         bytes_acked,
         bytes_received: 0,
         delivery_rate_bps: 0,
+        uncoupled: None,
         siblings: vec![Sibling {
             local: at(1 - index, connection),
             remote: "10.9.0.2:5201".parse().unwrap(),

@@ -107,24 +107,22 @@ impl<W: Wire> Tx<'_, W> {
     /// Asks the algorithm, publishes the path to its siblings, carries out the decision.
     #[inline]
     fn ask(&mut self, r: usize, hook: Hook, event: &Event) -> Decision {
-        let group = if self.conn.grouped { Some(&self.conn.group) } else { None };
+        let group = self.conn.group.as_deref();
         let decision = hook(&self.cc.algorithm, event, &mut self.subs[r].path, group, &self.cc.params);
         if decision.set != DecisionFlags::NONE {
             self.apply(r, &decision, event.cause);
         }
-        if self.conn.grouped {
-            self.conn.group.path[r] = self.subs[r].slot();
-        }
+        self.publish(r);
         decision
     }
 
     /// Asks the algorithm whether subflow `r` shares a bottleneck with a sibling, if it detects such.
     #[inline]
     fn detect_sharing(&mut self, r: usize, event: &Event) {
-        let Some(sharing) = &mut self.conn.sharing else { return };
+        let (Some(sharing), Some(group)) = (&mut self.conn.sharing, &self.conn.group) else { return };
         let waits = self.conn.nxt < self.conn.end || !self.conn.reinject.is_empty();
         let event = &Event { flags: event.flags.with(EventFlags::CWND_LIMITED, waits), ..*event };
-        let decision = self.cc.algorithm.detect(event, &self.conn.group, sharing, &self.cc.params);
+        let decision = self.cc.algorithm.detect(event, group, sharing, &self.cc.params);
         if decision.set != DecisionFlags::NONE {
             self.apply(r, &decision, event.cause);
             self.publish(r);
@@ -160,10 +158,11 @@ impl<W: Wire> Tx<'_, W> {
         }
     }
 
-    /// Publishes subflow `r` when it changed without a hook.
+    /// Shows subflow `r` to its siblings.
+    #[inline]
     pub(crate) fn publish(&mut self, r: usize) {
-        if self.conn.grouped {
-            self.conn.group.path[r] = self.subs[r].slot();
+        if let Some(group) = &mut self.conn.group {
+            group.publish(r, self.subs[r].slot());
         }
     }
 

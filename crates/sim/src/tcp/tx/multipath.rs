@@ -147,7 +147,7 @@ impl<W: Wire> Tx<'_, W> {
     /// The receive window is full although a subflow has room: whoever holds the oldest segment back is
     /// slowed down, and the segment is sent again where it arrives sooner (opportunistic retransmission
     /// and penalization; C. Raiciu et al., NSDI 2012, section 4.2, in the form of the out-of-tree kernel).
-    pub(super) fn relieve_window(&mut self, touched: &mut u8) {
+    pub(super) fn relieve_window(&mut self, touched: &mut u32) {
         let head = self.conn.una;
         if self.conn.nxt == head {
             return;
@@ -168,7 +168,7 @@ impl<W: Wire> Tx<'_, W> {
 
     /// Halves the window of slower subflows that hold the oldest segment, each once per round trip of its own
     /// (NSDI 2012, section 4.2; later versions of the kernel counted those of `fast`).
-    fn penalize(&mut self, fast: usize, carriers: u8) {
+    fn penalize(&mut self, fast: usize, carriers: u32) {
         let srtt_8us = self.subs[fast].rtt.srtt_8us;
         for r in 0..self.subs.len() {
             let sf = &mut self.subs[r];
@@ -189,7 +189,7 @@ impl<W: Wire> Tx<'_, W> {
     }
 
     /// Whether the oldest segment would arrive sooner on `fast` than where it is.
-    fn helps(&self, fast: usize, carriers: u8) -> bool {
+    fn helps(&self, fast: usize, carriers: u32) -> bool {
         let limit = 4 * u64::from(self.subs[fast].rtt.srtt_8us);
         let holders = (0..self.subs.len()).filter(|&r| r != fast && carriers & 1 << r != 0);
         let mut any = false;

@@ -13,7 +13,7 @@ use vmcc_multipath::{PathView, Scheduler};
 impl<W: Wire> Tx<'_, W> {
     /// Sends what windows and application allow. `acked`: the subflow whose state just changed.
     pub(crate) fn push(&mut self, acked: Option<usize>) {
-        let mut touched = 0u8;
+        let mut touched = 0;
         if let Some(r) = acked
             && self.subs[r].status == Status::Established
         {
@@ -48,7 +48,7 @@ impl<W: Wire> Tx<'_, W> {
         }
     }
 
-    fn push_single(&mut self, touched: &mut u8) {
+    fn push_single(&mut self, touched: &mut u32) {
         let sf = &self.subs[0];
         if sf.status != Status::Established {
             return;
@@ -69,7 +69,7 @@ impl<W: Wire> Tx<'_, W> {
         }
     }
 
-    fn push_scheduled(&mut self, touched: &mut u8) {
+    fn push_scheduled(&mut self, touched: &mut u32) {
         let now_us = self.now.us();
         loop {
             let again = self.conn.next_reinjection();
@@ -104,7 +104,7 @@ impl<W: Wire> Tx<'_, W> {
     }
 
     /// Every subflow walks the data stream on its own; what was acknowledged meanwhile is skipped.
-    fn push_redundant(&mut self, touched: &mut u8) {
+    fn push_redundant(&mut self, touched: &mut u32) {
         let others = self.subs.iter().any(|s| s.status == Status::Established && !s.backup && !s.failed);
         for r in 0..self.subs.len() {
             let sf = &self.subs[r];
@@ -128,7 +128,7 @@ impl<W: Wire> Tx<'_, W> {
     }
 
     /// After sending: congestion window validation and timers of the subflows that were touched.
-    fn settle(&mut self, touched: u8, acked: Option<usize>) {
+    fn settle(&mut self, touched: u32, acked: Option<usize>) {
         let mut bits = touched;
         while bits != 0 {
             let r = bits.trailing_zeros() as usize;
