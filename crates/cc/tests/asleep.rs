@@ -427,7 +427,8 @@ fn a_timeout_that_is_taken_back_is_none_between_losses() {
         for _ in 0..overtaken {
             let peer_ts = event.peer_ts - 50;
             let now_us = event.now_us + 350_000;
-            law.ask(Algorithm::on_ack, &Event { state: State::Loss, cwnd_pkt: 1, now_us, peer_ts, ..event });
+            let overtaken = Event { state: State::Loss, cwnd_pkt: 1, acked_pkt: 0, now_us, peer_ts, ..event };
+            law.ask(Algorithm::on_ack, &overtaken);
         }
         let now_us = event.now_us + 400_000;
         let peer_ts = event.peer_ts + later_us / 1000;

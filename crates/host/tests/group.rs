@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_cc::{Algorithm, Params};
@@ -220,58 +219,6 @@ fn root_nine_paths_are_coupled_in_one_entry() {
     assert!(of_each.iter().any(|(_, counting)| *counting == common::MAX_PATHS), "{of_each:?}");
     assert_eq!(loaded.shortage(), vmcc_host::Shortage::default());
     assert_eq!(drained(&loaded), 0);
-}
-
-/// Bytes acknowledged so far of the client's connections to two ports.
-fn acknowledged(ports: [u16; 2]) -> [u64; 2] {
-    let all = Diag::open().unwrap().subflows().unwrap();
-    ports.map(|port| all.iter().filter(|s| s.remote.port() == port).map(|s| s.bytes_acked).sum())
-}
-
-/// Goodput of a connection with so many paths over one bottleneck, as a multiple of a TCP's beside it.
-fn share_beside_tcp(loaded: &Loaded, paths: usize) -> f64 {
-    const PORTS: [u16; 2] = [5212, 5213];
-    let net = Net::new(1, Some(common::Shape { rate_mbit: 50, buffer_kb: 200 }));
-    net.select(loaded.kernel_name());
-    for host in 3..paths + 2 {
-        common::run(&format!("ip -n {} address add 10.77.0.{host}/24 dev p0", net.server));
-        common::run(&format!("ip -n {} mptcp endpoint add 10.77.0.{host} dev p0 signal", net.server));
-    }
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for (over, port) in [(Over::Mptcp, PORTS[0]), (Over::Tcp, PORTS[1])] {
-            let (net, done) = (&net, &done);
-            scope.spawn(move || transfer(net, over, port, |_| done.load(Ordering::Relaxed)));
-        }
-        let measured = net.client.within(|| {
-            let deadline = Instant::now() + Duration::from_secs(40);
-            while loaded.table().unwrap().iter().all(|c| c.paths.len() < paths) {
-                assert!(Instant::now() < deadline, "{:#?}", loaded.table());
-                thread::sleep(Duration::from_millis(50));
-            }
-            thread::sleep(WARMUP);
-            let before = acknowledged(PORTS);
-            thread::sleep(MEASURED);
-            let after = acknowledged(PORTS);
-            (after[0] - before[0]) as f64 / (after[1] - before[1]) as f64
-        });
-        done.store(true, Ordering::Relaxed);
-        measured
-    })
-}
-
-const WARMUP: Duration = Duration::from_secs(8);
-const MEASURED: Duration = Duration::from_secs(25);
-
-/// RFC 6356 section 2, goal 2: paths through one bottleneck together take no more than one TCP. With one path the algorithm is
-/// Reno, so the TCP beside it is its control. One run of 25 s: uncoupled, the ninth alone would make it more than 2.
-#[test]
-fn root_nine_paths_through_one_bottleneck_take_one_share() {
-    let _alone = alone();
-    let loaded = lia();
-    let shares = [2, 8, common::MAX_PATHS].map(|paths| share_beside_tcp(&loaded, paths));
-    println!("{shares:.2?} of a TCP's share with 2, 8, 9 paths");
-    assert!(shares.iter().all(|share| *share < 1.6), "{shares:.2?}");
 }
 
 /// Connections of one path each, opened one after the other, and their other ends.

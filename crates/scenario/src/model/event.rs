@@ -208,7 +208,7 @@ pub struct SubflowEvent {
     pub path: Option<String>,
     /// Those of this number, counted from 0, the one that opened the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = 7))]
+    #[schemars(range(max = vmcc_cc::MAX_PATHS - 1))]
     pub subflow: Option<u32>,
     /// Of these entries of traffic. Absent: of all.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -85,7 +85,7 @@ pub struct Host {
     pub protocol: Protocol,
     /// Subflows per multipath connection. Absent: one per path between the two hosts' interfaces.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 8))]
+    #[schemars(range(min = 1, max = vmcc_cc::MAX_PATHS))]
     pub subflows: Option<u32>,
     /// How a multipath sender chooses the subflow of the next segment.
     pub scheduler: Scheduler,
@@ -97,7 +97,7 @@ pub struct Host {
     /// Subflows that are spared when an algorithm finds that they share a bottleneck: one is closed only if so many others are in use
     /// (d of mTCP's MPd flows). Absent: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 8))]
+    #[schemars(range(min = 1, max = vmcc_cc::MAX_PATHS))]
     pub min_paths: Option<u32>,
     /// The largest receive buffer of a connection (`tcp_rmem[2]`). Packets take memory beside their payload, so about half
     /// of it is offered as window: see `packet_memory`.

@@ -73,7 +73,7 @@ pub struct Common {
     pub read_rate: Option<BitsPerSec>,
     /// Its number of subflows, instead of the hosts'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 8))]
+    #[schemars(range(min = 1, max = vmcc_cc::MAX_PATHS))]
     pub subflows: Option<u32>,
     /// How its senders choose the subflow of the next segment, instead of the hosts' `scheduler`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
