@@ -167,7 +167,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(lines[2][..4], ["10.0.0.1:2", "->", "10.0.0.2:5201", "(backup)"], "{text}");
-        assert_eq!(lines[2].last(), Some(&"-"), "{text}");
+        assert_eq!(lines[2][14..].join(" "), "UNCOUPLED: more than 32 subflows in this connection", "{text}");
         assert_eq!(lines[3].join(" "), "10.0.2.1:3 -> 10.0.0.2:5201 closed 12 s ago: shares a bottleneck");
         assert!(table(&vec![connection; 23]).unwrap().ends_with("and 3 more connections, which --json has"));
         assert_eq!(table(&[]), None);
