@@ -23,8 +23,8 @@ mod imp {
 
     /// Bytes of all that the kernel says beside a datagram.
     const CONTROL_LEN: usize = 512;
-    /// Reports read in one go.
-    const MAX_REPORTS: usize = 64;
+    /// Reports read in one go. Until they are read they take up the socket's receive buffer.
+    const MAX_REPORTS: usize = 1024;
 
     /// Has the kernel keep reports from now on.
     pub(crate) fn keep(socket: &impl AsFd, v6: bool) {

@@ -17,6 +17,13 @@ use vmcc_transport::{PathError, PathReport, Route};
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 /// At most.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// The same for a pair without a relay whose path has worked before, up to `MAX_QUICK_RETRIES`, or that may be cut only now, up to
+/// `MAX_FIRST_RETRIES`. An attempt lasts about 3 s.
+const QUICK_WAIT: Duration = Duration::from_secs(1);
+const MAX_QUICK_RETRIES: u32 = 150;
+const MAX_FIRST_RETRIES: u32 = 10;
+/// Pairs of paths that worked, as far as they are remembered.
+const MAX_WORKED: usize = 256;
 /// Another path has to go first.
 const SOON: Duration = Duration::from_millis(200);
 /// Silence after which a path may give its place to another interface.
@@ -74,6 +81,27 @@ struct Failed {
     reason: String,
     wait: Duration,
     until: Instant,
+    /// Retries that did not have to wait for long.
+    quick: u32,
+}
+
+impl Failed {
+    /// The failure after `before`. A pair that `worked`, and is cut, is to be used soon after it heals.
+    fn new(before: Option<&Failed>, reason: String, is_direct: bool, worked: bool) -> Failed {
+        let quick = before.map_or(0, |before| before.quick);
+        let most = if worked { MAX_QUICK_RETRIES } else { MAX_FIRST_RETRIES };
+        let (wait, quick) = match before {
+            _ if is_direct && quick < most => (QUICK_WAIT, quick + 1),
+            Some(before) => ((before.wait * 2).clamp(FIRST_WAIT, LONGEST_WAIT), quick),
+            None => (FIRST_WAIT, quick),
+        };
+        Failed { reason, wait, until: Instant::now() + wait, quick }
+    }
+
+    /// Allows a retry at once: something has changed.
+    fn reset(&mut self, now: Instant) {
+        (self.wait, self.until, self.quick) = (FIRST_WAIT / 2, now, 0);
+    }
 }
 
 impl Drop for Keeper {
@@ -101,6 +129,7 @@ impl Keeper {
             failed: failed.clone(),
             tell: Box::new(tell),
             opening: HashMap::new(),
+            worked: HashSet::new(),
             lost: HashMap::new(),
             silent: HashMap::new(),
             room: None,
@@ -126,6 +155,8 @@ struct Work {
     tell: Box<dyn Fn(&Attempt) + Send>,
     /// Paths by number, to know whose event it is.
     opening: HashMap<u32, (Key, Route, u64)>,
+    /// Pairs of paths that worked.
+    worked: HashSet<Key>,
     /// When relays last had forgotten us.
     lost: HashMap<(IpAddr, Relay, bool), Instant>,
     /// Beginnings of paths' silence.
@@ -173,7 +204,7 @@ impl Work {
                     self.changes += 1;
                     // What did not work may do so now, but what was not tried yet comes first.
                     let now = Instant::now();
-                    self.failed().values_mut().for_each(|failed| (failed.wait, failed.until) = (FIRST_WAIT.div_f32(2.0), now));
+                    self.failed().values_mut().for_each(|failed| failed.reset(now));
                 }
                 () = sleep_until(again) => {}
             }
@@ -189,6 +220,10 @@ impl Work {
             PathEvent::Opened(path) => {
                 if let Some((key, _, _)) = self.opening.get(&path) {
                     self.failed().remove(key);
+                    if self.worked.len() >= MAX_WORKED {
+                        self.worked.clear();
+                    }
+                    self.worked.insert(key.clone());
                 }
             }
             PathEvent::Suspected(path) => {
@@ -218,9 +253,8 @@ impl Work {
         if before.is_none_or(|before| before.reason != reason) {
             (self.tell)(&key.failed(&reason));
         }
-        let wait = before.map_or(FIRST_WAIT, |before| (before.wait * 2).min(LONGEST_WAIT));
-        let until = Instant::now() + wait;
-        failed.insert(key, Failed { reason, wait, until });
+        let next = Failed::new(before, reason, key.relay.is_none(), self.worked.contains(&key));
+        failed.insert(key, next);
     }
 
     /// A relay that fails does so for every peer.
@@ -411,5 +445,42 @@ impl Work {
             Place { path: path.id, interface, dead: dead(path.id) }
         };
         self.connection.paths().iter().map(place).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Waits of a pair that fails again and again.
+    fn waits(is_direct: bool, worked: bool) -> Vec<u64> {
+        let (mut all, mut before) = (Vec::new(), None);
+        for _ in 0..MAX_QUICK_RETRIES + 10 {
+            let failed = Failed::new(before.as_ref(), String::new(), is_direct, worked);
+            all.push(failed.wait.as_secs());
+            before = Some(failed);
+        }
+        all
+    }
+
+    #[test]
+    fn pair_that_worked_is_retried_quickly_and_no_pair_for_ever() {
+        let worked = waits(true, true);
+        assert!(worked[..MAX_QUICK_RETRIES as usize].iter().all(|&wait| wait == 1));
+        for (name, slow) in [
+            ("worked", &worked[MAX_QUICK_RETRIES as usize..]),
+            ("never worked", &waits(true, false)[MAX_FIRST_RETRIES as usize..]),
+            ("relay", &waits(false, true)),
+        ] {
+            assert_eq!(slow[..6], [5, 10, 20, 40, 60, 60], "{name}");
+        }
+    }
+
+    #[test]
+    fn change_of_the_network_begins_anew() {
+        let mut failed = Failed::new(None, String::new(), false, false);
+        failed.reset(Instant::now());
+        assert_eq!(Failed::new(Some(&failed), String::new(), false, false).wait, FIRST_WAIT);
+        assert_eq!(Failed::new(Some(&failed), String::new(), true, true).wait, QUICK_WAIT);
     }
 }
