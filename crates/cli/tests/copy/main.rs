@@ -312,3 +312,25 @@ fn many_long_names_are_copied_and_links_back_are_not_followed() {
     assert_eq!((code, &document["files"]), (2, &1.into()), "{document}");
     assert_eq!(document["refused"].as_array().unwrap().len(), 2, "{document}");
 }
+
+/// Both ends know of each, and each is counted once.
+#[test]
+fn many_refused_files_are_counted_once() {
+    let world = World::new();
+    for folder in ["tree", "far/tree", "far/again", "got"] {
+        fs::create_dir(world.path(folder)).unwrap();
+    }
+    fs::create_dir(world.path("got/tree")).unwrap();
+    fs::create_dir(world.path("far/again/tree")).unwrap();
+    for i in 0..250 {
+        for (folder, len) in [("tree", 1), ("far/again/tree", 2), ("far/tree", 3), ("got/tree", 4)] {
+            world.write(&format!("{folder}/{i}"), len);
+        }
+    }
+    for (from, to) in [(&"tree".to_owned(), &world.far("again")), (&world.far("tree"), &"got".to_owned())] {
+        let (code, document) = world.cp(&["-r", from, to]);
+        let listed = document["refused"].as_array().unwrap().len() as u64;
+        let more = document["refused_more"].as_u64().unwrap();
+        assert_eq!((code, listed + more), (2, 250), "{from}: {listed} and {more} more");
+    }
+}

@@ -149,7 +149,8 @@ async fn serve(connection: &Connection) -> io::Result<()> {
             let receiver = Receiver::new(target, progress);
             let (done, left) = receive_tree(connection, &mut from, &receiver).await?;
             let own = receiver.refusals();
-            let is_final = is_final(own.iter().chain(&done.refusals).chain(&left), done.more);
+            let all = own.list.iter().chain(&done.refusals).chain(&left);
+            let is_final = is_final(all, done.more.saturating_add(own.more));
             let more = left.len().saturating_sub(MAX_REFUSALS) as u64;
             let refusals = left.into_iter().take(MAX_REFUSALS).collect();
             wire::write(&mut to, &Done { refusals, more }).await?;

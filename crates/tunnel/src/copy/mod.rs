@@ -35,7 +35,7 @@ use crate::wire;
 use message::{ALPN, Done, Match, Plan, Ready, Request, is_final};
 use nix::sys::utsname::uname;
 use receive::{Receiver, receive_tree};
-use send::send_tree;
+use send::{MAX_REFUSALS, send_tree};
 use ssh::Session;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -366,18 +366,23 @@ async fn get(connection: &Connection, job: &Job, progress: &Arc<Progress>) -> Re
     let receiver = Receiver::new(target, progress.clone());
     let (done, left) = receive_tree(connection, &mut from, &receiver).await?;
     // What this end refused the other one says as well.
-    let mut refusals = receiver.refusals();
-    for refusal in done.refusals.into_iter().chain(left) {
+    let own = receiver.refusals();
+    let count = |list: &[Refusal], more: u64| more.saturating_add(list.len() as u64);
+    let refused = count(&done.refusals, done.more).max(count(&own.list, own.more));
+    let refused = refused.saturating_add(left.len() as u64);
+    let mut refusals = own.list;
+    for refusal in done.refusals.into_iter().take(MAX_REFUSALS) {
         if !refusals.contains(&refusal) {
             refusals.push(refusal);
         }
     }
-    let refused = refusals.len() as u64 + done.more;
+    refusals.extend(left);
+    let more = refused.saturating_sub(refusals.len() as u64);
     refusals.extend(missing(job, plan.files, &roots, &receiver, refused));
-    if is_final(refusals.iter(), done.more) {
+    if is_final(refusals.iter(), more) {
         receiver.target.release();
     }
-    Ok(Outcome { refusals, more: done.more, ..Outcome::default() })
+    Ok(Outcome { refusals, more, ..Outcome::default() })
 }
 
 /// Places of incoming items, and names of their roots: the sources, or the matches that the far end announced.

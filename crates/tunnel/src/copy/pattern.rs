@@ -7,6 +7,9 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+/// The longest name that file systems have.
+const MAX_NAME_BYTES: usize = 255;
+
 /// True if a path has wildcards.
 pub(super) fn is_pattern(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[".contains(byte))
@@ -15,7 +18,8 @@ pub(super) fn is_pattern(path: &[u8]) -> bool {
 /// True if `name` equals the last component of `path`, or matches it.
 pub(super) fn names(path: &[u8], name: &[u8]) -> bool {
     let last = path.split(|&byte| byte == b'/').rfind(|part| !part.is_empty()).unwrap_or_default();
-    last == name || matches(last, name)
+    // Longer ones are no names of files, and cost `fnmatch` stack and time.
+    last == name || (name.len() <= MAX_NAME_BYTES && matches(last, name))
 }
 
 fn matches(pattern: &[u8], name: &[u8]) -> bool {

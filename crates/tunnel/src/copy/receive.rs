@@ -4,7 +4,7 @@ use super::flow::Flow;
 use super::message::{Answer, Done, Item, Kind, Options, Reason, Refusal, Start, Stored};
 use super::part::{Part, in_the_way, preserve};
 use super::progress::Progress;
-use super::send::name_of;
+use super::send::{MAX_REFUSALS, name_of};
 use super::source::Source;
 use super::target::Target;
 use super::{PIECE, PIECES};
@@ -26,11 +26,19 @@ use vmcc_udp::{Connection, RecvStream, SendStream, Stream};
 const PATIENCE: Duration = Duration::from_secs(40);
 const AGAIN: Duration = Duration::from_millis(200);
 
+/// What could not be stored: as much as people read. A sender may cause any number.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    pub(super) list: Vec<Refusal>,
+    /// More of them.
+    pub(super) more: u64,
+}
+
 /// State shared by all streams of a copy.
 pub(super) struct Receiver {
     pub(super) target: Target,
     pub(super) progress: Arc<Progress>,
-    refusals: Mutex<Vec<Refusal>>,
+    refusals: Mutex<Refusals>,
     /// Of which sources something came.
     pub(super) begun: Mutex<BTreeSet<usize>>,
     flow: Flow,
@@ -43,12 +51,17 @@ impl Receiver {
     }
 
     /// Takes the refusals so far.
-    pub(super) fn refusals(&self) -> Vec<Refusal> {
+    pub(super) fn refusals(&self) -> Refusals {
         std::mem::take(&mut *self.refusals.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn refuse(&self, refusal: &Refusal) {
-        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).push(refusal.clone());
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusals.list.len() < MAX_REFUSALS {
+            refusals.list.push(refusal.clone());
+        } else {
+            refusals.more += 1;
+        }
     }
 }
 
@@ -82,7 +95,9 @@ pub(super) async fn receive_tree(
 async fn take(stream: Stream, receiver: Arc<Receiver>) {
     let (mut to, mut from) = stream.into_split();
     let Ok(item) = wire::read::<Item>(&mut from).await else { return };
-    receiver.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(item.root);
+    if receiver.target.has_root(item.root) {
+        receiver.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(item.root);
+    }
     let told = match item.kind {
         Kind::Folder => folder(&mut to, &item, &receiver).await,
         Kind::File { size } => file(&mut to, &mut from, &item, size, &receiver).await,

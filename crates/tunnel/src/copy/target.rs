@@ -84,6 +84,11 @@ impl Target {
         Ok(Target { roots, options, folders: Mutex::default() })
     }
 
+    /// True if there is such a source.
+    pub(crate) fn has_root(&self, root: usize) -> bool {
+        root < self.roots.len()
+    }
+
     fn root(&self, item: &Item) -> Result<&Root, Refusal> {
         self.roots.get(item.root).ok_or_else(wrong_name)
     }
@@ -94,14 +99,16 @@ impl Target {
         if !item.below.is_empty() && !self.options.recursive {
             return Err(wrong_name());
         }
+        let mut is_part = place.file_name().is_some_and(is_name_of_part);
         for name in &item.below {
             let name = OsStr::from_bytes(name);
             if !is_plain(name) {
                 return Err(wrong_name());
             }
+            is_part |= is_name_of_part(name);
             place.push(name);
         }
-        if place.file_name().is_some_and(is_name_of_part) {
+        if is_part {
             let text = format!(
                 "{}: is what an interrupted copy left; finish that first, or remove it",
                 place.display()
@@ -223,7 +230,9 @@ mod tests {
             assert!(target.place(&item(0, below)).is_err(), "{below:?}");
         }
         assert!(target.place(&item(2, &[])).is_err());
-        assert!(target.place(&item(0, &["b", ".x.vmcc-part"])).is_err(), "the name of `x` while it arrives");
+        for below in [&["b", ".x.vmcc-part"][..], &[".x.vmcc-part", "b"]] {
+            assert!(target.place(&item(0, below)).is_err(), "the name of `x` while it arrives: {below:?}");
+        }
         for name in ["..", "a/b", "/", ""] {
             assert!(Target::new(folder.path(), &[Some(name.into())], &[], options).is_err(), "{name}");
         }
