@@ -348,9 +348,10 @@ impl Teller {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::UdpSocket;
     use std::thread;
 
-    const PORT: u16 = 46_201;
+    const DEADLINE: Duration = Duration::from_secs(30);
 
     fn settings() -> Settings {
         let algorithm = Algorithm::by_name("lia").unwrap();
@@ -368,6 +369,13 @@ mod tests {
             initial_window_pkt: 10,
             datagram: 1472,
         }
+    }
+
+    /// A port that is free at all of these addresses.
+    fn free_port(at: &[IpAddr]) -> u16 {
+        let bind = |port| at.iter().map(|&ip| UdpSocket::bind((ip, port))).collect::<io::Result<Vec<_>>>();
+        let any = || UdpSocket::bind((at[0], 0)).unwrap().local_addr().unwrap().port();
+        std::iter::repeat_with(any).take(100).find(|&port| bind(port).is_ok()).expect("a free port")
     }
 
     /// What a program writes.
@@ -396,17 +404,21 @@ mod tests {
     fn both_ends_tell_what_they_see() {
         let ip = |last| IpAddr::from([127, 0, 1, last]);
         let at: Vec<IpAddr> = [1, 2].map(ip).to_vec();
+        let port = free_port(&at);
         let every = Duration::from_millis(5);
         let (receiver, sender) = (Written::default(), Written::default());
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let order = Order::Receive { since, at, port: PORT, settings: settings(), every };
+        let order = Order::Receive { since, at, port, settings: settings(), every };
         let out = receiver.clone();
         // It ends with this process.
-        thread::spawn(move || run(&order, out));
+        let receiving = thread::spawn(move || run(&order, out));
+        let begun = Instant::now();
         while !receiver.notes().contains(&Note::Listening) {
-            thread::yield_now();
+            assert!(!receiving.is_finished(), "{:?}", receiving.join());
+            assert!(begun.elapsed() < DEADLINE, "the receiver does not listen");
+            thread::sleep(Duration::from_millis(1));
         }
-        let ways = [3, 4].map(|last| (ip(last), SocketAddr::new(ip(last - 2), PORT))).to_vec();
+        let ways = [3, 4].map(|last| (ip(last), SocketAddr::new(ip(last - 2), port))).to_vec();
         let lasts = Duration::from_millis(400);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let order = Order::Send { since, ways, connections: 2, settings: settings(), lasts, every };
