@@ -154,3 +154,23 @@ fn root_interfaces_that_lead_nowhere_do_not_keep_another_from_being_used() {
     copy.until(|paths| paths.contains_key("p0"));
     copy.until(|paths| paths.contains_key("p1"));
 }
+
+/// Nothing but probes leaves by the bridges.
+#[test]
+fn root_interface_that_comes_after_all_others_have_failed_is_used() {
+    let (net, nowhere) = (Net::new(), Namespace::new("n"));
+    net.here.sysctl("ipv6/conf/all/disable_ipv6", "1");
+    net.link("p0", "10.9.1", 1);
+    for i in 0..12 {
+        join(&net.here, &nowhere, &format!("docker{i}"), &format!("172.{}.0", 17 + i));
+        run(&format!("ip -n {} link set docker{i} arp off", net.here));
+    }
+    let mut copy = net.copy();
+    let probes = |i| -> u64 {
+        let counter = format!("/sys/class/net/docker{i}/statistics/tx_packets");
+        run(&format!("ip netns exec {} cat {counter}", net.here)).trim().parse().unwrap()
+    };
+    copy.until(|_| (0..12).all(|i| probes(i) > 1));
+    net.link("p1", "10.9.2", 1);
+    copy.until(|paths| paths.contains_key("p1"));
+}
