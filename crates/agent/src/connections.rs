@@ -5,7 +5,7 @@ use crate::closed::{self, ClosedPath};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
-use vmcc_host::diag::{Diag, MptcpDiag, Subflow, Whole};
+use vmcc_host::diag::{Diag, EcnFeedback, MptcpDiag, Subflow, Whole};
 use vmcc_host::sharing::{Detections, Evidence, Finding};
 use vmcc_host::states::{Member, State, States, Uncoupled};
 use vmcc_netlink::Links;
@@ -58,6 +58,8 @@ pub struct Path {
     pub cwnd_pkt: u32,
     /// Smoothed round-trip time; 0 before the first sample.
     pub srtt_us: u32,
+    /// ECN feedback that was negotiated; `None` where it is not known.
+    pub ecn_feedback: Option<EcnFeedback>,
     /// DCTCP's estimate of the marked share, of algorithms that have one.
     pub alpha: Option<f64>,
     /// The share of delivered packets whose ACK echoed a mark; `None` before any, and where the counts are known to have
@@ -173,6 +175,7 @@ impl Known {
             silent: false,
             cwnd_pkt: socket.cwnd_pkt,
             srtt_us: socket.srtt_us,
+            ecn_feedback: Some(socket.ecn_feedback),
             alpha: state.and_then(|state| state.algorithm.alpha(&state.path)),
             ece_share: share(socket.delivered_ce_pkt, socket.delivered_pkt),
             delivered_pkt: socket.delivered_pkt,

@@ -31,6 +31,7 @@ pub use connections::{Connection, Observer, Path, Program, Sibling};
 pub use error::{Error, needs_root};
 pub use events::Follower;
 pub use guard::{Action, CHI, Deed, Did, Guards, Memory, OMEGA, Policy, take_back};
+pub use vmcc_host::diag::EcnFeedback;
 pub use vmcc_host::several_paths::Fallbacks;
 pub use vmcc_host::sharing::{Finding, Verdict};
 pub use vmcc_host::taken::{Taken, Throttled, Timeouts};

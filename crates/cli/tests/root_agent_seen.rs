@@ -60,6 +60,7 @@ fn root_status_has_each_path_of_each_connection_and_what_the_agent_keeps() {
         let port = text("local").rsplit(':').next().unwrap();
         assert!(sockets.contains(port) && sockets.contains(text("remote")), "{path}: {sockets}");
         assert!(path["cwnd_pkt"].as_u64() >= Some(2) && path["srtt_us"].as_u64() > Some(0), "{path}");
+        assert_eq!(path["ecn_feedback"], "rfc3168", "{path}");
         for share in ["alpha", "ece_share"] {
             assert!(
                 path[share].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)),

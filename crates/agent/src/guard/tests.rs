@@ -3,7 +3,7 @@ use super::resting::{Rest, Resting, Restings, Seen};
 use super::visit::survives;
 use super::watched::{Finding, Watched};
 use std::time::Duration;
-use vmcc_host::diag::{CaState, Mptcp, Subflow};
+use vmcc_host::diag::{CaState, EcnFeedback, Mptcp, Subflow};
 use vmcc_host::guard::{CloseRequest, Judged};
 
 /// A subflow of one connection that has sent a megabyte more than was acknowledged, and to which nothing comes back.
@@ -28,6 +28,7 @@ fn subflow(cookie: u8, bytes_acked: u64) -> Subflow {
         established: true,
         algorithm: "mp_vmcc".to_owned(),
         ecn: true,
+        ecn_feedback: EcnFeedback::Rfc3168,
         ca_state: CaState::Open,
         srtt_us: 0,
         rttvar_us: 0,

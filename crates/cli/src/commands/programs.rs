@@ -60,6 +60,7 @@ fn connection(program: &Program, connection: live::Connection) -> Connection {
             silent: path.silent,
             cwnd_pkt: path.cwnd_pkt,
             srtt_us: path.srtt_us,
+            ecn_feedback: None,
             alpha: None,
             ece_share: (path.acked_pkt > 0).then(|| path.marked_pkt as f64 / path.acked_pkt as f64),
             // As the kernel counts, which begins anew at 2^32.

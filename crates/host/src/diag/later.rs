@@ -8,13 +8,20 @@ pub(super) const INET_DIAG_INFO: u16 = 2;
 /// `struct inet_diag_msg`, which the attributes follow: 4 bytes, the socket's identity (48), five words.
 pub(super) const INET_DIAG_MSG_BYTES: usize = 4 + 48 + 5 * 4;
 
-/// Counters that not every kernel has.
+/// From <linux/tcp.h>: the lowest bits of the last word.
+const TCPI_ECN_MODE_MASK: u32 = 3;
+const TCPI_ECN_MODE_ACCECN: u32 = 2;
+
+/// Fields that not every kernel has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Later {
     /// Retransmission timeouts (Linux 6.7).
     pub(super) timeouts: Option<u32>,
     /// Packets that arrived with congestion experienced (Linux 6.18).
     pub(super) received_ce_pkt: Option<u32>,
+    /// AccECN was negotiated (`tcpi_ecn_mode`, Linux 7.0). Linux 6.18 has its count of failures there, which stays zero
+    /// as it cannot negotiate AccECN.
+    pub(super) accecn: bool,
 }
 
 impl Later {
@@ -39,7 +46,10 @@ impl Later {
         let timeouts = word().map(|[low, high, ..]| u32::from(u16::from_ne_bytes([low, high])));
         let _time_in_timeouts = word();
         let received_ce_pkt = word().map(u32::from_ne_bytes);
-        Self { timeouts, received_ce_pkt }
+        // Bytes delivered and received, by ECN field.
+        let mode = (0..6).try_for_each(|_| word().map(drop)).and_then(|()| word()).map(u32::from_ne_bytes);
+        let accecn = mode.is_some_and(|mode| mode & TCPI_ECN_MODE_MASK == TCPI_ECN_MODE_ACCECN);
+        Self { timeouts, received_ce_pkt, accecn }
     }
 }
 
@@ -54,9 +64,17 @@ mod tests {
         assert_eq!(Later::read(&info), Later::default(), "6.1");
         info.extend([3_u16, 2].into_iter().flat_map(u16::to_ne_bytes));
         info.extend(9_u32.to_ne_bytes());
-        assert_eq!(Later::read(&info), Later { timeouts: Some(3), received_ce_pkt: None }, "6.12");
+        assert_eq!(Later::read(&info), Later { timeouts: Some(3), ..Later::default() }, "6.12");
         info.extend([11_u32, 12].into_iter().flat_map(u32::to_ne_bytes));
-        assert_eq!(Later::read(&info), Later { timeouts: Some(3), received_ce_pkt: Some(11) }, "6.18");
+        let counted = Later { timeouts: Some(3), received_ce_pkt: Some(11), accecn: false };
+        assert_eq!(Later::read(&info), counted, "6.18");
+        // The first of six counters is there already.
+        info.extend([u32::MAX; 5].into_iter().flat_map(u32::to_ne_bytes));
+        for (mode, accecn) in [(0, false), (1, false), (2, true), (3, false), (0xffff_fffe, true)] {
+            let info = [info.clone(), u32::to_ne_bytes(mode).to_vec()].concat();
+            assert_eq!(Later::read(&info), Later { accecn, ..counted }, "7.0, mode {mode}");
+            assert_eq!(Later::read(&info[..info.len() - 1]), counted, "cut short");
+        }
         assert_eq!(Later::of_answer(&info), Later::default(), "no answer at all");
     }
 }

@@ -10,7 +10,7 @@ mod tests;
 mod whole;
 
 use later::Later;
-pub use subflow::{CaState, Mptcp, Subflow};
+pub use subflow::{CaState, EcnFeedback, Mptcp, Subflow};
 pub use whole::{MptcpDiag, Whole};
 
 use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader};

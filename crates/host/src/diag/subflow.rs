@@ -42,6 +42,28 @@ pub enum CaState {
     Loss,
 }
 
+/// How the receiver of a connection's data reports congestion marks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EcnFeedback {
+    /// ECN was not negotiated.
+    None,
+    /// The ECE flag (RFC 3168). An ordinary receiver repeats it until the sender answers; DCTCP's echoes each mark.
+    Rfc3168,
+    /// A count of marked packets (AccECN, RFC 9768).
+    AccEcn,
+}
+
+impl EcnFeedback {
+    const fn new(ecn: bool, accecn: bool) -> Self {
+        match (ecn, accecn) {
+            (false, _) => Self::None,
+            (true, false) => Self::Rfc3168,
+            (true, true) => Self::AccEcn,
+        }
+    }
+}
+
 /// What MPTCP adds to a TCP socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Mptcp {
@@ -82,6 +104,8 @@ pub struct Subflow {
     pub algorithm: String,
     /// Both ends negotiated ECN: marks are echoed.
     pub ecn: bool,
+    /// How they are echoed.
+    pub ecn_feedback: EcnFeedback,
     /// Present on MPTCP subflows.
     pub mptcp: Option<Mptcp>,
     /// Recovery state.
@@ -161,7 +185,12 @@ impl Subflow {
         }
         let established = header.state == TCP_ESTABLISHED;
         let socket = Self::from_parts(&header.socket_id, established, &info?, algorithm, mptcp);
-        Some(Self { timeouts: later.timeouts, received_ce_pkt: later.received_ce_pkt, ..socket })
+        Some(Self {
+            ecn_feedback: EcnFeedback::new(socket.ecn, later.accecn),
+            timeouts: later.timeouts,
+            received_ce_pkt: later.received_ce_pkt,
+            ..socket
+        })
     }
 
     fn from_parts(
@@ -180,6 +209,7 @@ impl Subflow {
             established,
             algorithm,
             ecn: info.options & TCPI_OPT_ECN != 0,
+            ecn_feedback: EcnFeedback::None,
             mptcp,
             ca_state: ca_state(info.ca_state),
             srtt_us: info.rtt,

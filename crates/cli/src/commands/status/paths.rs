@@ -1,7 +1,7 @@
 //! Connections, a line per path.
 
 use crate::table;
-use vmcc_agent::{ClosedPath, Connection, Path, Verdict};
+use vmcc_agent::{ClosedPath, Connection, EcnFeedback, Path, Verdict};
 use vmcc_cc::SHARING_PATHS;
 
 /// More would drown the rest; `--json` has all.
@@ -19,12 +19,14 @@ pub(super) fn table(connections: &[Connection]) -> Option<String> {
         "DEVICE",
         "CWND",
         "RTT",
+        "ECN",
         "ALPHA",
         "MARKED",
         "RATE",
         "FOUND",
     ]);
-    table::align_right(&mut lines, 4..9);
+    table::align_right(&mut lines, 4..6);
+    table::align_right(&mut lines, 7..10);
     for connection in connections.iter().take(MAX_SHOWN) {
         for (index, path) in connection.paths.iter().enumerate() {
             // Said once: the other paths follow.
@@ -56,10 +58,10 @@ pub(crate) fn name(connection: &Connection) -> String {
 }
 
 /// Beside the place of its connection's name.
-fn closed(path: &ClosedPath) -> [String; 10] {
-    let mut cells: [String; 10] = Default::default();
+fn closed(path: &ClosedPath) -> [String; 11] {
+    let mut cells: [String; 11] = Default::default();
     cells[2] = format!("{} -> {}", path.local, path.remote);
-    cells[9] = format!("closed {:.0} s ago: {}", path.seconds_ago, path.reason);
+    cells[10] = format!("closed {:.0} s ago: {}", path.seconds_ago, path.reason);
     cells
 }
 
@@ -79,7 +81,15 @@ fn found(path: &Path) -> String {
     if said.is_empty() { "-".to_owned() } else { said.join(", ") }
 }
 
-fn cells(path: &Path) -> [String; 8] {
+fn feedback_name(feedback: EcnFeedback) -> &'static str {
+    match feedback {
+        EcnFeedback::None => "none",
+        EcnFeedback::Rfc3168 => "RFC 3168",
+        EcnFeedback::AccEcn => "AccECN",
+    }
+}
+
+fn cells(path: &Path) -> [String; 9] {
     let backup = if path.backup { " (backup)" } else { "" };
     let silent = if path.silent { " (silent)" } else { "" };
     let unknown = || "-".to_owned();
@@ -88,6 +98,7 @@ fn cells(path: &Path) -> [String; 8] {
         path.device.clone().unwrap_or_else(unknown),
         format!("{} pkt", path.cwnd_pkt),
         format!("{:.2} ms", f64::from(path.srtt_us) / 1e3),
+        path.ecn_feedback.map_or_else(unknown, |feedback| feedback_name(feedback).to_owned()),
         path.alpha.map_or_else(unknown, |alpha| format!("{alpha:.3}")),
         path.ece_share.map_or_else(unknown, |share| format!("{:.1} %", share * 100.0)),
         format!("{:.1} Mbit/s", path.delivery_rate_bps as f64 / 1e6),
@@ -111,6 +122,7 @@ mod tests {
             silent: false,
             cwnd_pkt: 12,
             srtt_us: 2_150,
+            ecn_feedback: Some(if port == 1 { EcnFeedback::AccEcn } else { EcnFeedback::Rfc3168 }),
             alpha: Some(0.25),
             ece_share: Some(0.034),
             delivered_pkt: 1000,
@@ -153,6 +165,7 @@ mod tests {
                 "pkt",
                 "2.15",
                 "ms",
+                "AccECN",
                 "0.250",
                 "3.4",
                 "%",
@@ -167,7 +180,8 @@ mod tests {
             "{text}"
         );
         assert_eq!(lines[2][..4], ["10.0.0.1:2", "->", "10.0.0.2:5201", "(backup)"], "{text}");
-        assert_eq!(lines[2][14..].join(" "), "UNCOUPLED: more than 32 subflows in this connection", "{text}");
+        assert_eq!(lines[2][9..11], ["RFC", "3168"], "{text}");
+        assert_eq!(lines[2][16..].join(" "), "UNCOUPLED: more than 32 subflows in this connection", "{text}");
         assert_eq!(lines[3].join(" "), "10.0.2.1:3 -> 10.0.0.2:5201 closed 12 s ago: shares a bottleneck");
         assert!(table(&vec![connection; 23]).unwrap().ends_with("and 3 more connections, which --json has"));
         assert_eq!(table(&[]), None);

@@ -12,7 +12,7 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use vmcc_agent::{ClosedPath, Connection, Finding, Path, Sibling, Verdict};
+use vmcc_agent::{ClosedPath, Connection, EcnFeedback, Finding, Path, Sibling, Verdict};
 
 fn path(connection: u32, index: u8, bytes_acked: u64) -> Path {
     let at = |net: u8, host: u32| format!("10.{net}.{}.{}:5201", host >> 8, host & 255).parse().unwrap();
@@ -26,6 +26,7 @@ fn path(connection: u32, index: u8, bytes_acked: u64) -> Path {
         silent: false,
         cwnd_pkt: 10 + connection,
         srtt_us: 1000 * (connection % 7 + 1),
+        ecn_feedback: Some(EcnFeedback::Rfc3168),
         alpha: Some(0.25),
         ece_share: Some(0.034),
         delivered_pkt: (bytes_acked / 1250) as u32,
