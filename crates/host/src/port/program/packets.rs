@@ -176,6 +176,27 @@ fn root_port_marks_what_is_ecn_capable_and_nothing_else() {
     assert_eq!((count.packets, count.marked, count.not_ect, count.unclassified), (24, 12, 6, 0), "{count:?}");
 }
 
+/// RFC 9768: the count of marked packets is in three flags of TCP, two of which RFC 3168 has for something else.
+#[test]
+fn root_port_marks_leave_accecn_counters() {
+    let program = marking("");
+    for (version, ecn, ace) in (0..64).map(|case| (4 + (case >> 5) * 2, case >> 3 & 3, case & 7)) {
+        let frame = |ecn| {
+            let mut header = TcpHeader::new(1000, 80, 1, 1000);
+            (header.ack, header.ns, header.cwr, header.ece) =
+                (true, ace & 4 != 0, ace & 2 != 0, ace & 1 != 0);
+            let mut payload = Vec::new();
+            header.write(&mut payload).unwrap();
+            payload.resize(payload.len() + 200, 0x5a);
+            ethernet(type_of(version), &ip(version, ecn, IpNumber::TCP, &payload))
+        };
+        assert_eq!(pass(&program, &frame(ecn)), frame(marked(ecn)), "IPv{version} {ecn}, ACE {ace}");
+    }
+    let count = program.counters().unwrap()[0];
+    // Of four ECN fields two are capable and one is marked already.
+    assert_eq!((count.packets, count.marked, count.not_ect), (64, 32, 16), "{count:?}");
+}
+
 #[test]
 fn root_port_marks_behind_options_extensions_and_in_fragments() {
     let program = marking("");
