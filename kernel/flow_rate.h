@@ -44,4 +44,10 @@ static inline unsigned long long overload_q32(unsigned long long length, unsigne
 	return ((length - from) << 32) / (full - from + 1);
 }
 
+/* Drop probability, in 1/2^32, that leaves a flow of `recent` blocks per window `fair` of them. */
+static inline unsigned long long flood_q32(unsigned long long recent, unsigned long long fair)
+{
+	return recent <= fair ? 0 : overload_q32(recent, fair, recent + fair);
+}
+
 #endif /* VMCC_FLOW_RATE_H */

@@ -23,6 +23,7 @@ enum marking_function {
 	MARKING_RTT_QUANTILE = 11,
 	MARKING_FLOW_RECENT = 12,
 	MARKING_OVERLOAD = 13,
+	MARKING_FLOOD = 14,
 };
 
 #define MARKING_TABLE MARK_RTT_BUCKETS
@@ -85,6 +86,9 @@ static inline void marking_step(struct marking_step *s)
 		break;
 	case MARKING_OVERLOAD:
 		s->out = overload_q32(in[0], in[1], in[2]);
+		break;
+	case MARKING_FLOOD:
+		s->out = flood_q32(in[0], in[1]);
 		break;
 	case MARKING_ROUND_LEFT:
 		s->out = marking_round_left(in[0], s->table);

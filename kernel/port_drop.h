@@ -6,18 +6,13 @@
  * or senders without ECN would take everything from those that slow down; see port_flow.h.  A queue
  * that grows far above its threshold although everything is marked is full of what does not listen:
  * from there on packets are dropped with a probability that rises up to 1 at the queue's limit,
- * with ECN or without (RFC 3168 section 7, RFC 9332 section 2.5.2).
+ * with ECN or without (RFC 3168 section 7, RFC 9332 section 2.5.2).  What exceeds the fair share of
+ * a flood is dropped before that.
  */
 #ifndef VMCC_PORT_DROP_H
 #define VMCC_PORT_DROP_H
 
 #include "port_flow.h"
-
-enum {
-	DROP_NOTHING,
-	DROP_NOT_ECT,
-	DROP_OVERLOAD,
-};
 
 /* What becomes of a packet that meets `queue`; `p` is the innermost header that was read. */
 static __always_inline int judge(struct __sk_buff *skb, const struct port_config *cfg,
@@ -26,20 +21,22 @@ static __always_inline int judge(struct __sk_buff *skb, const struct port_config
 {
 	const struct port_class *c = class_of(cfg, class);
 	u64 rtt = c->rtt_ns ?: measured_rtt(cfg, state, class);
+	int verdict = DROP_NOTHING;
 
 	if (c->rule == PORT_RULE_NONE || queue->judged <= threshold)
 		return DROP_NOTHING;
-	if (queue->own > c->overload_bytes)
-		return bpf_get_prandom_u32() <
-				       overload_q32(queue->own, c->overload_bytes, c->buffer_bytes)
-			       ? DROP_OVERLOAD
-			       : DROP_NOTHING;
-	if (!cfg->drop_not_ect)
-		return DROP_NOTHING;
-	queue->rate = class_rate(cfg, class, queue->busy);
-	queue->class = class;
-	queue->trip = (rtt + mark_ns(queue->rate, queue->own)) >> FLOW_TICK_SHIFT;
-	return flow_drops(skb, cfg, p, queue, threshold) ? DROP_NOT_ECT : DROP_NOTHING;
+	queue->overloaded = queue->own > c->overload_bytes;
+	if (cfg->drop_not_ect) {
+		queue->rate = class_rate(cfg, class, queue->busy);
+		queue->class = class;
+		queue->trip = (rtt + mark_ns(queue->rate, queue->own)) >> FLOW_TICK_SHIFT;
+		verdict = flow_drops(skb, cfg, p, queue, threshold);
+	}
+	if (verdict || !queue->overloaded)
+		return verdict;
+	return bpf_get_prandom_u32() < overload_q32(queue->own, c->overload_bytes, c->buffer_bytes)
+		       ? DROP_OVERLOAD
+		       : DROP_NOTHING;
 }
 
 /* Counts a packet that is not dropped here. */

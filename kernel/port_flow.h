@@ -13,6 +13,10 @@
  * - it loses none below four times the usual bound while it has sent less of late than the mean
  *   ECN flow, and one that has sent more loses packets from the threshold on.
  *
+ * Flows without TCP that together offer more than the class sends, for seconds, do not respond.
+ * Each of them is a flood while it sends more than a fair share, with ECN or without: above the
+ * threshold it loses the excess, so that others keep their share.
+ *
  * Rates are kept per class in a count-min sketch: a flood of flows reaches no other class.
  */
 #ifndef VMCC_PORT_FLOW_H
@@ -36,6 +40,11 @@
 /* Interval at which the rate in use is checked. */
 #define FLOW_CHECK_NS 134217728ull
 #define FLOW_MAX_REST 31
+/* Excess over the bytes sent, as a part of these, at which flows without TCP are floods, and the
+ * windows that it lasts: a slow start is over before.  The part of drops at which they stay so. */
+#define FLOOD_MIN_EXCESS 32
+#define FLOOD_WINDOWS	 2
+#define FLOOD_MIN_DROPS	 64
 
 /* One bucket of the sketch. */
 struct flow {
@@ -59,15 +68,18 @@ struct class_flows {
 	u64 ect_blocks;	  /* of packets with ECN in this window */
 	u64 ect_weighted; /* the sum of blocks times what their flow had sent of late */
 	u64 mean;	  /* blocks per window of an ECN flow, weighted by blocks; 0: sparse */
-	u64 window_bytes; /* `bytes` when the window began */
-	u64 bytes;	  /* queued since ever */
+	u64 window_bytes; /* `bytes` when the window began, and the queue's length */
+	u64 window_length;
+	u64 bytes; /* queued since ever */
 	u64 checked_at;
 	u64 checked_bytes;
 	u64 checked_length;
 	u32 dropped; /* something was dropped for fairness since the last check */
 	u32 rest;    /* checks until the next drop for fairness */
 	u32 backoff;
-	u32 reserved;
+	u32 excess_windows; /* in a row, up to FLOOD_WINDOWS */
+	u64 offered;	    /* bytes without TCP that met the threshold in this window */
+	u64 refused;	    /* bytes of these that were dropped */
 };
 
 struct {
@@ -76,6 +88,12 @@ struct {
 	__type(key, u32);
 	__type(value, struct class_flows);
 } port_class_flows SEC(".maps");
+
+enum {
+	DROP_NOTHING,
+	DROP_NOT_ECT,
+	DROP_OVERLOAD,
+};
 
 /* A packet that meets a queue above its threshold. */
 struct arrival {
@@ -147,15 +165,41 @@ static __always_inline u64 flow_enter(struct flow *f, const struct arrival *a, u
 	return flow_recent(now, f->before, f->blocks);
 }
 
-/* A new window: the mean of the last one's ECN flows. */
-static __always_inline void turn_window(struct class_flows *c, u64 now, u32 frame_blocks)
+static __always_inline int is_flooded(const struct class_flows *c)
 {
-	u64 window = now >> FLOW_WINDOW_SHIFT, last = c->window, all;
+	return c->excess_windows >= FLOOD_WINDOWS;
+}
+
+/* At the end of a window in which `sent` bytes left. */
+static __always_inline u32 excess_windows(const struct class_flows *c, u64 sent)
+{
+	if (is_flooded(c))
+		return c->refused > sent / FLOOD_MIN_DROPS ? FLOOD_WINDOWS : 0;
+	return c->offered > sent + sent / FLOOD_MIN_EXCESS ? c->excess_windows + 1 : 0;
+}
+
+/* Bytes that left a queue of now `length`. */
+static __always_inline u64 bytes_sent(u64 queued, u64 length_before, u64 length)
+{
+	u64 sent = queued + length_before;
+
+	return sent > length ? sent - length : 0;
+}
+
+/* A new window: the mean of the last one's ECN flows, and whether there are floods. */
+static __always_inline void turn_window(struct class_flows *c, u64 now, u32 frame_blocks,
+					u64 length)
+{
+	u64 window = now >> FLOW_WINDOW_SHIFT, last = c->window, sent, all;
+	int flooded = is_flooded(c);
 
 	if (window == last || __sync_val_compare_and_swap(&c->window, last, window) != last)
 		return;
-	all = flow_blocks(c->bytes - c->window_bytes);
-	if (window - last == 1 && c->ect_blocks &&
+	sent = bytes_sent(c->bytes - c->window_bytes, c->window_length, length);
+	all = flow_blocks(sent);
+	c->excess_windows = window - last == 1 ? excess_windows(c, sent) : 0;
+	/* Floods are in the mean of the window before they are found. */
+	if (window - last == 1 && is_flooded(c) <= flooded && c->ect_blocks &&
 	    (c->ect_blocks >= FLOW_MIN_FRAMES * frame_blocks ||
 	     c->ect_blocks >= all / FLOW_MIN_PART))
 		c->mean = c->ect_weighted / c->ect_blocks;
@@ -164,6 +208,19 @@ static __always_inline void turn_window(struct class_flows *c, u64 now, u32 fram
 	c->ect_blocks = 0;
 	c->ect_weighted = 0;
 	c->window_bytes = c->bytes;
+	c->window_length = length;
+	c->offered = 0;
+	c->refused = 0;
+}
+
+/* Whether a packet of a flood is dropped: with the probability that leaves its flow a fair share.
+ */
+static __always_inline int flood_drops(struct class_flows *c, u64 recent, u64 rate)
+{
+	u64 fair = flow_blocks(mark_bytes(rate, 1ull << FLOW_WINDOW_SHIFT)) / FLOW_MIN_PART;
+
+	fair = c->mean > fair ? c->mean : fair;
+	return bpf_get_prandom_u32() < flood_q32(recent, fair);
 }
 
 /*
@@ -177,8 +234,7 @@ static __always_inline void check_use(struct class_flows *c, u64 now, u64 rate, 
 
 	if (elapsed < FLOW_CHECK_NS || __sync_val_compare_and_swap(&c->checked_at, at, now) != at)
 		return;
-	sent = c->bytes - c->checked_bytes + c->checked_length;
-	sent = sent > length ? sent - length : 0;
+	sent = bytes_sent(c->bytes - c->checked_bytes, c->checked_length, length);
 	full = sent >= mark_bytes(rate, elapsed) / 8 * 7;
 	if (c->rest)
 		c->rest--;
@@ -222,7 +278,7 @@ static __always_inline int may_drop(const struct flow *first, const struct flow 
 	return !first->spared && !second->spared;
 }
 
-/* Whether a packet is dropped that meets `queue` above `threshold`. */
+/* Drop decision for a packet that meets `queue` above `threshold`. */
 static __noinline int flow_drops(struct __sk_buff *skb, const struct port_config *cfg,
 				 const struct packet *p, const struct lengths *queue, u64 threshold)
 {
@@ -233,17 +289,28 @@ static __noinline int flow_drops(struct __sk_buff *skb, const struct port_config
 	struct flow *first = flow_at(&a, 0), *second = flow_at(&a, 1);
 
 	if (!c || !first || !second)
-		return 0;
-	turn_window(c, now, frame_blocks);
+		return DROP_NOTHING;
+	turn_window(c, now, frame_blocks, queue->own);
 	if (kind_of(p) == PORT_NOT_ECT && !a.spacing)
-		return 0;
+		return DROP_NOTHING;
 	recent = flow_enter(first, &a, now, frame_blocks);
 	recent = mark_min(recent, flow_enter(second, &a, now, frame_blocks));
+	if (a.spacing == FLOW_SPACING) {
+		__sync_fetch_and_add(&c->offered, skb->wire_len);
+		if (is_flooded(c) && flood_drops(c, recent, queue->rate)) {
+			__sync_fetch_and_add(&c->refused, skb->wire_len);
+			return DROP_OVERLOAD;
+		}
+	}
 	if (kind_of(p) == PORT_ECT) {
+		if (is_flooded(c) && a.spacing == FLOW_SPACING)
+			return DROP_NOTHING;
 		__sync_fetch_and_add(&c->ect_blocks, a.blocks);
 		__sync_fetch_and_add(&c->ect_weighted, a.blocks * recent);
-		return 0;
+		return DROP_NOTHING;
 	}
+	if (queue->overloaded)
+		return DROP_NOTHING;
 	check_use(c, now, queue->rate, queue->own);
 	low = threshold > low ? threshold : low;
 	if (queue->judged > bound_of(c, recent, threshold, low) &&
@@ -252,11 +319,11 @@ static __noinline int flow_drops(struct __sk_buff *skb, const struct port_config
 		first->dropped_at = second->dropped_at = tick;
 		if (queue->judged <= low)
 			c->dropped = 1;
-		return 1;
+		return DROP_NOT_ECT;
 	}
 	spare_less(first, a.blocks);
 	spare_less(second, a.blocks);
-	return 0;
+	return DROP_NOTHING;
 }
 
 #endif /* VMCC_PORT_FLOW_H */

@@ -27,8 +27,9 @@ struct lengths {
 	u64 round_q8; /* a round, smoothed by the queueing discipline that knows it */
 	u64 rate;     /* what the class has of the port's rate, if something needs it */
 	u16 busy;     /* bit i: class i has something queued */
-	u16 class;    /* of the packet */
-	u32 trip;     /* round trip in ticks (port_flow.h) */
+	u8 class;     /* of the packet */
+	u8 overloaded;
+	u32 trip; /* round trip in ticks (port_flow.h) */
 };
 
 static __always_inline const struct port_class *class_of(const struct port_config *cfg, u32 index)

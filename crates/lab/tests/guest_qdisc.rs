@@ -90,6 +90,12 @@ fn inside_ecn_connections_leave_others_their_share() {
 
 #[test]
 #[ignore = "runs in a guest"]
+fn inside_datagram_flood_leaves_others_their_share() {
+    mixed::datagram_flood_leaves_others_their_share("bpf");
+}
+
+#[test]
+#[ignore = "runs in a guest"]
 fn more_raised_rate() {
     conformance::a_raised_rate_holds_at_once("bpf");
 }

@@ -15,7 +15,7 @@ const K_PORT: u64 = 30_000;
 /// 1538 bytes at 1 Gbit/s.
 const QUANTUM_NS: u64 = 12_304;
 /// Every function.
-const ALL: [u32; 14] = [
+const ALL: [u32; 15] = [
     MARKING_PORT_THRESHOLD,
     MARKING_ROUND_SMOOTH,
     MARKING_ROUND_IDLE,
@@ -30,6 +30,7 @@ const ALL: [u32; 14] = [
     MARKING_RTT_QUANTILE,
     MARKING_FLOW_RECENT,
     MARKING_OVERLOAD,
+    MARKING_FLOOD,
 ];
 const LAMBDA_ONE: u64 = 65_536;
 
@@ -255,7 +256,19 @@ fn overload(call: Call<'_>) {
     assert_eq!(drops(u64::MAX, u64::MAX, 0), 0.0, "never");
 }
 
+/// A flood keeps its fair share.
+fn floods(call: Call<'_>) {
+    for (recent, fair, kept) in
+        [(0, 0, 0), (100, 100, 100), (400, 100, 100), (1_000_000_000, 1000, 1000), (9, 0, 0)]
+    {
+        let drops = call(MARKING_FLOOD, [recent, fair, 0, 0], &NONE) as f64 / 2_f64.powi(32);
+        let found = recent as f64 * (1.0 - drops);
+        assert!((found - kept as f64).abs() <= 3.0, "{recent}: {found} instead of {kept}");
+    }
+}
+
 fn examples(call: Call<'_>) {
+    floods(call);
     rates_of_flows(call);
     overload(call);
     rtts_of_a_minority(call);

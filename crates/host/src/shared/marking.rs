@@ -19,6 +19,7 @@ shared_constants! {
         MARKING_RTT_QUANTILE = 11,
         MARKING_FLOW_RECENT = 12,
         MARKING_OVERLOAD = 13,
+        MARKING_FLOOD = 14,
     }
 }
 

@@ -2,9 +2,11 @@
 
 use super::traffic::{Inbox, transfers};
 use super::{Bridge, Host};
+use nix::sys::socket::{setsockopt, sockopt};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vmcc_host::diag::Diag;
 
 const ECN_CONNECTIONS: usize = 3;
@@ -12,6 +14,14 @@ const DATAGRAMS: usize = 100;
 const CONNECTIONS: usize = 20;
 const LISTENER: u16 = 5300;
 const INBOX: u16 = 5301;
+const DISCARD: u16 = 9;
+const FLOOD_BPS: u32 = 20_000_000;
+const FLOOD_PAYLOAD: usize = 1400;
+const FLOOD_BUFFER: usize = 64 << 20;
+/// More than the flood loses before the port acts on it.
+const FLOOD_DROPS: u64 = 5_000;
+/// Least rate of the ECN connections together, bytes per second: a 64th of the port's.
+const ECN_LEAST: f64 = 10e6 / 8.0 / 64.0;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What hosts without ECN got at one port.
@@ -103,4 +113,67 @@ pub fn ecn_connections_leave_others_their_share(backend: &str) {
     assert!(marked.repeated_syns <= tail_drop.repeated_syns.max(1), "{marked:?} {tail_drop:?}");
     assert!(marked.lost_datagrams <= tail_drop.lost_datagrams + DATAGRAMS / 100, "{marked:?} {tail_drop:?}");
     assert!((0.5..2.0).contains(&marked.ratio), "{marked:?} {tail_drop:?}");
+}
+
+/// Datagrams without ECN at twice the port's rate, until `stop`.
+fn flood(from: &Host, to: &Host, stop: &AtomicBool) {
+    from.namespace.within(|| {
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+        setsockopt(&socket, sockopt::SndBufForce, &FLOOD_BUFFER).expect("SO_SNDBUFFORCE");
+        socket.connect((to.address.as_str(), DISCARD)).expect("an address");
+        let gap = Duration::from_secs(1) * (FLOOD_PAYLOAD as u32 * 8) / FLOOD_BPS;
+        let mut due = Instant::now();
+        while !stop.load(Relaxed) {
+            // Nobody listens: errors are answers to datagrams before.
+            let _ = socket.send(&[0; FLOOD_PAYLOAD]);
+            due += gap;
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+        }
+    });
+}
+
+/// Bytes per second of ECN connections beside a flood, and datagrams of a low rate that are lost.
+fn flooded(backend: &str, settings: &str) -> (f64, usize) {
+    let bridge = Bridge::new(4);
+    let [ecn, flooder, other, sink] = &bridge.hosts[..] else { panic!("four hosts") };
+    let port = bridge.attach(3, &format!("rate = '10mbit'\nbackend = '{backend}'\n{settings}"));
+    let inbox = Inbox::open(sink, INBOX..INBOX + 1);
+    let stop = AtomicBool::new(false);
+    let dropped = || {
+        let classes = port.stats().unwrap().classes;
+        classes.iter().map(|c| c.drops_overload + c.drops_full).sum::<u64>()
+    };
+    let found = thread::scope(|scope| {
+        scope.spawn(|| flood(flooder, sink, &stop));
+        let options = format!("-t 25 -C cubic -P {ECN_CONNECTIONS}");
+        let running = scope.spawn(move || transfers(&[(ecn, sink, 5201)], &options));
+        while dropped() < FLOOD_DROPS {
+            assert!(!running.is_finished(), "the transfer ended before the flood was dropped");
+            thread::sleep(Duration::from_millis(10));
+        }
+        let (before, begun) = (acknowledged(ecn, 5201), Instant::now());
+        trickle(other, sink);
+        let rate = (acknowledged(ecn, 5201) - before) as f64 / begun.elapsed().as_secs_f64();
+        let lost = DATAGRAMS - inbox.receive(DATAGRAMS).len();
+        stop.store(true, Relaxed);
+        running.join().unwrap();
+        (rate, lost)
+    });
+    println!("{settings:?} {found:?} {:?}", port.detach().unwrap().classes);
+    found
+}
+
+/// Beside a port with tail drop in the same seconds: ECN connections send several times as much beside a
+/// flood without ECN, and low-rate datagrams arrive.
+pub fn datagram_flood_leaves_others_their_share(backend: &str) {
+    let [(marked, lost), (tail_drop, _)] = thread::scope(|scope| {
+        ["marking = { rule = 'mq-ecn' }", "not_ect = 'queue'\noverload = 1.0\nmarking = { rule = 'none' }"]
+            .map(|settings| scope.spawn(move || flooded(backend, settings)))
+            .map(|running| running.join().unwrap_or_else(|p| std::panic::resume_unwind(p)))
+    });
+    assert!(
+        marked > (4.0 * tail_drop).max(ECN_LEAST),
+        "{marked} bytes/s with the rule, {tail_drop} with tail drop"
+    );
+    assert!(lost <= DATAGRAMS / 50, "{lost} of {DATAGRAMS} datagrams lost");
 }
