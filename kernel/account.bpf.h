@@ -24,10 +24,32 @@ struct {
 #define ACCOUNT_OWNER (1ull << 63)
 #define ACCOUNT_USER  (1ull << 62)
 
+/* Nested user namespaces, of which Linux allows 33. */
+#define MAX_USER_NAMESPACES 33
+
+/*
+ * User who made the outermost user namespace around one; root's is 0, as is the initial one's.
+ * Owners of those within it may be subordinate uids, of which a user has 65,536.
+ */
+static __always_inline u32 outermost_owner(const struct user_namespace *ns)
+{
+	u32 owner = 0;
+
+	for (int level = 0; level < MAX_USER_NAMESPACES; level++) {
+		const struct user_namespace *parent = BPF_CORE_READ(ns, parent);
+
+		if (!parent)
+			break;
+		owner = BPF_CORE_READ(ns, owner.val);
+		ns = parent;
+	}
+	return owner;
+}
+
 static __always_inline u64 account_of(const struct sock *conn)
 {
 	const struct net *net = BPF_CORE_READ(conn, __sk_common.skc_net.net);
-	u32 owner = BPF_CORE_READ(net, user_ns, owner.val);
+	u32 owner = outermost_owner(BPF_CORE_READ(net, user_ns));
 	u32 netns = BPF_CORE_READ(net, ns.inum);
 
 	if (owner)

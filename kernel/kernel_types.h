@@ -74,6 +74,7 @@ typedef struct {
 } atomic64_t;
 
 struct user_namespace {
+	struct user_namespace *parent; /* NULL for the initial one */
 	kuid_t owner;
 };
 

@@ -2,7 +2,7 @@
 
 use crate::error::ControlError;
 use nix::sched::{CloneFlags, setns};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -83,11 +83,18 @@ pub(crate) fn initial() -> Option<u32> {
 /// Time for which a namespace that was found nowhere is not searched for again.
 const MISSING_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Between two scans for namespaces that no scan has found: as many as are missing share one.
+const SCAN_INTERVAL: Duration = Duration::from_millis(400);
+
 /// Files of namespaces by inode number, as the last scan found them.
 #[derive(Default)]
 struct Files {
     known: HashMap<u32, PathBuf>,
+    /// Those that a scan did not find, and when.
     missing: HashMap<u32, Instant>,
+    /// Those that were wanted since the last scan.
+    wanted: HashSet<u32>,
+    scanned: Option<Instant>,
 }
 
 /// A file through which namespace `wanted` can be entered: the own one, a named one, or that of a process in it. All are
@@ -98,24 +105,34 @@ pub(crate) fn find(wanted: u32) -> Option<PathBuf> {
         return Some(PathBuf::from(OWN));
     }
     let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
-    files.get_or_insert_default().find(wanted, scan)
+    files.get_or_insert_default().find(wanted, Instant::now(), scan)
 }
 
 impl Files {
-    fn find(&mut self, wanted: u32, scan: impl FnOnce() -> HashMap<u32, PathBuf>) -> Option<PathBuf> {
+    fn find(
+        &mut self,
+        wanted: u32,
+        now: Instant,
+        scan: impl FnOnce() -> HashMap<u32, PathBuf>,
+    ) -> Option<PathBuf> {
         if let Some(path) = self.known.get(&wanted).filter(|path| inode(path) == Some(wanted)) {
             return Some(path.clone());
         }
-        self.missing.retain(|_, since| since.elapsed() < MISSING_TIMEOUT);
-        if self.missing.contains_key(&wanted) {
+        if self.missing.get(&wanted).is_some_and(|since| now - *since < MISSING_TIMEOUT) {
             return None;
         }
-        self.known = scan();
-        let found = self.known.get(&wanted).cloned();
-        if found.is_none() {
-            self.missing.insert(wanted, Instant::now());
+        self.wanted.insert(wanted);
+        // One that was found before may only have lost the process that it was found by.
+        let was_known = self.known.contains_key(&wanted);
+        if !was_known && self.scanned.is_some_and(|then| now - then < SCAN_INTERVAL) {
+            return None;
         }
-        found
+        (self.known, self.scanned) = (scan(), Some(now));
+        self.missing.retain(|_, since| now - *since < MISSING_TIMEOUT);
+        let known = &self.known;
+        let missing = self.wanted.drain().filter(|one| !known.contains_key(one));
+        self.missing.extend(missing.map(|one| (one, now)));
+        self.known.get(&wanted).cloned()
     }
 }
 
@@ -164,13 +181,19 @@ mod tests {
             all.iter().filter(|path| path.exists()).map(|path| (number(path), path.clone())).collect()
         };
         let mut files = Files::default();
+        let began = Instant::now();
         for _ in 0..3 {
-            all.iter().for_each(|path| assert_eq!(files.find(number(path), scan).as_ref(), Some(path)));
+            all.iter()
+                .for_each(|path| assert_eq!(files.find(number(path), began, scan).as_ref(), Some(path)));
         }
         assert_eq!(scans.get(), 1);
-        let gone = number(&all[7]);
-        fs::remove_file(&all[7]).unwrap();
-        assert!((0..3).all(|_| files.find(gone, scan).is_none()), "its number is not another file's");
-        assert_eq!(scans.get(), 2, "what is gone is not looked for each time");
+        let gone: Vec<u32> = all[..50].iter().map(number).collect();
+        all[..50].iter().for_each(|path| fs::remove_file(path).unwrap());
+        for turn in 0..20 {
+            let now = began + SCAN_INTERVAL * turn;
+            assert!(gone.iter().all(|one| files.find(*one, now, scan).is_none()), "turn {turn}");
+        }
+        // One for the first, one for those that were wanted meanwhile, and as many after they timed out.
+        assert!((3..=5).contains(&scans.get()), "50 that are missing for 20 turns: {} scans", scans.get());
     }
 }

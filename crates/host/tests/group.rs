@@ -2,11 +2,13 @@
 
 mod common;
 
-use common::{Net, Over, alone, connect, listen, transfer};
+use common::{Namespace, Net, Over, alone, connect, listen, run, transfer};
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
+use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_cc::{Algorithm, Params};
@@ -223,9 +225,18 @@ fn root_nine_paths_are_coupled_in_one_entry() {
 
 /// Connections of one path each, opened one after the other, and their other ends.
 fn open_connections(net: &Net, port: u16, count: usize) -> Vec<(TcpStream, TcpStream)> {
-    let listener = net.server.within(|| listen(Over::Mptcp, port));
+    open_between(&net.client, &net.server, port, count)
+}
+
+fn open_between(
+    client: &Namespace,
+    server: &Namespace,
+    port: u16,
+    count: usize,
+) -> Vec<(TcpStream, TcpStream)> {
+    let listener = server.within(|| listen(Over::Mptcp, port));
     let open = |_| {
-        let client = net.client.within(|| TcpStream::from(OwnedFd::from(connect(Over::Mptcp, port))));
+        let client = client.within(|| TcpStream::from(OwnedFd::from(connect(Over::Mptcp, port))));
         let server = TcpStream::from(OwnedFd::from(listener.accept().unwrap().0));
         for end in [&client, &server] {
             end.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -275,6 +286,65 @@ fn root_a_namespace_that_has_its_share_takes_no_room_from_others() {
     let again = open_connections(&greedy, 5209, 3);
     assert_eq!(loaded.connections(), Some(6), "room that was given back is there again");
     drop(again);
+}
+
+/// A process that sleeps in namespaces of its own.
+struct Sleeper(Child);
+
+impl Sleeper {
+    /// `launcher` makes namespaces of these kinds; waits until it has.
+    fn start(launcher: &str, kinds: &[&str]) -> Self {
+        let mut command = Command::new("sh");
+        let flags: String = kinds.iter().map(|kind| format!(" --{kind}")).collect();
+        command.args(["-c", &format!("exec {launcher} unshare{flags} sleep 600")]);
+        let sleeper = Self(command.spawn().unwrap());
+        let began = Instant::now();
+        while fs::read_to_string(sleeper.file("comm")).unwrap().trim() != "sleep" {
+            assert!(began.elapsed() < Duration::from_secs(60), "{launcher}");
+            thread::sleep(Duration::from_millis(20));
+        }
+        sleeper
+    }
+
+    fn file(&self, name: &str) -> String {
+        format!("/proc/{}/{name}", self.0.id())
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn root_subordinate_uids_share_the_account_of_their_user() {
+    const USER: u32 = 54_242;
+    let _alone = alone();
+    let loaded = lia();
+    loaded.limit_accounts(2).unwrap();
+    let outer = Sleeper::start(&format!("setpriv --reuid={USER} --regid={USER} --clear-groups"), &["user"]);
+    for map in ["uid_map", "gid_map"] {
+        fs::write(outer.file(map), format!("0 {USER} 1\n1 1000000 10\n")).unwrap();
+    }
+    let inside = |uid: u32| {
+        let launcher = format!("nsenter --user --target {} --setuid {uid} --setgid {uid}", outer.0.id());
+        let sleeper = Sleeper::start(&launcher, &["user", "net"]);
+        let ns = Namespace(format!("vmcct{}-u{uid}", std::process::id()));
+        run(&format!("ip netns attach {ns} {}", sleeper.0.id()));
+        run(&format!("ip -n {ns} link set lo up"));
+        run(&format!("ip -n {ns} addr add 10.77.0.2/32 dev lo"));
+        ns.sysctl("ipv4/tcp_congestion_control", loaded.kernel_name());
+        (ns, sleeper)
+    };
+    let ((first, _first), (second, _second)) = (inside(1), inside(2));
+    let open = open_between(&first, &first, 5211, 1);
+    assert_eq!(loaded.connections(), Some(2), "both of its ends");
+    let more = open_between(&second, &second, 5211, 1);
+    assert_eq!((loaded.connections(), loaded.shortage().uncoupled), (Some(2), 2), "another uid of one user");
+    drop((open, more));
+    assert_eq!(drained(&loaded), 0);
 }
 
 #[test]

@@ -26,12 +26,12 @@ impl Changes {
         Self::of(&[RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR])
     }
 
-    /// The same with changes of the neighbour table.
+    /// Changes of the neighbour table, and of nothing else.
     ///
     /// # Errors
     /// As [`Changes::open`].
-    pub fn with_neighbours() -> io::Result<Self> {
-        Self::of(&[RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_NEIGH])
+    pub fn of_neighbours() -> io::Result<Self> {
+        Self::of(&[RTNLGRP_NEIGH])
     }
 
     /// The same with changes of routes, without which a new address may lead nowhere.

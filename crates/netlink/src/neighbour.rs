@@ -16,7 +16,7 @@ pub struct Neighbour {
     pub port: u32,
     /// Its network-layer address.
     pub address: IpAddr,
-    /// The kernel knows where to send (`NUD_VALID`).
+    /// The kernel has learnt where to send (`NUD_VALID`, but not `NUD_PERMANENT`, which is configured).
     pub valid: bool,
     /// It has answered lately (`NUD_REACHABLE`).
     pub reachable: bool,
@@ -58,13 +58,13 @@ fn neighbour(message: &RouteNetlinkMessage) -> Option<Neighbour> {
         NeighbourAttribute::Destination(NeighbourAddress::Inet6(address)) => Some(IpAddr::V6(*address)),
         _ => None,
     })?;
-    use NeighbourState::{Delay, Permanent, Probe, Reachable, Stale};
+    use NeighbourState::{Delay, Probe, Reachable, Stale};
     let state = found.header.state;
     Some(Neighbour {
         port: found.header.ifindex,
         address,
-        valid: matches!(state, Reachable | Stale | Delay | Probe | Permanent),
-        reachable: matches!(state, Reachable | Permanent),
+        valid: matches!(state, Reachable | Stale | Delay | Probe),
+        reachable: matches!(state, Reachable),
     })
     .filter(|found| !found.address.is_multicast())
 }

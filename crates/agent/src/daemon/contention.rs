@@ -49,12 +49,11 @@ impl Contention {
         self.0.get(&(place.cookie, item.clone())).is_some_and(|contest| contest.goes_on)
     }
 
-    /// End of the back-off that ends first.
-    pub(super) fn next(&self) -> Option<Instant> {
-        let now = Instant::now();
+    /// End of the back-off that ends first, after the time `began` of the round in which those before could be set.
+    pub(super) fn next(&self, began: Instant) -> Option<Instant> {
         let due =
             self.0.values().filter(|contest| contest.goes_on).map(|contest| contest.set + contest.backoff);
-        due.filter(|at| *at > now).min()
+        due.filter(|at| *at > began).min()
     }
 
     /// The items of a namespace of which that is so, whether they are as wanted just now or not.
@@ -69,6 +68,18 @@ impl Contention {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn back_off_that_ends_within_a_round_is_due_once_more() {
+        let (mut contention, item) = (Contention::default(), Item::LiveDefault);
+        let began = Instant::now();
+        assert!(contention.allows_at(1, &item, began) && contention.next(began).is_none());
+        assert!(!contention.allows_at(1, &item, began + MIN_BACKOFF / 2));
+        let end = began + MIN_BACKOFF;
+        let just_before = end.checked_sub(Duration::from_millis(1)).unwrap();
+        assert_eq!(contention.next(just_before), Some(end), "though the round took longer");
+        assert_eq!(contention.next(end), None, "that round could set it");
+    }
 
     #[test]
     fn value_that_is_changed_again_and_again_is_set_ever_less_often() {

@@ -16,10 +16,10 @@ const SOLICIT_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_SOLICIT_INTERVAL: Duration = Duration::from_secs(8);
 /// An interface whose neighbours stay silent is used after this all the same: it may have others now.
 const SOLICIT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Before a new endpoint that no subflow uses is announced again; doubled each time.
-const TRIAL_INTERVAL: Duration = Duration::from_secs(1);
+/// Before a new endpoint that no subflow uses is announced again; doubled each time. Longer than an endpoint settles.
+const TRIAL_INTERVAL: Duration = Duration::from_secs(2);
 /// Announcements after the first: about a minute.
-const MAX_TRIALS: u32 = 6;
+const MAX_TRIALS: u32 = 5;
 /// Neighbours remembered per interface.
 const MAX_NEIGHBOURS: usize = 16;
 /// Interfaces remembered per namespace, besides those that are there.
@@ -43,6 +43,7 @@ struct Device {
     was_down: bool,
     neighbours: BTreeSet<IpAddr>,
     waiting: Option<Waiting>,
+    solicited: Option<Instant>,
 }
 
 struct Waiting {
@@ -161,15 +162,21 @@ impl Device {
             (self.was_down, self.waiting) = (true, None);
         } else if std::mem::take(&mut self.was_down) && !self.neighbours.is_empty() {
             let until = now + SOLICIT_TIMEOUT;
-            self.waiting = Some(Waiting { until, next: now, interval: SOLICIT_INTERVAL });
+            // A carrier that flaps solicits no more often than one that stays.
+            let next = self.solicited.map_or(now, |last| now.max(last + SOLICIT_INTERVAL));
+            self.waiting = Some(Waiting { until, next, interval: SOLICIT_INTERVAL });
         }
     }
 
     /// Readiness of an interface that is operational.
     fn is_ready(&mut self, table: &[Neighbour], now: Instant) -> bool {
-        let answers = || table.iter().any(|one| one.reachable);
-        if self.waiting.as_ref().is_some_and(|waiting| now < waiting.until && !answers()) {
-            return false;
+        if let Some(waiting) = self.waiting.take_if(|_| !table.iter().any(|one| one.reachable)) {
+            if now < waiting.until {
+                self.waiting = Some(waiting);
+                return false;
+            }
+            // The next outage does not wait for them again.
+            self.neighbours.clear();
         }
         self.waiting = None;
         let valid: BTreeSet<IpAddr> = table.iter().filter(|one| one.valid).map(|one| one.address).collect();
@@ -182,7 +189,7 @@ impl Device {
     /// Tests for a solicitation that is due; if so, begins the next interval.
     fn is_due(&mut self, now: Instant) -> bool {
         let Some(waiting) = self.waiting.as_mut().filter(|waiting| waiting.next <= now) else { return false };
-        waiting.next = now + waiting.interval;
+        (self.solicited, waiting.next) = (Some(now), now + waiting.interval);
         waiting.interval = (waiting.interval * 2).min(MAX_SOLICIT_INTERVAL);
         true
     }
@@ -255,6 +262,22 @@ mod tests {
         assert!(device.is_ready(&[entry("10.0.0.2", true, false)], now));
         assert!(!outage(&mut device));
         assert!(device.is_ready(&[], now + SOLICIT_TIMEOUT));
+        assert!(outage(&mut device), "those that were silent so long are not waited for again");
+    }
+
+    #[test]
+    fn carrier_that_flaps_solicits_once_per_interval() {
+        let (mut device, began) = (Device::default(), Instant::now());
+        assert!(device.is_ready(&[entry("10.0.0.2", true, true)], began));
+        let mut solicited = 0;
+        for flap in 0..100 {
+            let now = began + SOLICIT_INTERVAL / 10 * flap;
+            device.begin(false, now);
+            device.begin(true, now);
+            assert!(!device.is_ready(&[], now));
+            solicited += u32::from(device.is_due(now));
+        }
+        assert_eq!(solicited, 10);
     }
 
     fn endpoint(address: &str, id: u8) -> Endpoint {

@@ -23,12 +23,23 @@ use wildmatch::WildMatch;
 /// What the agent's own namespace is called.
 const OWN: &str = "host";
 
-/// Who announces changes, by the cookies of the namespaces.
-pub(crate) type Watches = BTreeMap<u64, Changes>;
+/// Kernel announcements that begin a round, by the cookies of the namespaces.
+pub(crate) type Watches = BTreeMap<(u64, Watch), Changes>;
+
+/// Subject of announcements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Watch {
+    /// Links and addresses.
+    Addresses,
+    /// The neighbour table, only while an interface waits for its neighbours: it changes all the time on a busy link.
+    Neighbours,
+}
 
 /// State between rounds, besides the record.
 #[derive(Default)]
 pub(crate) struct Memory {
+    /// Begin of the latest round.
+    began: Option<Instant>,
     pub(crate) watches: Watches,
     readiness: Readiness,
     contention: Contention,
@@ -39,7 +50,12 @@ impl Memory {
     /// Time of the next round if nothing is announced.
     pub(crate) fn due(&self) -> Option<Instant> {
         let settled = self.settling.rest().map(|rest| Instant::now() + rest);
-        self.readiness.next().into_iter().chain(self.contention.next()).chain(settled).min()
+        self.readiness
+            .next()
+            .into_iter()
+            .chain(self.began.and_then(|began| self.contention.next(began)))
+            .chain(settled)
+            .min()
     }
 }
 
@@ -62,6 +78,7 @@ pub(crate) struct Round<'a> {
 
 impl<'a> Round<'a> {
     pub(crate) fn new(record: &'a mut Record, memory: &'a mut Memory) -> Self {
+        memory.began = Some(Instant::now());
         memory.settling.begin_round();
         Self {
             record,
@@ -80,12 +97,12 @@ impl<'a> Round<'a> {
         kernel.extend(self.cgroups(config));
         self.warnings.extend(wanted::cgroup_warnings(config));
         // Those that are no longer wanted go last: until then a namespace may have one as its default.
-        self.set_all(&Place::kernel(), &kernel);
+        self.set_all(&Place::kernel(), &kernel, &BTreeSet::new());
         self.namespaces(config);
         self.uncovered();
         self.undo_unwanted(&Place::kernel(), &kernel);
         let seen = &self.seen;
-        self.memory.watches.retain(|cookie, _| seen.contains(cookie));
+        self.memory.watches.retain(|(cookie, _), _| seen.contains(cookie));
         if !self.blind && self.unsure.is_empty() {
             self.memory.readiness.retain(seen);
         }
@@ -150,7 +167,7 @@ impl<'a> Round<'a> {
     /// In the calling thread's namespace. Who announces changes is asked first, so that none is missed.
     fn here(&mut self, place: &Place, settings: &Settings, ports: Wanted) -> Result<(), Fault> {
         let watched = |source| Fault::Netlink { action: "be told of changed addresses", source };
-        if let Entry::Vacant(vacant) = self.memory.watches.entry(place.cookie) {
+        if let Entry::Vacant(vacant) = self.memory.watches.entry((place.cookie, Watch::Addresses)) {
             vacant.insert(Changes::open().map_err(watched)?);
         }
         let mut wanted = wanted::settings(settings);
@@ -159,7 +176,8 @@ impl<'a> Round<'a> {
         // First, as there may be no room for more endpoints.
         self.undo_unwanted(place, &wanted);
         let unsettled = self.unsettled(place, &wanted, &there);
-        self.set_all(place, &unsettled);
+        let there = there.iter().filter(|one| !is_implicit(one));
+        self.set_all(place, &unsettled, &there.map(Item::endpoint).collect());
         self.announce_again(place, &wanted)?;
         for item in self.memory.contention.of(place) {
             self.problem(&format!("{}: {item}", place.name), &Fault::Contended);
@@ -192,11 +210,12 @@ impl<'a> Round<'a> {
         let named = wanted::named(rules, &nics);
         let of_rules: Vec<_> = named.iter().map(|(nic, _)| *nic).collect();
         let readiness = &mut self.memory.readiness;
-        let waited = readiness.waits(place.cookie);
-        if readiness.begin(place.cookie, &of_rules) != waited {
+        let answers = (place.cookie, Watch::Neighbours);
+        if !readiness.begin(place.cookie, &of_rules) {
+            self.memory.watches.remove(&answers);
+        } else if let Entry::Vacant(vacant) = self.memory.watches.entry(answers) {
             // Before the first solicitation, so that no answer is missed.
-            let watch = if waited { Changes::open() } else { Changes::with_neighbours() };
-            self.memory.watches.insert(place.cookie, watch.map_err(failed)?);
+            vacant.insert(Changes::of_neighbours().map_err(failed)?);
         }
         let ready = readiness.ready(place.cookie, &of_rules, &mut links).map_err(failed)?;
         let (_, there) = all_endpoints()?;
@@ -229,12 +248,16 @@ impl<'a> Round<'a> {
         let all = Diag::open()?.subflows_and_attempts()?;
         for item in due {
             let address = item.address().map(|address| address.to_canonical());
-            let uses = |one: &Subflow| one.mptcp.is_some() && Some(one.local.ip().to_canonical()) == address;
-            if all.iter().any(uses) || !all.iter().any(|one| one.established && one.mptcp.is_some()) {
+            let uses = |one: &&Subflow| one.mptcp.is_some() && Some(one.local.ip().to_canonical()) == address;
+            let here = || all.iter().filter(uses);
+            let is_used = here().any(|one| one.established);
+            if is_used || !all.iter().any(|one| one.established && one.mptcp.is_some()) {
                 self.memory.readiness.used(place.cookie, &item);
                 continue;
             }
-            let Some(value) = values.get(&item) else { continue };
+            // An attempt that is under way may still fail.
+            let is_tried = here().next().is_some();
+            let Some(value) = values.get(&item).filter(|_| !is_tried) else { continue };
             match item
                 .write(None)
                 .and_then(|()| item.write(Some(&self.memory.settling.begin(place, &item, value))))
@@ -265,12 +288,13 @@ impl<'a> Round<'a> {
         to.map_or(Ok(()), |to| follow(before.as_deref(), to))
     }
 
-    fn set_all(&mut self, place: &Place, wanted: &Wanted) {
+    /// `there`: the endpoints of the namespace before this round.
+    fn set_all(&mut self, place: &Place, wanted: &Wanted, there: &BTreeSet<Item>) {
         let mut without_room = 0;
         for (item, value) in wanted {
             let is_endpoint = item.address().is_some();
-            // After the first that finds none there is none for the others either.
-            if is_endpoint && without_room > 0 {
+            // After the first that finds none there is none for the others either, but those that are there may change.
+            if is_endpoint && without_room > 0 && !there.contains(item) {
                 without_room += 1;
                 continue;
             }
@@ -281,9 +305,10 @@ impl<'a> Round<'a> {
                 self.memory.settling.failed(place, item);
             }
             match kept {
-                Err(fault) if is_endpoint && fault.is_no_room() => without_room = 1,
+                Err(fault) if is_endpoint && fault.is_no_room() => without_room += 1,
                 Err(fault) => self.problem(&format!("{}: {item}", place.name), &fault),
-                Ok(()) if is_endpoint && self.news.len() > said => {
+                // One that was there has settled, or has other flags: that is no addition, and its trials go on.
+                Ok(()) if is_endpoint && self.news.len() > said && !there.contains(item) => {
                     self.memory.readiness.added(place.cookie, item)
                 }
                 Ok(()) => {}

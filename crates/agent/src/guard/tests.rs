@@ -324,6 +324,21 @@ fn a_path_is_useless_that_carries_a_tenth_of_the_best_for_ten_seconds() {
 }
 
 #[test]
+fn rates_before_an_idle_time_close_no_path_after_it() {
+    let at = |active: f64| vec![busy(active, subflow(1, (active * 1e6) as u64)), busy(active, subflow(2, 0))];
+    let mut watched = Watched::default();
+    let mut look = |now: f64, active: f64| watched.look(seconds(now), &at(active), |_| true, &USELESS);
+    for half in 0..18 {
+        assert_eq!(look(f64::from(half) / 2.0, f64::from(half) / 2.0), []);
+    }
+    // An idle namespace is not looked at.
+    for half in 0..20 {
+        assert_eq!(look(3600.0 + f64::from(half) / 2.0, 9.0 + f64::from(half) / 2.0), []);
+    }
+    assert_eq!(look(3610.0, 19.0).len(), 1, "of the ten seconds after it");
+}
+
+#[test]
 fn a_path_is_tried_again_after_a_time_that_doubles() {
     let (base, mut resting, path) = (seconds(60.0), Restings::default(), subflow(2, 5));
     let others = [subflow(1, 5)];

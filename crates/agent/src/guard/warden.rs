@@ -87,7 +87,7 @@ impl<'a> Warden<'a> {
             self.looked = Some(now);
             // One that could not be added again.
             debts::pay(&mut self.journal, debts::is_endpoint, say);
-            namespaces.extend(self.looked_at(guards));
+            namespaces.extend(self.looked_at(guards.iter().map(Guard::activity)));
         }
         let ours: Vec<&str> = guards.iter().map(Guard::kernel_name).collect();
         for netns in namespaces {
@@ -100,11 +100,11 @@ impl<'a> Warden<'a> {
 
     /// Namespaces whose paths are looked at unasked: those with guarded connections to which something happened since the last
     /// look, or which had something under way then. An idle one costs a lookup in a table.
-    fn looked_at(&mut self, guards: &[Guard]) -> BTreeSet<u32> {
+    fn looked_at(&mut self, of_guards: impl Iterator<Item = BTreeMap<u32, u64>>) -> BTreeSet<u32> {
         let mut all: BTreeSet<u32> = self.memory.resting.namespaces().collect();
         let mut activity = BTreeMap::new();
         if self.policy.looks() {
-            for (netns, number) in guards.iter().flat_map(Guard::activity) {
+            for (netns, number) in of_guards.flatten() {
                 let sum: &mut u64 = activity.entry(netns).or_default();
                 *sum = sum.wrapping_add(number);
             }
@@ -183,4 +183,34 @@ pub(super) fn failed(error: DiagError) -> ControlError {
 
 pub(super) fn listed() -> Result<Vec<Subflow>, ControlError> {
     Diag::open().and_then(|mut diag| diag.subflows_and_attempts()).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_enter_no_idle_namespace_however_many_there_are() {
+        let own = vmcc_host::netns::own().unwrap();
+        for count in [1000, 4000] {
+            let mut memory = Memory::default();
+            let policy = Policy {
+                dry_run: false,
+                drain: Duration::ZERO,
+                min_paths: 1,
+                failed: Some(3.0),
+                useless: None,
+                retry: None,
+            };
+            let mut warden = Warden::new(policy, &mut memory);
+            let idle: BTreeMap<u32, u64> = (1..=count).map(|netns| (netns, 7)).collect();
+            let mut look = |activity: &BTreeMap<u32, u64>| warden.looked_at([activity.clone()].into_iter());
+            assert_eq!(look(&idle).len(), count as usize + 1, "each is new");
+            assert_eq!(look(&idle), [own].into(), "of {count}");
+            let mut one_is_active = idle.clone();
+            one_is_active.insert(count / 2, 8);
+            assert_eq!(look(&one_is_active), [count / 2, own].into(), "of {count}");
+            assert_eq!(look(&one_is_active), [own].into(), "of {count}");
+        }
+    }
 }

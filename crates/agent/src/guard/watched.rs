@@ -143,10 +143,13 @@ impl Watched {
         for subflow in used {
             connections.entry(token(subflow)).or_default().push(subflow);
         }
-        let over = self.window.is_none_or(|began| now - began >= WINDOW);
+        let length = self.window.map(|began| now - began);
+        let over = length.is_none_or(|length| length >= WINDOW);
+        // Nobody looked while they were idle: what they carried then and now is no rate.
+        let compares = length.is_some_and(|length| over && length < WINDOW * 2);
         let several: Vec<_> = connections.into_values().filter(|paths| paths.len() > 1).collect();
         several.iter().for_each(|paths| self.forgive(now, paths));
-        let judged = several.iter().flat_map(|paths| self.judge(now, over, paths, &heard, policy));
+        let judged = several.iter().flat_map(|paths| self.judge(now, compares, paths, &heard, policy));
         // Others deliver, whatever their algorithm.
         let found: Vec<_> = judged.filter(|(subflow, _)| ours(subflow)).collect();
         if over {
@@ -208,11 +211,11 @@ impl Watched {
         }
     }
 
-    /// `over`: the window is.
+    /// `compares`: the window in which rates are compared is over.
     fn judge(
         &self,
         now: Duration,
-        over: bool,
+        compares: bool,
         paths: &[&Subflow],
         heard: &Heard,
         policy: &Policy,
@@ -221,7 +224,7 @@ impl Watched {
         let others_deliver = |own: &Subflow| {
             paths.iter().any(|s| s.cookie != own.cookie && past(s).is_some_and(|p| p.delivers))
         };
-        let window = |s: &Subflow| past(s).filter(|_| over).and_then(|p| Some((p, p.at_window?)));
+        let window = |s: &Subflow| past(s).filter(|_| compares).and_then(|p| Some((p, p.at_window?)));
         let carried = |s: &Subflow| window(s).map(|(past, (acked, _))| past.acked.saturating_sub(acked));
         // One that was given nothing to carry says nothing of itself: an idle application's, or at a receiver.
         let was_busy = |s: &Subflow| {
