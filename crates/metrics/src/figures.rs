@@ -93,20 +93,71 @@ impl Metrics {
     /// Every figure under a dotted name (`goodput_bps`, `rtt_us.p50`, `paths.a.goodput_bps`), in the order of
     /// the fields above.
     pub fn figures(&self) -> Vec<(String, f64)> {
+        let mut out = self.named_figures();
+        for (name, extra) in &self.extra {
+            extra_figures(name, extra, &mut out);
+        }
+        out
+    }
+
+    /// One figure by its dotted name; a distribution's bare name means its mean. `None` when absent.
+    ///
+    /// Costs a look-up, whatever the number of [`Metrics::extra`]: a run has dozens for each entry of traffic.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        let mut figures = Vec::new();
+        let distribution = name.rsplit_once('.').map_or(name, |(distribution, _)| distribution);
+        for key in [name, distribution] {
+            if let Some((key, extra)) = self.extra.get_key_value(key) {
+                extra_figures(key, extra, &mut figures);
+            }
+        }
+        if figures.is_empty() {
+            figures = self.named_figures();
+        }
+        let find = |wanted: &str| figures.iter().find(|(n, _)| n == wanted).map(|(_, v)| *v);
+        find(name).or_else(|| find(&format!("{name}.mean")))
+    }
+
+    /// The figures of all fields but [`Metrics::extra`].
+    fn named_figures(&self) -> Vec<(String, f64)> {
+        let named = Self {
+            goodput_bps: self.goodput_bps,
+            competing_goodput_bps: self.competing_goodput_bps,
+            completed: self.completed,
+            unfinished: self.unfinished,
+            established: self.established,
+            retransmits: self.retransmits,
+            timeouts: self.timeouts,
+            ce_marks: self.ce_marks,
+            drops: self.drops,
+            rtt_us: self.rtt_us,
+            fct_us: self.fct_us,
+            flow_goodput_bps: self.flow_goodput_bps,
+            jain: self.jain,
+            cpu_s_per_gb: self.cpu_s_per_gb,
+            paths: self.paths.clone(),
+            extra: BTreeMap::new(),
+        };
         let mut out = Vec::new();
-        if let Ok(Value::Object(fields)) = serde_json::to_value(self) {
+        if let Ok(Value::Object(fields)) = serde_json::to_value(named) {
             for (name, value) in &fields {
                 push_figures(name, value, &mut out);
             }
         }
         out
     }
+}
 
-    /// One figure by its dotted name; a distribution's bare name means its mean. `None` when absent.
-    pub fn get(&self, name: &str) -> Option<f64> {
-        let figures = self.figures();
-        let find = |wanted: &str| figures.iter().find(|(n, _)| n == wanted).map(|(_, v)| *v);
-        find(name).or_else(|| find(&format!("{name}.mean")))
+fn extra_figures(name: &str, extra: &Extra, out: &mut Vec<(String, f64)>) {
+    match extra {
+        Extra::Number(value) if value.is_finite() => out.push((name.to_owned(), *value)),
+        // Not a figure in JSON either.
+        Extra::Number(_) => {}
+        Extra::Dist(dist) => {
+            if let Ok(figures) = serde_json::to_value(dist) {
+                push_figures(name, &figures, out);
+            }
+        }
     }
 }
 
@@ -161,6 +212,7 @@ mod tests {
         assert_eq!(m.get("paths.a.goodput_bps"), Some(4.0));
         assert_eq!(m.get("alpha"), Some(0.5));
         assert_eq!(m.get("sleep_us"), Some(1.0));
+        assert_eq!((m.get("sleep_us.p50"), m.get("sleep_us.min")), (Some(0.0), None));
         assert_eq!(m.get("retransmits"), None);
         assert_eq!(m.figures()[0].0, "goodput_bps");
     }

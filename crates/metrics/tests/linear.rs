@@ -1,29 +1,9 @@
 //! Cost of the figures of many connections and entries: memory that is asked for grows with the run, not with its square.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use vmcc_metrics::Metrics;
 use vmcc_metrics::observed::{Connection, Entry, Job, Moment, Observed, Probe, Response, Subflow};
 use vmcc_metrics::reduce::figures;
-
-/// Bytes asked for so far.
-static ASKED: AtomicU64 = AtomicU64::new(0);
-
-struct Counting;
-
-// SAFETY: every call is the system allocator's own.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ASKED.fetch_add(layout.size() as u64, Ordering::Relaxed);
-        // SAFETY: the caller's contract is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
+use vmcc_testkit::allocations::{Counting, asked_by};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -62,12 +42,10 @@ fn run(connections: usize, entries: usize) -> Observed {
 /// Bytes that the figures of a run ask for.
 fn asked(connections: usize, entries: usize) -> f64 {
     let seen = run(connections, entries);
-    let before = ASKED.load(Ordering::Relaxed);
-    let made = figures(&seen);
-    let after = ASKED.load(Ordering::Relaxed);
+    let (made, asked) = asked_by(|| figures(&seen));
     assert_eq!(made.metrics.get("completed"), Some(2.0 * connections as f64));
     assert_eq!(made.metrics.get("traffic.e0.completed"), Some(2.0 * (connections / entries) as f64));
-    (after - before) as f64
+    asked as f64
 }
 
 #[test]
@@ -76,4 +54,19 @@ fn figures_of_connections_and_entries_cost_linear_memory() {
     assert!(per_flow < 10.0, "eight times the connections ask for {per_flow} times the memory");
     let per_entry = asked(8_000, 4_000) / asked(1_000, 500);
     assert!(per_entry < 10.0, "eight times the entries ask for {per_entry} times the memory");
+}
+
+/// Bytes that a look-up asks for beside the figures of so many entries.
+fn asked_by_get(entries: usize) -> u64 {
+    let extra = |entry: usize| (format!("traffic.e{entry}.goodput_bps"), vmcc_metrics::Extra::Number(1.0));
+    let metrics =
+        Metrics { goodput_bps: Some(3.0), extra: (0..entries).map(extra).collect(), ..Metrics::default() };
+    let (found, asked) = asked_by(|| (metrics.get("goodput_bps"), metrics.get("traffic.e7.goodput_bps")));
+    assert_eq!(found, (Some(3.0), Some(1.0)));
+    asked
+}
+
+#[test]
+fn a_look_up_costs_the_same_beside_any_number_of_entries() {
+    assert_eq!(asked_by_get(100), asked_by_get(800));
 }

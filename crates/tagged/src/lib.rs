@@ -3,8 +3,10 @@
 //! Serde's own internally tagged enums lose the place of an error and ignore unknown keys next to flattened
 //! ones, so these are read in two steps: take the tag, then read the rest strictly as the type it names.
 
+use std::any::TypeId;
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserializer;
@@ -141,7 +143,9 @@ fn object(value: Value) -> Map<String, Value> {
 ///
 /// # Errors
 /// What does not fit, and where.
-pub fn split_common<C: DeserializeOwned + JsonSchema, E: Tagged>(value: Value) -> Result<(C, E), Fault> {
+pub fn split_common<C: DeserializeOwned + JsonSchema + 'static, E: Tagged>(
+    value: Value,
+) -> Result<(C, E), Fault> {
     let names = property_names::<C>();
     let (common, rest): (Map<_, _>, Map<_, _>) =
         table_of::<E>(value)?.into_iter().partition(|(key, _)| names.contains(key));
@@ -150,23 +154,32 @@ pub fn split_common<C: DeserializeOwned + JsonSchema, E: Tagged>(value: Value) -
 }
 
 /// Adds the shared keys to those that might have been meant by an unknown one beside them.
-fn with_expected(mut fault: Fault, names: BTreeSet<String>) -> Fault {
+fn with_expected(mut fault: Fault, names: &BTreeSet<String>) -> Fault {
     if let Cause::UnknownKey { name, expected } = &mut fault.cause
         && (fault.path.is_empty() || fault.path == *name)
     {
-        expected.extend(names);
+        expected.extend(names.iter().cloned());
     }
     fault
 }
 
+/// Keys of table types, made once per type: a schema costs more than reading a table.
+static PROPERTY_NAMES: Mutex<BTreeMap<TypeId, &'static BTreeSet<String>>> = Mutex::new(BTreeMap::new());
+
 /// The keys of a table type, from its schema.
-pub fn property_names<T: JsonSchema>() -> BTreeSet<String> {
+pub fn property_names<T: JsonSchema + 'static>() -> &'static BTreeSet<String> {
+    // A schema may need that of another tagged table, so none is made under the lock.
+    let known = || PROPERTY_NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(names) = known().get(&TypeId::of::<T>()).copied() {
+        return names;
+    }
     let schema = SchemaGenerator::default().into_root_schema_for::<T>().to_value();
-    schema
+    let names: BTreeSet<String> = schema
         .get("properties")
         .and_then(Value::as_object)
         .map(|p| p.keys().cloned().collect())
-        .unwrap_or_default()
+        .unwrap_or_default();
+    known().entry(TypeId::of::<T>()).or_insert_with(|| Box::leak(Box::new(names)))
 }
 
 /// Implements reading, describing and listing for a tagged enum of newtype variants.

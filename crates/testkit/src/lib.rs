@@ -13,6 +13,8 @@
 //! An inconclusive test does not fail. Its name is appended to the file that the environment variable [`INCONCLUSIVE_FILE`]
 //! names; the test runner reports these names and limits their number.
 
+pub mod allocations;
+
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -1,6 +1,7 @@
 //! Which keys a scenario has, and what a short key stands for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -9,10 +10,11 @@ use crate::model::{Common, Host, Scenario, Tagged, Topology, TrafficKind, proper
 /// The keys of the sections of one scenario, which depend on its kinds.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    top: BTreeSet<String>,
-    host: BTreeSet<String>,
+    top: &'static BTreeSet<String>,
+    host: &'static BTreeSet<String>,
     topology: BTreeSet<String>,
-    traffic: Vec<BTreeSet<String>>,
+    /// Of each entry; those of one kind share a set.
+    traffic: Vec<Arc<BTreeSet<String>>>,
 }
 
 impl Keys {
@@ -23,7 +25,12 @@ impl Keys {
         let mut topology = tag_properties::<Topology>(&kind(tree.get("topology")));
         topology.insert("kind".into());
         let entries = tree.get("traffic").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let traffic = entries.iter().map(|entry| traffic_keys(&kind(Some(entry)))).collect();
+        let mut by_kind: BTreeMap<String, Arc<BTreeSet<String>>> = BTreeMap::new();
+        let of_kind = |kind: String| match by_kind.get(&kind) {
+            Some(keys) => keys.clone(),
+            None => by_kind.entry(kind.clone()).or_insert(Arc::new(traffic_keys(&kind))).clone(),
+        };
+        let traffic = entries.iter().map(|entry| kind(Some(entry))).map(of_kind).collect();
         Self { top: property_names::<Scenario>(), host: property_names::<Host>(), topology, traffic }
     }
 
@@ -39,12 +46,17 @@ impl Keys {
             "host"
         } else if self.topology.contains(first) {
             "topology"
-        } else if self.traffic.iter().any(|keys| keys.contains(first)) {
+        } else if self.kinds().any(|keys| keys.contains(first)) {
             "traffic"
         } else {
             return None;
         };
         Some(format!("{section}.{key}"))
+    }
+
+    /// The keys of entries of traffic, those of neighbours of one kind once.
+    fn kinds(&self) -> impl Iterator<Item = &BTreeSet<String>> {
+        self.traffic.chunk_by(Arc::ptr_eq).filter_map(|same| same.first()).map(Arc::as_ref)
     }
 
     /// Whether the `index`-th entry of traffic has a key.
@@ -57,14 +69,14 @@ impl Keys {
         let mut all: Vec<String> = self.top.iter().cloned().collect();
         all.extend(self.host.iter().flat_map(|k| [k.clone(), format!("host.{k}")]));
         all.extend(self.topology.iter().flat_map(|k| [k.clone(), format!("topology.{k}")]));
-        let traffic: BTreeSet<&String> = self.traffic.iter().flatten().collect();
+        let traffic: BTreeSet<&String> = self.kinds().flatten().collect();
         all.extend(traffic.into_iter().flat_map(|k| [k.clone(), format!("traffic.{k}")]));
         all
     }
 }
 
 fn traffic_keys(kind: &str) -> BTreeSet<String> {
-    let mut keys = property_names::<Common>();
+    let mut keys = property_names::<Common>().clone();
     keys.extend(tag_properties::<TrafficKind>(kind));
     keys.insert("kind".into());
     keys

@@ -329,6 +329,6 @@ impl Transport for Flows {
         observed.connections.extend(self.0.iter().map(|flow| flow.connection(hosts, groups, end)));
         let mut rtts = RttGroups::default();
         hosts.iter().for_each(|shard| rtts.merge(&shard.quic.rtts));
-        observed.rtts.extend((0..u16::MAX).map_while(|group| rtts.group(group).cloned()));
+        observed.rtts.extend(rtts.into_groups());
     }
 }

@@ -173,9 +173,9 @@ pub struct Response {
 /// Longest RTT that distributions tell apart, in nanoseconds (100 s).
 const LONGEST_RTT_NS: u64 = 100_000_000_000;
 
-/// A distribution of RTTs in nanoseconds, to 1 %.
+/// A distribution of RTTs in nanoseconds, to 1 %. It grows with the longest: there is one for each of thousands of entries.
 fn rtt_histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST_RTT_NS, 2).expect("bounds and precision that it takes")
+    Histogram::new(2).expect("a precision that it takes")
 }
 
 /// RTT samples by group of connections: every sample that entered an estimator, in nanoseconds, to 1 %.
@@ -195,7 +195,8 @@ impl RttGroups {
     #[inline]
     pub(crate) fn record(&mut self, group: u16, rtt: Span) {
         if let Some(histogram) = self.groups.get_mut(usize::from(group)) {
-            histogram.saturating_record(rtt.ns().max(1));
+            // It grows as far as it needs to.
+            let _ = histogram.record(rtt.ns().clamp(1, LONGEST_RTT_NS));
         }
     }
 
@@ -203,13 +204,42 @@ impl RttGroups {
     pub fn merge(&mut self, other: &RttGroups) {
         for (i, histogram) in other.groups.iter().enumerate() {
             self.add_group(i as u16);
-            // Same bounds and precision: every value fits.
+            // Same precision: every value fits, or it grows.
             let _ = self.groups[i].add(histogram);
         }
+    }
+
+    /// Distributions of all groups, in nanoseconds.
+    pub(crate) fn into_groups(self) -> Vec<Histogram<u64>> {
+        self.groups
     }
 
     /// Distribution of one group, in nanoseconds.
     pub fn group(&self, group: u16) -> Option<&Histogram<u64>> {
         self.groups.get(usize::from(group))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rtt_histograms_grow_with_the_longest_rtt() {
+        let mut groups = RttGroups::default();
+        groups.add_group(0);
+        let buckets = |groups: &RttGroups| groups.groups[0].distinct_values();
+        assert!(buckets(&groups) <= 256, "{} buckets without a sample", buckets(&groups));
+        groups.record(0, Span::from_us(1_000));
+        assert!(buckets(&groups) <= 2_048, "{} buckets for a millisecond", buckets(&groups));
+        groups.record(0, Span::from_us(200_000_000));
+        let mut sum = RttGroups::default();
+        sum.add_group(0);
+        sum.record(0, Span::from_us(1));
+        sum.merge(&groups);
+        let all = sum.group(0).expect("a group");
+        let near = |ns: u64, expected: u64| ns.abs_diff(expected) * 100 <= expected;
+        assert_eq!(all.len(), 3);
+        assert!(near(all.value_at_quantile(0.5), 1_000_000) && near(all.max(), LONGEST_RTT_NS));
     }
 }

@@ -9,7 +9,7 @@ use vmcc_metrics::observed::{
 use super::{Flow, Flows, Leg};
 use crate::hosts::Hosts;
 use crate::run::at;
-use crate::tcp::{App, Closing, ConnId, FlowRecord, Object, RttGroups, SubflowRecord};
+use crate::tcp::{App, Closing, ConnId, FlowRecord, Object, SubflowRecord};
 use crate::time::Time;
 use crate::traffic::Planned;
 
@@ -257,13 +257,11 @@ fn waiting(flows: &Flows, hosts: &[&Hosts], first: usize) -> Vec<Response> {
 
 /// RTT samples by group. What was counted before the window is part of what was counted in all.
 fn rtts(flows: &Flows, hosts: &[&Hosts]) -> Vec<hdrhistogram::Histogram<u64>> {
-    let all: RttGroups = flows.directory.rtts(hosts.iter().copied());
-    let within = |group: u16| {
-        let mut histogram = all.group(group)?.clone();
+    let mut all = flows.directory.rtts(hosts.iter().copied()).into_groups();
+    for (group, histogram) in (0..).zip(&mut all) {
         if let Some(early) = flows.rtts_at_warmup.as_ref().and_then(|rtts| rtts.group(group)) {
             let _ = histogram.subtract(early);
         }
-        Some(histogram)
-    };
-    (0..u16::MAX).map_while(within).collect()
+    }
+    all
 }
