@@ -164,7 +164,7 @@ mod tests {
         let end = |events: &[Event]| {
             let mut listener = Listener::default();
             events.iter().for_each(|event| listener.note(&spec, 0, 1_000, event));
-            listener.finish().end((ends.local.into(), ends.remote.into()))
+            listener.finish().end((ends.local, ends.remote))
         };
         assert_eq!(end(&[withdrawn, closed(7)]), End::Closed(Closed::PathManager));
         assert_eq!(end(&[closed(7), withdrawn]), End::Closed(Closed::PathManager));
