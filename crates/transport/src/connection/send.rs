@@ -7,6 +7,7 @@ use crate::error::{TransportError, code};
 use crate::paths::{Answer, mtu};
 use crate::recovery::sent::Sent;
 use crate::wire::frame::{self, ty};
+use arrayvec::ArrayVec;
 use vmcc_multipath::{Demand, Paths};
 
 /// So many packets without a question are on record at most.
@@ -182,11 +183,8 @@ impl Connection {
 
     fn choose(&mut self, now: Time) -> Option<usize> {
         let (paths, windows, streams) = (&self.paths, &self.windows, &self.streams);
-        let seen: [_; MAX_PATHS] = std::array::from_fn(|slot| {
-            let slot = slot.min(paths.len() - 1);
-            Seen { path: &paths[slot], windows, slot }
-        });
-        let seen = &seen[..paths.len()];
+        let seen = paths.iter().enumerate().map(|(slot, path)| Seen { path, windows, slot });
+        let seen: ArrayVec<_, MAX_PATHS> = seen.collect();
         for (slot, path) in seen.iter().enumerate() {
             self.selector.refresh(slot, path);
         }
@@ -197,7 +195,7 @@ impl Connection {
             window_bytes: streams.credit(),
             backlog_bytes: streams.backlog(),
         };
-        let slot = self.selector.select(seen, Paths::NONE, |i| paths[i].rtt.srtt_8us, demand)?;
+        let slot = self.selector.select(&seen, Paths::NONE, |i| paths[i].rtt.srtt_8us, demand)?;
         (self.paths[slot].amplification_room() >= mss).then_some(slot)
     }
 
