@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{alone, command, namespaces_of, watched};
+use common::{alone, command, control, namespaces_of, watched};
 use std::time::Duration;
 use vmcc_lab::LabSpec;
 use vmcc_results::RunOutput;
@@ -91,9 +91,9 @@ fn root_stalls_and_what_is_sent_again_elsewhere() {
     };
     // On a busy machine little or nothing may be under way when the path goes.
     let idle = |output: &RunOutput| figure(output, "traffic.both.reinjected_bytes") == 0.0;
-    let (real, again) =
-        (0..6).map(|_| run()).find(|(output, _)| !idle(output)).expect("something was under way");
-    for (engine, output) in [("simulator", &model), ("kernel", &real)] {
+    let measure =
+        || (0..6).map(|_| run()).find(|(output, _)| !idle(output)).expect("something was under way");
+    let engine_verdict = |engine: &str, output: &RunOutput| {
         let stalled = |traffic: &str| figure(output, &format!("traffic.{traffic}.stalled_us.max"));
         let silent = ["both", "cut", "free"].map(|traffic| silence_us(output, traffic));
         println!("{engine}: silent {silent:?}");
@@ -115,12 +115,17 @@ fn root_stalls_and_what_is_sent_again_elsewhere() {
         println!("{engine}: reinjected {}", reinjected("both"));
         assert!((1.0..2e6).contains(&reinjected("both")), "{engine}: {}", reinjected("both"));
         assert_eq!((reinjected("cut"), reinjected("free")), (0.0, 0.0), "{engine}");
-    }
-    // The kernel's own count of the times, each of at most what MPTCP keeps in one piece.
-    let counted = again.lines().find_map(|line| line.strip_prefix("MPTcpExtMPTCPRetrans"));
-    let times: f64 = counted.unwrap().split_whitespace().next().unwrap().parse().unwrap();
-    let bytes = figure(&real, "traffic.both.reinjected_bytes");
-    assert!(times > 0.0 && (1.0..=65_536.0).contains(&(bytes / times)), "{bytes} in {times} times");
+    };
+    engine_verdict("simulator", &model);
+    let verdict = |(real, again): &(RunOutput, String)| {
+        engine_verdict("kernel", real);
+        // The kernel's own count of the times, each of at most what MPTCP keeps in one piece.
+        let counted = again.lines().find_map(|line| line.strip_prefix("MPTcpExtMPTCPRetrans"));
+        let times: f64 = counted.unwrap().split_whitespace().next().unwrap().parse().unwrap();
+        let bytes = figure(real, "traffic.both.reinjected_bytes");
+        assert!(times > 0.0 && (1.0..=65_536.0).contains(&(bytes / times)), "{bytes} in {times} times");
+    };
+    vmcc_testkit::judge(measure, verdict, |_| control());
 }
 
 /// Two ways through one switch's port.
@@ -181,13 +186,18 @@ fn root_why_a_subflow_was_closed() {
         ("", &nothing),
     ];
     for (why, act) in ways {
-        let mut act = Once(Duration::from_secs(1), Some(act));
-        let output = real(&case(&text, &[]), "why", &mut |run, at| act.look(run, at));
-        let names = ["guard", "reset", "path_manager", "timeout", "peer"];
-        let counted = names.map(|name| (name, figure(&output, &format!("subflows_closed_{name}"))));
-        println!("{why}: {counted:?}");
-        assert_eq!(counted, names.map(|name| (name, f64::from(name == why))));
-        assert_eq!(figure(&output, "subflows_opened"), 2.0, "{why}");
+        let measure = || {
+            let mut act = Once(Duration::from_secs(1), Some(act));
+            real(&case(&text, &[]), "why", &mut |run, at| act.look(run, at))
+        };
+        let verdict = |output: &RunOutput| {
+            let names = ["guard", "reset", "path_manager", "timeout", "peer"];
+            let counted = names.map(|name| (name, figure(output, &format!("subflows_closed_{name}"))));
+            println!("{why}: {counted:?}");
+            assert_eq!(counted, names.map(|name| (name, f64::from(name == why))));
+            assert_eq!(figure(output, "subflows_opened"), 2.0, "{why}");
+        };
+        vmcc_testkit::judge(measure, verdict, |_| control());
     }
 }
 

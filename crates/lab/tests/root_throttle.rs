@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{alone, cgroups_of, watched};
+use common::{alone, cgroups_of, control, watched};
 use std::path::PathBuf;
 use vmcc_lab::LabSpec;
 use vmcc_scenario::{Document, Overrides, ResolvedCase};
@@ -27,13 +27,19 @@ fn root_a_throttled_host_sends_less_and_leaves_no_cgroup() {
         assert!(cgroups_of(&run_id).is_empty());
         output.metrics.get("goodput_bps").unwrap()
     };
-    let mut seen = Vec::new();
-    let free = run("", &mut seen);
-    assert!(seen.is_empty());
-    let throttled = run(THROTTLE, &mut seen);
-    assert!(!seen.is_empty() && seen.iter().all(|path| path.ends_with(format!("vmcc-{run_id}-client"))));
-    // One per cent of a processor does not fill 400 Mbit/s.
-    assert!(throttled > 0.0 && throttled < free * 0.8, "{throttled} after {free}");
+    let both = || {
+        let mut seen = Vec::new();
+        let free = run("", &mut seen);
+        assert!(seen.is_empty());
+        (free, run(THROTTLE, &mut seen), seen)
+    };
+    let verdict = |(free, throttled, seen): &(f64, f64, Vec<PathBuf>)| {
+        let own = format!("vmcc-{run_id}-client");
+        assert!(!seen.is_empty() && seen.iter().all(|path| path.ends_with(&own)));
+        // One per cent of a processor does not fill 400 Mbit/s.
+        assert!(*throttled > 0.0 && *throttled < free * 0.8, "{throttled} after {free}");
+    };
+    vmcc_testkit::judge(both, verdict, |_| control());
 }
 
 #[test]
