@@ -83,7 +83,7 @@ fn faults_of_meaning() {
         ("connections = 2", "connections = 2\n[[event]]\nat = \"0s\"\nkind = \"link-down\"\nlink = \"aa\""),
         ("connections = 2", "connections = 2\n[[event]]\nat = \"2s\"\nkind = \"link-down\"\nlink = \"a\""),
         ("connections = 2", "connections = 2\n[[event]]\nat = \"0s\"\nkind = \"close-subflow\""),
-        ("connections = 2", "connections = 2\n[[event]]\nat = \"0s\"\nkind = \"set-backup\"\nsubflow = 8"),
+        ("connections = 2", "connections = 2\n[[event]]\nat = \"0s\"\nkind = \"set-backup\"\nsubflow = 32"),
         ("connections = 2", "connections = 2\n[[event]]\nat = \"0s\"\nkind = \"set-backup\"\npath = \"c\""),
         (
             "connections = 2",
@@ -159,7 +159,7 @@ fn faults_of_windows_and_of_paths_that_are_spared() {
         host("coupling = \"combined\""),
         host("coupling = \"both\""),
         host("min_paths = 0"),
-        host("min_paths = 9"),
+        host("min_paths = 33"),
         entry("coupling = \"separate\""),
         entry("protocol = \"tcp\"\ncoupling = \"combined\""),
         replaced(
