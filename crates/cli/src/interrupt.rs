@@ -50,9 +50,13 @@ pub(crate) fn listen_and_finish(finish: fn()) -> Result<&'static AtomicBool, Fai
     // A command that runs another one listens already.
     if !*listening {
         let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal));
-        let signals = Signals::new(wanted);
-        let mut signals =
-            signals.map_err(|error| Failure::host(format!("signals: cannot install a handler: {error}")))?;
+        let mut signals = Signals::new(wanted).map_err(|error| {
+            let failure = Failure::host(format!("signals: cannot install a handler: {error}"));
+            match error.raw_os_error() {
+                Some(libc::EMFILE) => failure.help("allow more open files (`ulimit -n 1024`)"),
+                _ => failure,
+            }
+        })?;
         thread::spawn(move || signals.forever().for_each(|_| handler()));
         *listening = true;
     }
