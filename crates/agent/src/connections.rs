@@ -75,7 +75,7 @@ pub struct Path {
     pub bytes_received: u64,
     /// Delivery rate as last measured.
     pub delivery_rate_bps: u64,
-    /// Why its algorithm does not couple it with the connection's other paths; `None` where it does.
+    /// Reason for which its algorithm does not couple it with the connection's other paths; `None` if it does.
     pub uncoupled: Option<Uncoupled>,
     /// What its algorithm knows of it and the connection's other paths.
     pub siblings: Vec<Sibling>,

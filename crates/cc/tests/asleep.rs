@@ -403,7 +403,7 @@ fn slow_start_is_not_slowed_down() {
     }
 }
 
-/// What OLIA counts between losses: a timeout in vain was no loss, however often the timer fired, and whether or not an ACK that
+/// OLIA's count between losses: a timeout in vain was no loss, however often the timer fired, and whether or not an ACK that
 /// another overtook came in between.
 #[test]
 fn a_timeout_that_is_taken_back_is_none_between_losses() {

@@ -42,7 +42,7 @@ pub enum CaState {
     Loss,
 }
 
-/// How the receiver of a connection's data reports congestion marks.
+/// Way in which the receiver of a connection's data reports congestion marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EcnFeedback {

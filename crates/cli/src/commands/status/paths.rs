@@ -65,7 +65,7 @@ fn closed(path: &ClosedPath) -> [String; 11] {
     cells
 }
 
-/// Whether it is coupled, and what its algorithm has found, for each other path of which it knows something.
+/// Its coupling, and the findings of its algorithm for each other path that it knows something of.
 fn found(path: &Path) -> String {
     let siblings = || path.siblings.iter();
     let uncoupled = path.uncoupled.map(|cause| format!("UNCOUPLED: {cause}"));
