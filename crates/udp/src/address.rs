@@ -41,8 +41,7 @@ impl Source {
 pub fn sources() -> io::Result<Vec<Source>> {
     let (mut found, mut near): (Vec<Source>, Vec<Source>) = Default::default();
     for entry in getifaddrs()? {
-        let usable = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
-        let up = entry.flags.contains(usable) && !entry.flags.contains(InterfaceFlags::IFF_LOOPBACK);
+        let up = is_usable(entry.flags);
         let storage = entry.address.as_ref();
         let v4 = storage.and_then(|a| a.as_sockaddr_in()).map(|a| IpAddr::V4(a.ip()));
         let v6 = storage.and_then(|a| a.as_sockaddr_in6()).map(|a| IpAddr::V6(a.ip()));
@@ -59,6 +58,17 @@ pub fn sources() -> io::Result<Vec<Source>> {
         }
     }
     Ok(if found.is_empty() { near } else { found })
+}
+
+/// Up with a carrier, and not the loopback. Linux derives `IFF_RUNNING` from the operational state, which follows the carrier by up to a
+/// second; `IFF_LOWER_UP` is the carrier itself.
+fn is_usable(flags: InterfaceFlags) -> bool {
+    let mut carrier = InterfaceFlags::IFF_RUNNING;
+    #[cfg(target_os = "linux")]
+    carrier.insert(InterfaceFlags::IFF_LOWER_UP);
+    flags.contains(InterfaceFlags::IFF_UP)
+        && flags.intersects(carrier)
+        && !flags.contains(InterfaceFlags::IFF_LOOPBACK)
 }
 
 /// The IPv6 addresses of an interface that are valid on its link alone.
@@ -151,5 +161,26 @@ mod imp {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An interface that was just set up: the carrier is there, the operational state follows.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn carrier_without_operational_state_is_usable() {
+        let carrier = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_LOWER_UP;
+        assert!(is_usable(carrier));
+        assert!(!is_usable(InterfaceFlags::IFF_LOWER_UP));
+        assert!(!is_usable(carrier | InterfaceFlags::IFF_LOOPBACK));
+    }
+
+    #[test]
+    fn interface_without_carrier_is_not_usable() {
+        assert!(is_usable(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING));
+        assert!(!is_usable(InterfaceFlags::IFF_UP));
     }
 }
