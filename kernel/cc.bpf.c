@@ -220,13 +220,13 @@ static __always_inline int timed_out(const struct sock *sk, int asked)
  */
 static __always_inline u32 cause_of(const struct sock *sk, u32 new_state, u32 flags)
 {
-	int marked = flags & CC_EV_ECE;
+	int may_echo = flags & CC_EV_ECE;
 
 	if (!CC_NEEDS_ECN)
-		marked = ((const struct tcp_sock *)sk)->ecn_flags & TCP_ECN_NEGOTIATED;
+		may_echo = ((const struct tcp_sock *)sk)->ecn_flags & TCP_ECN_NEGOTIATED;
 	if (new_state == CC_STATE_LOSS)
 		return CC_CAUSE_RTO;
-	return new_state == CC_STATE_CWR && marked ? CC_CAUSE_ECE : CC_CAUSE_LOSS;
+	return new_state == CC_STATE_CWR && may_echo ? CC_CAUSE_ECE : CC_CAUSE_LOSS;
 }
 
 SEC("struct_ops")

@@ -141,7 +141,11 @@ static __always_inline void publish(struct sock *sk, const struct mp_sk *ca, con
 	slot->srtt_8us = tp->srtt_us;
 	slot->pub[0] = c->path.pub[0];
 	slot->pub[1] = c->path.pub[1];
-	/* Last, so that a new path is not seen before its window. */
+	/*
+	 * Last: where stores and loads keep their order (x86), a new path is not seen before its
+	 * window.  On arm64 a sibling may see it with the slot's earlier content for one ACK. Hooks
+	 * hold for any content (coupling.h): no window counts as 1, no round-trip time not at all.
+	 */
 	*(volatile u32 *)&slot->flags = flags;
 }
 

@@ -21,9 +21,11 @@
  * slot back before it leaves, so there is one for each that is counted.
  *
  * A subflow that could not join tries again one round trip later; so does one whose entry is gone,
- * because user space found that nobody held it any more (crates/host, reclaim).  Slots are written
- * by their owner only and read by siblings without a lock: each field is a whole word, and a reader
- * that sees two fields of different moments sees a path as it was a moment ago.
+ * because user space found that nobody held it any more (crates/host, reclaim).
+ *
+ * A slot is written by its owner and read by siblings without a lock.  One bit is shared: siblings
+ * clear CC_SLOT_ESTABLISHED of a path that became a backup (group_find_backups).  Each field is a
+ * whole word, but fields may be read from different moments, in any order: see publish().
  *
  * Slots lie in one value, not in entries of their own: a lookup per sibling and ACK would cost more
  * than all that an algorithm computes from it.

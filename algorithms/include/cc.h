@@ -116,7 +116,10 @@ struct cc_event {
 #define CC_SLOT_LOSS	    (1u << 2)
 #define CC_SLOT_SLOW_START  (1u << 3)
 
-/* What siblings may read of a path.  Published by the host after each hook. */
+/*
+ * State of a path that siblings may read.  The host publishes it after a hook; where one callback
+ * runs several (the kernel: on_ack, then on_grow), after the last.
+ */
 struct cc_slot {
 	uint32_t flags;
 	uint32_t cwnd_pkt;

@@ -276,7 +276,7 @@ pub struct Sharing {
 pub struct Path {
     /// Growth not yet turned into whole packets.
     pub credit_q40: i64,
-    /// What siblings may read; the host copies it to the path's slot after each hook.
+    /// Words that siblings may read; the host copies them to the path's slot when it publishes the path.
     pub pub_words: [u64; 2],
     /// Private to the algorithm.
     pub priv_words: [u64; 7],

@@ -142,7 +142,7 @@ impl Connection {
             mtu_probe: building.mtu_probe,
             moved: false,
             // A question whether the path lives holds nothing back that others could carry. What one carries that is alone counts.
-            free: self.windows.is_combined() && self.is_spared(slot),
+            free: self.windows.is_combined() && self.is_avoided(slot),
             frames: std::mem::take(&mut building.frames),
         };
         self.record(now, slot, building.space, packet);

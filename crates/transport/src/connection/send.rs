@@ -306,7 +306,7 @@ impl Connection {
             }
         }
         // What a silent path would carry might never be missed.
-        let silent = self.is_spared(slot);
+        let silent = self.is_avoided(slot);
         if may_data && self.state == State::Established && self.paths[slot].is_open() && !silent {
             let room = building.room(out);
             put_crypto(&mut self.crypto.0, room, &mut building, out);

@@ -253,7 +253,7 @@ impl Connection {
     }
 
     /// Whether a path is silent while another could carry what it has.
-    pub(super) fn is_spared(&self, slot: usize) -> bool {
+    pub(super) fn is_avoided(&self, slot: usize) -> bool {
         self.paths[slot].failed && self.another_answers(slot)
     }
 
@@ -264,7 +264,7 @@ impl Connection {
     /// What was sent on silent paths because all were is sent on the one that answers.
     pub(super) fn relieve_failed(&mut self) {
         for slot in 0..self.paths.len() {
-            if self.is_spared(slot) {
+            if self.is_avoided(slot) {
                 self.relieve(slot);
             }
         }
