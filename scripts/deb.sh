@@ -71,7 +71,9 @@ put "$root/dist/vmcc.service" usr/lib/systemd/system/vmcc.service
 put "$root/dist/vmcc.toml" etc/vmcc/vmcc.toml
 put "$root/dist/vmcc-alerts.yml" usr/share/vmcc/vmcc-alerts.yml
 put "$root/dist/grafana-vmcc.json" usr/share/vmcc/grafana-vmcc.json
-for guide in "$root"/docs/guide-*.md; do put "$guide" "usr/share/doc/vmcc/$(basename "$guide")"; done
+for page in "$root"/docs/{glossary.md,tutorial/*.md,how-to/*.md,reference/*.md,explanation/*.md}; do
+	put "$page" "usr/share/doc/vmcc/${page#"$root/docs/"}"
+done
 
 mkdir -p "$tree/usr/share/man/man1"
 "$program" internal man "$tree/usr/share/man/man1" >/dev/null

@@ -60,7 +60,7 @@ stage_c-format() {
 
 stage_shell() { git ls-files '*.sh' .ci/run 'dist/debian/p*' | xargs shellcheck; }
 
-stage_prose() { scripts/prose.py; }
+stage_prose() { scripts/prose.py && scripts/links.py; }
 
 # Everything with both sets of features; what was compiled before, as the other stages do, is only asked for.
 stage_clippy() {

@@ -2,7 +2,7 @@
 /*
  * Drizzle: vMCC's control law that goes on below the smallest window, by spacing packets.
  *
- * Source: ours; docs/beyond.md has what was measured and why each part is as it is.
+ * Source: ours; docs/explanation/drizzle.md has what was measured and why each part is as it is.
  *
  *   windows   vMCC: LIA's increase; once per window of marks w -= w alpha / 2, floor S = 2.  The
  *             fraction of the window is kept.

@@ -266,7 +266,7 @@ pub(crate) struct UpOptions {
     #[arg(long)]
     pub(crate) restricted: bool,
 
-    /// Be the agent: keep this host as a TOML file says (docs/guide-agent.md) until SIGTERM, then put back what was there
+    /// Be the agent: keep this host as a TOML file says (docs/how-to/agent.md) until SIGTERM, then put back what was there
     #[arg(long, value_name = "FILE", conflicts_with_all = ["algorithms", "set", "restricted", "guard"])]
     pub(crate) config: Option<PathBuf>,
 

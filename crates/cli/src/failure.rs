@@ -146,7 +146,9 @@ pub(crate) fn agent_failure(error: &vmcc_agent::Error) -> Failure {
 fn config_failure(fault: &vmcc_port::FileError) -> Failure {
     match fault {
         vmcc_port::FileError::Invalid(diagnostic) => located(diagnostic),
-        other => Failure::usage(chain(other)).help("give a TOML file as docs/guide-agent.md describes it"),
+        other => {
+            Failure::usage(chain(other)).help("give a TOML file as docs/reference/agent.md describes it")
+        }
     }
 }
 

@@ -17,7 +17,7 @@ fn commands(guide: &str) -> Vec<String> {
 fn every_simulator_command_of_the_guide_on_running_works() {
     let dir = folder();
     let program = assert_cmd::cargo::cargo_bin("vmcc");
-    let commands = commands("guide-running.md");
+    let commands = commands("how-to/running.md");
     assert!(commands.len() >= 9, "{commands:?}");
     for command in commands {
         // The program of this build under its name, and what is piped into a filter without the filter.

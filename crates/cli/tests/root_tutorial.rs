@@ -22,7 +22,7 @@ const LIVE: &str = "vmcc top";
 
 /// The blocks of commands, in their order.
 fn blocks() -> Vec<String> {
-    let text = fs::read_to_string(root().join("docs/tutorial.md")).unwrap();
+    let text = fs::read_to_string(root().join("docs/tutorial/shared-path.md")).unwrap();
     let blocks =
         text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap().trim().to_owned());
     blocks.collect()

@@ -267,7 +267,7 @@ fn blackhole() -> Answer {
             before.blackholes
         ),
         "find the firewall that drops them, or have it remove the option instead; `sysctl -w net.mptcp.blackhole_timeout=0` \
-         ends that and switches the detection off (docs/guide-hosts.md)",
+         ends that and switches the detection off (docs/how-to/hosts.md)",
     ))
 }
 
@@ -319,7 +319,7 @@ fn small_unsent_limit() -> Answer {
         _ => Err(problem(
             "subflows hold any amount that is not sent yet: up to 64 kB at a time go to one with a small window, and the \
              others run dry meanwhile",
-            "sysctl -w net.ipv4.tcp_notsent_lowat=16384, wherever there are senders (docs/guide-hosts.md); the lab sets it",
+            "sysctl -w net.ipv4.tcp_notsent_lowat=16384, wherever there are senders (docs/how-to/hosts.md); the lab sets it",
         )),
     }
 }
@@ -359,7 +359,7 @@ fn room() -> Answer {
                 names.join(", ")
             ),
             "`vmcc status` says how many, `vmcc clean` gives back what dead connections hold; the share of a user or \
-             network namespace is in docs/guide-hosts.md",
+             network namespace is in docs/how-to/hosts.md",
         )),
     }
 }

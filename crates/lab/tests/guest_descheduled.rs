@@ -1,5 +1,5 @@
 //! A sender in a VM that is off now and then: what it delivers under each algorithm, and whether it notices. See
-//! docs/throttling.md.
+//! docs/evidence/throttling.md.
 #![cfg(feature = "root-tests")]
 
 mod descheduled;

@@ -1,5 +1,5 @@
 //! Marking against tail drop with the `bpf` backend, and on the switch that needs a kernel module: Linux bridge and Open
-//! vSwitch's kernel datapath. See docs/platforms.md.
+//! vSwitch's kernel datapath. See docs/how-to/platforms.md.
 #![cfg(feature = "root-tests")]
 
 mod switch;
@@ -88,7 +88,7 @@ fn more_multipath_open_vswitch_userspace_datapath() {
     ovs::compare_backends_multipath(Datapath::Userspace, SLOW, &["bpf"]);
 }
 
-/// What docs/platforms.md warns of: without `linux-noop`, Open vSwitch removes a queue that it finds when it starts.
+/// What docs/how-to/platforms.md warns of: without `linux-noop`, Open vSwitch removes a queue that it finds when it starts.
 #[test]
 #[ignore = "runs in a guest"]
 fn inside_open_vswitch_without_noop_removes_the_queue() {

@@ -47,7 +47,7 @@ fn on_linux_7() {
     run_inside("7", "inside_");
 }
 
-/// The table of docs/kernels.md.
+/// The table of docs/evidence/kernels.md.
 #[test]
 #[ignore = "on demand: takes a quarter of an hour, and dctcp has both kinds of reduction"]
 fn on_linux_7_beside_the_kernels_own_with_1_2_and_8_flows() {

@@ -1,5 +1,5 @@
 //! Marking against tail drop for a VM on taps: a guest's kernel at one end, the host's, its bridge and its algorithms at the
-//! other. See docs/platforms.md.
+//! other. See docs/how-to/platforms.md.
 #![cfg(feature = "root-tests")]
 
 mod switch;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use turns::{Stop, port, show, spread, stops};
 use vmcc_lab::guest::{Accel, GuestOptions};
 
-/// Emulation takes 4 s for each; docs/marking-evidence.md has ten.
+/// Emulation takes 4 s for each; docs/evidence/marking.md has ten.
 const REPETITIONS: usize = 4;
 
 fn run_inside(prefix: &str) {

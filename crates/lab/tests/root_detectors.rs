@@ -1,4 +1,4 @@
-//! The detectors of shared bottlenecks beside each other on this machine's kernel: the table in docs/sharing.md.
+//! The detectors of shared bottlenecks beside each other on this machine's kernel: the table in docs/evidence/sharing.md.
 #![cfg(feature = "root-tests")]
 
 mod common;
@@ -243,7 +243,7 @@ fn scores(sharing: &Counts, twins: &Counts) -> String {
 /// `VMCC_DETECTORS` names some, `VMCC_DETECTORS_FILE` where runs are kept, `VMCC_DETECTORS_SECONDS` after how long no
 /// further one begins.
 #[test]
-#[ignore = "on demand: hours; it prints the table of docs/sharing.md"]
+#[ignore = "on demand: hours; it prints the table of docs/evidence/sharing.md"]
 fn root_detectors_side_by_side() {
     let _alone = alone();
     let set = |name: &str| std::env::var(name).ok();

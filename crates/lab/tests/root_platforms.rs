@@ -1,5 +1,5 @@
 //! Marking against tail drop with the `htb` backend on what needs no kernel of its own: Linux bridge with namespaces, with
-//! podman's containers; Open vSwitch's userspace datapath (the stand-in for DPDK). See docs/platforms.md. Needs root.
+//! podman's containers; Open vSwitch's userspace datapath (the stand-in for DPDK). See docs/evidence/platforms.md. Needs root.
 #![cfg(feature = "root-tests")]
 
 mod switch;

@@ -1,7 +1,7 @@
 //! What vmcc measures, said once.
 //!
 //! [`catalogue`] lists every metric: its name, unit, title, meaning, where it stands in a result and which engines
-//! observe it. `vmcc metrics`, the table in `docs/metrics.md`, the JSON [`schema`], table headers, plot titles and the
+//! observe it. `vmcc metrics`, the table in `docs/reference/metrics.md`, the JSON [`schema`], table headers, plot titles and the
 //! names that claims may use are made from it. An engine returns what it [`observed`]; [`reduce::figures`] makes of that the
 //! [`Metrics`] of the run, a [`FlowRecord`] per connection and a [`Series`] over time, with [`Dist`] and [`stats`].
 //!

@@ -1,4 +1,4 @@
-//! The catalogue as the page `docs/metrics.md`.
+//! The catalogue as the page `docs/reference/metrics.md`.
 
 use crate::catalogue::{self, Metric, Place};
 use std::fmt::Write;

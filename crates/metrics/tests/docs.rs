@@ -2,9 +2,9 @@
 
 #[test]
 fn the_page_is_made_from_the_catalogue() {
-    let page = include_str!("../../../docs/metrics.md");
+    let page = include_str!("../../../docs/reference/metrics.md");
     assert!(
         page == vmcc_metrics::markdown::page(),
-        "docs/metrics.md is not what the catalogue says: cargo run -p vmcc-metrics --example page > docs/metrics.md"
+        "docs/reference/metrics.md is not what the catalogue says: cargo run -p vmcc-metrics --example page > docs/reference/metrics.md"
     );
 }

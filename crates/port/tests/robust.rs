@@ -202,7 +202,7 @@ fn the_base_is_good() {
 
 #[test]
 fn the_guides_example_is_good() {
-    let guide = include_str!("../../../docs/guide-marking.md");
+    let guide = include_str!("../../../docs/reference/port.md");
     let examples: Vec<&str> =
         guide.split("```toml\n").skip(1).filter_map(|part| part.split("```").next()).collect();
     assert!(!examples.is_empty());

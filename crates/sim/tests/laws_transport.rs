@@ -250,7 +250,7 @@ fn coupled_algorithms_take_one_share_of_a_shared_bottleneck() {
 }
 
 /// Every subflow that a connection can have is coupled: uncoupled ones would each take a share. LIA takes more than one share with
-/// many, in part by its law, whose increase goes by the largest window; the rest is not explained (docs/kernels.md). Tolerance: two
+/// many, in part by its law, whose increase goes by the largest window; the rest is not explained (docs/evidence/kernels.md). Tolerance: two
 /// shares, over 40 s.
 #[test]
 fn lia_couples_any_number_of_subflows() {

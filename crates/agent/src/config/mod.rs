@@ -1,4 +1,4 @@
-//! What the agent is told to keep, as a TOML text (docs/guide-agent.md).
+//! What the agent is told to keep, as a TOML text (docs/reference/agent.md).
 
 mod check;
 mod sysctl;

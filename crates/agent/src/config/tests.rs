@@ -154,13 +154,17 @@ fn what_is_wrong_is_named_with_its_line_and_what_is_nearest() {
 
 #[test]
 fn every_file_in_the_guide_is_one() {
-    let guide = include_str!("../../../../docs/guide-agent.md");
-    let blocks: Vec<&str> =
-        guide.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    assert!(blocks.len() >= 2);
-    for block in blocks {
-        let config = Config::parse("guide", block).unwrap_or_else(|e| panic!("{e}"));
-        assert!(!config.algorithms.is_empty(), "{block}");
+    for guide in [
+        include_str!("../../../../docs/how-to/agent.md"),
+        include_str!("../../../../docs/reference/agent.md"),
+    ] {
+        let blocks: Vec<&str> =
+            guide.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+        assert!(blocks.len() >= 2);
+        for block in blocks {
+            let config = Config::parse("guide", block).unwrap_or_else(|e| panic!("{e}"));
+            assert!(!config.algorithms.is_empty(), "{block}");
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Endpoints that running connections join by: each is a backup until its subflows have joined.
 //!
 //! Linux 6.18 delivers wrong bytes where a subflow joins while the receiving program is in `recv` and data follows before that
-//! returns; other versions reset the subflow (`docs/kernels.md`). The sender puts no data on a backup while another subflow is left.
+//! returns; other versions reset the subflow (`docs/reference/kernels.md`). The sender puts no data on a backup while another subflow is left.
 
 use super::item::{Item, settling_text};
 use super::record::Place;

@@ -43,7 +43,7 @@ pub(crate) struct MarkOptions {
 #[derive(Debug, Args)]
 #[group(id = "settings", multiple = true)]
 pub(crate) struct MarkSettings {
-    /// Read everything from a TOML file (docs/guide-marking.md); `--schema` prints its schema
+    /// Read everything from a TOML file (docs/reference/port.md); `--schema` prints its schema
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "classes", "queue", "marking", "threshold", "rtt",
         "lambda", "buffer", "backend", "phantom", "trust", "vm", "rtt_min", "rtt_max", "not_ect", "overload"])]
     pub(crate) config: Option<PathBuf>,

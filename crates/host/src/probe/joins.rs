@@ -8,7 +8,7 @@ use libbpf_rs::btf::{Btf, types::Struct};
 const QUEUES: [&str; 2] = ["receive_queue", "backlog_list"];
 
 /// Kernels without such a queue leave the bytes in the subflow's, and a join that was put off meanwhile gives them another
-/// place (`docs/kernels.md`). A fix of the join alone cannot be told from here.
+/// place (`docs/reference/kernels.md`). A fix of the join alone cannot be told from here.
 pub(super) fn keep_bytes() -> Answer {
     let has_queue = Btf::from_vmlinux().ok().and_then(|btf| {
         let connection = btf.type_by_name::<Struct<'_>>("mptcp_sock")?;

@@ -189,7 +189,7 @@ pub fn spread(stops: &[Stop], value: impl Fn(&Stop) -> f64) -> Spread {
     Spread(median(values), least, most)
 }
 
-/// Prints a line of the table in docs/marking-evidence.md.
+/// Prints a line of the table in docs/evidence/marking.md.
 pub fn show(name: &str, stops: &[Stop]) {
     let second = |number: f64| spread(stops, |s| s.window(number * 2.0 * s.rtt_ns, 2.0 * s.rtt_ns).second);
     let used = |number: f64| spread(stops, |s| s.window(number * 2.0 * s.rtt_ns, 2.0 * s.rtt_ns).used);

@@ -174,7 +174,7 @@ fn verify(spec: &LabSpec, transfers: &[Transferred<'_>]) -> Result<Vec<String>, 
         if ours && transfer.tracks.iter().any(|track| ran_away(&track.points)) {
             warnings.push(format!(
                 "traffic {label}: a congestion window ran away, because this kernel left out a callback of the \
-                 congestion control; losses and goodput suffer from that (docs/kernels.md), and --engine guest does not"
+                 congestion control; losses and goodput suffer from that (docs/reference/kernels.md), and --engine guest does not"
             ));
         }
     }

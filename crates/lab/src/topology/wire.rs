@@ -84,7 +84,7 @@ const CANNOT: [io::ErrorKind; 3] =
 
 /// Makes a pair of ports between a bridge and a host. The host receives in a kernel thread: congestion control then never
 /// runs in a softirq that interrupted whatever was running, which one vendor's kernel does not let every process bear
-/// (`docs/kernels.md`).
+/// (`docs/reference/kernels.md`).
 pub(super) fn plug(leg: &Leg<'_>, end: &Netns, interface: Interface) -> Result<(), Error> {
     let (port, peer, fd) = (leg.port.clone(), interface.name.clone(), end.raw_fd());
     in_namespace(leg.at, "making a port in", move || Links::open()?.add_veth(&port, &peer, Some(fd)))?;

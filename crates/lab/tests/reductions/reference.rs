@@ -141,7 +141,7 @@ fn differences(name: &str, full: Full, flows: usize, theirs: &Seen, ours: &Seen)
     }
     if let ("reno", Full::Marks) = (name, full) {
         // Half of a window may still be above the threshold when its reduction ends, and is halved again (20, 10, 5): how
-        // often depends on where within a packet growth stands. See docs/kernels.md.
+        // often depends on where within a packet growth stands. See docs/evidence/kernels.md.
         return found;
     }
     if !as_often(flows, theirs, ours) {

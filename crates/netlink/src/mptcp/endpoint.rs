@@ -35,7 +35,7 @@ impl Endpoint {
     pub const SUBFLOW: u32 = 1 << 1;
     /// Its subflows carry data only when no other is left. An endpoint that running connections join by should begin so
     /// and lose the flag later: Linux 6.18 delivers wrong bytes where data follows a join at once
-    /// (`docs/kernels.md`).
+    /// (`docs/reference/kernels.md`).
     pub const BACKUP: u32 = 1 << 2;
     /// A subflow is opened from it to every address of the other end.
     pub const FULLMESH: u32 = 1 << 3;

@@ -111,7 +111,7 @@ pub struct Host {
     pub send_buffer: Bytes,
     /// What a connection or subflow may hold that it has not sent yet (`tcp_notsent_lowat`, `TCP_NOTSENT_LOWAT`). Linux's
     /// own default is no limit; its MPTCP scheduler then gives a subflow up to 64 kB at a time, and one with a small window
-    /// holds that back for so long that the others run dry (docs/guide-hosts.md).
+    /// holds that back for so long that the others run dry (docs/how-to/hosts.md).
     pub notsent_lowat: Bytes,
     /// The floor of the retransmission timeout.
     pub min_rto: Nanos,

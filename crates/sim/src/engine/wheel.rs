@@ -118,7 +118,7 @@ pub(crate) struct WheelShape {
 
 impl WheelShape {
     /// Events per fine bucket that sorting and prefetching like best (measured, see
-    /// docs/simulator-performance.md).
+    /// docs/evidence/simulator-performance.md).
     const EVENTS_PER_BUCKET: f64 = 12.0;
     /// Fine buckets per coarse one: their ends stay in the first-level cache.
     const FINE_BITS: u32 = 6;

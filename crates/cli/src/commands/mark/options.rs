@@ -48,7 +48,7 @@ fn unreadable(error: &FileError) -> Failure {
     match error {
         FileError::Invalid(found) => diagnostic((**found).clone()),
         other => Failure::usage(format!("--config: {other}")).help(
-            "give a TOML file as docs/guide-marking.md describes it; `vmcc mark --schema` prints its schema",
+            "give a TOML file as docs/reference/port.md describes it; `vmcc mark --schema` prints its schema",
         ),
     }
 }
@@ -60,7 +60,7 @@ fn diagnostic(mut found: Diagnostic) -> Failure {
 
 fn with_help(failure: Failure, help: Option<String>) -> Failure {
     failure.help(help.unwrap_or_else(|| {
-        "docs/guide-marking.md has every setting with its unit and range; `vmcc mark --schema` prints them".to_owned()
+        "docs/reference/port.md has every setting with its unit and range; `vmcc mark --schema` prints them".to_owned()
     }))
 }
 
