@@ -56,6 +56,11 @@ deb: ## Debian packages in target/: program, service, manual pages, completions,
 	cargo build --profile dist --locked -p vmcc --features kernel
 	@scripts/deb.sh $(TARGET)/dist/vmcc $(TARGET)
 
+.PHONY: docs
+docs: ## the documents as a site, served at 127.0.0.1:8000 and opened in a browser
+	@$(SETUP) docs
+	@scripts/site.sh --open
+
 .PHONY: kernels
 kernels: ## every algorithm on the host's kernel and on Debian's 6.1, 6.12, 6.18 and newest
 	@$(SETUP) build run guest

@@ -11,7 +11,8 @@
 #   demo    build and run; guest too, if this host cannot run the kernel engine itself
 #   guest   QEMU and the kernels of `make kernels` (KERNELS="6.1 7" chooses among the series)
 #   deb     what `make deb` packs with
-#   test    deb, clang-format, shellcheck, Python libraries that open result files, Prometheus (in target)
+#   docs    the generator of the documents' site (in target)
+#   test    deb, docs, clang-format, shellcheck, Python libraries that open result files, Prometheus (in target)
 #
 # Exit codes: 0 done, 2 wrong use, 3 this host cannot be set up (with the remedy).
 
@@ -40,8 +41,8 @@ host_runs_kernel_engine() {
 groups=()
 for word in "${@:-demo}"; do
 	case $word in
-	build | run | guest | deb) groups+=("$word") ;;
-	test) groups+=(test deb) ;;
+	build | run | guest | deb | docs) groups+=("$word") ;;
+	test) groups+=(test deb docs) ;;
 	demo)
 		groups+=(build run)
 		host_runs_kernel_engine || groups+=(guest)
@@ -218,12 +219,13 @@ install_rust() {
 	stop "no Rust $(needed_rust) in this machine's archive: install it with rustup (https://rustup.rs), then run this again."
 }
 
-# --- Python libraries for the tests -----------------------------------------------------------
+# --- Python libraries -------------------------------------------------------------------------
 
+# install_python NAME FILE: what the file lists, into target/NAME.
 install_python() {
-	local venv=$root/target/python wanted="$here/python-requirements.txt"
+	local venv=$root/target/$1 wanted="$here/$2"
 	! cmp -s "$wanted" "$venv/installed.txt" || return 0
-	say "installing into target/python: $(grep -v '^#' "$wanted" | tr '\n' ' ')"
+	say "installing into target/$1: $(grep -v '^#' "$wanted" | tr '\n' ' ')"
 	python3 -m venv "$venv"
 	"$venv/bin/pip" install -q --disable-pip-version-check -r "$wanted" ||
 		stop "pip install failed: check the network and pip's index, then run this again."
@@ -261,8 +263,9 @@ for group in "${groups[@]}"; do
 		read -ra series <<<"${KERNELS:-}"
 		"$here/fetch-kernels.sh" "${series[@]}"
 		;;
+	docs) install_python site-python site-requirements.txt ;;
 	test)
-		install_python
+		install_python python python-requirements.txt
 		unpack_tools
 		;;
 	esac

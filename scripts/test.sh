@@ -18,7 +18,7 @@ target=${CARGO_TARGET_DIR:-target}
 # What the tests are built with runs the demo and the matrix too: nothing is compiled twice.
 vmcc=$target/debug/vmcc
 
-all_stages=(rust-format c-format shell prose portable clippy root guests agents libraries kernel timeless matrix demo)
+all_stages=(rust-format c-format shell prose site portable clippy root guests agents libraries kernel timeless matrix demo)
 # On demand, and in CI where they belong to a job.
 more_stages=(release more-guests)
 # Root tests mostly wait for packets, and guests for their timers. Meanwhile, at idle priority, run stages that only
@@ -61,6 +61,11 @@ stage_c-format() {
 stage_shell() { git ls-files '*.sh' .ci/run 'dist/debian/p*' | xargs shellcheck; }
 
 stage_prose() { scripts/prose.py && scripts/links.py; }
+
+stage_site() {
+	[ -x target/site-python/bin/mkdocs ] || cannot "no site generator; run: scripts/setup.sh docs" || return
+	scripts/site.sh
+}
 
 # Everything with both sets of features; what was compiled before, as the other stages do, is only asked for.
 stage_clippy() {
