@@ -5,7 +5,7 @@ use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricT
 use prometheus::{Encoder, Error, Histogram, TextEncoder};
 use std::collections::HashMap;
 
-/// What a family's figures are.
+/// Type of a family of figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Never goes down while what counts it runs.
@@ -56,7 +56,7 @@ impl Figures {
         self.family(family, [], [([], figure)]);
     }
 
-    /// What a histogram has counted so far.
+    /// Writes a histogram's counts so far.
     pub fn histogram(&mut self, histogram: &Histogram) {
         self.0.extend(histogram.collect());
     }

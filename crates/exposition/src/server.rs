@@ -1,4 +1,4 @@
-//! Who asks is answered and let go of: no connection is kept, none is waited for long, and a slow one holds up no other.
+//! Minimal HTTP server for `/metrics`: one request per connection, short timeouts, and slow clients delay no other.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, Read, Write};
@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle, Scope};
 use std::time::{Duration, Instant};
 
-/// How soon the thread notices that it is to end, in milliseconds.
+/// Interval at which the thread checks for its end, in milliseconds.
 const GLANCE_MS: u16 = 200;
-/// How long who asks may take to say what, and then to take the answer.
+/// Timeout of a client's request, and of sending the answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// So many are answered at a time; others wait until one of them is.
 const MOST_AT_A_TIME: usize = 16;
@@ -34,7 +34,7 @@ pub struct Server {
 pub struct Question {
     /// Here.
     pub local: SocketAddr,
-    /// Who asks.
+    /// Address of the client.
     pub remote: SocketAddr,
 }
 
@@ -74,7 +74,7 @@ impl Server {
         Ok(Self { at, stop, thread: Some(thread) })
     }
 
-    /// Where it listens; with the port that the system chose, if it was to.
+    /// Address that it listens on, with the port that the system chose if 0 was asked for.
     #[must_use]
     pub fn at(&self) -> SocketAddr {
         self.at
@@ -91,7 +91,7 @@ impl Drop for Server {
     }
 }
 
-/// Who asks next, if that is soon and there is room.
+/// The next client, if one comes soon and there is room.
 fn next(socket: &TcpListener, answering: &AtomicUsize) -> Option<TcpStream> {
     let glance = PollTimeout::from(GLANCE_MS);
     if answering.load(Ordering::SeqCst) >= MOST_AT_A_TIME {

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// How often a pipe is asked for more.
+/// Interval at which a pipe is read for more.
 const PIPE_POLL: Duration = Duration::from_millis(10);
 
-/// Why a file was not read.
+/// Error of reading a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {

@@ -18,7 +18,7 @@ pub struct HostAddress {
     pub port: u32,
     /// The address.
     pub address: IpAddr,
-    /// Whether others can reach it now: it is neither a link's or this host's alone, nor still being tried, nor given up.
+    /// Others can reach it now: it is neither link-local nor host-local, and duplicate address detection has passed.
     pub usable: bool,
 }
 

@@ -12,7 +12,7 @@ const CLSACT_HANDLE: u32 = 0xffff_0000;
 const BLOCKS: [u32; 2] = [CLSACT_INGRESS, CLSACT_EGRESS];
 
 impl TrafficControl {
-    /// Whether the port has a place for filters (clsact, or the older ingress).
+    /// Returns true if the port has a place for filters (clsact, or the older ingress).
     ///
     /// # Errors
     /// The kernel refuses.
@@ -29,7 +29,7 @@ impl TrafficControl {
         self.0.execute(message, NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Whether anybody's filter sits there.
+    /// Returns true if there is any filter.
     ///
     /// # Errors
     /// The kernel refuses.

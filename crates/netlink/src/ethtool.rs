@@ -29,7 +29,7 @@ const FEATURES: [&str; 6] = [
     RECEIVE_MERGING,
 ];
 
-/// What leaves the checksum of a packet to a device that may not be there.
+/// Feature that leaves a packet's checksum to a device, which may not be there.
 const CHECKSUMS: [&str; 1] = ["tx-checksum-ip-generic"];
 
 /// Makes `port` send and receive packets of wire size only.
@@ -60,7 +60,7 @@ fn set(port: &str, features: &[&str], on: bool) -> io::Result<()> {
     Family::open("ethtool")?.execute(ETHTOOL_MSG_FEATURES_SET, vec![header, wanted])
 }
 
-/// What the link of `port` carries, in bits per second; `None` while it is not known. Taps and veths say a number that
+/// Speed of the link of `port`, in bits per second; `None` while it is not known. Taps and veths report a number that
 /// means nothing.
 ///
 /// # Errors

@@ -1,10 +1,10 @@
-//! What filters of packets have in common, whatever they do with what they match.
+//! Common parts of packet filters, whatever their action.
 
 // Numbers from the kernel's user interface: linux/rtnetlink.h, linux/pkt_sched.h, linux/pkt_cls.h.
 pub(crate) const RTM_NEWTFILTER: u16 = 44;
 pub(crate) const RTM_DELTFILTER: u16 = 45;
 pub(crate) const RTM_GETTFILTER: u16 = 46;
-/// Where filters of packets that come in, and of packets that leave, hang below clsact.
+/// Parents below clsact of filters for incoming and outgoing packets.
 pub(crate) const CLSACT_INGRESS: u32 = 0xffff_fff2;
 pub(crate) const CLSACT_EGRESS: u32 = 0xffff_fff3;
 pub(crate) const ETH_P_ALL: u16 = 3;

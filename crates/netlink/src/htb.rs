@@ -17,7 +17,7 @@ const TCA_HTB_CEIL64: u16 = 7;
 /// Priority and handle of the filter of an HTB queue's fallback.
 const FALLBACK: u32 = 1;
 const HTB_VERSION: u32 = 3;
-/// What the kernel divides a rate by for a class without a quantum; ours all have one.
+/// Divisor of a rate for a class without a quantum; ours all have one.
 const RATE_TO_QUANTUM: u32 = 10;
 
 /// One class of an HTB queue.
@@ -27,21 +27,21 @@ pub struct HtbClass {
     pub id: u32,
     /// The class or queue above it.
     pub parent: u32,
-    /// What it has a right to, in bytes per second, link-layer header included.
+    /// Guaranteed rate, in bytes per second, link-layer header included.
     pub rate_bytes_per_s: u64,
-    /// What it may borrow up to, in bytes per second.
+    /// Rate up to which it may borrow, in bytes per second.
     pub ceil_bytes_per_s: u64,
-    /// What may leave back to back at `rate_bytes_per_s` after an idle time, in bytes.
+    /// Burst at `rate_bytes_per_s` after an idle time, in bytes.
     pub burst_bytes: u64,
     /// The same at `ceil_bytes_per_s`.
     pub ceil_burst_bytes: u64,
-    /// What it may send per round among classes that borrow, in bytes.
+    /// Quantum per round among classes that borrow, in bytes.
     pub quantum_bytes: u32,
     /// 0 (served first) to 7.
     pub priority: u32,
 }
 
-/// How a request treats what exists already.
+/// Treatment of an existing object by a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
     /// Refuse.
@@ -86,7 +86,7 @@ impl TrafficControl {
         self.0.execute(message.kind(KIND).options(nested(&inner)), NLM_F_CREATE)
     }
 
-    /// What [`TrafficControl::set_htb_fallback`] has set; `None` if it is not there (any more).
+    /// Fallback class that [`TrafficControl::set_htb_fallback`] has set; `None` if it is not there (any more).
     ///
     /// # Errors
     /// The kernel refuses.

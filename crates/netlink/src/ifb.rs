@@ -19,7 +19,7 @@ const TCA_ACT_KIND: u16 = 1;
 const TCA_MIRRED_PARMS: u16 = 2;
 const TC_ACT_STOLEN: u32 = 4;
 const TCA_EGRESS_REDIR: u32 = 1;
-/// Where `struct tc_mirred` has the device.
+/// Offset of the device in `struct tc_mirred`.
 const MIRRED_IFINDEX_AT: usize = 24;
 
 impl Links {

@@ -31,18 +31,18 @@ pub struct PortInfo {
     pub name: String,
     /// Other names that it answers to (`ip link property add altname`), which may be longer.
     pub other_names: Vec<String>,
-    /// What it sends in one packet, without the link-layer header, in bytes.
+    /// MTU: bytes of one packet without the link-layer header.
     pub mtu: u32,
-    /// Whether it is a device on a bus (PCI, virtio), and not only software: then its speed means something. The
+    /// Device on a bus (PCI, virtio), and not only software: then its speed means something. The
     /// kernel says so since Linux 5.14.
     pub on_bus: bool,
-    /// Whether its frames are Ethernet's.
+    /// Its frames are Ethernet's.
     pub ethernet: bool,
-    /// What its packets begin with: a number `ARPHRD_...` of the kernel's.
+    /// Link-layer type of its packets: a number `ARPHRD_...` of the kernel's.
     pub link_layer: u16,
     /// The driver, of a device that is only software: `tun`, `veth`, `wireguard`, ...
     pub kind: Option<String>,
-    /// Whether it is switched on.
+    /// Administratively up.
     pub up: bool,
     /// It is also operational (`IFF_RUNNING`, RFC 2863): it has a carrier, or its driver knows of none.
     pub running: bool,
@@ -184,7 +184,7 @@ impl Links {
         self.0.execute(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// How many packets the port has received and sent; `None` when there is no such port, or the kernel does not tell.
+    /// Packets that the port has received and sent; `None` when there is no such port, or the kernel does not tell.
     pub fn packets(&mut self, port: u32) -> io::Result<Option<(u64, u64)>> {
         let answers = self.0.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
         Ok(answers.into_iter().find_map(|Answer(answer)| match answer {

@@ -53,7 +53,7 @@ impl Changes {
         Ok(Self(socket))
     }
 
-    /// Whether anything has changed since the last call. What it was is to be looked up: announcements may have found no
+    /// Returns true if anything has changed since the last call. The change is to be looked up: announcements may have found no
     /// room, and the state is what counts.
     pub fn any(&mut self) -> bool {
         let mut changed = false;

@@ -1,4 +1,4 @@
-//! What the settings of different queues are made of.
+//! Parts of the settings of different queues.
 
 use netlink_packet_core::{DefaultNla, Emitable, NlasIterator};
 
@@ -14,7 +14,7 @@ pub(crate) fn push_ratespec(out: &mut Vec<u8>, rate_bytes_per_s: u64) {
     out.extend_from_slice(&u32::try_from(rate_bytes_per_s).unwrap_or(u32::MAX).to_ne_bytes());
 }
 
-/// How long `bytes` take at a rate, in nanoseconds.
+/// Time that `bytes` take at a rate, in nanoseconds.
 pub(crate) fn time_ns(bytes: u64, rate_bytes_per_s: u64) -> u128 {
     u128::from(bytes) * 1_000_000_000 / u128::from(rate_bytes_per_s.max(1))
 }

@@ -22,7 +22,7 @@ const ANY_HANDLE: u32 = 0;
 pub struct Shaper {
     /// Bytes per second, Ethernet header included.
     pub rate_bytes_per_s: u64,
-    /// What may leave back to back after an idle time.
+    /// Burst after an idle time, in bytes.
     pub burst_bytes: u32,
     /// Bytes that may wait.
     pub limit_bytes: u32,
@@ -30,12 +30,12 @@ pub struct Shaper {
     pub limit_pkt: Option<u32>,
 }
 
-/// What netem does to packets.
+/// Impairment of packets by netem.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Impairment {
-    /// How long each is held.
+    /// Delay of each packet.
     pub delay_us: u32,
-    /// How much longer or shorter, uniformly and each by itself: packets overtake each other.
+    /// Variation of the delay, uniformly and each by itself: packets overtake each other.
     pub jitter_us: u32,
     /// The probability with which each is lost.
     pub loss: f64,

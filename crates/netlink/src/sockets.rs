@@ -1,4 +1,4 @@
-//! Whether a program is listening, from the kernel's socket diagnostics.
+//! Listening programs, from the kernel's socket diagnostics.
 
 use crate::Connection;
 use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, StateFlags};
@@ -6,7 +6,7 @@ use netlink_packet_sock_diag::{AF_INET, AF_INET6, IPPROTO_TCP, SockDiagMessage};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use std::io;
 
-/// Whether some socket of the calling thread's namespace listens on `port` (TCP over IPv4 or IPv6, MPTCP included).
+/// Returns true if some socket of the calling thread's namespace listens on `port` (TCP over IPv4 or IPv6, MPTCP included).
 pub fn is_listening(port: u16) -> io::Result<bool> {
     Ok(listens(AF_INET, port)? || listens(AF_INET6, port)?)
 }

@@ -84,13 +84,13 @@ pub struct QueueInfo {
     pub kind: String,
     /// Its number: `major << 16 | minor`; zero for a queue that the kernel made on its own.
     pub handle: u32,
-    /// What it hangs from.
+    /// Handle of the parent.
     pub parent: u32,
     /// Of a class: its queue. Of a queue: how many refer to it.
     pub leaf: u32,
     /// Its settings, as the kernel gives them.
     pub options: Vec<u8>,
-    /// What it did.
+    /// Its counters.
     pub counters: Counters,
 }
 

@@ -34,15 +34,15 @@ pub struct Algorithm {
     pub title: String,
     /// Paper or standard it implements.
     pub source: String,
-    /// Whether it reads sibling paths.
+    /// Reads sibling paths.
     pub coupled: bool,
-    /// Whether it needs ECN to be negotiated.
+    /// Needs ECN to be negotiated.
     pub needs_ecn: bool,
-    /// Whether its state begins with DCTCP's estimate of the marked fraction.
+    /// Begins its state with DCTCP's estimate of the marked fraction.
     pub alpha: bool,
-    /// Whether it detects paths that share a bottleneck.
+    /// Detects paths that share a bottleneck.
     pub detects: bool,
-    /// Whether it has packets spaced.
+    /// Spaces packets.
     pub paces: bool,
     /// Parameters, in the order of `struct cc_params`.
     pub params: Vec<Param>,
@@ -65,13 +65,13 @@ pub struct Param {
     pub scale: f64,
     /// The words of a choice; empty for a number.
     pub choices: Vec<String>,
-    /// Where the default and the range come from.
+    /// Source of the default and the range.
     pub cite: String,
-    /// What it does.
+    /// Effect of the parameter.
     pub doc: String,
 }
 
-/// Why a registry could not be read.
+/// Error of reading a registry.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
@@ -256,7 +256,7 @@ impl Param {
         })
     }
 
-    /// What the C code sees for a value in the parameter's unit.
+    /// Integer that the C code gets for a value in the parameter's unit.
     pub fn raw(&self, value: f64) -> u64 {
         (value * self.scale).round() as u64
     }

@@ -1,4 +1,4 @@
-//! What is known about a figure beside its results.
+//! Facts about a figure beside its results.
 
 use maud::{Markup, html};
 use vmcc_results::Summary;
@@ -8,13 +8,13 @@ use vmcc_results::Summary;
 pub struct About<'a> {
     /// Its name, such as `vmcc/fig9`; its folder has that path below the index.
     pub name: &'a str,
-    /// What it shows.
+    /// Subject of the figure.
     pub shows: &'a str,
-    /// Where the paper contradicts itself about it.
+    /// Contradictions in the paper about it.
     pub errata: &'a [&'a str],
 }
 
-/// What came of a figure on an engine.
+/// Outcome of a figure on an engine.
 #[derive(Debug, Clone, Copy)]
 pub enum Outcome<'a> {
     /// It was run.
@@ -28,7 +28,7 @@ pub enum Outcome<'a> {
 pub struct Part<'a> {
     /// The engine: its results are in a folder of that name below the figure's.
     pub engine: &'a str,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome<'a>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn engine_title(engine: &str) -> &str {
     }
 }
 
-/// What is wrong in the paper.
+/// Errors in the paper.
 pub(crate) fn errata(errata: &[&str]) -> Markup {
     html! {
         @if !errata.is_empty() {

@@ -68,7 +68,7 @@ fn facts(parts: &[Part<'_>]) -> Markup {
     }
 }
 
-/// How an engine's part was made, and where all of it is.
+/// Command and machine of an engine's part, with a link to all of it.
 fn engine_section(part: &Part<'_>) -> Markup {
     let title = engine_title(part.engine);
     match part.outcome {

@@ -1,4 +1,4 @@
-//! How often hosts were off their processors for how long: a table of counts, which is the histogram, shaded by them.
+//! Histogram of times for which hosts were off their processors: a table of counts, shaded by them.
 
 use crate::plots::sentence_case;
 use crate::rows::{EVENTS, Sample};
@@ -27,7 +27,7 @@ pub(crate) struct Histogram {
 #[derive(Debug)]
 struct Row {
     name: String,
-    /// How often it was in all runs, of which those are in columns that were kept one by one: the first ones of each run.
+    /// Count in all runs, of which those are in columns that were kept one by one: the first ones of each run.
     all: f64,
     kept: u32,
     /// By column.

@@ -30,7 +30,7 @@ pub(crate) fn page(title: &str, figures: &[(About<'_>, Vec<Part<'_>>)]) -> Strin
     page.into_string()
 }
 
-/// How many of the claims hold that an engine checked.
+/// Number of claims that hold, and of all that an engine checked.
 fn hold(parts: &[Part<'_>], engine: &str) -> Option<(usize, usize)> {
     let summary = parts.iter().find(|part| part.engine == engine)?.summary()?;
     Some(ClaimResult::tally(&summary.claims))

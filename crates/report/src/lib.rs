@@ -31,7 +31,7 @@ const SCENARIO_FILE: &str = "scenario.toml";
 /// A longer one is not shown.
 const MAX_SCENARIO_BYTES: u64 = 1 << 20;
 
-/// Why a report could not be made. The folder is as before.
+/// Error of making a report. The folder is as before.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {

@@ -22,7 +22,7 @@ const POLICY: &str =
 /// Bars for more cases than this are a wall, not a comparison.
 const MOST_BARS: usize = 16;
 
-/// What every page begins with; `css`: beside the report's own.
+/// Head of every page; `css`: beside the report's own.
 pub(crate) fn head(title: &str, css: &str) -> Markup {
     html! {
         head {
@@ -69,7 +69,7 @@ pub(crate) fn page(summary: &Summary, plots: &Plots, scenario: Option<&str>) -> 
     page.into_string()
 }
 
-/// What the browser draws, and with what.
+/// Data and library for the browser's drawing.
 pub(crate) fn document(plots: &Plots) -> Markup {
     html! {
         script type="application/json" id="data" { (PreEscaped(json_for_script(plots))) }

@@ -33,9 +33,9 @@ pub(crate) struct Plots {
     pub(crate) series: Vec<SeriesPlot>,
     /// Names of the cases, for the choice of a time series.
     pub(crate) cases: Vec<String>,
-    /// What the cases differ in.
+    /// Settings in which the cases differ.
     pub(crate) choices: Vec<Choice>,
-    /// How long hosts were off; drawn without the browser's help.
+    /// Times for which hosts were off; drawn without the browser's help.
     #[serde(skip)]
     pub(crate) off_times: Option<Histogram>,
 }
@@ -59,12 +59,12 @@ pub(crate) struct Plot {
     pub(crate) lines: Vec<Line>,
 }
 
-/// What an axis shows.
+/// Subject and unit of an axis.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Axis {
     pub(crate) label: String,
     pub(crate) unit: String,
-    /// Whether values spread over decades.
+    /// Logarithmic, because values spread over decades.
     pub(crate) log: bool,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct Line {
 #[derive(Debug, Serialize)]
 pub(crate) struct SeriesPlot {
     pub(crate) metric: String,
-    /// Whether values are of single moments, and nothing is between them.
+    /// Values are of single moments, with nothing between them.
     pub(crate) events: bool,
     /// By case; `None` when the case has no such series.
     pub(crate) cases: Vec<Option<Plot>>,
@@ -107,7 +107,7 @@ impl Plots {
         plots
     }
 
-    /// Whether a choice has any effect.
+    /// Returns true if a choice has any effect.
     pub(crate) fn has_lines(&self) -> bool {
         !self.sweeps.is_empty() || !self.distributions.is_empty()
     }
@@ -197,7 +197,7 @@ impl Choice {
     }
 }
 
-/// What a case sets, of the settings in which cases differ but `without`.
+/// Settings of a case, of those in which cases differ but `without`.
 fn settings(case: &Case, varying: &[String], without: Option<&str>) -> BTreeMap<String, String> {
     let wanted = varying.iter().filter(|key| Some(key.as_str()) != without);
     wanted.filter_map(|key| Some((key.clone(), plain_text(case.set.get(key)?)))).collect()

@@ -16,7 +16,7 @@ pub(crate) struct FlowValue {
     /// Index into [`flow_figures`].
     pub(crate) figure: usize,
     pub(crate) value: f64,
-    /// Whether it goes on as long as it may: where there are such, only their goodput is compared.
+    /// Runs as long as it may: where there are such, only their goodput is compared.
     pub(crate) endless: bool,
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn is_flow(entity: &str) -> bool {
     entity.strip_prefix("flow").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// What is drawn of the time series, in the order of the file.
+/// Time series to draw, in the order of the file.
 pub(crate) fn series(path: &Path) -> Result<Series, ReportError> {
     let mut series = Series { first: Vec::new(), others: Vec::new() };
     for_each_batch(path, &["case", "run", "t_us", "entity", "metric", "value"], |batch| {
@@ -102,7 +102,7 @@ pub(crate) fn series(path: &Path) -> Result<Series, ReportError> {
     Ok(series)
 }
 
-/// Whether the samples of every run are drawn as one distribution.
+/// Returns true if the samples of every run are drawn as one distribution.
 fn is_distributed(entity: &str, metric: &str) -> bool {
     match metric {
         EVENTS => true,

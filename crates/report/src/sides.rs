@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use vmcc_results::ClaimResult;
 use vmcc_results::figure::{claim_needs, claim_value};
 
-/// What a cell without a value shows.
+/// Text of a cell without a value.
 const NONE: &str = "–";
 
 /// One claim, and what came of it on each engine that has it.

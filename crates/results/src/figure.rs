@@ -37,7 +37,7 @@ pub fn common_settings(summary: &Summary) -> Vec<String> {
     first.filter(|(key, _)| !varying.contains(key)).map(|(k, v)| format!("{k} = {}", plain_text(v))).collect()
 }
 
-/// What completion times leave out; `None` if every transfer finished.
+/// Note on transfers that completion times leave out; `None` if every transfer finished.
 pub fn unfinished_note(summary: &Summary) -> Option<String> {
     let share = |case: &Case| {
         let runs = case.runs.iter().map(|run| &run.metrics);
@@ -60,7 +60,7 @@ pub fn unfinished_note(summary: &Summary) -> Option<String> {
     ))
 }
 
-/// What tells a case from the others: the values in which they differ, with their keys if there are several.
+/// Name that tells a case from the others: the values in which they differ, with their keys if there are several.
 pub fn case_name(case: &Case, varying: &[String]) -> String {
     let value = |key: &String| case.set.get(key).map(plain_text).unwrap_or_default();
     match varying {
@@ -177,7 +177,7 @@ pub fn claim_value(claim: &ClaimResult) -> Option<String> {
     })
 }
 
-/// What a claim's number must be, such as `>= 124.3 Mbit/s`.
+/// Condition on a claim's number, such as `>= 124.3 Mbit/s`.
 pub fn claim_needs(claim: &ClaimResult) -> Option<String> {
     claim.needs.as_ref().map(|needs| format!("{} {}", needs.relation, in_unit_of(claim, needs.value)))
 }

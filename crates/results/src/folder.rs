@@ -34,7 +34,7 @@ const RESULT_DIR: &str = "result";
 /// The largest JSON file that is read. A hundred thousand runs need less.
 const MAX_JSON_BYTES: u64 = 256 << 20;
 
-/// Why a result folder could not be made or read.
+/// Error of making or reading a result folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderError {
@@ -112,7 +112,7 @@ impl From<TableError> for FolderError {
     }
 }
 
-/// What is going to be run. Resuming requires an equal plan.
+/// Runs to be made. Resuming requires an equal plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Version of vmcc: another version may give other results.
@@ -123,7 +123,7 @@ pub struct Plan {
     pub engine: String,
     /// The scenario after overrides, in any form that changes when the experiment changes.
     pub definition: Value,
-    /// What each case sets.
+    /// Settings of each case.
     pub cases: Vec<Settings>,
     /// Seeds of the runs of every case.
     pub seeds: Vec<u64>,
@@ -149,11 +149,11 @@ impl Plan {
 pub struct StoredRun {
     /// Seed of the run.
     pub seed: u64,
-    /// What was measured.
+    /// Measured figures.
     pub metrics: Metrics,
-    /// What it cost.
+    /// Its cost.
     pub work: Work,
-    /// What the reader must know.
+    /// Warnings that readers must know.
     pub warnings: Vec<String>,
 }
 
@@ -204,7 +204,7 @@ impl PartialFolder {
         &self.finished
     }
 
-    /// Where finished runs are kept until the whole is done.
+    /// Folder of finished runs until the whole is done.
     pub fn partial_path(&self) -> &Path {
         &self.partial
     }
@@ -311,7 +311,7 @@ pub struct AssembledFolder {
 }
 
 impl AssembledFolder {
-    /// Where the files are for now.
+    /// Present folder of the files.
     pub fn path(&self) -> &Path {
         &self.result
     }
@@ -372,7 +372,7 @@ pub fn replace_file(path: &Path, content: &[u8]) -> Result<(), FolderError> {
     write().map_err(|e| FolderError::io(path, e))
 }
 
-/// What is temporary is private to its owner by default; results are as readable as the umask lets them be, from `mode` on.
+/// Builder of temporary files: private to their owner by default; results are as readable as the umask permits, from `mode` on.
 fn temporary(mode: u32) -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".vmcc-");

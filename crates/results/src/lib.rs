@@ -1,4 +1,4 @@
-//! What every engine returns and every reader gets.
+//! Results as every engine returns them and every reader gets them.
 //!
 //! An engine runs one case with one seed and returns a [`RunOutput`]: metrics, flow records, time series and
 //! the work done. The command line collects these into a [`Summary`] (the JSON contract, `summary.json`), and

@@ -1,4 +1,4 @@
-//! What an engine hands back for one case and one seed.
+//! Result of an engine for one case and one seed.
 
 use crate::{FlowRecord, Metrics, Series, Work};
 use serde::{Deserialize, Serialize};
@@ -13,9 +13,9 @@ pub struct RunOutput {
     pub flows: Vec<FlowRecord>,
     /// Sampled values over time.
     pub series: Series,
-    /// What the run cost.
+    /// Cost of the run.
     pub work: Work,
-    /// What the reader of the figures must know (for example a source that could not be read).
+    /// Warnings that readers of the figures must know (for example a source that could not be read).
     pub warnings: Vec<String>,
 }
 

@@ -26,21 +26,21 @@ pub struct Summary {
     pub source: Option<String>,
     /// `sim`, `kernel` or `guest`.
     pub engine: String,
-    /// Where it ran and how to run it again.
+    /// Machine of the run, and the command that repeats it.
     pub environment: Environment,
     /// Every case, in the order of the sweep.
     pub cases: Vec<Case>,
     /// Every claim of the scenario, checked.
     #[serde(default)]
     pub claims: Vec<ClaimResult>,
-    /// What all runs cost together.
+    /// Cost of all runs together.
     pub work: Work,
-    /// What the reader of the figures must know.
+    /// Warnings that readers of the figures must know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// Where a summary was made and how to make it again.
+/// Machine of a summary, and the command that repeats it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Environment {
     /// Version of vmcc.
@@ -58,7 +58,7 @@ pub struct Environment {
     /// The command that repeats the run, with the seed spelled out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// When the run started, RFC 3339 in UTC.
+    /// Start of the run, RFC 3339 in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<String>,
     /// Further facts: module versions, virtual switch, qdiscs.
@@ -69,7 +69,7 @@ pub struct Environment {
 /// One combination of swept values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Case {
-    /// What this case sets.
+    /// Settings of this case.
     pub set: Settings,
     /// The warm-up, in microseconds from the start of each run: figures are of what comes after it.
     #[serde(default)]
@@ -83,7 +83,7 @@ pub struct Case {
 pub struct Run {
     /// Seed of every random stream of the run.
     pub seed: u64,
-    /// What was measured.
+    /// Measured figures.
     pub metrics: Metrics,
 }
 
@@ -107,29 +107,29 @@ pub struct ClaimResult {
     /// The figure whose unit `value` has. Absent when it is computed from several, or a pure number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
-    /// What `value` is compared with, in the same unit. Absent when the check is more than one comparison.
+    /// Comparison for `value`, in the same unit. Absent when the check is more than one comparison.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<Needs>,
-    /// Whether the expression holds.
+    /// The expression holds.
     pub pass: bool,
-    /// Whether it asks about what only some machines measure, and this one did not: then it neither holds nor fails.
+    /// It needs a figure that only some machines measure, and this one did not: then it neither holds nor fails.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unmeasured: bool,
-    /// Why it could not be evaluated, or what else the reader must know.
+    /// Reason why it could not be evaluated, or further information for the reader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Why it fails, as far as known. Absent when it holds.
+    /// Reason of the failure, as far as known. Absent when it holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub analysis: Option<String>,
 }
 
 impl ClaimResult {
-    /// Whether it was judged and does not hold.
+    /// Returns true if it was judged and does not hold.
     pub fn fails(&self) -> bool {
         !self.pass && !self.unmeasured
     }
 
-    /// How many of the claims hold, and of how many that were judged.
+    /// Number of claims that hold, and of those that were judged.
     pub fn tally<'a>(claims: impl IntoIterator<Item = &'a Self>) -> (usize, usize) {
         let judged = claims.into_iter().filter(|claim| !claim.unmeasured);
         judged.fold((0, 0), |(hold, all), claim| (hold + usize::from(claim.pass), all + 1))
@@ -145,7 +145,7 @@ pub struct Needs {
     pub value: f64,
 }
 
-/// What a run cost. Absent when the engine cannot tell.
+/// Cost of a run. Absent when the engine cannot tell.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Work {
     /// Link traversals by data and ACK packets.

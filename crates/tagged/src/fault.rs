@@ -1,9 +1,9 @@
-//! Why a value was not taken, and where: as types, which a message is made of only for people.
+//! Reason and place of a value that was refused, as types; messages for people are made of them.
 
 use std::cell::RefCell;
 use std::fmt;
 
-/// What is wrong.
+/// Kind of fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
     /// A key that does not belong there.
@@ -24,7 +24,7 @@ pub enum Cause {
     Missing {
         /// It.
         name: String,
-        /// What to know of it; may be empty.
+        /// Further information; may be empty.
         note: String,
     },
     /// Said by the type that was to be read.
@@ -36,7 +36,7 @@ pub enum Cause {
 pub struct Fault {
     /// Such as `traffic[0].sizes`; empty at the top.
     pub path: String,
-    /// What is wrong there.
+    /// The fault there.
     pub cause: Cause,
 }
 

@@ -34,7 +34,7 @@ pub struct Variant<E> {
 pub trait Tagged: Sized + 'static {
     /// The key that selects the variant.
     const TAG: &'static str;
-    /// What the table is, for messages.
+    /// Name of the table, for messages.
     const WHAT: &'static str;
     /// The variants in order.
     fn variants() -> &'static [Variant<Self>];

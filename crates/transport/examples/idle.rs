@@ -1,4 +1,4 @@
-//! What connections cost that do nothing, both ends in one thread and without a network: `idle [COUNT]...`, 1,000 to 10,000 if not said.
+//! Cost of idle connections, both ends in one thread and without a network: `idle [COUNT]...`, 1,000 to 10,000 by default.
 //!
 //! Memory is what the C library has back once an end is dropped; `talks` is how long one connection needs to carry 100 kB there and back
 //! while all the others are silent.

@@ -1,4 +1,4 @@
-//! What the engine costs without a network: a transfer between two endpoints in one thread, over one path or several.
+//! Cost of the engine without a network: a transfer between two endpoints in one thread, over one path or several.
 //!
 //! `cargo run --release --example in_memory -- [PATHS] [GIGABYTES]` prints CPU seconds of both ends together per gigabyte, encryption
 //! included, and the rate that one core would reach with both.
@@ -13,13 +13,13 @@ use vmcc_transport::crypto::{ClientTls, ServerTls};
 use vmcc_transport::{Config, Dir, Ecn, Endpoint, Event, Handle, Retry, Route, Server};
 use vmcc_units::time::{Span, Time};
 
-/// How long a datagram is under way.
+/// One-way delay of a datagram.
 const DELAY: Span = Span::from_us(100);
 
 struct Memory {
     now: Time,
     ends: [Endpoint; 2],
-    /// When each arrives, at which end, along what.
+    /// Arrival time, end and route of each datagram in flight.
     under_way: VecDeque<(Time, usize, Route, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
     events: Vec<(usize, Handle, Event)>,

@@ -1,4 +1,4 @@
-//! What a user may set.
+//! Settings of endpoints and connections.
 
 use crate::paths::mtu;
 use crate::qlog::Sinks;
@@ -20,7 +20,7 @@ pub enum AckPath {
     Fixed(u32),
 }
 
-/// Whether paths have windows of their own.
+/// Congestion windows: one per path, or one for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Coupling {
     /// Each has one; what one may know of the others is the algorithm's.
@@ -37,7 +37,7 @@ pub struct Config {
     pub algorithm: Algorithm,
     /// Its parameters.
     pub params: Params,
-    /// Whether paths have windows of their own.
+    /// Congestion windows: one per path, or one for all.
     pub coupling: Coupling,
     /// A detector of shared bottlenecks has paths given up only while more than so many are in use (d of mTCP's MPd), at least 1.
     pub min_paths: u32,
@@ -90,7 +90,7 @@ pub struct Config {
     pub ecn: bool,
     /// Packets of the same size that one transmission holds at most.
     pub max_segments: usize,
-    /// Where connections tell what they do.
+    /// Sinks of connections' logs.
     pub qlog: Option<Arc<dyn Sinks>>,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Controller {
     sharing: Option<Box<Sharing>>,
 }
 
-/// What an algorithm asks of the connection beside a window.
+/// Requests of an algorithm beside a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Advice {
     /// This path shares a bottleneck with that one: it should be closed.
@@ -34,7 +34,7 @@ pub(crate) struct Advice {
     pub(crate) only: Option<bool>,
 }
 
-/// What a path knows when its window is asked.
+/// State of a path for its window's decisions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment<'a> {
     pub(crate) now: Time,
@@ -44,11 +44,11 @@ pub(crate) struct Moment<'a> {
     /// Lowest packet that is out, and the next one.
     pub(crate) una: u64,
     pub(crate) next: u64,
-    /// Whether more could be sent if windows allowed.
+    /// More could be sent if windows allowed.
     pub(crate) waiting: bool,
 }
 
-/// What an acknowledgment has brought.
+/// Contents of an acknowledgment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Acked {
     pub(crate) bytes: u64,
@@ -57,9 +57,9 @@ pub(crate) struct Acked {
     pub(crate) marked: u32,
     /// Its round trip in microseconds; 0: it tells none.
     pub(crate) rtt_us: u32,
-    /// When the newest of them was sent.
+    /// Send time of the newest of them.
     pub(crate) newest: Time,
-    /// When the newest that is lost was sent.
+    /// Send time of the newest lost packet.
     pub(crate) lost: Option<Time>,
 }
 
@@ -133,7 +133,7 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
-    /// Whether another packet may leave.
+    /// Returns true if another packet may leave.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.in_flight_pkt() < self.cwnd

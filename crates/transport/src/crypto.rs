@@ -12,13 +12,13 @@ use std::sync::Arc;
 pub use rustls::Side;
 pub use rustls::quic::{DirectionalKeys, HeaderProtectionKey, Keys, PacketKey, PacketKeySet, Tag};
 
-/// Why the handshake failed, as a TLS alert.
+/// Error of the handshake, as a TLS alert.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct TlsError {
     /// The alert's code.
     pub alert: u8,
-    /// What went wrong.
+    /// The fault.
     pub reason: String,
 }
 
@@ -45,7 +45,7 @@ pub trait Session: Send {
     fn read(&mut self, data: &[u8]) -> Result<(), TlsError>;
     /// Appends what is to be sent at the present level; keys begin the next one.
     fn write(&mut self, out: &mut Vec<u8>) -> Option<NewKeys>;
-    /// Whether the handshake goes on.
+    /// Returns true while the handshake goes on.
     fn is_handshaking(&self) -> bool;
     /// Transport parameters of the peer, once they have come.
     fn peer_params(&self) -> Option<&[u8]>;
@@ -191,7 +191,7 @@ impl Secret {
     }
 }
 
-/// Whether two secrets are the same, in a time that does not tell where they differ.
+/// Returns true if two secrets are equal, in a time that does not depend on the first difference.
 pub(crate) fn is_same(a: &[u8], b: &[u8]) -> bool {
     constant_time::verify_slices_are_equal(a, b).is_ok()
 }

@@ -26,7 +26,7 @@ impl Handle {
     }
 }
 
-/// When a client has to show that it receives before anything is kept for it.
+/// Condition under which a client must prove its address before any state is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// Only while so many handshakes are under way.
@@ -42,7 +42,7 @@ pub struct Server {
     pub tls: Arc<dyn Tls>,
     /// Settings of its connections.
     pub config: Arc<Config>,
-    /// When clients are asked to prove their address.
+    /// Condition under which clients must prove their address.
     pub retry: Retry,
     /// Connections at a time; more are not accepted.
     pub max_connections: usize,
@@ -299,7 +299,7 @@ impl Endpoint {
         None
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing else is called before. To be asked after
+    /// Time of the next [`handle_timeout`](Self::handle_timeout), if nothing else is called before. To be called after
     /// [`poll_transmit`](Self::poll_transmit) had nothing.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.timers.first().map(|(at, _)| *at)
@@ -331,12 +331,12 @@ impl Endpoint {
         self.entries.get_mut(&handle).map(|entry| &mut entry.connection)
     }
 
-    /// How many connections there are.
+    /// Number of connections.
     pub fn connections(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether every connection has come to its end, and nothing is left to send.
+    /// Returns true if every connection has ended, and nothing is left to send.
     pub fn is_idle(&self) -> bool {
         self.entries.is_empty() && self.replies.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ pub(crate) mod code {
     pub(crate) const PATH_UNSTABLE: u64 = 0x3e76;
 }
 
-/// What one end holds against the other, or against itself.
+/// Violation of the protocol by the peer, or internal error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportError {
     /// The code on the wire (RFC 9000 section 20.1).
@@ -73,7 +73,7 @@ impl fmt::Display for TransportError {
     }
 }
 
-/// Why a connection is over.
+/// Reason of a connection's end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
@@ -85,7 +85,7 @@ pub enum ConnectionError {
     ApplicationClosed {
         /// The application's code.
         code: u64,
-        /// What it said.
+        /// Its reason phrase.
         reason: String,
     },
     /// The peer's transport closed it.
@@ -114,7 +114,7 @@ fn said(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(": {reason}") }
 }
 
-/// Why a stream could not be used.
+/// Error of using a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamError {

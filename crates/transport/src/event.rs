@@ -1,4 +1,4 @@
-//! What an application hears of a connection.
+//! Events of a connection for the application.
 
 use crate::error::{ConnectionError, code};
 use crate::wire::frame::Dir;
@@ -6,7 +6,7 @@ use crate::wire::frame::Dir;
 /// Number of a path within its connection, as on the wire; never used again.
 pub type PathId = u32;
 
-/// Why a path was closed (draft-ietf-quic-multipath-21 section 6).
+/// Reason of a path's end (draft-ietf-quic-multipath-21 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathClose {
@@ -19,7 +19,7 @@ pub enum PathClose {
 }
 
 impl PathClose {
-    /// What a code of [`Event::PathClosed`] says.
+    /// Meaning of a code of [`Event::PathClosed`].
     pub fn of(code: u64) -> PathClose {
         match code {
             code::PATH_RESOURCES => PathClose::NotNeeded,

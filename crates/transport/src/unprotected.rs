@@ -8,7 +8,7 @@ use crate::crypto::{
 use rustls::Error;
 use std::collections::VecDeque;
 
-/// What stands where a cipher has its tag.
+/// Stand-in for a cipher's tag.
 pub const TAG: [u8; 16] = [0; 16];
 
 struct NoKey;

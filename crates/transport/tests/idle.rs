@@ -1,4 +1,4 @@
-//! What a connection costs that does nothing: its memory, and that others are none the slower for it. In a process of its own, because
+//! Cost of an idle connection: its memory, and no slowdown of others. In a process of its own, because
 //! other tests allocate.
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 

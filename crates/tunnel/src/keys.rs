@@ -1,4 +1,4 @@
-//! Who one is: a self-signed certificate. Peers know it by the SHA-256 of it, so no authority is needed.
+//! Identity: a self-signed certificate. Peers know it by its SHA-256, so no authority is needed.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
@@ -71,7 +71,7 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// What is wrong with the folder of keys.
+/// Fault of the folder of keys.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeysError {
@@ -99,7 +99,7 @@ pub enum KeysError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// A line of the list of peers.
@@ -109,7 +109,7 @@ pub enum KeysError {
         path: PathBuf,
         /// Counted from 1.
         line: usize,
-        /// What is there instead.
+        /// The text in its place.
         source: NoFingerprint,
     },
     /// No key could be made.
@@ -230,7 +230,7 @@ impl Identity {
         Ok((identity, true))
     }
 
-    /// What peers know it by.
+    /// Fingerprint by which peers know it.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&self.certificate)
     }

@@ -20,7 +20,7 @@ pub struct Place {
     pub port: u16,
 }
 
-/// Why a text is no [`Place`]; each says what to write instead.
+/// Fault of a text that is no [`Place`]; each has the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaceError {
@@ -50,7 +50,7 @@ pub enum PlaceError {
 pub struct NameError {
     /// The name.
     pub host: String,
-    /// Why not.
+    /// Fault.
     pub reason: String,
 }
 

@@ -25,7 +25,7 @@ pub struct RelayName {
     place: Place,
 }
 
-/// Why a text names no relay.
+/// Fault of a relay's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RelayNameError {
@@ -83,7 +83,7 @@ pub struct NamedRelay {
     credentials: Credentials,
 }
 
-/// Why relays cannot be used.
+/// Error of setting up relays.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RelaysError {
@@ -92,7 +92,7 @@ pub enum RelaysError {
     NoSecret {
         /// The relay.
         name: RelayName,
-        /// Where it was looked for.
+        /// File in which it was looked for.
         path: PathBuf,
     },
     /// The secret is none.
@@ -111,7 +111,7 @@ pub enum RelaysError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: vmcc_files::ReadError,
     },
     /// It is something else.
@@ -175,7 +175,7 @@ fn secrets(path: &Path) -> Result<Vec<(RelayName, String)>, RelaysError> {
     lines.map(read).collect()
 }
 
-/// Where relays are: an address of each family.
+/// Addresses of relays: one of each family.
 pub(crate) async fn resolve(relays: &[NamedRelay]) -> Result<Vec<Relay>, NameError> {
     let mut found = Vec::new();
     for NamedRelay { name, credentials } in relays {

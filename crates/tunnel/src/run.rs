@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-/// How soon a wish to stop is seen.
+/// Interval at which a request to stop is checked.
 const GLANCE: Duration = Duration::from_millis(50);
-/// What may still read or write files at the end is waited for this long.
+/// Time for pending reads and writes of files at the end.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// Runs `work` on this thread.
@@ -32,7 +32,7 @@ pub(crate) async fn stopped(stop: &AtomicBool) {
     }
 }
 
-/// What `work` gives; nothing if `until` is over before.
+/// Result of `work`; none if `until` is over before.
 pub(crate) async fn unless<T>(until: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;

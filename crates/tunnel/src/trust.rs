@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use vmcc_transport::crypto::{ClientTls, ServerTls};
 
-/// Who may be at the other end.
+/// Trusted peers.
 #[derive(Clone, Debug)]
 pub(crate) enum Trust {
     /// Anybody, also without a certificate.

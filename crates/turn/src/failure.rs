@@ -1,6 +1,6 @@
-//! Why a relay does not relay.
+//! Failures of relays.
 
-/// What a server refused, or did not do. Texts go on where the server's name ends, and say what helps.
+/// Refusal or silence of a server. Texts continue after the server's name, and have the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {

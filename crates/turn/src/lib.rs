@@ -21,7 +21,7 @@ use std::fmt;
 /// The port of TURN servers (RFC 8656 section 4).
 pub const PORT: u16 = 3478;
 
-/// Who one is for a server. The secret is never shown.
+/// Identity for a server. The secret is never shown.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Credentials {
     user: String,

@@ -86,7 +86,7 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// Where the value of the first attribute of a type is. What follows a signature is not signed, and does not count.
+    /// Place of the value of the first attribute of a type. Bytes after a signature are not signed, and do not count.
     pub(crate) fn place(self, kind: u16) -> Option<Range<usize>> {
         let first = self.attributes().find(|(other, _)| *other == kind || *other == MESSAGE_INTEGRITY);
         first.filter(|(other, _)| *other == kind).map(|(_, place)| place)
@@ -119,7 +119,7 @@ impl<'a> Message<'a> {
         Some((u16::from(head[2] & 7) * 100 + u16::from(head[3]).min(99), words))
     }
 
-    /// Whether who wrote it has the key.
+    /// Returns true if the signature was made with the key.
     pub(crate) fn is_signed(self, key: &[u8]) -> bool {
         let Some(place) = self.place(MESSAGE_INTEGRITY).filter(|place| place.len() == HMAC_BYTES) else {
             return false;

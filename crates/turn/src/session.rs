@@ -22,7 +22,7 @@ const LAST_SENDS: u32 = 2;
 const MOST_STALE: u32 = 4;
 /// Permissions last 5 minutes (RFC 8656 section 9); binding a channel again renews both.
 const REBIND: Span = Span::from_secs(200);
-/// What a server says of an allocation's time is believed within these.
+/// Bounds of the lifetime that a server grants; values beyond count as the bound.
 const LEAST_LIFETIME: u32 = 20;
 const MOST_LIFETIME: u32 = 3600;
 /// Peers of one session: as many channels are ever opened.
@@ -38,7 +38,7 @@ const MOST_TEXT: usize = 763;
 const UDP: u8 = 17;
 const FAMILY_V6: u8 = 2;
 
-/// Whether a session relays.
+/// State of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// The server was asked.
@@ -49,7 +49,7 @@ pub enum State {
     Over(Failure),
 }
 
-/// Whether it relays to a peer.
+/// State of the channel to a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerState {
     /// The server was asked, or will be.
@@ -66,7 +66,7 @@ struct Peer {
     state: PeerState,
     /// That it was refused is known: who asks again wants the server to be asked again.
     told: bool,
-    /// When its channel is to be bound again.
+    /// Time at which its channel is bound again.
     renew: Time,
 }
 
@@ -90,7 +90,7 @@ struct Request {
     next: Time,
 }
 
-/// What a server wants requests to be signed with.
+/// Realm and nonce with which a server wants requests to be signed.
 struct Realm {
     realm: Vec<u8>,
     nonce: Vec<u8>,
@@ -100,7 +100,7 @@ struct Realm {
 /// An allocation at a server, and who is reached by it.
 pub struct Session {
     credentials: Credentials,
-    /// Whether the address is to be one of IPv6.
+    /// Asks for an IPv6 address.
     v6: bool,
     seed: [u8; 32],
     ids: u64,
@@ -136,7 +136,7 @@ impl Session {
         session
     }
 
-    /// How it stands.
+    /// Its state.
     pub fn state(&self) -> &State {
         &self.state
     }
@@ -184,7 +184,7 @@ impl Session {
         PeerState::Asking
     }
 
-    /// What a datagram to a peer has to begin with, for its length.
+    /// Header of a datagram of this length to a peer.
     pub fn header(&self, peer: SocketAddr, len: usize) -> Option<[u8; HEADER]> {
         self.relayed()?;
         let peer = self.peers.iter().find(|one| one.address == peer && one.state == PeerState::Ready)?;
@@ -392,7 +392,7 @@ impl Session {
         }
     }
 
-    /// Whether there is nothing to wait for any more.
+    /// Returns true if there is nothing to wait for any more.
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Over(_))
     }
@@ -429,7 +429,7 @@ impl Session {
         }
     }
 
-    /// When [`Session::poll_transmit`] is to be called at the latest.
+    /// Latest time for the next [`Session::poll_transmit`].
     pub fn poll_timeout(&self) -> Option<Time> {
         if self.is_over() {
             return None;

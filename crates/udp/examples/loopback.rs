@@ -1,4 +1,4 @@
-//! What the sockets carry and cost: both ends in one process, over paths of the loopback. `loopback [PATHS] [GIB] [SEGMENTS]`.
+//! Throughput and cost of the sockets: both ends in one process, over paths of the loopback. `loopback [PATHS] [GIB] [SEGMENTS]`.
 
 #[path = "../../transport/tests/transport/tls.rs"]
 mod tls;

@@ -4,7 +4,7 @@ use quinn_udp::Transmit;
 use std::io;
 use tokio::net::UdpSocket;
 
-/// Whether two packets can be in one call: what is said of a packet beside its destination is said once for all.
+/// Returns true if two packets can be in one call: ancillary data beside the destination are given once for all.
 pub(crate) fn alike(one: &Transmit<'_>, other: &Transmit<'_>) -> bool {
     let said = |one: &Transmit<'_>| (one.ecn, one.segment_size, one.src_ip, one.destination.is_ipv6());
     said(one) == said(other)

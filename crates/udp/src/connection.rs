@@ -155,7 +155,7 @@ impl Connection {
         self.wait(|state, _| state.events.pop_front()).await
     }
 
-    /// Why it ended, once it has.
+    /// Reason of its end, once it has ended.
     pub async fn closed(&self) -> ConnectionError {
         match self.wait(|_, _| None::<()>).await {
             Err(error) => error,
@@ -163,12 +163,12 @@ impl Connection {
         }
     }
 
-    /// Why it ended, if it has.
+    /// Reason of its end, if it has ended.
     pub fn error(&self) -> Option<ConnectionError> {
         self.with_state(|inner, handle| inner.connections.get(&handle).and_then(|state| state.error.clone()))
     }
 
-    /// What has become of what is written to a stream; `None`: it, or the connection, is no more.
+    /// State of a stream's written data; `None`: it, or the connection, is no more.
     pub(crate) fn poll_sending(&self, stream: u64, cx: &Context<'_>) -> Poll<Option<SendingEnd>> {
         self.with_state(|inner, handle| {
             let State { error, sending, .. } = inner.state(handle);
@@ -215,7 +215,7 @@ impl Connection {
         })
     }
 
-    /// Why the system last refused to send along a route, if it did.
+    /// Reason of the system's last refusal to send along a route, if there was one.
     pub fn refusal(&self, route: Route) -> Option<String> {
         self.with_state(|inner, _| inner.refusals.get(&route).map(|(_, text)| text.clone()))
     }
@@ -230,12 +230,12 @@ impl Connection {
         self.with(|engine| engine.stats()).unwrap_or_default()
     }
 
-    /// Whether more than one path is possible: both ends speak multipath QUIC.
+    /// Returns true if more than one path is possible: both ends speak multipath QUIC.
     pub fn is_multipath(&self) -> bool {
         self.with(|engine| engine.is_multipath()).unwrap_or(false)
     }
 
-    /// Whether paths can be opened.
+    /// Returns true if paths can be opened.
     pub fn is_confirmed(&self) -> bool {
         self.with(|engine| engine.is_confirmed()).unwrap_or(false)
     }
@@ -251,7 +251,7 @@ impl Connection {
         })
     }
 
-    /// How often keys were updated, by whichever end.
+    /// Number of key updates, by whichever end.
     pub fn key_updates(&self) -> u64 {
         self.with(|engine| engine.key_updates()).unwrap_or(0)
     }

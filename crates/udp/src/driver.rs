@@ -25,7 +25,7 @@ pub(crate) struct Driver {
     buffers: Buffers,
     out: Outgoing,
     sleep: Pin<Box<Sleep>>,
-    /// What `sleep` waits for.
+    /// Time for which `sleep` waits.
     due: Option<Time>,
     /// Bytes that came since others had their turn.
     received: usize,
@@ -37,7 +37,7 @@ impl Driver {
         Driver { shared, buffers: Buffers::new(), out: Outgoing::default(), sleep, due: None, received: 0 }
     }
 
-    /// Whether there is more to do at once.
+    /// Runs one round; true if there is more to do at once.
     fn round(&mut self, inner: &mut Inner, cx: &mut Context<'_>) -> bool {
         let mut more = self.receive(inner, cx);
         let now = inner.now();
@@ -147,7 +147,7 @@ fn refused(inner: &mut Inner, refusals: &[Refusal]) -> bool {
     !refusals.is_empty()
 }
 
-/// Whether nobody holds the endpoint any more, and everybody was told.
+/// Returns true if nobody holds the endpoint any more, and every handle was notified.
 fn is_over(inner: &mut Inner) -> bool {
     if inner.abandoned && inner.engine.is_idle() && !inner.relays.is_empty() {
         inner.close_relays(|_| true);

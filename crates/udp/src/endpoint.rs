@@ -112,7 +112,7 @@ impl Endpoint {
         self.locals().into_iter().find(|local| local.ip() == ip)
     }
 
-    /// What sockets are bound to.
+    /// Addresses to which sockets are bound.
     pub fn locals(&self) -> Vec<SocketAddr> {
         self.shared().lock().sockets.iter().map(Socket::local).collect()
     }

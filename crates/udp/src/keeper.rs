@@ -35,7 +35,7 @@ const RETRY_ROOM_INTERVAL: Duration = Duration::from_secs(10);
 /// The handshake is to be confirmed, or the peer has not given connection ids yet: a round trip.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
-/// Why a relay is not asked again at once.
+/// Reason for which a relay is not asked again at once.
 pub(crate) const FORGETFUL: &str =
     "it forgets again and again what it has given (437); ask its operator whether it is restarted";
 
@@ -46,7 +46,7 @@ pub struct Keeper {
     failed: Arc<Mutex<HashMap<Key, Failed>>>,
 }
 
-/// Who a candidate is: its ends, and the relay.
+/// Identity of a candidate: its ends, and the relay.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     source: IpAddr,
@@ -157,7 +157,7 @@ struct Work {
     opening: HashMap<u32, (Key, Route, u64)>,
     /// Pairs of paths that worked.
     worked: HashSet<Key>,
-    /// When relays last had forgotten us.
+    /// Times at which relays last had lost an allocation.
     lost: HashMap<(IpAddr, Relay, bool), Instant>,
     /// Beginnings of paths' silence.
     silent: HashMap<u32, Instant>,
@@ -302,7 +302,7 @@ impl Work {
         candidates
     }
 
-    /// What a path is an instance of.
+    /// Candidate that a path is an instance of.
     fn key_of(&self, path: &PathReport) -> Key {
         let Route { local, remote } = path.route;
         match self.connection.endpoint().via(local) {

@@ -60,7 +60,7 @@ pub use reach::{Attempt, Candidate, ReachError, Target};
 pub use relay::{Relay, Via};
 pub use stream::{RecvStream, SendStream, Stream};
 
-/// What of a stream waits to be sent: as much as stays in a processor's cache beside all else.
+/// Unsent bytes of a stream: as many as stay in a processor's cache beside all else.
 const UNSENT: u64 = 512 << 10;
 
 /// Settings that suit sockets: as many packets in one call as the kernel takes, and data taken from programs shortly before it leaves.

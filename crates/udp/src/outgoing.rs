@@ -1,4 +1,4 @@
-//! What is to leave in one go: gathered from the engine, handed to the sockets that it leaves by.
+//! Packets to send in one go: gathered from the engine, handed to their sockets.
 
 use crate::shared::Inner;
 use crate::socket::{Message, Refusal};
@@ -70,7 +70,7 @@ impl Outgoing {
 }
 
 impl Inner {
-    /// What packets of a path leave by.
+    /// Socket for a path's packets.
     fn target_of(&self, transmit: &Transmit) -> Option<Target> {
         let local = transmit.route.local;
         let relay = self.relays.iter().position(|relay| relay.is_at(local)).map(Target::Relay);

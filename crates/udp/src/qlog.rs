@@ -23,7 +23,7 @@ const MOST_KEPT: usize = 64 << 10;
 const MOST_UNPROVED: usize = 16 << 10;
 /// Bytes of all connections that wait for the disk.
 const MOST_WAITING: usize = 8 << 20;
-/// What is kept is not older than this, if anything happens at all.
+/// Longest time for which events are kept in memory, if anything happens at all.
 const OLDEST: Duration = Duration::from_millis(250);
 /// Bytes of a file.
 const MOST_BYTES: u64 = 1 << 30;
@@ -42,7 +42,7 @@ struct Shared {
     folder: PathBuf,
     /// Bytes that the thread has not written yet.
     waiting: AtomicUsize,
-    /// What went wrong first.
+    /// The first fault.
     trouble: Mutex<Option<String>>,
 }
 
@@ -143,7 +143,7 @@ struct Log {
     work: Sender<Work>,
     name: Arc<str>,
     kept: String,
-    /// When the first of `kept` came.
+    /// Arrival time of the first of `kept`.
     since: Instant,
     /// Bytes that are written, or wait for it.
     given: u64,

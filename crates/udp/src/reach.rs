@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(8);
 /// Paths that relays are used for, unless another number is said: mTCP's (section 3.3 of its paper).
 const USUAL_MOST: usize = 5;
 
-/// Whom to connect to, and from where.
+/// Addresses of both ends.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The name that certificates are to be for, where they are checked by name.
@@ -38,7 +38,7 @@ pub struct Target {
     pub locals: Vec<IpAddr>,
     /// Relays, which are used as long as there are fewer paths than `most`.
     pub relays: Vec<Relay>,
-    /// How many paths are enough to do without further relays.
+    /// Number of paths above which no further relay is used.
     pub most: usize,
 }
 
@@ -49,7 +49,7 @@ impl Default for Target {
     }
 }
 
-/// What may be a path.
+/// Possible path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// From here.
@@ -69,7 +69,7 @@ pub struct Attempt {
     pub relay: Option<String>,
     /// To there.
     pub remote: SocketAddr,
-    /// Why not.
+    /// Reason.
     pub reason: String,
 }
 
@@ -88,9 +88,9 @@ pub enum ReachError {
     /// It answered, and one end refused the other.
     #[error("{remote}: {error}")]
     Refused {
-        /// Who answered.
+        /// Peer that answered.
         remote: SocketAddr,
-        /// What was wrong.
+        /// Fault.
         error: ConnectionError,
     },
     /// The settings cannot be used.
@@ -236,7 +236,7 @@ impl Endpoint {
         Trial { candidate, done, patience: Box::pin(sleep(PATIENCE)) }
     }
 
-    /// Where packets of a candidate leave from, once that is known.
+    /// Source address of a candidate's packets, once that is known.
     async fn local_for(&self, candidate: &Candidate) -> Result<SocketAddr, String> {
         let Candidate { source, relay: Some(relay), remote } = candidate else {
             let bound = self.bind_source(&candidate.source, 0);

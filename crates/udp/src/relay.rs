@@ -20,7 +20,7 @@ const SILENCE: Span = Span::from_secs(2);
 /// A TURN server, and who one is there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Relay {
-    /// Where it is.
+    /// Its address.
     pub address: SocketAddr,
     /// Name and secret.
     pub credentials: Credentials,
@@ -41,7 +41,7 @@ pub struct Via {
     pub relay: Relay,
 }
 
-/// How it stands with a relay to a peer.
+/// State of relaying to a peer.
 #[derive(Debug)]
 pub(crate) enum Relaying {
     /// There will be news.
@@ -194,7 +194,7 @@ impl RelaySocket {
         self.refused(&outer, refusals);
     }
 
-    /// What it says of its address is not true: no packet leaves by it.
+    /// Rejects the relay's address as false: no packet leaves by it.
     pub(crate) fn disbelieve(&mut self) {
         self.session.disbelieve();
     }
@@ -205,7 +205,7 @@ impl RelaySocket {
         self.session.peers().filter_map(route).collect()
     }
 
-    /// Why it is over, once it is.
+    /// Reason of its end, once it has ended.
     pub(crate) fn failure(&self) -> Option<Failure> {
         match self.session.state() {
             State::Over(failure) => Some(failure.clone()),
@@ -213,7 +213,7 @@ impl RelaySocket {
         }
     }
 
-    /// Whether this is its address, which it keeps after its end.
+    /// Returns true if this is its address, which it keeps after its end.
     pub(crate) fn is_at(&self, local: SocketAddr) -> bool {
         self.relayed == Some(local)
     }
@@ -253,7 +253,7 @@ fn frame(session: &Session, transmit: &Transmit, bytes: &[u8], out: &mut Vec<u8>
 }
 
 impl Inner {
-    /// Whether the address that a relay says it has given is one of ours: packets of other paths would leave by that relay.
+    /// Returns true if the address that a relay reports is one of ours: packets of other paths would leave by that relay.
     pub(crate) fn is_taken(&self, at: usize) -> bool {
         let relay = &self.relays[at];
         let Some(given) = relay.session.relayed() else { return false };

@@ -1,4 +1,4 @@
-//! What the driver, the handles and the streams share.
+//! State shared by the driver, the handles and the streams.
 
 use crate::connection::PathEvent;
 use crate::relay::RelaySocket;
@@ -35,7 +35,7 @@ pub(crate) struct Inner {
     pub(crate) connections: HashMap<Handle, State>,
     /// Connections of peers that nobody has accepted yet.
     pub(crate) incoming: VecDeque<Handle>,
-    /// Who waits for `incoming`, and for the next round.
+    /// Tasks that wait for `incoming`, and for the next round.
     pub(crate) waiting: Vec<Waker>,
     pub(crate) told: Vec<Waker>,
     pub(crate) driver: Option<Waker>,
@@ -43,7 +43,7 @@ pub(crate) struct Inner {
     pub(crate) rounds: u64,
     /// No handle is left.
     pub(crate) abandoned: bool,
-    /// What the system said when it refused to send, and when.
+    /// Refusals of the system to send, with their times.
     pub(crate) refusals: HashMap<Route, (Time, String)>,
     pub(crate) is_client: bool,
     /// Time of the last look for datagrams that came back, and the end of looks without an occasion.
@@ -52,7 +52,7 @@ pub(crate) struct Inner {
     begin: Instant,
 }
 
-/// What the application is to hear of a connection.
+/// Events of a connection for the application.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) connected: bool,
@@ -64,11 +64,11 @@ pub(crate) struct State {
     /// Streams that the peer has opened.
     pub(crate) opened: VecDeque<u64>,
     pub(crate) events: VecDeque<PathEvent>,
-    /// Who waits for anything else.
+    /// Tasks that wait for anything else.
     pub(crate) waiting: Vec<Waker>,
 }
 
-/// What becomes of what is written to a stream.
+/// State of a stream's written data.
 #[derive(Default)]
 pub(crate) struct Sending {
     pub(crate) end: Option<SendingEnd>,
@@ -200,7 +200,7 @@ impl Inner {
         }
     }
 
-    /// What paths of connections that are not over begin at.
+    /// Local addresses of paths of connections that are not over.
     pub(crate) fn used_locals(&mut self) -> HashSet<SocketAddr> {
         let Inner { engine, connections, .. } = self;
         let live = connections.iter().filter(|(_, state)| state.error.is_none()).map(|(handle, _)| *handle);

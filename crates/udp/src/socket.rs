@@ -22,12 +22,12 @@ const RECEIVE_BYTES: usize = 65_536;
 /// Pieces of that size in one call. More would not stay in the processor's cache until they are decrypted, and of small datagrams, all of which
 /// begin at the same places of it, would drive each other out.
 const RECEIVE_PIECES: usize = 8;
-/// What is asked of the kernel for each direction; it may give less.
+/// Socket buffer asked of the kernel for each direction; it may give less.
 const BUFFER_BYTES: usize = 4 << 20;
-/// What waits for room in a socket at most. More is dropped, as a full queue does it: it must not keep other paths waiting.
+/// Bytes that wait for room in a socket at most. More is dropped, as a full queue does it: it must not keep other paths waiting.
 const BACKLOG_BYTES: usize = 512 << 10;
 
-/// What one call receives into.
+/// Buffers of one receiving call.
 pub(crate) struct Buffers {
     bytes: Vec<u8>,
     metas: Vec<RecvMeta>,
@@ -40,7 +40,7 @@ impl Buffers {
     }
 }
 
-/// What is to leave: datagrams of one size along one route, as the engine gives them.
+/// Datagrams of one size along one route, as the engine gives them.
 #[derive(Clone, Copy)]
 pub(crate) struct Message<'a> {
     pub(crate) transmit: &'a Transmit,
@@ -118,14 +118,14 @@ impl Socket {
         icmp::take(&self.io)
     }
 
-    /// Whether it was opened for an address of an interface that does not have it any more.
+    /// Returns true if it was opened for an address that its interface does not have any more.
     pub(crate) fn is_stale(&self, own: &[Source]) -> bool {
         let Some(interface) = &self.interface else { return false };
         let has = |source: &Source| source.ip == self.local.ip() && source.interface == interface.name;
         !own.iter().any(has) || Interface::of(&interface.name) != *interface
     }
 
-    /// Whether packets from `local` leave here.
+    /// Returns true if packets from `local` leave here.
     pub(crate) fn serves(&self, local: SocketAddr) -> bool {
         let everywhere = self.local.ip().is_unspecified() && self.local.is_ipv4() == local.is_ipv4();
         self.local.port() == local.port() && (everywhere || self.local.ip() == local.ip())
@@ -221,7 +221,7 @@ fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }
 
-/// What of some messages the kernel has taken, or refused: so many, and bytes of the next.
+/// Messages that the kernel has taken or refused: their number, and bytes of the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Done {
     messages: usize,
@@ -310,7 +310,7 @@ fn ecn_of(meta: &RecvMeta) -> Ecn {
     }
 }
 
-/// Whether this address is one of the loopback, whose interface carries all of this host's.
+/// Returns true if this address is one of the loopback, whose interface carries all of this host's.
 pub(crate) fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }

@@ -195,7 +195,7 @@ impl AsyncWrite for SendStream {
         self.get_mut().poll_write_some(cx, data)
     }
 
-    /// What was written leaves by itself.
+    /// Does nothing: written data leave by themselves.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use vmcc_transport::{ConnectionError, Retry, Server};
 use vmcc_udp::{Connection, Endpoint, Keeper, ReachError, Target};
 
-/// What a test waits for at most.
+/// Longest wait of a test.
 const MOST: Duration = Duration::from_secs(30);
 
 fn server() -> Endpoint {

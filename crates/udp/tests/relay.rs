@@ -13,7 +13,7 @@ use vmcc_transport::{Retry, Server};
 use vmcc_turn::Credentials;
 use vmcc_udp::{Connection, Endpoint, Keeper, Relay, Target};
 
-/// What a test waits for at most.
+/// Longest wait of a test.
 const MOST: Duration = Duration::from_secs(30);
 /// A relay that is asked again without a pause would be so hundreds of times in this time; the first pause is 5 s.
 const WHILE: Duration = Duration::from_millis(1500);
@@ -24,7 +24,7 @@ const SUCCESS: u16 = 0x100;
 const ERROR: u16 = 0x110;
 const COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 
-/// What it gives, after how many channels of each address it says 437, and what came.
+/// TURN server of a test: the address that it gives, the bindings of each address before it answers 437, and received messages.
 struct Turn {
     gives: SocketAddr,
     binds: u32,

@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-/// Why a quantity could not be read.
+/// Error of reading a quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not {expected}: {problem}")]
 #[non_exhaustive]
 pub struct UnitError {
     /// The text as given.
     pub text: String,
-    /// What was expected, with an example.
+    /// The expected form, with an example.
     pub expected: &'static str,
-    /// What is wrong with it.
+    /// The fault.
     pub problem: Problem,
 }
 
-/// What is wrong with the text of a quantity.
+/// Fault in the text of a quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {

@@ -75,7 +75,7 @@ macro_rules! quantity {
             pub const fn get(self) -> u64 {
                 self.0
             }
-            /// Whether it is nothing.
+            /// Returns true for zero.
             pub const fn is_zero(self) -> bool {
                 self.0 == 0
             }
@@ -187,13 +187,13 @@ impl Packets {
 }
 
 impl BitsPerSec {
-    /// How long `data` takes at this rate, in picoseconds, rounded up; `None` at rate zero or on overflow.
+    /// Time that `data` takes at this rate, in picoseconds, rounded up; `None` at rate zero or on overflow.
     pub fn transmit_ps(self, data: Bytes) -> Option<u64> {
         let bits = u128::from(data.0) * 8;
         let ps = bits.checked_mul(1_000_000_000_000)?.div_ceil(u128::from(self.0).max(1));
         if self.0 == 0 { None } else { u64::try_from(ps).ok() }
     }
-    /// How long `data` takes at this rate, rounded up to a nanosecond; `None` at rate zero or on overflow.
+    /// Time that `data` takes at this rate, rounded up to a nanosecond; `None` at rate zero or on overflow.
     pub fn transmit_time(self, data: Bytes) -> Option<Nanos> {
         self.transmit_ps(data).map(|ps| Nanos(ps.div_ceil(1_000)))
     }

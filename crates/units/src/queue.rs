@@ -38,7 +38,7 @@ impl Limit {
             Self::Packets(count) => count.bytes(packet),
         }
     }
-    /// Whether it holds nothing.
+    /// Returns true for a limit of nothing.
     pub const fn is_zero(self) -> bool {
         match self {
             Self::Bytes(bytes) => bytes.is_zero(),

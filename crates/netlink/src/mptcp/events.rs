@@ -1,4 +1,4 @@
-//! What becomes of the subflows of a network namespace's MPTCP connections, as the kernel announces it.
+//! Events of subflows of a network namespace's MPTCP connections, as the kernel announces them.
 
 use crate::genl::{self, Command, bytes_of};
 use crate::invalid;
@@ -84,7 +84,7 @@ impl Events {
         Ok(Self(socket))
     }
 
-    /// What was announced since the last call.
+    /// Events since the last call.
     ///
     /// # Errors
     /// Announcements found no room (`ENOBUFS`), or cannot be read.

@@ -1,4 +1,4 @@
-//! What is done to single connections, which the kernel allows where user space manages their paths
+//! Commands for single connections, which the kernel accepts where user space manages their paths
 //! (`net.mptcp.pm_type=1`): connections that it manages itself answer `InvalidInput`.
 
 use super::{Endpoint, MPTCP_PM_ATTR_ADDR, MPTCP_PM_CMD_SET_FLAGS, PathManager};

@@ -28,7 +28,7 @@ pub(super) fn open(path: &Path) -> Result<SerializedFileReader<File>, TableError
     SerializedFileReader::new(file).map_err(|e| TableError::from_parquet(path, e))
 }
 
-/// Whether a column's cells may be absent.
+/// Returns true if a column's cells may be absent.
 pub(super) fn is_optional(column: &ColumnDescriptor) -> bool {
     column.max_def_level() > 0
 }

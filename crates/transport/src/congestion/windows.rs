@@ -38,9 +38,9 @@ struct Share {
     silent: bool,
     /// Reductions that losses and marks on it have caused.
     reductions: u64,
-    /// When the newest was sent that arrived.
+    /// Send time of the newest packet that arrived.
     arrived: Time,
-    /// What was sent before went elsewhere.
+    /// Time of its last restart: packets sent before went elsewhere.
     moved_at: Time,
 }
 
@@ -57,7 +57,7 @@ impl Windows {
         }
     }
 
-    /// Whether there is one for all.
+    /// Returns true if there is one for all.
     pub(crate) fn is_combined(&self) -> bool {
         self.coupling == Coupling::Combined
     }
@@ -144,7 +144,7 @@ impl Windows {
         self.resize();
     }
 
-    /// What was learnt does not hold any more, nor does what becomes of packets that were sent before say anything.
+    /// Restarts a path's state for another network; the fate of packets that were sent before is ignored.
     pub(crate) fn restart(&mut self, slot: usize, now: Time) {
         let index = self.index(slot);
         let old = &mut self.windows[index];

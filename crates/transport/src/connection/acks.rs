@@ -1,4 +1,4 @@
-//! What acknowledgments and losses mean: round trips, marks, windows, and what has to be said again (RFC 9002).
+//! Effects of acknowledgments and losses: round trips, marks, windows, and frames to send again (RFC 9002).
 
 use super::*;
 use crate::congestion::{Acked, Advice};
@@ -155,7 +155,7 @@ impl Connection {
         self.pace(slot);
     }
 
-    /// How long the peer may delay acknowledgments.
+    /// Longest delay of the peer's acknowledgments.
     pub(super) fn peer_ack_delay(&self) -> Span {
         Span::from_ms(self.peer.max_ack_delay_ms)
     }
@@ -271,7 +271,7 @@ impl Connection {
         }
     }
 
-    /// What no event of qlog is defined for.
+    /// Logs a message for which qlog defines no event.
     pub(super) fn note(&mut self, now: Time, path: PathId, message: &str) {
         if let Some(log) = &mut self.log {
             log.note(now, path, message);
@@ -297,7 +297,7 @@ impl Connection {
         }
     }
 
-    /// What was in a packet has to be said again, on whichever path comes first.
+    /// Queues a lost packet's frames to be sent again, on whichever path comes first.
     pub(super) fn on_frames_lost(&mut self, space: SpaceId, frames: Frames) {
         for frame in frames {
             match frame {

@@ -1,4 +1,4 @@
-//! What applications call: streams, datagrams, figures.
+//! The application's calls: streams, datagrams, figures.
 
 use super::*;
 use crate::error::StreamError;
@@ -31,17 +31,17 @@ pub struct PathReport {
     pub id: PathId,
     /// From where to where.
     pub route: Route,
-    /// Whether it can carry data.
+    /// Open: it can carry data.
     pub open: bool,
-    /// Whether it is silent while it should answer.
+    /// Silent while it should answer.
     pub failed: bool,
-    /// Whether it is to carry data only where no other can.
+    /// Backup: it carries data only where no other path can.
     pub backup: bool,
     /// Smoothed round trip; zero before the first sample.
     pub srtt: Span,
     /// The last sample of the round trip.
     pub latest_rtt: Span,
-    /// How many samples there were.
+    /// Number of samples.
     pub rtt_samples: u64,
     /// Congestion window in packets; where that is one of all paths, the whole.
     pub cwnd_pkt: u32,
@@ -49,7 +49,7 @@ pub struct PathReport {
     pub in_flight: u64,
     /// Bytes of a packet.
     pub mtu: u16,
-    /// Whether ECN marks pass.
+    /// ECN marks pass.
     pub ecn: bool,
     /// Bytes that came, and that left, since its address last changed.
     pub bytes: (u64, u64),
@@ -171,17 +171,17 @@ impl Connection {
         self.side
     }
 
-    /// Whether the handshake is confirmed: paths can be opened.
+    /// Returns true once the handshake is confirmed: paths can be opened.
     pub fn is_confirmed(&self) -> bool {
         self.confirmed
     }
 
-    /// Whether both ends speak multipath QUIC.
+    /// Returns true if both ends speak multipath QUIC.
     pub fn is_multipath(&self) -> bool {
         self.multipath
     }
 
-    /// Why the connection is over, if it is.
+    /// Reason of the connection's end, if it has ended.
     pub fn error(&self) -> Option<&ConnectionError> {
         self.error.as_ref()
     }

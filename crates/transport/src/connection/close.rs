@@ -10,7 +10,7 @@ const LINGER: u64 = 3;
 /// Bytes of a reason that are sent.
 const MOST_REASON: usize = 200;
 
-/// What is said at the end, and how often.
+/// CONNECTION_CLOSE to send, and its repetition.
 #[derive(Clone, Debug)]
 pub(super) struct Close {
     application: bool,
@@ -119,7 +119,7 @@ impl Connection {
         }
     }
 
-    /// Where the peer was heard last: another path may be silent although nobody could notice so far.
+    /// Path on which the peer was heard last: another one may be silent although nobody could notice so far.
     fn slot_to_close_on(&self) -> usize {
         let rank = |path: &Path| (path.is_open(), !path.failed, path.heard_at);
         let live = self.paths.iter().enumerate().rev().filter(|(_, path)| path.is_live());

@@ -126,7 +126,7 @@ impl Connection {
         (self.peer, self.peer_known) = (params, true);
     }
 
-    /// Whether the handshake is complete now, and what follows from it.
+    /// Completes the handshake if nothing is missing.
     fn complete(&mut self, now: Time) -> Result<(), TransportError> {
         if self.state != State::Handshaking || self.session.is_handshaking() || self.one_rtt.is_none() {
             return Ok(());

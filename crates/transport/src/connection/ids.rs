@@ -40,7 +40,7 @@ impl Connection {
         }
     }
 
-    /// Whether the peer has chosen to be known by no id.
+    /// Returns true if the peer has chosen an empty connection id.
     pub(super) fn has_no_peer_id(&self) -> bool {
         self.peer_cid.is_some_and(|id| id.as_slice().is_empty())
     }

@@ -21,14 +21,14 @@ pub(super) struct OneRtt {
     /// Packets of this phase that were encrypted, and of all phases that could not be decrypted.
     encrypted: u64,
     failed: u64,
-    /// When this phase began.
+    /// Begin of this phase.
     since: Time,
     /// A packet of this phase was acknowledged: the next update is allowed.
     confirmed: bool,
     pub(super) updates: u64,
 }
 
-/// What became of a packet.
+/// Result of opening a packet.
 pub(super) enum Opened {
     /// So many bytes of it are frames.
     Payload(usize),
@@ -157,12 +157,12 @@ impl OneRtt {
         may
     }
 
-    /// Whether the key must not encrypt anything more.
+    /// Returns true if the key must not encrypt anything more.
     pub(super) fn is_exhausted(&self) -> bool {
         self.encrypted + 2 >= self.now.local.confidentiality_limit()
     }
 
-    /// Whether the key has encrypted nearly as much as it may.
+    /// Returns true if the key has encrypted nearly as much as it may.
     pub(super) fn is_worn(&self) -> bool {
         self.encrypted + CONFIDENTIALITY_MARGIN >= self.now.local.confidentiality_limit()
     }

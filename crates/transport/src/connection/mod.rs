@@ -62,7 +62,7 @@ pub(crate) const LOCAL_CID_LEN: usize = 8;
 /// Places for paths: what schedulers and congestion control can have.
 pub(crate) const MAX_PATHS: usize = vmcc_cc::MAX_PATHS;
 
-/// What leaves as one UDP datagram, or as several of the same size but the last.
+/// Data to send as one UDP datagram, or as several of the same size but the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// From where to where.
@@ -111,7 +111,7 @@ enum State {
     Closed,
 }
 
-/// What the endpoint has to know.
+/// Events for the endpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EndpointNews {
     NewLocal(ConnectionId),
@@ -134,7 +134,7 @@ pub struct Connection {
     one_rtt: Option<OneRtt>,
     /// Handshake messages in packets with short headers.
     crypto: (SendBuffer, RecvBuffer),
-    /// Where handshake messages are written now: 0 and 1 as in `levels`, 2 in packets with short headers.
+    /// Level at which handshake messages are written now: 0 and 1 as in `levels`, 2 in packets with short headers.
     write_level: usize,
     confirmed: bool,
     /// A server's: the client has shown that it receives. A client's: the server knows that of it.
@@ -148,7 +148,7 @@ pub struct Connection {
     token: Vec<u8>,
     /// For the next connection to the same server.
     new_token: Option<Vec<u8>>,
-    /// What a server gives its client for the next connection.
+    /// Token that a server gives its client for the next connection.
     token_to_give: Vec<u8>,
     own_cid: ConnectionId,
     peer_cid: Option<ConnectionId>,
@@ -160,7 +160,7 @@ pub struct Connection {
     local_max_path: PathId,
     peer_max_path: PathId,
     next_path: PathId,
-    /// What the peer has said of paths that have not begun here: its number, and whether they are available.
+    /// PATH_STATUS of paths that have not begun here: sequence number, and whether they are available.
     early_status: BTreeMap<PathId, (u64, bool)>,
     /// Paths that were abandoned, open or not.
     spent: Ranges,
@@ -186,13 +186,13 @@ pub struct Connection {
     /// Bytes of the datagram that is being read.
     arriving: u64,
     stats: Stats,
-    /// What one call needs and the next one can use again.
+    /// Memory that calls reuse.
     scratch: Vec<(u64, SentPacket)>,
     reset_secret: crate::crypto::Secret,
     log: Option<Box<Log>>,
 }
 
-/// What a connection begins with.
+/// Parameters of a new connection.
 pub(crate) struct Begin {
     pub(crate) side: Side,
     pub(crate) config: Arc<Config>,
@@ -204,7 +204,7 @@ pub(crate) struct Begin {
     pub(crate) original_dcid: ConnectionId,
     /// Of a server that has sent a Retry: its id in it.
     pub(crate) retry_scid: Option<ConnectionId>,
-    /// Where the client's Initial was sent to: its keys follow from it.
+    /// Destination id of the client's Initial: its keys follow from it.
     pub(crate) initial_dcid: ConnectionId,
     pub(crate) peer_cid: Option<ConnectionId>,
     pub(crate) token: Vec<u8>,
@@ -305,7 +305,7 @@ impl Connection {
         self.tls.initial_keys(dcid.as_slice(), self.side)
     }
 
-    /// Whether a packet has come that could be read.
+    /// Returns true once a packet has come that could be read.
     pub(crate) fn is_begun(&self) -> bool {
         self.state != State::Handshaking
             || self.levels.iter().flatten().any(|level| level.space.received.expected() > 0)
@@ -327,7 +327,7 @@ impl Connection {
         }
     }
 
-    /// Where handshake messages of a space leave from.
+    /// Send buffer of a space's handshake messages.
     fn crypto_out(&mut self, space: SpaceId) -> Option<&mut SendBuffer> {
         match space {
             SpaceId::Path(_) => Some(&mut self.crypto.0),

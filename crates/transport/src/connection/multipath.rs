@@ -13,7 +13,7 @@ const LINGER: u64 = 3;
 /// No path is left.
 const NO_VIABLE_PATH: u64 = 0x10;
 
-/// Why a path could not be opened.
+/// Error of opening a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {

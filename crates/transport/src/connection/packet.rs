@@ -9,12 +9,12 @@ use std::ops::Range;
 /// A packet that is being written at the end of a buffer.
 pub(super) struct Building {
     pub(super) space: SpaceId,
-    /// Where it begins, its packet number, its frames.
+    /// Offsets of the packet, its packet number and its frames.
     pub(super) start: usize,
     pn_offset: usize,
     payload: usize,
     pn: u64,
-    /// Where it must end, its tag included.
+    /// End of the room for it, its tag included.
     limit: usize,
     tag: usize,
     pub(super) frames: Frames,

@@ -14,7 +14,7 @@ const MAX_REQUESTED: usize = 1024;
 /// Bytes of the tag at the end of a handshake packet.
 const TAG: usize = 16;
 
-/// What a packet's frames were, all together.
+/// Combined properties of a packet's frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nature {
     pub(super) eliciting: bool,

@@ -1,4 +1,4 @@
-//! What leaves, on which path, and when.
+//! Building of packets: contents, path and time.
 
 use super::content::put_crypto;
 use super::*;
@@ -40,7 +40,7 @@ impl Connection {
         self.transmit_data(now, out)
     }
 
-    /// Whether something has to leave on a path whatever its window says.
+    /// Returns true if something has to leave on a path whatever its window says.
     fn is_urgent(&self, now: Time, slot: usize) -> bool {
         let path = &self.paths[slot];
         if !path.is_live() {
@@ -59,7 +59,7 @@ impl Connection {
             || self.acks_due(now, slot)
     }
 
-    /// Whether an acknowledgment is due that this path is to carry.
+    /// Returns true if an acknowledgment is due that this path is to carry.
     fn acks_due(&self, now: Time, slot: usize) -> bool {
         self.one_rtt.is_some()
             && self
@@ -159,7 +159,7 @@ impl Connection {
         Some(self.sent(route, segment, out.len(), ect))
     }
 
-    /// Whether there is something for which the scheduler decides.
+    /// Returns true if there are data for which the scheduler decides.
     pub(super) fn has_data(&self) -> bool {
         self.streams.has_work()
             || !self.pending.is_empty()
@@ -270,7 +270,7 @@ impl Connection {
         }
     }
 
-    /// Whether a packet with a short header has something to carry on a path.
+    /// Returns true if a packet with a short header has something to carry on a path.
     fn has_app_work(&self, now: Time, slot: usize, may_data: bool) -> bool {
         let path = &self.paths[slot];
         let established = self.state == State::Established;
@@ -332,7 +332,7 @@ impl Connection {
         self.finish_packet(now, slot, building, out, pad, ect);
     }
 
-    /// Whether it is to be learnt now whether larger packets pass.
+    /// Returns true if a probe for larger packets is due.
     fn may_probe_mtu(&mut self, now: Time, slot: usize) -> bool {
         let path = &mut self.paths[slot];
         let ready = self.confirmed && path.answers() && path.validated;

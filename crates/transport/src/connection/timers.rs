@@ -1,4 +1,4 @@
-//! What time brings: losses, probes, silence, acknowledgments, the end.
+//! Timers: losses, probes, silence, acknowledgments, the end.
 
 use super::*;
 use crate::paths::mtu;
@@ -18,7 +18,7 @@ const REFUSED_TIMEOUT: Span = Span::from_ms(500);
 const IDLE_PTOS: u64 = 3;
 
 impl Connection {
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing is called before.
+    /// Time of the next [`handle_timeout`](Self::handle_timeout), if nothing is called before.
     pub fn poll_timeout(&self) -> Option<Time> {
         let at = match self.state {
             State::Closed => Time::NEVER,
@@ -59,7 +59,7 @@ impl Connection {
         at
     }
 
-    /// Whether nothing can be sent on a path whatever its timers say, until the peer sends something (RFC 9002 section 6.2.2.1).
+    /// Returns true if a path can send nothing until the peer sends something, whatever its timers (RFC 9002 section 6.2.2.1).
     pub(super) fn is_blocked(&self, slot: usize) -> bool {
         let path = &self.paths[slot];
         let least = if path.id == 0 && self.levels[0].is_some() { mtu::BASE } else { LEAST_DATAGRAM };
@@ -71,7 +71,7 @@ impl Connection {
         self.streams.has_work() || !self.pending.is_empty() || !self.datagrams_out.is_empty()
     }
 
-    /// When a path's probe timeout ends, and of which number space it is (RFC 9002 section 6.2.1).
+    /// End of a path's probe timeout, and its number space (RFC 9002 section 6.2.1).
     fn pto_at(&self, slot: usize) -> Option<(Time, SpaceId)> {
         let path = &self.paths[slot];
         // What is sent for a timeout does not wait for another one.
@@ -252,7 +252,7 @@ impl Connection {
         id.zip(to).is_some_and(|(id, to)| !id.as_slice().is_empty() && to.starts_with(id.as_slice()))
     }
 
-    /// Whether a path is silent while another could carry what it has.
+    /// Returns true if a path is silent while another could carry its data.
     pub(super) fn is_avoided(&self, slot: usize) -> bool {
         self.paths[slot].failed && self.another_answers(slot)
     }
@@ -261,7 +261,7 @@ impl Connection {
         self.paths.iter().enumerate().any(|(i, path)| i != slot && path.answers())
     }
 
-    /// What was sent on silent paths because all were is sent on the one that answers.
+    /// Moves data of silent paths, sent while all were silent, to the one that answers.
     pub(super) fn relieve_failed(&mut self) {
         for slot in 0..self.paths.len() {
             if self.is_avoided(slot) {
@@ -270,7 +270,7 @@ impl Connection {
         }
     }
 
-    /// What a silent path carries leaves on others.
+    /// Moves a silent path's data to others.
     fn relieve(&mut self, slot: usize) {
         self.repeat(SpaceId::Path(slot), usize::MAX);
         if self.windows.is_combined() {

@@ -1,4 +1,4 @@
-//! What counts against which congestion window, and what follows from a window's change.
+//! Bytes in flight of each congestion window, and effects of a window's change.
 
 use super::*;
 
@@ -21,7 +21,7 @@ impl Connection {
         self.pace(slot);
     }
 
-    /// What a silent path carries holds nothing back that others could carry. Whether it is lost is known when the path answers again.
+    /// Frees the window of a silent path's data, which others could carry. Their loss is known when the path answers again.
     pub(super) fn free_silent(&mut self, slot: usize) {
         let own = &mut self.paths[slot].space.sent;
         let (next, mut packets, mut bytes) = (own.next(), 0, 0);
@@ -33,7 +33,7 @@ impl Connection {
     }
 }
 
-/// How many packets and bytes of these are in flight.
+/// Packets and bytes of these that are in flight.
 pub(super) fn in_flight(packets: impl Iterator<Item = SentPacket>) -> (u64, u64) {
     let bytes = packets.map(|packet| packet.in_flight()).filter(|bytes| *bytes > 0);
     bytes.fold((0, 0), |(packets, sum), bytes| (packets + 1, sum + bytes))

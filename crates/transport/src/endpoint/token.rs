@@ -11,7 +11,7 @@ use vmcc_units::time::Time;
 const RETRY: u8 = 0;
 const LATER: u8 = 1;
 
-/// What a token says.
+/// Contents of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     /// Of a Retry: where the first Initial went to.
@@ -41,7 +41,7 @@ impl Token {
         token
     }
 
-    /// Whether it looks like one of a Retry, ours or not.
+    /// Returns true if it looks like one of a Retry, ours or not.
     pub(super) fn is_of_retry(token: &[u8]) -> bool {
         token.first() == Some(&RETRY)
     }
@@ -75,7 +75,7 @@ impl Token {
     }
 }
 
-/// What the tag is over. A Retry holds for a port and an id, others for a host.
+/// Data under the tag. A Retry holds for a port and an id, others for a host.
 ///
 /// Every part has a fixed length or says its own, or the bytes of one could be read as those of another.
 fn context(body: &[u8], kind: u8, remote: SocketAddr, id: &ConnectionId) -> Vec<u8> {

@@ -41,7 +41,7 @@ impl RemoteCids {
         }
     }
 
-    /// Whether there is one beside the active one.
+    /// Returns true if there is one beside the active one.
     pub(crate) fn has_spare(&self) -> bool {
         self.list.len() > 1
     }
@@ -106,7 +106,7 @@ impl LocalCids {
         self.next - 1
     }
 
-    /// How many more are to be given to a peer that takes so many.
+    /// Number of further ids to give to a peer with this limit.
     pub(crate) fn missing(&self, peer_limit: u64) -> usize {
         let want = usize::try_from(peer_limit).unwrap_or(GIVEN).min(GIVEN);
         want.saturating_sub(self.list.len())

@@ -27,7 +27,7 @@ enum State {
     Failed,
 }
 
-/// What the peer's counts have shown of a path.
+/// Validation of a path's ECN by the peer's counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EcnValidation {
     state: State,
@@ -43,7 +43,7 @@ pub(crate) struct EcnValidation {
 }
 
 impl EcnValidation {
-    /// Whether the next packet is sent ECN-capable.
+    /// Returns true if the next packet is sent ECN-capable.
     pub(crate) fn is_sending(&self) -> bool {
         match self.state {
             State::Testing => self.sent - self.before < TESTED,
@@ -52,7 +52,7 @@ impl EcnValidation {
         }
     }
 
-    /// Whether the peer's counts have been right.
+    /// Returns true if the peer's counts have been right.
     pub(crate) fn is_capable(&self) -> bool {
         self.state == State::Capable
     }

@@ -38,7 +38,7 @@ pub struct Route {
     pub remote: SocketAddr,
 }
 
-/// Where a path is between its first packet and its last.
+/// State of a path between its first packet and its last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathState {
     /// The peer has not shown yet that it receives there.
@@ -57,13 +57,13 @@ pub(crate) struct Challenge {
     /// To be sent, or sent again, then.
     pub(crate) send_at: Time,
     pub(crate) tries: u32,
-    /// When it was sent first.
+    /// Time of its first transmission.
     pub(crate) asked: Time,
     /// Without an answer by then there is none, sent or not.
     pub(crate) until: Time,
 }
 
-/// What the peer asked, where an answer goes to, and whether one as long as any path carries.
+/// The peer's challenge, the route of the answer, and whether that has a full-sized datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) data: u64,
@@ -81,9 +81,9 @@ pub(crate) struct Path {
     pub(crate) rtt: Rtt,
     pub(crate) latest_rtt: Span,
     pub(crate) rtt_samples: u64,
-    /// When the first sample of the present network was taken.
+    /// Time of the present network's first sample.
     pub(crate) first_rtt_at: Time,
-    /// What its round trip is taken for before the first sample.
+    /// Assumed round trip before the first sample.
     guessed_rtt: Span,
     /// Bytes of streams that came.
     pub(crate) payload_in: u64,
@@ -95,9 +95,9 @@ pub(crate) struct Path {
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
     pub(crate) challenge: Option<Challenge>,
-    /// What the peer asked, and where an answer goes to.
+    /// Pending answer to the peer's challenge.
     pub(crate) response: Option<Answer>,
-    /// Where it went before its address changed, until the new one is validated.
+    /// Route before its address changed, until the new one is validated.
     pub(crate) previous: Option<Route>,
     /// Timeouts since the last answer, and probes to send for them.
     pub(crate) pto_count: u32,
@@ -115,13 +115,13 @@ pub(crate) struct Path {
     pub(crate) peer_status_seq: Option<u64>,
     /// Pacing holds it back until then.
     pub(crate) paced_until: Option<Time>,
-    /// When something last came on it.
+    /// Time of the last packet received on it.
     pub(crate) heard_at: Time,
     /// Time of the last packet that left on it and asks for an acknowledgment.
     pub(crate) asked_at: Time,
     pub(crate) inflow: Inflow,
     pub(crate) lost_packets: u64,
-    /// What the peer has acknowledged: packets, those of them with a mark, bytes of streams.
+    /// Acknowledged packets, those of them with a mark, and bytes of streams.
     pub(crate) acked_packets: u64,
     pub(crate) marked_packets: u64,
     pub(crate) payload_out: u64,
@@ -173,17 +173,17 @@ impl Path {
         self.state == PathState::Open
     }
 
-    /// Whether it is open and not silent.
+    /// Returns true if it is open and not silent.
     pub(crate) fn answers(&self) -> bool {
         self.is_open() && !self.failed
     }
 
-    /// Whether it is to carry data only where no other can.
+    /// Returns true if it carries data only where no other can.
     pub(crate) fn is_backup(&self) -> bool {
         self.backup || self.peer_backup
     }
 
-    /// Whether packets may be sent and are expected.
+    /// Returns true if packets may be sent and are expected.
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.state, PathState::Open | PathState::Validating)
     }
@@ -244,13 +244,13 @@ impl Path {
         }
     }
 
-    /// What its window is to know.
+    /// State for its window's decisions.
     pub(crate) fn moment(&self, now: Time, slot: usize, waiting: bool) -> Moment<'_> {
         let (una, next) = (self.space.sent.lowest(), self.space.sent.next());
         Moment { now, slot, rtt: &self.rtt, una, next, waiting }
     }
 
-    /// Whether the next packet is to be ECN-capable, where that is wanted at all.
+    /// Returns true if the next packet is to be ECN-capable, where that is wanted at all.
     pub(crate) fn ecn_now(&self, wanted: bool) -> bool {
         wanted && self.ecn.is_sending()
     }
@@ -286,7 +286,7 @@ impl PathView for Seen<'_> {
         self.windows.in_flight_pkt(self.slot)
     }
 
-    /// What others have in flight counts, where the window is theirs too.
+    /// Free window in packets; data of others in flight count, where the window is theirs too.
     fn room_pkt(&self) -> u32 {
         let window = self.windows.of(self.slot);
         window.cwnd.saturating_sub(window.in_flight_pkt())

@@ -1,8 +1,8 @@
-//! How large a path's packets may be: DPLPMTUD (RFC 8899, RFC 9000 section 14.3).
+//! Packet sizes of a path: DPLPMTUD (RFC 8899, RFC 9000 section 14.3).
 
 use vmcc_units::time::{Span, Time};
 
-/// What every path carries (RFC 9000 section 14).
+/// Size that every path carries (RFC 9000 section 14).
 pub(crate) const BASE: u16 = 1200;
 /// Lengths in packets are written in two bytes.
 const MOST: u16 = 16_383;
@@ -12,7 +12,7 @@ const MOST_PROBES: u8 = 3;
 const MOST_LOSSES: u8 = 3;
 /// The search ends when it is known to this many bytes.
 const STEP: u16 = 16;
-/// When the search begins again (RFC 8899 section 5.1.1: `PMTU_RAISE_TIMER`).
+/// Interval after which the search restarts (RFC 8899 section 5.1.1: `PMTU_RAISE_TIMER`).
 const RAISE: Span = Span::from_secs(600);
 
 /// The search for a path's packet size.
@@ -99,7 +99,7 @@ impl Mtu {
         }
     }
 
-    /// Whether it is the probe that is waited for, and not one of a search that was given up.
+    /// Takes the pending probe if it has this size; false for a probe of a search that was given up.
     fn ends(&mut self, size: u16) -> bool {
         self.in_flight.take_if(|own| *own == size).is_some()
     }

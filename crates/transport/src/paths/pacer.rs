@@ -6,7 +6,7 @@ use vmcc_units::time::{Span, Time};
 const BURST: Span = Span::from_ms(2);
 /// and at least so many packets.
 const LEAST_BURST_PKT: u64 = 10;
-/// Where an algorithm has packets spaced, as many as Linux's least.
+/// Least burst where an algorithm spaces packets, as Linux's least.
 const LEAST_SPACED_PKT: u64 = 2;
 
 /// A bucket of bytes that may leave at once.
@@ -52,7 +52,7 @@ impl Pacer {
         }
     }
 
-    /// When a packet may leave: now, or later.
+    /// Earliest time of the next packet: now, or later.
     pub(crate) fn ready_at(&mut self, now: Time, mtu: u16) -> Time {
         self.refill(now);
         let missing = u64::from(mtu).saturating_sub(self.bytes);

@@ -78,7 +78,7 @@ impl Fields<'_> {
         out.push('"');
     }
 
-    /// What is usually false.
+    /// Writes a flag that is usually false.
     pub(super) fn flag(&mut self, key: &str, value: bool) {
         if value {
             self.key(key).push_str("true");

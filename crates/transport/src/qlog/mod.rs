@@ -1,4 +1,4 @@
-//! What a connection does, as qlog tells it: draft-ietf-quic-qlog-main-schema and draft-ietf-quic-qlog-quic-events, both in version 13,
+//! Log of a connection: draft-ietf-quic-qlog-main-schema and draft-ietf-quic-qlog-quic-events, both in version 13,
 //! as JSON text sequences (RFC 7464), one for each connection.
 //!
 //! Beyond the drafts, which know one path: every event has the number of its path in `path_id`, beside the `tuple`, and frames of multipath
@@ -26,7 +26,7 @@ use vmcc_units::time::{Span, Time};
 
 const RECORD: char = '\u{1e}';
 
-/// Where the log of one connection goes to; dropped when the connection is forgotten.
+/// Destination of one connection's log; dropped when the connection is forgotten.
 pub trait Sink: Send {
     /// Takes a whole record, or refuses it: it must not wait, because the connection would.
     fn record(&mut self, text: &str) -> bool;
@@ -35,7 +35,7 @@ pub trait Sink: Send {
     fn established(&mut self) {}
 }
 
-/// Where logs of connections go to; a setting of [`Config`](crate::Config).
+/// Factory of connections' logs; a setting of [`Config`](crate::Config).
 pub trait Sinks: Debug + Send + Sync {
     /// For a connection that begins, known by the destination of the client's first packet; none if it is not to be logged.
     fn open(&self, id: &ConnectionId, client: bool) -> Option<Box<dyn Sink>>;
@@ -51,7 +51,7 @@ pub(crate) struct Log {
     line: String,
     /// Records that were refused since one was taken.
     refused: u64,
-    /// What was said of each path last.
+    /// Last logged figures of each path.
     said: BTreeMap<PathId, Said>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Packet<'a> {
     pub(crate) len: usize,
     /// Its frames, readable.
     pub(crate) payload: &'a [u8],
-    /// What delays of acknowledgments are shifted by.
+    /// Exponent of acknowledgment delays.
     pub(crate) ack_exponent: u64,
 }
 
@@ -247,7 +247,7 @@ impl Log {
         });
     }
 
-    /// What has changed of a path's figures.
+    /// Logs the changes of a path's figures.
     pub(crate) fn metrics(&mut self, now: Time, seen: &Seen<'_>) {
         const KEYS: [&str; 7] = [
             "min_rtt",

@@ -1,4 +1,4 @@
-//! What was sent and received, and what became of it.
+//! Sent and received packets, and their fate.
 
 pub(crate) mod received;
 pub(crate) mod sent;

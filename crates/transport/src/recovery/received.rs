@@ -31,7 +31,7 @@ pub(crate) struct Received {
     floor: u64,
     /// One past the highest.
     next: u64,
-    /// When the highest came.
+    /// Arrival time of the highest.
     largest_at: Time,
     pub(crate) ecn: EcnCounts,
     eliciting: u32,
@@ -74,7 +74,7 @@ impl Received {
         }
     }
 
-    /// Whether an acknowledgment may be sent along with something else.
+    /// Returns true if an acknowledgment may be sent along with other frames.
     pub(crate) fn has_news(&self) -> bool {
         self.ack_at.is_some()
     }
@@ -83,7 +83,7 @@ impl Received {
         self.ack_at.is_some_and(|at| at <= now)
     }
 
-    /// How long ago the highest came.
+    /// Time since the highest came.
     pub(crate) fn delay(&self, now: Time) -> Span {
         now.since(self.largest_at)
     }

@@ -20,7 +20,7 @@ pub(crate) enum Control {
     RetireCid(u32, u64),
     /// A path is given up, with this code.
     PathAbandon(u32, u64),
-    /// Whether the path is available or a backup.
+    /// PATH_STATUS: the path is available, or a backup.
     PathStatus(u32),
     MaxPathId,
     PathsBlocked,
@@ -88,7 +88,7 @@ pub(crate) struct SentPacket {
     pub(crate) ect: bool,
     /// A probe of the path's packet size: its loss says nothing of congestion.
     pub(crate) mtu_probe: bool,
-    /// What was in it has left on another path since.
+    /// Its frames have left on another path since.
     pub(crate) moved: bool,
     /// It does not count as in flight (any more), although nobody knows what became of it.
     pub(crate) free: bool,
@@ -122,7 +122,7 @@ impl SentPackets {
         self.base
     }
 
-    /// How many ask for an acknowledgment.
+    /// Number of ack-eliciting packets.
     pub(crate) fn eliciting(&self) -> usize {
         self.eliciting
     }

@@ -16,13 +16,13 @@ pub(crate) struct Space {
     pub(crate) largest_acked: Option<u64>,
     /// The oldest that later ones have overtaken is lost then.
     pub(crate) loss_at: Option<Time>,
-    /// When the last packet was sent that asks for an acknowledgment.
+    /// Send time of the last ack-eliciting packet.
     pub(crate) last_eliciting: Time,
     /// Marks that the peer has told of.
     pub(crate) ecn: EcnCounts,
 }
 
-/// How long a packet may be overtaken before it is lost: 9/8 of the round trip (RFC 9002 section 6.1.2).
+/// Time after which an overtaken packet is lost: 9/8 of the round trip (RFC 9002 section 6.1.2).
 pub(crate) fn loss_delay(rtt: Span) -> Span {
     rtt.times(9).div(8).max(super::GRANULARITY)
 }

@@ -12,7 +12,7 @@ const MOST_PIECES: usize = 8192;
 #[derive(Debug, Default)]
 pub(crate) struct RecvBuffer {
     pages: Pages,
-    /// What has come and was not read.
+    /// Received ranges that were not read.
     received: Ranges,
     /// Read so far.
     read: u64,
@@ -39,7 +39,7 @@ impl RecvBuffer {
             .map_or(0, |first| first.end - first.start)
     }
 
-    /// Whether it is in more pieces than any network makes.
+    /// Returns true if it is in more pieces than any network makes.
     pub(crate) fn is_shattered(&self) -> bool {
         self.received.len() > MOST_PIECES
     }
@@ -78,7 +78,7 @@ pub(crate) struct RecvHalf {
     pub(crate) end: u64,
     /// The peer may send up to here.
     pub(crate) max: u64,
-    /// How far beyond what was read that reaches.
+    /// Window beyond the bytes that were read.
     pub(crate) window: u64,
     /// Bytes that may lie here unread, as recorded with the pool.
     pub(crate) held: u64,
@@ -112,7 +112,7 @@ impl RecvHalf {
         Ok(new)
     }
 
-    /// Whether everything up to the end has been read.
+    /// Returns true if everything up to the end has been read.
     pub(crate) fn is_at_end(&self) -> bool {
         self.final_size == Some(self.buffer.offset())
     }

@@ -63,12 +63,12 @@ impl SendBuffer {
         !self.again.is_empty()
     }
 
-    /// Whether there is something to send with new data up to `limit`.
+    /// Returns true if there is something to send with new data up to `limit`.
     pub(crate) fn has_work(&self, limit: u64) -> bool {
         self.has_again() || self.unsent < self.end.min(limit)
     }
 
-    /// Where what goes next begins, and how much of it there is in one piece.
+    /// Offset and contiguous length of the next data to send.
     pub(crate) fn peek(&self, limit: u64) -> (u64, u64) {
         match self.again.first() {
             Some(first) => (first.start, first.end - first.start),
@@ -143,7 +143,7 @@ impl SendBuffer {
     }
 }
 
-/// Where the end of the stream is.
+/// State of the stream's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fin {
     /// More may be written.
@@ -174,13 +174,13 @@ pub(crate) struct SendHalf {
 }
 
 impl SendHalf {
-    /// Whether there is something to send if the connection's flow control allows new bytes or does not.
+    /// Returns true if there is something to send, with or without credit of the connection for new bytes.
     pub(crate) fn has_work(&self, new_allowed: bool) -> bool {
         self.reset.is_none()
             && (self.buffer.has_work(if new_allowed { self.max } else { 0 }) || self.fin_is_due())
     }
 
-    /// Whether the end can be said with the next bytes, all others having been sent.
+    /// Returns true if FIN can leave with the next bytes, all others having been sent.
     pub(crate) fn fin_is_due(&self) -> bool {
         self.fin == Fin::Pending && self.buffer.unsent() == self.buffer.end()
     }
@@ -197,7 +197,7 @@ impl SendHalf {
         pool.change(std::mem::replace(&mut self.held, held), held);
     }
 
-    /// Whether the application is to hear that there is room again: for half of what may wait.
+    /// Returns true if the application is to be notified of room again: for half of what may wait.
     pub(crate) fn is_relieved(&mut self, limits: &Limits, pool: &Pool) -> bool {
         let may_wait = limits.unsent_window.min(pool.limit(self.held));
         let relieved = self.blocked && self.room(limits, pool) >= may_wait / 2;
@@ -205,7 +205,7 @@ impl SendHalf {
         relieved
     }
 
-    /// Whether nothing will ever be sent or acknowledged any more.
+    /// Returns true if nothing will ever be sent or acknowledged any more.
     pub(crate) fn is_over(&self) -> bool {
         self.reset_acked || (self.fin == Fin::Acked && self.buffer.is_acked())
     }

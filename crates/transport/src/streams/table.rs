@@ -17,7 +17,7 @@ use std::ops::Range;
 mod frames;
 mod output;
 
-/// What one end allows the other, and itself.
+/// Limits that one end sets for the other, and for itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Of a stream at first, and at most.
@@ -60,7 +60,7 @@ pub(crate) struct Streams {
     may_open: [u64; 2],
     peer_opened: [u64; 2],
     pub(crate) peer_may_open: [u64; 2],
-    /// What it knows of that.
+    /// Limits that the peer has been sent.
     peer_told: [u64; 2],
     /// The peer's limits of new streams: of ours, of its own, of one direction.
     peer_initial: [u64; 3],
@@ -333,7 +333,7 @@ impl Streams {
         }
     }
 
-    /// Whether there are bytes to send that flow control allows.
+    /// Returns true if there are bytes to send that flow control allows.
     pub(crate) fn has_work(&self) -> bool {
         !self.ready.is_empty()
     }
@@ -355,7 +355,7 @@ impl Streams {
         halves.map(|half| half.buffer.waiting() + waiting(half)).sum()
     }
 
-    /// How much new data the peer takes still.
+    /// New data that the peer still takes.
     pub(crate) fn credit(&self) -> u64 {
         self.peer_max_data - self.sent
     }

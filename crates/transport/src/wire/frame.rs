@@ -228,7 +228,7 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Whether it may be in an Initial or Handshake packet (RFC 9000 section 12.4).
+    /// Returns true if it may be in an Initial or Handshake packet (RFC 9000 section 12.4).
     pub(crate) fn is_allowed_in_handshake(&self) -> bool {
         matches!(
             self,
@@ -240,7 +240,7 @@ impl<'a> Frame<'a> {
         )
     }
 
-    /// Whether it only exists where the multipath extension was agreed.
+    /// Returns true if it only exists with the multipath extension.
     pub(crate) fn is_multipath(&self) -> bool {
         matches!(
             self,
@@ -255,12 +255,12 @@ impl<'a> Frame<'a> {
         )
     }
 
-    /// Whether a packet with it is to be acknowledged.
+    /// Returns true if a packet with it is to be acknowledged.
     pub(crate) fn is_ack_eliciting(&self) -> bool {
         !matches!(self, Frame::Padding | Frame::Ack { .. } | Frame::Close { .. })
     }
 
-    /// Whether a packet of such frames alone only probes a path (RFC 9000 section 9.1).
+    /// Returns true if a packet of such frames alone only probes a path (RFC 9000 section 9.1).
     pub(crate) fn is_probing(&self) -> bool {
         matches!(
             self,

@@ -20,7 +20,7 @@ pub(crate) const SAMPLE_OFFSET: usize = 4;
 /// Long headers say their length in a field of two bytes.
 pub(crate) const LENGTH_LEN: usize = 2;
 
-/// What a packet is.
+/// Type of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Initial,
@@ -40,9 +40,9 @@ pub(crate) struct Header {
     pub(crate) scid: ConnectionId,
     /// Token of an Initial or Retry.
     pub(crate) token: Range<usize>,
-    /// Where the packet number begins; of packets without one, where the header ends.
+    /// Offset of the packet number; of packets without one, end of the header.
     pub(crate) pn_offset: usize,
-    /// Where the packet ends.
+    /// End of the packet.
     pub(crate) end: usize,
 }
 
@@ -198,7 +198,7 @@ pub(crate) fn expand_pn(truncated: u64, len: usize, expected: u64) -> u64 {
     }
 }
 
-/// Where the sample for header protection lies.
+/// Range of the sample for header protection.
 #[inline]
 pub(crate) fn sample(pn_offset: usize, len: usize) -> Range<usize> {
     pn_offset + SAMPLE_OFFSET..pn_offset + SAMPLE_OFFSET + len

@@ -1,4 +1,4 @@
-//! What is on the wire: headers, frames, transport parameters. Every reader is bounded by what it reads and none panics.
+//! Wire format: headers, frames, transport parameters. Every reader is bounded by what it reads and none panics.
 
 pub(crate) mod ack;
 pub(crate) mod cid;

@@ -25,7 +25,7 @@ mod id {
     pub(super) const INITIAL_MAX_PATH_ID: u64 = 0x3e;
 }
 
-/// What an end says of itself in the handshake.
+/// Transport parameters of one end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Params {
     pub(crate) max_idle_timeout_ms: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Params {
 }
 
 impl Default for Params {
-    /// What holds for a parameter that is not there.
+    /// Values of absent parameters.
     fn default() -> Params {
         Params {
             max_idle_timeout_ms: 0,

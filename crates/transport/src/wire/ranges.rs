@@ -14,7 +14,7 @@ impl Ranges {
         self.list.is_empty()
     }
 
-    /// How many ranges.
+    /// Number of ranges.
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
@@ -105,7 +105,7 @@ impl Ranges {
         self.list.pop_front()
     }
 
-    /// What of `range` is not in.
+    /// Parts of `range` that are not in the set.
     pub(crate) fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
         let mut at = range.start;

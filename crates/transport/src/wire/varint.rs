@@ -3,7 +3,7 @@
 /// The largest value.
 pub(crate) const MAX: u64 = (1 << 62) - 1;
 
-/// What is read ends too early, or says something that cannot be.
+/// Input that ends too early, or is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
@@ -22,7 +22,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// How many bytes are left.
+    /// Number of bytes left.
     pub(crate) fn left(&self) -> usize {
         self.rest.len()
     }

@@ -8,9 +8,9 @@ use vmcc_transport::crypto::ClientTls;
 use vmcc_transport::{Config, Dir, Ecn, Endpoint, Event, Handle, Retry, Route, Server};
 use vmcc_units::time::{Span, Time};
 
-/// What each carries there and back before it falls silent: several windows, so that every buffer has been in use.
+/// Bytes that each carries there and back before it falls silent: several windows, so that every buffer has been in use.
 const SAID: usize = 100_000;
-/// How long a datagram is under way.
+/// One-way delay of a datagram.
 const DELAY: Span = Span::from_ms(1);
 
 pub(crate) struct Crowd {

@@ -117,7 +117,7 @@ fn the_end_is_told_on_the_path_that_answers() {
     assert!(net.happened(0, &Event::Closed(closed)).is_some());
 }
 
-/// What is said of a path may overtake its first packet.
+/// A path's status may overtake its first packet.
 #[test]
 fn a_backup_is_one_for_the_server_although_it_heard_so_before_the_path() {
     let links = [Link::default(), Link { delay: Span::from_ms(80), ..Link::default() }];
@@ -132,7 +132,7 @@ fn a_backup_is_one_for_the_server_although_it_heard_so_before_the_path() {
     assert!(net.connection(1, server).paths().any(|own| own.id == path && own.open && own.backup));
 }
 
-/// What fits a packet in one network need not in the next one: nothing is to be lost for that.
+/// Packets that fit one network may be too large for the next: nothing is to be lost for that.
 #[test]
 fn another_network_may_have_smaller_packets() {
     let (mut net, client, server) = connected(&[shaped(20_000_000, 5)], &Config::default());
@@ -148,7 +148,7 @@ fn another_network_may_have_smaller_packets() {
     assert!(after.mtu <= 1250 && after.timeouts == before.timeouts, "{before:?} {after:?}");
 }
 
-/// Where to, and the packet, that a server has to say first.
+/// Route and bytes of the server's first packet.
 fn says(pair: &mut Pair) -> Option<(Route, Vec<u8>)> {
     let mut out = Vec::new();
     let transmit = pair.ends[1].poll_transmit(pair.now, &mut out)?;

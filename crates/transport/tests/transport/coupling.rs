@@ -20,7 +20,7 @@ fn bits_per_second(bytes: u64, took: Span) -> f64 {
     bytes as f64 * 8.0 / took.secs_f64()
 }
 
-/// What timeouts send goes beyond any window; so do the two packets that an acknowledgment may have let go before it closed the window.
+/// Timeouts may send beyond any window; so may the two packets that an acknowledgment allowed before it closed the window.
 #[test]
 fn what_all_paths_have_in_flight_fits_the_one_window() {
     for loss in [0, 10, 40] {
@@ -140,7 +140,7 @@ fn an_outage_of_all_paths_is_persistent_congestion() {
     }
 }
 
-/// What a path that is given up forgot to give back would hold the others back for ever.
+/// An abandoned path that kept its bytes would hold the others back for ever.
 #[test]
 fn a_path_that_is_given_up_gives_its_bytes_back() {
     let links = [shaped(20_000_000, 10); 3];
@@ -238,7 +238,7 @@ fn a_path_that_has_failed_is_none_that_is_spared() {
     assert_eq!(open, 2, "two that work are left");
 }
 
-/// Where it says that two are one, of the two only one answers.
+/// The detector reports two paths as one; only one of the two answers.
 #[test]
 fn no_path_is_given_up_in_favour_of_one_that_is_silent() {
     let link = Link { queue: 300_000, mark_above: u64::MAX, ..shaped(20_000_000, 10) };

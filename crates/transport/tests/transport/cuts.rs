@@ -5,7 +5,7 @@ use crate::net::{Link, Net, Transfer, client_address, route};
 use vmcc_transport::{Config, Handle, Retry};
 use vmcc_units::time::{Span, Time};
 
-/// What a connection is doing when a link is cut.
+/// Phase of a connection in which a link is cut.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
     SlowStart,

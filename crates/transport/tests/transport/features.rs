@@ -1,4 +1,4 @@
-//! What else the standard asks for: datagrams, new keys, new addresses, marks, sizes, tokens, resets, and packets that are none.
+//! Further requirements of the standard: datagrams, key updates, new addresses, marks, sizes, tokens, resets, invalid packets.
 
 use crate::net::{Link, Net, Transfer, client_address};
 use crate::tls;
@@ -38,7 +38,7 @@ fn datagrams_arrive_whole_or_not_at_all() {
     assert!((150..200).contains(&arrived), "a tenth is lost, and nobody sends it again: {arrived}");
 }
 
-/// What only sends datagrams is held back by its window as streams are, so the window grows for it, too.
+/// Datagrams are held back by the window as streams are, so the window grows for them, too.
 #[test]
 fn datagrams_have_the_window_grow_that_losses_reduce() {
     // At two of a thousand the window is some 27 packets, which in 10 ms is more than the link carries.
@@ -398,7 +398,7 @@ fn a_nat_that_forgets_during_a_download_holds_it_up_for_a_round_trip_or_two() {
     assert!(net.now.since(begin) < Span::from_secs(2), "{:?}", net.now.since(begin));
 }
 
-/// What was sent to the old address and lost there says nothing of the way to the new one (RFC 9000 section 9.4).
+/// Losses at the old address say nothing about the route to the new one (RFC 9000 section 9.4).
 #[test]
 fn another_network_is_learnt_from_the_beginning() {
     let link = Link { rate: 20_000_000, queue: 250_000, delay: Span::from_ms(50), ..Link::default() };
@@ -462,7 +462,7 @@ fn what_is_sent_begins_the_idle_timeout_anew() {
     assert!(net.happened(0, &Event::Closed(ConnectionError::TimedOut)).is_some());
 }
 
-/// What a ticket remembers of the session before, the client's TLS shows before it has heard anything.
+/// The client's TLS shows the parameters of the session before until the server has answered.
 #[test]
 fn a_session_is_resumed_with_the_parameters_of_the_new_connection() {
     let mut net = Net::new(&[Link::default()], Config::default(), NO_RETRY);

@@ -59,7 +59,7 @@ pub(crate) struct Net {
     pub(crate) now: Time,
     pub(crate) ends: [Endpoint; 2],
     pub(crate) links: BTreeMap<SocketAddr, Link>,
-    /// When each direction of a link is free again.
+    /// Time at which each direction of a link is free again.
     free_at: BTreeMap<(SocketAddr, usize), Time>,
     under_way: BinaryHeap<Packet>,
     number: u64,

@@ -1,4 +1,4 @@
-//! What a connection tells of itself is what happened.
+//! A connection's log agrees with its events.
 
 use crate::net::{Link, Net, Transfer};
 use std::sync::{Arc, Mutex};

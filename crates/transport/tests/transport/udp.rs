@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use vmcc_transport::{Ecn, Endpoint, Event, Handle, Route, StreamError};
 use vmcc_units::time::{Span, Time};
 
-/// What a test waits for at most.
+/// Longest wait of a test.
 const MOST: Duration = Duration::from_secs(30);
 
 pub(crate) struct Udp {

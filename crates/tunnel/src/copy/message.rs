@@ -1,4 +1,4 @@
-//! What the two ends of a copy say to each other. Names and paths are bytes, as file systems have them.
+//! Messages between the two ends of a copy. Names and paths are bytes, as file systems have them.
 
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write as _};
@@ -22,7 +22,7 @@ pub(crate) struct Offer {
     pub(crate) addresses: Vec<std::net::SocketAddr>,
 }
 
-/// What a user may choose.
+/// The user's choices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// Folders with what is in them.
@@ -138,13 +138,13 @@ pub(crate) enum Stored {
 /// Something that one end cannot do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// What kind of reason.
+    /// Kind of the reason.
     pub reason: Reason,
     /// The object and the cause, for people.
     pub message: String,
 }
 
-/// Whose fault it is, and what helps.
+/// Class of a refusal, from which the remedy follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Reason {
@@ -158,7 +158,7 @@ pub enum Reason {
     Permission,
     /// No space, or no quota.
     Full,
-    /// What arrived is not what was sent, or changed meanwhile.
+    /// The received data differ from the sent ones, or changed meanwhile.
     Changed,
     /// Anything else that the system says.
     System,
@@ -179,7 +179,7 @@ impl Refusal {
         Refusal { reason, message: message.into() }
     }
 
-    /// What the system said of a path.
+    /// Refusal for an error of the system with a path.
     pub(crate) fn system(path: &std::path::Path, error: &std::io::Error) -> Refusal {
         use std::io::ErrorKind::{
             NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,

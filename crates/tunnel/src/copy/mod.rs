@@ -65,28 +65,28 @@ const KEEP_ALIVE: Span = Span::from_secs(2);
 const PIECE: usize = 256 << 10;
 const PIECES: usize = 8;
 
-/// What is to be copied where.
+/// Sources and target of a copy, with its settings.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// What is to be copied.
+    /// Files and folders to copy.
     pub sources: Vec<PathBuf>,
-    /// Where to.
+    /// Target of the copy.
     pub target: PathBuf,
     /// The other host, as ssh is to know it, and which of both is there.
     pub host: String,
-    /// Whether this host sends.
+    /// This host sends.
     pub sending: bool,
-    /// How the far end is started.
+    /// Command that starts the far end.
     pub far: Far,
     /// Addresses here to use; none: all.
     pub locals: Vec<IpAddr>,
     /// Relays to use while fewer than `most` paths work.
     pub relays: Vec<NamedRelay>,
-    /// How many paths are enough.
+    /// Number of paths above which no further relay is used.
     pub most: usize,
-    /// What the user has chosen.
+    /// The user's choices.
     pub options: Options,
-    /// Where the connection tells what it does.
+    /// Log of the connection.
     pub qlog: Option<Arc<Qlog>>,
 }
 
@@ -103,14 +103,14 @@ pub struct Carried {
     pub received: u64,
     /// Bytes that left.
     pub sent: u64,
-    /// Whether it was silent at the end.
+    /// Silent at the end.
     pub failed: bool,
 }
 
-/// What came of a copy.
+/// Outcome of a copy.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// What could not be copied.
+    /// Files that could not be copied.
     pub refusals: Vec<Refusal>,
     /// More of that, not said one by one.
     pub more: u64,
@@ -129,11 +129,11 @@ impl Outcome {
     }
 }
 
-/// Why nothing was copied, or not all.
+/// Error that ended a copy, wholly or in part.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CopyError {
-    /// What was asked for makes no sense.
+    /// The request makes no sense.
     #[error("{0}")]
     Usage(String),
     /// The ssh command cannot be run.
@@ -141,7 +141,7 @@ pub enum CopyError {
     Ssh {
         /// The command.
         command: String,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// ssh ended without an offer.
@@ -149,9 +149,9 @@ pub enum CopyError {
     NoFarEnd {
         /// The host.
         host: String,
-        /// What was to be started.
+        /// Program that could not be started.
         program: String,
-        /// How ssh ended.
+        /// Exit code of ssh.
         code: Option<i32>,
     },
     /// The other end is another version.
@@ -162,7 +162,7 @@ pub enum CopyError {
         /// Theirs.
         there: u32,
     },
-    /// What came in is no client's line.
+    /// The first line is no client's.
     #[error(
         "`vmcc serve --once` is started by `vmcc cp` through ssh; what came on its standard input is nothing that `vmcc cp` says"
     )]
@@ -176,9 +176,9 @@ pub enum CopyError {
     /// No socket.
     #[error("{address}: cannot be listened at: {source}")]
     Listen {
-        /// Where.
+        /// Address that could not be used.
         address: IpAddr,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// No connection came about.

@@ -73,7 +73,7 @@ pub(crate) fn name_of_part(target: &Path) -> PathBuf {
     target.with_file_name(name)
 }
 
-/// Whether a name is one of files that arrive: no other file may have it, or one would be taken for the other.
+/// Returns true for a name of a file that is arriving: no other file may have it, or one would be taken for the other.
 pub(crate) fn is_name_of_part(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b".") && name.as_bytes().ends_with(SUFFIX.as_bytes())
 }
@@ -156,7 +156,7 @@ impl Part {
         digest_of(&self.hash)
     }
 
-    /// What was there is not the beginning of what comes.
+    /// Discards the existing data, which are not the beginning of the file.
     pub(crate) fn restart(&mut self) -> Result<(), Refusal> {
         (self.len, self.found, self.hash) = (0, 0, Context::new(&SHA256));
         self.file.seek(SeekFrom::Start(0)).map(drop).map_err(|error| Refusal::system(&self.path, &error))
@@ -289,7 +289,7 @@ pub(crate) fn rename_new(part: &Path, target: &Path) -> io::Result<()> {
     fs::rename(part, target)
 }
 
-/// What can be gone on with stays, nothing else.
+/// Keeps data that a later copy can continue, and nothing else.
 impl Drop for Part {
     fn drop(&mut self) {
         if self.done {

@@ -1,4 +1,4 @@
-//! How far a copy is, for whoever shows it.
+//! Progress of a copy, for display.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,7 +42,7 @@ pub struct Moment {
 }
 
 impl Progress {
-    /// What it shows now.
+    /// The present state.
     pub fn moment(&self) -> Moment {
         let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

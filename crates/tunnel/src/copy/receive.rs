@@ -26,7 +26,7 @@ use vmcc_udp::{Connection, RecvStream, SendStream, Stream};
 const PATIENCE: Duration = Duration::from_secs(40);
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// What could not be stored: as much as people read. A sender may cause any number.
+/// Files that could not be stored: as many as people read. A sender may cause any number.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     pub(super) list: Vec<Refusal>,
@@ -184,7 +184,7 @@ async fn file(
     wire::write(to, &answer).await
 }
 
-/// What `attempt` gives as soon as no other copy writes the file, which `busy` tells the other end.
+/// Result of `attempt` once no other copy writes the file; `busy` tells the other end to wait.
 async fn patiently<T: Send + 'static>(
     flow: &Flow,
     place: &Path,

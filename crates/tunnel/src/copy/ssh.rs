@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 
 /// For a name that ssh knows, and nobody else may (an alias in its settings).
 const NAME_PATIENCE: Duration = Duration::from_millis(300);
-/// How soon a wish to stop is seen.
+/// Interval at which a request to stop is checked.
 const GLANCE: Duration = Duration::from_millis(50);
 /// More addresses of a far end are not tried.
 const MOST_ADDRESSES: usize = 32;
-/// What ssh may still say at the end, before it is ended.
+/// Time for ssh's last messages before it is ended.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// How the far end is started.
+/// Command that starts the far end.
 #[derive(Clone, Debug)]
 pub struct Far {
     /// The ssh command with its options, separated by spaces.
@@ -45,7 +45,7 @@ pub fn usual_ssh() -> String {
 pub(super) struct Session(Child);
 
 impl Session {
-    /// Whether ssh is no more, and with it, unless only its own way was cut, the far end.
+    /// Returns true if ssh has ended, and with it, unless only its own route was cut, the far end.
     pub(super) fn has_ended(&mut self) -> bool {
         !matches!(self.0.try_wait(), Ok(None))
     }
@@ -71,7 +71,7 @@ impl Drop for Session {
     }
 }
 
-/// What the far end says, unless the user stops it while ssh asks for a password, or waits.
+/// The far end's offer, unless the user stops it while ssh asks for a password, or waits.
 fn wait_for_offer(stdout: ChildStdout, stop: &AtomicBool) -> Result<Option<Offer>, CopyError> {
     let (send, receive) = channel();
     // It ends with ssh.
@@ -160,7 +160,7 @@ fn look_up(host: &str) -> Receiver<Vec<SocketAddr>> {
     receive
 }
 
-/// Where the far end may be reached: at its addresses, and at what its host is known as here, which may lead there where these do not (a
+/// Candidate addresses of the far end: its own, and the one by which its host is known here, which may work where these do not (a
 /// NAT that forwards the port).
 fn reachable(
     far: &Far,

@@ -1,4 +1,4 @@
-//! Where programs of ours are found.
+//! Folder in which running programs are found.
 
 use nix::unistd::geteuid;
 use std::fs::{self, DirBuilder};
@@ -25,7 +25,7 @@ pub(crate) fn make() -> Option<PathBuf> {
     is_private(&folder).then_some(folder)
 }
 
-/// Whether it is this user's alone: in a folder that everybody may write to, somebody else might have made it before.
+/// Returns true if it is this user's alone: in a world-writable folder somebody else might have made it before.
 pub(super) fn is_private(folder: &Path) -> bool {
     owner(folder) == Some(geteuid().as_raw())
 }

@@ -16,7 +16,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Addresses here that have figures of their own; the rest share one.
 const MOST_LOCALS: usize = 64;
 
-/// What is counted of each address here.
+/// Counters of each local address.
 const COUNTERS: [(&str, &str); 5] = [
     ("vmcc_quic_acked_bytes_total", "Bytes of streams that were acknowledged."),
     ("vmcc_quic_received_bytes_total", "Bytes of streams that were received."),

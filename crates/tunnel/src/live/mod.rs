@@ -1,4 +1,4 @@
-//! What programs of ours carry now, for who looks at the host: `vmcc status` and `vmcc top`; figures for Prometheus.
+//! Connections of running programs, for `vmcc status`, `vmcc top` and Prometheus.
 //!
 //! A program listens at a socket in a folder that only its user can enter; whoever connects is told everything in one document of JSON. So
 //! nobody needs root, and no agent has to run. What a program that was killed has left is removed by the next one of its user.
@@ -22,7 +22,7 @@ const MOST_CONNECTIONS: usize = 1000;
 /// A program and what it carries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
-    /// What it is: `proxy`, `cp`, `serve`.
+    /// Its kind: `proxy`, `cp`, `serve`.
     pub name: String,
     /// Its process.
     pub pid: u32,
@@ -56,9 +56,9 @@ pub struct Path {
     pub remote: SocketAddr,
     /// The interface that has its address.
     pub device: Option<String>,
-    /// Whether it carries data only when no other can.
+    /// Backup: it carries data only when no other path can.
     pub backup: bool,
-    /// Whether nothing has come although it should.
+    /// Silent although it should answer.
     pub silent: bool,
     /// Congestion window.
     pub cwnd_pkt: u32,

@@ -23,7 +23,7 @@ const MOST_BYTES: usize = 8 << 20;
 /// Names are; they come from other users' programs.
 const MOST_NAME: usize = 32;
 
-/// What this user's programs carry in this network namespace; for root, everybody's. One that does not answer is left out.
+/// Connections of this user's programs in this network namespace; for root, everybody's. Silent programs are left out.
 pub fn programs() -> Vec<Program> {
     let until = Instant::now() + PATIENCE_IN_ALL;
     let of_folder =
@@ -63,7 +63,7 @@ fn dial(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// What a program says that is the owner's.
+/// State of a program that belongs to the owner.
 fn ask(path: &Path, owner: u32, until: Instant) -> io::Result<Program> {
     let mut stream = dial(path)?;
     let (user, pid) = other_end(&stream)?;
@@ -102,7 +102,7 @@ fn other_end(stream: &UnixStream) -> io::Result<(u32, u32)> {
     Ok((user.as_raw(), getsockopt(stream, sockopt::LocalPeerPid)?.unsigned_abs()))
 }
 
-/// Whether its words can be shown to another user as they are.
+/// Returns true if its texts can be shown to another user as they are.
 fn is_harmless(program: &Program) -> bool {
     let word = |text: &str| text.len() <= MOST_NAME && text.chars().all(|c| c.is_ascii_graphic());
     let connections = &program.connections;

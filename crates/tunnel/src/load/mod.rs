@@ -24,13 +24,13 @@ use vmcc_units::time::Span;
 const MOST_PATHS: usize = 8;
 const ALPN: &[u8] = b"vmcc-load";
 
-/// What an end is to do.
+/// Task of an end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// Take what comes, until it is killed.
     Receive {
-        /// When it was ordered, after 1970: what is told counts from then.
+        /// Time of the order, after 1970: reports count from it.
         since: Duration,
         /// Addresses at which it listens; none: every usable one.
         at: Vec<IpAddr>,
@@ -38,12 +38,12 @@ pub enum Order {
         port: u16,
         /// Of its connections.
         settings: Settings,
-        /// What arrived is told at most that often.
+        /// Least interval between reports of arrivals.
         every: Duration,
     },
     /// Send without end.
     Send {
-        /// When it was ordered, after 1970: what is told counts from then.
+        /// Time of the order, after 1970: reports count from it.
         since: Duration,
         /// From where to where, by way; the first one carries the handshake.
         ways: Vec<(IpAddr, SocketAddr)>,
@@ -58,7 +58,7 @@ pub enum Order {
     },
 }
 
-/// How connections behave.
+/// Settings of connections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// The congestion control of each path, by its name.
@@ -73,7 +73,7 @@ pub struct Settings {
     pub scheduler: String,
     /// Which path takes acknowledgments.
     pub ack_path: Acks,
-    /// Whether packets are ECN-capable.
+    /// Packets are ECN-capable.
     pub ecn: bool,
     /// Acknowledgments wait for company at most this long.
     pub max_ack_delay: Duration,
@@ -99,11 +99,11 @@ pub enum Acks {
     First,
 }
 
-/// What an end has seen.
+/// Observation of an end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Note {
-    /// What all others count from, after 1970.
+    /// Start time of all others, after 1970.
     Begun(Duration),
     /// Its sockets are open.
     Listening,
@@ -120,12 +120,12 @@ pub enum Note {
         connection: u32,
         /// The way that it was on.
         way: usize,
-        /// When.
+        /// Time.
         at: Duration,
-        /// Why.
+        /// Reason.
         why: Why,
     },
-    /// What a receiver has got.
+    /// Data that a receiver has got.
     Arrived(Arrival),
     /// A connection brought something else than was sent.
     Wrong {
@@ -138,12 +138,12 @@ pub enum Note {
     Broken {
         /// The connection's number.
         connection: u32,
-        /// Why.
+        /// Reason.
         reason: String,
     },
 }
 
-/// Why a path was given up.
+/// Reason of a path's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
@@ -172,7 +172,7 @@ pub struct PathNote {
     pub connection: u32,
     /// The way that it is on.
     pub way: usize,
-    /// When.
+    /// Time.
     pub at: Duration,
     /// Smoothed round trip; 0 before the first sample.
     pub srtt_us: u32,
@@ -190,12 +190,12 @@ pub struct PathNote {
     pub reductions: u64,
 }
 
-/// What of a connection has arrived, in order, at a moment.
+/// Data of a connection that have arrived in order at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
     /// The connection's number.
     pub connection: u32,
-    /// When.
+    /// Time.
     pub at: Duration,
     /// In all.
     pub bytes: u64,
@@ -203,7 +203,7 @@ pub struct Arrival {
     pub stalled: Duration,
 }
 
-/// Why an end cannot do what it is to do.
+/// Error of an end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -224,7 +224,7 @@ pub enum LoadError {
     Socket {
         /// The address.
         address: IpAddr,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// The handshake failed.
@@ -234,7 +234,7 @@ pub enum LoadError {
         number: u32,
         /// The other end.
         remote: SocketAddr,
-        /// Why.
+        /// Cause.
         source: ConnectionError,
     },
     /// Nobody answers.
@@ -244,7 +244,7 @@ pub enum LoadError {
         number: u32,
         /// The other end.
         remote: SocketAddr,
-        /// How long it was waited.
+        /// Time waited.
         waited: Duration,
     },
     /// The system.
@@ -310,7 +310,7 @@ impl Settings {
 #[derive(Clone)]
 struct Teller {
     out: Arc<Mutex<dyn Write + Send>>,
-    /// When the program began, and how long after its order that was.
+    /// Start of the program, and its delay after the order.
     begun: (Instant, Duration),
 }
 
@@ -378,7 +378,7 @@ mod tests {
         std::iter::repeat_with(any).take(100).find(|&port| bind(port).is_ok()).expect("a free port")
     }
 
-    /// What a program writes.
+    /// Output of a program.
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
 

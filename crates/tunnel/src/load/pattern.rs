@@ -1,4 +1,4 @@
-//! What streams carry: bytes that follow from their offset.
+//! Contents of streams: bytes that follow from their offset.
 
 /// No divisor of any size of packets or buffers, so that what comes at the wrong place is seen.
 const PERIOD: usize = 65_521;

@@ -36,9 +36,9 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// A fixed forward: what comes in here leaves there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
-    /// Where programs connect to.
+    /// Address to which programs connect.
     pub listen: SocketAddr,
-    /// Where that leads, as the server's side sees it.
+    /// Target of the forward, as the server's side sees it.
     pub to: Place,
 }
 
@@ -55,31 +55,31 @@ impl FromStr for Forward {
     }
 }
 
-/// What the client side is to do.
+/// Settings of the client side.
 pub struct ClientJob {
     /// The server's side.
     pub server: Place,
-    /// What it may show.
+    /// Fingerprints that the server may show.
     pub peers: BTreeSet<Fingerprint>,
-    /// What this side shows.
+    /// Certificate of this side.
     pub identity: Identity,
     /// Addresses here to use; none: all.
     pub locals: Vec<IpAddr>,
     /// Relays to use while fewer than `most` paths work.
     pub relays: Vec<NamedRelay>,
-    /// How many paths are enough.
+    /// Number of paths above which no further relay is used.
     pub most: usize,
-    /// Where to listen for SOCKS5.
+    /// Address of SOCKS5.
     pub socks: Option<SocketAddr>,
     /// Fixed forwards.
     pub forwards: Vec<Forward>,
-    /// Where connections tell what they do.
+    /// Log of connections.
     pub qlog: Option<Arc<Qlog>>,
-    /// Where to answer Prometheus.
+    /// Address for Prometheus.
     pub metrics: Option<SocketAddr>,
 }
 
-/// What a listener's connections want.
+/// Service of a listener.
 #[derive(Clone)]
 enum Service {
     Socks,

@@ -12,7 +12,7 @@ use vmcc_transport::Config;
 use vmcc_transport::crypto::Tls;
 use vmcc_udp::{Attempt, Connection, Endpoint, Keeper, Relay, Target};
 
-/// Who was not reached is not asked again for this long: every connection of a browser would.
+/// Pause after a failed attempt, or every connection of a browser would cause one.
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) type Tell = Arc<dyn Fn(News) + Send + Sync>;

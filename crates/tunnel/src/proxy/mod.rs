@@ -29,14 +29,14 @@ use vmcc_transport::Config;
 use vmcc_udp::{Endpoint, Qlog, ReachError};
 use vmcc_units::time::Span;
 
-/// Where programs find SOCKS5 if nothing else is said.
+/// Default address of SOCKS5.
 pub const USUAL_SOCKS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
 
 const ALPN: &[u8] = b"vmcc-proxy/1";
 /// Paths are asked this often whether they live, also while nobody says anything.
 const KEEP_ALIVE: Span = Span::from_secs(5);
 
-/// What a proxy has to tell while it runs.
+/// Events of a proxy while it runs.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum News {
@@ -56,7 +56,7 @@ pub enum News {
     Full(usize),
 }
 
-/// Why a proxy ended.
+/// Reason of a proxy's end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProxyError {
@@ -69,9 +69,9 @@ pub enum ProxyError {
     /// The address is taken, not of this host, or needs rights.
     #[error("{address}: cannot be listened at: {source}")]
     Listen {
-        /// Where.
+        /// Address that could not be used.
         address: SocketAddr,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// The server's name has no address.
@@ -136,7 +136,7 @@ fn config(qlog: Option<Arc<Qlog>>, streams: u64) -> Config {
     }
 }
 
-/// What shows the connections, until it is dropped: to who looks at the host, and, where that is wanted, to Prometheus.
+/// Publication of the connections, until it is dropped: to `vmcc status` and, where that is wanted, to Prometheus.
 struct Shown {
     _board: Option<Board>,
     _metrics: Option<Server>,

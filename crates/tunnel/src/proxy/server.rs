@@ -26,17 +26,17 @@ const MOST_CONNECTIONS: usize = 4096;
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(15);
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What the server side is to do.
+/// Settings of the server side.
 pub struct ServerJob {
-    /// Where to listen.
+    /// Address to listen on.
     pub listen: SocketAddr,
-    /// Whose clients are served; nobody: everybody, who can only come through the loopback.
+    /// Fingerprints of served clients; none: everybody, who can only come through the loopback.
     pub peers: BTreeSet<Fingerprint>,
-    /// What this side shows.
+    /// Certificate of this side.
     pub identity: Identity,
-    /// Where connections tell what they do.
+    /// Log of connections.
     pub qlog: Option<Arc<Qlog>>,
-    /// Where to answer Prometheus.
+    /// Address for Prometheus.
     pub metrics: Option<SocketAddr>,
 }
 

@@ -23,7 +23,7 @@ pub(super) const TIMED_OUT: u8 = 6;
 const NO_SUCH_COMMAND: u8 = 7;
 const NO_SUCH_ADDRESS: u8 = 8;
 
-/// What a program wants.
+/// A program's request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     Connect {
@@ -99,7 +99,7 @@ pub(super) async fn reply(
     io.write_all(&answer).await
 }
 
-/// What an error of the system is to a program.
+/// SOCKS code for an error of the system.
 pub(super) fn code_of(error: &io::Error) -> u8 {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => REFUSED,
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::run::block_on;
 
-    /// What a program that says `words` is answered, and what it is taken to want.
+    /// Answer to a program that sends `words`, and the request that is understood.
     fn ask(words: &[u8]) -> (Vec<u8>, io::Result<Wish>) {
         block_on(async {
             let (mut program, mut side) = tokio::io::duplex(1024);

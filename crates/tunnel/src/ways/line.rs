@@ -1,4 +1,4 @@
-//! What probes go over: a socket, or one at a relay.
+//! Sockets of probes: direct, or at a relay.
 
 use super::{QUIC, STUN, hops};
 use crate::ways::Hop;
@@ -11,7 +11,7 @@ use vmcc_turn::{Failure, HEADER, PeerState, Session, State};
 use vmcc_udp::{Relay, Source, bind_device};
 use vmcc_units::time::{Span, Time};
 
-/// How soon a wish to stop is seen.
+/// Interval at which a request to stop is checked.
 const GLANCE: Duration = Duration::from_millis(50);
 /// The longest datagram.
 pub(super) const MOST: usize = 2048;
@@ -19,13 +19,13 @@ pub(super) const MOST: usize = 2048;
 pub(super) trait Line {
     fn send(&mut self, datagram: &[u8]) -> io::Result<()>;
 
-    /// Where in `buffer` a datagram from the other end is; nothing if none has come until then.
+    /// Place in `buffer` of a datagram from the other end; none if none has come until then.
     fn receive(&mut self, until: Instant, buffer: &mut [u8; MOST]) -> io::Result<Option<Range<usize>>>;
 
     /// The routers on the way of what takes `round_trip`, and the server.
     fn hops(&self, round_trip: Duration, stop: &AtomicBool) -> io::Result<Vec<Hop>>;
 
-    /// What packets come from, as the server sees it.
+    /// Source address of packets, as the server sees it.
     fn local(&self) -> io::Result<IpAddr>;
 }
 

@@ -26,7 +26,7 @@ use vmcc_udp::{Candidate, Target};
 const NO_VERSION: [u8; 4] = [0x1a, 0x2a, 0x3a, 0x4a];
 const ID_LEN: usize = 8;
 
-/// What is sent to have a server answer, and which such packet an answer is for.
+/// Packet that a server answers, and the key to recognize its answer.
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "routers are asked on Linux only"))]
 struct Probe {
     packet: fn([u8; ID_LEN]) -> Vec<u8>,
@@ -57,11 +57,11 @@ pub struct Way {
     pub relay: Option<String>,
     /// To there.
     pub remote: SocketAddr,
-    /// What the probes said, or why none could be sent.
+    /// Result of the probes, or the reason why none could be sent.
     pub seen: Result<Seen, String>,
 }
 
-/// What probes said.
+/// Result of probes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Seen {
     /// Probes that were sent.
@@ -70,20 +70,20 @@ pub struct Seen {
     pub round_trips: Vec<Duration>,
     /// Routers on the way, and the server, as far as they answer.
     pub hops: Vec<Hop>,
-    /// What a program of ours that uses this way knows of it.
+    /// Figures of a running program that uses this route.
     pub traffic: Option<Traffic>,
 }
 
 /// The end of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hop {
-    /// Who answered there, if anybody did.
+    /// Address that answered there, if any did.
     pub address: Option<IpAddr>,
-    /// How long that took.
+    /// Round trip to it.
     pub round_trip: Option<Duration>,
 }
 
-/// What traffic says of a way, which is more than a few probes do.
+/// Figures of a route from traffic, which are better than those of a few probes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Traffic {
     /// Smoothed round trip.
@@ -118,7 +118,7 @@ impl Seen {
     }
 }
 
-/// Why nothing could be probed.
+/// Error before any probe.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaysError {
@@ -219,7 +219,7 @@ fn hops(socket: &UdpSocket, _: &Probe, round_trip: Duration, _: &AtomicBool) -> 
     Ok(vec![Hop { address: Some(socket.peer_addr()?.ip()), round_trip: Some(round_trip) }])
 }
 
-/// What a program of ours knows of a way by using it.
+/// Figures of a running program that uses a route.
 fn traffic(programs: &[live::Program], local: IpAddr, remote: SocketAddr) -> Option<Traffic> {
     let paths = programs.iter().flat_map(|program| &program.connections).flat_map(|one| &one.paths);
     let mut same =

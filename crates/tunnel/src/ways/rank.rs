@@ -12,7 +12,7 @@ const LEAST_LOSS: f64 = 0.02;
 /// A link that delays less weighs this much.
 const LEAST_WEIGHT: f64 = 1e-6;
 
-/// How ways are chosen.
+/// Criteria of the choice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
     /// At most so many.
@@ -27,7 +27,7 @@ impl Default for Choice {
     }
 }
 
-/// What became of a way.
+/// Verdict on a route.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     /// It is one of those to use.

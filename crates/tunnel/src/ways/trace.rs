@@ -22,7 +22,7 @@ const ROUND_TRIPS: u32 = 3;
 const LEAST_WAIT: Duration = Duration::from_millis(20);
 const MOST_WAIT: Duration = Duration::from_millis(300);
 
-/// What answered.
+/// Source of an answer.
 enum Answer {
     Router(IpAddr),
     /// The other end.
@@ -112,7 +112,7 @@ fn ask(socket: &UdpSocket, probe: &Probe, wait: Duration) -> io::Result<Option<(
     }
 }
 
-/// Who sent the first error that waits.
+/// Sender of the first pending error.
 fn errors(socket: &UdpSocket) -> io::Result<Option<IpAddr>> {
     let mut room = nix::cmsg_space!(nix::libc::sock_extended_err, nix::libc::sockaddr_in6);
     let mut bytes = [0; 64];

@@ -1,4 +1,4 @@
-//! What a transfer costs here, with `quinn`, with `noq`, and with UDP alone, side by side: `throughput [OPTIONS]`, see [`USAGE`].
+//! Cost of a transfer, beside `quinn`, `noq` and UDP alone: `throughput [OPTIONS]`, see [`USAGE`].
 //!
 //! Each transfer is one stream between two processes of its own, each with a processor of its own where there are two. All have
 //! the same certificate, cipher, flow control windows, packet size, socket buffers, pieces of application data and kind of runtime.

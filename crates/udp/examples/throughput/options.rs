@@ -1,4 +1,4 @@
-//! What is compared.
+//! Options of the comparison.
 
 use crate::Result;
 use std::fmt;
@@ -93,7 +93,7 @@ where
     text.split(',').map(parse).collect()
 }
 
-/// What the user asks for.
+/// The user's options.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) gib: f64,

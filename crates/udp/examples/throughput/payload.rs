@@ -4,7 +4,7 @@ use crate::Result;
 use crate::process::{Meter, Usage};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// What is written and read at a time.
+/// Bytes of one write and one read.
 pub(crate) const PIECE: usize = 256 << 10;
 /// Odd, so that no two words of a stream are the same.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

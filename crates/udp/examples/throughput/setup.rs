@@ -1,4 +1,4 @@
-//! What is the same for all: certificate, cipher, windows, packet size, socket buffers.
+//! Common settings: certificate, cipher, windows, packet size, socket buffers.
 
 use crate::Result;
 use nix::sys::socket::{setsockopt, sockopt};
@@ -44,7 +44,7 @@ pub(crate) fn client() -> Result<ClientConfig> {
     Ok(config)
 }
 
-/// Who the receiver is does not matter to what it costs.
+/// Verifier that accepts every certificate: the identity does not matter to the cost.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

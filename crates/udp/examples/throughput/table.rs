@@ -1,4 +1,4 @@
-//! What was measured, for people and for programs.
+//! Results, for people and for programs.
 
 use crate::options::{Case, Options};
 use crate::process::Usage;
@@ -14,7 +14,7 @@ pub(crate) struct Row {
     receiver: Vec<f64>,
     busier: Vec<f64>,
     system: Vec<f64>,
-    /// Why transfers were not completed.
+    /// Reasons of transfers that were not completed.
     failures: Vec<String>,
 }
 

@@ -264,7 +264,7 @@ async fn one_call_reaches_several_with_the_right_bits_and_from_the_right_address
     }
 }
 
-/// What the kernel cuts into segments is one datagram to it before, which has a longest length.
+/// Datagrams that the kernel segments are one to it before, which has a longest length.
 #[tokio::test]
 async fn large_packets_are_as_many_to_a_call_as_a_length_can_say() {
     let mut near = Socket::open("127.0.0.1:0".parse().unwrap(), None).unwrap();

@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use vmcc_transport::{ConnectionError, Retry};
 use vmcc_udp::Connection;
 
-/// What was seen of a connection while it lasted.
+/// Observations of a connection while it lasted.
 struct Seen {
     key_updates: u64,
-    /// Where the client was first, and last.
+    /// The client's first and last address.
     remotes: (SocketAddr, SocketAddr),
 }
 

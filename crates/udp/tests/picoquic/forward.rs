@@ -7,9 +7,9 @@ use tokio::net::UdpSocket;
 
 /// Passes on what comes, both ways, between whoever sends first and one peer.
 pub(crate) struct Forward {
-    /// Where it is sent to.
+    /// Address to send to.
     pub(crate) at: SocketAddr,
-    /// Where what it passes on seems to come from.
+    /// Source address of what it passes on.
     pub(crate) from: SocketAddr,
     cut: Arc<AtomicBool>,
     task: tokio::task::JoinHandle<()>,

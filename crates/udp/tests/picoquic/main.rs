@@ -19,7 +19,7 @@ mod tls;
 
 use std::time::Duration;
 
-/// What a test waits for at most: both processes may have to wait for a processor.
+/// Longest wait of a test: both processes may have to wait for a processor.
 const MOST: Duration = Duration::from_secs(180);
 
 /// Bytes that go one way.

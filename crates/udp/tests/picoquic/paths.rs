@@ -33,7 +33,7 @@ pub(crate) async fn opened(connection: &Connection, wanted: usize) {
     }
 }
 
-/// What happens to three paths once each of them is in use.
+/// Fate of three paths once each of them is in use.
 pub(crate) struct Trial<'a> {
     connection: &'a Connection,
     forward: &'a Forward,
@@ -43,7 +43,7 @@ pub(crate) struct Trial<'a> {
     last: Instant,
 }
 
-/// When it happened, and to which paths.
+/// Its time and paths.
 #[derive(Clone, Copy, Debug)]
 struct Begun {
     /// Bytes of the data by then.

@@ -42,12 +42,12 @@ impl Picoquic {
         self.folder.path()
     }
 
-    /// What a server has under a name.
+    /// Stores a server's file.
     pub(crate) fn serve(&self, name: &str, data: &[u8]) {
         std::fs::write(self.folder().join("www").join(name), data).unwrap();
     }
 
-    /// What a client has fetched.
+    /// Data that a client has fetched.
     pub(crate) fn fetched(&self, name: &str) -> Vec<u8> {
         std::fs::read(self.folder().join("out").join(name)).unwrap()
     }
@@ -83,7 +83,7 @@ impl Picoquic {
 }
 
 impl Running {
-    /// What it printed, once it has ended well.
+    /// Its output, once it has ended well.
     pub(crate) async fn ended(&mut self) -> String {
         let status = loop {
             match self.child.try_wait().unwrap() {
@@ -97,7 +97,7 @@ impl Running {
         said
     }
 
-    /// What it printed, as far as its C library has written it.
+    /// Its output so far, as its C library has written it.
     fn said(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.output).unwrap()).into_owned()
     }

@@ -1,4 +1,4 @@
-//! What the peer says of streams.
+//! The peer's stream frames.
 
 use super::*;
 

@@ -95,7 +95,7 @@ impl Streams {
         Some(Sent::Stream { id, range, fin })
     }
 
-    /// What was in a frame has arrived.
+    /// Records that a frame has arrived.
     pub(crate) fn on_acked(&mut self, id: u64, range: Range<u64>, fin: bool) {
         let Streams { map, limits, send_pool, .. } = self;
         let Some(half) = map.get_mut(&id).and_then(|stream| stream.send.as_mut()) else { return };
@@ -115,7 +115,7 @@ impl Streams {
         }
     }
 
-    /// What was in a frame has not arrived, or is to leave on another path as well.
+    /// Queues a frame's data again: lost, or to leave on another path as well.
     pub(crate) fn on_lost(&mut self, id: u64, range: Range<u64>, fin: bool) {
         let Ok(half) = self.send_half(id) else { return };
         if half.reset.is_some() {
