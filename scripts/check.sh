@@ -3,7 +3,7 @@
 #
 # Format, lints and the portable tests of what changed: what one wants to know before a commit, in
 # under a minute when little changed. `make check` calls it; it sets nothing up and needs no root.
-# Tests in files called laws_* compute for long and belong to scripts/test.sh.
+# Tests in modules called laws_* compute for long and belong to scripts/test.sh.
 #
 #   scripts/check.sh [BASE]      what changed since BASE (default: the last commit) and is not committed
 #
@@ -43,13 +43,14 @@ packages() {
 	} | sort -u | sed 's/^cli$/vmcc/; t; s/^/vmcc-/'
 }
 
-# The kinds of targets that a package has, and its tests but for laws_*.
+# The kinds of targets that a package has.
 targets() { # targets PACKAGE
 	local dir=crates/${1#vmcc-}
 	[ "$1" != vmcc ] || dir=crates/cli
 	[ ! -e "$dir/src/lib.rs" ] || echo --lib
 	[ ! -e "$dir/src/main.rs" ] || echo --bins
-	find "$dir/tests" -maxdepth 1 -name '*.rs' ! -name 'laws_*' -printf '--test=%f\n' 2>/dev/null | sed 's/\.rs$//'
+	[ ! -e "$dir/tests/it/main.rs" ] || echo --test=it
+	find "$dir/tests" -maxdepth 1 -name '*.rs' -printf '--test=%f\n' 2>/dev/null | sed 's/\.rs$//'
 }
 
 all=()
@@ -72,6 +73,6 @@ try cargo fmt --all --check
 [ ${#c_files[@]} -eq 0 ] || try "$(scripts/clang-format.sh)" --dry-run --Werror "${c_files[@]}"
 [ ${#scripts[@]} -eq 0 ] || try shellcheck "${scripts[@]}"
 [ ${#all[@]} -eq 0 ] || try cargo clippy --locked -q "${all[@]}" --all-targets -- -D warnings
-[ ${#portable[@]} -eq 0 ] || try cargo test --locked -q "${portable[@]}" "${tested[@]}"
+[ ${#portable[@]} -eq 0 ] || try cargo test --locked -q "${portable[@]}" "${tested[@]}" -- --skip laws_
 [ "$failed" = 0 ] && echo "check: nothing to complain of in: ${all[*]:-no crate}${c_files[*]:+, C}${scripts[*]:+, shell}"
 exit "$failed"

@@ -14,6 +14,7 @@
 //! names; the test runner reports these names and limits their number.
 
 pub mod allocations;
+pub mod damage;
 
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -1,0 +1,6 @@
+//! Port configurations: plans, messages, robustness.
+
+mod messages;
+mod plan;
+mod render;
+mod robust;

@@ -1,0 +1,23 @@
+//! The simulator: scenarios, topologies, laws of the transport.
+
+mod common;
+mod coupling;
+mod covering;
+mod datagrams;
+mod directions;
+mod fabrics;
+mod kept;
+mod laws_covering;
+mod laws_swept;
+mod laws_transport;
+mod marking;
+mod observations;
+mod quic;
+mod reroute;
+mod scenarios;
+mod scheduling;
+mod sharing;
+mod sleep;
+mod subflow_events;
+mod tables;
+mod windows;

@@ -1,0 +1,7 @@
+//! The transport over real sockets, with relays, and against picoquic.
+
+mod loopback;
+mod picoquic;
+mod relay;
+#[path = "../../../transport/tests/transport/tls.rs"]
+mod tls;
