@@ -46,13 +46,13 @@ fn decide(claim: &Claim, engine: &str, figures: &[CaseFigures]) -> ClaimResult {
     }
 }
 
-/// Whether nothing is missing but counters that few machines have.
+/// Returns true if nothing is missing but counters that few machines have.
 fn needs_counters(error: &ClaimError) -> bool {
     let ClaimError::Missing { metric, .. } = error else { return false };
     catalogue::named(catalogue::base_name(metric)).is_some_and(|metric| metric.engines == Engines::Counters)
 }
 
-/// What is known about it on this engine, or else on another.
+/// Known reason of a failure on this engine, or else on another.
 fn analysis(spec: &ClaimSpec, engine: &str) -> Option<String> {
     let own = if engine == SIMULATOR { &spec.analysis } else { &spec.kernel_analysis };
     own.clone().or_else(|| spec.analysis.clone())
@@ -73,7 +73,7 @@ fn half_width(claim: &Claim, figures: &[CaseFigures]) -> Option<f64> {
     mean_ci95(&values?)?.half_width
 }
 
-/// What to say about claims whose cases the user took out.
+/// Note on claims whose cases the user took out.
 pub(crate) fn not_applicable(plan: &Plan) -> Option<String> {
     let names: Vec<&str> = plan.not_applicable.iter().map(|claim| claim.spec.id.as_str()).collect();
     match names.as_slice() {

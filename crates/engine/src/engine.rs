@@ -1,4 +1,4 @@
-//! What every engine offers.
+//! Interface of every engine.
 
 use crate::EngineError;
 use std::sync::atomic::AtomicBool;
@@ -10,10 +10,10 @@ pub trait Engine: Sync {
     /// Name, as in results.
     fn name(&self) -> &'static str;
 
-    /// How many runs may go on at the same time; `None` when they do not disturb each other.
+    /// Number of runs that may go on at the same time; `None` when they do not disturb each other.
     fn most_jobs(&self) -> Option<usize>;
 
-    /// What the results should say about the engine beyond the host: key and value.
+    /// Facts about the engine for the results, beyond the host: key and value.
     fn facts(&self) -> Vec<(String, String)> {
         Vec::new()
     }

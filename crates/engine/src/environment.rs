@@ -1,4 +1,4 @@
-//! What the results must say about the host, and what a run cost it.
+//! Facts about the host for the results, and cost of a run.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use std::fs;

@@ -1,10 +1,10 @@
-//! Why an engine gave no output, whichever it was.
+//! Errors of engines, whichever it was.
 
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::fmt;
 
-/// What the caller should do about an error; the command line turns it into its exit code.
+/// Class of an error; the command line turns it into its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -39,7 +39,7 @@ impl EngineError {
         self
     }
 
-    /// What the caller should do about it.
+    /// Its class.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -49,7 +49,7 @@ impl EngineError {
         self.cause.as_ref()
     }
 
-    /// What helps.
+    /// Remedy.
     pub fn remedy(&self) -> Option<&str> {
         self.remedy.as_deref()
     }

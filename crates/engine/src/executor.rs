@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use vmcc_results::folder::{FolderError, PartialFolder, RunIndex, StoredRun};
 use vmcc_scenario::Plan;
 
-/// Why not every run was done.
+/// Reason for which not every run was done.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Stopped {
@@ -22,7 +22,7 @@ pub enum Stopped {
     Storage(#[from] FolderError),
 }
 
-/// How the runs of a session are executed.
+/// Settings of the execution of a session's runs.
 #[derive(Clone, Copy)]
 pub struct Execution<'a> {
     /// Runs at the same time, at least 1; see [`crate::jobs`].
@@ -33,7 +33,7 @@ pub struct Execution<'a> {
     pub progress: &'a (dyn Fn(usize, f64) + Sync),
 }
 
-/// What is to be run, and where finished runs are kept.
+/// Runs to be made, and the store of finished ones.
 pub(crate) struct Executor<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) engine: &'a dyn Engine,
@@ -41,7 +41,7 @@ pub(crate) struct Executor<'a> {
     pub(crate) how: &'a Execution<'a>,
 }
 
-/// What is finished, and why no more is begun.
+/// Finished runs, and the reason why no more is begun.
 type Results = Mutex<(BTreeMap<RunIndex, StoredRun>, Option<Stopped>)>;
 
 impl Executor<'_> {

@@ -1,4 +1,4 @@
-//! What can run a case of a scenario, and what is the same whatever runs it.
+//! Engines run a case of a scenario; sessions are the same for all engines.
 //!
 //! An [`Engine`] runs one case with one seed. A [`Session`] runs a whole plan on an engine: several runs at a time,
 //! each kept when it is finished, so that an interrupted session is resumed; at the end it has the summary and the

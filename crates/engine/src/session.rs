@@ -51,7 +51,7 @@ impl<'a> Session<'a> {
         self.finished.len()
     }
 
-    /// Where finished runs are, until the result has its name.
+    /// Folder of finished runs, until the result has its name.
     pub fn partial_path(&self) -> Option<&Path> {
         self.folder.as_ref().map(PartialFolder::partial_path)
     }
@@ -65,7 +65,7 @@ impl<'a> Session<'a> {
         executor.run(&mut self.finished)
     }
 
-    /// What is finished as cases, with claims checked; `command` repeats the session.
+    /// Finished runs as cases, with claims checked; `command` repeats the session.
     pub fn summary(&self, command: String) -> Summary {
         let now_s = environment::process_cpu_s();
         let cpu_s = now_s.zip(self.cpu_before_s).map(|(now, before)| now - before + self.cpu_resumed_s);

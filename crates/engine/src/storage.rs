@@ -1,4 +1,4 @@
-//! Where the results go.
+//! Storage of results.
 
 use crate::environment;
 use crate::executor::seed_of;
@@ -24,7 +24,7 @@ pub fn open_unnamed(base: &Path, plan: &Plan, engine: &str) -> (PathBuf, Result<
     numbered(base, &folder_plan(plan, engine))
 }
 
-/// What makes two sessions the same.
+/// Identity of a session: two with equal plans are the same.
 fn folder_plan(plan: &Plan, engine: &str) -> folder::Plan {
     folder::Plan {
         vmcc: env!("CARGO_PKG_VERSION").to_owned(),

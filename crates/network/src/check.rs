@@ -6,12 +6,12 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos, Threshold};
 
 use crate::{Discipline, LinkSettings, Loss, Marking, Queue};
 
-/// What is wrong with a network.
+/// Fault of a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The key, as a path from the top of the scenario.
     pub path: String,
-    /// What is wrong, and the expected form.
+    /// The fault, and the expected form.
     pub message: String,
     /// A name that does not exist, and those that do.
     pub unknown: Option<(String, Vec<String>)>,

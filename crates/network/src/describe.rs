@@ -41,13 +41,13 @@ ids! {
 pub struct Host {
     /// Its node, after which it is called.
     pub node: NodeId,
-    /// What it can send at most.
+    /// Its rate.
     pub rate: BitsPerSec,
     /// The queue that all its packets use, whatever the traffic says.
     pub class: Option<u32>,
 }
 
-/// What a host gets of a port that serves several hosts.
+/// Share of a host in a port that serves several hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Guarantee {
     /// Sent whenever the host has that much to send.
@@ -70,7 +70,7 @@ pub struct Port {
 /// One direction of a cable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// What its random draws are called after, so that they do not depend on what else there is; absent: its number.
+    /// Name of its random draws, so that they do not depend on other parts; absent: its number.
     pub draws: Option<String>,
     /// The node whose port this is.
     pub from: NodeId,
@@ -109,7 +109,7 @@ impl Way {
     }
 }
 
-/// How packets find their way.
+/// Routes of packets.
 pub trait Routes: fmt::Debug + Send + Sync {
     /// The ways from one host to another; none if there are none. Where flows are spread by hash, `count` of them, each
     /// choice taken from `draw`; elsewhere each that there is, once.
@@ -162,7 +162,7 @@ impl Routes for NoWays {
     }
 }
 
-/// Where a node belongs when a network is cut.
+/// Part of the network to which a node belongs when it is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Area {
     /// To the area of this number.
@@ -171,10 +171,10 @@ pub enum Area {
     Between,
 }
 
-/// How a network can be cut into parts that exchange little.
+/// Cut of a network into parts that exchange little.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Areas {
-    /// How many there are.
+    /// Number of parts.
     pub count: u32,
     /// The area of each node.
     pub of_node: Vec<Area>,
@@ -189,7 +189,7 @@ pub struct Network {
     pub hosts: Vec<Host>,
     /// Every direction of every cable.
     pub links: Vec<Link>,
-    /// What the links are made of.
+    /// Parts of the links.
     pub ports: Vec<Port>,
     /// Names of links in events, each with both directions.
     pub cables: Vec<(String, Vec<LinkId>)>,
@@ -197,7 +197,7 @@ pub struct Network {
     pub paths: Vec<Path>,
     /// Two-way propagation delay between the farthest hosts.
     pub base_rtt: Nanos,
-    /// How it can be cut. `None`: too small to gain from it.
+    /// Its cut into parts. `None`: too small to gain from it.
     pub areas: Option<Areas>,
     /// The ways between hosts.
     pub routes: Arc<dyn Routes>,

@@ -1,4 +1,4 @@
-//! What a link does to packets: marking, queueing, loss.
+//! Properties of a link: marking, queueing, loss.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use vmcc_units::{Bytes, Nanos, Packets, Threshold};
 
 use vmcc_tagged::tagged;
 
-/// When a queue marks packets with ECN's Congestion Experienced.
+/// Rule by which a queue marks packets with ECN's Congestion Experienced.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Default)]
 #[serde(tag = "rule", rename_all = "kebab-case")]
 pub enum Marking {
@@ -144,10 +144,10 @@ pub struct Queue {
     /// One weight per queue (`drr`), or one entry per queue (`priority`); empty with `fifo`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weights: Vec<u32>,
-    /// What a queue of weight 1 may send per round. Absent: one MTU.
+    /// Bytes of a queue of weight 1 per round. Absent: one MTU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantum: Option<Bytes>,
-    /// Whether a queue may use what the others leave idle (`drr`). If not, its weight's share is its ceiling.
+    /// Lending: a queue may use what the others leave idle (`drr`). If not, its weight's share is its ceiling.
     #[serde(default = "yes")]
     pub lending: bool,
 }

@@ -1,4 +1,4 @@
-//! How soon a network with several ways routes around a link that fails.
+//! Delay after which a network with several routes avoids a link that fails.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -17,7 +17,7 @@ pub struct LinkSettings {
     pub delay: Nanos,
     /// The buffer of its port.
     pub buffer: Limit,
-    /// When the queues mark.
+    /// Marking rule of the queues.
     pub marking: Marking,
     /// The queues of its port.
     pub queue: Queue,
@@ -25,7 +25,7 @@ pub struct LinkSettings {
     pub loss: Loss,
     /// The most of a random extra delay.
     pub jitter: Nanos,
-    /// Whether packets overtake each other by it.
+    /// Reordering: packets overtake each other by it.
     pub reorder: bool,
 }
 
@@ -50,7 +50,7 @@ impl LinkSettings {
     }
 }
 
-/// How a link's other direction differs. What is absent is as in the first.
+/// Differences of a link's other direction. Absent keys are as in the first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reverse {
@@ -63,7 +63,7 @@ pub struct Reverse {
     /// The buffer of the port that sends back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<Limit>,
-    /// When the queues of that port mark.
+    /// Marking rule of that port's queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marking: Option<Marking>,
     /// Packets lost on the way back.
@@ -100,7 +100,7 @@ impl Reverse {
         }
     }
 
-    /// Whether it says anything about a key.
+    /// Returns true if it sets a key.
     pub(crate) fn says(&self, key: &str) -> bool {
         match key {
             "rate" => self.rate.is_some(),

@@ -30,7 +30,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What `work` returns, and the bytes that it asked for on this thread, whether or not it gave them back.
+/// Result of `work`, and the bytes that it asked for on this thread, whether or not it gave them back.
 pub fn asked_by<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = ASKED_BYTES.get();
     let made = work();

@@ -24,7 +24,7 @@ pub struct Dumbbell {
     /// The buffer at each end of the bottleneck.
     #[serde(default = "default_buffer")]
     pub buffer: Limit,
-    /// When the bottleneck's queues mark.
+    /// Marking rule of the bottleneck's queues.
     #[serde(default)]
     pub marking: Marking,
     /// The bottleneck's queues.
@@ -33,7 +33,7 @@ pub struct Dumbbell {
     /// Packets lost at the bottleneck, in each direction.
     #[serde(default)]
     pub loss: Loss,
-    /// How the bottleneck differs from right to left.
+    /// Differences of the bottleneck from right to left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse: Option<Reverse>,
     /// The rate of the hosts' own links. Absent: the bottleneck's.

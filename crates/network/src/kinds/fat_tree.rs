@@ -30,7 +30,7 @@ pub struct FatTree {
     /// The buffer of every port.
     #[serde(default = "default_buffer")]
     pub buffer: Limit,
-    /// When the queues mark.
+    /// Marking rule of the queues.
     #[serde(default)]
     pub marking: Marking,
     /// The queues of each port.
@@ -47,7 +47,7 @@ impl FatTree {
         self.k.saturating_mul(self.k).saturating_mul(self.k) / 4
     }
 
-    /// Where everything is.
+    /// Positions of nodes and links.
     pub fn tree(&self) -> Tree {
         Tree { k: self.k }
     }
@@ -91,7 +91,7 @@ impl Kind for FatTree {
     }
 }
 
-/// Where everything is in a tree, as arithmetic.
+/// Positions in a tree, as arithmetic.
 ///
 /// Nodes and links are numbered pod by pod, so that a pod's state lies together and pods make natural
 /// partitions; the cores come last.

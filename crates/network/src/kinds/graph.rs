@@ -13,7 +13,7 @@ use crate::{
     Table, Way,
 };
 
-/// How a graph's packets find their way.
+/// Routing of a graph's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum Routing {
@@ -32,7 +32,7 @@ pub struct Graph {
     pub hosts: Vec<String>,
     /// The links; a node exists by being an end of one.
     pub links: Vec<GraphLink>,
-    /// How packets find their way.
+    /// Routing of packets.
     #[serde(default)]
     pub routing: Routing,
     /// The routes of `explicit` routing, each usable in both directions.
@@ -62,7 +62,7 @@ pub struct GraphLink {
     /// The buffer at each end.
     #[serde(default = "default_buffer")]
     pub buffer: Limit,
-    /// When its queues mark.
+    /// Marking rule of its queues.
     #[serde(default)]
     pub marking: Marking,
     /// The queues at each end.
@@ -74,10 +74,10 @@ pub struct GraphLink {
     /// The most of a random extra delay, uniform from none; packets are not reordered unless `reorder` says so.
     #[serde(default)]
     pub jitter: Nanos,
-    /// Whether packets overtake each other where jitter exceeds what lies between them.
+    /// Reordering: packets overtake each other where jitter exceeds their distance.
     #[serde(default)]
     pub reorder: bool,
-    /// How it differs on the way from `to` to `from`.
+    /// Differences of the way from `to` to `from`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse: Option<Reverse>,
 }
@@ -113,7 +113,7 @@ impl GraphLink {
     }
 }
 
-/// What each node is joined to.
+/// Neighbours of each node.
 type Neighbors<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 /// A fault at a name that does not exist.
@@ -192,7 +192,7 @@ impl Graph {
         Ok(())
     }
 
-    /// What a host can send: the rates of all its links.
+    /// Rate of a host: the sum over its links.
     fn host_rate(&self, host: &str) -> BitsPerSec {
         let own = self.links.iter().filter_map(|link| match () {
             () if link.from == host => Some(link.rate),
@@ -320,7 +320,7 @@ fn explicit(builder: &mut Builder, t: &Graph, nodes: &BTreeMap<&str, NodeId>, jo
     table
 }
 
-/// What every node is joined to. The first `hosts` nodes are hosts, which do not forward.
+/// Neighbours of every node. The first `hosts` nodes are hosts, which do not forward.
 #[derive(Debug)]
 struct Joined {
     neighbors: BTreeMap<NodeId, Vec<(NodeId, LinkId)>>,

@@ -37,7 +37,7 @@ pub struct LeafSpine {
     /// The buffer of every port.
     #[serde(default = "default_buffer")]
     pub buffer: Limit,
-    /// When the switches' queues mark.
+    /// Marking rule of the switches' queues.
     #[serde(default)]
     pub marking: Marking,
     /// The queues of each switch port.

@@ -40,7 +40,7 @@ macro_rules! kinds {
         tagged!(Topology, "kind", "a topology", { $($name => $kind($kind)),+ });
 
         impl Topology {
-            /// What it is, without its name.
+            /// The kind, without its name.
             pub fn as_kind(&self) -> &dyn Kind {
                 match self {
                     $(Self::$kind(kind) => kind),+
@@ -73,7 +73,7 @@ kinds! {
     "graph" => Graph,
 }
 
-/// What every kind of network answers.
+/// Interface of every kind of network.
 pub trait Kind: fmt::Debug {
     /// The hosts, and which of them send and receive by default.
     fn ends(&self) -> Ends;
@@ -81,7 +81,7 @@ pub trait Kind: fmt::Debug {
     fn paths(&self) -> Vec<String>;
     /// The queues of the ports that traffic can choose between.
     fn queues(&self) -> Vec<&Queue>;
-    /// Whether it can be built with packets of `mtu`.
+    /// Checks that it can be built with packets of `mtu`.
     ///
     /// # Errors
     /// What cannot, by its key in the scenario.
@@ -94,7 +94,7 @@ pub trait Kind: fmt::Debug {
         let queues = self.queues().first().map_or(0, |queue| queue.weights.len());
         (0..queues).map(|class| class.to_string()).collect()
     }
-    /// Whether traffic that is a load is one of every host, as any host reaches any other.
+    /// Returns true if a load is one of every host, as any host reaches any other.
     fn is_symmetric(&self) -> bool {
         false
     }

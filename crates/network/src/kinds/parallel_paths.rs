@@ -17,7 +17,7 @@ use crate::{Builder, HostId, LinkSettings, Loss, Marking, Network, Queue, Revers
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParallelPaths {
-    /// How many (named `a`, `b`, ...), or a list of named paths with their differences.
+    /// Number of paths (named `a`, `b`, ...), or a list of named paths with their differences.
     pub paths: Paths,
     /// The rate of every path, in each direction that `reverse` does not say otherwise of.
     pub rate: BitsPerSec,
@@ -26,7 +26,7 @@ pub struct ParallelPaths {
     /// The buffer at each end of every path.
     #[serde(default = "default_buffer")]
     pub buffer: Limit,
-    /// When the queues mark.
+    /// Marking rule of the queues.
     #[serde(default)]
     pub marking: Marking,
     /// The queues of each port.
@@ -38,10 +38,10 @@ pub struct ParallelPaths {
     /// The most of a random extra delay, uniform from none; packets are not reordered unless `reorder` says so.
     #[serde(default)]
     pub jitter: Nanos,
-    /// Whether packets overtake each other where jitter exceeds what lies between them.
+    /// Reordering: packets overtake each other where jitter exceeds their distance.
     #[serde(default)]
     pub reorder: bool,
-    /// How every path differs on the way from `server` to `client`.
+    /// Differences of every path from `server` to `client`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse: Option<Reverse>,
 }
@@ -75,10 +75,10 @@ pub struct PathSpec {
     /// Its jitter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Nanos>,
-    /// Whether its packets overtake each other by jitter.
+    /// Reordering by jitter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reorder: Option<bool>,
-    /// How it differs on the way from `server` to `client`, beside what all paths do.
+    /// Its differences from `server` to `client`, beside those of all paths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverse: Option<Reverse>,
 }
@@ -139,7 +139,7 @@ impl Duplex {
 }
 
 impl PathSpec {
-    /// How its first direction differs from what all paths have.
+    /// Differences of its first direction from all paths.
     fn own(&self) -> Reverse {
         Reverse {
             rate: self.rate,

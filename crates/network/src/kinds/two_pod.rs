@@ -32,7 +32,7 @@ pub struct TwoPod {
     /// The buffer of each port.
     #[serde(default = "default_buffer")]
     pub buffer: Limit,
-    /// When the switches' queues mark.
+    /// Marking rule of the switches' queues.
     #[serde(default)]
     pub marking: Marking,
     /// The queues of each switch port.
@@ -75,12 +75,12 @@ impl TwoPod {
         numbered(&format!("p{pod}s"), self.servers_per_pod)
     }
 
-    /// What a NIC sends at most.
+    /// Rate of a NIC.
     fn nic_rate(&self) -> BitsPerSec {
         self.nic_limit.unwrap_or(self.rate)
     }
 
-    /// What a server sends at most.
+    /// Rate of a server.
     fn server_rate(&self) -> BitsPerSec {
         let all = rate_times(self.nic_rate(), u64::from(self.nics));
         self.server_limit.map_or(all, |limit| limit.min(all))

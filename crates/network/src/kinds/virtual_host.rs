@@ -17,10 +17,10 @@ use crate::{
     Queue, Routes, Way,
 };
 
-/// How much faster than a NIC a port is that only hands packets over.
+/// Rate of a port that only passes packets on, in multiples of a NIC's.
 const HANDING_OVER: u64 = 10;
 
-/// Whether a VM may use what other VMs leave idle.
+/// Use of bandwidth that other VMs leave idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum Share {
@@ -57,7 +57,7 @@ pub struct VirtualHost {
     pub clients: u32,
     /// The rate of one VM, sent and received, over all its vNICs.
     pub vm_rate: BitsPerSec,
-    /// Whether a VM may use what other VMs leave idle.
+    /// Use of bandwidth that other VMs leave idle.
     #[serde(default)]
     pub share: Share,
     /// The weight of each VM where VMs compete. Absent: equal.
@@ -66,7 +66,7 @@ pub struct VirtualHost {
     /// The tail-drop buffer of each vNIC's port.
     #[serde(default = "default_buffer")]
     pub buffer: Limit,
-    /// When the vNICs' ports mark.
+    /// Marking rule of the vNICs' ports.
     #[serde(default)]
     pub marking: Marking,
     /// The queues of each vNIC's port.
@@ -79,7 +79,7 @@ pub struct VirtualHost {
     /// The buffer at each end of a path.
     #[serde(default = "default_access_buffer")]
     pub path_buffer: Limit,
-    /// When the paths' queues mark.
+    /// Marking rule of the paths' queues.
     #[serde(default)]
     pub path_marking: Marking,
     /// Packets lost on a path, in each direction.
@@ -115,7 +115,7 @@ impl VirtualHost {
         if self.clients == 1 { vec!["client".into()] } else { numbered("client", self.clients) }
     }
 
-    /// What each VM gets of a NIC where VMs borrow: its rate, by weight, over the NICs. At least what can be shaped,
+    /// Guarantee of each VM at a NIC where VMs borrow: its rate, by weight, over the NICs. At least what can be shaped,
     /// and no more than the NIC has.
     pub fn guarantees(&self) -> Vec<Guarantee> {
         let weights: u128 = (0..self.vms).map(|vm| u128::from(self.weight(vm))).sum();
@@ -130,7 +130,7 @@ impl VirtualHost {
         (0..self.vms).map(guarantee).collect()
     }
 
-    /// What a vNIC's port can carry.
+    /// Rate of a vNIC's port.
     pub fn vnic_rate(&self) -> BitsPerSec {
         match self.share {
             Share::Hard => BitsPerSec::new(self.vm_rate.get() / u64::from(self.vnics().max(1))),
@@ -255,7 +255,7 @@ impl Kind for VirtualHost {
         builder.finish(vms)
     }
 
-    /// Where VMs borrow from each other, a queue is a VM's.
+    /// Classes of a path: one per VM where VMs borrow from each other.
     fn path_classes(&self) -> Vec<String> {
         match self.share {
             Share::Htb => numbered("vm", self.vms),
