@@ -129,7 +129,8 @@ fn root_connections_of_a_chosen_cgroup_are_given_its_congestion_control_and_no_o
     ));
     agent.signal(Signal::SIGHUP);
     agent.hears("read again");
-    for _ in 0..2 {
+    // Each is a new cgroup, however soon after the one before: nobody has changed a value of the agent's.
+    for _ in 0..4 {
         let late = Cgroup::new("late-1");
         agent.hears("late-1 set: nothing -> mp_dctcp");
         // Without ECN it would leave the connection to Reno.

@@ -119,8 +119,8 @@ pub(crate) fn try_it() -> Result<(), ControlError> {
     tried.and(removed)
 }
 
-/// The number of a cgroup, which no other gets.
-pub(crate) fn id(path: &Path) -> Option<u64> {
+/// The number of a cgroup, which no other gets; `None` if there is no such cgroup.
+pub fn id(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().filter(fs::Metadata::is_dir).map(|found| found.ino())
 }
 

@@ -56,6 +56,13 @@ impl SysctlName {
         &self.0
     }
 
+    /// Interface it belongs to, if it is one of an interface (`all` and `default` are none).
+    pub(crate) fn interface(&self) -> Option<&str> {
+        let mut parts = self.0.split('/').skip(2);
+        let of_interfaces = ["conf", "neigh"].contains(&parts.next()?);
+        parts.next().filter(|name| of_interfaces && !["all", "default"].contains(name))
+    }
+
     /// Its file.
     pub fn file(&self) -> PathBuf {
         PathBuf::from(ROOT).join(&self.0)

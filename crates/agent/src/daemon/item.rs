@@ -4,6 +4,7 @@
 use super::news::or_nothing;
 use crate::config::{SysctlName, normal};
 use crate::{Error, algorithms, ports};
+use nix::net::if_::if_nametoindex;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
@@ -160,6 +161,22 @@ impl Item {
     /// Whether it is somebody's alone: what is there already is not changed.
     pub(crate) fn is_exclusive(&self) -> bool {
         matches!(self, Self::Endpoint(_) | Self::EndpointAt(_) | Self::Port(_))
+    }
+
+    /// Number of the object that holds the value: a cgroup or an interface made again under the same name has another one.
+    /// 0 where there is but one, or none now.
+    pub(crate) fn object(&self) -> u64 {
+        let interface = |name: &str| if_nametoindex(name).map_or(0, u64::from);
+        match self {
+            Self::Cgroup(path) | Self::Upgrade(path) => {
+                cgroup::root().ok().and_then(|root| cgroup::id(&root.join(path))).unwrap_or(0)
+            }
+            Self::Port(name) => interface(name),
+            Self::Sysctl(name) => {
+                sysctl(name).ok().and_then(|name| name.interface().map(interface)).unwrap_or(0)
+            }
+            _ => 0,
+        }
     }
 
     /// Its value in the calling thread's network namespace; `None` if it is not there.

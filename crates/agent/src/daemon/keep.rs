@@ -23,7 +23,8 @@ enum Step {
     Refuse,
 }
 
-fn step(now: Option<&str>, entry: Option<&Entry>, wanted: &str, exclusive: bool) -> Step {
+/// `object`: number of the object that has the value `now`.
+fn step(now: Option<&str>, entry: Option<&Entry>, wanted: &str, exclusive: bool, object: u64) -> Step {
     let is_wanted = now == Some(wanted);
     let Some(entry) = entry else {
         return match now {
@@ -36,10 +37,12 @@ fn step(now: Option<&str>, entry: Option<&Entry>, wanted: &str, exclusive: bool)
         _ if is_wanted && entry.ours == [wanted] => Step::Nothing,
         _ if is_wanted => Step::Note,
         // That it was there is certain only of what this process has seen.
-        None if entry.before.is_none() && entry.seen => Step::SetAgain,
+        None if entry.before.is_none() && entry.seen == Some(object) => Step::SetAgain,
         Some(value) if is_ours(entry, value) || entry.before.as_deref() == now => Step::Set,
         None if entry.before.is_none() => Step::Set,
         Some(_) if exclusive => Step::Refuse,
+        // A new object begins with a value of its own: nobody changed ours.
+        _ if entry.seen.is_some_and(|seen| seen != object) => Step::Set,
         _ => Step::SetAgain,
     }
 }
@@ -61,19 +64,20 @@ pub(crate) fn keep(
     contention: &mut Contention,
     news: &mut Vec<News>,
 ) -> Result<(), Fault> {
+    let object = item.object();
     let now = item.read()?;
     let entry = record.find(place, item);
-    let step = step(now.as_deref(), entry, wanted, item.is_exclusive());
+    let step = step(now.as_deref(), entry, wanted, item.is_exclusive(), object);
     let mut entry = entry.cloned().unwrap_or_else(|| Entry {
         place: place.clone(),
         item: item.clone(),
         before: now.clone(),
         ours: Vec::new(),
-        seen: false,
+        seen: None,
     });
     match step {
         Step::Nothing => {
-            record.saw(place, item);
+            record.saw(place, item, object);
             return Ok(());
         }
         Step::Refuse => return Err(Fault::SomebodyElse { found: now.unwrap_or_default() }),
@@ -92,7 +96,7 @@ pub(crate) fn keep(
             }));
         }
     }
-    entry.seen = true;
+    entry.seen = Some(object);
     entry.ours = vec![wanted.to_owned()];
     record.put(entry).map_err(Fault::Record)
 }
@@ -177,21 +181,21 @@ mod tests {
             item: Item::Limit(Limit::Accept),
             before: before.map(str::to_owned),
             ours: ours.iter().map(|&one| one.to_owned()).collect(),
-            seen: false,
+            seen: None,
         }
     }
 
     #[test]
     fn what_is_done_depends_on_what_is_there_and_whose_it_is() {
-        let set = |now, wanted| step(now, None, wanted, false);
+        let set = |now, wanted| step(now, None, wanted, false, 0);
         assert_eq!(set(Some("a"), "a"), Step::Nothing);
         assert_eq!(set(Some("b"), "a"), Step::Set);
         assert_eq!(set(None, "a"), Step::Set);
-        assert_eq!(step(Some("b"), None, "a", true), Step::Refuse, "an endpoint of somebody else");
-        assert_eq!(step(None, None, "a", true), Step::Set);
+        assert_eq!(step(Some("b"), None, "a", true, 0), Step::Refuse, "an endpoint of somebody else");
+        assert_eq!(step(None, None, "a", true, 0), Step::Set);
 
         let known = entry(Some("before"), &["a"]);
-        let then = |now, wanted| step(now, Some(&known), wanted, false);
+        let then = |now, wanted| step(now, Some(&known), wanted, false, 0);
         assert_eq!(then(Some("a"), "a"), Step::Nothing);
         assert_eq!(then(Some("a"), "b"), Step::Set, "the file wants something else now");
         assert_eq!(then(Some("before"), "a"), Step::Set, "killed between the record and the change");
@@ -200,12 +204,20 @@ mod tests {
         assert_eq!(then(None, "a"), Step::SetAgain);
 
         let mut set = entry(None, &["a"]);
-        assert_eq!(step(None, Some(&set), "a", true), Step::Set, "killed between the record and the change");
-        set.seen = true;
-        assert_eq!(step(None, Some(&set), "a", true), Step::SetAgain, "somebody removed it");
+        assert_eq!(
+            step(None, Some(&set), "a", true, 7),
+            Step::Set,
+            "killed between the record and the change"
+        );
+        set.seen = Some(7);
+        assert_eq!(step(None, Some(&set), "a", true, 7), Step::SetAgain, "somebody removed it");
+        assert_eq!(step(None, Some(&set), "a", true, 8), Step::Set, "a new object of the same name");
+        let seen = Entry { seen: Some(7), ..known.clone() };
+        let then = |object| step(Some("x"), Some(&seen), "a", false, object);
+        assert_eq!((then(7), then(8)), (Step::SetAgain, Step::Set), "a new interface of the same name");
 
         let half = entry(None, &["a", "b"]);
-        let then = |now, wanted| step(now, Some(&half), wanted, true);
+        let then = |now, wanted| step(now, Some(&half), wanted, true, 0);
         assert_eq!(then(Some("a"), "b"), Step::Set, "killed before the change to b");
         assert_eq!(then(Some("b"), "b"), Step::Note, "killed after it");
         assert_eq!(then(None, "b"), Step::Set, "its interface came back");

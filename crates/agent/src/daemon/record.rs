@@ -46,9 +46,9 @@ pub(crate) struct Entry {
     pub(crate) before: Option<String>,
     /// What the agent has, or may have, set; the last is the latest.
     pub(crate) ours: Vec<String>,
-    /// This process has seen it so.
+    /// Object ([`Item::object`]) at which this process has seen it so.
     #[serde(skip)]
-    pub(crate) seen: bool,
+    pub(crate) seen: Option<u64>,
 }
 
 /// What every version's record has.
@@ -151,10 +151,10 @@ impl Record {
         saved
     }
 
-    /// It is as wanted; nothing changes on disk.
-    pub(crate) fn saw(&mut self, place: &Place, item: &Item) {
+    /// It is as wanted at `object`; nothing changes on disk.
+    pub(crate) fn saw(&mut self, place: &Place, item: &Item, object: u64) {
         if let Some(entry) = self.content.entries.iter_mut().find(|e| is(e, place, item)) {
-            entry.seen = true;
+            entry.seen = Some(object);
         }
     }
 
@@ -256,7 +256,7 @@ mod tests {
             item: Item::Sysctl(name.to_owned()),
             before: Some(before),
             ours: Vec::new(),
-            seen: false,
+            seen: None,
         };
         record.put(entry("net/a", "1".to_owned())).unwrap();
         for name in ["net/a", "net/b"] {

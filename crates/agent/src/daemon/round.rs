@@ -232,7 +232,7 @@ impl<'a> Round<'a> {
         let is_settled = |(item, value): &(Item, String)| {
             let entry = || self.record.find(place, item);
             there.get(item) == Some(value)
-                && entry().is_some_and(|entry| entry.seen && entry.ours == [value.as_str()])
+                && entry().is_some_and(|entry| entry.seen.is_some() && entry.ours == [value.as_str()])
         };
         wanted.iter().filter(|one| !is_settled(one)).cloned().collect()
     }
