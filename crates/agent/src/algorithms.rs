@@ -3,15 +3,17 @@
 use crate::connections::{Connection, Observer};
 use crate::{Error, Guards, daemon, needs_root};
 use serde::Serialize;
+use std::time::{Duration, Instant};
 use vmcc_cc::Params;
 use vmcc_host::diag::Subflow;
 use vmcc_host::port;
 use vmcc_host::several_paths::{self, Fallbacks};
 use vmcc_host::taken::{self, Taken};
-use vmcc_host::{Loaded, Status, Turn};
+use vmcc_host::{Lingering, Loaded, Status, Turn, netns};
 
-/// The file of the sysctl `net.ipv4.tcp_congestion_control`.
-const DEFAULT_SETTING: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+/// Time for which [`lingering_after_down`] waits for the kernel to free what nothing refers to any more.
+const FREE_TIMEOUT: Duration = Duration::from_secs(1);
+const FREE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What is to be up.
 #[derive(Debug, Clone, Copy)]
@@ -93,12 +95,23 @@ pub struct Down {
 /// The kernel refuses.
 pub fn down() -> Result<Down, Error> {
     let removed = vmcc_host::take_down()?;
-    let still_default = default_of_this_namespace().filter(|name| removed.contains(name));
+    let still_default = netns::default_congestion_control().filter(|name| removed.contains(name));
     Ok(Down { removed, still_default })
 }
 
-fn default_of_this_namespace() -> Option<String> {
-    Some(std::fs::read_to_string(DEFAULT_SETTING).ok()?.trim().to_owned())
+/// Algorithms that [`down`] took down and that are still in the kernel. Those which the kernel is about to free are waited for.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn lingering_after_down() -> Result<Vec<Lingering>, Error> {
+    let began = Instant::now();
+    loop {
+        let found = vmcc_host::lingering()?;
+        if found.iter().all(|one| one.unreachable == 0) || began.elapsed() > FREE_TIMEOUT {
+            return Ok(found);
+        }
+        std::thread::sleep(FREE_POLL_INTERVAL);
+    }
 }
 
 /// What is kept on this host now.
@@ -106,6 +119,8 @@ fn default_of_this_namespace() -> Option<String> {
 pub struct HostStatus {
     /// The algorithms that are loaded, by whomever.
     pub algorithms: Vec<Status>,
+    /// Algorithms that were taken down and are still in the kernel; not looked for by [`Observer::look`].
+    pub lingering: Vec<Lingering>,
     /// The sockets of this network namespace that use them.
     pub sockets: Vec<Subflow>,
     /// The connections that these are the paths of.
@@ -138,6 +153,7 @@ impl Observer {
     pub fn status(&mut self) -> Result<HostStatus, Error> {
         let mut status = self.look(daemon::view)?;
         status.taken.throttled = taken::throttled();
+        status.lingering = vmcc_host::lingering()?;
         Ok(status)
     }
 
@@ -157,6 +173,7 @@ impl Observer {
         let connections = self.connections(&sockets, agent.as_ref());
         Ok(HostStatus {
             algorithms,
+            lingering: Vec::new(),
             sockets,
             connections,
             ports,

@@ -24,13 +24,14 @@ mod events;
 mod guard;
 pub mod ports;
 
-pub use algorithms::{Down, HostStatus, Request, down, status, up};
+pub use algorithms::{Down, HostStatus, Request, down, lingering_after_down, status, up};
 pub use clean::{Cleaned, clean};
 pub use closed::ClosedPath;
 pub use connections::{Connection, Observer, Path, Program, Sibling};
 pub use error::{Error, needs_root};
 pub use events::Follower;
 pub use guard::{Action, CHI, Deed, Did, Guards, Memory, OMEGA, Policy, take_back};
+pub use vmcc_host::Lingering;
 pub use vmcc_host::diag::EcnFeedback;
 pub use vmcc_host::several_paths::Fallbacks;
 pub use vmcc_host::sharing::{Finding, Verdict};

@@ -11,9 +11,10 @@ use net as namespace;
 
 use agent::Down;
 use kept::{Agent, until, within};
-use net::{Net, Over, Shape, shape, transfer};
+use net::{Net, Over, Shape, connect, listen, run, shape, transfer};
 use nix::sys::signal::Signal;
 use std::fs;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vmcc_cc::{Algorithm, Params};
 use vmcc_host::Loaded;
@@ -43,6 +44,43 @@ fn available() -> String {
 /// Whether this one is all that is left of ours.
 fn is_left(name: &str) -> bool {
     available().split_whitespace().filter(|one| one.starts_with("mp_")).eq([name])
+}
+
+/// References to an algorithm that was taken down as `vmcc status` counts them, and those in no reachable namespace.
+fn lingering(name: &str) -> Option<(u64, u64)> {
+    let output = Command::new(env!("CARGO_BIN_EXE_vmcc")).args(["status", "--json"]).output().unwrap();
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let found = status["lingering"].as_array().unwrap().iter().find(|one| one["kernel_name"] == name)?;
+    Some((found["references"].as_u64().unwrap(), found["unreachable"].as_u64().unwrap()))
+}
+
+#[test]
+fn root_orphan_of_a_deleted_namespace_is_reported_until_it_times_out() {
+    let (net, _down) = (Net::new(1, None), Down);
+    assert!(within(&net.client, &["up", "balia"]).output().unwrap().status.success());
+    net.client.sysctl("ipv4/tcp_orphan_retries", "4");
+    let listener = net.server.within(|| listen(Over::Tcp, PORT));
+    let client = net.client.within(|| connect(Over::Tcp, PORT));
+    client.set_tcp_congestion(b"mp_balia").unwrap();
+    client.set_nonblocking(true).unwrap();
+    while client.send(&[0; 1 << 16]).is_ok() {}
+    assert_eq!(lingering("mp_balia"), None, "it is up");
+    run(&format!("ip -n {} link set p0 down", net.client));
+    drop((client, listener));
+
+    let down = within(&net.client, &["down"]).output().unwrap();
+    let said = String::from_utf8(down.stderr).unwrap();
+    assert!(said.contains("mp_balia was taken down and is still in the kernel: 1 "), "{said}");
+    assert_eq!(lingering("mp_balia"), Some((1, 0)), "its namespace has a name");
+    drop(net);
+    assert_eq!(lingering("mp_balia"), Some((1, 1)));
+    let status = Command::new(env!("CARGO_BIN_EXE_vmcc")).arg("status").output().unwrap();
+    let said = String::from_utf8(status.stdout).unwrap();
+    assert!(
+        said.contains("1 in deleted network namespaces") && said.contains("tcp_orphan_retries"),
+        "{said}"
+    );
+    until("it has timed out", || lingering("mp_balia").is_none());
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! | [`cgroup`] | what the connections of a cgroup are given |
 //! | [`upgrade`] | TCP sockets of a cgroup that become MPTCP sockets |
 //! | [`guard`] | closes paths that an algorithm asks to close |
+//! | [`lingering()`] | algorithms that were taken down and that connections still use |
 //! | [`live`] | changing the congestion control of connections that run |
 //! | [`netns`] | doing something in another network namespace |
 //! | [`port`] | a port of a virtual switch: service queues that are shaped and mark |
@@ -33,6 +34,7 @@ mod elapsed;
 mod error;
 pub mod guard;
 mod ids;
+mod lingering;
 pub mod live;
 mod load;
 pub mod netns;
@@ -57,6 +59,7 @@ pub use accounts::Shortage;
 pub use bpffs::Turn;
 pub use counters::Counters;
 pub use error::{ControlError, LoadError, remedy};
+pub use lingering::{Lingering, lingering};
 pub use load::Loaded;
 pub use reclaim::{RECLAIM_AGE, reclaim};
 pub use registered::{Status, clean, list, parameter_table, set_params, take_down, take_down_of};

@@ -80,6 +80,12 @@ pub(crate) fn initial() -> Option<u32> {
     inode(Path::new("/proc/1/ns/net"))
 }
 
+/// Default congestion control of the calling thread's namespace; `None` if it cannot be read.
+pub fn default_congestion_control() -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").ok()?;
+    Some(text.trim().to_owned())
+}
+
 /// Time for which a namespace that was found nowhere is not searched for again.
 const MISSING_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -136,8 +142,8 @@ impl Files {
     }
 }
 
-/// Names first: they outlast processes.
-fn scan() -> HashMap<u32, PathBuf> {
+/// Files of all namespaces with a name or a process, by inode number. Names first: they outlast processes.
+pub(crate) fn scan() -> HashMap<u32, PathBuf> {
     let entries = |folder: &str| fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
     let all = entries("/run/netns").chain(entries("/proc").map(|process| process.join("ns/net")));
     let mut found = HashMap::new();

@@ -332,19 +332,52 @@ pub(crate) fn registrations() -> Result<Vec<Registered>, ControlError> {
     let pinned: Vec<u32> = pins.iter().filter_map(|pin| pin.link.as_ref()?.map_id).collect();
     drop(pins);
     let mut links = ids::ops_links()?;
-    ids::maps(|_, map| {
-        let ours = map.name() == CONFIG_MAP && map.value_size() as usize == size_of::<Config>();
-        ours.then(|| registration(map, &mut links, &pinned)).flatten()
-    })
+    ids::maps(|_, map| registration(map, &mut links, &pinned))
 }
 
-fn registration(map: MapHandle, links: &mut Vec<OpsLink>, pinned: &[u32]) -> Option<Registered> {
+/// Sockets and namespaces' defaults that refer to an algorithm.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct References {
+    /// To registrations in effect.
+    pub(crate) registered: usize,
+    /// To those that were taken down.
+    pub(crate) taken_down: usize,
+}
+
+/// References to every algorithm of ours in the kernel, by kernel name.
+pub(crate) fn references() -> Result<BTreeMap<String, References>, ControlError> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(ControlError::kernel("list BPF maps", "not permitted; run as root"));
+    }
+    let links = ids::ops_links()?;
+    let mut found: BTreeMap<String, References> = BTreeMap::new();
+    for (config, ops) in ids::maps(|_, map| table_of(&map))? {
+        let Some(value) = ops_value(&ops) else { continue };
+        let references = value.references as usize;
+        let of_name = found.entry(config.kernel_name().to_owned()).or_default();
+        if links.iter().any(|link| link.map_id == Some(config.ops_map_id)) || in_use(&ops) {
+            // The registration itself is one.
+            of_name.registered += references.saturating_sub(1);
+        } else {
+            of_name.taken_down += references;
+        }
+    }
+    Ok(found)
+}
+
+/// The configuration in a map, and its algorithm's table of callbacks; `None` if it is none of ours.
+fn table_of(map: &MapHandle) -> Option<(Config, MapHandle)> {
+    if map.name() != CONFIG_MAP || map.value_size() as usize != size_of::<Config>() {
+        return None;
+    }
     let value = map.lookup(FIRST.as_bytes(), MapFlags::ANY).ok()??;
     let config = Config::decode(&value)?;
     let ops = MapHandle::from_map_id(config.ops_map_id).ok()?;
-    if ops.name() != OPS_MAP {
-        return None;
-    }
+    (ops.name() == OPS_MAP).then_some((config, ops))
+}
+
+fn registration(map: MapHandle, links: &mut Vec<OpsLink>, pinned: &[u32]) -> Option<Registered> {
+    let (config, ops) = table_of(&map)?;
     let link = links.iter().position(|link| link.map_id == Some(config.ops_map_id));
     let hold = match link.map(|at| links.swap_remove(at)) {
         Some(OpsLink { fd, .. }) if pinned.contains(&config.ops_map_id) => Hold::Pinned(fd),
@@ -370,9 +403,12 @@ const OPS_IN_USE: u32 = 1;
 /// Without links, the value of the struct_ops map tells.
 fn in_use(ops: &MapHandle) -> bool {
     let linked = ops.info().is_ok_and(|i| i.info.map_flags & BPF_F_LINK != 0);
-    let value = ops.lookup(FIRST.as_bytes(), MapFlags::ANY).ok().flatten();
-    let value = value.and_then(|bytes| Some(OpsValue::read_from_prefix(&bytes).ok()?.0));
-    !linked && value.is_some_and(|value| value.state == OPS_IN_USE)
+    !linked && ops_value(ops).is_some_and(|value| value.state == OPS_IN_USE)
+}
+
+fn ops_value(ops: &MapHandle) -> Option<OpsValue> {
+    let bytes = ops.lookup(FIRST.as_bytes(), MapFlags::ANY).ok()??;
+    Some(OpsValue::read_from_prefix(&bytes).ok()?.0)
 }
 
 /// The programs of the object that `map` belongs to. They share its type information; not every one of them uses the map.

@@ -1,5 +1,6 @@
 //! `vmcc down`: what was changed to keep is as before.
 
+use super::status::lingering;
 use super::up;
 use crate::failure::{Exit, Failure, agent_failure, chain};
 use crate::ui::Ui;
@@ -16,10 +17,13 @@ pub(crate) fn down(ui: &Ui) -> Result<Exit, Failure> {
         Ok(Did::Closed(_)) => {}
         Err(error) => ui.warn(&chain(&error)),
     });
-    match undone {
+    let exit = match undone {
         Some(undone) => after_agent(&undone, ui),
         None => algorithms(ui),
-    }
+    }?;
+    let left = vmcc_agent::lingering_after_down().map_err(|e| agent_failure(&e))?;
+    left.iter().for_each(|one| ui.note(&lingering(one)));
+    Ok(exit)
 }
 
 /// No algorithm of ours is a congestion control of this host any more.

@@ -16,6 +16,7 @@ pub(super) fn with(status: Result<HostStatus, Failure>) -> Result<HostStatus, Fa
         Err(failure) if own.is_empty() || failure.exit != Exit::HostCannot || is_root() => Err(failure),
         Err(_) => Ok(HostStatus {
             algorithms: Vec::new(),
+            lingering: Vec::new(),
             sockets: Vec::new(),
             connections: own,
             ports: Vec::new(),

@@ -9,7 +9,7 @@ use crate::failure::{Exit, Failure, agent_failure};
 use crate::table;
 use crate::ui::Ui;
 use serde_json::Value;
-use vmcc_agent::HostStatus;
+use vmcc_agent::{HostStatus, Lingering};
 use vmcc_cc::{MAX_PATHS, Params};
 use vmcc_host::Status;
 use vmcc_host::diag::Subflow;
@@ -22,6 +22,7 @@ pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
             [] => vec!["no algorithm is loaded; `vmcc up` loads them".to_owned()],
             some => vec![text(some, &host.sockets)],
         };
+        parts.extend(host.lingering.iter().map(lingering));
         parts.extend(paths::table(&host.connections));
         if !host.ports.is_empty() {
             parts.push(format!("ports: {}; `vmcc mark --list` has their counters", host.ports.join(", ")));
@@ -34,6 +35,29 @@ pub(crate) fn status(ui: &Ui) -> Result<Exit, Failure> {
         parts.join("\n\n")
     });
     Ok(Exit::Done)
+}
+
+/// Remaining holders of an algorithm that was taken down, and when they end.
+pub(super) fn lingering(one: &Lingering) -> String {
+    let Lingering { kernel_name, references, unreachable } = one;
+    let mut text = format!(
+        "{kernel_name} was taken down and is still in the kernel: {references} sockets, or defaults of network namespaces, use it"
+    );
+    let reachable = references - unreachable;
+    if reachable > 0 {
+        text.push_str(&format!(
+            "\n  {reachable} in network namespaces with a name or a process: connections keep it until they end (`ss -tin` shows them), \
+             a default until `sysctl -w net.ipv4.tcp_congestion_control` sets another one"
+        ));
+    }
+    if *unreachable > 0 {
+        text.push_str(&format!(
+            "\n  {unreachable} in deleted network namespaces, or not connected: closed connections whose peer is silent (orphans) keep it \
+             until `net.ipv4.tcp_orphan_retries` timeouts have passed, by default about two minutes; one that stays longer is a socket \
+             that the kernel has lost, which costs memory until a restart (docs/reference/kernels.md)"
+        ));
+    }
+    text
 }
 
 /// Connections here that were to be MPTCP; `None` if all are.

@@ -91,6 +91,12 @@ impl Diag {
         self.in_states(Self::carrying() | StateFlags::SYN_SENT | StateFlags::SYN_RECV)
     }
 
+    /// Congestion control of every TCP socket that is bound to a port, listeners among them.
+    pub(crate) fn congestion_controls(&mut self) -> Result<Vec<String>, DiagError> {
+        let all = self.in_states(Self::carrying() | StateFlags::SYN_SENT | StateFlags::LISTEN)?;
+        Ok(all.into_iter().map(|socket| socket.algorithm).collect())
+    }
+
     fn in_states(&mut self, states: StateFlags) -> Result<Vec<Subflow>, DiagError> {
         let mut found = Vec::new();
         for family in [AF_INET, AF_INET6] {
