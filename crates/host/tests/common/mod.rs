@@ -146,6 +146,8 @@ pub fn transfer(net: &Net, over: Over, port: u16, mut enough: impl FnMut(u64) ->
     let receiver = thread::spawn(move || {
         let (socket, _) = listener.accept().expect("accept");
         let mut stream = TcpStream::from(std::os::fd::OwnedFd::from(socket));
+        // Where a test has failed and left no path, nothing comes any more.
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         let (mut hash, mut bytes, mut buffer) = (Sha256::new(), 0_u64, vec![0; 1 << 18]);
         loop {
             match stream.read(&mut buffer).expect("receive") {
