@@ -171,6 +171,15 @@ CC_INLINE uint32_t cc_bitlen(uint64_t v)
 #endif
 }
 
+/* Population count of a set of at most 32 paths. */
+CC_INLINE uint32_t cc_members(uint64_t set)
+{
+	set -= (set >> 1) & 0x55555555u;
+	set = (set & 0x33333333u) + ((set >> 2) & 0x33333333u);
+	set = (set + (set >> 4)) & 0x0f0f0f0fu;
+	return (uint32_t)(set * 0x01010101u >> 24) & 0xff;
+}
+
 /*
  * A product wider than 64 bits, as two words of 32 bits below and 64 above: enough for a factor
  * below 2^64 times one below 2^32.  BPF has no 128-bit multiplication.

@@ -59,59 +59,57 @@ CC_INLINE uint32_t cc_olia_l(const struct cc_olia *o, const struct cc_group *gro
 	return cc_min((uint32_t)l, CC_OLIA_MAX_LOSS_GAP);
 }
 
-/* What alpha depends on. */
-struct cc_olia_best {
+/*
+ * What alpha depends on, a bit per path.  M: the paths with the largest window.  B: those with the
+ * largest l/T^2.  B without M are good paths that deserve a larger window, paid for by the members
+ * of M.
+ */
+struct cc_olia_sets {
+	uint64_t all;
+	uint64_t m;
+	uint64_t b;
 	uint32_t w;    /* the largest window */
-	uint32_t l;    /* of the path with the largest l/T^2 */
+	uint32_t l;    /* of the members of B */
 	uint32_t srtt; /* likewise */
 };
 
-CC_INLINE void cc_olia_best_of(struct cc_olia_best *best, const struct cc_term *term, uint32_t l)
-{
-	uint64_t better = cc_better_path(l, term->srtt, best->l, best->srtt);
+#define CC_OLIA_SETS_AT_FIRST {0, 0, 0, 0, 0, 1}
 
-	best->w = cc_max(best->w, term->w);
-	best->l = (uint32_t)cc_select(better, l, best->l);
-	best->srtt = (uint32_t)cc_select(better, term->srtt, best->srtt);
+/* The members of a set of maxima after one more path. */
+CC_INLINE uint64_t cc_olia_maxima(uint64_t members, uint64_t bit, uint64_t greater, uint64_t equal)
+{
+	return cc_select(greater, bit, members | cc_select(equal, bit, 0));
 }
 
-/*
- * M: the paths with the largest window.  B: those with the largest l/T^2.  C is B without M: good
- * paths that deserve a larger window, paid for by the members of M.
- */
-struct cc_olia_sets {
-	uint64_t n; /* all paths */
-	uint64_t in_m;
-	uint64_t in_c;
-	uint64_t me_in_m;
-	uint64_t me_in_c;
-};
-
-CC_INLINE void cc_olia_sort(struct cc_olia_sets *sets, const struct cc_olia_best *best,
-			    const struct cc_term *term, uint32_t l, uint64_t mine)
+CC_INLINE void cc_olia_sort(struct cc_olia_sets *sets, const struct cc_term *term, uint32_t l,
+			    uint32_t i)
 {
-	uint64_t m = cc_equal(term->w, best->w), c;
+	struct cc_product own = cc_multiply((uint64_t)l * sets->srtt, sets->srtt);
+	struct cc_product best = cc_multiply((uint64_t)sets->l * term->srtt, term->srtt);
+	/* The term is there; the verifier shall not follow the sets of paths that may be. */
+	uint64_t better = cc_product_greater(own, best), bit = cc_nonzero(term->w) << i;
 
-	c = cc_product_equal(cc_multiply((uint64_t)l * best->srtt, best->srtt),
-			     cc_multiply((uint64_t)best->l * term->srtt, term->srtt));
-	c &= (m ^ 1) & cc_nonzero(term->w);
-	sets->n += cc_nonzero(term->w);
-	sets->in_m += m;
-	sets->in_c += c;
-	sets->me_in_m |= m & mine;
-	sets->me_in_c |= c & mine;
+	sets->all |= bit;
+	sets->m = cc_olia_maxima(sets->m, bit, cc_below(sets->w, term->w),
+				 cc_equal(sets->w, term->w));
+	sets->b = cc_olia_maxima(sets->b, bit, better, cc_product_equal(own, best));
+	sets->w = cc_max(sets->w, term->w);
+	sets->l = (uint32_t)cc_select(better, l, sets->l);
+	sets->srtt = (uint32_t)cc_select(better, term->srtt, sets->srtt);
 }
 
 /* alpha of the own path. */
-CC_INLINE struct cc_olia_alpha cc_olia_alpha(const struct cc_olia_sets *sets)
+CC_INLINE struct cc_olia_alpha cc_olia_alpha(const struct cc_olia_sets *sets, uint32_t me)
 {
 	struct cc_olia_alpha alpha = {0, 0};
-	uint64_t among = cc_select(sets->me_in_m, sets->in_m, 0);
+	uint64_t c = sets->b & ~sets->m, mine = 1ull << me;
+	uint64_t of = cc_select(cc_nonzero(c & mine), c,
+				cc_select(cc_nonzero(sets->m & mine), sets->m, 0));
 
-	if (!sets->in_c)
+	if (!c)
 		return alpha;
-	alpha.divisor = (uint32_t)(sets->n * cc_select(sets->me_in_c, sets->in_c, among));
-	alpha.negative = (uint32_t)sets->me_in_m;
+	alpha.divisor = cc_members(sets->all) * cc_members(of);
+	alpha.negative = (uint32_t)cc_nonzero(sets->m & mine);
 	return alpha;
 }
 
@@ -120,8 +118,7 @@ CC_INLINE void cc_olia_couple(const struct cc_olia *o, const struct cc_group *gr
 			      const struct cc_own *own, struct cc_coupling *c,
 			      struct cc_olia_alpha *alpha)
 {
-	struct cc_olia_best best_l = {0, 0, 1};
-	struct cc_olia_sets sets = {0};
+	struct cc_olia_sets sets = CC_OLIA_SETS_AT_FIRST;
 	struct cc_best best = CC_BEST_AT_FIRST;
 	uint32_t i;
 
@@ -131,7 +128,7 @@ CC_INLINE void cc_olia_couple(const struct cc_olia *o, const struct cc_group *gr
 
 		CC_SKIP_UNLESS(term.w);
 		cc_best_of(&best, &term);
-		cc_olia_best_of(&best_l, &term, cc_olia_l(o, group, i, own->index));
+		cc_olia_sort(&sets, &term, cc_olia_l(o, group, i, own->index), i);
 	}
 	cc_couple_begin(&best, c);
 	CC_FOR_PATHS(i, group)
@@ -140,11 +137,9 @@ CC_INLINE void cc_olia_couple(const struct cc_olia *o, const struct cc_group *gr
 
 		CC_SKIP_UNLESS(term.w);
 		cc_couple_add(&best, &term, c);
-		cc_olia_sort(&sets, &best_l, &term, cc_olia_l(o, group, i, own->index),
-			     cc_equal(i, own->index));
 	}
 	cc_couple_end(c);
-	*alpha = cc_olia_alpha(&sets);
+	*alpha = cc_olia_alpha(&sets, own->index);
 }
 
 /*

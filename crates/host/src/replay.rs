@@ -3,11 +3,14 @@
 //! The comparison of the two builds of the same C: what [`Replayer::begin`] and [`Replayer::step`] leave must equal,
 //! bit for bit, what [`Algorithm::begin`] and [`Algorithm::step`] leave. Needs the privilege to load BPF.
 
+use crate::bench::Statistics;
 use crate::error::{ControlError, LoadError};
 use crate::objects::{self, Log};
 use crate::shared::algorithm::{RawParams, ReplayStep};
 use crate::shared::{self, FIRST};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput};
+use libbpf_rs::query::ProgInfoIter;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramInput};
+use std::os::fd::AsFd;
 use vmcc_cc::{Algorithm, Event, Group, Host, Params};
 use zerocopy::{IntoBytes, TryFromBytes};
 
@@ -72,6 +75,36 @@ impl Replayer {
         self.run(false, event, host, group, params)
     }
 
+    /// Mean run time of [`Replayer::step`] over `calls` calls with the same event, in nanoseconds: the kernel's BPF
+    /// statistics, with their own part in it ([`Statistics::overhead_ns`]).
+    ///
+    /// # Errors
+    /// The kernel refuses to run the program.
+    pub fn step_ns(
+        &self,
+        _counted: &Statistics,
+        (event, host, group): (&Event, &Host, Option<&Group>),
+        params: &Params,
+        calls: u32,
+    ) -> Result<f64, ControlError> {
+        let failed = |e: libbpf_rs::Error| ControlError::kernel("replay an event", e);
+        shared::write(&self.step, FIRST, &step_of(false, event, host, group, params)).map_err(failed)?;
+        let program = self.object.progs_mut().next().expect("the object defines one program");
+        let before_ns = self.run_time_ns()?;
+        for _ in 0..calls {
+            program.test_run(ProgramInput::default()).map_err(failed)?;
+        }
+        Ok((self.run_time_ns()? - before_ns) as f64 / f64::from(calls))
+    }
+
+    fn run_time_ns(&self) -> Result<u64, ControlError> {
+        let program = self.object.progs().next().expect("the object defines one program");
+        let id = Program::id_from_fd(program.as_fd());
+        let id = id.map_err(|e| ControlError::kernel("read a program's run time", e))?;
+        let info = ProgInfoIter::default().find(|info| info.id == id);
+        Ok(info.map_or(0, |info| info.run_time_ns))
+    }
+
     fn run(
         &self,
         begin: bool,
@@ -81,15 +114,7 @@ impl Replayer {
         params: &Params,
     ) -> Result<(), ControlError> {
         let failed = |e: libbpf_rs::Error| ControlError::kernel("replay an event", e);
-        let input = ReplayStep {
-            event: *event,
-            host: *host,
-            group: group.copied().unwrap_or_default(),
-            params: RawParams { v: *params.raw() },
-            begin: u32::from(begin),
-            has_group: u32::from(group.is_some()),
-        };
-        shared::write(&self.step, FIRST, &input).map_err(failed)?;
+        shared::write(&self.step, FIRST, &step_of(begin, event, host, group, params)).map_err(failed)?;
         let program = self.object.progs_mut().next().expect("the object defines one program");
         program.test_run(ProgramInput::default()).map_err(failed)?;
         let output = self.step.lookup(FIRST.as_bytes(), MapFlags::ANY).map_err(failed)?;
@@ -99,6 +124,17 @@ impl Replayer {
             output.ok_or_else(|| ControlError::kernel("replay an event", "the answer is not a path"))?;
         *host = output.host;
         Ok(())
+    }
+}
+
+fn step_of(begin: bool, event: &Event, host: &Host, group: Option<&Group>, params: &Params) -> ReplayStep {
+    ReplayStep {
+        event: *event,
+        host: *host,
+        group: group.copied().unwrap_or_default(),
+        params: RawParams { v: *params.raw() },
+        begin: u32::from(begin),
+        has_group: u32::from(group.is_some()),
     }
 }
 
