@@ -27,7 +27,8 @@
  *
  *   detect: at the end of the callback in which on_ack ran, by itself for its stack.
  *
- *   cwnd_event: the receiver's echo of marks (echo.bpf.h).
+ *   cwnd_event: the receiver's echo of marks (echo.bpf.h).  With AccECN the receiver counts marks
+ *   instead, and on_ack sees that count (count_marks).
  *
  *   undo_cwnd: Linux's own rule; no hook.
  *
@@ -93,7 +94,10 @@ static __always_inline void begin(struct sock *sk)
 		return;
 	ca->group_key = 0;
 	ca->rtt_us = 0;
-	ca->prior_rcv_nxt = tp->rcv_nxt;
+	if (accurate_ecn(tp))
+		ca->counted_ce = tp->delivered_ce;
+	else
+		ca->prior_rcv_nxt = tp->rcv_nxt;
 	ca->gap = 0;
 	ca->acked_pkt = 0;
 	ca->slot = 0;
@@ -229,22 +233,17 @@ static __always_inline u32 cause_of(const struct sock *sk, u32 new_state, u32 fl
 	return new_state == CC_STATE_CWR && may_echo ? CC_CAUSE_ECE : CC_CAUSE_LOSS;
 }
 
-SEC("struct_ops")
-void BPF_PROG(cc_set_state, struct sock *sk, u8 new_state)
+/* By itself, so that the stack of on_ack is free again. */
+static __noinline int change_state(struct sock *sk, u32 new_state)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	struct mp_sk *ca = mp_sk(sk);
 	u32 old_state = ca_state(sk);
-	struct mp_group *entry;
-	int asked;
+	struct mp_group *entry = group_find(ca);
+	int asked = ca->flags & SK_REDUCING;
 	struct call c;
 
-	if (!live(sk))
-		return;
-	if (new_state == CC_STATE_OPEN && old_state >= CC_STATE_CWR)
-		mend_window(sk, ca);
-	entry = call_begin(&c, sk, ca);
-	asked = ca->flags & SK_REDUCING;
+	call_load(&c, sk, ca);
 	ca->flags &= ~SK_REDUCING;
 	if ((asked && new_state >= CC_STATE_CWR) ||
 	    (new_state == CC_STATE_LOSS && old_state != CC_STATE_LOSS && timed_out(sk, asked))) {
@@ -267,6 +266,21 @@ void BPF_PROG(cc_set_state, struct sock *sk, u8 new_state)
 		apply(&c, sk);
 	}
 	call_end(&c, sk, ca, entry);
+	return 0;
+}
+
+SEC("struct_ops")
+void BPF_PROG(cc_set_state, struct sock *sk, u8 new_state)
+{
+	struct mp_sk *ca = mp_sk(sk);
+
+	if (!live(sk))
+		return;
+	if (new_state == CC_STATE_OPEN && ca_state(sk) >= CC_STATE_CWR)
+		mend_window(sk, ca);
+	if (ca->flags & (SK_ACK | SK_SAMPLE))
+		ack_only(sk);
+	change_state(sk, new_state);
 }
 
 /* By itself, so that its stack is free again when detect runs. */
@@ -315,7 +329,7 @@ void BPF_PROG(cc_cwnd_event, struct sock *sk, int event)
 		return;
 	if (!live(sk))
 		begin_late(sk);
-	if (!live(sk))
+	if (!live(sk) || accurate_ecn(tp))
 		return;
 	was = !!(ca->flags & SK_CE);
 	ce = event == CA_EVENT_ECN_IS_CE;
@@ -334,6 +348,10 @@ u32 BPF_PROG(cc_min_tso_segs, struct sock *sk)
 	return MIN_TSO_SEGS;
 }
 #endif
+
+/* The loader requests AccECN there (MP_OPS_FLAGS). */
+_Static_assert(__builtin_offsetof(struct tcp_congestion_ops, flags) == MP_OPS_FLAGS,
+	       "crates/host sets the flags");
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops mp_ops = {

@@ -12,11 +12,19 @@
  * taken to be, too: both ends of such a route have to.  They are passed on as they are, since
  * milliseconds made of them would not wrap at 2^32, but jump back every 71 minutes.
  */
-static __always_inline u32 peer_clock_flag(const struct tcp_sock *tp)
+static __always_inline u32 peer_clock_is_us(const struct tcp_sock *tp)
 {
-	if (bpf_core_field_exists(tp->tcp_usec_ts) && BPF_CORE_READ_BITFIELD(tp, tcp_usec_ts))
-		return CC_EV_PEER_US;
-	return 0;
+	return bpf_core_field_exists(tp->tcp_usec_ts) && BPF_CORE_READ_BITFIELD(tp, tcp_usec_ts);
+}
+
+/*
+ * The flags of an event from conditions.  The verifier forgets their values here, or it would
+ * follow the hooks once per combination.
+ */
+CC_SEPARATE u32 event_flags(u32 peer_us, u32 limited, u32 ece)
+{
+	return (peer_us ? CC_EV_PEER_US : 0) | (limited ? CC_EV_CWND_LIMITED : 0) |
+	       (ece ? CC_EV_ECE : 0);
 }
 
 static __always_inline void event_load(struct cc_event *ev, struct sock *sk, const struct mp_sk *ca)
@@ -25,11 +33,7 @@ static __always_inline void event_load(struct cc_event *ev, struct sock *sk, con
 	u32 min_rtt_us = tp->rtt_min.s[0].v;
 
 	ev->now_us = tp->tcp_mstamp | !tp->tcp_mstamp;
-	ev->flags = peer_clock_flag(tp);
-	if (cwnd_limited(tp))
-		ev->flags |= CC_EV_CWND_LIMITED;
-	if (ca->flags & SK_ECE)
-		ev->flags |= CC_EV_ECE;
+	ev->flags = event_flags(peer_clock_is_us(tp), cwnd_limited(tp), ca->flags & SK_ECE);
 	ev->state = ca_state(sk);
 	ev->cause = CC_CAUSE_NONE;
 	ev->self = ca->slot & (CC_MAX_PATHS - 1);
@@ -83,18 +87,51 @@ static __always_inline void apply(struct call *c, struct sock *sk)
 			      &mp_config.params, &(c)->out);                                       \
 	} while (0)
 
+#if CC_NEEDS_ECN
+/*
+ * Does on_ack count the packets of this ACK as marked?  Under AccECN an ACK may cover packets with
+ * marks and without.  It then counts as a whole, as what is nearer to the `due` marks; the rest
+ * stays for the next ACK, so that the sum over ACKs is that of delivered_ce.
+ */
+CC_SEPARATE u32 counts_as_marked(u32 ece, u32 accurate, u32 due, u32 acked)
+{
+	if (!accurate)
+		return ece;
+	return acked && 2 * (s32)due >= (s32)acked;
+}
+
+/* By itself for its stack. */
+static __noinline int count_marks(struct cc_event *ev, struct sock *sk)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	struct mp_sk *ca = mp_sk(sk);
+	u32 marked = counts_as_marked(ev->flags & CC_EV_ECE, accurate_ecn(tp),
+				      tp->delivered_ce - ca->counted_ce, ev->acked_pkt);
+
+	ca->counted_ce += ev->acked_pkt * (marked & accurate_ecn(tp));
+	ev->flags = (ev->flags & ~CC_EV_ECE) | (marked & CC_EV_ECE);
+	return 0;
+}
+#else
+static __always_inline int count_marks(struct cc_event *ev, struct sock *sk)
+{
+	return 0;
+}
+#endif
+
 /* Fills in what the callbacks of this ACK noted; true if on_ack is due. */
-static __always_inline int take_ack(struct call *c, struct mp_sk *ca)
+static __always_inline int take_ack(struct call *c, struct sock *sk, struct mp_sk *ca)
 {
 	u8 flags = ca->flags;
+	u32 sampled = -(u32) !!(flags & SK_SAMPLE);
 
 	if (!(flags & (SK_ACK | SK_SAMPLE)))
 		return 0;
-	if (flags & SK_SAMPLE) {
-		c->ev.rtt_us = ca->rtt_us;
-		c->ev.acked_pkt = ca->acked_pkt;
-	}
+	/* Without branches, which the verifier would follow through all of on_ack. */
+	c->ev.rtt_us = ca->rtt_us & sampled;
+	c->ev.acked_pkt = ca->acked_pkt & sampled;
 	ca->flags = flags & ~(SK_ACK | SK_SAMPLE);
+	count_marks(&c->ev, sk);
 	if (CC_DETECTS)
 		ca->slot |= SLOT_DETECT;
 	return 1;
@@ -107,9 +144,13 @@ static __always_inline struct mp_group *call_begin(struct call *c, struct sock *
 	struct mp_group *entry = group_find(ca);
 
 	call_load(c, sk, ca);
-	if (take_ack(c, ca)) {
+	if (take_ack(c, sk, ca)) {
 		RUN(on_ack, c, entry);
 		apply(c, sk);
+		/* The verifier forgets what on_ack did, or it would follow growth once per way. */
+		ca->path = c->path;
+		barrier();
+		c->path = ca->path;
 	}
 	return entry;
 }

@@ -50,6 +50,12 @@ static __always_inline int live(struct sock *sk)
 	return mp_sk(sk)->flags & SK_LIVE;
 }
 
+/* 1 if the receiver counts marked packets for the sender (AccECN, RFC 9768), else 0. */
+static __always_inline u32 accurate_ecn(const struct tcp_sock *tp)
+{
+	return (u32)cc_equal(tp->ecn_flags & TCP_ECN_NEGOTIATED, TCP_ECN_ACCECN);
+}
+
 static __always_inline u32 ca_state(struct sock *sk)
 {
 	struct inet_connection_sock *icsk = (struct inet_connection_sock *)sk;

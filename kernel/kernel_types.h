@@ -184,6 +184,7 @@ struct tcp_sock {
 	__u32 sacked_out;
 	__u32 lost_out;
 	__u32 max_packets_out;
+	__u32 delivered_ce;
 	struct minmax rtt_min;
 	__u8 is_cwnd_limited : 1;
 	__u8 tcp_usec_ts : 1; /* since 6.7 */
@@ -323,7 +324,8 @@ struct tcp_congestion_ops {
 #define TCP_ECN_QUEUE_CWR	(1u << 1)
 #define TCP_ECN_DEMAND_CWR	(1u << 2)
 #define TCP_ECN_RFC3168		(1u << 0)
-#define TCP_ECN_NEGOTIATED	(1u << 0 | 1u << 4) /* RFC 3168, or AccECN (since 6.18) */
+#define TCP_ECN_ACCECN		(1u << 4) /* since 6.18 */
+#define TCP_ECN_NEGOTIATED	(TCP_ECN_RFC3168 | TCP_ECN_ACCECN)
 #define CA_ACK_ECE		(1u << 2)
 #define TCQ_F_CPUSTATS		0x20
 

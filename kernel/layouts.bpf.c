@@ -38,6 +38,11 @@ enum cc_macros {
 	SHARED_MACRO(CC_SSTHRESH_INFINITE),
 };
 
+enum mp_ops_macros {
+	SHARED_MACRO(MP_OPS_FLAGS),
+	SHARED_MACRO(TCP_CONG_NEEDS_ACCECN),
+};
+
 enum port_macros {
 	SHARED_MACRO(PORT_NO_CLASS),
 	SHARED_MACRO(PORT_LEAF_FACTOR),
@@ -66,6 +71,7 @@ SHARED_ENUM(cc_macros);
 SHARED_ENUM(cc_state);
 SHARED_ENUM(cc_cause);
 SHARED_ENUM(mp_count);
+SHARED_ENUM(mp_ops_macros);
 SHARED_ENUM(port_macros);
 SHARED_ENUM(port_source);
 SHARED_ENUM(port_trust);

@@ -17,13 +17,17 @@ _Static_assert(CC_MAX_PATHS <= SLOT_BEYOND, "a slot and its flags share a byte")
 /* What a subflow keeps in icsk_ca_priv. */
 struct mp_sk {
 	struct cc_path path;
-	u64 group_key;	   /* 0: not coupled */
-	u32 rtt_us;	   /* with SK_SAMPLE */
-	u32 prior_rcv_nxt; /* CC_NEEDS_ECN, receiver: what had arrived at the last segment */
-	u16 looked;	   /* when membership was looked at (short_clock) */
-	u16 gap;	   /* CC_PACES: the time between packets in us (brief); 0: Linux's */
-	u16 acked_pkt;	   /* with SK_SAMPLE */
-	u8 slot;	   /* and SLOT_... */
+	u64 group_key; /* 0: not coupled */
+	u32 rtt_us;    /* with SK_SAMPLE */
+	/* CC_NEEDS_ECN. */
+	union {
+		u32 prior_rcv_nxt; /* RFC 3168, receiver: what had arrived at the last segment */
+		u32 counted_ce;	   /* AccECN, sender: marked packets that on_ack has counted */
+	};
+	u16 looked;    /* when membership was looked at (short_clock) */
+	u16 gap;       /* CC_PACES: the time between packets in us (brief); 0: Linux's */
+	u16 acked_pkt; /* with SK_SAMPLE */
+	u8 slot;       /* and SLOT_... */
 	u8 flags;
 };
 

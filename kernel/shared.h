@@ -15,6 +15,10 @@
 #define MP_ACCOUNT_REQUESTS 64
 #define MP_EVENT_BYTES	    262144
 
+/* Where the callbacks' table has its flags, and the one that asks for AccECN (RFC 9768). */
+#define MP_OPS_FLAGS	      80
+#define TCP_CONG_NEEDS_ACCECN 4
+
 /* One per loaded algorithm, in its data section: parameters, and who registered it. */
 struct mp_config {
 	uint32_t interface_version; /* CC_INTERFACE_VERSION */

@@ -13,13 +13,17 @@ use crate::error::{ControlError, LoadError, whole};
 use crate::netns;
 use crate::objects::{Log, Object};
 use crate::registered::{self, CONFIG_MAP, Registered};
-use crate::shared::algorithm::{Config, RawParams};
+use crate::shared::algorithm::{Config, MP_OPS_FLAGS, RawParams, TCP_CONG_NEEDS_ACCECN};
 use crate::shared::{self, FIRST};
 use crate::table::{self, Connection};
-use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle, MapType, ObjectBuilder, OpenObject};
+use libbpf_rs::btf::{Btf, types::Struct};
+use libbpf_rs::{
+    ErrorKind, Link, MapCore, MapFlags, MapHandle, MapType, ObjectBuilder, OpenMapMut, OpenObject,
+};
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Duration;
 use vmcc_cc::{Algorithm, Params};
 use zerocopy::IntoBytes;
@@ -301,6 +305,9 @@ fn open(algorithm: Algorithm, params: &Params, link: bool) -> libbpf_rs::Result<
             let flags = map.map_flags() & !BPF_F_LINK;
             map.set_map_flags(flags)?;
         }
+        if map.name() == OPS_MAP && algorithm.info().needs_ecn && kernel_has_accecn() {
+            request_accecn(&mut map)?;
+        }
         if map.name() == CONFIG_MAP {
             let initial = map.initial_value().and_then(Config::decode);
             let mut config = initial.ok_or_else(|| libbpf_rs::Error::from_raw_os_error(nix::libc::EINVAL))?;
@@ -313,6 +320,28 @@ fn open(algorithm: Algorithm, params: &Params, link: bool) -> libbpf_rs::Result<
         }
     }
     Ok(open)
+}
+
+/// Tests whether this kernel has AccECN (RFC 9768). The flag that requests it is not in the kernel's type information;
+/// `tcpi_ecn_mode`, of the same series, is.
+fn kernel_has_accecn() -> bool {
+    static HAS_ACCECN: LazyLock<bool> = LazyLock::new(|| {
+        Btf::from_vmlinux().is_ok_and(|btf| {
+            let info = btf.type_by_name::<Struct<'_>>("tcp_info");
+            info.is_some_and(|info| info.iter().any(|member| member.name == Some("tcpi_ecn_mode".as_ref())))
+        })
+    });
+    *HAS_ACCECN
+}
+
+/// Requests AccECN on connections that this host opens and accepts it at listeners; a peer without it falls back to
+/// RFC 3168.
+fn request_accecn(ops: &mut OpenMapMut<'_>) -> libbpf_rs::Result<()> {
+    let flags = ops.initial_value_mut().and_then(|value| value.get_mut(MP_OPS_FLAGS as usize..));
+    let flags = flags.and_then(|rest| rest.first_chunk_mut::<4>());
+    let flags = flags.ok_or_else(|| libbpf_rs::Error::from_raw_os_error(nix::libc::EINVAL))?;
+    *flags = (u32::from_ne_bytes(*flags) | TCP_CONG_NEEDS_ACCECN).to_ne_bytes();
+    Ok(())
 }
 
 fn attach(object: &mut libbpf_rs::Object) -> libbpf_rs::Result<Link> {

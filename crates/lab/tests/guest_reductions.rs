@@ -28,6 +28,17 @@ fn timeless_reductions_beside_the_kernels_own() {
     run_inside("7", "beside_inside");
 }
 
+/// Not under a clock of instructions: nothing depends on times.
+#[test]
+fn guest_any_receiver_counts_marks_with_accecn() {
+    guests::run_inside("7", &["accecn_inside"], Duration::from_secs(580));
+}
+
+#[test]
+fn timeless_accecn_beside_each_mark_echoed() {
+    run_inside("7", "beside_rfc3168_inside");
+}
+
 /// The rest of the matrix: `cargo test ... --test guest_reductions -- --ignored on_linux_6_12`.
 #[test]
 #[ignore = "on demand: the oldest kernel has the one order; the comparison on the newest and root_reductions, the other"]
@@ -64,6 +75,24 @@ fn beside_inside() {
 #[ignore = "runs in a guest"]
 fn beside_long_inside() {
     reductions::reference::beside_the_kernels_own(&reductions::reference::ALGORITHMS, &[1, 2, 8], 30);
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn accecn_inside_receivers() {
+    reductions::accecn::any_receiver_counts_marks();
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn accecn_inside_clients() {
+    reductions::accecn::any_client_requests_it();
+}
+
+#[test]
+#[ignore = "runs in a guest"]
+fn beside_rfc3168_inside() {
+    reductions::accecn::as_with_each_mark_echoed();
 }
 
 #[test]

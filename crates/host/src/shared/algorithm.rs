@@ -17,6 +17,10 @@ shared_constants! {
         MP_COUNT_MENDED = 5,
         MP_COUNTERS = 8,
     }
+    "mp_ops_macros" {
+        MP_OPS_FLAGS = 80,
+        TCP_CONG_NEEDS_ACCECN = 4,
+    }
 }
 
 shared_structs! {

@@ -2,6 +2,7 @@
 //! same for our algorithms and for the kernel's own.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod accecn;
 pub mod ecn;
 pub mod ends;
 pub mod mtu;
@@ -16,9 +17,11 @@ use std::fmt;
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 use vmcc_cc::{Algorithm, Params};
+use vmcc_host::diag::{Diag, EcnFeedback};
 use vmcc_host::observe::{Observer, Record};
 use vmcc_host::port::Port;
 use vmcc_host::{Counters, Loaded};
+use vmcc_port::ClassStats;
 
 // Linux's recovery states.
 const OPEN: u32 = 0;
@@ -73,9 +76,28 @@ impl Reduction {
     }
 }
 
+/// Congestion control and `tcp_ecn` of both ends.
+pub struct Ends<'a> {
+    pub sender: &'a str,
+    pub receiver: &'a str,
+    pub client_ecn: &'a str,
+    pub server_ecn: &'a str,
+}
+
+impl<'a> Ends<'a> {
+    /// The same algorithm at both ends, which ask for ECN by RFC 3168.
+    pub fn both(kernel_name: &'a str) -> Self {
+        Self { sender: kernel_name, receiver: kernel_name, client_ecn: "1", server_ecn: "1" }
+    }
+}
+
 /// A run, by what was seen from outside.
 pub struct Run {
     pub rate_bps: f64,
+    /// Share of the packets at the router's port that it marked.
+    pub marked_share: f64,
+    /// ECN feedback of one of the connections.
+    pub feedback: Option<EcnFeedback>,
     pub reductions: Vec<Reduction>,
     /// The windows at each segment that arrived once the socket had left its first slow start, in ascending order.
     pub windows_pkt: Vec<u32>,
@@ -85,7 +107,7 @@ pub struct Run {
 }
 
 impl Run {
-    fn new(rate_bps: f64, records: &[Record]) -> Self {
+    fn new(rate_bps: f64, records: &[Record], port: &ClassStats, feedback: Option<EcnFeedback>) -> Self {
         let of_data: Vec<&Record> = records.iter().filter(|r| r.remote_port == PORT).collect();
         let mut left: HashSet<u64> = HashSet::new();
         let mut windows_pkt = Vec::new();
@@ -97,7 +119,14 @@ impl Run {
             }
         }
         windows_pkt.sort_unstable();
-        Self { rate_bps, reductions: reductions(&of_data), windows_pkt, regrown_after: regrown(&of_data) }
+        Self {
+            rate_bps,
+            marked_share: port.marked as f64 / port.packets as f64,
+            feedback,
+            reductions: reductions(&of_data),
+            windows_pkt,
+            regrown_after: regrown(&of_data),
+        }
     }
 
     pub fn window_pkt(&self, quantile: f64) -> u32 {
@@ -109,12 +138,22 @@ impl Run {
         self.reductions.iter().filter(|r| r.state == CWR)
     }
 
-    /// The median of those that the least threshold, two packets, does not bound.
-    pub fn ratio(&self) -> f64 {
+    /// Ratios that the least threshold, two packets, does not bound.
+    fn ratios(&self) -> Vec<f64> {
         let above = |r: &&Reduction| r.from_pkt >= LEAST_TELLING_PKT;
-        let mut ratios: Vec<f64> = self.reductions.iter().filter(above).map(Reduction::ratio).collect();
+        self.reductions.iter().filter(above).map(Reduction::ratio).collect()
+    }
+
+    /// The median of the ratios.
+    pub fn ratio(&self) -> f64 {
+        let mut ratios = self.ratios();
         ratios.sort_unstable_by(f64::total_cmp);
         ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN)
+    }
+
+    pub fn mean_ratio(&self) -> f64 {
+        let ratios = self.ratios();
+        ratios.iter().sum::<f64>() / ratios.len() as f64
     }
 }
 
@@ -212,25 +251,44 @@ impl Row {
         }
     }
 
+    /// ECN feedback of the newest connection, while it is open.
+    fn feedback(&self) -> Option<EcnFeedback> {
+        let subflows = self.sender.within(|| Diag::open().unwrap().subflows().unwrap());
+        subflows
+            .iter()
+            .filter(|s| s.remote.port() == PORT)
+            .max_by_key(|s| s.local.port())
+            .map(|s| s.ecn_feedback)
+    }
+
     /// Sends with congestion control `kernel_name` while the router's port to the receiver is served as `config_toml` says.
     pub fn send(&self, kernel_name: &str, config_toml: &str, flows: usize, seconds: u64) -> Run {
-        for end in [&self.sender, &self.receiver] {
+        self.send_between(&Ends::both(kernel_name), config_toml, flows, seconds)
+    }
+
+    /// The same between unlike ends.
+    pub fn send_between(&self, ends: &Ends<'_>, config_toml: &str, flows: usize, seconds: u64) -> Run {
+        for (end, kernel_name, ecn) in
+            [(&self.sender, ends.sender, ends.client_ecn), (&self.receiver, ends.receiver, ends.server_ecn)]
+        {
             end.sysctl("ipv4/tcp_congestion_control", kernel_name);
-            end.sysctl("ipv4/tcp_ecn", "1");
+            end.sysctl("ipv4/tcp_ecn", ecn);
         }
         let observer = Observer::start(&self.sender.file()).unwrap_or_else(|e| panic!("{e}"));
         let port = Port::attach_in(&self.router.file(), "p1", &config(config_toml))
             .unwrap_or_else(|e| panic!("{e}"));
         let server = Server::start(&self.receiver, PORT);
-        let (rate, records) = std::thread::scope(|scope| {
+        let (rate, records, feedback) = std::thread::scope(|scope| {
             let options = format!("-c {} -p {PORT} -t {seconds} -P {flows}", RECEIVER);
             let transfer = scope.spawn(move || self.sender.iperf(&options));
+            self.await_flows(flows);
+            let feedback = self.feedback();
             let records = records_of(&observer, &transfer);
-            (transfer.join().unwrap(), records)
+            (transfer.join().unwrap(), records, feedback)
         });
         drop(server);
-        port.detach().unwrap();
-        Run::new(rate, &records)
+        let [seen] = port.detach().unwrap().classes.try_into().expect("one class");
+        Run::new(rate, &records, &seen, feedback)
     }
 }
 
