@@ -192,7 +192,7 @@ fn steady(algorithm: Algorithm, paths: usize) -> (Event, Host, Group) {
     (event, Host { cwnd_pkt: 20, ssthresh_pkt: 10, ..first }, group)
 }
 
-/// The table of docs/kernels.md. OLIA finds two more maxima than LIA in the same loop over paths. Tolerance: twice LIA's cost,
+/// The table of docs/evidence/kernels.md. OLIA finds two more maxima than LIA in the same loop over paths. Tolerance: twice LIA's cost,
 /// less the cost of an empty program, the best of seven of each in turns.
 #[test]
 fn root_the_cost_of_an_ack_grows_with_its_siblings() {
