@@ -265,25 +265,43 @@ fn lia_couples_any_number_of_subflows() {
     assert!(shares[2] < 1.2 * shares[1], "the ninth is coupled: {shares:.2?}");
 }
 
-/// LIA (RFC 6356 section 3) and OLIA with two and nine subflows: beside one TCP that meets the same random loss, a connection has
-/// the window that its law gives it, computed without packets. Nine uncoupled subflows would have nine. Tolerance: 25 %
-/// over five runs of 40 s, in each of which a TCP sees some 50 losses.
+const RANDOM_LOSS: f64 = 1e-4;
+
+/// Goodput of a connection beside one TCP that meets the same random loss. The warm-up of 60 s outlasts slow start: a window above its
+/// equilibrium falls by its own losses only, as 2/(p t) after t round trips.
+fn share_at_random_loss(algorithm: &'static str, count: usize) -> f64 {
+    let flows = [flow(algorithm, &vec![0; count]), flow("reno", &[0])];
+    let goodputs = Run::new(&[Path::lossy(RANDOM_LOSS)], &flows, 1).goodputs(60_000, 160_000);
+    goodputs[0] / goodputs[1]
+}
+
+fn share_by_law(algorithm: &str, count: usize) -> f64 {
+    let tcp = crate::coupling::mean_window("lia", 1, RANDOM_LOSS, 100_000);
+    crate::coupling::mean_window(algorithm, count, RANDOM_LOSS, 20_000) / tcp
+}
+
+/// LIA (RFC 6356 section 3) and OLIA with two and nine subflows have the window that their law gives them, computed without
+/// packets. Nine uncoupled subflows would have nine. Tolerance: 15 %, since a TCP sees some 150 losses in 100 s.
 #[test]
 fn coupled_algorithms_follow_their_law_with_nine_subflows() {
-    const LOSS: f64 = 1e-4;
-    let tcp = crate::coupling::mean_window("lia", 1, LOSS, 100_000);
     for (algorithm, count) in [2, 9].into_iter().flat_map(|n| [("lia", n), ("olia", n)]) {
-        let flows = [flow(algorithm, &vec![0; count]), flow("reno", &[0])];
-        let runs =
-            [1, 2, 3, 4, 5].map(|seed| Run::new(&[Path::lossy(LOSS)], &flows, seed).goodputs(5_000, 45_000));
-        let of = |i: usize| runs.iter().map(|goodputs| goodputs[i]).sum::<f64>();
-        let share = of(0) / of(1);
-        let law = crate::coupling::mean_window(algorithm, count, LOSS, 20_000) / tcp;
+        let (share, law) = (share_at_random_loss(algorithm, count), share_by_law(algorithm, count));
         println!("{algorithm}: {share:.2} of a TCP with {count} subflows; by its law {law:.2}");
         assert!(
-            (0.75..=1.25).contains(&(share / law)),
+            (0.85..=1.15).contains(&(share / law)),
             "{algorithm}, {count}: {share:.2}, by its law {law:.2}"
         );
+    }
+}
+
+#[test]
+#[ignore = "on demand: a quarter of an hour, for the table of docs/evidence/kernels.md"]
+fn shares_of_many_subflows_at_random_loss() {
+    for algorithm in ["lia", "olia", "balia"] {
+        for count in [2, 8, 9, 16, vmcc_cc::MAX_PATHS] {
+            let share = share_at_random_loss(algorithm, count);
+            println!("{algorithm}, {count}: {share:.2}, by its law {:.2}", share_by_law(algorithm, count));
+        }
     }
 }
 
