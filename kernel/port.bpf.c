@@ -94,7 +94,7 @@ static __noinline int parse(struct __sk_buff *skb, struct packet *p, struct pack
 /* Whether more depends on the headers than the mark, which few packets get. */
 static __always_inline int needs_headers(const struct __sk_buff *skb, const struct port_config *cfg)
 {
-	if (cfg->class_count > 1 || cfg->measure_rtt)
+	if (cfg->class_count > 1 || cfg->measure_rtt || cfg->drop_not_ect)
 		return 1;
 	return skb->protocol != __builtin_bswap16(ETH_P_IPV4) &&
 	       skb->protocol != __builtin_bswap16(ETH_P_IPV6);

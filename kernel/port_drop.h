@@ -21,18 +21,20 @@ static __always_inline int judge(struct __sk_buff *skb, const struct port_config
 {
 	const struct port_class *c = class_of(cfg, class);
 	u64 rtt = c->rtt_ns ?: measured_rtt(cfg, state, class);
-	int verdict = DROP_NOTHING;
+	int above = queue->judged > threshold, verdict = DROP_NOTHING;
 
-	if (c->rule == PORT_RULE_NONE || queue->judged <= threshold)
+	if (c->rule == PORT_RULE_NONE)
 		return DROP_NOTHING;
 	queue->overloaded = queue->own > c->overload_bytes;
 	if (cfg->drop_not_ect) {
-		queue->rate = class_rate(cfg, class, queue->busy);
 		queue->class = class;
-		queue->trip = (rtt + mark_ns(queue->rate, queue->own)) >> FLOW_TICK_SHIFT;
+		if (above) {
+			queue->rate = class_rate(cfg, class, queue->busy);
+			queue->trip = (rtt + mark_ns(queue->rate, queue->own)) >> FLOW_TICK_SHIFT;
+		}
 		verdict = flow_drops(skb, cfg, p, queue, threshold);
 	}
-	if (verdict || !queue->overloaded)
+	if (verdict || !above || !queue->overloaded)
 		return verdict;
 	return bpf_get_prandom_u32() < overload_q32(queue->own, c->overload_bytes, c->buffer_bytes)
 		       ? DROP_OVERLOAD

@@ -11,12 +11,15 @@
  *   windows as small as the floor of the ECN flows survive; without TCP, where the sender may not
  *   repeat what is lost, one packet in FLOW_SPACING;
  * - it loses none below four times the usual bound while it has sent less of late than the mean
- *   ECN flow, and one that has sent more loses packets from the threshold on.
+ *   ECN flow, and none at all below a quarter of that: a request that is lost waits for a timeout;
+ *   one that has sent more loses packets from the threshold on.
  *
  * Flows without TCP that together offer more than the class sends, for seconds, do not respond.
  * Each of them is a flood while it sends more than a fair share, with ECN or without: above the
  * threshold it loses the excess, so that others keep their share.
  *
+ * Every packet counts for the rate of its flow, also those that meet a short queue: a flow whose
+ * packets come one by one meets its own queue less often than one that sends them in bursts.
  * Rates are kept per class in a count-min sketch: a flood of flows reaches no other class.
  */
 #ifndef VMCC_PORT_FLOW_H
@@ -30,16 +33,17 @@
 #define FLOW_TRIPS_TCP	 3 /* round trips after which the spacing is over for TCP */
 #define FLOW_SPACING	 128
 #define FLOW_BOUND	 4 /* times the usual one, below the mean */
+#define FLOW_SPARSE	 4 /* part of the mean below which a flow loses nothing */
 /* ECN traffic below both is sparse: no mean is taken of it. */
 #define FLOW_MIN_FRAMES 64
 #define FLOW_MIN_PART	16
 #define FLOW_TICK_SHIFT 16
-/* Windows without a packet above the threshold after which a flow is a new one.  CUBIC meets the
- * threshold every few seconds only where round trips are long. */
+/* Windows without a packet after which a flow is a new one. */
 #define FLOW_MAX_IDLE 16
 /* Interval at which the rate in use is checked. */
-#define FLOW_CHECK_NS 134217728ull
-#define FLOW_MAX_REST 31
+#define FLOW_CHECK_NS  134217728ull
+#define FLOW_MAX_REST  31
+#define FLOW_USE_SHIFT 20
 /* Excess over the bytes sent, as a part of these, at which flows without TCP are floods, and the
  * windows that it lasts: a slow start is over before.  The part of drops at which they stay so. */
 #define FLOOD_MIN_EXCESS 32
@@ -74,6 +78,7 @@ struct class_flows {
 	u64 checked_at;
 	u64 checked_bytes;
 	u64 checked_length;
+	u64 rested;  /* bytes sent per 2^FLOW_USE_SHIFT ns during the last rest; 0: none yet */
 	u32 dropped; /* something was dropped for fairness since the last check */
 	u32 rest;    /* checks until the next drop for fairness */
 	u32 backoff;
@@ -95,12 +100,11 @@ enum {
 	DROP_OVERLOAD,
 };
 
-/* A packet that meets a queue above its threshold. */
 struct arrival {
 	u32 class;
 	u32 hash;
 	u32 blocks;
-	u32 spacing; /* 0: not dropped by rule */
+	u32 spacing;
 };
 
 /* TCP without payload, or the first packet of a connection: none of it can be marked, and nothing
@@ -115,19 +119,38 @@ static __always_inline int is_tcp_control(struct __sk_buff *skb, const struct pa
 	return h[1] & TCP_SYN || p->transport_at + (h[0] >> 4) * 4 >= p->end;
 }
 
+static __always_inline u64 hash_mix(u64 hash, u64 word)
+{
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+	return hash ^ hash >> 32;
+}
+
+/*
+ * Hash of a flow's addresses, protocol and ports.  Not skb->hash: a TCP socket of this machine
+ * changes that with every retransmission timeout, and its flow would be a new one with no rate.
+ * Seeded, so that no sender can choose whose bucket it shares.
+ */
+static __always_inline u32 flow_hash(const struct packet *p)
+{
+	const u32 *from = (const u32 *)p->from, *to = (const u32 *)p->to;
+	u64 hash = port_set.hash_seed;
+	int i;
+
+	for (i = 0; i < 4; i++)
+		hash = hash_mix(hash, (u64)from[i] << 32 | to[i]);
+	hash = hash_mix(hash, (u64)p->from_port << 32 | p->to_port << 16 | p->protocol);
+	return hash;
+}
+
 static __always_inline struct arrival arrival_of(struct __sk_buff *skb, const struct packet *p,
 						 u32 class)
 {
-	struct arrival a = {
+	return (struct arrival){
 		.class = class,
-		.hash = bpf_get_hash_recalc(skb),
+		.hash = flow_hash(p),
 		.blocks = flow_blocks(skb->wire_len),
 		.spacing = p->protocol == PROTOCOL_TCP ? FLOW_SPACING_TCP : FLOW_SPACING,
 	};
-
-	if (is_tcp_control(skb, p))
-		a.spacing = 0;
-	return a;
 }
 
 static __always_inline struct class_flows *flows_of(u32 class)
@@ -226,18 +249,25 @@ static __always_inline int flood_drops(struct class_flows *c, u64 recent, u64 ra
 /*
  * Whether drops for fairness left the rate unused: an ECN flow that has less to send takes nothing
  * of what another one gives up.  Then fairness rests, the longer the more often that happened.
+ * Where less than the rate was sent during a rest too, as on a machine that cannot carry it, that
+ * counts as the rate.  It grows until the next rest measures it again.
  */
 static __always_inline void check_use(struct class_flows *c, u64 now, u64 rate, u64 length)
 {
-	u64 at = c->checked_at, elapsed = mark_elapsed(now, at), sent;
+	u64 at = c->checked_at, elapsed = mark_elapsed(now, at), sent, rested = c->rested;
 	int full;
 
 	if (elapsed < FLOW_CHECK_NS || __sync_val_compare_and_swap(&c->checked_at, at, now) != at)
 		return;
 	sent = bytes_sent(c->bytes - c->checked_bytes, c->checked_length, length);
 	full = sent >= mark_bytes(rate, elapsed) / 8 * 7;
-	if (c->rest)
+	sent /= elapsed >> FLOW_USE_SHIFT;
+	full |= rested && sent >= rested / 4 * 3;
+	c->rested = rested + rested / 32;
+	if (c->rest) {
 		c->rest--;
+		c->rested = sent;
+	}
 	if (c->dropped) {
 		c->backoff = full ? 0 : mark_min(2 * c->backoff + 1, FLOW_MAX_REST);
 		c->rest = c->backoff;
@@ -252,6 +282,8 @@ static __always_inline u64 bound_of(const struct class_flows *c, u64 recent, u64
 {
 	if (!c->mean)
 		return low;
+	if (recent < c->mean / FLOW_SPARSE)
+		return ~0ull;
 	if (recent < c->mean)
 		return FLOW_BOUND * low;
 	return c->rest ? low : threshold;
@@ -278,7 +310,7 @@ static __always_inline int may_drop(const struct flow *first, const struct flow 
 	return !first->spared && !second->spared;
 }
 
-/* Drop decision for a packet that meets `queue` above `threshold`. */
+/* Counts a packet for its flow; drop decision if it meets `queue` above `threshold`. */
 static __noinline int flow_drops(struct __sk_buff *skb, const struct port_config *cfg,
 				 const struct packet *p, const struct lengths *queue, u64 threshold)
 {
@@ -291,10 +323,17 @@ static __noinline int flow_drops(struct __sk_buff *skb, const struct port_config
 	if (!c || !first || !second)
 		return DROP_NOTHING;
 	turn_window(c, now, frame_blocks, queue->own);
-	if (kind_of(p) == PORT_NOT_ECT && !a.spacing)
-		return DROP_NOTHING;
 	recent = flow_enter(first, &a, now, frame_blocks);
 	recent = mark_min(recent, flow_enter(second, &a, now, frame_blocks));
+	if (kind_of(p) == PORT_ECT && !(is_flooded(c) && a.spacing == FLOW_SPACING)) {
+		__sync_fetch_and_add(&c->ect_blocks, a.blocks);
+		__sync_fetch_and_add(&c->ect_weighted, a.blocks * recent);
+	}
+	if (queue->judged <= threshold) {
+		spare_less(first, a.blocks);
+		spare_less(second, a.blocks);
+		return DROP_NOTHING;
+	}
 	if (a.spacing == FLOW_SPACING) {
 		__sync_fetch_and_add(&c->offered, skb->wire_len);
 		if (is_flooded(c) && flood_drops(c, recent, queue->rate)) {
@@ -302,14 +341,7 @@ static __noinline int flow_drops(struct __sk_buff *skb, const struct port_config
 			return DROP_OVERLOAD;
 		}
 	}
-	if (kind_of(p) == PORT_ECT) {
-		if (is_flooded(c) && a.spacing == FLOW_SPACING)
-			return DROP_NOTHING;
-		__sync_fetch_and_add(&c->ect_blocks, a.blocks);
-		__sync_fetch_and_add(&c->ect_weighted, a.blocks * recent);
-		return DROP_NOTHING;
-	}
-	if (queue->overloaded)
+	if (kind_of(p) == PORT_ECT || queue->overloaded || is_tcp_control(skb, p))
 		return DROP_NOTHING;
 	check_use(c, now, queue->rate, queue->own);
 	low = threshold > low ? threshold : low;

@@ -48,6 +48,7 @@ struct port_settings {
 	uint32_t source; /* enum port_source */
 	uint32_t bare;	 /* packets have no link-layer header */
 	uint32_t cpus;	 /* that this machine may have */
+	uint32_t hash_seed;
 };
 
 struct port_class {

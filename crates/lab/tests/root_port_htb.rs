@@ -57,6 +57,11 @@ fn root_port_htb_ecn_connections_leave_others_their_share() {
 }
 
 #[test]
+fn root_port_htb_few_ecn_connections_leave_others_their_share() {
+    mixed::few_ecn_connections_leave_others_their_share("htb");
+}
+
+#[test]
 fn root_port_htb_datagram_flood_leaves_others_their_share() {
     mixed::datagram_flood_leaves_others_their_share("htb");
 }

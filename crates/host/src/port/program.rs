@@ -22,6 +22,7 @@ use libbpf_rs::{
     TcHook, TcHookBuilder,
 };
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use vmcc_port::MAX_CLASSES;
@@ -200,7 +201,9 @@ impl Program {
 fn settings(source: Source, frame: Frame) -> Result<Settings, PortError> {
     let cpus = libbpf_rs::num_possible_cpus().map_err(|e| ControlError::kernel("count the processors", e))?;
     let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
-    Ok(Settings { source: source as u32, bare: u32::from(frame == Frame::Bare), cpus })
+    // The keys of the standard library's hasher are random.
+    let hash_seed = RandomState::new().hash_one(cpus) as u32;
+    Ok(Settings { source: source as u32, bare: u32::from(frame == Frame::Bare), cpus, hash_seed })
 }
 
 /// Puts the program that sees what comes in at one port also on another: it measures RTTs of what leaves the first.

@@ -45,6 +45,7 @@ shared_structs! {
         source: u32,
         bare: u32,
         cpus: u32,
+        hash_seed: u32,
     }
 
     /// How a class is marked.

@@ -48,7 +48,10 @@ pub(crate) fn config(
         rtt_least_ns,
         rtt_most_ns,
         drop_floor_bytes: u64::try_from(floor).unwrap_or(u64::MAX),
-        drop_not_ect: u32::from(config.not_ect == NotEct::Drop),
+        drop_not_ect: u32::from(
+            config.not_ect == NotEct::Drop
+                && plan.classes.iter().any(|class| !matches!(class.rule, Rule::None)),
+        ),
         ..out
     })
 }

@@ -647,6 +647,44 @@ fn root_port_drops_one_not_ect_packet_per_round_trip_and_spacing() {
     assert_eq!(dropped(&slow("not_ect = 'queue'"), &segment(0, false, 1000)), 0);
 }
 
+/// Segments without ECN that are dropped at a queue of `length` bytes, beside datagrams with ECN that meet none, once the
+/// rates of both are known.
+fn dropped_beside(datagrams: usize, segments: usize, length: u64) -> usize {
+    const WINDOW: std::time::Duration = std::time::Duration::from_nanos(1 << 30);
+    let program = slow("");
+    let datagram = ethernet(EtherType::IPV4, &udp(4, 1, 9000, true, &[0x5a; 1000]));
+    let wait = |bytes| {
+        shared::write(&program.queues, FIRST, &Queue { backlog_bytes: bytes, ..Queue::default() }).unwrap();
+    };
+    let begun = std::time::Instant::now();
+    let mut count = 0;
+    while begun.elapsed() < 4 * WINDOW {
+        wait(0);
+        for _ in 0..datagrams {
+            pass(&program, &datagram);
+        }
+        wait(length);
+        for _ in 0..segments {
+            let shot = run(&program, OUT_PROGRAM, &segment(0, false, 1000)).0 == SHOT;
+            count += usize::from(shot && begun.elapsed() > 2 * WINDOW);
+        }
+    }
+    count
+}
+
+#[test]
+fn root_port_packets_that_meet_no_queue_count_for_their_flow() {
+    // Above 5 ms of 10 Mbit/s and below four times that.
+    assert_eq!(dropped_beside(2, 1, 20_000), 0, "of a flow that sends half of the ECN flow");
+    assert!(dropped_beside(1, 4, 20_000) > 0, "of a flow that sends four times as much");
+}
+
+#[test]
+fn root_port_sparse_flows_lose_nothing_behind_a_standing_queue() {
+    assert_eq!(dropped_beside(16, 1, 100_000), 0, "of a flow that sends a sixteenth of the ECN flow");
+    assert!(dropped_beside(2, 1, 100_000) > 0, "of a flow that sends half of it");
+}
+
 #[test]
 fn root_port_overload_drops_every_kind_with_the_same_probability() {
     // 100 kB are a third of the way from 75 kB to 150 kB.
