@@ -11,8 +11,9 @@
  *   windows as small as the floor of the ECN flows survive; without TCP, where the sender may not
  *   repeat what is lost, one packet in FLOW_SPACING;
  * - it loses none below four times the usual bound while it has sent less of late than the mean
- *   ECN flow, and none at all below a quarter of that: a request that is lost waits for a timeout;
- *   one that has sent more loses packets from the threshold on.
+ *   ECN flow, and one that has sent more loses packets from the threshold on;
+ * - it loses none at all below a quarter of that mean, or of a sixteenth of the rate where ECN
+ *   traffic is sparse: a request or a retransmission that is lost waits for a timeout.
  *
  * Flows without TCP that together offer more than the class sends, for seconds, do not respond.
  * Each of them is a flood while it sends more than a fair share, with ECN or without: above the
@@ -236,11 +237,17 @@ static __always_inline void turn_window(struct class_flows *c, u64 now, u32 fram
 	c->refused = 0;
 }
 
+/* Blocks per window below which ECN traffic is sparse. */
+static __always_inline u64 min_part(u64 rate)
+{
+	return flow_blocks(mark_bytes(rate, 1ull << FLOW_WINDOW_SHIFT)) / FLOW_MIN_PART;
+}
+
 /* Whether a packet of a flood is dropped: with the probability that leaves its flow a fair share.
  */
 static __always_inline int flood_drops(struct class_flows *c, u64 recent, u64 rate)
 {
-	u64 fair = flow_blocks(mark_bytes(rate, 1ull << FLOW_WINDOW_SHIFT)) / FLOW_MIN_PART;
+	u64 fair = min_part(rate);
 
 	fair = c->mean > fair ? c->mean : fair;
 	return bpf_get_prandom_u32() < flood_q32(recent, fair);
@@ -277,14 +284,26 @@ static __always_inline void check_use(struct class_flows *c, u64 now, u64 rate, 
 	c->checked_length = length;
 }
 
-/* Queue length above which a flow that has sent `recent` blocks of late loses a packet. */
-static __always_inline u64 bound_of(const struct class_flows *c, u64 recent, u64 threshold, u64 low)
+/* The mean of the last window, or of this one where flows have become faster. */
+static __always_inline u64 mean_of(const struct class_flows *c, u32 frame_blocks)
 {
-	if (!c->mean)
-		return low;
-	if (recent < c->mean / FLOW_SPARSE)
+	u64 blocks = c->ect_blocks, now;
+
+	if (blocks < FLOW_MIN_FRAMES * frame_blocks)
+		return c->mean;
+	now = c->ect_weighted / blocks;
+	return now > c->mean ? now : c->mean;
+}
+
+/* Queue length above which a flow that has sent `recent` blocks of late loses a packet. */
+static __always_inline u64 bound_of(const struct class_flows *c, u64 mean, u64 recent, u64 rate,
+				    u64 threshold, u64 low)
+{
+	if (recent < (mean ?: min_part(rate)) / FLOW_SPARSE)
 		return ~0ull;
-	if (recent < c->mean)
+	if (!mean)
+		return low;
+	if (recent < mean)
 		return FLOW_BOUND * low;
 	return c->rest ? low : threshold;
 }
@@ -314,7 +333,7 @@ static __always_inline int may_drop(const struct flow *first, const struct flow 
 static __noinline int flow_drops(struct __sk_buff *skb, const struct port_config *cfg,
 				 const struct packet *p, const struct lengths *queue, u64 threshold)
 {
-	u64 now = bpf_ktime_get_ns(), recent, low = cfg->drop_floor_bytes;
+	u64 now = bpf_ktime_get_ns(), recent, mean, low = cfg->drop_floor_bytes;
 	u32 frame_blocks = flow_blocks(cfg->floor_bytes), tick = now >> FLOW_TICK_SHIFT;
 	struct arrival a = arrival_of(skb, p, queue->class);
 	struct class_flows *c = flows_of(a.class);
@@ -341,11 +360,15 @@ static __noinline int flow_drops(struct __sk_buff *skb, const struct port_config
 			return DROP_OVERLOAD;
 		}
 	}
-	if (kind_of(p) == PORT_ECT || queue->overloaded || is_tcp_control(skb, p))
+	if (kind_of(p) == PORT_ECT || is_tcp_control(skb, p))
+		return DROP_NOTHING;
+	mean = mean_of(c, frame_blocks);
+	/* Who sends more than the mean loses packets as the others get marks, in overload too. */
+	if (queue->overloaded && (!mean || recent < mean))
 		return DROP_NOTHING;
 	check_use(c, now, queue->rate, queue->own);
 	low = threshold > low ? threshold : low;
-	if (queue->judged > bound_of(c, recent, threshold, low) &&
+	if (queue->judged > bound_of(c, mean, recent, queue->rate, threshold, low) &&
 	    may_drop(first, second, &a, tick, queue->trip)) {
 		first->spared = second->spared = a.spacing * a.blocks;
 		first->dropped_at = second->dropped_at = tick;
