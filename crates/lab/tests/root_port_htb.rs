@@ -63,7 +63,7 @@ fn root_port_htb_few_ecn_connections_leave_others_their_share() {
 
 #[test]
 fn root_port_htb_datagram_flood_leaves_others_their_share() {
-    mixed::datagram_flood_leaves_others_their_share("htb", 0.25);
+    mixed::datagram_flood_leaves_others_their_share("htb");
 }
 
 #[test]

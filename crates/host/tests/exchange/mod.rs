@@ -71,8 +71,8 @@ fn send_until(socket: &UdpSocket, ended: &AtomicBool) -> u32 {
     sent
 }
 
-/// How many arrive, and how many of them late. A busy machine may hold packets longer than the socket waits, so silence is
-/// the end only once all are sent.
+/// Counts datagrams that arrive, and those of them that are late. A busy machine may hold packets longer than the socket
+/// waits, so silence is the end only once all are sent.
 fn received(socket: &UdpSocket, all_sent: &AtomicBool) -> (u32, u32) {
     let (mut count, mut late, mut highest) = (0, 0, 0);
     let mut datagram = [0; 2048];
