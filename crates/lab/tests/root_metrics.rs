@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{alone, run};
+use common::{alone, judged};
 use vmcc_lab::LabSpec;
 use vmcc_results::{FlowRecord, RunOutput};
 use vmcc_scenario::{Document, Overrides};
@@ -44,7 +44,7 @@ fn on_both_engines_of(scenario: &str, settings: &[&str], check: impl Fn(&str, &R
     let plan = Document::parse("both", scenario).unwrap().plan(&overrides).unwrap();
     let simulated = vmcc_sim::run_case(&plan.cases[0], 1, &vmcc_sim::Options::default()).unwrap();
     check("simulator", &simulated);
-    check("kernel", &run(&LabSpec::try_from(&plan.cases[0]).unwrap()).unwrap());
+    judged(&LabSpec::try_from(&plan.cases[0]).unwrap(), |output| check("kernel", output));
 }
 
 fn flow<'a>(output: &'a RunOutput, traffic: &str) -> &'a FlowRecord {

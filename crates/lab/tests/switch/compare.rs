@@ -7,6 +7,12 @@ use vmcc_host::port::Port;
 /// A port of 100 Mbit/s that marks at 30 kB.
 pub const MARKING: &str = "rate = '100mbit'\nmarking = { rule = 'threshold', at = '30kB' }\n";
 
+/// The rule of [`MARKING`].
+const RULE: &str = "{ rule = 'threshold', at = '30kB' }";
+
+/// Payload of a full frame of TCP.
+const PAYLOAD: f64 = 1448.0 / 1514.0;
+
 /// How often a pair of transfers is tried.
 const TRIES: usize = 5;
 
@@ -70,14 +76,26 @@ impl Row {
     }
 }
 
-/// Runs `measure` over ports that mark and over the same ports when they drop, prints the line, and checks it.
+/// Runs `measure` over ports that mark and over the same ports when they drop, prints the line, and checks it. The control is
+/// the share of the ports' rate that the transfer over dropping ports reaches.
 pub fn compare(name: &str, mut ports: Vec<Port>, backend: &str, measure: impl Fn() -> Measured) {
-    let marked = Sample::take(&ports, &measure);
-    set_rule(&mut ports, "{ rule = 'none' }", backend);
-    let row = Row { marked, tail_drop: Sample::take(&ports, &measure) };
-    row.print(name, backend);
-    assert_eq!(row.fault(3), None, "{name}: {row:?}");
+    let nominal = rate_bps(&ports) as f64 * PAYLOAD;
+    let mut pair = || {
+        set_rule(&mut ports, RULE, backend);
+        let marked = Sample::take(&ports, &measure);
+        set_rule(&mut ports, "{ rule = 'none' }", backend);
+        let row = Row { marked, tail_drop: Sample::take(&ports, &measure) };
+        row.print(name, backend);
+        row
+    };
+    let verdict = |row: &Row| assert_eq!(row.fault(3), None, "{name}: {row:?}");
+    vmcc_testkit::judge(&mut pair, verdict, |row| row.tail_drop.measured.goodput_bps / nominal);
     detach(ports);
+}
+
+fn rate_bps(ports: &[Port]) -> u64 {
+    let rates = ports.iter().map(|port| port.stats().unwrap_or_else(|e| panic!("{e}")).rate_bps);
+    rates.map(|rate| rate.expect("a rate")).sum()
 }
 
 /// The same for an MPTCP connection under vMCC over ports that mark by [`multipath::RULE`]; each of two subflows carries
