@@ -66,7 +66,9 @@ pub(crate) fn activity(map: &MapHandle) -> BTreeMap<u32, u64> {
 fn fingerprint(entry: &GroupEntry) -> u64 {
     // Odd, so that no bit is lost: the fractional part of the golden ratio.
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let words = entry.group.as_bytes().chunks_exact(8).filter_map(|word| word.first_chunk());
+    // Slots that were never taken are zeros: most of the entry.
+    let taken = entry.group.path.iter().take(entry.group.end as usize);
+    let words = taken.flat_map(|slot| slot.as_bytes().chunks_exact(8)).filter_map(|word| word.first_chunk());
     let begun = entry.members ^ u64::from(entry.token);
     words.fold(begun, |sum, word| (sum.rotate_left(5) ^ u64::from_ne_bytes(*word)).wrapping_mul(FACTOR))
 }
@@ -113,7 +115,8 @@ mod tests {
 
     #[test]
     fn fingerprint_changes_with_whatever_a_path_publishes() {
-        let idle = GroupEntry { members: 3, token: 9, ..GroupEntry::new_zeroed() };
+        let mut idle = GroupEntry { members: 3, token: 9, ..GroupEntry::new_zeroed() };
+        idle.group.end = 8;
         let publish = |change: &dyn Fn(&mut Slot)| {
             let mut entry = idle;
             change(&mut entry.group.path[7]);
