@@ -19,8 +19,7 @@ fn root_mark_serves_a_port_until_it_is_unmarked() {
     );
     assert!(said["backend_reason"].as_str().is_some_and(|why| !why.is_empty()), "{said}");
 
-    let rate = pair.iperf("-t 2 -S 184");
-    assert!((25e6..60e6).contains(&rate), "{rate}");
+    pair.judge_share("-t 3 -S 184", 60, 0.4);
     let (code, stats) = pair.json(&["mark", "p0", "--stats"]);
     let (gold, rest) = (&stats["classes"][0], &stats["classes"][1]);
     let count = |class: &Value, key: &str| class[key].as_u64().unwrap();
@@ -48,8 +47,7 @@ fn root_mark_serves_a_port_until_it_is_unmarked() {
     );
     assert_eq!(said["removed_classes"], serde_json::json!(["gold", "rest"]), "{said}");
     assert_eq!(said["settings"]["marking"]["rule"], "mq-ecn", "{said}");
-    let rate = pair.iperf("-t 2");
-    assert!((15e6..20e6).contains(&rate), "{rate}");
+    pair.judge_share("-t 2", 20, 0.75);
     let text = pair.text(&["mark", "p0", "--rate", "20mbit", "--classes", "a:3,b", "--threshold", "30kB"]);
     for part in ["was served already", "20mbit", "by weight: a 3, b 1", "marks above 30kB", "removed: all"] {
         assert!(text.contains(part), "no {part:?} in {text}");
@@ -75,8 +73,7 @@ fn root_mark_reads_a_file_and_unmark_all_ends_every_port() {
     pair.file("port.toml", "rate = \"50mbit\"\nmarking = { rule = \"threshold\", at = \"30kB\" }\n");
     assert_eq!(pair.json(&["mark", "p0", "--config", "port.toml"]).0, 0);
     assert_eq!(pair.json(&["mark", "lo", "--threshold", "30kB", "--rate", "1gbit"]).0, 0);
-    let rate = pair.iperf("-t 2");
-    assert!((40e6..50e6).contains(&rate), "{rate}");
+    pair.judge_share("-t 2", 50, 0.8);
     let (_, stats) = pair.json(&["mark", "p0", "--stats"]);
     let class = &stats["classes"][0];
     assert_eq!(class["threshold_bytes"], 30_000, "{stats}");

@@ -132,8 +132,8 @@ fn root_mark_says_what_somebody_else_changed_and_repairs_it() {
         assert_eq!((code, said["repaired"].as_array().map(Vec::len)), (0, Some(1)), "{other}: {said}");
         let (code, stats) = pair.json(&["mark", "p0", "--stats"]);
         assert_eq!((code, &stats["rate_bps"]), (0, &20_000_000.into()), "{other}: {stats}");
-        let rate = pair.iperf("-t 2");
-        assert!((14e6..20e6).contains(&rate), "{other}: {rate}");
+        println!("{other}");
+        pair.judge_share("-t 2", 20, 0.7);
         assert_eq!(pair.json(&["unmark", "p0"]).0, 0, "{other}");
         if other.contains("pfifo") {
             assert!(pair.tc("qdisc show dev p0").contains("pfifo 8001:"), "what was there last is back");
@@ -183,8 +183,8 @@ fn root_mark_says_what_became_of_a_budget_and_repairs_it() {
         let (code, said) = pair.json(&["mark", "p0", "--repair"]);
         assert_eq!(code, 0, "{command}: {said}");
         assert_eq!(pair.json(&["mark", "p0", "--stats"]).0, 0, "{command}");
-        let rate = pair.iperf("-t 2");
-        assert!((30e6..50e6).contains(&rate), "{command}: {rate}");
+        println!("{command}");
+        pair.judge_share("-t 2", 50, 0.6);
         assert_eq!(pair.json(&["unmark", "p0"]).0, 0, "{command}");
         assert_eq!(pair.queues(), before, "{command}");
         pair.assert_nothing_left();
@@ -209,8 +209,7 @@ fn root_mark_says_that_a_budget_was_made_anew_without_a_port_and_repairs_it() {
     let (code, said) = pair.json(&["mark", "p0", "--repair"]);
     assert_eq!(code, 0, "{said}");
     assert_eq!(pair.json(&["mark", "p0", "--stats"]).0, 0);
-    let rate = pair.iperf("-t 2");
-    assert!((30e6..50e6).contains(&rate), "{rate}");
+    pair.judge_share("-t 2", 50, 0.6);
     for port in ["p0", "p1"] {
         assert_eq!(pair.json(&["unmark", port]).0, 0);
     }

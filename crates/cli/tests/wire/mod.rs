@@ -151,6 +151,13 @@ impl Pair {
         self.client(&format!("-c 10.79.0.2 -p 5301 {options}"))
     }
 
+    /// Judges a transfer by `p0`: it carries `least` to 1 of `rate_mbit`.
+    pub fn judge_share(&self, options: &str, rate_mbit: u32, least: f64) {
+        let verdict = |share: &f64| assert!((least..1.0).contains(share), "{share} of {rate_mbit} Mbit/s");
+        let share = || self.iperf(options) / (f64::from(rate_mbit) * 1e6);
+        vmcc_testkit::judge(share, verdict, |_| control(rate_mbit));
+    }
+
     /// An iperf3 server in `b`, for one test.
     pub fn server(&self, port: u16) -> Server {
         Server::start(&self.b, port)
@@ -179,6 +186,18 @@ impl Pair {
         let links = run(&format!("ip -n {} link", self.a));
         assert!(!links.contains(": vmcc"), "a device of ours stays: {links}");
     }
+}
+
+/// Share of a rate that the kernel's own queue carries now. Packets go by another device, as with a shared budget, and the queue
+/// is about as long as thresholds are.
+pub fn control(rate_mbit: u32) -> f64 {
+    let pair = Pair::new();
+    pair.ip("link add ifb9 type ifb");
+    pair.ip("link set ifb9 up");
+    pair.tc(&format!("qdisc add dev ifb9 root tbf rate {rate_mbit}mbit burst 32k limit 100k"));
+    pair.tc("qdisc add dev p0 clsact");
+    pair.tc("filter add dev p0 egress protocol all u32 match u32 0 0 action mirred egress redirect dev ifb9");
+    pair.iperf("-t 3 -P 4 -O 1") / (f64::from(rate_mbit) * 1e6 * 1448.0 / 1514.0)
 }
 
 impl Drop for Pair {
