@@ -42,7 +42,7 @@ pub(super) struct Spec {
     /// Samples are that far apart; zero: none.
     pub(super) sample_every: Span,
     /// Where its round trips are counted, and from when on.
-    pub(super) group: u16,
+    pub(super) group: u32,
     pub(super) measured_from: Time,
 }
 

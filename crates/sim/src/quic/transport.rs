@@ -14,7 +14,7 @@ use crate::hosts::{HostError, Hosts, MAX_INDEX, shard_of};
 use crate::lower::{Way, span};
 use crate::packet::RouteId;
 use crate::run::{SimError, at};
-use crate::tcp::{App as Planning, OWN_GROUPS, RttGroups};
+use crate::tcp::{App as Planning, RttGroups, rtt_group};
 use crate::time::{Span, Time};
 use crate::traffic::{Planned, plan_flows};
 use crate::transport::{Ends, Making, Moved, Part, Routed, Transport, sample_every, scheduler};
@@ -32,7 +32,7 @@ struct Flow {
     sends: (usize, usize),
     reads: (usize, usize),
     /// Among the distributions of round trips.
-    group: u16,
+    group: u32,
     /// Current path of each way, by index into the fabric's paths.
     paths: Vec<Option<usize>>,
     /// What had been delivered at the last reading, in all and by way.
@@ -47,10 +47,10 @@ struct Flows(Vec<Flow>);
 pub(crate) fn make(making: &mut Making<'_>, hosts: &mut [Hosts]) -> Result<Box<dyn Transport>, SimError> {
     let planned = plan_flows(making.scenario, making.fabric, making.streams, &[Protocol::Quic])?;
     let sample_every = sample_every(making.scenario, planned.len() * 2);
-    let own = planned.len() <= OWN_GROUPS;
+    let count = planned.len();
     let flows = planned.into_iter().enumerate().map(|(number, planned)| {
-        let group = if own { number } else { planned.traffic };
-        flow(making, hosts, planned, (sample_every, group as u16))
+        let group = rtt_group(count, number, planned.traffic);
+        flow(making, hosts, planned, (sample_every, group))
     });
     Ok(Box::new(Flows(flows.collect::<Result<_, _>>()?)))
 }
@@ -59,7 +59,7 @@ fn flow(
     making: &mut Making<'_>,
     hosts: &mut [Hosts],
     planned: Planned,
-    (sample_every, group): (Span, u16),
+    (sample_every, group): (Span, u32),
 ) -> Result<Flow, SimError> {
     let scenario = making.scenario;
     let entry = &scenario.traffic[planned.traffic];
@@ -255,7 +255,7 @@ impl Flow {
             stalled_us: self.stalled_us(delivered, end),
             reinjected_bytes: None,
             held_bytes: None,
-            rtts: Some(groups + usize::from(self.group)),
+            rtts: Some(groups + self.group as usize),
             subflows: (0..self.paths.len()).map(|way| self.subflow(way, hosts)).collect(),
         }
     }

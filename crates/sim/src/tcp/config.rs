@@ -284,8 +284,8 @@ pub struct ConnSpec {
     pub read_rate_bps: Option<u64>,
     /// Traffic class of the data packets in scheduled queues, 0-7.
     pub class: u8,
-    /// Index of the RTT distribution to which samples of this connection go; any number below 65,536.
-    pub group: u16,
+    /// Index of the RTT distribution to which samples of this connection go; at most 2^32 - 2.
+    pub group: u32,
     /// Keep a series of window and RTT samples ([`super::World::sample_every`]).
     pub trace: bool,
 }

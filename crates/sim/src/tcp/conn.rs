@@ -69,7 +69,7 @@ pub(crate) struct Conn {
     pub(crate) algorithm: u16,
     pub(crate) mss_bytes: u16,
     pub(crate) header_bytes: u16,
-    pub(crate) rtt_group: u16,
+    pub(crate) rtt_group: u32,
     pub(crate) selector: Selector,
     /// Subflows that had nothing in flight when their last ACK came, as bits.
     pub(crate) drained: u64,

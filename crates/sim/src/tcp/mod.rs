@@ -43,7 +43,7 @@ pub(crate) use record::MOST_REDUCTIONS;
 pub use record::{
     Closing, FlowRecord, ReceiverCounters, Response, RttGroups, Sample, SubflowCounters, SubflowRecord,
 };
-pub(crate) use scenario::{OWN_GROUPS, make};
+pub(crate) use scenario::{make, rtt_group};
 pub(crate) use shard::Connections;
 pub(crate) use timers::runs_in_softirq;
 pub use vmcc_multipath::Scheduler;

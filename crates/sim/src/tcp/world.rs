@@ -37,7 +37,7 @@ pub struct World {
 }
 
 /// The group of RTTs that nobody counts: more than there are.
-const NO_GROUP: u16 = u16::MAX;
+const NO_GROUP: u32 = u32::MAX;
 
 /// Longest stream, in segments: sequence numbers do not wrap.
 const MAX_SEGMENTS: u64 = (u32::MAX - 1) as u64;

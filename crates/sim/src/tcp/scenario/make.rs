@@ -19,7 +19,13 @@ use crate::traffic::{Planned, plan_flows};
 use crate::transport::{Making, Transport, sample_every, scheduler};
 
 /// Up to so many connections, each has its own RTT distribution; beyond, each traffic entry has one.
-pub(crate) const OWN_GROUPS: usize = 256;
+const OWN_GROUPS: usize = 256;
+
+/// RTT distribution of a connection: its own (`number`) among few, that of its traffic entry among many.
+pub(crate) fn rtt_group(connections: usize, number: usize, entry: usize) -> u32 {
+    // Hosts hold at most `MAX_INDEX` ends, and an entry without any has no distribution.
+    (if connections <= OWN_GROUPS { number } else { entry }) as u32
+}
 
 /// Connections of the entries that have some.
 pub(crate) fn make(making: &mut Making<'_>, hosts: &mut [Hosts]) -> Result<Box<dyn Transport>, SimError> {
@@ -102,7 +108,7 @@ impl<'a, 'b> Maker<'a, 'b> {
         }
         let cc = common.cc.clone().unwrap_or_else(|| host.cc.clone());
         let own = self.world_flows();
-        let group = if count <= OWN_GROUPS { own } else { planned.traffic };
+        let group = rtt_group(count, own, planned.traffic);
         let spec = ConnSpec {
             sender: self.making.fabric.hosts[opens].0,
             receiver: self.making.fabric.hosts[other].0,
@@ -118,7 +124,7 @@ impl<'a, 'b> Maker<'a, 'b> {
             multipath,
             read_rate_bps: common.read_rate.map(BitsPerSec::get),
             class: self.making.fabric.class_of(planned.from, common.class),
-            group: group as u16,
+            group,
             trace: endless(&planned.app),
         };
         let traffic = || self.making.labels[planned.traffic].clone();
@@ -130,7 +136,7 @@ impl<'a, 'b> Maker<'a, 'b> {
         let answers = asks.then_some(ConnId(conn.0 + 1));
         // The name of its random draws is as long as all else that is known of a short flow.
         let planned = Planned { stream: String::new(), ..planned };
-        Ok(Flow { conn, answers, cc, group: group as u16, paths, competing: entry.is_competing(), planned })
+        Ok(Flow { conn, answers, cc, group, paths, competing: entry.is_competing(), planned })
     }
 
     /// Connections made so far: the next one's number.

@@ -4,7 +4,7 @@ mod delivered;
 mod make;
 mod observe;
 
-pub(crate) use make::{OWN_GROUPS, make};
+pub(crate) use make::{make, rtt_group};
 
 use super::{App, ConnId, Directory, RttGroups};
 use crate::engine::Ctx;
@@ -27,7 +27,7 @@ pub(crate) struct Flow {
     /// The one in the other direction, which carries the answers.
     pub(crate) answers: Option<ConnId>,
     pub(crate) cc: String,
-    pub(crate) group: u16,
+    pub(crate) group: u32,
     /// Current path of each subflow, by index into the fabric's paths.
     pub(crate) paths: Vec<Option<usize>>,
     pub(crate) competing: bool,

@@ -55,7 +55,7 @@ fn connections(all: &Flows, hosts: &[&Hosts], groups: usize, end: Moment) -> Vec
             stalled_us: stalled_us(&flow.planned, &record, end),
             reinjected_bytes: Some(directions.iter().map(|r| r.reinjected_bytes()).sum()),
             held_bytes: directions.iter().map(|r| r.held_bytes).max(),
-            rtts: Some(groups + usize::from(flow.group)),
+            rtts: Some(groups + flow.group as usize),
             subflows: subflows.collect(),
         }
     };
