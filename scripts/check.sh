@@ -36,7 +36,7 @@ try() {
 # The crates whose sources, manifests or inputs changed, as -p arguments.
 packages() {
 	{
-		changed 'crates/*' | cut -d / -f 2
+		changed 'crates/*' | sed -E 's#^crates/((base|cc|quic|linux|experiment)/)?([a-z]+)/.*#\3#'
 		[ -z "$(changed 'algorithms/*')" ] || echo cc
 		[ -z "$(changed 'kernel/*')" ] || echo host
 		[ -z "$(changed 'scenarios/*')" ] || echo scenario
@@ -45,8 +45,8 @@ packages() {
 
 # The kinds of targets that a package has.
 targets() { # targets PACKAGE
-	local dir=crates/${1#vmcc-}
-	[ "$1" != vmcc ] || dir=crates/cli
+	local dir
+	dir=$(dirname "$(grep -lxF "name = \"$1\"" crates/*/Cargo.toml crates/*/*/Cargo.toml)")
 	[ ! -e "$dir/src/lib.rs" ] || echo --lib
 	[ ! -e "$dir/src/main.rs" ] || echo --bins
 	[ ! -e "$dir/tests/it/main.rs" ] || echo --test=it

@@ -2,7 +2,7 @@
 //! a timer, or keep more than its bounds.
 #![no_main]
 
-#[path = "../../crates/transport/tests/transport/pair.rs"]
+#[path = "../../crates/quic/transport/tests/transport/pair.rs"]
 mod pair;
 
 use libfuzzer_sys::fuzz_target;

@@ -4,7 +4,7 @@
 mod agent;
 mod common;
 mod kept;
-#[path = "../../host/tests/common/mod.rs"]
+#[path = "../../linux/host/tests/common/mod.rs"]
 mod net;
 
 use net as namespace;

@@ -6,7 +6,7 @@ mod agent;
 mod common;
 mod kept;
 mod killed;
-#[path = "../../host/tests/namespace/mod.rs"]
+#[path = "../../linux/host/tests/namespace/mod.rs"]
 mod namespace;
 
 use agent::{Down, available};

@@ -1,7 +1,7 @@
 //! `vmcc cp` between hosts with two ways between them: the programs have no rights, and the kernel no MPTCP.
 #![cfg(feature = "root-tests")]
 
-#[path = "../../host/tests/namespace/mod.rs"]
+#[path = "../../linux/host/tests/namespace/mod.rs"]
 mod namespace;
 mod nobody;
 

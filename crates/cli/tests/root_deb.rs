@@ -5,7 +5,7 @@ mod agent;
 mod common;
 mod kept;
 mod machine;
-#[path = "../../host/tests/namespace/mod.rs"]
+#[path = "../../linux/host/tests/namespace/mod.rs"]
 mod namespace;
 mod pair;
 

@@ -2,7 +2,7 @@
 #![cfg(feature = "root-tests")]
 
 mod common;
-#[path = "../../host/tests/common/mod.rs"]
+#[path = "../../linux/host/tests/common/mod.rs"]
 mod net;
 
 use common::{folder, json, output};

@@ -5,7 +5,7 @@ mod agent;
 mod common;
 mod kept;
 mod killed;
-#[path = "../../host/tests/common/mod.rs"]
+#[path = "../../linux/host/tests/common/mod.rs"]
 mod net;
 
 use net as namespace;

@@ -3,7 +3,7 @@
 
 mod agent;
 mod kept;
-#[path = "../../host/tests/common/mod.rs"]
+#[path = "../../linux/host/tests/common/mod.rs"]
 mod net;
 
 use net as namespace;

@@ -1,7 +1,7 @@
 //! Interfaces that carry a copy, with more pairs of addresses than paths.
 #![cfg(feature = "root-tests")]
 
-#[path = "../../host/tests/namespace/mod.rs"]
+#[path = "../../linux/host/tests/namespace/mod.rs"]
 mod namespace;
 mod nobody;
 

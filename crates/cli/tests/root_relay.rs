@@ -1,7 +1,7 @@
 //! `vmcc cp` by relays: real coturn, in a namespace of its own.
 #![cfg(feature = "root-tests")]
 
-#[path = "../../host/tests/namespace/mod.rs"]
+#[path = "../../linux/host/tests/namespace/mod.rs"]
 mod namespace;
 mod nobody;
 

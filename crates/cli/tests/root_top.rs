@@ -4,7 +4,7 @@
 mod agent;
 mod common;
 mod kept;
-#[path = "../../host/tests/namespace/mod.rs"]
+#[path = "../../linux/host/tests/namespace/mod.rs"]
 mod namespace;
 mod pair;
 mod terminal;

@@ -2,12 +2,12 @@
 //! programs read queues by a detour), paths with a delay, which takes netem, and real devices of layer 3.
 #![cfg(feature = "root-tests")]
 
-#[path = "../../host/tests/exchange/mod.rs"]
+#[path = "../../linux/host/tests/exchange/mod.rs"]
 mod exchange;
 #[path = "switch/guests.rs"]
 mod guests;
 mod layer3;
-#[path = "../../host/tests/ports/mod.rs"]
+#[path = "../../linux/host/tests/ports/mod.rs"]
 mod ports;
 
 use guests::{run_inside, run_inside_as};

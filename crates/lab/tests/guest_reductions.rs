@@ -4,7 +4,7 @@
 
 #[path = "switch/guests.rs"]
 mod guests;
-#[path = "../../host/tests/ports/mod.rs"]
+#[path = "../../linux/host/tests/ports/mod.rs"]
 mod ports;
 mod reductions;
 

@@ -4,9 +4,9 @@
 
 #[path = "switch/guests.rs"]
 mod guests;
-#[path = "../../host/tests/ports/mod.rs"]
+#[path = "../../linux/host/tests/ports/mod.rs"]
 mod ports;
-#[path = "../../host/tests/turns/mod.rs"]
+#[path = "../../linux/host/tests/turns/mod.rs"]
 mod turns;
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! What the wrapper tells an algorithm about why Linux reduces, on this host's kernel.
 #![cfg(feature = "root-tests")]
 
-#[path = "../../host/tests/ports/mod.rs"]
+#[path = "../../linux/host/tests/ports/mod.rs"]
 mod ports;
 mod reductions;
 

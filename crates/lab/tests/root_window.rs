@@ -1,7 +1,7 @@
 //! What a receiver that does not read accepts: the kernel and the simulator, of the same buffer.
 #![cfg(feature = "root-tests")]
 
-#[path = "../../host/tests/namespace/mod.rs"]
+#[path = "../../linux/host/tests/namespace/mod.rs"]
 mod namespace;
 
 use namespace::{Namespace, join};

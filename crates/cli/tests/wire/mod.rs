@@ -1,7 +1,7 @@
 //! Two network namespaces joined by a veth pair, traffic between them, and the program run in the first.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
-#[path = "../../../host/tests/namespace/mod.rs"]
+#[path = "../../../linux/host/tests/namespace/mod.rs"]
 mod namespace;
 
 use namespace::{Namespace, Server, run};

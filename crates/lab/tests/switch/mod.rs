@@ -12,7 +12,7 @@ pub mod podman;
 pub mod traffic;
 pub mod vm;
 
-#[path = "../../../host/tests/namespace/mod.rs"]
+#[path = "../../../linux/host/tests/namespace/mod.rs"]
 mod namespace;
 
 pub use namespace::{Namespace, Server, own_name, run};

@@ -396,7 +396,7 @@ fn dctcp_marks_and_queue_follow_the_fluid_model() {
 }
 
 /// XMP (CoNEXT 2013) rests where its windows together times the share of a subflow's rounds with a mark are one constant,
-/// whatever the number of subflows (crates/cc/tests/it/marked_rounds.rs): subflows that saw the same marked rounds as a single
+/// whatever the number of subflows (crates/cc/cc/tests/it/marked_rounds.rs): subflows that saw the same marked rounds as a single
 /// one would have one share. At a threshold a smaller window meets the queue's peaks less often: the connection takes more
 /// than one share, and less than the square root of its number, which marks that know no rounds would give. The constant is
 /// beta = 4 where marks come at any window; here they come at its peak, and a reduction's rounds do not grow: less.
