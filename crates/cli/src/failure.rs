@@ -3,10 +3,11 @@
 use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
+use vmcc_config::Diagnostic;
 pub(crate) use vmcc_engine::chain;
 use vmcc_engine::{EngineError, ErrorKind};
 use vmcc_results::folder::{FolderError, SUMMARY_FILE};
-use vmcc_scenario::{Diagnostic, ScenarioError};
+use vmcc_scenario::ScenarioError;
 
 /// The exit codes that scripts can rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

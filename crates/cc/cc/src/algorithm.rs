@@ -150,7 +150,7 @@ impl Algorithm {
         let found = TABLE.iter().find(|e| e.info.name == name || e.info.kernel_name == name);
         found.map(Self::from_entry).ok_or_else(|| UnknownAlgorithm {
             name: name.to_owned(),
-            nearest: vmcc_alike::nearest(name, all_names()),
+            nearest: vmcc_config::nearest(name, all_names()),
         })
     }
 

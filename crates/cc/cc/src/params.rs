@@ -144,7 +144,7 @@ impl Params {
         let info = self.algorithm.info();
         let Some(index) = info.params.iter().position(|p| p.name == name) else {
             let known: Vec<_> = info.params.iter().map(|p| p.name).collect();
-            let nearest = vmcc_alike::nearest(name, known.iter().copied());
+            let nearest = vmcc_config::nearest(name, known.iter().copied());
             return Err(ParamError::Unknown { algorithm: info.name, name: name.to_owned(), nearest, known });
         };
         let param = &info.params[index];

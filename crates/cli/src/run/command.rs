@@ -3,7 +3,7 @@
 use crate::args::{RunOptions, ScaleChoice};
 use std::path::Path;
 use vmcc_scenario::Plan;
-use vmcc_scenario::text::shell_word;
+use vmcc_scenario::shell_word;
 
 /// The command that repeats this run, with engine, seed and number of runs spelled out.
 pub(crate) fn command(options: &RunOptions, plan: &Plan, engine: &str, out: Option<&Path>) -> String {

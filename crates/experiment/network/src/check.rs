@@ -1,6 +1,7 @@
 //! Settings that cannot be built, and where they stand.
 
 use std::collections::BTreeSet;
+use vmcc_config::BadValue;
 
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos, Threshold};
 
@@ -15,6 +16,15 @@ pub struct Fault {
     pub message: String,
     /// A name that does not exist, and those that do.
     pub unknown: Option<(String, Vec<String>)>,
+}
+
+impl From<Fault> for BadValue {
+    fn from(fault: Fault) -> Self {
+        let help = fault
+            .unknown
+            .and_then(|(name, known)| vmcc_config::did_you_mean(&name, known.iter().map(String::as_str)));
+        Self { path: fault.path, of_key: false, message: fault.message, help }
+    }
 }
 
 /// Nothing, or what is wrong.

@@ -30,6 +30,7 @@ pub use describe::{
     PortId, Routes, Table, Way,
 };
 pub use kinds::*;
-pub use port::{Discipline, LambdaRule, Loss, Marking, Queue, RedRule, ThresholdRule};
+pub use port::{Loss, Queue};
 pub use reroute::{Never, Reroute};
 pub use settings::{LinkSettings, Reverse};
+pub use vmcc_config::{Discipline, LambdaRule, Marking, RedRule, ThresholdRule};

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos};
 
 use crate::check::{self, Check, Fault};
-use crate::port::{Loss, Marking, Queue};
+use crate::port::{Loss, Queue};
+use vmcc_config::Marking;
 
 /// Everything about one direction of a link.
 #[derive(Debug, Clone, PartialEq)]

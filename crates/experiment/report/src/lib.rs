@@ -58,7 +58,7 @@ pub enum ReportError {
 pub fn write(folder: &Path) -> Result<PathBuf, ReportError> {
     let summary = folder::read_summary(folder)?;
     // Optional: a folder from elsewhere may lack it, and the report can do without.
-    let scenario = vmcc_files::read_regular(&folder.join(SCENARIO_FILE), MAX_SCENARIO_BYTES).ok();
+    let scenario = vmcc_config::read_regular(&folder.join(SCENARIO_FILE), MAX_SCENARIO_BYTES).ok();
     let scenario = scenario.and_then(|bytes| String::from_utf8(bytes).ok());
     let html = page::page(&summary, &plots_of(folder, &summary)?, scenario.as_deref());
     let path = folder.join(REPORT_FILE);

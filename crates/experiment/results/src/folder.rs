@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use vmcc_files::ReadError;
+use vmcc_config::ReadError;
 
 /// Name of the summary inside a result folder.
 pub const SUMMARY_FILE: &str = "summary.json";
@@ -342,7 +342,7 @@ impl AssembledFolder {
 /// When there is none, or it is not one of this version.
 pub fn read_summary(folder: &Path) -> Result<Summary, FolderError> {
     let path = folder.join(SUMMARY_FILE);
-    let text = vmcc_files::read_regular(&path, MAX_JSON_BYTES).map_err(|e| match e {
+    let text = vmcc_config::read_regular(&path, MAX_JSON_BYTES).map_err(|e| match e {
         ReadError::Io(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             FolderError::NotAResult(folder.to_owned())
         }
@@ -433,7 +433,7 @@ fn create_partial(partial: &Path, plan: &Plan) -> Result<File, FolderError> {
 
 fn lock(partial: &Path) -> Result<File, FolderError> {
     let path = partial.join(PLAN_FILE);
-    let file = vmcc_files::open_regular(&path).map_err(|e| FolderError::read(&path, e))?;
+    let file = vmcc_config::open_regular(&path).map_err(|e| FolderError::read(&path, e))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => Err(FolderError::InUse(partial.to_owned())),
@@ -443,7 +443,7 @@ fn lock(partial: &Path) -> Result<File, FolderError> {
 
 fn check_plan(partial: &Path, plan: &Plan) -> Result<(), FolderError> {
     let path = partial.join(PLAN_FILE);
-    let text = vmcc_files::read_regular(&path, MAX_JSON_BYTES).map_err(|e| FolderError::read(&path, e))?;
+    let text = vmcc_config::read_regular(&path, MAX_JSON_BYTES).map_err(|e| FolderError::read(&path, e))?;
     let found: Plan = serde_json::from_slice(&text).map_err(|e| FolderError::json(&path, &e))?;
     match plan.difference(&found) {
         None => Ok(()),
@@ -459,7 +459,7 @@ fn read_parts(partial: &Path, plan: &Plan) -> Result<BTreeMap<RunIndex, StoredRu
         for (run, seed) in plan.seeds.iter().enumerate() {
             let index = (case as u32, run as u32);
             let path = partial.join(PARTS_DIR).join(format!("{case:04}-{run:04}.json"));
-            let text = match vmcc_files::read_regular(&path, MAX_JSON_BYTES) {
+            let text = match vmcc_config::read_regular(&path, MAX_JSON_BYTES) {
                 Ok(text) => text,
                 Err(ReadError::Io(e)) if e.kind() == io::ErrorKind::NotFound => continue,
                 Err(e) => return Err(FolderError::read(&path, e)),

@@ -21,12 +21,12 @@ pub mod papers;
 mod plan;
 mod schema;
 pub mod sizes;
-pub mod text;
 mod validate;
 
 pub use claim::{Bound, CaseFigures, Claim, ClaimError, Verdict};
-pub use error::{Diagnostic, Place, ScenarioError};
+pub use error::ScenarioError;
 pub use load::document::Document;
+pub use load::sweep::shell_word;
 pub use model::{ClaimSpec, Scenario};
 pub use plan::{Overrides, Plan, ResolvedCase, Scale};
 pub use schema::schema;

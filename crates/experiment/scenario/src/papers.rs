@@ -184,7 +184,7 @@ pub fn nearest(name: &str) -> Vec<String> {
         let can = paper.figures.iter().filter(|figure| figure.without.is_none());
         names.extend(can.map(|figure| format!("{}/{}", paper.key, figure.key)));
     }
-    let found = vmcc_alike::nearest(name, names.iter().map(String::as_str));
+    let found = vmcc_config::nearest(name, names.iter().map(String::as_str));
     found.into_iter().map(str::to_owned).collect()
 }
 

@@ -8,7 +8,7 @@ pub(crate) use marking::{red, threshold_bytes};
 use crate::config::{MAX_CLASSES, PortConfig, VmShare};
 use crate::error::{Check, ConfigError, require};
 use crate::plan::{LinkFacts, Plan};
-use vmcc_scenario::model::Discipline;
+use vmcc_config::Discipline;
 use vmcc_units::{BitsPerSec, Bytes, Limit};
 
 /// The least rate: below it a packet takes seconds.

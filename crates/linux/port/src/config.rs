@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::path::PathBuf;
-use vmcc_scenario::model::{Discipline, Marking};
+use vmcc_config::{Discipline, Marking};
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos, Packets};
 
 /// Service queues of one port, at most.

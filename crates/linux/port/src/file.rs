@@ -4,9 +4,9 @@ use crate::check;
 use crate::config::PortConfig;
 use crate::error::ConfigError;
 use std::path::{Path, PathBuf};
-use vmcc_files::ReadError;
-use vmcc_scenario::Diagnostic;
-use vmcc_scenario::text::{MAX_BYTES, Source};
+use vmcc_config::Diagnostic;
+use vmcc_config::ReadError;
+use vmcc_config::{MAX_BYTES, Source};
 
 /// A configuration that was read, and the text that it came from.
 #[derive(Debug, Clone)]
@@ -62,7 +62,7 @@ impl ConfigFile {
     /// # Errors
     /// It cannot be read, or it is no configuration of a port.
     pub fn load(path: &Path) -> Result<Self, FileError> {
-        let text = FileError::text(path, vmcc_files::read(path, MAX_BYTES as u64))?;
+        let text = FileError::text(path, vmcc_config::read(path, MAX_BYTES as u64))?;
         Self::parse(&path.display().to_string(), &text)
     }
 
@@ -97,5 +97,5 @@ pub fn schema() -> serde_json::Value {
     if let Some(object) = schema.as_object_mut() {
         object.insert("title".into(), "vmcc port".into());
     }
-    vmcc_scenario::text::sorted(schema)
+    vmcc_config::sorted(schema)
 }

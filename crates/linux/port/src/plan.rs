@@ -4,7 +4,7 @@ use crate::check;
 use crate::config::{Backend, ClassConfig, Filter, PortConfig, VmShare};
 use crate::error::ConfigError;
 use std::path::PathBuf;
-use vmcc_scenario::model::{Discipline, Marking};
+use vmcc_config::{Discipline, Marking};
 use vmcc_units::{BitsPerSec, Bytes, Limit};
 
 /// What a link-layer header adds to a packet of the MTU, in bytes (Ethernet).
@@ -232,7 +232,7 @@ fn class_plan(
 
 /// A marking rule in base units; `drain` in bytes per second turns a threshold in time into bytes.
 fn rule(marking: &Marking, key: &str, drain: Option<u64>, packet: Bytes) -> Result<Rule, ConfigError> {
-    let lambda = |rule: &vmcc_scenario::model::LambdaRule| Lambda {
+    let lambda = |rule: &vmcc_config::LambdaRule| Lambda {
         lambda_q16: q16(rule.lambda),
         rtt_ns: rule.rtt.map(vmcc_units::Nanos::get),
     };

@@ -2,8 +2,8 @@
 
 use crate::config::Backend;
 use crate::stats::{ClassStats, PortStats};
-use vmcc_exposition::Kind::{self, Counter, Gauge};
-use vmcc_exposition::{Error, Figures};
+use vmcc_telemetry::Kind::{self, Counter, Gauge};
+use vmcc_telemetry::{Error, Figures};
 
 /// The ports' counters and state, one family of metrics after the other. Nothing for no ports.
 ///

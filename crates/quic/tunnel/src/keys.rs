@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use vmcc_files::ReadError;
+use vmcc_config::ReadError;
 
 const KEY: &str = "identity-key.der";
 const CERTIFICATE: &str = "identity-cert.der";
@@ -138,7 +138,7 @@ fn read(path: &Path, access: Access) -> Result<Option<Vec<u8>>, KeysError> {
         ReadError::Io(source) => failed(path, source),
         other => failed(path, io::Error::other(other)),
     };
-    let file = match vmcc_files::open_regular(path) {
+    let file = match vmcc_config::open_regular(path) {
         Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file.map_err(failed)?,
     };

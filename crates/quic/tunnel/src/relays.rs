@@ -112,7 +112,7 @@ pub enum RelaysError {
         /// The file.
         path: PathBuf,
         /// Cause.
-        source: vmcc_files::ReadError,
+        source: vmcc_config::ReadError,
     },
     /// It is something else.
     #[error("{}, line {line}: it is no relay and its secret; write turn:USER@HOST:PORT SECRET", path.display())]
@@ -136,7 +136,7 @@ pub fn with_secrets(names: &[RelayName], file: Option<&Path>) -> Result<Vec<Name
     let path = file.unwrap_or(&usual);
     let known = match secrets(path) {
         // Nobody has named it.
-        Err(RelaysError::Io { source: vmcc_files::ReadError::Io(error), .. })
+        Err(RelaysError::Io { source: vmcc_config::ReadError::Io(error), .. })
             if file.is_none() && error.kind() == io::ErrorKind::NotFound =>
         {
             Vec::new()
@@ -157,8 +157,8 @@ pub fn with_secrets(names: &[RelayName], file: Option<&Path>) -> Result<Vec<Name
 }
 
 fn secrets(path: &Path) -> Result<Vec<(RelayName, String)>, RelaysError> {
-    let failed = |source: vmcc_files::ReadError| RelaysError::Io { path: path.to_owned(), source };
-    let file = vmcc_files::open_regular(path).map_err(failed)?;
+    let failed = |source: vmcc_config::ReadError| RelaysError::Io { path: path.to_owned(), source };
+    let file = vmcc_config::open_regular(path).map_err(failed)?;
     let mode = file.metadata().map_err(|error| failed(error.into()))?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(RelaysError::Public { path: path.to_owned(), mode });

@@ -5,8 +5,8 @@ use crate::args::{BackendChoice, MarkSettings, NotEctChoice, QueueChoice};
 use crate::failure::Failure;
 use std::fmt::Display;
 use std::str::FromStr;
+use vmcc_config::Diagnostic;
 use vmcc_port::{Backend, ConfigError, ConfigFile, FileError, NotEct, PortConfig, Trust, VmBudget, VmShare};
-use vmcc_scenario::Diagnostic;
 use vmcc_scenario::model::{Discipline, LambdaRule, Marking, ThresholdRule};
 use vmcc_units::Threshold;
 

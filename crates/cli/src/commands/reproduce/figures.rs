@@ -8,7 +8,7 @@ use crate::ui::Ui;
 use std::path::{Path, PathBuf};
 use vmcc_results::folder::{FolderError, SUMMARY_FILE, read_summary};
 use vmcc_results::{ClaimResult, Summary};
-use vmcc_scenario::text::shell_word;
+use vmcc_scenario::shell_word;
 
 /// A figure and what came of it.
 pub(super) struct Figure {

@@ -21,7 +21,7 @@ use std::fmt;
 use std::ops::Range;
 
 use serde::Serialize;
-use vmcc_tagged::tagged;
+use vmcc_config::tagged;
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos, Packets};
 
 use crate::check::Check;

@@ -8,7 +8,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::{ColumnDescriptor, SchemaDescPtr};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use vmcc_files::ReadError;
+use vmcc_config::ReadError;
 
 /// Opens a file to read the named columns (all when `names` is empty), batch by batch.
 ///
@@ -21,7 +21,7 @@ pub fn read_columns(path: &Path, names: &[&str]) -> Result<Batches, TableError> 
 }
 
 pub(super) fn open(path: &Path) -> Result<SerializedFileReader<File>, TableError> {
-    let file = vmcc_files::open_regular(path).map_err(|e| match e {
+    let file = vmcc_config::open_regular(path).map_err(|e| match e {
         ReadError::Io(source) => TableError::Io { path: path.to_owned(), source },
         other => TableError::Format { path: path.to_owned(), reason: other.to_string() },
     })?;

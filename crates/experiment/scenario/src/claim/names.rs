@@ -4,9 +4,9 @@ use serde_json::Value;
 use vmcc_metrics::catalogue::{self, Metric, Place};
 
 use super::{BadClaim, Filter, Selector};
-use crate::error::did_you_mean;
 use crate::load::sweep::plain;
 use crate::model::{Scenario, Traffic};
+use vmcc_config::did_you_mean;
 
 /// Every metric that a run of the scenario can have.
 fn metrics(scenario: &Scenario) -> Vec<String> {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{BadClaim, FUNCTIONS, Filter, Function, Selector};
-use crate::error::did_you_mean;
+use vmcc_config::did_you_mean;
 
 /// The longest expression; the library reads it recursively.
 const MAX_LENGTH: usize = 4000;

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::keys::Keys;
-use super::source::join;
-use crate::error::did_you_mean;
+use vmcc_config::did_you_mean;
+use vmcc_config::join;
 
 /// Why an override does not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]

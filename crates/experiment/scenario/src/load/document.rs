@@ -6,18 +6,19 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 use super::apply;
-use super::decode::{BadValue, decode};
 use super::keys::Keys;
 use super::recorded;
 use super::set_option::SetOption;
-use super::source::{MAX_BYTES, Source};
 use super::sweep::{self, Axis, BadAxis, Origin};
 use crate::claim::Claim;
-use crate::error::{Diagnostic, ScenarioError, did_you_mean};
+use crate::error::ScenarioError;
 use crate::model::{ClaimSpec, Scenario};
 use crate::plan::{Overrides, Plan, ResolvedCase, Scale};
 use crate::validate;
-use vmcc_files::ReadError;
+use vmcc_config::ReadError;
+use vmcc_config::{BadValue, decode};
+use vmcc_config::{Diagnostic, did_you_mean};
+use vmcc_config::{MAX_BYTES, Source};
 
 /// Keys of the file that are not part of a case.
 const FILE_KEYS: [&str; 3] = ["sweep", "scale", "claim"];
@@ -52,7 +53,7 @@ impl Document {
         // Who leaves out the folder means the one that ends like that.
         let ends = |b: &&crate::builtin::Builtin| b.name.rsplit('/').next() == Some(name_or_path);
         let mut nearest: Vec<&str> = names.iter().filter(ends).map(|b| b.name).collect();
-        let similar = vmcc_alike::nearest(name_or_path, names.iter().map(|b| b.name));
+        let similar = vmcc_config::nearest(name_or_path, names.iter().map(|b| b.name));
         nearest.extend(similar.into_iter().filter(|name| !nearest.contains(name)).collect::<Vec<_>>());
         Err(ScenarioError::NotFound {
             name: name_or_path.to_owned(),
@@ -67,7 +68,7 @@ impl Document {
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let read = |source| ScenarioError::Read { path: path.to_owned(), source };
         let unusable = |why: String| ScenarioError::Unusable { path: path.to_owned(), why };
-        let bytes = vmcc_files::read(path, MAX_BYTES as u64).map_err(|e| match e {
+        let bytes = vmcc_config::read(path, MAX_BYTES as u64).map_err(|e| match e {
             ReadError::Io(source) => read(source),
             other => unusable(other.to_string()),
         })?;
@@ -94,7 +95,7 @@ impl Document {
         let source = Source::parse(file, text).map_err(ScenarioError::Invalid)?;
         let document = Self { name, source, folder };
         document.plan(&Overrides::default())?;
-        if document.source.tree.contains_key("scale") {
+        if document.source.tree().contains_key("scale") {
             for scale in [Scale::Small, Scale::Quick] {
                 document.plan(&Overrides { scale, ..Overrides::default() })?;
             }
@@ -109,7 +110,7 @@ impl Document {
 
     /// The text as it was read.
     pub fn text(&self) -> &str {
-        &self.source.text
+        self.source.text()
     }
 
     /// The cases and claims after scale, overrides and sweep, each case fully checked.
@@ -133,7 +134,7 @@ pub(super) type Touched = Vec<(String, Origin)>;
 
 impl Resolver<'_> {
     fn plan(&self, name: &str) -> Outcome<Plan> {
-        let mut base = self.source.tree.clone();
+        let mut base = self.source.tree().clone();
         let mut sweep_table = self.take_table(&mut base, "sweep")?;
         let scales = self.take_table(&mut base, "scale")?;
         let claims = self.claims(base.remove("claim"))?;

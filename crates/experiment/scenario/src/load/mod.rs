@@ -1,11 +1,9 @@
 //! From text to typed cases: read with places, override, sweep, decode, validate.
 
 pub(crate) mod apply;
-pub(crate) mod decode;
 pub(crate) mod document;
 pub(crate) mod keys;
 mod recorded;
 mod scale;
 pub(crate) mod set_option;
-pub(crate) mod source;
 pub(crate) mod sweep;

@@ -3,9 +3,9 @@
 //! A line of it is a pair of whole microseconds, `30000,90177`: for how long the host ran, and for how long it was off then. A
 //! first line of names, empty lines and those that begin with `#` are left out.
 
-use super::decode::BadValue;
 use serde_json::{Map, Value};
 use std::path::{Component, Path};
+use vmcc_config::BadValue;
 
 /// Enough for as many pairs as a pattern may have.
 const MOST_BYTES: u64 = 4 << 20;
@@ -43,7 +43,7 @@ fn read(name: &str, folder: Option<&Path>) -> Result<Vec<Value>, Fault> {
     let path = folder.join(name);
     let unreadable =
         |why: String| (format!("{} cannot be read: {why}", path.display()), "it lies beside the scenario");
-    let bytes = vmcc_files::read_regular(&path, MOST_BYTES).map_err(|e| unreadable(e.to_string()))?;
+    let bytes = vmcc_config::read_regular(&path, MOST_BYTES).map_err(|e| unreadable(e.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|e| unreadable(format!("it is not UTF-8 text: {e}")))?;
     pairs(&text).map_err(|(line, what)| {
         let message = format!("{}:{line}: {what}", path.display());

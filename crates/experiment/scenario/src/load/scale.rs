@@ -8,8 +8,8 @@ use super::keys::Keys;
 use super::set_option::SetOption;
 use super::sweep::{Axis, Origin};
 use crate::claim::Claim;
-use crate::error::did_you_mean;
 use crate::plan::{ResolvedCase, Scale};
+use vmcc_config::did_you_mean;
 
 /// The key of a scale that is no override.
 const ONLY_CLAIMED: &str = "only_claimed";

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use toml::de::DeValue;
 
-use super::source::Source;
+use vmcc_config::Source;
 
 /// One override of the command line: a key and one or more values.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +33,7 @@ impl SetOption {
 fn toml_value(text: &str) -> Result<Value, String> {
     DeValue::parse(text).map_err(|e| format!("the value is not TOML: {}", e.message()))?;
     let source = Source::parse("--set", &format!("value = {text}")).map_err(|d| d.message)?;
-    source.tree.get("value").cloned().ok_or_else(|| "the value is not TOML".to_owned())
+    source.tree().get("value").cloned().ok_or_else(|| "the value is not TOML".to_owned())
 }
 
 /// A number or truth value if it reads as one, otherwise text without quotes.

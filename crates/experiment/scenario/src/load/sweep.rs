@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::keys::Keys;
 use super::set_option::SetOption;
-use crate::error::did_you_mean;
+use vmcc_config::did_you_mean;
 
 /// The most cases of one scenario.
 pub(crate) const MAX_CASES: usize = 10_000;
@@ -66,7 +66,7 @@ fn flatten(
     axes: &mut Vec<Axis>,
 ) -> Result<(), BadAxis> {
     for (name, value) in table {
-        let key = super::source::join(prefix, name);
+        let key = vmcc_config::join(prefix, name);
         match value {
             Value::Object(inner) => flatten(inner, &key, keys, axes)?,
             Value::Array(values) if !values.is_empty() => axes.push(axis(&key, values, keys)?),

@@ -5,8 +5,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use vmcc_units::{BitsPerSec, Nanos, Packets};
 
 use super::traffic::OneOrMany;
+use vmcc_config::tagged;
+use vmcc_config::tagged::{Fault, common_schema, split_common};
 use vmcc_network::Loss;
-use vmcc_tagged::{Fault, common_schema, split_common, tagged};
 
 /// One change at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -22,7 +22,7 @@ pub use vmcc_network::{
 };
 
 pub(crate) use names::matching;
-pub(crate) use vmcc_tagged::{Cause, Fault, Tagged, property_names, read_strict};
+pub(crate) use vmcc_config::tagged::{Tagged, property_names};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

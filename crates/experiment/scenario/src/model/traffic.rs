@@ -10,7 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 use super::host::{AckPath, Coupling, Host, Protocol, Scheduler};
-use vmcc_tagged::{Fault, common_schema, split_common, tagged};
+use vmcc_config::tagged;
+use vmcc_config::tagged::{Fault, common_schema, split_common};
 
 /// One entry of traffic: the shared part and its kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]

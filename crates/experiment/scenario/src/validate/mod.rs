@@ -3,11 +3,11 @@
 mod host;
 mod traffic;
 
-use vmcc_network::check::{self, Fault};
+use vmcc_network::check;
 use vmcc_units::Nanos;
 
-use crate::load::decode::BadValue;
 use crate::model::{DescheduleEvent, EventKind, Scenario, SubflowEvent, ThrottleEvent, Topology, Traffic};
+use vmcc_config::BadValue;
 
 /// The longest run; keeps every time within 64 bits of picoseconds.
 const MAX_DURATION: Nanos = Nanos::from_secs(86_400);
@@ -27,15 +27,6 @@ fn fault_with(path: impl Into<String>, message: impl Into<String>, help: Option<
 /// Fails with `message` at `path` unless `holds`.
 fn require(holds: bool, path: &str, message: &str) -> Check {
     if holds { Ok(()) } else { Err(fault(path, message)) }
-}
-
-impl From<Fault> for BadValue {
-    fn from(bad: Fault) -> Self {
-        let help = bad
-            .unknown
-            .and_then(|(name, known)| crate::error::did_you_mean(&name, known.iter().map(String::as_str)));
-        fault_with(bad.path, bad.message, help)
-    }
 }
 
 /// Checks a whole scenario.
@@ -76,7 +67,7 @@ fn events(scenario: &Scenario) -> Check {
         let at = |key: &str| format!("event[{index}].{key}");
         require(event.at <= scenario.duration, &at("at"), "the run ends before this")?;
         let link = |name: &str| {
-            let help = || crate::error::did_you_mean(name, links.iter().map(String::as_str));
+            let help = || vmcc_config::did_you_mean(name, links.iter().map(String::as_str));
             let message = || format!("the topology has no link or path called `{name}`");
             if links.iter().any(|l| l == name) {
                 Ok(())
@@ -178,7 +169,7 @@ fn subflows(scenario: &Scenario, event: &SubflowEvent, at: &dyn Fn(&str) -> Stri
         .collect();
     for name in event.traffic.iter().flat_map(|names| &names.0) {
         if !connections.iter().any(|(label, _)| label == name) {
-            let help = crate::error::did_you_mean(name, connections.iter().map(|(label, _)| label.as_str()));
+            let help = vmcc_config::did_you_mean(name, connections.iter().map(|(label, _)| label.as_str()));
             let message = format!("no entry of connections is called `{name}`");
             return Err(fault_with(at("traffic"), message, help));
         }
@@ -219,7 +210,7 @@ fn host_exists(scenario: &Scenario, name: &str, path: &str) -> Check {
     if hosts.iter().any(|host| host == name) {
         return Ok(());
     }
-    let help = crate::error::did_you_mean(name, hosts.iter().map(String::as_str));
+    let help = vmcc_config::did_you_mean(name, hosts.iter().map(String::as_str));
     Err(fault_with(path, format!("the topology has no host called `{name}`"), help))
 }
 

@@ -7,12 +7,12 @@ use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 use super::host::{algorithm, subflows};
 use super::{Check, fault, fault_with, require};
-use crate::error::did_you_mean;
 use crate::model::matching;
 use crate::model::{
     Coupling, Discipline, OneOrMany, Pairing, Poisson, Protocol, Scenario, SizeDist, SizePoint, Topology,
     Traffic, TrafficKind,
 };
+use vmcc_config::did_you_mean;
 
 /// The most connections of one entry.
 const MAX_CONNECTIONS: u64 = 1_000_000;

@@ -5,10 +5,10 @@ use crate::guard::{CHI, OMEGA, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use vmcc_cc::{Algorithm, ParamError, Params};
+use vmcc_config::Diagnostic;
+use vmcc_config::Source;
 use vmcc_netlink::LIMIT_CEILING;
 use vmcc_port::PortConfig;
-use vmcc_scenario::Diagnostic;
-use vmcc_scenario::text::Source;
 use vmcc_units::Nanos;
 
 /// Our names in the kernel begin so.

@@ -15,9 +15,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::{NonZeroU8, NonZeroU16};
 use std::path::Path;
 use vmcc_cc::{Algorithm, Params};
+use vmcc_config::Diagnostic;
+use vmcc_config::{MAX_BYTES, Source};
 use vmcc_port::{FileError, PortConfig};
-use vmcc_scenario::Diagnostic;
-use vmcc_scenario::text::{MAX_BYTES, Source};
 use vmcc_units::{Bytes, Nanos};
 
 /// How often everything is looked at again when nothing is announced.
@@ -280,7 +280,7 @@ impl Config {
     /// # Errors
     /// It cannot be read, or it is no configuration of the agent.
     pub fn load(path: &Path) -> Result<Self, FileError> {
-        let text = FileError::text(path, vmcc_files::read_regular(path, MAX_BYTES as u64))?;
+        let text = FileError::text(path, vmcc_config::read_regular(path, MAX_BYTES as u64))?;
         Self::parse(&path.display().to_string(), &text).map_err(FileError::Invalid)
     }
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use vmcc_exposition::{Histogram, HistogramOpts};
 use vmcc_host::taken::gaps;
+use vmcc_telemetry::{Histogram, HistogramOpts};
 
 /// From what is noticed at all to what stops every connection.
 const BUCKETS_S: [f64; 7] = [0.02, 0.03, 0.06, 0.12, 0.25, 0.5, 1.0];

@@ -5,10 +5,10 @@ use crate::{Error, ports};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use vmcc_exposition::Kind::{Counter, Gauge};
-use vmcc_exposition::{Figures, Histogram, Question, Server};
 use vmcc_host::Status;
 use vmcc_host::diag::{Diag, Subflow};
+use vmcc_telemetry::Kind::{Counter, Gauge};
+use vmcc_telemetry::{Figures, Histogram, Question, Server};
 
 /// What the agent counts of itself.
 #[derive(Debug, Clone, Default)]
@@ -96,7 +96,7 @@ fn of_agent(figures: &mut Figures, own: &Own) {
 /// What is known of an algorithm, if anything is.
 type Figure = fn(&Status) -> Option<u64>;
 
-const OF_ALGORITHMS: [(&str, vmcc_exposition::Kind, &str, Figure); 5] = [
+const OF_ALGORITHMS: [(&str, vmcc_telemetry::Kind, &str, Figure); 5] = [
     (
         "vmcc_mptcp_connections",
         Gauge,

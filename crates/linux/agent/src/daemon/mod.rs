@@ -94,7 +94,7 @@ pub fn run(path: &Path, say: &mut dyn FnMut(&News)) -> Result<Ended, Error> {
     needs_root("up --config: only root can change what a host keeps")?;
     let config = Config::load(path)?;
     // Each network namespace takes one. With fewer it goes on, and says where they do not suffice.
-    vmcc_files::allow_open_files();
+    vmcc_config::allow_open_files();
     let waiter = Waiter::new().map_err(Error::Wait)?;
     let record = Record::lock()?;
     let control = Control::open().map_err(Error::Socket)?;

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use vmcc_files::ReadError;
+use vmcc_config::ReadError;
 use vmcc_host::{ControlError, netns};
 
 /// Where `ip netns` names them.
@@ -97,7 +97,7 @@ fn entries(folder: &str) -> io::Result<Vec<PathBuf>> {
 
 /// `None` for what is no namespace (yet). What is no regular file is not waited for.
 fn open(path: &Path) -> io::Result<Option<OwnedFd>> {
-    let file = match vmcc_files::open_regular(path) {
+    let file = match vmcc_config::open_regular(path) {
         Ok(file) => file,
         Err(ReadError::Io(error)) if !is_gone(&error) => return Err(error),
         Err(_) => return Ok(None),

@@ -2,11 +2,11 @@
 
 use super::namespaces;
 use std::os::fd::AsFd;
-use vmcc_exposition::Figures;
-use vmcc_exposition::Kind::Counter;
 use vmcc_host::netns;
 use vmcc_host::several_paths::Fallbacks;
 use vmcc_host::taken::{Timeouts, steal, throttled, timeouts};
+use vmcc_telemetry::Figures;
+use vmcc_telemetry::Kind::Counter;
 
 /// More cgroups are not listed: those throttled the longest are.
 const MAX_CGROUPS: usize = 256;

@@ -3,8 +3,8 @@
 
 use super::error::PortError;
 use serde::{Deserialize, Serialize};
+use vmcc_config::Discipline;
 use vmcc_port::{LinkFacts, PortConfig, Rule};
-use vmcc_scenario::model::Discipline;
 use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos, Packets};
 
 /// The rate that stands for none: 100 Gbit/s, in bytes per second.

@@ -5,7 +5,7 @@ use crate::config::{ClassConfig, EcnKind, Filter, MAX_FILTERS, MAX_PRIORITIES, P
 use crate::error::{Check, ConfigError, require};
 use crate::plan::{LINK_HEADER_BYTES, LinkFacts, Plan};
 use std::collections::BTreeMap;
-use vmcc_scenario::model::Discipline;
+use vmcc_config::Discipline;
 use vmcc_units::{BitsPerSec, Bytes};
 
 const MAX_WEIGHT: u32 = 1_000;

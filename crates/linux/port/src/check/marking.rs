@@ -3,7 +3,7 @@
 use crate::config::PortConfig;
 use crate::error::{Check, ConfigError, require};
 use crate::plan::{ClassPlan, Lambda, Plan, Rule};
-use vmcc_scenario::model::{Discipline, LambdaRule, Marking};
+use vmcc_config::{Discipline, LambdaRule, Marking};
 use vmcc_units::{BitsPerSec, Bytes, Nanos, Threshold};
 
 /// The longest RTT that a threshold is computed from.

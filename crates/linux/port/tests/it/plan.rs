@@ -1,7 +1,7 @@
 //! The numbers that a configuration stands for.
 
+use vmcc_config::{Discipline, Marking};
 use vmcc_port::{ClassConfig, Lambda, LinkFacts, PortConfig, Rule, VmBudget, VmShare};
-use vmcc_scenario::model::{Discipline, Marking};
 use vmcc_units::{BitsPerSec, Bytes};
 
 const LINK: LinkFacts = LinkFacts { mtu: Bytes::new(1500), speed: None };

@@ -2,8 +2,8 @@
 
 use proptest::option::weighted;
 use proptest::prelude::*;
+use vmcc_config::{Discipline, Marking};
 use vmcc_port::{ClassConfig, ConfigFile, LinkFacts, PortConfig, Rule, VmBudget, VmShare};
-use vmcc_scenario::model::{Discipline, Marking};
 use vmcc_testkit::damage::damaged;
 use vmcc_units::{BitsPerSec, Bytes, Limit, Packets};
 

@@ -24,7 +24,7 @@ pub(super) struct Flow {
 
 impl Flow {
     pub(super) fn new() -> Flow {
-        let files = vmcc_files::allow_open_files().saturating_sub(OTHER_FILES);
+        let files = vmcc_config::allow_open_files().saturating_sub(OTHER_FILES);
         Flow {
             requests: usize::try_from(files).unwrap_or(MAX_REQUESTS).clamp(1, MAX_REQUESTS),
             disk: Semaphore::new(DISK_JOBS),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::mpsc;
-use vmcc_files::ReadError;
+use vmcc_config::ReadError;
 
 /// Another program's lease (a file server's) delays opening up to `/proc/sys/fs/lease-break-time`, 45 s by default.
 const LEASE_TIMEOUT: Duration = Duration::from_secs(50);
@@ -210,7 +210,7 @@ impl Source {
 fn open(path: &Path) -> Result<File, Refusal> {
     let began = Instant::now();
     loop {
-        match vmcc_files::open_regular(path) {
+        match vmcc_config::open_regular(path) {
             Ok(file) => return Ok(file),
             Err(ReadError::Io(error)) => {
                 if error.kind() != io::ErrorKind::WouldBlock || began.elapsed() > LEASE_TIMEOUT {

@@ -22,7 +22,7 @@ pub(super) fn origin(host: &[u8], source: &[u8]) -> String {
 
 /// True if `folder` is an unfinished copy of this origin.
 pub(super) fn is_of(folder: &Path, origin: &str) -> bool {
-    let mark = vmcc_files::read_regular(&folder.join(NAME), MAX_MARK_BYTES);
+    let mark = vmcc_config::read_regular(&folder.join(NAME), MAX_MARK_BYTES);
     mark.is_ok_and(|mark| mark == line(origin).as_bytes())
 }
 

@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::interval;
-use vmcc_exposition::Kind::{Counter, Gauge};
-use vmcc_exposition::{Figures, Server};
+use vmcc_telemetry::Kind::{Counter, Gauge};
+use vmcc_telemetry::{Figures, Server};
 use vmcc_udp::Endpoint;
 
 /// Figures of a path are read this often: what it carried after that and before its end is not counted.

@@ -102,7 +102,7 @@ pub fn client(job: &ClientJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
         return Err(ProxyError::Open(*open));
     }
     // Each program takes two.
-    vmcc_files::allow_open_files();
+    vmcc_config::allow_open_files();
     block_on(async {
         let mut listeners = Vec::new();
         for (address, service) in services {

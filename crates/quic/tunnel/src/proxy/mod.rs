@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use vmcc_exposition::Server;
+use vmcc_telemetry::Server;
 use vmcc_transport::Config;
 use vmcc_udp::{Endpoint, Qlog, ReachError};
 use vmcc_units::time::Span;

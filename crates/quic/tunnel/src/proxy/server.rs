@@ -50,7 +50,7 @@ pub fn server(job: &ServerJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
     }
     let trust = if job.peers.is_empty() { Trust::Everybody } else { Trust::Only(job.peers.clone()) };
     // Each program takes two.
-    vmcc_files::allow_open_files();
+    vmcc_config::allow_open_files();
     block_on(async {
         let tls = trust::server(&job.identity, trust, ALPN)?;
         let retry = Retry::Above(RETRY_ABOVE);

@@ -8,8 +8,8 @@ use serde_json::{Map, Number, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::decode::decode;
-use crate::error::{Diagnostic, Place};
+use crate::decode::decode;
+use crate::diagnostic::{Diagnostic, Place};
 
 /// The largest text that is read.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -17,9 +17,9 @@ pub const MAX_BYTES: usize = 1 << 20;
 /// A TOML text as a tree of values, which knows the place of every key.
 #[derive(Debug, Clone)]
 pub struct Source {
-    pub(crate) file: String,
-    pub(crate) text: String,
-    pub(crate) tree: Map<String, Value>,
+    file: String,
+    text: String,
+    tree: Map<String, Value>,
     places: BTreeMap<String, Span>,
 }
 
@@ -30,7 +30,7 @@ struct Span {
 }
 
 /// Joins a key path and a key or index, as serde_path_to_error prints paths.
-pub(crate) fn join(path: &str, key: &str) -> String {
+pub fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
@@ -58,6 +58,16 @@ impl Source {
         let tree = table_value(table.get_ref(), "", &mut places)
             .map_err(|(message, range)| fault(message, Some(range)))?;
         Ok(Self { file: file.to_owned(), text: text.to_owned(), tree, places })
+    }
+
+    /// The text itself.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The tree of its values, with keys in the text's order.
+    pub fn tree(&self) -> &Map<String, Value> {
+        &self.tree
     }
 
     /// Reads the text as a type.
@@ -101,13 +111,7 @@ impl Source {
     }
 
     /// A diagnostic inside the text value of a key, `offset` bytes from its first character.
-    pub(crate) fn diagnostic_inside(
-        &self,
-        path: &str,
-        offset: usize,
-        length: usize,
-        message: String,
-    ) -> Diagnostic {
+    pub fn diagnostic_inside(&self, path: &str, offset: usize, length: usize, message: String) -> Diagnostic {
         let mut diagnostic = self.diagnostic(path, false, message, None);
         if let Some(span) = self.places.get(path) {
             let raw = self.text.get(span.value.clone()).unwrap_or("");

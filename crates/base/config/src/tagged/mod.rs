@@ -186,13 +186,13 @@ pub fn property_names<T: JsonSchema + 'static>() -> &'static BTreeSet<String> {
 #[macro_export]
 macro_rules! tagged {
     ($name:ident, $tag:literal, $what:literal, { $($text:literal => $variant:ident($inner:ty)),+ $(,)? }) => {
-        impl $crate::Tagged for $name {
+        impl $crate::tagged::Tagged for $name {
             const TAG: &'static str = $tag;
             const WHAT: &'static str = $what;
-            fn variants() -> &'static [$crate::Variant<Self>] {
-                &[$($crate::Variant {
+            fn variants() -> &'static [$crate::tagged::Variant<Self>] {
+                &[$($crate::tagged::Variant {
                     tag: $text,
-                    read: |value| $crate::read_strict::<$inner>(value).map($name::$variant),
+                    read: |value| $crate::tagged::read_strict::<$inner>(value).map($name::$variant),
                     schema: <$inner as schemars::JsonSchema>::json_schema,
                 }),+]
             }
@@ -200,7 +200,7 @@ macro_rules! tagged {
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                $crate::deserialize(deserializer)
+                $crate::tagged::deserialize(deserializer)
             }
         }
 
@@ -209,7 +209,7 @@ macro_rules! tagged {
                 stringify!($name).into()
             }
             fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                $crate::schema::<Self>(generator)
+                $crate::tagged::schema::<Self>(generator)
             }
         }
     };

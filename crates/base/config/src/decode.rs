@@ -1,22 +1,30 @@
-//! From a tree of values to the typed scenario, with errors at the key that caused them.
+//! Strict decoding of a tree of values, with errors at the key that caused them.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::error::did_you_mean;
-use crate::model::{Cause, Fault, read_strict};
+use crate::source::join;
+use crate::suggest::did_you_mean;
+use crate::tagged::{Cause, Fault, read_strict};
 
-/// What did not fit: where, why, and the nearest valid name.
+/// A value that does not fit its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct BadValue {
-    pub(crate) path: String,
-    pub(crate) of_key: bool,
-    pub(crate) message: String,
-    pub(crate) help: Option<String>,
+pub struct BadValue {
+    /// The key path from the value's top.
+    pub path: String,
+    /// The key itself is at fault, not its value.
+    pub of_key: bool,
+    /// The fault, and the expected form.
+    pub message: String,
+    /// The nearest valid name.
+    pub help: Option<String>,
 }
 
-/// Reads a typed value; errors name the path from the value's top.
-pub(crate) fn decode<T: DeserializeOwned>(value: Value) -> Result<T, BadValue> {
+/// Reads a typed value.
+///
+/// # Errors
+/// The first key that does not fit.
+pub fn decode<T: DeserializeOwned>(value: Value) -> Result<T, BadValue> {
     read_strict(value).map_err(explain)
 }
 
@@ -31,7 +39,7 @@ fn explain(fault: Fault) -> BadValue {
                 list => format!("unknown key `{name}`; expected one of {}", list.join(", ")),
             };
             // What reads a table by its keys is at the key already.
-            let path = if last_key(&path) == name { path } else { super::source::join(&path, &name) };
+            let path = if last_key(&path) == name { path } else { join(&path, &name) };
             BadValue { path, of_key: true, message, help }
         }
         Cause::UnknownWord { name, expected } => {

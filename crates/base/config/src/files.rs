@@ -1,5 +1,7 @@
-//! Reading files that a user names. A path may lead to anything: a device that never ends, a pipe that nobody writes to, a
-//! directory. Reading is bounded, and opening never waits. And how many files a process may have open.
+//! Bounded reading of files that a user names, and the limit of open files.
+//!
+//! A path may lead to a device that never ends, a pipe without a writer, or a directory: reading is bounded, and opening never
+//! blocks.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::fs::{File, OpenOptions};

@@ -1,6 +1,6 @@
 //! Values as serde reads them, with [`Fault`]s for errors.
 
-use crate::fault::Fault;
+use super::fault::Fault;
 use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer};
 use serde::de::{Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;

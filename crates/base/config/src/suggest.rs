@@ -1,14 +1,14 @@
-//! Which names somebody may have meant whose name is not known.
+//! "Did you mean" suggestions for misspelt names.
 
-/// Less alike than this (of 1) is another name.
-const LEAST: f64 = 0.75;
-/// One letter too many, too few, wrong, or two exchanged: as alike as this, however short the name is.
-const ONE_SLIP: f64 = 0.9;
-/// Names are told that are hardly less alike than the best.
-const HARDLY: f64 = 0.08;
-const MOST: usize = 3;
+/// Least similarity (0 to 1) of a suggestion.
+const MIN_SIMILARITY: f64 = 0.75;
+/// Similarity of names at edit distance 1, however short they are.
+const ONE_EDIT: f64 = 0.9;
+/// Largest difference to the best suggestion.
+const MAX_DIFFERENCE: f64 = 0.08;
+const MAX_SUGGESTIONS: usize = 3;
 
-/// The names most like `name`, best first, at most three; letters count the same whether they are capital or not.
+/// Up to three known names similar to `name`, best first. Case is ignored.
 pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let name = name.to_lowercase();
     let mut scored: Vec<(f64, &str)> =
@@ -16,16 +16,26 @@ pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
     scored.dedup_by(|a, b| a.1 == b.1);
     let best = scored.first().map_or(0.0, |(score, _)| *score);
-    let near = scored.into_iter().filter(|(score, _)| *score >= LEAST.max(best - HARDLY));
-    near.take(MOST).map(|(_, known)| known).collect()
+    let near = scored.into_iter().filter(|(score, _)| *score >= MIN_SIMILARITY.max(best - MAX_DIFFERENCE));
+    near.take(MAX_SUGGESTIONS).map(|(_, known)| known).collect()
 }
 
 fn score(name: &str, known: &str) -> f64 {
     let alike = strsim::jaro_winkler(name, known);
     if name.chars().count() > 2 && strsim::osa_distance(name, known) <= 1 {
-        return alike.max(ONE_SLIP);
+        return alike.max(ONE_EDIT);
     }
     alike
+}
+
+/// A help text such as "did you mean `lia`?"; none without a similar name.
+pub fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let found = nearest(name, names);
+    if found.is_empty() {
+        return None;
+    }
+    let list: Vec<String> = found.iter().map(|n| format!("`{n}`")).collect();
+    Some(format!("did you mean {}?", list.join(" or ")))
 }
 
 #[cfg(test)]
@@ -33,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_slip_is_nearer_than_letters_in_common() {
+    fn edit_distance_one_beats_common_letters() {
         let known = ["balia", "cubic", "lia", "olia", "vmcc"];
         assert_eq!(nearest("lai", known), ["lia"]);
         assert_eq!(nearest("VMC", known), ["vmcc"]);
@@ -42,14 +52,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_alike_is_nothing_named() {
+    fn dissimilar_names_give_no_suggestion() {
         assert!(nearest("westwood", ["lia", "vmcc"]).is_empty());
         assert!(nearest("", ["lia"]).is_empty());
         assert!(nearest("x", []).is_empty());
     }
 
     #[test]
-    fn no_name_twice_and_never_more_than_three() {
+    fn suggestions_are_unique_and_at_most_three() {
         assert_eq!(nearest("fig1", ["fig2", "fig2", "fig3", "fig4", "fig5"]), ["fig2", "fig3", "fig4"]);
     }
 }
