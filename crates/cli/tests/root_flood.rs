@@ -18,7 +18,7 @@ use vmcc_host::Loaded;
 use vmcc_host::guard::{CloseRequest, Guard};
 use vmcc_host::port::Port;
 
-/// `MP_ACCOUNT_REQUESTS` of kernel/shared.h.
+/// `MP_ACCOUNT_REQUESTS` of kernel/shared/shared.h.
 const PER_SECOND: usize = 64;
 /// More than one account may ask for in a second.
 const FLOOD: usize = 100;

@@ -17,6 +17,9 @@ const CLANGS: [&str; 8] =
 /// object is left out.
 const QDISC_NEEDS_CLANG: u32 = 15;
 
+/// Folders of `kernel/`, whose headers all programs may include.
+const KERNEL_FOLDERS: [&str; 5] = ["cc", "port", "probes", "qdisc", "shared"];
+
 struct Toolchain {
     clang: String,
     includes: Vec<PathBuf>,
@@ -40,25 +43,30 @@ fn main() {
     let registry = Registry::load(&algorithms.join("registry.toml")).unwrap_or_else(|e| panic!("{e}"));
     fs::write(out.join("cc_params.h"), registry.c_header()).expect("OUT_DIR is writable");
     let libbpf = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys says where libbpf's headers are");
-    let includes = vec![kernel.clone(), algorithms.join("include"), out.clone(), PathBuf::from(libbpf)];
+    let mut includes: Vec<_> = KERNEL_FOLDERS.iter().map(|folder| kernel.join(folder)).collect();
+    includes.extend([algorithms.join("include"), out.clone(), PathBuf::from(libbpf)]);
     let tools = Toolchain { clang: find_clang(), includes, root, kernel, algorithms, out };
 
-    tools.compile("port.bpf.c", "port.o", &[]);
-    tools.compile("cgroup.bpf.c", "cgroup.o", &[]);
-    tools.compile("hold.bpf.c", "hold.o", &[]);
-    tools.compile("live.bpf.c", "live.o", &[]);
-    tools.compile("marking.bpf.c", "marking.o", &[]);
-    tools.compile("nothing.bpf.c", "nothing.o", &[]);
-    tools.compile("observe.bpf.c", "observe.o", &[]);
-    tools.compile("states.bpf.c", "states.o", &[]);
-    tools.compile("upgrade.bpf.c", "upgrade.o", &[]);
+    tools.compile("port/port.bpf.c", "port.o", &[]);
+    tools.compile("probes/cgroup.bpf.c", "cgroup.o", &[]);
+    tools.compile("port/hold.bpf.c", "hold.o", &[]);
+    tools.compile("probes/live.bpf.c", "live.o", &[]);
+    tools.compile("port/marking.bpf.c", "marking.o", &[]);
+    tools.compile("probes/nothing.bpf.c", "nothing.o", &[]);
+    tools.compile("probes/observe.bpf.c", "observe.o", &[]);
+    tools.compile("probes/states.bpf.c", "states.o", &[]);
+    tools.compile("probes/upgrade.bpf.c", "upgrade.o", &[]);
     // For the test that compares the types in C with those in Rust.
-    tools.compile("layouts.bpf.c", "layouts.o", &[]);
+    tools.compile("shared/layouts.bpf.c", "layouts.o", &[]);
     // For the tests that compare it with the BPF build.
-    cc::Build::new().file(tools.kernel.join("marking_native.c")).std("c11").compile("vmcc_marking");
-    cc::Build::new().file(tools.kernel.join("elapsed_native.c")).std("c11").compile("vmcc_elapsed");
+    cc::Build::new()
+        .file(tools.kernel.join("port/marking_native.c"))
+        .include(tools.kernel.join("shared"))
+        .std("c11")
+        .compile("vmcc_marking");
+    cc::Build::new().file(tools.kernel.join("cc/elapsed_native.c")).std("c11").compile("vmcc_elapsed");
     let qdisc = if tools.clang_major() >= QDISC_NEEDS_CLANG {
-        tools.compile("qdisc.bpf.c", "qdisc.o", &[]);
+        tools.compile("qdisc/qdisc.bpf.c", "qdisc.o", &[]);
         "Some(include_bytes!(concat!(env!(\"OUT_DIR\"), \"/qdisc.o\")))"
     } else {
         "None"
@@ -97,8 +105,8 @@ fn algorithm_entry(tools: &Toolchain, algorithm: &Algorithm) -> String {
         format!("-DCC_DETECTS={}", u8::from(algorithm.detects)),
         format!("-DCC_PACES={}", u8::from(algorithm.paces)),
     ];
-    let program = tools.compile("cc.bpf.c", &format!("cc_{name}.o"), &defines);
-    tools.compile("replay.bpf.c", &format!("replay_{name}.o"), &defines);
+    let program = tools.compile("cc/cc.bpf.c", &format!("cc_{name}.o"), &defines);
+    tools.compile("cc/replay.bpf.c", &format!("replay_{name}.o"), &defines);
     let build = fingerprint(&fs::read(program).expect("just written"));
     let mut entry = String::new();
     writeln!(

@@ -1,4 +1,4 @@
-//! The arithmetic of `kernel/elapsed.h`, in its native build.
+//! The arithmetic of `kernel/cc/elapsed.h`, in its native build.
 
 const LOOK_AGAIN_US: u32 = 10_000;
 const TICK_US: u64 = 128;

@@ -1,6 +1,6 @@
 //! TCP sockets of a cgroup's programs that become MPTCP sockets.
 //!
-//! One program for all cgroups (`kernel/upgrade.bpf.c`), kept by a pinned link, asks a pinned table for the cgroup of whoever
+//! One program for all cgroups (`kernel/probes/upgrade.bpf.c`), kept by a pinned link, asks a pinned table for the cgroup of whoever
 //! makes a socket: both outlive their process. The table has the number of each cgroup, and beside it a hash of its path,
 //! by which it is found after the cgroup is gone.
 

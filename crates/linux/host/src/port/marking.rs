@@ -1,4 +1,4 @@
-//! The arithmetic of `kernel/marking.h`: worked examples, through the native build and the BPF build of the same text.
+//! The arithmetic of `kernel/port/marking.h`: worked examples, through the native build and the BPF build of the same text.
 //!
 //! The examples are those of the MQ-ECN paper's authors' code (Bai et al., NSDI 2016) at 1 Gbit/s with a quantum of
 //! 1538 bytes and a port threshold of 30,000 bytes.

@@ -9,7 +9,7 @@
 //! | `device` | the port as the kernel has it: number, size, the queue that was there before |
 //! | `statistics` | what classes did, from programs and queues |
 //! | `record` | the state on disk: who holds the port, and what was there before |
-//! | `program` | the tc programs (`kernel/port.bpf.c`): classify, read the queue, mark |
+//! | `program` | the tc programs (`kernel/port/port.bpf.c`): classify, read the queue, mark |
 //! | `backend` | what schedules: a qdisc in BPF, HTB, or nothing of ours |
 //! | `swap` | losing nothing while the root qdisc is exchanged |
 //! | `redirect` | sending a port's packets to the device of a shared rate |

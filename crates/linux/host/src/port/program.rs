@@ -1,4 +1,4 @@
-//! The tc programs of a port (`kernel/port.bpf.c`) and their maps.
+//! The tc programs of a port (`kernel/port/port.bpf.c`) and their maps.
 
 pub(crate) mod config;
 mod note;

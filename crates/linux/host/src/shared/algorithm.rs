@@ -1,4 +1,4 @@
-//! `kernel/shared.h`: a loaded algorithm, its tables and events, and a recorded step.
+//! `kernel/shared/shared.h`: a loaded algorithm, its tables and events, and a recorded step.
 
 use super::{shared_constants, shared_structs};
 use vmcc_cc::{Event, Group, Host, MAX_PARAMS, MAX_PATHS, Sharing};

@@ -1,4 +1,4 @@
-//! `kernel/cgroup_shared.h`: what the connections of a cgroup are given.
+//! `kernel/shared/cgroup_shared.h`: what the connections of a cgroup are given.
 
 use super::shared_structs;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

@@ -1,4 +1,4 @@
-//! `kernel/hold_shared.h`: where a port's packets wait.
+//! `kernel/shared/hold_shared.h`: where a port's packets wait.
 
 use super::shared_structs;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

@@ -1,4 +1,4 @@
-//! `kernel/live_shared.h`: how connections that run are changed.
+//! `kernel/shared/live_shared.h`: how connections that run are changed.
 
 use super::shared_structs;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

@@ -1,4 +1,4 @@
-//! `kernel/marking_step.h`: one call of a function of the marking's arithmetic.
+//! `kernel/port/marking_step.h`: one call of a function of the marking's arithmetic.
 
 use super::{shared_constants, shared_structs};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

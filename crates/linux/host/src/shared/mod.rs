@@ -57,7 +57,7 @@ macro_rules! shared_structs {
 }
 
 /// Constants that C has too, by enum, and a table `CONSTANTS` of them for the comparison; those that C has as macros are
-/// in `enum ..._macros` of kernel/layouts.bpf.c.
+/// in `enum ..._macros` of kernel/shared/layouts.bpf.c.
 macro_rules! shared_constants {
     ($($c:literal { $($name:ident = $value:expr,)* })*) => {
         // Not all that C has is used here, but all of it is compared.

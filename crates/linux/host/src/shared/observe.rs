@@ -1,4 +1,4 @@
-//! `kernel/observe_shared.h`: whom to watch, and what was seen.
+//! `kernel/shared/observe_shared.h`: whom to watch, and what was seen.
 
 use super::shared_structs;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

@@ -1,4 +1,4 @@
-//! `kernel/port_shared.h`: what a port's programs are told, count and know.
+//! `kernel/shared/port_shared.h`: what a port's programs are told, count and know.
 
 use super::{shared_constants, shared_structs};
 use vmcc_port::{MAX_CLASSES, MAX_FILTERS, MAX_PRIORITIES};

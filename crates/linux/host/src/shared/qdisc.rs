@@ -1,4 +1,4 @@
-//! `kernel/qdisc_shared.h`: what the queueing discipline in BPF is told.
+//! `kernel/shared/qdisc_shared.h`: what the queueing discipline in BPF is told.
 
 use super::{shared_constants, shared_structs};
 use vmcc_port::MAX_CLASSES;

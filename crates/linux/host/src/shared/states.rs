@@ -1,4 +1,4 @@
-//! `kernel/states_shared.h`: what an algorithm keeps of one socket. `sharing.h`: what its detector's evidence means.
+//! `kernel/shared/states_shared.h`: what an algorithm keeps of one socket. `sharing.h`: what its detector's evidence means.
 
 use super::{shared_constants, shared_structs};
 use vmcc_cc::Path;

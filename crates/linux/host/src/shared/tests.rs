@@ -15,7 +15,7 @@ use vmcc_cc::{
 
 /// Everything that is shared, by name; never loaded.
 static LAYOUTS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/layouts.o"));
-/// Of the constants that C has as macros, in kernel/layouts.bpf.c.
+/// Of the constants that C has as macros, in kernel/shared/layouts.bpf.c.
 const MACRO: &str = "MACRO_";
 
 /// The layout of a type of `vmcc-cc`, whose members have other names than in C where C's are words of Rust.
@@ -220,7 +220,7 @@ fn what_programs_and_loader_share_is_the_same_in_c_and_rust() {
     let theirs = differ.iter().map(|(name, _)| rust.get(*name)).collect::<Vec<_>>();
     assert!(differ.is_empty(), "C has {differ:#?}, Rust has {theirs:#?}");
     let missing: Vec<_> = rust.keys().filter(|name| !c.contains_key(*name)).collect();
-    assert!(missing.is_empty(), "not in kernel/layouts.bpf.c: {missing:?}");
+    assert!(missing.is_empty(), "not in kernel/shared/layouts.bpf.c: {missing:?}");
 }
 
 #[test]

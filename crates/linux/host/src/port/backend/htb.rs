@@ -5,7 +5,7 @@
 //! │                cannot change, so that is class 0, which always exists
 //! └ c0de:1         the port: rate = ceil = its rate
 //!   ├ c0de:10      class 0: rate = its guarantee, ceil = its ceiling, quantum = its weight, in trains
-//!   │ └ FIFO       found by the tc program by its handle (kernel/port_shared.h)
+//!   │ └ FIFO       found by the tc program by its handle (kernel/shared/port_shared.h)
 //!   └ c0de:11 ...
 //! ```
 
@@ -28,7 +28,7 @@ const KIND: &str = "htb";
 const ROOT_HANDLE: u32 = OUR_HANDLE;
 const PORT_CLASS: u32 = ROOT_HANDLE | 1;
 const FIRST_CLASS: u32 = ROOT_HANDLE | 0x10;
-/// `PORT_LEAF_FIRST` of kernel/port_shared.h times the inverse of `PORT_LEAF_FACTOR`, modulo 2^16; and that inverse.
+/// `PORT_LEAF_FIRST` of kernel/shared/port_shared.h times the inverse of `PORT_LEAF_FACTOR`, modulo 2^16; and that inverse.
 const LEAF_FIRST: u32 = 0x6770;
 const LEAF_STEP: u32 = 0x4377;
 /// What may leave back to back: this long at the class's rate, at least two frames. Timers on a busy machine are

@@ -6,7 +6,7 @@
 //! through the new queue. They come out on one CPU while others go on sending: a few are overtaken at the end.
 //!
 //! ```text
-//! port ─ kernel/hold.bpf.c ─┐                    ┌─ port, its programs, its new queue
+//! port ─ hold.bpf.c ────────┐                    ┌─ port, its programs, its new queue
 //!                           └─ shut queue ─ veth ┘
 //! ```
 //!

@@ -13,7 +13,7 @@ use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
 use libbpf_rs::{MapCore, MapHandle, Object};
 use vmcc_port::MAX_CLASSES;
 
-/// Programs of kernel/qdisc.bpf.c; either uses the map that others read.
+/// Programs of kernel/qdisc/qdisc.bpf.c; either uses the map that others read.
 const ENQUEUE: &str = "vmcc_enqueue";
 const DEQUEUE: &str = "vmcc_dequeue";
 

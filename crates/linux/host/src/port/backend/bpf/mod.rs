@@ -1,4 +1,4 @@
-//! The queueing discipline in BPF (`kernel/qdisc.bpf.c`), for Linux 6.16 with `CONFIG_NET_SCH_BPF`.
+//! The queueing discipline in BPF (`kernel/qdisc/qdisc.bpf.c`), for Linux 6.16 with `CONFIG_NET_SCH_BPF`.
 //!
 //! Registering makes it known by name; putting it on a port makes an instance, which holds the programs and their
 //! maps. The registration is taken back at once: the instance lives on with the port, whoever dies, and the next
@@ -24,7 +24,7 @@ use std::time::Duration;
 use vmcc_port::Backend;
 use vmcc_units::Limit;
 
-/// What `tc qdisc` shows; `id` of kernel/qdisc.bpf.c.
+/// What `tc qdisc` shows; `id` of kernel/qdisc/qdisc.bpf.c.
 const KIND: &str = "vmcc";
 
 const CONFIG_MAP: &str = "qdisc_config";
