@@ -8,7 +8,7 @@ use vmcc_turn::{Credentials, Session};
 use vmcc_units::time::{Span, Time};
 
 /// Datagrams that a session may have to send at one moment: a request for each peer, and one for itself.
-const MOST_AT_ONCE: usize = 100;
+const MAX_AT_ONCE: usize = 100;
 const HEADER: usize = 20;
 
 struct Play {
@@ -22,7 +22,7 @@ struct Play {
 impl Play {
     fn say(&mut self) {
         for count in 0.. {
-            assert!(count < MOST_AT_ONCE, "it never ends");
+            assert!(count < MAX_AT_ONCE, "it never ends");
             let Some(request) = self.session.poll_transmit(self.now) else { break };
             let kind = u16::from_be_bytes([request[0], request[1]]);
             self.asked.push((kind, request[8..HEADER].try_into().unwrap()));

@@ -16,7 +16,7 @@ static STOP: AtomicBool = AtomicBool::new(false);
 /// Signals this close together are one wish; a person takes longer to press a key again.
 const ONE_WISH: Duration = Duration::from_millis(200);
 /// How long who leaves at once may take for it.
-const FAREWELL: Duration = Duration::from_millis(500);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Starts to listen for SIGINT, SIGTERM and SIGHUP, as far as they are not ignored, and returns the flag that they set.
 pub(crate) fn listen() -> Result<&'static AtomicBool, Failure> {
@@ -41,7 +41,7 @@ pub(crate) fn listen_and_finish(finish: fn()) -> Result<&'static AtomicBool, Fai
                 let _ = done.send(());
             });
             // A terminal that nobody reads takes nothing, not even that.
-            let _ = finished.recv_timeout(FAREWELL);
+            let _ = finished.recv_timeout(EXIT_TIMEOUT);
             std::process::exit(Exit::Interrupted as i32);
         }
     };

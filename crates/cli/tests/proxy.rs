@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// What a test waits for at most.
-const MOST: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A side of the proxy, ended with the test.
 struct Side {
@@ -114,7 +114,7 @@ impl Users {
 /// The exit code and the document of a command.
 fn answer(args: &[&str]) -> (i32, Value) {
     let mut command = Assert::new(env!("CARGO_BIN_EXE_vmcc"));
-    let output = command.arg("--json").args(args).timeout(MOST).output().unwrap();
+    let output = command.arg("--json").args(args).timeout(TIMEOUT).output().unwrap();
     (output.status.code().unwrap_or(-1), serde_json::from_slice(&output.stdout).unwrap())
 }
 
@@ -144,7 +144,7 @@ fn echo() -> SocketAddr {
 }
 
 fn asked(mut stream: TcpStream, data: &[u8]) -> Vec<u8> {
-    stream.set_read_timeout(Some(MOST)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut back = Vec::new();
     thread::scope(|scope| {
         let mut writer = stream.try_clone().unwrap();
@@ -164,7 +164,7 @@ fn socks(proxy: SocketAddr, command: u8, to: SocketAddr) -> (TcpStream, u8, u16)
 
 fn socks_to(proxy: SocketAddr, command: u8, name: &str, port: u16) -> (TcpStream, u8, u16) {
     let mut stream = TcpStream::connect(proxy).unwrap();
-    stream.set_read_timeout(Some(MOST)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let name = [&[name.len() as u8][..], name.as_bytes()].concat();
     let wish = [&[5, 1, 0, 5, command, 0, 3][..], &name, &port.to_be_bytes()].concat();
     stream.write_all(&wish).unwrap();
@@ -225,8 +225,8 @@ fn programs_are_carried_over_two_paths() {
 
     let far = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let near = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    far.set_read_timeout(Some(MOST)).unwrap();
-    near.set_read_timeout(Some(MOST)).unwrap();
+    far.set_read_timeout(Some(TIMEOUT)).unwrap();
+    near.set_read_timeout(Some(TIMEOUT)).unwrap();
     let (association, code, relay) = socks(socks_at, 3, near.local_addr().unwrap());
     assert_eq!(code, 0);
     let head = [&[0, 0, 0, 1, 127, 0, 0, 1][..], &far.local_addr().unwrap().port().to_be_bytes()].concat();
@@ -343,7 +343,7 @@ fn a_program_that_breaks_off_is_broken_off_at_the_other_end() {
     let begin = Instant::now();
     let error = loop {
         match there.take_error().unwrap() {
-            None if begin.elapsed() < MOST => thread::sleep(Duration::from_millis(10)),
+            None if begin.elapsed() < TIMEOUT => thread::sleep(Duration::from_millis(10)),
             error => break error,
         }
     };
@@ -509,7 +509,7 @@ fn an_association_belongs_to_the_port_that_its_program_named() {
     let (_server, _client, socks_at) = pair(&users);
     let bound = || {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        socket.set_read_timeout(Some(MOST)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         socket
     };
     let (far, owner, other) = (bound(), bound(), bound());

@@ -22,7 +22,7 @@ const BUFFER_BYTES: usize = 8 << 20;
 /// A packet and what the kernel writes before it.
 const MAX_BYTES: usize = 1 << 16;
 /// How often is looked whether it is over, if nothing comes.
-const GLANCE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// An interface, and its namespace.
 pub(crate) struct End<'a> {
@@ -121,7 +121,7 @@ fn carry(source: &Socket, sink: &Socket, wire: Wire, mut draws: Draws, enough: &
     let mut under_way: VecDeque<(Instant, Box<[u8]>)> = VecDeque::new();
     while !enough.load(Ordering::Relaxed) {
         let due = under_way.front().map(|(due, _)| *due);
-        let patience = due.map_or(GLANCE, |due| due.saturating_duration_since(Instant::now()));
+        let patience = due.map_or(POLL_INTERVAL, |due| due.saturating_duration_since(Instant::now()));
         wait(source.as_raw_fd(), patience);
         let now = Instant::now();
         loop {
@@ -150,7 +150,7 @@ fn is_passing(error: &io::Error) -> bool {
 /// Until there is something to read, or for some time.
 fn wait(socket: RawFd, patience: Duration) {
     let mut watched = libc::pollfd { fd: socket, events: libc::POLLIN, revents: 0 };
-    let patience = patience.min(GLANCE);
+    let patience = patience.min(POLL_INTERVAL);
     let time = libc::timespec { tv_sec: 0, tv_nsec: patience.subsec_nanos().into() };
     // SAFETY: one entry, which the kernel reads and writes, and a time that it reads; both outlive the call.
     unsafe { libc::ppoll(&raw mut watched, 1, &raw const time, std::ptr::null()) };

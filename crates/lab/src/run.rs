@@ -24,7 +24,7 @@ use vmcc_results::RunOutput;
 use vmcc_scenario::ResolvedCase;
 
 /// How long a program may take beyond its time; emulated machines are slow to finish.
-const GRACE: Duration = Duration::from_secs(20);
+const GRACE_PERIOD: Duration = Duration::from_secs(20);
 /// How often progress is reported.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 const LOOK_AT: &str =
@@ -246,7 +246,7 @@ fn transfer(
     };
     let mut absent = None;
     // A machine carries back what it saw when its programs have ended.
-    let grace = if session.is_some() { 4 * GRACE } else { GRACE };
+    let grace = if session.is_some() { 4 * GRACE_PERIOD } else { GRACE_PERIOD };
     let deadline = spec.duration.to_duration() + grace;
     let mut next_progress = Duration::ZERO;
     let mut elapsed = Duration::ZERO;

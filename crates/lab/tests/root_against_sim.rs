@@ -20,8 +20,8 @@ use vmcc_results::Metrics;
 use vmcc_scenario::{Document, Overrides, ResolvedCase};
 
 /// After so many runs a median is judged, and given up after so many.
-const FEWEST: usize = 1;
-const MOST: usize = 5;
+const MIN_RUNS: usize = 1;
+const MAX_RUNS: usize = 5;
 /// Of one that is known to be off, chance shall not decide.
 const FEWEST_OF_KNOWN: usize = 3;
 const GOODPUT: f64 = 0.10;
@@ -140,13 +140,13 @@ fn compared(name: &str, capacity: f64) -> Option<String> {
     let [goodput, rtt, path_a] = simulated(name);
     let model = [goodput * capacity, rtt, path_a * capacity];
     let known = HELD_UP.iter().any(|(held_up, _)| *held_up == name);
-    let fewest = if known { FEWEST_OF_KNOWN } else { FEWEST };
+    let fewest = if known { FEWEST_OF_KNOWN } else { MIN_RUNS };
     let mut runs = Vec::new();
     loop {
         runs.push(on_the_kernel(name));
         let compared = Compared { real: median(&runs), model };
         let well = runs.len() >= fewest && compared.is_well(name);
-        if well || runs.len() == MOST {
+        if well || runs.len() == MAX_RUNS {
             let words = compared.words(name);
             if std::env::var_os("VMCC_AGREEMENT").is_some() {
                 println!("{words} {} runs", runs.len());

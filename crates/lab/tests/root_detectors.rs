@@ -22,7 +22,7 @@ const HOSTS: usize = 9;
 const SECONDS: usize = 10;
 const EVERY: usize = 11;
 /// How often it is looked which connections there are.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Connections over twins of a setting, and as many that share.
 const WANTED: usize = 100;
 
@@ -131,9 +131,9 @@ impl Setting {
                 for connection in loaded.table().unwrap() {
                     opened.entry(connection.token).or_insert(looked);
                 }
-                for request in guard.requests(LOOK).unwrap() {
+                for request in guard.requests(POLL_INTERVAL).unwrap() {
                     // Who shares asks at each round trip; to close one takes longer where many do.
-                    let late = looked.elapsed() > 2 * LOOK;
+                    let late = looked.elapsed() > 2 * POLL_INTERVAL;
                     if late || closed.contains_key(&request.token) {
                         continue;
                     }

@@ -10,11 +10,11 @@ use std::thread::{self, JoinHandle, Scope};
 use std::time::{Duration, Instant};
 
 /// Interval at which the thread checks for its end, in milliseconds.
-const GLANCE_MS: u16 = 200;
+const POLL_INTERVAL_MS: u16 = 200;
 /// Timeout of a client's request, and of sending the answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
 /// So many are answered at a time; others wait until one of them is.
-const MOST_AT_A_TIME: usize = 16;
+const MAX_CLIENTS: usize = 16;
 /// A request with its headers is shorter.
 const MAX_REQUEST_BYTES: usize = 8 << 10;
 const MAX_HEADERS: usize = 64;
@@ -48,7 +48,7 @@ impl Server {
     where
         F: Fn(Question) -> Result<String, String> + Send + Sync + 'static,
     {
-        Self::patient(at, PATIENCE, text)
+        Self::patient(at, CLIENT_TIMEOUT, text)
     }
 
     fn patient<F>(at: SocketAddr, patience: Duration, text: F) -> io::Result<Self>
@@ -93,9 +93,9 @@ impl Drop for Server {
 
 /// The next client, if one comes soon and there is room.
 fn next(socket: &TcpListener, answering: &AtomicUsize) -> Option<TcpStream> {
-    let glance = PollTimeout::from(GLANCE_MS);
-    if answering.load(Ordering::SeqCst) >= MOST_AT_A_TIME {
-        thread::sleep(Duration::from_millis(GLANCE_MS.into()));
+    let glance = PollTimeout::from(POLL_INTERVAL_MS);
+    if answering.load(Ordering::SeqCst) >= MAX_CLIENTS {
+        thread::sleep(Duration::from_millis(POLL_INTERVAL_MS.into()));
         return None;
     }
     poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], glance).ok().filter(|&ready| ready > 0)?;
@@ -104,7 +104,7 @@ fn next(socket: &TcpListener, answering: &AtomicUsize) -> Option<TcpStream> {
         // It went away again; or there are too many open files, which only time can mend.
         Err(error) => {
             if error.kind() != io::ErrorKind::WouldBlock {
-                thread::sleep(Duration::from_millis(GLANCE_MS.into()));
+                thread::sleep(Duration::from_millis(POLL_INTERVAL_MS.into()));
             }
             None
         }
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn only_what_asks_for_the_figures_gets_them() {
-        let server = server(PATIENCE);
+        let server = server(CLIENT_TIMEOUT);
         let figures = format!("\r\n\r\nasked_at {}\n", server.at().port());
         assert!(ask(&server, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").ends_with(&figures));
         assert!(ask(&server, b"GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
@@ -227,21 +227,21 @@ mod tests {
         // Far beyond what a test may take: it must not be waited for.
         let server = server(Duration::from_secs(3600));
         let _silent: Vec<_> =
-            (0..MOST_AT_A_TIME - 1).map(|_| TcpStream::connect(server.at()).unwrap()).collect();
+            (0..MAX_CLIENTS - 1).map(|_| TcpStream::connect(server.at()).unwrap()).collect();
         assert!(ask(&server, b"GET /metrics HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 200 OK\r\n"));
     }
 
     #[test]
     fn more_than_it_answers_at_a_time_are_answered_in_turn() {
-        let server = server(PATIENCE);
+        let server = server(CLIENT_TIMEOUT);
         let _silent: Vec<_> =
-            (0..2 * MOST_AT_A_TIME).map(|_| TcpStream::connect(server.at()).unwrap()).collect();
+            (0..2 * MAX_CLIENTS).map(|_| TcpStream::connect(server.at()).unwrap()).collect();
         assert!(ask(&server, b"GET /metrics HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 200 OK\r\n"));
     }
 
     #[test]
     fn nobody_listens_after_it() {
-        let server = server(PATIENCE);
+        let server = server(CLIENT_TIMEOUT);
         let at = server.at();
         drop(server);
         assert!(TcpStream::connect(at).is_err());

@@ -184,10 +184,10 @@ fn to_raw(info: &ParamInfo, value: f64) -> u64 {
 
 fn from_raw(info: &ParamInfo, raw: u64) -> f64 {
     /// More digits than a scale of 32 fractional bits can tell apart.
-    const MOST_DIGITS: usize = 12;
+    const MAX_DIGITS: usize = 12;
     let exact = raw as f64 / info.scale;
     let rounded = |digits: usize| format!("{exact:.digits$}").parse().unwrap_or(exact);
-    (0..=MOST_DIGITS).map(rounded).find(|value| to_raw(info, *value) == raw).unwrap_or(exact)
+    (0..=MAX_DIGITS).map(rounded).find(|value| to_raw(info, *value) == raw).unwrap_or(exact)
 }
 
 pub(crate) fn suggest(nearest: &[&str], known: &[&str]) -> String {

@@ -43,10 +43,10 @@ pub(crate) enum SortKey {
 
 /// Neither so often that looking is all that is done, nor so seldom that it seems to hang.
 fn interval(text: &str) -> Result<Nanos, String> {
-    const LEAST: f64 = 0.1;
-    const MOST: f64 = 3600.0;
+    const MIN: f64 = 0.1;
+    const MAX: f64 = 3600.0;
     let interval: Nanos = text.parse().map_err(|e| format!("{e}"))?;
-    if (LEAST..=MOST).contains(&interval.as_secs_f64()) {
+    if (MIN..=MAX).contains(&interval.as_secs_f64()) {
         Ok(interval)
     } else {
         Err("give 100ms to 60min".to_owned())

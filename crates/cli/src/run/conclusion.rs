@@ -9,7 +9,7 @@ use vmcc_results::figure::{case_name, over_runs, varying_keys};
 use vmcc_results::{Case, Summary};
 
 /// More cases than this do not fit into a sentence.
-const MOST_CASES: usize = 8;
+const MAX_CASES: usize = 8;
 /// Relative differences below this are called equal.
 const EQUAL: f64 = 0.05;
 
@@ -20,7 +20,7 @@ pub(crate) fn sentence(summary: &Summary) -> Option<String> {
     let keys = varying_keys(summary);
     let [key] = keys.as_slice() else { return None };
     let is_choice = |case: &Case| case.set.get(key).is_some_and(serde_json::Value::is_string);
-    if summary.cases.len() > MOST_CASES || !summary.cases.iter().all(is_choice) {
+    if summary.cases.len() > MAX_CASES || !summary.cases.iter().all(is_choice) {
         return None;
     }
     let name = |case: &Case| case_name(case, &keys);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Nothing is shown for runs shorter than this.
-const PATIENCE: Duration = Duration::from_secs(2);
+const FIRST_REPORT_DELAY: Duration = Duration::from_secs(2);
 /// Without a terminal, at most one line in this time.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// Before this fraction is done, what is left cannot be told from the start-up.
@@ -70,7 +70,7 @@ impl<'a> Progress<'a> {
     }
 
     fn show(&self) {
-        if self.ui.quiet() || self.started.elapsed() < PATIENCE {
+        if self.ui.quiet() || self.started.elapsed() < FIRST_REPORT_DELAY {
             return;
         }
         let (fraction, whole) = self.done();

@@ -8,7 +8,7 @@ use vmcc_results::folder::{self, FolderError, PartialFolder};
 use vmcc_scenario::Plan;
 
 /// Folders without a name of the user's that may begin in the same second; more are a loop gone wild.
-const MOST_PER_SECOND: u32 = 1000;
+const MAX_PER_SECOND: u32 = 1000;
 
 /// The folder `out` for the results of `plan` on the engine called `engine`: a new one, or with `resume` the one of an
 /// interrupted session.
@@ -45,7 +45,7 @@ pub fn default_folder(name: &str) -> PathBuf {
 fn numbered(base: &Path, plan: &folder::Plan) -> (PathBuf, Result<PartialFolder, FolderError>) {
     let mut target = base.to_owned();
     let mut opened = PartialFolder::open(&target, plan.clone(), false);
-    for number in 2..=MOST_PER_SECOND {
+    for number in 2..=MAX_PER_SECOND {
         let Err(FolderError::Exists(_) | FolderError::Unfinished(_) | FolderError::InUse(_)) = opened else {
             break;
         };

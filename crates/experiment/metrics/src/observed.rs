@@ -86,7 +86,7 @@ pub struct Off {
     pub total_us: f64,
     /// Each time; windows that overlap are one.
     pub lengths_ns: Histogram<u64>,
-    /// When it ran again and how long it had been off, in microseconds: the first [`Off::MOST`] times.
+    /// When it ran again and how long it had been off, in microseconds: the first [`Off::MAX_KEPT`] times.
     pub times: Vec<(Moment, f64)>,
     /// For how long it was stopped each time, in nanoseconds, where something else than the host itself knows.
     pub stopped_ns: Option<Histogram<u64>>,
@@ -96,7 +96,7 @@ pub struct Off {
 
 impl Off {
     /// Times that are kept one by one.
-    pub const MOST: usize = 10_000;
+    pub const MAX_KEPT: usize = 10_000;
 }
 
 /// One entry of traffic.

@@ -12,7 +12,7 @@ use vmcc_results::{Run, Summary};
 /// Bounds per decade: columns as wide as a quarter of what is in them, which tells apart what was asked for and what came of it.
 const PER_DECADE: f64 = 10.0;
 /// Decades beyond which columns become wider.
-const MOST_COLUMNS: usize = 16;
+const MAX_COLUMNS: usize = 16;
 
 /// Counts by case and column.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Histogram {
         let all = || values.values().flatten().copied();
         let (least, most) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
         let decades = (most / least).log10();
-        let step = (decades / MOST_COLUMNS as f64).max(1.0 / PER_DECADE);
+        let step = (decades / MAX_COLUMNS as f64).max(1.0 / PER_DECADE);
         let first = (least.log10() / step).floor();
         let column = |value: f64| ((value.log10() / step).floor() - first).max(0.0) as usize;
         let bounds = (0..=column(most)).map(|n| 10_f64.powf((first + n as f64) * step)).collect();

@@ -20,7 +20,7 @@ const REPORT_CSS: &str = include_str!("../assets/report.css");
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 /// Bars for more cases than this are a wall, not a comparison.
-const MOST_BARS: usize = 16;
+const MAX_BARS: usize = 16;
 
 /// Head of every page; `css`: beside the report's own.
 pub(crate) fn head(title: &str, css: &str) -> Markup {
@@ -242,7 +242,7 @@ pub(crate) fn bars_of(summary: &Summary, plots: &Plots) -> Option<Markup> {
 
 /// Indices of cases that are compared with each other, with what they have in common.
 fn groups(summary: &Summary, plots: &Plots) -> Vec<(String, Vec<usize>)> {
-    if summary.cases.len() <= MOST_BARS {
+    if summary.cases.len() <= MAX_BARS {
         return vec![(String::new(), (0..summary.cases.len()).collect())];
     }
     let fixed = || plots.choices.iter().filter(|choice| choice.shown.is_some());

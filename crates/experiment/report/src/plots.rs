@@ -21,7 +21,7 @@ const SERIES_POINTS: usize = 400;
 /// Places at which distributions are drawn, all cases together.
 const CDF_PLACES: usize = 1_200;
 /// Lines of one plot that can still be told apart.
-const MOST_LINES: usize = 10;
+const MAX_LINES: usize = 10;
 /// Values of an axis from which on it is drawn as a line.
 const FEWEST_FOR_SWEEP: usize = 3;
 
@@ -115,7 +115,7 @@ impl Plots {
     /// Holds settings, those of the most values first, until few enough lines are shown. What lines differ in last is what a
     /// page compares, however many they are: one line of them says nothing.
     fn choose(&mut self) {
-        while self.most_lines() > MOST_LINES {
+        while self.most_lines() > MAX_LINES {
             let free = |choice: &Choice| choice.shown.is_none() && self.tells_lines_apart(choice);
             let free: Vec<usize> = (0..self.choices.len()).filter(|at| free(&self.choices[*at])).collect();
             let widest = free.iter().max_by_key(|at| (**at > free[0], self.choices[**at].values.len(), **at));

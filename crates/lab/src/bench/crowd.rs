@@ -19,7 +19,7 @@ const PATHS: usize = 2;
 /// Descriptors for everything else.
 const SPARE_FILES: u64 = 256;
 /// How long the last second subflow may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Two namespaces of their own, and connections between them with two subflows each.
 pub struct Crowd {
@@ -68,7 +68,7 @@ impl Crowd {
         (self.ends, self.server) = (all.map_err(failed)?, Some(server));
         let began = Instant::now();
         while self.subflows(kernel_name)? < count * PATHS {
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > JOIN_TIMEOUT {
                 return Err(damaged(format!(
                     "not all of {count} connections have {PATHS} subflows after a minute"
                 )));

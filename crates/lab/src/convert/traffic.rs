@@ -24,7 +24,7 @@ const LINGER: Nanos = Nanos::from_millis(50);
 /// curl's upload buffer.
 const CURLS_WRITE: Bytes = Bytes::new(64 << 10);
 /// More bursts than a run takes programs; the run's own check says so.
-const MOST_TURNS: usize = 1_000;
+const MAX_TURNS: usize = 1_000;
 
 pub(super) fn convert(
     scenario: &Scenario,
@@ -190,7 +190,7 @@ fn times(
 ) -> Result<Vec<(Nanos, Nanos)>, Error> {
     let turns = |every: u64| {
         let begins = (0..).map(move |turn: u64| flow.start.get().saturating_add(turn.saturating_mul(every)));
-        begins.take_while(|begin| *begin < flow.stop.get()).take(MOST_TURNS)
+        begins.take_while(|begin| *begin < flow.stop.get()).take(MAX_TURNS)
     };
     match kind {
         TrafficKind::Incast(Incast { interval: Some(interval), .. }) => {

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a turn is slept through until it is looked whether there shall be no more.
-const GLANCE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Says when a guest runs. Clones are of the same guest: one goes into [`GuestOptions::power`](super::GuestOptions::power),
 /// the other stays with who decides.
@@ -111,7 +111,7 @@ fn sleep_until(at: Instant, enough: &AtomicBool) {
         if left.is_zero() || enough.load(Ordering::Relaxed) {
             return;
         }
-        thread::sleep(left.min(GLANCE));
+        thread::sleep(left.min(POLL_INTERVAL));
     }
 }
 

@@ -31,7 +31,7 @@ const POLL: Duration = Duration::from_millis(5);
 /// The same where it is urgent: both sides count from the moment at which one is found.
 const SOON: Duration = Duration::from_millis(1);
 /// How often is looked whether the lab has given up.
-const GLANCE: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How often the kernel is sampled: more would take a slow machine's processor from what it sends.
 const SAMPLE_INTERVAL: Nanos = Nanos::from_millis(20);
 /// How often is asked what need not be asked at every sample.
@@ -39,7 +39,7 @@ const SELDOM: Duration = Duration::from_millis(250);
 /// How long its cards may take to appear.
 const CARDS_LIMIT: Duration = Duration::from_secs(20);
 /// How long a program may take beyond its time.
-const GRACE: Duration = Duration::from_secs(40);
+const GRACE_PERIOD: Duration = Duration::from_secs(40);
 
 /// Does what the lab asks for in `directory`, until it asks for nothing more.
 ///
@@ -213,7 +213,7 @@ impl<'a> Run<'a> {
     fn await_go(&self) -> Result<(), Error> {
         let mut glance = Instant::now();
         while take::<()>(self.directory, &format!("{}.go", self.number)).is_none() {
-            if glance.elapsed() > GLANCE {
+            if glance.elapsed() > POLL_INTERVAL {
                 self.check()?;
                 glance = Instant::now();
             }
@@ -266,7 +266,7 @@ impl<'a> Run<'a> {
         topology: &Topology,
         (guards, record): (&mut Guards, &mut Record),
     ) -> Result<crate::sampler::Samples, Error> {
-        let limit = self.spec.duration.to_duration() + GRACE;
+        let limit = self.spec.duration.to_duration() + GRACE_PERIOD;
         let (mut glance, mut seldom, mut over) = (Duration::ZERO, Duration::ZERO, false);
         while sending.iter().any(|one| one.left.is_none()) || !serving.is_over() {
             let elapsed = start.elapsed();
@@ -284,18 +284,21 @@ impl<'a> Run<'a> {
             guards.act(|| sampler.ask_now_and_then())?;
             over = serving.is_over() && sending.iter().all(|one| one.is_over(elapsed));
             if elapsed >= glance {
-                glance = elapsed + GLANCE;
+                glance = elapsed + POLL_INTERVAL;
                 self.check()?;
                 serving.look(self.directory, self.number)?;
             }
             if let Some(late) = sending.iter().find(|one| elapsed > limit && one.left.is_none()) {
-                let cause = format!("it has not ended {} s after its time", GRACE.as_secs());
+                let cause = format!("it has not ended {} s after its time", GRACE_PERIOD.as_secs());
                 return Err(late.client.as_ref().map_or(Error::Interrupted, |c| c.failed(cause, LOOK_AT)));
             }
             if elapsed > limit && !serving.is_over() {
                 return Err(Error::Measurement {
                     what: "what is fetched from the virtual machine".to_owned(),
-                    cause: format!("nobody has said that it is over {} s after its time", GRACE.as_secs()),
+                    cause: format!(
+                        "nobody has said that it is over {} s after its time",
+                        GRACE_PERIOD.as_secs()
+                    ),
                     remedy: LOOK_AT.to_owned(),
                 });
             }

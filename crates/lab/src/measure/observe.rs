@@ -68,7 +68,7 @@ fn off(spec: &LabSpec, absent: &Absent) -> Off {
     let lengths_us = absent.noticed_us.iter().map(|(_, length)| *length);
     let stopped =
         histogram(absent.stopped.iter().map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
-    let times = absent.noticed_us.iter().take(Off::MOST);
+    let times = absent.noticed_us.iter().take(Off::MAX_KEPT);
     Off {
         host: spec.hosts[absent.host].clone(),
         total_us: lengths_us.clone().sum::<u64>() as f64,

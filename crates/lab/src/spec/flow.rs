@@ -18,13 +18,13 @@ const LARGEST_OBJECT: Bytes = Bytes::new(1_000_000);
 /// What a program prints is kept and read at once.
 const LARGEST_CHUNK: Bytes = Bytes::new(MAX_OUTPUT_BYTES - 1);
 /// Each is a process.
-const MOST_CHUNKS: u32 = 256;
+const MAX_CHUNKS: u32 = 256;
 /// A thread of ours sends them.
 const SHORTEST_INTERVAL: Nanos = Nanos::from_micros(200);
 /// Without fragments.
 const LARGEST_PROBE: Bytes = Bytes::new(1_500);
 /// Each is a thread of the lab's for as long as it lasts.
-const MOST_PER_SECOND: f64 = 5_000.0;
+const MAX_PER_SECOND: f64 = 5_000.0;
 
 /// Whether a flow is what the run is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -268,19 +268,19 @@ impl Flow {
                     format!("what is fetched holds objects of at most {LARGEST_OBJECT}"),
                 ))
             }
-            Job::Objects { per_second, .. } if !(0.0..=MOST_PER_SECOND).contains(per_second) => {
+            Job::Objects { per_second, .. } if !(0.0..=MAX_PER_SECOND).contains(per_second) => {
                 Err(Error::not_expressible(
                     key("load"),
-                    format!("{per_second:.0} fetches per second; at most {MOST_PER_SECOND} are possible"),
+                    format!("{per_second:.0} fetches per second; at most {MAX_PER_SECOND} are possible"),
                 ))
             }
             Job::Chunks { size } if *size > LARGEST_CHUNK => Err(Error::not_expressible(
                 key("size"),
                 format!("{size}; what is read from the file system is at most {LARGEST_CHUNK} each"),
             )),
-            Job::Chunks { .. } if self.connections > MOST_CHUNKS => Err(Error::not_expressible(
+            Job::Chunks { .. } if self.connections > MAX_CHUNKS => Err(Error::not_expressible(
                 key("connections"),
-                format!("{}; each is a program, at most {MOST_CHUNKS} of them", self.connections),
+                format!("{}; each is a program, at most {MAX_CHUNKS} of them", self.connections),
             )),
             Job::Sized { size, .. } | Job::Chunks { size } if size.get() == 0 => {
                 Err(Error::spec(key("size"), "a file of no bytes"))

@@ -54,7 +54,7 @@ fn shaper_of(shape: &Shape) -> Shaper {
 
 /// Delays and loses what leaves a path towards a host, behind the bottleneck, if that direction of it does that.
 pub(super) fn behind(at: &Netns, port: &str, direction: &Direction) -> Result<(), Error> {
-    let rate = direction.shape.as_ref().map_or(MOST, |shape| shape.rate);
+    let rate = direction.shape.as_ref().map_or(MAX_RATE, |shape| shape.rate);
     impair(at, port, rate, &direction.wire)
 }
 
@@ -96,7 +96,7 @@ pub(super) fn let_go(at: &Netns, interface: &str) -> Result<(), Error> {
 }
 
 /// More than a path without a shaper carries here.
-const MOST: BitsPerSec = BitsPerSec::new(10_000_000_000);
+const MAX_RATE: BitsPerSec = BitsPerSec::new(10_000_000_000);
 
 fn missing_queue(error: io::Error, namespace: &Netns, kind: &str, feature: &str) -> Error {
     match os_code(&error) {

@@ -27,7 +27,7 @@ use vmcc_units::Bytes;
 const INSTALL_GANESHA: &str = "apt-get install -y nfs-ganesha-vfs";
 const INSTALL_NFS_CAT: &str = "apt-get install -y libnfs-utils";
 /// How exactly it is known how long a chunk took.
-const GLANCE: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A flow's server and clients.
 pub(super) struct Chunks<'a> {
@@ -178,7 +178,7 @@ impl Reading {
             if readers.iter().all(|reader| reader.program.is_none()) {
                 break;
             }
-            thread::sleep(GLANCE);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }

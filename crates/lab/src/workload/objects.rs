@@ -32,7 +32,7 @@ const APACHES: [(&str, &str); 2] =
 /// Of Apache; each is busy as long as one answer takes.
 const THREADS: u32 = 256;
 /// Connections at a time that are more than any run has, and megabytes for the largest objects.
-const MOST_CONNECTIONS: &str = "16384";
+const MAX_CONNECTIONS: &str = "16384";
 const MEMORY: &str = "1024";
 
 /// What a cache holds: random bytes, so that no object equals another.
@@ -181,7 +181,7 @@ impl Objects<'_> {
         let number = port.to_string();
         let mut words = wrapper(self.flow, self.programs);
         words.extend([&*self.programs.memcached, "-u", "root", "-l", "0.0.0.0", "-p", &number, "-U", "0"]);
-        words.extend(["-t", "1", "-c", MOST_CONNECTIONS, "-b", "4096", "-m", MEMORY]);
+        words.extend(["-t", "1", "-c", MAX_CONNECTIONS, "-b", "4096", "-m", MEMORY]);
         words.into_iter().map(str::to_owned).collect()
     }
 

@@ -23,7 +23,7 @@ pub(crate) const HEADERS_BYTES: u64 = 28;
 /// A request's number.
 pub(crate) const NUMBER_BYTES: usize = 4;
 /// How often is looked whether it is over, if nothing comes.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What probes are like.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,7 +102,7 @@ fn payload(packet: Bytes) -> usize {
 fn bound(address: (Ipv4Addr, u16), tos: u32) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(address)?;
     socket2::SockRef::from(&socket).set_tos_v4(tos)?;
-    socket.set_read_timeout(Some(GLANCE))?;
+    socket.set_read_timeout(Some(POLL_INTERVAL))?;
     Ok(socket)
 }
 
@@ -151,7 +151,7 @@ fn ask(socket: &UdpSocket, probing: &Probing, lasts: Duration, end: &AtomicBool)
             next = now + Duration::from_nanos(gap.max(1));
             continue;
         }
-        let patience = if over { GLANCE } else { next.saturating_sub(now).min(GLANCE) };
+        let patience = if over { POLL_INTERVAL } else { next.saturating_sub(now).min(POLL_INTERVAL) };
         match receive(socket, patience) {
             Ok(Some(number)) => {
                 let now = begun.elapsed();

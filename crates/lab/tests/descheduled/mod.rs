@@ -25,7 +25,7 @@ const HERE: [&str; 2] = ["10.79.0.1", "10.79.1.1"];
 /// The test of this binary that is the VM's program.
 const PROGRAM: &str = "inside_the_sender";
 /// How long anything may take on a machine that has much to do.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// More than what iperf3's ends tell each other before the data.
 const UNDER_WAY_BYTES: u64 = 50_000;
 /// What is not measured at a transfer's beginning.
@@ -257,7 +257,7 @@ impl Vm {
     }
 
     fn answer(&self) -> Sent {
-        match self.said.recv_timeout(PATIENCE) {
+        match self.said.recv_timeout(TIMEOUT) {
             Ok(line) => serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}")),
             Err(RecvTimeoutError::Timeout) => panic!("the VM says nothing"),
             Err(RecvTimeoutError::Disconnected) => panic!("the VM ended"),

@@ -21,7 +21,7 @@ const PROCESSORS: (usize, usize) = (1, 0);
 const COUNT: usize = 3;
 const MEMORY_BYTES: u64 = 256 << 20;
 const BUSY: &str = "echo busy; while :; do :; done";
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The sender's emulator with its weight, and three others that always have something to do. What they need ends with this.
 pub struct Shared {
@@ -110,7 +110,7 @@ fn neighbour(stop: &'static AtomicBool) -> JoinHandle<()> {
             other => panic!("a neighbour ended by itself: {other:?}"),
         }
     });
-    said.recv_timeout(PATIENCE).expect("a busy neighbour");
+    said.recv_timeout(TIMEOUT).expect("a busy neighbour");
     thread
 }
 

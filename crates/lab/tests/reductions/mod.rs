@@ -32,7 +32,7 @@ const PORT: u16 = 5251;
 /// Thresholds are whole packets: of a smaller window the ratio says little.
 const LEAST_TELLING_PKT: u32 = 8;
 /// How often it is asked whether a transfer is over.
-const GLANCE: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 pub fn load(name: &str) -> Loaded {
     let algorithm = Algorithm::by_name(name).unwrap();
@@ -45,7 +45,7 @@ fn records_of<T>(observer: &Observer, transfer: &ScopedJoinHandle<'_, T>) -> Vec
     loop {
         // Asked first: what was recorded until then is read below.
         let over = transfer.is_finished();
-        records.extend(observer.watch(GLANCE).unwrap());
+        records.extend(observer.watch(POLL_INTERVAL).unwrap());
         if over {
             return records;
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use vmcc_netlink::{Event, Events};
 
 /// How soon [`Follower::follow`] notices that it is to stop.
-const GLANCE: Duration = Duration::from_millis(200);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// An event is shorter.
 const MAX_LINE_BYTES: usize = 1 << 20;
 
@@ -52,7 +52,7 @@ impl Follower {
                 .into_iter()
                 .chain(self.agent.as_ref().map(AsRawFd::as_raw_fd))
                 .collect();
-            if !poll(&fds, GLANCE).map_err(Error::Wait)? {
+            if !poll(&fds, STOP_POLL_INTERVAL).map_err(Error::Wait)? {
                 continue;
             }
             self.kernel.pending().map_err(Error::Wait)?.iter().for_each(|event| each(&of_kernel(event)));

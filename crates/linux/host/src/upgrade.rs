@@ -20,7 +20,7 @@ const TABLE: &str = "cgroups";
 /// In the program.
 const UPGRADE_MAP: &str = "upgrade_cgroups";
 /// Levels at which the program looks for a cgroup (`UPGRADE_MAX_DEPTH`).
-const MOST_DEEP: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// Whether TCP sockets that programs of a cgroup below `root` make become MPTCP sockets by its own rule.
 ///
@@ -46,9 +46,9 @@ pub fn set(root: &Path, cgroup: &str) -> Result<(), ControlError> {
     let id =
         cgroup::id(&path).ok_or_else(|| failed(format!("{}: there is no such cgroup", path.display())))?;
     let depth = Path::new(cgroup).components().count();
-    if depth > MOST_DEEP {
+    if depth > MAX_DEPTH {
         return Err(failed(format!(
-            "it is {depth} cgroups deep, and the kernel's program looks at {MOST_DEEP}; choose one above it"
+            "it is {depth} cgroups deep, and the kernel's program looks at {MAX_DEPTH}; choose one above it"
         )));
     }
     let now = bpffs::in_folder(FOLDER, false, complete)?;

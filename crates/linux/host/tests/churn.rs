@@ -24,7 +24,7 @@ const PATHS: usize = 3;
 const SENDING: Duration = Duration::from_secs(4);
 const CHUNK_BYTES: usize = 1 << 16;
 /// A connection whose paths are all gone for so long is given up.
-const PATIENCE: Duration = Duration::from_secs(30);
+const DEAD_CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The stream from its byte `from` on; `from` is a multiple of eight.
 fn fill(from: u64, buffer: &mut [u8]) {
@@ -121,7 +121,7 @@ fn churn(net: &Net, mut seed: u64, stop: &AtomicBool) -> usize {
 fn send(net: &Net, port: u16, most_subflows: &mut usize) -> (u64, Option<ErrorKind>) {
     net.client.within(|| {
         let mut stream = TcpStream::from(OwnedFd::from(connect(Over::Mptcp, port)));
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(DEAD_CONNECTION_TIMEOUT)).unwrap();
         let (started, mut sent, mut chunk) = (Instant::now(), 0, vec![0; CHUNK_BYTES]);
         let mut chunks = 0_u32;
         while started.elapsed() < SENDING {
@@ -139,7 +139,7 @@ fn send(net: &Net, port: u16, most_subflows: &mut usize) -> (u64, Option<ErrorKi
         }
         let _ = stream.shutdown(Shutdown::Write);
         // Until the receiver has everything: closing earlier may lose what is on its way.
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(DEAD_CONNECTION_TIMEOUT)).unwrap();
         let ended = stream.read(&mut [0]);
         (sent, ended.err().map(|e| e.kind()))
     })
@@ -147,7 +147,7 @@ fn send(net: &Net, port: u16, most_subflows: &mut usize) -> (u64, Option<ErrorKi
 
 fn receive(listener: &socket2::Socket) -> (Checker, Option<ErrorKind>) {
     let mut stream = TcpStream::from(OwnedFd::from(listener.accept().expect("accept").0));
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(DEAD_CONNECTION_TIMEOUT)).unwrap();
     let (mut checker, mut buffer) = (Checker::default(), vec![0; CHUNK_BYTES]);
     loop {
         match stream.read(&mut buffer) {

@@ -10,7 +10,7 @@ mod tls;
 use crowd::Crowd;
 
 /// Bytes that one end of an idle connection may have.
-const MOST: usize = 32 << 10;
+const MAX_BYTES: usize = 32 << 10;
 
 fn weigh(count: usize) -> [usize; 2] {
     let mut crowd = Crowd::new(count);
@@ -23,8 +23,11 @@ fn an_idle_connection_takes_little_memory_and_the_next_one_no_more() {
     let (few, many) = (weigh(20), weigh(120));
     for (few, many) in few.into_iter().zip(many) {
         let each = (many - few) / 100;
-        assert!(each <= MOST, "{each} bytes for each");
+        assert!(each <= MAX_BYTES, "{each} bytes for each");
         // Hash tables double now and then.
-        assert!(each * 20 <= few * 3 / 2 && few <= each * 20 + 20 * MOST, "{few} bytes of 20, {many} of 120");
+        assert!(
+            each * 20 <= few * 3 / 2 && few <= each * 20 + 20 * MAX_BYTES,
+            "{few} bytes of 20, {many} of 120"
+        );
     }
 }

@@ -9,7 +9,7 @@ use tokio::net::lookup_host;
 use tokio::time::timeout;
 
 /// For a name's addresses.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A host, by name or address, and a port of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl Place {
     /// The name has none, or nobody answers for it.
     pub async fn addresses(&self) -> Result<Vec<SocketAddr>, NameError> {
         let failed = |reason: String| NameError { host: self.host.clone(), reason };
-        let found = timeout(PATIENCE, lookup_host((self.host.as_str(), self.port))).await;
+        let found = timeout(RESOLVE_TIMEOUT, lookup_host((self.host.as_str(), self.port))).await;
         let found = found.map_err(|_| failed("nobody answers for this name".to_owned()))?;
         // The system's text begins with what was tried, which is said already.
         let reason = |error: std::io::Error| {

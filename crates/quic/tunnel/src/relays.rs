@@ -16,7 +16,7 @@ const VARIABLE: &str = "VMCC_RELAY_SECRET";
 const FILE: &str = "relays";
 const SCHEME: &str = "turn:";
 /// A longer file is not one of secrets.
-const MOST_BYTES: u64 = 64 << 10;
+const MAX_BYTES: u64 = 64 << 10;
 
 /// A relay's name: `turn:USER@HOST`, with `:PORT` where that is not the usual one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,7 +164,7 @@ fn secrets(path: &Path) -> Result<Vec<(RelayName, String)>, RelaysError> {
         return Err(RelaysError::Public { path: path.to_owned(), mode });
     }
     let mut text = String::new();
-    file.take(MOST_BYTES).read_to_string(&mut text).map_err(|error| failed(error.into()))?;
+    file.take(MAX_BYTES).read_to_string(&mut text).map_err(|error| failed(error.into()))?;
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     let read = |(line, text): (usize, &str)| {

@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 /// Interval at which a request to stop is checked.
-const GLANCE: Duration = Duration::from_millis(50);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time for pending reads and writes of files at the end.
 const LINGER: Duration = Duration::from_millis(500);
 
@@ -28,7 +28,7 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
 /// Returns once `stop` is set.
 pub(crate) async fn stopped(stop: &AtomicBool) {
     while !stop.load(Ordering::SeqCst) {
-        sleep(GLANCE).await;
+        sleep(STOP_POLL_INTERVAL).await;
     }
 }
 

@@ -50,7 +50,7 @@ pub enum Failure {
 }
 
 /// A server's words are cut after so many characters.
-const MOST_REASON: usize = 80;
+const MAX_REASON: usize = 80;
 
 impl Failure {
     /// Of an error's code and words, to a request of `user`'s about `peer`.
@@ -65,7 +65,7 @@ impl Failure {
             508 => Failure::Capacity,
             _ => {
                 let reason = String::from_utf8_lossy(reason);
-                let harmless = reason.chars().filter(|c| !c.is_control()).take(MOST_REASON);
+                let harmless = reason.chars().filter(|c| !c.is_control()).take(MAX_REASON);
                 Failure::Other(code, harmless.collect())
             }
         }

@@ -29,14 +29,13 @@ pub struct Credentials {
 }
 
 /// Longer names and secrets are none (RFC 8489 section 14.3).
-const MOST_CREDENTIAL: usize = 508;
+const MAX_CREDENTIAL: usize = 508;
 
 impl Credentials {
     /// Nothing if one of them is empty, too long, or has characters that are not to be seen.
     pub fn new(user: &str, secret: &str) -> Option<Credentials> {
-        let usable = |text: &str| {
-            !text.is_empty() && text.len() <= MOST_CREDENTIAL && !text.contains(char::is_control)
-        };
+        let usable =
+            |text: &str| !text.is_empty() && text.len() <= MAX_CREDENTIAL && !text.contains(char::is_control);
         let credentials = Credentials { user: user.to_owned(), secret: secret.to_owned() };
         (usable(user) && usable(secret)).then_some(credentials)
     }

@@ -19,21 +19,21 @@ const SENDS: u32 = 4;
 /// The last one is not waited for that long.
 const LAST_SENDS: u32 = 2;
 /// Refusals of nonces in a row after which a server makes no sense.
-const MOST_STALE: u32 = 4;
+const MAX_STALE: u32 = 4;
 /// Permissions last 5 minutes (RFC 8656 section 9); binding a channel again renews both.
 const REBIND: Span = Span::from_secs(200);
 /// Bounds of the lifetime that a server grants; values beyond count as the bound.
-const LEAST_LIFETIME: u32 = 20;
-const MOST_LIFETIME: u32 = 3600;
+const MIN_LIFETIME: u32 = 20;
+const MAX_LIFETIME: u32 = 3600;
 /// Peers of one session: as many channels are ever opened.
-const MOST_PEERS: usize = 64;
+const MAX_PEERS: usize = 64;
 /// The numbers of channels (RFC 8656 section 12).
 const FIRST_CHANNEL: u16 = 0x4000;
 const LAST_CHANNEL: u16 = 0x4fff;
 /// Bytes that are before a datagram in a channel, which is all that a relay takes of a packet.
 pub const HEADER: usize = 4;
 /// Longer realms and nonces are none (RFC 8489 sections 14.9, 14.10).
-const MOST_TEXT: usize = 763;
+const MAX_TEXT: usize = 763;
 /// IANA's number of UDP, and STUN's of IPv6.
 const UDP: u8 = 17;
 const FAMILY_V6: u8 = 2;
@@ -173,8 +173,8 @@ impl Session {
         if address.is_ipv6() != self.v6 {
             return PeerState::Refused(Failure::Family);
         }
-        if self.peers.len() == MOST_PEERS {
-            return PeerState::Refused(Failure::Peers(MOST_PEERS));
+        if self.peers.len() == MAX_PEERS {
+            return PeerState::Refused(Failure::Peers(MAX_PEERS));
         }
         let channel = FIRST_CHANNEL + self.peers.len() as u16;
         self.peers.push(Peer { address, channel, state: PeerState::Asking, told: false, renew: Time::NEVER });
@@ -263,7 +263,7 @@ impl Session {
     }
 
     fn renew_after(&mut self, now: Time, lifetime: u32) {
-        let lifetime = lifetime.clamp(LEAST_LIFETIME, MOST_LIFETIME);
+        let lifetime = lifetime.clamp(MIN_LIFETIME, MAX_LIFETIME);
         self.renew = now + Span::from_secs(u64::from(lifetime)).div(2);
     }
 
@@ -274,7 +274,7 @@ impl Session {
             return self.end(Failure::Closed);
         }
         if code == 438 || code == 401 && !request.signed {
-            return match request.stale < MOST_STALE && self.learn(message) {
+            return match request.stale < MAX_STALE && self.learn(message) {
                 true => self.ask_again(now, request.wish, request.stale + 1),
                 false => self.end(Failure::Nonsense),
             };
@@ -303,7 +303,7 @@ impl Session {
 
     /// Takes what requests are to be signed with from now on.
     fn learn(&mut self, message: Message<'_>) -> bool {
-        let usable = |value: &&[u8]| value.len() <= MOST_TEXT;
+        let usable = |value: &&[u8]| value.len() <= MAX_TEXT;
         let realm = message.value(REALM).filter(usable).map(<[u8]>::to_vec);
         let realm = realm.or_else(|| self.realm.as_ref().map(|known| known.realm.clone()));
         let (Some(realm), Some(nonce)) = (realm, message.value(NONCE).filter(usable)) else { return false };

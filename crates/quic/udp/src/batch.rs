@@ -24,7 +24,7 @@ mod imp {
     use std::os::fd::AsRawFd;
 
     /// Packets in one call at most.
-    pub(crate) const MOST: usize = 64;
+    pub(crate) const MAX_PACKETS: usize = 64;
 
     /// The ECN bits of a socket's packets where none are said of a packet alone, which costs less.
     #[derive(Default)]
@@ -108,7 +108,7 @@ mod imp {
     use super::*;
 
     /// There is no call for several.
-    pub(crate) const MOST: usize = 1;
+    pub(crate) const MAX_PACKETS: usize = 1;
 
     #[derive(Default)]
     pub(crate) struct Bits;
@@ -118,4 +118,4 @@ mod imp {
     }
 }
 
-pub(crate) use imp::{Bits, MOST, send};
+pub(crate) use imp::{Bits, MAX_PACKETS, send};

@@ -18,17 +18,17 @@ use vmcc_transport::qlog::{Sink, Sinks};
 
 /// Bytes that are written at once, and what a connection keeps at most until they are.
 const PIECE: usize = 32 << 10;
-const MOST_KEPT: usize = 64 << 10;
+const MAX_KEPT: usize = 64 << 10;
 /// The same of a peer that has not proved yet who it is.
-const MOST_UNPROVED: usize = 16 << 10;
+const MAX_UNPROVED: usize = 16 << 10;
 /// Bytes of all connections that wait for the disk.
-const MOST_WAITING: usize = 8 << 20;
+const MAX_WAITING: usize = 8 << 20;
 /// Longest time for which events are kept in memory, if anything happens at all.
 const OLDEST: Duration = Duration::from_millis(250);
 /// Bytes of a file.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_BYTES: u64 = 1 << 30;
 /// The end is waited for at most this long.
-const FAREWELL: Duration = Duration::from_secs(5);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A folder for logs.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl Qlog {
     pub fn finish(&self) -> Option<String> {
         let (done, finished) = channel();
         let asked = self.sender().send(Work::Finish(done));
-        if asked.is_err() || finished.recv_timeout(FAREWELL).is_err() {
+        if asked.is_err() || finished.recv_timeout(FLUSH_TIMEOUT).is_err() {
             self.shared.trouble(|| format!("{}: the disk takes nothing", self.shared.folder.display()));
         }
         self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -164,12 +164,12 @@ impl Log {
 
 impl Sink for Log {
     fn record(&mut self, text: &str) -> bool {
-        if self.given + (self.kept.len() + text.len()) as u64 > MOST_BYTES {
-            let limit = || format!("{}: ends at {MOST_BYTES} bytes, the most that one has", self.name);
+        if self.given + (self.kept.len() + text.len()) as u64 > MAX_BYTES {
+            let limit = || format!("{}: ends at {MAX_BYTES} bytes, the most that one has", self.name);
             self.shared.trouble(limit);
             return false;
         }
-        let most = if self.proved { MOST_KEPT } else { MOST_UNPROVED };
+        let most = if self.proved { MAX_KEPT } else { MAX_UNPROVED };
         let taken = self.kept.len() + text.len() <= most;
         if taken {
             if self.kept.is_empty() {
@@ -178,7 +178,7 @@ impl Sink for Log {
             self.kept.push_str(text);
         }
         let due = self.kept.len() >= PIECE || self.since.elapsed() >= OLDEST;
-        if due && self.shared.waiting.load(Ordering::Relaxed) < MOST_WAITING {
+        if due && self.shared.waiting.load(Ordering::Relaxed) < MAX_WAITING {
             self.give(false);
         }
         taken

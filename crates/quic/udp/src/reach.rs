@@ -22,7 +22,7 @@ use vmcc_transport::{Config, ConnectionError, Route};
 /// Between the beginnings of two attempts, as RFC 8305 section 5 has it.
 const STAGGER: Duration = Duration::from_millis(250);
 /// An attempt is given up after this time.
-const PATIENCE: Duration = Duration::from_secs(8);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Paths that relays are used for, unless another number is said: mTCP's (section 3.3 of its paper).
 const USUAL_MOST: usize = 5;
@@ -233,7 +233,7 @@ impl Endpoint {
             let connection = endpoint.connect(tls, config, &name, route).map_err(Verdict::Tls)?;
             connected(&connection, route).await.map(|()| connection)
         });
-        Trial { candidate, done, patience: Box::pin(sleep(PATIENCE)) }
+        Trial { candidate, done, patience: Box::pin(sleep(ATTEMPT_TIMEOUT)) }
     }
 
     /// Source address of a candidate's packets, once that is known.
@@ -313,7 +313,7 @@ enum Verdict {
 
 impl Verdict {
     fn silence() -> Verdict {
-        Verdict::Dead(format!("no answer within {} s", PATIENCE.as_secs()))
+        Verdict::Dead(format!("no answer within {} s", ATTEMPT_TIMEOUT.as_secs()))
     }
 }
 

@@ -18,7 +18,7 @@ const LOOK_INTERVAL: Span = Span::from_ms(100);
 const LOOK_TIME: Span = Span::from_secs(2);
 
 /// Path events that nobody has read; older ones are dropped.
-const MOST_EVENTS: usize = 256;
+const MAX_EVENTS: usize = 256;
 
 /// A route that the system refuses is told as such again after this time: each packet to it is refused, and connections are many.
 const REFUSAL_HOLDS: Span = Span::from_ms(50);
@@ -160,7 +160,7 @@ impl Inner {
     /// Keeps why packets cannot be sent along a route.
     fn refuse(&mut self, now: Time, route: Route, reason: String) {
         // What strangers make us answer is not kept.
-        if self.refusals.len() < MOST_EVENTS || self.refusals.contains_key(&route) {
+        if self.refusals.len() < MAX_EVENTS || self.refusals.contains_key(&route) {
             self.refusals.insert(route, (now, reason));
             // Who connects does not wait for an answer then.
             let waiting = self.connections.values_mut().filter(|state| !state.connected);
@@ -248,7 +248,7 @@ impl State {
             _ => None,
         };
         if let Some(event) = path_event {
-            if self.events.len() == MOST_EVENTS {
+            if self.events.len() == MAX_EVENTS {
                 self.events.pop_front();
             }
             self.events.push_back(event);

@@ -185,7 +185,7 @@ impl Socket {
         // An error says that the runtime ends.
         while !self.waiting.is_empty() && matches!(self.io.poll_send_ready(cx), Poll::Ready(Ok(()))) {
             let mut waiting = std::mem::take(&mut self.waiting);
-            let first = waiting.iter().take(batch::MOST);
+            let first = waiting.iter().take(batch::MAX_PACKETS);
             let messages: Vec<_> =
                 first.map(|one| Message { transmit: &one.transmit, bytes: &one.bytes }).collect();
             let done = self.push(&messages, refusals);
@@ -261,7 +261,7 @@ fn push<'a>(
         // Where the kernel or a device cannot segment, that becomes 1 at the first refusal.
         let at_once = segments();
         let all = done.rest(messages).flat_map(|message| packets_of(message, unbound, at_once));
-        for packet in all.take(batch::MOST) {
+        for packet in all.take(batch::MAX_PACKETS) {
             if packets.first().is_some_and(|first| !batch::alike(first, &packet)) {
                 break;
             }

@@ -148,7 +148,7 @@ impl Absences {
     fn add(&mut self, from: Time, to: Time) {
         let length = to.since(from);
         self.total += length;
-        if self.times.len() < Off::MOST {
+        if self.times.len() < Off::MAX_KEPT {
             self.times.push((to, length));
         }
         // It grows as it must.

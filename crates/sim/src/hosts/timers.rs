@@ -19,11 +19,11 @@ impl Purpose {
     pub(crate) const DATAGRAM: Purpose = Purpose(7);
     pub(crate) const PROBE: Purpose = Purpose(8);
     pub(crate) const QUIC: Purpose = Purpose(9);
-    const MOST: u32 = 15;
+    const MAX: u32 = 15;
 
     #[inline]
     pub(crate) fn id(self, index: u32) -> TimerId {
-        debug_assert!(self.0 <= Purpose::MOST && index <= MAX_INDEX);
+        debug_assert!(self.0 <= Purpose::MAX && index <= MAX_INDEX);
         TimerId(self.0 << INDEX_BITS | index)
     }
 

@@ -18,7 +18,7 @@ use super::HEADERS_BYTES;
 use crate::engine::Timer;
 use crate::hosts::{Purpose, Wire, kind};
 use crate::packet::{Packet, RouteId};
-use crate::tcp::{MOST_REDUCTIONS, RttGroups};
+use crate::tcp::{MAX_REDUCTIONS, RttGroups};
 use crate::time::{Span, Time};
 
 /// The first of the addresses' bytes.
@@ -374,7 +374,7 @@ impl Seen {
         self.timeouts = self.timeouts.max(path.timeouts);
         if path.reductions != self.reductions {
             self.reductions = path.reductions;
-            if self.reduced_at.len() < MOST_REDUCTIONS {
+            if self.reduced_at.len() < MAX_REDUCTIONS {
                 self.reduced_at.push(now);
             }
         }

@@ -39,7 +39,7 @@ pub use config::{
     AckPath, AlgorithmId, App, ConfigId, ConnSpec, Ecn, LossDetection, Object, ReceiveBuffer, SubflowSpec,
     TcpConfig,
 };
-pub(crate) use record::MOST_REDUCTIONS;
+pub(crate) use record::MAX_REDUCTIONS;
 pub use record::{
     Closing, FlowRecord, ReceiverCounters, Response, RttGroups, Sample, SubflowCounters, SubflowRecord,
 };

@@ -5,7 +5,7 @@ use crate::time::{Span, Time};
 use hdrhistogram::Histogram;
 
 /// Reductions of a subflow whose time is kept.
-pub(crate) const MOST_REDUCTIONS: usize = 2_000;
+pub(crate) const MAX_REDUCTIONS: usize = 2_000;
 
 /// Counters of one subflow's sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -16,7 +16,7 @@ const INITIAL_READ_PKT: u32 = 10;
 /// The largest window of a SYN-ACK, which is not scaled (`tcp_select_initial_window`).
 const UNSCALED_BYTES: u64 = 65_535;
 /// The largest window scale (RFC 7323 section 2.3).
-const MOST_SCALE: u32 = 14;
+const MAX_SCALE: u32 = 14;
 
 /// What a receiving connection has room for. Sequence numbers are the data stream's.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub(crate) struct Window {
 
 /// `ilog2(space) - 15` (`tcp_select_initial_window`).
 fn scale(most_bytes: u64) -> u32 {
-    most_bytes.max(1).ilog2().saturating_sub(15).min(MOST_SCALE)
+    most_bytes.max(1).ilog2().saturating_sub(15).min(MAX_SCALE)
 }
 
 impl Window {

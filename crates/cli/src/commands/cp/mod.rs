@@ -18,7 +18,7 @@ use vmcc_tunnel::copy::{
 };
 
 /// Failures that are said one by one.
-const MOST_SAID: usize = 20;
+const MAX_LISTED: usize = 20;
 
 pub(crate) fn cp(options: &CpOptions, ui: &Ui) -> Result<Exit, Failure> {
     let mut job = job_of(options)?;
@@ -102,10 +102,10 @@ fn say(ui: &Ui, moment: &Moment, outcome: &Outcome, seconds: f64) {
         // Somebody has asked for a relay; addresses are tried without a word.
         if attempt.relay.is_some() { ui.warn(&text) } else { ui.note(&text) }
     }
-    for refusal in outcome.refusals.iter().take(MOST_SAID) {
+    for refusal in outcome.refusals.iter().take(MAX_LISTED) {
         ui.warn(&format!("not copied: {refusal}"));
     }
-    let unsaid = outcome.not_copied().saturating_sub(outcome.refusals.len().min(MOST_SAID) as u64);
+    let unsaid = outcome.not_copied().saturating_sub(outcome.refusals.len().min(MAX_LISTED) as u64);
     if unsaid > 0 {
         ui.warn(&format!("not copied: {unsaid} more"));
     }

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 /// How soon a signal is noticed, and for how long keys are heard before something is drawn.
-const GLANCE: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What the loop waits for.
 pub(super) enum Heard {
@@ -59,15 +59,18 @@ pub(super) fn run(
         if changed && let Err(error) = terminal.draw(|frame| screen.draw(frame)) {
             return ended(error);
         }
-        let rest =
-            if screen.paused || looking { GLANCE } else { due.saturating_duration_since(Instant::now()) };
-        let Some(first) = next(&heard, rest.min(GLANCE)) else {
+        let rest = if screen.paused || looking {
+            POLL_INTERVAL
+        } else {
+            due.saturating_duration_since(Instant::now())
+        };
+        let Some(first) = next(&heard, rest.min(POLL_INTERVAL)) else {
             changed = false;
             continue;
         };
         changed = true;
         // Everything that has come is drawn at once; but who types and types shall see something, too.
-        let (until, mut what) = (Instant::now() + GLANCE, Some(first));
+        let (until, mut what) = (Instant::now() + POLL_INTERVAL, Some(first));
         while let Some(one) = what {
             looking &= !matches!(one, Heard::Seen(_));
             let then = match then(one, screen, take) {

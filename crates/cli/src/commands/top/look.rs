@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use vmcc_agent::{Error, HostStatus, Observer, daemon};
 
 /// A look waits that long for an agent that has answered so far, and not at all for one that has not.
-const PATIENCE: Duration = Duration::from_millis(500);
+const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What was seen, and when.
 pub(super) struct Look {
@@ -76,7 +76,7 @@ impl Agent {
 
     /// What the agent says, or said before it fell silent.
     fn view(&mut self) -> View {
-        let patience = if self.since.is_some() { Duration::ZERO } else { PATIENCE };
+        let patience = if self.since.is_some() { Duration::ZERO } else { REPLY_TIMEOUT };
         if !self.asked {
             self.since.get_or_insert_with(Instant::now);
             self.asked = self.ask.send(()).is_ok();
@@ -129,7 +129,10 @@ mod tests {
             agent.view().unwrap();
         }
         agent.view().unwrap();
-        assert!(agent.asked && agent.since == first && agent.silent() > Some(PATIENCE), "asked once more");
+        assert!(
+            agent.asked && agent.since == first && agent.silent() > Some(REPLY_TIMEOUT),
+            "asked once more"
+        );
         answer.send(Err(Error::AgentStopped { pid: 7 })).unwrap();
         while agent.asked {
             agent.view().unwrap();

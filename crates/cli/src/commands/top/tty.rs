@@ -11,7 +11,7 @@ use std::sync::Once;
 use std::time::Duration;
 
 /// How often the terminal is asked whether it is gone, should nobody say so.
-const GLANCE: Duration = Duration::from_secs(1);
+const HANGUP_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// As it was before; what cannot be said to a terminal that is gone is said to nobody.
 pub(super) fn restore() {
@@ -106,7 +106,7 @@ pub(super) fn is_gone() -> bool {
 }
 
 pub(super) fn wait_until_gone() {
-    while !gone_within(GLANCE) {}
+    while !gone_within(HANGUP_POLL_INTERVAL) {}
 }
 
 fn gone_within(most: Duration) -> bool {

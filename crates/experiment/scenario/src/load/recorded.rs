@@ -8,7 +8,7 @@ use std::path::{Component, Path};
 use vmcc_config::BadValue;
 
 /// Enough for as many pairs as a pattern may have.
-const MOST_BYTES: u64 = 4 << 20;
+const MAX_BYTES: u64 = 4 << 20;
 const HEADER: &str = "on_us,off_us";
 
 /// Replaces the names of files in a scenario that lies in `folder` by the pairs in them.
@@ -43,7 +43,7 @@ fn read(name: &str, folder: Option<&Path>) -> Result<Vec<Value>, Fault> {
     let path = folder.join(name);
     let unreadable =
         |why: String| (format!("{} cannot be read: {why}", path.display()), "it lies beside the scenario");
-    let bytes = vmcc_config::read_regular(&path, MOST_BYTES).map_err(|e| unreadable(e.to_string()))?;
+    let bytes = vmcc_config::read_regular(&path, MAX_BYTES).map_err(|e| unreadable(e.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|e| unreadable(format!("it is not UTF-8 text: {e}")))?;
     pairs(&text).map_err(|(line, what)| {
         let message = format!("{}:{line}: {what}", path.display());

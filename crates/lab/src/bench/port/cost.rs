@@ -14,7 +14,7 @@ use vmcc_host::port::{self, RunTime};
 use vmcc_port::Backend;
 
 /// What the programs may be measured at, if the machine carries twice that.
-const MOST_BPS: f64 = 1e9;
+const MAX_BPS: f64 = 1e9;
 /// So high that no datagram ever waits.
 const NO_CAP_IN_THE_WAY: &str = "rate = '40gbit'";
 const FIXED: &str = "marking = { rule = 'threshold', at = '100kB' }";
@@ -137,7 +137,7 @@ fn affordable_bps() -> Result<u64, Error> {
     let (from, before) = (Instant::now(), flood.received());
     thread::sleep(SHORT_LOOK);
     let carried = (flood.received() - before) as f64 * 8.0 / from.elapsed().as_secs_f64();
-    Ok((carried / 2.0).clamp(1e6, MOST_BPS) as u64)
+    Ok((carried / 2.0).clamp(1e6, MAX_BPS) as u64)
 }
 
 fn programs(setting: &Setting, backend: &'static str, rate_bps: u64) -> Result<Programs, Error> {

@@ -11,8 +11,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// How long an agent may take to let go: it may be loading algorithms.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(20);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What [`undo`] did.
 #[derive(Debug)]
@@ -74,10 +74,10 @@ fn hand_over(pid: u32) -> Result<(), Error> {
     }
     let began = Instant::now();
     while Record::holder()? == Some(pid) {
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > RELEASE_TIMEOUT {
             return Err(Error::AgentStays { pid, why: "it still holds its lock after a minute".to_owned() });
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }

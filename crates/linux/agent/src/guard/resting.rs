@@ -7,7 +7,7 @@ use vmcc_host::diag::Subflow;
 /// The longest wait.
 const LONGEST: Duration = Duration::from_secs(3600);
 /// How many are remembered; more would be a host that closes paths all the time.
-const MOST: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
 
 /// How a path rests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Restings {
     pub(super) fn begin(&mut self, now: Duration, netns: u32, subflow: &Subflow, rest: Rest) {
         let before = self.0.iter().position(|one| one.is(netns, subflow)).map(|at| self.0.swap_remove(at));
         let times = before.map_or(0, |one| one.times) + 1;
-        if self.0.len() < MOST {
+        if self.0.len() < MAX_ENTRIES {
             self.0.push(Resting {
                 netns,
                 subflow: subflow.clone(),

@@ -17,7 +17,7 @@ use vmcc_host::diag::{Diag, DiagError, Mptcp, Subflow};
 use vmcc_host::guard::{self, CloseRequest, Judged, Reopened};
 
 /// How long it is waited for another path to be alive.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// In the namespace. What is done is done in `all`, too, so that each decision is made by what is left by then.
 pub(super) struct Visit<'a, 'm> {
@@ -76,7 +76,7 @@ impl Visit<'_, '_> {
         let ends = |one: &Asked| (one.request.netns, one.request.local, one.request.remote);
         let waits = |other: &Asked| other.until.is_some() && ends(other) == ends(&one);
         if !self.warden.asked.iter().any(waits) {
-            let until = Some(one.until.unwrap_or(self.now + PATIENCE));
+            let until = Some(one.until.unwrap_or(self.now + ALIVE_TIMEOUT));
             self.warden.asked.push(Asked { until, ..one });
         }
     }

@@ -14,7 +14,7 @@ use vmcc_host::diag::{Diag, DiagError, Subflow};
 use vmcc_host::guard::{self, CloseRequest, Guard};
 
 /// How often paths are looked at.
-const LOOK: Duration = Duration::from_millis(500);
+const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 /// How many sockets are remembered as told of.
 const MAX_TOLD: usize = 4096;
 
@@ -79,7 +79,7 @@ impl<'a> Warden<'a> {
     /// What is due now. A namespace is entered, and its sockets are listed, once for all of it.
     pub(super) fn turn(&mut self, guards: &[Guard], say: Say<'_>) {
         let now = self.memory.now();
-        let looks = self.looked.is_none_or(|then| now - then >= LOOK);
+        let looks = self.looked.is_none_or(|then| now - then >= SCAN_INTERVAL);
         let mut namespaces: BTreeSet<u32> = self.draining.iter().map(|one| one.netns).collect();
         let due = self.asked.iter().filter(|one| looks || one.until.is_none());
         namespaces.extend(due.map(|one| one.request.netns));

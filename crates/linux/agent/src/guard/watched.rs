@@ -9,7 +9,7 @@ use vmcc_host::diag::{CaState, Subflow};
 /// What the kernel takes a round trip's deviation to be at least, for a timeout (`TCP_RTO_MIN`).
 const LEAST_DEVIATION_US: u64 = 200_000;
 /// How many timeouts in a row are waited for at most: each takes twice the time of the one before.
-const MOST_TIMEOUTS: f64 = 8.0;
+const MAX_TIMEOUTS: f64 = 8.0;
 /// How many it takes where other connections are heard between the same addresses: full queues silence one of them for a
 /// while, a path that has failed all.
 const ALONE_TIMEOUTS: f64 = 6.0;
@@ -243,7 +243,7 @@ impl Watched {
                 let is_heard = heard.get(&addresses(subflow)).is_some_and(|&ms| ago(ms) < rto.mul_f64(chi));
                 let least = if is_heard { chi.max(ALONE_TIMEOUTS) } else { chi };
                 let least = least.max(past.losses.improbable());
-                silent >= rto.mul_f64(chi) && f64::from(timeouts) >= least.min(MOST_TIMEOUTS)
+                silent >= rto.mul_f64(chi) && f64::from(timeouts) >= least.min(MAX_TIMEOUTS)
             };
             if policy.failed.is_some_and(has_failed) && others_deliver(subflow) {
                 return Some(Finding::Failed { silent, rto, timeouts });

@@ -7,7 +7,7 @@ use vmcc_host::port::{self, Port, PortError};
 use vmcc_port::{Backend, PortConfig, PortStats};
 
 /// How soon [`Served::hold`] notices that it is to stop, or that its port is gone.
-const GLANCE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A port that is served. Dropped, it is no longer; [`Served::keep`] leaves it served.
 pub struct Served {
@@ -103,7 +103,7 @@ impl Served {
                 return Err(Error::PortGone { port: name });
             }
             look(&self.port);
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(self.port.detach()?)
     }

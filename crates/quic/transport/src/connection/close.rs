@@ -8,7 +8,7 @@ use crate::wire::varint::Reader;
 /// The closing period in probe timeouts (RFC 9000 section 10.2).
 const LINGER: u64 = 3;
 /// Bytes of a reason that are sent.
-const MOST_REASON: usize = 200;
+const MAX_REASON: usize = 200;
 
 /// CONNECTION_CLOSE to send, and its repetition.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ impl Connection {
 
     fn say_close(&mut self, now: Time, application: bool, code: u64, reason: &[u8]) {
         let until = now + self.longest_pto().times(LINGER);
-        let reason = reason[..reason.len().min(MOST_REASON)].to_vec();
+        let reason = reason[..reason.len().min(MAX_REASON)].to_vec();
         self.close = Close { application, code, reason, until, due: true, ..Close::default() };
         self.state = State::Closing;
     }

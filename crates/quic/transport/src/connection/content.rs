@@ -9,7 +9,7 @@ use crate::wire::frame::{self, ty};
 use crate::wire::varint;
 
 /// A frame of ACK or PATH_ACK with a few ranges is not longer; more ranges wait for another packet.
-const MOST_ACK: usize = 600;
+const MAX_ACK: usize = 600;
 /// The exponent of the acknowledgment delay that this end uses.
 const ACK_DELAY_EXPONENT: u32 = 3;
 
@@ -27,7 +27,7 @@ impl Connection {
             _ => None,
         };
         let multipath = self.multipath && path.is_some();
-        let room = building.room(out).min(MOST_ACK);
+        let room = building.room(out).min(MAX_ACK);
         let Some(own) = self.space_mut(space) else { return };
         if !own.received.has_news() || room < 32 {
             return;

@@ -5,7 +5,7 @@ use crate::error::TransportError;
 use crate::wire::frame::NewCid;
 
 /// Ids of paths that are gone which are still known as this connection's: a stateless reset for a late packet would end it.
-const MOST_OLD_IDS: usize = 64;
+const MAX_OLD_IDS: usize = 64;
 
 impl Connection {
     /// The highest path that both ends allow.
@@ -113,7 +113,7 @@ impl Connection {
         if let Some(cids) = self.local_cids.remove(&path) {
             self.old_ids.extend(cids.iter());
         }
-        while self.old_ids.len() > MOST_OLD_IDS {
+        while self.old_ids.len() > MAX_OLD_IDS {
             self.endpoint_news.extend(self.old_ids.pop_front().map(EndpointNews::RetiredLocal));
         }
     }

@@ -7,7 +7,7 @@ use crate::paths::{AMPLIFICATION, Answer, Challenge, mtu};
 use vmcc_units::time::Span;
 
 /// Times that a challenge is sent before a path counts as dead.
-const MOST_CHALLENGES: u32 = 4;
+const MAX_CHALLENGES: u32 = 4;
 /// An abandoned path's packets are still taken for so many probe timeouts.
 const LINGER: u64 = 3;
 /// No path is left.
@@ -237,7 +237,7 @@ impl Connection {
     pub(super) fn check_challenges(&mut self, now: Time) {
         for slot in 0..self.paths.len() {
             let asked = self.paths[slot].challenge;
-            if asked.is_some_and(|c| c.until <= now || (c.send_at <= now && c.tries >= MOST_CHALLENGES)) {
+            if asked.is_some_and(|c| c.until <= now || (c.send_at <= now && c.tries >= MAX_CHALLENGES)) {
                 self.on_unanswered(now, slot);
             }
         }

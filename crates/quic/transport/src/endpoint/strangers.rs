@@ -9,11 +9,11 @@ use crate::wire::header::Header;
 const LEAST_RESET: usize = 21;
 const RESET_LEN: usize = 42;
 /// Replies to strangers that wait; more are not made.
-const MOST_REPLIES: usize = 64;
+const MAX_REPLIES: usize = 64;
 
 impl Endpoint {
     pub(super) fn reply(&mut self, route: Route, reply: Vec<u8>) {
-        if self.replies.len() < MOST_REPLIES {
+        if self.replies.len() < MAX_REPLIES {
             self.replies.push_back((route, reply));
         }
     }

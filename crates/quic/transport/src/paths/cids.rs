@@ -10,7 +10,7 @@ pub(crate) const ACTIVE_LIMIT: u64 = 4;
 /// Ids that are given for a path: one in use, one for the next address.
 const GIVEN: usize = 2;
 /// Retirements that may wait to be told, or the peer only wants memory.
-const MOST_RETIRED: usize = 32;
+const MAX_RETIRED: usize = 32;
 
 /// Ids that packets to the peer may carry.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +51,7 @@ impl RemoteCids {
         let old = self.has_spare().then(|| self.list.remove(0).seq)?;
         self.given_back.insert(old..old + 1);
         // Numbers have gaps only where the peer leaves them, which must not cost memory for ever.
-        if self.given_back.len() > MOST_RETIRED {
+        if self.given_back.len() > MAX_RETIRED {
             self.given_back.pop_first();
         }
         Some(old)
@@ -79,7 +79,7 @@ impl RemoteCids {
         self.given_back.remove_below(prior);
         retired.extend(self.list.iter().map(|own| own.seq).filter(|&seq| seq < prior));
         self.list.retain(|own| own.seq >= prior);
-        if self.list.len() as u64 > ACTIVE_LIMIT || retired.len() > MOST_RETIRED {
+        if self.list.len() as u64 > ACTIVE_LIMIT || retired.len() > MAX_RETIRED {
             return Err(TransportError::new(code::CONNECTION_ID_LIMIT, "more than were allowed"));
         }
         Ok(())
@@ -177,7 +177,7 @@ mod tests {
             cids.insert(new(seq, 0), &mut retired).unwrap();
             cids.advance();
         }
-        assert_eq!((cids.given_back.len(), retired.len()), (MOST_RETIRED, 0));
+        assert_eq!((cids.given_back.len(), retired.len()), (MAX_RETIRED, 0));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use vmcc_units::time::{Span, Time};
 /// RFC 9002 section 6.2.2: a third of a second before the first sample, hence a timeout of about one.
 const PTO_LIMITS: RtoLimits = RtoLimits { initial: Span::from_ms(999), max: Span::from_secs(60) };
 /// Doublings of a probe timeout.
-const MOST_BACKOFF: u32 = 10;
+const MAX_BACKOFF: u32 = 10;
 /// The longest time between probes of a silent path, unless its probe timeout is longer. It bounds the time from healing to use. Where all
 /// paths are silent, the idle timeout ends probing.
 const MAX_PROBE_INTERVAL: Span = Span::from_secs(2);
@@ -204,7 +204,7 @@ impl Path {
     }
 
     pub(crate) fn backed_off(&self, pto: Span) -> Span {
-        pto.times(1 << self.pto_count.min(MOST_BACKOFF)).min(PTO_LIMITS.max)
+        pto.times(1 << self.pto_count.min(MAX_BACKOFF)).min(PTO_LIMITS.max)
     }
 
     /// Time between two probes, once the handshake is confirmed.

@@ -5,11 +5,11 @@ use vmcc_units::time::{Span, Time};
 /// Size that every path carries (RFC 9000 section 14).
 pub(crate) const BASE: u16 = 1200;
 /// Lengths in packets are written in two bytes.
-const MOST: u16 = 16_383;
+const MAX_SIZE: u16 = 16_383;
 /// Probes of one size before it counts as too large.
-const MOST_PROBES: u8 = 3;
+const MAX_PROBES: u8 = 3;
 /// Times in a row that large packets were lost, and none arrived, before they count as too large by now.
-const MOST_LOSSES: u8 = 3;
+const MAX_LOSSES: u8 = 3;
 /// The search ends when it is known to this many bytes.
 const STEP: u16 = 16;
 /// Interval after which the search restarts (RFC 8899 section 5.1.1: `PMTU_RAISE_TIMER`).
@@ -32,7 +32,7 @@ pub(crate) struct Mtu {
 impl Mtu {
     /// The search goes from `base` to `most`; both at least 1200.
     pub(crate) fn new(base: u16, most: u16) -> Mtu {
-        let (size, most) = (base.clamp(BASE, MOST), most.max(base).clamp(BASE, MOST));
+        let (size, most) = (base.clamp(BASE, MAX_SIZE), most.max(base).clamp(BASE, MAX_SIZE));
         Mtu {
             size,
             too_large: most.saturating_add(1),
@@ -93,7 +93,7 @@ impl Mtu {
             return;
         }
         self.probes += 1;
-        if self.probes >= MOST_PROBES {
+        if self.probes >= MAX_PROBES {
             (self.probes, self.too_large) = (0, size);
             self.settle(now);
         }
@@ -119,7 +119,7 @@ impl Mtu {
     /// through (RFC 8899 section 4.3): then the search has begun anew.
     pub(crate) fn on_lost(&mut self, largest: u16) -> bool {
         self.losses += u8::from(largest > BASE);
-        let hole = self.losses >= MOST_LOSSES && self.size > BASE;
+        let hole = self.losses >= MAX_LOSSES && self.size > BASE;
         if hole {
             self.restart();
         }
@@ -167,7 +167,7 @@ mod tests {
         assert!(mtu.on_probe_acked(Time::ZERO, 1452));
         mtu.restart();
         assert_eq!((mtu.size(), mtu.probe(Time::ZERO)), (BASE, Some(1452)));
-        for _ in 0..MOST_PROBES {
+        for _ in 0..MAX_PROBES {
             mtu.on_probe_sent(1452);
             mtu.on_probe_lost(Time::ZERO, 1452);
         }

@@ -7,7 +7,7 @@ use crate::wire::varint::Reader;
 use vmcc_units::time::Span;
 
 /// Ranges of an acknowledgment that are written; the highest, which are the news.
-const MOST_RANGES: usize = 32;
+const MAX_RANGES: usize = 32;
 
 /// The frames of a readable packet.
 pub(super) fn put_all(list: &mut Elements<'_>, payload: &[u8], ack_exponent: u64) {
@@ -129,7 +129,7 @@ fn put_ack(fields: &mut Fields<'_>, path: Option<u32>, ack: &Ack<'_>, exponent: 
     path.into_iter().for_each(|path| fields.number("path_id", path.into()));
     fields.time("ack_delay", Span::from_us(ack.delay.saturating_mul(1 << exponent.min(20)).min(1 << 40)));
     fields.array("acked_ranges", |list| {
-        ack.ranges().take(MOST_RANGES).for_each(|range| list.numbers(*range.start(), *range.end()));
+        ack.ranges().take(MAX_RANGES).for_each(|range| list.numbers(*range.start(), *range.end()));
     });
     if let Some(counts) = ack.ecn {
         fields.number("ect1", counts.ect1);

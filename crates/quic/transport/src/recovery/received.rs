@@ -5,7 +5,7 @@ use crate::wire::ranges::Ranges;
 use vmcc_units::time::{Span, Time};
 
 /// Ranges that are kept; older gaps are forgotten, and what is in them counts as received.
-const MOST_RANGES: usize = 64;
+const MAX_RANGES: usize = 64;
 /// Packets that ask for an acknowledgment before one is sent at once.
 const ELICITING_PER_ACK: u32 = 2;
 
@@ -53,7 +53,7 @@ impl Received {
     pub(crate) fn record(&mut self, now: Time, pn: u64, eliciting: bool, ecn: Ecn, max_delay: Span) {
         let in_order = pn == self.next;
         self.ranges.insert(pn..pn + 1);
-        if self.ranges.len() > MOST_RANGES {
+        if self.ranges.len() > MAX_RANGES {
             self.ranges.pop_first();
             self.floor = self.ranges.first().map_or(self.floor, |first| first.start);
         }
@@ -132,7 +132,7 @@ mod tests {
         for pn in (0..400).step_by(2) {
             received.record(Time::ZERO, pn, true, Ecn::NotEct, Span::ZERO);
         }
-        assert_eq!(received.ranges.len(), MOST_RANGES);
+        assert_eq!(received.ranges.len(), MAX_RANGES);
         assert!(received.is_duplicate(0) && received.is_duplicate(1) && received.is_duplicate(398));
         assert!(!received.is_duplicate(397) && !received.is_duplicate(399));
         received.on_ack_acked(390);

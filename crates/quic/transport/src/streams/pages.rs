@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 /// Bytes of a page: large enough that a packet seldom touches two, small enough for a stream of a few bytes.
 pub(super) const PAGE: usize = 16 << 10;
 /// Pages that a thread keeps for the next ones: to ask the system each time costs more than to fill them.
-const MOST_SPARE: usize = 256;
+const MAX_SPARE: usize = 256;
 
 thread_local! {
     /// The last one let go is the next one taken, because it is in the processor's cache still. One store for all streams of all connections:
@@ -22,7 +22,7 @@ fn give_back(pages: impl Iterator<Item = Box<[u8]>>) {
     // At the end of a thread there is no store any more.
     let _ = SPARE.try_with(|spare| {
         let mut spare = spare.borrow_mut();
-        let room = MOST_SPARE.saturating_sub(spare.len());
+        let room = MAX_SPARE.saturating_sub(spare.len());
         spare.extend(pages.take(room));
     });
 }

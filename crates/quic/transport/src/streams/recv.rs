@@ -6,7 +6,7 @@ use crate::error::{TransportError, code};
 use crate::wire::ranges::Ranges;
 
 /// Pieces that are kept of a stream: twice what a full window of packets is when every other one is missing.
-const MOST_PIECES: usize = 8192;
+const MAX_PIECES: usize = 8192;
 
 /// Bytes that come in any order and are read in order. CRYPTO data is received into one as well.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl RecvBuffer {
 
     /// Returns true if it is in more pieces than any network makes.
     pub(crate) fn is_shattered(&self) -> bool {
-        self.received.len() > MOST_PIECES
+        self.received.len() > MAX_PIECES
     }
 
     /// Moves what can be read to the front of `out`; how much it was.

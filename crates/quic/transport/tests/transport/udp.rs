@@ -8,7 +8,7 @@ use vmcc_transport::{Ecn, Endpoint, Event, Handle, Route, StreamError};
 use vmcc_units::time::{Span, Time};
 
 /// Longest wait of a test.
-const MOST: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Udp {
     pub(crate) endpoint: Endpoint,
@@ -98,7 +98,7 @@ impl Udp {
             if let Some(found) = done(self) {
                 return found;
             }
-            assert!(begin.elapsed() < MOST, "nothing came of it: {:?}", self.events.last());
+            assert!(begin.elapsed() < TIMEOUT, "nothing came of it: {:?}", self.events.last());
             self.turn();
         }
     }

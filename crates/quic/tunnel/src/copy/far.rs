@@ -30,9 +30,9 @@ use vmcc_udp::{Connection, Endpoint, Qlog, Source, sources};
 /// Begins the line with the offer: login scripts may print others.
 pub(super) const MARK: &str = "vmcc-serve ";
 /// The client has this long to connect.
-const PATIENCE: Duration = Duration::from_secs(60);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Before a line from the other end is given up.
-pub(super) const MOST_LINE: u64 = 64 << 10;
+pub(super) const MAX_LINE: u64 = 64 << 10;
 
 /// Serves one copy: reads who will come from `input`, writes where to come to `output`, and returns when the client is done.
 ///
@@ -47,7 +47,7 @@ pub fn serve_once(
     stop: &AtomicBool,
 ) -> Result<(), CopyError> {
     let mut line = String::new();
-    (&mut input).take(MOST_LINE).read_line(&mut line)?;
+    (&mut input).take(MAX_LINE).read_line(&mut line)?;
     let hello: Hello = serde_json::from_str(&line).map_err(|_| CopyError::NoHello)?;
     if hello.version != VERSION {
         return Err(CopyError::Version { here: VERSION, there: hello.version });
@@ -67,7 +67,7 @@ pub fn serve_once(
         writeln!(output, "{MARK}{offer}")?;
         output.flush()?;
         // The way to the client's ssh may be cut later: only before the connection its end is that of this program.
-        let accept = timeout(PATIENCE, endpoint.accept());
+        let accept = timeout(CONNECT_TIMEOUT, endpoint.accept());
         let connection = unless(stopped(&ssh_ended), unless(stopped(stop), accept)).await;
         let connection =
             connection.flatten().ok_or(CopyError::Interrupted)?.map_err(|_| CopyError::NobodyCame)?;

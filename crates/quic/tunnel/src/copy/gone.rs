@@ -6,17 +6,17 @@ use vmcc_udp::Connection;
 
 /// Both ends ask their paths every two seconds ([`super::KEEP_ALIVE`]): who says nothing for so long, though its ssh has ended, is no more.
 const SILENCE: Duration = Duration::from_secs(8);
-const GLANCE: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Returns once `ssh_ended` and nothing has come for [`SILENCE`] since. Either alone means less: ssh's way may be cut while others carry on, and
 /// all ways may be cut for a while.
 pub(super) async fn gone(connection: &Connection, mut ssh_ended: impl FnMut() -> bool) {
     while !ssh_ended() {
-        sleep(GLANCE).await;
+        sleep(POLL_INTERVAL).await;
     }
     let (mut heard, mut at) = (connection.stats().datagrams_in, Instant::now());
     while at.elapsed() < SILENCE {
-        sleep(GLANCE).await;
+        sleep(POLL_INTERVAL).await;
         let now = connection.stats().datagrams_in;
         if now != heard {
             (heard, at) = (now, Instant::now());

@@ -57,7 +57,7 @@ use vmcc_udp::{Attempt, Connection, Endpoint, Keeper, Qlog, SendStream};
 use vmcc_units::time::Span;
 
 /// The end of a connection is told within this time.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Paths are asked this often whether they live.
 const KEEP_ALIVE: Span = Span::from_secs(2);
 
@@ -240,7 +240,7 @@ pub fn copy(job: &Job, progress: &Arc<Progress>, stop: &AtomicBool) -> Result<Ou
         let _board = Board::open(&endpoint, "cp");
         let result = over(&endpoint, tls, target, (job, tree), (progress, stop), &mut session).await;
         // Also where there is no connection relays may have given addresses, or be about to.
-        let _ = timeout(FAREWELL, endpoint.told()).await;
+        let _ = timeout(CLOSE_TIMEOUT, endpoint.told()).await;
         result
     })?;
     drop(session);
@@ -284,7 +284,7 @@ async fn over(
             control.shutdown().await?;
             control.arrived().await
         };
-        let _ = timeout(FAREWELL, told).await;
+        let _ = timeout(CLOSE_TIMEOUT, told).await;
     }
     let result = result.map(|mut outcome| {
         outcome.paths = carried(&connection);

@@ -52,13 +52,13 @@ pub(crate) struct Part {
 /// The end of the names that files have while they arrive.
 const SUFFIX: &str = ".vmcc-part";
 /// Longer names have no room for what is added.
-const MOST_NAME: usize = 240;
+const MAX_NAME: usize = 240;
 
 /// The name of a file while it arrives.
 pub(crate) fn name_of_part(target: &Path) -> PathBuf {
     let own = target.file_name().unwrap_or_default();
     let mut name = OsString::from(".");
-    if own.len() <= MOST_NAME {
+    if own.len() <= MAX_NAME {
         name.push(own);
     } else {
         name.push(

@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep};
 use vmcc_udp::{Connection, RecvStream, SendStream, Stream};
 
 /// Another copy of the same file is waited for so long: one that was orphaned, and heard nothing of it, ends before.
-const PATIENCE: Duration = Duration::from_secs(40);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(40);
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// Files that could not be stored: as many as people read. A sender may cause any number.
@@ -195,7 +195,7 @@ async fn patiently<T: Send + 'static>(
     loop {
         match flow.on_disk(attempt.clone()).await?.transpose() {
             Some(done) => return Ok(done),
-            None if began.elapsed() > PATIENCE => {
+            None if began.elapsed() > LOCK_TIMEOUT => {
                 let text =
                     format!("{}: another copy is still writing this file; wait for its end", place.display());
                 return Ok(Err(Refusal::new(Reason::Exists, text)));

@@ -1,7 +1,7 @@
 //! Starting the far end through ssh, and what it says.
 
 use super::CopyError;
-use super::far::{MARK, MOST_LINE};
+use super::far::{MARK, MAX_LINE};
 use super::message::{Hello, Offer, VERSION};
 use crate::keys::Fingerprint;
 use std::io::{BufRead, BufReader, Write};
@@ -13,13 +13,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// For a name that ssh knows, and nobody else may (an alias in its settings).
-const NAME_PATIENCE: Duration = Duration::from_millis(300);
+const RESOLVE_TIMEOUT: Duration = Duration::from_millis(300);
 /// Interval at which a request to stop is checked.
-const GLANCE: Duration = Duration::from_millis(50);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// More addresses of a far end are not tried.
-const MOST_ADDRESSES: usize = 32;
+const MAX_ADDRESSES: usize = 32;
 /// Time for ssh's last messages before it is ended.
-const FAREWELL: Duration = Duration::from_secs(1);
+const SSH_EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Command that starts the far end.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ impl Session {
     fn end(&mut self) -> Option<i32> {
         drop(self.0.stdin.take());
         let begin = Instant::now();
-        while begin.elapsed() < FAREWELL {
+        while begin.elapsed() < SSH_EXIT_TIMEOUT {
             match self.0.try_wait() {
                 Ok(None) => thread::sleep(Duration::from_millis(5)),
                 ended => return ended.ok().flatten().and_then(|status| status.code()),
@@ -77,7 +77,7 @@ fn wait_for_offer(stdout: ChildStdout, stop: &AtomicBool) -> Result<Option<Offer
     // It ends with ssh.
     thread::spawn(move || send.send(offer(BufReader::new(stdout))));
     loop {
-        match receive.recv_timeout(GLANCE) {
+        match receive.recv_timeout(STOP_POLL_INTERVAL) {
             Ok(offer) => return Ok(offer),
             Err(RecvTimeoutError::Disconnected) => return Ok(None),
             Err(RecvTimeoutError::Timeout) if stop.load(Ordering::SeqCst) => {
@@ -120,7 +120,7 @@ pub(super) fn start(
                 return Err(CopyError::Version { here: VERSION, there: offer.version });
             }
             let fingerprint = offer.fingerprint.parse().map_err(|_| CopyError::NoHello)?;
-            offer.addresses.truncate(MOST_ADDRESSES);
+            offer.addresses.truncate(MAX_ADDRESSES);
             let addresses = reachable(far, &names, offer.addresses);
             Ok((session, addresses, fingerprint))
         }
@@ -144,7 +144,7 @@ fn command_there(far: &Far) -> String {
 
 /// Login scripts may say something first, but not forever.
 fn offer(from: impl BufRead) -> Option<Offer> {
-    let lines = from.take(MOST_LINE).lines().map_while(Result::ok);
+    let lines = from.take(MAX_LINE).lines().map_while(Result::ok);
     lines.into_iter().find_map(|line| serde_json::from_str(line.strip_prefix(MARK)?).ok())
 }
 
@@ -176,7 +176,7 @@ fn reachable(
     // Within this host the loopback leads there; elsewhere those of its loopback are not ours. Two hosts may have the same addresses in private
     // networks, so what the name leads to counts in any case.
     addresses.retain(|address| is_loopback(address) == same_host);
-    for mut address in names.recv_timeout(NAME_PATIENCE).unwrap_or_default() {
+    for mut address in names.recv_timeout(RESOLVE_TIMEOUT).unwrap_or_default() {
         address.set_port(port);
         let here = is_loopback(&address) || own.contains(&address.ip());
         if !here && !addresses.contains(&address) {

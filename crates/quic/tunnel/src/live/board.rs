@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use vmcc_udp::Endpoint;
 
 /// Whoever asks has this long to take the answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Until an error of `accept` may have passed.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -43,7 +43,7 @@ impl Board {
                 match listener.accept().await {
                     // Who goes away, or does not listen, is nobody's concern but its own.
                     Ok((asker, _)) => {
-                        drop(timeout(PATIENCE, answer(asker, Program::now(name, &endpoint))).await)
+                        drop(timeout(REPLY_TIMEOUT, answer(asker, Program::now(name, &endpoint))).await)
                     }
                     Err(_) => sleep(PAUSE).await,
                 }

@@ -14,7 +14,7 @@ use vmcc_udp::Endpoint;
 /// Figures of a path are read this often: what it carried after that and before its end is not counted.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Addresses here that have figures of their own; the rest share one.
-const MOST_LOCALS: usize = 64;
+const MAX_LOCALS: usize = 64;
 
 /// Counters of each local address.
 const COUNTERS: [(&str, &str); 5] = [
@@ -32,7 +32,7 @@ type Counts = [u64; COUNTERS.len()];
 struct Meter {
     /// Of each path as it was last.
     last: HashMap<(u64, u32), Counts>,
-    /// By address here; none of those beyond [`MOST_LOCALS`].
+    /// By address here; none of those beyond [`MAX_LOCALS`].
     sums: BTreeMap<Option<IpAddr>, Counts>,
     connections: usize,
     /// Paths that answer, and that do not.
@@ -50,7 +50,7 @@ impl Meter {
             let (key, now) = ((connection, path.number), counts(path));
             let before = self.last.get(&key).copied().unwrap_or_default();
             let local = Some(path.local.ip().to_canonical());
-            let known = self.sums.len() < MOST_LOCALS || self.sums.contains_key(&local);
+            let known = self.sums.len() < MAX_LOCALS || self.sums.contains_key(&local);
             let sums = self.sums.entry(local.filter(|_| known)).or_default();
             for (sum, (now, before)) in sums.iter_mut().zip(now.iter().zip(before)) {
                 *sum += now.saturating_sub(before);

@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use vmcc_udp::{ConnectionReport, Endpoint, sources};
 
 /// Connections that are told of.
-const MOST_CONNECTIONS: usize = 1000;
+const MAX_CONNECTIONS: usize = 1000;
 
 /// A program and what it carries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ pub struct Path {
 
 impl Program {
     fn now(name: &str, endpoint: &Endpoint) -> Program {
-        let (reports, count) = endpoint.reports(MOST_CONNECTIONS);
+        let (reports, count) = endpoint.reports(MAX_CONNECTIONS);
         let own = sources().unwrap_or_default().into_iter();
         let mut devices: HashMap<_, _> = own.map(|source| (source.ip, source.interface)).collect();
         // Paths by relays begin at the relay's address, and leave by an interface here.

@@ -11,36 +11,36 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Programs that are looked at, and how long a look at one and at all may take.
-const MOST_PROGRAMS: usize = 256;
+const MAX_PROGRAMS: usize = 256;
 /// Of one user, so that others are seen as well.
-const MOST_OF_A_USER: usize = 64;
+const MAX_PROGRAMS_PER_USER: usize = 64;
 /// Files that are looked at in a folder.
-const MOST_ENTRIES: usize = 1024;
-const PATIENCE: Duration = Duration::from_millis(300);
-const PATIENCE_IN_ALL: Duration = Duration::from_secs(1);
+const MAX_ENTRIES: usize = 1024;
+const PROGRAM_TIMEOUT: Duration = Duration::from_millis(300);
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// An answer is shorter.
-const MOST_BYTES: usize = 8 << 20;
+const MAX_BYTES: usize = 8 << 20;
 /// Names are; they come from other users' programs.
-const MOST_NAME: usize = 32;
+const MAX_NAME: usize = 32;
 
 /// Connections of this user's programs in this network namespace; for root, everybody's. Silent programs are left out.
 pub fn programs() -> Vec<Program> {
-    let until = Instant::now() + PATIENCE_IN_ALL;
+    let until = Instant::now() + TOTAL_TIMEOUT;
     let of_folder =
         |(folder, owner): (PathBuf, u32)| sockets(&folder).into_iter().map(move |socket| (socket, owner));
-    let sockets = folder::all().into_iter().flat_map(of_folder).take(MOST_PROGRAMS);
+    let sockets = folder::all().into_iter().flat_map(of_folder).take(MAX_PROGRAMS);
     let here = namespace();
-    let seen =
-        sockets.filter_map(|(socket, owner)| ask(&socket, owner, until.min(Instant::now() + PATIENCE)).ok());
+    let seen = sockets
+        .filter_map(|(socket, owner)| ask(&socket, owner, until.min(Instant::now() + PROGRAM_TIMEOUT)).ok());
     seen.filter(|program| program.namespace == here && is_harmless(program)).collect()
 }
 
 fn sockets(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_ENTRIES);
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_ENTRIES);
     // Not what a symbolic link leads to: another user may have made it.
     let sockets = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()));
     let named = |path: &PathBuf| path.extension().is_some_and(|end| end == "sock");
-    sockets.map(|entry| entry.path()).filter(named).take(MOST_OF_A_USER).collect()
+    sockets.map(|entry| entry.path()).filter(named).take(MAX_PROGRAMS_PER_USER).collect()
 }
 
 /// Removes what programs that are gone have left in this user's folder.
@@ -73,7 +73,7 @@ fn ask(path: &Path, owner: u32, until: Instant) -> io::Result<Program> {
     let (mut all, mut part) = (Vec::new(), [0; 16 << 10]);
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() || all.len() > MOST_BYTES {
+        if left.is_zero() || all.len() > MAX_BYTES {
             return Err(ErrorKind::TimedOut.into());
         }
         stream.set_read_timeout(Some(left))?;
@@ -104,7 +104,7 @@ fn other_end(stream: &UnixStream) -> io::Result<(u32, u32)> {
 
 /// Returns true if its texts can be shown to another user as they are.
 fn is_harmless(program: &Program) -> bool {
-    let word = |text: &str| text.len() <= MOST_NAME && text.chars().all(|c| c.is_ascii_graphic());
+    let word = |text: &str| text.len() <= MAX_NAME && text.chars().all(|c| c.is_ascii_graphic());
     let connections = &program.connections;
     let devices = connections.iter().flat_map(|one| &one.paths).filter_map(|path| path.device.as_deref());
     word(&program.name) && connections.iter().all(|one| word(&one.algorithm)) && devices.into_iter().all(word)
@@ -130,7 +130,7 @@ mod tests {
         // One that says nothing is not waited for, and what it says is not believed.
         assert!(ask(&lives, geteuid().as_raw(), Instant::now() + Duration::from_millis(20)).is_err());
         drop(listener);
-        assert!(ask(&lives, geteuid().as_raw(), Instant::now() + PATIENCE).is_err());
+        assert!(ask(&lives, geteuid().as_raw(), Instant::now() + PROGRAM_TIMEOUT).is_err());
     }
 
     #[test]
@@ -145,7 +145,7 @@ mod tests {
             }
         });
         let me = geteuid().as_raw();
-        let late = || Instant::now() + 10 * PATIENCE;
+        let late = || Instant::now() + 10 * PROGRAM_TIMEOUT;
         assert_eq!(ask(&path, me + 1, late()).unwrap_err().kind(), ErrorKind::PermissionDenied);
         assert_eq!(ask(&path, me, late()).unwrap().pid, std::process::id(), "whatever it says");
         answers.join().unwrap();

@@ -21,7 +21,7 @@ use vmcc_transport::{AckPath, Config, ConnectionError, Coupling, PathClose};
 use vmcc_units::time::Span;
 
 /// The most that a connection has.
-const MOST_PATHS: usize = 8;
+const MAX_PATHS: usize = 8;
 const ALPN: &[u8] = b"vmcc-load";
 
 /// Task of an end.
@@ -261,7 +261,7 @@ pub fn run(order: &Order, out: impl Write + Send + 'static) -> Result<(), LoadEr
         Order::Receive { since, at, port, settings, every } => {
             let teller = Teller::begin(*since, out)?;
             // As many as the sender wants.
-            let config = Arc::new(settings.config(MOST_PATHS)?);
+            let config = Arc::new(settings.config(MAX_PATHS)?);
             block_on(receive::receive((at, *port), config, *every, teller))?
         }
         Order::Send { since, ways, connections, settings, lasts, every } => {

@@ -13,7 +13,7 @@ use vmcc_transport::{Config, Retry, Server};
 use vmcc_udp::{Connection, Endpoint, Source, sources};
 
 /// Connections at a time: more than a program sends.
-const MOST_CONNECTIONS: usize = 1024;
+const MAX_CONNECTIONS: usize = 1024;
 
 /// Never returns but with an error.
 pub(super) async fn receive(
@@ -25,7 +25,7 @@ pub(super) async fn receive(
     let identity = Identity::generate()?;
     let tls = trust::server(&identity, Trust::Everybody, ALPN)?;
     let server =
-        Server { tls, config, retry: Retry::Above(MOST_CONNECTIONS), max_connections: MOST_CONNECTIONS };
+        Server { tls, config, retry: Retry::Above(MAX_CONNECTIONS), max_connections: MAX_CONNECTIONS };
     let endpoint = Endpoint::new(Some(server))?;
     let own = sources()?;
     let at: Vec<Source> = match at {

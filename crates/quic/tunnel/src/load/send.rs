@@ -16,9 +16,9 @@ use vmcc_transport::{Config, PathClose, PathError, Route};
 use vmcc_udp::{Connection, Endpoint, PathEvent, Source, sources};
 
 /// A handshake takes no longer, also where each packet of it is lost some times.
-const PATIENCE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The other end is told that it is over, if it can be.
-const FAREWELL: Duration = Duration::from_millis(500);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Until the handshake may be confirmed, or the peer has given connection ids.
 const SOON: Duration = Duration::from_millis(1);
 
@@ -51,7 +51,7 @@ pub(super) async fn send(
     let mut flows = Vec::new();
     for (number, connection) in begun {
         let remote = first.remote;
-        let waited = PATIENCE.min(lasts);
+        let waited = HANDSHAKE_TIMEOUT.min(lasts);
         match timeout(waited, connection.connected()).await {
             Ok(Ok(())) => {}
             Ok(Err(source)) => return Err(LoadError::Handshake { number, remote, source }),
@@ -63,7 +63,7 @@ pub(super) async fn send(
     look(&flows, ways, (end, every), &teller).await?;
     flows.iter().flat_map(|flow| &flow.tasks).for_each(JoinHandle::abort);
     endpoint.close_all(0, "done");
-    drop(timeout(FAREWELL, endpoint.told()).await);
+    drop(timeout(CLOSE_TIMEOUT, endpoint.told()).await);
     Ok(())
 }
 

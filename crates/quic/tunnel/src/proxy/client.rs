@@ -31,7 +31,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Until an error of `accept` may have passed, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A fixed forward: what comes in here leaves there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ pub fn client(job: &ClientJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
         }
         stopped(stop).await;
         link.endpoint.close_all(0, "the proxy ends");
-        let _ = timeout(FAREWELL, link.endpoint.told()).await;
+        let _ = timeout(CLOSE_TIMEOUT, link.endpoint.told()).await;
         Ok(())
     })?
 }

@@ -18,11 +18,11 @@ use tokio::sync::mpsc;
 use vmcc_udp::{Connection, Stream};
 
 /// A UDP payload and SOCKS5's header.
-const MOST: usize = 65_535;
+const MAX_DATAGRAM: usize = 65_535;
 /// Datagrams that wait for one association; more are dropped, as a socket does it.
 const QUEUE: usize = 256;
 /// Associations of a connection at a time.
-const MOST_ASSOCIATIONS: usize = 256;
+const MAX_ASSOCIATIONS: usize = 256;
 
 type Queues = Arc<Mutex<HashMap<u32, mpsc::Sender<Vec<u8>>>>>;
 
@@ -40,7 +40,7 @@ async fn sort(connection: Connection, queues: Queues) {
 fn enter(queues: &Queues, number: u32) -> Option<mpsc::Receiver<Vec<u8>>> {
     let (send, receive) = mpsc::channel(QUEUE);
     let mut queues = queues.lock().unwrap_or_else(PoisonError::into_inner);
-    if queues.len() >= MOST_ASSOCIATIONS || queues.contains_key(&number) {
+    if queues.len() >= MAX_ASSOCIATIONS || queues.contains_key(&number) {
         return None;
     }
     queues.insert(number, send);
@@ -124,7 +124,7 @@ impl Associations {
         // Programs of other users could send here, too (RFC 1928 section 7).
         let ip = tcp.peer_addr()?.ip();
         let named = from.map(|port| SocketAddr::new(ip, port.get()));
-        let (program, mut buffer) = (Mutex::new(named), vec![0; MOST]);
+        let (program, mut buffer) = (Mutex::new(named), vec![0; MAX_DATAGRAM]);
         let out = async {
             loop {
                 // An error is one that came back for a datagram before.
@@ -216,7 +216,7 @@ impl Flows {
     }
 
     async fn back(&self, number: u32, socket: &UdpSocket) {
-        let mut buffer = vec![0; MOST];
+        let mut buffer = vec![0; MAX_DATAGRAM];
         loop {
             // An error is one that came back for a datagram before.
             let Ok((len, from)) = socket.recv_from(&mut buffer).await else { continue };

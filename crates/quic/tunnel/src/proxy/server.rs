@@ -21,10 +21,10 @@ use vmcc_udp::{Connection, Endpoint, Qlog, Stream};
 
 /// Handshakes under way from which on clients have to show that they receive.
 const RETRY_ABOVE: usize = 32;
-const MOST_CONNECTIONS: usize = 4096;
+const MAX_CONNECTIONS: usize = 4096;
 /// Time for a stream's first message.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(15);
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Settings of the server side.
 pub struct ServerJob {
@@ -55,7 +55,7 @@ pub fn server(job: &ServerJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
         let tls = trust::server(&job.identity, trust, ALPN)?;
         let retry = Retry::Above(RETRY_ABOVE);
         let config = Arc::new(config(job.qlog.clone(), MAX_STREAMS));
-        let server = Server { tls, config, retry, max_connections: MOST_CONNECTIONS };
+        let server = Server { tls, config, retry, max_connections: MAX_CONNECTIONS };
         let endpoint = Endpoint::new(Some(server))?;
         let bound =
             endpoint.bind(job.listen).map_err(|source| ProxyError::Listen { address: job.listen, source })?;
@@ -69,7 +69,7 @@ pub fn server(job: &ServerJob, tell: Tell, stop: &AtomicBool) -> Result<(), Prox
         };
         unless(stopped(stop), accept).await.unwrap_or(());
         endpoint.close_all(0, "the proxy ends");
-        let _ = timeout(FAREWELL, endpoint.told()).await;
+        let _ = timeout(CLOSE_TIMEOUT, endpoint.told()).await;
         Ok(())
     })?
 }

@@ -12,15 +12,19 @@ use vmcc_udp::{Relay, Source, bind_device};
 use vmcc_units::time::{Span, Time};
 
 /// Interval at which a request to stop is checked.
-const GLANCE: Duration = Duration::from_millis(50);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The longest datagram.
-pub(super) const MOST: usize = 2048;
+pub(super) const MAX_DATAGRAM: usize = 2048;
 
 pub(super) trait Line {
     fn send(&mut self, datagram: &[u8]) -> io::Result<()>;
 
     /// Place in `buffer` of a datagram from the other end; none if none has come until then.
-    fn receive(&mut self, until: Instant, buffer: &mut [u8; MOST]) -> io::Result<Option<Range<usize>>>;
+    fn receive(
+        &mut self,
+        until: Instant,
+        buffer: &mut [u8; MAX_DATAGRAM],
+    ) -> io::Result<Option<Range<usize>>>;
 
     /// The routers on the way of what takes `round_trip`, and the server.
     fn hops(&self, round_trip: Duration, stop: &AtomicBool) -> io::Result<Vec<Hop>>;
@@ -37,7 +41,7 @@ fn connected(source: &Source, to: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-fn receive(socket: &UdpSocket, until: Instant, buffer: &mut [u8; MOST]) -> io::Result<Option<usize>> {
+fn receive(socket: &UdpSocket, until: Instant, buffer: &mut [u8; MAX_DATAGRAM]) -> io::Result<Option<usize>> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -69,7 +73,11 @@ impl Line for Direct {
         self.0.send(datagram).map(drop)
     }
 
-    fn receive(&mut self, until: Instant, buffer: &mut [u8; MOST]) -> io::Result<Option<Range<usize>>> {
+    fn receive(
+        &mut self,
+        until: Instant,
+        buffer: &mut [u8; MAX_DATAGRAM],
+    ) -> io::Result<Option<Range<usize>>> {
         Ok(receive(&self.0, until, buffer)?.map(|len| 0..len))
     }
 
@@ -109,7 +117,7 @@ impl Relayed {
             remote,
             begin,
         };
-        let mut buffer = [0; MOST];
+        let mut buffer = [0; MAX_DATAGRAM];
         loop {
             let peer = line.session.peer(line.now(), remote);
             match (line.session.state(), peer) {
@@ -117,7 +125,7 @@ impl Relayed {
                 (State::Over(failure), _) => return Err(io::Error::other(failure.clone())),
                 (_, PeerState::Refused(failure)) => return Err(io::Error::other(failure)),
                 _ if stop.load(Ordering::SeqCst) => return Err(io::Error::other(Failure::Closed)),
-                _ => line.receive(Instant::now() + GLANCE, &mut buffer)?,
+                _ => line.receive(Instant::now() + STOP_POLL_INTERVAL, &mut buffer)?,
             };
         }
     }
@@ -142,7 +150,11 @@ impl Line for Relayed {
         self.socket.send(&[&header[..], datagram].concat()).map(drop)
     }
 
-    fn receive(&mut self, until: Instant, buffer: &mut [u8; MOST]) -> io::Result<Option<Range<usize>>> {
+    fn receive(
+        &mut self,
+        until: Instant,
+        buffer: &mut [u8; MAX_DATAGRAM],
+    ) -> io::Result<Option<Range<usize>>> {
         self.drive()?;
         let Some(len) = receive(&self.socket, until, buffer)? else { return Ok(None) };
         let came = self.session.handle(self.now(), &buffer[..len]);
@@ -169,7 +181,7 @@ impl Drop for Relayed {
     fn drop(&mut self) {
         let now = self.now();
         self.session.close(now);
-        let (mut buffer, mut until) = ([0; MOST], Instant::now());
+        let (mut buffer, mut until) = ([0; MAX_DATAGRAM], Instant::now());
         // As long as a close is said again.
         while let Some(next) = self.session.poll_timeout() {
             until = until.max(self.begin + Duration::from_nanos(next.since(Time::ZERO).ns()));
@@ -180,4 +192,4 @@ impl Drop for Relayed {
     }
 }
 
-const _: () = assert!(HEADER < MOST);
+const _: () = assert!(HEADER < MAX_DATAGRAM);

@@ -44,7 +44,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// Fewer tell no more than probes.
 const ENOUGH_PACKETS: u64 = 100;
 /// The last answer is waited for this long.
-const PATIENCE: Duration = Duration::from_secs(1);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A pair of addresses, and what was seen of it.
 #[derive(Clone, Debug)]
@@ -197,7 +197,7 @@ fn probe(line: &mut dyn Line, probes: u32, stop: &AtomicBool) -> io::Result<Seen
         seen.sent += 1;
         receive(line, Instant::now() + INTERVAL, &mut under_way, &mut seen)?;
     }
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + REPLY_TIMEOUT;
     while !under_way.is_empty() && Instant::now() < until && !stop.load(Ordering::SeqCst) {
         receive(line, until.min(Instant::now() + INTERVAL), &mut under_way, &mut seen)?;
     }
@@ -236,7 +236,7 @@ fn receive(
     under_way: &mut HashMap<[u8; ID_LEN], Instant>,
     seen: &mut Seen,
 ) -> io::Result<()> {
-    let mut buffer = [0; line::MOST];
+    let mut buffer = [0; line::MAX_DATAGRAM];
     while let Some(place) = line.receive(until, &mut buffer)? {
         if let Some(sent) = answered(&buffer[place]).and_then(|id| under_way.remove(&id)) {
             seen.round_trips.push(sent.elapsed());

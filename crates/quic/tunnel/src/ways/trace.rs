@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Farther than anything is.
-const MOST_HOPS: u8 = 30;
+const MAX_HOPS: u8 = 30;
 /// Packets for one hop, some of which routers leave unanswered.
 const TRIES: u32 = 2;
 /// Hops in a row that do not answer, after which none will.
-const MOST_SILENT: usize = 4;
+const MAX_SILENT: usize = 4;
 /// A router is waited for as long as several round trips take, within these.
 const ROUND_TRIPS: u32 = 3;
-const LEAST_WAIT: Duration = Duration::from_millis(20);
-const MOST_WAIT: Duration = Duration::from_millis(300);
+const MIN_WAIT: Duration = Duration::from_millis(20);
+const MAX_WAIT: Duration = Duration::from_millis(300);
 
 /// Source of an answer.
 enum Answer {
@@ -41,9 +41,9 @@ pub(super) fn trace(
         IpAddr::V4(_) => setsockopt(socket, Ipv4RecvErr, &true)?,
         IpAddr::V6(_) => setsockopt(socket, Ipv6RecvErr, &true)?,
     }
-    let wait = (round_trip * ROUND_TRIPS).clamp(LEAST_WAIT, MOST_WAIT);
+    let wait = (round_trip * ROUND_TRIPS).clamp(MIN_WAIT, MAX_WAIT);
     let mut hops = Vec::new();
-    for ttl in 1..=MOST_HOPS {
+    for ttl in 1..=MAX_HOPS {
         if stop.load(Ordering::SeqCst) {
             break;
         }
@@ -67,8 +67,8 @@ pub(super) fn trace(
             None => Hop::default(),
         };
         hops.push(hop);
-        if hops.iter().rev().take_while(|hop| hop.address.is_none()).count() >= MOST_SILENT {
-            hops.truncate(hops.len() - MOST_SILENT);
+        if hops.iter().rev().take_while(|hop| hop.address.is_none()).count() >= MAX_SILENT {
+            hops.truncate(hops.len() - MAX_SILENT);
             break;
         }
     }

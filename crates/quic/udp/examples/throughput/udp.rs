@@ -21,7 +21,7 @@ const BATCH: usize = 44;
 const WINDOW: u64 = 1024;
 const SAID_EACH: u64 = 256;
 /// Without a packet for so long, some were lost.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Joined segments in one call, and how many of these.
 const RECEIVE_BYTES: usize = 65_536;
 const RECEIVE_PIECES: usize = 8;
@@ -45,7 +45,7 @@ pub(crate) async fn receive(case: &Case) -> Result<Usage> {
     let mut metas = [RecvMeta::default(); RECEIVE_PIECES];
     let (mut came, mut said, mut meter) = (0, 0, None);
     while came < packets(case) {
-        timeout(PATIENCE, socket.readable()).await.map_err(|_| "packets were lost")??;
+        timeout(RECEIVE_TIMEOUT, socket.readable()).await.map_err(|_| "packets were lost")??;
         meter.get_or_insert_with(Meter::start);
         let received = socket.try_io(Interest::READABLE, || {
             let mut slices: Vec<_> = bytes.chunks_mut(RECEIVE_BYTES).map(IoSliceMut::new).collect();
@@ -73,7 +73,7 @@ pub(crate) async fn send(case: &Case) -> Result<Usage> {
         let count = (total - sent).min(came + WINDOW - sent).min(BATCH as u64) as usize;
         if count == 0 {
             let mut word = [0; 8];
-            timeout(PATIENCE, socket.recv(&mut word)).await.map_err(|_| "packets were lost")??;
+            timeout(RECEIVE_TIMEOUT, socket.recv(&mut word)).await.map_err(|_| "packets were lost")??;
             came = u64::from_le_bytes(word);
             continue;
         }

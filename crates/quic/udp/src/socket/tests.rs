@@ -3,7 +3,7 @@
 use super::*;
 use std::time::Duration;
 
-const MOST: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Messages as the engine gives them: where to, ECN-capable or not, size of a segment, and how many bytes.
 struct Made(Vec<(Transmit, Vec<u8>)>);
@@ -222,7 +222,7 @@ impl Far {
             }
             Poll::Ready(())
         });
-        tokio::time::timeout(MOST, done).await.expect("not all of it comes");
+        tokio::time::timeout(TIMEOUT, done).await.expect("not all of it comes");
         all
     }
 }

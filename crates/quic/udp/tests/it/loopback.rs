@@ -9,7 +9,7 @@ use vmcc_transport::{ConnectionError, Retry, Server};
 use vmcc_udp::{Connection, Endpoint, Keeper, ReachError, Target};
 
 /// Longest wait of a test.
-const MOST: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn server() -> Endpoint {
     let config = Arc::new(vmcc_udp::config());
@@ -68,7 +68,7 @@ async fn a_stream_uses_both_paths_and_outlives_one() {
     let (far, near) = (server(), Endpoint::new(None).unwrap());
     let target = target(bind(&far, &[3, 4]), &[1, 2]);
     let echo = tokio::spawn(echo(far.clone()));
-    let done = timeout(MOST, async {
+    let done = timeout(TIMEOUT, async {
         let connection = reach(&near, &target).await.unwrap();
         let keeper = Keeper::start(&connection, target);
         opened(&connection, 4).await;
@@ -116,7 +116,7 @@ async fn a_server_at_every_address_answers_from_the_one_that_was_asked() {
     let echo = tokio::spawn(echo(far.clone()));
     let near = Endpoint::new(None).unwrap();
     let target = target(addresses, &[1]);
-    timeout(MOST, async {
+    timeout(TIMEOUT, async {
         let connection = reach(&near, &target).await.unwrap();
         let _keeper = Keeper::start(&connection, target);
         opened(&connection, 2).await;
@@ -138,7 +138,7 @@ async fn a_server_at_every_address_answers_from_the_one_that_was_asked() {
 async fn datagrams_come_as_they_left() {
     let (far, near) = (server(), Endpoint::new(None).unwrap());
     let target = target(bind(&far, &[1]), &[1]);
-    timeout(MOST, async {
+    timeout(TIMEOUT, async {
         let (connection, accepted) = tokio::join!(reach(&near, &target), far.accept());
         let connection = connection.unwrap();
         let most = connection.max_datagram().unwrap();
@@ -156,7 +156,7 @@ async fn datagrams_come_as_they_left() {
 async fn keys_are_updated_while_data_flows() {
     let (far, near) = (server(), Endpoint::new(None).unwrap());
     let target = target(bind(&far, &[1]), &[1]);
-    timeout(MOST, async {
+    timeout(TIMEOUT, async {
         let (connection, accepted) = tokio::join!(reach(&near, &target), far.accept());
         let (connection, data) = (connection.unwrap(), bytes(1 << 20));
         assert_eq!((connection.key_updates(), accepted.key_updates()), (0, 0));
@@ -189,7 +189,7 @@ async fn keys_are_updated_while_data_flows() {
 async fn a_stream_that_is_dropped_is_not_taken_for_whole() {
     let (far, near) = (server(), Endpoint::new(None).unwrap());
     let target = target(bind(&far, &[1]), &[1]);
-    timeout(MOST, async {
+    timeout(TIMEOUT, async {
         let (connection, accepted) = tokio::join!(reach(&near, &target), far.accept());
         let connection = connection.unwrap();
         let mut stream = connection.open_stream().await.unwrap();
@@ -209,7 +209,7 @@ async fn what_cannot_be_reached_is_said_pair_by_pair() {
     let near = Endpoint::new(None).unwrap();
     // The system refuses to send to everybody, so nobody waits for an answer.
     let nowhere = target(vec!["255.255.255.255:9".parse().unwrap()], &[1, 2]);
-    let error = timeout(MOST, reach(&near, &nowhere)).await.unwrap().err().unwrap();
+    let error = timeout(TIMEOUT, reach(&near, &nowhere)).await.unwrap().err().unwrap();
     let ReachError::NoPath(attempts) = &error else { panic!("{error}") };
     assert_eq!(attempts.len(), 2, "{error}");
     assert!(attempts.iter().all(|attempt| attempt.reason.contains("Permission denied")), "{error}");

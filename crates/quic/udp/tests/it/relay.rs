@@ -11,7 +11,7 @@ use vmcc_turn::Credentials;
 use vmcc_udp::{Connection, Endpoint, Keeper, Relay, Target};
 
 /// Longest wait of a test.
-const MOST: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// A relay that is asked again without a pause would be so hundreds of times in this time; the first pause is 5 s.
 const WHILE: Duration = Duration::from_millis(1500);
 
@@ -132,7 +132,7 @@ async fn a_relay_that_claims_an_address_of_this_host_gets_none_of_its_packets() 
     let own = near.paths()[0].route.local;
     seen.lock().unwrap().gives = own;
     let keeper = Keeper::start(&near, target);
-    let told = timeout(MOST, async {
+    let told = timeout(TIMEOUT, async {
         while !keeper.failed().iter().any(|one| one.reason.contains(&format!("address {own}"))) {
             sleep(Duration::from_millis(5)).await;
         }

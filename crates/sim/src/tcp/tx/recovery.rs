@@ -3,7 +3,7 @@
 use super::Tx;
 use crate::hosts::Wire;
 use crate::tcp::config::LossDetection;
-use crate::tcp::record::MOST_REDUCTIONS;
+use crate::tcp::record::MAX_REDUCTIONS;
 use crate::tcp::scoreboard::Delivery;
 use crate::time::Span;
 use vmcc_cc::{Algorithm, Cause, SSTHRESH_INFINITE, State};
@@ -97,7 +97,7 @@ impl<W: Wire> Tx<'_, W> {
         event.in_flight_pkt = board.out();
         self.ask(r, Algorithm::on_congestion, &event);
         let sf = &mut self.subs[r];
-        if sf.reduced_at.len() < MOST_REDUCTIONS {
+        if sf.reduced_at.len() < MAX_REDUCTIONS {
             sf.reduced_at.push(self.now);
         }
         sf.high_seq = sf.board.nxt();

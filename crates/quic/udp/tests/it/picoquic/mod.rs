@@ -16,7 +16,7 @@ mod program;
 use std::time::Duration;
 
 /// Longest wait of a test: both processes may have to wait for a processor.
-const MOST: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Bytes that go one way.
 const BYTES: usize = 6 << 20;
@@ -33,6 +33,7 @@ fn with_picoquic(test: impl AsyncFnOnce(program::Picoquic)) {
         return;
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime
-        .block_on(async { tokio::time::timeout(MOST, test(program)).await.expect("it takes no such time") });
+    runtime.block_on(async {
+        tokio::time::timeout(TIMEOUT, test(program)).await.expect("it takes no such time")
+    });
 }

@@ -12,14 +12,14 @@ use vmcc_udp::{Connection, PathEvent};
 const USED: u64 = 50_000;
 
 /// Between looks.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Opens a path from each of `locals`, as soon as that is possible, and waits until they carry data.
 pub(crate) async fn open(connection: &Connection, routes: &[(SocketAddr, SocketAddr)]) {
     for &(local, remote) in routes {
         while let Err(error) = connection.open_path(Route { local, remote }) {
             assert!(connection.error().is_none(), "{error}");
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
     opened(connection, routes.len() + 1).await;
@@ -29,7 +29,7 @@ pub(crate) async fn open(connection: &Connection, routes: &[(SocketAddr, SocketA
 pub(crate) async fn opened(connection: &Connection, wanted: usize) {
     while connection.paths().iter().filter(|path| path.open).count() < wanted {
         assert!(connection.error().is_none(), "{:?}", connection.error());
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 /// Between looks at a process.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The program that `VMCC_PICOQUIC` names, and a folder for what it reads and writes: `www` of a server, `out` of a client.
 pub(crate) struct Picoquic {
@@ -60,7 +60,7 @@ impl Picoquic {
         let mut running = self.start(&[&own, options].concat());
         while UdpSocket::bind(("0.0.0.0", port)).is_ok() {
             assert!(running.child.try_wait().unwrap().is_none(), "{}", running.said());
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         (running, port)
     }
@@ -88,7 +88,7 @@ impl Running {
         let status = loop {
             match self.child.try_wait().unwrap() {
                 Some(status) => break status,
-                None => sleep(LOOK).await,
+                None => sleep(POLL_INTERVAL).await,
             }
         };
         let said = self.said();
