@@ -1,4 +1,4 @@
-//! What can be asked for.
+//! Command-line arguments.
 
 mod copy;
 mod mark;
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Whether the command was asked to keep quiet.
+    /// True if the command was asked to be quiet.
     pub(crate) fn quiet(&self) -> bool {
         match &self.command {
             Command::Run(options) => options.common.quiet,

@@ -1,4 +1,4 @@
-//! How a command ends.
+//! Outcomes of a command: exit codes and failures.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -30,7 +30,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command stopped: object and cause in `message`, remedy in `help`.
+/// Failure of a command: object and cause in `message`, remedy in `help`.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
@@ -66,7 +66,7 @@ impl Failure {
     }
 }
 
-/// What an engine says; where its text has the remedy there is none beside it.
+/// Failure for an error of an engine. Where its text has the remedy, `help` is empty.
 pub(crate) fn engine_failure(error: &EngineError) -> Failure {
     let text = chain(error);
     let failure = match error.kind() {
@@ -80,7 +80,7 @@ pub(crate) fn engine_failure(error: &EngineError) -> Failure {
     }
 }
 
-/// What went wrong with a result folder, with the command-line remedy.
+/// Failure for an error of a result folder, with the command-line remedy.
 pub(crate) fn folder_failure(error: &FolderError, target: &Path) -> Failure {
     let target = target.display();
     match error {
@@ -111,7 +111,7 @@ pub(crate) fn folder_failure(error: &FolderError, target: &Path) -> Failure {
     }
 }
 
-/// What is wrong with a scenario; its own diagnostic has object, cause and place.
+/// Failure for an error in a scenario; its own diagnostic has object, cause and place.
 pub(crate) fn scenario_failure(error: &ScenarioError) -> Failure {
     match error {
         ScenarioError::Invalid(diagnostic) => located(diagnostic),
@@ -128,7 +128,7 @@ pub(crate) fn scenario_failure(error: &ScenarioError) -> Failure {
     }
 }
 
-/// What the agent could not do to this host.
+/// Failure for an error of the agent.
 #[cfg(feature = "kernel")]
 pub(crate) fn agent_failure(error: &vmcc_agent::Error) -> Failure {
     if let vmcc_agent::Error::Config(fault) = error {
@@ -142,7 +142,7 @@ pub(crate) fn agent_failure(error: &vmcc_agent::Error) -> Failure {
     }
 }
 
-/// What is wrong with the agent's file; its own diagnostic has object, cause and place.
+/// Failure for an error in the agent's file; its own diagnostic has object, cause and place.
 #[cfg(feature = "kernel")]
 fn config_failure(fault: &vmcc_port::FileError) -> Failure {
     match fault {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 static STOP: AtomicBool = AtomicBool::new(false);
 /// Signals this close together are one wish; a person takes longer to press a key again.
 const ONE_WISH: Duration = Duration::from_millis(200);
-/// How long who leaves at once may take for it.
+/// Timeout of the work that precedes an immediate exit.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Starts to listen for SIGINT, SIGTERM and SIGHUP, as far as they are not ignored, and returns the flag that they set.

@@ -6,17 +6,17 @@ use serde_json::json;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How much of an answer is said on stderr when stdout does not take it.
+/// Lines of an answer that are printed on stderr when stdout does not take it.
 const LINES_INSTEAD: usize = 10;
 
-/// How to talk to whoever started us.
+/// Output to the user.
 #[derive(Debug)]
 pub(crate) struct Ui {
     json: bool,
     quiet: bool,
     color: bool,
     bars: bool,
-    /// Whether an answer could not be written.
+    /// True if an answer could not be written.
     unwritten: AtomicBool,
 }
 
@@ -33,24 +33,24 @@ impl Ui {
         }
     }
 
-    /// Whether only results and problems are wanted.
+    /// True if only results and problems are wanted.
     pub(crate) fn quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Whether machines read the answer.
+    /// True if the answer is JSON.
     #[cfg(feature = "kernel")]
     pub(crate) fn json(&self) -> bool {
         self.json
     }
 
-    /// Whether a terminal may be drawn on in colors.
+    /// True if a terminal may be drawn on in colors.
     #[cfg(feature = "kernel")]
     pub(crate) fn color(&self) -> bool {
         self.color
     }
 
-    /// Whether progress bars may be drawn on stderr.
+    /// True if progress bars may be drawn on stderr.
     pub(crate) fn bars(&self) -> bool {
         self.bars
     }
@@ -76,7 +76,7 @@ impl Ui {
         self.print(text);
     }
 
-    /// Whether the command did what it was asked for and could not say so.
+    /// True if the command succeeded but its answer could not be written.
     pub(crate) fn unwritten(&self) -> bool {
         self.unwritten.load(Ordering::Relaxed)
     }
@@ -103,7 +103,7 @@ impl Ui {
         to_stderr(&self.paint("warning: ", "33"), text);
     }
 
-    /// Why the command stops; with `--json` also as the JSON document.
+    /// Prints the failure that stops the command; with `--json` also as the JSON document.
     pub(crate) fn failure(&self, failure: &Failure) {
         to_stderr(&self.paint("error: ", "31"), &failure.message);
         if let Some(help) = &failure.help {
@@ -144,7 +144,7 @@ pub(crate) fn harmless(text: &str) -> String {
     if text.chars().any(char::is_control) { text.chars().map(written).collect() } else { text.to_owned() }
 }
 
-/// Whether the reader went away (`vmcc algorithms | head`): it wants no more and gets no complaint.
+/// True if the reader closed the pipe (`vmcc algorithms | head`), which is no error.
 pub(crate) fn went_away(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
 }

@@ -28,7 +28,7 @@ fn scenario([duration, warmup]: [&str; 2], host: &str, buffer: &str, traffic: &s
     dir
 }
 
-/// What `vmcc run vm.toml` printed; it must succeed. Programs that set-up unpacked and did not install are in PATH.
+/// Runs `vmcc run vm.toml`, which must succeed, and returns its output. Programs that set-up unpacked and did not install are in PATH.
 fn run(dir: &Path) -> Value {
     let tools = root().join("target/tools/usr");
     let path = std::env::var("PATH").unwrap();
@@ -47,7 +47,7 @@ fn number(metrics: &Value, pointer: &str) -> Option<f64> {
     metrics.pointer(pointer).and_then(Value::as_f64)
 }
 
-/// What each path carried.
+/// Goodput of each path.
 fn carried(metrics: &Value) -> [Option<f64>; 2] {
     [0, 1].map(|path| number(metrics, &format!("/paths/{path}/goodput_bps")))
 }
@@ -172,7 +172,7 @@ impl Running {
         Self { vmcc, dir }
     }
 
-    /// How its own things begin: folders, and, without the part between, namespaces.
+    /// Prefix of the names of its folders and, without the middle part, of its namespaces.
     fn name(&self) -> String {
         format!("vmcc-guest-{}-", self.vmcc.id())
     }
@@ -183,7 +183,7 @@ impl Running {
         own.map(|entry| entry.path()).collect()
     }
 
-    /// Whether a file of this name is in one of its folders.
+    /// True if a file of this name is in one of its folders.
     fn has(&self, file: &str) -> bool {
         self.folders().iter().any(|folder| folder.join(file).exists())
     }

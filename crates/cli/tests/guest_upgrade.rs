@@ -4,7 +4,7 @@
 mod common;
 mod guest;
 
-/// What unmodified programs get, in and beside the chosen cgroup, while the agent runs, when it was killed, and after it.
+/// Prints the sockets of unmodified programs in and beside the chosen cgroup: while the agent runs, after it was killed, and after it.
 const SCRIPT: &str = r#"
 set -e
 cd /tmp

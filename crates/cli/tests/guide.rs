@@ -1,4 +1,4 @@
-//! What the guides say works as it is printed.
+//! Tests that the commands of the guides work as they are printed.
 
 mod common;
 

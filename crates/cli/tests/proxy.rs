@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// What a test waits for at most.
+/// Longest wait of a test.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A side of the proxy, ended with the test.
@@ -173,7 +173,7 @@ fn socks_to(proxy: SocketAddr, command: u8, name: &str, port: u16) -> (TcpStream
     (stream, reply[3], u16::from_be_bytes([reply[10], reply[11]]))
 }
 
-/// What a client shows of itself to its user, and to Prometheus: `twice` was sent and came back two times.
+/// Checks the client's live status and its Prometheus metrics: `twice` bytes were sent and came back two times.
 fn is_seen(client: &Side, metrics: SocketAddr, twice: u64) {
     let programs = vmcc_tunnel::live::programs();
     let own = programs.iter().find(|program| program.pid == client.child.id()).unwrap();

@@ -26,7 +26,7 @@ fn report(dir: &Path, extra: &[&str]) -> String {
     format!("file://{}", dir.join("out/report.html").canonicalize().unwrap().display())
 }
 
-/// What pages said on the console.
+/// Console messages of pages.
 fn console(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stderr);
     text.lines().filter(|l| l.contains("CONSOLE")).map(str::to_owned).collect()
@@ -103,8 +103,7 @@ fn nothing_is_loaded_from_anywhere() {
     }
 }
 
-/// What a report of the demo measures of itself in a window of this width: width of the page, width of the table of
-/// cases, width of its frame.
+/// Measures a report of the demo in a window of this width: widths of the page, of the table of cases, and of its frame.
 fn widths(dir: &Path, window: u32) -> Vec<u32> {
     let html = fs::read_to_string(dir.join("demo/report.html")).unwrap();
     let script = "<script>const f = document.querySelector('#cases .scroll'); parent.document.body.id = 'widths ' + \
@@ -250,7 +249,7 @@ fn every_picture_is_saved_as_svg_and_as_csv_with_its_numbers() {
     assert!(picture.contains(">reno</text>") && picture.contains("Smoothed RTT"));
 }
 
-/// Where there are more lines than can be told apart, some are shown, and the others when they are chosen.
+/// A chart with too many lines to tell apart shows some of them, and the others on selection.
 #[test]
 fn of_many_cases_some_are_shown_and_the_others_on_demand() {
     let dir = folder();

@@ -36,7 +36,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What a user does after a crash works, and then nothing is left.
+/// Checks that the commands of a user after a crash work, and that nothing is left then.
 fn all_is_well(dir: &Path, at: &str) {
     let (code, status) = json(dir, &["status"]);
     assert_eq!(code, 0, "{at}: {status}");
@@ -177,7 +177,7 @@ fn root_ups_at_the_same_time_agree() {
     nothing_is_left("after all");
 }
 
-/// What one is removing is not in the way of another, nor what one is making in the way of who looks.
+/// Removal by one process does not block another one, and an incomplete load does not disturb readers.
 #[test]
 fn root_ups_and_downs_at_the_same_time_are_served_in_turn() {
     let (dir, _down) = (folder(), Down);

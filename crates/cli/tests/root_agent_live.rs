@@ -41,7 +41,7 @@ fn available() -> String {
     fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
 }
 
-/// Whether this one is all that is left of ours.
+/// True if this is the only algorithm of ours that is left.
 fn is_left(name: &str) -> bool {
     available().split_whitespace().filter(|one| one.starts_with("mp_")).eq([name])
 }

@@ -1,4 +1,4 @@
-//! What can be seen of an agent and of connections: `vmcc status`, `vmcc events`, and who may ask.
+//! Visibility of an agent and of connections: `vmcc status`, `vmcc events`, and access rights.
 #![cfg(feature = "root-tests")]
 
 mod agent;

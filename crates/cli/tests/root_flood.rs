@@ -130,7 +130,7 @@ fn shows_something(found: &[CloseRequest], greedy: &Tenant, modest: &Tenant) -> 
     found[..at].iter().filter(|r| greedy.has_asked(r)).filter(same).count() >= PER_SECOND
 }
 
-/// What `vmcc status` and `vmcc doctor` say.
+/// Checks the reports of `vmcc status` and `vmcc doctor`.
 fn assert_reported(lost: u64) {
     let dir = folder();
     let (_, status) = json(dir.path(), &["status"]);

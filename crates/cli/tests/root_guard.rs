@@ -23,7 +23,7 @@ use vmcc_netlink::{PathManager, SubflowEnds};
 
 const PORT: u16 = 5341;
 
-/// Who manages the client's paths.
+/// Path manager of the client.
 #[derive(Clone, Copy, PartialEq)]
 enum Manager {
     Kernel,
@@ -83,7 +83,7 @@ impl Guarded {
         up(&[&["--guard"], arguments].concat())
     }
 
-    /// How many paths carry data only when no other is left.
+    /// Number of paths that carry data only when no other is left.
     fn backups(&self) -> usize {
         subflows(&self.net.client).iter().filter(|s| s.mptcp.is_some_and(|m| m.backup)).count()
     }
@@ -96,7 +96,7 @@ impl Guarded {
             .find(|s| s.local.ip() == std::net::IpAddr::V4(local) && s.mptcp.is_some_and(|m| m.established))
     }
 
-    /// What a daemon that manages paths would do.
+    /// Opens a second path as a path manager in user space would.
     fn second_path(&self) {
         if self.manager == Manager::User {
             until("the first path", || self.path(0).is_some());

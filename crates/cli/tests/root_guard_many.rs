@@ -17,14 +17,14 @@ use vmcc_host::diag::Diag;
 const CONNECTIONS: u16 = 8;
 const PORT: u16 = 5360;
 
-/// How many of the client's second paths carry data, or are in a handshake.
+/// Number of the client's second paths that carry data, or are in a handshake.
 fn second_paths(client: &Namespace, established: bool) -> usize {
     let all = client.within(|| Diag::open().unwrap().subflows_and_attempts().unwrap());
     let is = |local: std::net::SocketAddr| local.ip().to_string() == "10.77.1.1";
     all.iter().filter(|s| is(s.local) && s.established == established && s.mptcp.is_some()).count()
 }
 
-/// How many subflows the client has asked for.
+/// Number of subflows that the client has requested.
 fn joins(client: &Namespace) -> u64 {
     let text = client.within(|| std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap());
     let mut lines = text.lines().filter(|line| line.starts_with("MPTcpExt:"));

@@ -113,7 +113,7 @@ fn root_quic_is_carried_by_programs_without_rights() {
     assert_eq!(ends_of_quic(dir.path()), BTreeMap::new());
 }
 
-/// Who carries QUIC below this folder, and as which user, once it has given up root's rights.
+/// Processes that carry QUIC below this folder, with their user, once they have given up root's rights.
 fn ends_of_quic(folder: &Path) -> BTreeMap<u32, u32> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let end = |entry: fs::DirEntry| {

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use wire::Pair;
 
-/// What each port sends in the same seconds, in Mbit/s on the wire; `None` if a stream has ended before. Each has streams all the
+/// Rate of each port in the same seconds, in Mbit/s on the wire; `None` if a stream has ended before. Each port has streams all the
 /// time, enough to keep its queue from running empty.
 fn rates(pair: &Pair, ports: &[(&str, &str)]) -> Option<Vec<f64>> {
     let sent = || ports.iter().map(|(port, _)| sent_bytes(pair, port)).collect::<Vec<_>>();
@@ -82,7 +82,7 @@ fn two_ports() -> Pair {
     pair
 }
 
-/// Whether a device of a budget is there.
+/// True if the device of a budget exists.
 fn has_bucket(pair: &Pair) -> bool {
     pair.ip("-o link show").contains("vmccb")
 }

@@ -40,7 +40,7 @@ fn fill(pair: &Pair) {
     }
 }
 
-/// How many of [`fill`]'s arrive, until none has for a while.
+/// Number of [`fill`]'s datagrams that arrive, until none has for a while.
 fn arrived(receiver: &UdpSocket) -> u64 {
     let mut bytes = [0; PAYLOAD];
     let mut count = 0;

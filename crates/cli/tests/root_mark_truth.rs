@@ -1,4 +1,4 @@
-//! What becomes of a served port when its record or what is on it is not as vmcc left it.
+//! Served ports whose record or queues are not as vmcc left them.
 #![cfg(feature = "root-tests")]
 
 mod common;
@@ -20,7 +20,7 @@ fn record(pair: &Pair) -> PathBuf {
 
 type Damage = fn(&PathBuf);
 
-/// What may happen to a record.
+/// Damages to a record.
 const DAMAGES: [(&str, Damage); 5] = [
     ("corrupt", |path| fs::write(path, "{\"port\":").unwrap()),
     ("empty", |path| fs::write(path, "").unwrap()),
@@ -37,7 +37,7 @@ const DAMAGES: [(&str, Damage); 5] = [
     }),
 ];
 
-/// What a damage left beside the record is as it was; it goes.
+/// Checks that a damage's file beside the record is unchanged, and removes it.
 fn assert_untouched(path: &Path) {
     let other = path.with_extension("precious");
     if other.exists() {
@@ -100,7 +100,7 @@ fn root_mark_a_member_whose_record_is_lost_is_listed_and_removed() {
     pair.assert_nothing_left();
 }
 
-/// What somebody else does, and what the answer says of it.
+/// Changes by somebody else, with a part of the reported difference.
 const OTHERS: [(&str, &str); 5] = [
     ("qdisc del dev p0 root", "its queues are gone"),
     ("qdisc replace dev p0 root handle 8001: pfifo limit 9", "pfifo 8001:"),
@@ -191,7 +191,7 @@ fn root_mark_says_what_became_of_a_budget_and_repairs_it() {
     }
 }
 
-/// What one port's repair makes anew is another device, into which the other's packets do not go yet.
+/// Repair of one port creates another device, which the packets of the other port do not enter yet.
 #[test]
 fn root_mark_says_that_a_budget_was_made_anew_without_a_port_and_repairs_it() {
     let pair = Pair::new();

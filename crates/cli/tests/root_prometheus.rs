@@ -44,7 +44,7 @@ fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// What it answers; `data` of it.
+/// Queries Prometheus; returns `data` of the reply.
 fn ask(pair: &Pair, path: &str) -> Value {
     let answer = pair.here.within(|| {
         let mut socket = TcpStream::connect("127.0.0.1:9090").unwrap();

@@ -51,7 +51,7 @@ impl Net {
         net
     }
 
-    /// What goes from one host to the other without the relay is swallowed, and nobody is told.
+    /// Drops packets between the hosts that bypass the relay, silently.
     fn cut_direct(&self) {
         for (from, to) in [("10.9.1", "10.9.3"), ("10.9.3", "10.9.1")] {
             run(&format!("ip -n {} rule add from {from}.0/24 to {to}.0/24 blackhole", self.router));
@@ -73,7 +73,7 @@ impl Net {
         server
     }
 
-    /// Whether the relay has no address given away, or soon has none: it is looked at so often, every 50 ms.
+    /// True if the relay has no allocated address now, or within this number of looks, 50 ms apart.
     fn relays_nothing_within(&self, looks: u32) -> bool {
         let gone = || self.relay.run("ss --no-header --udp --all sport ge 49152").trim().is_empty();
         (0..looks).any(|look| {
@@ -87,7 +87,7 @@ impl Net {
     }
 }
 
-/// Whether a TURN server answers a STUN request within some seconds.
+/// True if a TURN server answers a STUN request within some seconds.
 fn answers() -> bool {
     let socket = UdpSocket::bind("10.9.5.1:0").unwrap();
     socket.connect("10.9.5.1:3478").unwrap();

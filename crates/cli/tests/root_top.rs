@@ -24,8 +24,8 @@ fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
-/// Whether a path of the document is a line of the screen: both ends (the local port only where there is room), the device
-/// and figures of the same kind. What changes from look to look is compared by its order of magnitude.
+/// True if a path of the document is a line of the screen: both ends (the local port only where there is room), the device
+/// and figures of the same kind. Figures that change between looks are compared by their order of magnitude.
 fn is_shown(path: &Value, lines: &[String]) -> bool {
     let text = |key: &str| path[key].as_str().unwrap_or_default().to_owned();
     let (local, remote) = (text("local"), text("remote"));

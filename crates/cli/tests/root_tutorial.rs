@@ -16,7 +16,7 @@ use pair::Pair;
 use std::fs;
 use terminal::Terminal;
 
-/// What is left out or in another form here: who is root already, has built the package, and stays in one shell.
+/// Prelude for the tutorial's commands here: the test is root, has built the package, and stays in one shell.
 const HERE: &str = "set -e; cd /opt; sudo() { \"$@\"; }; make() { :; }\n";
 const LIVE: &str = "vmcc top";
 

@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What waits to be read, or to leave.
+/// Size of the send and receive buffers of a packet socket.
 const BUFFER_BYTES: usize = 8 << 20;
 /// A packet and what the kernel writes before it.
 const MAX_BYTES: usize = 1 << 16;
-/// How often is looked whether it is over, if nothing comes.
+/// Interval of checks for the end while no packet arrives.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// An interface, and its namespace.
@@ -142,7 +142,7 @@ fn carry(source: &Socket, sink: &Socket, wire: Wire, mut draws: Draws, enough: &
     }
 }
 
-/// Whether an interface was only off, or the call was interrupted.
+/// True if an interface was only down, or the call was interrupted.
 fn is_passing(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Interrupted || error.raw_os_error() == Some(libc::ENETDOWN)
 }

@@ -38,14 +38,14 @@ pub(crate) fn busy_s() -> Option<f64> {
     parse(&fs::read_to_string("/proc/stat").ok()?).map(|ticks| ticks as f64 / ticks_per_s as f64)
 }
 
-/// What a process has used.
+/// CPU time that a process has used.
 pub(crate) fn used_by(process: i32) -> Option<Duration> {
     let ticks_per_s = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
     let ticks = parse_process(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)?;
     Some(Duration::from_secs_f64(ticks as f64 / ticks_per_s as f64))
 }
 
-/// How long that thread of a process has waited for a processor that had to wait longest; zero if the kernel does not say.
+/// Time that a process has waited for a processor: that of the thread that has waited longest. Zero if the kernel does not report it.
 pub(crate) fn waited_by(process: u32) -> Duration {
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let waited =

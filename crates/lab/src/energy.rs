@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vmcc_metrics::observed::Energy;
 
-/// Where Linux shows its zones.
+/// Directory of Linux's powercap zones.
 pub(crate) const POWERCAP: &str = "/sys/class/powercap";
 /// Zones of the registers of processors. Others show the same packages again (`intel-rapl-mmio`).
 const PREFIX: &str = "intel-rapl:";
 /// Counters come round after a minute at the earliest.
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// Why energy is not read here.
+/// Reasons for which energy is not read here.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unread {
     #[error("{root} has no zone of a processor package: no RAPL, as in most virtual machines")]
@@ -116,8 +116,7 @@ impl Rapl {
     }
 }
 
-/// What was used within a window of the run. A machine without counters has none, and nor has one that loses them
-/// meanwhile.
+/// Energy used within a window of the run. There is none on a machine without counters, or if they are lost meanwhile.
 pub(crate) struct Window {
     root: PathBuf,
     from: Duration,

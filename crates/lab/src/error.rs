@@ -1,4 +1,4 @@
-//! What can go wrong in the lab, with the object, the cause and the remedy.
+//! Errors of the lab, with the object, the cause and the remedy.
 
 use crate::guest::GuestError;
 use std::io;
@@ -17,7 +17,7 @@ pub enum Error {
     Spec {
         /// The key, as the scenario spells it.
         key: String,
-        /// What is wrong with it and what would be right.
+        /// The fault, and valid values.
         problem: String,
     },
     /// The scenario asks for something that the kernel engine cannot express.
@@ -25,9 +25,9 @@ pub enum Error {
     NotExpressible {
         /// The key, as the scenario spells it.
         key: String,
-        /// What it asks for.
+        /// The request that is not supported.
         problem: String,
-        /// What to do instead.
+        /// The alternative.
         remedy: String,
     },
     /// A namespace of that name exists.
@@ -52,15 +52,15 @@ pub enum Error {
     NoSuchPort {
         /// The interface asked for.
         port: String,
-        /// Where it was looked for.
+        /// The namespace that was searched.
         namespace: String,
-        /// What there is.
+        /// The ports that it has.
         existing: String,
     },
     /// The process may not do this.
     #[error("{action} needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN); run it with sudo, or use `--engine sim`")]
     Privilege {
-        /// What was tried.
+        /// The action that failed.
         action: String,
     },
     /// The running kernel lacks something.
@@ -68,9 +68,9 @@ pub enum Error {
     KernelFeature {
         /// The feature.
         feature: String,
-        /// How we know.
+        /// Evidence that it is missing.
         cause: String,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
     /// A program is not installed.
@@ -86,21 +86,21 @@ pub enum Error {
     ProgramFailed {
         /// The program.
         program: String,
-        /// Where it ran.
+        /// Namespace in which it ran.
         namespace: String,
-        /// What it said.
+        /// The reason that it gave.
         cause: String,
-        /// What to look at.
+        /// The remedy.
         remedy: String,
     },
     /// The kernel refused a request.
     #[error("{action} {object}: {source}")]
     Kernel {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// On what.
         object: String,
-        /// What the kernel answered.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The congestion control could not be loaded or attached.
@@ -108,17 +108,17 @@ pub enum Error {
     CongestionControl {
         /// The algorithm.
         name: String,
-        /// What happened.
+        /// The cause.
         cause: String,
     },
     /// A measurement contradicts the set-up, so its figures would be worthless.
     #[error("{what}: {cause}; {remedy}")]
     Measurement {
-        /// What was measured.
+        /// The measured object.
         what: String,
-        /// What was found.
+        /// The contradiction that was found.
         cause: String,
-        /// What to look at.
+        /// The remedy.
         remedy: String,
     },
     /// A file of the lab could not be read or written.
@@ -138,10 +138,10 @@ pub enum Error {
     /// A virtual machine that is a host of the run cannot be had, or ended.
     #[error(transparent)]
     Guest(#[from] GuestError),
-    /// What the lab said inside such a machine.
+    /// Error of the lab inside such a machine.
     #[error("in the virtual machine: {message}")]
     Machine {
-        /// What the caller should do about it.
+        /// Class of the error, by the action that the caller should take.
         kind: ErrorKind,
         /// Its error with all causes, which has the remedy.
         message: String,
@@ -152,7 +152,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the caller should do about it.
+    /// Class of the error, by the action that the caller should take.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Spec { .. }

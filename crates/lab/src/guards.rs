@@ -14,7 +14,7 @@ pub(crate) struct Guards {
     tally: Tally,
 }
 
-/// What became of what algorithms asked to close.
+/// Results of the algorithms' requests to close paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tally {
     closed: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Tally {
     /// Of the path to be kept nothing was alive.
     nothing_to_keep: u64,
     refused: u64,
-    /// Why, the first time.
+    /// Reason of the first refusal.
     refusal: Option<String>,
     /// The kernel programs could not pass them on.
     lost: u64,
@@ -61,7 +61,7 @@ impl Guards {
         Ok(())
     }
 
-    /// What became of all that was asked for.
+    /// Results of all requests so far.
     pub(crate) fn tally(&self, algorithms: &[Loaded]) -> Tally {
         let own = algorithms.iter().filter(|loaded| loaded.is_own());
         let lost = own.map(|loaded| loaded.shortage().requests_lost).sum();
@@ -86,7 +86,7 @@ impl Tally {
         }
     }
 
-    /// What a reader of the run's figures has to know of it. `at` is the virtual machine where it was, if it was in one.
+    /// Warnings for readers of the run's figures. `at`: the virtual machine in which the algorithms ran, if it was one.
     pub(crate) fn warnings(&self, at: Option<&str>) -> Vec<String> {
         let whose = at.map_or(String::new(), |host| format!("virtual machine {host}: "));
         let failed = self.refused + self.lost;

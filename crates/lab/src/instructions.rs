@@ -9,10 +9,10 @@ use std::thread;
 use std::time::Duration;
 
 const ONLINE: &str = "/sys/devices/system/cpu/online";
-/// How long counters are tried for: long enough for any to have been given its turn.
+/// Duration of a trial of the counters: long enough for each of them to have had its turn.
 const TRIED: Duration = Duration::from_millis(5);
 
-/// Why instructions are not counted here.
+/// Reasons for which instructions are not counted here.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Uncounted {
     #[error(
@@ -39,7 +39,7 @@ impl Uncounted {
         }
     }
 
-    /// Whether the machine may have counters even so.
+    /// True if the machine may have counters nevertheless.
     pub(crate) fn is_unknown(&self) -> bool {
         matches!(self, Self::NotPermitted(_))
     }
@@ -56,7 +56,7 @@ impl Uncounted {
     }
 }
 
-/// What a counter says: of several that share one of the processor's, each counts for a part of the time.
+/// Reading of a counter. Events that share one of the processor's counters are each counted for a part of the time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Reading {
     counted: u64,
@@ -65,7 +65,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// What would have been counted in all of the time; `None` if nothing was: no processor executes nothing.
+    /// Count scaled to the whole time; `None` if nothing was counted: no processor executes nothing.
     fn all(self) -> Option<f64> {
         if self.counted == 0 || self.running.is_zero() {
             return None;
@@ -74,7 +74,7 @@ impl Reading {
     }
 }
 
-/// What has been counted since it was opened.
+/// Source of a count that starts when it is opened.
 pub(crate) trait Source {
     /// `None` if something was not counted.
     fn all(&mut self) -> Option<f64>;
@@ -132,15 +132,14 @@ fn processors(list: &str) -> impl Iterator<Item = usize> {
         .flatten()
 }
 
-/// Whether instructions are counted here, found out by counting.
+/// Tests if instructions are counted here, by counting some.
 pub(crate) fn try_to_count() -> Result<(), Uncounted> {
     let mut counters = Counters::open(Hardware::INSTRUCTIONS)?;
     thread::sleep(TRIED);
     counters.all().map(drop).ok_or(Uncounted::Still)
 }
 
-/// What was executed within a window of the run. A machine without counters has none, and nor has one that loses them
-/// meanwhile.
+/// Instructions executed within a window of the run. There are none on a machine without counters, or if they are lost meanwhile.
 pub(crate) struct Window<S = Counters> {
     from: Duration,
     to: Duration,
@@ -219,7 +218,7 @@ mod tests {
         }
     }
 
-    /// What a window finds that is looked at in these seconds.
+    /// Count of a window that is updated at these seconds, and the number of times that it opened counters.
     fn found(seconds: &[u64], open: impl Fn() -> Option<Counting>) -> (Option<f64>, usize) {
         let mut window =
             Window { from: Duration::from_secs(1), to: Duration::from_secs(4), state: State::Before };

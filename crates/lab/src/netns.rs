@@ -17,7 +17,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use vmcc_netlink::{Links, PortInfo};
 
-/// Where `ip netns` looks for names.
+/// Directory in which `ip netns` looks for names.
 pub(crate) const NAMES: &str = "/run/netns";
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -26,7 +26,7 @@ type Job = Box<dyn FnOnce() + Send>;
 #[derive(Debug)]
 pub struct Netns {
     name: String,
-    /// Whether `ip netns` shows it.
+    /// True if `ip netns` shows it.
     named: bool,
     handle: File,
     jobs: Option<Sender<Job>>,
@@ -170,7 +170,7 @@ impl Drop for Netns {
     }
 }
 
-/// Where the calling thread's namespace is.
+/// File of the calling thread's namespace.
 const OWN: &str = "/proc/thread-self/ns/net";
 
 /// Moves the calling thread into a new namespace, which gets a name if there is a `mount_point`.

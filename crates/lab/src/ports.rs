@@ -18,11 +18,11 @@ struct Served {
 /// The ports of a run. Dropping them gives the ports back; removing their namespaces does, too.
 pub(crate) struct Ports(Vec<Served>);
 
-/// What a port did.
+/// Paths and counters of a port.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PortRecord {
     pub(crate) paths: OfPaths,
-    /// Whether it marks at all.
+    /// True if any of its rules marks.
     pub(crate) marks: bool,
     pub(crate) stats: PortStats,
 }
@@ -40,12 +40,12 @@ pub(crate) fn attach(spec: &LabSpec, topology: &Topology) -> Result<Ports, Error
 }
 
 impl Ports {
-    /// Where there are none.
+    /// The empty set, where there are no ports.
     pub(crate) fn none() -> Self {
         Self(Vec::new())
     }
 
-    /// What each port did, in the topology's order.
+    /// Records of all ports, in the topology's order.
     pub(crate) fn records(&self) -> Result<Vec<PortRecord>, Error> {
         let record = |served: &Served| {
             let stats = served.port.stats().map_err(|e| unreadable(&e))?;

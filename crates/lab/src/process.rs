@@ -27,7 +27,7 @@ pub(crate) struct Program {
     ended: Option<ExitStatus>,
 }
 
-/// Where programs start.
+/// Namespace and cgroup in which programs start.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     namespace: String,
@@ -42,7 +42,7 @@ impl Place {
     }
 }
 
-/// What a program that ended left.
+/// Exit status and output of a program.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
@@ -82,7 +82,7 @@ impl Program {
         i32::try_from(self.child.id()).unwrap_or(i32::MAX)
     }
 
-    /// Whether it has ended; never blocks.
+    /// True if it has ended; never blocks.
     pub(crate) fn has_ended(&mut self) -> Result<bool, Error> {
         if self.ended.is_none() {
             let waited = self.child.try_wait();
@@ -100,7 +100,7 @@ impl Program {
         Ok(())
     }
 
-    /// What it left, if it has ended.
+    /// Exit status and output, if it has ended.
     pub(crate) fn output(&mut self) -> Result<Option<Ended>, Error> {
         if !self.has_ended()? {
             return Ok(None);
@@ -112,7 +112,7 @@ impl Program {
         Ok(self.ended.map(|status| Ended { status, stdout, stderr }))
     }
 
-    /// What it has written so far, whether it has ended or not.
+    /// Standard output so far, before and after its end.
     pub(crate) fn written(&self) -> Result<Vec<u8>, Error> {
         let failed = |e| Error::file(format!("the output of {}", self.name), e);
         read_all(&self.stdout).map_err(failed)
@@ -140,7 +140,7 @@ impl Drop for Program {
     }
 }
 
-/// Where a program is, by path or in PATH.
+/// Finds a program by path or in PATH.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let there = |path: PathBuf| path.is_file().then_some(path);
     if program.contains('/') {
@@ -150,7 +150,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).find_map(|directory| there(directory.join(program)))
 }
 
-/// Whether a program is there to be started.
+/// True if a program is installed: by path or in PATH.
 pub(crate) fn is_installed(program: &str) -> bool {
     find(program).is_some()
 }

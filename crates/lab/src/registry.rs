@@ -1,4 +1,4 @@
-//! What each live run owns, on disk, so that the leftovers of a killed run can be found and removed.
+//! On-disk record of the objects of each live run, so that the leftovers of a killed run can be found and removed.
 //!
 //! One JSON file per run in `/run/vmcc`, rewritten (atomically) before an object is created. It names its
 //! owner by process id, start time and boot: a recycled process id is not mistaken for the owner.
@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Where the records are.
+/// Directory of the records.
 const DIRECTORY: &str = "/run/vmcc";
 /// Records are small; a larger file is not ours.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
@@ -158,7 +158,7 @@ impl Drop for Record {
     }
 }
 
-/// What [`clean`] removed.
+/// Objects that [`clean`] removed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Cleaned {
@@ -180,7 +180,7 @@ pub struct Cleaned {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Busy {
-    /// Where it is.
+    /// Its directory.
     pub cgroup: PathBuf,
     /// The processes in it; without any, it has cgroups inside.
     pub processes: Vec<i32>,

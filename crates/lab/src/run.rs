@@ -23,14 +23,14 @@ use vmcc_metrics::observed::Energy;
 use vmcc_results::RunOutput;
 use vmcc_scenario::ResolvedCase;
 
-/// How long a program may take beyond its time; emulated machines are slow to finish.
+/// Grace period of a program beyond its time; emulated machines are slow to finish.
 const GRACE_PERIOD: Duration = Duration::from_secs(20);
-/// How often progress is reported.
+/// Interval of progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 const LOOK_AT: &str =
     "run the same command by hand in a namespace, and see whether the machine is overloaded";
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
@@ -38,17 +38,17 @@ pub struct Progress {
     pub elapsed: Duration,
     /// Time that the traffic takes.
     pub total: Duration,
-    /// What each path carries at this moment, with its name.
+    /// Current rate of each path, with its name.
     pub path_rates_bps: Vec<(String, f64)>,
 }
 
-/// How to run.
+/// Control of a run by its caller.
 pub struct Control<'a> {
     /// Set by the caller to stop; the run ends with [`Error::Interrupted`] within a few hundred milliseconds.
     pub cancel: &'a AtomicBool,
     /// Called a few times per second.
     pub progress: &'a mut dyn FnMut(&Progress),
-    /// What sends.
+    /// The programs that send.
     pub programs: Programs,
     /// The virtual machine that a host is, if one is, and the case that the run is of, which it is told.
     pub machine: Option<(&'a mut Machine, &'a ResolvedCase)>,
@@ -109,7 +109,7 @@ fn session<'a>(
     machine.prepare(case, spec, topology).map(Some)
 }
 
-/// What a transfer uses.
+/// Parts of a run that a transfer uses.
 struct Built<'a, 'b> {
     topology: &'a Topology,
     ports: &'a Ports,
@@ -117,28 +117,28 @@ struct Built<'a, 'b> {
     session: Option<&'a mut Session<'b>>,
 }
 
-/// What a virtual machine noticed of its own absences.
+/// Times off of a virtual machine.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Absent {
     pub(crate) host: usize,
-    /// When it ran again, in microseconds, and for how long it had been off, as it noticed.
+    /// Microseconds at which it ran again, and the length of the time off that it noticed then.
     pub(crate) noticed_us: Vec<(u64, u64)>,
     /// For how long it was stopped.
     pub(crate) stopped: Vec<Duration>,
     /// The share of the time for which it was not stopped that it had a processor.
     pub(crate) busy: f64,
-    /// What became of paths that its algorithms asked to close.
+    /// Results of its algorithms' requests to close paths.
     pub(crate) asked: Tally,
 }
 
-/// What a transfer left to be measured.
+/// Observations of a transfer, from which it is measured.
 pub(crate) struct Observed {
     pub(crate) samples: Samples,
     /// Per flow.
     pub(crate) reports: Vec<Report>,
-    /// When each flow began, after the run's start: what its report counts from.
+    /// Start of each flow after the run's start, in microseconds: the origin of the times in its report.
     pub(crate) started_us: Vec<u64>,
-    /// What the ports did.
+    /// Paths and counters of the ports.
     pub(crate) ports: Vec<PortRecord>,
     /// CPU time of the whole host within the measured window.
     pub(crate) cpu_s: Option<f64>,
@@ -148,12 +148,12 @@ pub(crate) struct Observed {
     pub(crate) instructions: Option<f64>,
     /// The virtual machine, if there is one.
     pub(crate) absent: Option<Absent>,
-    /// What became of paths that algorithms asked to close.
+    /// Results of the algorithms' requests to close paths.
     pub(crate) asked: Tally,
 }
 
-/// Whether a flow's congestion control runs on this kernel. Of one that a virtual machine sends only if its receiver echoes marks
-/// as that algorithm's do.
+/// True if a flow's congestion control runs on this kernel. That of a flow which a virtual machine sends is needed here only if its
+/// receiver has to echo marks as the algorithm's receivers do.
 fn needs_here(spec: &LabSpec, flow: &Flow) -> bool {
     let echoes = match &flow.cc {
         Cc::Registry(params) => params.algorithm().info().needs_ecn,
@@ -349,7 +349,7 @@ fn transfer(
     })
 }
 
-/// What a host's flows send, where they send files.
+/// Files that a host's flows send, by flow.
 fn files(spec: &LabSpec, control: &Control<'_>, host: usize, running: &[Running]) -> Vec<(usize, PathBuf)> {
     let own = running.iter().filter(|flow| spec.flows[flow.flow].client() == host);
     let file = |flow: &Running| Some((flow.flow, flow.data(spec, &control.programs)?));
@@ -379,8 +379,8 @@ fn report_progress(spec: &LabSpec, control: &mut Control<'_>, samples: &Samples,
     (control.progress)(&Progress { elapsed: elapsed.min(total), total, path_rates_bps });
 }
 
-/// What a flow's report counts from. iperf3 exchanges parameters before data, and counts from the data; what others report counts from
-/// their start.
+/// Origin of the times in a flow's report, in microseconds after the run's start. iperf3 exchanges parameters before data, and its report
+/// counts from the data. Other reports count from the start of their programs.
 fn started(spec: &LabSpec, samples: &Samples, flow: &Running) -> u64 {
     match &spec.flows[flow.flow].job {
         Job::Bulk { .. } if flow.counts_from_start() => 0,
@@ -389,7 +389,7 @@ fn started(spec: &LabSpec, samples: &Samples, flow: &Running) -> u64 {
     }
 }
 
-/// When a flow's data began, which its report counts from.
+/// Start of a flow's data, from which its report counts.
 fn first_byte(samples: &Samples, flow: usize) -> u64 {
     let tracks = samples.tracks.iter().filter(|track| track.flow == flow);
     let busiest = tracks.max_by_key(|track| track.points.last().map_or(0, |point| point.bytes_acked));

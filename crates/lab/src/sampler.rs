@@ -21,7 +21,7 @@ use vmcc_metrics::observed::Closed;
 /// More points than any run of the lab takes; beyond, sampling stops.
 const MAX_POINTS: usize = 10_000_000;
 
-/// What one subflow's socket said at one moment.
+/// Sample of one subflow's socket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Point {
     pub(crate) t_us: u64,
@@ -48,10 +48,10 @@ pub(crate) struct Track {
     pub(crate) port: u16,
     /// Number of its socket: that of the first track.
     pub(crate) socket: usize,
-    /// Whether it is an MPTCP subflow.
+    /// True for an MPTCP subflow.
     pub(crate) multipath: bool,
-    /// What the subflows of one MPTCP connection share: the receiver's token. The sender's sockets will not do:
-    /// kernels report neither token of the first subflow of a connection in a way that its other subflows share.
+    /// Identity of the MPTCP connection that its subflows share: the receiver's token. The sender's sockets do not provide one: kernels
+    /// report neither token of a connection's first subflow in a way that its other subflows share.
     pub(crate) token: Option<u32>,
     pub(crate) algorithm: String,
     pub(crate) points: Vec<Point>,
@@ -59,9 +59,9 @@ pub(crate) struct Track {
     pub(crate) timeouts: Option<u32>,
     /// Packets that the receiver got with congestion experienced since then, likewise.
     pub(crate) arrived_ce: Option<u32>,
-    /// When its window was reduced: the first times, where its program tells.
+    /// Times of the first reductions of its window, where its program reports them.
     pub(crate) reductions: Vec<u64>,
-    /// When and why it was given up, where its program tells.
+    /// Time and reason of its close, where its program reports them.
     pub(crate) closed: Option<(u64, Closed)>,
     /// The socket's counters when the track began.
     base: Counters,
@@ -76,7 +76,7 @@ struct Counters {
     arrived_ce: u32,
 }
 
-/// What a program of ours says of a path of one of its connections, counting from the flow's start.
+/// Report of one of vmcc's programs on a path of one of its connections. Times count from the flow's start.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Told {
     /// As [`crate::workload::Connection::port`].
@@ -90,14 +90,14 @@ pub(crate) struct Told {
     pub(crate) closed: Option<(u64, Closed)>,
 }
 
-/// What a queue said at one moment.
+/// Sample of a queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct QueuePoint {
     pub(crate) t_us: u64,
     pub(crate) stats: vmcc_netlink::Counters,
 }
 
-/// What one class of a port said at one moment.
+/// Sample of one class of a port.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ClassPoint {
     pub(crate) t_us: u64,
@@ -115,14 +115,14 @@ pub(crate) struct Samples {
     pub(crate) classes: Vec<BTreeMap<String, Vec<ClassPoint>>>,
     /// Whole connections.
     pub(crate) streams: Streams,
-    /// What became of subflows.
+    /// Fates of subflows.
     pub(crate) fates: Fates,
-    /// What receivers said of sockets whose other end is not here, by that end and their own.
+    /// Receivers' data of sockets whose other end is not here, by that end and their own.
     strangers: BTreeMap<(SocketAddr, SocketAddr), Arrived>,
     points: usize,
 }
 
-/// What only the receiver of a socket knows.
+/// Data of a socket that only its receiver has.
 #[derive(Debug, Clone, Copy, Default)]
 struct Arrived {
     token: Option<u32>,
@@ -143,7 +143,7 @@ pub(crate) struct Sampler<'a> {
     receivers: Vec<Diag>,
     streams: streams::Reader,
     listener: fates::Listener,
-    /// Where an algorithm has something to say.
+    /// Reader of the algorithms' states, if one of them estimates alpha.
     states: Option<States>,
     ports: &'a Ports,
     watched: Vec<Watched>,
@@ -228,7 +228,7 @@ impl<'a> Sampler<'a> {
         self.streams.deliveries(self.spec, t_us)
     }
 
-    /// What the algorithms of a sender estimate, by the sockets' cookies, which exist since the sockets were listed.
+    /// Estimates of a sender's algorithms, by the cookies of the sockets. A socket has a cookie once it has been listed.
     fn alphas(&self, sender: usize) -> Result<BTreeMap<[u8; 8], f64>, Error> {
         let Some(states) = self.states.clone() else { return Ok(BTreeMap::new()) };
         let namespace = self.topology.senders_and_receivers().0[sender];
@@ -262,7 +262,7 @@ impl<'a> Sampler<'a> {
         self.samples.begin();
     }
 
-    /// What was sampled so far.
+    /// Samples taken so far.
     pub(crate) fn samples(&self) -> &Samples {
         &self.samples
     }
@@ -272,7 +272,7 @@ impl<'a> Sampler<'a> {
     }
 }
 
-/// Whether some flow's algorithm estimates the marked fraction as DCTCP does.
+/// True if some flow's algorithm estimates the marked fraction as DCTCP does.
 fn tells_alpha(spec: &LabSpec) -> bool {
     let tells = |cc: &Cc| matches!(cc, Cc::Registry(params) if params.algorithm().info().alpha);
     spec.flows.iter().any(|flow| tells(&flow.cc))

@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub(crate) struct Throttles {
     /// One per throttled host.
     cgroups: Vec<(usize, Cgroup)>,
-    /// What is to come, in order of time.
+    /// Changes to come, in order of time.
     changes: Vec<Change>,
 }
 
@@ -66,7 +66,7 @@ impl Throttles {
     }
 }
 
-/// What holds from each moment on at which a quota begins or ends: the one that began last of those that have not ended.
+/// Quota in force from each start or end of a quota on: the one that began last of those that have not ended.
 fn changes(throttles: &[Throttle]) -> Vec<Change> {
     let begins = throttles.iter().map(|t| (t.at, t.host));
     let mut moments: Vec<_> =
@@ -136,7 +136,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Where cgroups with quotas can be made.
+/// Hierarchy in which cgroups can have CPU quotas.
 fn hierarchy() -> Result<PathBuf, Error> {
     let missing =
         || Error::kernel("making", "cgroups with quotas of processor time", io::Error::other(MISSING));

@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vmcc_lab::guest::{self, Accel, Guest, GuestError, GuestOptions, Stream, kernel, newest_kernel};
 
-/// What a hanging guest costs. At idle priority beside others nothing takes a known time, so nothing else is bounded.
+/// Time limit of a guest that hangs. At idle priority beside others nothing takes a known time, so nothing else has a limit.
 const LONG: Duration = Duration::from_secs(1_800);
 
 fn options() -> GuestOptions {
     GuestOptions { memory_bytes: 512 << 20, time_limit: LONG, ..GuestOptions::default() }
 }
 
-/// What this process has left in the temporary directory and among the processes.
+/// Leftovers of this process in the temporary directory and among the processes.
 fn leftovers() -> Vec<String> {
     let own = format!("vmcc-guest-{}-", std::process::id());
     let dirs = std::env::temp_dir().read_dir().expect("a temporary directory");

@@ -12,7 +12,7 @@ use std::time::Duration;
 use vmcc_lab::guest::Turn;
 use vmcc_metrics::stats::{mean_ci95, percentile_sorted};
 
-/// What an emulated machine fills on a busy host, with a round trip of 10 ms and a queue of some 20 packets.
+/// A link that an emulated machine fills on a busy host: a round trip of 10 ms, and a queue of about 20 packets.
 const SHAPE: Shape = Shape { rate_bps: 20e6, queue_bytes: 30_000.0, delay: Duration::from_millis(5) };
 const TIME_SLICES_MS: [u64; 3] = [30, 120, 480];
 
@@ -122,7 +122,7 @@ fn table_of_weights() {
 
 const BOUNDS_MS: [u64; 9] = [20, 50, 80, 95, 200, 345, 500, 1400, 1600];
 
-/// How many are below each bound and not below the one before, and how many are above all.
+/// Number of values below each bound and not below the previous one, and number of those above all bounds.
 fn histogram<'a>(off_us: impl Iterator<Item = &'a u64>) -> [u32; BOUNDS_MS.len() + 1] {
     let mut counts = [0; BOUNDS_MS.len() + 1];
     for us in off_us {

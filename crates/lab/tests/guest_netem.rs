@@ -102,8 +102,8 @@ fn inside_a_link_loses_what_it_shall() {
     }
 }
 
-/// What a kernel says of its senders' reordering: the most segments by which it has seen one come late, recoveries that it took
-/// back, segments that the receiver reported twice, packets that netem dropped.
+/// Reordering as counted by the sender's kernel: the largest distance in segments that it has seen, recoveries that it undid, segments
+/// that the receiver reported as duplicates (DSACK); and packets that netem dropped.
 fn reordering(run_id: &str) -> [u64; 4] {
     let sender = namespaces_of(run_id).into_iter().find(|name| name.ends_with("-a")).unwrap();
     let sockets = command(&format!("ip netns exec {sender} ss -tinH"));

@@ -88,7 +88,7 @@ fn more_multipath_open_vswitch_userspace_datapath() {
     ovs::compare_backends_multipath(Datapath::Userspace, SLOW, &["bpf"]);
 }
 
-/// What docs/how-to/platforms.md warns of: without `linux-noop`, Open vSwitch removes a queue that it finds when it starts.
+/// Open vSwitch without `linux-noop` removes a queue that it finds when it starts, as docs/how-to/platforms.md warns.
 #[test]
 #[ignore = "runs in a guest"]
 fn inside_open_vswitch_without_noop_removes_the_queue() {

@@ -116,7 +116,7 @@ fn inside_packets_are_spaced_for_an_algorithm_that_needs_ecn() {
     assert!(spaced, "all connections have two packets or more on their way, all the time");
 }
 
-/// Whether connections to this port have fewer than three packets for two of them on their way, in a second.
+/// True if connections to this port have fewer than 1.5 packets in flight on average, within a second.
 fn are_spaced(pair: &Pair, port: u16) -> bool {
     let in_flight: Vec<u32> = (0..40).flat_map(|_| in_flight_pkt(pair, port)).collect();
     let (sum, looks) = (in_flight.iter().sum::<u32>(), u32::try_from(in_flight.len()).unwrap());

@@ -1,5 +1,4 @@
-//! What the wrapper tells an algorithm about why Linux reduces, in both orders in which Linux calls back: before 6.16
-//! and since.
+//! Reasons for reductions in Linux that the wrapper reports to an algorithm, in both orders of Linux's callbacks: before 6.16 and since.
 #![cfg(feature = "root-tests")]
 
 #[path = "switch/guests.rs"]

@@ -1,5 +1,5 @@
-//! Who takes the turns of a class that has nothing more to send, and how soon: on both backends, on paths with a delay,
-//! and to the packet, for the guest's time is that of its instructions.
+//! Redistribution of an idle class's turns among the others, and its delay: on both backends, on paths with a delay, and to the packet,
+//! since the guest's clock counts its instructions.
 #![cfg(feature = "root-tests")]
 
 #[path = "switch/guests.rs"]

@@ -27,10 +27,10 @@ const FEWEST_OF_KNOWN: usize = 3;
 const GOODPUT: f64 = 0.10;
 const RTT: f64 = 0.20;
 const RATE_MBIT: f64 = 20.0;
-/// When the other connection begins and ends, in the simulator; in the kernel it is the first.
+/// Starts and duration of the other connection. The simulator runs with each start, the kernel with the first.
 const STARTS_MS: [u64; 6] = [1500, 1535, 1570, 1605, 1640, 1675];
 const LASTS_MS: u64 = 2000;
-/// What a full frame takes.
+/// Transmission time of a full frame, in milliseconds.
 const PACKET_MS: f64 = 1514.0 * 8.0 / (RATE_MBIT * 1e3);
 
 /// Two paths, DCTCP on one of them for a part of the time. Queues are so short that a window is back a fifth of a second after a cut.
@@ -94,7 +94,7 @@ fn on_the_kernel(name: &str) -> Figures {
     figures(&run(&LabSpec::try_from(&case(name, STARTS_MS[0])).unwrap()).unwrap().metrics)
 }
 
-/// How far the simulator is from the kernel, as parts of the kernel's.
+/// Figures of the kernel and of the simulator. Differences are fractions of the kernel's figures.
 struct Compared {
     real: Figures,
     model: Figures,
@@ -105,7 +105,7 @@ impl Compared {
         each(|which| self.model[which] / self.real[which] - 1.0)
     }
 
-    /// Whether it is as it shall be.
+    /// True if the differences are within the bounds.
     fn is_well(&self, name: &str) -> bool {
         let [goodput, rtt, _] = self.off();
         match HELD_UP.iter().find(|(held_up, _)| *held_up == name) {
@@ -135,7 +135,8 @@ impl Compared {
     }
 }
 
-/// What is wrong, in words; `None` if nothing is. `capacity`: what a connection has on the kernel of what it has on the simulator.
+/// The differences in words, if they are out of bounds. `capacity`: a connection's goodput on the kernel, as a fraction of that on the
+/// simulator.
 fn compared(name: &str, capacity: f64) -> Option<String> {
     let [goodput, rtt, path_a] = simulated(name);
     let model = [goodput * capacity, rtt, path_a * capacity];

@@ -49,7 +49,7 @@ fn root_iperf3_missing_is_a_host_that_cannot() {
     refused(&named("noiperf"), programs, ErrorKind::HostCannot, &words);
 }
 
-/// Who runs the lab without one, as the worker in a guest does.
+/// The case of a caller that runs the lab without a machine, as the worker in a guest does.
 #[test]
 fn root_a_virtual_machine_that_nobody_gave_is_named_by_its_key() {
     let _alone = alone();

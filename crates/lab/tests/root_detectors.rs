@@ -21,7 +21,7 @@ const DETECTORS: [&str; 4] = ["correlation", "counts", "events", "statistics"];
 const HOSTS: usize = 9;
 const SECONDS: usize = 10;
 const EVERY: usize = 11;
-/// How often it is looked which connections there are.
+/// Interval of looks at the table of connections.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Connections over twins of a setting, and as many that share.
 const WANTED: usize = 100;
@@ -35,7 +35,7 @@ struct Setting {
     share: bool,
 }
 
-/// What became of connections of a setting.
+/// Results of the connections of a setting.
 #[derive(Debug, Clone, Default)]
 struct Counts {
     all: usize,
@@ -78,7 +78,7 @@ impl Setting {
         }
     }
 
-    /// How often a VM's connections are made anew in one run: building the hosts takes longer than they last.
+    /// Number of times that a VM's connections are opened in one run: building the hosts takes longer than the connections last.
     fn turns(self) -> usize {
         if self.connections == 1 { 6 } else { 2 }
     }
@@ -167,7 +167,7 @@ fn host(spec: &LabSpec) -> Option<String> {
     }
 }
 
-/// What earlier runs found and this one does, in a file, a line per run: all settings take hours, which may be had in parts.
+/// Results of earlier runs and of this one, in a file with a line per run: all settings take hours, which may be split.
 struct Kept {
     file: PathBuf,
     counts: BTreeMap<Setting, Counts>,

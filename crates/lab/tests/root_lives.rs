@@ -1,5 +1,5 @@
-//! What becomes of connections and subflows, on this machine's kernel and on the simulator: stalls, what is sent again elsewhere,
-//! closed subflows and why, DCTCP's estimate. Each figure is held against something that counts it in another way.
+//! Fates of connections and subflows, on this machine's kernel and on the simulator: stalls, reinjection, closed subflows and the
+//! reasons, DCTCP's estimate. Each figure is checked against something that counts it in another way.
 
 mod common;
 
@@ -158,7 +158,7 @@ fn root_a_subflow_that_shares_a_bottleneck_is_closed_for_that() {
     }
 }
 
-/// What ends a subflow of a kernel's connection is told by its name, by whoever does it.
+/// The reason of a subflow's close is counted under its name, whichever side closes it.
 #[test]
 fn root_why_a_subflow_was_closed() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! What the wrapper tells an algorithm about why Linux reduces, on this host's kernel.
+//! Reasons for reductions in Linux that the wrapper reports to an algorithm, on this host's kernel.
 #![cfg(feature = "root-tests")]
 
 #[path = "../../linux/host/tests/ports/mod.rs"]

@@ -1,4 +1,4 @@
-//! What a receiver that does not read accepts: the kernel and the simulator, of the same buffer.
+//! Amount of data that a receiver accepts without reading: the kernel and the simulator, with the same buffer.
 #![cfg(feature = "root-tests")]
 
 #[path = "../../linux/host/tests/namespace/mod.rs"]

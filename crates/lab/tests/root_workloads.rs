@@ -1,4 +1,4 @@
-//! What programs other than bulk iperf3 do on this machine's kernel: files of a size, bursts of datagrams.
+//! Programs other than bulk iperf3 on this machine's kernel: files of a size, bursts of datagrams.
 
 mod common;
 

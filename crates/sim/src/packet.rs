@@ -1,4 +1,4 @@
-//! What travels: one cache line per packet; SACK ranges of an acknowledgment, and the payload of the few packets whose bytes matter,
+//! Packets: one cache line each. SACK ranges of an acknowledgment, and the payload of the few packets whose bytes matter, are
 //! in parallel slabs.
 //!
 //! Sequence numbers count segments, not bytes: a subflow sends at most 2^32 - 1 segments in a run (6 TB of
@@ -90,7 +90,7 @@ impl Packet {
     /// Free for the host.
     pub const USER: u16 = 1 << 15;
 
-    /// Whether any of `bits` is set.
+    /// True if any of `bits` is set.
     #[inline]
     pub fn has(&self, bits: u16) -> bool {
         self.flags & bits != 0

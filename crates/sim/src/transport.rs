@@ -44,7 +44,7 @@ pub(crate) trait Table {
     fn on_timer<W: Wire>(&mut self, wire: &mut W, id: TimerId);
 }
 
-/// What a kind of endpoint is made of.
+/// Inputs for making endpoints of a kind.
 pub(crate) struct Making<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) fabric: &'a mut Fabric,
@@ -55,7 +55,7 @@ pub(crate) struct Making<'a> {
     pub(crate) labels: &'a [String],
     /// Names of their random draws.
     pub(crate) identities: &'a [String],
-    /// What the user should know.
+    /// Warnings for the user.
     pub(crate) warnings: &'a mut Vec<String>,
 }
 
@@ -79,7 +79,7 @@ impl Making<'_> {
 /// RTT and window samples of one run, about.
 const SAMPLES: u64 = 1_000_000;
 
-/// How far samples are apart where so many subflows are sampled.
+/// Interval between samples when this number of subflows is sampled.
 pub(crate) fn sample_every(scenario: &Scenario, subflows: usize) -> Span {
     let steps = (SAMPLES / (subflows.max(1) as u64)).clamp(10, 1_000);
     Span::from_ps((span(scenario.duration).ps() / steps).max(Span::from_us(100).ps()))
@@ -136,7 +136,7 @@ pub(crate) struct Moved {
     pub(crate) routes: (RouteId, RouteId),
     /// The path that it is on now.
     pub(crate) path: Option<usize>,
-    /// When.
+    /// Time of the move.
     pub(crate) at: Time,
 }
 
@@ -145,7 +145,7 @@ pub(crate) struct Moved {
 pub(crate) struct Part {
     pub(crate) from: Time,
     pub(crate) to: Time,
-    /// Whether it is behind the warm-up.
+    /// True if it is after the warm-up.
     pub(crate) inside: bool,
     /// Per path, measured connections.
     pub(crate) paths: Vec<u64>,
@@ -157,7 +157,7 @@ pub(crate) struct Part {
 
 /// A kind of endpoint in a run.
 pub(crate) trait Transport {
-    /// Who is joined to whom, in a fixed order. Their number decides how fine the series are.
+    /// Pairs of connected hosts, in a fixed order. Their number decides how fine the series are.
     fn ends(&self) -> Vec<Ends>;
 
     /// Moments at which counters have to be read besides the usual ones.
@@ -165,7 +165,7 @@ pub(crate) trait Transport {
         Vec::new()
     }
 
-    /// Whether so much has happened that memory is not for it.
+    /// Checks that the run's records are not too many to keep in memory.
     fn check(&self, _hosts: &[&Hosts]) -> Result<(), SimError> {
         Ok(())
     }
@@ -182,7 +182,7 @@ pub(crate) trait Transport {
     /// A way has moved.
     fn reroute(&mut self, _moved: &Moved, _hosts: &mut [&mut Hosts]) {}
 
-    /// Whether an event of subflows means any, `paths` being the network's.
+    /// True if an event of subflows applies to at least one, `paths` being the network's.
     fn has_subflow(&self, _which: &SubflowEvent, _paths: &[NamedPath]) -> bool {
         false
     }

@@ -11,9 +11,9 @@ pub struct Diagnostic {
     pub place: Option<Place>,
     /// The key, as a path from the top of the scenario.
     pub key: Option<String>,
-    /// What is wrong, and the expected form.
+    /// The fault, and the expected form.
     pub message: String,
-    /// What to do, such as the nearest valid name.
+    /// Remedy, such as the nearest valid name.
     pub help: Option<String>,
 }
 

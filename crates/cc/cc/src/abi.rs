@@ -113,7 +113,7 @@ pub enum State {
     Loss = 4,
 }
 
-/// Why a reduction starts: `enum cc_cause`.
+/// Cause of a reduction: `enum cc_cause`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, TryFromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -130,7 +130,7 @@ pub enum Cause {
     Rto = 3,
 }
 
-/// What happened: `struct cc_event`.
+/// Event on a path, the input of a hook: `struct cc_event`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Event {
@@ -166,7 +166,7 @@ pub struct Event {
     pub peer_ts: u32,
 }
 
-/// What siblings may read of a path: `struct cc_slot`. A zero slot is free.
+/// State of a path that siblings may read: `struct cc_slot`. A zero slot is free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Slot {
@@ -244,11 +244,11 @@ pub struct History {
     pub hold: u16,
     /// The window after it.
     pub back: u16,
-    /// When it ends, in ticks.
+    /// End of that probe, in ticks.
     pub until: u16,
     /// Complete bins, as a ring; 0: unknown.
     pub value: [u16; SHARING_BINS],
-    /// How far a probe of that trial would move a queue of its own.
+    /// Shift that a probe of that trial would cause in a queue of its own.
     pub expected: u16,
     /// The bin of the last trial, modulo 2^8.
     pub tried: u8,
@@ -256,7 +256,7 @@ pub struct History {
     pub doubts: u8,
 }
 
-/// What the detector of shared bottlenecks keeps of a connection: `struct cc_sharing`.
+/// State of the detector of shared bottlenecks for a connection: `struct cc_sharing`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Sharing {
@@ -282,7 +282,7 @@ pub struct Path {
     pub priv_words: [u64; 7],
 }
 
-/// What a hook decided: `struct cc_decision`.
+/// Decision of a hook: `struct cc_decision`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Decision {
@@ -331,7 +331,7 @@ impl Decision {
 pub struct Host {
     /// The algorithm's state.
     pub path: Path,
-    /// What the last step decided, all hooks together.
+    /// Decision of the last step, all hooks together.
     pub decision: Decision,
     /// Congestion window.
     pub cwnd_pkt: u32,

@@ -35,7 +35,7 @@ unsafe impl Sync for Entry {}
 
 include!(concat!(env!("OUT_DIR"), "/table.rs"));
 
-/// What the registry says about an algorithm.
+/// Registry entry of an algorithm.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct AlgorithmInfo {
@@ -47,21 +47,21 @@ pub struct AlgorithmInfo {
     pub title: &'static str,
     /// The paper or standard it implements.
     pub source: &'static str,
-    /// Whether it reads the sibling paths of its connection.
+    /// True if it reads the sibling paths of its connection.
     pub coupled: bool,
-    /// Whether it needs ECN to be negotiated.
+    /// True if it needs ECN to be negotiated.
     pub needs_ecn: bool,
-    /// Whether it estimates the marked fraction as DCTCP does: [`Algorithm::alpha`].
+    /// True if it estimates the marked fraction as DCTCP does: [`Algorithm::alpha`].
     pub alpha: bool,
-    /// Whether it detects paths that share a bottleneck: [`Algorithm::detect`] is to be called.
+    /// True if it detects paths that share a bottleneck: the host is to call [`Algorithm::detect`].
     pub detects: bool,
-    /// Whether it has packets spaced: [`Decision::gap_us`] is to be followed.
+    /// True if it spaces packets: the host is to follow [`Decision::gap_us`].
     pub paces: bool,
     /// Its parameters, in the order of `struct cc_params`.
     pub params: &'static [ParamInfo],
 }
 
-/// What the registry says about a parameter.
+/// Registry entry of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct ParamInfo {
@@ -79,9 +79,9 @@ pub struct ParamInfo {
     pub scale: f64,
     /// The words of a choice; empty for a number.
     pub choices: &'static [&'static str],
-    /// Where default and range come from.
+    /// Source of default and range.
     pub cite: &'static str,
-    /// What it does.
+    /// Its effect.
     pub doc: &'static str,
 }
 
@@ -114,7 +114,7 @@ impl ParamInfo {
 #[error("no congestion-control algorithm `{name}`; {}", crate::params::suggest(nearest, &all_names()))]
 #[non_exhaustive]
 pub struct UnknownAlgorithm {
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
     /// Names like it, most alike first; may be empty.
     pub nearest: Vec<&'static str>,
@@ -154,7 +154,7 @@ impl Algorithm {
         })
     }
 
-    /// What the registry says about it.
+    /// Its registry entry.
     pub fn info(&self) -> &'static AlgorithmInfo {
         &self.entry.info
     }

@@ -24,7 +24,7 @@ impl<'a> From<&'a str> for ParamValue<'a> {
     }
 }
 
-/// Why a parameter was not set. Nothing has changed.
+/// Error of setting a parameter. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParamError {
@@ -33,7 +33,7 @@ pub enum ParamError {
     Unknown {
         /// The algorithm.
         algorithm: &'static str,
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// Names like it, most alike first.
         nearest: Vec<&'static str>,
@@ -102,7 +102,7 @@ impl Params {
         self.values().filter(|(info, value)| to_raw(info, *value) != to_raw(info, info.default))
     }
 
-    /// Why parameters that differ from their defaults have no effect, and what to do; `None` where all have.
+    /// Explanation, with a remedy, for parameters that differ from their defaults and have no effect; `None` if all have one.
     pub fn unheeded(&self) -> Option<String> {
         let info = self.algorithm.info().params.iter().find(|p| p.name == "detector")?;
         let chosen = *info.choices.get(self.get("detector")? as usize)?;

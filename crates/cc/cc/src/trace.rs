@@ -10,7 +10,7 @@ use crate::{
     ParamInfo, Params, Path, Slot, SlotFlags, State,
 };
 
-/// Where the numbers of a trace come from.
+/// Source of the numbers that make up a trace.
 pub trait Source {
     /// The next number; `None` ends the trace.
     fn next(&mut self) -> Option<u64>;
@@ -55,7 +55,7 @@ impl Source for Bytes<'_> {
     }
 }
 
-/// How far the events of a trace may stray from what a real host does.
+/// Range of events and states that a trace may contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conduct {
     /// Only events and states that a host which keeps the contract of `cc.h` can produce.

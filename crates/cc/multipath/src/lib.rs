@@ -1,5 +1,5 @@
-//! What every multipath sender needs, whatever carries its packets: round-trip estimation, the gradual reduction of a window, and
-//! which path takes the next packet, and which are spared from suppression.
+//! Transport-independent parts of a multipath sender: round-trip estimation, proportional rate reduction, packet scheduling, and the
+//! choice of paths that are retained although they share a bottleneck.
 //!
 //! Plain types and functions: no clock, no sockets, no allocation. A sender keeps its own paths and lends them as [`PathView`];
 //! time comes in as an argument. The simulator's MPTCP uses them; congestion control itself is `vmcc_cc`.

@@ -3,7 +3,7 @@
 /// Paths that one connection can have: as many as algorithms couple.
 pub use vmcc_cc::MAX_PATHS;
 
-/// What a scheduler may know of a path. Calls are static, and cheap: they are made per packet.
+/// A path as schedulers see it. Calls are static, and cheap: they are made per packet.
 pub trait PathView {
     /// Smoothed RTT in 1/8 us; 0 before the first sample.
     fn srtt_8us(&self) -> u32;
@@ -13,17 +13,17 @@ pub trait PathView {
     fn cwnd_pkt(&self) -> u32;
     /// Packets in flight.
     fn in_flight_pkt(&self) -> u32;
-    /// Whether the window grows exponentially.
+    /// True if the window grows exponentially.
     fn in_slow_start(&self) -> bool;
-    /// Whether it may carry data at all.
+    /// True if it may carry data at all.
     fn is_established(&self) -> bool;
-    /// Whether it is to carry data only where no regular path can.
+    /// True if it may carry data only where no regular path can.
     fn is_backup(&self) -> bool;
-    /// Whether nothing has answered since its last retransmission timeout.
+    /// True if nothing has answered since its last retransmission timeout.
     fn has_failed(&self) -> bool;
-    /// Whether it repairs what was lost before a retransmission timeout.
+    /// True if it repairs losses from before a retransmission timeout.
     fn is_in_loss(&self) -> bool;
-    /// Whether pacing holds its next packet back.
+    /// True if pacing holds its next packet back.
     fn is_paced_out(&self) -> bool;
 
     /// Packets that the window still allows.
@@ -49,19 +49,19 @@ impl Paths {
         Paths(1 << i)
     }
 
-    /// Whether path `i` is one of them.
+    /// True if path `i` is in the set.
     #[inline]
     pub const fn has(self, i: usize) -> bool {
         self.0 & 1 << i != 0
     }
 
-    /// Whether there is none.
+    /// True if the set is empty.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// How many.
+    /// Number of paths.
     #[inline]
     pub const fn len(self) -> u32 {
         self.0.count_ones()

@@ -22,7 +22,7 @@ impl Prr {
         Prr { recover_pkt: cwnd_pkt.max(1), delivered: 0, out: 0 }
     }
 
-    /// How many packets this ACK allows to send; `delivered` is what it newly delivered, `safe` says that it
+    /// Number of packets that this ACK allows to send. `delivered` is the number that it newly delivered. `safe` means that it
     /// advanced the cumulative acknowledgment without revealing a loss.
     pub fn on_ack(&mut self, pipe: u32, ssthresh: u32, delivered: u32, safe: bool) -> u32 {
         self.delivered += delivered;

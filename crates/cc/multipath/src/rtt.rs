@@ -10,7 +10,7 @@ use vmcc_units::time::{Span, Time};
 /// Linux keeps the minimum RTT over 300 s (`tcp_min_rtt_wlen`).
 const MIN_RTT_WINDOW: Span = Span::from_secs(300);
 
-/// What bounds the retransmission timeout.
+/// Bounds of the retransmission timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtoLimits {
     /// Before the first sample.

@@ -4,8 +4,8 @@
 /// d, if nobody chooses it, as in the paper's experiments: all but one may be suppressed.
 pub const MIN_PATHS: u32 = 1;
 
-/// Whether a path may be suppressed because it shares a bottleneck: only where so many others are in use that `min_paths` (d) are left.
-/// One that has failed, or is a backup, is not in use. One is left whatever is asked for.
+/// True if a path may be suppressed because it shares a bottleneck: at least `min_paths` (d) other paths must be in use.
+/// A path that has failed, or is a backup, is not in use. At least one path is left, whatever `min_paths` is.
 pub fn may_suppress(others_in_use: usize, min_paths: u32) -> bool {
     u32::try_from(others_in_use).unwrap_or(u32::MAX) >= min_paths.max(MIN_PATHS)
 }

@@ -1,4 +1,4 @@
-//! What `vmcc cp` and its far end can be asked for.
+//! Arguments of `vmcc cp` and its remote end.
 
 use super::RelayOptions;
 use super::proxy::most;

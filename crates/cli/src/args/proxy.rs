@@ -1,4 +1,4 @@
-//! What `vmcc proxy`, `vmcc keys` and `vmcc paths` can be asked for.
+//! Arguments of `vmcc proxy`, `vmcc keys` and `vmcc paths`.
 
 use clap::Args;
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! What `vmcc reproduce` can be asked for.
+//! Arguments of `vmcc reproduce`.
 
 use super::EngineChoice;
 use clap::{Args, ValueEnum};

@@ -1,4 +1,4 @@
-//! What a build without the kernel engine answers to commands that need it.
+//! Stubs of the commands that need the kernel engine, for builds without it.
 
 use crate::args::{BenchOptions, MarkOptions, TopOptions, UnmarkOptions, UpOptions};
 use crate::commands::mark::Asked;

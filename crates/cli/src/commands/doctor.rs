@@ -12,7 +12,7 @@ pub(crate) struct Check {
     pub(crate) name: String,
     pub(crate) purpose: String,
     pub(crate) ok: bool,
-    /// Whether that is not known, because only root may try it.
+    /// True if the result is unknown, because only root may try it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) unknown: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,7 +31,7 @@ impl Check {
     }
 }
 
-/// Whether an engine can be used, and if not why.
+/// Usability of an engine, with the reason if it cannot be used.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct EngineState {
     pub(crate) usable: bool,

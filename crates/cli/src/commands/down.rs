@@ -46,7 +46,7 @@ fn text(removed: &[String]) -> String {
     }
 }
 
-/// What an agent had changed is as it was before; what was up before it stays up.
+/// Reports the rollback of an agent's changes. Algorithms that were up before the agent stay up.
 fn after_agent(undone: &Undone, ui: &Ui) -> Result<Exit, Failure> {
     undone.news.iter().for_each(|news| up::say(news, ui));
     undone.problems.iter().for_each(|problem| ui.warn(problem));

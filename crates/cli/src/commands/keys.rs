@@ -42,7 +42,7 @@ pub(super) fn fingerprints(texts: &[String]) -> Result<Vec<Fingerprint>, Failure
     texts.iter().map(|text| text.parse().map_err(Failure::usage)).collect()
 }
 
-/// What is wrong with keys; the text says what helps.
+/// Failure for an error of keys; its text has the remedy.
 pub(super) fn failure(error: &KeysError) -> Failure {
     match error {
         KeysError::Io { .. } | KeysError::Make(_) => Failure::host(error),

@@ -27,7 +27,7 @@ pub(crate) fn paths(options: &PathsOptions, ui: &Ui) -> Result<Exit, Failure> {
 
 type Ranked = (Way, Verdict);
 
-/// Whether it is to be used, or why not.
+/// Verdict on a path: chosen, or the reason for which it is not.
 fn verdict((way, verdict): &Ranked, all: &[Ranked]) -> String {
     match (verdict, &way.seen) {
         (Verdict::Chosen, _) => "chosen".to_owned(),

@@ -5,7 +5,7 @@ use vmcc_agent::{Connection, HostStatus, Path, Program};
 use vmcc_host::taken::Taken;
 use vmcc_tunnel::live;
 
-/// What is kept on this host, with the connections of programs. Who may not look at the kernel sees those alone, if there are any.
+/// State of this host, with the connections of programs. A user who may not read the kernel's state sees only those, if there are any.
 pub(super) fn with(status: Result<HostStatus, Failure>) -> Result<HostStatus, Failure> {
     let own = connections(live::programs());
     match status {
@@ -28,12 +28,12 @@ pub(super) fn with(status: Result<HostStatus, Failure>) -> Result<HostStatus, Fa
     }
 }
 
-/// What root cannot look at has another reason than that it may not.
+/// True for root, whose failures have another cause than a missing privilege.
 fn is_root() -> bool {
     vmcc_agent::needs_root("status").is_ok()
 }
 
-/// Whether nothing but programs can be seen.
+/// True if only connections of programs are visible.
 pub(super) fn are_all(status: &HostStatus) -> bool {
     let programs = status.connections.iter().all(|connection| connection.program.is_some());
     programs && !status.connections.is_empty() && status.algorithms.is_empty()

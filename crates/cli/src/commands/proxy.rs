@@ -62,7 +62,7 @@ fn say(news: &News) {
     crate::ui::note(&text);
 }
 
-/// What went wrong, with the remedy where the text has none.
+/// Failure for an error, with the remedy where the text has none.
 fn failure(error: &ProxyError) -> Failure {
     let text = chain(error);
     match error {

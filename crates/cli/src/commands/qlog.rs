@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vmcc_tunnel::Qlog;
 
-/// What the drafts name it.
+/// Environment variable of the log folder, as the drafts name it.
 const VARIABLE: &str = "QLOGDIR";
 
 /// Opens the folder that was named, or that the environment names. What is asked for and cannot be done is said before anything begins; the

@@ -12,7 +12,7 @@ pub(crate) fn report(folder: &Path, ui: &Ui) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What went wrong while the report was made, with the remedy.
+/// Failure for an error while the report is made, with the remedy.
 pub(crate) fn report_failure(error: &ReportError, folder: &Path) -> Failure {
     match error {
         ReportError::Folder(inner) => folder_failure(inner, folder),

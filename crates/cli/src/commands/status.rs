@@ -81,7 +81,7 @@ fn fallbacks(host: &HostStatus) -> Option<String> {
     Some(text)
 }
 
-/// What the agent says of itself; `--json` has all of it.
+/// Summary of the agent's status; `--json` has all of it.
 fn agent(view: &Value) -> String {
     let count = |key: &str| view[key].as_array().map_or(0, Vec::len);
     let mut text = format!(
@@ -146,7 +146,7 @@ fn beyond(one: &Status) -> Option<String> {
     ))
 }
 
-/// What users lack because others, or they themselves, hold too much.
+/// Uncoupled paths and dropped requests, because other users, or the same one, hold too much.
 fn shortage(one: &Status) -> Option<String> {
     let found = one.shortage.filter(|s| s.uncoupled > 0 || s.requests_lost > 0)?;
     Some(format!(

@@ -30,7 +30,7 @@ pub(crate) fn sentence(summary: &Summary) -> Option<String> {
     Some(format!("{}.", joined(&parts)))
 }
 
-/// How to call a case.
+/// Function that names a case.
 type Name<'a> = &'a dyn Fn(&Case) -> String;
 
 fn mean(case: &Case, metric: &str) -> Option<f64> {

@@ -1,4 +1,4 @@
-//! What `vmcc run` says: its command line, progress, tables, a conclusion; and which engine it takes.
+//! Output of `vmcc run` (its command line, progress, tables, a conclusion) and its choice of the engine.
 
 pub(crate) mod command;
 pub(crate) mod conclusion;

@@ -94,7 +94,7 @@ pub(crate) fn verdict(claim: &ClaimResult) -> &'static str {
     }
 }
 
-/// What ran, in two lines.
+/// Summary of what ran, in two lines.
 pub(crate) fn headline(summary: &Summary) -> String {
     let runs: usize = summary.cases.iter().map(|c| c.runs.len()).sum();
     let mut line = summary.scenario.clone();

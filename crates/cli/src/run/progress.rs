@@ -1,4 +1,4 @@
-//! How far a run is, on stderr: a bar on a terminal, a line now and then elsewhere.
+//! Progress of a run, on stderr: a bar on a terminal, occasional lines elsewhere.
 
 use crate::ui::Ui;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

@@ -1,4 +1,4 @@
-//! What the tests of `vmcc up` and `vmcc down` look at.
+//! Helpers of the tests of `vmcc up` and `vmcc down`.
 #![allow(dead_code, unreachable_pub, reason = "a part of several tests")]
 
 use std::process::Command;

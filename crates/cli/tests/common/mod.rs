@@ -1,4 +1,4 @@
-//! What the end-to-end tests share. They run the program as a user does.
+//! Helpers of the end-to-end tests, which run the program as a user does.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use assert_cmd::Command;

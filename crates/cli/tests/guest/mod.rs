@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_vmcc");
 
-/// What a shell script, whose `$VMCC` is the program, prints in a guest with the newest kernel of a series.
+/// Output of a shell script, whose `$VMCC` is the program, in a guest with the newest kernel of a series.
 pub fn output(series: &str, script: &str) -> Output {
     Command::new(PROGRAM)
         .args(["internal", "guest", "--kernel", series, "--time-limit", "240", "--", "sh", "-c"])

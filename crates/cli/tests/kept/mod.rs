@@ -96,7 +96,7 @@ impl Drop for Agent {
     }
 }
 
-/// What the kernel, and nothing of ours, says of a namespace.
+/// State of a namespace according to the kernel, without vmcc.
 pub fn seen(namespace: &Namespace) -> String {
     let mut all = String::new();
     for command in ["mptcp endpoint show", "mptcp limits show", "-o link show"] {
@@ -122,7 +122,7 @@ pub fn endpoints(namespace: &Namespace) -> String {
     run(&format!("ip -n {namespace} mptcp endpoint show"))
 }
 
-/// What an agent keeps on disk.
+/// Files that an agent keeps on disk.
 pub fn state() -> Vec<PathBuf> {
     let entries = fs::read_dir("/run/vmcc").into_iter().flatten().flatten().map(|entry| entry.path());
     entries.filter(|path| path.to_string_lossy().contains("agent")).collect()

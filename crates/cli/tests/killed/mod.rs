@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// How a program ended that was to be killed.
+/// End of a program that was to be killed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ended {
     /// Before the call of this name.
@@ -106,7 +106,7 @@ fn chosen(calls: &[String], most: usize) -> Vec<usize> {
     (0..most).map(|i| wanted[i * (wanted.len() - 1) / (most - 1)]).collect()
 }
 
-/// Why [`Traced::until`] came back.
+/// Reason for which [`Traced::until`] returned.
 enum Stop {
     /// This thread is about to make the call.
     Before(Pid, String),
@@ -208,7 +208,7 @@ impl Traced {
     }
 }
 
-/// Whether the netlink request at this address of the process asks for a list: such a one changes nothing.
+/// True if the netlink request at this address of the process asks for a list, which changes nothing.
 fn only_lists(pid: Pid, request: u64) -> bool {
     // `struct nlmsghdr`: the length, the type and the flags, the sequence number and the sender.
     let Ok(word) = ptrace::read(pid, request as ptrace::AddressType) else { return false };

@@ -66,7 +66,7 @@ impl Machine {
         command
     }
 
-    /// What it says; it must succeed.
+    /// Runs a command, which must succeed, and returns its output.
     pub fn run(&self, line: &str) -> String {
         let output = self.command(line).output().unwrap();
         let said =
@@ -75,7 +75,7 @@ impl Machine {
         said
     }
 
-    /// What the agent is to keep; it needs a moment.
+    /// Configures the agent. The change takes a moment.
     pub fn configure(&self, text: &str) {
         self.run(&format!("printf %s \"{text}\" >/etc/vmcc/vmcc.toml && systemctl reload vmcc"));
     }

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 pub const NOBODY: &str =
     "setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs";
 
-/// What nobody can read and write: the program, and a folder.
+/// Files that [`NOBODY`] can read and write: the program, and a folder.
 pub struct Files(TempDir);
 
 impl Files {

@@ -116,7 +116,7 @@ impl Terminal {
         self.child.wait().unwrap()
     }
 
-    /// Whether lines are edited and echoed, the usual screen is shown and the cursor is seen.
+    /// True if lines are edited and echoed, the usual screen is shown and the cursor is visible.
     pub fn is_as_before(&self) -> bool {
         let edited = libc::ECHO | libc::ICANON;
         settings(&self.end).c_lflag & edited == edited && self.shows_usual_screen()

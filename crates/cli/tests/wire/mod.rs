@@ -57,7 +57,7 @@ impl Pair {
         run(&format!("tc -n {} {arguments}", self.a))
     }
 
-    /// What `tc` shows of all queues and of the filters at the port.
+    /// Output of `tc` for all queues, and for the filters at the port.
     pub fn queues(&self) -> String {
         let filters = |hook: &str| {
             let shown =
@@ -163,7 +163,7 @@ impl Pair {
         Server::start(&self.b, port)
     }
 
-    /// What an iperf3 client in `a` measured at the receiver, in bits per second.
+    /// Throughput of an iperf3 client in `a`, measured at the receiver, in bits per second.
     pub fn client(&self, options: &str) -> f64 {
         self.a.iperf(options)
     }

@@ -19,7 +19,7 @@ pub struct Dist {
     /// Largest sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
-    /// How many samples the figures stand on.
+    /// Number of samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What one path (one subflow's route) carried, summed over the connections of the measured traffic.
+/// Figures of one path (one subflow's route), summed over the connections of the measured traffic.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PathMetrics {
     /// The path's name in the scenario.

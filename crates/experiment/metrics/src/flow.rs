@@ -1,4 +1,4 @@
-//! What is known about one connection.
+//! Record of one connection, transfer or request.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,9 +25,9 @@ pub struct FlowRecord {
     pub size_bytes: Option<u64>,
     /// Bytes delivered in order to the receiving application.
     pub delivered_bytes: u64,
-    /// Whether a sized transfer completed.
+    /// True if a sized transfer completed.
     pub completed: bool,
-    /// Whether the figures of the summary count it: not competing, and if it ends by itself, begun after the warm-up.
+    /// True if the figures of the summary count it: not competing, and if it ends by itself, begun after the warm-up.
     #[serde(default)]
     pub measured: bool,
     /// Delivered bytes times 8 per second: of a sized transfer over its life, else within the measured window.

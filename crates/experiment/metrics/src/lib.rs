@@ -1,4 +1,4 @@
-//! What vmcc measures, said once.
+//! Metrics of vmcc, each defined once.
 //!
 //! [`catalogue`] lists every metric: its name, unit, title, meaning, where it stands in a result and which engines
 //! observe it. `vmcc metrics`, the table in `docs/reference/metrics.md`, the JSON [`schema`], table headers, plot titles and the

@@ -1,7 +1,7 @@
-//! What an engine saw of one run, before any figure is made of it.
+//! Observations of an engine in one run, from which figures are computed.
 //!
-//! Engines fill these types and nothing else; what a counter or a sample means is said here, once, and every engine
-//! observes just that. What an engine cannot see is `None` or empty.
+//! Engines fill these types and nothing else. Each counter and sample is defined here, once, for all engines. A value that an
+//! engine cannot observe is `None` or empty.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -49,16 +49,16 @@ pub struct Observed {
     pub responses: Vec<Response>,
     /// Probes, those of one way in the order of time.
     pub probes: Vec<Probe>,
-    /// What was delivered when: parts of time without gap, cut at least at the window's ends and where competing traffic
+    /// Deliveries over time: parts of time without gap, cut at least at the window's ends and where competing traffic
     /// starts and stops.
     pub parts: Vec<Part>,
-    /// Whether parts are as fine as the series' interval.
+    /// True if parts are as fine as the series' interval.
     pub parts_per_interval: bool,
     /// Packets that queues and links dropped anywhere.
     pub dropped_pkt: Option<u64>,
     /// CPU seconds of the whole host within the window.
     pub cpu_s: Option<f64>,
-    /// What processors and memory of the whole host used within the window, where counters of theirs were read.
+    /// Energy that processors and memory of the whole host used within the window, if their counters were read.
     pub energy: Option<Energy>,
     /// Instructions that all processors of the host executed within the window, where they were counted.
     pub instructions: Option<f64>,
@@ -77,7 +77,7 @@ pub struct Energy {
     pub dram_j: Option<f64>,
 }
 
-/// When a host neither sent nor processed anything, in the whole run.
+/// Off times of a host in the whole run: it neither sent nor processed anything.
 #[derive(Debug, Clone)]
 pub struct Off {
     /// Its name.
@@ -86,7 +86,7 @@ pub struct Off {
     pub total_us: f64,
     /// Each time; windows that overlap are one.
     pub lengths_ns: Histogram<u64>,
-    /// When it ran again and how long it had been off, in microseconds: the first [`Off::MAX_KEPT`] times.
+    /// Ends of its off times, each with the length in microseconds: the first [`Off::MAX_KEPT`].
     pub times: Vec<(Moment, f64)>,
     /// For how long it was stopped each time, in nanoseconds, where something else than the host itself knows.
     pub stopped_ns: Option<Histogram<u64>>,
@@ -104,15 +104,15 @@ impl Off {
 pub struct Entry {
     /// Its label.
     pub label: String,
-    /// Whether it is not what the run is about.
+    /// True if it is not what the run is about.
     pub competing: bool,
-    /// When it starts.
+    /// Start time.
     pub start: Moment,
-    /// When it stops, at the end of the run at the latest.
+    /// Stop time, at the end of the run at the latest.
     pub stop: Moment,
     /// Datagram payload that arrived within the window.
     pub datagram_bytes: f64,
-    /// Whether it only asks what packets meet: nothing of it is delivered to anybody.
+    /// True if it only probes the network: it delivers nothing to an application.
     pub probes: bool,
 }
 
@@ -123,7 +123,7 @@ pub struct Path {
     pub name: String,
     /// The port's rate, unless it changes during the run.
     pub rate_bps: Option<f64>,
-    /// What the port sent within part of the window: bytes, and how many seconds that part has.
+    /// Bytes that the port sent within part of the window, and the length of that part in seconds.
     pub sent: Option<(f64, f64)>,
     /// Packets dropped on the path.
     pub dropped_pkt: Option<u64>,
@@ -152,7 +152,7 @@ pub struct Class {
     pub threshold: Vec<(Moment, f64)>,
 }
 
-/// What a connection does.
+/// Workload of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Job {
     /// Sends as long as it may.
@@ -177,15 +177,15 @@ pub struct Connection {
     pub to: String,
     /// Its congestion control.
     pub cc: String,
-    /// What it does.
+    /// Its workload.
     pub job: Job,
-    /// When it starts: its first SYN.
+    /// Start time: that of its first SYN.
     pub start: Moment,
-    /// When it is to stop.
+    /// Planned stop time.
     pub stop: Moment,
-    /// Whether its handshake completed.
+    /// True if its handshake completed.
     pub established: bool,
-    /// When the receiver had the last byte of a transfer.
+    /// Time at which the receiver had the last byte of a transfer.
     pub received: Option<Moment>,
     /// Payload that the receiving application got in order, in the whole run.
     pub delivered_bytes: u64,
@@ -211,25 +211,25 @@ pub struct Subflow {
     pub number: usize,
     /// Index into [`Observed::paths`].
     pub path: Option<usize>,
-    /// Whether it was established, of one that was opened several times, the last time.
+    /// True if it was established; if it was opened several times, the last time.
     pub established: bool,
-    /// Why it was closed each time before it was opened again.
+    /// Reason of each close that was followed by another opening.
     pub earlier: Vec<Closed>,
     /// It continues one that was on another path before.
     pub continues: bool,
-    /// How it ended.
+    /// Its end.
     pub end: End,
-    /// When the algorithm closed it, or it was given up; only the simulator tells.
+    /// Time at which the algorithm closed it, or it was given up; simulator only.
     pub closed_at: Option<Moment>,
-    /// What was counted in the whole run.
+    /// Counters over the whole run.
     pub counters: Counters,
-    /// When losses or marks reduced its window: the first times, by time; only the simulator tells.
+    /// Times at which losses or marks reduced its window: the first ones, in order; simulator only.
     pub reductions: Vec<Moment>,
-    /// What was seen at equal intervals, by time.
+    /// Samples at equal intervals, in order.
     pub samples: Vec<Sample>,
 }
 
-/// How a subflow ended.
+/// End of a subflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum End {
     /// Nobody saw it.
@@ -243,7 +243,7 @@ pub enum End {
     Closed(Closed),
 }
 
-/// Why a subflow was closed while its connection went on.
+/// Reason for closing a subflow while its connection went on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Closed {
     /// The other end finished it.
@@ -273,10 +273,10 @@ pub struct Counters {
     pub echoed_ce: Option<u64>,
 }
 
-/// What a subflow's sender said at one moment.
+/// Sample of a subflow's sender at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sample {
-    /// When.
+    /// Time of the sample.
     pub at: Moment,
     /// Smoothed round-trip time in 1/8 µs; 0 before the first.
     pub srtt_8us: u32,
@@ -284,7 +284,7 @@ pub struct Sample {
     pub cwnd_pkt: u32,
     /// DCTCP's estimate of the marked fraction, where the algorithm has one.
     pub alpha: Option<f64>,
-    /// What was acknowledged so far; only whether it grew is asked.
+    /// Count that grows with acknowledgments; only its growth is used.
     pub acked: u64,
 }
 
@@ -293,9 +293,9 @@ pub struct Sample {
 pub struct Response {
     /// Index into [`Observed::connections`].
     pub connection: usize,
-    /// When it was asked, or began to wait for those before it on its connection.
+    /// Time of the request, or the time at which it began to wait for those before it on its connection.
     pub asked: Moment,
-    /// When the whole answer was there, if it was within the run.
+    /// Time at which the whole answer was there, if it was within the run.
     pub answered: Option<Moment>,
     /// The size of the answer.
     pub bytes: u64,
@@ -308,14 +308,14 @@ pub struct Probe {
     pub entry: usize,
     /// Index into [`Observed::paths`].
     pub path: Option<usize>,
-    /// When it was sent.
+    /// Send time.
     pub sent: Moment,
-    /// When its answer arrived, if that was in time.
+    /// Arrival time of its answer, if that was in time.
     pub answered: Option<Moment>,
-    /// Whether its answer says that it had arrived with congestion experienced; `None`: answers do not say.
+    /// True if its answer reports that it arrived with congestion experienced; `None`: answers do not report it.
     pub marked: Option<bool>,
-    /// Whether the run lasted until its answer would have been late: of all others, those that were not lost are known
-    /// before those that were.
+    /// True if the run lasted until its timeout. Of all other probes, the answered ones are known before the lost ones, which
+    /// would bias the loss.
     pub due: bool,
 }
 
@@ -335,7 +335,7 @@ pub struct Part {
 }
 
 impl Observed {
-    /// Whether a moment is within the window.
+    /// True if a moment is within the window.
     pub fn in_window(&self, at: Moment) -> bool {
         at >= self.window.0 && at <= self.window.1
     }
@@ -353,18 +353,18 @@ impl Observed {
 }
 
 impl Subflow {
-    /// Whether it was ever established.
+    /// True if it was ever established.
     pub fn was_established(&self) -> bool {
         self.established || !self.earlier.is_empty()
     }
 
-    /// How often it was opened.
+    /// Number of times that it was opened.
     pub(crate) fn opened(&self) -> u64 {
         let lives = self.earlier.len() as u64 + u64::from(self.established);
         lives.saturating_sub(u64::from(self.continues))
     }
 
-    /// How often it was open and ended as `which` says.
+    /// Number of times that it was open and ended in a way that `which` accepts.
     pub(crate) fn ended(&self, which: fn(End) -> bool) -> Option<u64> {
         let earlier = self.earlier.iter().filter(|why| which(End::Closed(**why))).count() as u64;
         (self.end != End::Unseen).then(|| earlier + u64::from(self.established && which(self.end)))
@@ -372,7 +372,7 @@ impl Subflow {
 }
 
 impl Connection {
-    /// Whether it sends as long as it may.
+    /// True if it sends as long as it may.
     pub fn endless(&self) -> bool {
         self.job == Job::Endless
     }

@@ -24,7 +24,7 @@ pub struct NameId(u32);
 pub struct SeriesPoint<'a> {
     /// Microseconds from the start of the run.
     pub t_us: u64,
-    /// What was sampled: a path, a queue, a flow.
+    /// Sampled object: a path, a queue, a flow.
     pub entity: &'a str,
     /// Which of its values, with the unit in the name (`cwnd_pkt`, `queue_bytes`, `goodput_bps`).
     pub metric: &'a str,
@@ -55,7 +55,7 @@ impl Series {
         self.t_us.len()
     }
 
-    /// Whether there is no sample.
+    /// True if there is no sample.
     pub fn is_empty(&self) -> bool {
         self.t_us.is_empty()
     }

@@ -65,7 +65,7 @@ impl Unit {
         }
     }
 
-    /// What values of this unit are shown in, the largest first.
+    /// Units for display, each with its divisor, the largest first.
     fn steps(self) -> &'static [(f64, &'static str)] {
         match self {
             Self::BitsPerSecond => &[(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")],

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use vmcc_config::Diagnostic;
 
-/// Why a scenario could not be loaded or resolved.
+/// Error of loading or resolving a scenario.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
@@ -20,7 +20,7 @@ pub enum ScenarioError {
     Unusable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
     /// There is neither a built-in scenario nor a file of this name.

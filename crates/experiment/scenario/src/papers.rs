@@ -9,7 +9,7 @@ use crate::builtin::{self, Builtin};
 pub struct Paper {
     /// Its short name, which is also the folder of its scenarios.
     pub key: &'static str,
-    /// What it is about.
+    /// Its subject.
     pub title: &'static str,
     /// Its figures and tables that can be measured, in its order.
     pub figures: &'static [Figure],
@@ -20,11 +20,11 @@ pub struct Paper {
 pub struct Figure {
     /// Its short name, unique in its paper.
     pub key: &'static str,
-    /// What it shows.
+    /// Its content.
     pub shows: &'static str,
-    /// Where the paper contradicts itself about it, or leaves out what decides its numbers.
+    /// Contradictions of the paper about it, and omissions of what decides its numbers.
     pub errata: &'static [&'static str],
-    /// Why no scenario can have it.
+    /// Reason for which no scenario can have it.
     pub without: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! What an engine is given: a scenario resolved into cases.
+//! Input of an engine: a scenario resolved into cases.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ impl Scale {
     }
 }
 
-/// What the command line may change.
+/// Overrides from the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
     /// `key=value` texts; a comma list of values becomes an axis of the sweep.
@@ -53,7 +53,7 @@ pub struct ResolvedCase {
     pub index: usize,
     /// The value of each axis of the sweep, in the sweep's order.
     pub set: IndexMap<String, Value>,
-    /// What to run. Its `runs` and `seed` already include the overrides.
+    /// The scenario to run. Its `runs` and `seed` already include the overrides.
     pub scenario: Scenario,
 }
 

@@ -1,4 +1,4 @@
-//! What this kernel can do with an algorithm.
+//! Check of an algorithm on this kernel: load it, then transfer under it.
 
 use crate::Error;
 use crate::bench::Pair;
@@ -9,14 +9,14 @@ use vmcc_host::{LoadError, Loaded};
 /// Long enough for both subflows to join and leave slow start, on an emulated machine as well.
 const DURATION: Duration = Duration::from_secs(1);
 
-/// What came of an algorithm.
+/// Result of a check.
 #[derive(Debug)]
 pub enum Checked {
     /// It loads, and a transfer under it over two subflows arrived as it was sent.
     Carried {
-        /// How much was sent.
+        /// Bytes sent.
         bytes: u64,
-        /// How long it took until all had arrived.
+        /// Time until the receiver had all of them, in seconds.
         seconds: f64,
     },
     /// It loads, and the transfer failed.

@@ -18,7 +18,7 @@ const PORT: u16 = 5400;
 const PATHS: usize = 2;
 /// Descriptors for everything else.
 const SPARE_FILES: u64 = 256;
-/// How long the last second subflow may take.
+/// Timeout for the last second subflow to join.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Two namespaces of their own, and connections between them with two subflows each.
@@ -45,7 +45,7 @@ impl Crowd {
         Ok(Self { pair: Pair::multipath(PATHS)?, ends: Vec::new(), server: None })
     }
 
-    /// Where the connections are opened.
+    /// Namespace in which the connections are opened.
     pub fn client(&self) -> &Netns {
         &self.pair.client
     }

@@ -1,4 +1,4 @@
-//! What the kernel programs cost, and whether they work on this kernel: traffic over unshaped paths between two
+//! Benchmarks and checks of the kernel programs on this kernel: traffic over unshaped paths between two
 //! namespaces, without a scenario.
 //!
 //! | | |

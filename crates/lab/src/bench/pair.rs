@@ -27,7 +27,7 @@ pub(super) struct Pair {
     next_port: u16,
 }
 
-/// What was sent, and how long until the receiver had all of it.
+/// Result of a transfer: bytes sent, and seconds until the receiver had all of them.
 pub(super) struct Transfer {
     pub(super) bytes: u64,
     pub(super) seconds: f64,
@@ -99,7 +99,7 @@ impl Pair {
         })
     }
 
-    /// Whether new connections use ECN, at both ends.
+    /// Switches ECN of new connections on or off, at both ends.
     pub(super) fn ecn(&self, on: bool) -> Result<(), Error> {
         let value = if on { "1" } else { "0" };
         self.sides().into_iter().try_for_each(|side| side.sysctl("net.ipv4.tcp_ecn", value))

@@ -15,7 +15,7 @@ use vmcc_scenario::model::{DescheduleEvent, Event, EventKind, First, Host, Proto
 use vmcc_scenario::{ResolvedCase, Scenario};
 use vmcc_units::Nanos;
 
-/// How often the kernel is sampled.
+/// Interval of the kernel's samples.
 const SAMPLE_INTERVAL: Nanos = Nanos::from_millis(10);
 /// One-way delay that the lab's own links and bridges have anyway; up to this none is added.
 pub const OWN_DELAY: Nanos = Nanos::from_micros(50);
@@ -31,8 +31,8 @@ impl TryFrom<&ResolvedCase> for LabSpec {
 }
 
 impl LabSpec {
-    /// What a case asks for. Hosts of these names are virtual machines even if they always run in this case, so that cases
-    /// in which they are off have something to be compared with; besides those that the case itself names. `seed` is that of what is random.
+    /// Spec of a case. The hosts of `machines` are virtual machines even if they always run in this case, so that cases with times off
+    /// have a baseline. So are the hosts that the case itself names. `seed` is the seed of everything random.
     ///
     /// # Errors
     /// As for [`LabSpec::try_from`].

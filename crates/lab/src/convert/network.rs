@@ -38,7 +38,7 @@ fn parallel(network: &Network, path: &vmcc_network::Path) -> Result<Path, Error>
     Ok(Path { name: path.name.clone(), out: direction(out)?, back: direction(back)? })
 }
 
-/// What is behind the port of a link. netem draws every packet's delay by itself.
+/// Wire behind the port of a link. netem draws the delay of each packet independently.
 fn wire(name: &str, link: &LinkSettings) -> Result<Wire, Error> {
     if !link.jitter.is_zero() && !link.reorder {
         let problem =
@@ -131,7 +131,7 @@ fn routed(network: &Network, pairs: &Pairs, lanes_key: &'static str) -> Result<(
     Ok((Layout::Routed(routed), network.paths.iter().map(path).collect()))
 }
 
-/// What a network says of its links elsewhere, by the link.
+/// Names and paths that a network gives its links, by link.
 #[derive(Default)]
 struct Uses<'a> {
     names: BTreeMap<LinkId, &'a str>,

@@ -18,7 +18,7 @@ pub(super) fn is_quic(scenario: &Scenario, traffic: &Traffic) -> bool {
     traffic.protocol(&scenario.host) == Protocol::Quic && traffic.kind.has_connections()
 }
 
-/// What its programs cannot do.
+/// Refuses traffic that the QUIC programs cannot send.
 pub(super) fn check(traffic: &Traffic, key: &impl Fn(&str) -> String) -> Result<(), Error> {
     let TrafficKind::Bulk(_) = &traffic.kind else {
         let problem = format!("traffic of kind {:?} over QUIC; \"bulk\" is possible", traffic.kind.name());

@@ -219,7 +219,7 @@ fn a_machine_that_is_named_is_one_in_its_own_case() {
 const LEAVES: &str = "[topology]\nkind='leaf-spine'\nleaves=2\nspines=2\nhosts_per_leaf=2\nrate='20mbit'\n\
                       delay='20us'\n";
 
-/// Where flows are spread by hash, a pair of hosts has one number of ways, and so of subflows.
+/// Flows spread by hash have one number of routes, and so of subflows, per pair of hosts.
 #[test]
 fn entries_between_the_same_hosts_have_the_same_number_of_subflows() {
     let spec = |first: &str, second: &str| {

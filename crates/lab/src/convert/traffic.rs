@@ -17,7 +17,7 @@ use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
 /// iperf3's `MAX_BLOCKSIZE`.
 const LONGEST_WRITE: Bytes = Bytes::new(1 << 20);
-/// What a cache holds: equally many of each five hundredth of the distribution.
+/// Number of objects in a cache: one for each five hundredth of the size distribution.
 const OBJECTS: usize = 500;
 /// Several times what lies between two looks at the kernel's sockets.
 const LINGER: Nanos = Nanos::from_millis(50);
@@ -56,7 +56,7 @@ pub(super) fn convert(
     Ok(flows)
 }
 
-/// Who sends to whom, and over how many ways where flows are spread by hash.
+/// Pairs of sender and receiver, with their number of routes where flows are spread by hash.
 pub(super) fn all_pairs(scenario: &Scenario, hosts: &[String]) -> Result<Pairs, Error> {
     let mut all = Pairs::new();
     for (traffic, label) in scenario.traffic.iter().zip(Traffic::labels(&scenario.traffic)) {
@@ -73,7 +73,7 @@ pub(super) fn all_pairs(scenario: &Scenario, hosts: &[String]) -> Result<Pairs, 
     Ok(all)
 }
 
-/// What each connection does, and how many there are.
+/// Job of each connection, and the number of connections.
 fn job(scenario: &Scenario, traffic: &Traffic, key: &impl Fn(&str) -> String) -> Result<(Job, u32), Error> {
     match &traffic.kind {
         TrafficKind::Bulk(bulk) => {
@@ -174,7 +174,7 @@ fn probing(
     })
 }
 
-/// How often all of it is sent.
+/// Number of rounds: times that all of it is sent.
 fn rounds(kind: &TrafficKind) -> u32 {
     match kind {
         TrafficKind::Sized(sized) => sized.rounds.unwrap_or(1),
@@ -182,7 +182,7 @@ fn rounds(kind: &TrafficKind) -> u32 {
     }
 }
 
-/// When its programs run: of datagrams, each time that they are on; of an incast, round by round.
+/// Start and stop of each run of its programs: one per on-time of datagrams, one per round of an incast.
 fn times(
     flow: &Flow,
     kind: &TrafficKind,
@@ -274,7 +274,7 @@ fn writes_at(traffic: &Traffic, chunk_key: &str) -> Result<Option<(BitsPerSec, B
     }
 }
 
-/// What an entry cannot choose, because the kernel has one way of doing it.
+/// Refuses settings that an entry cannot choose, because the kernel has only one behaviour.
 fn check_kernels_own(common: &Common, key: &impl Fn(&str) -> String) -> Result<(), Error> {
     let linux = Host::default();
     if common.scheduler.is_some_and(|own| own != linux.scheduler) {
@@ -330,7 +330,7 @@ fn check_subflows(given: Option<u32>, key: String, (lanes, paths): (&[usize], &[
     }
 }
 
-/// How an entry's flows use the lanes between two hosts, each given by its path: probes have one on each.
+/// Transports of an entry's flows over the lanes between two hosts, each given by its path. Probes have one per lane.
 fn transports(
     scenario: &Scenario,
     traffic: &Traffic,
@@ -365,7 +365,7 @@ pub(super) fn lane_on(path: usize, lanes: &[usize], key: &str) -> Result<usize, 
     lane.ok_or_else(|| Error::spec(key, "no vNIC uses this path, or it does not join these hosts"))
 }
 
-/// How a flow uses the lanes between its hosts, each given by its path.
+/// Transport of a flow over the lanes between its hosts, each given by its path.
 fn transport(
     scenario: &Scenario,
     traffic: &Traffic,

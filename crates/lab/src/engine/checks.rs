@@ -1,4 +1,4 @@
-//! Whether this host can run the kernel engine or a guest.
+//! Checks of this host for the kernel engine and for guests.
 
 use crate::energy::{POWERCAP, Rapl, Unread};
 use crate::engine::Unusable;
@@ -27,7 +27,7 @@ const REQUIRED: [&str; 10] = [
 const TUN: &str = "/dev/net/tun";
 const EMULATOR: &str = "qemu-system-x86_64";
 
-/// What the host can do: its kernel, and the programs of the lab. Asked once per process, as it takes seconds.
+/// Checks of the host: its kernel, and the programs of the lab. They run once per process, as they take seconds.
 pub fn checks() -> &'static [Check] {
     static ALL: OnceLock<Vec<Check>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -52,7 +52,7 @@ fn program(name: &str, purpose: &'static str, install: &str) -> Check {
     }
 }
 
-/// Whether joules are read here.
+/// Check that the energy counters (RAPL) can be read.
 fn energy() -> Check {
     let unread = Rapl::open(Path::new(POWERCAP)).err();
     Check {
@@ -65,7 +65,7 @@ fn energy() -> Check {
     }
 }
 
-/// Whether instructions are counted here.
+/// Check that instructions can be counted.
 fn counted_instructions() -> Check {
     let uncounted = instructions::try_to_count().err();
     Check {
@@ -78,7 +78,7 @@ fn counted_instructions() -> Check {
     }
 }
 
-/// Whether the kernel engine runs anything here.
+/// Checks that the kernel engine can run on this host.
 ///
 /// # Errors
 /// The first thing that is missing.
@@ -86,7 +86,7 @@ pub fn kernel_usable() -> Result<(), Unusable> {
     required(&REQUIRED)
 }
 
-/// Whether this host's kernel can run `plan`.
+/// Checks that this host's kernel can run `plan`.
 pub(super) fn kernel_can(plan: &Plan) -> Result<(), Unusable> {
     if !nix::unistd::geteuid().is_root() {
         return Err(Unusable::NotRoot);
@@ -101,7 +101,7 @@ pub(super) fn kernel_can(plan: &Plan) -> Result<(), Unusable> {
     })
 }
 
-/// Whether a host can be a virtual machine.
+/// Checks that a host can be a virtual machine.
 fn machine_usable() -> Result<(), Unusable> {
     if !Path::new(TUN).exists() {
         return Err(Unusable::Lacks {
@@ -113,7 +113,7 @@ fn machine_usable() -> Result<(), Unusable> {
     guest_usable()
 }
 
-/// What not every case needs.
+/// Names of the checks that `spec` needs beyond `REQUIRED`.
 fn needed(spec: &LabSpec) -> Vec<String> {
     let mut names = Vec::new();
     if spec.serves_ports() {
@@ -141,10 +141,10 @@ fn required(names: &[&str]) -> Result<(), Unusable> {
     })
 }
 
-/// Whether a guest can be booted.
+/// Checks that a guest can be booted.
 ///
 /// # Errors
-/// What is missing.
+/// The thing that is missing.
 pub fn guest_usable() -> Result<(), Unusable> {
     if !is_installed(EMULATOR) {
         return Err(Unusable::NoEmulator { program: EMULATOR });

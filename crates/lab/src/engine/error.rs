@@ -1,13 +1,13 @@
-//! Why an engine of the lab cannot be used here, and why a guest gave no output.
+//! Errors: an engine of the lab cannot be used here, or a guest gave no output.
 
 use crate::guest::GuestError;
 use std::io;
 use vmcc_engine::{EngineError, ErrorKind};
 
-/// What prepares guests.
+/// Command that prepares guests.
 const SETUP_GUEST: &str = "make setup-guest";
 
-/// Why an engine cannot be used on this host.
+/// Reasons why an engine cannot be used on this host.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unusable {
@@ -19,9 +19,9 @@ pub enum Unusable {
     Lacks {
         /// The check, as `vmcc doctor` lists it.
         check: String,
-        /// What was found.
+        /// Reason that the check gives.
         reason: String,
-        /// What mends it.
+        /// Remedy, if there is one.
         remedy: Option<String>,
     },
     /// No program to run a guest.
@@ -40,13 +40,13 @@ pub enum Unusable {
         key: &'static str,
         /// The host.
         host: String,
-        /// Why it cannot be one.
+        /// Reason why it cannot be one.
         cause: Box<Self>,
     },
 }
 
 impl Unusable {
-    /// What mends it.
+    /// Remedy for the user.
     pub fn remedy(&self) -> &str {
         match self {
             Self::NotRoot => "run it with sudo, or use --engine sim",
@@ -75,14 +75,14 @@ impl From<GuestError> for EngineError {
     }
 }
 
-/// Why a case in a guest gave no output although the guest booted.
+/// Reasons why a case in a guest gave no output although the guest booted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GuestRunError {
     /// The directory that host and guest share cannot be used.
     #[error("engine guest: {0}")]
     Shared(#[from] io::Error),
-    /// What the lab in the guest said.
+    /// The lab in the guest failed.
     #[error("{message}")]
     Case {
         /// Its error with all causes, which has the remedy.

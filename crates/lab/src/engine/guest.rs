@@ -24,7 +24,7 @@ use vmcc_scenario::{Plan, ResolvedCase};
 pub struct WorkerProgram {
     /// The program, visible in the guest, which has the host's files.
     pub program: PathBuf,
-    /// What comes before the directory.
+    /// Arguments before the directory.
     pub arguments: Vec<OsString>,
     /// Set by the caller to stop a guest that still boots.
     pub stop: Option<&'static AtomicBool>,
@@ -151,7 +151,7 @@ impl Worker {
         }
     }
 
-    /// Why the guest is gone although it still had something to do.
+    /// Error of a guest that ended before its run did.
     fn ended(&mut self) -> EngineError {
         match self.guest.take().map(JoinHandle::join) {
             Some(Ok(Err(error))) => error.into(),

@@ -19,7 +19,7 @@ pub struct Kernel {
     machines: Option<Machines>,
 }
 
-/// What virtual machines need.
+/// Resources of the plan's virtual machines.
 #[derive(Debug)]
 struct Machines {
     /// In every case; others are some in cases that name them.

@@ -22,15 +22,15 @@ use vmcc_scenario::model::EventKind;
 /// Time for a run beyond its duration: building, and emulation without KVM.
 const OVERHEAD: Duration = Duration::from_secs(120);
 
-/// Whether the lab has what every case asks for.
+/// Checks that the lab supports every case of the plan.
 ///
 /// # Errors
-/// What it cannot express, by key.
+/// The setting that it cannot express, by key.
 pub fn expressible(plan: &Plan) -> Result<(), Error> {
     specs(plan).map(drop)
 }
 
-/// What each case asks for.
+/// Lab specification of each case.
 fn specs(plan: &Plan) -> Result<Vec<LabSpec>, Error> {
     let off = off_somewhere(plan);
     plan.cases.iter().map(|case| LabSpec::of(case, &off, 0)).collect()

@@ -15,7 +15,7 @@ use vmcc_engine::{ErrorKind, chain};
 use vmcc_results::RunOutput;
 use vmcc_scenario::ResolvedCase;
 
-/// How often both sides look for files.
+/// Interval at which both sides poll for files.
 pub(super) const POLL: Duration = Duration::from_millis(50);
 /// The longest that a worker waits for its next run before it gives up on the host.
 const IDLE_LIMIT: Duration = Duration::from_secs(120);
@@ -35,7 +35,7 @@ impl Job {
     }
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Answer {
     Output(Box<RunOutput>),

@@ -3,28 +3,28 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why a guest did not run a program to its end.
+/// Reasons why a guest did not run a program to its end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GuestError {
     /// The options contradict themselves or the host.
     #[error("a guest cannot have {problem}")]
     Options {
-        /// What is wrong, and what is possible.
+        /// The fault, and the valid values.
         problem: String,
     },
     /// No kernel of that series is prepared.
     #[error("no kernel {series} for guests among {found}; fetch it with `make setup-guest KERNELS={series}`")]
     NoKernel {
-        /// What was asked for.
+        /// Requested series.
         series: String,
-        /// What there is.
+        /// Prepared releases.
         found: String,
     },
     /// No kernel at all is prepared.
     #[error("no kernel for guests in {searched}; fetch them with `make setup-guest`")]
     NoKernels {
-        /// Where they were looked for.
+        /// Directories that were searched.
         searched: String,
     },
     /// A program that guests need is not installed.
@@ -38,7 +38,7 @@ pub enum GuestError {
     Helper {
         /// The program.
         program: String,
-        /// What it said.
+        /// Cause of the failure.
         cause: String,
     },
     /// The kernel did not come up.
@@ -46,7 +46,7 @@ pub enum GuestError {
     Boot {
         /// The kernel.
         release: String,
-        /// What was observed.
+        /// Observed failure.
         cause: String,
         /// The last lines of its console.
         console: String,
@@ -72,7 +72,7 @@ pub enum GuestError {
     /// The program writes without end.
     #[error("the program in the guest wrote more than {limit_bytes} bytes to {what}; have it write less")]
     TooMuchOutput {
-        /// Where it wrote.
+        /// Output that is too large: `stdout`, `stderr` or `control`.
         what: String,
         /// The most that is read.
         limit_bytes: u64,
@@ -91,7 +91,7 @@ pub enum GuestError {
 }
 
 impl GuestError {
-    /// What the caller should do about it.
+    /// Class of the error, which determines what the caller should do.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Options { .. } => ErrorKind::BadInput,

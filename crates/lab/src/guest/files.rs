@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where distributions put virtiofsd: outside PATH.
+/// Paths of virtiofsd in distributions, outside PATH.
 const PLACES: [&str; 3] = ["/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd", "/usr/lib/virtiofsd"];
-/// How long virtiofsd may take to listen, on a machine that has hardly any time for it.
+/// Timeout for virtiofsd to listen, on a machine that has hardly any time for it.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// A running server. Dropping it kills it.

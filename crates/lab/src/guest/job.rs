@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 
 /// The most that is read of each output, 64 MiB.
 const MAX_OUTPUT_BYTES: u64 = 64 << 20;
-/// How much of a log goes into an error message.
+/// Lines of a log in an error message.
 const DIAGNOSIS_LINES: usize = 25;
 /// Start of the directories' names; the process id and a random part follow.
 const PREFIX: &str = "vmcc-guest-";
-/// What a program finds where the host's PATH may not exist.
+/// PATH of programs in a guest, where the host's PATH may not exist.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// A job's directory, removed with it.
@@ -29,7 +29,7 @@ pub(super) struct Job {
     control: Follower,
 }
 
-/// What the guest has said so far.
+/// State that the guest has reported so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) ready: bool,
@@ -126,7 +126,7 @@ impl Follower {
     }
 }
 
-/// What complete lines on the control port say.
+/// State according to the complete lines on the control port.
 fn state(control: &[u8]) -> State {
     let mut state = State { ready: false, exit_code: None };
     for line in control.split_inclusive(|byte| *byte == b'\n') {

@@ -3,7 +3,7 @@
 use super::GuestError;
 use std::path::{Path, PathBuf};
 
-/// Where root keeps them, for everybody.
+/// Store of root's kernels, for all users.
 const SYSTEM_STORE: &str = "/var/cache/vmcc/kernels";
 
 /// A kernel with its initramfs and modules.
@@ -14,7 +14,7 @@ pub struct KernelImage {
 }
 
 impl KernelImage {
-    /// What `uname -r` prints under it, for example `6.1.0-50-cloud-amd64`.
+    /// Release as `uname -r` prints it, for example `6.1.0-50-cloud-amd64`.
     pub fn release(&self) -> &str {
         &self.release
     }
@@ -79,7 +79,7 @@ fn none_at_all() -> GuestError {
     GuestError::NoKernels { searched: searched.join(" and ") }
 }
 
-/// Where kernels are looked for; must agree with `scripts/fetch-kernels.sh`.
+/// Stores that are searched for kernels; must agree with `scripts/fetch-kernels.sh`.
 fn stores() -> Vec<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(only) = set("VMCC_KERNELS") {

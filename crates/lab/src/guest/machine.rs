@@ -53,13 +53,13 @@ impl Machine {
         Ok(Self { qemu, power, _files: files })
     }
 
-    /// Whether QEMU has ended; never blocks.
+    /// True if QEMU has ended; never blocks.
     pub(super) fn has_ended(&mut self) -> Result<bool, GuestError> {
         let ended = self.power.has_ended(&mut self.qemu);
         ended.map_err(|e| GuestError::Helper { program: QEMU.to_owned(), cause: e.to_string() })
     }
 
-    /// How long a processor of the guest has waited for one of the host's.
+    /// Time for which a processor of the guest has waited for one of the host's.
     pub(super) fn waited(&self) -> Duration {
         cpu::waited_by(self.qemu.id())
     }
@@ -74,7 +74,7 @@ impl Drop for Machine {
     }
 }
 
-/// Whether the machine offers KVM to this user. Whether it works only a boot can tell.
+/// True if the machine offers KVM to this user. Only a boot shows whether it works.
 pub(super) fn kvm_is_offered() -> bool {
     OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok()
 }

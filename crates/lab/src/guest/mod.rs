@@ -38,23 +38,23 @@ use job::Job;
 pub(crate) use job::PATH;
 use machine::Machine;
 
-/// How long a guest may take until it runs the program, emulated on a busy machine; what it waits for one of the host's
-/// processors is not counted, or at idle priority nothing would boot beside a compilation.
+/// Timeout from the start of QEMU to the start of the program, emulated on a busy machine. Time spent waiting for a processor
+/// of the host is not counted: at idle priority nothing would boot beside a compilation.
 const BOOT_LIMIT_EMULATED: Duration = Duration::from_secs(120);
 /// The same with KVM, which boots in about two seconds or, where it is broken, hangs.
 const BOOT_LIMIT_KVM: Duration = Duration::from_secs(10);
-/// How long a guest whose program has ended may take to power off before it is killed.
+/// Timeout for a guest whose program has ended to power off; then it is killed.
 const POWER_OFF_LIMIT: Duration = Duration::from_secs(5);
-/// How often a running guest is looked at.
+/// Poll interval of a running guest.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Why a guest did not boot whose QEMU ended by itself.
+/// Cause of a failed boot if QEMU ended by itself.
 const CRASHED: &str = "the guest ended before it ran the program";
 
 /// KVM was tried in this process and did not bring up a guest.
 static KVM_FAILED: AtomicBool = AtomicBool::new(false);
 
-/// What executes the guest's instructions.
+/// Accelerator: executes the guest's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Accel {
@@ -76,7 +76,7 @@ pub enum Stream {
     Stderr,
 }
 
-/// What a guest gets, and how long it may run.
+/// Options of a guest: its resources and its time limit.
 #[derive(Debug, Clone)]
 pub struct GuestOptions {
     /// Virtual processors, 1 to 64; [`Accel::Counted`] has one.
@@ -121,7 +121,7 @@ impl Default for GuestOptions {
     }
 }
 
-/// What a program left that ran in a guest.
+/// Output of a program that ran in a guest.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct GuestOutput {
@@ -131,7 +131,7 @@ pub struct GuestOutput {
     pub stdout: Vec<u8>,
     /// Everything it wrote to standard error.
     pub stderr: Vec<u8>,
-    /// What executed it.
+    /// Accelerator that executed it.
     pub accel: Accel,
     /// From the start of QEMU to the start of the program.
     pub boot_time: Duration,

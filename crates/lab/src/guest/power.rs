@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a turn is slept through until it is looked whether there shall be no more.
+/// Longest sleep before the stop flag is checked again.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Says when a guest runs. Clones are of the same guest: one goes into [`GuestOptions::power`](super::GuestOptions::power),
@@ -24,9 +24,9 @@ pub struct Power(Arc<Mutex<Option<Pid>>>);
 /// A turn of a guest: how long it runs, and how long it does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
-    /// How long it runs.
+    /// Time that it runs.
     pub on: Duration,
-    /// How long it then does not.
+    /// Time that it is then stopped.
     pub off: Duration,
 }
 
@@ -67,7 +67,7 @@ impl Power {
         }
     }
 
-    /// What a running guest has used of the host's processors.
+    /// CPU time of the host that a running guest has used.
     pub(crate) fn used(&self) -> Option<Duration> {
         let guest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         cpu::used_by(guest.as_ref()?.as_raw())
@@ -79,7 +79,7 @@ impl Power {
             i32::try_from(process).ok().map(Pid::from_raw);
     }
 
-    /// Whether it has ended by itself; never blocks.
+    /// True if the guest has ended by itself; never blocks.
     pub(super) fn has_ended(&self, process: &mut Child) -> io::Result<bool> {
         // Nobody tells it anything between its end and that this is known.
         let mut guest = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,16 +1,16 @@
-//! What the lab and a virtual machine tell each other, as files of a directory that both see. They are renamed into place, so
-//! that nobody reads half a file. `N` is the run's number:
+//! Files by which the lab and a virtual machine communicate, in a directory that both see. Each is renamed into place, so
+//! that no reader sees half a file. `N` is the run's number:
 //!
 //! | file | from | |
 //! |---|---|---|
-//! | `N.job` | the lab | what to do ([`Job`]) |
+//! | `N.job` | the lab | description of the run ([`Job`]) |
 //! | `N.data.K` | the lab | the file that flow K sends, if it sends one |
 //! | `N.held.K` | the machine | a copy of the file that flow K's receivers read from it, if they read one |
 //! | `N.ready` | the machine | everything is set up |
 //! | `N.go` | the lab | the run begins |
-//! | `N.begun` | the machine | it has begun: both count from then on |
-//! | `N.over` | the lab | nobody asks the machine for anything any more, if it was asked |
-//! | `N.answer` | the machine | what it came to ([`Answer`]) |
+//! | `N.begun` | the machine | it has begun: both sides count time from then on |
+//! | `N.over` | the lab | no client fetches from the machine any more, if it serves |
+//! | `N.answer` | the machine | result of the run ([`Answer`]) |
 //! | `quit` | the lab | there are no more runs |
 
 use crate::guards::Tally;
@@ -36,14 +36,14 @@ pub(super) struct Job {
     pub(super) seed: u64,
 }
 
-/// What a run came to in the machine.
+/// Result of a run in the machine.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     Seen(Box<Seen>),
     Failed { kind: ErrorKind, message: String },
 }
 
-/// What only the machine sees. Times are microseconds of its own clock since the run began.
+/// Observations that only the machine can make. Times are microseconds of its own clock since the run began.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Seen {
     pub(crate) tracks: Vec<Track>,
@@ -51,18 +51,18 @@ pub(crate) struct Seen {
     pub(crate) reinjected: Vec<(usize, u16, u64)>,
     pub(crate) fates: Fates,
     pub(crate) clients: Vec<Left>,
-    /// When it noticed that it had been off, and for how long.
+    /// Gaps in which the machine was descheduled: time of detection and length of each.
     pub(crate) off: Vec<(u64, u64)>,
     pub(crate) asked: Tally,
 }
 
-/// What a flow's sending program left.
+/// Exit status and output of a flow's sending program.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Left {
     pub(crate) flow: usize,
-    /// When it was started.
+    /// Time at which it was started.
     pub(crate) sent_us: u64,
-    /// Whether it still ran when its time was over: then its receiver knows what arrived.
+    /// True if it still ran at the end of its flow: then its receiver knows what arrived.
     pub(crate) at_end: bool,
     /// As `wait` says it.
     pub(crate) status: i32,
@@ -71,7 +71,7 @@ pub(crate) struct Left {
 }
 
 impl Job {
-    /// What the whole run is.
+    /// Specification of the whole run.
     pub(super) fn spec(&self) -> Result<LabSpec, Error> {
         let spec = LabSpec::of(&self.case, &BTreeSet::from([self.host.clone()]), self.seed)?;
         Ok(spec.with_seed(self.seed))

@@ -40,14 +40,14 @@ use std::time::{Duration, Instant};
 use vmcc_netlink::Links;
 use vmcc_scenario::ResolvedCase;
 
-/// How often is looked for a file.
+/// Poll interval for a file.
 const POLL: Duration = Duration::from_millis(10);
 /// The same where both sides count from the moment at which it is found.
 const SOON: Duration = Duration::from_millis(1);
-/// How long the machine may take to boot and to set up a run, emulated on a busy host.
+/// Timeout for the machine to boot and to set up a run, emulated on a busy host.
 const SET_UP_LIMIT: Duration = Duration::from_secs(180);
 const LOOK_AT: &str = "see whether the host is overloaded, or try `vmcc internal guest -- vmcc doctor`";
-/// Where the folders are that `vmcc clean` removes when their process is gone; its number follows.
+/// Prefix of the folders that `vmcc clean` removes when their process is gone; the process id follows.
 const FOLDER: &str = "vmcc-guest-";
 
 /// A running virtual machine. Dropping it ends it and removes everything that it needed.
@@ -192,7 +192,7 @@ fn lanes_of(spec: &LabSpec, host: usize) -> std::ops::Range<usize> {
     0..cards(spec, host)
 }
 
-/// How many network cards a host needs.
+/// Number of network cards that a host needs.
 pub(crate) fn cards(spec: &LabSpec, host: usize) -> usize {
     let own = spec.flows.iter().filter(|flow| flow.from == host);
     own.map(|flow| spec.paths_of(flow).len()).max().unwrap_or(0)
@@ -206,9 +206,9 @@ pub(crate) struct Session<'a> {
     job: Job,
     _cables: Vec<Cable>,
     sleeper: Option<Sleeper>,
-    /// Whether it serves, and has not been told that nobody asks any more.
+    /// True if the machine serves flows and the lab has not yet reported that all clients are done.
     asked: bool,
-    /// When it began, and what it had used of processors by then.
+    /// Start of the run, and the CPU time that the machine had used by then.
     begun: Option<(Instant, Duration)>,
     /// For how long it was stopped each time.
     pub(crate) stopped: Vec<Duration>,
@@ -287,7 +287,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// What the machine saw, once its programs have ended.
+    /// Observations of the machine; `None` until its programs have ended.
     pub(crate) fn answer(&mut self) -> Result<Option<Seen>, Error> {
         let answer = match take::<Answer>(self.machine.folder(), &self.file("answer")) {
             Some(answer) => answer,

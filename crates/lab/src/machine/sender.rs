@@ -26,19 +26,19 @@ use vmcc_host::taken::gaps;
 use vmcc_netlink::Links;
 use vmcc_units::Nanos;
 
-/// How often is looked for a file while nothing else happens.
+/// Poll interval for a file while nothing else happens.
 const POLL: Duration = Duration::from_millis(5);
 /// The same where it is urgent: both sides count from the moment at which one is found.
 const SOON: Duration = Duration::from_millis(1);
-/// How often is looked whether the lab has given up.
+/// Interval of the checks for an abort by the lab.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How often the kernel is sampled: more would take a slow machine's processor from what it sends.
+/// Sample interval of the kernel. A shorter one would take a slow machine's processor from its traffic.
 const SAMPLE_INTERVAL: Nanos = Nanos::from_millis(20);
-/// How often is asked what need not be asked at every sample.
+/// Interval of the queries that are not needed at every sample.
 const SELDOM: Duration = Duration::from_millis(250);
-/// How long its cards may take to appear.
+/// Timeout for its cards to appear.
 const CARDS_LIMIT: Duration = Duration::from_secs(20);
-/// How long a program may take beyond its time.
+/// Time by which a program may exceed the duration of the run.
 const GRACE_PERIOD: Duration = Duration::from_secs(40);
 
 /// Does what the lab asks for in `directory`, until it asks for nothing more.
@@ -252,7 +252,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Whether the lab still wants this run.
+    /// Checks that the lab has not aborted this run.
     fn check(&self) -> Result<(), Error> {
         if self.directory.join(QUIT).exists() { Err(Error::Interrupted) } else { Ok(()) }
     }
@@ -308,7 +308,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Where a flow's file is kept.
+/// Path of the machine's own copy of a flow's file.
 fn own_data(flow: usize) -> PathBuf {
     PathBuf::from(format!("/run/vmcc-data.{flow}"))
 }

@@ -13,11 +13,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 use vmcc_units::Nanos;
 
-/// How long a program may take until it sends, and from how many bytes on it does: more than it asks the other end with.
+/// Timeout for a program to begin to send: more than `GOING_BYTES` acknowledged, which its requests to the other end do not reach.
 pub(super) const GOING_LIMIT: Duration = Duration::from_secs(20);
 const GOING_BYTES: u64 = 20_000;
-/// How much longer than its flow a program is to send that starts before the run begins: more than it has sent by then. Its
-/// receiver ends with the run, and ends it, or it is ended so long after its time.
+/// Extra duration of a program that starts before the run begins: more than it has sent by then. Its receiver ends with the
+/// run and so ends the program; otherwise it is ended `LATE` after its flow.
 const AHEAD: Nanos = Nanos::from_secs(30);
 const LATE: Duration = Duration::from_secs(1);
 pub(super) const LOOK_AT: &str = "run the same command by hand, and see whether the machine is overloaded";
@@ -29,13 +29,13 @@ pub(super) struct Sending<'a> {
     pub(super) data: Option<PathBuf>,
     pub(super) client: Option<End>,
     pub(super) sent: Duration,
-    /// Whether it was told to end.
+    /// True once its end was requested.
     pub(super) told: bool,
     pub(super) left: Option<Left>,
 }
 
 impl Sending<'_> {
-    /// Whether nothing more is to be waited for.
+    /// True if there is nothing to wait for: it sends, or it has ended.
     pub(super) fn goes(&self, tracks: &[Track]) -> bool {
         let mut own = tracks.iter().filter(|track| track.flow == self.number);
         self.left.is_some()
@@ -89,18 +89,18 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Whether its receiver ends, and then it.
+    /// True if the flow is over: the program has ended, or its receiver ends and ends it.
     pub(super) fn is_over(&self, elapsed: Duration) -> bool {
         self.left.is_some() || self.flow.begins_the_run() && elapsed >= self.flow.stop.to_duration()
     }
 
-    /// What its program is asked for.
+    /// Flow that the program is started with: longer by `AHEAD` if it starts before the run begins.
     fn asked(&self) -> Flow {
         let ahead = if self.flow.begins_the_run() { AHEAD } else { Nanos::default() };
         Flow { stop: Nanos::new(self.flow.stop.get().saturating_add(ahead.get())), ..self.flow.clone() }
     }
 
-    /// Whether its sockets may close any moment.
+    /// True if its sockets may close at any moment.
     pub(super) fn is_closing(&self, elapsed: Duration) -> bool {
         self.left.is_none()
             && (self.flow.job.is_file() && self.client.is_some() || elapsed >= self.flow.stop.to_duration())

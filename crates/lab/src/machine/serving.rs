@@ -1,4 +1,4 @@
-//! What the machine serves: programs that listen and hold what others fetch, until the lab says that nobody asks any more.
+//! Servers in the machine: programs that listen and hold what others fetch, until the lab reports that all clients are done.
 
 use super::exchange::{held_file, take};
 use crate::Error;
@@ -38,7 +38,7 @@ impl Serving {
         Ok(Self { over: servers.is_empty(), servers })
     }
 
-    /// Whether nobody asks any more.
+    /// True if no client fetches any more.
     pub(super) fn is_over(&self) -> bool {
         self.over
     }

@@ -23,7 +23,7 @@ struct Transferred<'a> {
 }
 
 impl Transferred<'_> {
-    /// What the program read from one moment to another.
+    /// Bytes that the program read between two moments.
     fn bytes_within(&self, from: Moment, to: Moment) -> f64 {
         let relative = |at: Moment| (at.us() as f64 - self.started_us as f64) / 1e6;
         self.connection.bytes_within(relative(from), relative(to))
@@ -72,12 +72,13 @@ fn overloaded(spec: &LabSpec, absent: &Absent) -> Option<String> {
 
 /// Of the host's processors; with less, programs and the kernel wait for each other.
 const LEAST_IDLE: f64 = 0.15;
-/// What a run warns of that had to wait for the host's processors.
+/// Warning of runs that had to wait for the host's processors.
 pub const TOO_BUSY: &str = "in some runs the host's processors were idle for less than 15 % of the time: a kernel that has to wait \
                         carries less and answers later, whatever the congestion control; repeat it on an idle machine, or at \
                         lower rates, before you compare";
 
-/// Whether a run had too little of `cpus` processors, which were busy for `busy_s` in its window, whoever was it.
+/// True if the idle share of `cpus` processors in the run's window was below `LEAST_IDLE`. `busy_s`: their busy seconds in it, of all
+/// processes.
 fn is_busy(spec: &LabSpec, busy_s: f64, cpus: usize) -> bool {
     let window = spec.duration.to_duration().saturating_sub(spec.warmup.to_duration());
     busy_s > (1.0 - LEAST_IDLE) * window.as_secs_f64() * cpus as f64
@@ -111,8 +112,7 @@ fn join<'a>(spec: &'a LabSpec, observed: &'a Observed) -> Vec<Transferred<'a>> {
     transfers
 }
 
-/// Whether a window was seen that no algorithm of the registry sets: what stood on the stack where `ssthresh` should have
-/// answered.
+/// True if a sample has a window that no algorithm of the registry sets: a stack value in place of the result of `ssthresh`.
 fn ran_away(points: &[Point]) -> bool {
     points.iter().any(|point| point.cwnd_pkt > vmcc_cc::MAX_CWND_PKT)
 }

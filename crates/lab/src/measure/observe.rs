@@ -1,4 +1,4 @@
-//! What a run showed: connections, samples and ports, for [`vmcc_metrics`] to make figures of.
+//! Observations of a run: connections, samples and ports, from which [`vmcc_metrics`] computes figures.
 
 use super::Transferred;
 use crate::ports::PortRecord;
@@ -45,7 +45,7 @@ fn is_connection(transfer: &&Transferred<'_>) -> bool {
     !transfer.flow.job.is_datagrams()
 }
 
-/// What was fetched on connections that stay open.
+/// Responses on connections that stay open.
 fn responses(transfers: &[Transferred<'_>]) -> Vec<Response> {
     let of_connection = |(connection, transfer): (usize, &Transferred<'_>)| {
         let after_start = |seconds: f64| Moment(Moment::from_us(transfer.started_us).0 + ps(seconds));
@@ -63,7 +63,7 @@ fn responses(transfers: &[Transferred<'_>]) -> Vec<Response> {
     responses
 }
 
-/// What a virtual machine noticed of its own absences, and what whoever stopped it knows.
+/// Times off of a virtual machine: those that it noticed, and those for which it was stopped.
 fn off(spec: &LabSpec, absent: &Absent) -> Off {
     let lengths_us = absent.noticed_us.iter().map(|(_, length)| *length);
     let stopped =
@@ -216,7 +216,7 @@ fn subflows(spec: &LabSpec, fates: &Fates, transfer: &Transferred<'_>) -> Vec<Su
     transfer.tracks.iter().enumerate().map(one).collect()
 }
 
-/// How a path ended of whose end its program tells.
+/// End of a path, as reported by its program.
 fn told(track: &Track) -> End {
     track.closed.map_or(End::WithConnection, |(_, why)| End::Closed(why))
 }

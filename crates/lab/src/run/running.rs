@@ -18,17 +18,17 @@ pub(super) struct Running {
     pub(super) flow: usize,
     server: End,
     client: Option<End>,
-    /// When its client was started.
+    /// Start of its client, after the run's start.
     pub(super) sent: Duration,
     pub(super) report: Option<Report>,
     /// Of one whose client is in a virtual machine: how far its end is.
     pub(super) elsewhere: Elsewhere,
 }
 
-/// What both ends of a flow left whose client ran in a virtual machine.
+/// Results of both ends of a flow whose client runs in a virtual machine.
 #[derive(Default)]
 pub(super) struct Elsewhere {
-    /// When its server was told to end, after the run's start.
+    /// Time at which its server was signalled to end, after the run's start.
     told: Option<Duration>,
     server: Option<Ended>,
     pub(super) client: Option<Left>,
@@ -46,7 +46,7 @@ fn said(cause: &workload::ReportError, ended: &Ended) -> String {
     }
 }
 
-/// Whether the round before a flow's own, if there is one, has arrived whole.
+/// True if the round before a flow's own, if there is one, has arrived completely.
 pub(super) fn is_due(spec: &LabSpec, running: &[Running], flow: &Running) -> bool {
     let own = &spec.flows[flow.flow];
     let before = |other: &&Running| {
@@ -68,7 +68,7 @@ impl Running {
         }
     }
 
-    /// What it sends, where it sends a file.
+    /// The file that it sends, if it sends one.
     pub(super) fn data(&self, spec: &LabSpec, programs: &Programs) -> Option<PathBuf> {
         if let End::Elsewhere(server) = &self.server {
             return Some(server.held.clone()).filter(|held| held.exists());
@@ -76,14 +76,14 @@ impl Running {
         workload::of(&spec.flows[self.flow], programs).data(&self.server)
     }
 
-    /// Whether its sockets may close any moment.
+    /// True if its sockets may close at any moment.
     pub(super) fn is_closing(&self, spec: &LabSpec, elapsed: Duration) -> bool {
         let flow = &spec.flows[self.flow];
         let transfers = flow.job.is_file() && self.client.is_some();
         self.report.is_none() && (transfers || elapsed >= flow.stop.to_duration())
     }
 
-    /// Whether its report counts from the run's start, whenever its data began.
+    /// True if its report counts from the run's start, independent of the start of its data.
     pub(super) fn counts_from_start(&self) -> bool {
         self.elsewhere.told.is_some()
     }
@@ -154,7 +154,7 @@ impl Running {
         }
     }
 
-    /// What its client left, that ran in a virtual machine.
+    /// Takes the results of its client that ran in a virtual machine.
     fn take_from(&mut self, client: &Left, spec: &LabSpec, programs: &Programs) -> Result<(), Error> {
         let ended = Ended {
             status: ExitStatus::from_raw(client.status),

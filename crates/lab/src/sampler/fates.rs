@@ -1,4 +1,4 @@
-//! What becomes of MPTCP's subflows: which were opened, which were closed while their connection went on, and why.
+//! Fates of MPTCP subflows: those that were opened, those that were closed while their connection continued, and the reasons.
 
 use super::plain;
 use crate::spec::LabSpec;
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use vmcc_metrics::observed::{Closed, End};
 use vmcc_netlink::{Ends, Event, Events};
 
-/// What became of one subflow.
+/// Fate of one subflow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fate {
     pub(crate) opened: bool,
@@ -44,7 +44,7 @@ impl Fates {
         self.known.get(&ends).copied().unwrap_or_default()
     }
 
-    /// How a subflow ended.
+    /// End of a subflow.
     pub(crate) fn end(&self, ends: (SocketAddr, SocketAddr)) -> End {
         match self.of(ends).closed {
             _ if self.incomplete => End::Unseen,
@@ -134,7 +134,7 @@ impl Listener {
     }
 }
 
-/// Why a subflow was closed, by the error that its socket ended with.
+/// Reason of a subflow's close, from the error of its socket.
 fn reason(error: Option<i32>, reset: bool, withdrawn: bool) -> Closed {
     use nix::libc::{ECONNABORTED, EHOSTUNREACH, ENETUNREACH, ETIMEDOUT};
     match error {

@@ -8,10 +8,10 @@ use crate::{Error, Netns};
 use std::collections::BTreeMap;
 use vmcc_host::diag::{Diag, DiagError, MptcpDiag, Subflow};
 
-/// What is known about one connection.
+/// Data about one connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Stream {
-    /// How its data arrived, where the receiver's kernel tells.
+    /// Delivery of its data, if the receiver's kernel reports it.
     pub(crate) delivery: Option<Delivery>,
     /// Payload that its sender sent again on another subflow, where that one's kernel tells.
     pub(crate) reinjected_bytes: Option<u64>,
@@ -20,11 +20,11 @@ pub(crate) struct Stream {
 /// By the flow, and the sender's port of the first subflow.
 pub(crate) type Streams = BTreeMap<(usize, u16), Stream>;
 
-/// How a connection's data arrived, looked at now and then.
+/// Delivery of a connection's data, sampled now and then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Delivery {
     bytes: u64,
-    /// When more was first seen.
+    /// Time at which `bytes` last grew, as sampled.
     grown_us: u64,
     /// Longest time from then to a moment at which there was not yet more: never longer than the stall was.
     pub(crate) stalled_us: u64,

@@ -1,4 +1,4 @@
-//! What is sent.
+//! Traffic of a run, and the events that change its course.
 
 use crate::Error;
 use crate::process::MAX_OUTPUT_BYTES;
@@ -15,7 +15,7 @@ const SMALLEST_DATAGRAM: Bytes = Bytes::new(44);
 
 /// memcached's largest, with its key.
 const LARGEST_OBJECT: Bytes = Bytes::new(1_000_000);
-/// What a program prints is kept and read at once.
+/// Below the limit of a program's output, which is kept whole and read at once.
 const LARGEST_CHUNK: Bytes = Bytes::new(MAX_OUTPUT_BYTES - 1);
 /// Each is a process.
 const MAX_CHUNKS: u32 = 256;
@@ -26,7 +26,7 @@ const LARGEST_PROBE: Bytes = Bytes::new(1_500);
 /// Each is a thread of the lab's for as long as it lasts.
 const MAX_PER_SECOND: f64 = 5_000.0;
 
-/// Whether a flow is what the run is about.
+/// Role of a flow in the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Its figures are the run's metrics.
@@ -35,7 +35,7 @@ pub enum Role {
     Competing,
 }
 
-/// How a flow uses the lanes: the paths, or the vNICs of a virtual machine.
+/// Transport of a flow, and the lanes that it uses: the paths, or the vNICs of a virtual machine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Transport {
     /// Single-path TCP over one lane.
@@ -52,12 +52,12 @@ pub enum Transport {
     Quic(Box<Quic>),
 }
 
-/// What connections of the user-space transport are like.
+/// Connections of the user-space transport.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quic {
     /// The lanes that they have a path on; the first one carries the handshake.
     pub lanes: Vec<usize>,
-    /// How they behave.
+    /// Their settings.
     pub settings: Settings,
 }
 
@@ -72,19 +72,19 @@ pub enum Cc {
     Own(Params),
 }
 
-/// What each connection of a flow does, and so the programs.
+/// Task of each connection of a flow; it determines the programs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Job {
     /// Data without end, by `iperf3`.
     Bulk {
-        /// What the program writes at, and how much at a time. `None`: as much as it can.
+        /// Rate at which the program writes, and the size of each write. `None`: as fast as possible.
         writes_at: Option<(BitsPerSec, Bytes)>,
     },
     /// A file of this size, by `curl` to `nginx`.
     Sized {
         /// The file's size.
         size: Bytes,
-        /// What the program sends of payload per second. `None`: as much as it can.
+        /// Payload that the program sends per second. `None`: as much as possible.
         rate: Option<BitsPerSec>,
     },
     /// A file of this size that the receiver reads from the sender's file system: `nfs-cat` from `ganesha.nfsd`.
@@ -96,15 +96,15 @@ pub enum Job {
     Objects {
         /// The server.
         holder: ObjectProgram,
-        /// Whether they come one after the other on the flow's connections, in turn, and not each on one of its own.
+        /// True if they are fetched one after the other on the flow's connections, in turn; false if each has a connection of its own.
         kept: bool,
-        /// What it fetches: one of these sizes at a time, each as often as the others.
+        /// Sizes of the objects, which are fetched with equal probability.
         sizes: Vec<Bytes>,
         /// Fetches per second on average, a Poisson process.
         per_second: f64,
         /// Which one.
         seed: u64,
-        /// How long a connection stays when it has what it came for, so that its sockets' last counts are seen.
+        /// Time that a connection stays open after its transfer, so that its sockets' last counts are sampled.
         linger: Nanos,
     },
     /// UDP, by `iperf3`.
@@ -118,12 +118,12 @@ pub enum Job {
     Probes(Probing),
 }
 
-/// What one pair of programs sends from one host to another.
+/// Traffic that one pair of programs sends from one host to another.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flow {
     /// Label in the results; several flows may share one.
     pub label: String,
-    /// Whether it is measured.
+    /// Role: measured or competing.
     pub role: Role,
     /// The sending host.
     pub from: usize,
@@ -131,7 +131,7 @@ pub struct Flow {
     pub to: usize,
     /// Its congestion control, at both ends.
     pub cc: Cc,
-    /// Whether its connections ask for ECN. `None`: if the congestion control does.
+    /// True if its connections ask for ECN. `None`: if the congestion control does.
     pub ecn: Option<bool>,
     /// Its paths.
     pub transport: Transport,
@@ -139,20 +139,20 @@ pub struct Flow {
     pub class: u32,
     /// Parallel connections.
     pub connections: u32,
-    /// What they do.
+    /// Task of each connection.
     pub job: Job,
     /// Begins, at its start or later, when all flows of its label of the round before have arrived whole.
     pub round: u32,
-    /// When it starts.
+    /// Start time.
     pub start: Nanos,
-    /// When it stops; of what iperf3 sends, whole seconds after `start`.
+    /// Stop time; for traffic of iperf3, whole seconds after `start`.
     pub stop: Nanos,
 }
 
 /// A vNIC that moves to another physical NIC while the run lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remap {
-    /// When, after the run's start.
+    /// Time of the move, after the run's start.
     pub at: Nanos,
     /// The virtual machine's host number.
     pub vm: usize,
@@ -165,11 +165,11 @@ pub struct Remap {
 /// A path that begins or ceases to take everything and deliver nothing, in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
-    /// When, after the run's start.
+    /// Time of the change, after the run's start.
     pub at: Nanos,
     /// The path's number.
     pub path: usize,
-    /// Whether it carries packets from then on.
+    /// True if it carries packets from then on.
     pub up: bool,
 }
 
@@ -182,7 +182,7 @@ pub struct Throttle {
     pub until: Option<Nanos>,
     /// The host's number.
     pub host: usize,
-    /// How long its programs may run in each period.
+    /// CPU time of its programs in each period.
     pub quota: Nanos,
     /// The period.
     pub period: Nanos,
@@ -214,27 +214,27 @@ impl Cc {
 }
 
 impl Job {
-    /// Whether it has no connections.
+    /// True if it has no connections.
     pub(crate) fn is_datagrams(&self) -> bool {
         matches!(self, Self::Datagrams { .. })
     }
 
-    /// Whether the receiver connects, and asks for what it gets.
+    /// True if the receiver connects and requests the data.
     pub(crate) fn is_fetched(&self) -> bool {
         matches!(self, Self::Objects { .. } | Self::Chunks { .. })
     }
 
-    /// Whether objects are fetched one after the other on connections that stay open.
+    /// True if objects are fetched one after the other on connections that stay open.
     pub(crate) fn keeps_connections(&self) -> bool {
         matches!(self, Self::Objects { kept: true, .. })
     }
 
-    /// Whether each connection carries a file of a size.
+    /// True if each connection carries a file of a fixed size.
     pub(crate) fn is_file(&self) -> bool {
         matches!(self, Self::Sized { .. } | Self::Chunks { .. })
     }
 
-    /// Whether it asks only what packets meet.
+    /// True if it only sends probes.
     pub(crate) fn is_probes(&self) -> bool {
         matches!(self, Self::Probes(_))
     }
@@ -258,7 +258,7 @@ impl Probing {
 }
 
 impl Flow {
-    /// Whether its programs can do what it asks of them.
+    /// Checks that its programs can do its job.
     pub(crate) fn check_job(&self) -> Result<(), Error> {
         let key = |key: &str| format!("traffic[{}].{key}", self.label);
         match &self.job {
@@ -309,7 +309,7 @@ impl Flow {
         if self.job.is_fetched() { self.from } else { self.to }
     }
 
-    /// What its sender has to keep: its files, or all objects that may be fetched.
+    /// Bytes that its sender has to hold: its files, or all objects that may be fetched.
     pub(super) fn kept_bytes(&self) -> u64 {
         match &self.job {
             Job::Objects { sizes, .. } => sizes.iter().map(|size| size.get()).fold(0, u64::saturating_add),
@@ -317,7 +317,7 @@ impl Flow {
         }
     }
 
-    /// What arrives of its files.
+    /// Bytes of its files that arrive.
     pub(crate) fn files_bytes(&self) -> u64 {
         match &self.job {
             Job::Sized { size, .. } | Job::Chunks { size } => {
@@ -336,7 +336,7 @@ impl Flow {
         }
     }
 
-    /// What its connections are like, if they are the user-space transport's.
+    /// Its connections, if they are the user-space transport's.
     pub(crate) fn quic(&self) -> Option<&Quic> {
         match &self.transport {
             Transport::Quic(quic) => Some(quic),
@@ -344,12 +344,12 @@ impl Flow {
         }
     }
 
-    /// Whether iperf3 does it, which sends for whole seconds.
+    /// True if iperf3 sends it, which sends for whole seconds.
     pub(crate) fn is_iperfs(&self) -> bool {
         matches!(self.job, Job::Bulk { .. } | Job::Datagrams { .. }) && self.quic().is_none()
     }
 
-    /// Whether a virtual machine that sends it does so before the run begins, which begins when it does.
+    /// True if a virtual machine that sends it starts it before the run. The run begins when it sends.
     pub(crate) fn begins_the_run(&self) -> bool {
         matches!(&self.job, Job::Bulk { .. }) && self.quic().is_none() && self.start.is_zero()
     }

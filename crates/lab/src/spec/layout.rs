@@ -1,4 +1,4 @@
-//! What is built: paths, shaped ports, virtual machines.
+//! Networks: paths, shaped ports, virtual machines.
 
 use super::{Flow, LabSpec, Routed};
 use crate::Error;
@@ -17,15 +17,15 @@ const MAX_PORTS: usize = 32;
 pub struct Shape {
     /// Rate of Ethernet frames (14 bytes of header on each packet).
     pub rate: BitsPerSec,
-    /// What may wait in each of the port's queues. Bytes are bytes of Ethernet frames.
+    /// Limit of each of the port's queues. Bytes are bytes of Ethernet frames.
     pub buffer: Limit,
-    /// When the queues mark ECN-capable packets.
+    /// Rule by which the queues mark ECN-capable packets.
     pub marking: Marking,
     /// The queues.
     pub queue: Queue,
 }
 
-/// What happens to packets behind a port. Whatever is not zero takes the kernel's netem, or cables of the lab's.
+/// Impairments behind a port. Any that is not zero requires the kernel's netem, or the lab's user-space links.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Wire {
     /// One-way propagation delay.
@@ -41,7 +41,7 @@ pub struct Wire {
 pub struct Direction {
     /// The port of the link. `None`: as fast as the machine forwards, where what feeds the link cannot fill it.
     pub shape: Option<Shape>,
-    /// What is behind it.
+    /// Impairments behind the port.
     pub wire: Wire,
 }
 
@@ -74,11 +74,11 @@ pub struct VirtualHost {
     pub vms: usize,
     /// The NIC, and so the path, of each vNIC of every VM at the start.
     pub nic_of_vnic: Vec<usize>,
-    /// Who may send how much.
+    /// Sharing of the NICs between the VMs.
     pub sharing: Sharing,
 }
 
-/// How the VMs share the NICs.
+/// Modes of sharing the NICs between the VMs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Sharing {
     /// Each vNIC's port is capped.
@@ -97,7 +97,7 @@ impl Layout {
         }
     }
 
-    /// How many there are of what is limited, by the language's keys, of so many `paths`.
+    /// Numbers of the elements that are limited, with their scenario keys, in a network of `paths` paths.
     pub(super) fn counts(&self, paths: usize) -> Vec<(usize, &'static str)> {
         let lanes = self.lanes(paths);
         match self {
@@ -170,12 +170,12 @@ impl Shape {
 pub(super) type Refusal = (&'static str, String);
 
 impl Wire {
-    /// Whether it does anything.
+    /// True if it delays or loses packets.
     pub(crate) fn is_impaired(&self) -> bool {
         !self.delay.is_zero() || !self.jitter.is_zero() || self.loss > 0.0
     }
 
-    /// Whether it can delay so much.
+    /// Checks that delay and jitter are at most 2 s.
     pub(super) fn check(&self) -> Result<(), Refusal> {
         let most = Nanos::from_secs(2);
         for (key, time) in [("delay", self.delay), ("jitter", self.jitter)] {
@@ -223,7 +223,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Whether data of `flow` goes from host 0's side to the other.
+    /// True if data of `flow` goes from host 0's side to the other.
     pub(crate) fn is_outward(&self, flow: &Flow) -> bool {
         match self {
             Self::ParallelPaths => flow.from == 0,

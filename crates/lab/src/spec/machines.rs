@@ -11,8 +11,8 @@ use vmcc_units::{Bytes, Nanos};
 const SHORTEST: Nanos = Nanos::from_millis(1);
 /// A machine keeps what it sends, and what can be fetched of it, in its own memory.
 const MAX_FILES: Bytes = Bytes::new(256 << 20);
-/// How long a fetched connection stays at least: several times what lies between two looks of a machine at its own sockets, each
-/// of which takes an emulated one its time.
+/// Least time that a fetched connection stays open: several times the interval at which a machine samples its own sockets.
+/// Each sample takes an emulated machine its time.
 const LINGER: Nanos = Nanos::from_millis(200);
 
 /// The virtual machines of a run.
@@ -20,9 +20,9 @@ const LINGER: Nanos = Nanos::from_millis(200);
 pub struct Machines {
     /// Their hosts' numbers: one at most.
     pub hosts: BTreeSet<usize>,
-    /// What made them such: the scenario's key.
+    /// Scenario key that makes them virtual machines.
     pub key: &'static str,
-    /// When they are off.
+    /// Patterns by which they are descheduled.
     pub sleeps: Vec<Sleep>,
     /// Of what is random.
     pub seed: u64,
@@ -33,11 +33,11 @@ pub struct Machines {
 pub struct Sleep {
     /// The host's number.
     pub host: usize,
-    /// When the pattern begins, after the run's start.
+    /// Start of the pattern, after the run's start.
     pub at: Nanos,
-    /// When it ends.
+    /// End of the pattern, after the run's start.
     pub until: Nanos,
-    /// How long the host runs and is off each time.
+    /// Lengths of the periods in which the host runs and is descheduled.
     pub lengths: Lengths,
 }
 
@@ -135,7 +135,7 @@ impl LabSpec {
         }
     }
 
-    /// Whether the cables of virtual machines delay and lose packets, rather than netem, which not every kernel has.
+    /// True if the user-space links of virtual machines delay and lose packets, rather than netem, which not every kernel has.
     pub(crate) fn cables_impair(&self) -> bool {
         let from_machine = |flow: &Flow| self.machines.hosts.contains(&flow.from);
         matches!(self.layout, Layout::ParallelPaths) && self.flows.iter().all(from_machine)

@@ -30,15 +30,15 @@ const MAX_FLOWS: usize = 64;
 pub struct LabSpec {
     /// Part of the name of everything the run makes; `None` chooses a free one.
     pub run_id: Option<String>,
-    /// What is between the hosts.
+    /// Network between the hosts.
     pub layout: Layout,
     /// The names of the hosts; flows refer to them by number.
     pub hosts: Vec<String>,
     /// The paths, disjoint.
     pub paths: Vec<Path>,
-    /// What is sent.
+    /// Traffic.
     pub flows: Vec<Flow>,
-    /// What changes meanwhile.
+    /// vNICs that move to another NIC during the run.
     pub remaps: Vec<Remap>,
     /// Paths that carry nothing for a while.
     pub cuts: Vec<Cut>,
@@ -46,11 +46,11 @@ pub struct LabSpec {
     pub throttles: Vec<Throttle>,
     /// Hosts that are virtual machines.
     pub machines: Machines,
-    /// How long the run lasts.
+    /// Duration of the run.
     pub duration: Nanos,
     /// The first part of the run, left out of every figure except counters (drops, marks, retransmissions).
     pub warmup: Nanos,
-    /// How often the kernel's sockets and queues are sampled.
+    /// Interval at which the kernel's sockets and queues are sampled.
     pub sample_interval: Nanos,
     /// The interval of the time series in the output.
     pub series_interval: Nanos,
@@ -79,7 +79,7 @@ impl LabSpec {
         self
     }
 
-    /// Whether packets wait at a port of a virtual switch, rather than only in the hosts.
+    /// True if packets wait at a port of a virtual switch, rather than only in the hosts.
     pub fn serves_ports(&self) -> bool {
         let hard =
             matches!(&self.layout, Layout::VirtualHost(host) if matches!(host.sharing, Sharing::Hard(_)));
@@ -87,7 +87,7 @@ impl LabSpec {
         hard || routed || self.paths.iter().any(|path| path.out.shape.is_some())
     }
 
-    /// Whether packets that are sent are delayed or lost on their way, which takes netem or cables of ours.
+    /// True if packets are delayed or lost on their path, which requires netem or the lab's user-space links.
     pub(crate) fn is_impaired(&self) -> bool {
         match &self.layout {
             Layout::ParallelPaths if self.cables_impair() => false,
@@ -98,7 +98,7 @@ impl LabSpec {
         }
     }
 
-    /// Whether packets that are sent overtake each other, which only netem does.
+    /// True if packets are reordered on their path, which only netem does.
     pub(crate) fn needs_netem(&self) -> bool {
         let jitters = |wire: &Wire| !wire.jitter.is_zero();
         match &self.layout {
@@ -169,7 +169,7 @@ impl LabSpec {
         Ok(())
     }
 
-    /// What changes meanwhile, of networks and transports that take it.
+    /// Checks that the network and the transports support the events.
     fn check_changes(&self) -> Result<(), Error> {
         if !self.cuts.is_empty() && !matches!(self.layout, Layout::ParallelPaths) {
             let problem = "a link that fails in a network other than \"parallel-paths\"";

@@ -1,4 +1,4 @@
-//! What is built where paths are not disjoint: hosts and switches that route.
+//! Networks whose paths are not disjoint: hosts and switches that route.
 
 use super::{Flow, Shape, Wire};
 use crate::Error;
@@ -19,7 +19,7 @@ pub struct RoutedLink {
     pub to: usize,
     /// Its port.
     pub shape: Shape,
-    /// What is behind it.
+    /// Impairments behind the port.
     pub wire: Wire,
     /// The paths that it is part of.
     pub paths: OfPaths,
@@ -58,7 +58,7 @@ pub struct Routed {
     pub node_of_host: Vec<usize>,
     /// Every direction of every link.
     pub links: Vec<RoutedLink>,
-    /// What the number of a pair's ways comes from, as the language calls it.
+    /// Scenario key that determines the number of routes of a pair.
     pub lanes_key: &'static str,
     /// By sender and receiver: lane k is way k. Acknowledgments of one pair take the ways of the reversed pair.
     pub ways: BTreeMap<(usize, usize), Vec<Way>>,
@@ -78,7 +78,7 @@ impl Routed {
         (data, all)
     }
 
-    /// Whether a link that carries packets delays or loses them.
+    /// True if a link that carries packets delays or loses them.
     pub(crate) fn is_impaired(&self, flows: &[Flow]) -> bool {
         self.used(flows).1.iter().any(|link| self.links[link.index()].wire.is_impaired())
     }

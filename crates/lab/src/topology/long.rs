@@ -16,7 +16,7 @@ use vmcc_netlink::{Impairment, TrafficControl};
 /// The number of the loopback in every namespace.
 const LOOPBACK: u32 = 1;
 
-/// Whether cables do what netem does elsewhere.
+/// True if user-space cables take the place of netem.
 pub(super) fn by_cables(spec: &LabSpec, at: &Netns) -> bool {
     spec.is_impaired() && !spec.needs_netem() && !has_netem(at)
 }

@@ -1,4 +1,4 @@
-//! What a run is made of, out of network namespaces.
+//! Topology of a run, built of network namespaces.
 //!
 //! Every host is a namespace, or several that are plugged in at the same place: flows that differ in congestion
 //! control or ECN need TCP stacks of their own, because Linux settles both by namespace when a connection begins.
@@ -8,8 +8,8 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `stack` | the hosts' namespaces: which there are, their settings and addresses |
-//! | `parallel`, `virtual_host`, `routed` | what is between the hosts |
+//! | `stack` | the hosts' namespaces, their settings and addresses |
+//! | `parallel`, `virtual_host`, `routed` | links, bridges and routers between the hosts |
 //! | `wire`, `shape`, `long` | veth pairs and bridges; rates, queues and delays; delays without netem |
 
 mod long;
@@ -40,7 +40,7 @@ pub(crate) struct PortPlace {
     pub(crate) namespace: String,
     /// Its name there.
     pub(crate) port: String,
-    /// What it is told to do.
+    /// Its configuration.
     pub(crate) config: PortConfig,
     /// The paths that its packets take (at the start of the run).
     pub(crate) paths: OfPaths,
@@ -57,7 +57,7 @@ pub(crate) struct Topology {
     ports: Vec<PortPlace>,
 }
 
-/// What is between the hosts.
+/// Ports and cables between the hosts.
 #[derive(Default)]
 struct Between {
     ports: Vec<PortPlace>,
@@ -142,7 +142,7 @@ impl Topology {
         wire::settle(&stack.netns, interface).map(drop)
     }
 
-    /// Where a flow starts and ends.
+    /// Namespaces of a flow's sender and receiver.
     pub(crate) fn ends(&self, flow: usize) -> (&Netns, &Netns) {
         let (sender, receiver) = self.ends[flow];
         (&self.stacks[sender].netns, &self.stacks[receiver].netns)

@@ -47,12 +47,12 @@ struct Builder<'a> {
     routed: &'a Routed,
     nodes: BTreeMap<usize, &'a Netns>,
     wires: Option<&'a Netns>,
-    /// Whether cables do what netem does elsewhere.
+    /// True if user-space cables take the place of netem.
     by_cables: bool,
     cables: Vec<Cable>,
     /// The table of each port, by namespace and name.
     tables: BTreeMap<(String, String), u32>,
-    /// What has a rule, by namespace.
+    /// Packets that have a rule, by namespace.
     rules: BTreeSet<(String, Match)>,
 }
 

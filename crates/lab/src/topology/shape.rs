@@ -6,8 +6,8 @@ use std::io;
 use vmcc_netlink::{Counters, Impairment, Shaper, TrafficControl, os_code};
 use vmcc_units::{BitsPerSec, Limit, Nanos};
 
-/// What may leave a port back to back after an idle time: this much time at the port's rate. A shorter time
-/// loses rate when the kernel's timer is late, a longer one lets bursts pass that the queue should see.
+/// Burst that leaves a port back to back after an idle time, as time at the port's rate. A shorter time loses rate when the kernel's
+/// timer is late; a longer one lets bursts pass that the queue should see.
 const BURST: Nanos = Nanos::from_micros(500);
 
 /// Reads the counters of one queue.

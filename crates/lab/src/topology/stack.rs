@@ -88,12 +88,12 @@ impl Stack {
         Ok(Self { netns, host: plan.host, number, listens: plan.listens, lanes: plan.lanes, elsewhere })
     }
 
-    /// Whether it is that of a virtual machine, of which only the near ends of cables are here.
+    /// True if it belongs to a virtual machine, of which only the near ends of cables are here.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.elsewhere
     }
 
-    /// What its interface on a lane gets here: a virtual machine has its address itself.
+    /// Addresses that its interface on a lane gets here: none for a virtual machine, which sets its own.
     pub(super) fn addresses_here(&self, lane: usize) -> Vec<Ipv4Addr> {
         (!self.elsewhere).then(|| self.address(lane)).into_iter().collect()
     }

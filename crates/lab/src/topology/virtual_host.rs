@@ -36,7 +36,7 @@ struct Builder<'a> {
     stacks: &'a [Stack],
     switch: &'a Netns,
     net: &'a Netns,
-    /// Whether cables do what netem does elsewhere.
+    /// True if user-space cables take the place of netem.
     by_cables: bool,
     between: Between,
 }

@@ -14,7 +14,7 @@ pub(super) struct Leg<'a> {
     pub(super) port: String,
     /// The bridge that it is a port of.
     pub(super) bridge: Option<String>,
-    /// Whether it routes.
+    /// True if it routes.
     routes: bool,
 }
 
@@ -37,14 +37,14 @@ impl<'a> Leg<'a> {
     }
 }
 
-/// What a host's end of a cable gets.
+/// Settings of a host's end of a cable.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Interface {
     pub(super) name: String,
     pub(super) addresses: Vec<Ipv4Addr>,
     /// Its hardware address; `None`: the kernel's choice.
     pub(super) hardware: Option<[u8; 6]>,
-    /// Whether the leg at the other end routes.
+    /// True if the leg at the other end routes.
     pub(super) routed: bool,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn join(left: &Leg<'_>, right: &Leg<'_>) -> Result<(), Error> {
     connect(right)
 }
 
-/// How a kernel says that it knows nothing of receiving in threads, or a container that it does not let one.
+/// Errors of a kernel without threaded NAPI, and of a container that may not enable it.
 const CANNOT: [io::ErrorKind; 3] =
     [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied, io::ErrorKind::Unsupported];
 

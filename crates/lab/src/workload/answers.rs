@@ -1,4 +1,4 @@
-//! What is asked of those that hold objects, and what they answer, compared as it comes.
+//! Requests to the servers of objects, and their answers, compared as they arrive.
 
 use super::objects::key;
 use std::io;
@@ -18,7 +18,7 @@ pub(super) fn request(of: ObjectProgram, number: usize) -> String {
 
 /// An answer that is still to come, or the rest of it.
 pub(super) struct Awaited {
-    /// What has come of lines that differ from answer to answer, until all of them have.
+    /// Bytes received of a header that varies; `None` if there is none or it is complete.
     head: Option<Vec<u8>>,
     wanted: Vec<u8>,
     got: usize,
@@ -68,7 +68,7 @@ impl Awaited {
     }
 }
 
-/// Whether HTTP says that a whole object of this length follows.
+/// Checks that the HTTP header announces a whole object of this length.
 fn check_head(head: &str, length: usize) -> io::Result<()> {
     let status = head.lines().next().unwrap_or_default();
     if !status.starts_with("HTTP/1.1 200 ") {
@@ -89,7 +89,7 @@ mod tests {
 
     const OBJECT: &[u8] = b"0123456789";
 
-    /// What becomes of an answer that comes in pieces of `piece` bytes.
+    /// Result of an answer that arrives in pieces of `piece` bytes.
     fn taken(holder: ObjectProgram, answer: &[u8], piece: usize) -> io::Result<bool> {
         let mut awaited = Awaited::of(holder, 3, OBJECT);
         let mut done = false;

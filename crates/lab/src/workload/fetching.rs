@@ -20,14 +20,14 @@ use vmcc_scenario::model::ObjectProgram;
 /// A fetch's thread does little.
 pub(super) const STACK_BYTES: usize = 64 << 10;
 
-/// What is fetched, from where and how often.
+/// Plan of a client: the objects, their server, and the rate of fetches.
 pub(super) struct Plan {
     pub(super) to: SocketAddr,
     pub(super) multipath: bool,
     pub(super) per_second: f64,
     pub(super) seed: u64,
     pub(super) lasts: Duration,
-    /// How long a connection stays when it has what it came for.
+    /// Time that a connection stays open after its transfer.
     pub(super) linger: Duration,
     pub(super) holder: ObjectProgram,
     pub(super) shelf: Arc<Shelf>,
@@ -91,7 +91,7 @@ pub(super) fn arrive(
     }
 }
 
-/// Whether it may go on then.
+/// Waits until `at`; false if `end` is set.
 fn wait_until(at: Instant, end: &AtomicBool) -> bool {
     const STEP: Duration = Duration::from_millis(100);
     while let Some(rest) = at.checked_duration_since(Instant::now()) {
@@ -129,7 +129,7 @@ fn one(plan: &Plan, object: usize, until: Instant) -> io::Result<(Socket, Option
     Ok((socket, there.map(|there| there.duration_since(started))))
 }
 
-/// What is left of a time, which sockets take if it is not nothing.
+/// Time left until `until`, at least 1 ms: sockets take no timeout of zero.
 fn left_until(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
 }

@@ -112,7 +112,7 @@ impl Workload for Files<'_> {
 }
 
 impl Files<'_> {
-    /// What curl says of one transfer.
+    /// Parses curl's line about one transfer.
     fn connection(&self, line: &str) -> Result<Connection, ReportError> {
         let wrong = || ReportError::Line(line.to_owned());
         let [port, took, status, exit] = line.split(' ').collect::<Vec<_>>()[..] else { return Err(wrong()) };
@@ -138,7 +138,7 @@ fn settings(port: u16) -> String {
     )
 }
 
-/// How many files arrived; an error if one is not what was sent.
+/// Number of files that arrived; an error if one differs from what was sent.
 fn compare(server: &Program, count: u32) -> io::Result<usize> {
     let mut whole = 0;
     for number in 1..=count {

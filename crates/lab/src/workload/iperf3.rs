@@ -18,7 +18,7 @@ use std::time::Duration;
 
 const INSTALL_IPERF: &str = "apt-get install -y iperf3";
 
-/// What each connection begins with, so that the server knows whose it is.
+/// Bytes of the cookie at the start of each connection, by which the server identifies the client.
 pub(super) const COOKIE_BYTES: u64 = 37;
 
 /// IPv4's and UDP's.

@@ -24,7 +24,7 @@ struct Wanted {
     at: Duration,
 }
 
-/// What a connection has to tell.
+/// Line of a connection's report, or its failure.
 type Line = io::Result<String>;
 
 /// Opens so many connections, and begins fetches on them in turn until their time is over.
@@ -114,7 +114,7 @@ fn serve(
     Ok(())
 }
 
-/// What `count` connections told, by their numbers.
+/// Parses the report of `count` connections, by their numbers.
 pub(super) fn connections(told: &str, count: u32, sizes: &[Bytes]) -> Result<Vec<Connection>, ReportError> {
     let mut all: Vec<Connection> = (0..count).map(|_| Connection::transfer(0, 0.0, None, 0)).collect();
     for line in told.lines() {

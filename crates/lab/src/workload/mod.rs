@@ -1,4 +1,4 @@
-//! What sends and receives, one file per workload: how its programs are started and what they report.
+//! Traffic programs, one file per workload: how they are started and what they report.
 //!
 //! A workload is chosen by the flow ([`of`]); the run ([`crate::run`]) starts, watches and ends its programs without knowing
 //! which they are.
@@ -51,7 +51,7 @@ pub struct Programs {
     pub ganesha: String,
     /// `nfs-cat`, which reads files of it.
     pub nfs_cat: String,
-    /// What carries QUIC: words before an order as [`quic_end`] takes it.
+    /// Command that carries QUIC: the words before an order as [`quic_end`] takes it.
     pub quic: Vec<String>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) trait Workload {
         record: &mut Record,
     ) -> Result<End, Error>;
 
-    /// What the receiving side read, from what the side that connected left and the other has.
+    /// Report of the receiving side, from the output of the side that connected and the state of the other.
     fn report(&self, client: &Ended, server: &End) -> Result<Report, ReportError>;
 
     /// The same of an endless transfer whose listening side was told to end, from what that left.
@@ -109,7 +109,7 @@ pub(crate) enum End {
     Program(Program),
     /// A thread of ours.
     Own(own::Own),
-    /// What a virtual machine runs.
+    /// Program of a virtual machine.
     Elsewhere(Elsewhere),
 }
 
@@ -117,7 +117,7 @@ pub(crate) enum End {
 pub(crate) struct Elsewhere {
     /// The machine's host.
     pub(crate) host: String,
-    /// Where the machine leaves a copy of what is read from it, if that is a file.
+    /// Path at which the machine leaves a copy of what is read from it, if that is a file.
     pub(crate) held: PathBuf,
 }
 
@@ -129,7 +129,7 @@ impl End {
         }
     }
 
-    /// What it left, if it has ended.
+    /// Exit status and output, if it has ended.
     pub(crate) fn output(&mut self) -> Result<Option<Ended>, Error> {
         match self {
             Self::Program(program) => program.output(),
@@ -190,7 +190,7 @@ pub(crate) fn of<'a>(flow: &'a Flow, programs: &'a Programs) -> Box<dyn Workload
 
 const INSTALL_MPTCPIZE: &str = "apt-get install -y mptcpize";
 const LOOK_AT: &str = "run the same command by hand in a namespace, and look at `dmesg` if it is killed";
-/// How long a server may take until it listens, and how often we look.
+/// Timeout for a server to listen; it is polled every `START_PAUSE`.
 const START_TIME: Duration = Duration::from_secs(5);
 const START_PAUSE: Duration = Duration::from_millis(10);
 
@@ -209,7 +209,7 @@ fn check_wrapper(flow: &Flow, programs: &Programs) -> Result<(), Error> {
     }
 }
 
-/// What goes before a program whose TCP is to be the flow's.
+/// Words before a program that make its TCP the flow's transport.
 fn wrapper<'a>(flow: &Flow, programs: &'a Programs) -> Vec<&'a str> {
     match flow.transport {
         Transport::Tcp { .. } | Transport::Quic(_) => Vec::new(),
@@ -238,10 +238,10 @@ fn await_listening(
     Err(server.failed(format!("it does not listen on port {port} after {} s", within.as_secs()), LOOK_AT))
 }
 
-/// What a connection carries before its data.
+/// Bytes of a connection before its data.
 pub(crate) const PREAMBLE_BYTES: u64 = iperf3::COOKIE_BYTES;
 
-/// Why a program's report is worth nothing.
+/// Reasons why a program's report is unusable.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReportError {
     #[error("its JSON cannot be read: {0}")]
@@ -273,7 +273,7 @@ pub(crate) fn flow_of(port: u16) -> Option<usize> {
     port.checked_sub(FIRST_PORT).map(usize::from)
 }
 
-/// What a transfer's receiver read.
+/// Report of a transfer's receiver.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Report {
     /// Each connection, with the local port of the sender.
@@ -282,16 +282,16 @@ pub(crate) struct Report {
     pub(crate) requests: Vec<Request>,
     /// Each path, where the program has them and not the kernel.
     pub(crate) paths: Vec<Told>,
-    /// What else is to be known.
+    /// Warnings for the user.
     pub(crate) warnings: Vec<String>,
 }
 
 /// A probe.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Request {
-    /// When it left, after the flow's start.
+    /// Time of departure, in seconds after the flow's start.
     pub(crate) sent_s: f64,
-    /// How long its answer took, if that was in time.
+    /// Time until its answer, in seconds; `None` if that was not in time.
     pub(crate) took_s: Option<f64>,
 }
 
@@ -326,7 +326,7 @@ impl Report {
         }
     }
 
-    /// Whether every transfer has arrived whole.
+    /// True if every transfer has arrived whole.
     pub(crate) fn is_complete(&self) -> bool {
         self.connections.iter().all(|connection| connection.took_s.is_some())
     }
@@ -348,16 +348,16 @@ impl Report {
 pub(crate) struct Connection {
     /// The port of the end that connected, which is the sender but where data are fetched; 0: it never did.
     pub(crate) port: u16,
-    /// When it began, after the flow.
+    /// Start, in seconds after the flow's start.
     pub(crate) began_s: f64,
-    /// What it is to carry, where that differs from connection to connection.
+    /// Bytes to carry, if they differ from connection to connection.
     pub(crate) size: Option<u64>,
     pub(crate) read: Vec<Interval>,
-    /// How long a transfer took that completed.
+    /// Duration of a transfer that completed, in seconds.
     pub(crate) took_s: Option<f64>,
     /// The longest time in which nothing arrived, where the program tells.
     pub(crate) stalled_us: Option<u64>,
-    /// What was fetched on it, or waited to be, of one that stays open.
+    /// Objects that were fetched on it or waited to be, if it stays open.
     pub(crate) fetched: Vec<Fetched>,
 }
 
@@ -365,9 +365,9 @@ pub(crate) struct Connection {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Fetched {
     pub(crate) bytes: u64,
-    /// When somebody wanted it, after the connection began.
+    /// Time at which it was wanted, in seconds after the start of the connection.
     pub(crate) wanted_s: f64,
-    /// How long after that it was there, if it ever was.
+    /// Time from then until it was there, in seconds; `None` if it never was.
     pub(crate) took_s: Option<f64>,
 }
 

@@ -26,7 +26,7 @@ use vmcc_units::Bytes;
 
 const INSTALL_GANESHA: &str = "apt-get install -y nfs-ganesha-vfs";
 const INSTALL_NFS_CAT: &str = "apt-get install -y libnfs-utils";
-/// How exactly it is known how long a chunk took.
+/// Poll interval, and so the resolution of a chunk's duration.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A flow's server and clients.
@@ -88,7 +88,7 @@ impl Workload for Chunks<'_> {
 }
 
 impl Chunks<'_> {
-    /// What is said of one reader: port, when it began, how long it took or `-`.
+    /// Parses the line about one reader: port, start time, duration or `-`.
     fn connection(&self, line: &str) -> Result<Connection, ReportError> {
         let wrong = || ReportError::Line(line.to_owned());
         let [port, began, took] = line.split(' ').collect::<Vec<_>>()[..] else { return Err(wrong()) };
@@ -98,7 +98,7 @@ impl Chunks<'_> {
     }
 }
 
-/// Where a server that is not installed has what it loads.
+/// Libraries and plugins of a server that is not installed.
 struct Unpacked {
     /// For `env`.
     libraries: String,

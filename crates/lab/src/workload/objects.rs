@@ -25,7 +25,7 @@ use vmcc_units::{Bytes, Nanos};
 const INSTALL: &str = "apt-get install -y memcached";
 /// Without the package `apache2`, whose service is not needed.
 const INSTALL_APACHE: &str = "apt-get install -y --no-install-recommends apache2-bin";
-/// Where Debian's has its modules, and which are needed.
+/// Directory of Apache's modules in Debian; `APACHES` lists those that are needed.
 const MODULES: &str = "/usr/lib/apache2/modules";
 const APACHES: [(&str, &str); 2] =
     [("mpm_event_module", "mod_mpm_event.so"), ("authz_core_module", "mod_authz_core.so")];
@@ -35,7 +35,7 @@ const THREADS: u32 = 256;
 const MAX_CONNECTIONS: &str = "16384";
 const MEMORY: &str = "1024";
 
-/// What a cache holds: random bytes, so that no object equals another.
+/// Content of a cache: random bytes, so that no object equals another.
 #[derive(Debug)]
 pub(super) struct Shelf {
     sizes: Vec<usize>,
@@ -194,7 +194,7 @@ impl Objects<'_> {
         words
     }
 
-    /// What is said of one fetch: port, object, when it began, how long it took or `-`.
+    /// Parses the line about one fetch: port, object, start time, duration or `-`.
     fn connection(&self, line: &str) -> Result<Connection, ReportError> {
         let wrong = || ReportError::Line(line.to_owned());
         let [port, object, began, took] = line.split(' ').collect::<Vec<_>>()[..] else {

@@ -33,7 +33,7 @@ impl Own {
         Ok(Self { what, namespace: at.name().to_owned(), end, thread: Some(thread) })
     }
 
-    /// What it left, if it has ended.
+    /// Exit status and output, if it has ended.
     pub(super) fn output(&mut self) -> Option<Ended> {
         let thread = self.thread.take_if(|thread| thread.is_finished())?;
         let died = |_| Ended {
@@ -68,7 +68,7 @@ impl Drop for Own {
     }
 }
 
-/// What a thread leaves: lines, and its first fault.
+/// Output of a thread: lines, and its first fault.
 pub(super) fn left(lines: String, fault: Option<io::Error>) -> Ended {
     let stderr = fault.map(|fault| fault.to_string()).unwrap_or_default();
     Ended { status: ExitStatus::from_raw(0), stdout: lines.into_bytes(), stderr }

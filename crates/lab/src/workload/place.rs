@@ -1,12 +1,13 @@
-//! Where a server is alone to see: a file system in memory of its own at `/run`, gone with the process.
+//! Private file system of a server: in memory at `/run`, gone with the process.
 
 use crate::process::Program;
 use std::path::PathBuf;
 
-/// What the server reads its settings from.
+/// File from which the server reads its settings.
 pub(super) const SETTINGS: &str = "/run/settings";
 
-/// What is sent is random, so that nothing compares equal by accident. The shell waits for the server instead of becoming it: see [`IN_MEMORY`].
+/// Script that prepares the file system. Its data are random, so that nothing compares equal by accident. The shell waits for the server
+/// instead of becoming it: see [`IN_MEMORY`].
 const PREPARE: &str = "mount -t tmpfs none /run && mkdir /run/files && printf %s \"$1\" >/run/settings && \
                        head -c \"$2\" /dev/urandom >/run/data && shift 2 && \"$@\"; exit $?";
 

@@ -22,15 +22,15 @@ use vmcc_units::{Bytes, Nanos};
 pub(crate) const HEADERS_BYTES: u64 = 28;
 /// A request's number.
 pub(crate) const NUMBER_BYTES: usize = 4;
-/// How often is looked whether it is over, if nothing comes.
+/// Interval of the checks for the end, if nothing arrives.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What probes are like.
+/// Settings of probes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Probing {
     /// Between two requests.
     pub interval: Nanos,
-    /// Whether that is the mean of exponential times.
+    /// True if `interval` is the mean of exponential times.
     pub random: bool,
     /// Which ones.
     pub seed: u64,
@@ -38,7 +38,7 @@ pub struct Probing {
     pub packet: Bytes,
     /// The size of an answer's.
     pub reply: Bytes,
-    /// How long an answer may take.
+    /// Timeout of an answer.
     pub timeout: Nanos,
 }
 
@@ -190,7 +190,7 @@ fn receive(socket: &UdpSocket, patience: Duration) -> io::Result<Option<u32>> {
     }
 }
 
-/// Whether nothing came, or nobody was there: which a probe finds out, not fails of.
+/// True if nothing arrived or the other end is unreachable: results of a probe, not faults.
 fn is_nothing(error: &io::Error) -> bool {
     use io::ErrorKind::{
         ConnectionRefused, HostUnreachable, Interrupted, NetworkUnreachable, TimedOut, WouldBlock,
@@ -218,7 +218,7 @@ mod tests {
         Probing { interval: ms(2), random: true, seed: 1, packet, reply, timeout: ms(500) }
     }
 
-    /// What a sender of probes for 200 ms leaves; `answers` does the echo.
+    /// Requests of a sender that probes for 200 ms; `answers` starts the echo.
     fn asked(answers: bool) -> Vec<Request> {
         let there = bound((Ipv4Addr::LOCALHOST, 0), 0).unwrap();
         let here = bound((Ipv4Addr::LOCALHOST, 0), 0).unwrap();

@@ -22,7 +22,7 @@ use vmcc_metrics::observed::Closed;
 use vmcc_netlink::Links;
 use vmcc_tunnel::load::{self, Arrival, Note, Order, PathNote, Why};
 
-/// How often an end tells what it sees: as often as the kernel's sockets are looked at.
+/// Interval of an end's reports, as long as that between samples of the kernel's sockets.
 const EVERY: Duration = Duration::from_millis(10);
 /// The user and the group that have no rights.
 const NOBODY: u32 = 65_534;
@@ -147,7 +147,7 @@ impl Ends<'_> {
         Program::start(at, record, &words, REMEDY)
     }
 
-    /// What sender and receiver have seen, counting from the sender's order.
+    /// Reads the notes of sender and receiver; times count from the sender's order.
     fn read(&self, sent: &[Note], received: &[Note]) -> Result<Report, ReportError> {
         let since = |notes: &[Note]| {
             let begun = notes.iter().find_map(|note| match note {
@@ -268,7 +268,7 @@ fn reason(why: Why) -> Closed {
     }
 }
 
-/// What tells a flow's connections apart where sockets have ports; zero is none.
+/// Number of a connection in place of a socket's port; zero stands for none.
 fn name_of(connection: u32) -> u16 {
     u16::try_from(connection).unwrap_or(u16::MAX - 1) + 1
 }

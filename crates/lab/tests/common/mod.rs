@@ -1,4 +1,4 @@
-//! What the privileged tests share. They run one at a time: each loads the machine.
+//! Helpers of the privileged tests. They run one at a time: each loads the machine.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::sync::atomic::AtomicBool;

@@ -24,11 +24,11 @@ use wire::{Shape, Wire};
 const HERE: [&str; 2] = ["10.79.0.1", "10.79.1.1"];
 /// The test of this binary that is the VM's program.
 const PROGRAM: &str = "inside_the_sender";
-/// How long anything may take on a machine that has much to do.
+/// Timeout of any step on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// More than what iperf3's ends tell each other before the data.
 const UNDER_WAY_BYTES: u64 = 50_000;
-/// What is not measured at a transfer's beginning.
+/// Time at a transfer's start that is not measured.
 const SETTLING: Duration = Duration::from_secs(1);
 
 pub struct Lab {
@@ -41,7 +41,7 @@ pub struct Lab {
     jobs: u32,
 }
 
-/// What a transfer came to.
+/// Results of a transfer.
 #[derive(Debug)]
 pub struct Transfer {
     /// At the receiver, while the pattern lasted.

@@ -56,7 +56,7 @@ impl Shared {
         shared
     }
 
-    /// Whether the neighbours do nothing.
+    /// Stops the neighbours if `yes`, resumes them if not.
     pub fn suspend(&self, yes: bool) {
         let signal = if yes { Signal::SIGSTOP } else { Signal::SIGCONT };
         self.emulators.iter().for_each(|pid| kill(*pid, signal).expect("a neighbour"));
@@ -67,7 +67,7 @@ impl Shared {
         self.own.weigh(weight);
     }
 
-    /// What the sender has used of its processor.
+    /// CPU time that the sender has used.
     pub fn used(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.sender)).expect("a sender");
         let after = stat.rsplit_once(") ").expect("its state").1;

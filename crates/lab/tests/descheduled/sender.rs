@@ -1,4 +1,4 @@
-//! What the VM does: sends each time that it is told to, and notices when it was off.
+//! Program of the VM: sends on request, and notices its times off.
 
 use super::switch::run;
 use serde::{Deserialize, Serialize};
@@ -18,9 +18,9 @@ pub const ADDRESSES: [&str; 2] = ["10.79.0.100", "10.79.1.100"];
 pub const PORT: u16 = 5302;
 /// The folder that both share.
 pub const FOLDER: &str = "VMCC_TEST_FOLDER";
-/// What precedes an answer.
+/// Prefix of an answer.
 pub const SENT: &str = "sent: ";
-/// What the kernel's own algorithm takes one path by, for comparison.
+/// Algorithm of the kernel that sends over one path, for comparison.
 pub const ONE_PATH: &str = "cubic";
 
 /// One transfer.
@@ -30,12 +30,12 @@ pub struct Job {
     pub algorithm: String,
     pub to: String,
     pub seconds: u32,
-    /// Whether the VM has something else to do all the time, as its neighbours have.
+    /// True if the VM has other work all the time, as its neighbours have.
     #[serde(default)]
     pub busy: bool,
 }
 
-/// What the VM saw of it.
+/// Observations of the VM during a transfer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Sent {
     /// Times for which nothing ran.

@@ -23,7 +23,7 @@ const HOPS: u8 = 64;
 const IPV4: [&str; 2] = ["10.80.0.1", "10.80.0.2"];
 const IPV6: [&str; 2] = ["fd80::1", "fd80::2"];
 
-/// What a tunnel is, and the addresses inside.
+/// A kind of tunnel, and the addresses inside.
 struct Kind {
     name: &'static str,
     /// Of `ip link add`; `{own}` and `{other}` are the outer addresses.
@@ -94,7 +94,7 @@ fn capture() -> OwnedFd {
     all
 }
 
-/// Whether the bytes of the address are those in the packet.
+/// True if `packet` has the bytes of `address` in `range`.
 fn is_at(packet: &[u8], range: Range<usize>, address: &str) -> bool {
     let octets = match address.parse().unwrap() {
         IpAddr::V4(ip) => ip.octets().to_vec(),

@@ -7,11 +7,11 @@ use crate::ports::{Namespace, Pair, Server, client, config, run};
 use vmcc_host::port::Port;
 use vmcc_port::ClassStats;
 
-/// What says that it can be marked has a queue of its own: all of it is counted, whatever waits.
+/// Port with a class of its own for ECT packets: all of them are counted, independent of the backlog.
 const STEP: &str = "rate = '50mbit'\nqueue = 'drr'\nbackend = 'htb'\nnot_ect = 'queue'\nmarking = { rule = 'threshold', at = '30kB' }\n\
      [[class]]\nname = 'ect'\necn = 'ect'\n[[class]]\nname = 'rest'\n";
 
-/// What a port saw of a transfer from an algorithm that needs ECN.
+/// Counters of a port for a transfer with an algorithm that needs ECN.
 #[derive(Debug)]
 struct Seen {
     ect: ClassStats,

@@ -1,5 +1,5 @@
-//! How a congestion control answers marks and losses on one path, seen from outside by the kernel's tracepoints: the
-//! same for our algorithms and for the kernel's own.
+//! Response of a congestion control to marks and losses on one path, observed from outside by the kernel's tracepoints: the same for
+//! vmcc's algorithms and for the kernel's own.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 pub mod accecn;
@@ -31,7 +31,7 @@ const LOSS: u32 = 4;
 const PORT: u16 = 5251;
 /// Thresholds are whole packets: of a smaller window the ratio says little.
 const LEAST_TELLING_PKT: u32 = 8;
-/// How often it is asked whether a transfer is over.
+/// Interval of checks for a transfer's end.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 pub fn load(name: &str) -> Loaded {
@@ -69,7 +69,7 @@ impl Reduction {
         f64::from(self.to_pkt) / f64::from(self.from_pkt)
     }
 
-    /// What DCTCP answers a mark, from the alpha that `mp_dctcp` publishes: RFC 8257 section 3.3.
+    /// Window in packets to which DCTCP reduces on a mark, from the alpha that `mp_dctcp` publishes (RFC 8257, section 3.3).
     fn of_dctcp(&self) -> u32 {
         let cut = (u64::from(self.from_pkt) * self.private[1]) >> 31;
         (self.from_pkt - u32::try_from(cut).unwrap()).max(2)
@@ -178,7 +178,7 @@ fn of_sorted(all: &[u32], quantile: f64) -> u32 {
     all.get((quantile * last as f64).round() as usize).copied().unwrap_or(0)
 }
 
-/// What `Run::regrown_after` says.
+/// Values of `Run::regrown_after`.
 fn regrown(records: &[&Record]) -> Vec<u32> {
     let mut growing: HashMap<u64, (u32, u32)> = HashMap::new();
     let mut found = Vec::new();
@@ -200,7 +200,7 @@ fn regrown(records: &[&Record]) -> Vec<u32> {
     found
 }
 
-/// What is known of a socket between two records of it.
+/// State of a socket between two of its records.
 #[derive(Default)]
 struct Progress {
     state: u32,

@@ -29,7 +29,7 @@ fn narrow(row: &Row) {
     run(&format!("ip -n {} link set p1 mtu 1000", row.router));
 }
 
-/// What a socket was before and after it entered Loss for the first time.
+/// Records of a socket before and after it entered Loss for the first time.
 #[derive(Debug)]
 struct Fall {
     before: Record,
@@ -71,7 +71,8 @@ fn transfer(kernel_name: &str) -> Vec<Fall> {
     falls(&records)
 }
 
-/// Where Linux had to wait for its timer instead (the kernel's own Reno now and then, too), there is nothing to compare.
+/// Repeats transfers until one has no timeout, and hands that one to `done`. With a timeout there is nothing to compare; the kernel's own
+/// Reno has one now and then, too.
 fn falls_without_a_timeout(loaded: &Loaded, kernel_name: &str, mut done: impl FnMut(&[Fall])) {
     for _ in 0..ATTEMPTS {
         let before = loaded.counters();

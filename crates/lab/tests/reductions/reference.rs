@@ -18,8 +18,8 @@ const DELAY_MS: u32 = 50;
 /// Within which the two agree.
 const WITHIN: f64 = 0.05;
 
-/// What of the queue belongs to one flow, in packets. DCTCP at a window of 20 would cut one packet or two, as alpha is
-/// just below or above 0.2: which of the two is chance, and Linux's own runs are 6 % apart in their number of reductions.
+/// Share of one flow in the queue, in packets. With a window of 20 DCTCP would cut one packet or two, as alpha is just below or above
+/// 0.2. Which of the two is chance: Linux's own runs differ by 6 % in their number of reductions.
 fn queue_pkt(name: &str, full: Full) -> usize {
     match full {
         Full::Marks if name == "dctcp" => 20,
@@ -27,7 +27,7 @@ fn queue_pkt(name: &str, full: Full) -> usize {
     }
 }
 
-/// What a full queue does.
+/// Action of a full queue.
 #[derive(Clone, Copy)]
 enum Full {
     Marks,
@@ -55,7 +55,7 @@ impl fmt::Display for Full {
     }
 }
 
-/// What is compared of a run.
+/// Compared results of a run.
 struct Seen {
     rate_mbps: f64,
     reductions: usize,
@@ -106,8 +106,8 @@ fn alpha_of_ours(reduction: &Reduction) -> f64 {
     reduction.private[1] as f64 / f64::from(1 << 30)
 }
 
-/// Whether `ours` reduces as often as `theirs`. Ours keeps the fraction of a packet that it has grown by when it reduces,
-/// where Linux begins anew (`snd_cwnd_cnt` in `tcp_init_cwnd_reduction`): on average half a packet less to grow.
+/// True if `ours` reduces as often as `theirs`. Ours keeps the fraction of a packet by which the window has grown when it reduces. Linux
+/// resets it (`snd_cwnd_cnt` in `tcp_init_cwnd_reduction`). So ours has on average half a packet less to grow.
 fn as_often(flows: usize, theirs: &Seen, ours: &Seen) -> bool {
     let sooner = theirs.cut_pkt / (theirs.cut_pkt - 0.5);
     let (theirs, ours) = (theirs.reductions as f64, ours.reductions as f64);
@@ -117,7 +117,7 @@ fn as_often(flows: usize, theirs: &Seen, ours: &Seen) -> bool {
     (theirs - slack..=theirs * sooner + slack).contains(&ours)
 }
 
-/// What is further apart than `WITHIN` or `slack`, in words.
+/// Difference that is larger than `WITHIN` (relative) and than `slack`, in words; `None` if there is none.
 fn apart(figure: &str, theirs: f64, ours: f64, slack: f64) -> Option<String> {
     let within = (ours - theirs).abs() <= (theirs * WITHIN).max(slack);
     (!within).then(|| format!("{figure}: {ours:.3} instead of {theirs:.3}"))

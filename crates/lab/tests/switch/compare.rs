@@ -13,11 +13,11 @@ const RULE: &str = "{ rule = 'threshold', at = '30kB' }";
 /// Payload of a full frame of TCP.
 const PAYLOAD: f64 = 1448.0 / 1514.0;
 
-/// How often a pair of transfers is tried.
+/// Attempts at a pair of transfers.
 const TRIES: usize = 5;
 
-/// How many times shorter the RTT is at least: two ports have short queues each, and the shortest tail drop (of Open
-/// vSwitch's packet socket) is three times as long.
+/// Minimum factor by which marking shortens the RTT: two ports have short queues each, and the shortest tail drop (of Open vSwitch's
+/// packet socket) is three times as long.
 const SHORTER: u64 = 2;
 
 /// One transfer, and what the ports did meanwhile.
@@ -46,8 +46,8 @@ struct Row {
 }
 
 impl Row {
-    /// What is not as marking promises: CE marks on the way, nothing dropped, no less goodput, and much shorter queues.
-    /// `shorter`: how many times at least.
+    /// Violated property of marking: CE marks on the way, nothing dropped, no less goodput, and much shorter queues. `shorter`: the
+    /// minimum factor.
     fn fault(&self, shorter: u64) -> Option<&'static str> {
         let (marked, tail_drop) = (&self.marked.measured, &self.tail_drop.measured);
         let faults = [

@@ -1,5 +1,5 @@
-//! What every backend of a port must do, as one body per property: HTB on this host, the BPF queueing discipline in
-//! guests. Rates are such that emulation carries them.
+//! Conformance tests of a port's backends, one body per property: HTB on this host, the BPF queueing discipline in guests. Rates are low
+//! enough for emulation.
 
 use super::traffic::{Inbox, send_datagrams, transfer, transfers};
 use super::{Bridge, config, run};
@@ -16,7 +16,7 @@ const RATE_BPS: f64 = 40e6;
 /// Deep enough that the queue never runs dry while a sender waits for a processor.
 const AT_200_KB: &str = "marking = { rule = 'threshold', at = '200kB' }";
 const AT_30_KB: &str = "marking = { rule = 'threshold', at = '30kB' }";
-/// Where the classes of [`classes`] find their packets.
+/// Destination port of the first of the classes of [`classes`]; those of the others follow.
 const FIRST_PORT: u16 = 5201;
 
 /// Nothing but a full queue drops.
@@ -32,7 +32,7 @@ fn classes(backend: &str, weights: &[u32], rest: &str) -> String {
     text
 }
 
-/// What each class has sent.
+/// Bytes that each class has sent.
 fn sent(port: &Port) -> Vec<u64> {
     let classes = port.stats().unwrap().classes;
     classes.iter().map(|class| class.bytes.saturating_sub(class.backlog_bytes)).collect()
@@ -265,7 +265,7 @@ pub fn a_guarantee_comes_before_the_order(backend: &str) {
     assert!((25..=55).contains(&guaranteed), "{guaranteed} before {last_of_first}: {order:?}");
 }
 
-/// What was sent at a low rate is paid for at the rate that comes after it.
+/// Token debt from a low rate is repaid at the rate that follows.
 pub fn a_raised_rate_holds_at_once(backend: &str) {
     const COUNT: usize = 6;
     let bridge = Bridge::new(2);

@@ -29,7 +29,7 @@ const RECOVERY_TIMEOUT: Duration = Duration::from_secs(20);
 const ECN_FAIR: f64 = 10e6 / 8.0 * (ECN_CONNECTIONS as f64 / (ECN_CONNECTIONS as f64 + 1.0));
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What hosts without ECN got at one port.
+/// Results of hosts without ECN at one port.
 #[derive(Debug)]
 struct Passed {
     /// Goodput of an ECN connection over that of a connection without ECN.

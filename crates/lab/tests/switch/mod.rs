@@ -1,5 +1,5 @@
-//! What the tests of virtual-switch ports share: a switch in a namespace, hosts on its ports, real traffic, and the
-//! comparison of marking with tail drop on one port.
+//! Helpers of the tests of virtual-switch ports: a switch in a namespace, hosts on its ports, real traffic, and the comparison of marking
+//! with tail drop on one port.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 pub mod compare;
@@ -33,7 +33,7 @@ pub struct Host {
     pub second: Option<Vnic>,
 }
 
-/// How many ports were made outside of a switch's namespace.
+/// Number of ports made outside of a switch's namespace.
 static PORTS: AtomicU32 = AtomicU32::new(0);
 
 /// An interface of a host.
@@ -164,7 +164,7 @@ impl Bridge {
         Port::attach_in(&self.namespace.file(), &self.hosts[host].port, &config(text))
     }
 
-    /// What `tc` shows of the queues of a host's port.
+    /// Output of `tc qdisc show` for a host's port.
     pub fn queues(&self, host: usize) -> String {
         run(&format!("tc -n {} qdisc show dev {}", self.namespace.0, self.hosts[host].port))
     }

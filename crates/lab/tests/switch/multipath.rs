@@ -22,10 +22,10 @@ pub fn config(rate: &str, backend: &str) -> PortConfig {
     super::config(&format!("rate = '{rate}'\nmarking = {RULE}\nbackend = '{backend}'\n"))
 }
 
-/// How often the sender's sockets are looked at.
+/// Poll interval of the sender's sockets.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What a host does in a connection.
+/// Role of a host in a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Sends,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use vmcc_host::port::Port;
 use vmcc_port::PortConfig;
 
-/// What moves the packets.
+/// Datapath of the switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Datapath {
     /// The kernel module.

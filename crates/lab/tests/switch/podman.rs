@@ -9,7 +9,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-/// Who makes podman's networks.
+/// Network backend of podman.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Network {
     /// Plugins of the container network interface, podman's way until version 4.

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::thread;
 use std::time::Duration;
 
-/// What one iperf3 run measured.
+/// Results of one iperf3 run.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct Measured {
     /// At the receiver.
@@ -13,7 +13,7 @@ pub struct Measured {
     /// Median over time of the sender's smoothed RTT.
     pub rtt_p50_us: u64,
     pub retransmits: u64,
-    /// What each subflow of an MPTCP connection carried; empty for TCP.
+    /// Bytes that each subflow of an MPTCP connection carried; empty for TCP.
     pub subflow_bytes: Vec<u64>,
 }
 
@@ -56,7 +56,7 @@ pub fn transfers(pairs: &[(&Host, &Host, u16)], options: &str) -> Vec<Measured> 
     })
 }
 
-/// Where datagrams arrive.
+/// Sockets at which datagrams arrive.
 pub struct Inbox {
     sockets: Vec<(u16, UdpSocket)>,
 }

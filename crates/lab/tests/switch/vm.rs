@@ -15,11 +15,11 @@ const SECOND_ADDRESS: &str = "10.79.1.100";
 pub const TO_VM: u16 = 5301;
 pub const FROM_VM: u16 = 5302;
 
-/// How often something that takes the VM's time is tried again, and how long apart.
+/// Number of attempts at something that the VM needs time for, and the pause between two.
 const TRIES: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What the VM runs: a server, and a client that reports each time it got through.
+/// Shell program of the VM: a server, and a client that prints the report of each successful run.
 const PROGRAM: &str = r#"
 modprobe virtio_net
 while [ ! -e /sys/class/net/eth0 ]; do sleep 0.1; done
@@ -36,7 +36,7 @@ done
 /// The test of this binary that is the program of a VM with two interfaces, and what tells it its peer's address.
 const MULTIPATH_PROGRAM: &str = "vm_with_two_interfaces";
 const PEER: &str = "VMCC_TEST_PEER";
-/// What precedes a measurement there.
+/// Prefix of a measurement in the VM's output.
 const MEASURED: &str = "measured: ";
 
 /// A running VM; ends with this.
@@ -162,7 +162,7 @@ impl Drop for Vm {
     }
 }
 
-/// What a VM with two interfaces does: serves, and sends to its peer each time that it listens.
+/// Program of a VM with two interfaces: serves, and sends to its peer each time that it listens.
 pub fn run_multipath() {
     run("modprobe virtio_net");
     // As a namespace, so that it is a host like the others.

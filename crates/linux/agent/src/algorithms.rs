@@ -15,14 +15,14 @@ use vmcc_host::{Lingering, Loaded, Status, Turn, netns};
 const FREE_TIMEOUT: Duration = Duration::from_secs(1);
 const FREE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What is to be up.
+/// Algorithms to load, with their options.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// The algorithms with their parameters, each once.
     pub algorithms: &'a [Params],
-    /// Whether only who has CAP_NET_ADMIN may choose them.
+    /// True if only processes with CAP_NET_ADMIN may choose them.
     pub restricted: bool,
-    /// Whether the caller guards them: closes the paths that they ask to close.
+    /// True if the caller runs their guards, which close the paths that they request to close.
     pub guarded: bool,
 }
 
@@ -75,12 +75,12 @@ fn load(params: &Params, kept: &[Status], guarded: bool) -> Result<Option<Loaded
     Ok(Some(loaded))
 }
 
-/// What an earlier [`up`] left.
+/// Algorithms that an earlier [`up`] left loaded.
 fn kept() -> Result<Vec<Status>, Error> {
     Ok(vmcc_host::list()?.into_iter().filter(|status| status.kept).collect())
 }
 
-/// What [`down`] did.
+/// Result of [`down`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Down {
     /// Names in the kernel of what was taken down.
@@ -114,7 +114,7 @@ pub fn lingering_after_down() -> Result<Vec<Lingering>, Error> {
     }
 }
 
-/// What is kept on this host now.
+/// State of this host: algorithms, sockets, connections, ports and the agent.
 #[derive(Debug, Serialize)]
 pub struct HostStatus {
     /// The algorithms that are loaded, by whomever.
@@ -127,7 +127,7 @@ pub struct HostStatus {
     pub connections: Vec<Connection>,
     /// The ports of this network namespace that are served.
     pub ports: Vec<String>,
-    /// What the agent says of itself, if one runs.
+    /// Status document of the agent, if one runs.
     pub agent: Option<serde_json::Value>,
     /// Connections of this network namespace that were to be MPTCP and became TCP, where the kernel counts them.
     pub fallbacks: Option<Fallbacks>,
@@ -137,19 +137,19 @@ pub struct HostStatus {
     pub taken: Taken,
 }
 
-/// What is kept on this host now.
+/// Reads the state of this host.
 ///
 /// # Errors
-/// The kernel does not say.
+/// The kernel or a running agent does not report its state.
 pub fn status() -> Result<HostStatus, Error> {
     Observer::open()?.status()
 }
 
 impl Observer {
-    /// What is kept on this host now.
+    /// Reads the state of this host.
     ///
     /// # Errors
-    /// The kernel does not say.
+    /// The kernel or a running agent does not report its state.
     pub fn status(&mut self) -> Result<HostStatus, Error> {
         let mut status = self.look(daemon::view)?;
         status.taken.throttled = taken::throttled();

@@ -3,14 +3,14 @@
 use crate::Error;
 use vmcc_host::port;
 
-/// What was removed.
+/// Result of [`clean`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cleaned {
     /// Congestion controls, by their names in the kernel.
     pub algorithms: Vec<String>,
     /// Connections that are gone, from the tables of congestion controls.
     pub entries: usize,
-    /// What served these ports.
+    /// Ports whose leftover service or record was removed.
     pub ports: Vec<String>,
     /// Devices of budgets whose ports are gone.
     pub budgets: Vec<String>,

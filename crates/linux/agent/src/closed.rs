@@ -12,7 +12,7 @@ use vmcc_host::netns;
 /// The same as the agent remembers it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Closed {
-    /// When, on the clock that counts from boot.
+    /// Time at which it was closed, on the clock that counts from boot.
     time_ns: u64,
     /// Inode number of the connection's network namespace.
     netns: u32,
@@ -53,9 +53,9 @@ pub struct ClosedPath {
     pub local: SocketAddr,
     /// The other end.
     pub remote: SocketAddr,
-    /// How long ago.
+    /// Time since it was closed.
     pub seconds_ago: f64,
-    /// Why, as half a sentence.
+    /// Reason, as half a sentence.
     pub reason: String,
 }
 

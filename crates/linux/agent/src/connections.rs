@@ -13,7 +13,7 @@ use vmcc_netlink::Links;
 /// A connection of this network namespace: of MPTCP with its subflows, or plain TCP, which is its only one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Connection {
-    /// What MPTCP calls it at this end; `None` for plain TCP.
+    /// MPTCP token at this end; `None` for plain TCP.
     pub token: Option<u32>,
     /// The program that has it in user space; `None` for the kernel's.
     pub program: Option<Program>,
@@ -32,7 +32,7 @@ pub struct Connection {
 /// A program with connections of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Program {
-    /// What it is.
+    /// Name of the program.
     pub name: String,
     /// Its process.
     pub pid: u32,
@@ -41,7 +41,7 @@ pub struct Program {
 /// A path of a connection.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Path {
-    /// What the kernel tells sockets apart by: another one with the same ends has another.
+    /// Socket cookie, which differs even between sockets with the same ends.
     #[serde(skip)]
     pub cookie: [u8; 8],
     /// This end.
@@ -50,9 +50,9 @@ pub struct Path {
     pub remote: SocketAddr,
     /// The interface that it is bound to, or that has its address.
     pub device: Option<String>,
-    /// Whether it carries data only when no other is left.
+    /// True if the path carries data only when no other is left.
     pub backup: bool,
-    /// Whether nothing comes although it should, where that is known.
+    /// True if nothing arrives although something should, where that is known.
     pub silent: bool,
     /// Congestion window.
     pub cwnd_pkt: u32,
@@ -77,18 +77,18 @@ pub struct Path {
     pub delivery_rate_bps: u64,
     /// Reason for which its algorithm does not couple it with the connection's other paths; `None` if it does.
     pub uncoupled: Option<Uncoupled>,
-    /// What its algorithm knows of it and the connection's other paths.
+    /// Findings of its algorithm about it and the connection's other paths.
     pub siblings: Vec<Sibling>,
 }
 
-/// What is known of a path and another one of its connection.
+/// Finding about a path and another one of its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Sibling {
     /// The other one's local end.
     pub local: SocketAddr,
     /// Its remote end.
     pub remote: SocketAddr,
-    /// Whether they share a bottleneck.
+    /// Finding about a shared bottleneck.
     #[serde(flatten)]
     pub finding: Finding,
 }
@@ -151,7 +151,7 @@ impl Observer {
     }
 }
 
-/// What is asked besides the sockets; without any of it less is known.
+/// Data from other sources than the socket list. Each source is optional.
 #[derive(Default)]
 struct Known {
     states: HashMap<[u8; 8], State>,
@@ -197,7 +197,7 @@ impl Known {
         self.states.get(&socket.cookie)?.member
     }
 
-    /// What is known of one of these paths and the others.
+    /// Findings about one of these paths and the others.
     fn siblings(&self, socket: &Subflow, paths: &[&Subflow], evidence: &Evidence) -> Vec<Sibling> {
         let sibling = |other: &&Subflow| {
             let finding = evidence.between(self.member(socket)?, self.member(other)?)?;

@@ -1,4 +1,4 @@
-//! Why a host was not changed as asked, or could not be read.
+//! Errors of changing or reading a host.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use vmcc_host::port::PortError;
 use vmcc_host::{ControlError, LoadError};
 use vmcc_port::FileError;
 
-/// Why something could not be done to this host.
+/// Error of an operation on this host.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Only root may.
     #[error("{refusal}")]
     NotRoot {
-        /// What needs root, as a sentence.
+        /// Operation that needs root, as a sentence.
         refusal: String,
     },
     /// Somebody else has the algorithm now, and takes it away when it ends.
@@ -57,10 +57,10 @@ pub enum Error {
     AgentStays {
         /// The process.
         pid: u32,
-        /// Why.
+        /// Cause.
         why: String,
     },
-    /// What the agent keeps on record cannot be used.
+    /// State of the agent on disk cannot be used.
     #[error("{}: {source}", path.display())]
     State {
         /// The file or folder.
@@ -81,7 +81,7 @@ pub enum Error {
     /// An algorithm does not load.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// What is loaded cannot be read or changed.
+    /// Loaded programs cannot be read or changed.
     #[error(transparent)]
     Control(#[from] ControlError),
     /// A port is not served, or not as asked.
@@ -92,12 +92,12 @@ pub enum Error {
     Sockets(#[from] DiagError),
 }
 
-/// What root can do and others not.
+/// Remedy where only root is allowed.
 const SUDO: &str = "run it with sudo";
 const DOCTOR: &str = "`vmcc doctor` says what this kernel lacks";
 
 impl Error {
-    /// Whether the request is wrong, and would be on any host.
+    /// True if the request is wrong, and would be on any host.
     pub fn is_bad_request(&self) -> bool {
         match self {
             Self::StaysServed { .. } | Self::Config(_) => true,
@@ -117,7 +117,7 @@ impl Error {
         }
     }
 
-    /// What helps, where the error's own text does not say it.
+    /// Remedy, where the error's own text has none.
     pub fn remedy(&self) -> Option<String> {
         match self {
             Self::NotRoot { .. } => Some(SUDO.to_owned()),
@@ -162,7 +162,7 @@ fn of_port(error: &PortError) -> Option<String> {
     }
 }
 
-/// What helps where the records cannot be kept is at their place, not in the kernel.
+/// Remedy where a record cannot be used: the fault is at its place on disk, not in the kernel.
 fn of_records(path: &Path, source: &io::Error) -> Option<String> {
     // Without a number it is our own refusal, which says what to do.
     source.raw_os_error()?;

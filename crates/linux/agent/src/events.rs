@@ -1,4 +1,4 @@
-//! What happens on a host, as it happens: to the subflows of this network namespace, and what the agent does.
+//! Live events of a host: of the subflows of this network namespace, and of the agent.
 
 use crate::Error;
 use crate::daemon::{listen, now, poll};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vmcc_netlink::{Event, Events};
 
-/// How soon [`Follower::follow`] notices that it is to stop.
+/// Interval at which [`Follower::follow`] checks whether to stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// An event is shorter.
 const MAX_LINE_BYTES: usize = 1 << 20;
@@ -37,7 +37,7 @@ impl Follower {
         Ok(Self { kernel: Events::open().map_err(Error::Wait)?, agent, begun: Vec::new() })
     }
 
-    /// Whether an agent is heard.
+    /// True if an agent sends its events.
     pub fn hears_agent(&self) -> bool {
         self.agent.is_some()
     }

@@ -1,17 +1,17 @@
-//! What a host is told to keep: algorithms as its congestion controls, and ports of its virtual switches.
+//! Desired state of a host: algorithms as its congestion controls, and ports of its virtual switches.
 //!
-//! Every call does one thing to this host, once, and says what it found and did as data; errors are types that know
-//! whether the request or the host is at fault and what helps. Nothing here prints or knows a command line.
+//! Every call does one thing to this host, once, and returns its findings and actions as data. Errors are types that know
+//! whether the request or the host is at fault, and the remedy. Nothing here prints or knows a command line.
 //!
 //! | | |
 //! |---|---|
 //! | [`up`], [`down`], [`status`] | algorithms that stay until they are taken down |
-//! | [`Observer`] | the same and their connections, again and again |
-//! | [`Guards`] | closing paths that share a bottleneck, have failed or are of no use, as a [`Policy`] says |
-//! | [`ports`] | serving a port, changing and repairing that, its counters, its end |
-//! | [`daemon`] | all of it as a file says ([`config`]), until it is told to end; then as before |
-//! | [`Follower`] | what happens, as it happens |
-//! | [`clean`] | what processes that were killed left |
+//! | [`Observer`] | the same and their connections, repeatedly |
+//! | [`Guards`] | closing paths that share a bottleneck, have failed or are useless, by a [`Policy`] |
+//! | [`ports`] | serving a port, changing and repairing it, its counters, its end |
+//! | [`daemon`] | reconciling all of it with a file ([`config`]); rollback at its end |
+//! | [`Follower`] | live events |
+//! | [`clean`] | removing the leftovers of killed processes |
 
 mod algorithms;
 mod clean;

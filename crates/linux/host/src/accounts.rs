@@ -1,4 +1,4 @@
-//! What each user or network namespace holds of what all share.
+//! Accounts: shared kernel resources in use per user or network namespace.
 
 use crate::shared::algorithm::Account;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 pub(crate) const ACCOUNTS_MAP: &str = "mp_accounts";
 
-/// What was refused because an account, or what all share, was full; since the algorithm was loaded.
+/// Refusals since the algorithm was loaded, because an account or a shared resource was full.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Shortage {
     /// Paths that found no room in the table and run uncoupled, or did for a while.

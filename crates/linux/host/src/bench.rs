@@ -1,12 +1,12 @@
-//! What an algorithm costs in the kernel.
+//! Cost of an algorithm in the kernel.
 //!
-//! Two questions, asked of the kernel itself:
-//! - How long do the callbacks take? From the kernel's own BPF run-time statistics, which include the reading of
+//! Two measurements, both in the kernel itself:
+//! - Run time of the callbacks. From the kernel's own BPF run-time statistics, which include the reading of
 //!   the clock (some tens of nanoseconds per call) and every socket of the transfer, the receiver's too.
-//! - What remains of the goodput? Each transfer with the algorithm stands beside one with the kernel's native
-//!   Reno, in turns, without statistics.
+//! - Remaining goodput. Transfers with the algorithm alternate with transfers with the kernel's native Reno,
+//!   without statistics.
 //!
-//! Traffic is the caller's business ([`Traffic`]): this crate makes no namespaces.
+//! The caller generates the traffic ([`Traffic`]): this crate creates no namespaces.
 
 mod statistics;
 
@@ -31,7 +31,7 @@ const BY_ACKS: [&str; 5] = [PER_ACK, "cong_avoid", "set_state", "ssthresh", "und
 /// Callbacks are named `cc_<callback>` in the kernel.
 const PREFIX: &str = "cc_";
 
-/// Why a transfer failed: whatever the caller has for that.
+/// Error of a transfer, of any type that the caller has.
 pub type TrafficError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Sends data as fast as it goes.
@@ -49,7 +49,7 @@ pub trait Traffic {
     ) -> Result<f64, TrafficError>;
 }
 
-/// What to measure.
+/// Options of a benchmark.
 #[derive(Debug, Clone)]
 pub struct BenchOptions {
     /// The algorithms.
@@ -60,7 +60,7 @@ pub struct BenchOptions {
     pub goodput_subflows: usize,
     /// Transfers with the algorithm, each beside one with native Reno.
     pub pairs: usize,
-    /// How long each transfer takes.
+    /// Duration of each transfer.
     pub duration: Duration,
 }
 
@@ -76,7 +76,7 @@ impl Default for BenchOptions {
     }
 }
 
-/// Why a measurement failed.
+/// Error of a measurement.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
@@ -91,9 +91,9 @@ pub enum BenchError {
     Transfer {
         /// The algorithm.
         kernel_name: String,
-        /// How many subflows.
+        /// Number of subflows.
         subflows: usize,
-        /// What happened.
+        /// Error of the transfer.
         #[source]
         cause: TrafficError,
     },

@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// Where the BPF file system is mounted by convention.
+/// Conventional mount point of the BPF file system.
 const BPFFS: &str = "/sys/fs/bpf";
 /// Our folder in it.
 const FOLDER: &str = "vmcc";
-/// How often, and how many times, a busy folder is tried: two minutes, for loading takes long on an emulated machine.
+/// Retry interval and retries for a busy folder: two minutes in total, since loading is slow on an emulated machine.
 const TRY_EVERY: Duration = Duration::from_millis(100);
 const TRIES: u32 = 1200;
 
@@ -81,7 +81,7 @@ fn mount() -> io::Result<()> {
     Ok(nix::mount::mount(Some("bpf"), BPFFS, Some("bpf"), nix::mount::MsFlags::empty(), none)?)
 }
 
-/// Whether process 1, as seen from here, is that of the host and not of a PID namespace of somebody's own.
+/// True if process 1, as seen from here, is that of the host and not of a nested PID namespace.
 pub(crate) fn is_first_of_the_host() -> bool {
     // PID_NS_INIT_INO in linux/nsfs.h.
     const INITIAL: u64 = 0xEFFF_FFFC;
@@ -112,7 +112,7 @@ fn open(pid: &str) -> io::Result<(File, File)> {
     Ok((File::open(format!("/proc/{pid}/root"))?, File::open(format!("/proc/{pid}/ns/mnt"))?))
 }
 
-/// What lies in our folder.
+/// Entry of our folder.
 pub(crate) struct Pin {
     pub(crate) path: PathBuf,
     /// The kernel name that it keeps.
@@ -174,7 +174,7 @@ impl Drop for Turn {
     }
 }
 
-/// What is kept; `None` if it lies where we do not see it.
+/// Entries of our folder; `None` if the host's BPF file system is not visible from here.
 pub(crate) fn pins() -> Result<Option<Vec<Pin>>, ControlError> {
     match Host::find() {
         Ok(host) => pins_in(&host).map(Some),
@@ -263,7 +263,7 @@ fn lock(folder: &Path, make_it: bool) -> Result<Option<Flock<File>>, ControlErro
     Err(ControlError::Busy)
 }
 
-/// Whether this is what lies at the path now.
+/// True if this file is at the path now.
 fn is_at(file: &File, path: &Path) -> bool {
     let same = |now: fs::Metadata| file.metadata().is_ok_and(|ours| ours.ino() == now.ino());
     fs::metadata(path).is_ok_and(same)

@@ -25,10 +25,10 @@ const FOLDER: &str = "vmcc-cgroups";
 /// Of the kernel's own, which need every mark echoed.
 const NEED_ECN: [&str; 1] = ["dctcp"];
 
-/// Where cgroups are (version 2), wherever that is mounted.
+/// Mount point of cgroup v2, from the list of mounts.
 ///
 /// # Errors
-/// Nowhere.
+/// The mounts cannot be read, or none is a cgroup2.
 pub fn root() -> Result<PathBuf, ControlError> {
     let failed = |cause: String| ControlError::kernel("find the cgroups", cause);
     let mounts = fs::read_to_string(MOUNTS).map_err(|e| failed(format!("{MOUNTS}: {e}")))?;
@@ -57,7 +57,7 @@ fn mounted_at(mounts: &str) -> Option<PathBuf> {
     })
 }
 
-/// What the connections of a cgroup below `root` are given; `None` if nothing, or if there is no such cgroup.
+/// Congestion control set for the connections of a cgroup below `root`. `None` if none is set, or if there is no such cgroup.
 ///
 /// # Errors
 /// The BPF file system cannot be read.
@@ -108,7 +108,7 @@ pub fn unset(cgroup: &str) -> Result<(), ControlError> {
     })
 }
 
-/// Whether the kernel lets it be done, tried in a cgroup that is there for that alone.
+/// Tests whether the kernel allows it, in a cgroup created for the test only.
 pub(crate) fn try_it() -> Result<(), ControlError> {
     let path = root()?.join(format!("vmcc-probe-{}", std::process::id()));
     let failed = |cause: String| ControlError::kernel("try a program at a cgroup", cause);
@@ -144,7 +144,7 @@ fn load(folder: &File, congestion_control: &str) -> libbpf_rs::Result<Link> {
     program.attach_cgroup(folder.as_raw_fd())
 }
 
-/// What a pin keeps.
+/// Cgroup and congestion control of a pin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pin {
     /// The cgroup's number.

@@ -1,4 +1,4 @@
-//! What a loaded algorithm counts.
+//! Counters of a loaded algorithm.
 
 use crate::shared::algorithm::{
     Counts, MP_COUNT_ECE, MP_COUNT_LOSS, MP_COUNT_MENDED, MP_COUNT_NO_ECN, MP_COUNT_RTO,

@@ -1,4 +1,4 @@
-//! Why something could not be done to the kernel.
+//! Errors of kernel operations.
 
 use crate::bpffs;
 use nix::libc;
@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use vmcc_cc::ParamError;
 
-/// Why an algorithm was not loaded. Nothing has changed in the kernel.
+/// Error of loading an algorithm. Nothing has changed in the kernel.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -29,9 +29,9 @@ pub enum LoadError {
     AlreadyRegistered {
         /// Name in the kernel.
         kernel_name: &'static str,
-        /// Who holds it.
+        /// Holder of the registration.
         holder: String,
-        /// What to do.
+        /// Remedy.
         remedy: &'static str,
     },
     /// Another user of the same registration runs it with other parameters.
@@ -41,9 +41,9 @@ pub enum LoadError {
     OtherParameters {
         /// Name in the kernel.
         kernel_name: &'static str,
-        /// Who holds it.
+        /// Holder of the registration.
         holder: String,
-        /// What to do.
+        /// Remedy.
         remedy: &'static str,
     },
     /// The kernel refused the program.
@@ -56,12 +56,12 @@ pub enum LoadError {
         /// The last lines of the verifier or of libbpf.
         log: String,
     },
-    /// What is registered cannot be read.
+    /// The registrations cannot be read.
     #[error(transparent)]
     Control(#[from] ControlError),
 }
 
-/// Why a change to something loaded was refused.
+/// Error of a change to something loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
@@ -85,7 +85,7 @@ pub enum ControlError {
     /// The kernel refused an operation.
     #[error("cannot {action}: {cause}")]
     Kernel {
-        /// What was tried.
+        /// Attempted action.
         action: String,
         /// The system's error.
         cause: String,
@@ -93,17 +93,17 @@ pub enum ControlError {
     /// The BPF file system is needed and cannot be used.
     #[error("cannot keep {name} under {}: {source}; {remedy}", path.display())]
     Pin {
-        /// What was to be kept.
+        /// Name of the object to pin.
         name: String,
-        /// Where.
+        /// Path of the pin.
         path: PathBuf,
         /// The cause.
         #[source]
         source: io::Error,
-        /// What to do.
+        /// Remedy.
         remedy: &'static str,
     },
-    /// What is kept lies in the host's BPF file system, and this process cannot see it.
+    /// The pins are in the host's BPF file system, which this process cannot see.
     #[error(
         "this process has mounts of its own, as under `ip netns exec`, and cannot reach the host's, where what is up is \
          kept; run it as `nsenter --net=/run/netns/NAME vmcc ...`, which changes only the network namespace; a container \
@@ -142,7 +142,7 @@ impl ControlError {
     }
 }
 
-/// What helps where the cause is not this kernel, but something that ran out or went away.
+/// Remedy where the cause is not this kernel, but a resource that ran out or went away.
 pub fn remedy(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     match system(error)?.raw_os_error()? {
         libc::EMFILE => Some("allow more open files (`ulimit -n 1024`)"),

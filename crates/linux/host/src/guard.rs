@@ -37,7 +37,7 @@ const MAX_AGE: Duration = Duration::from_secs(10);
 /// The same for a request that does not say which socket it was.
 const MAX_AGE_WITHOUT_COOKIE: Duration = Duration::from_secs(1);
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The path is closed.
@@ -50,7 +50,7 @@ pub enum Verdict {
     Spared,
 }
 
-/// What a request comes to now.
+/// Decision on a request, at this moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Judged {
     /// This subflow is meant, and another one is left.
@@ -125,8 +125,9 @@ impl CloseRequest {
             .map_err(|e| ControlError::kernel("close a path that shares a bottleneck", e))
     }
 
-    /// What it comes to, where these are the subflows of its network namespace, and `min_paths` of each connection are spared;
-    /// `given_up` says which of them will not stay.
+    /// Decides on the request, given the subflows of its network namespace.
+    ///
+    /// A subflow is closed only if at least `min_paths` others are in use. `given_up` is true for a subflow that will not stay.
     pub fn judge(
         &self,
         all: &[Subflow],

@@ -78,7 +78,7 @@ pub(crate) fn pinned_link(path: &Path) -> io::Result<Option<OpsLink>> {
     ops_link(fd)
 }
 
-/// What the kernel says about an open file; `None` if it is none of these links. Its text tells the kinds of objects
+/// Link behind an open file, from its `fdinfo`; `None` if it is no `struct_ops` link. The text tells the kinds of objects
 /// apart, which the binary form does not.
 fn ops_link(fd: OwnedFd) -> io::Result<Option<OpsLink>> {
     let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?;

@@ -11,10 +11,10 @@ use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use zerocopy::IntoBytes;
 
-/// Whether the kernel can, tried once.
+/// Tests whether the kernel supports it; the result is cached.
 ///
 /// # Errors
-/// Why not.
+/// The kernel does not; the error holds the cause.
 pub fn possible() -> Result<(), ControlError> {
     static ANSWER: OnceLock<Result<(), String>> = OnceLock::new();
     let answer = ANSWER.get_or_init(|| load("", "").map(drop));

@@ -35,7 +35,7 @@ pub(crate) const BPF_F_LINK: u32 = 1 << 13;
 /// Lines of the verifier's log that an error carries.
 const LOG_LINES: usize = 12;
 
-/// What keeps the registration alive.
+/// Reference that keeps the registration alive.
 enum Hold {
     /// A link of our own object; its drop unregisters.
     Own { link: Option<Link>, is_link: bool, _object: Box<libbpf_rs::Object> },
@@ -142,7 +142,7 @@ impl Loaded {
         Ok(Self { algorithm, hold, groups, events, counters, accounts, program_ids, config })
     }
 
-    /// Whether it was registered here, rather than by another process or earlier.
+    /// True if it was registered here, rather than by another process or earlier.
     pub fn is_own(&self) -> bool {
         matches!(self.hold, Hold::Own { .. })
     }
@@ -157,7 +157,7 @@ impl Loaded {
         self.algorithm.info().kernel_name
     }
 
-    /// Whether the registration belongs to another process.
+    /// True if the registration belongs to another process.
     pub fn is_shared(&self) -> bool {
         matches!(self.hold, Hold::Shared { .. })
     }
@@ -175,7 +175,7 @@ impl Loaded {
         self.groups.as_ref().map(|map| map.keys().count())
     }
 
-    /// What it has counted since it was loaded.
+    /// Counters since it was loaded.
     pub fn counters(&self) -> Counters {
         self.counters.as_ref().and_then(Counters::read).unwrap_or_default()
     }
@@ -188,7 +188,7 @@ impl Loaded {
         self.groups.as_ref().map_or_else(|| Ok(Vec::new()), table::read)
     }
 
-    /// What was refused so far because an account, or what all share, was full.
+    /// Refusals so far, because an account or a shared resource was full.
     pub fn shortage(&self) -> Shortage {
         self.accounts.as_ref().map(accounts::shortage).unwrap_or_default()
     }
@@ -291,7 +291,7 @@ fn refusal(kernel_name: &'static str, error: &libbpf_rs::Error, log: &Log) -> Lo
     }
 }
 
-/// How messages name a process.
+/// Name of a process in messages.
 pub(crate) fn holder(pid: u32) -> String {
     if pid == 0 { "`vmcc up`".to_owned() } else { format!("vmcc, process {pid}") }
 }

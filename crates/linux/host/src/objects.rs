@@ -45,7 +45,7 @@ pub(crate) fn replace<T: IntoBytes + Immutable>(
     shared::write(outer, FIRST, &inner.as_fd().as_raw_fd())
 }
 
-/// What libbpf said since the last [`Log::start`]. libbpf prints through one function of the process, so loading
+/// Output of libbpf since the last [`Log::start`]. libbpf prints through one function of the process, so loading
 /// is serialised by holding this.
 pub(crate) struct Log {
     _guard: MutexGuard<'static, ()>,

@@ -24,7 +24,7 @@ pub struct Record {
     pub socket: u64,
     /// The recovery state that is being entered, or in which a segment has arrived (`TCP_CA_...`).
     pub state: u32,
-    /// Whether the state is being entered; the answer to a reduction shows at the next segment.
+    /// True if the state is being entered; the response to a reduction shows at the next segment.
     pub entered: bool,
     /// Port of the peer.
     pub remote_port: u16,

@@ -1,8 +1,8 @@
-//! What this kernel can do, found out by trying.
+//! Capabilities of this kernel, found by trying.
 //!
-//! Versions and configuration files mislead (backports, modules that are not installed, lockdown), so every answer
-//! comes from doing the thing once and undoing it: creating a map, loading a program, adding a queue in a network
-//! namespace that exists only for the question.
+//! Versions and configuration files mislead (backports, modules that are not installed, lockdown), so every check
+//! performs the operation once and undoes it: creating a map, loading a program, adding a queue in a network
+//! namespace that exists only for the check.
 
 mod joins;
 mod port;
@@ -29,24 +29,24 @@ use vmcc_cc::Algorithm;
 /// The answer to one question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was asked for: a short name that stays the same.
+    /// Name of the check: short and stable.
     pub name: String,
-    /// What it is needed for.
+    /// Purpose of the capability.
     pub purpose: &'static str,
-    /// Whether the host can do it.
+    /// True if the host has the capability.
     pub ok: bool,
-    /// Whether that is not known, because only root may try it. Then it is not `ok` either.
+    /// True if that is not known, because only root may try it. Then it is not `ok` either.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unknown: bool,
-    /// Why not.
+    /// Reason that it has not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What mends it.
+    /// Remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
 
-/// Why a thing cannot be done, and what mends it.
+/// Reason that a capability is missing, and the remedy.
 struct Problem {
     reason: String,
     remedy: String,
@@ -126,7 +126,7 @@ pub fn checks() -> Vec<Check> {
     all
 }
 
-/// Whether `algorithm` loads on this kernel; nothing is registered.
+/// Tests whether `algorithm` loads on this kernel; nothing is registered.
 ///
 /// # Errors
 /// The last lines of the kernel's verifier, or what it lacks.
@@ -306,7 +306,7 @@ fn laminar() -> Answer {
 /// Linux's MPTCP scheduler hands a subflow this much at a time, unless it is told that a subflow holds enough.
 const SCHEDULER_BURST_BYTES: u64 = 64 << 10;
 
-/// Whether this network namespace keeps subflows from holding much that they have not sent.
+/// Checks that this network namespace limits the unsent data that subflows hold (`tcp_notsent_lowat`).
 pub fn unsent_limit() -> Check {
     check("unsent-limit", "keeping fast paths busy beside slow ones", small_unsent_limit())
 }
@@ -343,7 +343,7 @@ fn destroy() -> Answer {
     }
 }
 
-/// Whether what is loaded had room for every path, and passed on every request to close one.
+/// Checks that the loaded algorithms had room for every path, and passed on every request to close one.
 fn room() -> Answer {
     let short: Vec<String> = registered::list()
         .unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What of vmcc is registered in the kernel now, whoever loaded it.
+//! Registrations of vmcc in the kernel now, from any process.
 //!
 //! Every object of ours carries a configuration map that says which algorithm it is, which process registered it
 //! and which maps belong to it; it is found by its name and shape among all BPF maps.
@@ -33,7 +33,7 @@ pub(crate) struct Registered {
     ops: MapHandle,
 }
 
-/// What the kernel itself says about who keeps a registration.
+/// Holder of a registration, as the kernel reports it.
 enum Hold {
     /// A pin of ours.
     Pinned(OwnedFd),
@@ -86,19 +86,19 @@ impl Registered {
 pub struct Status {
     /// Name in the kernel.
     pub kernel_name: String,
-    /// Whether it outlives its process: `vmcc up` left it.
+    /// True if it outlives its process: `vmcc up` left it.
     pub kept: bool,
     /// The process that holds it; `None` if it is kept, or none can be seen.
     pub owner_pid: Option<u32>,
-    /// Whether that process is gone and nothing keeps it: a leftover.
+    /// True if that process is gone and nothing keeps it: a leftover.
     pub orphaned: bool,
-    /// Whether it is the same build as this program.
+    /// True if it is the same build as this program.
     pub same_build: bool,
     /// MPTCP connections in its table; `None` if it keeps none.
     pub connections: Option<usize>,
-    /// What it has counted; `None` if it is another build.
+    /// Counters; `None` if it is another build.
     pub counters: Option<Counters>,
-    /// What was refused because an account, or what all share, was full; `None` if it is another build.
+    /// Refusals because an account or a shared resource was full; `None` if it is another build.
     pub shortage: Option<Shortage>,
     /// Its parameters; `None` if it is another build, which may have others.
     #[serde(serialize_with = "by_name")]
@@ -150,7 +150,7 @@ fn status(r: &Registered) -> Status {
     }
 }
 
-/// Whether it is the build that this program carries: the layouts of its maps are known then.
+/// True if it is the build that this program carries: the layouts of its maps are known then.
 pub(crate) fn same_build(r: &Registered) -> bool {
     Algorithm::by_name(r.config.kernel_name()).is_ok_and(|a| Object::of(a).build == r.config.build)
 }
@@ -389,7 +389,7 @@ fn registration(map: MapHandle, links: &mut Vec<OpsLink>, pinned: &[u32]) -> Opt
     Some(Registered { config, map, hold, ops })
 }
 
-/// How the value of a struct_ops map begins: the kernel's `struct bpf_struct_ops_common_value`.
+/// Header of a struct_ops map's value: the kernel's `struct bpf_struct_ops_common_value`.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct OpsValue {
@@ -418,7 +418,7 @@ pub(crate) fn programs_beside(map: &MapHandle) -> libbpf_rs::Result<Vec<u32>> {
     Ok(ProgInfoIter::default().filter(beside).map(|program| program.id).collect())
 }
 
-/// Whether the process that had this number when it started then is alive; another may have the number by now.
+/// True if the process with this number and start time is alive; another may have the number by now.
 pub(crate) fn lives(pid: u32, start: u32) -> bool {
     match started(pid) {
         // What an earlier build registered does not say when its process started.
@@ -427,7 +427,7 @@ pub(crate) fn lives(pid: u32, start: u32) -> bool {
     }
 }
 
-/// When a process started, in clock ticks since the machine did, as far as 32 bits tell; `None` if there is none.
+/// Start time of a process, in clock ticks since the machine's start, in its low 32 bits; `None` if there is none.
 pub(crate) fn started(pid: u32) -> Option<u32> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field, a name in parentheses, may contain anything. The time is field 22.

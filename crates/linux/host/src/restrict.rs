@@ -1,4 +1,4 @@
-//! Who may choose an algorithm: Linux's own list of those that need no privilege.
+//! Restriction of algorithms: Linux's own list of those that need no privilege.
 
 use crate::error::ControlError;
 use std::fs;

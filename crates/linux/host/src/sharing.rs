@@ -1,4 +1,4 @@
-//! What the detectors of shared bottlenecks have found so far.
+//! Findings of the detectors of shared bottlenecks so far.
 
 use crate::error::ControlError;
 use crate::ids;
@@ -13,7 +13,7 @@ use zerocopy::FromBytes;
 /// The table of connections, of an algorithm that detects.
 const TABLE: &str = "mp_groups";
 
-/// What is known of two paths of a connection.
+/// Verdict on two paths of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -50,7 +50,7 @@ impl Detections {
         ids::maps(|_, map| of_ours(&map).then_some(map)).map(Self)
     }
 
-    /// What is known of a connection; `None` where nobody compares its paths.
+    /// Evidence on a connection; `None` where its paths are not compared.
     pub fn of(&self, member: Member) -> Option<Evidence> {
         let key = member.connection.to_ne_bytes();
         let bytes = self.0.iter().find_map(|map| map.lookup(&key, MapFlags::ANY).ok().flatten())?;
@@ -59,7 +59,7 @@ impl Detections {
     }
 }
 
-/// What a detector knows of a connection.
+/// A detector's evidence on a connection.
 pub struct Evidence(Sharing);
 
 impl Evidence {

@@ -1,4 +1,4 @@
-//! What the algorithms keep of each socket, read from outside while they run.
+//! Per-socket state of the algorithms, read from outside while they run.
 
 use crate::error::ControlError;
 use crate::objects::{self, Log};
@@ -16,22 +16,22 @@ use zerocopy::FromBytes;
 #[derive(Debug, Clone)]
 pub struct States(Arc<OwnedFd>);
 
-/// What an algorithm keeps of one socket.
+/// State of an algorithm for one socket.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct State {
     /// As [`crate::diag::Subflow::cookie`]: zero for a socket that nobody has asked about before.
     pub cookie: [u8; 8],
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// What it keeps.
+    /// State of the path.
     pub path: Path,
     /// Its place in a connection whose paths are coupled.
     pub member: Option<Member>,
-    /// Why it is not coupled although its connection has several paths.
+    /// Reason that it is not coupled although its connection has several paths.
     pub uncoupled: Option<Uncoupled>,
 }
 
-/// Why a path runs uncoupled.
+/// Reason that a path runs uncoupled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Uncoupled {

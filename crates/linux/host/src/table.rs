@@ -20,7 +20,7 @@ pub struct Connection {
     pub paths: Vec<PathView>,
 }
 
-/// What siblings see of a path.
+/// State of a path that its siblings see.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PathView {
     /// Its slot, from 0.

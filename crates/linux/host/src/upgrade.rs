@@ -22,7 +22,7 @@ const UPGRADE_MAP: &str = "upgrade_cgroups";
 /// Levels at which the program looks for a cgroup (`UPGRADE_MAX_DEPTH`).
 const MAX_DEPTH: usize = 16;
 
-/// Whether TCP sockets that programs of a cgroup below `root` make become MPTCP sockets by its own rule.
+/// True if TCP sockets that programs of a cgroup below `root` make become MPTCP sockets by its own rule.
 ///
 /// # Errors
 /// The BPF file system cannot be read.
@@ -98,7 +98,7 @@ pub fn unset(cgroup: &str) -> Result<(), ControlError> {
     })
 }
 
-/// Whether the kernel lets it be done; nothing is changed for anybody, as no cgroup is chosen.
+/// Tests whether the kernel allows it. No cgroup is chosen, so nothing changes.
 ///
 /// # Errors
 /// It does not.

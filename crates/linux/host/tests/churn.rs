@@ -57,7 +57,7 @@ impl Checker {
     }
 }
 
-/// What became of a transfer.
+/// Outcome of a transfer.
 struct Outcome {
     sent: u64,
     arrived: u64,

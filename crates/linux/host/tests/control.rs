@@ -229,7 +229,7 @@ fn root_a_guard_forgets_what_was_asked_before_it_began() {
     assert_eq!((closed, left), (Vec::new(), 2), "nobody is closed for what was asked before");
 }
 
-/// What Linux asks of its own DCTCP: the flag decides who may choose, and whether another namespace may have it.
+/// Linux's rule for its own DCTCP: the flag decides who may choose it, and whether another namespace may have it.
 #[test]
 fn root_a_restricted_algorithm_is_no_namespaces_default() {
     let _alone = alone();

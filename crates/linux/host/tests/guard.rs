@@ -1,6 +1,6 @@
-//! What the guard closes, and what it leaves alone. Needs root: without it these tests fail, they do not skip.
+//! Paths that the guard closes, and those that it leaves alone. Needs root: without it these tests fail, they do not skip.
 //!
-//! The algorithm is the kernel's own here: whom a request means does not depend on ours.
+//! The algorithm is the kernel's own here: the target of a request does not depend on ours.
 
 mod common;
 

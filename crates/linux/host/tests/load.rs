@@ -142,7 +142,7 @@ fn send_without_end(net: &Net, port: u16, count: usize) -> Vec<Socket> {
     (0..count).map(begin).collect()
 }
 
-/// What Linux knows of those that are open, in the order of their local ports.
+/// Established subflows to `port` as Linux reports them, in the order of their local ports.
 fn look(net: &Net, port: u16) -> Vec<Subflow> {
     let all = net.client.within(|| Diag::open().unwrap().subflows().unwrap());
     let mut ours: Vec<_> = all.into_iter().filter(|s| s.remote.port() == port && s.established).collect();

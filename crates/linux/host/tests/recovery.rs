@@ -1,4 +1,4 @@
-//! How Linux's loss recovery reaches an algorithm. Needs root: without it these tests fail, they do not skip.
+//! Response of an algorithm to Linux's loss recovery. Needs root: without it these tests fail, they do not skip.
 
 mod common;
 

@@ -25,7 +25,7 @@ fn attach(pair: &Pair, text: &str) -> Port {
     Port::attach_in(&pair.netns(), "p0", &config(text)).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// What one ECN Reno over 10 ms gets in four seconds while `meanwhile` runs, in Mbit/s.
+/// Throughput of one ECN Reno flow over 10 ms in four seconds while `meanwhile` runs, in Mbit/s.
 fn far_flow(pair: &Pair, number: u16, meanwhile: impl FnOnce() + Send) -> f64 {
     let _server = Server::start(&pair.b, number);
     thread::scope(|scope| {
@@ -135,7 +135,7 @@ fn tenant(pair: &Pair) -> Namespace {
     tenant
 }
 
-/// What ECN Reno and CUBIC without ECN get beside each other, in Mbit/s.
+/// Throughputs of ECN Reno and of CUBIC without ECN beside each other, in Mbit/s.
 fn with_and_without_ecn(settings: &str, first: u16) -> ([f64; 2], PortStats) {
     let pair = Pair::delayed(RTT);
     let text = format!("rate = '50mbit'\nmarking = {{ rule = 'mq-ecn', rtt = '10ms' }}\n{settings}");
@@ -195,7 +195,7 @@ fn root_port_a_flood_that_does_not_answer_marks_is_dropped_before_the_buffer_is_
     assert!(class.drops_overload == 0 && class.drops_full > 100, "{class:?}");
 }
 
-/// What one ECN Reno gets beside an ECN-capable flood of 60 Mbit/s that answers nothing, and the flood, in Mbit/s.
+/// Throughputs of one ECN Reno flow and of an unresponsive ECN-capable flood of 60 Mbit/s beside it, in Mbit/s.
 fn beside_a_flood(settings: &str, first: u16) -> ([f64; 2], PortStats) {
     let pair = Pair::delayed(RTT);
     let text = format!("rate = '50mbit'\nmarking = {{ rule = 'mq-ecn', rtt = '10ms' }}\n{settings}");

@@ -35,7 +35,7 @@ fn transfer(pair: &Pair, to: &str, port: u16) -> (f64, u64) {
     )
 }
 
-/// Who computes sums.
+/// Component that computes checksums.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Sums {
     /// Nobody: veth delivers without.

@@ -1,4 +1,4 @@
-//! Who takes the turns of a class that has nothing more to send, and how soon.
+//! Redistribution of the turns of a class that has nothing more to send, and its delay.
 
 mod ports;
 mod turns;

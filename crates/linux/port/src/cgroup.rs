@@ -3,7 +3,7 @@
 use crate::error::ConfigError;
 use std::path::{Path, PathBuf};
 
-/// Where cgroup v2 is mounted.
+/// Mount point of cgroup v2.
 const ROOT: &str = "/sys/fs/cgroup";
 
 /// The folder of the cgroup at `path`. A path that is not absolute starts at the root of the hierarchy

@@ -111,7 +111,7 @@ pub(crate) fn bounded(bytes: Option<Bytes>) -> u64 {
     bytes.unwrap_or(Bytes::MAX).min(MAX_BYTES).get()
 }
 
-/// What the link forbids.
+/// Checks the configuration against the link.
 pub(crate) fn link(config: &PortConfig, link: &LinkFacts) -> Check {
     if let (Some(rate), Some(speed)) = (config.rate, link.speed)
         && rate > speed
@@ -126,13 +126,13 @@ pub(crate) fn link(config: &PortConfig, link: &LinkFacts) -> Check {
     class::buffers_hold_a_packet(config, link)
 }
 
-/// What only the numbers together show.
+/// Checks the resolved numbers against each other.
 pub(crate) fn plan(config: &PortConfig, plan: &Plan) -> Check {
     class::rates(config, plan)?;
     marking::reachable(config, plan)
 }
 
-/// Where a class's setting stands, or the port's which it inherits.
+/// Key of a class's setting, or of the port's which it inherits.
 fn inherited(own: bool, index: usize, key: &str) -> String {
     if own { format!("class[{index}].{key}") } else { key.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! What a port is told to do.
+//! Configuration of a port.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -228,7 +228,7 @@ pub struct VmBudget {
 }
 
 impl VmBudget {
-    /// What a port with a fixed part may send.
+    /// Rate of a port with a fixed part.
     pub fn part(&self) -> BitsPerSec {
         let part = u128::from(self.rate.get()) * u128::from(self.weight) / u128::from(self.weights.max(1));
         BitsPerSec::new(u64::try_from(part).unwrap_or(u64::MAX))

@@ -1,4 +1,4 @@
-//! What is wrong with a port's configuration.
+//! Errors in a port's configuration.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ pub struct ConfigError {
     pub key: String,
     /// The class that `key` belongs to, by its name.
     pub class: Option<String>,
-    /// What is wrong with it.
+    /// Description of the error.
     pub message: String,
-    /// What to do.
+    /// Remedy.
     pub help: Option<String>,
 }
 

@@ -11,12 +11,12 @@ use vmcc_config::{MAX_BYTES, Source};
 /// A configuration that was read, and the text that it came from.
 #[derive(Debug, Clone)]
 pub struct ConfigFile {
-    /// What it says.
+    /// The parsed configuration.
     pub config: PortConfig,
     source: Source,
 }
 
-/// Why a configuration could not be read.
+/// Error of reading a configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
@@ -33,7 +33,7 @@ pub enum FileError {
     Unusable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the error.
         why: String,
     },
     /// The text is not a valid configuration.

@@ -7,27 +7,27 @@ use std::path::PathBuf;
 use vmcc_config::{Discipline, Marking};
 use vmcc_units::{BitsPerSec, Bytes, Limit};
 
-/// What a link-layer header adds to a packet of the MTU, in bytes (Ethernet).
+/// Size of the link-layer header in front of a packet of the MTU, in bytes (Ethernet).
 pub const LINK_HEADER_BYTES: u64 = 14;
 
-/// What the name of the only class is when the configuration has none.
+/// Name of the only class when the configuration has none.
 pub const ONLY_CLASS: &str = "all";
 
-/// What the configuration cannot know.
+/// Link properties that the configuration cannot know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkFacts {
     /// The link's MTU, without the link-layer header.
     pub mtu: Bytes,
-    /// What the link carries. `None` when unknown or only nominal: a tap or veth says a number that means nothing.
+    /// Link speed. `None` when unknown or only nominal: the number that a tap or veth reports means nothing.
     pub speed: Option<BitsPerSec>,
 }
 
 /// A port in plain numbers. Rates are in bytes per second.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// What the port may send: the least of its cap and of its (part of the) VM's budget. `None`: uncapped.
+    /// Rate of the port: the least of its cap and of its (part of the) VM's budget. `None`: uncapped.
     pub rate: Option<u64>,
-    /// What thresholds take for the port's capacity: `rate`, or else the link's speed. `None`: neither is known;
+    /// Port capacity for thresholds: `rate`, or else the link's speed. `None`: neither is known;
     /// then no class marks by MQ-ECN.
     pub capacity: Option<u64>,
     /// The VM whose budget the port shares, when `share` is `shared`; a split budget is in `rate` already.
@@ -39,7 +39,7 @@ pub struct Plan {
     /// The drain rate of the virtual queue that marks, as a share of the real rate in 1/65536 (above 0 to 65536).
     /// `None`: the real queue marks.
     pub phantom_q16: Option<u32>,
-    /// What schedules the queues.
+    /// Backend that schedules the queues.
     pub backend: Backend,
     /// The service queues, at least one and at most [`crate::MAX_CLASSES`]; with `priority` the first is the first
     /// to be served. What no class asks for goes to the last.
@@ -51,7 +51,7 @@ pub struct Plan {
 pub struct SharedBudget {
     /// The VM.
     pub name: String,
-    /// What its ports may send together, in bytes per second.
+    /// Rate of its ports together, in bytes per second.
     pub rate: u64,
 }
 
@@ -62,18 +62,18 @@ pub struct ClassPlan {
     pub name: String,
     /// Its weight.
     pub weight: u32,
-    /// What it gets when it has that much to send: its guarantee, or its weight's share of what the guarantees leave
+    /// Rate of the class when it has that much to send: its guarantee, or its weight's share of what the guarantees leave
     /// (`drr`). `None` when the port is uncapped, and with `priority` unless the class has a guarantee.
     pub share: Option<u64>,
-    /// What it may use at most. `None` when the port is uncapped and the class has no ceiling.
+    /// Ceiling. `None` when the port is uncapped and the class has no ceiling.
     pub ceiling: Option<u64>,
-    /// What it may send per round, in bytes: weight x quantum.
+    /// Quantum, in bytes per round: weight x quantum.
     pub quantum_bytes: u64,
-    /// What it holds, in bytes; a limit in packets counts packets of the MTU.
+    /// Buffer, in bytes; a limit in packets counts packets of the MTU.
     pub buffer_bytes: u64,
-    /// What it holds, in packets, if that is how it was given.
+    /// Buffer, in packets, if it was given in packets.
     pub buffer_packets: Option<u64>,
-    /// When it marks.
+    /// Marking rule.
     pub rule: Rule,
     /// DSCPs that it takes: bit n for DSCP n.
     pub dscp: u64,
@@ -85,12 +85,12 @@ pub struct ClassPlan {
     pub filter: Vec<Filter>,
 }
 
-/// When a queue marks, in base units.
+/// Marking rule of a queue, in base units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// Never.
     None,
-    /// When it is longer than this many bytes.
+    /// Threshold: when it is longer than this many bytes.
     Threshold(u64),
     /// MQ-ECN: when it is longer than min(quantum / round time, capacity) x RTT x lambda.
     MqEcn(Lambda),
@@ -118,7 +118,7 @@ pub struct Lambda {
 }
 
 impl PortConfig {
-    /// Whether the configuration makes sense on any link.
+    /// Checks that the configuration makes sense on any link.
     ///
     /// # Errors
     /// It contradicts itself.
@@ -176,7 +176,7 @@ fn classes(config: &PortConfig, rate: Option<u64>, link: &LinkFacts) -> Result<V
     classes.map(|(index, (class, share))| class_plan(config, class, index, share, rate, link)).collect()
 }
 
-/// What each class gets when all have enough to send: guarantees first, the rest by weight.
+/// Rate of each class when all have enough to send: guarantees first, the rest by weight.
 fn shares(config: &PortConfig, rate: Option<u64>) -> Vec<Option<u64>> {
     let guarantee = |class: &ClassConfig| class.guarantee.map(BitsPerSec::bytes_per_sec);
     if config.classes.is_empty() {

@@ -1,4 +1,4 @@
-//! What a port did.
+//! Statistics of a port.
 
 use crate::config::Backend;
 use serde::{Deserialize, Serialize};
@@ -11,9 +11,9 @@ pub struct PortStats {
     /// The ports that share the budget; none for a port that is served by itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<String>,
-    /// What schedules it.
+    /// Backend that schedules its queues.
     pub backend: Backend,
-    /// What the port may send, in bits per second, if it is capped.
+    /// Rate of the port, in bits per second, if it is capped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<u64>,
     /// The RTT that thresholds use, in nanoseconds: set, or measured once traffic has shown it. The least of its classes'.
@@ -26,10 +26,10 @@ pub struct PortStats {
     pub unclassified: u64,
     /// Its service queues.
     pub classes: Vec<ClassStats>,
-    /// How the kernel's state differs from what was set, and what comes of it, for people; none is as it should be.
+    /// Differences between the kernel's state and the settings, with their consequences, as messages; empty if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<String>,
-    /// What classes counted, in sum, whose places are gone; absent if nothing passed there.
+    /// Counters, in sum, of classes whose places are gone; absent if nothing passed there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<ClassStats>,
 }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use rand_xoshiro::rand_core::Rng;
 use vmcc_sim::rng::{Stream, Streams};
 
-/// What the bottlenecks do when they are full.
+/// Behaviour of full bottlenecks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Signal {
     Marked,
@@ -17,7 +17,7 @@ pub(crate) enum Signal {
     Mixed,
 }
 
-/// How alike subflows are.
+/// Heterogeneity of the subflows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kin {
     /// Rates and delays are equal.
@@ -26,7 +26,7 @@ pub(crate) enum Kin {
     Unequal,
 }
 
-/// What else goes on.
+/// Background activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Beside {
     Nothing,
@@ -283,7 +283,7 @@ impl Case {
         if self.beside == Beside::Remap { vec![0; self.nics.len()] } else { self.nics.clone() }
     }
 
-    /// Whether and when subflows come together that did not share before.
+    /// Time at which subflows that did not share a bottleneck begin to share one, in us; 0 if they never do.
     pub(crate) fn comes_together_us(&self) -> u64 {
         if self.beside == Beside::Remap { self.rounds * self.loaded_us / 2 } else { 0 }
     }

@@ -1,4 +1,4 @@
-//! What a detector did, against what was true.
+//! Decisions of a detector, compared with the ground truth.
 
 use vmcc_metrics::observed::{Connection, End};
 

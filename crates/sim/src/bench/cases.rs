@@ -48,7 +48,7 @@ pub enum Shape {
     },
 }
 
-/// What sends.
+/// Traffic of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Load {
@@ -73,7 +73,7 @@ pub enum Load {
 pub struct Case {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// One-line description.
     pub title: &'static str,
     /// Network.
     pub shape: Shape,
@@ -83,7 +83,7 @@ pub struct Case {
     pub duration: Span,
     /// Least packet-hops per CPU second, millions, on the machine where the peers were measured.
     pub floor_mhops: Option<f64>,
-    /// What csg-htsim did there in the same case.
+    /// Packet-hops per CPU second of csg-htsim in the same case on the same kind of machine, millions.
     pub htsim_mhops: Option<f64>,
     /// Most resident memory, MB.
     pub memory_mb: Option<u64>,

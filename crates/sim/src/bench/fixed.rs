@@ -7,7 +7,7 @@ use crate::packet::{Packet, RouteId, Sack};
 /// One direction of a fixed-window flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End {
-    /// Where this end's packets go.
+    /// Route of this end's packets.
     pub(crate) route: RouteId,
     /// The other end's index in its shard.
     pub(crate) peer: u32,

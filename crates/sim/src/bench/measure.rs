@@ -7,7 +7,7 @@ use crate::net::Totals;
 /// Work done, and what it cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Measurement {
-    /// What the run did.
+    /// Totals of the run.
     pub totals: Totals,
     /// CPU seconds of the process (user and system) during the run.
     pub cpu_s: f64,

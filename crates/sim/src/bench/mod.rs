@@ -15,7 +15,7 @@ use crate::hosts::HostError;
 use crate::lower::FabricError;
 use crate::net::NetError;
 
-/// Why a case cannot be measured.
+/// Error of a benchmark case that cannot be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {

@@ -1,4 +1,4 @@
-//! What a host can do, and the state of a shard's network.
+//! Interface of the engine to hosts, and the state of a shard's network.
 
 use crate::engine::timer::{Timer, TimerId};
 use crate::engine::wheel::{EventKey, Kind, Wheel};
@@ -6,7 +6,7 @@ use crate::net::{Change, LinkCounters, NetSpec, Network, Probe};
 use crate::packet::{LinkId, Packet, Sack};
 use crate::time::Time;
 
-/// What a control event does.
+/// Action of a control event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Control {
     Change(Change),
@@ -16,9 +16,9 @@ pub(crate) enum Control {
 /// State of a queue at an instant, before anything else happens in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSample {
-    /// When.
+    /// Time of the sample.
     pub at: Time,
-    /// Whose queue.
+    /// Link of the queue.
     pub link: LinkId,
     /// Bytes waiting.
     pub backlog_bytes: u64,
@@ -29,9 +29,9 @@ pub struct QueueSample {
 /// State of one of several queues of a link at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassSample {
-    /// When.
+    /// Time of the sample.
     pub at: Time,
-    /// Whose queue.
+    /// Link of the queue.
     pub link: LinkId,
     /// The queue's number.
     pub class: u8,

@@ -84,7 +84,7 @@ fn least_delays(spec: &NetSpec) -> Vec<Span> {
 #[repr(align(128))]
 struct Clock(AtomicU64);
 
-/// What the threads share.
+/// State shared by the threads.
 struct Exchange<'a> {
     lookahead: &'a Lookahead,
     /// Per shard: all events before this instant are done and their packets handed over, ps.
@@ -98,7 +98,7 @@ struct Exchange<'a> {
     bounds: Bounds<'a>,
 }
 
-/// What ends a part of a run before its time.
+/// Limits that end a part of a run early.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds<'a> {
     /// Events that a shard handles at most.

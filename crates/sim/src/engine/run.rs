@@ -203,7 +203,7 @@ impl<E: Endpoints> Engine<E> {
         sum
     }
 
-    /// What happened on `link`.
+    /// Counters of `link`.
     pub fn counters(&self, link: LinkId) -> LinkCounters {
         let mut sum = LinkCounters::default();
         for shard in &self.shards {

@@ -15,7 +15,7 @@ pub struct TimerId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timer {
     pub(crate) deadline: Time,
-    /// When the outstanding event comes; [`Time::NEVER`] if there is none.
+    /// Time of the outstanding event; [`Time::NEVER`] if there is none.
     pub(crate) queued: Time,
 }
 
@@ -31,13 +31,13 @@ impl Timer {
         Timer { deadline: Time::NEVER, queued: Time::NEVER }
     }
 
-    /// When it expires; [`Time::NEVER`] if it is not armed.
+    /// Expiry time; [`Time::NEVER`] if the timer is not armed.
     #[inline]
     pub fn deadline(&self) -> Time {
         self.deadline
     }
 
-    /// Whether it is armed.
+    /// True if the timer is armed.
     #[inline]
     pub fn is_armed(&self) -> bool {
         self.deadline != Time::NEVER

@@ -13,7 +13,7 @@ use std::collections::BinaryHeap;
 
 use crate::time::{Span, Time};
 
-/// What caused an event; orders events of the same instant. Kind in the top 3 bits, source id below.
+/// Cause of an event; orders events of the same instant. Kind in the top 3 bits, source id below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EventKey(pub(crate) u32);
 
@@ -104,7 +104,7 @@ pub(crate) trait Foresee: Copy {
     fn near(self, target: u32);
 }
 
-/// How many events ahead the second look is.
+/// Distance of the second prefetch, in events.
 const NEAR: usize = 3;
 
 /// Shape of the wheel. Times to powers of two: a fine bucket lasts `2^fine_bits` ps, a coarse one

@@ -1,9 +1,9 @@
-//! Why an endpoint cannot be created.
+//! Errors of endpoint creation.
 
 use super::MAX_INDEX;
 use vmcc_cc::MAX_PATHS;
 
-/// Why a connection or sender cannot be created. Nothing has changed.
+/// Error of the creation of a connection or sender. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
@@ -24,11 +24,11 @@ pub enum HostError {
     /// A size, rate or count of zero, or a stream longer than sequence numbers reach.
     #[error("{what} of {value} is out of range: {range}")]
     Quantity {
-        /// What was given.
+        /// Name of the quantity.
         what: &'static str,
         /// Its value.
         value: u64,
-        /// What is allowed.
+        /// Allowed range.
         range: &'static str,
     },
     /// More subflows in one shard than timers can name.

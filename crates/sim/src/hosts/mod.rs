@@ -106,7 +106,7 @@ impl Hosts {
         self.pauses.push(Pauses::new(node, times));
     }
 
-    /// How long the hosts that are descheduled were off until `now`.
+    /// Off times of the hosts that are descheduled during the run, until `now`.
     pub(crate) fn absences(&self, now: Time) -> impl Iterator<Item = Absences> {
         self.pauses.iter().map(move |pauses| pauses.absences(now))
     }

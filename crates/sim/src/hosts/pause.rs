@@ -40,24 +40,24 @@ pub(crate) struct Waiting {
     pub(crate) programs: Vec<TimerId>,
 }
 
-/// When one event keeps a host off: a pattern that begins with an on period. Windows are made as they are reached: a long run
-/// has millions.
+/// Off times of one event: a pattern that begins with an on period. Windows are generated on demand, because a long run has
+/// millions.
 #[derive(Clone, Debug)]
 pub(crate) struct OffTimes {
     /// From when.
     pub(crate) at: Time,
     /// To when.
     pub(crate) end: Time,
-    /// How long the host runs.
+    /// Length of an on period.
     pub(crate) on: Span,
-    /// How long it does not.
+    /// Length of an off period.
     pub(crate) off: Span,
     pub(crate) how: Lengths,
-    /// What it finds then.
+    /// State of the host when it resumes.
     pub(crate) waking: Waking,
 }
 
-/// Where the lengths of a pattern's periods come from.
+/// Source of the lengths of on and off periods.
 #[derive(Clone, Debug)]
 pub(crate) enum Lengths {
     /// They are always the same.
@@ -110,7 +110,7 @@ impl Iterator for OffTimes {
     }
 }
 
-/// What a host finds when it runs again.
+/// State of a host when it resumes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waking {
     /// Packets for which the receive ring has room.
@@ -125,14 +125,14 @@ impl Default for Waking {
     }
 }
 
-/// How long a host was off, pause by pause.
+/// Off times of a host.
 #[derive(Clone, Debug)]
 pub(crate) struct Absences {
     pub(crate) host: u32,
     pub(crate) total: Span,
     /// In nanoseconds, to 1 %.
     pub(crate) lengths: Histogram<u64>,
-    /// When it ran again and how long it had been off, the first times.
+    /// Resume time and length of each of the first off times.
     pub(crate) times: Vec<(Time, Span)>,
     /// Packets that found the receive ring full.
     pub(crate) lost_pkt: u64,
@@ -243,7 +243,7 @@ impl Pauses {
         (std::mem::take(&mut self.waiting), packets_first)
     }
 
-    /// How long the host was off until `now`.
+    /// Off times of the host until `now`.
     pub(crate) fn absences(&self, now: Time) -> Absences {
         let mut all = self.absences.clone();
         if let Some(window) = self.window.filter(|window| self.paused && window.start < now) {

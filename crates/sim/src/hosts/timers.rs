@@ -7,7 +7,7 @@ const INDEX_BITS: u32 = 25;
 /// Most owners of one purpose in one shard.
 pub(crate) const MAX_INDEX: u32 = (1 << INDEX_BITS) - 1;
 
-/// What timers are for: each kind of endpoint has some numbers in a row. Timers of one instant are handled in their order.
+/// Purpose of a timer. Each kind of endpoint has a range of consecutive numbers. Timers of one instant are handled in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Purpose(pub(crate) u32);
 

@@ -1,7 +1,7 @@
-//! What endpoints need of an engine: a clock, sending, timers.
+//! Interface that endpoints need from an engine: clock, sending, timers.
 //!
-//! The engine's [`Ctx`] implements it; so does the scripted pipe of the unit tests, which loses exactly the
-//! packets a test names.
+//! The engine's [`Ctx`] implements it. The scripted pipe of the unit tests does, too: it loses exactly the packets that a
+//! test names.
 
 use crate::engine::{Ctx, Timer, TimerId};
 use crate::packet::{Packet, Sack};

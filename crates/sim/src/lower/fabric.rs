@@ -15,7 +15,7 @@ use crate::packet::{LinkId, RouteId};
 use crate::rng::Stream;
 use crate::time::Span;
 
-/// Why a scenario's topology cannot be simulated.
+/// Error of a scenario's topology that cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FabricError {
@@ -25,9 +25,9 @@ pub enum FabricError {
     /// A combination that the simulator does not have.
     #[error("{what} is not simulated; {remedy}")]
     Unsupported {
-        /// What was asked for.
+        /// Unsupported feature.
         what: &'static str,
-        /// What to do instead.
+        /// Alternative for the user.
         remedy: &'static str,
     },
     /// A host that the topology does not have.
@@ -70,13 +70,13 @@ pub struct NamedPath {
 pub struct Fabric {
     /// Nodes, links and routes.
     pub net: NetSpec,
-    /// What was lowered.
+    /// Network description from which the rest was built.
     pub(crate) network: Network,
     pub(crate) hosts: Vec<NodeId>,
     names: BTreeMap<String, usize>,
     /// The paths that results are reported for.
     pub paths: Vec<NamedPath>,
-    /// What each host can send at most.
+    /// Upper bound on each host's sending rate.
     pub(crate) host_rates: Vec<BitsPerSec>,
     /// Two-way propagation delay between the farthest hosts.
     pub(crate) base_rtt: Span,

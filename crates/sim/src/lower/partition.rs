@@ -1,10 +1,10 @@
-//! How threads share a network.
+//! Partition of a network among threads.
 //!
-//! Where the description has areas, they are spread. Elsewhere nodes that are near each other stay together, because
-//! threads may work ahead of each other by the delay of the links between them: what is joined by less than some delay
-//! is one piece, and pieces that are neighbours go to the same thread. The delay is the longest by which the threads'
-//! parts become even; failing that, the one by which they become most nearly so. Threads meet several times per delay that
-//! is cut, so a link is cut only where enough happens meanwhile, and never one without delay.
+//! Areas of the description, where it has them, are spread over the threads. Elsewhere neighbouring nodes stay together,
+//! because threads may work ahead of each other by the delay of the links between them. Nodes joined by links of less than
+//! some delay form one piece, and neighbouring pieces go to the same thread. The delay is the longest with which the
+//! threads' parts are even; failing that, the one with which they are most nearly even. Threads synchronize several times
+//! per delay that is cut. So a link is cut only where enough happens within its delay, and never if it has no delay.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,7 +24,7 @@ const PACKETS_AHEAD: u128 = 64;
 /// A packet of 1500 bytes.
 const PACKET_BITS: u128 = 12_000;
 
-/// What handling an arrival at a host costs, in forwardings of a packet by a switch.
+/// Cost of handling an arrival at a host, in forwardings of a packet by a switch.
 const HOST_WEIGHT: u64 = 3;
 
 /// Shares a network among so many threads, or fewer if it cannot be cut into as many parts; results do not depend on it.
@@ -110,7 +110,7 @@ impl Cut<'_> {
         best.map(|(_, shard_of)| shard_of)
     }
 
-    /// What is joined by links of less than `delay`.
+    /// Pieces: nodes joined by links of less than `delay`.
     fn pieces(&self, delay: Span) -> Pieces {
         let nodes = self.network.nodes.len();
         let mut joined = vec![Vec::new(); nodes];

@@ -20,7 +20,7 @@ pub(super) fn of(port: &vmcc_network::Port, mtu: Bytes) -> Result<QueueSpec, Fab
     if port.guarantees.is_empty() { spec.spec() } else { spec.buckets(&port.guarantees) }
 }
 
-/// What a queue is made from.
+/// Settings from which a queue is built.
 struct Port<'a> {
     rate: BitsPerSec,
     buffer: vmcc_units::Limit,

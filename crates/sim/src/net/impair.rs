@@ -32,7 +32,7 @@ impl Impairment {
         self.bad = false;
     }
 
-    /// Whether the next packet is lost.
+    /// True if the next packet is lost.
     pub(crate) fn loses(&mut self) -> bool {
         match self.loss {
             None => false,
@@ -45,7 +45,7 @@ impl Impairment {
         }
     }
 
-    /// When a packet arrives that would arrive at `at` without jitter.
+    /// Arrival time, with jitter, of a packet that would arrive at `at` without it.
     pub(crate) fn jittered(&mut self, at: Time) -> Time {
         let Some(JitterSpec { max, keep_order }) = self.jitter else { return at };
         let draw = u128::from(self.jitter_rng.next_u64()) * (u128::from(max.ps()) + 1);

@@ -11,7 +11,7 @@ const RATE_SHIFT: u32 = 16;
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Link {
-    /// When the last packet accepted so far has left, in ps.
+    /// End of the transmission of the last packet accepted so far, in ps.
     pub(crate) busy_until: u64,
     /// Picoseconds per byte, Q16.
     ps_per_byte_q16: u64,
@@ -31,13 +31,13 @@ pub(crate) struct Link {
     pub(crate) sizes: [u16; 2],
     /// With fewer packets in `recent`, a limit in packets cannot be reached.
     pub(crate) room: u8,
-    /// Whether this is a FIFO without impairments, whose departures are known on arrival.
+    /// True if this is a FIFO without impairments: departures are known on arrival.
     pub(crate) plain: bool,
 }
 
 const _: () = assert!(size_of::<Link>() == 64);
 
-/// What a hop seldom needs of its link: a cache line, too.
+/// Rarely used state of a link: also one cache line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Buffer {
@@ -45,7 +45,7 @@ pub(crate) struct Buffer {
     limit_bytes: u32,
     /// Waiting bytes above which to mark; [`NO_LIMIT`]: never.
     mark_bytes: u32,
-    /// What waits, as far as somebody had to know.
+    /// Waiting packets, as of the last exact count.
     pub(crate) kept: Kept,
 }
 

@@ -50,7 +50,7 @@ pub(crate) const ACK_ONLY: u32 = 1 << 30;
 /// The rest is the endpoint.
 pub(crate) const MAX_ENDPOINT: u32 = ACK_ONLY - 1;
 
-/// Why a packet was dropped.
+/// Reason for a packet drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -68,7 +68,7 @@ pub enum DropReason {
 /// Number of drop reasons.
 pub(crate) const DROP_REASONS: usize = 4;
 
-/// What happened on one link.
+/// Counters of one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Packets sent: the link's packet-hops.
@@ -81,7 +81,7 @@ pub struct LinkCounters {
     pub drops: [u64; DROP_REASONS],
 }
 
-/// What happened in a run. `sent = delivered + dropped + in_flight` always holds.
+/// Totals of a run. `sent = delivered + dropped + in_flight` always holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Packets given to the network by hosts.
@@ -214,7 +214,7 @@ impl Unusual {
     }
 }
 
-/// What makes a link unusual.
+/// Optional features of a link that is not plain.
 #[derive(Clone, Debug)]
 struct Unusual {
     red: Option<Red>,

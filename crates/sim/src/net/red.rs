@@ -10,7 +10,7 @@ use crate::net::spec::RedSpec;
 use crate::rng::Stream;
 use crate::time::Time;
 
-/// What happens to an arrival.
+/// Decision on an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Pass,

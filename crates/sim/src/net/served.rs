@@ -15,7 +15,7 @@ enum Discipline {
     Shaper(Box<Shaper>),
 }
 
-/// What became of an arrival.
+/// Result of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accepted {
     Queued { mark: bool },
@@ -23,7 +23,7 @@ pub(crate) enum Accepted {
     Down,
 }
 
-/// What a free wire does.
+/// Next action of a free wire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
     /// This packet goes, marked if it waited too long.
@@ -173,7 +173,7 @@ impl Served {
     }
 }
 
-/// Whether this queue needs two events per packet even on an unchanging link: a plain FIFO has limits in packets, or in bytes
+/// True if this queue needs two events per packet even on an unchanging link. A plain FIFO has limits in packets, or in bytes
 /// of 32 bits.
 pub(crate) fn needs_service(queue: &QueueSpec) -> bool {
     let many = |bytes: u64| bytes >= u64::from(u32::MAX);

@@ -1,4 +1,4 @@
-//! What a network consists of, before it runs: nodes, links, routes.
+//! Description of a network before it runs: nodes, links, routes.
 
 use crate::net::link::wire_time;
 use crate::packet::{LinkId, RouteId};
@@ -8,8 +8,8 @@ use crate::time::{Span, Time};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
 
-/// How much a queue holds while another packet is sent, which counts no longer: the kernel's pfifo and bfifo, too, have
-/// given it to the device.
+/// Capacity of a queue. The packet in service does not count: like the kernel's pfifo and bfifo, the queue has given it
+/// to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Limit {
@@ -54,7 +54,7 @@ pub struct RedSpec {
 pub struct ClassSpec {
     /// Bytes per round of deficit round robin; not used by strict priority. At least 1.
     pub quantum_bytes: u32,
-    /// What the class's queue holds.
+    /// Capacity of the class's queue.
     pub limit: Limit,
     /// The class's own threshold; [`Marking`] is applied in addition.
     pub mark: Option<Threshold>,
@@ -70,7 +70,7 @@ pub enum Scheduling {
     StrictPriority,
 }
 
-/// How a scheduled port marks.
+/// Marking of a scheduled port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Marking {
@@ -101,7 +101,7 @@ pub struct ShaperClass {
     pub ceiling_bps: u64,
     /// Bytes that may be sent at once after idling, for guarantee and ceiling.
     pub burst_bytes: u64,
-    /// What the queue of a leaf holds.
+    /// Capacity of a leaf's queue.
     pub limit: Limit,
     /// Marks arrivals at a leaf; a time is taken at the guaranteed rate.
     pub mark: Option<Threshold>,
@@ -124,7 +124,7 @@ pub enum QueueSpec {
     Classes {
         /// Which is served next.
         scheduling: Scheduling,
-        /// How the port marks.
+        /// Marking of the port.
         marking: Marking,
         /// The queues.
         classes: Vec<ClassSpec>,
@@ -165,7 +165,7 @@ pub struct JitterSpec {
     pub keep_order: bool,
 }
 
-/// What can happen to a link during a run.
+/// Change of a link during a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum LinkChange {
@@ -187,7 +187,7 @@ pub enum LinkChange {
 }
 
 impl QueueSpec {
-    /// How far ahead a packet's departure may lie when it arrives; an estimate that sizes the event queue.
+    /// Longest time from a packet's arrival to its departure; an estimate that sizes the event queue.
     pub(crate) fn longest_wait(&self, rate_bps: u64) -> Span {
         let limit = match self {
             QueueSpec::Fifo { limit, .. } | QueueSpec::Red(RedSpec { limit, .. }) => *limit,
@@ -229,7 +229,7 @@ impl LinkSpec {
     }
 }
 
-/// Why a network cannot be built.
+/// Error of a network that cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
@@ -246,7 +246,7 @@ pub enum NetError {
     Queue {
         /// The link.
         link: u32,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: &'static str,
     },
     /// More links than can be named.
@@ -260,7 +260,7 @@ pub enum NetError {
     UnknownLink {
         /// The link named.
         link: u32,
-        /// How many there are.
+        /// Number of links of the network.
         links: usize,
     },
     /// Two consecutive links that do not touch.
@@ -268,11 +268,11 @@ pub enum NetError {
     Broken {
         /// The earlier link.
         first: u32,
-        /// Where it ends.
+        /// Node at which it ends.
         ends: u32,
         /// The later link.
         second: u32,
-        /// Where it starts.
+        /// Node at which it starts.
         starts: u32,
     },
     /// A route that visits a node twice.

@@ -202,7 +202,7 @@ const PACKET_LIMITS: [u32; 8] = [0, 1, 2, 10, 62, 63, 64, 150];
 /// Arrivals with their marks; what waits and what was sent, over time.
 type Fate = (Vec<(Time, u32, bool)>, Vec<(u64, u64)>);
 
-/// What happens to 3,000 packets of mixed sizes that come in bursts, many at the instant at which one leaves.
+/// Fate of 3,000 packets of mixed sizes that arrive in bursts, many at the instant at which another departs.
 fn fate_of(mix: [u16; 5], queue: QueueSpec, changes: &[LinkChange]) -> Fate {
     let mut bed = Bed::new(GBIT, Span::from_us(5), queue);
     let mut rng = Streams::new(5).stream("mixed");

@@ -1,10 +1,10 @@
-//! What waits in a plain FIFO: the sizes of its packets, in order.
+//! Backlog of a plain FIFO: the sizes of its waiting packets, in order.
 //!
-//! A packet that is being sent waits no longer, as in the kernel: its queue has given it to the device. Which
-//! packet that is depends on the sizes of those behind it, so these are kept: a bit each, the last in the link's own cache
-//! line, while there are two sizes and not too many packets (full segments and ACKs, mostly); else apart. How long the link
-//! is busy bounds what waits; only near limit and threshold must somebody know exactly, and then those are forgotten whose
-//! transmission has begun.
+//! The packet in service does not wait, as in the kernel: the queue has given it to the device. Which packet is in service
+//! depends on the sizes of those behind it, so the sizes are kept. While there are two sizes and not too many packets
+//! (full segments and ACKs, mostly), a size is one bit, and the bits of the last packets are in the link's own cache line.
+//! Other sizes are stored apart. The time until the link is idle bounds the backlog. The exact backlog is needed only near
+//! the limit and the threshold; it is then counted, and packets whose transmission has begun are dropped from the record.
 
 use super::link::{Buffer, Link};
 
@@ -22,7 +22,7 @@ pub(crate) struct Backlog {
     pub(crate) bytes: u64,
 }
 
-/// What is kept of a link's packets beside [`Link::recent`], when somebody had to know last.
+/// Waiting packets of a link beside [`Link::recent`], as of the last exact count.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
     /// Sizes of those before [`Link::recent`], the first `done` of which are kept no longer.
@@ -34,7 +34,7 @@ pub(crate) struct Kept {
     gone_packets: u64,
     /// Their bytes.
     gone_bytes: u64,
-    /// When the transmission of the first that is kept begins, in ps.
+    /// Start of the transmission of the first packet that is kept, in ps.
     next_ps: u64,
 }
 
@@ -138,7 +138,7 @@ impl Link {
         true
     }
 
-    /// How many packets have a bit, and how many of them the second size.
+    /// Number of packets that have a bit, and number of those that have the second size.
     fn newest(&self) -> (u32, u32) {
         (self.recent.ilog2(), self.recent.count_ones() - 1)
     }

@@ -1,4 +1,4 @@
-//! What a request carries, and its answer brings back.
+//! Payload of a probe request, which its answer returns.
 
 use crate::time::Time;
 
@@ -7,9 +7,9 @@ use crate::time::Time;
 pub(super) struct Message {
     /// Which of its sender's requests.
     pub(super) number: u32,
-    /// When the request left.
+    /// Time at which the request left.
     pub(super) sent: Time,
-    /// Whether the request arrived with congestion experienced.
+    /// True if the request arrived with CE.
     pub(super) marked: bool,
 }
 

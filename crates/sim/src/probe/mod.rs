@@ -28,7 +28,7 @@ pub(crate) struct Probes {
     echoes: Vec<Echo>,
 }
 
-/// How both ends send.
+/// Sending parameters of an end.
 #[derive(Clone, Copy, Debug)]
 struct Sending {
     /// The node.
@@ -42,7 +42,7 @@ struct Sending {
     ecn: bool,
 }
 
-/// Who asks.
+/// Sender of requests.
 #[derive(Clone, Debug)]
 struct Prober {
     sending: Sending,
@@ -59,7 +59,7 @@ struct Prober {
     sent: Vec<Record>,
 }
 
-/// Who answers.
+/// Sender of answers.
 #[derive(Clone, Copy, Debug)]
 struct Echo {
     sending: Sending,

@@ -72,7 +72,7 @@ impl Pair<'_> {
         Time::ZERO + span(self.entry.common.stop.map_or(duration, |stop| stop.min(duration)))
     }
 
-    /// How many each way takes, about.
+    /// Approximate number of requests on each way.
     fn requests(&self, duration: vmcc_units::Nanos) -> u64 {
         let lasts = self.stop(duration).since(Time::ZERO + span(self.entry.common.start));
         lasts.ps() / span(self.probe.interval).ps().max(1) + 1
@@ -124,7 +124,7 @@ impl Pair<'_> {
         Ok(Probed { asks: (asks, asker), answers: (answers, answerer) })
     }
 
-    /// How requests and answers are sent, to these entries of the other end's table.
+    /// Sending parameters of requests and answers, to these entries of the other end's table.
     fn sending(
         &self,
         making: &mut Making<'_>,

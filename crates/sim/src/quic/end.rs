@@ -25,7 +25,7 @@ use crate::time::{Span, Time};
 const NETWORK: u8 = 10;
 const PORT: u16 = 443;
 
-/// How an end is made.
+/// Parameters of an end.
 #[derive(Clone, Debug)]
 pub(super) struct Spec {
     /// The node.
@@ -41,12 +41,12 @@ pub(super) struct Spec {
     pub(super) stop: Time,
     /// Samples are that far apart; zero: none.
     pub(super) sample_every: Span,
-    /// Where its round trips are counted, and from when on.
+    /// RTT group in which the end's round trips are counted, and the time from which they are.
     pub(super) group: u32,
     pub(super) measured_from: Time,
 }
 
-/// Who uses an end.
+/// Application of an end.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum App {
     /// Sends so much, or until it stops.
@@ -55,13 +55,13 @@ pub(super) enum App {
     Reads,
 }
 
-/// What was seen of a way, by the path that was on it.
+/// Observations of a way, from the paths that have used it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     pub(super) opened: bool,
     /// The number of the path that was on it last.
     path: Option<PathId>,
-    /// When that was given up, and as what.
+    /// Time and kind of that path's close.
     pub(super) closed: Option<(Time, PathClose)>,
     pub(super) payload_in: u64,
     pub(super) lost_packets: u64,
@@ -84,11 +84,11 @@ pub(super) struct Sample {
     pub(super) acked: u64,
 }
 
-/// What the reading end has got.
+/// Delivery to the reading end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delivered {
     pub(super) bytes: u64,
-    /// When the last of them came.
+    /// Arrival time of the last of them.
     pub(super) at: Time,
     /// The end of the stream has come.
     pub(super) complete: Time,
@@ -115,7 +115,7 @@ pub(super) struct End {
     pub(super) seen: Vec<Seen>,
     pub(super) samples: Vec<Sample>,
     pub(super) delivered: Delivered,
-    /// What comes, and what leaves together.
+    /// Buffer for a received datagram, and for datagrams that leave together.
     buffer: Vec<u8>,
     /// A datagram that leaves: the number of its way, and its bytes.
     out: Vec<u8>,
@@ -178,7 +178,7 @@ impl End {
         self.spec.host
     }
 
-    /// Where packets of a way go.
+    /// Route of a way's packets.
     pub(super) fn links(&self, way: usize) -> RouteId {
         self.spec.routes[way]
     }
@@ -203,7 +203,7 @@ impl End {
         Route { local: address(own, way), remote: address(other, way) }
     }
 
-    /// Who begins is woken when it is to begin.
+    /// Sets the index of the end and, if it is the client, arms its timer for the start of the connection.
     pub(super) fn begin<W: Wire>(&mut self, wire: &mut W, index: u32) {
         self.index = index;
         if self.side() == Side::Client {
@@ -365,7 +365,7 @@ impl End {
 }
 
 impl Seen {
-    /// Whether there is a new round trip.
+    /// Records a report of a path; true if it has a new RTT sample.
     fn note(&mut self, now: Time, path: &PathReport) -> bool {
         self.opened |= path.open;
         self.path = Some(path.id);

@@ -24,7 +24,7 @@ const HEADERS_BYTES: u16 = 28;
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
     all: Vec<End>,
-    /// What the sending ones among them saw after the warm-up.
+    /// RTTs of the sending ends after the warm-up.
     rtts: RttGroups,
 }
 

@@ -35,7 +35,7 @@ struct Flow {
     group: u32,
     /// Current path of each way, by index into the fabric's paths.
     paths: Vec<Option<usize>>,
-    /// What had been delivered at the last reading, in all and by way.
+    /// Bytes delivered at the last reading: in all, and by way.
     settled: (u64, Vec<u64>),
     window_bytes: u64,
 }
@@ -107,7 +107,7 @@ fn flow(
     Ok(Flow { planned, cc, group, competing, sends, reads, paths, settled, window_bytes: 0 })
 }
 
-/// What its sender does.
+/// Application of the connection's sender.
 fn app(making: &Making<'_>, planned: &Planned) -> Result<App, SimError> {
     let label = &making.labels[planned.traffic];
     let refuse = |what: &str, remedy| {
@@ -183,7 +183,7 @@ fn config(making: &mut Making<'_>, entry: &Traffic, cc: &str, ways: usize) -> Re
     })
 }
 
-/// What `host.mtu` leaves.
+/// Largest UDP payload within `host.mtu`, in bytes.
 fn datagram_bytes(host: &Host) -> Result<u64, SimError> {
     let left = host.mtu.get().saturating_sub(HEADERS_BYTES.into());
     if left < LEAST_DATAGRAM_BYTES {

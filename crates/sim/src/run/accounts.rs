@@ -9,7 +9,7 @@ use crate::transport::Part;
 /// simulating.
 pub(crate) const SERIES_FLOWS: usize = 2_000;
 
-/// What was delivered when.
+/// Deliveries over time.
 #[derive(Debug)]
 pub(crate) struct Accounts {
     last: Time,

@@ -31,7 +31,7 @@ pub(crate) struct Moves {
     pub(super) moved: Vec<(usize, Moved)>,
 }
 
-/// When hosts are off, by node, and what they find when they run again.
+/// Off times of hosts by node, and their state when they resume.
 pub(crate) type Pauses = BTreeMap<u32, Vec<OffTimes>>;
 
 /// Plans all events; answers when hosts are off, and the remaps, whose routes are not known yet.

@@ -1,10 +1,10 @@
-//! Why a case could not be simulated.
+//! Errors of a case that cannot be simulated.
 
 use crate::hosts::HostError;
 use crate::lower::FabricError;
 use crate::net::NetError;
 
-/// Why a case could not be simulated.
+/// Error of a case that cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
@@ -33,15 +33,15 @@ pub enum SimError {
         "event at {at_s} s: no connection with several subflows has one there; name another `path`, `subflow` or `traffic`"
     )]
     NoSubflow {
-        /// When it is, in seconds.
+        /// Time of the event, in seconds.
         at_s: f64,
     },
     /// Something that the simulator does not have.
     #[error("{what} is not simulated; {remedy}")]
     Unsupported {
-        /// What was asked for.
+        /// Unsupported feature.
         what: String,
-        /// What to do instead.
+        /// Alternative for the user.
         remedy: &'static str,
     },
     /// More connections, requests or busy periods than fit.

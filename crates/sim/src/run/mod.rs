@@ -28,7 +28,7 @@ use crate::time::{Span, Time};
 use accounts::Accounts;
 use setup::Setup;
 
-/// How a case is run.
+/// Options of a run.
 #[derive(Default)]
 pub struct Options<'a> {
     /// Threads for this one run, at least 1; the results do not depend on it.

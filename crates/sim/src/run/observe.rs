@@ -1,4 +1,4 @@
-//! What a finished run shows: counters, samples and times, for [`vmcc_metrics`] to make figures of.
+//! Observations of a finished run: counters, samples and times, from which [`vmcc_metrics`] computes figures.
 
 use std::collections::BTreeMap;
 

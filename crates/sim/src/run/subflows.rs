@@ -11,8 +11,8 @@ use crate::time::Time;
 /// A change of a subflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// Whether it is used only where no regular subflow can be (RFC 8684 section 3.3.8). The sender knows at once, as
-    /// when its own host asked for it.
+    /// True makes the subflow a backup: it is used only where no regular subflow can be (RFC 8684 section 3.3.8). The sender
+    /// applies the change at once, as if its own host had requested it.
     Backup(bool),
     /// It carries nothing any more.
     Close,
@@ -43,10 +43,11 @@ pub(crate) fn plan(scenario: &Scenario) -> Vec<Managed> {
     scenario.event.iter().filter_map(managed).collect()
 }
 
-/// Whether every event means something.
+/// Checks that every event applies to at least one subflow.
 ///
 /// # Errors
-/// [`SimError::NoSubflow`] for one that means no connection's subflow. One that a remap moves may come to be meant.
+/// [`SimError::NoSubflow`] for an event that applies to none. With remaps or reroutes there is no error,
+/// because a subflow may move to the event's path.
 pub(crate) fn check(setup: &Setup) -> Result<(), SimError> {
     let means = |managed: &&Managed| {
         setup.transports.iter().any(|kind| kind.has_subflow(&managed.which, &setup.fabric.paths))

@@ -65,7 +65,7 @@ fn nobody_sends_to_itself_and_a_permutation_is_one() {
     assert!(flows.iter().chain(&planned(TEXT, "one")).all(|f| f.from != f.to));
 }
 
-/// What is called after a place in the file would change with every entry put in front of it.
+/// Draws named after a position in the file would change with every entry inserted before it.
 #[test]
 fn an_unnamed_entry_in_front_changes_no_other_entrys_draws() {
     let text = TEXT.replace("name = 'one'\n", "").replace("name = 'two'\n", "");
@@ -139,7 +139,7 @@ fn an_unused_path_changes_no_other_paths_draws() {
     assert_eq!(lossy("[{ name = 'a' }, { name = 'b' }]"), lossy(front));
 }
 
-/// What a scenario may say is what can be run: the extremes of every quantity that the checks allow.
+/// Every valid scenario can be run: the extremes of every quantity that the checks allow.
 #[test]
 fn what_is_valid_can_be_built() {
     let text = |mtu: &str, rate: &str, buffer: &str, size: &str| {

@@ -24,9 +24,9 @@ struct Way {
     /// Smoothed round trip over it; zero before the first.
     srtt: Span,
     measured: Time,
-    /// When the subflow's acknowledgments last began to take it, to measure it.
+    /// Start of the latest period in which the subflow's acknowledgments take this way, to measure it.
     own_from: Time,
-    /// When they ceased; [`Time::NEVER`] while nothing is known of it.
+    /// End of that period; [`Time::NEVER`] while nothing is known of the way.
     own_to: Time,
 }
 
@@ -39,7 +39,7 @@ impl Way {
         self.srtt != Span::ZERO && now.since(self.measured) <= self.srtt.times(4) + STALE
     }
 
-    /// Whether an acknowledgment of its subflow is to take it for its own sake.
+    /// True if an acknowledgment of the way's own subflow takes it now, to measure it.
     fn wants_own(&mut self, now: Time) -> bool {
         if !self.is_known(now) {
             self.own_from = if self.own_to == Time::NEVER { self.own_from } else { now };

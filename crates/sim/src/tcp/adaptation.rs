@@ -1,4 +1,4 @@
-//! How RACK's reordering window follows duplicates (RFC 8985 section 6.2 step 4; Linux `tcp_rack_update_reo_wnd`).
+//! Adaptation of RACK's reordering window to duplicates (RFC 8985 section 6.2 step 4; Linux `tcp_rack_update_reo_wnd`).
 
 use crate::time::Time;
 
@@ -24,7 +24,7 @@ impl Default for Adaptation {
 }
 
 impl Adaptation {
-    /// Whether a step would change anything.
+    /// True if a step could change the window.
     #[inline]
     pub(crate) fn may_change(&self) -> bool {
         self.duplicate || self.steps > 1

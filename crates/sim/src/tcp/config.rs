@@ -1,4 +1,4 @@
-//! What a caller can choose about hosts: TCP constants, connections, applications.
+//! Settings of hosts: TCP constants, connections, applications.
 //!
 //! Every default is Linux's, with the source beside it.
 
@@ -7,7 +7,7 @@ use crate::time::{Span, Time};
 use std::sync::Arc;
 use vmcc_multipath::{MIN_PATHS, RtoLimits, Scheduler};
 
-/// How segments are declared lost.
+/// Loss detection algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LossDetection {
     /// Time order with a reordering window (RFC 8985), which Linux has used since 4.18.
@@ -29,7 +29,7 @@ pub enum Ecn {
     Accurate,
 }
 
-/// How the receive buffer, and with it the advertised window, is sized.
+/// Sizing of the receive buffer, and with it of the advertised window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveBuffer {
     /// A constant window, in bytes of payload.
@@ -73,7 +73,7 @@ pub struct TcpConfig {
     pub rto_max: Span,
     /// Timeout before the first RTT sample (RFC 6298, 1 s).
     pub rto_initial: Span,
-    /// What Linux adds to short timers (`TCP_TIMEOUT_MIN`, two jiffies of 1 ms).
+    /// Linux's addition to short timers (`TCP_TIMEOUT_MIN`, two jiffies of 1 ms).
     pub timer_slack: Span,
     /// Retransmissions of one segment by timeout after which the path is given up (`tcp_retries2`, 15).
     pub max_retries: u8,
@@ -89,7 +89,7 @@ pub struct TcpConfig {
     pub quick_acks: u8,
     /// SACK ranges per ACK, 1 to 4 (three fit beside timestamps; beside a data ACK, one).
     pub sack_ranges: u8,
-    /// How loss is detected.
+    /// Loss detection algorithm.
     pub loss_detection: LossDetection,
     /// Tail loss probe (RFC 8985 section 7).
     pub tlp: bool,
@@ -102,8 +102,8 @@ pub struct TcpConfig {
     /// Payload in 256 bytes of receive buffer (Linux `scaling_ratio`): 128, the kernel's own before it has seen a packet,
     /// is what `tcp_adv_win_scale = 1` was.
     pub scaling_ratio: u8,
-    /// What an application can have written that is not acknowledged, in bytes (`tcp_wmem[2]`, which has to hold little
-    /// beside payload); a multipath connection has so much for each subflow (`__mptcp_sync_sndbuf`).
+    /// Most data that an application can have written and that is not acknowledged, in bytes (`tcp_wmem[2]`, which has to hold
+    /// little beside payload). A multipath connection has this much for each subflow (`__mptcp_sync_sndbuf`).
     pub send_buffer_bytes: u64,
     /// Spread a window over the round trip (Linux `SO_MAX_PACING_RATE` machinery with its ratios 2 and 1.2).
     pub pacing: bool,
@@ -151,7 +151,7 @@ impl Default for TcpConfig {
 }
 
 impl TcpConfig {
-    /// What bounds a retransmission timeout.
+    /// Bounds of a retransmission timeout.
     #[inline]
     pub(crate) fn rto_limits(&self) -> RtoLimits {
         RtoLimits { initial: self.rto_initial, max: self.rto_max }
@@ -170,16 +170,16 @@ pub enum AckPath {
     Fixed,
 }
 
-/// What a client asks for.
+/// Object that a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// When somebody wants it: it is asked for then, or when those before it have come.
+    /// Earliest time of the request. Objects are requested one at a time: later if earlier ones have not arrived.
     pub at: Time,
     /// Size in bytes; at least 1.
     pub bytes: u64,
 }
 
-/// What the sending application does.
+/// Sending application.
 #[derive(Clone, Debug, PartialEq)]
 pub enum App {
     /// Always has data.
@@ -204,7 +204,7 @@ pub enum App {
     Fetches {
         /// Request size in bytes; at least 1.
         request_bytes: u64,
-        /// What it asks for, by time.
+        /// Requested objects, ordered by time.
         objects: Arc<[Object]>,
     },
     /// Writes chunks at a rate, and makes up for what it could not write in time (iperf3's `--bitrate`).
@@ -262,11 +262,11 @@ pub struct ConnSpec {
     pub sender: u32,
     /// Host that receives.
     pub receiver: u32,
-    /// When the SYN leaves.
+    /// Time of the SYN.
     pub start: Time,
-    /// When a bulk or on/off application stops; [`Time::NEVER`] without end.
+    /// Time at which a bulk or on/off application stops; [`Time::NEVER`] without end.
     pub stop: Time,
-    /// What is sent.
+    /// Sending application.
     pub app: App,
     /// Congestion control of every subflow.
     pub algorithm: AlgorithmId,
@@ -280,7 +280,7 @@ pub struct ConnSpec {
     pub subflows: Vec<SubflowSpec>,
     /// Multipath TCP headers and data acknowledgments even with one subflow.
     pub multipath: bool,
-    /// How fast the receiving application reads, in bits of payload per second; [`None`] reads at once.
+    /// Rate at which the receiving application reads, in bits of payload per second; [`None`] reads at once.
     pub read_rate_bps: Option<u64>,
     /// Traffic class of the data packets in scheduled queues, 0-7.
     pub class: u8,

@@ -33,7 +33,7 @@ struct Tail {
     len_bytes: u16,
 }
 
-/// What must be acknowledged of a send buffer of `buffer_pkt` that ends at `room_end`, for a third to be free.
+/// Segment up to which a send buffer of `buffer_pkt` that ends at `room_end` must be acknowledged for a third to be free.
 fn wake(room_end: u32, buffer_pkt: u32) -> u32 {
     room_end - (u64::from(buffer_pkt) * 2 / 3) as u32
 }
@@ -85,7 +85,7 @@ pub(crate) struct Conn {
     carried: Box<[u32]>,
     tails: VecDeque<Tail>,
     pub(crate) group: Option<Box<Group>>,
-    /// Where the algorithm detects shared bottlenecks.
+    /// Detection of shared bottlenecks; `None` if the algorithm has none.
     pub(crate) sharing: Option<Box<Sharing>>,
     pub(crate) app: App,
     pub(crate) app_timer: Timer,
@@ -93,7 +93,7 @@ pub(crate) struct Conn {
     pub(crate) chunks: u64,
     /// Segments that the send buffer holds.
     buffer_pkt: u32,
-    /// When the on/off application's current on period ends.
+    /// End of the on/off application's current on period.
     pub(crate) on_until: Time,
     pub(crate) start: Time,
     pub(crate) stop: Time,
@@ -103,7 +103,8 @@ pub(crate) struct Conn {
     /// Index among all connections of the run.
     pub(crate) global: u32,
     pub(crate) trace: bool,
-    /// When the pending request was written or, of an object, began to wait; and how many have been asked, of a server answered.
+    /// Time at which the pending request was written or, of an object, began to wait; and number of requests sent, or answered by
+    /// a server.
     pub(crate) asked_at: Time,
     pub(crate) asked: u32,
 }
@@ -269,7 +270,7 @@ impl Conn {
         }
     }
 
-    /// Whether `data_seq` is the stream's last segment.
+    /// True if `data_seq` is the stream's last segment.
     #[inline]
     pub(crate) fn is_last(&self, data_seq: u32) -> bool {
         self.closing && data_seq + 1 == self.end

@@ -1,4 +1,4 @@
-//! What a run leaves behind: counters, flow records, samples.
+//! Records of a run: counters, flow records, samples.
 
 use super::world::ConnId;
 use crate::time::{Span, Time};
@@ -49,7 +49,7 @@ pub struct ReceiverCounters {
     pub acks: u64,
 }
 
-/// Why a subflow was closed before its connection ended.
+/// Reason for closing a subflow before its connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
     /// Its algorithm found that it shares a bottleneck with another.
@@ -60,25 +60,25 @@ pub enum Closing {
     Managed,
 }
 
-/// How one connection went.
+/// Record of one connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowRecord {
     /// Which connection.
     pub conn: ConnId,
-    /// When its SYN left.
+    /// Time of the SYN.
     pub start: Time,
-    /// When its handshake completed; [`Time::NEVER`] if it never did.
+    /// Completion of the handshake; [`Time::NEVER`] if it never completed.
     pub established: Time,
-    /// When the receiver had the last byte; [`Time::NEVER`] if it has not.
+    /// Arrival of the last byte at the receiver; [`Time::NEVER`] if it has not arrived.
     pub received: Time,
-    /// When the sender knew; [`Time::NEVER`] if it does not.
+    /// Arrival of the last byte's acknowledgment at the sender; [`Time::NEVER`] if it has not arrived.
     pub acknowledged: Time,
     /// Payload bytes that the receiving application can have: in order in the connection's stream. What has
     /// arrived is in [`ReceiverCounters::bytes`].
     pub delivered_bytes: u64,
     /// Longest time without delivery, from the first one to the last or to when the application stops.
     pub stalled: Span,
-    /// When something was delivered the last time; [`Time::NEVER`] if nothing was.
+    /// Time of the last delivery; [`Time::NEVER`] if there was none.
     pub delivered_at: Time,
     /// Most payload that waited for earlier data, in the queues of the connection and of its subflows, in full segments.
     pub held_bytes: u64,
@@ -118,15 +118,15 @@ pub struct SubflowRecord {
     pub ssthresh_pkt: u32,
     /// Smoothed RTT in 1/8 us; 0 without a sample.
     pub srtt_8us: u32,
-    /// Whether it can carry data.
+    /// True if it can carry data.
     pub established: bool,
-    /// Whether it could, since it was opened the last time.
+    /// True if it has been established since it was last opened.
     pub opened: bool,
-    /// Why it was closed, if it was.
+    /// Reason for its close, if it was closed.
     pub closed: Option<Closing>,
-    /// Why it was closed each time before it was opened again.
+    /// Reason for each close before it was opened again.
     pub earlier: Vec<Closing>,
-    /// When; [`Time::NEVER`] if it was not.
+    /// Time of its close; [`Time::NEVER`] if it was not closed.
     pub closed_at: Time,
     /// The first times that losses or marks reduced its window.
     pub reduced_at: Vec<Time>,
@@ -137,7 +137,7 @@ pub struct SubflowRecord {
 /// A sample of one subflow of a traced connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// When.
+    /// Time of the sample.
     pub at: Time,
     /// Which connection.
     pub conn: ConnId,
@@ -162,9 +162,9 @@ pub struct Sample {
 pub struct Response {
     /// Which connection carried the request.
     pub conn: ConnId,
-    /// When the request was written; of an object, when somebody wanted it.
+    /// Time at which the request was written; of an object, time from which it was wanted.
     pub asked: Time,
-    /// When the whole response had been read.
+    /// Time at which the whole response had been read.
     pub answered: Time,
     /// Bytes of the response.
     pub bytes: u64,

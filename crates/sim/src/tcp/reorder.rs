@@ -13,7 +13,7 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// What begins with `seq`.
+    /// Arrivals of a stream that begins with `seq`.
     pub(crate) fn starting_at(seq: u32) -> Arrivals {
         Arrivals { next: seq, end: seq, ..Arrivals::default() }
     }
@@ -40,7 +40,7 @@ impl Arrivals {
         ((seq >> 6) as usize & (self.words.len() - 1), 1 << (seq & 63))
     }
 
-    /// Whether `seq` has arrived.
+    /// True if `seq` has arrived.
     pub(crate) fn has(&self, seq: u32) -> bool {
         if seq < self.next {
             return true;

@@ -1,4 +1,4 @@
-//! What a subflow has in flight: one 16-byte entry and four mark bits per segment, in rings.
+//! Segments in flight on a subflow: one 16-byte entry and four mark bits per segment, in rings.
 //!
 //! Modelled: the retransmission queue with SACK, lost and retransmitted marks (RFC 6675 section 3 in the
 //! formulation of Linux: `in_flight = out - sacked - lost + retransmitted`), RACK's time order (RFC 8985
@@ -166,7 +166,7 @@ impl Scoreboard {
         self.nxt - self.una - self.sacked_out - self.lost_out + self.again_out
     }
 
-    /// Whether no segment in flight has ever been marked.
+    /// True if no segment in flight has ever been marked.
     #[inline]
     pub(crate) fn is_clean(&self) -> bool {
         self.una >= self.marked_end
@@ -316,7 +316,7 @@ impl Scoreboard {
         (self.una..self.nxt).rev().find(|&seq| !self.is_sacked(seq))
     }
 
-    /// Whether `seq` is in flight and SACKed.
+    /// True if `seq` is in flight and SACKed.
     pub(crate) fn is_sacked(&self, seq: u32) -> bool {
         self.marks[self.word(seq)].sacked & 1 << (seq & 63) != 0
     }
@@ -326,12 +326,12 @@ impl Scoreboard {
         (self.una..self.nxt).map(|seq| self.segment(seq).data_seq)
     }
 
-    /// Whether a segment in flight has ever been sent again.
+    /// True if any segment in flight has ever been retransmitted.
     pub(crate) fn any_again(&self) -> bool {
         (self.una..self.nxt).any(|seq| self.marks[self.word(seq)].ever >> (seq & 63) & 1 != 0)
     }
 
-    /// Whether counters and marks agree.
+    /// True if counters and marks agree.
     #[cfg(test)]
     pub(crate) fn is_consistent(&self) -> bool {
         let (mut sacked, mut lost, mut again) = (0, 0, 0);

@@ -176,7 +176,7 @@ impl Connections {
     }
 }
 
-/// Whether a packet goes to the receiving half of a subflow.
+/// True if a packet goes to the receiving half of a subflow.
 #[inline]
 fn to_receiver(packet: &Packet) -> bool {
     packet.has(Packet::DATA) || !packet.has(Packet::ACK)

@@ -16,7 +16,7 @@ use std::slice;
 use vmcc_cc::{Path, SSTHRESH_INFINITE, Slot, SlotFlags, State};
 use vmcc_multipath::{PathView, Prr, Rtt};
 
-/// Where a subflow is between creation and end.
+/// State of a subflow between creation and end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     /// Not started.
@@ -31,7 +31,7 @@ pub(crate) enum Status {
     Closed,
 }
 
-/// What the subflow's timer means when it expires; one at a time, as in Linux.
+/// Meaning of the subflow's timer when it expires; one at a time, as in Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alarm {
     /// Retransmission timeout.
@@ -106,7 +106,7 @@ pub(crate) struct Subflow {
     pub(crate) adaptation: Adaptation,
     /// Next data segment of the redundant scheduler.
     pub(crate) next_copy: u32,
-    /// When this subflow was last penalized.
+    /// Time of this subflow's last penalty.
     pub(crate) last_penalty: Time,
     pub(crate) pace_timer: Timer,
     /// No paced segment before.
@@ -123,7 +123,7 @@ pub(crate) struct Subflow {
     /// It was established, now or before it was closed.
     pub(crate) opened: bool,
     pub(crate) closed: Option<Closing>,
-    /// Why it was closed each time before it was opened again; not where it had not been established.
+    /// Reason for each close before it was opened again; closes before it was established are left out.
     pub(crate) earlier: Vec<Closing>,
     pub(crate) closed_at: Time,
     /// The first times that losses or marks reduced its window.
@@ -301,7 +301,7 @@ impl Subflow {
         }
     }
 
-    /// What siblings may read.
+    /// State that siblings may read.
     #[inline]
     pub(crate) fn slot(&self) -> Slot {
         if self.status != Status::Established {

@@ -118,7 +118,7 @@ pub(crate) struct Lab {
     started: bool,
 }
 
-/// What a test varies of a connection.
+/// Parameters of a test's connection.
 pub(crate) struct Setup {
     pub(crate) algorithm: &'static str,
     pub(crate) params: &'static [(&'static str, f64)],

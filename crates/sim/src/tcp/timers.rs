@@ -1,4 +1,4 @@
-//! What the timers of connections are for.
+//! Purposes of the timers of connections.
 
 use crate::engine::TimerId;
 use crate::hosts;
@@ -39,8 +39,8 @@ impl Purpose {
     }
 }
 
-/// Whether a timer is one that Linux runs in its TIMER softirq, before packets that are waiting: of the others the hosts' programs
-/// are processes, and a paced segment's runs in the HRTIMER softirq, after them.
+/// True if Linux runs this timer in its TIMER softirq, before waiting packets. Of the others, the timers of the hosts' programs
+/// belong to processes, and that of a paced segment runs in the HRTIMER softirq, after packets.
 pub(crate) fn runs_in_softirq(id: TimerId) -> bool {
     [Purpose::Subflow, Purpose::DelayedAck]
         .map(|purpose| purpose as u32)

@@ -11,7 +11,7 @@ fn tick(time: Time) -> Time {
     Time::ZERO + Span::from_ms(time.us() / 1000)
 }
 
-/// What is needed to take back the current or latest reduction.
+/// State for undoing the current or latest reduction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Undo {
     /// First segment in flight when the recovery began, until it is taken back (`undo_marker`).
@@ -60,12 +60,12 @@ impl Undo {
         }
     }
 
-    /// Whether every retransmission has been a duplicate (`tcp_try_undo_dsack`).
+    /// True if every retransmission has been a duplicate (`tcp_try_undo_dsack`).
     pub(crate) fn all_duplicates(&self) -> bool {
         self.marker.is_some() && self.unreported == Some(0)
     }
 
-    /// Whether an ACK that echoes `echo` answers what was sent before the first retransmission.
+    /// True if an ACK that echoes `echo` answers a segment sent before the first retransmission.
     pub(crate) fn is_delayed(&self, echo: Time) -> bool {
         let before = |first| echo != Time::ZERO && echo < first;
         self.marker.is_some() && self.first_again.is_none_or(before)

@@ -11,14 +11,14 @@
 use super::config::{ReceiveBuffer, TcpConfig};
 use crate::time::{Span, Time};
 
-/// What a receiver takes for the first round trip's reading at most (Linux `TCP_INIT_CWND`).
+/// Upper bound on a receiver's initial estimate of one round trip's reading (Linux `TCP_INIT_CWND`).
 const INITIAL_READ_PKT: u32 = 10;
 /// The largest window of a SYN-ACK, which is not scaled (`tcp_select_initial_window`).
 const UNSCALED_BYTES: u64 = 65_535;
 /// The largest window scale (RFC 7323 section 2.3).
 const MAX_SCALE: u32 = 14;
 
-/// What a receiving connection has room for. Sequence numbers are the data stream's.
+/// Receive window of a connection. Sequence numbers are the data stream's.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     /// One past what was last advertised: never moves back (RFC 9293 section 3.8.6).
@@ -31,7 +31,7 @@ pub(crate) struct Window {
     threshold: i64,
     /// Right-sizing: the most that was read in a round trip (`rcvq_space.space`).
     space: u32,
-    /// What had been read when the round trip began, and when it did.
+    /// Segments read when the round trip began, and the time at which it began.
     measured: u32,
     measured_at: Time,
     /// The longest RTT seen since.
@@ -83,7 +83,7 @@ impl Window {
         self.advertised
     }
 
-    /// What `__tcp_select_window` answers with `held` segments unread or out of order.
+    /// Window, in segments, that `__tcp_select_window` selects with `held` segments unread or out of order.
     #[inline]
     fn select(&self, next: u32, held: u32) -> u32 {
         let free = self.clamp.saturating_sub(held);
@@ -98,7 +98,7 @@ impl Window {
         self.advertised - next
     }
 
-    /// Whether an application that has just read should have the sender told (`__tcp_cleanup_rbuf`).
+    /// True if a read should trigger a window update to the sender (`__tcp_cleanup_rbuf`).
     pub(crate) fn has_doubled(&self, next: u32, held: u32) -> bool {
         let shown = self.advertised - next;
         let window = self.select(next, held);

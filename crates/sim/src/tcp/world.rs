@@ -244,7 +244,7 @@ impl World {
     }
 }
 
-/// Where the halves of each connection are.
+/// Location of each connection's halves.
 #[derive(Clone, Debug)]
 pub struct Directory {
     places: Vec<Place>,
@@ -310,7 +310,7 @@ impl Directory {
         (usize::from(place.tx_shard), place.tx)
     }
 
-    /// How connection `id` went so far; `hosts` are those of the engine, by shard.
+    /// Record of connection `id` so far; `hosts` are those of the engine, by shard.
     ///
     /// # Panics
     /// If `id` or `hosts` come from another world.

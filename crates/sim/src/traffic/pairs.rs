@@ -1,4 +1,4 @@
-//! Who sends to whom.
+//! Pairs of sender and receivers.
 
 use vmcc_scenario::Scenario;
 use vmcc_scenario::model::{Pairing, Traffic};
@@ -14,7 +14,7 @@ pub(crate) struct Sender {
     pub(crate) name: String,
     /// Receivers by number and name; never empty.
     pub(crate) receivers: Vec<(usize, String)>,
-    /// Whether each connection chooses one receiver at random, rather than using them all.
+    /// True if each connection chooses one receiver at random; false if all are used.
     pub(crate) random: bool,
 }
 

@@ -42,7 +42,7 @@ struct Planner<'a> {
     label: String,
     /// Names its random streams.
     identity: String,
-    /// When the entry, or else the run, stops.
+    /// Stop time of the entry, or else of the run.
     stop: Time,
     planned: Vec<Planned>,
 }
@@ -262,7 +262,7 @@ impl Planner<'_> {
 /// Sender, number among its arrivals, receiver, when and how much.
 type Arrived = (usize, u64, usize, Time, u64);
 
-/// What writes at a rate, if the entry does.
+/// Application that writes at a rate, if the entry has one.
 fn paced(kind: &TrafficKind, bytes: Option<u64>) -> Option<App> {
     let (rate, chunk) = kind.writes_at()?;
     Some(App::Paced { rate_bps: rate.get(), chunk_bytes: chunk.get(), bytes })
@@ -278,7 +278,7 @@ struct Arrivals {
 }
 
 impl Arrivals {
-    /// When the next comes, if it does before the end.
+    /// Time of the next arrival, if it is before the end.
     fn advance(&mut self) -> Option<Time> {
         self.at += Span::from_ps((exponential(&mut self.stream, self.mean_s) * 1e12) as u64);
         (self.at < self.stop).then_some(self.at)

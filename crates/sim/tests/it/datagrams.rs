@@ -1,4 +1,4 @@
-//! What datagram senders offer and what their receivers count.
+//! Offered load of datagram senders, and counters of their receivers.
 
 use crate::common::{get, near, run};
 

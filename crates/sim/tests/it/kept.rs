@@ -207,7 +207,7 @@ fn more_connections_than_objects_stay_idle_and_too_few_is_none() {
     }
 }
 
-/// What is wanted faster than it can be brought waits longer and longer, and is told as unfinished; what comes is what paths carry.
+/// Above capacity, waiting times grow without bound and objects are reported as unfinished; goodput is the paths' capacity.
 #[test]
 fn beyond_what_paths_carry_objects_wait() {
     let output = run(&cache(), &[KEPT, "load=1.5"]);

@@ -1,4 +1,4 @@
-//! What the simulator observes of a connection's life, by scenarios in which it is known beforehand.
+//! Observations of a connection's life, in scenarios with known results.
 
 use crate::common::{get as figure, near, run};
 
@@ -155,7 +155,7 @@ fn an_outage_while_the_window_is_shut_ends_with_the_next_probe() {
     }
 }
 
-/// What comes after the end of a transfer, its last segments among it, is no stall of its.
+/// A stall ends with its transfer: time until later deliveries, its last segments among them, does not count.
 #[test]
 fn a_stall_ends_with_its_transfer() {
     let head = "title='t'\nduration='20s'\n[host]\ncc='reno'\nprotocol='tcp'\n\
@@ -166,7 +166,7 @@ fn a_stall_ends_with_its_transfer() {
     assert_eq!(stalled("12s"), stalled("19.99s"));
 }
 
-/// What would be late only after the run's end is neither lost nor not: of the rest, the share is the same, whatever the timeout.
+/// Probes whose timeout ends after the run are left out, so the share of lost ones does not depend on the timeout.
 #[test]
 fn a_long_timeout_shows_no_less_loss() {
     let text = "[topology]\nkind='parallel-paths'\npaths=[{name='a',loss=0.5,reverse={loss=0}}]\nrate='20mbit'\ndelay='5ms'\n\

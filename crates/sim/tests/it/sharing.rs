@@ -201,7 +201,7 @@ fn bursts(links: [&str; 2], rate: &str, on: &str, off: &str) -> String {
     text
 }
 
-/// What comes and goes on both links in step moves both queues as one queue would move, but answers no probe.
+/// Bursts in step on both links move both queues as one queue would move, but answer no probe.
 #[test]
 fn twins_keep_both_paths_whatever_bursts_in_step_on_both() {
     for links in [[MARKED; 2], [TAIL_DROP; 2], [MARKED, TAIL_DROP]] {

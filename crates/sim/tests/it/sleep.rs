@@ -87,7 +87,7 @@ fn vmcc_awake_is_vmcc_where_it_is_not_off() {
     }
 }
 
-/// Whose runs are shorter than a round trip does not pace what it could not send before it is off again.
+/// A host whose on periods are shorter than a round trip does not pace the backlog that it could not send before it is off again.
 #[test]
 fn awake_is_no_worse_than_lia_where_runs_are_short() {
     for (on_ms, off_ms) in [(2, 49), (2, 200), (3, 19)] {

@@ -13,7 +13,7 @@ fn event(at: &str, kind: &str, which: &str) -> String {
     format!("[[event]]\nat = '{at}'\nkind = '{kind}'\n{which}\n")
 }
 
-/// What a path carried in the half second that ends then.
+/// Goodput of a path in the half second that ends at `at_ms`, in bit/s.
 fn carried(output: &RunOutput, path: &str, at_ms: u64) -> f64 {
     let mut points = output.series.iter();
     let at = |t_us| t_us == at_ms * 1000;
@@ -181,7 +181,7 @@ fn a_subflow_that_moves_ends_once() {
     assert_eq!((lives(&never), of_b(&never)), ([2.0, 1.0, 1.0, 1.0].map(Some), [1.0, 1.0, 0.0].map(Some)));
 }
 
-/// What only the network shows: the three paths have two subflows.
+/// Error that is only visible with the network: two subflows on three paths leave one path without any.
 #[test]
 fn an_event_of_nobodys_subflows_is_refused() {
     let text = PATHS.replace("paths = 2", "paths = 3").replace("'bulk'", "'bulk'\nsubflows = 2");

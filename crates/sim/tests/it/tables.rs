@@ -6,7 +6,7 @@ use vmcc_metrics::observed::{Closed, Connection, End};
 use vmcc_scenario::CaseFigures;
 use vmcc_sim::{Options, observe_case};
 
-/// What became of pairs of paths: how many there were, and how many lost one to the test.
+/// Pairs of paths: number of pairs, and number of those of which the detector closed a subflow.
 #[derive(Default)]
 struct Pairs {
     all: f64,

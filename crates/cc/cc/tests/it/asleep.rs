@@ -237,7 +237,8 @@ fn delayed_acks_end_what_a_clock_that_stood_still_began() {
     assert_eq!(sender.own_rtt_us(), 0, "the host's estimate is good");
 }
 
-/// Where each ACK has waited like the one before, that tells of sleep; but a timeout is taken back only if this silence shows it.
+/// ACKs that have each waited like the one before show that the sender was descheduled. A timeout is undone only if the
+/// silence before the current ACK shows it, too.
 #[test]
 fn what_acks_had_waited_before_takes_no_timeout_back() {
     let mut sender = Sender::new();
@@ -283,7 +284,7 @@ fn without_timestamps_it_takes_longer_silence() {
     }
 }
 
-/// What it was reduced to is not part of the timeout: the host names the window of before the reduction.
+/// During a reduction the host reports the window from before it. An undone timeout restores the reduced window.
 #[test]
 fn a_timeout_during_a_reduction_gives_no_more_back_than_it_took() {
     for (state, window) in [(State::Open, 40), (State::Cwr, 20), (State::Recovery, 20)] {

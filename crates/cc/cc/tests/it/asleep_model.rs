@@ -9,7 +9,7 @@ use vmcc_cc::{
 
 const MS: i64 = 1000;
 
-/// What there was when the timer fired.
+/// State at the moment when the timer fired.
 #[derive(Clone, Copy, Debug)]
 struct Timeout {
     window: u32,
@@ -58,7 +58,7 @@ impl Model {
         self.own_8us.unwrap_or(host).clamp(1, MAX_SRTT_8US.into())
     }
 
-    /// How much of so long an ACK's waiting its sample bears out.
+    /// Part of an ACK's waiting time `late_us` that its RTT sample confirms.
     fn borne_out(&self, late_us: i64, event: &Event, srtt_us: i64) -> i64 {
         if event.rtt_us == 0 {
             return late_us;
@@ -81,7 +81,7 @@ impl Model {
         });
     }
 
-    /// Whether the ACK ends a sleep, and whether the clocks over this silence alone say so.
+    /// First, true if the ACK ends a sleep. Second, true if the clocks over this silence alone show it.
     fn ends_sleep(&mut self, ack: &Ack, srtt_us: i64) -> (bool, bool) {
         let silence = ack.now_us - self.seen_us;
         let (Some(before), Some(peer)) = (self.peer, ack.peer) else {
@@ -282,7 +282,7 @@ impl Bench {
         }
     }
 
-    /// What the host may show at any moment.
+    /// Draws a state that the host may report at any moment.
     fn host(&mut self) {
         match self.below(8) {
             0 => self.event.cwnd_pkt = [1, 2, 10, 100, 65_536, MAX_CWND_PKT][self.below(6) as usize],
@@ -301,7 +301,7 @@ impl Bench {
         self.event.in_flight_pkt = if self.below(3) == 0 { self.wide(w) as u32 } else { (w - w / 9) as u32 };
     }
 
-    /// How long until the next ACK, how much later it was sent, what its sample is.
+    /// Time until the next ACK, time by which it was sent later than the last, and its RTT sample, in microseconds.
     fn next(&mut self) -> (i64, i64, i64) {
         let t = (i64::from(self.event.srtt_8us) / 8).max(50);
         let near = |a: i64| if a > 0 { a } else { 1 };

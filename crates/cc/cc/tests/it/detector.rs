@@ -9,7 +9,7 @@ const BASE_US: u32 = 500;
 const ACKS_PER_ROUND: usize = 10;
 const WINDOW_PKT: u32 = 20;
 
-/// How paths and queues are.
+/// Layout and state of paths and queues.
 #[derive(Clone, Copy)]
 struct Setting {
     /// The queue of each of two paths.
@@ -53,7 +53,7 @@ impl Net {
         }
     }
 
-    /// How long a packet of the path waits, now that these are the windows.
+    /// Waiting time of a packet on the path, with these windows.
     fn waits_us(&mut self, path: usize, windows: [u32; 2]) -> u32 {
         if path == 0 {
             self.windows.pop_front();
@@ -147,7 +147,7 @@ fn twins_with_queues_of_their_own_are_never_closed() {
     }
 }
 
-/// What moves both queues at the same moments is no queue: neither path answers the other's probes.
+/// A common cause that moves both queues at the same moments is no shared queue: neither path answers the other's probes.
 #[test]
 fn twins_that_one_cause_moves_are_never_closed() {
     for seed in 0..100 {

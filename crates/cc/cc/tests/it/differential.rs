@@ -15,7 +15,7 @@ fn cases(base: u32) -> u32 {
     base * std::env::var("VMCC_TEST_SCALE").ok().and_then(|s| s.parse().ok()).unwrap_or(1)
 }
 
-/// What paths may look like.
+/// Ranges of the windows and RTTs of paths.
 #[derive(Clone, Copy)]
 struct Range {
     max_w: u32,

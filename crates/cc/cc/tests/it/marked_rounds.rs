@@ -16,7 +16,7 @@ use vmcc_cc::{Algorithm, Cause, Event, EventFlags, Group, Host, Params};
 const RTT_US: u32 = 1_000;
 const BETA: f64 = 4.0;
 
-/// How marks fall.
+/// Distribution of marks.
 #[derive(Clone, Copy)]
 enum Marks {
     /// A share of the rounds, the same ones for every subflow.

@@ -1,5 +1,5 @@
-//! What an application does with its time must not matter to an algorithm later: how long it was silent, and how much
-//! it sent while it, not the window, was the limit.
+//! Idle and application-limited periods must not affect an algorithm later: neither the length of a silence, nor the amount
+//! sent while the application, not the window, was the limit.
 
 use vmcc_cc::{Algorithm, Cause, DecisionFlags, Event, EventFlags, Group, Host, Params};
 

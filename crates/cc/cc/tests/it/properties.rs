@@ -1,4 +1,4 @@
-//! What the papers say must be equal, bit for bit, over whole sequences of events.
+//! Equalities that the papers state, checked bit for bit over whole sequences of events.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -75,7 +75,7 @@ fn least_events(p: f64) -> f64 {
     (81.0f64 / 0.05).ln() / divergence
 }
 
-/// What mTCP's test says of the last 15 events of each path: `None` while they are too few.
+/// Result of mTCP's test on the last 15 events of each path; `None` while there are too few.
 fn correlated(events: [&VecDeque<i64>; 2], began: [i64; 2], now: i64, interval: i64) -> Option<bool> {
     let from = |i: usize| if events[i].len() < 15 { began[i] } else { events[i][0] };
     let from = from(0).max(from(1));

@@ -56,7 +56,7 @@ fn average_follows_samples_of_few_microseconds() {
     assert!((average_us - 7.0).abs() <= 0.5, "{average_us} us after 100 samples of 7");
 }
 
-/// Whether an ACK ends the spacing or not, a gap of 0 says so: then the host has to be told.
+/// The end of the spacing is always reported to the host, by a decision with a gap of 0.
 #[test]
 fn spacing_ends_only_by_a_decision() {
     for rtt_us in [1, 2, 3, 5, 10, 50] {

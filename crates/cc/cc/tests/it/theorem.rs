@@ -58,7 +58,7 @@ fn delay_us() -> impl Strategy<Value = u32> {
     (2.0..5.0f64).prop_map(|digits| 10f64.powf(digits) as u32)
 }
 
-/// What a sleep adds to an estimate at once: an eighth of up to 300 ms.
+/// Immediate increase of an estimate by a sleep: an eighth of up to 300 ms.
 fn inflation_us() -> impl Strategy<Value = u32> {
     (1.0..4.6f64).prop_map(|digits| 10f64.powf(digits) as u32)
 }

@@ -11,7 +11,7 @@ pub(super) struct BlestState {
     pub(super) lambda_milli: u32,
     /// A segment had to be repeated because the window was blocked, since the last update.
     pub(super) blocked: bool,
-    /// When the factor was last changed, in microseconds.
+    /// Time of the factor's last change, in microseconds.
     pub(super) updated_us: u64,
 }
 

@@ -48,7 +48,7 @@ impl Scheduler {
     }
 }
 
-/// What the estimating schedulers ask of the stream.
+/// State of the stream that the estimating schedulers need.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
     /// Now, in microseconds.

@@ -22,7 +22,7 @@ const FIGURES: &str = "127.0.0.1:9464";
 const REST: Duration = Duration::from_secs(40);
 /// Of which the mean is taken.
 const LOOKS: u32 = 3;
-/// How many files hold a process's clock ticks in a second: USER_HZ, which is part of the kernel's interface.
+/// Clock ticks per second in the files of a process: USER_HZ, which is part of the kernel's interface.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// An agent of this program in the namespace; it ends, and puts everything back, with this.

@@ -1,4 +1,4 @@
-//! How far a copy is: a bar on a terminal, nothing elsewhere.
+//! Progress of a copy: a bar on a terminal, nothing elsewhere.
 
 use crate::ui::{Ui, harmless};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

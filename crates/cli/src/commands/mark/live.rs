@@ -6,12 +6,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::{Duration, Instant};
 use vmcc_port::PortStats;
 
-/// How often they are redrawn on a terminal.
+/// Interval between redraws on a terminal.
 const REDRAW: Duration = Duration::from_secs(1);
-/// How often they are printed elsewhere.
+/// Interval between reports elsewhere.
 const REPEAT: Duration = Duration::from_secs(10);
 
-/// What was shown when.
+/// Display of the counters.
 pub(super) struct Live<'a> {
     ui: &'a Ui,
     area: ProgressBar,

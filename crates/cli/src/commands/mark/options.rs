@@ -10,7 +10,7 @@ use vmcc_port::{Backend, ConfigError, ConfigFile, FileError, NotEct, PortConfig,
 use vmcc_scenario::model::{Discipline, LambdaRule, Marking, ThresholdRule};
 use vmcc_units::Threshold;
 
-/// What was asked for, and where each setting was written.
+/// Requested configuration, with the source of each setting.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) config: PortConfig,

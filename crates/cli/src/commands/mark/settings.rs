@@ -1,4 +1,4 @@
-//! What was set on a port, on one line.
+//! Settings of a port, on one line.
 
 use vmcc_port::{ClassConfig, NotEct, PortConfig, PortStats, VmShare};
 use vmcc_scenario::model::{Discipline, LambdaRule, Marking};
@@ -51,7 +51,7 @@ fn measured(config: &PortConfig) -> Option<String> {
     }
 }
 
-/// What is not the default.
+/// Drop settings that differ from the defaults.
 fn drops(config: &PortConfig) -> Vec<String> {
     let not_ect = (config.not_ect == NotEct::Queue).then(|| "packets without ECN wait".to_owned());
     let usual = PortConfig::default().overload;

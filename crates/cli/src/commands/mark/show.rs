@@ -4,7 +4,7 @@ use crate::table;
 use vmcc_port::{Backend, PortStats};
 use vmcc_units::{BitsPerSec, Bytes, Nanos};
 
-/// How a backend is called.
+/// Name of a backend.
 pub(super) fn backend(backend: Backend) -> &'static str {
     match backend {
         Backend::Auto => "its own queue",

@@ -13,7 +13,7 @@ use vmcc_scenario::shell_word;
 /// A figure and what came of it.
 pub(super) struct Figure {
     pub(super) name: String,
-    /// Why it could not be run is no failure of the whole: another engine may.
+    /// Result. A figure that cannot be run does not fail the whole: another engine may run it.
     pub(super) outcome: Result<Summary, Failure>,
 }
 
@@ -58,7 +58,7 @@ fn none_ran(what: &str, figures: Vec<Figure>) -> Failure {
     }
 }
 
-/// How `vmcc run` does one figure.
+/// Options of `vmcc run` for one figure.
 fn task(name: &str, out: &Path, options: &ReproduceOptions) -> RunOptions {
     let on_kernel = options.engine != ReproduceEngine::Sim;
     let scale = match (on_kernel, options.quick) {
@@ -82,7 +82,7 @@ fn task(name: &str, out: &Path, options: &ReproduceOptions) -> RunOptions {
     common.for_scenario(name)
 }
 
-/// Where a session that was interrupted keeps what it finished.
+/// Folder in which an interrupted session keeps its finished runs.
 fn partial(target: &Path) -> PathBuf {
     let mut name = target.as_os_str().to_owned();
     name.push(".partial");

@@ -16,7 +16,7 @@ struct Entry {
     paper: &'static str,
     figure: &'static str,
     shows: &'static str,
-    /// Why there can be no scenario of it.
+    /// Reason for which there can be no scenario of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     without: Option<&'static str>,
     /// Claims of its scenario; absent without one.

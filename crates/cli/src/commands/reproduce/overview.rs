@@ -42,7 +42,7 @@ fn claims(figures: &[Figure]) -> String {
     table::render(&table)
 }
 
-/// Why claims fail.
+/// Reasons for which claims fail.
 fn analyses(name: &str, summary: &Summary) -> String {
     let failed = summary.claims.iter().filter(|claim| claim.fails());
     let why = failed.filter_map(|claim| Some((&claim.id, claim.analysis.as_ref().or(claim.note.as_ref())?)));

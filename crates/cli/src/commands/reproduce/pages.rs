@@ -44,7 +44,7 @@ pub(super) fn kept(out: &Path) -> Result<Vec<Kept>, Failure> {
     figures.map(one).collect()
 }
 
-/// What `out` has of a figure.
+/// Results of a figure in `out`, by engine.
 pub(super) fn results(out: &Path, name: &str) -> Result<Vec<(ReproduceEngine, Summary)>, Failure> {
     let mut results = Vec::new();
     for engine in ReproduceEngine::ALL {

@@ -48,7 +48,7 @@ pub(super) fn table(connections: &[Connection]) -> Option<String> {
     Some(table::render(&lines) + &more)
 }
 
-/// What a connection is called.
+/// Name of a connection.
 pub(crate) fn name(connection: &Connection) -> String {
     match (connection.token, &connection.program) {
         (Some(token), _) => format!("{token:08x}"),

@@ -4,7 +4,7 @@ use super::model::{Row, verdict};
 use std::net::SocketAddr;
 use vmcc_agent::{ClosedPath, Path};
 
-/// What a line is about, for who gives it colors.
+/// Kind of a line, for its color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Connection,
@@ -31,7 +31,7 @@ pub(crate) fn head(width: usize) -> String {
     line(width, "CONNECTION / PATH", &columns)
 }
 
-/// How many lines a connection takes.
+/// Number of lines of a connection.
 pub(crate) fn count(row: &Row) -> usize {
     1 + row.connection.paths.len() + row.connection.closed.len()
 }
@@ -149,7 +149,7 @@ fn sparkline(history: &[f32], room: usize) -> String {
     latest.iter().map(bar).collect()
 }
 
-/// What is known of a connection's paths, in sentences.
+/// Findings about a connection's paths, in sentences.
 pub(crate) fn details(row: &Row) -> Vec<String> {
     let path = |path: &Path| {
         let device = path.device.as_deref().unwrap_or("no device");

@@ -12,10 +12,10 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-/// How soon a signal is noticed, and for how long keys are heard before something is drawn.
+/// Time within which a signal is noticed, and longest time that keys are handled before the screen is drawn.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What the loop waits for.
+/// Event of the loop.
 pub(super) enum Heard {
     Typed(Event),
     /// Boxed: it is large beside the others, which come one a key.
@@ -26,7 +26,7 @@ pub(super) enum Heard {
     Failed(io::Error),
 }
 
-/// What follows from something heard.
+/// Reaction to an event.
 enum Then {
     Draw,
     Suspend,

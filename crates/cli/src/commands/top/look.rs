@@ -11,7 +11,7 @@ use vmcc_agent::{Error, HostStatus, Observer, daemon};
 /// A look waits that long for an agent that has answered so far, and not at all for one that has not.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What was seen, and when.
+/// Snapshot of the host, with its time.
 pub(super) struct Look {
     pub(super) at: Instant,
     pub(super) status: Result<HostStatus, Failure>,
@@ -58,11 +58,11 @@ type View = Result<Option<Value>, Error>;
 struct Agent {
     ask: Sender<()>,
     answers: Receiver<View>,
-    /// What it said last.
+    /// Status document of the last reply.
     known: Option<Value>,
-    /// Whether a question is not answered yet.
+    /// True while a request has no reply.
     asked: bool,
-    /// When the first of the questions was asked that have had no answer.
+    /// Time of the first of the requests that have had no reply.
     since: Option<Instant>,
 }
 
@@ -74,7 +74,7 @@ impl Agent {
         Self { ask, answers, known: None, asked: false, since: None }
     }
 
-    /// What the agent says, or said before it fell silent.
+    /// Status document of the agent, or the last one while there is no reply.
     fn view(&mut self) -> View {
         let patience = if self.since.is_some() { Duration::ZERO } else { REPLY_TIMEOUT };
         if !self.asked {

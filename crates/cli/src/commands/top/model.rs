@@ -1,4 +1,4 @@
-//! What is shown: connections in the order asked for, each with what it has carried per second.
+//! Model of the view: connections in the requested order, each with its goodput in bits per second.
 
 use super::lines::plain;
 use super::rates::Rates;
@@ -100,7 +100,7 @@ impl Order {
     }
 }
 
-/// What stays the same as long as the connection, and is no other's; those of MPTCP come first.
+/// Identity of a connection: constant while it exists, and not shared by another one. Those of MPTCP come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Identity {
     Token(u32),
@@ -117,7 +117,7 @@ pub(crate) fn identity(connection: &Connection) -> Identity {
 pub(crate) struct Model {
     order: Order,
     filter: String,
-    /// Whether `shown` is not as order and filter say.
+    /// True if `shown` does not match order and filter.
     stale: bool,
     rates: Rates,
     all: Vec<Row>,
@@ -170,7 +170,7 @@ impl Model {
         self.stale = true;
     }
 
-    /// How many are shown.
+    /// Number of connections that are shown.
     pub(crate) fn len(&self) -> usize {
         self.shown.len()
     }
@@ -191,7 +191,7 @@ impl Model {
         (self.all.len(), paths, bps)
     }
 
-    /// What a connection carried at each look, the latest last.
+    /// Goodput of a connection at each look, in bits per second, the latest last.
     pub(crate) fn history(&self, row: &Row) -> &[f32] {
         self.rates.history(&identity(&row.connection))
     }

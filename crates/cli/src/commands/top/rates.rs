@@ -1,4 +1,4 @@
-//! What paths and connections carry per second, from what they had carried at each look.
+//! Goodput of paths and connections, from their counters at each look.
 
 use super::model::{Identity, Row, identity};
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use vmcc_agent::{Connection, Path};
 /// Looks that are remembered of a connection.
 const REMEMBERED: usize = 60;
 
-/// What had been carried at the last look.
+/// Counters at the last look.
 #[derive(Default)]
 pub(crate) struct Rates {
     at: Duration,

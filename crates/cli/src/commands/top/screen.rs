@@ -1,4 +1,4 @@
-//! What is on the screen, and what keys do to it.
+//! Contents of the screen, and the effects of keys.
 
 use super::lines::{self, Kind, fit};
 use super::model::{Identity, Model, Order, Row, identity};
@@ -20,7 +20,7 @@ const SILENT: Duration = Duration::from_secs(2);
 const HELP: &str = "q quit  arrows move  g goodput  w cwnd  r rtt  a alpha  m marked  c conn  n name  R reverse  / filter  space pause";
 const HELP_NARROW: &str = "q quit  g/w/r/a/m/c/n sort  R reverse  / filter  space pause  arrows move";
 
-/// What a key asks of who looks.
+/// Request of a key to the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wish {
     Nothing,
@@ -30,12 +30,12 @@ pub(crate) enum Wish {
     Suspend,
 }
 
-/// What is said of the host above the connections.
+/// State of the host, shown above the connections.
 #[derive(Debug, Default)]
 pub(crate) struct Above {
     pub(crate) agent: String,
     pub(crate) algorithms: String,
-    /// Why the last look failed.
+    /// Reason for which the last look failed.
     pub(crate) problem: Option<String>,
     /// For how long the agent has not answered.
     pub(crate) silent: Option<Duration>,
@@ -49,13 +49,13 @@ pub(crate) struct Screen {
     color: bool,
     /// Follows its connection; `None`: whichever is first.
     selected: Option<Identity>,
-    /// Where that was on the last screen: who comes there when it has ended is selected instead.
+    /// Index of the selected connection on the last screen. When the connection has ended, the one at that index is selected instead.
     place: usize,
     /// The connection in the first line.
     top: usize,
-    /// What is being typed.
+    /// Text that is being typed.
     typing: Option<String>,
-    /// How many connections were on the last screen, for who pages.
+    /// Number of connections on the last screen, for paging.
     page: usize,
 }
 
@@ -154,7 +154,7 @@ impl Screen {
         self.place = at;
     }
 
-    /// Where the selected connection is now, if there still is one.
+    /// Index of the selected connection now, if it still exists.
     fn found(&self) -> Option<usize> {
         let Some(selected) = self.selected else { return Some(0) };
         self.model.rows().position(|row: &Row| identity(&row.connection) == selected)

@@ -1,4 +1,4 @@
-//! What is drawn, on a terminal in memory.
+//! Tests of the screen, drawn on a terminal in memory.
 
 #[path = "../../../tests/terminal/mod.rs"]
 mod terminal;

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Once;
 use std::time::Duration;
 
-/// How often the terminal is asked whether it is gone, should nobody say so.
+/// Interval at which the terminal is checked for a hangup that nothing reported.
 const HANGUP_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// As it was before; what cannot be said to a terminal that is gone is said to nobody.
@@ -100,7 +100,7 @@ pub(super) fn signal() -> io::Result<Signal> {
     Ok(held().wait()?)
 }
 
-/// Whether nobody is at the terminal any more.
+/// True if the terminal has hung up.
 pub(super) fn is_gone() -> bool {
     gone_within(Duration::ZERO)
 }

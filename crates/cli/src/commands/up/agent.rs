@@ -28,7 +28,7 @@ pub(crate) fn agent(file: &Path, ui: &Ui) -> Result<Exit, Failure> {
     })
 }
 
-/// How it ended, for people; `left`: how many values somebody else has changed.
+/// Message about the end of the agent, for people; `left`: number of values that somebody else has changed.
 fn text(ended: Ended, left: usize) -> String {
     match (ended, left) {
         (Ended::HandedOver, _) => {
@@ -44,7 +44,7 @@ fn text(ended: Ended, left: usize) -> String {
     }
 }
 
-/// What needs somebody's attention is a warning.
+/// Prints an event, as a warning if it needs attention.
 pub(crate) fn say(news: &News, ui: &Ui) {
     match news {
         News::Problem { .. }

@@ -39,7 +39,7 @@ pub(crate) fn load(wanted: &[Params], options: &UpOptions, ui: &Ui) -> Result<Ex
     Ok(Exit::Done)
 }
 
-/// What would keep the algorithms from doing here what they can.
+/// Reports settings of this host that limit the algorithms, with the remedy.
 fn advise(ui: &Ui) {
     let unsent = probe::unsent_limit();
     if let (Some(reason), Some(remedy)) = (unsent.reason, unsent.remedy) {

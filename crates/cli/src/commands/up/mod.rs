@@ -26,7 +26,7 @@ pub(crate) fn up(options: &UpOptions, ui: &Ui) -> Result<Exit, Failure> {
     }
 }
 
-/// How parameters are set.
+/// Expected syntax of a parameter, for messages.
 const EXPECTED: &str = "expected ALGORITHM.PARAMETER=VALUE, such as vmcc.theta=5";
 
 /// The algorithms asked for with their parameters.

@@ -1,11 +1,11 @@
-//! What runs, paths and entries of traffic have, but for [`super::lives`]. Its order is the order of tables.
+//! Metrics of runs, paths and entries of traffic, except those of [`super::lives`]. Their order is the order of tables.
 
 use super::{Engines, Kind, Metric, Place, Span};
 use crate::reduce::Reduce::{self, By, Sum};
 use crate::reduce::{energy, goodput, ports, probes, rtt, transfers};
 use crate::unit::Unit;
 
-/// What most entries have; each says what differs.
+/// Defaults of an entry; each entry overrides what differs.
 pub(super) const NUMBER: Metric = Metric {
     name: "",
     places: &[Place::Run],

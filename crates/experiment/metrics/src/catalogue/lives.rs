@@ -1,4 +1,4 @@
-//! What becomes of connections, subflows and hosts.
+//! Metrics of connections, subflows and hosts over their lives: reinjection, stalls, closed subflows, windows, off times.
 
 use super::entries::{COUNT, DISTRIBUTION, NUMBER};
 use super::{Engines, Metric, Place, Span};

@@ -12,7 +12,7 @@ use crate::unit::Unit;
 pub struct Metric {
     /// Its name in results and claims, with the unit at its end where it has one.
     pub name: &'static str,
-    /// Where it stands.
+    /// Places of a result that hold it.
     pub places: &'static [Place],
     /// Its unit.
     pub unit: Unit,
@@ -20,16 +20,16 @@ pub struct Metric {
     pub kind: Kind,
     /// Which part of a run it is about.
     pub span: Span,
-    /// Who observes it.
+    /// Engines that observe it.
     pub engines: Engines,
-    /// What people read: of plots over time, and in lists.
+    /// Title for users: in lists, and of plots over time.
     pub title: &'static str,
     /// Columns of the table of cases, and plots over flows: a statistic (empty for the number itself) and its title.
     /// `*` is a path's name.
     pub shown: &'static [(&'static str, &'static str)],
-    /// What exactly it is.
+    /// Its exact definition.
     pub meaning: &'static str,
-    /// How it is made of what engines observe.
+    /// Reduction of the engines' observations to it.
     pub reduce: Reduce,
 }
 
@@ -139,7 +139,7 @@ impl Place {
     /// All of them.
     pub const ALL: [Self; 6] = [Self::Run, Self::Path, Self::Class, Self::Traffic, Self::Flow, Self::Series];
 
-    /// Where that is, for people. What stands before a metric's name, or the file that holds it.
+    /// The place as text for users: the prefix of a metric's name, or the file that holds it.
     pub fn pattern(self) -> &'static str {
         match self {
             Self::Run => "run",

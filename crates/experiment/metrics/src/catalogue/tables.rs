@@ -1,4 +1,4 @@
-//! What connections and moments have: columns of `flows.parquet`, values of `series.parquet`.
+//! Metrics of connections (columns of `flows.parquet`) and over time (values of `series.parquet`).
 
 use super::entries::NUMBER;
 use super::{Engines, Kind, Metric, Place, Span};

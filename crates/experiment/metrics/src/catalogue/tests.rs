@@ -49,7 +49,7 @@ fn dotted_names_lead_to_the_metric() {
     }
 }
 
-/// What the fields of results hold, told by a value of each kind.
+/// Fields of results accept a value of their metric's kind.
 #[test]
 fn every_kind_fits_the_field_of_its_name() {
     for (place, mut object) in

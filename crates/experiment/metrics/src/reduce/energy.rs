@@ -1,12 +1,12 @@
-//! What a host used for what was delivered, whoever it was for.
+//! CPU time, energy and instructions of a host per delivered byte, over all traffic.
 
 use super::goodput::entries_bytes;
 use super::{Figure, Scope};
 use crate::observed::{Job, Moment, Observed};
 
-/// What the model takes a host to draw whatever it does, in watts.
+/// Power that the model assumes for a host regardless of its load, in watts.
 const IDLE_W: f64 = 50.0;
-/// What it takes both ends together to use for a segment and its acknowledgment: 4 us of one processor at 10 W.
+/// Energy that the model assumes at both ends together for a segment and its acknowledgment: 4 us of one processor at 10 W.
 const SEGMENT_J: f64 = 40e-6;
 const SEGMENT_BYTES: f64 = 1448.0;
 
@@ -50,7 +50,7 @@ pub(crate) fn modelled_j_per_gb(scope: &Scope<'_>) -> Option<Figure> {
     (bytes > 0.0).then(|| Figure::Number(joules / (bytes / 1e9)))
 }
 
-/// When the last transfer was done; the end of the run if something goes on until then.
+/// Completion of the last transfer; the end of the run if something goes on until then.
 fn done(seen: &Observed) -> Moment {
     let of = |job, received| match job {
         Job::Transfer(_) => received,

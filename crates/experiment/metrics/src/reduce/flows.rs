@@ -12,7 +12,7 @@ pub(super) fn records(seen: &Observed) -> Vec<FlowRecord> {
     connections.chain(seen.responses.iter().map(|response| request(seen, response))).collect()
 }
 
-/// Whether every connection has RTT samples of its own.
+/// True if every connection has RTT samples of its own.
 fn own_rtts(seen: &Observed) -> bool {
     let groups: BTreeSet<_> = seen.connections.iter().filter_map(|connection| connection.rtts).collect();
     groups.len() == seen.connections.iter().filter(|connection| connection.rtts.is_some()).count()
@@ -67,7 +67,7 @@ fn request(seen: &Observed, response: &Response) -> FlowRecord {
     }
 }
 
-/// What every record of a connection says about it.
+/// Fields that are the same in every record of a connection.
 fn named(seen: &Observed, index: usize) -> FlowRecord {
     let one = &seen.connections[index];
     let established = one.subflows.iter().filter(|subflow| subflow.was_established());

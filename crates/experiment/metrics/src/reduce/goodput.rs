@@ -1,4 +1,4 @@
-//! What got through.
+//! Goodput, and the shares and fairness that follow from it.
 
 use super::{Figure, Scope};
 use crate::observed::{Connection, Job, Observed, Part};
@@ -34,7 +34,7 @@ pub(crate) fn of_path(scope: &Scope<'_>) -> Option<Figure> {
     Some(Figure::Number(bytes * 8.0 / scope.seen.window_secs()))
 }
 
-/// What competing connections got of their paths while the first to the last of them was active.
+/// Share of competing connections in their paths, from the start of the first to the stop of the last.
 pub(crate) fn competing_share(scope: &Scope<'_>) -> Option<Figure> {
     let seen = scope.seen;
     let competing = || seen.connections.iter().filter(|c| seen.entries[c.entry].competing && c.endless());

@@ -35,7 +35,7 @@ pub struct Figures {
     pub series: Series,
 }
 
-/// How a metric is reduced.
+/// Reduction of observations to a metric.
 #[derive(Debug, Clone, Copy)]
 pub enum Reduce {
     /// Counters of subflows, summed over those of the scope.
@@ -181,7 +181,7 @@ impl<'a> Scope<'a> {
         all.filter(|(_, subflow)| self.path.is_none_or(|path| subflow.path == Some(path)))
     }
 
-    /// Whether connections end by themselves.
+    /// True if any connection ends by itself.
     pub(crate) fn any_finite(&self) -> bool {
         self.connections.iter().any(|connection| !connection.endless())
     }

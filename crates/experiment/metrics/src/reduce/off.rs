@@ -20,7 +20,7 @@ pub(crate) fn stopped(scope: &Scope<'_>) -> Option<Figure> {
         .map(Figure::Dist)
 }
 
-/// What found their receive rings full.
+/// Packets that found their receive rings full.
 pub(crate) fn lost(scope: &Scope<'_>) -> Option<Figure> {
     let mut lost = scope.seen.off.iter().filter_map(|host| host.lost_pkt).peekable();
     lost.peek()?;

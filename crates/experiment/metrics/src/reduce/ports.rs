@@ -1,4 +1,4 @@
-//! What paths and the queues of their ports did, with the packets of all traffic.
+//! Drops, marks, backlog and utilization of paths and of their ports' queues, with the packets of all traffic.
 
 use super::{Figure, Scope};
 use crate::Dist;

@@ -1,4 +1,4 @@
-//! What probes met.
+//! RTT, loss and marks of probes.
 
 use super::{Figure, Scope};
 use crate::Dist;

@@ -1,4 +1,4 @@
-//! What ends by itself.
+//! Connection set-up, and transfers and requests, which end by themselves.
 
 use super::{Figure, Scope};
 use crate::Dist;
@@ -33,7 +33,7 @@ pub(crate) fn completion_times(scope: &Scope<'_>) -> Option<Figure> {
     Dist::from_samples(&mut times).map(Figure::Dist)
 }
 
-/// How long a completed transfer took, in microseconds.
+/// Completion time of a completed transfer, in microseconds.
 pub(super) fn completion(connection: &Connection) -> Option<f64> {
     let sized = matches!(connection.job, Job::Transfer(_));
     connection.received.filter(|_| sized).map(|received| received.us_since(connection.start))

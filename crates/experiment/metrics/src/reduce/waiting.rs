@@ -1,4 +1,4 @@
-//! What connections waited for, and what they did about it.
+//! Stalls of connections, reinjection, and data held at the receiver.
 
 use super::{Figure, Scope};
 use crate::Dist;
@@ -9,7 +9,7 @@ pub(crate) fn stalled(scope: &Scope<'_>) -> Option<Figure> {
     of_each(scope, |connection| connection.stalled_us)
 }
 
-/// What subflows sent for each other.
+/// Reinjected payload: bytes that a subflow sent because another had not delivered them.
 pub(crate) fn reinjected(scope: &Scope<'_>) -> Option<Figure> {
     let bytes: Option<u64> = scope.connections.iter().map(|connection| connection.reinjected_bytes).sum();
     bytes.filter(|_| !scope.connections.is_empty()).map(Figure::Count)

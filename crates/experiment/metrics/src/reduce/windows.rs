@@ -38,7 +38,7 @@ fn alpha(samples: &[&Sample]) -> f64 {
     total * best / (rate * rate)
 }
 
-/// How far reductions of sibling paths are apart: a share of matches within an interval is this distribution's value there.
+/// Times between reductions of sibling paths: a share of matches within an interval is this distribution's value there.
 pub(crate) fn gaps(scope: &Scope<'_>) -> Option<Figure> {
     let mut all = Vec::new();
     for connection in scope.connections {

@@ -19,14 +19,14 @@ pub struct CaseFigures {
     pub runs: Vec<BTreeMap<String, f64>>,
 }
 
-/// What came of a claim.
+/// Outcome of a claim.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
-    /// Whether the expression holds.
+    /// True if the expression holds.
     pub pass: bool,
     /// The left side of its first comparison.
     pub value: Option<f64>,
-    /// What that is compared with, if the claim is this one comparison.
+    /// Right side of that comparison, if the claim is this one comparison.
     pub bound: Option<Bound>,
 }
 
@@ -39,7 +39,7 @@ pub struct Bound {
     pub value: f64,
 }
 
-/// Why a claim could not be decided.
+/// Reason for which a claim could not be decided.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimError {
@@ -133,7 +133,7 @@ impl Selector {
         self.filters.iter().all(|f| set.get(&f.key).is_some_and(|value| same(value, &f.value)))
     }
 
-    /// Whether cases that set this are enough to evaluate it; a rank correlation needs two points.
+    /// True if cases with these values are enough to evaluate it; a rank correlation needs two points.
     pub(super) fn finds_cases(&self, cases: &[IndexMap<String, Value>]) -> bool {
         let mut found = cases.iter().filter(|set| self.matches(set));
         let Some(first) = found.next() else { return false };
@@ -217,7 +217,7 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Whether a filter's value is one of an axis's values.
+/// True if a filter's value is one of an axis's values.
 pub(super) fn contains(values: &[Value], wanted: &Value) -> bool {
     values.iter().any(|value| same(value, wanted))
 }

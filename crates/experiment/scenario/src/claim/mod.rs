@@ -27,7 +27,7 @@ use crate::model::{ClaimSpec, Scenario};
 /// A claim whose expression was read.
 #[derive(Debug, Clone)]
 pub struct Claim {
-    /// What the file says.
+    /// The claim as written in the file.
     pub spec: ClaimSpec,
     selectors: Vec<Selector>,
     /// The expression with each selector replaced by a variable.
@@ -48,7 +48,7 @@ pub(crate) struct BadClaim {
     pub(crate) help: Option<String>,
 }
 
-/// What a selector does with the values it selects.
+/// Reduction of the values that a selector selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Function {
     Mean,
@@ -132,17 +132,17 @@ impl Claim {
         (!pure).then_some(selector.metric.as_str())
     }
 
-    /// Whether the claim compares a case that sets this.
+    /// True if the claim compares a case with these values.
     pub(crate) fn looks_at(&self, set: &IndexMap<String, Value>) -> bool {
         self.selectors.iter().any(|selector| selector.matches(set))
     }
 
-    /// Whether these cases (what each sets) have everything that the claim compares.
+    /// True if these cases (the values of each) have everything that the claim compares.
     pub(crate) fn selects(&self, cases: &[IndexMap<String, Value>]) -> bool {
         self.selectors.iter().all(|selector| selector.finds_cases(cases))
     }
 
-    /// Whether a full sweep over these axes has everything that the claim compares.
+    /// True if a full sweep over these axes has everything that the claim compares.
     pub(crate) fn could_select(&self, axes: &[(String, Vec<Value>)]) -> bool {
         self.selectors.iter().all(|selector| selector.fits_axes(axes))
     }

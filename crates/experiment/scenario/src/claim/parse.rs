@@ -22,11 +22,11 @@ struct Reader<'a> {
     selectors: Vec<Selector>,
     out: String,
     depth: usize,
-    /// Where in `out` the first comparison outside parentheses begins.
+    /// Offset in `out` of the first comparison outside parentheses.
     comparison: Option<usize>,
     /// The operator of that comparison, and where in `out` its right side begins.
     right: Option<(String, usize)>,
-    /// Whether the first comparison is only a part of the whole.
+    /// True if the first comparison is only a part of the whole.
     compound: bool,
 }
 
@@ -196,7 +196,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Whether the parenthesis holds a metric's name rather than numbers.
+    /// True if the parenthesis holds a metric's name rather than numbers.
     fn selector_follows(&self) -> bool {
         let inside = self.rest()[1..].trim_start();
         let name = inside.split(|c: char| !is_metric(c)).next().unwrap_or_default();

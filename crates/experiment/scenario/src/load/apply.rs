@@ -6,7 +6,7 @@ use super::keys::Keys;
 use vmcc_config::did_you_mean;
 use vmcc_config::join;
 
-/// Why an override does not fit.
+/// Error of an override that does not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BadKey {
     pub(crate) message: String,

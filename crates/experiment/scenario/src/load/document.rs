@@ -30,7 +30,7 @@ const PLAN_KEYS: [&str; 5] = ["title", "source", "description", "runs", "seed"];
 pub struct Document {
     name: String,
     source: Source,
-    /// Where the file lies, if it is one.
+    /// Folder of the file, if it is one.
     folder: Option<PathBuf>,
 }
 

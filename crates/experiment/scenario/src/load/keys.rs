@@ -59,7 +59,7 @@ impl Keys {
         self.traffic.chunk_by(Arc::ptr_eq).filter_map(|same| same.first()).map(Arc::as_ref)
     }
 
-    /// Whether the `index`-th entry of traffic has a key.
+    /// True if the `index`-th entry of traffic has a key.
     pub(crate) fn traffic_has(&self, index: usize, key: &str) -> bool {
         self.traffic.get(index).is_some_and(|keys| keys.contains(key))
     }

@@ -96,7 +96,7 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// Whether `--set` names an axis: who chooses among the cases gets all that were chosen.
+    /// True if `--set` names an axis. Cases that are chosen this way are all run, with a claim or without.
     pub(super) fn chooses_among(&self, axes: &[Axis], keys: &Keys) -> bool {
         let options = self.overrides.set.iter().filter_map(|text| SetOption::parse(text).ok());
         options.into_iter().any(|option| axes.iter().any(|axis| axis.is_called(&option.key, keys)))

@@ -9,7 +9,7 @@ use vmcc_config::did_you_mean;
 /// The most cases of one scenario.
 pub(crate) const MAX_CASES: usize = 10_000;
 
-/// Where an override was written.
+/// Place at which an override was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// At this path of the file.
@@ -30,13 +30,13 @@ pub(crate) struct Setting {
 #[derive(Debug, Clone)]
 pub(crate) struct Axis {
     pub(crate) key: String,
-    /// Whether each value is a named set of overrides rather than a value of `key`.
+    /// True if each value is a named set of overrides rather than a value of `key`.
     pub(crate) is_variant: bool,
     pub(crate) settings: Vec<Setting>,
 }
 
 impl Axis {
-    /// Whether a `--set` option of this name means it.
+    /// True if a `--set` option of this name refers to this axis.
     pub(crate) fn is_called(&self, name: &str, keys: &Keys) -> bool {
         let full = |key| keys.canonical(key);
         self.key == name || full(&self.key).is_some_and(|own| full(name).as_deref().unwrap_or(name) == own)

@@ -1,4 +1,4 @@
-//! What changes while a run lasts.
+//! Events: changes while a run lasts.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -12,9 +12,9 @@ use vmcc_network::Loss;
 /// One change at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Event {
-    /// When, since the start of the run.
+    /// Time since the start of the run.
     pub at: Nanos,
-    /// What.
+    /// The change.
     #[serde(flatten)]
     pub kind: EventKind,
 }
@@ -217,7 +217,7 @@ pub struct SubflowEvent {
 }
 
 impl SubflowEvent {
-    /// Whether it means connections of the entry with this label.
+    /// True if it applies to connections of the entry with this label.
     pub fn means(&self, label: &str) -> bool {
         self.traffic.as_ref().is_none_or(|names| names.0.iter().any(|name| name == label))
     }

@@ -1,4 +1,4 @@
-//! Who sends to whom, by the names that a topology gives.
+//! Senders and receivers of traffic, by the names that a topology gives.
 
 use wildmatch::WildMatch;
 

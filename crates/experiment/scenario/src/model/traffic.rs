@@ -1,4 +1,4 @@
-//! What is sent: who, to whom, when, and how much.
+//! Traffic: senders, receivers, times and amounts.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ use vmcc_config::tagged::{Fault, common_schema, split_common};
 /// One entry of traffic: the shared part and its kind.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Traffic {
-    /// Who, to whom, when, and which settings of the hosts it replaces.
+    /// Senders, receivers, times, and the settings of the hosts that it replaces.
     #[serde(flatten)]
     pub common: Common,
-    /// How much.
+    /// Kind and amount.
     #[serde(flatten)]
     pub kind: TrafficKind,
 }
@@ -510,28 +510,28 @@ impl Traffic {
         self.common.protocol.unwrap_or(host.protocol)
     }
 
-    /// Whether it is left out of the scenario's own metrics.
+    /// True if it is left out of the scenario's own metrics.
     pub fn is_competing(&self) -> bool {
         self.common.competing.unwrap_or(self.kind.is_datagram())
     }
 }
 
 impl TrafficKind {
-    /// Whether it sends datagrams, which have no connections and react to nothing.
+    /// True if it sends datagrams, which have no connections and react to nothing.
     pub fn is_datagram(&self) -> bool {
         matches!(self, Self::OnOffUdp(_) | Self::CongestionGenerator(_))
     }
-    /// Whether its connections carry requests and answers, again and again.
+    /// True if its connections carry requests and answers, again and again.
     pub fn asks(&self) -> bool {
         let Self::Poisson(poisson) = self else { return matches!(self, Self::RequestResponse(_)) };
         poisson.kept_connections.is_some()
     }
-    /// Whether it sends over connections.
+    /// True if it sends over connections.
     pub fn has_connections(&self) -> bool {
         !self.is_datagram() && !matches!(self, Self::Probe(_))
     }
 
-    /// What its programs write at, and how much at a time, if there is a limit.
+    /// Write rate of its programs and bytes per write, if the rate is limited.
     pub fn writes_at(&self) -> Option<(BitsPerSec, Bytes)> {
         let (rate, chunk) = self.writing();
         rate.map(|rate| (rate, chunk.unwrap_or(WRITE_CHUNK)))

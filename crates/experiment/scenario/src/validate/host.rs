@@ -47,7 +47,7 @@ pub(super) fn check(host: &Host) -> Check {
     require(host.join_delay <= Nanos::from_secs(3600), "host.join_delay", "at most one hour")
 }
 
-/// Whether the registry has the algorithm.
+/// Checks that the registry has the algorithm.
 pub(super) fn algorithm(name: &str, path: &str) -> Check {
     Algorithm::by_name(name).map(|_| ()).map_err(|error| fault(path, error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! What types cannot say: impossible networks, contradictory settings, quantities that overflow.
+//! Checks that types cannot express: impossible networks, contradictory settings, quantities that overflow.
 
 mod host;
 mod traffic;
@@ -116,7 +116,7 @@ fn events(scenario: &Scenario) -> Check {
 /// More than Linux knows (`CONFIG_NR_CPUS` is 8192 at most).
 const PROCESSORS_MOST: u64 = 8192;
 
-/// What the kernel takes.
+/// Checks a quota against the limits of the kernel.
 fn quota(e: &ThrottleEvent, begins: Nanos, at: &dyn Fn(&str) -> String) -> Check {
     const LEAST: Nanos = Nanos::from_millis(1);
     require(e.quota >= LEAST, &at("quota"), "the kernel takes 1 ms and more")?;
@@ -178,7 +178,7 @@ fn subflows(scenario: &Scenario, event: &SubflowEvent, at: &dyn Fn(&str) -> Stri
     anybody_has(scenario, event, &meant.collect::<Vec<_>>(), at)
 }
 
-/// Whether one of these entries can have such a subflow, as far as that is known without the network.
+/// Checks that one of these entries can have such a subflow, as far as that is known without the network.
 fn anybody_has(
     scenario: &Scenario,
     event: &SubflowEvent,

@@ -72,7 +72,7 @@ fn a_vm_is_known_by_its_whole_name() {
     }
 }
 
-/// What a file says is no part of how a message about it is read.
+/// Text of the file does not change how a message about it is parsed.
 #[test]
 fn texts_of_the_file_are_quoted_as_they_are() {
     let refused = |text: &str| {

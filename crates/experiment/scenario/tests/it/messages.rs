@@ -1,4 +1,4 @@
-//! What people read when a scenario is wrong: reviewed texts.
+//! Messages for faulty scenarios: reviewed texts.
 
 use vmcc_scenario::{Document, Overrides};
 
@@ -294,7 +294,7 @@ fn a_name_that_does_not_exist() {
     );
 }
 
-/// What a refusal advises can be pasted into a shell, and does what it says.
+/// The command that a refusal suggests can be pasted into a shell, and does what it says.
 #[test]
 fn a_value_that_variants_decide_is_refused_with_a_command_that_works() {
     let text = "title = 't'\nduration = '1s'\n[topology]\nkind = 'parallel-paths'\npaths = 1\nrate = '1mbit'\ndelay = '1ms'\n\

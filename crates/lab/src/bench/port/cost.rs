@@ -1,4 +1,4 @@
-//! What a port costs per packet: its programs, from the kernel's own statistics, and the whole way of a packet.
+//! Cost of a port per packet: of its programs, by the kernel's statistics, and of a packet from `sendto` to the receiver's socket.
 
 use super::{FIRST_TCP_PORT, SHORT_LOOK, WARMUP, attach, classes, network};
 use crate::Error;
@@ -13,7 +13,7 @@ use vmcc_host::bench::Statistics;
 use vmcc_host::port::{self, RunTime};
 use vmcc_port::Backend;
 
-/// What the programs may be measured at, if the machine carries twice that.
+/// Upper bound of the rate at which programs are measured, in bit/s. The rate is half of what the machine carries.
 const MAX_BPS: f64 = 1e9;
 /// So high that no datagram ever waits.
 const NO_CAP_IN_THE_WAY: &str = "rate = '40gbit'";
@@ -27,7 +27,7 @@ const DATAGRAM: [u8; 1_400] = [0; 1_400];
 /// ECT(0), as an ECN sender's.
 const ECN_CAPABLE: u32 = 2;
 
-/// What a port costs per packet.
+/// Cost of a port per packet.
 #[derive(Debug, Serialize)]
 pub struct Cost {
     /// In each call of each program: the kernel's reading of its clock.
@@ -45,9 +45,9 @@ pub struct Cost {
 pub struct Programs {
     /// Classes and marking.
     pub configuration: &'static str,
-    /// What schedules the queues.
+    /// Backend: `htb` or `bpf`.
     pub backend: &'static str,
-    /// How many were sent.
+    /// Packets sent.
     pub packets: u64,
     /// The program that sees what leaves.
     pub tc_out_ns: f64,
@@ -174,8 +174,8 @@ fn programs(setting: &Setting, backend: &'static str, rate_bps: u64) -> Result<P
     })
 }
 
-/// What no statistics of the kernel tell: its own queues, calling the programs, and everything around. The difference
-/// to the way without a port is what the port costs.
+/// Cost from `sendto` to the receiver's socket, with a port and without; the difference is the cost of the port. It includes
+/// the kernel's own queues and the calls of the programs, which the kernel's statistics leave out.
 fn ways(backends: &[&str]) -> Result<Vec<Way>, Error> {
     let mut wanted = vec![("no port".to_owned(), None)];
     for backend in backends {

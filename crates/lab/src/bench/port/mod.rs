@@ -1,4 +1,4 @@
-//! How exact a port is, and what it costs.
+//! Accuracy of a port's rates and shares, and its cost.
 //!
 //! Rates are what the port's root queue counts as sent between two looks: the kernel's figure, not the programs'.
 
@@ -42,11 +42,11 @@ pub struct Cap {
     pub error: f64,
     /// Each look.
     pub looks_bps: Vec<f64>,
-    /// Whether the port is handed trains of segments.
+    /// True if segmentation offload is on: the port receives trains of segments.
     pub offload: bool,
 }
 
-/// What classes got of a port.
+/// Shares of a port that its classes got.
 #[derive(Debug, Serialize)]
 pub struct Share {
     /// Of the classes that sent.
@@ -62,17 +62,17 @@ pub struct Share {
 /// Many ports at the same time.
 #[derive(Debug, Serialize)]
 pub struct Many {
-    /// How many.
+    /// Number of ports.
     pub ports: usize,
     /// Connections over all.
     pub flows: usize,
-    /// What beginning to serve one took.
+    /// Mean time to attach one, in milliseconds.
     pub attach_ms_per_port: f64,
     /// The cap of each.
     pub rate_bps: u64,
-    /// What the slowest sent.
+    /// Rate of the slowest port, in bit/s.
     pub least_bps: f64,
-    /// What the fastest sent.
+    /// Rate of the fastest port, in bit/s.
     pub most_bps: f64,
     /// Packets marked, over all.
     pub marked: u64,
@@ -99,7 +99,7 @@ pub struct Report {
     pub many: Option<Many>,
 }
 
-/// What can be measured alone.
+/// Names of the cases, each of which can be measured alone.
 pub const CASES: [&str; 5] = ["cap", "share", "cost", "uncapped", "many"];
 
 /// Measures the cases of [`CASES`] that are `wanted`; `progress` hears what is next. Needs root.
@@ -157,7 +157,7 @@ fn attach(network: &Pair, path: usize, text: &str) -> Result<Port, Error> {
     Ok(network.client.run(move || Port::attach(&port_of(path), &config))?)
 }
 
-/// What the port's root queue has sent, in bytes.
+/// Bytes that the port's root queue has sent.
 fn sent(network: &Pair, path: usize) -> Result<u64, Error> {
     let port = network.client.port_index(&port_of(path))?;
     let root = network.client.run(move || TrafficControl::open()?.root(port));

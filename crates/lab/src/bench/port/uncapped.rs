@@ -21,7 +21,7 @@ const QUEUE: u32 = 0x0007_0000;
 /// Throughput of an uncapped port with marking beside the same without.
 #[derive(Debug, Serialize)]
 pub struct Ratio {
-    /// Whether the port is handed trains of segments.
+    /// True if segmentation offload is on: the port receives trains of segments.
     pub offload: bool,
     /// Median over the pairs of throughput with marking / without.
     pub median: f64,

@@ -1,4 +1,4 @@
-//! What no type can refuse.
+//! Checks of the configuration that types cannot express.
 
 use super::{Config, EndpointFlag, EndpointRule, Guard, Mptcp, Settings, SysctlName, Text, Value};
 use crate::guard::{CHI, OMEGA, Policy};
@@ -16,7 +16,7 @@ const OURS: &str = "mp_";
 /// More often costs more than it finds; more seldom is no keeping.
 const INTERVALS: std::ops::RangeInclusive<Nanos> = Nanos::new(1_000_000_000)..=Nanos::new(3_600_000_000_000);
 
-/// What is wrong with a key's value, or with the key.
+/// Error in a key or in its value.
 pub(super) struct Wrong {
     key: String,
     of_key: bool,
@@ -98,7 +98,7 @@ fn path(key: &str, path: &str) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// What has no effect and is no mistake: it may be switched off for a while.
+/// Settings that have no effect but are no error: the guard may be switched off for a while.
 fn unheeded(guard: &Guard, algorithms: &[Params]) -> Vec<String> {
     let policies = [
         ("dry_run", guard.dry_run),

@@ -1,4 +1,4 @@
-//! What the agent is told to keep, as a TOML text (docs/reference/agent.md).
+//! Configuration of the agent: the desired state of a host, as a TOML text (docs/reference/agent.md).
 
 mod check;
 mod sysctl;
@@ -20,13 +20,13 @@ use vmcc_config::{MAX_BYTES, Source};
 use vmcc_port::{FileError, PortConfig};
 use vmcc_units::{Bytes, Nanos};
 
-/// How often everything is looked at again when nothing is announced.
+/// Default of [`Config::interval`].
 const DEFAULT_INTERVAL: Nanos = Nanos::new(10_000_000_000);
 
-/// What the agent keeps.
+/// Desired state of a host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// How often everything is looked at again when nothing is announced.
+    /// Interval between reconciliations if nothing is announced.
     pub interval: std::time::Duration,
     /// The algorithms that are up.
     pub algorithms: Vec<Params>,
@@ -38,11 +38,11 @@ pub struct Config {
     pub cgroups: Vec<CgroupRule>,
     /// Ports of the agent's namespace that are served.
     pub ports: BTreeMap<String, PortConfig>,
-    /// What becomes of paths that an algorithm finds to share a bottleneck, and of others; `None`: nothing.
+    /// Policy of the guard for paths that an algorithm finds to share a bottleneck, and for others; `None`: no guard.
     pub guard: Option<Policy>,
-    /// Where figures can be asked for, if anywhere.
+    /// Address of the metrics server, if there is one.
     pub metrics: Option<SocketAddr>,
-    /// What of it has no effect, and why.
+    /// Settings that have no effect, with the reason.
     pub unheeded: Vec<String>,
 }
 
@@ -123,16 +123,16 @@ enum Value {
     Text(String),
 }
 
-/// What is set in one network namespace.
+/// Settings of one network namespace.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     /// The congestion control of new connections, by its name in the kernel.
     pub congestion_control: Option<String>,
-    /// Whether connections that run are given it, too: those that have what was the default before.
+    /// True if running connections switch to it, too: those that use the previous default.
     #[serde(default)]
     pub live: bool,
-    /// What a subflow may hold unsent.
+    /// Limit of unsent bytes per subflow.
     pub notsent_lowat: Option<Bytes>,
     /// Further sysctls of the network.
     #[serde(default)]
@@ -150,10 +150,10 @@ pub struct NamespaceRule {
     pub name: String,
     /// The congestion control of new connections, by its name in the kernel.
     congestion_control: Option<String>,
-    /// Whether connections that run are given it, too: those that have what was the default before.
+    /// True if running connections switch to it, too: those that use the previous default.
     #[serde(default)]
     live: bool,
-    /// What a subflow may hold unsent.
+    /// Limit of unsent bytes per subflow.
     notsent_lowat: Option<Bytes>,
     #[serde(default)]
     sysctl: BTreeMap<String, Value>,
@@ -162,7 +162,7 @@ pub struct NamespaceRule {
 }
 
 impl NamespaceRule {
-    /// What is set there.
+    /// Settings of each matching namespace.
     pub fn settings(&self) -> Settings {
         Settings {
             congestion_control: self.congestion_control.clone(),
@@ -174,7 +174,7 @@ impl NamespaceRule {
     }
 }
 
-/// What the connections of cgroups are given.
+/// Settings of the connections of cgroups.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CgroupRule {
@@ -206,7 +206,7 @@ pub struct Mptcp {
 pub struct EndpointRule {
     /// The interfaces whose addresses these are; `*` and `?` as above.
     pub nic: String,
-    /// What for.
+    /// Flags of the endpoints.
     pub flags: Vec<EndpointFlag>,
     /// Which addresses.
     #[serde(default)]
@@ -217,7 +217,7 @@ pub struct EndpointRule {
     pub id: Option<NonZeroU8>,
 }
 
-/// What an endpoint is for.
+/// Flag of an MPTCP endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EndpointFlag {

@@ -37,8 +37,8 @@ impl SysctlName {
         Self("net/ipv4/tcp_notsent_lowat".to_owned())
     }
 
-    /// Whether the kernel changes other things with it that stay changed when it gets its value back: a whole namespace's
-    /// interfaces with one value, or their addresses.
+    /// True if a write of it also changes other values, which the rollback of this one does not restore: those of all interfaces of
+    /// a namespace, or addresses of interfaces.
     pub(super) fn changes_others(&self) -> bool {
         const ALL: [&str; 5] = [
             "net/ipv4/ip_forward",

@@ -26,7 +26,7 @@ struct Known {
     longest: Duration,
     count: u64,
     last: Option<Instant>,
-    /// Why nothing can be noticed here.
+    /// Reason for which time off cannot be measured here.
     problem: Option<String>,
 }
 

@@ -21,7 +21,7 @@ const MAX_REQUEST_BYTES: u64 = 64;
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
 /// Those who listen at a time, at most.
 const MAX_LISTENERS: usize = 16;
-/// How long the agent waits for who asks, and who asks for the agent, which may be loading algorithms.
+/// Timeouts: of the agent for a client, and of a client for the agent, which may be loading algorithms.
 const AGENT_WAITS: Duration = Duration::from_millis(200);
 const ASKER_WAITS: Duration = Duration::from_secs(60);
 
@@ -124,17 +124,17 @@ fn ask(request: &str) -> Result<Option<UnixStream>, Error> {
     Ok(Some(agent))
 }
 
-/// Whether a process is, by its file `stat`: by a signal, or by who traces it.
+/// True if a process is stopped according to its file `stat`: by a signal, or by a tracer.
 fn is_stopped(stat: &str) -> bool {
     // The name before it, in parentheses, may contain anything.
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     state.is_some_and(|state| matches!(state, 'T' | 't'))
 }
 
-/// What the agent says of itself; `None` if none runs.
+/// Requests the agent's status document; `None` if no agent runs.
 ///
 /// # Errors
-/// It does not answer, or only root may ask it.
+/// The agent does not answer, or only root may ask it.
 pub fn view() -> Result<Option<Value>, Error> {
     let failed = |source| Error::State { path: SOCKET.into(), source };
     let Some(agent) = ask("status")? else { return Ok(None) };
@@ -147,7 +147,7 @@ pub fn view() -> Result<Option<Value>, Error> {
     serde_json::from_str(&text).map(Some).map_err(|e| failed(e.into()))
 }
 
-/// What the agent says from now on, a line of JSON each; `None` if none runs.
+/// Subscribes to the agent's events, one JSON object per line; `None` if no agent runs.
 pub(crate) fn listen() -> Result<Option<UnixStream>, Error> {
     ask("events")
 }

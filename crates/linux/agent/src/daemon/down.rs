@@ -10,20 +10,20 @@ use nix::libc;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// How long an agent may take to let go: it may be loading algorithms.
+/// Time that an agent may take to release its lock: it may be loading algorithms.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What [`undo`] did.
+/// Result of [`undo`].
 #[derive(Debug)]
 pub struct Undone {
     /// The agent that ran, and has ended.
     pub agent: Option<u32>,
-    /// What was put back, and what was left alone.
+    /// Events of the rollback: values that were restored, and values that were left alone.
     pub news: Vec<News>,
     /// Congestion controls that are no longer up, by their names in the kernel.
     pub removed: Vec<String>,
-    /// What could not be put back; it stays on record.
+    /// Values that could not be restored. They stay in the journal.
     pub problems: Vec<String>,
 }
 

@@ -41,17 +41,17 @@ impl Guarding {
         Self { of, stop, thread: Some(thread), news }
     }
 
-    /// Whether it runs.
+    /// True if the guard runs.
     pub(crate) fn is_on(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Whether it runs, and guards these so.
+    /// True if the guard runs with these algorithms and this policy.
     pub(crate) fn guards(&self, algorithms: &[Params], policy: Policy) -> bool {
         self.of.0 == algorithms && self.of.1 == policy && self.is_on()
     }
 
-    /// What it did since the last call.
+    /// Events since the last call.
     pub(crate) fn news(&self) -> Vec<News> {
         self.news.try_iter().collect()
     }

@@ -16,7 +16,7 @@ use vmcc_host::{cgroup, live, probe, upgrade};
 use vmcc_netlink::{Endpoint, PathManager, kernel_limit, os_code};
 use vmcc_port::PortConfig;
 
-/// What is set; of a network namespace, but for algorithms, which are one for the kernel.
+/// Resource that the agent sets. It belongs to a network namespace, but algorithms and cgroups belong to the kernel as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Item {
@@ -75,7 +75,7 @@ pub(crate) const UPGRADED: &str = "mptcp";
 /// The value of a port whose change a killed process did not finish.
 pub(crate) const HALF_DONE: &str = "half done";
 
-/// Why something cannot be read or set.
+/// Error while a resource is read or set.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
     #[error("{error}{}", error.remedy().map_or_else(String::new, |remedy| format!("; {remedy}")))]
@@ -115,13 +115,13 @@ pub(crate) enum Fault {
     Record(#[source] io::Error),
 }
 
-/// What helps where something has run out.
+/// Remedy where something has run out, as the end of a message; else empty.
 fn help(source: &io::Error) -> String {
     vmcc_host::remedy(source).map_or_else(String::new, |remedy| format!("; {remedy}"))
 }
 
 impl Fault {
-    /// Whether the kernel has no such thing (any more), as when its interface is gone.
+    /// True if the kernel has no such thing (any more), for example because its interface is gone.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self, Self::File { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
@@ -158,7 +158,7 @@ impl Item {
         }
     }
 
-    /// Whether it is somebody's alone: what is there already is not changed.
+    /// True if the resource has a single owner: one that exists already is not changed.
     pub(crate) fn is_exclusive(&self) -> bool {
         matches!(self, Self::Endpoint(_) | Self::EndpointAt(_) | Self::Port(_))
     }
@@ -337,7 +337,7 @@ fn set_limit(which: Limit, limit: u32) -> io::Result<()> {
     })
 }
 
-/// What a sysctl's file is given. A write of nothing at all is none, so an empty value is an empty line.
+/// Text that is written to a sysctl's file. An empty write has no effect, so an empty value becomes an empty line.
 fn line(value: Option<&str>) -> String {
     format!("{}\n", value.unwrap_or_default())
 }

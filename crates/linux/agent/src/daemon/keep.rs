@@ -8,7 +8,7 @@ use super::item::{Fault, HALF_DONE, Item, is_same_value, settling_text};
 use super::news::News;
 use super::record::{Entry, Place, Record};
 
-/// What is to be done to a thing that is wanted.
+/// Action that brings a resource to its desired value.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     /// It is as wanted, and was before.
@@ -47,7 +47,7 @@ fn step(now: Option<&str>, entry: Option<&Entry>, wanted: &str, exclusive: bool,
     }
 }
 
-/// Whether the agent has set it so, or was killed on the way.
+/// True if the agent set this value, or was killed while it did.
 fn is_ours(entry: &Entry, value: &str) -> bool {
     // The guard has endpoints settle, too.
     let settles = |one: &str| settling_text(&entry.item, one).is_some_and(|text| is_same_value(&text, value));
@@ -124,8 +124,8 @@ fn set(record: &mut Record, entry: &mut Entry, wanted: &str) -> Result<(), Fault
     Err(Fault::Changed { wanted: wanted.to_owned(), found: found.unwrap_or_default() })
 }
 
-/// What is ours where a value that was to be set is not there: what was `known` to be, and what is there; `None` if it is
-/// as before.
+/// Values that count as the agent's after a failed write: the `known` ones and the `found` one; `None` if the value is as
+/// before.
 fn after_failure(entry: &Entry, mut known: Vec<String>, found: Option<&str>) -> Option<Vec<String>> {
     if found == entry.before.as_deref() {
         return None;

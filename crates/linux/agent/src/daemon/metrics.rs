@@ -10,7 +10,7 @@ use vmcc_host::diag::{Diag, Subflow};
 use vmcc_telemetry::Kind::{Counter, Gauge};
 use vmcc_telemetry::{Figures, Histogram, Question, Server};
 
-/// What the agent counts of itself.
+/// Counters of the agent itself.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Own {
     pub(crate) values: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Own {
     pub(crate) rounds: u64,
     pub(crate) paths_closed: u64,
     pub(crate) reloads_refused: u64,
-    /// Whether that was so the last time: an older file is in force.
+    /// True if the last reload was refused: an older file is in force.
     pub(crate) file_refused: bool,
 }
 
@@ -66,7 +66,7 @@ fn text(own: &Own, off: Option<&Histogram>, question: Question) -> Result<String
         .map_err(|e| Error::Figures(e.to_string()))
 }
 
-/// Whether it is either end of the connection that asks, which is not to be counted: who asks may be here.
+/// True if the socket is either end of the scraping connection, which is not counted: the client may be on this host.
 fn asks(socket: &Subflow, question: Question) -> bool {
     let [local, remote] =
         [socket.local, socket.remote].map(|end| SocketAddr::new(end.ip().to_canonical(), end.port()));
@@ -93,7 +93,7 @@ fn of_agent(figures: &mut Figures, own: &Own) {
     }
 }
 
-/// What is known of an algorithm, if anything is.
+/// Reads a value from the status of an algorithm; `None` if it is unknown.
 type Figure = fn(&Status) -> Option<u64>;
 
 const OF_ALGORITHMS: [(&str, vmcc_telemetry::Kind, &str, Figure); 5] = [

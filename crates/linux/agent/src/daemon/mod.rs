@@ -65,20 +65,20 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use wait::{Waiter, Wake};
 
-/// How often the guard is asked for news.
+/// Interval at which events of the guard are polled.
 const GUARD_NEWS: Duration = Duration::from_secs(1);
 
-/// How many closed paths are remembered for who asks.
+/// Maximum number of closed paths in the status document.
 const MAX_CLOSED: usize = 64;
 
-/// Why the agent ended.
+/// Reason for which the agent ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// It was told to, and everything is as before, but for what it said.
     Restored {
         /// By SIGINT, as from a keyboard.
         interrupted: bool,
-        /// How much could not be put back, and stays on record.
+        /// Number of values that could not be restored. They stay in the journal.
         problems: usize,
     },
     /// It was told to leave everything as it is, to whoever comes next.
@@ -124,13 +124,13 @@ struct Agent {
     waiter: Waiter,
     /// State between rounds.
     rounds: Rounds,
-    /// What was said of what cannot be set.
+    /// Reported problems: values that cannot be set.
     problems: BTreeSet<String>,
     /// Warnings that were given and still hold.
     warnings: BTreeSet<String>,
     control: Control,
     guarding: Option<Guarding>,
-    /// What the last one knew while there is none.
+    /// State of the last guard, while none runs.
     guard_memory: Memory,
     /// The paths that the guard closed last.
     closed: VecDeque<Closed>,
@@ -200,7 +200,7 @@ impl Agent {
         due.into_iter().fold(self.config.interval.saturating_sub(last.elapsed()), Duration::min)
     }
 
-    /// How long to wait if nothing happens.
+    /// Longest time to wait if nothing happens.
     fn patience(&self, rest: Duration) -> Duration {
         let guard = self.guarding.is_some().then_some(GUARD_NEWS);
         let watchdog = sd_notify::watchdog_enabled().map(|most| most / 2);
@@ -238,7 +238,7 @@ impl Agent {
         }
     }
 
-    /// Why figures cannot be asked for, if they shall be.
+    /// Serves metrics as configured; returns the error if that fails.
     fn serve_metrics(&mut self) -> Option<String> {
         if self.metrics.as_ref().map(|metrics| metrics.at) == self.config.metrics {
             return None;
@@ -323,7 +323,7 @@ impl Agent {
     }
 }
 
-/// What the agent answers who asks how it is.
+/// Status document of the agent.
 fn view_of(
     path: &Path,
     guarding: Option<&Guarding>,

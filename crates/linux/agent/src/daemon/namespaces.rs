@@ -13,10 +13,10 @@ use std::time::Duration;
 use vmcc_config::ReadError;
 use vmcc_host::{ControlError, netns};
 
-/// Where `ip netns` names them.
+/// Folder of the names that `ip netns` gives.
 pub(crate) const NAMED: &str = "/run/netns";
 const OWN: &str = "/proc/thread-self/ns/net";
-/// How long a name may be without a namespace until it is taken for a leftover.
+/// Age from which a name without a namespace counts as a leftover.
 const COMING: Duration = Duration::from_secs(5);
 
 pub(crate) fn own() -> Result<OwnedFd, ControlError> {
@@ -36,7 +36,7 @@ pub(crate) fn named(name: &str) -> io::Result<Option<OwnedFd>> {
     open(&Path::new(NAMED).join(name))
 }
 
-/// Whether somebody is about to give a namespace a name: the file is there, and new.
+/// True if a namespace is about to get a name: the file exists and is new, but is no namespace yet.
 pub(crate) fn coming() -> bool {
     let new = |path: &Path| {
         let made = fs::metadata(path).and_then(|m| m.modified()).ok();
@@ -106,7 +106,7 @@ fn open(path: &Path) -> io::Result<Option<OwnedFd>> {
     Ok((filesystem == nix::sys::statfs::NSFS_MAGIC).then(|| file.into()))
 }
 
-/// Whether the kernel says that nothing that could be a namespace is there.
+/// True if the error means that nothing exists which could be a namespace.
 fn is_gone(error: &io::Error) -> bool {
     use nix::libc::{ENODEV, ENOENT, ENOTDIR, ENXIO, ESRCH};
     error.raw_os_error().is_some_and(|code| [ENODEV, ENOENT, ENOTDIR, ENXIO, ESRCH].contains(&code))

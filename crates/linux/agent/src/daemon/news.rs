@@ -1,4 +1,4 @@
-//! What the agent says, for people and for machines.
+//! Events of the agent, for people and for machines.
 
 use crate::guard::Deed;
 use serde::Serialize;
@@ -12,11 +12,11 @@ use vmcc_host::guard::CloseRequest;
 pub enum News {
     /// A value was set.
     Set {
-        /// Where.
+        /// Namespace, or `kernel`.
         place: String,
         /// Of what.
         what: String,
-        /// What was there.
+        /// Value before; `None`: nothing.
         from: Option<String>,
         /// The value.
         to: String,
@@ -30,40 +30,40 @@ pub enum News {
         /// Endpoint.
         what: String,
     },
-    /// What was there before is back.
+    /// The value from before the agent is restored.
     Restored {
-        /// Where.
+        /// Namespace, or `kernel`.
         place: String,
         /// Of what.
         what: String,
-        /// What the agent had set.
+        /// Value that the agent had set.
         from: Option<String>,
-        /// What is there; `None`: nothing.
+        /// Value now; `None`: nothing.
         to: Option<String>,
     },
     /// Somebody else changed a value of ours; it stays.
     LeftAlone {
-        /// Where.
+        /// Namespace, or `kernel`.
         place: String,
         /// Of what.
         what: String,
-        /// What is there; `None`: nothing.
+        /// Value now; `None`: nothing.
         found: Option<String>,
-        /// What was there before the agent.
+        /// Value before the agent.
         before: Option<String>,
     },
     /// It is not there any more, and with it what was set.
     Gone {
-        /// Where it was.
+        /// Namespace that it was in, or `kernel`.
         place: String,
-        /// What.
+        /// Resource.
         what: String,
-        /// What was there before the agent.
+        /// Value before the agent.
         before: Option<String>,
     },
     /// Something is not as it should be; it is tried again.
     Problem {
-        /// What.
+        /// Object and cause.
         text: String,
     },
     /// Something is as the file says, and not enough for what it is for.
@@ -78,7 +78,7 @@ pub enum News {
     },
     /// The file says something that has no effect.
     Unheeded {
-        /// What, and why.
+        /// Setting and reason.
         text: String,
     },
     /// A path was closed by the guard because an algorithm asked for it.
@@ -88,22 +88,22 @@ pub enum News {
     },
     /// Anything else that the guard did to a path.
     Guard {
-        /// What.
+        /// Action, path and reason.
         #[serde(flatten)]
         deed: Deed,
     },
     /// Everything that can be is as the file says.
     Ready {
-        /// How many values are set.
+        /// Number of values that are set.
         values: usize,
-        /// How many cannot be.
+        /// Number of values that cannot be set yet.
         problems: usize,
     },
     /// The file was read again.
     Reloaded,
     /// The file was to be read again and is not usable; what was read before counts.
     ReloadRefused {
-        /// What is wrong with it.
+        /// Error in the file.
         text: String,
     },
 }

@@ -1,8 +1,7 @@
-//! What was there before the agent changed it, on disk: whoever starts after it, however it ended, can go on or put it
-//! back.
+//! Journal on disk of the values from before the agent. However an agent ends, the next one can continue or restore them.
 //!
-//! A value is on record before it is changed, and until it is back. One agent at a time holds the lock; the kernel lets
-//! go of it when the process ends.
+//! A value is in the journal before it is changed, and until it is restored. One agent at a time holds the lock; the kernel
+//! releases it when the process ends.
 
 use super::item::Item;
 use crate::Error;
@@ -22,12 +21,12 @@ const VERSION: u32 = 2;
 /// Records are small; a larger file is not ours.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Where something is set: in a network namespace, or in the kernel as a whole.
+/// Place of a resource: a network namespace, or the kernel as a whole.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Place {
     /// The namespace's cookie, which no other gets; 0: the kernel.
     pub(crate) cookie: u64,
-    /// What people call it.
+    /// Name for messages.
     pub(crate) name: String,
 }
 
@@ -42,16 +41,16 @@ impl Place {
 pub(crate) struct Entry {
     pub(crate) place: Place,
     pub(crate) item: Item,
-    /// What was there before; `None`: nothing.
+    /// Value before the agent; `None`: nothing.
     pub(crate) before: Option<String>,
-    /// What the agent has, or may have, set; the last is the latest.
+    /// Values that the agent has, or may have, set; the last is the latest.
     pub(crate) ours: Vec<String>,
     /// Object ([`Item::object`]) at which this process has seen it so.
     #[serde(skip)]
     pub(crate) seen: Option<u64>,
 }
 
-/// What every version's record has.
+/// Fields that every version of the record has.
 #[derive(Debug, Deserialize)]
 struct Header {
     version: u32,
@@ -120,7 +119,7 @@ impl Record {
         }
     }
 
-    /// Whether an agent left anything, be it an empty folder.
+    /// True if an agent left anything, even an empty folder.
     pub(crate) fn is_left() -> Result<bool, Error> {
         Ok(Folder::open(PARENT, FOLDER).map_err(failed)?.is_some())
     }

@@ -20,7 +20,7 @@ use vmcc_host::{live, netns, several_paths};
 use vmcc_netlink::{Changes, Endpoint, Links};
 use wildmatch::WildMatch;
 
-/// What the agent's own namespace is called.
+/// Name of the agent's own namespace.
 const OWN: &str = "host";
 
 /// Kernel announcements that begin a round, by the cookies of the namespaces.
@@ -64,7 +64,7 @@ pub(crate) struct Round<'a> {
     record: &'a mut Record,
     memory: &'a mut Memory,
     pub(crate) news: Vec<News>,
-    /// What cannot be set now.
+    /// Values that cannot be set now.
     pub(crate) problems: BTreeSet<String>,
     /// Settings that are as the file says and cannot have their effect.
     pub(crate) warnings: BTreeSet<String>,
@@ -72,7 +72,7 @@ pub(crate) struct Round<'a> {
     seen: BTreeSet<u64>,
     /// Names of those that could not be.
     unsure: BTreeSet<String>,
-    /// Whether there may be more of them than are known.
+    /// True if there may be more namespaces than are known.
     blind: bool,
 }
 
@@ -380,7 +380,7 @@ impl<'a> Round<'a> {
         names.into_iter().for_each(|name| self.problem(name, &fault));
     }
 
-    /// What was set in a namespace went with it.
+    /// Removes entries from the journal whose namespace is gone: the values went with it.
     fn forget(&mut self, entries: &[record::Entry]) {
         for entry in entries {
             match self.record.remove(&entry.place, &entry.item) {

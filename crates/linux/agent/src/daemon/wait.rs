@@ -11,14 +11,14 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
-/// Where [`NAMED`] appears when the first namespace gets a name.
+/// Folder in which [`NAMED`] appears when the first namespace gets a name.
 const PARENT: &str = "/run";
-/// What is announced together comes within this time.
+/// Time within which related announcements arrive.
 const SETTLE: Duration = Duration::from_millis(50);
-/// How soon a name is looked at again that has no namespace yet: that it gets one is announced by nobody.
+/// Interval at which a name without a namespace is checked: nothing announces that it gets one.
 const COMING: Duration = Duration::from_millis(200);
 
-/// Why [`Waiter::wait`] came back.
+/// Reason for which [`Waiter::wait`] returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wake {
     /// Time is up.
@@ -125,7 +125,7 @@ impl Waiter {
     }
 }
 
-/// Whether anything was announced.
+/// True if anything was announced.
 fn changed(watches: &mut Watches) -> bool {
     // Each is asked, so that none tells of it again.
     watches.values_mut().map(|changes| changes.any()).fold(false, std::ops::BitOr::bitor)
@@ -133,7 +133,7 @@ fn changed(watches: &mut Watches) -> bool {
 
 const APPEARS: WatchMask = WatchMask::CREATE.union(WatchMask::MOVED_TO);
 
-/// Whether one of them can be read within `most`.
+/// True if one of them can be read within `most`.
 pub(crate) fn poll(fds: &[RawFd], most: Duration) -> io::Result<bool> {
     let wanted = |fd: &RawFd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
     let mut polled: Vec<libc::pollfd> = fds.iter().map(wanted).collect();

@@ -1,4 +1,4 @@
-//! What a configuration means in a network namespace as it is now.
+//! Desired state of a network namespace as it is now, from the configuration.
 
 use super::cgroups;
 use super::item::{Fault, Item, Limit, UPGRADED, endpoint_text, params_text, port_text};

@@ -97,7 +97,7 @@ pub(super) fn pay_left(say: Say<'_>) {
     left(|owed| pay_all(owed, say));
 }
 
-/// What is still owed after that. What was in a namespace that is gone is not.
+/// Performs pending undos; returns those that are still pending. Those of a namespace that is gone are dropped.
 fn pay_all(mut owed: Vec<Owed>, say: Say<'_>) -> Vec<Owed> {
     let places: BTreeSet<u64> = owed.iter().map(|one| one.place).collect();
     if places.is_empty() {

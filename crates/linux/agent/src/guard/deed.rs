@@ -1,11 +1,11 @@
-//! What the guard did to a path, and why.
+//! Actions of the guard on paths, with their reasons.
 
 use serde::Serialize;
 use std::fmt;
 use std::net::SocketAddr;
 use vmcc_host::diag::Subflow;
 
-/// What was done.
+/// Kind of action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -33,9 +33,9 @@ pub enum Action {
 /// Something that the guard did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Deed {
-    /// What.
+    /// Kind of action.
     pub action: Action,
-    /// Why.
+    /// Reason.
     pub reason: String,
     /// Inode number of the connection's network namespace.
     pub netns: u32,

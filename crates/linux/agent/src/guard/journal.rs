@@ -1,7 +1,7 @@
-//! What a guard has to take back, on disk: backups that were none, and endpoints that are away for a moment.
+//! Journal on disk of a guard's pending undos: subflows that it made backups, and endpoints that it removed for a moment.
 //!
-//! It is on record before it is done and off it after it is taken back, so a process may end anywhere. Each guard has a record
-//! of its own and holds its lock; the kernel lets go of that when the process ends, and whoever guards next pays.
+//! An entry is written before the change and removed after the undo, so a process may end anywhere. Each guard has a journal of
+//! its own and holds its lock. The kernel releases the lock when the process ends, and the next guard performs the undos.
 
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
@@ -128,7 +128,7 @@ fn boot() -> String {
     fs::read_to_string(BOOT).unwrap_or_default()
 }
 
-/// What one guard owes. There is a file only while it owes something.
+/// Pending undos of one guard. There is a file only while there are any.
 #[derive(Default)]
 pub(super) struct Journal {
     owed: Vec<Owed>,
@@ -178,7 +178,7 @@ impl Journal {
     }
 }
 
-/// What guards left that were killed. What of it is still owed after `pay` stays on record.
+/// Passes the pending undos of killed guards to `pay`. Those that it returns stay in the journal.
 pub(super) fn left(mut pay: impl FnMut(Vec<Owed>) -> Vec<Owed>) {
     let open = || Folder::open(PARENT, FOLDER).ok().flatten();
     let names = open().and_then(|folder| folder.names().ok()).unwrap_or_default();

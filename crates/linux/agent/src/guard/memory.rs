@@ -1,4 +1,4 @@
-//! What a guard knows that the next one needs.
+//! State that one guard passes on to the next.
 
 use super::resting::Restings;
 use std::fmt;

@@ -27,10 +27,10 @@ use vmcc_host::guard::{CloseRequest, Guard};
 use vmcc_host::{ControlError, Loaded};
 use warden::Warden;
 
-/// How soon [`Guards::watch`] notices that it is to stop.
+/// Interval at which [`Guards::watch`] checks whether to stop.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// What the guard did.
+/// Event of the guard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Did {
     /// It closed a path that an algorithm asked to close.

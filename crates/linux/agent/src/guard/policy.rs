@@ -1,13 +1,13 @@
-//! What the guard does, and what it does not.
+//! Policies of the guard, with their defaults and ranges.
 
 use std::time::Duration;
 use vmcc_multipath::{MAX_PATHS, MIN_PATHS};
 
-/// How long a subflow that is to be closed may take to empty.
+/// Default of [`Policy::drain`].
 const DRAIN: Duration = Duration::from_secs(1);
 /// RTOs of silence until a path has failed, if nobody says how many.
 pub const CHI: f64 = 2.0;
-/// How many times slower than the best a useless path is, if nobody says how many.
+/// Default factor by which a useless path is slower than the best.
 pub const OMEGA: f64 = 10.0;
 
 /// The policies of the guard.
@@ -71,7 +71,7 @@ impl Policy {
         Ok(self)
     }
 
-    /// Whether connections are looked at without being asked to.
+    /// True if connections are scanned without a request of an algorithm.
     pub(super) fn looks(&self) -> bool {
         self.failed.is_some() || self.useless.is_some()
     }

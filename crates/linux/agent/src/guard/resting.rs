@@ -6,10 +6,10 @@ use vmcc_host::diag::Subflow;
 
 /// The longest wait.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// How many are remembered; more would be a host that closes paths all the time.
+/// Maximum number of entries. More would mean a host that closes paths all the time.
 const MAX_ENTRIES: usize = 4096;
 
-/// How a path rests.
+/// State of a path in back-off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rest {
     Closed,
@@ -26,11 +26,11 @@ pub(super) struct Resting {
     pub(super) subflow: Subflow,
     pub(super) rest: Rest,
     since: Duration,
-    /// How often it has rested.
+    /// Number of back-offs so far.
     times: u32,
     /// Its socket was kept and is no backup any more: while that is there, so is the path.
     runs_on: bool,
-    /// What its namespace looked like then.
+    /// Hash of its namespace's topology at the first scan of the back-off.
     topology: Option<u64>,
 }
 
@@ -48,8 +48,8 @@ impl Resting {
         (self.rest, self.since, self.topology) = (Rest::Tried, now, None);
     }
 
-    /// Whether it is time: after `base`, doubled each time that it rested before. After a change of addresses, interfaces or
-    /// routes it is worth a try sooner, but never before `base`.
+    /// True if the back-off is over: `base`, doubled for each earlier back-off. After a change of addresses, interfaces or routes it
+    /// is only `base`.
     fn is_due(&self, now: Duration, base: Duration, topology: u64) -> bool {
         let changed = self.topology.is_some_and(|then| then != topology);
         let doubled = base.saturating_mul(1_u32.checked_shl(self.times - 1).unwrap_or(u32::MAX));

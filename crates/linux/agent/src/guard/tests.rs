@@ -276,7 +276,7 @@ fn one_path_stays_also_of_those_that_would_be_closed() {
     assert!(!survives(&all[0], &[all[0].clone(), lost], nobody), "the other one waits for a timeout");
 }
 
-/// What asks that `close` is closed and `keep` kept, by its cookie.
+/// Request to close `close`, given by its cookie, and to keep `keep`.
 fn request(close: &Subflow, keep: &Subflow) -> CloseRequest {
     CloseRequest { cookie: u64::from_ne_bytes(close.cookie), ..CloseRequest::between(close, keep, 1) }
 }

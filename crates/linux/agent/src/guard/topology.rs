@@ -1,4 +1,4 @@
-//! Whether addresses, interfaces or routes of a network namespace are as they were.
+//! Hash of a network namespace's addresses, interfaces and routes, which shows changes.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What is done about the paths of one network namespace that an algorithm or a look at them found: see [`Policy`].
+//! Actions on the paths of one network namespace that an algorithm or a scan has found: see [`Policy`].
 //!
 //! [`Policy`]: super::policy::Policy
 
@@ -16,7 +16,7 @@ use vmcc_host::ControlError;
 use vmcc_host::diag::{Diag, DiagError, Mptcp, Subflow};
 use vmcc_host::guard::{self, CloseRequest, Judged, Reopened};
 
-/// How long it is waited for another path to be alive.
+/// Timeout while no other path is alive.
 const ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// In the namespace. What is done is done in `all`, too, so that each decision is made by what is left by then.
@@ -31,7 +31,7 @@ pub(super) struct Visit<'a, 'm> {
 }
 
 impl Visit<'_, '_> {
-    /// What algorithms ask for; `again`: also those that could not be followed before.
+    /// Handles the requests of algorithms; `again`: also those that could not be fulfilled before.
     pub(super) fn requests(&mut self, again: bool) {
         let here = |one: &Asked| one.request.netns == self.netns && (again || one.until.is_none());
         let (here, left) = std::mem::take(&mut self.warden.asked).into_iter().partition(here);
@@ -81,7 +81,7 @@ impl Visit<'_, '_> {
         }
     }
 
-    /// What nobody has asked for.
+    /// Scans for paths to act on without a request.
     pub(super) fn look(&mut self, ours: &[&str]) {
         let policy = self.warden.policy;
         if policy.looks() {
@@ -245,7 +245,8 @@ impl Visit<'_, '_> {
         }
     }
 
-    /// Whether it is there, and the connection has another one that is alive. What was told that it would be closed is not.
+    /// True if the subflow exists and its connection has another one that is alive. In a dry run those do not count that were
+    /// reported as to be closed.
     fn survives(&self, subflow: &Subflow) -> bool {
         let told = &self.warden.told;
         let dry_run = self.warden.policy.dry_run;
@@ -263,7 +264,7 @@ impl Visit<'_, '_> {
     }
 }
 
-/// Whether it is there, and its connection carries on without it and without those that are `given_up`.
+/// True if the subflow exists and its connection continues without it and without those that are `given_up`.
 pub(super) fn survives(subflow: &Subflow, all: &[Subflow], given_up: impl Fn(&Subflow) -> bool) -> bool {
     let token = |s: &Subflow| s.mptcp.map(|mptcp| mptcp.token_local);
     let is_other = |s: &Subflow| s.cookie != subflow.cookie && token(s) == token(subflow);

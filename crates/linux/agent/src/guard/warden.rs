@@ -1,4 +1,4 @@
-//! When and where something is to be done about paths; [`Visit`] does it.
+//! Scheduler of the guard: decides when and in which namespaces to act on paths; [`Visit`] acts.
 
 use super::Did;
 use super::debts;
@@ -13,9 +13,9 @@ use vmcc_host::ControlError;
 use vmcc_host::diag::{Diag, DiagError, Subflow};
 use vmcc_host::guard::{self, CloseRequest, Guard};
 
-/// How often paths are looked at.
+/// Interval between scans of the paths.
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);
-/// How many sockets are remembered as told of.
+/// Maximum number of sockets that are remembered as reported.
 const MAX_TOLD: usize = 4096;
 
 /// A subflow that is a backup and is to be closed.
@@ -31,14 +31,14 @@ pub(super) struct Draining {
 pub(super) struct Asked {
     pub(super) request: CloseRequest,
     pub(super) kernel_name: &'static str,
-    /// How long it is waited for another path to be alive; `None` if it has not been looked at.
+    /// Time until which another path may become alive; `None` if the request has not been examined yet.
     pub(super) until: Option<Duration>,
 }
 
-/// Who is told what is done.
+/// Callback for actions and errors.
 pub(super) type Say<'a> = &'a mut dyn FnMut(Result<Did, ControlError>);
 
-/// What is known between visits.
+/// State between visits.
 pub(super) struct Warden<'a> {
     pub(super) policy: Policy,
     looked: Option<Duration>,
@@ -76,7 +76,7 @@ impl<'a> Warden<'a> {
         self.asked.extend(requests.into_iter().map(|request| Asked { request, kernel_name, until: None }));
     }
 
-    /// What is due now. A namespace is entered, and its sockets are listed, once for all of it.
+    /// Performs the actions that are due. A namespace is entered, and its sockets are listed, once for all of them.
     pub(super) fn turn(&mut self, guards: &[Guard], say: Say<'_>) {
         let now = self.memory.now();
         let looks = self.looked.is_none_or(|then| now - then >= SCAN_INTERVAL);
@@ -118,7 +118,7 @@ impl<'a> Warden<'a> {
         all
     }
 
-    /// What was done there. With `ours`, the algorithms that are guarded, it is looked at what nobody has asked for.
+    /// Visits a namespace and returns the actions. With `ours`, the guarded algorithms, it also scans for paths without a request.
     fn visit(
         &mut self,
         netns: u32,
@@ -169,7 +169,7 @@ impl<'a> Warden<'a> {
     }
 }
 
-/// Whether it is said for the first time of a socket: what is found again and again is said once.
+/// True for the first report of a socket: repeated findings are reported once.
 pub(super) fn is_new(told: &mut BTreeSet<(u32, [u8; 8])>, netns: u32, subflow: &Subflow) -> bool {
     if told.len() >= MAX_TOLD {
         told.clear();

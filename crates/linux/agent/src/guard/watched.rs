@@ -1,4 +1,4 @@
-//! What the paths of a network namespace's connections did over time: which have failed, which are of no use.
+//! History of the paths of a network namespace's connections: which have failed, which are useless.
 
 use super::policy::Policy;
 use std::collections::{BTreeMap, HashMap};
@@ -6,16 +6,17 @@ use std::net::IpAddr;
 use std::time::Duration;
 use vmcc_host::diag::{CaState, Subflow};
 
-/// What the kernel takes a round trip's deviation to be at least, for a timeout (`TCP_RTO_MIN`).
+/// Lower bound of the deviation in the kernel's RTO (`TCP_RTO_MIN`).
 const LEAST_DEVIATION_US: u64 = 200_000;
-/// How many timeouts in a row are waited for at most: each takes twice the time of the one before.
+/// Maximum number of consecutive timeouts to wait for: each takes twice the time of the one before.
 const MAX_TIMEOUTS: f64 = 8.0;
-/// How many it takes where other connections are heard between the same addresses: full queues silence one of them for a
-/// while, a path that has failed all.
+/// Number of timeouts to wait for where other connections between the same addresses are heard: full queues silence one
+/// connection for a while, a failed path silences all.
 const ALONE_TIMEOUTS: f64 = 6.0;
-/// How many it takes at most because a path loses much: five are improbable up to a quarter, and a path that loses more is of little use.
+/// Maximum number of timeouts to wait for because of a path's losses: five are improbable up to a loss rate of a quarter, and a
+/// path that loses more is of little use.
 const LOSSY_TIMEOUTS: f64 = 5.0;
-/// How probable it may be that a path which only loses packets, as it did before, has lost that many retransmissions in a row.
+/// Accepted probability that a path with its previous loss rate, but no failure, has lost that many retransmissions in a row.
 const CHANCE: f64 = 1e-3;
 /// Of what was sent and lost, how much still counts at the next look: half after 2.6 s.
 const FADES: f64 = 7.0 / 8.0;
@@ -47,23 +48,23 @@ impl Finding {
     }
 }
 
-/// What is remembered of a subflow.
+/// State of a subflow between scans.
 #[derive(Debug, Clone, Copy)]
 struct Past {
     acked: u64,
-    /// When more was acknowledged, or nothing was due.
+    /// Last time at which more was acknowledged, or nothing was due.
     heard: Duration,
     /// At how many of its unanswered timeouts the retransmission left this host. Never more than there were at any look:
     /// what a recovery or a tail loss probe sends again is no timeout's.
     left: u32,
-    /// What had been sent again at the last look.
+    /// Retransmitted packets at the last scan.
     resent_pkt: u32,
     losses: Losses,
-    /// Whether more was acknowledged since the last look.
+    /// True if more was acknowledged since the scan before.
     delivers: bool,
     /// For how long it has had something to send.
     busy_us: u64,
-    /// What had been acknowledged, and the latter, when the window began; `None` if it was not there.
+    /// Acknowledged bytes and `busy_us` when the window began; `None` if the subflow did not exist then.
     at_window: Option<(u64, u64)>,
 }
 
@@ -74,12 +75,12 @@ impl Past {
     }
 }
 
-/// What a subflow sent and what of it was lost, lately, while it was heard.
+/// Bytes that a subflow sent and lost recently, while it was heard.
 #[derive(Debug, Clone, Copy, Default)]
 struct Losses {
     sent: f64,
     lost: f64,
-    /// What had been sent and sent again at the last look.
+    /// Bytes sent and retransmitted at the last scan.
     at_look: (u64, u64),
 }
 
@@ -97,7 +98,7 @@ impl Losses {
         self.at_look = now;
     }
 
-    /// How many retransmissions such a path loses in a row only by a rare chance.
+    /// Number of consecutive retransmissions that such a path loses only by a rare chance.
     fn improbable(&self) -> f64 {
         let share = self.lost / self.sent.max(1.0);
         if share <= 0.0 { 0.0 } else { (CHANCE.ln() / share.min(0.99).ln()).min(LOSSY_TIMEOUTS) }
@@ -119,7 +120,7 @@ fn token(subflow: &Subflow) -> u32 {
 #[derive(Debug, Default)]
 pub(super) struct Watched {
     past: BTreeMap<Key, Past>,
-    /// When the window began in which rates are compared, the same for all.
+    /// Begin of the window in which rates are compared, the same for all.
     window: Option<Duration>,
     /// Something was under way, or had arrived, at the last look.
     busy: bool,
@@ -255,7 +256,7 @@ impl Watched {
     }
 }
 
-/// How long ago anything came from the other end, between two addresses, on any connection.
+/// Time in ms since anything came from the other end, by pair of addresses, on any connection.
 type Heard = HashMap<(IpAddr, IpAddr), u32>;
 
 fn heard(all: &[Subflow]) -> Heard {
@@ -276,12 +277,12 @@ fn is_used(subflow: &Subflow) -> bool {
     subflow.established && subflow.mptcp.is_some_and(|mptcp| mptcp.established && !mptcp.backup)
 }
 
-/// Whether one path can carry what another one did.
+/// True if a path can carry what another one did.
 pub(super) fn is_alive(subflow: &Subflow) -> bool {
     is_used(subflow) && subflow.ca_state != CaState::Loss
 }
 
-/// Whether something that was sent is to be acknowledged. Whoever opened it counts its SYN's acknowledgment as a byte.
+/// True if sent data is not acknowledged yet. The end that opened the subflow counts the acknowledgment of its SYN as a byte.
 pub(super) fn is_due(subflow: &Subflow) -> bool {
     let once = subflow.bytes_sent.saturating_sub(subflow.bytes_retransmitted);
     once > subflow.bytes_acked || (subflow.in_flight_pkt > 0 && once == subflow.bytes_acked)

@@ -13,7 +13,7 @@ use vmcc_port::PortStats;
 pub struct Listed {
     /// Counters of each, those of one budget once.
     pub ports: Vec<PortStats>,
-    /// Why others are not among them.
+    /// Errors of the ports that could not be read.
     pub unreadable: Vec<PortError>,
     /// Devices of budgets whose ports are gone.
     pub unused_budgets: Vec<String>,
@@ -51,10 +51,10 @@ pub fn stats(name: &str) -> Result<PortStats, Error> {
     Ok(port::peek(name)?)
 }
 
-/// What [`repair`] found and did.
+/// Result of [`repair`].
 #[derive(Debug)]
 pub struct Repaired {
-    /// How the port differed from what it was set to.
+    /// Differences between the port and its settings, before the repair.
     pub differences: Vec<String>,
     /// Its counters, which are new if it was repaired.
     pub stats: PortStats,
@@ -76,7 +76,7 @@ pub fn repair(name: &str) -> Result<Repaired, Error> {
     Ok(Repaired { differences: stats.differences, stats: repaired? })
 }
 
-/// What [`unmark`] found and did.
+/// Result of [`unmark`].
 #[derive(Debug)]
 pub enum Unmarked {
     /// It was served, and is no longer; its last counters, unless somebody had removed the program that kept them.
@@ -104,14 +104,14 @@ pub fn unmark(name: &str) -> Result<Unmarked, Error> {
     }
 }
 
-/// What [`unmark_all`] did.
+/// Result of [`unmark_all`].
 #[derive(Debug)]
 pub struct UnmarkedAll {
     /// Ports that are no longer served.
     pub ended: Vec<String>,
     /// Ports that were gone.
     pub gone: Vec<String>,
-    /// Why others are still served.
+    /// Errors of the ports that are still served.
     pub failed: Vec<Error>,
 }
 

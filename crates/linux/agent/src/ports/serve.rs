@@ -6,7 +6,7 @@ use std::time::Duration;
 use vmcc_host::port::{self, Port, PortError};
 use vmcc_port::{Backend, PortConfig, PortStats};
 
-/// How soon [`Served::hold`] notices that it is to stop, or that its port is gone.
+/// Interval at which [`Served::hold`] checks whether to stop, and whether its port is gone.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A port that is served. Dropped, it is no longer; [`Served::keep`] leaves it served.
@@ -14,18 +14,18 @@ pub struct Served {
     port: Port,
     /// Its counters right after it was set.
     pub stats: PortStats,
-    /// Why it has this backend.
+    /// Reason for the choice of this backend.
     pub backend_reason: String,
-    /// What was changed, if it was served before.
+    /// Changes, if the port was served before.
     pub changed: Option<Changed>,
 }
 
-/// What a change of a served port did.
+/// Result of a change of a served port.
 #[derive(Debug, Default)]
 pub struct Changed {
     /// Classes that it had and has no longer.
     pub removed_classes: Vec<String>,
-    /// What waited in them and did not leave in time.
+    /// Packets that waited in them and did not leave in time.
     pub dropped_packets: u64,
 }
 
@@ -109,7 +109,7 @@ impl Served {
     }
 }
 
-/// Why this backend.
+/// Reason for the choice of this backend.
 fn backend_reason(config: &PortConfig, chosen: Backend) -> String {
     match (config.backend, chosen) {
         (_, Backend::Auto) => "no rate and one class: the queue that is there stays".to_owned(),

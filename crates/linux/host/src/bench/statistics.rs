@@ -31,8 +31,8 @@ impl Statistics {
         Ok(Self { _open: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    /// What they say of a program that does nothing, in nanoseconds per call: the kernel reads its clock before and
-    /// after, and part of that counts. It is in every other program's figure as well.
+    /// Overhead of a program that does nothing, in nanoseconds per call. The kernel reads its clock before and after
+    /// each call, and part of that counts. Every other program's figure includes it as well.
     ///
     /// # Errors
     /// The kernel takes no such program.

@@ -1,4 +1,4 @@
-//! What later kernels append to `struct tcp_info`, behind the part that the netlink library reads.
+//! Fields that later kernels append to `struct tcp_info`, behind the part that the netlink library reads.
 
 use super::subflow::attributes;
 use netlink_packet_sock_diag::inet::nlas::TcpInfoBuffer;

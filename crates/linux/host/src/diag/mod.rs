@@ -27,7 +27,7 @@ use vmcc_netlink::{Connection, os_code};
 /// cannot fill the memory.
 const MAX_SOCKETS: usize = 1 << 20;
 
-/// Why socket diagnostics failed.
+/// Error of socket diagnostics.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DiagError {
@@ -47,7 +47,7 @@ pub enum DiagError {
         local: SocketAddr,
         /// Remote end of the subflow.
         remote: SocketAddr,
-        /// What the kernel answered.
+        /// Error that the kernel returned.
         #[source]
         source: io::Error,
     },

@@ -64,7 +64,7 @@ impl EcnFeedback {
     }
 }
 
-/// What MPTCP adds to a TCP socket.
+/// MPTCP attributes of a TCP socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Mptcp {
     /// Token of the connection at this end: the same on each of its subflows.
@@ -95,7 +95,7 @@ pub struct Subflow {
     /// Index of the interface that it is bound to; 0: none.
     #[serde(skip)]
     pub interface: u32,
-    /// What the kernel tells sockets apart by.
+    /// Socket cookie, by which the kernel identifies sockets.
     #[serde(skip)]
     pub cookie: [u8; 8],
     /// In TCP's state ESTABLISHED (listings also hold half-closed sockets).
@@ -104,7 +104,7 @@ pub struct Subflow {
     pub algorithm: String,
     /// Both ends negotiated ECN: marks are echoed.
     pub ecn: bool,
-    /// How they are echoed.
+    /// Kind of ECN feedback.
     pub ecn_feedback: EcnFeedback,
     /// Present on MPTCP subflows.
     pub mptcp: Option<Mptcp>,
@@ -151,10 +151,10 @@ pub struct Subflow {
     /// Timeouts in a row that were not answered, those included at which this host's queue refused the retransmission.
     #[serde(skip)]
     pub unanswered_timeouts: u32,
-    /// How long ago anything came from the other end, be it an acknowledgment of nothing new.
+    /// Time since anything arrived from the other end, including acknowledgments of nothing new, in milliseconds.
     #[serde(skip)]
     pub heard_ms_ago: u32,
-    /// How long ago it last gave data to this host's queue.
+    /// Time since it last passed data to this host's queue, in milliseconds.
     #[serde(skip)]
     pub sent_ms_ago: u32,
     /// Retransmission timeouts; from Linux 6.7 on.

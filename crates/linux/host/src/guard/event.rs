@@ -1,4 +1,4 @@
-//! What an algorithm leaves in the ring buffer.
+//! Requests that an algorithm writes to the ring buffer.
 
 use crate::shared::algorithm::{CloseEvent, Ends};
 use serde::Serialize;
@@ -8,11 +8,11 @@ use zerocopy::FromBytes;
 /// An algorithm's wish to close a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CloseRequest {
-    /// When, on the clock that counts from boot.
+    /// Time of the request, in nanoseconds on `CLOCK_MONOTONIC`.
     pub time_ns: u64,
     /// Cookie of the socket to close; 0: nobody had asked for it yet.
     pub cookie: u64,
-    /// What the peer had acknowledged on it.
+    /// Bytes that the peer had acknowledged on it.
     pub bytes_acked: u64,
     /// Token of the MPTCP connection.
     pub token: u32,

@@ -1,4 +1,4 @@
-//! What can be done to a subflow besides closing it, in the calling thread's network namespace.
+//! Operations on a subflow besides closing it, in the calling thread's network namespace.
 
 use crate::diag::Subflow;
 use crate::error::ControlError;
@@ -7,7 +7,7 @@ use std::net::IpAddr;
 pub use vmcc_netlink::Endpoint;
 use vmcc_netlink::{PathManager, SubflowEnds};
 
-/// What became of a path that was to be opened again.
+/// Outcome of reopening a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reopened {
     /// The path manager was asked for it.
@@ -44,7 +44,7 @@ pub fn set_backup(subflow: &Subflow, backup: bool) -> Result<bool, ControlError>
     allowed(asked).map_err(|e| failed("set the priority of", subflow, e))
 }
 
-/// Whether the kernel lets user space manage the paths of this connection.
+/// True if the kernel lets user space manage the paths of this connection.
 fn allowed(asked: io::Result<()>) -> io::Result<bool> {
     match asked {
         Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(false),

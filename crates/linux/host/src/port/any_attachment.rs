@@ -95,7 +95,7 @@ impl AnyAttachment {
         }
     }
 
-    /// What is on record about it.
+    /// Content of its record.
     pub(crate) fn recorded(&self) -> Option<Content> {
         match self {
             Self::Own(served) => served.recorded(),

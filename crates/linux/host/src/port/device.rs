@@ -18,7 +18,7 @@ pub(crate) const OUR_HANDLE: u32 = 0xc0de_0000;
 /// The handle of clsact and ingress, which are not in the way.
 const INGRESS: u32 = 0xffff_0000;
 
-/// What the devices of shared rates are called, with a number behind it.
+/// Name prefix of the devices of shared rates; a number follows.
 const PREFIX: &str = "vmccb";
 
 /// A root queue that can be put back.
@@ -34,15 +34,15 @@ pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) index: u32,
     pub(crate) ethernet: bool,
-    /// What its packets begin with, `ARPHRD_...`.
+    /// Link-layer type, `ARPHRD_...`.
     link_layer: u16,
     /// The driver, if it is only software.
     kind: Option<String>,
     pub(crate) facts: Facts,
     pub(crate) tc: TrafficControl,
-    /// What [`Device::restore`] puts back; nothing stands for the kernel's default.
+    /// Root queue that [`Device::restore`] puts back; `None`: the kernel's default.
     pub(crate) previous: Option<Previous>,
-    /// Whether clsact came with us, so that it goes with us.
+    /// True if clsact was added with ours, so that it is removed with ours.
     pub(crate) made_clsact: bool,
 }
 
@@ -69,13 +69,13 @@ impl Device {
         })
     }
 
-    /// How its packets begin; refused if the program could not read them.
+    /// Link-layer framing of its packets; refused if the program could not read them.
     pub(crate) fn frame(&self) -> Result<Frame, PortError> {
         let unknown = || PortError::LinkLayer { port: self.name.clone(), number: self.link_layer };
         Frame::of(self.link_layer).ok_or_else(unknown)
     }
 
-    /// Whether it is a tap or tun of several queues, whose driver gives each packet to one by rules of its own.
+    /// True if it is a tap or tun with several queues, whose driver assigns packets to queues by its own rules.
     pub(crate) fn picks_queues(&mut self) -> Result<bool, PortError> {
         let tun = self.kind.as_deref() == Some("tun");
         Ok(tun && self.root()?.is_some_and(|root| root.kind == MANY_QUEUES))
@@ -117,7 +117,7 @@ impl Device {
         gone_is_fine(removed).map_err(|e| PortError::kernel(&self.name, "remove its clsact", e))
     }
 
-    /// What is at the root instead of ours, and what comes of it.
+    /// Root queue in place of ours, and the consequence, as a message.
     pub(crate) fn other_root(&mut self) -> Result<String, PortError> {
         let found = match self.root()? {
             Some(root) if root.handle != 0 => {
@@ -131,7 +131,7 @@ impl Device {
         ))
     }
 
-    /// Whether the root queue is one of ours.
+    /// True if the root queue is one of ours.
     pub(crate) fn has_our_queues(&mut self) -> Result<bool, PortError> {
         Ok(self.root()?.is_some_and(|root| root.handle == OUR_HANDLE))
     }
@@ -186,7 +186,7 @@ pub(crate) fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Whether a port is the device of a shared rate, which is no port to its users.
+/// True if a port is the device of a shared rate, which is no port to its users.
 pub(crate) fn is_shared_device(name: &str) -> bool {
     let number = name.strip_prefix(PREFIX);
     number.is_some_and(|number| number.len() == 8 && number.bytes().all(|b| b.is_ascii_hexdigit()))

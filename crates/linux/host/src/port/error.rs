@@ -1,11 +1,11 @@
-//! Why a port could not be served.
+//! Errors of serving a port.
 
 use crate::error::ControlError;
 use std::io;
 use std::path::PathBuf;
 use vmcc_port::ConfigError;
 
-/// Why a port is not served, or not as asked. What was there before is there still.
+/// Error of serving a port, or of serving it as configured. The state before is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
@@ -60,7 +60,7 @@ pub enum PortError {
     ForeignQueue {
         /// The port.
         port: String,
-        /// What is there.
+        /// Queue on the port.
         queue: String,
     },
     /// A rule that goes by the length of a queue, on a port where none builds.
@@ -112,7 +112,7 @@ pub enum PortError {
     OtherQueues {
         /// The port.
         port: String,
-        /// Whether the queues are vmcc's now.
+        /// True if the queues are vmcc's now.
         queues: bool,
     },
     /// The kernel refused the program.
@@ -128,11 +128,11 @@ pub enum PortError {
     Feature {
         /// The port.
         port: String,
-        /// What it cannot do.
+        /// Unsupported feature.
         feature: String,
         /// The system's error.
         cause: String,
-        /// What mends it.
+        /// Remedy.
         remedy: String,
     },
     /// The kernel refused a queue, a class or a filter.
@@ -140,7 +140,7 @@ pub enum PortError {
     Kernel {
         /// The port.
         port: String,
-        /// What was tried.
+        /// Attempted action.
         action: String,
         /// The system's error.
         #[source]
@@ -160,7 +160,7 @@ pub enum PortError {
     Control(#[from] ControlError),
 }
 
-/// How a port is served, with queues of ours or without.
+/// Phrase for a port that is served with queues of ours or without.
 fn kept(queues: bool) -> &'static str {
     if queues {
         "with queues of vmcc's own (a rate, or several classes)"

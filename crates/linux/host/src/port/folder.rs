@@ -51,7 +51,7 @@ impl Folder {
         Ok(fd.map(|fd| Self { path, fd }))
     }
 
-    /// Where a file is, for messages.
+    /// Path of a file, for messages.
     pub fn path(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -83,7 +83,7 @@ impl Folder {
         file.ok_or_else(|| io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Whether `file` is the one of this name.
+    /// True if `file` is the one of this name.
     pub fn is(&self, name: &str, file: &File) -> io::Result<bool> {
         let ours = file.metadata()?.ino();
         Ok(fstatat(&self.fd, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|found| found.st_ino == ours))

@@ -1,6 +1,6 @@
-//! What a port's packets begin with.
+//! Link-layer framing of a port's packets.
 
-/// Where the program finds the IP header.
+/// Position of the IP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Frame {
     /// Behind an Ethernet header.

@@ -136,7 +136,7 @@ fn virtual_queues(call: Call<'_>) {
     assert_eq!(call(MARKING_DRAIN, [30_000 << 8, GIGABIT, 65_536, 1_000_000], &NONE), 0);
 }
 
-/// What of 100 Mbit/s (12.5 MB/s) a class of quantum `own` has beside those of the table: a share of the round.
+/// Rate of a class of quantum `own` beside `others` at 100 Mbit/s (12.5 MB/s): its share of the round.
 fn beside(call: Call<'_>, own: u64, others: &[(u64, u64)]) -> u64 {
     const RATE: u64 = 12_500_000;
     let mut table = NONE;

@@ -60,7 +60,7 @@ use std::path::Path;
 use vmcc_netlink::Links;
 use vmcc_port::{Backend, PortConfig, PortStats};
 
-/// What the programs of a port took.
+/// Run times of a port's programs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RunTimes {
     /// The tc program, for packets that leave.
@@ -155,7 +155,7 @@ impl Port {
         netns::within(self.netns.as_fd(), move || unless_gone(name, stats))?
     }
 
-    /// What its programs took. Nothing for a port that shares its VM's budget, which is not where those sit.
+    /// Run times of its programs. Zero for a port that shares its VM's budget: those are on the shared device.
     ///
     /// # Errors
     /// The port's network namespace cannot be entered; the kernel refuses.
@@ -187,7 +187,7 @@ impl Port {
         }
     }
 
-    /// Whether an earlier process left the port on purpose ([`Port::keep`]); not one that was killed while it held it.
+    /// True if an earlier process left the port on purpose ([`Port::keep`]); false if it was killed while it held it.
     pub fn is_kept(&self) -> bool {
         self.served().recorded().is_some_and(|content| content.kept)
     }
@@ -238,7 +238,7 @@ pub fn peek(port: &str) -> Result<PortStats, PortError> {
     unless_gone(port, looked)
 }
 
-/// How a port is served.
+/// Serving state of a port.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Serving {
     /// Not by vmcc.
@@ -249,7 +249,7 @@ pub enum Serving {
     As(Box<PortConfig>),
 }
 
-/// How a port of the calling thread's network namespace is served.
+/// Serving state of a port in the calling thread's network namespace.
 ///
 /// # Errors
 /// No such port, or the kernel refuses.
@@ -268,10 +268,10 @@ pub(crate) fn try_load() -> Result<(), PortError> {
     Program::load(program::Source::Leaf, frame::Frame::Ethernet).map(drop)
 }
 
-/// Whether this kernel takes a backend.
+/// Tests whether this kernel supports a backend.
 ///
 /// # Errors
-/// Why it does not.
+/// The reason, if it does not.
 pub fn usable(backend: Backend) -> Result<(), String> {
     match backend {
         Backend::Bpf => Bpf::try_load(),

@@ -1,4 +1,4 @@
-//! What a configuration means on one port: rates, quanta and buffers of each class as the queues and the tc program
+//! Configuration resolved for one port: rates, quanta and buffers of each class as the queues and the tc program
 //! take them.
 
 use super::error::PortError;
@@ -9,7 +9,7 @@ use vmcc_units::{BitsPerSec, Bytes, Limit, Nanos, Packets};
 
 /// The rate that stands for none: 100 Gbit/s, in bytes per second.
 const UNCAPPED: u64 = 12_500_000_000;
-/// What a class without a guarantee gets under strict priority before it borrows, in bytes per second: nearly
+/// Rate of a class without a guarantee under strict priority before it borrows, in bytes per second: nearly
 /// nothing.
 pub(crate) const NO_RIGHT: u64 = 1_000;
 /// HTB takes quanta of up to 200,000 bytes without complaint.
@@ -18,11 +18,11 @@ const MAX_QUANTUM_FRAMES: u64 = 60;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ClassPlan {
     pub(crate) name: String,
-    /// What it has a right to, in bytes per second.
+    /// Assured rate, in bytes per second.
     pub(crate) right: u64,
-    /// What it may use, in bytes per second.
+    /// Ceiling, in bytes per second.
     pub(crate) ceiling: u64,
-    /// What it may send per round, in bytes.
+    /// Quantum, in bytes per round.
     pub(crate) quantum: u32,
     /// 0 is served first.
     pub(crate) priority: u32,
@@ -30,22 +30,22 @@ pub(crate) struct ClassPlan {
     /// The setting that says so.
     pub(crate) limit_key: String,
     pub(crate) rule: Rule,
-    /// What no computed threshold exceeds.
+    /// Upper bound of computed thresholds.
     pub(crate) most_bytes: u64,
     /// A longer queue is overloaded.
     pub(crate) overload_bytes: u64,
-    /// What the queue holds at most.
+    /// Capacity of the queue.
     pub(crate) buffer_bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plan {
-    /// Whether the port has a rate or several classes, so that it needs queues of its own.
+    /// True if the port has a rate or several classes, so that it needs queues of its own.
     pub(crate) queues: bool,
     pub(crate) capped: bool,
-    /// Whether classes are served in their order instead of in turns.
+    /// True if classes are served in their order instead of in turns.
     pub(crate) strict: bool,
-    /// Whether a class has a guarantee, which is served before turns and order.
+    /// True if a class has a guarantee, which is served before turns and order.
     pub(crate) guarantees: bool,
     /// Bytes per second.
     pub(crate) rate: u64,
@@ -58,11 +58,11 @@ pub(crate) struct Plan {
     pub(crate) classes: Vec<ClassPlan>,
 }
 
-/// What is known of the port itself.
+/// Properties of the port itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Facts {
     pub(crate) mtu: u32,
-    /// What its link carries, of a device on a bus that says so.
+    /// Link speed, of a device on a bus that reports it.
     pub(crate) speed: Option<BitsPerSec>,
 }
 
@@ -121,7 +121,7 @@ impl Plan {
         })
     }
 
-    /// Whether it marks by the length of a queue that somebody else has put on the port: no queues of ours, no virtual
+    /// True if it marks by the length of a queue that somebody else has put on the port: no queues of ours, no virtual
     /// ones.
     pub(crate) fn needs_a_queue(&self) -> bool {
         let marks = self.classes.iter().any(|class| class.rule != Rule::None);
@@ -132,7 +132,7 @@ impl Plan {
         self.classes.iter().any(|class| class.rule.lambda().is_some_and(|lambda| lambda.rtt_ns.is_none()))
     }
 
-    /// What waits in a class's queue unmarked while every class sends, in bytes; `None` if it is not known beforehand.
+    /// Threshold of a class while every class sends, in bytes; `None` if it is not known beforehand.
     pub(crate) fn least_threshold(&self, class: &ClassPlan) -> Option<u64> {
         match class.rule {
             Rule::None => None,

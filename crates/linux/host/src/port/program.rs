@@ -28,14 +28,14 @@ use std::path::Path;
 use vmcc_port::MAX_CLASSES;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Where our filter sits among a port's filters: found again by it, and unlikely to be anyone else's.
+/// Priority and handle of our filter among a port's filters; they identify it and are unlikely to be anyone else's.
 const PRIORITY: u32 = 0xc0da;
 const HANDLE: u32 = 1;
 const OUT_PROGRAM: &str = "vmcc_port_out";
 const IN_PROGRAM: &str = "vmcc_port_in";
 const LOG_LINES: usize = 12;
 
-/// Where the tc program reads the length of a class's queue.
+/// Source from which the tc program reads the length of a class's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Source {
@@ -167,7 +167,7 @@ impl Program {
         shared::write(&self.cgroups, key, &open.as_raw_fd()).map_err(|e| failed(e.to_string()))
     }
 
-    /// Whether its maps are as this build has them. Those of another can be neither read nor configured.
+    /// True if its maps have this build's layout. Those of another build can be neither read nor configured.
     pub(crate) fn is_of_this_build(&self) -> bool {
         let config = shared::read(&self.configs, FIRST).ok().flatten().map(MapHandle::from_map_id);
         let is = |map: &MapHandle, size: usize| map.value_size() as usize == size;
@@ -177,7 +177,7 @@ impl Program {
             && config.is_none_or(|map| map.is_ok_and(|map| is(&map, size_of::<Config>())))
     }
 
-    /// What passed, per class, over all CPUs.
+    /// Counters per class, over all CPUs.
     pub(crate) fn counters(&self) -> Result<Vec<Counters>, PortError> {
         let read = |class: usize| {
             let key = u32::try_from(class).unwrap_or(u32::MAX);
@@ -190,7 +190,7 @@ impl Program {
         (0..MAX_CLASSES).map(read).collect()
     }
 
-    /// What the programs know now.
+    /// Current state of the programs.
     pub(crate) fn state(&self) -> Result<State, PortError> {
         let state = shared::read(&self.state, FIRST);
         let state = state.map_err(|e| ControlError::kernel("read a port's state", e))?;
@@ -238,7 +238,7 @@ fn place(
     filter.attach().map_err(failed).map(drop)
 }
 
-/// What a program of a port took, as far as the kernel measured it ([`crate::bench::Statistics`]).
+/// Run time of a port's program, as far as the kernel measured it ([`crate::bench::Statistics`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RunTime {
     /// Nanoseconds in all.
@@ -255,12 +255,12 @@ pub(crate) fn run_times(ifindex: i32) -> [RunTime; 2] {
     })
 }
 
-/// Whether the program is on the port that sees what leaves.
+/// True if the program for outgoing packets is on the port.
 pub(crate) fn is_attached(ifindex: i32) -> bool {
     ours(ifindex, TC_EGRESS).is_some()
 }
 
-/// Whether the program is on the port that sees what comes in.
+/// True if the program for incoming packets is on the port.
 pub(crate) fn measures(ifindex: i32) -> bool {
     ours(ifindex, TC_INGRESS).is_some()
 }

@@ -1,8 +1,8 @@
-//! What vmcc did to a port, on disk: the next process can go on with it or undo it, and two do not fight over it.
+//! Record of the changes to a port, on disk: the next process can continue or undo them, and two processes do not conflict.
 //!
-//! One file per port in `/run/vmcc/ports`, named by the network namespace's inode and the port's number. Whoever
-//! holds the port locks the file (`flock`): the kernel lets go of the lock when the process dies, however it dies. What
-//! it says is also on the port itself ([`super::program::Note`]), once there is a program that can carry it.
+//! One file per port in `/run/vmcc/ports`, named by the network namespace's inode and the port's number. The process that
+//! holds the port locks the file (`flock`); the kernel releases the lock when the process dies, however it dies. The
+//! content is also on the port itself ([`super::program::Note`]), once there is a program that can carry it.
 
 use super::device::Previous;
 use super::error::PortError;
@@ -20,12 +20,12 @@ use vmcc_port::{Backend, PortConfig};
 const PARENT: &str = "/run/vmcc";
 const DIRECTORY: &str = "ports";
 const SUFFIX: &str = ".json";
-/// What the next version of a record is called until it is whole.
+/// Suffix of the next version of a record until it is complete.
 const NEXT: &str = ".next";
 /// Records are small; a larger file is not ours.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// What a record says.
+/// Content of a record.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Content {
     pub(crate) port: String,
@@ -33,7 +33,7 @@ pub(crate) struct Content {
     pub(crate) backend: Backend,
     pub(crate) queues: bool,
     pub(crate) previous: Option<Previous>,
-    /// Whether clsact goes when the port is no longer served.
+    /// True if clsact is removed when the port is no longer served.
     pub(crate) made_clsact: bool,
     /// Left served on purpose; without it, its process still holds it or was killed.
     pub(crate) kept: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Content {
     /// The port shares the budget of its VM: its queues and program are elsewhere.
     #[serde(default)]
     pub(crate) member: Option<Member>,
-    /// What queues dropped that are gone.
+    /// Packets dropped by removed queues.
     #[serde(default)]
     pub(crate) dropped: Dropped,
     /// The process that wrote it.
@@ -143,14 +143,14 @@ pub(crate) fn recorded() -> Result<Vec<u32>, PortError> {
     Ok(found.filter(|(inode, _)| *inode == here).map(|(_, index)| index).collect())
 }
 
-/// What is on record about a port of the calling thread's network namespace, whoever holds it.
+/// Record of a port in the calling thread's network namespace, whether a process holds the port or not.
 pub(crate) fn peek(ifindex: u32) -> Result<Option<Content>, PortError> {
     let name = file_name(ifindex)?;
     let folder = Folder::open(PARENT, DIRECTORY).map_err(failed)?;
     Ok(folder.and_then(|folder| folder.read(&name)).as_ref().and_then(read))
 }
 
-/// Whether a process holds a port, or is about to serve it or to end that.
+/// True if a process holds a port, or is about to serve it or to end that.
 pub(crate) fn is_held(ifindex: u32) -> Result<bool, PortError> {
     let name = file_name(ifindex)?;
     let folder = Folder::open(PARENT, DIRECTORY).map_err(failed)?;

@@ -10,13 +10,13 @@ use super::{signed, swap};
 use vmcc_netlink::{Links, TrafficControl, os_code};
 use vmcc_port::Backend;
 
-/// Where the redirecting filter sits among a port's filters: before our program, which a member does not have.
+/// Priority of the redirecting filter among a port's filters: before our program, which a member does not have.
 const REDIRECT: u16 = 0xc0d9;
 /// Its handle says whether clsact goes with it, should the record be lost.
 const FOUND_CLSACT: u32 = 1;
 const MADE_CLSACT: u32 = 2;
 
-/// Whether a port's packets go through the IFB of a VM.
+/// True if a port's packets go through the IFB of a VM.
 pub(crate) fn is_member(dev: &mut Device) -> Result<bool, PortError> {
     Ok(redirect(dev)?.is_some())
 }
@@ -36,7 +36,7 @@ pub(crate) fn redirected(dev: &mut Device) -> Result<Option<u32>, PortError> {
     Ok(redirect(dev)?.map(|(device, _)| device))
 }
 
-/// What a member port says itself, without a record: the filter that redirects its packets, and the shared device where
+/// State of a member port without a record: from the filter that redirects its packets, and the shared device where
 /// they go.
 pub(crate) fn noted(dev: &mut Device) -> Result<Option<Content>, PortError> {
     let Some((device, handle)) = redirect(dev)? else { return Ok(None) };

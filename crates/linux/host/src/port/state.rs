@@ -1,5 +1,5 @@
-//! What is known of a port: as its program says, else its record, else where its packets go; and the ports that
-//! anything is known of.
+//! State of a port: from its program, else from its record, else from the redirection of its packets. Also the ports that
+//! have any such state.
 
 use super::device::{Device, OUR_HANDLE};
 use super::error::PortError;
@@ -8,7 +8,7 @@ use super::record::{self, Content};
 use super::{redirect, signed};
 use vmcc_netlink::{Links, TrafficControl};
 
-/// What serves a port: as it says itself, and where it does not, as its record says.
+/// Recorded content of a port: from its program, else from its record, else from its redirection.
 pub(crate) fn known(
     dev: &mut Device,
     program: Option<&Program>,
@@ -27,7 +27,7 @@ pub(crate) fn peek(dev: &mut Device) -> Result<(Option<Content>, Option<Program>
     Ok((content, program))
 }
 
-/// Whether anything of ours is on a port, with a record or without.
+/// True if anything of ours is on a port, with a record or without.
 pub(crate) fn has_ours(dev: &mut Device) -> Result<bool, PortError> {
     let index = signed(dev.index);
     let programs = program::is_attached(index) || program::measures(index);

@@ -1,14 +1,14 @@
-//! What the classes of a port did, from its program and its queues.
+//! Statistics of a port's classes, from its program and its queues.
 
 use super::plan::{ClassPlan, Plan};
 use crate::shared::port::{Counters, State};
 use serde::{Deserialize, Serialize};
 use vmcc_port::{ClassStats, MAX_CLASSES, Rule};
 
-/// What the class that is gone is called; none that is there can be.
+/// Name for classes that are gone, which no configured class can have.
 const REMOVED: &str = "(removed)";
 
-/// What a class's queue did since it was made, and holds now.
+/// Counters of a class's queue since it was made, and its backlog now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct QueueCounters {
     pub(crate) backlog_bytes: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Removed {
     pub(crate) counters: QueueCounters,
 }
 
-/// What queues that are gone dropped, by the place of their class: the program's counters go on, theirs do not.
+/// Drops of queues that are gone, by the place of their class: the program's counters go on, theirs do not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Dropped(Vec<Drops>);
@@ -131,12 +131,12 @@ impl Counters {
 }
 
 impl State {
-    /// What was measured in a class; `None` before there was anything.
+    /// Measured RTT of a class, in nanoseconds; `None` before the first measurement.
     pub(crate) fn measured_rtt_ns(&self, class: usize) -> Option<u64> {
         self.rtt_ns.get(class).copied().filter(|ns| *ns > 0)
     }
 
-    /// What the last packet of a class was held against; `None` before the first, and before an RTT is measured.
+    /// Threshold that the last packet of a class was compared with; `None` before the first, and before an RTT is measured.
     pub(crate) fn threshold_bytes(&self, class: usize) -> Option<u64> {
         self.threshold.get(class).copied().filter(|bytes| *bytes > 0 && *bytes < u64::MAX)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 const STEP: Duration = Duration::from_millis(1);
 
-/// How waiting ended.
+/// Result of waiting.
 #[must_use = "what is not done by then goes on undone"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waited {

@@ -1,5 +1,5 @@
-//! What serving a port of a virtual switch takes beyond a queue and a program: each is tried in a network namespace that
-//! exists only for the question.
+//! Requirements of serving a port of a virtual switch beyond a queue and a program: each is tried in a network namespace that
+//! exists only for the check.
 
 use super::qdisc::{add, in_new_namespace};
 use super::{Answer, MODULES, NEWER_KERNEL, Problem, modules_installed, not_permitted, problem};
@@ -58,7 +58,7 @@ pub(super) fn mirred() -> Answer {
     asked.map_err(|e| refusal(&e, "filter action mirred", "act_mirred", "CONFIG_NET_ACT_MIRRED"))
 }
 
-/// Whether every budget that is shared in this network namespace has a port.
+/// Checks that every shared budget of this network namespace has a port.
 pub(super) fn budgets() -> Answer {
     super::look_as_root()?;
     let unused = port::unused_budgets().map_err(|e| problem(e, "`vmcc clean`"))?;
@@ -118,7 +118,7 @@ fn link_to_loopback() -> io::Result<()> {
     owned(link).map(drop)
 }
 
-/// What libbpf answered: a descriptor that is ours alone, or an error number below zero.
+/// Converts libbpf's result: a descriptor that is ours alone, or an error number below zero.
 fn owned(answer: i32) -> io::Result<OwnedFd> {
     if answer < 0 {
         return Err(io::Error::from_raw_os_error(answer.saturating_neg()));

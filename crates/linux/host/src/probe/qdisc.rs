@@ -24,8 +24,8 @@ pub(super) fn in_new_namespace<T: Send + 'static>(
     asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Whether the kernel knows this kind of queue. Options are left out: a kernel that knows the kind complains
-/// about them or takes it, one that does not says that there is no such kind.
+/// Checks that the kernel knows this kind of queue. Options are left out: a kernel that knows the kind rejects that
+/// or accepts it; one that does not reports that there is no such kind.
 pub(super) fn known(kind: &str) -> Answer {
     match add(kind) {
         Ok(()) => Ok(()),

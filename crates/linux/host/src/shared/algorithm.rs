@@ -49,7 +49,7 @@ shared_structs! {
         initial_netns: u32,
     }
 
-    /// What one user or namespace has of what all share.
+    /// Shared resources in use by one user or namespace.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct Account as "mp_account" {
         connections: u64,

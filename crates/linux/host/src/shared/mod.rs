@@ -1,5 +1,5 @@
-//! What the programs in `kernel/` and this crate share: a file per C header, a type per C struct with its name in C, and
-//! the constants under their C names. A test compares all of it with the BTF of the objects that the build makes.
+//! Types and constants shared by the programs in `kernel/` and this crate: a file per C header, a type per C struct with its
+//! name in C, and the constants under their C names. A test compares all of it with the BTF of the objects that the build makes.
 //!
 //! No type has padding (the compiler sees to that), so each is its bytes.
 

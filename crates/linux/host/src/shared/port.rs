@@ -48,7 +48,7 @@ shared_structs! {
         hash_seed: u32,
     }
 
-    /// How a class is marked.
+    /// Marking parameters of a class.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct Class as "port_class" {
         threshold_bytes: u64,
@@ -64,7 +64,7 @@ shared_structs! {
         reserved: u32,
     }
 
-    /// What chooses a class by addresses and ports.
+    /// Filter that chooses a class by addresses and ports.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct Filter as "port_filter" {
         from: [u8; 16],
@@ -107,7 +107,7 @@ shared_structs! {
         drop_not_ect: u32,
     }
 
-    /// What passed in one class, on one processor.
+    /// Counters of one class, on one processor.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct Counters as "port_counters" {
         packets: u64,
@@ -133,7 +133,7 @@ shared_structs! {
         sojourn_ns: u64,
     }
 
-    /// What the programs keep.
+    /// State of the programs.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
     struct State as "port_state" {
         round_q8: u64,

@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// How often is looked: what is found is at most that much shorter than it was.
+/// Interval of the checks: a gap that is found is at most that much shorter than it was.
 const PERIOD: Duration = Duration::from_millis(10);
 /// From where on a delay counts. A timer that an idle processor serves is late by less.
 pub const NOTICED: Duration = Duration::from_millis(10);

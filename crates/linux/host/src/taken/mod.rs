@@ -22,7 +22,7 @@ use std::time::Duration;
 /// kernel does not say. For how long all of it was off the agent knows.
 #[derive(Debug, Default, Serialize)]
 pub struct Taken {
-    /// What the hypervisor says that it gave to others, over all processors.
+    /// Steal time that the hypervisor reports, over all processors.
     pub steal_seconds: Option<f64>,
     /// Cgroups that had used up their quota, the longest throttled first; see [`throttled`].
     pub throttled: Vec<Throttled>,

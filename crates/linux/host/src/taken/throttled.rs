@@ -37,8 +37,8 @@ pub fn throttled() -> Vec<Throttled> {
     found
 }
 
-/// Where a hierarchy with the `cpu` controller may be: version 2 is one for all, version 1 names its controllers. One that is
-/// mounted in several places, as containers have the host's, is there once: where most of it can be seen.
+/// Mount points of hierarchies that may have the `cpu` controller: version 2 is one for all, version 1 names its controllers. One
+/// that is mounted in several places, as containers have the host's, is there once: where most of it can be seen.
 fn mounted(mounts: &str) -> Vec<PathBuf> {
     let hierarchy = |line: &str| {
         let (mount, kind) = line.split_once(" - ")?;

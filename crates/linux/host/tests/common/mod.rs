@@ -1,4 +1,4 @@
-//! What the privileged tests share: two network namespaces joined by veth paths, and transfers between them.
+//! Set-up shared by the privileged tests: two network namespaces joined by veth paths, and transfers between them.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 #[path = "../namespace/mod.rs"]
@@ -35,7 +35,7 @@ pub struct Net {
 /// The first, and as many more as every kernel takes.
 pub const MAX_PATHS: usize = 9;
 
-/// How a path is shaped.
+/// Shaping of a path.
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub rate_mbit: u32,
@@ -93,7 +93,7 @@ pub fn shape(ns: &Namespace, port: &str, shape: Shape) {
     run(&format!("{tc} parent 1:1 bfifo limit {}kb", shape.buffer_kb));
 }
 
-/// What a transfer carries over.
+/// Transport protocol of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Over {
     Tcp,
@@ -119,7 +119,7 @@ pub fn connect(over: Over, port: u16) -> Socket {
     client
 }
 
-/// What was sent, and how long until the receiver had all of it.
+/// Bytes sent, and time until the receiver had all of them.
 pub struct Transfer {
     pub bytes: u64,
     pub seconds: f64,

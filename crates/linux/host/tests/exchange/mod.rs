@@ -9,14 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_host::port::Port;
 
-/// Where the datagrams go.
+/// Destination of the datagrams.
 const TO: &str = "10.78.0.2:5661";
 
 /// Packets that pass a served port before it is detached, and the time for that on a busy machine.
 const SERVED_PACKETS: u64 = 500;
 const SERVED_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What became of numbered datagrams.
+/// Counts of numbered datagrams.
 struct Passed {
     sent: u32,
     lost: u32,

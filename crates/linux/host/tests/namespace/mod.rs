@@ -65,7 +65,7 @@ impl Namespace {
         run(&format!("ip netns exec {self} {command}"))
     }
 
-    /// What an iperf3 client inside measured, in bits per second at the receiver.
+    /// Throughput of an iperf3 client inside, in bits per second at the receiver.
     pub fn iperf(&self, options: &str) -> f64 {
         let report: serde_json::Value =
             serde_json::from_str(&self.run(&format!("iperf3 -J {options}"))).expect("JSON");

@@ -1,4 +1,4 @@
-//! What the tests of ports share: two namespaces joined by a veth pair, and traffic between them.
+//! Set-up shared by the tests of ports: two namespaces joined by a veth pair, and traffic between them.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 #[path = "../namespace/mod.rs"]
@@ -55,7 +55,7 @@ impl Pair {
         self.a.file()
     }
 
-    /// What `tc` shows of the sending port's queues.
+    /// Output of `tc` for the sending port's queues.
     pub fn queues(&self) -> String {
         run(&format!("tc -n {} qdisc show dev p0", self.a))
     }
@@ -69,7 +69,7 @@ impl Drop for Pair {
     }
 }
 
-/// What an iperf3 client measured, in bits per second at the receiver.
+/// Throughput of an iperf3 client, in bits per second at the receiver.
 pub fn iperf(pair: &Pair, port: u16, options: &str) -> f64 {
     let _server = Server::start(&pair.b, port);
     client(pair, port, options)

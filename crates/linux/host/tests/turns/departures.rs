@@ -1,4 +1,4 @@
-//! When each packet of data left a port, as the kernel stamped it behind it.
+//! Departure time of each packet of data from a port, as the kernel stamped it behind it.
 
 use crate::ports::Namespace;
 use nix::sys::socket::{
@@ -23,7 +23,7 @@ const BUFFER_BYTES: usize = 128 << 20;
 #[derive(Debug, Clone, Copy)]
 pub struct Departure {
     pub at_ns: u64,
-    /// Where it goes to.
+    /// Destination port.
     pub port: u16,
     /// On the wire.
     pub bytes: u64,
@@ -81,7 +81,7 @@ fn receive(socket: &OwnedFd) -> Option<Departure> {
     Some(Departure { at_ns: at_ns?, port, bytes: (whole + LINK_HEADER_BYTES) as u64 })
 }
 
-/// Where a packet of IPv4 goes to, if it is TCP and has data.
+/// Destination port of an IPv4 packet, if it is TCP and has data.
 fn data_packet(packet: &[u8]) -> Option<u16> {
     let header = usize::from(packet.first()? & 15) * 4;
     if packet[0] >> 4 != 4 || *packet.get(9)? != 6 {

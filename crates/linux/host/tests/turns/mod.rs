@@ -1,4 +1,4 @@
-//! What the classes of a port send when the heaviest one suddenly has nothing more to send, packet by packet.
+//! Departures of a port's classes when the heaviest one suddenly has nothing more to send, packet by packet.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 mod departures;
@@ -31,7 +31,7 @@ pub struct Stop {
     pub after: Vec<Departure>,
 }
 
-/// What the others sent in a stretch of time.
+/// Traffic of the other classes in a stretch of time.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
     /// The second class's part of it; 2/3 is its weight's.
@@ -41,7 +41,7 @@ pub struct Window {
 }
 
 impl Stop {
-    /// What left in `length_ns` from `from_ns` on.
+    /// Departures in the `length_ns` from `from_ns` on.
     pub fn window(&self, from_ns: f64, length_ns: f64) -> Window {
         let inside = |d: &&Departure| (from_ns..from_ns + length_ns).contains(&(d.at_ns as f64));
         Window::of(self.after.iter().filter(inside), length_ns)

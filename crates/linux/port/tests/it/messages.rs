@@ -1,4 +1,4 @@
-//! What people read when a port's configuration is wrong: reviewed texts.
+//! Messages about a wrong port configuration: reviewed texts.
 
 use vmcc_port::{ConfigFile, LinkFacts};
 use vmcc_units::{BitsPerSec, Bytes};

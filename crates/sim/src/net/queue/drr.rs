@@ -51,7 +51,7 @@ impl Drr {
         self.active.push_back(class);
     }
 
-    /// Whose turn it is; the caller then sends that queue's head and calls [`Drr::sent`].
+    /// Next queue in the round; the caller then sends that queue's head and calls [`Drr::sent`].
     pub(crate) fn next(&mut self, queues: &[ClassQueue], now: Time) -> Next {
         while let Some(&class) = self.active.front() {
             let turn = &mut self.turns[class];

@@ -16,7 +16,7 @@ pub(crate) struct Waiting {
     pub(crate) since: Time,
 }
 
-/// What the scheduler says when the wire is free.
+/// Decision of the scheduler when the wire is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Send the head of this queue.
@@ -62,7 +62,7 @@ impl ClassQueue {
         }
     }
 
-    /// Whether an arrival now meets a backlog above the class's threshold, given its time per byte.
+    /// True if an arrival now meets a backlog above the class's threshold; `ps_per_byte_q16` converts a threshold in time.
     pub(crate) fn above_threshold(&self, ps_per_byte_q16: u64) -> bool {
         self.threshold_bytes(ps_per_byte_q16).is_some_and(|threshold| self.bytes > threshold)
     }

@@ -63,7 +63,7 @@ struct Leaf {
     deficit: [i64; 2],
 }
 
-/// How a leaf may send: after `wait`, on account of the ancestor `level` steps up.
+/// Permission for a leaf to send: after `wait`, with tokens of the ancestor `level` steps up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Offer {
     wait: Span,

@@ -1,11 +1,11 @@
-//! What the applications of both ends do: one writes, the other reads.
+//! Applications of both ends: one writes, the other reads.
 
 use vmcc_transport::{Dir, PathReport};
 
 use super::{App, End};
 use crate::time::Time;
 
-/// What an application writes at a time.
+/// Data of one write.
 pub(super) static CHUNK: [u8; 1 << 16] = [0; 1 << 16];
 /// So many windows wait to be sent at most, of whatever fits into the send buffer: schedulers that ask how much waits see that it is
 /// much, and the rest would only take memory.

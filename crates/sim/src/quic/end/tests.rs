@@ -1,4 +1,4 @@
-//! What ends hold, which no figure of a run tells.
+//! Tests of the memory that ends hold, which no figure of a run shows.
 
 use std::collections::BTreeMap;
 

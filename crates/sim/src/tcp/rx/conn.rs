@@ -12,7 +12,7 @@ use crate::time::{Span, Time};
 use prefetch_index::prefetch_index;
 use std::slice;
 
-/// What a complete message makes a connection of the same shard do.
+/// Action of a connection of the same shard when a message is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tell {
     /// The server answers on this connection; requests are all alike.
@@ -56,7 +56,7 @@ pub(crate) struct RxConn {
     pub(crate) completed: Time,
     /// Payload that the application can have: in order in the connection's stream.
     pub(crate) delivered_bytes: u64,
-    /// When that grew the last time, and the longest time between two such moments until the application stops.
+    /// Time of the last delivery, and longest time between two deliveries until the application stops.
     pub(crate) delivered_at: Time,
     pub(crate) stalled: Span,
     pub(super) stop: Time,
@@ -69,7 +69,7 @@ pub(crate) struct RxConn {
     /// Its first subflow in the shard's table, and how many follow.
     pub(crate) first: u32,
     pub(crate) count: u8,
-    /// Who is told when a message is complete.
+    /// Action when a message is complete; `None`: no connection acts.
     pub(crate) tells: Option<Tell>,
 }
 

@@ -1,9 +1,9 @@
-//! What waits on a subflow for earlier segments, and what ACKs report of it (RFC 2018, RFC 2883).
+//! Segments that wait on a subflow for earlier ones, and the SACK ranges that report them (RFC 2018, RFC 2883).
 
 use crate::packet::{Sack, SackRange};
 use crate::tcp::reorder::Arrivals;
 
-/// What is kept of a segment until it is in order on its subflow.
+/// Fields kept of a segment until it is in order on its subflow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Held {
     pub(super) data_seq: u32,
@@ -18,12 +18,12 @@ pub(super) struct OutOfOrder {
     pub(super) held: Box<[Held]>,
     /// Ranges reported, the most recent first.
     pub(super) recent: Sack,
-    /// What has come twice and not been reported so.
+    /// Segment that arrived twice and has not been reported as a duplicate.
     pub(super) duplicate: Option<u32>,
 }
 
 impl OutOfOrder {
-    /// What the next ACK reports.
+    /// Ranges that the next ACK reports.
     pub(super) fn ranges(&mut self) -> Sack {
         let Some(seq) = self.duplicate.take() else { return self.recent };
         let [first, second, third, _] = self.recent.ranges;

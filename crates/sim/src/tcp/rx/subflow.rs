@@ -26,7 +26,7 @@ pub(crate) struct RxSubflow {
     pub(super) ce: bool,
     /// ECE is repeated until CWR (classic).
     pub(super) echo_ce: bool,
-    /// What is to be acknowledged had arrived before.
+    /// True if the segment to be acknowledged had arrived before.
     pub(super) repeated: bool,
     /// `sent` of the oldest segment not acknowledged.
     pub(super) echo: Time,

@@ -1,4 +1,4 @@
-//! What connections have delivered, and when.
+//! Deliveries of connections over time.
 
 use super::Flow;
 use crate::hosts::Hosts;

@@ -62,7 +62,7 @@ struct Flows {
     delivered: Delivered,
     /// RTT distributions when the window began.
     rtts_at_warmup: Option<RttGroups>,
-    /// What subflows did on paths that they have left, by time.
+    /// Paths that subflows have left, by time.
     legs: Vec<Leg>,
 }
 
@@ -74,7 +74,7 @@ struct Leg {
     path: Option<usize>,
     until: Time,
     counters: Counters,
-    /// How often it had been closed until then, and whether it was open.
+    /// Number of times it had been closed until then, and whether it was open.
     closed: usize,
     open: bool,
 }
@@ -86,7 +86,7 @@ impl Flows {
         Flows { directory, flows, labels: labels.to_vec(), sample_every, delivered, rtts_at_warmup, legs }
     }
 
-    /// What the subflow that moves did on the path that it leaves; nothing if it was never there.
+    /// Record of the moving subflow on the path that it leaves; `None` if it was never established there or keeps its path.
     fn ended_leg(&self, moved: &Moved, hosts: &[&Hosts]) -> Option<Leg> {
         let (flow, subflow) = (moved.ends, moved.way);
         let seen = observe::subflow(self, &self.flows[flow], subflow, hosts);
@@ -123,7 +123,7 @@ impl Transport for Flows {
         self.flows.iter().map(one).collect()
     }
 
-    /// When competing connections begin and end.
+    /// Start and stop times of competing connections.
     fn cuts(&self) -> Vec<Time> {
         let competing = self.flows.iter().filter(|flow| flow.competing);
         let mut times: Vec<Time> =

@@ -1,4 +1,4 @@
-//! What connections show at the end of a run.
+//! Observations of connections at the end of a run.
 
 use std::collections::BTreeMap;
 
@@ -76,7 +76,7 @@ fn stalled_us(planned: &Planned, record: &FlowRecord, end: Moment) -> Option<f64
     (at(record.start) < end).then(|| before.max(end.us_since(at(last))))
 }
 
-/// Why a subflow was closed each time, and whether it is open.
+/// Reason for each close of a subflow, and whether it is open.
 pub(super) fn lives(seen: &Subflow) -> (Vec<Closed>, bool) {
     let last = match seen.end {
         End::Closed(why) if seen.established => Some(why),
@@ -142,7 +142,7 @@ fn by_path(whole: Subflow, left: &[&Leg]) -> Vec<Subflow> {
     parts
 }
 
-/// What was counted after `before`.
+/// Counts after `before`.
 fn since(all: &Counters, before: &Counters) -> Counters {
     let less = |of: fn(&Counters) -> Option<u64>| of(all).zip(of(before)).map(|(all, before)| all - before);
     Counters {
@@ -163,7 +163,7 @@ fn job(app: &App) -> Job {
     }
 }
 
-/// What a subflow did so far.
+/// Record of a subflow so far.
 pub(super) fn subflow(all: &Flows, flow: &Flow, number: usize, hosts: &[&Hosts]) -> Subflow {
     let records: Vec<FlowRecord> = flow.directions().map(|id| all.directory.flow(id, hosts)).collect();
     of(&records, number)

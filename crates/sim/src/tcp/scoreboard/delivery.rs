@@ -1,8 +1,8 @@
-//! What an ACK has delivered, and what was delivered last (RFC 8985).
+//! Segments delivered by an ACK, and the most recently sent one delivered (RFC 8985).
 
 use crate::time::{Span, Time};
 
-/// What one ACK has newly delivered, gathered while marks change.
+/// Segments newly delivered by one ACK, gathered while marks change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delivery {
     /// Segments delivered: cumulatively and not yet SACKed, or newly SACKed.
@@ -13,13 +13,13 @@ pub(crate) struct Delivery {
     pub(crate) first_sent: Time,
     /// See `first_sent`.
     pub(crate) last_sent: Time,
-    /// Whether a cumulatively acknowledged segment had been retransmitted: no RTT sample from it.
+    /// True if a cumulatively acknowledged segment had been retransmitted: no RTT sample from it.
     pub(crate) retransmitted: bool,
-    /// Whether a segment never retransmitted was delivered below the highest SACKed one.
+    /// Lowest segment, never retransmitted, that was delivered below the highest SACKed one.
     pub(crate) reordered_below: Option<u32>,
     /// Lowest segment delivered by its original transmission (F-RTO); [`u32::MAX`] if none was.
     pub(crate) original_seq: u32,
-    /// When what the ACK answers was sent, as its timestamp says.
+    /// Transmission time of what triggered the ACK, from its timestamp.
     pub(crate) echo: Time,
     /// First segment in flight before the ACK.
     pub(crate) prior_una: u32,
@@ -56,7 +56,7 @@ pub(crate) struct Rack {
     pub(crate) sent: Time,
     /// Its sequence number: order among equal times.
     pub(crate) seq: u32,
-    /// Whether this ACK advanced it.
+    /// True if this ACK advanced it.
     pub(crate) advanced: bool,
     /// Its round trip.
     pub(crate) rtt: Span,

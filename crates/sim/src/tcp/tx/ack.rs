@@ -1,4 +1,4 @@
-//! What an acknowledgment does to a subflow, in the order of Linux's `tcp_ack`.
+//! Processing of an acknowledgment on a subflow, in the order of Linux's `tcp_ack`.
 
 use super::Tx;
 use crate::hosts::Wire;
@@ -151,7 +151,7 @@ fn take_sack(
     }
 }
 
-/// What the receiver reports as having come twice (RFC 2883 section 4; Linux `tcp_check_dsack`, `tcp_dsack_seen`).
+/// Processes the receiver's DSACK (RFC 2883 section 4; Linux `tcp_check_dsack`, `tcp_dsack_seen`).
 fn take_duplicate(sf: &mut Subflow, ack: u32, sack: &Sack) {
     let [first, second, ..] = sack.ranges;
     let inside = second.end > second.start && first.start >= second.start && first.end <= second.end;

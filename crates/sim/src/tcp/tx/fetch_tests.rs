@@ -86,7 +86,7 @@ fn every_byte_comes_whatever_is_lost() {
     }
 }
 
-/// What a client sees of the network is what it fetches; and one that fetches nothing only opens its connection.
+/// RTTs that a client reports are those of its objects. A client without objects only opens its connection.
 #[test]
 fn requests_are_in_no_distribution_of_rtts() {
     let mut lab =

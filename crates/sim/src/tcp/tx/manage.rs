@@ -1,4 +1,4 @@
-//! What a path manager does to subflows while they run.
+//! Changes by a path manager to subflows of a running connection.
 
 use super::Tx;
 use crate::hosts::Wire;
@@ -41,7 +41,7 @@ impl<W: Wire> Tx<'_, W> {
         self.open_subflow(r, Span::ZERO);
     }
 
-    /// Whether subflow `r` joins a connection, rather than opening it.
+    /// True if subflow `r` joins a connection, rather than opening it.
     pub(super) fn joins(&self, r: usize) -> bool {
         r > 0 || self.conn.established_at != Time::NEVER
     }

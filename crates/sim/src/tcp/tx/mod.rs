@@ -60,7 +60,7 @@ pub(crate) const TAG_PROBE: u8 = 1;
 /// Tag of a handshake's last message: no answer.
 pub(crate) const TAG_HANDSHAKE: u8 = 2;
 
-/// Whether a subflow is there for new data.
+/// True if a subflow is available for new data.
 fn in_use(subflow: &Subflow) -> bool {
     subflow.is_established() && !subflow.is_backup() && !subflow.has_failed()
 }
@@ -79,7 +79,7 @@ pub(crate) struct Tx<'a, W: Wire> {
 type Hook = fn(&Algorithm, &Event, &mut vmcc_cc::Path, Option<&Group>, &Params) -> Decision;
 
 impl<W: Wire> Tx<'_, W> {
-    /// What the algorithm may know of subflow `r` now.
+    /// State of subflow `r` that the algorithm may read now.
     #[inline]
     fn event(&self, r: usize, ece: bool) -> Event {
         let sf = &self.subs[r];

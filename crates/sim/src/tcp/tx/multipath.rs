@@ -188,7 +188,7 @@ impl<W: Wire> Tx<'_, W> {
         }
     }
 
-    /// Whether the oldest segment would arrive sooner on `fast` than where it is.
+    /// True if the oldest segment would arrive sooner on `fast` than on the subflows that carry it.
     fn helps(&self, fast: usize, carriers: u32) -> bool {
         let limit = 4 * u64::from(self.subs[fast].rtt.srtt_8us);
         let holders = (0..self.subs.len()).filter(|&r| r != fast && carriers & 1 << r != 0);

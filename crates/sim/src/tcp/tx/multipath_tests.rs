@@ -209,7 +209,7 @@ fn a_full_receive_window_is_relieved_by_the_fast_path() {
     assert!(flow.subflows[0].sender.reinjected > 0);
 }
 
-/// What the application can have is what is in order: a dead path stalls it until its data is sent again.
+/// Only data in order is delivered to the application: a dead path stalls it until its data is sent again.
 #[test]
 fn only_data_in_order_is_delivered() {
     let script = Box::new(move |p: &mut Packet, now| {

@@ -21,7 +21,7 @@ fn marked_for_a_while() -> Lab {
     lab
 }
 
-/// What was sent within these milliseconds: when, and whether an answer at once was asked for.
+/// Data packets sent from `from` to `to`, in ms: time, and whether CWR requests an immediate ACK.
 fn sent(lab: &Lab, from: u64, to: u64) -> Vec<(Time, bool)> {
     let inside =
         lab.pipe.log.iter().filter(|(at, p, _)| p.has(Packet::DATA) && *at >= ms(from) && *at < ms(to));

@@ -253,7 +253,7 @@ fn marks_do_not_hold_a_window_at_one_after_a_timeout() {
     }
 }
 
-/// What is cut for marks ends at the parameter `floor`, though a reduction is gradual and ends at ssthresh.
+/// Reductions for marks end at the parameter `floor`, though a reduction is gradual and ends at ssthresh.
 #[test]
 fn the_floor_of_a_marked_window_is_the_parameter() {
     let least = |algorithm, params| {

@@ -6,7 +6,7 @@ use crate::tcp::scoreboard::Delivery;
 use vmcc_cc::State;
 
 impl<W: Wire> Tx<'_, W> {
-    /// Whether the ACK shows, before losses are looked for, that the recovery was in vain and there is none to look for.
+    /// True if the ACK shows, before loss detection, that the recovery was spurious and that there is no loss to detect.
     pub(super) fn was_in_vain(&mut self, r: usize, advanced: bool, got: &Delivery) -> bool {
         match self.subs[r].state {
             State::Recovery => self.undo_part(r, advanced, got),

@@ -8,7 +8,7 @@ use crate::time::{Span, Time};
 /// A packet at 40 Mbit/s, and what a virtual machine's way to its neighbour takes.
 const PATH: (Span, Span) = (Span::from_us(150), Span::from_us(300));
 
-/// What was seen of a sleep and of the time after it.
+/// Observations of an off time and of the time after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Sleep {
     off_us: u64,
@@ -41,14 +41,14 @@ fn transfer(pauses: Vec<(u32, Time, Time)>) -> Lab {
     lab
 }
 
-/// When ACKs arrive at the sender, and what they acknowledge.
+/// Arrival times of ACKs at the sender, and the segments that they acknowledge.
 fn acks(lab: &Lab) -> impl Iterator<Item = (Time, u32)> {
     let acks =
         lab.pipe.log.iter().filter(|(_, packet, _)| packet.has(Packet::ACK) && !packet.has(Packet::DATA));
     acks.map(|(at, packet, _)| (*at + PATH.0, packet.ack))
 }
 
-/// When so many packets are in flight for the first time after the loss.
+/// First time after the loss at which `in_flight` packets are in flight.
 fn moment_of(in_flight: u32) -> Time {
     let lab = transfer(Vec::new());
     let settled = Time::ZERO + Span::from_ms(40);

@@ -1,4 +1,4 @@
-//! What must hold of a run, whatever the setting.
+//! Invariants of a run, for all settings.
 
 use super::point::{Measured, Point};
 use vmcc_sim::tcp::{FlowRecord, SubflowRecord};

@@ -78,14 +78,14 @@ pub(crate) struct Point {
     pub(crate) marks: bool,
 }
 
-/// What a run gave.
+/// Results of a run.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Measured {
     pub(crate) senders_stop: Span,
     /// In order at the receiver when senders stopped, and half that time before; per connection.
     pub(crate) delivered_bytes: Vec<u64>,
     pub(crate) delivered_half_bytes: Vec<u64>,
-    /// Whether a second run gave the same until senders stopped.
+    /// True if a second run had the same results until senders stopped.
     pub(crate) repeatable: bool,
     /// Each connection when everything had been said.
     pub(crate) finished: Vec<FlowRecord>,

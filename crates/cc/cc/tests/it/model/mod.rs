@@ -83,7 +83,7 @@ impl Paths {
         ratio(&num, &(big(10) * &x_r * self.rate().pow(2)))
     }
 
-    /// What BALIA leaves of w_r: w - (w/2) min(alpha, 3/2), rounded down.
+    /// BALIA's w_r after a reduction: w - (w/2) min(alpha, 3/2), rounded down.
     pub(crate) fn balia_target(&self, r: usize) -> u32 {
         let m = self.fastest();
         let (x_r, x_m) = (big(self.w[r]) * self.inverse(r), big(self.w[m]) * self.inverse(m));

@@ -223,7 +223,7 @@ impl Connection {
         row.check(&self.ends.iter().map(value).collect::<Vec<_>>())
     }
 
-    /// What was decided about paths since the last `decided`: close:PEER, only, all or nothing.
+    /// Checks the decision about paths since the last `decided`: close:PEER, only, all or nothing.
     fn decided(&mut self, row: &Row) -> Result<usize, String> {
         row.only(&[])?;
         let has = |flag| self.seen.has(flag);

@@ -1,4 +1,4 @@
-//! What an earlier process left of an attachment: whole, or undone.
+//! Attachment left by an earlier process: whole, or undone.
 
 use super::undo::{queues_of, undo};
 use crate::port::device::Device;
@@ -9,7 +9,7 @@ use crate::port::record::{Content, Record};
 use crate::port::state::{has_ours, known};
 use crate::port::{redirect, signed, swap};
 
-/// What was found on a port.
+/// State found on a port.
 pub(crate) enum Found {
     /// Nothing of ours.
     Nothing,

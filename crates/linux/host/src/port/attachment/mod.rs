@@ -21,10 +21,10 @@ pub(super) const HALF_CHANGED: &str =
     "a process was killed while it changed it: its queues may be neither as before nor as after that";
 const OTHER_BUILD: &str = "another build of vmcc serves it, whose counters this one cannot read";
 const NO_INGRESS: &str = "the program that sees what comes in is gone: RTTs are not measured";
-/// How long what waits in the old queue may take to leave, in milliseconds.
+/// Drain timeout of the old queue, in milliseconds.
 const OLD_QUEUE_STEPS: u32 = 1_000;
 
-/// What serving a port consists of.
+/// Parts of a served port: device, plan, program, queues and record.
 pub(super) struct Attachment {
     dev: Mutex<Device>,
     pub(super) index: i32,
@@ -159,7 +159,7 @@ impl Attachment {
         Self::open_as(dev, content, program, None)
     }
 
-    /// What a record speaks of.
+    /// Opens the attachment that a record describes.
     pub(super) fn open_as(
         mut dev: Device,
         content: Content,
@@ -176,7 +176,7 @@ impl Attachment {
         Ok(Self { dev: Mutex::new(dev), index, name: port, plan, program, queues, dropped, changing, record })
     }
 
-    /// How many packets were dropped with classes that are gone. `check` may refuse while nothing has changed.
+    /// Changes the configuration; returns the packets dropped with removed classes. `check` may refuse while nothing has changed.
     pub(super) fn change(
         &mut self,
         config: &PortConfig,
@@ -239,7 +239,7 @@ impl Attachment {
         })
     }
 
-    /// What differs on the port itself, for people.
+    /// Differences on the port itself, as messages.
     pub(super) fn differences(&self) -> Result<Vec<String>, PortError> {
         if self.changing {
             // Somebody is at it, or was.
@@ -307,7 +307,7 @@ fn set_cgroups(port: &str, config: &PortConfig, program: &Program) -> Result<(),
     Ok(())
 }
 
-/// What is on record about a port that is held.
+/// Recorded content of a port that is held.
 fn known(record: &Record, program: &Program) -> Option<Content> {
     program.note.as_ref().and_then(Note::read).or_else(|| record.read())
 }

@@ -31,7 +31,7 @@ const FIRST_CLASS: u32 = ROOT_HANDLE | 0x10;
 /// `PORT_LEAF_FIRST` of kernel/shared/port_shared.h times the inverse of `PORT_LEAF_FACTOR`, modulo 2^16; and that inverse.
 const LEAF_FIRST: u32 = 0x6770;
 const LEAF_STEP: u32 = 0x4377;
-/// What may leave back to back: this long at the class's rate, at least two frames. Timers on a busy machine are
+/// Burst of a class, in microseconds at its rate; at least two frames. Timers on a busy machine are
 /// late by some tenths of a millisecond; a bucket that is full before its timer fires loses capacity.
 const BURST_US: u64 = 2_000;
 /// HTB sends a packet per turn at least, however long: turns are fair only if they are no shorter than packets. TCP

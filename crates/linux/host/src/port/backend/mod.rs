@@ -1,4 +1,4 @@
-//! What schedules the queues of a port: the seam between a port and the kinds of queueing discipline.
+//! Backends: the interface between a port and the kinds of queueing discipline that schedule its queues.
 
 mod bpf;
 pub(crate) mod htb;
@@ -17,16 +17,16 @@ pub(crate) use untouched::Untouched;
 
 /// The queues of one port. Every method runs in the port's network namespace.
 pub(crate) trait Queues: Send {
-    /// What users call it.
+    /// Backend, as users name it.
     fn kind(&self) -> Backend;
 
-    /// Where the tc program reads the lengths.
+    /// Source from which the tc program reads the queue lengths.
     fn source(&self) -> Source;
 
-    /// What the tc program writes into `skb->priority` of a class's packets; 0 leaves it alone.
+    /// Value that the tc program writes into `skb->priority` of a class's packets; 0: unchanged.
     fn class_id(&self, class: usize) -> u32;
 
-    /// What takes long and changes nothing on the port.
+    /// Slow preparation that changes nothing on the port.
     fn prepare(&mut self, _site: &Device, _plan: &Plan, _program: &Program) -> Result<(), PortError> {
         Ok(())
     }
@@ -50,10 +50,10 @@ pub(crate) trait Queues: Send {
     /// Counters of each class, in the plan's order; behind them those of places that no class has any more, if they go on.
     fn counters(&self, dev: &mut Device, plan: &Plan) -> Result<Vec<QueueCounters>, PortError>;
 
-    /// How what the kernel has differs from the plan, and what comes of it; `None` if it does not.
+    /// Difference between the kernel's state and the plan, with its consequence; `None` if there is none.
     fn differs(&self, dev: &mut Device, plan: &Plan) -> Result<Option<String>, PortError>;
 
-    /// What its programs took to enqueue and to dequeue; `None` if the queues are the kernel's own.
+    /// Run times of its enqueue and dequeue programs; `None` if the queues are the kernel's own.
     fn run_times(&self) -> Result<Option<[RunTime; 2]>, PortError> {
         Ok(None)
     }

@@ -8,7 +8,7 @@ use crate::port::program::{Program, Source};
 use crate::port::statistics::{QueueCounters, Removed};
 use vmcc_port::Backend;
 
-/// What the kernel calls the queue of a device that passes every packet on at once (veth, bridge, loopback).
+/// Kernel name of the queue of a device that passes every packet on at once (veth, bridge, loopback).
 const NO_QUEUE: &str = "noqueue";
 
 /// For a port without a rate and with one class: whatever shapes it (the link itself, somebody's own queue) stays.

@@ -1,4 +1,4 @@
-//! What a plan means to the programs of a port.
+//! Configuration of a port's programs, from a plan.
 
 use crate::port::error::PortError;
 use crate::port::plan::{ClassPlan, Plan};
@@ -12,8 +12,8 @@ use vmcc_port::{
 };
 use zerocopy::FromZeros;
 
-/// What the program leaves to wait without ECN in any case, in time at the port's rate: where round trips take
-/// microseconds a threshold may be one packet, and who does not hear marks needs more to work at all.
+/// Queue length below which no packet without ECN is dropped by rule, in nanoseconds at the port's rate. Where round trips
+/// take microseconds a threshold may be one packet, and flows that do not respond to marks need more to work at all.
 const DROP_FLOOR_NS: u128 = 5_000_000;
 const NO_CLASS: u8 = PORT_NO_CLASS as u8;
 const NS_PER_S: u128 = 1_000_000_000;
@@ -79,7 +79,7 @@ fn class(class: &ClassPlan, plan: &Plan, class_id: u32) -> Class {
     }
 }
 
-/// What a class's quantum takes at the port's rate.
+/// Time that a class's quantum takes at the port's rate, in nanoseconds.
 fn quantum_ns(class: &ClassPlan, plan: &Plan) -> u64 {
     let ns = u128::from(class.quantum) * NS_PER_S / u128::from(plan.rate.max(1));
     u64::try_from(ns).unwrap_or(u64::MAX).max(1)
@@ -97,7 +97,7 @@ fn by_ceiling(plan: &Plan) -> [u8; MAX_CLASSES] {
     order
 }
 
-/// What chooses a class.
+/// Tables that choose a class.
 struct Tables<'a> {
     filters: Vec<(&'a Filter, u32)>,
     priorities: Vec<(u32, u8)>,

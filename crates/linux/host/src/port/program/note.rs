@@ -1,5 +1,5 @@
-//! What is on record about a port, in the kernel: a map that belongs to the port's program, lives as long as that, and
-//! goes with it. Whatever becomes of the file, the port says itself what is ours on it.
+//! Record of a port in the kernel: a map that belongs to the port's program, lives as long as that, and
+//! goes with it. If the file is lost, the port itself still says what is ours on it.
 
 use crate::error::ControlError;
 use crate::port::error::PortError;

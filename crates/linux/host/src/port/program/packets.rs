@@ -57,7 +57,7 @@ fn pass(program: &Program, frame: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What a program answers, and the frame as it leaves it.
+/// Verdict of a program, and the frame after it.
 fn run(program: &Program, name: &str, frame: &[u8]) -> (u32, Vec<u8>) {
     let mut out = vec![0; frame.len() + 64];
     let object = program.object.as_ref().unwrap();
@@ -299,7 +299,7 @@ fn root_port_classifies_by_dscp_by_filter_and_inside_tunnels() {
     assert_eq!(packets(), [1, 2, 2]);
 }
 
-/// What `trust` leaves out chooses nothing, and is marked all the same.
+/// Classifiers that `trust` leaves out choose no class; their packets are marked all the same.
 #[test]
 fn root_port_what_is_not_trusted_chooses_no_class() {
     let classes = "[[class]]\nname = 'voice'\ndscp = [46]\n\
@@ -389,7 +389,7 @@ fn root_port_marks_by_a_virtual_queue_of_any_length() {
     assert!((10..=40).contains(&count.marked), "{count:?}");
 }
 
-/// What one processor writes while another waits for the lock is later than what that one took for now.
+/// A CPU's time stamp, taken before it waited for the lock, may be earlier than the time that another CPU wrote meanwhile.
 #[test]
 fn root_port_a_virtual_queue_is_of_all_processors() {
     const EACH: u32 = 100_000;
@@ -596,7 +596,7 @@ fn segment(ecn: u8, syn: bool, bytes: usize) -> Vec<u8> {
     ethernet(EtherType::IPV4, &ip(4, ecn, IpNumber::TCP, &payload))
 }
 
-/// How many of 1,000 equal packets the program drops.
+/// Number of 1,000 equal packets that the program drops.
 fn dropped(program: &Program, frame: &[u8]) -> usize {
     (0..1_000).filter(|_| run(program, OUT_PROGRAM, frame).0 == SHOT).count()
 }
@@ -611,7 +611,7 @@ fn dropped_in(program: &Program, frame: &[u8], time: std::time::Duration) -> (us
     (begun.elapsed().div_duration_f64(TRIP) as usize, count)
 }
 
-/// How long 100 kB take at 10 Mbit/s.
+/// Transmission time of 100 kB at 10 Mbit/s.
 const TRIP: std::time::Duration = std::time::Duration::from_millis(80);
 
 /// A port of 10 Mbit/s at which 100 kB wait.

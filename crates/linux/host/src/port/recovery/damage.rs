@@ -10,7 +10,7 @@ const NO_PROGRAM: &str = "its program is gone: nothing is put into classes, noth
 const NO_RECORD: &str =
     "what there is of vmcc's is not whole, and nothing says what it was; `vmcc unmark` removes it";
 
-/// How.
+/// Description of the damage, in the `differences` of otherwise empty statistics.
 pub(crate) fn damaged(port: &str) -> Result<PortStats, PortError> {
     let mut dev = Device::open(port)?;
     let none = || PortError::NotAttached { port: port.to_owned() };

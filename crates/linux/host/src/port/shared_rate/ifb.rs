@@ -19,7 +19,7 @@ use vmcc_port::{PortConfig, PortStats, VmBudget};
 
 /// Held by whoever makes a shared device, joins or leaves it.
 const LOCK: (&str, &str, &str) = ("/run", "vmcc", "budgets.lock");
-/// How long that may take, in milliseconds.
+/// Drain timeout of a shared device, in milliseconds.
 const STEPS: u32 = 100;
 
 /// Nobody else makes, joins or leaves a shared device while it lives.
@@ -171,7 +171,7 @@ pub(super) fn stats(vm: &str) -> Result<PortStats, PortError> {
     Ok(PortStats { port: vm.to_owned(), members, ..stats })
 }
 
-/// Whether a shared device is there that no port uses.
+/// True if there is a shared device that no port uses.
 pub(super) fn is_unused(_: &Lock, name: &str) -> Result<bool, PortError> {
     let mut links = Links::open().map_err(|e| PortError::kernel(name, "open a netlink socket", e))?;
     // Somebody's own device may have such a name.

@@ -31,7 +31,7 @@ pub(crate) fn shared(config: &PortConfig) -> Option<&VmBudget> {
     config.vm.as_ref().filter(|vm| vm.share == VmShare::Shared)
 }
 
-/// How a member port is not as it was set.
+/// Difference between a member port and its settings, as a message.
 pub(crate) fn differs(dev: &mut Device, vm: &str) -> Result<String, PortError> {
     Ok(match redirected(dev)? {
         None => format!(
@@ -83,7 +83,7 @@ impl Member {
         Ok(member)
     }
 
-    /// What a record speaks of.
+    /// Opens the member that a record describes.
     pub(crate) fn open_as(mut dev: Device, content: &Content, record: Option<Record>) -> Option<Self> {
         let member = content.member.as_ref()?;
         dev.made_clsact = content.made_clsact;
@@ -177,7 +177,7 @@ fn of_devices(is_so: impl Fn(&Lock, &str) -> Result<bool, PortError>) -> Result<
     chosen.filter_map(Result::transpose).collect()
 }
 
-/// Whether a member's packets go through its VM's device as it is now: one that was made anew has another number.
+/// True if a member's packets go through its VM's current device; one that was made again has another number.
 pub(crate) fn is_joined(dev: &mut Device, content: &Content) -> Result<bool, PortError> {
     let Some(member) = &content.member else { return Ok(false) };
     let redirected = redirected(dev)?;

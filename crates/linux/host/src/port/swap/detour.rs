@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use vmcc_netlink::{Links, Shaper};
 
-/// What the devices are called, with the port's number behind it.
+/// Name prefixes of the devices; the port's number follows.
 const PREFIX: &str = "vmcch";
 const BACK_PREFIX: &str = "vmccr";
 /// The address of the device's own frames, which end at its other end. (Locally administered.)
@@ -30,14 +30,14 @@ const SHUT_RATE: u64 = 12_500;
 /// 1 Tbit/s in bytes.
 const OPEN_RATE: u64 = 125_000_000_000;
 const OPEN_BURST: u32 = 1 << 30;
-/// What may wait, in bytes: 5 ms at 100 Gbit/s, 50 ms at 10.
+/// Limit of the queue, in bytes: 5 ms at 100 Gbit/s, 50 ms at 10.
 const LIMIT: u32 = 64 << 20;
 
 /// Removed on drop.
 pub(super) struct Detour {
-    /// Where packets go in.
+    /// Device into which packets go.
     pub(super) device: u32,
-    /// Where they come out.
+    /// Device from which they come out.
     pub(super) back: u32,
 }
 

@@ -34,7 +34,7 @@ use zerocopy::IntoBytes;
 
 pub(super) use detour::remove_left;
 
-/// How long a queue may take to become empty, in milliseconds.
+/// Drain timeout of a queue, in milliseconds.
 const STEPS: u32 = 1_000;
 
 /// Runs `exchange` while packets that leave the port wait; it is told whether they do. `budget` is the device that
@@ -117,12 +117,12 @@ fn set_open(object: &Object) -> libbpf_rs::Result<()> {
     shared::write(&map, FIRST, &1_u32)
 }
 
-/// What the detour's queue did and holds; nothing when the kernel does not tell.
+/// Counters of the detour's queue; `None` if the kernel does not report them.
 fn queue(dev: &mut Device, detour: &Detour) -> Option<Counters> {
     dev.tc.root(detour.device).ok().flatten().map(|root| root.counters)
 }
 
-/// How many packets have come out at the detour's other end; endless when the kernel does not tell.
+/// Packets that have come out at the detour's other end; `u64::MAX` if the kernel does not report them.
 fn came_out(object: &Object) -> u64 {
     let map = object.maps().find(|map| map.name() == ".data.out").expect("the object defines it");
     shared::read(&map, FIRST).ok().flatten().unwrap_or(u64::MAX)

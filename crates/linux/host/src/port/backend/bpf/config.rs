@@ -1,4 +1,4 @@
-//! What a plan means to the queueing discipline in BPF.
+//! Configuration of the BPF queueing discipline, from a plan.
 
 use crate::port::plan::{ClassPlan, Plan};
 use crate::shared::qdisc::{BUCKET_FRACTION, Class, Config, QDISC_MAJOR, QDISC_SLOTS};
@@ -6,8 +6,8 @@ use vmcc_units::Limit;
 
 /// Packets that one queue can hold.
 pub(super) const SLOTS: u64 = QDISC_SLOTS as u64;
-/// What may leave at once after an idle time, at the rate; at least two frames. Timers on a busy machine are late by some tenths of a
-/// millisecond, in an emulated one by more; a bucket that is full before its timer fires loses capacity.
+/// Burst after an idle time, in nanoseconds at the rate; at least two frames. Timers on a busy machine are late by some tenths of a
+/// millisecond, in an emulated one by more. A bucket that is full before its timer fires loses capacity.
 const BURST_NS: u64 = 2_000_000;
 
 /// `skb->priority` of a class's packets.

@@ -44,7 +44,7 @@ impl QueueMaps {
         Ok(None)
     }
 
-    /// What the programs took, enqueue and dequeue.
+    /// Run times of the programs: enqueue and dequeue.
     pub(super) fn run_times(&self) -> Result<[RunTime; 2], PortError> {
         let of = |name| -> Result<RunTime, PortError> {
             let info = program(&self.queues, name)?;

@@ -24,17 +24,17 @@ use std::time::Duration;
 use vmcc_port::Backend;
 use vmcc_units::Limit;
 
-/// What `tc qdisc` shows; `id` of kernel/qdisc/qdisc.bpf.c.
+/// Name in `tc qdisc`; `id` of kernel/qdisc/qdisc.bpf.c.
 const KIND: &str = "vmcc";
 
 const CONFIG_MAP: &str = "qdisc_config";
 const SHARED_MAP: &str = "port_queues";
-/// What a kernel that has them calls their operations; and the first release that can.
+/// Type name of the operations in a kernel that has them, and the first release that can.
 const OPERATIONS: &str = "bpf_struct_ops_Qdisc_ops";
 const FIRST_RELEASE: (u32, u32) = (6, 16);
 const LOG_LINES: usize = 12;
 const STEP: Duration = Duration::from_millis(1);
-/// How long queues may take to empty, and another process to take its registration back.
+/// Timeout for queues to drain, and for another process to take its registration back, in milliseconds.
 const STEPS: u32 = 2_000;
 
 /// The BPF queueing discipline on one port.
@@ -54,7 +54,7 @@ impl Bpf {
         Ok(Self { maps: Some(maps.ok_or_else(missing)?), object: None })
     }
 
-    /// Why this kernel does not take the programs; nothing is registered.
+    /// Tests whether this kernel accepts the programs; nothing is registered. The error is the reason.
     pub(crate) fn try_load() -> Result<(), String> {
         load(None).map(drop).map_err(|missing| missing.short.to_owned())
     }
@@ -112,7 +112,7 @@ impl Bpf {
     }
 }
 
-/// Why the programs do not load.
+/// Reason that the programs do not load, and the remedy.
 struct Missing {
     short: &'static str,
     cause: String,
@@ -155,13 +155,13 @@ fn load(shared: Option<&MapHandle>) -> Result<Object, Missing> {
     })
 }
 
-/// Whether this kernel has queueing disciplines in BPF: its type information has their operations. Without type
-/// information it does not say.
+/// True if this kernel has BPF queueing disciplines: its type information has their operations. False without type
+/// information.
 fn known_to_kernel() -> bool {
     Btf::from_vmlinux().is_ok_and(|btf| btf.type_by_name::<Struct<'_>>(OPERATIONS).is_some())
 }
 
-/// Why the programs do not load on a kernel of this release, and what mends it.
+/// Reason that the programs do not load on a kernel of this release, and the remedy.
 fn lacks(release: &str, known: bool) -> (&'static str, &'static str) {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

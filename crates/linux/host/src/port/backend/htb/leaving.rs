@@ -14,9 +14,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 use vmcc_netlink::HtbClass;
 
-/// How long what waits may take to leave.
+/// Drain timeout of classes that are removed.
 const LONGEST: Duration = Duration::from_secs(20);
-/// How long it may stay as long as it is: a frame takes 3 s at half of the lowest rate.
+/// Timeout without progress: a frame takes 3 s at half of the lowest rate.
 const STALLED: Duration = Duration::from_secs(4);
 const STEP: Duration = Duration::from_millis(5);
 /// Another CPU may still put a packet by the configuration before into a queue that was empty: how often it must be.
