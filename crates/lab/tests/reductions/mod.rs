@@ -301,12 +301,18 @@ pub fn marks_are_answered_as_marks(rate: &str, flows: &[usize], seconds: u64, at
     );
     let of_one = |name: &str| {
         for &flows in flows {
-            let loaded = load(name);
-            let row = Row::packet_by_packet();
-            let run = row.send(loaded.kernel_name(), &step, flows, seconds);
-            let counters = loaded.counters();
-            println!("{name}, {flows} flows: {run}; {counters:?}");
-            assert_reductions(name, &run, &counters);
+            // A sender that a busy machine deschedules for longer than a retransmission timeout reduces too seldom to judge.
+            for attempt in 1..=vmcc_testkit::ATTEMPTS {
+                let loaded = load(name);
+                let row = Row::packet_by_packet();
+                let run = row.send(loaded.kernel_name(), &step, flows, seconds);
+                let counters = loaded.counters();
+                println!("{name}, {flows} flows: {run}; {counters:?}");
+                if run.in_cwr().count() >= MIN_REDUCTIONS || attempt == vmcc_testkit::ATTEMPTS {
+                    assert_reductions(name, &run, &counters);
+                    break;
+                }
+            }
         }
     };
     for names in ["dctcp", "vmcc", "xmp", "amp", "cubic"].chunks(at_once) {
@@ -323,9 +329,12 @@ fn side_by_side(names: &[&str], of_one: impl Fn(&str) + Sync) {
     });
 }
 
+/// Least number of reductions whose causes are judged.
+const MIN_REDUCTIONS: usize = 10;
+
 fn assert_reductions(name: &str, run: &Run, counters: &Counters) {
     let reductions = run.in_cwr().count();
-    assert!(reductions >= 10, "{name}: only {reductions} reductions");
+    assert!(reductions >= MIN_REDUCTIONS, "{name}: only {reductions} reductions");
     let share = counters.after_mark as f64 / reductions as f64;
     assert!(share >= 0.99, "{name}: {share:.3} of the reductions answered a mark");
     if name == "dctcp" {

@@ -174,24 +174,29 @@ fn root_backup_and_closed_paths_do_not_count() {
     let loaded = lia();
     let net = Net::new(2, Some(common::Shape { rate_mbit: 50, buffer_kb: 100 }));
     net.select(loaded.kernel_name());
-    let started = Instant::now();
+    let deadline = Instant::now() + Duration::from_secs(20);
     let mut seen = Vec::new();
-    transfer(&net, Over::Mptcp, 5206, |_| {
-        match (seen.len(), started.elapsed().as_millis()) {
-            (0, 800..) => {
-                seen.push(sender(&loaded));
+    transfer(&net, Over::Mptcp, 5206, |sent| {
+        // Before the first block there is no connection of a sender.
+        if sent < 1 << 20 {
+            return false;
+        }
+        let now = sender(&loaded);
+        match (seen.len(), now.paths.len(), counting(&now)) {
+            (0, 2, 2) => {
+                seen.push(now);
                 // The server's address of path 1 becomes a backup: it tells the client so (MP_PRIO).
                 common::run(&format!("ip -n {} mptcp endpoint change id 1 backup", net.server));
             }
-            (1, 1800..) => {
-                seen.push(sender(&loaded));
+            (1, _, 1) => {
+                seen.push(now);
                 let mut diag = Diag::open().unwrap();
                 let all = diag.subflows().unwrap();
                 let backup = all.iter().find(|s| s.mptcp.is_some_and(|m| m.joined)).expect("path 1");
                 diag.destroy(backup).unwrap();
             }
-            (2, 2300..) => seen.push(sender(&loaded)),
-            _ => {}
+            (2, 1, _) => seen.push(now),
+            _ => assert!(Instant::now() < deadline, "{seen:#?}, {now:#?}"),
         }
         seen.len() == 3
     });
